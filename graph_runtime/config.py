@@ -1,0 +1,73 @@
+"""GR_* settings: one table, read from the environment once, overridable by ``with config(...)``.
+
+The table is the documentation; ``graph-runtime devices --settings`` prints it.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from .errors import GraphRuntimeError, did_you_mean
+
+__all__ = ["Setting", "config", "get", "settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: its name without GR_, its default (whose type is the setting's type) and its meaning."""
+
+    name: str
+    default: int | str
+    meaning: str
+
+
+_TABLE = (
+    Setting("NUM_THREADS", 0, "threads of the intra-op pool, the caller counted; 0: as many as the process may use"),
+    Setting("CACHE_DIR", "", "where compiled module libraries are kept; empty: ~/.cache/graph_runtime"),
+    Setting("CC", "", "the C compiler; empty: $CC, else gcc, else cc"),
+    Setting("GUARD", 0, "1: device memory is PROT_NONE outside of kernels and copies, fresh memory holds NaNs"),
+    Setting("DEBUG", 0, "1 devices and plan summary, 2 one timed line a node, 3 causes and storage map"),
+)
+_values: dict[str, int | str] = {}
+
+
+def settings() -> tuple[Setting, ...]:
+    """All settings with defaults and meanings."""
+    return _TABLE
+
+
+def _find(name: str) -> Setting:
+    for setting in _TABLE:
+        if setting.name == name:
+            return setting
+    raise GraphRuntimeError(f"no setting GR_{name}{did_you_mean(name, [s.name for s in _TABLE])}", got=name)
+
+
+def get(name: str) -> int | str:
+    """The value of GR_<name>. Raises GraphRuntimeError for an unknown name or a value of the wrong type."""
+    if name not in _values:
+        setting = _find(name)
+        text = os.environ.get("GR_" + name)
+        _values[name] = setting.default if text is None else _convert(setting, text)
+    return _values[name]
+
+
+def _convert(setting: Setting, value: object) -> int | str:
+    try:
+        return type(setting.default)(value)
+    except ValueError:
+        raise GraphRuntimeError(f"GR_{setting.name} must be an integer, got {value!r}: {setting.meaning}",
+                                got=value) from None
+
+
+@contextmanager
+def config(**overrides: int | str) -> Iterator[None]:
+    """Override settings inside a with block: ``with config(NUM_THREADS=1): ...``."""
+    before = {name: get(name) for name in overrides}
+    _values.update({name: _convert(_find(name), value) for name, value in overrides.items()})
+    try:
+        yield
+    finally:
+        _values.update(before)

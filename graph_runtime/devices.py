@@ -1,0 +1,166 @@
+"""Devices as data: a kind, an ordinal and a descriptor (board x software stack) read from schemas/devices/*.json.
+
+``parse("tt:0")`` is the default board of the kind, ``parse("tt:0=n150")`` names one. A Device is a plain value: nothing is
+allocated before a session opens it (graph_runtime/core.py).
+"""
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import orjson
+
+from .errors import DeviceError, did_you_mean
+
+__all__ = ["DL_NAMES", "DLTYPE_CPU", "DLTYPE_TT", "Descriptor", "Device", "Memory", "boards", "cpu", "null", "parse",
+           "parse_list", "tt"]
+
+DLTYPE_CPU, DLTYPE_TT = 1, 12
+# DLDeviceType names a user may write in --map, reference: dlpack.h and TVM's extras
+DL_NAMES = {"cpu": 1, "cuda": 2, "cuda_host": 3, "opencl": 4, "vulkan": 7, "metal": 8, "vpi": 9, "rocm": 10, "rocm_host": 11,
+            "ext_dev": 12, "tt": 12, "cuda_managed": 13, "oneapi": 14, "webgpu": 15, "hexagon": 16}
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One memory of a device. ``bank_bytes`` is a bank's capacity with the reserved part below ``base``; ``alignment`` (bytes) is
+    that of pages and allocations; ``top_down`` allocations grow from the bank's end."""
+
+    name: str
+    banks: int
+    bank_bytes: int
+    base: int
+    alignment: int
+    top_down: bool = False
+
+    @property
+    def usable(self) -> int:
+        """Bytes one bank can hand out."""
+        return self.bank_bytes - self.base
+
+    @property
+    def capacity(self) -> int:
+        """Bytes all banks together can hand out."""
+        return self.usable * self.banks
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """Board x software stack. ``formats`` are the physical formats the kind stores, ``layouts`` its layouts, ``grid`` its cores
+    (rows, columns). ``sources`` says where each number is from. ``test_only`` kinds are refused in files."""
+
+    kind: str
+    board: str
+    stack: str
+    dl_type: int
+    grid: tuple[int, int]
+    memories: tuple[Memory, ...]
+    layouts: tuple[str, ...]
+    formats: tuple[str, ...]
+    default: bool = False
+    test_only: bool = False
+    sources: str = ""
+
+    def memory(self, name: str) -> Memory:
+        for memory in self.memories:
+            if memory.name == name:
+                return memory
+        raise DeviceError(f"{self.kind} board {self.board} has no memory {name!r}"
+                          f"{did_you_mean(name, [m.name for m in self.memories])}", got=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device a user names: "cpu:0", "tt:1". Compared by kind, ordinal and board."""
+
+    kind: str
+    ordinal: int
+    descriptor: Descriptor
+
+    @property
+    def dl_type(self) -> int:
+        return self.descriptor.dl_type
+
+    @property
+    def main_memory(self) -> Memory:
+        """Where tensors live unless their layout says otherwise."""
+        return self.descriptor.memories[0]
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.ordinal}"
+
+
+@cache
+def boards() -> dict[str, Descriptor]:
+    """All descriptors by board name, from the package's schemas/devices."""
+    found = {}
+    for file in sorted(resources.files("graph_runtime.schemas").joinpath("devices").iterdir(), key=lambda f: f.name):
+        if file.name.endswith(".json"):
+            descriptor = read_descriptor(file.read_bytes())
+            found[descriptor.board] = descriptor
+    return found
+
+
+def read_descriptor(data: bytes) -> Descriptor:
+    """A Descriptor from its JSON. A cpu's bank_bytes may be null: 80 % of the machine's memory."""
+    raw = orjson.loads(data)
+    memories = tuple(Memory(**{**m, "bank_bytes": m["bank_bytes"] or _host_bytes()}) for m in raw.pop("memories"))
+    raw.pop("$schema", None)
+    return Descriptor(**{**raw, "memories": memories, "grid": tuple(raw["grid"]), "layouts": tuple(raw["layouts"]),
+                         "formats": tuple(raw["formats"])})
+
+
+def _host_bytes() -> int:
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 0.8)
+
+
+def parse(text: str | Device) -> Device:
+    """A Device from "kind", "kind:ordinal" or "kind:ordinal=board". Raises DeviceError, with "did you mean"."""
+    if isinstance(text, Device):
+        return text
+    match = re.fullmatch(r"([a-z][a-z0-9_]*)(?::(\d+))?(?:=([\w.-]+))?", str(text))
+    if match is None:
+        raise DeviceError(f"cannot read device {text!r}: write kind:ordinal, as cpu:0 or tt:1=n150", got=text)
+    kind, ordinal, board = match.groups()
+    kinds = {d.kind: d for d in boards().values() if d.default}
+    if kind not in kinds:
+        raise DeviceError(f"unknown device kind {kind!r}{did_you_mean(kind, kinds)}", got=text)
+    descriptor = kinds[kind]
+    if board is not None:
+        of_kind = {d.board: d for d in boards().values() if d.kind == kind}
+        if board not in of_kind:
+            raise DeviceError(f"unknown {kind} board {board!r}{did_you_mean(board, of_kind)}", got=text)
+        descriptor = of_kind[board]
+    return Device(kind, int(ordinal or 0), descriptor)
+
+
+def parse_list(devices: str | Device | Sequence[str | Device]) -> tuple[Device, ...]:
+    """A caller's device list; the first is the fallback. Raises DeviceError for an empty list or one named twice."""
+    items = [devices] if isinstance(devices, (str, Device)) else list(devices)
+    found = tuple(parse(d) for d in items)
+    if not found:
+        raise DeviceError("the device list is empty: give at least one device, as ['cpu:0']", got=[])
+    names = [str(d) for d in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise DeviceError(f"device {name} is listed twice", got=names, device=name)
+    return found
+
+
+def cpu(ordinal: int = 0) -> Device:
+    """The host, as device ``cpu:ordinal``."""
+    return parse(f"cpu:{ordinal}")
+
+
+def tt(ordinal: int = 0, board: str | None = None) -> Device:
+    """A simulated Tenstorrent device."""
+    return parse(f"tt:{ordinal}" + (f"={board}" if board else ""))
+
+
+def null(ordinal: int = 0) -> Device:
+    """A device whose kernels do nothing: measures the runtime's own overhead. Test-only, refused in files."""
+    return parse(f"null:{ordinal}")

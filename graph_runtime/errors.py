@@ -1,0 +1,123 @@
+"""Every exception that this package raises on purpose.
+
+    GraphRuntimeError                   root; carries fields, and one line: what, where, what to do
+     +- DocumentError                   bytes that are no valid document (graph.json, params, bundle, manifest)
+     |   +- ParamsError                 a parameter file; .offset is the byte where it went wrong
+     +- GraphError                      a well-formed document that is no valid graph; .path is $.nodes[3].inputs[0]
+     |   +- UnsupportedOpError          an op, dtype or attribute that has no kernel; lists what there is
+     +- PlanError                       a placement, layout or storage that cannot be
+     |   +- CheckError                  the independent checker refused a plan
+     |   +- CapacityError               a plan needs more memory than its device has
+     +- LibraryError                    a module library that does not fit: ABI, hash, ISA, missing kernel, signature
+     +- CompileError                    the C compiler is missing or refused generated code
+     +- DeviceError                     a device that is unknown, not in the list, or closed
+     |   +- DeviceMemoryError           out of device memory at run time; also a MemoryError
+     +- InputError                      set_input / get_output called with something that does not fit; also a ValueError
+     +- KernelError                     a kernel failed; .node .op .device
+     +- SessionBusyError                two threads in one session
+
+Fields are keyword arguments and become attributes: raise GraphError("...", path="$.nodes[3]", node="conv1").
+"""
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "CapacityError", "CheckError", "CompileError", "DeviceError", "DeviceMemoryError", "DocumentError", "GraphError",
+    "GraphRuntimeError", "InputError", "KernelError", "LibraryError", "ParamsError", "PlanError", "SessionBusyError",
+    "UnsupportedOpError", "did_you_mean",
+]
+
+
+class GraphRuntimeError(Exception):
+    """Root of all exceptions of this package.
+
+    Fields that are always there, None where they do not apply: ``path`` (JSON path in the document), ``node`` (name),
+    ``op``, ``device``, ``got``, ``wanted``. Others may be added by the raiser; ``fields`` holds all of them.
+    """
+
+    path: str | None = None
+    node: str | None = None
+    op: str | None = None
+    device: str | None = None
+    got: object = None
+    wanted: object = None
+
+    def __init__(self, message: str, **fields):
+        self.fields = fields
+        for key, value in fields.items():
+            setattr(self, key, value)
+        path = fields.get("path")
+        super().__init__(f"{message} - at `{path}`" if path and f"`{path}`" not in message else message)
+
+
+class DocumentError(GraphRuntimeError):
+    """Bytes that are no valid document."""
+
+
+class ParamsError(DocumentError):
+    """A parameter file that is truncated or malformed; ``offset`` is the byte where it went wrong."""
+
+    offset: int | None = None
+
+
+class GraphError(GraphRuntimeError):
+    """A document that is well formed and yet no valid graph."""
+
+
+class UnsupportedOpError(GraphError):
+    """An op, attribute or dtype that nothing here implements."""
+
+
+class PlanError(GraphRuntimeError):
+    """A placement, layout or storage assignment that cannot be."""
+
+
+class CheckError(PlanError):
+    """The independent checker refused a plan; ``rule`` names which rule it breaks."""
+
+    rule: str | None = None
+
+
+class CapacityError(PlanError):
+    """A plan needs more memory than its device has."""
+
+
+class LibraryError(GraphRuntimeError):
+    """A module library that cannot serve this graph on this machine."""
+
+
+class CompileError(GraphRuntimeError):
+    """Generated code could not be compiled."""
+
+
+class DeviceError(GraphRuntimeError):
+    """A device that is unknown, missing from the list, or closed."""
+
+
+class DeviceMemoryError(DeviceError, MemoryError):
+    """A device ran out of memory while a session was made."""
+
+
+class InputError(GraphRuntimeError, ValueError):
+    """An input or output call with a name, shape or dtype that does not fit."""
+
+
+class KernelError(GraphRuntimeError):
+    """A kernel reported failure."""
+
+
+class SessionBusyError(GraphRuntimeError):
+    """A second thread called into a session that is running."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A text to append to an error about an unknown name: " (did you mean 'relu'?)", or the known names if few, or ""."""
+    names = [str(k) for k in known]
+    close = difflib.get_close_matches(str(name), names[:2000], n=1, cutoff=0.6)
+    if close:
+        return f" (did you mean {close[0]!r}?)"
+    if names and len(names) <= 12:
+        return f" (there are: {', '.join(sorted(names))})"
+    return ""

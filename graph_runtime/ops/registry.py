@@ -1,0 +1,158 @@
+"""What an op is: one Op value holds its attributes, shape rule, cost, numpy reference, kernels and test cases.
+
+A family file (elementwise.py, linear.py, ...) makes its ops with ``register(Op(...))``; the C bodies stand in native/kernels.
+Adding an op touches one family file and one C body, nothing else: codegen, tests, benchmark and support list read this table.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import GraphError, UnsupportedOpError, did_you_mean
+from ..graph import TensorType
+
+__all__ = ["REQUIRED", "Attr", "Body", "Case", "Op", "all_ops", "get", "register", "require"]
+
+REQUIRED: Any = object()
+Attrs = dict[str, Any]
+Types = Sequence[TensorType]
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """One attribute. ``kind``: int, ints, float, bool or str. ``default`` is ONNX's where ONNX has the op, or REQUIRED.
+    ``default`` may be None for "decided from the shapes"."""
+
+    name: str
+    kind: str
+    default: Any
+    meaning: str
+    choices: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The C body of an op on one device kind, in native/kernels/<kind>/.
+
+    ``name``: the body's base name; with ``suffix`` it gives the C function gr_<kind>_<name>__<suffix> and the generic entry
+    "<kind>/<name>/<suffix>" (no suffix: gr_<kind>_<name>, "<kind>/<name>").
+    ``dtypes``: the canonical dtypes of the op's first input that it takes.
+    ``suffix(inputs, outputs)``: which instantiation serves these types; None for bodies that look at gr_arg.format at run time.
+    ``scratch(inputs, outputs, attrs)``: host bytes the call needs.
+    ``accepts(inputs, outputs, attrs)``: None, or a sentence saying why these types cannot be done here.
+    """
+
+    name: str
+    dtypes: tuple[str, ...]
+    suffix: Callable[[Types, Types], str] | None = None
+    scratch: Callable[[Types, Types, Attrs], int] | None = None
+    accepts: Callable[[Types, Types, Attrs], str | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row of the case table: it drives the op tests, the op benchmark and the support list.
+
+    ``inputs``: (dtype, shape) each. ``make`` names how values are drawn: "normal", "positive", "uniform", "index:N" (integers
+    below N for that input). ``nmse``: largest normalised mean squared error against the float64 reference, by device kind and
+    tt format: {"cpu": 1e-12, "tt/f32": 1e-12, "tt/bf16": 1e-4, "tt/bfp8_b": 1e-3}; 0.0 means bit-equal.
+    """
+
+    name: str
+    inputs: tuple[tuple[str, tuple[int, ...]], ...]
+    attrs: Attrs = field(default_factory=dict)
+    make: tuple[str, ...] = ()
+    nmse: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """An op. All callables are pure.
+
+    ``arity``: (least, most) number of inputs. ``infer(inputs, attrs)`` returns the output types or raises GraphError with a
+    message that says what is wrong. ``flops(inputs, outputs, attrs)``: multiply and add count as two.
+    ``reference(arrays, attrs)`` returns the outputs; float16 and bfloat16 compute in float32 and round once.
+    ``words(inputs, outputs, attrs)``: the int64 attribute words that the C bodies read as call->attrs.
+    ``inplace``: inputs that output 0 may overwrite when types are equal. ``is_nop``: a reshape, no kernel at all on cpu.
+    """
+
+    name: str
+    doc: str
+    arity: tuple[int, int]
+    infer: Callable[[Types, Attrs], list[TensorType]]
+    reference: Callable[[list[np.ndarray], Attrs], list[np.ndarray]]
+    flops: Callable[[Types, Types, Attrs], int]
+    attrs: tuple[Attr, ...] = ()
+    words: Callable[[Types, Types, Attrs], list[int]] | None = None
+    bodies: dict[str, Body] = field(default_factory=dict)
+    inplace: tuple[int, ...] = ()
+    is_nop: bool = False
+    cases: tuple[Case, ...] = ()
+
+    def decode(self, given: Attrs) -> Attrs:
+        """Given attributes with defaults filled in. Raises GraphError for an unknown, missing or ill-typed one."""
+        known = {a.name: a for a in self.attrs}
+        for name in given:
+            if name not in known:
+                raise GraphError(f"op {self.name} has no attribute {name!r}{did_you_mean(name, known)}",
+                                 op=self.name, got=name)
+        return {a.name: _decode(self.name, a, given) for a in self.attrs}
+
+    def bytes_moved(self, inputs: Types, outputs: Types) -> int:
+        """Bytes read and written at least once."""
+        return sum(t.nbytes for t in (*inputs, *outputs))
+
+
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "int": lambda v: isinstance(v, int) and not isinstance(v, bool) and abs(v) < 2**62,
+    "ints": lambda v: isinstance(v, (list, tuple)) and all(_KINDS["int"](x) for x in v),
+    "float": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
+    "bool": lambda v: isinstance(v, bool) or v in (0, 1),
+    "str": lambda v: isinstance(v, str),
+}
+
+
+def _decode(op: str, attr: Attr, given: Attrs) -> Any:
+    value = given.get(attr.name, attr.default)
+    if value is REQUIRED:
+        raise GraphError(f"op {op} needs attribute {attr.name!r}: {attr.meaning}", op=op, wanted=attr.name)
+    if value is None:
+        return None
+    if not _KINDS[attr.kind](value):
+        raise GraphError(f"op {op}: attribute {attr.name!r} must be {attr.kind}, got {value!r}", op=op, got=value)
+    value = {"ints": lambda v: tuple(map(int, v)), "float": float, "bool": bool}.get(attr.kind, lambda v: v)(value)
+    if attr.choices and value not in attr.choices:
+        raise GraphError(f"op {op}: attribute {attr.name!r} is {value!r}, must be one of {list(attr.choices)}",
+                         op=op, got=value, wanted=attr.choices)
+    return value
+
+
+_OPS: dict[str, Op] = {}
+
+
+def register(op: Op) -> Op:
+    """Add an op to the table (also from outside this package). A name can be taken once."""
+    if op.name in _OPS:
+        raise UnsupportedOpError(f"op {op.name} is registered twice", op=op.name)
+    _OPS[op.name] = op
+    return op
+
+
+def all_ops() -> dict[str, Op]:
+    """Every op by name."""
+    return dict(_OPS)
+
+
+def get(name: str) -> Op | None:
+    return _OPS.get(name)
+
+
+def require(name: str) -> Op:
+    """The op of that name. Raises UnsupportedOpError with "did you mean"."""
+    op = _OPS.get(name)
+    if op is None:
+        raise UnsupportedOpError(f"unknown op {name!r}{did_you_mean(name, _OPS)}", op=name, got=name)
+    return op

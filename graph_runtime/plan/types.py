@@ -1,0 +1,107 @@
+"""The values that the planning passes hand on. Each is frozen; a pass makes the next one and never edits its input.
+
+    Graph --placement--> Placement --transfers--> PlacedGraph --layouts--> LaidOutGraph --memory--> Plan --check--> Plan
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..devices import Device
+from ..graph import Graph
+from ..layout import Layout
+
+__all__ = ["LaidOutGraph", "Placement", "PlacedGraph", "Plan", "Storage"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """The device of each node. ``did`` int32 [nodes] indexes ``devices`` (the caller's list, order kept);
+    ``cause_id`` int32 [nodes] indexes ``causes``, one sentence each."""
+
+    graph: Graph
+    devices: tuple[Device, ...]
+    did: np.ndarray
+    cause_id: np.ndarray
+    causes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedGraph:
+    """A graph in which every node's inputs lie on the node's own device (but for __copy, whose input may lie elsewhere).
+
+    ``graph`` has the inserted __copy nodes; ``origin`` int64 [nodes] is the nid in the loaded graph, -1 for an inserted node;
+    ``at_input`` bool [nodes]: a copy that runs when its graph input is set, not on every run.
+    """
+
+    graph: Graph
+    devices: tuple[Device, ...]
+    did: np.ndarray
+    origin: np.ndarray
+    at_input: np.ndarray
+    cause_id: np.ndarray
+    causes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LaidOutGraph:
+    """A PlacedGraph with a physical layout for every entry: ``layout_id`` int32 [entries] indexes ``layouts``."""
+
+    placed: PlacedGraph
+    layouts: tuple[Layout, ...]
+    layout_id: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Storage:
+    """The pool, one row a sid, columns of equal length. A sid that no entry uses (a gap in the file) has nbytes 0.
+
+    ``did`` int32, ``memory`` int32 (index into the descriptor's memories), ``offset`` int64 (bytes from the start of the
+    session's region in that memory: inside each bank on tt), ``extent`` int64 (bytes taken per bank), ``nbytes`` int64
+    (extent on cpu; padded page bytes over all banks on tt).
+    """
+
+    did: np.ndarray
+    memory: np.ndarray
+    offset: np.ndarray
+    extent: np.ndarray
+    nbytes: np.ndarray
+
+    @property
+    def count(self) -> int:
+        return len(self.did)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """Everything that is decided before code is bound: devices, copies, layouts, storage. ``graph.hints`` is not read again.
+
+    ``did`` int32 [nodes], ``layout_id`` int32 [entries], ``sid`` int32 [entries], ``aliases`` ((output index, input index), ...).
+    ``peak`` {(did, memory): extent in bytes} is what the session allocates; ``lower_bound`` the most that is live at once.
+    """
+
+    graph: Graph
+    devices: tuple[Device, ...]
+    did: np.ndarray
+    origin: np.ndarray
+    at_input: np.ndarray
+    cause_id: np.ndarray
+    causes: tuple[str, ...]
+    layouts: tuple[Layout, ...]
+    layout_id: np.ndarray
+    sid: np.ndarray
+    storage: Storage
+    aliases: tuple[tuple[int, int], ...]
+    peak: dict[tuple[int, int], int]
+    lower_bound: dict[tuple[int, int], int]
+    warnings: tuple[str, ...] = ()
+
+    def entry_did(self) -> np.ndarray:
+        """int32 [entries]: the device each entry lives on."""
+        return np.repeat(self.did, np.diff(self.graph.row_ptr))
+
+    def layout(self, eid: int) -> Layout:
+        return self.layouts[self.layout_id[eid]]

@@ -1,0 +1,72 @@
+/* gr_core.h: what graph_runtime/core.py calls. Opaque handles, create/destroy pairs, a gr_status returned, out-parameters
+ * last, gr_last_error() per thread. Nothing here exits, aborts or prints.
+ *
+ * defines: the public functions of graph_runtime._core
+ */
+#ifndef GR_CORE_H
+#define GR_CORE_H
+
+#include "gr_program.h"
+
+/* cdef-begin */
+typedef struct gr_device gr_device;
+typedef struct gr_program gr_program;
+
+/* ---------------------------------------------------------------- errors and version */
+int32_t gr_abi_version(void);
+const char *gr_last_error(void);            /* this thread's text; valid until its next failing call */
+
+/* ---------------------------------------------------------------- intra-op pool, one a process */
+int32_t gr_pool_set_threads(int32_t n);     /* n >= 1, the caller counted */
+int32_t gr_pool_threads(void);
+
+/* ---------------------------------------------------------------- devices */
+typedef struct gr_memory_desc {
+  int32_t kind;          /* gr_memory */
+  int32_t banks;
+  uint64_t bank_bytes;   /* capacity of one bank, reserved part included */
+  uint64_t base;         /* first usable address in each bank */
+  uint32_t alignment;    /* of a page and of an allocation */
+  int32_t top_down;      /* 1: allocations grow from the end of the bank (tt-metal's L1) */
+} gr_memory_desc;
+
+int32_t gr_device_create(const char *kind, const char *name, int32_t num_cores, const gr_memory_desc *memories,
+                         int32_t num_memories, gr_device **out);
+void gr_device_destroy(gr_device *device);
+const gr_env *gr_device_env(const gr_device *device);
+/* extent = bytes per bank; the same address is taken in every bank. holder names who holds it in out-of-memory texts. */
+int32_t gr_device_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, uint64_t *addr);
+int32_t gr_device_free(gr_device *device, int32_t memory, uint64_t addr);
+/* out[0] bytes allocated per bank, [1] free per bank, [2] largest free block per bank, [3] allocations,
+ * [4] bytes copied in, [5] bytes copied out, [6] pages read, [7] pages written */
+int32_t gr_device_stats(const gr_device *device, int32_t memory, uint64_t *out);
+/* on = 1: the device's memory is PROT_NONE but while a kernel or copy of this device runs, fresh memory is NaN-filled. */
+int32_t gr_device_set_guard(gr_device *device, int32_t on);
+
+/* ---------------------------------------------------------------- copies */
+/* Same logical dtype and shape: converts device, layout and format. Both cpu with equal bytes: reinterprets. */
+int32_t gr_copy(const gr_env *src_env, const gr_arg *src, const gr_env *dst_env, const gr_arg *dst);
+int32_t gr_copy_kernel(const gr_call *call);      /* args: source, destination; attrs: a gr_copy_envs */
+gr_kernel_fn gr_copy_kernel_fn(void);
+
+/* ---------------------------------------------------------------- kernels built into the wheel */
+int32_t gr_generic_count(void);
+const char *gr_generic_name(int32_t i);           /* "cpu/softmax/f32", "tt/softmax" */
+gr_kernel_fn gr_generic_fn(int32_t i);
+gr_kernel_fn gr_packed_kernel_fn(void);           /* calls a TVM packed function; see gr_packed_call */
+gr_kernel_fn gr_null_kernel_fn(void);                /* does nothing: every op of a null device */
+
+/* ---------------------------------------------------------------- programs */
+int32_t gr_program_create(const gr_instr *instrs, int64_t count, gr_program **out);
+void gr_program_destroy(gr_program *program);
+/* Runs instrs first .. last-1. GR_INTERRUPTED after about budget_ns (0: never), with *stopped_at the next to run; on
+ * another failure *stopped_at is the instruction that failed. */
+int32_t gr_program_run(gr_program *program, int64_t first, int64_t last, int64_t budget_ns, int64_t *stopped_at);
+
+/* ---------------------------------------------------------------- libraries of kernels */
+int32_t gr_library_open(const char *path, void **handle);
+void *gr_library_symbol(void *handle, const char *name);
+void gr_library_close(void *handle);
+/* cdef-end */
+
+#endif
