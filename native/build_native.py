@@ -1,0 +1,82 @@
+"""Builds graph_runtime._core: cffi API mode over the public headers, every C file of native/, and the generic kernels.
+
+The text between ``/* cdef-begin */`` and ``/* cdef-end */`` of the headers is both what C compiles and what cffi reads, so a wrong
+signature is a compile error. GR_BUILD=asan|ubsan|tsan|debug chooses a flavour.
+"""
+import importlib.util
+import os
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import cffi
+from setuptools.command.build_ext import build_ext as _build_ext
+
+NATIVE = Path(__file__).resolve().parent
+HEADERS = ("gr_abi.h", "gr_program.h", "gr_core.h")
+FLAGS = ["-std=gnu11", "-O3", "-fno-math-errno", "-ffp-contract=off", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wshadow",
+         "-Wno-unused-function", "-pthread"]
+FLAVOURS = {
+    "": [],
+    "debug": ["-O1", "-g", "-UNDEBUG"],
+    "asan": ["-O1", "-g", "-UNDEBUG", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
+             "-fno-omit-frame-pointer"],
+    "ubsan": ["-O1", "-g", "-UNDEBUG", "-fsanitize=undefined", "-fno-sanitize-recover=undefined"],
+    "tsan": ["-O1", "-g", "-UNDEBUG", "-fsanitize=thread"],
+}
+
+
+def cdef_text() -> str:
+    """The declarations of the public headers as cffi takes them."""
+    parts = []
+    for header in HEADERS:
+        text = (NATIVE / "include" / header).read_text()
+        parts += re.findall(r"/\* cdef-begin \*/(.*?)/\* cdef-end \*/", text, re.S)
+    return re.sub(r"/\*.*?\*/", "", "\n".join(parts), flags=re.S)
+
+
+def _bodies():
+    # loaded by path: at build time the project's packages are not importable
+    spec = importlib.util.spec_from_file_location("_gr_bodies", NATIVE.parent / "codegen" / "bodies.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class build_ext(_build_ext):  # noqa: N801 (setuptools' name)
+    """Adds the generated glue and the globbed sources to the one extension, then compiles them in parallel."""
+
+    def build_extension(self, ext):
+        temp = Path(self.build_temp)
+        temp.mkdir(parents=True, exist_ok=True)
+        ffi = cffi.FFI()
+        ffi.cdef(cdef_text())
+        ffi.set_source(ext.name, '#include "gr_core.h"', py_limited_api=True)
+        glue = temp / "_core.c"
+        ffi.emit_c_code(str(glue))
+        generated = []
+        for name, text in _bodies().generic_table(NATIVE / "kernels").items():
+            (temp / name).write_text(text)
+            generated.append(str(temp / name))
+        flavour = FLAVOURS[os.environ.get("GR_BUILD", "")]
+        sources = [str(p) for folder in ("core", "ttsim", "tvm") for p in sorted((NATIVE / folder).glob("*.c"))]
+        ext.sources = [str(glue), *sources, *generated]
+        ext.include_dirs = [str(NATIVE / "include"), str(NATIVE / "core"), str(NATIVE / "ttsim"), str(NATIVE / "kernels"),
+                            str(NATIVE)]
+        ext.depends = [str(p) for p in NATIVE.rglob("*.h")]
+        ext.extra_compile_args = [*FLAGS, *flavour]
+        ext.extra_link_args = ["-pthread", "-lm", "-ldl", *(f for f in flavour if f.startswith("-fsanitize"))]
+        self.force = True                   # the sources are generated anew: setuptools cannot tell what is stale
+        self._compile_in_parallel()
+        super().build_extension(ext)
+
+    def _compile_in_parallel(self):
+        compiler, serial = self.compiler, self.compiler.compile
+
+        def compile_all(sources, *args, **kwargs):
+            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+                return [o for objects in pool.map(lambda s: serial([s], *args, **kwargs), sources) for o in objects]
+
+        compiler.compile = compile_all
