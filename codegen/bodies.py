@@ -1,0 +1,74 @@
+"""Which kernel bodies stand in native/kernels, read from their announcing lines. Standard library only: the wheel's build uses it too.
+
+    /* gr-kernel: cpu/softmax : f32 f64 bf16 */      generic entries cpu/softmax/f32, ... ; function gr_cpu_softmax__f32
+    /* gr-kernel: tt/softmax */                      generic entry tt/softmax; function gr_tt_softmax
+"""
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Instance", "find_bodies", "generic_table", "includes"]
+
+_LINE = re.compile(r"/\* gr-kernel: (\w+)/(\w+)\s*(?::\s*([\w ]+?))?\s*\*/")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Instance:
+    """One instantiation of a body: ``header`` is relative to native/kernels, ``suffix`` "" for bodies that are no templates."""
+
+    kind: str
+    header: str
+    suffix: str
+    name: str
+
+    @property
+    def generic(self) -> str:
+        """The generic entry's name: "cpu/softmax/f32", "tt/softmax"."""
+        return f"{self.kind}/{self.name}" + (f"/{self.suffix}" if self.suffix else "")
+
+    @property
+    def function(self) -> str:
+        """The C function: gr_cpu_softmax__f32, gr_tt_softmax."""
+        return f"gr_{self.kind}_{self.name}" + (f"__{self.suffix}" if self.suffix else "")
+
+
+def find_bodies(kernels: Path) -> list[Instance]:
+    """Every announced instance below native/kernels, sorted by kind, header, suffix, name."""
+    found = []
+    for header in sorted(kernels.glob("*/*.h")):
+        for kind, name, suffixes in _LINE.findall(header.read_text()):
+            relative = header.relative_to(kernels).as_posix()
+            found += [Instance(kind, relative, suffix, name) for suffix in (suffixes.split() or [""])]
+    return sorted(found)
+
+
+def includes(kind: str, header: str, suffix: str) -> list[str]:
+    """The lines that bring one family's bodies of one suffix into a translation unit."""
+    if not suffix:
+        return [f'#include "{header}"']
+    return [f'#include "{kind}/begin_{suffix}.h"', f'#include "{header}"', f'#include "{kind}/end.h"']
+
+
+def generic_table(kernels: Path) -> dict[str, str]:
+    """C sources, by file name, of the generic entries: one unit a header (so that they compile in parallel) and the table."""
+    by_header: dict[str, list[Instance]] = {}
+    for body in find_bodies(kernels):
+        by_header.setdefault(body.header, []).append(body)
+    units = {}
+    for header, bodies in by_header.items():
+        lines = ['#include "gr_abi.h"']
+        for suffix in dict.fromkeys(b.suffix for b in bodies):
+            lines += includes(bodies[0].kind, header, suffix)
+        lines += [f"int32_t gr_generic_{b.function}(const gr_call *call);\n"
+                  f"int32_t gr_generic_{b.function}(const gr_call *call) {{ return {b.function}(call); }}" for b in bodies]
+        units["generic_" + header.replace("/", "_").removesuffix(".h") + ".c"] = "\n".join(lines) + "\n"
+    every = [b for bodies in by_header.values() for b in bodies]
+    table = ['#include "generic.h"', ""]
+    table += [f"int32_t gr_generic_{b.function}(const gr_call *call);" for b in every]
+    table += ["", "const gr_generic_entry gr_generic_entries[] = {"]
+    table += [f'  {{"{b.generic}", gr_generic_{b.function}}},' for b in every]
+    table += ["  {0, 0}};", f"const int32_t gr_generic_entry_count = {len(every)};", ""]
+    units["generic_table.c"] = "\n".join(table)
+    return units
