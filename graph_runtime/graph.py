@@ -128,8 +128,8 @@ class Graph:
     outputs: np.ndarray
     hints: Hints = field(default_factory=Hints)
     # what the document carried that nothing here reads but a writer keeps: unknown columns, control_deps ({nid: [nid]})
-    extra_columns: MappingProxyType | dict = _EMPTY
-    control_deps: MappingProxyType | dict = _EMPTY
+    extra_columns: MappingProxyType | dict = field(default_factory=lambda: _EMPTY)
+    control_deps: MappingProxyType | dict = field(default_factory=lambda: _EMPTY)
 
     @property
     def num_nodes(self) -> int:

@@ -1,0 +1,157 @@
+"""Plan + kernels -> Program.
+
+Vectorised: Python runs once for each distinct kernel and each distinct (type, layout), never once a node.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from . import dtypes
+from .graph import COPY, NOP, Func, Graph, TensorType
+from .layout import HOST, LAYOUT_CODES, MEMORY_CODES, Layout, pages
+from .plan.types import Plan
+from .program import ARG, Kernel, Program
+
+__all__ = ["Resolve", "arg_record", "lower"]
+
+# (function, device kind, input types, output types) -> its kernel, or LibraryError, UnsupportedOpError
+Resolve = Callable[[Func, str, Sequence[TensorType], Sequence[TensorType]], Kernel]
+
+
+def lower(plan: Plan, resolve: Resolve) -> Program:
+    """The program of a plan. ``resolve`` is asked once for each function and device kind; errors pass."""
+    graph = plan.graph
+    order, main, at_input = _schedule(plan)
+    kid, kernels = _kernels(plan, order, resolve)
+    arg_ptr, eid, flat = _arguments(graph, order)
+    args, shapes = _records(plan, eid, flat)
+    return Program(
+        plan=plan, kernels=kernels, main=main, nid=order, kid=kid, arg_ptr=arg_ptr, eid=eid, args=args,
+        shapes=shapes, words=np.array([w for k in kernels for w in k.words], np.int64),
+        word_ptr=_starts(np.array([len(k.words) for k in kernels], np.int64)),
+        scratch=max((k.scratch for k in kernels), default=0), at_input=at_input)
+
+
+def _schedule(plan: Plan) -> tuple[np.ndarray, int, dict[int, tuple[int, int]]]:
+    """nids in instruction order, how many of them a run executes, and the span of each input's own copies."""
+    graph = plan.graph
+    is_nop = np.array([f.name == NOP for f in graph.funcs] + [True])   # a null node's -1 reads the last one
+    calls = np.flatnonzero(~is_nop[graph.func_id])
+    early = plan.at_input[calls]
+    if not early.any():
+        return calls, len(calls), {}
+    main, copies = calls[~early], calls[early]
+    source = _input_nid(graph, copies)
+    index_of = np.full(graph.num_nodes, -1, np.int64)
+    index_of[graph.inputs] = np.arange(len(graph.inputs))
+    owner = index_of[source]
+    by_owner = np.argsort(owner, kind="stable")
+    copies, owner = copies[by_owner], owner[by_owner]
+    firsts = np.flatnonzero(np.diff(owner, prepend=-1))
+    lasts = [*firsts[1:].tolist(), len(owner)]
+    spans = {int(owner[a]): (len(main) + int(a), len(main) + b) for a, b in zip(firsts, lasts, strict=True)}
+    return np.concatenate([main, copies]), len(main), spans
+
+
+def _input_nid(graph: Graph, copies: np.ndarray) -> np.ndarray:
+    """The null node that each copy's value comes from, through copies of copies and reshapes."""
+    entry_nid = graph.entry_nid
+    source = copies
+    while True:
+        made = graph.func_id[source] >= 0
+        if not made.any():
+            return source
+        source = source.copy()
+        source[made] = entry_nid[graph.in_eid[graph.in_ptr[source[made]]]]
+
+
+def _kernels(plan: Plan, order: np.ndarray, resolve: Resolve) -> tuple[np.ndarray, tuple[Kernel, ...]]:
+    graph = plan.graph
+    kinds = list(dict.fromkeys(d.kind for d in plan.devices))
+    kind_of = np.array([kinds.index(d.kind) for d in plan.devices], np.int64)
+    keys = graph.func_id[order] * len(kinds) + kind_of[plan.did[order]]
+    distinct, kid, first = _intern(keys, len(graph.funcs) * len(kinds))
+    kernels = []
+    for key, at in zip(distinct.tolist(), first.tolist(), strict=True):
+        view = graph.node(int(order[at]))
+        func, kind = graph.funcs[key // len(kinds)], kinds[key % len(kinds)]
+        kernels.append(resolve(func, kind, view.input_types, view.output_types))
+    return kid.astype(np.int32), tuple(kernels)
+
+
+def _arguments(graph: Graph, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Row pointers, entries (a node's inputs, then its outputs) and whether each is presented as 1-d.
+
+    flatten_data is for functions that only a library knows: what a gr.op computes is said by its types.
+    """
+    n_in = graph.in_ptr[order + 1] - graph.in_ptr[order]
+    n_out = graph.row_ptr[order + 1] - graph.row_ptr[order]
+    arg_ptr = _starts(n_in + n_out)
+    eid = np.empty(int(arg_ptr[-1]), np.int64)
+    eid[_ragged(arg_ptr[:-1], n_in)] = graph.in_eid[_ragged(graph.in_ptr[order], n_in)]
+    eid[_ragged(arg_ptr[:-1] + n_in, n_out)] = _ragged(graph.row_ptr[order], n_out)
+    flatten = np.array([f.flatten and f.op is None and f.name != COPY for f in graph.funcs], bool)
+    return arg_ptr, eid, np.repeat(flatten[graph.func_id[order]], n_in + n_out)
+
+
+def _records(plan: Plan, eid: np.ndarray, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The gr_arg of each argument, and the pool of shapes they point into."""
+    graph, num_layouts = plan.graph, len(plan.layouts)
+    on_host = np.array([layout.memory == HOST for layout in plan.layouts], bool)
+    flat = flat & on_host[plan.layout_id[eid]]                # tiles and pages have the shape that they have
+    keys = (graph.type_id.astype(np.int64) * num_layouts + plan.layout_id)[eid] * 2 + flat
+    distinct, row, _ = _intern(keys, len(graph.types) * num_layouts * 2)
+    table, pool = np.zeros(len(distinct), ARG), []
+    for i, key in enumerate(distinct.tolist()):
+        type_, layout = graph.types[key // 2 // num_layouts], plan.layouts[key // 2 % num_layouts]
+        shape = (type_.size,) if key % 2 else type_.shape
+        table[i] = arg_record(type_, layout, shape)
+        table[i]["shape"] = 8 * len(pool)
+        pool.extend(shape)
+    as_words = table.view(np.uint64).reshape(-1, 4)          # numpy gathers plain rows faster than records
+    return as_words[row].reshape(-1).view(ARG), np.array(pool, np.int64)
+
+
+def arg_record(type_: TensorType, layout: Layout, shape: tuple[int, ...]) -> np.ndarray:
+    """One gr_arg without its pointers: ``shape`` is what the kernel is shown, pages are the entry's."""
+    record = np.zeros((), ARG)
+    logical, stored = dtypes.format_of(type_.dtype), dtypes.FORMATS.get(layout.format)
+    record["ndim"] = len(shape)
+    record["dtype"] = logical.code if logical else dtypes.OPAQUE
+    record["format"] = stored.code if stored else dtypes.OPAQUE
+    record["layout"] = LAYOUT_CODES[layout.layout]
+    record["memory"] = MEMORY_CODES[layout.memory]
+    if layout.memory != HOST:
+        page = pages(layout, type_.shape)
+        record["page_bytes"], record["num_pages"] = page.nbytes, page.count
+    return record
+
+
+# **************** ragged arrays ****************
+
+def _starts(counts: np.ndarray) -> np.ndarray:
+    """int64 [n + 1]: 0 and the running sum."""
+    starts = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts
+
+
+def _ragged(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """first[0] .. first[0] + counts[0] - 1, then first[1] .., one after another."""
+    starts = _starts(counts)
+    return np.arange(starts[-1]) + np.repeat(first - starts[:-1], counts)
+
+
+def _intern(keys: np.ndarray, bound: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Distinct keys ascending, the row of each key in them, and where each first stands.
+
+    Keys are below ``bound``: a table is faster than np.unique, which sorts.
+    """
+    at = np.full(bound, -1, np.int64)
+    at[keys[::-1]] = np.arange(len(keys) - 1, -1, -1)
+    distinct = np.flatnonzero(at >= 0)
+    row_of = np.empty(bound, np.int64)
+    row_of[distinct] = np.arange(len(distinct))
+    return distinct, row_of[keys], at[distinct]
