@@ -1,0 +1,47 @@
+"""Which C body serves an op on a device kind for given types: the one rule that generated wrappers and generic kernels share."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import UnsupportedOpError
+from .registry import Attrs, Op, Types
+
+__all__ = ["Selected", "select"]
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The body ``name`` in the instantiation ``suffix`` ("" if it is no template), which needs ``scratch`` host bytes."""
+
+    kind: str
+    name: str
+    suffix: str
+    scratch: int
+
+    @property
+    def generic(self) -> str:
+        """The generic entry's name: "cpu/softmax/f32", "tt/softmax"."""
+        return f"{self.kind}/{self.name}" + (f"/{self.suffix}" if self.suffix else "")
+
+
+def select(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -> Selected:
+    """The body of ``op`` on device kind ``kind``.
+
+    ``attrs`` are decoded (defaults filled in). Raises UnsupportedOpError, which lists what there is, for a kind without a body, a
+    dtype the body does not take, or types it does not accept.
+    """
+    body = op.bodies.get(kind)
+    if body is None:
+        there = ", ".join(sorted(op.bodies)) or "no device kind"
+        raise UnsupportedOpError(f"op {op.name} has no kernel for {kind} devices (it has one for {there})", op=op.name, got=kind,
+                                 wanted=tuple(sorted(op.bodies)))
+    dtype = (inputs or outputs)[0].dtype
+    if dtype not in body.dtypes:
+        raise UnsupportedOpError(f"op {op.name} on {kind} does not take {dtype}; it takes {', '.join(body.dtypes)}", op=op.name,
+                                 got=dtype, wanted=body.dtypes)
+    reason = body.accepts(inputs, outputs, attrs) if body.accepts else None
+    if reason:
+        raise UnsupportedOpError(f"op {op.name} on {kind}: {reason}", op=op.name, got=[str(t) for t in inputs])
+    suffix = body.suffix(inputs, outputs) if body.suffix else ""
+    scratch = body.scratch(inputs, outputs, attrs) if body.scratch else 0
+    return Selected(kind, body.name, suffix, scratch)
