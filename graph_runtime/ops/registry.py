@@ -107,7 +107,7 @@ class Op:
 
 
 _KINDS: dict[str, Callable[[Any], bool]] = {
-    "int": lambda v: isinstance(v, int) and not isinstance(v, bool) and abs(v) < 2**62,
+    "int": lambda v: isinstance(v, int) and not isinstance(v, bool) and -2**63 <= v < 2**63,
     "ints": lambda v: isinstance(v, (list, tuple)) and all(_KINDS["int"](x) for x in v),
     "float": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
     "bool": lambda v: isinstance(v, bool) or v in (0, 1),
