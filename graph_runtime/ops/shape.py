@@ -76,7 +76,7 @@ def _nop(name, doc, shape_of, attr, cases):
 _nop("reshape", "the same elements in another shape", _reshape,
      Attr("shape", "ints", REQUIRED, "the new shape; 0 keeps a dimension, one -1 takes what is left"),
      (("split", (4, 33), (2, 2, -1)), ("join", (3, 5, 40), (0, -1)), ("scalar", (1, 1), ()), ("tiles", (64, 33), (2, 32, 33)),
-      ("ragged", (65, 40), (40, 65)), ("empty", (0, 4), (4, 0))))
+      ("ragged", (65, 40), (40, 65)), ("empty", (4, 0), (2, 0))))
 _nop("flatten", "a matrix: the dimensions before axis, and those from axis on", _flatten,
      Attr("axis", "int", 1, "the first dimension of the second group"),
      (("images", (3, 4, 5, 6), None), ("front", (3, 40), 0), ("back", (2, 3, 40), -1), ("scalar", (), 0)))
