@@ -1,0 +1,79 @@
+"""What simplex.py and duplex.py share: a graph.json written by hand, run on three pairs of devices."""
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+import graph_runtime as gr
+from codegen.build import build_library
+from graph_runtime.plan import plan
+
+SHAPE = [4]
+# (d, h): the device that adds, the device that subtracts
+PAIRS = (("cpu:0", "tt:0"), ("tt:0", "cpu:0"), ("tt:0", "tt:1"))
+DL_TYPE = {"cpu": 1, "tt": 12}          # numbers of DLDeviceType, as device_index holds them
+
+
+def null(name: str) -> dict:
+    """A graph input."""
+    return {"op": "null", "name": name, "inputs": []}
+
+
+def call(op: str, name: str, *inputs: int) -> dict:
+    """A node that calls an op on the outputs of the nodes with these ids."""
+    attrs = {"func_name": "__copy" if op == "__copy" else f"example_{op}", "num_inputs": str(len(inputs)),
+             "num_outputs": "1", "flatten_data": "0"}
+    if op != "__copy":
+        attrs["gr.op"] = op
+    return {"op": "tvm_op", "name": name, "attrs": attrs, "inputs": [[nid, 0, 0] for nid in inputs]}
+
+
+def document(nodes: list[dict], storage_id: list[int], on: list[str]) -> str:
+    """The graph.json of a chain of one-output nodes whose last one is the output.
+
+    ``on`` is the device of each node. device_index says its type, device_id which of that type.
+    """
+    count = len(nodes)
+    attrs = {
+        "storage_id": ["list_int", storage_id],
+        "device_index": ["list_int", [DL_TYPE[device.split(":")[0]] for device in on]],
+        "device_id": ["list_int", [int(device.split(":")[1]) for device in on]],
+        "dltype": ["list_str", ["float32"] * count],
+        "shape": ["list_shape", [SHAPE] * count],
+    }
+    return json.dumps({
+        "nodes": nodes, "arg_nodes": [nid for nid, node in enumerate(nodes) if node["op"] == "null"],
+        "node_row_ptr": list(range(count + 1)), "heads": [[count - 1, 0, 0]], "attrs": attrs,
+    }, indent=1)
+
+
+def run(graph: str, library: str | Path, devices: list[str], inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """One run; ``graph`` is JSON text or a path."""
+    module = gr.create(graph, library, devices)
+    module.set_input(**inputs)
+    module.run()
+    return module.get_output(0).numpy()
+
+
+def show(write: Callable[[str, str], str], expected: Callable[..., np.ndarray], names: str) -> None:
+    """Run the graph that ``write(d, h)`` gives on every pair, from memory and from disk.
+
+    Each result must be that of ``expected(*inputs)``, bit by bit; ``names`` has one letter an input.
+    """
+    rng = np.random.default_rng(0)
+    inputs = {name: rng.random(SHAPE, dtype=np.float32) for name in names}
+    want = expected(*inputs.values())
+    with tempfile.TemporaryDirectory() as folder:
+        for d, h in PAIRS:
+            text, devices = write(d, h), [h, d]
+            file, library = Path(folder, "deploy.json"), Path(folder, f"{d}-{h}.so".replace(":", ""))
+            file.write_text(text)
+            build_library([plan(gr.load_graph(text), devices)], library)
+            for where, graph in (("memory", text), ("disk", str(file))):
+                got = run(graph, library, devices, inputs)
+                np.testing.assert_array_equal(got, want)
+                print(f"add on {d:5}  subtract on {h:5}  from {where:6}  {got}")
