@@ -32,7 +32,8 @@ _GLUE_FLAGS = ("-O1", "-fPIC", "-fvisibility=hidden", "-DNDEBUG", "-w")
 
 def native_folder() -> Path:
     """The folder native/ of headers and bodies, in a checkout or an installed wheel."""
-    return Path(str(resources.files("graph_runtime.native")))
+    # native/ is no regular package, so only something inside it has a path
+    return Path(str(resources.files("graph_runtime.native").joinpath("include"))).parent
 
 
 def cache_folder() -> Path:
