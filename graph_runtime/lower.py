@@ -126,6 +126,8 @@ def arg_record(type_: TensorType, layout: Layout, shape: tuple[int, ...]) -> np.
     if layout.memory != HOST:
         page = pages(layout, type_.shape)
         record["page_bytes"], record["num_pages"] = page.nbytes, page.count
+    elif stored is None:
+        record["page_bytes"] = dtypes.parse(type_.dtype).itemsize   # how copies know its size
     return record
 
 

@@ -68,7 +68,7 @@ typedef struct gr_arg {
   uint8_t format;         /* gr_format: how they are stored; equal to dtype on cpu */
   uint8_t layout;         /* gr_layout */
   uint8_t memory;         /* gr_memory */
-  uint32_t page_bytes;    /* payload bytes of one page; 0 on cpu */
+  uint32_t page_bytes;    /* payload bytes of one page; 0 on cpu, but the bytes of one element of a GR_OPAQUE tensor */
   uint32_t num_pages;     /* 0 on cpu */
 } gr_arg;
 

@@ -1,0 +1,240 @@
+/* copy.c: the copy engine: between any two devices, layouts and formats. Equal storage moves as bytes; else 32x32 block by block,
+ * through 12 KB on the stack, so a copy takes no memory of its own. Large copies are spread over the pool.
+ *
+ * Rules: the logical dtype and shape stay; between two host tensors of equal bytes anything may be reinterpreted (TVM's
+ * __copy). Formats convert to nearest, ties to even (tile.h, gr_tile_encode). Padding of a tile is zero after a copy from
+ * rows, and what stands in padding never reaches an element or a block exponent.
+ *
+ * Called by gr_copy_kernel in the executor, and by graph_runtime/core.py; any thread.
+ * defines: gr_copy, gr_copy_kernel, gr_copy_kernel_fn
+ */
+#include <string.h>
+
+#include "image.h"
+#include "parallel.h"
+#include "status.h"
+#include "tile.h"
+
+/* Below this a copy is done before a second thread would have begun. */
+#define PARALLEL_BYTES (1 << 20)
+#define SCRATCH_BYTES 4096
+
+typedef struct copy_job {
+  gr_image src, dst;
+  int32_t (*move)(const struct copy_job *job, int64_t first, int64_t last);   /* units first .. last-1 */
+  int64_t units;
+  int64_t per_task;
+} copy_job;
+
+/* ---------------------------------------------------------------- bytes */
+
+/* Units are bytes. */
+static int32_t move_host_bytes(const copy_job *job, int64_t first, int64_t last) {
+  memmove(job->dst.host + first, job->src.host + first, (size_t)(last - first));
+  return GR_OK;
+}
+
+/* Units are row-major pages, of one side at least. */
+static int32_t move_row_pages(const copy_job *job, int64_t first, int64_t last) {
+  const gr_image *src = &job->src, *dst = &job->dst;
+  gr_pages pages = {.first = first, .count = last - first, .bytes = src->row_bytes};
+  if (!src->device)
+    return dst->device->ops->copy_in(dst->device, dst->arg, pages, src->host + (uint64_t)first * src->row_bytes,
+                                     src->row_bytes);
+  if (!dst->device)
+    return src->device->ops->copy_out(src->device, src->arg, pages, dst->host + (uint64_t)first * dst->row_bytes,
+                                      dst->row_bytes);
+  uint8_t scratch[SCRATCH_BYTES];
+  for (pages.count = 1; pages.first < last; ++pages.first)
+    for (pages.offset = 0; pages.offset < src->row_bytes; pages.offset += SCRATCH_BYTES) {
+      uint64_t left = src->row_bytes - pages.offset;
+      pages.bytes = left < SCRATCH_BYTES ? left : SCRATCH_BYTES;
+      int32_t status = src->device->ops->copy_out(src->device, src->arg, pages, scratch, 0);
+      if (!status) status = dst->device->ops->copy_in(dst->device, dst->arg, pages, scratch, 0);
+      if (status) return status;
+    }
+  return GR_OK;
+}
+
+/* Units are tiles of equal format. */
+static int32_t move_tiles(const copy_job *job, int64_t first, int64_t last) {
+  uint8_t tile[GR_TILE_MOST_BYTES] __attribute__((aligned(64)));
+  for (int64_t i = first; i < last; ++i) {
+    gr_block block = gr_image_block(&job->src, i);
+    int32_t status = gr_image_load_tile(&job->src, &block, tile);
+    if (!status) status = gr_image_store_tile(&job->dst, &block, tile);
+    if (status) return status;
+  }
+  return GR_OK;
+}
+
+/* ---------------------------------------------------------------- one layout to the other, equal format */
+
+static int32_t tilize_blocks(const copy_job *job, int64_t first, int64_t last) {
+  uint8_t buffer[GR_TILE_MOST_BYTES] __attribute__((aligned(64))), tile[GR_TILE_MOST_BYTES] __attribute__((aligned(64)));
+  for (int64_t i = first; i < last; ++i) {
+    gr_block block = gr_image_block(&job->src, i);
+    const uint8_t *rows;
+    uint64_t stride;
+    int32_t status = gr_image_load_rows(&job->src, &block, buffer, &rows, &stride);
+    if (status) return status;
+    gr_tile_tilize(job->src.itemsize, rows, stride, block.rows, block.cols, tile);
+    status = gr_image_store_tile(&job->dst, &block, tile);
+    if (status) return status;
+  }
+  return GR_OK;
+}
+
+static int32_t untilize_blocks(const copy_job *job, int64_t first, int64_t last) {
+  uint8_t buffer[GR_TILE_MOST_BYTES] __attribute__((aligned(64))), tile[GR_TILE_MOST_BYTES] __attribute__((aligned(64)));
+  const gr_image *dst = &job->dst;
+  uint64_t stride = (uint64_t)GR_TILE_DIM * dst->itemsize;
+  for (int64_t i = first; i < last; ++i) {
+    gr_block block = gr_image_block(dst, i);
+    int32_t status = gr_image_load_tile(&job->src, &block, tile);
+    if (status) return status;
+    gr_tile_untilize(dst->itemsize, tile, block.rows, block.cols, buffer, stride);
+    status = gr_image_store_rows(dst, &block, buffer, stride);
+    if (status) return status;
+  }
+  return GR_OK;
+}
+
+/* ---------------------------------------------------------------- formats */
+
+/* A block of any float format as a row-major 32x32 matrix whose padding is zero. */
+static int32_t load_values(const gr_image *image, const gr_block *block, uint8_t *buffer, float *matrix) {
+  if (image->arg->layout == GR_TILE) {
+    int32_t status = gr_image_load_tile(image, block, buffer);
+    if (status) return status;
+    gr_tile_unpack(image->arg->format, buffer, matrix);
+    gr_tile_clear_padding(matrix, block->rows, block->cols);
+    return GR_OK;
+  }
+  const uint8_t *rows;
+  uint64_t stride;
+  int32_t status = gr_image_load_rows(image, block, buffer, &rows, &stride);
+  if (status) return status;
+  for (int32_t r = 0; r < block->rows; ++r) {
+    const uint8_t *row = rows + (uint64_t)r * stride;
+    float *to = matrix + GR_TILE_DIM * r;
+    if (image->arg->format == GR_F32) {
+      memcpy(to, row, (size_t)block->cols * sizeof(float));
+      continue;
+    }
+    uint16_t words[GR_TILE_DIM];                         /* a host row may stand at any address */
+    memcpy(words, row, (size_t)block->cols * sizeof words[0]);
+    for (int32_t c = 0; c < block->cols; ++c) to[c] = gr_bf16_decode(words[c]);
+  }
+  gr_tile_clear_padding(matrix, block->rows, block->cols);
+  return GR_OK;
+}
+
+static int32_t store_values(const gr_image *image, const gr_block *block, uint8_t *buffer, const float *matrix) {
+  if (image->arg->layout == GR_TILE) {
+    gr_tile_encode(image->arg->format, matrix, buffer);
+    return gr_image_store_tile(image, block, buffer);
+  }
+  if (image->arg->format == GR_F32)
+    return gr_image_store_rows(image, block, (const uint8_t *)matrix, GR_TILE_DIM * sizeof(float));
+  uint16_t *out = (uint16_t *)(void *)buffer;
+  for (int32_t i = 0; i < GR_TILE_ELEMENTS; ++i) out[i] = gr_bf16_encode(matrix[i]);
+  return gr_image_store_rows(image, block, buffer, GR_TILE_DIM * sizeof(uint16_t));
+}
+
+static int32_t convert_blocks(const copy_job *job, int64_t first, int64_t last) {
+  uint8_t buffer[GR_TILE_MOST_BYTES] __attribute__((aligned(64)));
+  float matrix[GR_TILE_ELEMENTS] __attribute__((aligned(64)));
+  for (int64_t i = first; i < last; ++i) {
+    gr_block block = gr_image_block(&job->src, i);
+    int32_t status = load_values(&job->src, &block, buffer, matrix);
+    if (!status) status = store_values(&job->dst, &block, buffer, matrix);
+    if (status) return status;
+  }
+  return GR_OK;
+}
+
+/* ---------------------------------------------------------------- choice */
+
+static int is_converted(uint8_t format) {
+  return format == GR_F32 || format == GR_BF16 || format == GR_BFP8_B || format == GR_BFP4_B;
+}
+
+static int same_shape(const gr_arg *a, const gr_arg *b) {
+  return a->ndim == b->ndim && (a->ndim == 0 || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0);
+}
+
+static int64_t elements(const gr_image *image) { return image->planes * image->rows * image->cols; }
+
+static int32_t choose_host(copy_job *job) {
+  int64_t from = elements(&job->src) * job->src.itemsize, to = elements(&job->dst) * job->dst.itemsize;
+  if (from != to)
+    return gr_fail(GR_ERR_ARGUMENT, "copy: the source has %lld B, the destination %lld B", (long long)from, (long long)to);
+  job->move = move_host_bytes;
+  job->units = from;
+  return GR_OK;
+}
+
+static int32_t choose(copy_job *job) {
+  const gr_arg *src = job->src.arg, *dst = job->dst.arg;
+  if (!job->src.device && !job->dst.device) return choose_host(job);
+  if (src->dtype != dst->dtype || !same_shape(src, dst))
+    return gr_fail(GR_ERR_ARGUMENT, "copy: source and destination differ in dtype or shape, which only two host tensors may");
+  job->units = gr_image_blocks(&job->src);
+  if (src->format == dst->format) {
+    if (src->layout != dst->layout) job->move = src->layout == GR_TILE ? untilize_blocks : tilize_blocks;
+    else if (src->layout == GR_TILE) job->move = move_tiles;
+    else {
+      job->move = move_row_pages;
+      job->units = job->src.planes * job->src.rows;
+    }
+    return GR_OK;
+  }
+  if (!is_converted(src->format) || !is_converted(dst->format))
+    return gr_fail(GR_ERR_ARGUMENT, "copy: format %d cannot be converted to format %d", src->format, dst->format);
+  job->move = convert_blocks;
+  return GR_OK;
+}
+
+static int32_t run_task(void *ctx, int64_t index) {
+  const copy_job *job = ctx;
+  int64_t first = index * job->per_task, last = first + job->per_task;
+  return job->move(job, first, last < job->units ? last : job->units);
+}
+
+/* Host ranges that overlap must be moved as one. */
+static int overlap(const copy_job *job) {
+  if (job->move != move_host_bytes) return 0;
+  uint64_t a = (uint64_t)(uintptr_t)job->src.host, b = (uint64_t)(uintptr_t)job->dst.host, n = (uint64_t)job->units;
+  return a < b + n && b < a + n;
+}
+
+static int32_t run(copy_job *job) {
+  int64_t bytes = elements(&job->src) * (job->src.itemsize ? job->src.itemsize : 1);
+  if (bytes < PARALLEL_BYTES || overlap(job)) return job->move(job, 0, job->units);
+  int64_t tasks = 4 * (int64_t)gr_pool_threads();
+  job->per_task = (job->units + tasks - 1) / tasks;
+  return gr_pool_run((job->units + job->per_task - 1) / job->per_task, run_task, job);
+}
+
+int32_t gr_copy(const gr_env *src_env, const gr_arg *src, const gr_env *dst_env, const gr_arg *dst) {
+  copy_job job;
+  int32_t status = gr_image_open(src_env, src, "source", &job.src);
+  if (!status) status = gr_image_open(dst_env, dst, "destination", &job.dst);
+  if (!status) status = choose(&job);
+  if (status || job.units == 0) return status;
+  gr_device_enter(job.src.device);
+  gr_device_enter(job.dst.device);
+  status = run(&job);
+  gr_device_leave(job.dst.device);
+  gr_device_leave(job.src.device);
+  return status;
+}
+
+int32_t gr_copy_kernel(const gr_call *call) {
+  if (call->nargs != 2 || !call->attrs) return gr_fail(GR_ERR_ARGUMENT, "a copy takes a source and a destination");
+  const gr_copy_envs *envs = (const gr_copy_envs *)(const void *)call->attrs;
+  return gr_copy(envs->src, call->args, envs->dst, call->args + 1);
+}
+
+gr_kernel_fn gr_copy_kernel_fn(void) { return gr_copy_kernel; }

@@ -1,0 +1,212 @@
+/* device.c: creation, memory accounting and guard mode of devices of every kind.
+ *
+ * Called by graph_runtime/core.py (any thread), the executor and the copy engine. Lock order: list, then a device's lock.
+ * defines: gr_device_register, gr_device_create ... gr_device_set_guard, gr_device_enter, gr_device_leave
+ */
+#include "device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "parallel.h"
+#include "status.h"
+
+#define MOST_KINDS 16
+
+static const gr_device_ops *kinds[MOST_KINDS];
+static int num_kinds;
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static gr_device *list;
+static _Atomic int32_t guarded;
+
+void gr_device_register(const gr_device_ops *ops) {
+  if (num_kinds < MOST_KINDS) kinds[num_kinds++] = ops;
+}
+
+static const gr_device_ops *find_kind(const char *kind) {
+  for (int i = 0; i < num_kinds; ++i)
+    if (strcmp(kinds[i]->kind, kind) == 0) return kinds[i];
+  return NULL;
+}
+
+/* ---------------------------------------------------------------- the env that kernels see */
+
+static int32_t env_parallel_for(const gr_env *env, int64_t n, gr_task task, void *ctx) {
+  (void)env;
+  return gr_pool_run(n, task, ctx);
+}
+
+static int32_t env_set_error(const gr_env *env, const char *message) {
+  (void)env;
+  return gr_fail(GR_ERR_KERNEL, "%s", message ? message : "");
+}
+
+/* ---------------------------------------------------------------- create and destroy */
+
+static int32_t check_memory(const gr_memory_desc *memory, int32_t index) {
+  if (memory->kind < GR_HOST || memory->kind > GR_L1 || memory->banks < 1 || memory->alignment < 1 ||
+      memory->bank_bytes <= memory->base || memory->bank_bytes > (uint64_t)INT64_MAX / (uint64_t)memory->banks)
+    return gr_fail(GR_ERR_ARGUMENT, "memory %d: kind %d, %d banks of %llu B from %llu, alignment %u cannot be", index,
+                   memory->kind, memory->banks, (unsigned long long)memory->bank_bytes,
+                   (unsigned long long)memory->base, memory->alignment);
+  return GR_OK;
+}
+
+static void release_all(gr_device *device) {
+  for (int32_t m = 0; m < device->num_memories; ++m) {
+    gr_ledger *ledger = &device->memories[m].ledger;
+    gr_holding holding;
+    while (ledger->count && gr_ledger_remove(ledger, ledger->items[ledger->count - 1].addr, &holding))
+      device->ops->release(device, m, &holding);
+    gr_ledger_clear(ledger);
+  }
+}
+
+int32_t gr_device_create(const char *kind, const char *name, int32_t num_cores, const gr_memory_desc *memories,
+                         int32_t num_memories, gr_device **out) {
+  const gr_device_ops *ops = find_kind(kind);
+  if (!ops) return gr_fail(GR_ERR_ARGUMENT, "no device kind '%s' is built into this core", kind);
+  if (num_cores < 1 || num_memories < 1 || num_memories > GR_MAX_MEMORIES)
+    return gr_fail(GR_ERR_ARGUMENT, "device %s: %d cores and %d memories (1 to %d) cannot be", name, num_cores,
+                   num_memories, GR_MAX_MEMORIES);
+  for (int32_t m = 0; m < num_memories; ++m)
+    if (check_memory(memories + m, m)) return GR_ERR_ARGUMENT;
+  gr_device *device = calloc(1, sizeof *device);
+  if (!device) return gr_fail(GR_ERR_OUT_OF_MEMORY, "no host memory for device %s", name);
+  device->ops = ops;
+  snprintf(device->name, sizeof device->name, "%s", name);
+  for (int32_t m = 0; m < num_memories; ++m) device->memories[m].desc = memories[m];
+  device->num_memories = num_memories;
+  device->env = (gr_env){.abi = GR_ABI_VERSION, .size = sizeof(gr_env), .num_cores = num_cores, .impl = device,
+                         .parallel_for = env_parallel_for, .set_error = env_set_error};
+  int32_t status = ops->open ? ops->open(device) : GR_OK;
+  if (status) {
+    free(device);
+    return status;
+  }
+  pthread_mutex_init(&device->lock, NULL);
+  pthread_mutex_lock(&list_lock);
+  device->next = list;
+  list = device;
+  pthread_mutex_unlock(&list_lock);
+  gr_devices_set_threads(gr_pool_threads());
+  *out = device;
+  return GR_OK;
+}
+
+void gr_device_destroy(gr_device *device) {
+  if (!device) return;
+  gr_device_set_guard(device, 0);
+  pthread_mutex_lock(&list_lock);
+  for (gr_device **at = &list; *at; at = &(*at)->next)
+    if (*at == device) {
+      *at = device->next;
+      break;
+    }
+  pthread_mutex_unlock(&list_lock);
+  release_all(device);
+  if (device->ops->close) device->ops->close(device);
+  pthread_mutex_destroy(&device->lock);
+  free(device);
+}
+
+const gr_env *gr_device_env(const gr_device *device) { return &device->env; }
+
+/* Devices whose tensors are host pointers run on the pool itself. */
+void gr_devices_set_threads(int32_t threads) {
+  pthread_mutex_lock(&list_lock);
+  for (gr_device *device = list; device; device = device->next)
+    if (!device->ops->copy_in) __atomic_store_n(&device->env.num_cores, threads, __ATOMIC_RELAXED);
+  pthread_mutex_unlock(&list_lock);
+}
+
+/* ---------------------------------------------------------------- memory */
+
+gr_device_memory *gr_device_memory_of(gr_device *device, int32_t kind) {
+  for (int32_t m = 0; m < device->num_memories; ++m)
+    if (device->memories[m].desc.kind == kind) return device->memories + m;
+  return NULL;
+}
+
+static int32_t check_index(const gr_device *device, int32_t memory) {
+  if (memory >= 0 && memory < device->num_memories) return GR_OK;
+  return gr_fail(GR_ERR_ARGUMENT, "device %s has memories 0 to %d, not %d", device->name, device->num_memories - 1, memory);
+}
+
+int32_t gr_device_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, uint64_t *addr) {
+  if (check_index(device, memory)) return GR_ERR_ARGUMENT;
+  gr_device_memory *m = device->memories + memory;
+  uint64_t usable = m->desc.bank_bytes - m->desc.base, alignment = m->desc.alignment;
+  pthread_mutex_lock(&device->lock);
+  int32_t status;
+  if (extent > usable) {           /* also keeps the rounding below from overflowing */
+    status = gr_ledger_out_of_memory(&m->ledger, &m->desc, device->name, extent,
+                                     m->desc.kind == GR_HOST ? usable - m->ledger.held
+                                                             : gr_ledger_largest_gap(&m->ledger, &m->desc));
+  } else {
+    uint64_t rounded = (extent + alignment - 1) / alignment * alignment;
+    status = device->ops->alloc(device, memory, rounded ? rounded : alignment, holder, addr);
+  }
+  pthread_mutex_unlock(&device->lock);
+  return status;
+}
+
+int32_t gr_device_free(gr_device *device, int32_t memory, uint64_t addr) {
+  if (check_index(device, memory)) return GR_ERR_ARGUMENT;
+  gr_holding holding;
+  pthread_mutex_lock(&device->lock);
+  int found = gr_ledger_remove(&device->memories[memory].ledger, addr, &holding);
+  if (found) device->ops->release(device, memory, &holding);
+  pthread_mutex_unlock(&device->lock);
+  if (found) return GR_OK;
+  return gr_fail(GR_ERR_ARGUMENT, "device %s, memory %d: nothing is allocated at address %llu", device->name, memory,
+                 (unsigned long long)addr);
+}
+
+int32_t gr_device_stats(const gr_device *device, int32_t memory, uint64_t *out) {
+  if (check_index(device, memory)) return GR_ERR_ARGUMENT;
+  gr_device *d = (gr_device *)device;      /* the lock is all that changes */
+  gr_device_memory *m = d->memories + memory;
+  pthread_mutex_lock(&d->lock);
+  out[0] = m->ledger.held;
+  out[1] = m->desc.bank_bytes - m->desc.base - m->ledger.held;
+  out[2] = m->desc.kind == GR_HOST ? out[1] : gr_ledger_largest_gap(&m->ledger, &m->desc);
+  out[3] = (uint64_t)m->ledger.count;
+  pthread_mutex_unlock(&d->lock);
+  out[4] = atomic_load_explicit(&m->bytes_in, memory_order_relaxed);
+  out[5] = atomic_load_explicit(&m->bytes_out, memory_order_relaxed);
+  out[6] = atomic_load_explicit(&m->pages_read, memory_order_relaxed);
+  out[7] = atomic_load_explicit(&m->pages_written, memory_order_relaxed);
+  return GR_OK;
+}
+
+/* ---------------------------------------------------------------- guard mode */
+
+int32_t gr_devices_guarded(void) { return atomic_load_explicit(&guarded, memory_order_relaxed); }
+
+int32_t gr_device_set_guard(gr_device *device, int32_t on) {
+  on = on != 0;
+  pthread_mutex_lock(&device->lock);
+  if (device->guard != on) {
+    device->guard = on;
+    atomic_fetch_add_explicit(&guarded, on ? 1 : -1, memory_order_relaxed);
+    if (device->ops->expose && device->inside == 0) device->ops->expose(device, !on);
+  }
+  pthread_mutex_unlock(&device->lock);
+  return GR_OK;
+}
+
+void gr_device_enter(gr_device *device) {
+  if (!device || !device->ops->expose) return;
+  pthread_mutex_lock(&device->lock);
+  if (device->inside++ == 0 && device->guard) device->ops->expose(device, 1);
+  pthread_mutex_unlock(&device->lock);
+}
+
+void gr_device_leave(gr_device *device) {
+  if (!device || !device->ops->expose) return;
+  pthread_mutex_lock(&device->lock);
+  if (--device->inside == 0 && device->guard) device->ops->expose(device, 0);
+  pthread_mutex_unlock(&device->lock);
+}

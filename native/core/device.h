@@ -1,0 +1,85 @@
+/* device.h: what a device kind is. A kind is one C file with a gr_device_ops that registers itself by GR_REGISTER_DEVICE, and one
+ * descriptor in schemas/devices; nothing else knows its name.
+ *
+ * defines: gr_device_ops, struct gr_device, gr_device_register, GR_REGISTER_DEVICE, gr_env_device, gr_device_enter/leave
+ */
+#ifndef GR_DEVICE_H
+#define GR_DEVICE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "gr_core.h"
+#include "ledger.h"
+
+#define GR_MAX_MEMORIES 8
+
+/* Bytes [offset, offset + bytes) of each of the pages first .. first + count - 1 of a tensor. */
+typedef struct gr_pages {
+  int64_t first;
+  int64_t count;
+  uint64_t offset;
+  uint64_t bytes;
+} gr_pages;
+
+/* Slots are called under no lock unless they say so. */
+typedef struct gr_device_ops {
+  const char *kind;
+  /* (optional) Makes device->impl and fills in the env. Takes no tensor memory: that comes with the first alloc. */
+  int32_t (*open)(gr_device *device);
+  /* (optional) Releases impl and all memory that is still held. */
+  void (*close)(gr_device *device);
+  /* Under the device's lock. extent is a positive multiple of the alignment; records the holding in the memory's ledger. */
+  int32_t (*alloc)(gr_device *device, int32_t memory, uint64_t extent, const char *holder, uint64_t *addr);
+  /* Under the device's lock, after the holding was taken out of the ledger. */
+  void (*release)(gr_device *device, int32_t memory, const gr_holding *holding);
+  /* (optional: tensors of this kind are host pointers) Moves parts of pages between the device and host, consecutive
+   * pages stride bytes apart at host. GR_ERR_BOUNDS for what is not inside the tensor. */
+  int32_t (*copy_in)(gr_device *device, const gr_arg *arg, gr_pages pages, const uint8_t *host, uint64_t stride);
+  int32_t (*copy_out)(gr_device *device, const gr_arg *arg, gr_pages pages, uint8_t *host, uint64_t stride);
+  /* (optional) Under the device's lock: opens (1) or closes (0) the device's memory to the host's instructions. */
+  void (*expose)(gr_device *device, int32_t on);
+} gr_device_ops;
+
+typedef struct gr_device_memory {
+  gr_memory_desc desc;
+  gr_ledger ledger;
+  /* relaxed: they are only counts, read for a report */
+  _Atomic uint64_t bytes_in, bytes_out, pages_read, pages_written;
+} gr_device_memory;
+
+struct gr_device {
+  const gr_device_ops *ops;
+  gr_env env;                  /* env.impl is the gr_device */
+  char name[32];
+  gr_device_memory memories[GR_MAX_MEMORIES];
+  int32_t num_memories;
+  pthread_mutex_t lock;        /* ledgers, guard, inside, and what the slots say */
+  int32_t guard;               /* gr_device_set_guard */
+  int64_t inside;              /* kernels and copies of this device that run now */
+  void *impl;                  /* the kind's own */
+  gr_device *next;             /* list of all devices */
+};
+
+void gr_device_register(const gr_device_ops *ops);
+
+/* Registers a kind when the library is loaded; kinds only need to be linked. */
+#define GR_REGISTER_DEVICE(ops) \
+  __attribute__((constructor)) static void gr_register_##ops(void) { gr_device_register(&(ops)); }
+
+static inline gr_device *gr_env_device(const gr_env *env) { return env ? (gr_device *)env->impl : NULL; }
+
+/* Around every kernel (where a device is guarded) and copy: keeps the device's memory open to the host's instructions. Nests; any thread. */
+void gr_device_enter(gr_device *device);
+void gr_device_leave(gr_device *device);
+
+/* Number of guarded devices: the executor asks once a run whether it must enter and leave. */
+int32_t gr_devices_guarded(void);
+
+/* The memory of a device that a gr_arg.memory means, NULL if it has none. */
+gr_device_memory *gr_device_memory_of(gr_device *device, int32_t kind);
+
+/* Tells every kind whose parallelism is the pool's (num_cores of host devices) how many threads there are now. */
+void gr_devices_set_threads(int32_t threads);
+
+#endif

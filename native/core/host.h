@@ -1,0 +1,13 @@
+/* host.h: device operations of kinds whose tensors are host pointers.
+ *
+ * defines: gr_host_alloc, gr_host_release
+ */
+#ifndef GR_HOST_H
+#define GR_HOST_H
+
+#include "device.h"
+
+int32_t gr_host_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, uint64_t *addr);
+void gr_host_release(gr_device *device, int32_t memory, const gr_holding *holding);
+
+#endif

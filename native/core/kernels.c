@@ -1,0 +1,22 @@
+/* kernels.c: the kernels built into the wheel, by number and name, and the one that does nothing.
+ *
+ * Called by graph_runtime/core.py.
+ * defines: gr_generic_count, gr_generic_name, gr_generic_fn, gr_null_kernel_fn
+ */
+#include "generic.h"
+#include "gr_core.h"
+
+int32_t gr_generic_count(void) { return gr_generic_entry_count; }
+
+static int known(int32_t i) { return i >= 0 && i < gr_generic_entry_count; }
+
+const char *gr_generic_name(int32_t i) { return known(i) ? gr_generic_entries[i].name : NULL; }
+
+gr_kernel_fn gr_generic_fn(int32_t i) { return known(i) ? gr_generic_entries[i].fn : NULL; }
+
+static int32_t null_kernel(const gr_call *call) {
+  (void)call;
+  return GR_OK;
+}
+
+gr_kernel_fn gr_null_kernel_fn(void) { return null_kernel; }
