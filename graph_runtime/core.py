@@ -30,14 +30,14 @@ try:
     from . import _core
 except ImportError as error:
     raise ImportError(
-        f"{Path(__file__).parent} has no compiled core (graph_runtime._core: {error}). In a checkout, build it "
-        "by `pip install -e .`; if graph_runtime is installed and a checkout in the current directory hides "
-        "it, run `pytest` or `python -P` instead of `python -m`, or change the directory") from error
+        f"{Path(__file__).parent} has no compiled core (graph_runtime._core: {error}). In a checkout, build "
+        "it by `pip install -e .`; if graph_runtime is installed and a checkout in the current directory "
+        "hides it, run `pytest` or `python -P` instead of `python -m`, or change the directory") from error
 
 __all__ = ["Arg", "DeviceHandle", "MemoryStats", "address_of", "check", "copy", "copy_kernel", "ffi",
            "generic_kernels", "host_arg", "last_error", "lib", "library_close", "library_open",
-           "library_symbol", "null_kernel", "open_device", "packed_kernel", "pool_set_threads", "pool_threads",
-           "program_create", "tensor_arg"]
+           "library_symbol", "null_kernel", "open_device", "packed_kernel", "pool_set_threads",
+           "pool_threads", "program_create", "tensor_arg"]
 
 ffi: Any = _core.ffi
 lib: Any = _core.lib
@@ -137,8 +137,8 @@ class DeviceHandle:
         return self._pointer
 
     def alloc(self, memory: int, extent: int, holder: str) -> int:
-        """Address of ``extent`` bytes (in every bank) of memory number ``memory`` of the descriptor. ``holder``
-        is who out-of-memory texts will name. Raises DeviceMemoryError."""
+        """Address of ``extent`` bytes (in every bank) of memory number ``memory`` of the descriptor.
+        ``holder`` is who out-of-memory texts will name. Raises DeviceMemoryError."""
         out = ffi.new("uint64_t *")
         check(lib.gr_device_alloc(self._open(), memory, extent, holder.encode(), out),
               device=str(self.device))
@@ -194,8 +194,8 @@ def open_device(device: Device) -> DeviceHandle:
 # **************** copies ****************
 
 class Arg:
-    """One tensor as the copy engine sees it: ``pointer`` is a ``gr_arg *``. Keeps its shape, and a host array,
-    alive."""
+    """One tensor as the copy engine sees it: ``pointer`` is a ``gr_arg *``. Keeps its shape, and a host
+    array, alive."""
 
     __slots__ = ("_owner", "_shape", "pointer")
 
@@ -220,8 +220,8 @@ def tensor_arg(addr: int, dtype: str, shape: Sequence[int], layout: Layout, owne
 
 
 def host_arg(array: np.ndarray, dtype: str | None = None) -> Arg:
-    """The Arg of a C-contiguous array; ``dtype`` where numpy's does not tell it. Raises GraphRuntimeError for a
-    strided one."""
+    """The Arg of a C-contiguous array; ``dtype`` where numpy's does not tell it. Raises GraphRuntimeError for
+    a strided one."""
     if not array.flags.c_contiguous:
         raise GraphRuntimeError(f"a copy needs a C-contiguous array, this one has strides {array.strides}: "
                                 "use numpy.ascontiguousarray", got=array.strides)

@@ -1,0 +1,1 @@
+"""JSON Schemas, one a document kind: data files of the package."""

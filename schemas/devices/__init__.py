@@ -1,0 +1,1 @@
+"""Device descriptors, one a board: data files of the package."""
