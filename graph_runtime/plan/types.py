@@ -48,11 +48,13 @@ class PlacedGraph:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LaidOutGraph:
-    """A PlacedGraph with a physical layout for every entry: ``layout_id`` int32 [entries] indexes ``layouts``."""
+    """A PlacedGraph with a physical layout for every entry: ``layout_id`` int32 [entries] indexes ``layouts`` and
+    ``layout_causes``, the sentence that says why (one Layout may stand there for several reasons)."""
 
     placed: PlacedGraph
     layouts: tuple[Layout, ...]
     layout_id: np.ndarray
+    layout_causes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,6 +99,7 @@ class Plan:
     aliases: tuple[tuple[int, int], ...]
     peak: dict[tuple[int, int], int]
     lower_bound: dict[tuple[int, int], int]
+    layout_causes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     def entry_did(self) -> np.ndarray:

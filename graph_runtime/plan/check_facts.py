@@ -1,0 +1,141 @@
+"""What the checker knows of a plan before it applies its rules, and how it says no."""
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import dtypes
+from ..devices import Memory
+from ..errors import CheckError
+from ..graph import COPY, NOP, TensorType
+from ..layout import HOST, TILE, Layout
+from ..ops import registry
+from .types import Plan
+
+__all__ = ["Facts", "check_columns", "refuse"]
+
+
+def refuse(plan: Plan, rule: str, text: str, *, nid: int | None = None, entries: tuple[int, ...] = (), path: str | None = None,
+           **fields) -> CheckError:
+    """The error that refuses a plan; ``nid`` gives the node's name and its place in the file, ``entries`` eids of the plan."""
+    if nid is not None:
+        fields["node"] = plan.graph.names[nid]
+        if path is None and plan.origin[nid] >= 0:
+            path = f"$.nodes[{int(plan.origin[nid])}]"
+    if path is not None:
+        fields["path"] = path
+    return CheckError(f"plan refused ({rule}): {text}", rule=rule, entries=tuple(map(int, entries)), **fields)
+
+
+def storage_path(plan: Plan, eid: int) -> str | None:
+    """Where the file says an entry's storage; None for an entry that no file has."""
+    of_file = np.repeat(plan.origin >= 0, np.diff(plan.graph.row_ptr))
+    return f"$.attrs.storage_id[1][{int(of_file[:eid].sum())}]" if of_file[eid] else None
+
+
+def check_columns(plan: Plan) -> None:
+    """Every column has its length and every id is in range, so that the other rules can index by them."""
+    graph, storage = plan.graph, plan.storage
+    n, entries, slots = graph.num_nodes, graph.num_entries, len(graph.in_eid)
+    memories = np.array([len(d.descriptor.memories) for d in plan.devices])
+    big = np.iinfo(np.int64).max // 4
+    columns = [
+        ("row_ptr steps", np.diff(graph.row_ptr), n, 0, big), ("in_ptr steps", np.diff(graph.in_ptr), n, 0, big),
+        ("func_id", graph.func_id, n, -1, len(graph.funcs)), ("type_id", graph.type_id, entries, 0, len(graph.types)),
+        ("inputs", graph.in_eid, slots, 0, entries), ("heads", graph.outputs, None, 0, entries),
+        ("arg_nodes", graph.inputs, None, 0, n), ("did", plan.did, n, 0, len(plan.devices)),
+        ("origin", plan.origin, n, -1, big), ("at_input", plan.at_input, n, 0, 2),
+        ("cause_id", plan.cause_id, n, 0, len(plan.causes)),
+        ("layout_id", plan.layout_id, entries, 0, len(plan.layouts)), ("sid", plan.sid, entries, 0, storage.count),
+        ("storage.did", storage.did, None, 0, len(plan.devices)),
+    ]
+    for name, column, length, low, high in columns:
+        _check_range(plan, name, column, length, low, high)
+    for name in ("memory", "offset", "extent", "nbytes"):
+        _check_range(plan, f"storage.{name}", getattr(storage, name), storage.count, 0, big)
+    if (storage.memory >= memories[storage.did]).any():
+        raise refuse(plan, "columns", "a storage lies in a memory that its device does not have")
+    if slots != graph.in_ptr[-1] or (graph.func_id[graph.inputs] >= 0).any():
+        raise refuse(plan, "columns", "the graph's inputs are not its null nodes, or in_ptr does not fit them")
+
+
+def _check_range(plan: Plan, name: str, column: np.ndarray, length: int | None, low: int, high: int) -> None:
+    if length is not None and len(column) != length:
+        raise refuse(plan, "columns", f"column {name} has {len(column)} elements, must have {length}")
+    if len(column) and not (low <= column.min() and column.max() < high):
+        at = int(np.flatnonzero((column < low) | (column >= high))[0])
+        raise refuse(plan, "columns", f"column {name} has {int(column[at])} at {at}, must be in {low} .. {high - 1}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Facts:
+    """A plan with what follows from it. Masks over nodes: ``copies``, ``nops``, ``null``. ``maker`` int64 [entries] nid;
+    ``reader`` int64 [slots] nid; ``entry_did`` [entries]; ``same_layout`` [layouts]: the first layout equal to each;
+    ``kinds`` the distinct (type, layout, did) and ``kind`` [entries] the row of each entry in them."""
+
+    plan: Plan
+    inplace: Mapping[str, tuple[int, ...]]
+    copies: np.ndarray
+    nops: np.ndarray
+    null: np.ndarray
+    maker: np.ndarray
+    reader: np.ndarray
+    entry_did: np.ndarray
+    same_layout: np.ndarray
+    kinds: list[tuple[TensorType, Layout, int]]
+    kind: np.ndarray
+
+    @classmethod
+    def of(cls, plan: Plan, inplace: Mapping[str, tuple[int, ...]]) -> Facts:
+        graph, nl, nd = plan.graph, len(plan.layouts), len(plan.devices)
+        names = [f.name for f in graph.funcs]
+        entry_did = np.repeat(plan.did, np.diff(graph.row_ptr))
+        key = (graph.type_id.astype(np.int64) * nl + plan.layout_id) * nd + entry_did
+        distinct = np.unique(key)
+        kinds = [(graph.types[k // (nl * nd)], plan.layouts[k // nd % nl], k % nd) for k in distinct.tolist()]
+        nodes = np.arange(graph.num_nodes)
+        return cls(plan, inplace, np.array([n == COPY for n in names] + [False])[graph.func_id],
+                   np.array([n == NOP for n in names] + [False])[graph.func_id], graph.func_id < 0,
+                   np.repeat(nodes, np.diff(graph.row_ptr)), np.repeat(nodes, np.diff(graph.in_ptr)), entry_did,
+                   np.array([plan.layouts.index(x) for x in plan.layouts], np.int64), kinds,
+                   np.searchsorted(distinct, key))
+
+    def name(self, eid: int) -> str:
+        return repr(self.plan.graph.names[int(self.maker[eid])])
+
+    def may_overwrite(self) -> np.ndarray:
+        """bool [slots]: the op lets its output 0 be written over this input."""
+        graph = self.plan.graph
+        allowed = np.zeros(len(graph.in_eid), bool)
+        position = np.arange(len(graph.in_eid)) - graph.in_ptr[self.reader]
+        fid = graph.func_id[self.reader]
+        by_position: dict[int, list[int]] = {}
+        for number, func in enumerate(graph.funcs):
+            op = registry.get(func.op) if func.op else None
+            granted = self.inplace.get(func.name, op.inplace if op else ())
+            for index in () if func.name in (COPY, NOP) else granted:
+                by_position.setdefault(index, []).append(number)
+        for index, numbers in by_position.items():
+            permits = np.zeros(len(graph.funcs) + 1, bool)
+            permits[numbers] = True
+            allowed |= (position == index) & permits[fid]
+        return allowed
+
+
+def taken(type_: TensorType, layout: Layout, memory: Memory) -> tuple[int, int]:
+    """(bytes in each bank, bytes over all banks, padding counted) of an entry."""
+    if memory.name == HOST:
+        total = math.prod(type_.shape) * dtypes.parse(type_.dtype).itemsize
+        return total, total
+    fmt, shape = dtypes.FORMATS[layout.format], type_.shape or (1,)
+    if layout.layout == TILE:
+        rows = shape[-2] if len(shape) > 1 else 1
+        count = math.prod(shape[:-2]) * math.ceil(rows / 32) * math.ceil(shape[-1] / 32)
+        page = fmt.tile_bytes
+    else:
+        count, page = math.prod(shape[:-1]), shape[-1] * fmt.itemsize
+    page = math.ceil(page / memory.alignment) * memory.alignment
+    return math.ceil(count / memory.banks) * page, count * page

@@ -1,0 +1,173 @@
+"""PlacedGraph -> LaidOutGraph: memory, layout and format of every entry, and relayout copies where a reshape moves bytes."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ..dtypes import FORMATS, format_of
+from ..errors import PlanError, did_you_mean
+from ..graph import COPY, Graph, TensorType
+from ..layout import HOST, ROW_MAJOR, TILE, Layout, same_image
+from .columns import intern, is_nop
+from .transfers import COPY_FUNC
+from .types import LaidOutGraph, PlacedGraph
+
+__all__ = ["assign_layouts", "choose"]
+
+_LEAST_FILL = 32                                          # tile where at least 1/32 of its elements are real
+_TILE_SIZE = 32 * 32
+_ALIASES = {"float64": "float32", "float16": "float32 or bfloat16", "int64": "int32", "uint64": "uint32"}
+_FLOATS = ("float32", "bfloat16")
+
+
+def assign_layouts(placed: PlacedGraph, formats: Mapping[str, str] | None = None) -> LaidOutGraph:
+    """Give each entry a Layout: the file's where it says one for the device it is on, else ``choose``'s.
+
+    ``formats``: device ("tt:0") or kind ("tt") -> format of float tensors there; the device's own entry wins.
+    A __nop on a device whose entries differ in physical image becomes a relayout __copy.
+
+    Raises PlanError for a format the device does not store and for a dtype that it cannot hold.
+    """
+    chosen = _read_formats(placed, formats or {})
+    graph, count = placed.graph, len(placed.devices)
+    entry_did = np.repeat(placed.did, np.diff(graph.row_ptr))
+    distinct, row = intern(graph.type_id.astype(np.int64) * count + entry_did, len(graph.types) * count)
+    said = _hinted(placed, entry_did)
+    open_ = np.ones(len(distinct), bool)
+    if said is not None:
+        open_[:] = False
+        open_[row[said < 0]] = True                       # where the file says all of them, nothing is to choose
+    table: dict[tuple[Layout, str], int] = {}
+    rows = np.full(len(distinct), -1, np.int32)
+    for at in np.flatnonzero(open_).tolist():
+        type_, did = graph.types[distinct[at] // count], distinct[at] % count
+        decision = _decide(placed, type_, did, chosen[did], row, at)
+        rows[at] = table.setdefault(decision, len(table))
+    layout_id = rows[row]
+    if said is not None:
+        layout_id = _follow_file(graph, said, layout_id, table)
+    laid_out = LaidOutGraph(placed, tuple(k[0] for k in table), layout_id, tuple(k[1] for k in table))
+    return _relayout_nops(laid_out)
+
+
+def choose(type_: TensorType, kind: str, fmt: str | None) -> tuple[Layout, str]:
+    """The layout of a type on a device kind, and the sentence that says why. ``fmt``: format of floats, None: by dtype.
+
+    Raises PlanError for a dtype that the kind cannot hold.
+    """
+    native = format_of(type_.dtype)
+    if kind != "tt":
+        return Layout(HOST, ROW_MAJOR, native.name if native else type_.dtype), "host memory"
+    if type_.dtype in _ALIASES or native is None:
+        alias = _ALIASES.get(type_.dtype)
+        raise PlanError(f"tt holds no {type_.dtype}" + (f": use {alias}" if alias else ": keep it on cpu"))
+    if type_.dtype not in _FLOATS:
+        return Layout("dram", ROW_MAJOR, native.name), "row-major: integers and bools are indices and masks"
+    stored = fmt or native.name
+    rows = stored if FORMATS[stored].itemsize else "bf16"
+    if len(type_.shape) < 2:
+        return Layout("dram", ROW_MAJOR, rows), "row-major: fewer than two dimensions"
+    if _fill(type_.shape) * _LEAST_FILL < 1:
+        return Layout("dram", ROW_MAJOR, rows), f"row-major: tiles would be less than 1/{_LEAST_FILL} full"
+    return Layout("dram", TILE, stored), "tiled: the matrix form that tt kernels work on"
+
+
+def _fill(shape: tuple[int, ...]) -> float:
+    """The share of real elements in the 32x32 tiles of the last two dimensions."""
+    rows, cols = shape[-2:]
+    tiles = max(-(-rows // 32), 1) * max(-(-cols // 32), 1)
+    return rows * cols / (tiles * _TILE_SIZE)
+
+
+def _read_formats(placed: PlacedGraph, formats: Mapping[str, str]) -> list[str | None]:
+    """The format of floats on each device."""
+    kinds = [d.kind for d in placed.devices]
+    for name, fmt in formats.items():
+        owners = [d for d in placed.devices if name in (d.kind, str(d))]
+        if not owners:
+            raise PlanError(f"format {name}={fmt}: no such device or kind in the list"
+                            f"{did_you_mean(name, [*dict.fromkeys(kinds), *map(str, placed.devices)])}", got=name)
+        known = [f for f in owners[0].descriptor.formats if f.startswith(("f", "b")) and f != "bool"]
+        if owners[0].descriptor.layouts == (ROW_MAJOR,):
+            raise PlanError(f"format {name}={fmt}: {name} stores tensors in their own dtype; cast them in the graph",
+                            got=fmt, device=name)
+        if fmt not in known:
+            raise PlanError(f"{name} has no float format {fmt!r}{did_you_mean(fmt, known)}", got=fmt, wanted=known,
+                            device=name)
+    return [formats.get(str(d), formats.get(d.kind)) for d in placed.devices]
+
+
+def _decide(placed: PlacedGraph, type_: TensorType, did: int, fmt: str | None, row: np.ndarray,
+            at: int) -> tuple[Layout, str]:
+    try:
+        return choose(type_, placed.devices[did].kind, fmt)
+    except PlanError as error:
+        eid = int(np.flatnonzero(row == at)[0])
+        nid = int(placed.graph.entry_nid[eid])
+        name, device = placed.graph.names[nid], str(placed.devices[did])
+        raise PlanError(f"node {name!r} on {device} makes {type_}: {error}", node=name, device=device,
+                        got=type_.dtype, path=_path(placed, nid)) from None
+
+
+def _path(placed: PlacedGraph, nid: int) -> str | None:
+    origin = int(placed.origin[nid])
+    return f"$.nodes[{origin}]" if origin >= 0 else None
+
+
+# **************** layouts that the file says ****************
+
+def _hinted(placed: PlacedGraph, entry_did: np.ndarray) -> np.ndarray | None:
+    """int64 [entries]: index into hints.layouts, -1 where the file does not say or spoke of another device type."""
+    hints = placed.graph.hints
+    if hints.layouts is None or hints.layout is None:
+        return None
+    said = np.array(hints.layout, np.int64)
+    if hints.device_type is not None:
+        dl_type = np.array([d.dl_type for d in placed.devices])[entry_did]
+        said[dl_type != hints.device_type] = -1
+    return said if (said >= 0).any() else None
+
+
+def _follow_file(graph: Graph, said: np.ndarray, layout_id: np.ndarray, table: dict[tuple[Layout, str], int]) -> np.ndarray:
+    rows = [table.setdefault((layout, "as the file says"), len(table)) for layout in graph.hints.layouts]
+    return np.where(said >= 0, np.array([*rows, 0], np.int32)[said], layout_id).astype(np.int32)
+
+
+# **************** reshapes that move bytes ****************
+
+def _relayout_nops(laid_out: LaidOutGraph) -> LaidOutGraph:
+    """Turn each __nop on a device whose entries differ in physical image into a __copy, with its cause."""
+    placed, graph = laid_out.placed, laid_out.placed.graph
+    on_host = np.array([layout.memory == HOST for layout in laid_out.layouts] + [True])
+    nids = np.flatnonzero(is_nop(graph) & (np.diff(graph.row_ptr) == 1) & (np.diff(graph.in_ptr) == 1))
+    made, source = graph.row_ptr[nids], graph.in_eid[graph.in_ptr[nids]]
+    far = ~on_host[laid_out.layout_id[made]]
+    moving = [int(n) for n, a, b in zip(nids[far], source[far].tolist(), made[far].tolist(), strict=True)
+              if not _same(laid_out, a, b)]
+    if not moving:
+        return laid_out
+    func_id, at_input, cause_id = graph.func_id.copy(), placed.at_input.copy(), placed.cause_id.copy()
+    func_id[moving] = len(graph.funcs)
+    written = {int(graph.input_eids[i]) for _, i in graph.hints.aliases if 0 <= i < len(graph.inputs)}
+    set_once = set(graph.input_eids.tolist()) - written
+    at_input[moving] = [int(graph.in_eid[graph.in_ptr[n]]) in set_once for n in moving]
+    cause_id[moving] = len(placed.causes) + np.arange(len(moving))
+    causes = tuple(_relayout_cause(laid_out, nid) for nid in moving)
+    graph = replace(graph, func_id=func_id, funcs=(*graph.funcs, COPY_FUNC))
+    placed = replace(placed, graph=graph, at_input=at_input, cause_id=cause_id, causes=placed.causes + causes)
+    return replace(laid_out, placed=placed)
+
+
+def _same(laid_out: LaidOutGraph, a: int, b: int) -> bool:
+    graph, layouts, layout_id = laid_out.placed.graph, laid_out.layouts, laid_out.layout_id
+    return same_image(layouts[layout_id[a]], graph.entry_type(a).shape, layouts[layout_id[b]], graph.entry_type(b).shape)
+
+
+def _relayout_cause(laid_out: LaidOutGraph, nid: int) -> str:
+    graph = laid_out.placed.graph
+    a, b = int(graph.in_eid[graph.in_ptr[nid]]), int(graph.row_ptr[nid])
+    before, after = laid_out.layouts[laid_out.layout_id[a]], laid_out.layouts[laid_out.layout_id[b]]
+    return (f"a reshape that moves bytes is a relayout {COPY}: {graph.entry_type(a)} in {before} is no image of "
+            f"{graph.entry_type(b)} in {after}")
