@@ -1,4 +1,5 @@
 """Plans -> module library; graph -> bundle: the two things ``graph-runtime compile`` does."""
+
 from __future__ import annotations
 
 import os
@@ -18,7 +19,7 @@ from .render import Kernel, render
 
 __all__ = ["build_library", "kernels_of"]
 
-_NO_CODE_KINDS = ("null",)      # devices whose kernels do nothing
+_NO_CODE_KINDS = ("null",)  # devices whose kernels do nothing
 
 
 def kernels_of(plans: Iterable[Plan]) -> tuple[list[Kernel], list[tuple[str, str, str]]]:
@@ -35,18 +36,25 @@ def kernels_of(plans: Iterable[Plan]) -> tuple[list[Kernel], list[tuple[str, str
             if view.func.op is None:
                 foreign.setdefault(key, view.name)
                 continue
-            kernel = Kernel(*key, registry.require(view.func.op), view.func.attrs, view.input_types, view.output_types)
+            kernel = Kernel(
+                *key, registry.require(view.func.op), view.func.attrs, view.input_types, view.output_types
+            )
             other = kernels.setdefault(key, kernel)
             if other != kernel:
-                raise CompileError(f"func_name {key[0]!r} stands for two things, [{other}] and [{kernel}]: rename one", got=key[0],
-                                   node=view.name)
+                raise CompileError(
+                    f"func_name {key[0]!r} stands for two things, [{other}] and [{kernel}]: rename one",
+                    got=key[0],
+                    node=view.name,
+                )
     return list(kernels.values()), [(*key, node) for key, node in foreign.items()]
 
 
 def _calls(plan: Plan) -> Iterable[tuple[NodeView, str]]:
     """The first node of each function and device kind, with the kind; not copies and reshapes."""
     graph = plan.graph
-    without_code = np.array([f.name in (COPY, NOP) for f in graph.funcs] + [True])      # a null node's -1 reads the last one
+    without_code = np.array(
+        [f.name in (COPY, NOP) for f in graph.funcs] + [True]
+    )  # a null node's -1 reads the last one
     calls = np.flatnonzero(~without_code[graph.func_id])
     kinds = sorted({device.kind for device in plan.devices})
     kind_id = np.array([kinds.index(device.kind) for device in plan.devices])[plan.did[calls]]
@@ -56,8 +64,14 @@ def _calls(plan: Plan) -> Iterable[tuple[NodeView, str]]:
             yield graph.node(int(calls[at])), kinds[kind_id[at]]
 
 
-def build_library(plans: Sequence[Plan], out: str | os.PathLike, *, march: str = "auto", jobs: int | None = None,
-                  progress: Progress | None = None) -> Path:
+def build_library(
+    plans: Sequence[Plan],
+    out: str | os.PathLike,
+    *,
+    march: str = "auto",
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Path:
     """Generate and compile every kernel of ``plans`` into the module library ``out``; arguments as compile_library's.
 
     Raises UnsupportedOpError, which names them, if a node's function has no gr.op; CompileError as compile_library does.
@@ -65,6 +79,16 @@ def build_library(plans: Sequence[Plan], out: str | os.PathLike, *, march: str =
     kernels, foreign = kernels_of(plans)
     if foreign:
         texts = ", ".join(f"{name} on {kind} (node {node})" for name, kind, node in foreign[:8])
-        raise UnsupportedOpError(f"no C can be generated for functions without gr.op: {texts}; give their nodes a gr.op, or a library "
-                                 f"that has them", got=[name for name, _, _ in foreign], node=foreign[0][2])
-    return compile_library(render(kernels, find_bodies(native_folder() / "kernels")), out, march=march, jobs=jobs, progress=progress)
+        raise UnsupportedOpError(
+            f"no C can be generated for functions without gr.op: {texts}; give their nodes a gr.op, or a library "
+            f"that has them",
+            got=[name for name, _, _ in foreign],
+            node=foreign[0][2],
+        )
+    return compile_library(
+        render(kernels, find_bodies(native_folder() / "kernels")),
+        out,
+        march=march,
+        jobs=jobs,
+        progress=progress,
+    )

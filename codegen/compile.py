@@ -1,4 +1,5 @@
 """C translation units -> module library: compiled in parallel, linked, kept in a cache under the hash of all that shapes the bytes."""
+
 from __future__ import annotations
 
 import hashlib
@@ -24,9 +25,16 @@ from .toolchain import FLAGS, Compiler, find_compiler, target
 
 __all__ = ["Progress", "cache_folder", "compile_library", "native_folder"]
 
-Progress = Callable[[int, int], None]      # (steps done, steps in all)
+Progress = Callable[[int, int], None]  # (steps done, steps in all)
 
-_LINK = ("-shared", "-Wl,--build-id=none", "-Wl,-Bsymbolic", "-Wl,--no-undefined", "-Wl,--as-needed", "-Wl,-z,noexecstack")
+_LINK = (
+    "-shared",
+    "-Wl,--build-id=none",
+    "-Wl,-Bsymbolic",
+    "-Wl,--no-undefined",
+    "-Wl,--as-needed",
+    "-Wl,-z,noexecstack",
+)
 _GLUE_FLAGS = ("-O1", "-fPIC", "-fvisibility=hidden", "-DNDEBUG", "-w")
 
 
@@ -43,8 +51,14 @@ def cache_folder() -> Path:
     return Path(set_by_user or Path(base) / "graph_runtime").expanduser() / "libraries"
 
 
-def compile_library(rendered: Rendered, out: str | os.PathLike, *, march: str = "auto", jobs: int | None = None,
-                    progress: Progress | None = None) -> Path:
+def compile_library(
+    rendered: Rendered,
+    out: str | os.PathLike,
+    *,
+    march: str = "auto",
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Path:
     """Compile into the module library ``out`` (written whole or not at all) and return its path.
 
     ``march``: "auto", "native" or a level as "x86-64-v2". ``jobs``: compilers at a time, default the cores this process may use.
@@ -58,12 +72,27 @@ def compile_library(rendered: Rendered, out: str | os.PathLike, *, march: str = 
     include = glue.python_include()
     module = glue.module_name(out.name.split(".")[0]) if include else ""
     key = _key(rendered, compiler, (*flags, *_LINK), isa_name, module)
-    manifest = Manifest(abi=ABI_VERSION, arch=isa.host_arch(), isa=isa_name, compiler=compiler.version, flags=flags, sources=key,
-                        importable=include is not None, kernels=rendered.entries)
+    manifest = Manifest(
+        abi=ABI_VERSION,
+        arch=isa.host_arch(),
+        isa=isa_name,
+        compiler=compiler.version,
+        flags=flags,
+        sources=key,
+        importable=include is not None,
+        kernels=rendered.entries,
+    )
     cached = cache_folder() / f"{key}.so"
     if not _is_ours(cached, key):
         with _writing(cached) as part, tempfile.TemporaryDirectory(dir=part.parent, prefix="build-") as build:
-            _build(_Build(compiler, Path(build), flags, include, module), rendered, manifest, part, jobs, progress)
+            _build(
+                _Build(compiler, Path(build), flags, include, module),
+                rendered,
+                manifest,
+                part,
+                jobs,
+                progress,
+            )
     elif progress:
         progress(1, 1)
     with _writing(out) as part:
@@ -75,7 +104,16 @@ def compile_library(rendered: Rendered, out: str | os.PathLike, *, march: str = 
 def _key(rendered: Rendered, compiler: Compiler, flags: Iterable[str], isa_name: str, module: str) -> str:
     digest = hashlib.sha256()
     python = (module, cffi.__version__, os.fspath(glue.python_include() or "")) if module else ()
-    parts = [str(ABI_VERSION), isa.host_arch(), compiler.version, *compiler.command[1:], *flags, isa_name, *python, _headers_hash()]
+    parts = [
+        str(ABI_VERSION),
+        isa.host_arch(),
+        compiler.version,
+        *compiler.command[1:],
+        *flags,
+        isa_name,
+        *python,
+        _headers_hash(),
+    ]
     parts += [part for item in sorted(rendered.units.items()) for part in item]
     parts += [repr(entry) for entry in rendered.entries]
     for part in parts:
@@ -133,8 +171,16 @@ def _writing(path: Path) -> Iterator[Path]:
 class _Build:
     """One build in a folder of its own. Names are relative to it, so that its path is in no byte of the result."""
 
-    def __init__(self, compiler: Compiler, folder: Path, flags: tuple[str, ...], include: Path | None, module: str):
-        self.compiler, self.folder, self.flags, self.include, self.module = compiler, folder, flags, include, module
+    def __init__(
+        self, compiler: Compiler, folder: Path, flags: tuple[str, ...], include: Path | None, module: str
+    ):
+        self.compiler, self.folder, self.flags, self.include, self.module = (
+            compiler,
+            folder,
+            flags,
+            include,
+            module,
+        )
         self.includes = []
         for i, path in enumerate(_include_folders()):
             self.includes += [f"-I{path}", f"-ffile-prefix-map={path}=include{i}"]
@@ -148,18 +194,37 @@ class _Build:
     def glue(self, symbols: list[str]) -> str:
         """Compile cffi's glue; the object's name."""
         (self.folder / "module.c").write_text(glue.glue_source(self.module, symbols, self.folder))
-        self.compiler.run([*_GLUE_FLAGS, f"-I{self.include}", f"-ffile-prefix-map={self.include}=python", "-S", "module.c",
-                           "-o", "module.s"], self.folder)
+        self.compiler.run(
+            [
+                *_GLUE_FLAGS,
+                f"-I{self.include}",
+                f"-ffile-prefix-map={self.include}=python",
+                "-S",
+                "module.c",
+                "-o",
+                "module.s",
+            ],
+            self.folder,
+        )
         assembly = self.folder / "module.s"
         assembly.write_text(glue.weaken(assembly.read_text()))
         self.compiler.run(["-c", "module.s", "-o", "module.o"], self.folder)
         return "module.o"
 
 
-def _build(build: _Build, rendered: Rendered, manifest: Manifest, out: Path, jobs: int | None, progress: Progress | None) -> None:
+def _build(
+    build: _Build,
+    rendered: Rendered,
+    manifest: Manifest,
+    out: Path,
+    jobs: int | None,
+    progress: Progress | None,
+) -> None:
     units = {**rendered.units, "manifest.c": _manifest_source(manifest)}
     with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
-        steps = [pool.submit(build.glue, [entry.symbol for entry in rendered.entries])] if build.module else []
+        steps = (
+            [pool.submit(build.glue, [entry.symbol for entry in rendered.entries])] if build.module else []
+        )
         steps += [pool.submit(build.unit, name, text) for name, text in sorted(units.items())]
         try:
             for done, step in enumerate(as_completed(steps), 1):
@@ -167,7 +232,7 @@ def _build(build: _Build, rendered: Rendered, manifest: Manifest, out: Path, job
                 if progress:
                     progress(done, len(steps) + 1)
         except BaseException:
-            pool.shutdown(cancel_futures=True)      # Ctrl-C and the first error: start no more compilers
+            pool.shutdown(cancel_futures=True)  # Ctrl-C and the first error: start no more compilers
             raise
         objects = sorted(step.result() for step in steps)
     # linked inside the folder under one name: the output's name must not reach the linker
@@ -179,6 +244,6 @@ def _build(build: _Build, rendered: Rendered, manifest: Manifest, out: Path, job
 
 def _manifest_source(manifest: Manifest) -> str:
     data = manifest.to_bytes()
-    lines = [data[i:i + 32] for i in range(0, len(data), 32)]
+    lines = [data[i : i + 32] for i in range(0, len(data), 32)]
     text = "\n".join('  "' + "".join(f"\\{byte:03o}" for byte in line) + '"' for line in lines)
     return f'__attribute__((visibility("default"), used)) extern const char gr_manifest[];\nconst char gr_manifest[] =\n{text};\n'

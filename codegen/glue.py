@@ -1,4 +1,5 @@
 """What makes a module library importable by Python: cffi's API-mode glue, with weak Python symbols so that C can open it too."""
+
 from __future__ import annotations
 
 import re

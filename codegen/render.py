@@ -3,6 +3,7 @@
 Per kernel and device kind: ``int32_t NAME__direct(const gr_call *)`` (``NAME__tt__direct`` on tt), and on cpu also NAME in TVM's packed
 convention. Everything else in a unit is static. Equal inputs give equal text.
 """
+
 from __future__ import annotations
 
 import re
@@ -21,15 +22,19 @@ from .bodies import Instance, includes
 
 __all__ = ["Kernel", "Rendered", "render"]
 
-KERNELS_PER_UNIT = 6      # fixed, so that the bytes do not depend on the number of cores
+KERNELS_PER_UNIT = 6  # fixed, so that the bytes do not depend on the number of cores
 _INT64_MIN = -(1 << 63)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # A packed entry of one of these names would take the place of the C library's or Python's function for the whole library.
-_MATH = ("acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma fmax fmin "
-         "fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint nextafter pow "
-         "remainder remquo rint round scalbln scalbn sin sinh sqrt tan tanh tgamma trunc").split()
-_OTHER = ("abort abs aligned_alloc calloc div exit free labs llabs main malloc posix_memalign printf qsort realloc snprintf "
-          "sprintf").split()
+_MATH = (
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma fmax fmin "
+    "fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint nextafter pow "
+    "remainder remquo rint round scalbln scalbn sin sinh sqrt tan tanh tgamma trunc"
+).split()
+_OTHER = (
+    "abort abs aligned_alloc calloc div exit free labs llabs main malloc posix_memalign printf qsort realloc snprintf "
+    "sprintf"
+).split()
 _RESERVED = frozenset([m + s for m in _MATH for s in ("", "f", "l")] + _OTHER)
 _RESERVED_PREFIX = re.compile(r"_|gr_|Py|mem|str")
 
@@ -73,8 +78,11 @@ def render(kernels: Sequence[Kernel], bodies: Sequence[Instance]) -> Rendered:
     for kernel in sorted(kernels, key=lambda k: (k.name, k.kind)):
         selected = select(kernel.op, kernel.attrs, kernel.kind, kernel.inputs, kernel.outputs)
         if selected.generic not in by_name:
-            raise UnsupportedOpError(f"op {kernel.op.name}: no body {selected.generic} is announced in native/kernels",
-                                     op=kernel.op.name, got=selected.generic)
+            raise UnsupportedOpError(
+                f"op {kernel.op.name}: no body {selected.generic} is announced in native/kernels",
+                op=kernel.op.name,
+                got=selected.generic,
+            )
         chosen.append((kernel, selected, by_name[selected.generic]))
     entries = tuple(_entry(kernel, selected) for kernel, selected, _ in chosen)
     _check_symbols(entries)
@@ -82,20 +90,36 @@ def render(kernels: Sequence[Kernel], bodies: Sequence[Instance]) -> Rendered:
     order = sorted(range(len(chosen)), key=lambda i: (chosen[i][2], i))
     units = {}
     for start in range(0, len(order), KERNELS_PER_UNIT):
-        group = order[start:start + KERNELS_PER_UNIT]
-        units[f"kernels_{len(units):04d}.c"] = _unit([(chosen[i][0], chosen[i][2], entries[i]) for i in group])
+        group = order[start : start + KERNELS_PER_UNIT]
+        units[f"kernels_{len(units):04d}.c"] = _unit(
+            [(chosen[i][0], chosen[i][2], entries[i]) for i in group]
+        )
     return Rendered(units, entries)
 
 
 def _entry(kernel: Kernel, selected: Selected) -> KernelEntry:
     if not _IDENTIFIER.match(kernel.name):
-        raise CompileError(f"func_name {kernel.name!r} is no C identifier: use letters, digits and _, as in {_suggest(kernel.name)!r}",
-                           op=kernel.op.name, got=kernel.name)
+        raise CompileError(
+            f"func_name {kernel.name!r} is no C identifier: use letters, digits and _, as in {_suggest(kernel.name)!r}",
+            op=kernel.op.name,
+            got=kernel.name,
+        )
     packed = kernel.kind == "cpu" and kernel.name not in _RESERVED and not _RESERVED_PREFIX.match(kernel.name)
-    inplace = tuple(i for i in kernel.op.inplace if i < len(kernel.inputs) and kernel.inputs[i] == kernel.outputs[0])
-    return KernelEntry(name=kernel.name, kind=kernel.kind, symbol=direct_symbol(kernel.name, kernel.kind), op=kernel.op.name,
-                       attrs=kernel.attrs, num_inputs=len(kernel.inputs), args=tuple((t.dtype, t.shape) for t in kernel.types),
-                       scratch=selected.scratch, inplace=inplace, packed=packed)
+    inplace = tuple(
+        i for i in kernel.op.inplace if i < len(kernel.inputs) and kernel.inputs[i] == kernel.outputs[0]
+    )
+    return KernelEntry(
+        name=kernel.name,
+        kind=kernel.kind,
+        symbol=direct_symbol(kernel.name, kernel.kind),
+        op=kernel.op.name,
+        attrs=kernel.attrs,
+        num_inputs=len(kernel.inputs),
+        args=tuple((t.dtype, t.shape) for t in kernel.types),
+        scratch=selected.scratch,
+        inplace=inplace,
+        packed=packed,
+    )
 
 
 def _suggest(name: str) -> str:
@@ -108,8 +132,11 @@ def _check_symbols(entries: Sequence[KernelEntry]) -> None:
         for symbol in (entry.symbol, entry.name) if entry.packed else (entry.symbol,):
             other = owner.setdefault(symbol, entry)
             if other is not entry:
-                raise CompileError(f"func_names {other.name!r} ({other.kind}) and {entry.name!r} ({entry.kind}) both give the C symbol "
-                                   f"{symbol}: rename one", got=symbol)
+                raise CompileError(
+                    f"func_names {other.name!r} ({other.kind}) and {entry.name!r} ({entry.kind}) both give the C symbol "
+                    f"{symbol}: rename one",
+                    got=symbol,
+                )
 
 
 # ------------------------------------------------------------------------------------------------ one unit
@@ -123,7 +150,9 @@ def _unit(group: list[tuple[Kernel, Instance, KernelEntry]]) -> str:
 def _wrapper(kernel: Kernel, body: Instance, entry: KernelEntry) -> str:
     name, types = entry.symbol, kernel.types
     words = kernel.op.words(kernel.inputs, kernel.outputs, kernel.attrs) if kernel.op.words else []
-    shapes = "\n".join(f"static const int64_t {name}_shape{i}[] = {_numbers(t.shape)};" for i, t in enumerate(types))
+    shapes = "\n".join(
+        f"static const int64_t {name}_shape{i}[] = {_numbers(t.shape)};" for i, t in enumerate(types)
+    )
     args = ",\n".join(f"    {_arg(kernel.kind, name, i, t)}" for i, t in enumerate(types))
     text = f"""
 /* {kernel} */
@@ -148,7 +177,7 @@ def _arg(kind: str, name: str, i: int, t: TensorType) -> str:
     a = f"c->args[{i}]"
     if kind == "cpu":
         where = f"{dtype}, GR_ROW_MAJOR, GR_HOST, 0, 0"
-    else:       # where and how a device tensor is stored is the plan's choice
+    else:  # where and how a device tensor is stored is the plan's choice
         where = f"{a}.format, {a}.layout, {a}.memory, {a}.page_bytes, {a}.num_pages"
     return f"{{{a}.addr, {name}_shape{i}, {len(t.shape)}, {dtype}, {where}}}"
 
@@ -184,5 +213,7 @@ def _format_code(dtype: str) -> str:
 
 def _numbers(values: Sequence[int]) -> str:
     """A C initialiser; one zero where there are no values, as C has no empty arrays."""
-    texts = ["INT64_MIN" if v == _INT64_MIN else f"INT64_C({v})" if abs(v) >= 1 << 31 else str(v) for v in values]
+    texts = [
+        "INT64_MIN" if v == _INT64_MIN else f"INT64_C({v})" if abs(v) >= 1 << 31 else str(v) for v in values
+    ]
     return "{" + ", ".join(texts or ["0"]) + "}"

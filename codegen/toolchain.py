@@ -1,4 +1,5 @@
 """The C compiler: which one, which flags, and running it."""
+
 from __future__ import annotations
 
 import os
@@ -16,9 +17,19 @@ from graph_runtime.errors import CompileError, did_you_mean
 __all__ = ["FLAGS", "Compiler", "find_compiler", "target"]
 
 # No -ffast-math: it changes results. No fused multiply-add and no errno: both sides of the generic == compiled test agree then.
-FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno", "-ffp-contract=off", "-fPIC", "-fvisibility=hidden", "-Wno-unused-function")
-_NO_COMPILER = ("no C compiler found ({tried}): building new kernels needs one. Install gcc (`apt install gcc`, `dnf install gcc`) or set GR_CC. "
-                "Everything else works without: graphs run with libraries that are built, and with the kernels of the wheel")
+FLAGS = (
+    "-std=gnu11",
+    "-O3",
+    "-fno-math-errno",
+    "-ffp-contract=off",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-Wno-unused-function",
+)
+_NO_COMPILER = (
+    "no C compiler found ({tried}): building new kernels needs one. Install gcc (`apt install gcc`, `dnf install gcc`) or set GR_CC. "
+    "Everything else works without: graphs run with libraries that are built, and with the kernels of the wheel"
+)
 _STDERR_LINES = 12
 
 
@@ -34,15 +45,25 @@ class Compiler:
         done = _run([*self.command, *arguments], folder)
         if done.returncode != 0:
             said = "\n".join(done.stderr.strip().splitlines()[:_STDERR_LINES])
-            raise CompileError(f"{shlex.join([*self.command, *arguments])} failed with status {done.returncode}:\n{said}",
-                               got=done.returncode, stderr=done.stderr)
+            raise CompileError(
+                f"{shlex.join([*self.command, *arguments])} failed with status {done.returncode}:\n{said}",
+                got=done.returncode,
+                stderr=done.stderr,
+            )
 
 
 def _run(command: list[str], folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     # LC_ALL: messages and --version must not depend on the user's language; SOURCE_DATE_EPOCH: nor __DATE__ on the time
     env = {**os.environ, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0"}
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, errors="replace",
-                          stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def find_compiler() -> Compiler:
@@ -62,9 +83,14 @@ def _compiler(command: tuple[str, ...]) -> Compiler:
     try:
         done = _run([*command, "--version"])
     except OSError as error:
-        raise CompileError(f"cannot start the C compiler {shlex.join(command)}: {error}", got=command) from None
+        raise CompileError(
+            f"cannot start the C compiler {shlex.join(command)}: {error}", got=command
+        ) from None
     if done.returncode != 0 or not done.stdout.strip():
-        raise CompileError(f"{shlex.join(command)} --version failed: is it a C compiler? {done.stderr.strip()[:200]}", got=command)
+        raise CompileError(
+            f"{shlex.join(command)} --version failed: is it a C compiler? {done.stderr.strip()[:200]}",
+            got=command,
+        )
     return Compiler(command, done.stdout.splitlines()[0])
 
 
@@ -78,5 +104,9 @@ def target(march: str) -> tuple[str, tuple[str, ...]]:
     name = isa.best_level() if march == "auto" else march
     if name and name not in isa.LEVELS:
         known = ["auto", "native", *isa.LEVELS]
-        raise CompileError(f"unknown march {march!r}{did_you_mean(march, known)}: use one of {', '.join(known)}", got=march, wanted=known)
+        raise CompileError(
+            f"unknown march {march!r}{did_you_mean(march, known)}: use one of {', '.join(known)}",
+            got=march,
+            wanted=known,
+        )
     return name, (f"-march={name}",) if name else ()

@@ -1,4 +1,5 @@
 """Just enough of ELF to judge a shared object before it is opened: whose machine it is for, whether it is whole, what it exports."""
+
 from __future__ import annotations
 
 import mmap
@@ -17,7 +18,7 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _MACHINES = {3: "i686", 20: "ppc", 21: "ppc64le", 40: "armv7l", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _SHARED, _DYNSYM, _UNDEFINED = 3, 11, 0
-_FUNCTION_TYPES = (2, 10)      # STT_FUNC, STT_GNU_IFUNC
+_FUNCTION_TYPES = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 _MOST_SYMBOLS = 1 << 22
 
 
@@ -40,13 +41,23 @@ def read_elf(path: Path, data: bytes | mmap.mmap) -> SharedObject:
     arch = _MACHINES.get(machine, f"ELF machine {machine}")
     if ident[4:6] != b"\x02\x01" or arch != isa.host_arch():
         width = "" if ident[4] == 2 else " 32-bit"
-        raise LibraryError(f"{path} is for{width} {arch}, this machine is {isa.host_arch()}: compile the graph here", got=arch,
-                           wanted=isa.host_arch())
+        raise LibraryError(
+            f"{path} is for{width} {arch}, this machine is {isa.host_arch()}: compile the graph here",
+            got=arch,
+            wanted=isa.host_arch(),
+        )
     if kind != _SHARED:
-        raise LibraryError(f"{path} is ELF, but no shared object (type {kind}): link it with -shared", got=kind, wanted=_SHARED)
+        raise LibraryError(
+            f"{path} is ELF, but no shared object (type {kind}): link it with -shared",
+            got=kind,
+            wanted=_SHARED,
+        )
     if table + count * entry_size > len(data) or (count and entry_size != _SECTION.size):
-        raise LibraryError(f"{path} is cut off: its sections end at byte {table + count * entry_size}, the file at {len(data)}",
-                           got=len(data), wanted=table + count * entry_size)
+        raise LibraryError(
+            f"{path} is cut off: its sections end at byte {table + count * entry_size}, the file at {len(data)}",
+            got=len(data),
+            wanted=table + count * entry_size,
+        )
     sections = [_SECTION.unpack_from(data, table + i * entry_size) for i in range(count)]
     return SharedObject(arch, frozenset(_functions(path, data, sections)))
 
@@ -56,11 +67,16 @@ def _functions(path: Path, data: bytes | mmap.mmap, sections: list[tuple[int, ..
         if section_type != _DYNSYM:
             continue
         names = sections[link] if link < len(sections) else None
-        if names is None or entry_size != _SYMBOL.size or size > _MOST_SYMBOLS * entry_size or offset + size > len(data) \
-                or names[4] + names[5] > len(data):
+        if (
+            names is None
+            or entry_size != _SYMBOL.size
+            or size > _MOST_SYMBOLS * entry_size
+            or offset + size > len(data)
+            or names[4] + names[5] > len(data)
+        ):
             raise LibraryError(f"{path}: its table of dynamic symbols is malformed", got=str(path))
-        strings = data[names[4]:names[4] + names[5]]
+        strings = data[names[4] : names[4] + names[5]]
         for at in range(offset, offset + size - entry_size + 1, entry_size):
             name, info, _, section, _, _ = _SYMBOL.unpack_from(data, at)
             if section != _UNDEFINED and info & 15 in _FUNCTION_TYPES:
-                yield strings[name:max(name, strings.find(b"\0", name))].decode("utf-8", "replace")
+                yield strings[name : max(name, strings.find(b"\0", name))].decode("utf-8", "replace")

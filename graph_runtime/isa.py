@@ -3,6 +3,7 @@
 An ISA is named as gcc's -march names it ("x86-64-v3"). A library built with -march=native is "native+avx2+fma+...": the features
 the building CPU had, all of which the running CPU must have.
 """
+
 from __future__ import annotations
 
 import platform
@@ -18,10 +19,12 @@ _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 
 # ISA -> the feature names of /proc/cpuinfo it needs, highest level first
 LEVELS: dict[str, tuple[str, ...]] = {"x86-64-v4": _V4, "x86-64-v3": _V3, "x86-64-v2": _V2, "x86-64": ()}
-_AUTO = ("x86-64-v3", "x86-64-v2", "x86-64")     # v4 lowers the clock of many CPUs: only when asked for
+_AUTO = ("x86-64-v3", "x86-64-v2", "x86-64")  # v4 lowers the clock of many CPUs: only when asked for
 # features that -march=native may use; the rest of /proc/cpuinfo tells of the kernel and the hypervisor
-_USED_BY_COMPILERS = re.compile(r"s?sse\w*|pni|avx\w*|amx\w*|v?aes|v?pclmulqdq|gfni|sha\w*|fma4?|f16c|bmi[12]|abm|movbe|popcnt|adx|"
-                                r"cx16|lahf_lm|xsave\w*|rdrand|rdseed|clflushopt|clwb|xop|tbm")
+_USED_BY_COMPILERS = re.compile(
+    r"s?sse\w*|pni|avx\w*|amx\w*|v?aes|v?pclmulqdq|gfni|sha\w*|fma4?|f16c|bmi[12]|abm|movbe|popcnt|adx|"
+    r"cx16|lahf_lm|xsave\w*|rdrand|rdseed|clflushopt|clwb|xop|tbm"
+)
 
 
 def host_arch() -> str:

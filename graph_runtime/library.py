@@ -3,6 +3,7 @@
 Two flavours: "module" has a manifest (made by ``graph-runtime compile``), "packed" is any other shared object, whose functions are taken
 to be of TVM's packed convention. A library is code: it is opened only by explicit path.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -39,7 +40,9 @@ class Library:
         self.path, self.manifest, self.functions = path, manifest, functions
         self.flavour = "module" if manifest else "packed"
         entries = manifest.kernels if manifest else ()
-        self.kernels: Mapping[tuple[str, str], KernelEntry] = MappingProxyType({(e.name, e.kind): e for e in entries})
+        self.kernels: Mapping[tuple[str, str], KernelEntry] = MappingProxyType(
+            {(e.name, e.kind): e for e in entries}
+        )
         self._handle = handle
         # not at exit: a thread may still be in a kernel then
         weakref.finalize(self, core.library_close, handle).atexit = False
@@ -60,12 +63,23 @@ class Library:
     def kernel(self, name: str, kind: str) -> Kernel:
         """The function, ready for a program. Raises LibraryError, with what there is, if it has none of that name and kind."""
         if not self.has(name, kind):
-            raise LibraryError(f"library {self.path} has no {name!r} for {kind}{did_you_mean(name, self.names(kind))}", got=name,
-                               wanted=self.names(kind))
+            raise LibraryError(
+                f"library {self.path} has no {name!r} for {kind}{did_you_mean(name, self.names(kind))}",
+                got=name,
+                wanted=self.names(kind),
+            )
         if self.manifest is None:
-            return Kernel(name, core.library_symbol(self._handle, name), packed=True, origin=str(self.path), owner=self)
+            return Kernel(
+                name, core.library_symbol(self._handle, name), packed=True, origin=str(self.path), owner=self
+            )
         entry = self.kernels[name, kind]
-        return Kernel(name, core.library_symbol(self._handle, entry.symbol), scratch=entry.scratch, origin=str(self.path), owner=self)
+        return Kernel(
+            name,
+            core.library_symbol(self._handle, entry.symbol),
+            scratch=entry.scratch,
+            origin=str(self.path),
+            owner=self,
+        )
 
 
 def load_library(path: str | os.PathLike, *, sha256: str | None = None) -> Library:
@@ -74,7 +88,7 @@ def load_library(path: str | os.PathLike, *, sha256: str | None = None) -> Libra
     ``sha256`` (hex) is what a bundle says of the file. Raises LibraryError, before anything of the library runs, for another hash,
     ABI, architecture or instruction set (both sides named), a malformed manifest, or a kernel that is listed and missing.
     """
-    path = Path(os.path.abspath(path))      # a bare name would be searched for in the system's folders
+    path = Path(os.path.abspath(path))  # a bare name would be searched for in the system's folders
     manifest = find_manifest(path)
     shared = _examine(path, sha256)
     if manifest is not None:
@@ -87,8 +101,11 @@ def _examine(path: Path, sha256: str | None) -> SharedObject:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             found = hashlib.sha256(data).hexdigest() if sha256 is not None else None
             if found != sha256:
-                raise LibraryError(f"{path} is not the file that was bundled: its sha256 is {found}, the bundle says {sha256}",
-                                   got=found, wanted=sha256)
+                raise LibraryError(
+                    f"{path} is not the file that was bundled: its sha256 is {found}, the bundle says {sha256}",
+                    got=found,
+                    wanted=sha256,
+                )
             return read_elf(path, data)
     except (OSError, ValueError) as error:
         raise LibraryError(f"cannot read library {path}: {error}", got=str(path)) from None
@@ -96,28 +113,45 @@ def _examine(path: Path, sha256: str | None) -> SharedObject:
 
 def _check_manifest(path: Path, manifest: Manifest, shared: SharedObject) -> None:
     if manifest.arch != isa.host_arch():
-        raise LibraryError(f"{path} was built for {manifest.arch}, this machine is {isa.host_arch()}: compile the graph here",
-                           got=manifest.arch, wanted=isa.host_arch())
+        raise LibraryError(
+            f"{path} was built for {manifest.arch}, this machine is {isa.host_arch()}: compile the graph here",
+            got=manifest.arch,
+            wanted=isa.host_arch(),
+        )
     missing = isa.missing_features(manifest.isa)
     if missing is None:
-        raise LibraryError(f"{path} was built for an instruction set this version does not know: {manifest.isa!r}", got=manifest.isa,
-                           wanted=tuple(isa.LEVELS))
+        raise LibraryError(
+            f"{path} was built for an instruction set this version does not know: {manifest.isa!r}",
+            got=manifest.isa,
+            wanted=tuple(isa.LEVELS),
+        )
     if missing:
         level = manifest.isa.split("+")[0]
-        raise LibraryError(f"{path} was built for {level}, this CPU ({isa.best_level()}) lacks {', '.join(missing)}: compile with "
-                           f"--march {isa.best_level()}", got=manifest.isa, wanted=isa.best_level())
+        raise LibraryError(
+            f"{path} was built for {level}, this CPU ({isa.best_level()}) lacks {', '.join(missing)}: compile with "
+            f"--march {isa.best_level()}",
+            got=manifest.isa,
+            wanted=isa.best_level(),
+        )
     seen = set()
     for entry in manifest.kernels:
         if (entry.name, entry.kind) in seen:
-            raise LibraryError(f"{path}: its manifest lists kernel {entry.name!r} for {entry.kind} twice", got=entry.name)
+            raise LibraryError(
+                f"{path}: its manifest lists kernel {entry.name!r} for {entry.kind} twice", got=entry.name
+            )
         seen.add((entry.name, entry.kind))
         if entry.symbol not in shared.functions:
-            raise LibraryError(f"{path}: its manifest lists kernel {entry.name!r} for {entry.kind} as {entry.symbol}, the file does "
-                               f"not export that: it was cut or edited; compile the graph again", got=entry.symbol)
+            raise LibraryError(
+                f"{path}: its manifest lists kernel {entry.name!r} for {entry.kind} as {entry.symbol}, the file does "
+                f"not export that: it was cut or edited; compile the graph again",
+                got=entry.symbol,
+            )
 
 
 # ------------------------------------------------------------------------------------------------ resolution
-def resolve(func: Func, kind: str, inputs: Types, outputs: Types, libraries: Sequence[Library] = ()) -> Kernel:
+def resolve(
+    func: Func, kind: str, inputs: Types, outputs: Types, libraries: Sequence[Library] = ()
+) -> Kernel:
     """The kernel that runs ``func`` on devices of ``kind``: from the one library that has it, else one built into the wheel.
 
     Raises LibraryError where two libraries have it, where its signature is another, or where no library has it and the node has no
@@ -129,8 +163,12 @@ def resolve(func: Func, kind: str, inputs: Types, outputs: Types, libraries: Seq
         return Kernel(func.name, core.null_kernel())
     holders = [library for library in libraries if library.has(func.name, kind)]
     if len(holders) > 1:
-        raise LibraryError(f"function {func.name!r} for {kind} is in both {holders[0].path} and {holders[1].path}: give only one of "
-                           f"them, or rename one function", got=[str(h.path) for h in holders], op=func.op)
+        raise LibraryError(
+            f"function {func.name!r} for {kind} is in both {holders[0].path} and {holders[1].path}: give only one of "
+            f"them, or rename one function",
+            got=[str(h.path) for h in holders],
+            op=func.op,
+        )
     if holders:
         library = holders[0]
         if library.manifest is not None:
@@ -147,40 +185,68 @@ def generic_kernel(func: Func, kind: str, inputs: Types, outputs: Types) -> Kern
     selected = select(op, func.attrs, kind, inputs, outputs)
     address = core.generic_kernels().get(selected.generic)
     if address is None:
-        raise UnsupportedOpError(f"op {op.name}: the kernel {selected.generic} is not built into this installation", op=op.name,
-                                 got=selected.generic)
+        raise UnsupportedOpError(
+            f"op {op.name}: the kernel {selected.generic} is not built into this installation",
+            op=op.name,
+            got=selected.generic,
+        )
     words = tuple(op.words(inputs, outputs, func.attrs)) if op.words else ()
-    return Kernel(func.name, address, words=words, scratch=selected.scratch, origin=f"built in: {selected.generic}")
+    return Kernel(
+        func.name, address, words=words, scratch=selected.scratch, origin=f"built in: {selected.generic}"
+    )
 
 
 def _check_signature(path: Path, entry: KernelEntry, func: Func, inputs: Types, outputs: Types) -> None:
     types = [*inputs, *outputs]
-    if func.flatten and func.op is None:      # such a function is shown its arguments as 1-d
+    if func.flatten and func.op is None:  # such a function is shown its arguments as 1-d
         types = [TensorType(t.dtype, (t.size,)) for t in types]
-    wanted = KernelEntry(func.name, entry.kind, entry.symbol, func.op or entry.op, func.attrs if func.op else entry.attrs,
-                         len(inputs), tuple((t.dtype, t.shape) for t in types))
+    wanted = KernelEntry(
+        func.name,
+        entry.kind,
+        entry.symbol,
+        func.op or entry.op,
+        func.attrs if func.op else entry.attrs,
+        len(inputs),
+        tuple((t.dtype, t.shape) for t in types),
+    )
     fits = (wanted.op, wanted.num_inputs, wanted.args) == (entry.op, entry.num_inputs, entry.args)
     if not fits:
-        raise LibraryError(f"library {path} has {func.name!r} as {entry}, the graph calls it as {wanted}: compile the graph again",
-                           op=func.op, got=str(entry), wanted=str(wanted))
+        raise LibraryError(
+            f"library {path} has {func.name!r} as {entry}, the graph calls it as {wanted}: compile the graph again",
+            op=func.op,
+            got=str(entry),
+            wanted=str(wanted),
+        )
     asked, has = _plain(wanted.attrs), _plain(entry.attrs)
     if asked != has:
         differ = sorted(k for k in {*asked, *has} if asked.get(k) != has.get(k))
         texts = ", ".join(f"{k}: library {has.get(k)!r}, graph {asked.get(k)!r}" for k in differ)
-        raise LibraryError(f"library {path} has {func.name!r} with other attributes ({texts}): compile the graph again", op=func.op,
-                           got=has, wanted=asked)
+        raise LibraryError(
+            f"library {path} has {func.name!r} with other attributes ({texts}): compile the graph again",
+            op=func.op,
+            got=has,
+            wanted=asked,
+        )
 
 
 def _plain(attrs: Mapping[str, object]) -> dict[str, object]:
-    return orjson.loads(orjson.dumps(dict(attrs)))      # as the manifest has them: tuples are lists
+    return orjson.loads(orjson.dumps(dict(attrs)))  # as the manifest has them: tuples are lists
 
 
 def _nowhere(func: Func, kind: str, libraries: Sequence[Library]) -> LibraryError:
     elsewhere = sorted({of for library in libraries for name, of in library.kernels if name == func.name})
     if elsewhere:
-        return LibraryError(f"function {func.name!r} is built for {', '.join(elsewhere)} devices only, the graph calls it on {kind}: "
-                            f"compile the graph for {kind}", got=kind, wanted=elsewhere)
+        return LibraryError(
+            f"function {func.name!r} is built for {', '.join(elsewhere)} devices only, the graph calls it on {kind}: "
+            f"compile the graph for {kind}",
+            got=kind,
+            wanted=elsewhere,
+        )
     known = {name for library in libraries for name in library.names(kind)}
     where = ", ".join(str(library.path) for library in libraries) or "no library was given"
-    return LibraryError(f"no kernel for function {func.name!r} on {kind}{did_you_mean(func.name, known)}: it is in no library "
-                        f"({where}) and its nodes have no gr.op to take a built-in kernel by", got=func.name, wanted=sorted(known)[:50])
+    return LibraryError(
+        f"no kernel for function {func.name!r} on {kind}{did_you_mean(func.name, known)}: it is in no library "
+        f"({where}) and its nodes have no gr.op to take a built-in kernel by",
+        got=func.name,
+        wanted=sorted(known)[:50],
+    )

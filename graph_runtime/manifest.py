@@ -3,6 +3,7 @@
 In the file it is ``const char gr_manifest[]`` = MAGIC (16 bytes), u64 little-endian length, JSON. It is found by scanning the mapped
 file, so a library is judged before it is opened. Its JSON Schema is schemas/manifest.schema.json.
 """
+
 from __future__ import annotations
 
 import mmap
@@ -19,10 +20,18 @@ import orjson
 from . import dtypes
 from .errors import DocumentError, LibraryError
 
-__all__ = ["ABI_VERSION", "MAGIC", "KernelEntry", "Manifest", "direct_symbol", "find_manifest", "read_manifest"]
+__all__ = [
+    "ABI_VERSION",
+    "MAGIC",
+    "KernelEntry",
+    "Manifest",
+    "direct_symbol",
+    "find_manifest",
+    "read_manifest",
+]
 
-MAGIC = b"\x93GR-MANIFEST\r\n\x1a\n"      # 16 bytes, as PNG's: survives no text-mode transfer
-ABI_VERSION = 1                           # GR_ABI_VERSION of native/include/gr_abi.h
+MAGIC = b"\x93GR-MANIFEST\r\n\x1a\n"  # 16 bytes, as PNG's: survives no text-mode transfer
+ABI_VERSION = 1  # GR_ABI_VERSION of native/include/gr_abi.h
 _MOST_BYTES = 64 << 20
 
 
@@ -45,7 +54,7 @@ class KernelEntry:
 
     def __str__(self) -> str:
         texts = [f"{dtype}{list(shape)}" for dtype, shape in self.args]
-        return f"{self.op}({', '.join(texts[:self.num_inputs])}) -> {', '.join(texts[self.num_inputs:])}"
+        return f"{self.op}({', '.join(texts[: self.num_inputs])}) -> {', '.join(texts[self.num_inputs :])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,7 @@ def find_manifest(path: str | os.PathLike) -> Manifest | None:
             raise LibraryError(f"cannot read library {path}: it is no regular file", got=str(path))
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             body = _locate(path, data)
-    except (OSError, ValueError) as error:      # ValueError: an empty file cannot be mapped
+    except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
         raise LibraryError(f"cannot read library {path}: {error}", got=str(path)) from None
     return None if body is None else _parse(path, body)
 
@@ -93,8 +102,10 @@ def read_manifest(path: str | os.PathLike) -> Manifest:
     """As find_manifest, with a LibraryError where there is none."""
     manifest = find_manifest(path)
     if manifest is None:
-        raise LibraryError(f"{path} has no graph_runtime manifest: it is no module library made by `graph-runtime compile`",
-                           got=str(path))
+        raise LibraryError(
+            f"{path} has no graph_runtime manifest: it is no module library made by `graph-runtime compile`",
+            got=str(path),
+        )
     return manifest
 
 
@@ -103,11 +114,14 @@ def _locate(path: Path, data: mmap.mmap) -> bytes | None:
     if at < 0:
         return None
     start = at + len(MAGIC) + 8
-    size = int.from_bytes(data[start - 8:start], "little")
+    size = int.from_bytes(data[start - 8 : start], "little")
     if size > _MOST_BYTES or start + size > len(data):
-        raise LibraryError(f"{path}: the manifest at byte {at} says it has {size} bytes, the file ends before that (at {len(data)})",
-                           got=size, wanted=max(0, len(data) - start))
-    return data[start:start + size]
+        raise LibraryError(
+            f"{path}: the manifest at byte {at} says it has {size} bytes, the file ends before that (at {len(data)})",
+            got=size,
+            wanted=max(0, len(data) - start),
+        )
+    return data[start : start + size]
 
 
 def _parse(path: Path, body: bytes) -> Manifest:
@@ -116,23 +130,37 @@ def _parse(path: Path, body: bytes) -> Manifest:
     except orjson.JSONDecodeError as error:
         raise LibraryError(f"{path}: malformed manifest: {error}", got=str(path)) from None
     abi = raw.get("abi") if isinstance(raw, dict) else None
-    if isinstance(abi, int) and abi != ABI_VERSION:      # first: another version may look different everywhere else
-        raise LibraryError(f"{path} was built for kernel ABI {abi}, this runtime has ABI {ABI_VERSION}: compile the graph again",
-                           got=abi, wanted=ABI_VERSION)
+    if (
+        isinstance(abi, int) and abi != ABI_VERSION
+    ):  # first: another version may look different everywhere else
+        raise LibraryError(
+            f"{path} was built for kernel ABI {abi}, this runtime has ABI {ABI_VERSION}: compile the graph again",
+            got=abi,
+            wanted=ABI_VERSION,
+        )
     validator, schema_error = _validator()
     try:
         validator.validate(raw)
-        return Manifest(**{**raw, "abi": int(abi), "flags": tuple(raw["flags"]), "kernels": tuple(map(_kernel, raw["kernels"]))})
+        return Manifest(
+            **{
+                **raw,
+                "abi": int(abi),
+                "flags": tuple(raw["flags"]),
+                "kernels": tuple(map(_kernel, raw["kernels"])),
+            }
+        )
     except schema_error as error:
         place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path)
-        raise LibraryError(f"{path}: malformed manifest: {error.message}", path=f"${place}", got=str(path)) from None
+        raise LibraryError(
+            f"{path}: malformed manifest: {error.message}", path=f"${place}", got=str(path)
+        ) from None
     except DocumentError as error:
         raise LibraryError(f"{path}: malformed manifest: {error}", got=str(path)) from None
 
 
 @cache
 def _validator() -> tuple[Any, type[Exception]]:
-    import jsonschema_rs      # only here: a program that loads no library need not import it
+    import jsonschema_rs  # only here: a program that loads no library need not import it
 
     schema = resources.files("graph_runtime.schemas").joinpath("manifest.schema.json").read_text()
     return jsonschema_rs.validator_for(schema), jsonschema_rs.ValidationError
@@ -140,9 +168,18 @@ def _validator() -> tuple[Any, type[Exception]]:
 
 def _kernel(raw: dict[str, Any]) -> KernelEntry:
     args = tuple((dtypes.canonical(dtype), tuple(map(int, shape))) for dtype, shape in raw["args"])
-    entry = KernelEntry(**{**raw, "args": args, "inplace": tuple(map(int, raw["inplace"])), "scratch": int(raw["scratch"]),
-                           "num_inputs": int(raw["num_inputs"])})
+    entry = KernelEntry(
+        **{
+            **raw,
+            "args": args,
+            "inplace": tuple(map(int, raw["inplace"])),
+            "scratch": int(raw["scratch"]),
+            "num_inputs": int(raw["num_inputs"]),
+        }
+    )
     if entry.num_inputs > len(args) or any(i >= entry.num_inputs for i in entry.inplace):
-        raise DocumentError(f"kernel {entry.name} says it has {entry.num_inputs} inputs, inplace {list(entry.inplace)} and "
-                            f"{len(args)} arguments")
+        raise DocumentError(
+            f"kernel {entry.name} says it has {entry.num_inputs} inputs, inplace {list(entry.inplace)} and "
+            f"{len(args)} arguments"
+        )
     return entry

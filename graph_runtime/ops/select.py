@@ -1,4 +1,5 @@
 """Which C body serves an op on a device kind for given types: the one rule that generated wrappers and generic kernels share."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -33,15 +34,25 @@ def select(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -> Se
     body = op.bodies.get(kind)
     if body is None:
         there = ", ".join(sorted(op.bodies)) or "no device kind"
-        raise UnsupportedOpError(f"op {op.name} has no kernel for {kind} devices (it has one for {there})", op=op.name, got=kind,
-                                 wanted=tuple(sorted(op.bodies)))
+        raise UnsupportedOpError(
+            f"op {op.name} has no kernel for {kind} devices (it has one for {there})",
+            op=op.name,
+            got=kind,
+            wanted=tuple(sorted(op.bodies)),
+        )
     dtype = (inputs or outputs)[0].dtype
     if dtype not in body.dtypes:
-        raise UnsupportedOpError(f"op {op.name} on {kind} does not take {dtype}; it takes {', '.join(body.dtypes)}", op=op.name,
-                                 got=dtype, wanted=body.dtypes)
+        raise UnsupportedOpError(
+            f"op {op.name} on {kind} does not take {dtype}; it takes {', '.join(body.dtypes)}",
+            op=op.name,
+            got=dtype,
+            wanted=body.dtypes,
+        )
     reason = body.accepts(inputs, outputs, attrs) if body.accepts else None
     if reason:
-        raise UnsupportedOpError(f"op {op.name} on {kind}: {reason}", op=op.name, got=[str(t) for t in inputs])
+        raise UnsupportedOpError(
+            f"op {op.name} on {kind}: {reason}", op=op.name, got=[str(t) for t in inputs]
+        )
     suffix = body.suffix(inputs, outputs) if body.suffix else ""
     scratch = body.scratch(inputs, outputs, attrs) if body.scratch else 0
     return Selected(kind, body.name, suffix, scratch)

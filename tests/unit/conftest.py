@@ -1,9 +1,11 @@
 """A small native/ folder with one hand-written body, so that codegen is tested apart from the real kernels."""
+
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from codegen import bodies, compile, render
 from graph_runtime import config
 from graph_runtime.graph import TensorType
@@ -48,7 +50,17 @@ _BEGIN = "#define GR_T {0}\n#define GR_BODY(op) gr_cpu_##op##__{1}\n"
 
 
 def _op(name: str, **kinds: Body) -> Op:
-    return Op(name, "", (2, 2), None, None, None, words=lambda i, o, a: [a.get("times", 1), a.get("fail", 0)], bodies=kinds, inplace=(0,))
+    return Op(
+        name,
+        "",
+        (2, 2),
+        None,
+        None,
+        None,
+        words=lambda i, o, a: [a.get("times", 1), a.get("fail", 0)],
+        bodies=kinds,
+        inplace=(0,),
+    )
 
 
 def _suffix(inputs, outputs):
@@ -63,7 +75,10 @@ class Toy:
 
     def kernel(self, name, shape=(2, 3), dtype="float32", kind="cpu", op="mix", **attrs) -> render.Kernel:
         t = TensorType(dtype, shape)
-        bodies_of = {"cpu": Body(op, ("float32", "float64"), _suffix, scratch=lambda i, o, a: i[0].nbytes), "tt": Body(op, ("float32",))}
+        bodies_of = {
+            "cpu": Body(op, ("float32", "float64"), _suffix, scratch=lambda i, o, a: i[0].nbytes),
+            "tt": Body(op, ("float32",)),
+        }
         return render.Kernel(name, kind, _OPS.setdefault(op, _op(op, **bodies_of)), attrs, (t, t), (t,))
 
     def render(self, *kernels) -> render.Rendered:
@@ -76,15 +91,21 @@ class Toy:
 _OPS: dict[str, Op] = {}
 
 
-@pytest.fixture()
+@pytest.fixture
 def toy(tmp_path, monkeypatch):
     """A Toy, with a cache folder of this test's own."""
     native = tmp_path / "native"
     real = compile.native_folder()
     shutil.copytree(real / "include", native / "include")
-    for name, text in {"cpu/begin_f32.h": _BEGIN.format("float", "f32"), "cpu/begin_f64.h": _BEGIN.format("double", "f64"),
-                       "cpu/end.h": "#undef GR_T\n#undef GR_BODY\n", "cpu/mix.h": _MIX, "tt/mix.h": _TT, "cpu/broken.h": _BROKEN,
-                       "cpu/undefined.h": _UNDEFINED}.items():
+    for name, text in {
+        "cpu/begin_f32.h": _BEGIN.format("float", "f32"),
+        "cpu/begin_f64.h": _BEGIN.format("double", "f64"),
+        "cpu/end.h": "#undef GR_T\n#undef GR_BODY\n",
+        "cpu/mix.h": _MIX,
+        "tt/mix.h": _TT,
+        "cpu/broken.h": _BROKEN,
+        "cpu/undefined.h": _UNDEFINED,
+    }.items():
         file = native / "kernels" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)

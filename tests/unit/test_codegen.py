@@ -1,4 +1,5 @@
 """codegen: C text of wrappers, the compiler, and what a module library is."""
+
 import ctypes
 import importlib.util
 import os
@@ -9,15 +10,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from codegen import glue, toolchain
+
 from codegen import compile as compile_module
+from codegen import glue, toolchain
 from graph_runtime import config, isa
 from graph_runtime.errors import CompileError, UnsupportedOpError
 from graph_runtime.manifest import ABI_VERSION, read_manifest
 
+
 # ------------------------------------------------------------------------------------------------ render
 def test_text_does_not_depend_on_the_order_of_kernels(toy):
-    kernels = [toy.kernel(f"k{i}", shape=(i + 1,), dtype=("float32", "float64")[i % 2], kind=("cpu", "tt")[i == 4]) for i in range(15)]
+    kernels = [
+        toy.kernel(f"k{i}", shape=(i + 1,), dtype=("float32", "float64")[i % 2], kind=("cpu", "tt")[i == 4])
+        for i in range(15)
+    ]
     kernels[4] = toy.kernel("k4", kind="tt")
     assert toy.render(*kernels) == toy.render(*reversed(kernels))
     assert len(toy.render(*kernels).units) == 3
@@ -46,24 +52,43 @@ def test_an_op_without_a_body_says_what_there_is(toy):
 
 
 # ------------------------------------------------------------------------------------------------ the library
-@pytest.fixture()
+@pytest.fixture
 def built(toy, tmp_path, tmp_path_factory):
     """kernels.so, compiled once for all tests, with kernels of awkward names, words and shapes."""
-    kernels = [toy.kernel("mul_add", times=3), toy.kernel("exp", times=2), toy.kernel("int", dtype="float64", shape=()),
-               toy.kernel("fails", fail=1), toy.kernel("empty", shape=(0, 4)), toy.kernel("lowest", times=-2**63, dtype="float64"),
-               toy.kernel("on_tt", kind="tt"), toy.kernel("mul_add", kind="tt")]
+    kernels = [
+        toy.kernel("mul_add", times=3),
+        toy.kernel("exp", times=2),
+        toy.kernel("int", dtype="float64", shape=()),
+        toy.kernel("fails", fail=1),
+        toy.kernel("empty", shape=(0, 4)),
+        toy.kernel("lowest", times=-(2**63), dtype="float64"),
+        toy.kernel("on_tt", kind="tt"),
+        toy.kernel("mul_add", kind="tt"),
+    ]
     with config.config(CACHE_DIR=str(tmp_path_factory.getbasetemp() / "built")):
         return toy.compile(tmp_path / "kernels.so", *kernels)
 
 
 class Arg(ctypes.Structure):
-    _fields_ = [("addr", ctypes.c_void_p), ("shape", ctypes.c_void_p), ("ndim", ctypes.c_int32), ("codes", ctypes.c_uint8 * 4),
-                ("page_bytes", ctypes.c_uint32), ("num_pages", ctypes.c_uint32)]
+    _fields_ = [
+        ("addr", ctypes.c_void_p),
+        ("shape", ctypes.c_void_p),
+        ("ndim", ctypes.c_int32),
+        ("codes", ctypes.c_uint8 * 4),
+        ("page_bytes", ctypes.c_uint32),
+        ("num_pages", ctypes.c_uint32),
+    ]
 
 
 class Call(ctypes.Structure):
-    _fields_ = [("abi", ctypes.c_uint32), ("nargs", ctypes.c_int32), ("args", ctypes.POINTER(Arg)), ("attrs", ctypes.c_void_p),
-                ("scratch", ctypes.c_void_p), ("env", ctypes.c_void_p)]
+    _fields_ = [
+        ("abi", ctypes.c_uint32),
+        ("nargs", ctypes.c_int32),
+        ("args", ctypes.POINTER(Arg)),
+        ("attrs", ctypes.c_void_p),
+        ("scratch", ctypes.c_void_p),
+        ("env", ctypes.c_void_p),
+    ]
 
 
 def _call(*arrays):
@@ -88,7 +113,7 @@ def test_direct_entries_compute_with_shapes_and_words_of_their_own(built):
     assert y == 3.5
     a, b, y = np.ones(6), np.zeros(6), np.zeros(6)
     assert library.lowest__direct(ctypes.byref(_call(a, b, y))) == 0
-    assert (y == -2.0**63).all()
+    assert (y == -(2.0**63)).all()
 
 
 def test_tt_entries_take_pages_from_the_call(built):
@@ -106,23 +131,49 @@ def test_manifest_says_what_is_in_the_library(built):
     assert list(by_key) == sorted(by_key)
     entry = by_key["mul_add", "cpu"]
     assert entry.args == (("float32", (2, 3)),) * 3
-    assert (entry.symbol, entry.op, entry.attrs, entry.num_inputs, entry.scratch, entry.inplace, entry.packed) \
-        == ("mul_add__direct", "mix", {"times": 3}, 2, 24, (0,), True)
+    assert (
+        entry.symbol,
+        entry.op,
+        entry.attrs,
+        entry.num_inputs,
+        entry.scratch,
+        entry.inplace,
+        entry.packed,
+    ) == ("mul_add__direct", "mix", {"times": 3}, 2, 24, (0,), True)
     assert by_key["mul_add", "tt"].symbol == "mul_add__tt__direct"
-    assert not by_key["exp", "cpu"].packed      # would take the place of the C library's exp
+    assert not by_key["exp", "cpu"].packed  # would take the place of the C library's exp
     assert "-ffast-math" not in manifest.flags and "-g" not in manifest.flags
 
 
 def test_undefined_symbols_are_libc_libm_or_weak(built):
-    listing = subprocess.run(["nm", "-D", "--undefined-only", built], capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run(
+        ["nm", "-D", "--undefined-only", built], capture_output=True, text=True, check=True
+    ).stdout
     strong = [line.split()[-1] for line in listing.splitlines() if line.split()[-2] == "U"]
     assert all("@GLIBC" in name for name in strong), strong
     assert re.search(r" w PyImport_ImportModule$", listing, re.MULTILINE)
-    defined = subprocess.run(["nm", "-D", "--defined-only", built], capture_output=True, text=True, check=True).stdout
+    defined = subprocess.run(
+        ["nm", "-D", "--defined-only", built], capture_output=True, text=True, check=True
+    ).stdout
     names = {line.split()[-1] for line in defined.splitlines()}
-    assert names == {"PyInit_kernels", "__TVMAPISetLastError", "gr_manifest", "mul_add", "mul_add__direct", "exp__direct", "int",
-                     "int__direct", "fails", "fails__direct", "empty", "empty__direct", "lowest", "lowest__direct",
-                     "on_tt__tt__direct", "mul_add__tt__direct"}
+    assert names == {
+        "PyInit_kernels",
+        "__TVMAPISetLastError",
+        "gr_manifest",
+        "mul_add",
+        "mul_add__direct",
+        "exp__direct",
+        "int",
+        "int__direct",
+        "fails",
+        "fails__direct",
+        "empty",
+        "empty__direct",
+        "lowest",
+        "lowest__direct",
+        "on_tt__tt__direct",
+        "mul_add__tt__direct",
+    }
 
 
 def test_python_imports_the_library(built):
@@ -172,9 +223,18 @@ def test_a_c_program_opens_the_library_without_python(built, tmp_path):
 
 # ------------------------------------------------------------------------------------------------ packed convention
 class Tensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
-                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)), ("offset", ctypes.c_uint64)]
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("offset", ctypes.c_uint64),
+    ]
 
 
 class Packed:
@@ -184,9 +244,13 @@ class Packed:
         self.library = ctypes.CDLL(str(path))
         self.said = []
         self._set = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(lambda text: self.said.append(text.decode()))
-        ctypes.c_void_p.in_dll(self.library, "__TVMAPISetLastError").value = ctypes.cast(self._set, ctypes.c_void_p).value
+        ctypes.c_void_p.in_dll(self.library, "__TVMAPISetLastError").value = ctypes.cast(
+            self._set, ctypes.c_void_p
+        ).value
         self.arrays = [np.arange(6, dtype=np.float32), np.ones(6, np.float32), np.zeros(8, np.float32)]
-        self.tensors = [Tensor(a.ctypes.data, 1, 0, 2, 2, 32, 1, (ctypes.c_int64 * 2)(2, 3)) for a in self.arrays]
+        self.tensors = [
+            Tensor(a.ctypes.data, 1, 0, 2, 2, 32, 1, (ctypes.c_int64 * 2)(2, 3)) for a in self.arrays
+        ]
 
     def __call__(self, name, codes=(7, 7, 7), count=3):
         values = (ctypes.c_void_p * 3)(*(ctypes.addressof(t) for t in self.tensors))
@@ -201,12 +265,24 @@ def test_packed_entry_computes(built):
     assert packed.said == []
 
 
-@pytest.mark.parametrize(("change", "text"), [
-    ({"ndim": 1}, "ndim is expected to equal 2"), ({"bits": 64}, "dtype"), ({"code": 0}, "dtype"), ({"lanes": 2}, "dtype"),
-    ({"device_type": 2}, "1 == 2, Argument mul_add.p2.device_type"), ({"device_id": 1}, "device_id"), ({"offset": 4}, "byte_offset"),
-    ({"shape": (ctypes.c_int64 * 2)(2, 4)}, "3 == 4, Argument mul_add.p2.shape[1] has an unsatisfied constraint: 3 == 4"),
-    ({"strides": (ctypes.c_int64 * 2)(4, 1)}, "expected to be compact array"), ({"data": None}, "NULL"),
-])
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"ndim": 1}, "ndim is expected to equal 2"),
+        ({"bits": 64}, "dtype"),
+        ({"code": 0}, "dtype"),
+        ({"lanes": 2}, "dtype"),
+        ({"device_type": 2}, "1 == 2, Argument mul_add.p2.device_type"),
+        ({"device_id": 1}, "device_id"),
+        ({"offset": 4}, "byte_offset"),
+        (
+            {"shape": (ctypes.c_int64 * 2)(2, 4)},
+            "3 == 4, Argument mul_add.p2.shape[1] has an unsatisfied constraint: 3 == 4",
+        ),
+        ({"strides": (ctypes.c_int64 * 2)(4, 1)}, "expected to be compact array"),
+        ({"data": None}, "NULL"),
+    ],
+)
 def test_packed_entry_refuses_what_does_not_fit(built, change, text):
     packed = Packed(built)
     for field, value in change.items():
@@ -222,8 +298,12 @@ def test_packed_entry_refuses_codes_counts_and_passes_kernel_errors(built):
     assert packed("mul_add", codes=(7, 0, 7)) == -1
     assert packed("mul_add", count=2) == -1
     assert packed("fails") == -1
-    assert [text in said for text, said in zip(["arg[1] to be pointer", "num_args should be 3", "mix was told to fail"], packed.said,
-                                               strict=True)] == [True] * 3
+    assert [
+        text in said
+        for text, said in zip(
+            ["arg[1] to be pointer", "num_args should be 3", "mix was told to fail"], packed.said, strict=True
+        )
+    ] == [True] * 3
 
 
 # ------------------------------------------------------------------------------------------------ compile
@@ -242,12 +322,14 @@ def test_equal_inputs_give_equal_bytes_in_any_folder_with_any_jobs(toy, tmp_path
 
 def test_the_second_compile_comes_from_the_cache_and_a_broken_file_is_made_anew(toy, tmp_path, monkeypatch):
     steps = []
-    first = toy.compile(tmp_path / "kernels.so", toy.kernel("a"), progress=lambda *step: steps.append(step)).read_bytes()
+    first = toy.compile(
+        tmp_path / "kernels.so", toy.kernel("a"), progress=lambda *step: steps.append(step)
+    ).read_bytes()
     assert steps == [(k, 4) for k in (1, 2, 3, 4)]
     (cached,) = compile_module.cache_folder().glob("*.so")
     cached.write_bytes(b"cut off")
     assert toy.compile(tmp_path / "kernels.so", toy.kernel("a")).read_bytes() == first
-    monkeypatch.setattr(compile_module, "_build", None)      # no compiler runs from here on
+    monkeypatch.setattr(compile_module, "_build", None)  # no compiler runs from here on
     assert toy.compile(tmp_path / "kernels.so", toy.kernel("a")).read_bytes() == first
     with pytest.raises(TypeError):
         toy.compile(tmp_path / "kernels.so", toy.kernel("a", times=2))
@@ -279,7 +361,10 @@ for _ in range(3):
 def test_processes_that_compile_one_library_at_once(tmp_path):
     env = {**os.environ, "GR_CACHE_DIR": str(tmp_path / "cache")}
     out = tmp_path / "kernels.so"
-    racers = [subprocess.Popen([sys.executable, "-c", _RACER, str(out)], env=env, stdin=subprocess.PIPE) for _ in range(4)]
+    racers = [
+        subprocess.Popen([sys.executable, "-c", _RACER, str(out)], env=env, stdin=subprocess.PIPE)
+        for _ in range(4)
+    ]
     for racer in racers:
         racer.stdin.write(b"\n")
         racer.stdin.flush()
@@ -287,11 +372,15 @@ def test_processes_that_compile_one_library_at_once(tmp_path):
     for racer in racers:
         racer.stdin.close()
     assert ctypes.CDLL(str(out)).a__direct(ctypes.byref(Call(nargs=3))) == 3
-    left = [p.name for p in (tmp_path / "cache").rglob("*") if p.suffix != ".so" and p.is_file()] + list(tmp_path.glob(".kernels*"))
+    left = [p.name for p in (tmp_path / "cache").rglob("*") if p.suffix != ".so" and p.is_file()] + list(
+        tmp_path.glob(".kernels*")
+    )
     assert left == []
 
 
-@pytest.mark.parametrize(("op", "text"), [("broken", "not_declared_anywhere"), ("undefined", "no_library_has_this")])
+@pytest.mark.parametrize(
+    ("op", "text"), [("broken", "not_declared_anywhere"), ("undefined", "no_library_has_this")]
+)
 def test_a_body_that_does_not_compile_or_link_is_an_error_with_the_compilers_text(toy, tmp_path, op, text):
     with pytest.raises(CompileError, match=text):
         toy.compile(tmp_path / "kernels.so", toy.kernel("a", op=op))
@@ -302,7 +391,9 @@ def test_a_body_that_does_not_compile_or_link_is_an_error_with_the_compilers_tex
 def test_without_a_compiler_the_error_says_what_to_do(toy, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    with pytest.raises(CompileError, match=r"no C compiler.*tried gcc, cc.*apt install gcc.*Everything else works"):
+    with pytest.raises(
+        CompileError, match=r"no C compiler.*tried gcc, cc.*apt install gcc.*Everything else works"
+    ):
         toy.compile(tmp_path / "kernels.so", toy.kernel("a"))
     with config.config(CC="clang-99 -m64"), pytest.raises(CompileError, match="clang-99"):
         toolchain.find_compiler()
