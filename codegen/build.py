@@ -25,8 +25,9 @@ _NO_CODE_KINDS = ("null",)  # devices whose kernels do nothing
 def kernels_of(plans: Iterable[Plan]) -> tuple[list[Kernel], list[tuple[str, str, str]]]:
     """What plans call: the distinct kernels to generate, and the functions that only a library can have.
 
-    Returns (kernels, foreign): one Kernel for each func_name and device kind of a node with gr.op, and (func_name, device kind, node
-    name) for each function without. Raises CompileError where two plans use one func_name for different things.
+    Returns (kernels, foreign): one Kernel for each func_name and device kind of a node with gr.op, and
+    (func_name, device kind, node name) for each function without. Raises CompileError where two plans use
+    one func_name for different things.
     """
     kernels: dict[tuple[str, str], Kernel] = {}
     foreign: dict[tuple[str, str], str] = {}
@@ -72,16 +73,18 @@ def build_library(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Generate and compile every kernel of ``plans`` into the module library ``out``; arguments as compile_library's.
+    """Generate and compile every kernel of ``plans`` into the module library ``out``; arguments as
+    compile_library's.
 
-    Raises UnsupportedOpError, which names them, if a node's function has no gr.op; CompileError as compile_library does.
+    Raises UnsupportedOpError, which names them, if a node's function has no gr.op; CompileError as
+    compile_library does.
     """
     kernels, foreign = kernels_of(plans)
     if foreign:
         texts = ", ".join(f"{name} on {kind} (node {node})" for name, kind, node in foreign[:8])
         raise UnsupportedOpError(
-            f"no C can be generated for functions without gr.op: {texts}; give their nodes a gr.op, or a library "
-            f"that has them",
+            f"no C can be generated for functions without gr.op: {texts}; give their nodes a gr.op, or a "
+            "library that has them",
             got=[name for name, _, _ in foreign],
             node=foreign[0][2],
         )

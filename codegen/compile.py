@@ -1,4 +1,5 @@
-"""C translation units -> module library: compiled in parallel, linked, kept in a cache under the hash of all that shapes the bytes."""
+"""C translation units -> module library: compiled in parallel, linked, kept in a cache under the hash of all
+that shapes the bytes."""
 
 from __future__ import annotations
 
@@ -61,8 +62,10 @@ def compile_library(
 ) -> Path:
     """Compile into the module library ``out`` (written whole or not at all) and return its path.
 
-    ``march``: "auto", "native" or a level as "x86-64-v2". ``jobs``: compilers at a time, default the cores this process may use.
-    ``progress`` is called with (steps done, steps in all) from this thread. Equal inputs give equal bytes, in any folder.
+    ``march``: "auto", "native" or a level as "x86-64-v2". ``jobs``: compilers at a time, default the cores
+    this process may use.
+    ``progress`` is called with (steps done, steps in all) from this thread. Equal inputs give equal bytes,
+    in any folder.
     Raises CompileError where there is no compiler or it refuses the code.
     """
     out = Path(out)
@@ -146,7 +149,8 @@ def _is_ours(path: Path, key: str) -> bool:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[Path]:
-    """A name beside ``path`` to write to; it becomes ``path`` at once when the block ends well, and is gone otherwise.
+    """A name beside ``path`` to write to; it becomes ``path`` at once when the block ends well, and is gone
+    otherwise.
 
     So readers, and other processes that build the same thing, see a whole file or none.
     """
@@ -169,7 +173,8 @@ def _writing(path: Path) -> Iterator[Path]:
 
 # ------------------------------------------------------------------------------------------------ build
 class _Build:
-    """One build in a folder of its own. Names are relative to it, so that its path is in no byte of the result."""
+    """One build in a folder of its own. Names are relative to it, so that its path is in no byte of the
+    result."""
 
     def __init__(
         self, compiler: Compiler, folder: Path, flags: tuple[str, ...], include: Path | None, module: str
@@ -246,4 +251,5 @@ def _manifest_source(manifest: Manifest) -> str:
     data = manifest.to_bytes()
     lines = [data[i : i + 32] for i in range(0, len(data), 32)]
     text = "\n".join('  "' + "".join(f"\\{byte:03o}" for byte in line) + '"' for line in lines)
-    return f'__attribute__((visibility("default"), used)) extern const char gr_manifest[];\nconst char gr_manifest[] =\n{text};\n'
+    declaration = '__attribute__((visibility("default"), used)) extern const char gr_manifest[];'
+    return f"{declaration}\nconst char gr_manifest[] =\n{text};\n"

@@ -1,4 +1,5 @@
-"""What makes a module library importable by Python: cffi's API-mode glue, with weak Python symbols so that C can open it too."""
+"""What makes a module library importable by Python: cffi's API-mode glue, with weak Python symbols so that C
+can open it too."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def python_include() -> Path | None:
 
 
 def glue_source(module: str, symbols: Sequence[str], scratch: Path) -> str:
-    """C of the cffi module ``module`` with one function ``int32_t SYMBOL(const void *call)`` a symbol; ``scratch`` is a folder to write in."""
+    """C of the cffi module ``module`` with one function ``int32_t SYMBOL(const void *call)`` a symbol;
+    ``scratch`` is a folder to write in."""
     ffi = cffi.FFI()
     declarations = "".join(f"int32_t {symbol}(const void *call);\n" for symbol in symbols)
     ffi.cdef(declarations)
@@ -40,8 +42,8 @@ def glue_source(module: str, symbols: Sequence[str], scratch: Path) -> str:
 def weaken(assembly: str) -> str:
     """Assembly text in which every symbol of Python that it uses and does not define is weak.
 
-    A weak symbol may stay undefined, so a C program opens the library with no Python around. Done on the assembly because only
-    there every use is visible: Python's headers hide calls in macros.
+    A weak symbol may stay undefined, so a C program opens the library with no Python around. Done on the
+    assembly because only there every use is visible: Python's headers hide calls in macros.
     """
     wanted = set(_CALLS.findall(assembly)) - set(_LABELS.findall(assembly))
     return assembly + "".join(f"\t.weak {symbol}\n" for symbol in sorted(wanted))

@@ -1,7 +1,8 @@
-"""Kernels of plans -> C translation units: short wrappers that give a hand-written body constant shapes and attributes.
+"""Kernels of plans -> C translation units: short wrappers that give a hand-written body constant shapes and
+attributes.
 
-Per kernel and device kind: ``int32_t NAME__direct(const gr_call *)`` (``NAME__tt__direct`` on tt), and on cpu also NAME in TVM's packed
-convention. Everything else in a unit is static. Equal inputs give equal text.
+Per kernel and device kind: ``int32_t NAME__direct(const gr_call *)`` (``NAME__tt__direct`` on tt), and on
+cpu also NAME in TVM's packed convention. Everything else in a unit is static. Equal inputs give equal text.
 """
 
 from __future__ import annotations
@@ -25,15 +26,16 @@ __all__ = ["Kernel", "Rendered", "render"]
 KERNELS_PER_UNIT = 6  # fixed, so that the bytes do not depend on the number of cores
 _INT64_MIN = -(1 << 63)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# A packed entry of one of these names would take the place of the C library's or Python's function for the whole library.
+# A packed entry of such a name would replace the C library's or Python's function for the whole library.
 _MATH = (
-    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma fmax fmin "
-    "fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint nextafter pow "
-    "remainder remquo rint round scalbln scalbn sin sinh sqrt tan tanh tgamma trunc"
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim "
+    "floor fma fmax fmin fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p log2 logb lrint "
+    "lround modf nan nearbyint nextafter pow remainder remquo rint round scalbln scalbn sin sinh sqrt tan "
+    "tanh tgamma trunc"
 ).split()
 _OTHER = (
-    "abort abs aligned_alloc calloc div exit free labs llabs main malloc posix_memalign printf qsort realloc snprintf "
-    "sprintf"
+    "abort abs aligned_alloc calloc div exit free labs llabs main malloc posix_memalign printf qsort "
+    "realloc snprintf sprintf"
 ).split()
 _RESERVED = frozenset([m + s for m in _MATH for s in ("", "f", "l")] + _OTHER)
 _RESERVED_PREFIX = re.compile(r"_|gr_|Py|mem|str")
@@ -71,7 +73,8 @@ class Rendered:
 def render(kernels: Sequence[Kernel], bodies: Sequence[Instance]) -> Rendered:
     """C for ``kernels`` (distinct in name and kind) from the ``bodies`` that native/kernels announces.
 
-    Raises CompileError for a name that is no C identifier or gives a symbol twice, UnsupportedOpError for an op without a body.
+    Raises CompileError for a name that is no C identifier or gives a symbol twice, UnsupportedOpError for an
+    op without a body.
     """
     by_name = {body.generic: body for body in bodies}
     chosen = []
@@ -100,7 +103,8 @@ def render(kernels: Sequence[Kernel], bodies: Sequence[Instance]) -> Rendered:
 def _entry(kernel: Kernel, selected: Selected) -> KernelEntry:
     if not _IDENTIFIER.match(kernel.name):
         raise CompileError(
-            f"func_name {kernel.name!r} is no C identifier: use letters, digits and _, as in {_suggest(kernel.name)!r}",
+            f"func_name {kernel.name!r} is no C identifier: use letters, digits and _, as in "
+            f"{_suggest(kernel.name)!r}",
             op=kernel.op.name,
             got=kernel.name,
         )
@@ -133,8 +137,8 @@ def _check_symbols(entries: Sequence[KernelEntry]) -> None:
             other = owner.setdefault(symbol, entry)
             if other is not entry:
                 raise CompileError(
-                    f"func_names {other.name!r} ({other.kind}) and {entry.name!r} ({entry.kind}) both give the C symbol "
-                    f"{symbol}: rename one",
+                    f"func_names {other.name!r} ({other.kind}) and {entry.name!r} ({entry.kind}) both give "
+                    f"the C symbol {symbol}: rename one",
                     got=symbol,
                 )
 
@@ -189,12 +193,13 @@ def _packed(kernel: Kernel, entry: KernelEntry) -> str:
 static const gr_packed_arg {name}_types[] = {{
 {specs}
 }};
-static const gr_packed_spec {name}_spec = {{"{kernel.name}", {name}, {name}_types, {len(types)}, {entry.scratch}}};
+static const gr_packed_spec {name}_spec = {{
+  "{kernel.name}", {name}, {name}_types, {len(types)}, {entry.scratch}
+}};
 
-int {name}_packed(void *args, int *codes, int n, void *ret, int *ret_code, void *resource) GR_PACKED("{kernel.name}");
-int {name}_packed(void *args, int *codes, int n, void *ret, int *ret_code, void *resource)
+GR_PACKED({name}_packed, "{kernel.name}")
 {{
-  (void)ret, (void)ret_code, (void)resource;
+  GR_PACKED_UNUSED;
   gr_arg slots[{len(types)}] = {{{{0}}}};
   return gr_packed_run(&{name}_spec, slots, args, codes, n);
 }}

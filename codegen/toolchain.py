@@ -16,7 +16,8 @@ from graph_runtime.errors import CompileError, did_you_mean
 
 __all__ = ["FLAGS", "Compiler", "find_compiler", "target"]
 
-# No -ffast-math: it changes results. No fused multiply-add and no errno: both sides of the generic == compiled test agree then.
+# No -ffast-math: it changes results. No fused multiply-add and no errno: both sides of the generic ==
+# compiled test agree then.
 FLAGS = (
     "-std=gnu11",
     "-O3",
@@ -27,8 +28,9 @@ FLAGS = (
     "-Wno-unused-function",
 )
 _NO_COMPILER = (
-    "no C compiler found ({tried}): building new kernels needs one. Install gcc (`apt install gcc`, `dnf install gcc`) or set GR_CC. "
-    "Everything else works without: graphs run with libraries that are built, and with the kernels of the wheel"
+    "no C compiler found ({tried}): building new kernels needs one. Install gcc (`apt install gcc`, `dnf "
+    "install gcc`) or set GR_CC. Everything else works without: graphs run with libraries that are built, "
+    "and with the kernels of the wheel"
 )
 _STDERR_LINES = 12
 
@@ -53,7 +55,8 @@ class Compiler:
 
 
 def _run(command: list[str], folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    # LC_ALL: messages and --version must not depend on the user's language; SOURCE_DATE_EPOCH: nor __DATE__ on the time
+    # LC_ALL: messages and --version must not depend on the user's language; SOURCE_DATE_EPOCH: nor __DATE__
+    # on the time
     env = {**os.environ, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0"}
     return subprocess.run(
         command,
@@ -67,7 +70,8 @@ def _run(command: list[str], folder: Path | None = None) -> subprocess.Completed
 
 
 def find_compiler() -> Compiler:
-    """GR_CC, else $CC, else gcc, else cc. Raises CompileError, which says what to install, where there is none."""
+    """GR_CC, else $CC, else gcc, else cc. Raises CompileError, which says what to install, where there is
+    none."""
     named = str(config.get("CC")) or os.environ.get("CC", "")
     tried = [named] if named else ["gcc", "cc"]
     for text in tried:

@@ -1,4 +1,5 @@
-"""Just enough of ELF to judge a shared object before it is opened: whose machine it is for, whether it is whole, what it exports."""
+"""Just enough of ELF to judge a shared object before it is opened: whose machine it is for, whether it is
+whole, what it exports."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _MOST_SYMBOLS = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class SharedObject:
-    """``arch`` as platform.machine() spells it, ``functions`` the names of the functions it defines for others."""
+    """``arch`` as platform.machine() spells it, ``functions`` the names of the functions it defines for
+    others."""
 
     arch: str
     functions: frozenset[str]
@@ -54,7 +56,8 @@ def read_elf(path: Path, data: bytes | mmap.mmap) -> SharedObject:
         )
     if table + count * entry_size > len(data) or (count and entry_size != _SECTION.size):
         raise LibraryError(
-            f"{path} is cut off: its sections end at byte {table + count * entry_size}, the file at {len(data)}",
+            f"{path} is cut off: its sections end at byte {table + count * entry_size}, the file at "
+            f"{len(data)}",
             got=len(data),
             wanted=table + count * entry_size,
         )

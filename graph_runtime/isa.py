@@ -1,7 +1,7 @@
 """Instruction set levels: what this CPU has, what a library needs, and which -march a level is.
 
-An ISA is named as gcc's -march names it ("x86-64-v3"). A library built with -march=native is "native+avx2+fma+...": the features
-the building CPU had, all of which the running CPU must have.
+An ISA is named as gcc's -march names it ("x86-64-v3"). A library built with -march=native is
+"native+avx2+fma+...": the features the building CPU had, all of which the running CPU must have.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def native_name() -> str:
 
 
 def missing_features(isa: str) -> tuple[str, ...] | None:
-    """The features that ``isa`` needs and this CPU lacks, sorted; () if it can run here, None for an unknown ISA name."""
+    """The features that ``isa`` needs and this CPU lacks, sorted; () if it can run here, None for an unknown
+    ISA name."""
     name, *features = isa.split("+")
     if name != "native":
         if features or (name and name not in LEVELS):

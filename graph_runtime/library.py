@@ -1,7 +1,8 @@
 """Module libraries: judged by their bytes, then opened; and the rule that finds the kernel of a function.
 
-Two flavours: "module" has a manifest (made by ``graph-runtime compile``), "packed" is any other shared object, whose functions are taken
-to be of TVM's packed convention. A library is code: it is opened only by explicit path.
+Two flavours: "module" has a manifest (made by ``graph-runtime compile``), "packed" is any other shared
+object, whose functions are taken to be of TVM's packed convention. A library is code: it is opened only by
+explicit path.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ Types = Sequence[TensorType]
 
 
 class Library:
-    """An opened library. ``path``, ``manifest`` (None for flavour "packed"), ``flavour``, ``kernels`` {(func_name, kind): KernelEntry}.
+    """An opened library. ``path``, ``manifest`` (None for flavour "packed"), ``flavour``, ``kernels``
+    {(func_name, kind): KernelEntry}.
 
     Stays mapped as long as this object, or a Kernel it gave out, is alive.
     """
@@ -61,7 +63,8 @@ class Library:
         return sorted(name for name, of in self.kernels if of == kind)
 
     def kernel(self, name: str, kind: str) -> Kernel:
-        """The function, ready for a program. Raises LibraryError, with what there is, if it has none of that name and kind."""
+        """The function, ready for a program. Raises LibraryError, with what there is, if it has none of that
+        name and kind."""
         if not self.has(name, kind):
             raise LibraryError(
                 f"library {self.path} has no {name!r} for {kind}{did_you_mean(name, self.names(kind))}",
@@ -85,8 +88,9 @@ class Library:
 def load_library(path: str | os.PathLike, *, sha256: str | None = None) -> Library:
     """Open a library.
 
-    ``sha256`` (hex) is what a bundle says of the file. Raises LibraryError, before anything of the library runs, for another hash,
-    ABI, architecture or instruction set (both sides named), a malformed manifest, or a kernel that is listed and missing.
+    ``sha256`` (hex) is what a bundle says of the file. Raises LibraryError, before anything of the library
+    runs, for another hash, ABI, architecture or instruction set (both sides named), a malformed manifest, or
+    a kernel that is listed and missing.
     """
     path = Path(os.path.abspath(path))  # a bare name would be searched for in the system's folders
     manifest = find_manifest(path)
@@ -102,7 +106,8 @@ def _examine(path: Path, sha256: str | None) -> SharedObject:
             found = hashlib.sha256(data).hexdigest() if sha256 is not None else None
             if found != sha256:
                 raise LibraryError(
-                    f"{path} is not the file that was bundled: its sha256 is {found}, the bundle says {sha256}",
+                    f"{path} is not the file that was bundled: its sha256 is {found}, the bundle says "
+                    f"{sha256}",
                     got=found,
                     wanted=sha256,
                 )
@@ -114,7 +119,8 @@ def _examine(path: Path, sha256: str | None) -> SharedObject:
 def _check_manifest(path: Path, manifest: Manifest, shared: SharedObject) -> None:
     if manifest.arch != isa.host_arch():
         raise LibraryError(
-            f"{path} was built for {manifest.arch}, this machine is {isa.host_arch()}: compile the graph here",
+            f"{path} was built for {manifest.arch}, this machine is {isa.host_arch()}: compile the graph "
+            f"here",
             got=manifest.arch,
             wanted=isa.host_arch(),
         )
@@ -128,8 +134,8 @@ def _check_manifest(path: Path, manifest: Manifest, shared: SharedObject) -> Non
     if missing:
         level = manifest.isa.split("+")[0]
         raise LibraryError(
-            f"{path} was built for {level}, this CPU ({isa.best_level()}) lacks {', '.join(missing)}: compile with "
-            f"--march {isa.best_level()}",
+            f"{path} was built for {level}, this CPU ({isa.best_level()}) lacks {', '.join(missing)}: "
+            f"compile with --march {isa.best_level()}",
             got=manifest.isa,
             wanted=isa.best_level(),
         )
@@ -142,8 +148,8 @@ def _check_manifest(path: Path, manifest: Manifest, shared: SharedObject) -> Non
         seen.add((entry.name, entry.kind))
         if entry.symbol not in shared.functions:
             raise LibraryError(
-                f"{path}: its manifest lists kernel {entry.name!r} for {entry.kind} as {entry.symbol}, the file does "
-                f"not export that: it was cut or edited; compile the graph again",
+                f"{path}: its manifest lists kernel {entry.name!r} for {entry.kind} as {entry.symbol}, the "
+                "file does not export that: it was cut or edited; compile the graph again",
                 got=entry.symbol,
             )
 
@@ -152,10 +158,11 @@ def _check_manifest(path: Path, manifest: Manifest, shared: SharedObject) -> Non
 def resolve(
     func: Func, kind: str, inputs: Types, outputs: Types, libraries: Sequence[Library] = ()
 ) -> Kernel:
-    """The kernel that runs ``func`` on devices of ``kind``: from the one library that has it, else one built into the wheel.
+    """The kernel that runs ``func`` on devices of ``kind``: from the one library that has it, else one built
+    into the wheel.
 
-    Raises LibraryError where two libraries have it, where its signature is another, or where no library has it and the node has no
-    gr.op; UnsupportedOpError for an op without a kernel for these types.
+    Raises LibraryError where two libraries have it, where its signature is another, or where no library has
+    it and the node has no gr.op; UnsupportedOpError for an op without a kernel for these types.
     """
     if func.name == COPY:
         return Kernel(COPY, core.copy_kernel())
@@ -164,8 +171,8 @@ def resolve(
     holders = [library for library in libraries if library.has(func.name, kind)]
     if len(holders) > 1:
         raise LibraryError(
-            f"function {func.name!r} for {kind} is in both {holders[0].path} and {holders[1].path}: give only one of "
-            f"them, or rename one function",
+            f"function {func.name!r} for {kind} is in both {holders[0].path} and {holders[1].path}: give "
+            "only one of them, or rename one function",
             got=[str(h.path) for h in holders],
             op=func.op,
         )
@@ -180,7 +187,8 @@ def resolve(
 
 
 def generic_kernel(func: Func, kind: str, inputs: Types, outputs: Types) -> Kernel:
-    """The kernel built into the wheel for a function with gr.op. Raises UnsupportedOpError, which lists what there is."""
+    """The kernel built into the wheel for a function with gr.op. Raises UnsupportedOpError, which lists what
+    there is."""
     op = registry.require(func.op or func.name)
     selected = select(op, func.attrs, kind, inputs, outputs)
     address = core.generic_kernels().get(selected.generic)
@@ -212,7 +220,8 @@ def _check_signature(path: Path, entry: KernelEntry, func: Func, inputs: Types, 
     fits = (wanted.op, wanted.num_inputs, wanted.args) == (entry.op, entry.num_inputs, entry.args)
     if not fits:
         raise LibraryError(
-            f"library {path} has {func.name!r} as {entry}, the graph calls it as {wanted}: compile the graph again",
+            f"library {path} has {func.name!r} as {entry}, the graph calls it as {wanted}: compile the "
+            f"graph again",
             op=func.op,
             got=str(entry),
             wanted=str(wanted),
@@ -237,16 +246,16 @@ def _nowhere(func: Func, kind: str, libraries: Sequence[Library]) -> LibraryErro
     elsewhere = sorted({of for library in libraries for name, of in library.kernels if name == func.name})
     if elsewhere:
         return LibraryError(
-            f"function {func.name!r} is built for {', '.join(elsewhere)} devices only, the graph calls it on {kind}: "
-            f"compile the graph for {kind}",
+            f"function {func.name!r} is built for {', '.join(elsewhere)} devices only, the graph calls it "
+            f"on {kind}: compile the graph for {kind}",
             got=kind,
             wanted=elsewhere,
         )
     known = {name for library in libraries for name in library.names(kind)}
     where = ", ".join(str(library.path) for library in libraries) or "no library was given"
     return LibraryError(
-        f"no kernel for function {func.name!r} on {kind}{did_you_mean(func.name, known)}: it is in no library "
-        f"({where}) and its nodes have no gr.op to take a built-in kernel by",
+        f"no kernel for function {func.name!r} on {kind}{did_you_mean(func.name, known)}: it is in no "
+        f"library ({where}) and its nodes have no gr.op to take a built-in kernel by",
         got=func.name,
         wanted=sorted(known)[:50],
     )

@@ -1,7 +1,9 @@
-"""The manifest that a module library carries: which kernels it has, for which ABI, ISA and device kinds, made of what.
+"""The manifest that a module library carries: which kernels it has, for which ABI, ISA and device kinds,
+made of what.
 
-In the file it is ``const char gr_manifest[]`` = MAGIC (16 bytes), u64 little-endian length, JSON. It is found by scanning the mapped
-file, so a library is judged before it is opened. Its JSON Schema is schemas/manifest.schema.json.
+In the file it is ``const char gr_manifest[]`` = MAGIC (16 bytes), u64 little-endian length, JSON. It is
+found by scanning the mapped file, so a library is judged before it is opened. Its JSON Schema is
+schemas/manifest.schema.json.
 """
 
 from __future__ import annotations
@@ -37,9 +39,9 @@ _MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class KernelEntry:
-    """One kernel. ``name`` is the func_name, ``symbol`` the direct entry (int32_t symbol(const gr_call *)), ``args`` the
-    (dtype, shape) of inputs then outputs, ``scratch`` host bytes, ``inplace`` inputs that output 0 may overwrite,
-    ``packed`` whether ``name`` is exported too, in TVM's packed convention."""
+    """One kernel. ``name`` is the func_name, ``symbol`` the direct entry (int32_t symbol(const gr_call *)),
+    ``args`` the (dtype, shape) of inputs then outputs, ``scratch`` host bytes, ``inplace`` inputs that
+    output 0 may overwrite, ``packed`` whether ``name`` is exported too, in TVM's packed convention."""
 
     name: str
     kind: str
@@ -59,8 +61,9 @@ class KernelEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """``isa`` as in isa.py ("x86-64-v3"; "" where the architecture has one level), ``arch`` platform.machine(), ``sources`` a sha256
-    over sources, flags and compiler, ``importable`` whether Python can import the library as a cffi module."""
+    """``isa`` as in isa.py ("x86-64-v3"; "" where the architecture has one level), ``arch``
+    platform.machine(), ``sources`` a sha256 over sources, flags and compiler, ``importable`` whether Python
+    can import the library as a cffi module."""
 
     abi: int
     arch: str
@@ -83,7 +86,8 @@ def direct_symbol(name: str, kind: str) -> str:
 
 
 def find_manifest(path: str | os.PathLike) -> Manifest | None:
-    """The manifest of a library file, without opening the library; None where there is none (a library that others made).
+    """The manifest of a library file, without opening the library; None where there is none (a library that
+    others made).
 
     Raises LibraryError for a file that cannot be read, a malformed manifest, or one of another ABI version.
     """
@@ -117,7 +121,8 @@ def _locate(path: Path, data: mmap.mmap) -> bytes | None:
     size = int.from_bytes(data[start - 8 : start], "little")
     if size > _MOST_BYTES or start + size > len(data):
         raise LibraryError(
-            f"{path}: the manifest at byte {at} says it has {size} bytes, the file ends before that (at {len(data)})",
+            f"{path}: the manifest at byte {at} says it has {size} bytes, the file ends before that (at "
+            f"{len(data)})",
             got=size,
             wanted=max(0, len(data) - start),
         )
@@ -134,7 +139,8 @@ def _parse(path: Path, body: bytes) -> Manifest:
         isinstance(abi, int) and abi != ABI_VERSION
     ):  # first: another version may look different everywhere else
         raise LibraryError(
-            f"{path} was built for kernel ABI {abi}, this runtime has ABI {ABI_VERSION}: compile the graph again",
+            f"{path} was built for kernel ABI {abi}, this runtime has ABI {ABI_VERSION}: compile the graph "
+            f"again",
             got=abi,
             wanted=ABI_VERSION,
         )

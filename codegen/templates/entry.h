@@ -15,8 +15,12 @@
 #define GR_EXPORT __attribute__((visibility("default")))
 /* flatten: with every helper of the body inlined, the constant shapes reach all of its loops */
 #define GR_DIRECT GR_EXPORT __attribute__((flatten))
-/* A packed entry is exported under the func_name, which may be a keyword of C: so the C name is another. */
-#define GR_PACKED(symbol) __asm__(symbol) GR_EXPORT
+/* Begins a packed entry. It is exported under the func_name, which may be a keyword of C: so its name in C is another. */
+#define GR_PACKED(name, symbol)                                                             \
+  int name(void *args, int *codes, int n, void *ret, int *ret_code, void *resource)         \
+      __asm__(symbol) GR_EXPORT;                                                            \
+  int name(void *args, int *codes, int n, void *ret, int *ret_code, void *resource)
+#define GR_PACKED_UNUSED (void)ret, (void)ret_code, (void)resource
 
 /* TVM's operator libraries have this pointer; the runtime that loads one stores its own function there. Weak: the units of a
  * library share one. */

@@ -1,4 +1,5 @@
-"""Which C body serves an op on a device kind for given types: the one rule that generated wrappers and generic kernels share."""
+"""Which C body serves an op on a device kind for given types: the one rule that generated wrappers and
+generic kernels share."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ __all__ = ["Selected", "select"]
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """The body ``name`` in the instantiation ``suffix`` ("" if it is no template), which needs ``scratch`` host bytes."""
+    """The body ``name`` in the instantiation ``suffix`` ("" if it is no template), which needs ``scratch``
+    host bytes."""
 
     kind: str
     name: str
@@ -28,8 +30,8 @@ class Selected:
 def select(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -> Selected:
     """The body of ``op`` on device kind ``kind``.
 
-    ``attrs`` are decoded (defaults filled in). Raises UnsupportedOpError, which lists what there is, for a kind without a body, a
-    dtype the body does not take, or types it does not accept.
+    ``attrs`` are decoded (defaults filled in). Raises UnsupportedOpError, which lists what there is, for a
+    kind without a body, a dtype the body does not take, or types it does not accept.
     """
     body = op.bodies.get(kind)
     if body is None:

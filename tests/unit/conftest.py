@@ -1,4 +1,5 @@
-"""A small native/ folder with one hand-written body, so that codegen is tested apart from the real kernels."""
+"""A small native/ folder with one hand-written body, so that codegen is tested apart from the real
+kernels."""
 
 import shutil
 from dataclasses import dataclass
