@@ -1,0 +1,82 @@
+"""create() and load(): from documents and libraries to a GraphModule."""
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .devices import Device
+from .graph import Graph
+from .library import Library, load_library
+from .load import load_graph
+from .module import GraphModule
+from .plan import Plan
+from .plan import plan as make_plan
+from .session import Session
+
+__all__ = ["create", "load"]
+
+
+def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params: Any = None,
+           strict: bool = False, device_map: Mapping[str, str | Device] | None = None,
+           place: Mapping[str, str | Device] | None = None, formats: Mapping[str, str] | None = None,
+           threads: int | None = None) -> GraphModule:
+    """A GraphModule.
+
+    ``graph``: JSON text if it begins with "{", else a path; also bytes, a Graph, a GraphBuilder, or a Plan,
+    which is run as it is. ``library``: a path or Library of kernels, a list of them, or None for the
+    kernels built in. ``devices``: "cpu:0", or a list, whose first is the fallback. ``params`` as
+    load_params. ``strict``, ``device_map``, ``place`` (pins, glob -> device) and ``formats`` (device ->
+    format of its floats) as plan.plan. ``threads``: size of the intra-op pool.
+
+    Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError.
+    """
+    with _gc_paused():
+        opened = _libraries(library)
+        if isinstance(graph, Plan):
+            planned = graph
+        else:
+            planned = make_plan(_graph_of(graph), devices, place=place, device_map=device_map,
+                                formats=formats, strict=strict, inplace=_inplace(opened))
+        module = GraphModule(Session(planned, opened, threads, name=_name_of(graph)))
+    if params is not None:
+        module.load_params(params)
+    return module
+
+
+@contextmanager
+def _gc_paused() -> Iterator[None]:
+    """Loading makes many objects and no garbage: collecting in the middle of it only costs time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _graph_of(source: Any) -> Graph:
+    if isinstance(source, Graph):
+        return source
+    return source.build() if hasattr(source, "build") else load_graph(source)
+
+
+def _name_of(source: Any) -> str:
+    text = isinstance(source, str) and source.lstrip().startswith("{")
+    return Path(source).name if isinstance(source, (str, os.PathLike)) and not text else "session"
+
+
+def _libraries(library: Any) -> list[Library]:
+    if library is None:
+        return []
+    items = library if isinstance(library, (list, tuple)) else [library]
+    return [item if isinstance(item, Library) else load_library(item) for item in items]
+
+
+def _inplace(libraries: Sequence[Library]) -> dict[str, tuple[int, ...]]:
+    """func_name -> inputs that output 0 may overwrite, as the libraries' manifests say."""
+    return {name: entry.inplace for library in libraries for (name, _), entry in library.kernels.items()}

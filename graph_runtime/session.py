@@ -1,0 +1,207 @@
+"""Session: a program bound to memory and addresses. ``run`` is one call into C.
+
+    Plan --lower--> Program --bind--> Session --run--> Tensor
+
+One thread at a time: a second one that calls in gets SessionBusyError. Any number of sessions may run at
+once.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from . import core, library
+from .bind import Bound
+from .errors import InputError, KernelError, SessionBusyError
+from .lower import lower
+from .plan.types import Plan
+from .tensor import Tensor, as_array
+from .zero_copy import ZeroCopy
+
+__all__ = ["Session"]
+
+# C comes back after this long, so that a signal (Ctrl-C) is seen; a person does not feel 50 ms
+_BUDGET_NS = 50_000_000
+_program_run = core.lib.gr_program_run
+
+
+class Session:
+    """A plan, ready to run.
+
+    ``plan`` what was decided, ``program`` what it became. ``libraries`` are searched in order before the
+    kernels built in, ``threads`` sets the size of the process's intra-op pool, ``name`` is who holds the
+    memory in out-of-memory texts. Memory is held until the session and all its tensors are gone.
+
+    Raises LibraryError or UnsupportedOpError for a node without a kernel, DeviceMemoryError where memory is
+    short.
+    """
+
+    def __init__(self, plan: Plan, libraries: Sequence[library.Library] = (), threads: int | None = None,
+                 name: str = "session"):
+        if threads is not None:
+            core.pool_set_threads(threads)
+        self.plan, self.graph, self.name = plan, plan.graph, name
+        self.program = lower(plan, partial(library.resolve, libraries=tuple(libraries)))
+        self._entry_did = plan.entry_did()
+        self._handles = [core.open_device(device) for device in plan.devices]
+        self._bound = Bound(self.program, self._handles, name)
+        self._zero_copy = ZeroCopy(plan, self._bound)
+        self._native = core.program_create(self._bound.instrs.ctypes.data, self.program.count)
+        self._stopped = core.ffi.new("int64_t *")
+        self._busy = threading.Lock()
+        self._tensors: dict[int, Tensor] = {}
+        self._spans: tuple[tuple[int, int], ...] = ((0, self.program.main),)
+        self._copy_out: tuple[tuple[np.ndarray, Tensor], ...] = ()
+
+    # **************** running ****************
+
+    def run(self) -> None:
+        """Run all nodes once, in this thread, without the GIL.
+
+        Raises KernelError where a kernel fails, SessionBusyError where another thread is in this session;
+        after either, and after KeyboardInterrupt, the session can be run again.
+        """
+        if not self._busy.acquire(False):
+            raise self._busy_error()
+        try:
+            for first, last in self._spans:
+                status = _program_run(self._native, first, last, _BUDGET_NS, self._stopped)
+                if status:
+                    self._go_on(status, last)
+            for array, tensor in self._copy_out:
+                np.copyto(array, tensor.__array__(copy=False))
+        finally:
+            self._busy.release()
+
+    def _go_on(self, status: int, last: int) -> None:
+        """After a status that is not OK: run on where the time budget was used up, raise for all else."""
+        while status == core.lib.GR_INTERRUPTED:            # between two calls Python handles signals
+            status = _program_run(self._native, self._stopped[0], last, _BUDGET_NS, self._stopped)
+        if status:
+            raise self._failure(status)
+
+    def _failure(self, status: int) -> Exception:
+        if status == core.lib.GR_ERR_BUSY:
+            return self._busy_error()
+        at = min(self._stopped[0], self.program.count - 1)
+        view = self.graph.node(int(self.program.nid[at]))
+        device = str(self.plan.devices[self.plan.did[view.nid]])
+        return KernelError(f"node {view.name!r} ({view.op} on {device}) failed: {core.last_error()}",
+                           node=view.name, op=view.op, device=device, status=status)
+
+    def _busy_error(self) -> SessionBusyError:
+        return SessionBusyError(f"{self.name} is running in another thread: make one session a thread")
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        """Holds the session for one call that is not run."""
+        if not self._busy.acquire(False):
+            raise self._busy_error()
+        try:
+            yield
+        finally:
+            self._busy.release()
+
+    # **************** inputs and outputs ****************
+
+    def tensor(self, eid: int) -> Tensor:
+        """The live tensor of an entry."""
+        found = self._tensors.get(eid)
+        if found is None:
+            did = int(self._entry_did[eid])
+            owner = self._zero_copy.moved.get(eid)
+            if owner is not None:
+                addr = owner.ctypes.data
+            else:
+                addr = int(self._bound.entry_addr[eid])
+                owner = self._bound.regions.get((did, int(self.plan.storage.memory[self.plan.sid[eid]])))
+            found = Tensor(self.plan.devices[did], self._handles[did], self.graph.entry_type(eid),
+                           self.plan.layout(eid), addr, owner)
+            self._tensors[eid] = found
+        return found
+
+    def input(self, index: int) -> Tensor:
+        """The live tensor of graph input ``index``."""
+        return self.tensor(int(self.graph.row_ptr[self.graph.inputs[index]]))
+
+    def output(self, index: int) -> Tensor:
+        """The live tensor of graph output ``index``: the next run overwrites it."""
+        return self.tensor(int(self.graph.outputs[index]))
+
+    def set_input(self, index: int, value: Any) -> None:
+        """Copy a host value or a Tensor into graph input ``index``, and to the devices that read it.
+
+        An input bound by zero copy goes back to the session's memory first: the caller's array is never
+        written. Raises InputError where shape or dtype do not fit.
+        """
+        with self._guard():
+            if index in self._zero_copy.inputs:
+                self._zero_copy.reset_input(index)
+                self._rebind()
+            target = self.input(index)
+            if not isinstance(value, Tensor):
+                value = as_array(value, target.type, f"input {self.graph.input_names[index]!r}")
+            target.copy_from(value)
+            span = self.program.at_input.get(index)
+            if span is not None:
+                self._go_on(_program_run(self._native, *span, _BUDGET_NS, self._stopped), span[1])
+
+    # **************** zero copy ****************
+
+    def bind_input(self, index: int, value: Any) -> None:
+        """Let graph input ``index`` live in the caller's array, which is kept alive.
+
+        Raises InputError for an entry that is not on the host and for an array that does not fit.
+        Where other devices read that input, the copy to them runs on each run.
+        """
+        with self._guard():
+            self._zero_copy.bind_input(index, _array_of(value))
+            self._rebind()
+
+    def bind_output(self, index: int, value: Any) -> None:
+        """Let graph output ``index`` be written to the caller's array, which is kept alive.
+
+        Raises InputError.
+        """
+        with self._guard():
+            self._zero_copy.bind_output(index, _array_of(value))
+            self._rebind()
+
+    def reset_input(self, index: int) -> None:
+        """Undo bind_input. The input then holds what it held before."""
+        with self._guard():
+            self._zero_copy.reset_input(index)
+            self._rebind()
+
+    def reset_output(self, index: int) -> None:
+        """Undo bind_output."""
+        with self._guard():
+            self._zero_copy.reset_output(index)
+            self._rebind()
+
+    def _rebind(self) -> None:
+        """What a run does besides the program:
+
+        copies of bound inputs before it, copies to bound outputs after.
+        """
+        self._tensors.clear()
+        early = [self.program.at_input[i] for i in self._zero_copy.inputs if i in self.program.at_input]
+        self._spans = (*early, (0, self.program.main))
+        self._copy_out = tuple((self._zero_copy.outputs[i], self.output(i)) for i in self._zero_copy.copied)
+
+
+def _array_of(value: Any) -> np.ndarray:
+    """The memory of a numpy array, a host Tensor or anything that speaks DLPack, without a copy."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, Tensor):
+        return value.__array__(copy=False)
+    if hasattr(value, "__dlpack__"):
+        return np.from_dlpack(value)
+    raise InputError(f"zero copy needs a numpy array or a DLPack owner, got {type(value).__name__}",
+                     got=type(value).__name__)
