@@ -1,0 +1,65 @@
+"""Load graph.json and a module library, and run the graph across CPUs and simulated Tenstorrent devices.
+
+    import graph_runtime as gr
+    mod = gr.create("graph.json", "kernels.so", ["cpu:0", "tt:0"])
+    mod.set_input("x", x)
+    mod.run()
+    y = mod.get_output(0).numpy()
+
+Names are imported when they are first used: `import graph_runtime` alone loads nothing.
+"""
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+# public name -> the module that defines it
+_HOME = {
+    "BenchmarkResult": "benchmark",
+    "CapacityError": "errors",
+    "CheckError": "errors",
+    "CompileError": "errors",
+    "DType": "dtypes",
+    "Device": "devices",
+    "DeviceError": "errors",
+    "DeviceMemoryError": "errors",
+    "DocumentError": "errors",
+    "Graph": "graph",
+    "GraphBuilder": "builder",
+    "GraphError": "errors",
+    "GraphModule": "module",
+    "GraphRuntimeError": "errors",
+    "InputError": "errors",
+    "KernelError": "errors",
+    "LibraryError": "errors",
+    "ParamsError": "errors",
+    "Plan": "plan.types",
+    "PlanError": "errors",
+    "Session": "session",
+    "SessionBusyError": "errors",
+    "Tensor": "tensor",
+    "UnsupportedOpError": "errors",
+    "aligned_empty": "tensor",
+    "config": "config",
+    "cpu": "devices",
+    "create": "factory",
+    "load_graph": "load",
+    "load_library": "library",
+    "read_params": "params",
+    "tt": "devices",
+}
+
+__all__ = sorted(_HOME)  # noqa: PLE0605 (a test holds it to what is here)
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
