@@ -1,0 +1,26 @@
+/* tvm_backend.h: the services that operators of TVM-made libraries call. LLVM-target libraries reach them through pointer variables
+ * (__TVMFuncCall ...) that the loader fills in, C-target and system libraries as plain externs, so they have default visibility
+ * and the loader makes _core's symbols global before it opens such a library.
+ *
+ * defines: TVMFuncCall, TVMAPISetLastError, TVMGetLastError, TVMBackend*
+ */
+#ifndef GR_TVM_BACKEND_H
+#define GR_TVM_BACKEND_H
+
+#include "tvm_abi.h"
+
+#define GR_TVM_EXPORT __attribute__((visibility("default")))
+
+GR_TVM_EXPORT int32_t TVMFuncCall(void *func, tvm_value *args, int32_t *codes, int32_t num_args, tvm_value *ret,
+                                  int32_t *ret_code);
+GR_TVM_EXPORT void TVMAPISetLastError(const char *message);
+GR_TVM_EXPORT const char *TVMGetLastError(void);
+GR_TVM_EXPORT int32_t TVMBackendGetFuncFromEnv(void *module_ctx, const char *name, void **func);
+GR_TVM_EXPORT void *TVMBackendAllocWorkspace(int32_t device_type, int32_t device_id, uint64_t nbytes, int32_t dtype_code,
+                                             int32_t dtype_bits);
+GR_TVM_EXPORT int32_t TVMBackendFreeWorkspace(int32_t device_type, int32_t device_id, void *data);
+GR_TVM_EXPORT int32_t TVMBackendParallelLaunch(tvm_parallel_lambda lambda, void *cdata, int32_t num_task);
+GR_TVM_EXPORT int32_t TVMBackendParallelBarrier(int32_t task, tvm_parallel_env *env);
+GR_TVM_EXPORT int32_t TVMBackendRegisterSystemLibSymbol(const char *name, void *symbol);
+
+#endif
