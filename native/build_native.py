@@ -14,7 +14,7 @@ import cffi
 from setuptools.command.build_ext import build_ext as _build_ext
 
 NATIVE = Path(__file__).resolve().parent
-HEADERS = ("gr_abi.h", "gr_program.h", "gr_core.h")
+HEADERS = ("gr_abi.h", "gr_program.h", "gr_core.h", "gr_tvm.h")
 FLAGS = ["-std=gnu11", "-O3", "-fno-math-errno", "-ffp-contract=off", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wshadow",
          "-Wno-unused-function", "-pthread"]
 FLAVOURS = {
@@ -53,7 +53,7 @@ class build_ext(_build_ext):  # noqa: N801 (setuptools' name)
         temp.mkdir(parents=True, exist_ok=True)
         ffi = cffi.FFI()
         ffi.cdef(cdef_text())
-        ffi.set_source(ext.name, '#include "gr_core.h"', py_limited_api=True)
+        ffi.set_source(ext.name, '#include "gr_tvm.h"', py_limited_api=True)
         glue = temp / "_core.c"
         ffi.emit_c_code(str(glue))
         generated = []
