@@ -40,7 +40,6 @@ _HOME = {
     "Tensor": "tensor",
     "UnsupportedOpError": "errors",
     "aligned_empty": "tensor",
-    "config": "config",
     "cpu": "devices",
     "create": "factory",
     "load_graph": "load",
