@@ -1,7 +1,9 @@
-"""Which kernel bodies stand in native/kernels, read from their announcing lines. Standard library only: the wheel's build uses it too.
+"""Which kernel bodies stand in native/kernels, read from their announcing lines.
 
-    /* gr-kernel: cpu/softmax : f32 f64 bf16 */      generic entries cpu/softmax/f32, ... ; function gr_cpu_softmax__f32
-    /* gr-kernel: tt/softmax */                      generic entry tt/softmax; function gr_tt_softmax
+    /* gr-kernel: cpu/softmax : f32 f64 bf16 */   generic entries cpu/softmax/f32, ..., gr_cpu_softmax__f32
+    /* gr-kernel: tt/softmax */                   generic entry tt/softmax; function gr_tt_softmax
+
+Standard library only: the wheel's build uses it too.
 """
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ _LINE = re.compile(r"/\* gr-kernel: (\w+)/(\w+)\s*(?::\s*([\w ]+?))?\s*\*/")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Instance:
-    """One instantiation of a body: ``header`` is relative to native/kernels, ``suffix`` "" for bodies that are no templates."""
+    """One instantiation of a body: ``header`` is relative to native/kernels, ``suffix`` "" for bodies
+    that are no templates."""
 
     kind: str
     header: str
@@ -52,7 +55,8 @@ def includes(kind: str, header: str, suffix: str) -> list[str]:
 
 
 def generic_table(kernels: Path) -> dict[str, str]:
-    """C sources, by file name, of the generic entries: one unit a header (so that they compile in parallel) and the table."""
+    """C sources, by file name, of the generic entries: one unit a header (so that they compile in parallel)
+    and the table."""
     by_header: dict[str, list[Instance]] = {}
     for body in find_bodies(kernels):
         by_header.setdefault(body.header, []).append(body)
@@ -61,8 +65,9 @@ def generic_table(kernels: Path) -> dict[str, str]:
         lines = ['#include "gr_abi.h"']
         for suffix in dict.fromkeys(b.suffix for b in bodies):
             lines += includes(bodies[0].kind, header, suffix)
-        lines += [f"int32_t gr_generic_{b.function}(const gr_call *call);\n"
-                  f"int32_t gr_generic_{b.function}(const gr_call *call) {{ return {b.function}(call); }}" for b in bodies]
+        for body in bodies:
+            entry = f"int32_t gr_generic_{body.function}(const gr_call *call)"
+            lines += [f"{entry};", f"{entry} {{ return {body.function}(call); }}"]
         units["generic_" + header.replace("/", "_").removesuffix(".h") + ".c"] = "\n".join(lines) + "\n"
     every = [b for bodies in by_header.values() for b in bodies]
     table = ['#include "generic.h"', ""]

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import cffi
 
-from graph_runtime import config, isa
+from graph_runtime import isa
+from graph_runtime.config import get as setting
 from graph_runtime.errors import CompileError, LibraryError
 from graph_runtime.manifest import ABI_VERSION, Manifest, read_manifest
 
@@ -47,7 +48,7 @@ def native_folder() -> Path:
 
 def cache_folder() -> Path:
     """Where compiled libraries are kept: GR_CACHE_DIR, else graph_runtime in the user's cache folder."""
-    set_by_user = str(config.get("CACHE_DIR"))
+    set_by_user = str(setting("CACHE_DIR"))
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(set_by_user or Path(base) / "graph_runtime").expanduser() / "libraries"
 

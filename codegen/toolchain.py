@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from graph_runtime import config, isa
+from graph_runtime import isa
+from graph_runtime.config import get as setting
 from graph_runtime.errors import CompileError, did_you_mean
 
 __all__ = ["FLAGS", "Compiler", "find_compiler", "target"]
@@ -72,7 +73,7 @@ def _run(command: list[str], folder: Path | None = None) -> subprocess.Completed
 def find_compiler() -> Compiler:
     """GR_CC, else $CC, else gcc, else cc. Raises CompileError, which says what to install, where there is
     none."""
-    named = str(config.get("CC")) or os.environ.get("CC", "")
+    named = str(setting("CC")) or os.environ.get("CC", "")
     tried = [named] if named else ["gcc", "cc"]
     for text in tried:
         command = tuple(shlex.split(text))

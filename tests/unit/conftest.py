@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codegen import bodies, compile, render
-from graph_runtime import config
+from graph_runtime.config import config
 from graph_runtime.graph import TensorType
 from graph_runtime.ops.registry import Body, Op
 
@@ -112,6 +112,6 @@ def toy(tmp_path, monkeypatch):
         file.write_text(text)
     monkeypatch.setattr(compile, "native_folder", lambda: native)
     compile._headers_hash.cache_clear()
-    with config.config(CACHE_DIR=str(tmp_path / "cache")):
+    with config(CACHE_DIR=str(tmp_path / "cache")):
         yield Toy(native)
     compile._headers_hash.cache_clear()

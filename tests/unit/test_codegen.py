@@ -13,7 +13,8 @@ import pytest
 
 from codegen import compile as compile_module
 from codegen import glue, toolchain
-from graph_runtime import config, isa
+from graph_runtime import isa
+from graph_runtime.config import config
 from graph_runtime.errors import CompileError, UnsupportedOpError
 from graph_runtime.manifest import ABI_VERSION, read_manifest
 
@@ -65,7 +66,7 @@ def built(toy, tmp_path, tmp_path_factory):
         toy.kernel("on_tt", kind="tt"),
         toy.kernel("mul_add", kind="tt"),
     ]
-    with config.config(CACHE_DIR=str(tmp_path_factory.getbasetemp() / "built")):
+    with config(CACHE_DIR=str(tmp_path_factory.getbasetemp() / "built")):
         return toy.compile(tmp_path / "kernels.so", *kernels)
 
 
@@ -321,7 +322,7 @@ def test_equal_inputs_give_equal_bytes_in_any_folder_with_any_jobs(toy, tmp_path
     moved.parent.mkdir(parents=True)
     toy.native.rename(moved)
     monkeypatch.setattr(compile_module, "native_folder", lambda: moved)
-    with config.config(CACHE_DIR=str(tmp_path / "another cache")):
+    with config(CACHE_DIR=str(tmp_path / "another cache")):
         second = type(toy)(moved).compile(tmp_path / "b" / "c" / "kernels.so", *reversed(kernels), jobs=4)
     assert second.read_bytes() == first
     assert str(tmp_path).encode() not in first
@@ -403,7 +404,7 @@ def test_without_a_compiler_the_error_says_what_to_do(toy, tmp_path, monkeypatch
         CompileError, match=r"no C compiler.*tried gcc, cc.*apt install gcc.*Everything else works"
     ):
         toy.compile(tmp_path / "kernels.so", toy.kernel("a"))
-    with config.config(CC="clang-99 -m64"), pytest.raises(CompileError, match="clang-99"):
+    with config(CC="clang-99 -m64"), pytest.raises(CompileError, match="clang-99"):
         toolchain.find_compiler()
 
 
@@ -413,7 +414,7 @@ def test_cc_may_have_arguments(monkeypatch, tmp_path):
     fake = tmp_path / "fake"
     fake.write_text("#!/bin/sh\nexit 3\n")
     fake.chmod(0o755)
-    with config.config(CC=str(fake)), pytest.raises(CompileError, match="is it a C compiler"):
+    with config(CC=str(fake)), pytest.raises(CompileError, match="is it a C compiler"):
         toolchain.find_compiler()
 
 
