@@ -21,13 +21,12 @@ _TYPES = (*rules.FLOATS, "int32")
 _NMSE = rules.ROUNDED | {"cpu": 1e-11, "tt/f32": 1e-11}
 _TYPED = {"float32": _NMSE, "float64": _NMSE | {"cpu": 1e-24}, "float16": _NMSE | {"cpu": 1e-6},
           "bfloat16": _NMSE | {"cpu": 1e-4}, "int32": _NMSE | {"cpu": 0.0}}
-_PANEL = 16      # GEMM panels are padded to at most this many rows or columns (native/kernels/cpu/gemm.h)
+_PANEL = 16      # no panel of native/kernels/cpu/gemm.h has more rows or columns than this
 
 
 def gemm_scratch(m: int, n: int, k: int, dtype: str) -> int:
-    """Host bytes for the packed operands of an m x n x k product (native/kernels/cpu/gemm.h: GR_GEMM_SCRATCH)."""
-    item = 8 if dtype == "float64" else 4
-    return sum((-(-d // _PANEL) * _PANEL * k * item + 127) // 64 * 64 for d in (m, n))
+    """Host bytes for the packed operands of an m x n x k product, each padded to whole panels."""
+    return (m + n + 2 * _PANEL) * max(k, 1) * (8 if dtype == "float64" else 4)
 
 
 # ---------------------------------------------------------------- dense

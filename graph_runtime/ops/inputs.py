@@ -1,0 +1,70 @@
+"""Inputs of a test case, drawn from a seed, and the measure results are judged by. Tests, benchmark and compare share these."""
+from __future__ import annotations
+
+import numpy as np
+
+from .. import dtypes
+from ..graph import TensorType
+from .registry import Case, Op
+
+__all__ = ["draw", "draw_array", "expected", "nmse"]
+
+
+def draw(case: Case, seed: int = 0) -> list[np.ndarray]:
+    """The inputs of a case: the same seed gives the same bits. ``case.make`` says how; what it leaves out is "normal"."""
+    rng = np.random.default_rng([seed, *case.name.encode()])
+    how = (*case.make, *("normal",) * (len(case.inputs) - len(case.make)))
+    return [draw_array(TensorType(dtype, shape), rng, h) for (dtype, shape), h in zip(case.inputs, how, strict=True)]
+
+
+def draw_array(t: TensorType, rng: np.random.Generator, how: str = "normal") -> np.ndarray:
+    """A random array of type t.
+
+    ``how``: "normal" (integers: -100 .. 100, as far as the dtype has them), "uniform" (-1 .. 1; integers as normal), "positive"
+    (0.5 .. 2; integers 1 .. 100), "wide" (magnitudes 3 .. 150 of both signs, so that no device format flushes one to 0),
+    "index:N" (integers -N .. N - 1). bool is 0 or 1 evenly.
+    """
+    dtype = dtypes.to_numpy(t.dtype)
+    if dtype.kind == "b":
+        return rng.integers(0, 2, t.shape).astype(dtype)
+    if how.startswith("index:"):
+        n = int(how[6:])
+        return np.asarray(rng.integers(-n, n, t.shape)).astype(dtype)
+    if dtype.kind in "iu":
+        low = 1 if how == "positive" else max(-100, np.iinfo(dtype).min)
+        return np.asarray(rng.integers(low, 101, t.shape)).astype(dtype)
+    if how == "wide":
+        values = rng.uniform(3, 150, t.shape) * rng.choice((-1.0, 1.0), t.shape)
+    elif how == "positive":
+        values = rng.uniform(0.5, 2, t.shape)
+    else:
+        values = rng.uniform(-1, 1, t.shape) if how == "uniform" else rng.standard_normal(t.shape)
+    return np.asarray(values).astype(dtype)
+
+
+def expected(op: Op, case: Case, arrays: list[np.ndarray]) -> list[np.ndarray]:
+    """What the op's numpy reference makes of these inputs, in the dtypes and shapes of its rule."""
+    return op.reference(arrays, op.decode(case.attrs))
+
+
+def nmse(actual: np.ndarray, wanted: np.ndarray) -> float:
+    """Normalised mean squared error: sum((actual - wanted)^2) / sum(wanted^2) over the elements where wanted is finite.
+
+    0.0 only for equal values; infinite where one side is NaN or infinite and the other is not equal to it, or where wanted is
+    all zeros and actual is not. Shapes must be equal.
+    """
+    if actual.shape != wanted.shape:
+        raise ValueError(f"shapes differ: {actual.shape} and {wanted.shape}")
+    if actual.dtype == wanted.dtype and actual.dtype.kind in "iub":
+        if np.array_equal(actual, wanted):      # 64-bit integers do not fit into float64
+            return 0.0
+    a, w = np.asarray(actual, np.float64), np.asarray(wanted, np.float64)
+    finite = np.isfinite(w)
+    if not np.array_equal(a[~finite], w[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+        return float("inf")
+    a, w = a[finite], w[finite]
+    scale = max(np.abs(w).max(initial=0.0), np.finfo(np.float64).tiny)   # squares of very large or small values
+    error, power = float((((a - w) / scale) ** 2).sum()), float(((w / scale) ** 2).sum())
+    if error == 0.0:
+        return 0.0
+    return error / power if power else float("inf")

@@ -1,0 +1,14 @@
+/* begin_f16.h: the templates that follow are for _Float16; end.h ends it. Read by including files, never alone. */
+#include "cpu/common.h"
+
+#define GR_T _Float16
+#define GR_C float
+#define GR_U float
+#define GR_LOAD(x) ((float)(x))
+#define GR_STORE(x) ((_Float16)(x))
+#define GR_FLOAT 1
+#define GR_FN(name) GR_CAT(gr_cpu_, GR_CAT(name, __f16))
+#define GR_BODY(op) GR_FN(op)
+#define GR_MATH(fn) fn##f
+#define GR_WIDE double
+#define GR_IS_NAN(x) ((x) != (x))

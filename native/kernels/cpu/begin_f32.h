@@ -1,0 +1,14 @@
+/* begin_f32.h: the templates that follow are for float; end.h ends it. Read by including files, never alone. */
+#include "cpu/common.h"
+
+#define GR_T float
+#define GR_C float
+#define GR_U float
+#define GR_LOAD(x) (x)
+#define GR_STORE(x) (x)
+#define GR_FLOAT 1
+#define GR_FN(name) GR_CAT(gr_cpu_, GR_CAT(name, __f32))
+#define GR_BODY(op) GR_FN(op)
+#define GR_MATH(fn) fn##f
+#define GR_WIDE double
+#define GR_IS_NAN(x) ((x) != (x))

@@ -1,0 +1,140 @@
+/* common.h: what every cpu body uses: arguments, shapes, errors, bfloat16, parallel ranges.
+ *
+ * Who reads it: the templates of this directory, through begin_*.h. Runs on: whichever thread executes the kernel.
+ * Bodies read shapes from their call, so a wrapper whose shapes are constants folds every test and loop bound here.
+ *
+ * defines: GR_INLINE, GR_INDEPENDENT, GR_CAT, GR_MAX_DIMS, GR_GRAIN, gr_ptr, gr_span, gr_size, gr_same_shape, gr_min, gr_max,
+ *          gr_ceil_div, gr_fail, gr_b1 gr_b2 gr_b4 gr_b8, gr_bf16_to_float, gr_float_to_bf16, gr_strides, gr_advance, gr_seek,
+ *          gr_parallel
+ */
+#ifndef GR_CPU_COMMON_H
+#define GR_CPU_COMMON_H
+
+#include <math.h>
+#include <string.h>
+
+#include "gr_abi.h"
+
+#define GR_INLINE static inline __attribute__((always_inline))
+/* gcc may assume that iterations of the next loop do not depend on each other: out[i] is made from a[i] and b[i] only, also where
+ * out is one of them. */
+#define GR_INDEPENDENT _Pragma("GCC ivdep")
+#define GR_CAT_(a, b) a##b
+#define GR_CAT(a, b) GR_CAT_(a, b)
+
+/* Loops over dimensions keep their counters on the stack; the ops' type rules refuse tensors of more dimensions. */
+#define GR_MAX_DIMS 16
+/* Work (about flops) below which waking another thread costs more than it gives. */
+#define GR_GRAIN 65536
+
+GR_INLINE void *gr_ptr(const gr_arg *arg) { return (void *)(uintptr_t)arg->addr; }
+
+/* Product of shape[first .. last-1]. */
+GR_INLINE int64_t gr_span(const gr_arg *arg, int32_t first, int32_t last) {
+  int64_t n = 1;
+  for (int32_t d = first; d < last; d++) n *= arg->shape[d];
+  return n;
+}
+
+GR_INLINE int64_t gr_size(const gr_arg *arg) { return gr_span(arg, 0, arg->ndim); }
+
+GR_INLINE int gr_same_shape(const gr_arg *a, const gr_arg *b) {
+  if (a->ndim != b->ndim) return 0;
+  for (int32_t d = 0; d < a->ndim; d++) {
+    if (a->shape[d] != b->shape[d]) return 0;
+  }
+  return 1;
+}
+
+GR_INLINE int64_t gr_min(int64_t a, int64_t b) { return a < b ? a : b; }
+GR_INLINE int64_t gr_max(int64_t a, int64_t b) { return a > b ? a : b; }
+GR_INLINE int64_t gr_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+static inline int32_t gr_fail(const gr_call *call, const char *text) { return call->env->set_error(call->env, text); }
+
+/* Elements that are only moved, whatever they mean. */
+typedef uint8_t __attribute__((may_alias)) gr_b1;
+typedef uint16_t __attribute__((may_alias)) gr_b2;
+typedef uint32_t __attribute__((may_alias)) gr_b4;
+typedef uint64_t __attribute__((may_alias)) gr_b8;
+
+/* ---------------------------------------------------------------- bfloat16: the upper half of a float */
+
+GR_INLINE float gr_bf16_to_float(uint16_t bits) {
+  uint32_t wide = (uint32_t)bits << 16;
+  float value;
+  memcpy(&value, &wide, 4);
+  return value;
+}
+
+/* Round to nearest even; a NaN stays a NaN (its payload may lie in the lower half only). */
+GR_INLINE uint16_t gr_float_to_bf16(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, 4);
+  uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  uint32_t quiet = (bits >> 16) | 0x40u;
+  return (uint16_t)(value != value ? quiet : rounded);
+}
+
+/* ---------------------------------------------------------------- strides and counters */
+
+/* Element strides of arg seen through a broadcast to ndim dimensions (right-aligned): 0 where its size is 1. */
+GR_INLINE void gr_strides(const gr_arg *arg, int32_t ndim, int64_t *strides) {
+  int64_t step = 1;
+  for (int32_t d = ndim - 1; d >= 0; d--) {
+    int32_t own = d - (ndim - arg->ndim);
+    int64_t n = own < 0 ? 1 : arg->shape[own];
+    strides[d] = n == 1 ? 0 : step;
+    step *= n;
+  }
+}
+
+/* Step an odometer over dims 0 .. ndim-1 and the offsets that hang on it by their strides. */
+GR_INLINE void gr_advance(int32_t ndim, const int64_t *shape, int64_t *count, int64_t *a, const int64_t *sa, int64_t *b,
+                          const int64_t *sb) {
+  for (int32_t d = ndim - 1; d >= 0; d--) {
+    *a += sa[d];
+    *b += sb[d];
+    if (++count[d] < shape[d]) return;
+    *a -= shape[d] * sa[d];
+    *b -= shape[d] * sb[d];
+    count[d] = 0;
+  }
+}
+
+/* Set the odometer to its index-th position. */
+GR_INLINE void gr_seek(int64_t index, int32_t ndim, const int64_t *shape, int64_t *count, int64_t *a, const int64_t *sa,
+                       int64_t *b, const int64_t *sb) {
+  *a = *b = 0;
+  for (int32_t d = ndim - 1; d >= 0; d--) {
+    count[d] = index % shape[d];
+    index /= shape[d];
+    *a += count[d] * sa[d];
+    *b += count[d] * sb[d];
+  }
+}
+
+/* ---------------------------------------------------------------- parallel ranges */
+
+/* run(ctx, first, last) over [0, n), in pieces of at least ``grain`` items on the pool's threads; inline if there is one piece. */
+typedef struct gr_range {
+  int32_t (*run)(void *ctx, int64_t first, int64_t last);
+  void *ctx;
+  int64_t n, piece;
+} gr_range;
+
+static inline int32_t gr_range_task(void *ctx, int64_t index) {
+  const gr_range *r = ctx;
+  return r->run(r->ctx, index * r->piece, gr_min(r->n, (index + 1) * r->piece));
+}
+
+GR_INLINE int32_t gr_parallel(const gr_env *env, int64_t n, int64_t grain,
+                              int32_t (*run)(void *ctx, int64_t first, int64_t last), void *ctx) {
+  if (n <= grain || env->num_cores == 1) return n > 0 ? run(ctx, 0, n) : GR_OK;
+  /* a few pieces a thread, so that a slow thread does not hold up the rest */
+  int64_t piece = gr_max(grain, gr_ceil_div(n, 4 * (int64_t)env->num_cores));
+  gr_range range = {run, ctx, n, piece};
+  return env->parallel_for(env, gr_ceil_div(n, piece), gr_range_task, &range);
+}
+
+#endif

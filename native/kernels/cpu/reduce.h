@@ -1,0 +1,180 @@
+/* reduce.h: sum mean max over axes. Template over floats and int32. Floats are summed in double, int32 wraps.
+ *
+ * Dimensions are merged to runs that are kept or reduced. If the last run is kept, CHUNK sums run side by side; if it is
+ * reduced, it is summed in LANES partial sums, so that the order of additions does not depend on the machine.
+ *
+ * defines: gr_cpu_{sum,mean,max}__<suffix>
+ */
+#define GR_CHUNK 32
+#define GR_LANES 8
+#define GR_SUM 0
+#define GR_MEAN 1
+#define GR_MAX 2
+
+typedef struct GR_FN(reduction) {
+  const GR_T *x;
+  GR_T *out;
+  int32_t kept, reduced;       /* dimensions under the two odometers */
+  int64_t kept_shape[GR_MAX_DIMS], kept_step[GR_MAX_DIMS];
+  int64_t reduced_shape[GR_MAX_DIMS], reduced_step[GR_MAX_DIMS];
+  int64_t rows;                /* positions of the reduced odometer */
+  int64_t n;                   /* the last run */
+  int64_t total;               /* elements behind one result */
+} GR_FN(reduction);
+
+/* The neutral element; a maximum starts at its first element instead. */
+GR_INLINE GR_WIDE GR_FN(reduce_start)(const GR_T *x, int kind) { return kind == GR_MAX ? (GR_WIDE)GR_LOAD(*x) : 0; }
+
+GR_INLINE GR_WIDE GR_FN(reduce_step)(GR_WIDE a, GR_WIDE b, int kind) {
+  if (kind != GR_MAX) return a + b;
+  return (GR_C)a >= (GR_C)b || GR_IS_NAN(a) ? a : b;
+}
+
+GR_INLINE GR_T GR_FN(reduce_end)(GR_WIDE value, int64_t total, int kind) {
+  return GR_STORE((GR_C)(kind == GR_MEAN ? value / (GR_WIDE)total : value));
+}
+
+/* n contiguous elements onto `start`. */
+GR_INLINE GR_WIDE GR_FN(reduce_run)(GR_WIDE start, const GR_T *x, int64_t n, int kind) {
+  int64_t i = 0;
+  if (n >= 2 * GR_LANES) {
+    GR_WIDE lane[GR_LANES];
+    for (int l = 0; l < GR_LANES; l++) lane[l] = GR_LOAD(x[l]);
+    for (i = GR_LANES; i + GR_LANES <= n; i += GR_LANES) {
+      for (int l = 0; l < GR_LANES; l++) lane[l] = GR_FN(reduce_step)(lane[l], GR_LOAD(x[i + l]), kind);
+    }
+    for (int l = 0; l < GR_LANES; l++) start = GR_FN(reduce_step)(start, lane[l], kind);
+  }
+  for (; i < n; i++) start = GR_FN(reduce_step)(start, GR_LOAD(x[i]), kind);
+  return start;
+}
+
+/* Results first .. last-1, where the last run is reduced. */
+GR_INLINE int32_t GR_FN(reduce_inner)(const GR_FN(reduction) *r, int64_t first, int64_t last, int kind) {
+  int64_t kept[GR_MAX_DIMS], count[GR_MAX_DIMS], base, at, none;
+  gr_seek(first, r->kept, r->kept_shape, kept, &base, r->kept_step, &none, r->kept_step);
+  for (int64_t i = first; i < last; i++) {
+    gr_seek(0, r->reduced, r->reduced_shape, count, &at, r->reduced_step, &none, r->reduced_step);
+    GR_WIDE value = GR_FN(reduce_start)(r->x + base, kind);
+    for (int64_t row = 0; row < r->rows; row++) {
+      value = GR_FN(reduce_run)(value, r->x + base + at, r->n, kind);
+      gr_advance(r->reduced, r->reduced_shape, count, &at, r->reduced_step, &none, r->reduced_step);
+    }
+    r->out[i] = GR_FN(reduce_end)(value, r->total, kind);
+    gr_advance(r->kept, r->kept_shape, kept, &base, r->kept_step, &none, r->kept_step);
+  }
+  return GR_OK;
+}
+
+/* Rows of results first .. last-1, each of r->n, where the last run is kept. */
+GR_INLINE int32_t GR_FN(reduce_outer)(const GR_FN(reduction) *r, int64_t first, int64_t last, int kind) {
+  int64_t kept[GR_MAX_DIMS], count[GR_MAX_DIMS], base, at, none;
+  gr_seek(first, r->kept, r->kept_shape, kept, &base, r->kept_step, &none, r->kept_step);
+  for (int64_t i = first; i < last; i++) {
+    for (int64_t j = 0; j < r->n; j += GR_CHUNK) {
+      const GR_T *x = r->x + base + j;
+      int64_t width = gr_min(GR_CHUNK, r->n - j);
+      GR_WIDE value[GR_CHUNK];
+      for (int64_t c = 0; c < width; c++) value[c] = GR_FN(reduce_start)(x + c, kind);
+      gr_seek(0, r->reduced, r->reduced_shape, count, &at, r->reduced_step, &none, r->reduced_step);
+      for (int64_t row = 0; row < r->rows; row++) {
+        for (int64_t c = 0; c < width; c++) value[c] = GR_FN(reduce_step)(value[c], GR_LOAD(x[at + c]), kind);
+        gr_advance(r->reduced, r->reduced_shape, count, &at, r->reduced_step, &none, r->reduced_step);
+      }
+      for (int64_t c = 0; c < width; c++) r->out[i * r->n + j + c] = GR_FN(reduce_end)(value[c], r->total, kind);
+    }
+    gr_advance(r->kept, r->kept_shape, kept, &base, r->kept_step, &none, r->kept_step);
+  }
+  return GR_OK;
+}
+
+/* Split the dimensions of x over the two odometers, from the front; the last run stays out of both. */
+GR_INLINE int GR_FN(reduce_split)(GR_FN(reduction) *r, const gr_arg *x, int64_t mask) {
+  int64_t run[GR_MAX_DIMS], step = 1;
+  int is_reduced[GR_MAX_DIMS];
+  int32_t runs = 0;
+  for (int32_t d = 0; d < x->ndim; d++) {
+    int reduced = (int)(mask >> d & 1);
+    if (x->shape[d] == 1) continue;
+    if (runs > 0 && is_reduced[runs - 1] == reduced) {
+      run[runs - 1] *= x->shape[d];
+    } else {
+      run[runs] = x->shape[d];
+      is_reduced[runs++] = reduced;
+    }
+  }
+  if (runs == 0) {
+    run[0] = 1;
+    is_reduced[runs++] = 1;
+  }
+  r->kept = r->reduced = 0;
+  r->n = run[runs - 1];
+  r->rows = 1;
+  for (int32_t k = 0; k < runs - 1; k++) r->rows *= is_reduced[k] ? run[k] : 1;
+  r->total = r->rows * (is_reduced[runs - 1] ? r->n : 1);
+  for (int32_t k = 0; k < runs - 1; k++) {
+    step = 1;
+    for (int32_t j = k + 1; j < runs; j++) step *= run[j];
+    if (is_reduced[k]) {
+      r->reduced_shape[r->reduced] = run[k];
+      r->reduced_step[r->reduced++] = step;
+    } else {
+      r->kept_shape[r->kept] = run[k];
+      r->kept_step[r->kept++] = step;
+    }
+  }
+  return is_reduced[runs - 1];
+}
+
+GR_INLINE int32_t GR_FN(reduce)(const gr_call *call, int32_t (*inner)(void *, int64_t, int64_t),
+                                int32_t (*outer)(void *, int64_t, int64_t)) {
+  const gr_arg *x = &call->args[0], *out = &call->args[1];
+  int64_t results = gr_size(out), size = gr_size(x);
+  GR_FN(reduction) r;
+  r.x = gr_ptr(x);
+  r.out = gr_ptr(out);
+  if (results == 0) return GR_OK;
+  if (size == 0) { /* the sum of nothing */
+    memset(r.out, 0, (size_t)results * sizeof(GR_T));
+    return GR_OK;
+  }
+  if (GR_FN(reduce_split)(&r, x, call->attrs[0])) {
+    return gr_parallel(call->env, results, gr_ceil_div(GR_GRAIN, r.total), inner, &r);
+  }
+  return gr_parallel(call->env, results / r.n, gr_ceil_div(GR_GRAIN, r.total * r.n), outer, &r);
+}
+
+#define GR_REDUCTION(name, kind)                                                               \
+  static int32_t GR_FN(name##_inner)(void *ctx, int64_t first, int64_t last) {                 \
+    return GR_FN(reduce_inner)(ctx, first, last, kind);                                        \
+  }                                                                                            \
+  static int32_t GR_FN(name##_outer)(void *ctx, int64_t first, int64_t last) {                 \
+    return GR_FN(reduce_outer)(ctx, first, last, kind);                                        \
+  }
+
+GR_REDUCTION(sum, GR_SUM)
+/* gr-kernel: cpu/sum : f32 f64 f16 bf16 i32 */
+static inline int32_t GR_BODY(sum)(const gr_call *call) {
+  return GR_FN(reduce)(call, GR_FN(sum_inner), GR_FN(sum_outer));
+}
+
+#if GR_FLOAT
+GR_REDUCTION(mean, GR_MEAN)
+/* gr-kernel: cpu/mean : f32 f64 f16 bf16 */
+static inline int32_t GR_BODY(mean)(const gr_call *call) {
+  return GR_FN(reduce)(call, GR_FN(mean_inner), GR_FN(mean_outer));
+}
+#endif
+
+GR_REDUCTION(max, GR_MAX)
+/* gr-kernel: cpu/max : f32 f64 f16 bf16 i32 */
+static inline int32_t GR_BODY(max)(const gr_call *call) {
+  return GR_FN(reduce)(call, GR_FN(max_inner), GR_FN(max_outer));
+}
+
+#undef GR_REDUCTION
+#undef GR_CHUNK
+#undef GR_LANES
+#undef GR_SUM
+#undef GR_MEAN
+#undef GR_MAX
