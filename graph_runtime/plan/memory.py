@@ -86,12 +86,16 @@ def _unsafe(sid: np.ndarray, values: Values, donor: np.ndarray, sizes: Sizes) ->
     return bool((sizes.region != sizes.region[first[sid]]).any()) or _overlap(sid, values, donor)
 
 
-def _overlap(sid: np.ndarray, values: Values, donor: np.ndarray) -> bool:
+def _overlap(sid: np.ndarray, values: Values, donor: np.ndarray | None) -> bool:
+    """Two values on one sid live at once. ``donor`` None: believe every in-place use."""
     firsts = values.firsts
     born, last = 2 * values.born, 2 * values.last
-    taken = firsts[(donor[firsts] != firsts)]
-    taken = taken[sid[taken] == sid[donor[taken]]]
-    last[donor[taken]] -= 1                               # written over as it is read for the last time
+    if donor is None:
+        last = np.maximum(last - 1, born)
+    else:
+        taken = firsts[donor[firsts] != firsts]
+        taken = taken[sid[taken] == sid[donor[taken]]]
+        last[donor[taken]] -= 1                           # written over as it is read for the last time
     order = firsts[np.lexsort((born[firsts], sid[firsts]))]
     return bool(((sid[order][1:] == sid[order][:-1]) & (last[order][:-1] >= born[order][1:])).any())
 
@@ -107,7 +111,7 @@ def _was_unsafe(loaded: Graph) -> bool:
     for column in (hints.device_type, hints.device_id):
         if column is not None and (column != column[first[sid]]).any():
             return True
-    return False if hints.aliases else _overlap(sid, values, np.arange(loaded.num_entries))
+    return False if hints.aliases else _overlap(sid, values, None)
 
 
 # **************** planning anew ****************
@@ -197,12 +201,17 @@ def _offsets(region: np.ndarray, extent: np.ndarray, sizes: Sizes) -> np.ndarray
 
 
 def _moved(laid_out: LaidOutGraph) -> bool:
-    """True where entries run on another type of device than the file's column says: its offsets mean nothing here."""
-    placed = laid_out.placed
-    if placed.graph.hints.device_type is None:
+    """True where the file's offsets mean nothing here: entries run on another type of device than its column says, or
+    devices that it keeps apart are one."""
+    placed, hints = laid_out.placed, laid_out.placed.graph.hints
+    if hints.device_type is None:
         return False
-    dl_type = np.array([d.dl_type for d in placed.devices])[np.repeat(placed.did, np.diff(placed.graph.row_ptr))]
-    return bool((dl_type != placed.graph.hints.device_type).any())
+    did = np.repeat(placed.did, np.diff(placed.graph.row_ptr))
+    named = hints.device_type if hints.device_id is None else hints.device_type + (hints.device_id << 32)
+    example = np.zeros(len(placed.devices), np.int64)
+    example[did] = named
+    dl_type = np.array([d.dl_type for d in placed.devices])
+    return bool((dl_type[did] != hints.device_type).any() or (example[did] != named).any())
 
 
 def _as_file(laid_out: LaidOutGraph, sid: np.ndarray, planned: Storage) -> Storage:
