@@ -37,7 +37,8 @@ except ImportError as error:
 __all__ = ["Arg", "DeviceHandle", "MemoryStats", "address_of", "check", "copy", "copy_kernel", "ffi",
            "generic_kernels", "host_arg", "last_error", "lib", "library_close", "library_open",
            "library_symbol", "null_kernel", "open_device", "packed_kernel", "pool_set_threads",
-           "pool_threads", "program_create", "tensor_arg"]
+           "pool_threads", "program_create", "tensor_arg", "tvm_call",
+           "tvm_contexts", "tvm_function", "tvm_import", "tvm_open", "tvm_symbol", "tvm_system"]
 
 ffi: Any = _core.ffi
 lib: Any = _core.lib
@@ -292,3 +293,55 @@ def library_symbol(handle: int, name: str) -> int:
 def library_close(handle: int) -> None:
     """Close a library; no kernel of it may run, now or later."""
     lib.gr_library_close(ffi.cast("void *", handle))
+
+
+# **************** libraries that TVM made ****************
+
+def tvm_open(path: str | os.PathLike, externs: bool) -> int:
+    """Open a library of TVM's and give it our services: a module handle. It stays open to the end of the
+    process, because its operators keep what they were given. ``externs``: it reaches the services as plain
+    undefined symbols. Raises LibraryError with the linker's reason."""
+    out = ffi.new("gr_tvm_module **")
+    if lib.gr_tvm_open(os.fsencode(path), externs, out) != lib.GR_OK:
+        raise LibraryError(last_error(), got=os.fspath(path))
+    return address_of(out[0])
+
+
+def tvm_system() -> int:
+    """The module of the functions that system libraries have registered."""
+    return address_of(lib.gr_tvm_system())
+
+
+def _tvm(module: int) -> Any:
+    return ffi.cast("gr_tvm_module *", module)
+
+
+def tvm_import(parent: int, child: int) -> None:
+    """Let operators of ``parent`` find functions of ``child`` by name."""
+    check(lib.gr_tvm_import(_tvm(parent), _tvm(child)))
+
+
+def tvm_function(module: int, name: str, imports: bool = False) -> int:
+    """Address of a packed function, 0 if there is none; ``imports``: also in imported modules."""
+    return address_of(lib.gr_tvm_function(_tvm(module), name.encode(), imports))
+
+
+def tvm_symbol(module: int, name: str) -> int:
+    """Address of a data symbol, 0 if there is none."""
+    return address_of(lib.gr_tvm_symbol(_tvm(module), name.encode()))
+
+
+def tvm_contexts(module: int) -> list[str]:
+    """Which of the services' pointer variables a library has."""
+    bits = lib.gr_tvm_contexts(_tvm(module))
+    names = [ffi.string(lib.gr_tvm_context_name(i)).decode() for i in range(bits.bit_length())]
+    return [name for i, name in enumerate(names) if bits >> i & 1]
+
+
+def tvm_call(fn: int, tensors: int, count: int) -> None:
+    """Call a packed function with ``count`` DLTensors (48 bytes each) that stand at an address. Raises
+    KernelError with the function's text."""
+    values = ffi.new("uint64_t[]", [tensors + 48 * i for i in range(count)])
+    codes = ffi.new("int32_t[]", [7] * count)
+    ret, ret_code = ffi.new("int64_t *"), ffi.new("int32_t *")
+    check(lib.gr_tvm_call(ffi.cast("void *", fn), values, codes, count, ret, ret_code))

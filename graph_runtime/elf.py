@@ -20,16 +20,19 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _MACHINES = {3: "i686", 20: "ppc", 21: "ppc64le", 40: "armv7l", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _SHARED, _DYNSYM, _UNDEFINED = 3, 11, 0
 _FUNCTION_TYPES = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
+_OBJECT_TYPE = 1
 _MOST_SYMBOLS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
 class SharedObject:
     """``arch`` as platform.machine() spells it, ``functions`` the names of the functions it defines for
-    others."""
+    others, ``objects`` those of its data, ``undefined`` the names that others must define."""
 
     arch: str
     functions: frozenset[str]
+    objects: frozenset[str]
+    undefined: frozenset[str]
 
 
 def read_elf(path: Path, data: bytes | mmap.mmap) -> SharedObject:
@@ -62,10 +65,16 @@ def read_elf(path: Path, data: bytes | mmap.mmap) -> SharedObject:
             wanted=table + count * entry_size,
         )
     sections = [_SECTION.unpack_from(data, table + i * entry_size) for i in range(count)]
-    return SharedObject(arch, frozenset(_functions(path, data, sections)))
+    names: dict[str, set[str]] = {"functions": set(), "objects": set(), "undefined": set()}
+    for table, name in _symbols(path, data, sections):
+        names[table].add(name)
+    return SharedObject(arch, **{table: frozenset(found) for table, found in names.items()})
 
 
-def _functions(path: Path, data: bytes | mmap.mmap, sections: list[tuple[int, ...]]) -> Iterator[str]:
+def _symbols(
+    path: Path, data: bytes | mmap.mmap, sections: list[tuple[int, ...]]
+) -> Iterator[tuple[str, str]]:
+    """(field of SharedObject, name) of each dynamic symbol."""
     for _, section_type, _, _, offset, size, link, _, _, entry_size in sections:
         if section_type != _DYNSYM:
             continue
@@ -81,5 +90,10 @@ def _functions(path: Path, data: bytes | mmap.mmap, sections: list[tuple[int, ..
         strings = data[names[4] : names[4] + names[5]]
         for at in range(offset, offset + size - entry_size + 1, entry_size):
             name, info, _, section, _, _ = _SYMBOL.unpack_from(data, at)
-            if section != _UNDEFINED and info & 15 in _FUNCTION_TYPES:
-                yield strings[name : max(name, strings.find(b"\0", name))].decode("utf-8", "replace")
+            text = strings[name : max(name, strings.find(b"\0", name))].decode("utf-8", "replace")
+            if section == _UNDEFINED:
+                yield "undefined", text
+            elif info & 15 in _FUNCTION_TYPES:
+                yield "functions", text
+            elif info & 15 == _OBJECT_TYPE:
+                yield "objects", text

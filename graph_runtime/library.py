@@ -1,8 +1,8 @@
 """Module libraries: judged by their bytes, then opened; and the rule that finds the kernel of a function.
 
 Two flavours: "module" has a manifest (made by ``graph-runtime compile``), "packed" is any other shared
-object, whose functions are taken to be of TVM's packed convention. A library is code: it is opened only by
-explicit path.
+object, whose functions are taken to be of TVM's packed convention: it gets the services that operators of
+TVM's compilers call. A library is code: it is opened only by explicit path.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from .program import Kernel
 __all__ = ["Library", "generic_kernel", "load_library", "resolve"]
 
 Types = Sequence[TensorType]
+_REGISTER = "TVMBackendRegisterSystemLibSymbol"  # what the constructor of a system library calls
 
 
 class Library:
@@ -38,23 +39,32 @@ class Library:
     Stays mapped as long as this object, or a Kernel it gave out, is alive.
     """
 
-    def __init__(self, path: Path, manifest: Manifest | None, functions: frozenset[str], handle: object):
-        self.path, self.manifest, self.functions = path, manifest, functions
+    def __init__(self, path: Path, manifest: Manifest | None, shared: SharedObject, handle: int):
+        self.path, self.manifest, self.functions = path, manifest, shared.functions
+        self.objects = shared.objects
+        self.system = _REGISTER in shared.undefined
         self.flavour = "module" if manifest else "packed"
         entries = manifest.kernels if manifest else ()
         self.kernels: Mapping[tuple[str, str], KernelEntry] = MappingProxyType(
             {(e.name, e.kind): e for e in entries}
         )
-        self._handle = handle
-        # not at exit: a thread may still be in a kernel then
-        weakref.finalize(self, core.library_close, handle).atexit = False
+        self.handle = handle
+        if manifest is not None:  # what TVM made stays open, see core.tvm_open
+            # not at exit: a thread may still be in a kernel then
+            weakref.finalize(self, core.library_close, handle).atexit = False
 
     def __repr__(self) -> str:
         return f"<{self.flavour} library {self.path}, {len(self.kernels) or len(self.functions)} functions>"
 
     def has(self, name: str, kind: str) -> bool:
         """Whether it has the function ``name`` for devices of ``kind``. Packed functions are for cpu."""
-        return (name, kind) in self.kernels if self.manifest else kind == "cpu" and name in self.functions
+        if self.manifest is not None:
+            return (name, kind) in self.kernels
+        return kind == "cpu" and (name in self.functions or self._registered(name) != 0)
+
+    def _registered(self, name: str) -> int:
+        """Address of a function that a system library registered instead of exporting it, 0 if it did not."""
+        return core.tvm_function(core.tvm_system(), name) if self.system else 0
 
     def names(self, kind: str) -> list[str]:
         """Names of its functions for devices of ``kind``, sorted."""
@@ -72,13 +82,12 @@ class Library:
                 wanted=self.names(kind),
             )
         if self.manifest is None:
-            return Kernel(
-                name, core.library_symbol(self._handle, name), packed=True, origin=str(self.path), owner=self
-            )
+            address = core.tvm_function(self.handle, name) or self._registered(name)
+            return Kernel(name, address, packed=True, origin=str(self.path), owner=self)
         entry = self.kernels[name, kind]
         return Kernel(
             name,
-            core.library_symbol(self._handle, entry.symbol),
+            core.library_symbol(self.handle, entry.symbol),
             scratch=entry.scratch,
             origin=str(self.path),
             owner=self,
@@ -97,7 +106,23 @@ def load_library(path: str | os.PathLike, *, sha256: str | None = None) -> Libra
     shared = _examine(path, sha256)
     if manifest is not None:
         _check_manifest(path, manifest, shared)
-    return Library(path, manifest, shared.functions, core.library_open(str(path)))
+        return Library(path, manifest, shared, core.library_open(str(path)))
+    _refuse_ffi(path, shared)
+    externs = any(name.startswith("TVM") for name in shared.undefined)
+    return Library(path, None, shared, core.tvm_open(str(path), externs))
+
+
+def _refuse_ffi(path: Path, shared: SharedObject) -> None:
+    defined = shared.functions | shared.objects
+    marks = sorted(name for name in defined if name.lower().startswith(("__tvm_ffi", "__tvmffi")))
+    if marks:
+        raise LibraryError(
+            f"{path} was compiled by TVM 0.21 or later (it has {marks[0]}), whose functions take other "
+            f"arguments than those of 0.5 to 0.20: compile the model with a TVM up to 0.19, which also writes "
+            f"graph.json",
+            got=marks[0],
+            wanted="a library of TVM 0.5 to 0.20",
+        )
 
 
 def _examine(path: Path, sha256: str | None) -> SharedObject:
