@@ -6,22 +6,21 @@ The blob is read from the mapped library; parameters of a factory are views of i
 """
 from __future__ import annotations
 
+import atexit
 import os
-import subprocess
 import tarfile
 import tempfile
-import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import core, toolchain
+from . import core
 from .bind import DLTENSOR
 from .devices import Device
 from .dtypes import from_numpy, parse
-from .errors import LibraryError, did_you_mean
+from .errors import CompileError, LibraryError, did_you_mean
 from .factory import create
 from .library import Library, load_library
 from .module import GraphModule
@@ -189,13 +188,15 @@ def _wire(library: Library, blob: Blob) -> None:
 
 def _link(path: Path) -> Path:
     """A shared object made of an object file or a tar of them, in a folder that goes with the process."""
+    from codegen.toolchain import find_compiler    # only who brings unlinked objects needs a compiler
     folder = tempfile.TemporaryDirectory(prefix="graph_runtime_")
-    weakref.finalize(_link, folder.cleanup)
+    atexit.register(folder.cleanup)
     objects = [str(path)] if path.suffix == ".o" else _unpack(path, Path(folder.name))
     out = Path(folder.name) / (path.stem + ".so")
-    done = subprocess.run([toolchain.find_compiler(), "-shared", "-fPIC", "-o", str(out), *objects, "-lm"], capture_output=True, text=True)
-    if done.returncode:
-        raise LibraryError(f"cannot link {path}: {done.stderr.strip()[:2000]}", got=str(path))
+    try:
+        find_compiler().run(["-shared", "-fPIC", "-o", str(out), *objects, "-lm"], Path(folder.name))
+    except CompileError as error:
+        raise LibraryError(f"cannot link {path}: {error}", got=str(path)) from error
     return out
 
 
