@@ -1,1 +1,35 @@
-"""The command line: ``graph-runtime COMMAND``, one command a file, no logic of its own."""
+"""The command line: ``graph-runtime COMMAND``, one command a file, no logic of its own.
+
+Exit codes: 0 all is well; 1 a comparison or verification failed; 2 bad usage or bad input; 3 out of memory or over a
+device's capacity; 4 a kernel failed; 130 Ctrl-C.
+"""
+from __future__ import annotations
+
+import sys
+import warnings
+
+from ..errors import CapacityError, CheckError, DeviceMemoryError, GraphRuntimeError, KernelError
+
+__all__ = ["main"]
+
+_CODES = ((DeviceMemoryError, 3), (CapacityError, 3), (MemoryError, 3), (KernelError, 4), (CheckError, 1))
+
+
+def main() -> None:
+    """Entry point of the ``graph-runtime`` command: errors become one line on stderr and an exit code."""
+    from .app import app
+
+    warnings.showwarning = _show_warning
+    try:
+        app(prog_name="graph-runtime")
+    except (GraphRuntimeError, MemoryError, OSError) as error:
+        print(f"error: {_one_line(error)}", file=sys.stderr)
+        sys.exit(next((code for kind, code in _CODES if isinstance(error, kind)), 2))
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _show_warning(message: Warning | str, *_: object) -> None:
+    print(f"warning: {message}", file=sys.stderr)

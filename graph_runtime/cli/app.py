@@ -1,0 +1,28 @@
+"""The table of commands."""
+from __future__ import annotations
+
+import typer
+
+from .bench import bench
+from .compile import compile_
+from .devices import devices
+from .inspect import inspect
+from .plan import plan
+from .run import run
+from .verify import verify
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Run graph.json with a module library on CPUs and simulated Tenstorrent devices.\n\n"
+         "Exit codes: 0 all is well, 1 a comparison or verification failed, 2 bad usage or bad input, "
+         "3 out of memory, 4 a kernel failed, 130 Ctrl-C.")
+app.command(name="compile")(compile_)
+app.command()(run)
+app.command()(plan)
+app.command()(verify)
+app.command()(inspect)
+app.command()(devices)
+app.command()(bench)

@@ -1,0 +1,41 @@
+"""graph-runtime devices"""
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from .. import config
+from ..devices import boards
+from .options import Json, print_json
+
+__all__ = ["devices"]
+
+
+def devices(json: Json = False,
+            settings: Annotated[bool, typer.Option("--settings", help="List the GR_* settings instead.")] = False
+            ) -> None:
+    """List the devices that can be named, with their memories.
+
+    Example: graph-runtime devices
+    """
+    if settings:
+        rows = {f"GR_{s.name}": {"value": config.get(s.name), "default": s.default, "meaning": s.meaning}
+                for s in config.settings()}
+        lines = [f"{name:16} {row['value']!r:8} {row['meaning']}" for name, row in rows.items()]
+    else:
+        rows = {board: asdict(descriptor) for board, descriptor in boards().items()}
+        lines = [line for descriptor in boards().values() for line in _describe(descriptor)]
+    if json:
+        print_json(rows)
+    else:
+        typer.echo("\n".join(lines))
+
+
+def _describe(descriptor) -> list[str]:
+    grid = "x".join(map(str, descriptor.grid))
+    note = " (test only: its kernels do nothing)" if descriptor.test_only else ""
+    lines = [f"{descriptor.kind}:N={descriptor.board}  {grid} cores, stores {' '.join(descriptor.formats)}{note}"]
+    return lines + [f"    {m.name:6} {m.banks} x {m.usable / 2**20:,.1f} MiB, aligned to {m.alignment} bytes"
+                    for m in descriptor.memories]

@@ -1,0 +1,78 @@
+"""Options that several commands have, and the reading of their values."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import orjson
+import typer
+
+from .. import dtypes
+from ..errors import InputError
+from ..graph import TensorType
+
+Source = Annotated[Path, typer.Argument(metavar="GRAPH", help="graph.json, or a bundle.")]
+Devices = Annotated[list[str] | None, typer.Option(
+    "--device", help="A device, as cpu:0 or tt:0 or tt:0=n150; repeat for more. The first is the fallback.")]
+LibraryFiles = Annotated[list[Path] | None, typer.Option(
+    "--library", help="A module library with kernels; repeat for more. Without one the kernels built in serve.")]
+Params = Annotated[Path | None, typer.Option(
+    "--params", help="Parameters: TVM's binary, .npz or .safetensors.")]
+Place = Annotated[list[str] | None, typer.Option(
+    "--place", help="Pin nodes to a device: 'conv*=tt:0' (a glob over node, op and function names); repeatable.")]
+Map = Annotated[list[str] | None, typer.Option(
+    "--map", help="Use a device for a device type of the file: opencl=tt:0; repeatable.")]
+Formats = Annotated[list[str] | None, typer.Option(
+    "--format", help="How a device stores floats: tt=bf16, or tt:1=bfp8_b; repeatable.")]
+Strict = Annotated[bool, typer.Option(
+    "--strict", help="No fallback: a device type that no --device has is an error.")]
+Threads = Annotated[int | None, typer.Option(
+    "--threads", min=1, max=256, help="Threads that one kernel may use.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Inputs = Annotated[list[str] | None, typer.Option(
+    "--input", help="A value for an input: x=x.npy, or x=random; repeatable.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of random inputs.")]
+
+
+def pairs(items: Sequence[str] | None, option: str) -> dict[str, str]:
+    """{left: right} of left=right texts. Raises InputError for one without an equals sign."""
+    found = {}
+    for item in items or ():
+        left, equals, right = item.partition("=")
+        if not (left and equals and right):
+            raise InputError(f"{option} {item!r}: write {option} NAME=VALUE", got=item)
+        found[left] = right
+    return found
+
+
+def plan_options(place: Sequence[str] | None, map_: Sequence[str] | None, formats: Sequence[str] | None,
+                 strict: bool) -> dict[str, Any]:
+    """The keyword arguments of create() and plan() that --place, --map, --format and --strict say."""
+    return {"place": pairs(place, "--place"), "device_map": pairs(map_, "--map"),
+            "formats": pairs(formats, "--format"), "strict": strict}
+
+
+def random_array(type_: TensorType, rng: np.random.Generator) -> np.ndarray:
+    """Values for an input nobody gave: normal floats, small integers."""
+    dtype = dtypes.to_numpy(type_.dtype)
+    if dtype.kind in "iub":
+        return rng.integers(0, 2, type_.shape).astype(dtype)
+    return rng.standard_normal(type_.shape).astype(dtype)
+
+
+def read_input(text: str, type_: TensorType, rng: np.random.Generator) -> np.ndarray:
+    """The value of --input NAME=text: "random", or a .npy file."""
+    if text == "random":
+        return random_array(type_, rng)
+    try:
+        return np.load(text, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"cannot read {text}: {error}; --input takes a .npy file or the word random",
+                         got=text) from None
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """One line of JSON on stdout."""
+    typer.echo(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS).decode())
