@@ -42,6 +42,7 @@ _HOME = {
     "aligned_empty": "tensor",
     "cpu": "devices",
     "create": "factory",
+    "load": "factory",
     "load_graph": "load",
     "load_library": "library",
     "read_params": "params",

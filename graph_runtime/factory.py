@@ -17,7 +17,7 @@ from .plan import Plan
 from .plan import plan as make_plan
 from .session import Session
 
-__all__ = ["create", "load"]
+__all__ = ["create"]
 
 
 def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params: Any = None,

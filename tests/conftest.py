@@ -1,0 +1,103 @@
+"""Fixtures for tests of the whole runtime: graphs written by hand, and a small library of C functions."""
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass, field
+
+import pytest
+
+# functions of TVM's packed ABI; float32 unless said
+_PACKED = r"""
+#include <stdint.h>
+#include <unistd.h>
+typedef struct { void *data; int32_t device_type, device_id, ndim; uint8_t code, bits; uint16_t lanes;
+                 int64_t *shape, *strides; uint64_t byte_offset; } tensor;
+typedef union { int64_t i; double f; void *p; } value;
+#define FUNCTION(name) int32_t name(value *a, int *codes, int n, value *ret, int *ret_code, void *resource)
+#define T(i) ((tensor *)a[i].p)
+#define F(i) ((float *)T(i)->data)
+
+static int64_t size(const tensor *t)
+{
+  int64_t n = 1;
+  for (int32_t i = 0; i < t->ndim; i++)
+    n *= t->shape[i];
+  return n;
+}
+
+FUNCTION(myadd) { for (int64_t i = 0; i < size(T(0)); i++) F(1)[i] = F(0)[i] + 1; return 0; }
+FUNCTION(elemwise_add) { for (int64_t i = 0; i < size(T(0)); i++) F(2)[i] = F(0)[i] + F(1)[i]; return 0; }
+/* the rank of the argument it is shown, its first dimension, whether all headers are as TVM makes them */
+FUNCTION(probe) {
+  F(1)[0] = (float)T(0)->ndim;
+  F(1)[1] = (float)T(0)->shape[0];
+  F(1)[2] = n == 2 && codes[0] == 7 && codes[1] == 7 && !T(0)->strides && !T(0)->byte_offset
+            && T(0)->device_type == 1 && T(0)->code == 2 && T(0)->bits == 32 && T(0)->lanes == 1
+            && ((uintptr_t)T(0)->data & 63) == 0;
+  return 0;
+}
+FUNCTION(fail_if_negative) { if (F(0)[0] < 0) return -1; F(1)[0] = F(0)[0]; return 0; }
+FUNCTION(slow) { usleep(10000); F(1)[0] = F(0)[0] + 1; return 0; }
+"""
+
+
+@dataclass
+class Document:
+    """A graph.json under construction: ``input`` and ``call`` return entries as [nid, index]."""
+
+    nodes: list[dict] = field(default_factory=list)
+    types: list[list] = field(default_factory=list)             # one list of (dtype, shape) a node
+
+    def input(self, name: str, shape=(4,), dtype="float32") -> list[int]:
+        self.nodes.append({"op": "null", "name": name, "inputs": []})
+        self.types.append([(dtype, shape)])
+        return [len(self.nodes) - 1, 0]
+
+    def call(self, func: str, *inputs, name=None, op=None, shape=(4,), dtype="float32", flatten=False,
+             outputs=None, **attrs) -> list[int]:
+        """A node of one output, or of ``outputs`` [(dtype, shape)]; ``op`` is its gr.op, attrs its gr.*."""
+        types = outputs or [(dtype, shape)]
+        text = {"func_name": func, "num_inputs": str(len(inputs)), "num_outputs": str(len(types)),
+                "flatten_data": str(int(flatten))}
+        if op:
+            text |= {"gr.op": op} | {f"gr.{k}": json.dumps(v) for k, v in attrs.items()}
+        self.nodes.append({"op": "tvm_op", "name": name or f"{func}_{len(self.nodes)}", "attrs": text,
+                           "inputs": [[*entry, 0] for entry in inputs]})
+        self.types.append(types)
+        return [len(self.nodes) - 1, 0]
+
+    def json(self, *heads, **columns) -> str:
+        """The text. ``columns``: storage_id=[...], device_index=[...], device_id=[...], each [entries]."""
+        entries = [t for types in self.types for t in types]
+        row_ptr = [0]
+        for types in self.types:
+            row_ptr.append(row_ptr[-1] + len(types))
+        attrs = {"dltype": ["list_str", [d for d, _ in entries]],
+                 "shape": ["list_shape", [s for _, s in entries]]}
+        attrs |= {name: ["list_int", values] for name, values in columns.items()}
+        return json.dumps({
+            "nodes": self.nodes, "arg_nodes": [i for i, n in enumerate(self.nodes) if n["op"] == "null"],
+            "heads": [[*head, 0] for head in heads], "node_row_ptr": row_ptr, "attrs": attrs})
+
+
+@pytest.fixture
+def document() -> Document:
+    """An empty Document."""
+    return Document()
+
+
+@pytest.fixture
+def new_document() -> type[Document]:
+    """For tests that write several."""
+    return Document
+
+
+@pytest.fixture(scope="session")
+def packed_library(tmp_path_factory) -> str:
+    """Path of a library of packed functions: myadd, elemwise_add, probe, fail_if_negative, slow."""
+    folder = tmp_path_factory.mktemp("packed")
+    (folder / "packed.c").write_text(_PACKED)
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", folder / "packed.c", "-o", folder / "packed.so"],
+                   check=True)
+    return str(folder / "packed.so")
