@@ -1,0 +1,130 @@
+"""What the native tests share: C written in a test and compiled, devices of a test's own, raw device bytes."""
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graph_runtime import core, devices
+from graph_runtime.layout import Layout, pages
+
+NATIVE = Path(__file__).resolve().parents[2] / "native"
+INCLUDES = [f"-I{NATIVE / folder}" for folder in ("include", "core", "ttsim")]
+SANITIZE = {"asan": ["-fsanitize=address,undefined"], "ubsan": ["-fsanitize=undefined"],
+            "tsan": ["-fsanitize=thread"]}
+
+
+@pytest.fixture(scope="session")
+def compile_c(tmp_path_factory) -> Callable[..., Path]:
+    """compile_c(source, *flags) -> path of a shared object that sees all headers of native/."""
+    folder = tmp_path_factory.mktemp("c")
+
+    def build(source: str, *flags: str) -> Path:
+        out = folder / (hashlib.sha256(repr((source, flags)).encode()).hexdigest()[:16] + ".so")
+        if not out.exists():
+            text = out.with_suffix(".c")
+            text.write_text(source)
+            subprocess.run([os.environ.get("CC", "gcc"), "-std=gnu11", "-O2", "-Wall", "-Wextra",
+                            "-Wno-unused-function", *SANITIZE.get(os.environ.get("GR_BUILD", ""), []), "-shared",
+                            "-fPIC", *INCLUDES, str(text), "-o", str(out), *flags], check=True, timeout=100)
+        return out
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def load_c(compile_c) -> Callable[..., Callable[[str, str], object]]:
+    """load_c(source)("name", "int32_t(*)(int64_t)") -> a callable; without a type the address."""
+
+    def load(source: str):
+        handle = core.library_open(compile_c(source))
+
+        def symbol(name: str, ctype: str | None = None):
+            address = core.library_symbol(handle, name)
+            assert address, name
+            return core.ffi.cast(ctype, address) if ctype else address
+
+        return symbol
+
+    return load
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    """Puts the pool's size back after a test that changes it."""
+    before = core.pool_threads()
+    yield
+    core.pool_set_threads(before)
+
+
+class Bench:
+    """A tt device of a test's own, with helpers that make tensors and read their raw bytes."""
+
+    def __init__(self, **memory_changes):
+        device = devices.tt()
+        memories = tuple(dataclasses.replace(m, **memory_changes) for m in device.descriptor.memories)
+        descriptor = dataclasses.replace(device.descriptor, memories=memories)
+        self.handle = core.DeviceHandle(devices.Device("tt", 0, descriptor))
+        self.memories = memories
+
+    def tensor(self, dtype: str, shape: tuple[int, ...], layout: Layout, fill: int | None = None) -> core.Arg:
+        """A fresh tensor; ``fill``: every byte of its pages."""
+        index = [m.name for m in self.memories].index(layout.memory)
+        memory, page = self.memories[index], pages(layout, shape)
+        addr = self.handle.alloc(index, page.extent(memory.banks, memory.alignment), "test")
+        arg = core.tensor_arg(addr, dtype, shape, layout)
+        if fill is not None:
+            self.write_raw(arg, np.full((page.count, page.nbytes), fill, np.uint8))
+        return arg
+
+    def _bytes_of(self, arg: core.Arg) -> tuple[core.Arg, tuple[int, int]]:
+        """The same pages as a row-major uint8 tensor, a page a row: how a test sees an image."""
+        p = arg.pointer
+        shape = (p.num_pages, p.page_bytes)
+        return core.tensor_arg(p.addr, "uint8", shape, Layout({1: "dram", 2: "l1"}[p.memory], "row_major", "uint8")), shape
+
+    def read_raw(self, arg: core.Arg) -> np.ndarray:
+        """uint8 [pages, page bytes]."""
+        view, shape = self._bytes_of(arg)
+        out = np.empty(shape, np.uint8)
+        core.copy(self.handle, view, None, core.host_arg(out))
+        return out
+
+    def write_raw(self, arg: core.Arg, data: np.ndarray) -> None:
+        view, _ = self._bytes_of(arg)
+        core.copy(None, core.host_arg(data), self.handle, view)
+
+    def upload(self, arg: core.Arg, array: np.ndarray) -> None:
+        core.copy(None, core.host_arg(array), self.handle, arg)
+
+    def download(self, arg: core.Arg, shape: tuple[int, ...], dtype) -> np.ndarray:
+        out = np.zeros(shape, dtype)
+        core.copy(self.handle, arg, None, core.host_arg(out))
+        return out
+
+
+@pytest.fixture
+def tt() -> Iterator[Bench]:
+    bench = Bench()
+    with bench.handle:
+        yield bench
+
+
+@pytest.fixture
+def make_tt() -> Iterator[Callable[..., Bench]]:
+    """make_tt(banks=3, ...) -> a Bench whose memories differ from the default board's."""
+    made: list[Bench] = []
+
+    def make(**changes) -> Bench:
+        made.append(Bench(**changes))
+        return made[-1]
+
+    yield make
+    for bench in made:
+        bench.handle.close()
