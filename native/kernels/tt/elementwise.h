@@ -1,0 +1,193 @@
+/* elementwise.h: ops of one or two inputs that treat every element alike, with numpy's broadcasting, and cast.
+ *
+ * The contract is that of graph_runtime/ops/elementwise.py. Thread: any; a panel of the output is one core's work.
+ * defines: gr_tt_add .. gr_tt_maximum, gr_tt_relu .. gr_tt_sqrt, gr_tt_cast
+ */
+#ifndef GR_TT_ELEMENTWISE_H
+#define GR_TT_ELEMENTWISE_H
+
+#include <math.h>
+
+#include "tt/panel.h"
+
+/* ---------------------------------------------------------------- two inputs */
+
+/* a[i] = f(a[i], b[i]) */
+typedef void (*gr_tt_pairwise)(void *a, const void *b, int64_t n);
+
+typedef struct gr_tt_binary_job {
+  gr_tt_view in[2];
+  gr_tt_pairwise apply;
+} gr_tt_binary_job;
+
+/* The part of `in` that belongs to a rectangle of `out`, repeated along its dimensions of size 1, as to[nr][ld]. */
+static inline int32_t gr_tt_load_broadcast(const gr_tt_core *c, const gr_tt_view *in, const gr_tt_view *out, gr_tt_rect at,
+                                           uint32_t *to, int64_t ld) {
+  gr_tt_rect from = at;
+  from.plane = gr_tt_broadcast_plane(in->arg, out->arg, at.plane);
+  if (in->rows == 1) from.r0 = 0, from.nr = 1;
+  if (in->cols == 1) from.c0 = 0, from.nc = 1;
+  GR_TT_TRY(gr_tt_load(c, in, from, to, ld));
+  for (int64_t r = 0; r < from.nr && from.nc < at.nc; ++r)
+    for (int64_t j = 1; j < at.nc; ++j) to[r * ld + j] = to[r * ld];
+  for (int64_t r = from.nr; r < at.nr; ++r) memcpy(to + r * ld, to, (size_t)at.nc * 4);
+  return GR_OK;
+}
+
+static inline int32_t gr_tt_binary_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut, gr_tt_rect at) {
+  const gr_tt_binary_job *job = (const gr_tt_binary_job *)ctx;
+  uint32_t *a = (uint32_t *)(void *)c->space, *b = a + cut->height * cut->width;
+  GR_TT_TRY(gr_tt_load_broadcast(c, &job->in[0], &cut->view, at, a, cut->width));
+  GR_TT_TRY(gr_tt_load_broadcast(c, &job->in[1], &cut->view, at, b, cut->width));
+  for (int64_t r = 0; r < at.nr; ++r) job->apply(a + r * cut->width, b + r * cut->width, at.nc);
+  return gr_tt_store(c, &cut->view, at, a, cut->width, 0);
+}
+
+static inline int32_t gr_tt_binary(const gr_call *call, gr_tt_pairwise floats, gr_tt_pairwise ints) {
+  gr_tt_panels cut = gr_tt_cut(call, &call->args[2], 2);
+  gr_tt_binary_job job = {{gr_tt_view_of(&call->args[0]), gr_tt_view_of(&call->args[1])},
+                          gr_tt_is_float(call->args[2].format) ? floats : ints};
+  return gr_tt_run_panels(call, &cut, 2 * gr_tt_bytes(cut.height, cut.width), gr_tt_binary_panel, &job);
+}
+
+/* Integers wrap: they are computed as unsigned. */
+#define GR_TT_PAIRWISE(name, type, expression)                              \
+  static inline void gr_tt_##name(void *left, const void *right, int64_t n) { \
+    type *a = (type *)left;                                                 \
+    const type *b = (const type *)right;                                    \
+    for (int64_t i = 0; i < n; ++i) a[i] = (expression);                    \
+  }
+
+GR_TT_PAIRWISE(add_f32, float, a[i] + b[i])
+GR_TT_PAIRWISE(add_i32, uint32_t, a[i] + b[i])
+GR_TT_PAIRWISE(subtract_f32, float, a[i] - b[i])
+GR_TT_PAIRWISE(subtract_i32, uint32_t, a[i] - b[i])
+GR_TT_PAIRWISE(multiply_f32, float, a[i] * b[i])
+GR_TT_PAIRWISE(multiply_i32, uint32_t, a[i] * b[i])
+GR_TT_PAIRWISE(divide_f32, float, a[i] / b[i])
+GR_TT_PAIRWISE(maximum_f32, float, a[i] > b[i] || a[i] != a[i] ? a[i] : b[i])
+GR_TT_PAIRWISE(maximum_i32, int32_t, a[i] > b[i] ? a[i] : b[i])
+#undef GR_TT_PAIRWISE
+
+/* gr-kernel: tt/add */
+static inline int32_t gr_tt_add(const gr_call *call) { return gr_tt_binary(call, gr_tt_add_f32, gr_tt_add_i32); }
+
+/* gr-kernel: tt/subtract */
+static inline int32_t gr_tt_subtract(const gr_call *call) {
+  return gr_tt_binary(call, gr_tt_subtract_f32, gr_tt_subtract_i32);
+}
+
+/* gr-kernel: tt/multiply */
+static inline int32_t gr_tt_multiply(const gr_call *call) {
+  return gr_tt_binary(call, gr_tt_multiply_f32, gr_tt_multiply_i32);
+}
+
+/* gr-kernel: tt/divide */
+static inline int32_t gr_tt_divide(const gr_call *call) { return gr_tt_binary(call, gr_tt_divide_f32, NULL); }
+
+/* gr-kernel: tt/maximum */
+static inline int32_t gr_tt_maximum(const gr_call *call) { return gr_tt_binary(call, gr_tt_maximum_f32, gr_tt_maximum_i32); }
+
+/* ---------------------------------------------------------------- one input */
+
+/* x[i] = f(x[i]) */
+typedef void (*gr_tt_map)(void *x, int64_t n, const gr_call *call);
+
+typedef struct gr_tt_unary_job {
+  const gr_call *call;
+  gr_tt_view in;
+  gr_tt_map apply;
+} gr_tt_unary_job;
+
+static inline int32_t gr_tt_unary_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut, gr_tt_rect at) {
+  const gr_tt_unary_job *job = (const gr_tt_unary_job *)ctx;
+  uint32_t *x = (uint32_t *)(void *)c->space;
+  GR_TT_TRY(gr_tt_load(c, &job->in, at, x, cut->width));
+  for (int64_t r = 0; r < at.nr; ++r) job->apply(x + r * cut->width, at.nc, job->call);
+  return gr_tt_store(c, &cut->view, at, x, cut->width, 0);
+}
+
+static inline int32_t gr_tt_unary(const gr_call *call, gr_tt_map apply) {
+  gr_tt_panels cut = gr_tt_cut(call, &call->args[1], 1);
+  gr_tt_unary_job job = {call, gr_tt_view_of(&call->args[0]), apply};
+  return gr_tt_run_panels(call, &cut, gr_tt_bytes(cut.height, cut.width), gr_tt_unary_panel, &job);
+}
+
+#define GR_TT_MAP(name, type, expression)                                         \
+  static inline void gr_tt_##name(void *data, int64_t n, const gr_call *call) {   \
+    type *x = (type *)data;                                                       \
+    (void)call;                                                                   \
+    for (int64_t i = 0; i < n; ++i) x[i] = (expression);                          \
+  }
+
+GR_TT_MAP(relu_f32, float, x[i] < 0.0f ? 0.0f : x[i])
+GR_TT_MAP(relu_i32, int32_t, x[i] < 0 ? 0 : x[i])
+GR_TT_MAP(gelu_erf, float, 0.5f * x[i] * (1.0f + erff(x[i] * 0.70710678118654752f)))
+GR_TT_MAP(gelu_tanh, float, 0.5f * x[i] * (1.0f + tanhf(0.79788456080286536f * (x[i] + 0.044715f * x[i] * x[i] * x[i]))))
+GR_TT_MAP(sigmoid_f32, float, 1.0f / (1.0f + expf(-x[i])))
+GR_TT_MAP(tanh_f32, float, tanhf(x[i]))
+GR_TT_MAP(exp_f32, float, expf(x[i]))
+GR_TT_MAP(sqrt_f32, float, sqrtf(x[i]))
+#undef GR_TT_MAP
+
+/* gr-kernel: tt/relu */
+static inline int32_t gr_tt_relu(const gr_call *call) {
+  return gr_tt_unary(call, gr_tt_is_float(call->args[1].format) ? gr_tt_relu_f32 : gr_tt_relu_i32);
+}
+
+/* gr-kernel: tt/gelu */
+static inline int32_t gr_tt_gelu(const gr_call *call) {
+  return gr_tt_unary(call, call->attrs[0] ? gr_tt_gelu_tanh : gr_tt_gelu_erf);
+}
+
+/* gr-kernel: tt/sigmoid */
+static inline int32_t gr_tt_sigmoid(const gr_call *call) { return gr_tt_unary(call, gr_tt_sigmoid_f32); }
+
+/* gr-kernel: tt/tanh */
+static inline int32_t gr_tt_tanh(const gr_call *call) { return gr_tt_unary(call, gr_tt_tanh_f32); }
+
+/* gr-kernel: tt/exp */
+static inline int32_t gr_tt_exp(const gr_call *call) { return gr_tt_unary(call, gr_tt_exp_f32); }
+
+/* gr-kernel: tt/sqrt */
+static inline int32_t gr_tt_sqrt(const gr_call *call) { return gr_tt_unary(call, gr_tt_sqrt_f32); }
+
+/* ---------------------------------------------------------------- cast */
+
+/* Least and greatest value of an integer dtype. */
+static inline void gr_tt_limits(uint8_t dtype, int64_t *least, int64_t *most) {
+  int is_signed = dtype == GR_I8 || dtype == GR_I16 || dtype == GR_I32;
+  int32_t bits = (int32_t)gr_format_bytes(dtype) * 8 - is_signed;
+  *most = ((int64_t)1 << bits) - 1;
+  *least = is_signed ? -*most - 1 : 0;
+}
+
+/* Truncates toward zero, saturates, NaN gives 0. */
+static inline uint32_t gr_tt_float_to_int(float x, int64_t least, int64_t most) {
+  if (x != x) return 0;
+  if (x <= (float)least) return (uint32_t)least;
+  if (x >= (float)most) return (uint32_t)most;       /* (float)most may be most + 1 */
+  return (uint32_t)(int64_t)x;
+}
+
+/* One row from the four-byte form of the input's dtype to that of the output's. Narrowing of integers is the store's. */
+static inline void gr_tt_cast_row(void *data, int64_t n, const gr_call *call) {
+  uint32_t *x = (uint32_t *)data;
+  const gr_arg *from = &call->args[0], *to = &call->args[1];
+  int was_float = gr_tt_is_float(from->format), is_float = gr_tt_is_float(to->format);
+  int64_t least, most;
+  gr_tt_limits(to->dtype, &least, &most);
+  for (int64_t i = 0; i < n; ++i) {
+    if (to->dtype == GR_BOOL)
+      x[i] = was_float ? gr_float_of(x[i]) != 0.0f : x[i] != 0;
+    else if (was_float && !is_float)
+      x[i] = gr_tt_float_to_int(gr_float_of(x[i]), least, most);
+    else if (!was_float && is_float)
+      x[i] = gr_bits_of(from->dtype == GR_U32 ? (float)x[i] : (float)(int32_t)x[i]);
+  }
+}
+
+/* gr-kernel: tt/cast */
+static inline int32_t gr_tt_cast(const gr_call *call) { return gr_tt_unary(call, gr_tt_cast_row); }
+
+#endif

@@ -1,0 +1,301 @@
+/* panel.h: how tt kernels see tensors and spread work: rectangles of a [outer, rows, cols] view, whatever its layout and
+ * format, as plain row-major matrices of four-byte elements in a core's L1.
+ *
+ * An element is a float for f32, bf16 and block formats, an int32 (u32: its bits) for integers and bool. Only whole pages
+ * move, through env; loads skip padding and stores write zeros there, so padding never reaches a logical value.
+ *
+ * Who includes it: the bodies of this folder. Thread: a pool thread, one task per simulated core at a time.
+ * defines: GR_TT_TRY, gr_tt_view, gr_tt_rect, gr_tt_core, gr_tt_load, gr_tt_store, gr_tt_run, gr_tt_run_panels
+ */
+#ifndef GR_TT_PANEL_H
+#define GR_TT_PANEL_H
+
+#include <string.h>
+
+#include "gr_abi.h"
+#include "tile.h"
+
+#define GR_TT_TRY(expression)                    \
+  do {                                           \
+    int32_t status_ = (expression);              \
+    if (status_ != GR_OK) return status_;        \
+  } while (0)
+
+#define GR_TT_PANEL_BYTES 262144      /* L1 that the panels of one op take together: leaves room for tensors in L1 */
+
+static inline int64_t gr_tt_lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t gr_tt_greater(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t gr_tt_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t gr_tt_up(int64_t a, int64_t to) { return gr_tt_ceil(a, to) * to; }
+
+/* ---------------------------------------------------------------- an argument as outer planes of rows x cols */
+
+typedef struct gr_tt_view {
+  const gr_arg *arg;
+  int64_t outer, rows, cols;
+  int64_t down, across;       /* tiles of a plane */
+} gr_tt_view;
+
+/* Size of dimension d of ndim, the shape filled up with ones from the left. */
+static inline int64_t gr_tt_dim(const gr_arg *arg, int32_t ndim, int32_t d) {
+  int32_t at = d - (ndim - arg->ndim);
+  return at < 0 ? 1 : arg->shape[at];
+}
+
+/* The plane of `in` that numpy's broadcasting pairs with a plane of `out`. */
+static inline int64_t gr_tt_broadcast_plane(const gr_arg *in, const gr_arg *out, int64_t plane) {
+  int64_t at = 0, stride = 1;
+  for (int32_t d = out->ndim - 3; d >= 0; --d) {
+    int64_t n = gr_tt_dim(in, out->ndim, d);
+    if (n != 1) at += plane % out->shape[d] * stride;
+    plane /= out->shape[d];
+    stride *= n;
+  }
+  return at;
+}
+
+static inline gr_tt_view gr_tt_view_of(const gr_arg *arg) {
+  gr_tt_view v = {.arg = arg, .outer = 1, .rows = 1, .cols = 1};
+  for (int32_t d = 0; d + 2 < arg->ndim; ++d) v.outer *= arg->shape[d];
+  if (arg->ndim >= 2) v.rows = arg->shape[arg->ndim - 2];
+  if (arg->ndim >= 1) v.cols = arg->shape[arg->ndim - 1];
+  v.down = gr_tt_ceil(v.rows, GR_TILE_DIM);
+  v.across = gr_tt_ceil(v.cols, GR_TILE_DIM);
+  return v;
+}
+
+static inline int gr_tt_is_float(uint8_t format) {
+  return format == GR_F32 || format == GR_BF16 || format == GR_BFP8_B || format == GR_BFP4_B;
+}
+
+/* nr x nc elements of one plane */
+typedef struct gr_tt_rect {
+  int64_t plane, r0, nr, c0, nc;
+} gr_tt_rect;
+
+/* ---------------------------------------------------------------- a core's L1 */
+
+typedef struct gr_tt_core {
+  const gr_env *env;
+  gr_core core;
+  uint8_t *page;      /* one page of any argument of the call */
+  uint32_t *tile;     /* one unpacked tile, row-major */
+  uint8_t *space;     /* what the op asked for, 64-byte aligned */
+} gr_tt_core;
+
+static inline uint64_t gr_tt_page_space(const gr_call *call) {
+  uint64_t most = 0;
+  for (int32_t i = 0; i < call->nargs; ++i) most = call->args[i].page_bytes > most ? call->args[i].page_bytes : most;
+  return (most + 63) / 64 * 64;
+}
+
+/* Bytes of a rows x ld matrix, a multiple of 64; more than any core has where the product would overflow. */
+static inline uint64_t gr_tt_bytes(int64_t rows, int64_t ld) {
+  uint64_t most = (uint64_t)1 << 40;
+  if (ld > 0 && (uint64_t)rows > most / (uint64_t)ld) return most;
+  return ((uint64_t)rows * (uint64_t)ld * 4 + 63) / 64 * 64;
+}
+
+/* ---------------------------------------------------------------- pages <-> four-byte elements */
+
+static inline void gr_tt_unpack_tile(uint8_t format, const void *page, uint32_t *out) {
+  if (gr_tt_is_float(format))
+    gr_tile_unpack(format, page, (float *)out);
+  else
+    gr_tile_unpack_i32(format, page, (int32_t *)out);
+}
+
+/* keep: the values come from this same format, so bf16 takes their bits as they are (the packer would flush and round). */
+static inline void gr_tt_pack_tile(uint8_t format, int keep, uint32_t *in, void *page) {
+  if (format == GR_BF16 && keep) {
+    uint16_t *half = (uint16_t *)page;
+    for (int32_t k = 0; k < 64; ++k)
+      for (int32_t i = 0; i < 16; ++i) half[gr_tile_half_row(k / 2, k % 2) + i] = (uint16_t)(in[16 * k + i] >> 16);
+  } else if (gr_tt_is_float(format)) {
+    gr_tile_pack(format, (const float *)in, page);
+  } else {
+    gr_tile_pack_i32(format, (const int32_t *)in, page);
+  }
+}
+
+/* n elements of a row-major page, from element `first` on. */
+static inline void gr_tt_unpack_row(uint8_t format, const uint8_t *page, int64_t first, int64_t n, uint32_t *out) {
+#define GR_TT_EACH(T, VALUE)                                              \
+  do {                                                                    \
+    const T *in = (const T *)(const void *)page + first;                  \
+    for (int64_t i = 0; i < n; ++i) out[i] = (VALUE);                     \
+  } while (0)
+  switch (format) {
+    case GR_BF16: GR_TT_EACH(uint16_t, (uint32_t)in[i] << 16); break;
+    case GR_I16: GR_TT_EACH(int16_t, (uint32_t)in[i]); break;
+    case GR_U16: GR_TT_EACH(uint16_t, in[i]); break;
+    case GR_I8: GR_TT_EACH(int8_t, (uint32_t)in[i]); break;
+    case GR_U8: case GR_BOOL: GR_TT_EACH(uint8_t, in[i]); break;
+    default: memcpy(out, page + first * 4, (size_t)n * 4); break;
+  }
+#undef GR_TT_EACH
+}
+
+static inline void gr_tt_pack_row(uint8_t format, int keep, const uint32_t *in, int64_t first, int64_t n, uint8_t *page) {
+#define GR_TT_EACH(T, VALUE)                                              \
+  do {                                                                    \
+    T *out = (T *)(void *)page + first;                                   \
+    for (int64_t i = 0; i < n; ++i) out[i] = (T)(VALUE);                  \
+  } while (0)
+  switch (format) {
+    case GR_BF16:
+      if (keep)
+        GR_TT_EACH(uint16_t, in[i] >> 16);
+      else
+        GR_TT_EACH(uint16_t, gr_bf16_pack(gr_float_of(in[i])));
+      break;
+    case GR_I16: case GR_U16: GR_TT_EACH(uint16_t, in[i]); break;
+    case GR_I8: case GR_U8: case GR_BOOL: GR_TT_EACH(uint8_t, in[i]); break;
+    default: memcpy(page + first * 4, in, (size_t)n * 4); break;
+  }
+#undef GR_TT_EACH
+}
+
+/* ---------------------------------------------------------------- rectangles */
+
+static inline int32_t gr_tt_read(const gr_tt_core *c, const gr_arg *arg, int64_t page) {
+  return c->env->page_read(c->env, &c->core, arg, page, 1, c->page);
+}
+
+static inline int32_t gr_tt_write(const gr_tt_core *c, const gr_arg *arg, int64_t page) {
+  return c->env->page_write(c->env, &c->core, arg, page, 1, c->page);
+}
+
+static inline int32_t gr_tt_load_tiles(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, uint32_t *out, int64_t ld) {
+  for (int64_t tr = at.r0 / 32; tr * 32 < at.r0 + at.nr; ++tr)
+    for (int64_t tc = at.c0 / 32; tc * 32 < at.c0 + at.nc; ++tc) {
+      GR_TT_TRY(gr_tt_read(c, v->arg, (at.plane * v->down + tr) * v->across + tc));
+      gr_tt_unpack_tile(v->arg->format, c->page, c->tile);
+      int64_t top = gr_tt_greater(tr * 32, at.r0), bottom = gr_tt_lesser(tr * 32 + 32, at.r0 + at.nr);
+      int64_t left = gr_tt_greater(tc * 32, at.c0), right = gr_tt_lesser(tc * 32 + 32, at.c0 + at.nc);
+      for (int64_t r = top; r < bottom; ++r)
+        memcpy(out + (r - at.r0) * ld + left - at.c0, c->tile + (r % 32) * 32 + left % 32, (size_t)(right - left) * 4);
+    }
+  return GR_OK;
+}
+
+/* The rectangle as out[nr][ld]; what lies beyond nc in a row is left alone. Any rectangle inside of the plane will do. */
+static inline int32_t gr_tt_load(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, void *out, int64_t ld) {
+  uint32_t *to = (uint32_t *)out;
+  if (v->arg->layout == GR_TILE) return gr_tt_load_tiles(c, v, at, to, ld);
+  for (int64_t r = 0; r < at.nr; ++r) {
+    GR_TT_TRY(gr_tt_read(c, v->arg, at.plane * v->rows + at.r0 + r));
+    gr_tt_unpack_row(v->arg->format, c->page, at.c0, at.nc, to + r * ld);
+  }
+  return GR_OK;
+}
+
+static inline int32_t gr_tt_store_tiles(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, const uint32_t *in,
+                                        int64_t ld, int keep) {
+  for (int64_t r = 0; r < at.nr; r += 32)
+    for (int64_t col = 0; col < at.nc; col += 32) {
+      int64_t nr = gr_tt_lesser(32, at.nr - r), nc = gr_tt_lesser(32, at.nc - col);
+      if (nr < 32 || nc < 32) memset(c->tile, 0, GR_TILE_ELEMENTS * 4);
+      for (int64_t i = 0; i < nr; ++i) memcpy(c->tile + i * 32, in + (r + i) * ld + col, (size_t)nc * 4);
+      gr_tt_pack_tile(v->arg->format, keep, c->tile, c->page);
+      GR_TT_TRY(gr_tt_write(c, v->arg, (at.plane * v->down + (at.r0 + r) / 32) * v->across + (at.c0 + col) / 32));
+    }
+  return GR_OK;
+}
+
+/* Writes in[nr][ld] to the rectangle. Tiled: it starts at multiples of 32 and ends at one or at the plane's edge. Row-major:
+ * a part of a row is read, changed and written, so one core owns a row. */
+static inline int32_t gr_tt_store(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, const void *in, int64_t ld, int keep) {
+  const uint32_t *from = (const uint32_t *)in;
+  if (v->arg->layout == GR_TILE) return gr_tt_store_tiles(c, v, at, from, ld, keep);
+  for (int64_t r = 0; r < at.nr; ++r) {
+    int64_t page = at.plane * v->rows + at.r0 + r;
+    if (at.nc < v->cols) GR_TT_TRY(gr_tt_read(c, v->arg, page));
+    gr_tt_pack_row(v->arg->format, keep, from + r * ld, at.c0, at.nc, c->page);
+    GR_TT_TRY(gr_tt_write(c, v->arg, page));
+  }
+  return GR_OK;
+}
+
+/* ---------------------------------------------------------------- spreading work over cores */
+
+typedef int32_t (*gr_tt_unit)(const gr_tt_core *core, const void *job, int64_t unit);
+
+typedef struct gr_tt_work {
+  const gr_call *call;
+  gr_tt_unit unit;
+  const void *job;
+  int64_t units, cores;
+  uint64_t bytes;
+} gr_tt_work;
+
+static inline int32_t gr_tt_task(void *ctx, int64_t index) {
+  const gr_tt_work *w = (const gr_tt_work *)ctx;
+  uint64_t page = gr_tt_page_space(w->call), tile = GR_TILE_ELEMENTS * 4;
+  gr_tt_core c = {.env = w->call->env};
+  GR_TT_TRY(c.env->core_open(c.env, index, page + tile + w->bytes, &c.core));
+  c.page = c.core.l1;
+  c.tile = (uint32_t *)(void *)(c.page + page);
+  c.space = c.page + page + tile;
+  for (int64_t u = index; u < w->units; u += w->cores) GR_TT_TRY(w->unit(&c, w->job, u));
+  return GR_OK;
+}
+
+/* Runs unit(core, job, 0 .. units-1), dealt round to the cores, each with `bytes` of L1 at core->space. */
+static inline int32_t gr_tt_run(const gr_call *call, int64_t units, uint64_t bytes, gr_tt_unit unit, const void *job) {
+  gr_tt_work work = {call, unit, job, units, gr_tt_lesser(units, call->env->num_cores), bytes};
+  if (units <= 0) return GR_OK;
+  return call->env->parallel_for(call->env, work.cores, gr_tt_task, &work);
+}
+
+/* An output cut into panels of at most height x width. */
+typedef struct gr_tt_panels {
+  gr_tt_view view;
+  int64_t height, width, down, across;
+  int32_t (*panel)(const gr_tt_core *core, const void *job, const struct gr_tt_panels *cut, gr_tt_rect at);
+  const void *job;
+} gr_tt_panels;
+
+typedef int32_t (*gr_tt_panel_fn)(const gr_tt_core *core, const void *job, const gr_tt_panels *cut, gr_tt_rect at);
+
+/* Height and width such that `count` panels fit their share of L1. Row-major tensors alone need no 32 rows together, so wide
+ * rows stay whole. */
+static inline gr_tt_panels gr_tt_cut(const gr_call *call, const gr_arg *out, int32_t count) {
+  gr_tt_panels cut = {.view = gr_tt_view_of(out)};
+  int64_t elements = GR_TT_PANEL_BYTES / 4 / count, wide = gr_tt_up(cut.view.cols, 32);
+  int tiled = 0;
+  for (int32_t i = 0; i < call->nargs; ++i) tiled |= call->args[i].layout == GR_TILE;
+  cut.height = tiled ? 32 : gr_tt_greater(1, gr_tt_lesser(32, elements / gr_tt_greater(wide, 32)));
+  cut.width = gr_tt_greater(32, gr_tt_lesser(wide, elements / cut.height / 32 * 32));
+  cut.down = gr_tt_ceil(cut.view.rows, cut.height);
+  cut.across = gr_tt_ceil(cut.view.cols, cut.width);
+  return cut;
+}
+
+/* A unit is one panel of a tiled output, one row of panels of a row-major one (see gr_tt_store). */
+static inline int32_t gr_tt_panel_unit(const gr_tt_core *c, const void *job, int64_t unit) {
+  const gr_tt_panels *cut = (const gr_tt_panels *)job;
+  const gr_tt_view *v = &cut->view;
+  int tiled = v->arg->layout == GR_TILE;
+  int64_t line = tiled ? unit / cut->across : unit;
+  int64_t first = tiled ? unit % cut->across : 0, last = tiled ? first + 1 : cut->across;
+  gr_tt_rect at = {.plane = line / cut->down, .r0 = line % cut->down * cut->height};
+  at.nr = gr_tt_lesser(cut->height, v->rows - at.r0);
+  for (int64_t p = first; p < last; ++p) {
+    at.c0 = p * cut->width;
+    at.nc = gr_tt_lesser(cut->width, v->cols - at.c0);
+    GR_TT_TRY(cut->panel(c, cut->job, cut, at));
+  }
+  return GR_OK;
+}
+
+/* Runs panel(core, job, cut, rect) for every panel of the cut's output, with `bytes` of L1 at core->space. */
+static inline int32_t gr_tt_run_panels(const gr_call *call, gr_tt_panels *cut, uint64_t bytes, gr_tt_panel_fn panel,
+                                       const void *job) {
+  int64_t lines = cut->view.outer * cut->down;
+  cut->panel = panel;
+  cut->job = job;
+  return gr_tt_run(call, cut->view.arg->layout == GR_TILE ? lines * cut->across : lines, bytes, gr_tt_panel_unit, cut);
+}
+
+#endif
