@@ -1,0 +1,177 @@
+"""From a plan to a library that runs: compiled kernels give the bits that the generic kernels give."""
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from codegen.build import build_library
+from graph_runtime import dtypes
+from graph_runtime.config import config
+from graph_runtime.errors import CompileError, KernelError, UnsupportedOpError
+from graph_runtime.graph import Func, Graph, TensorType
+from graph_runtime.library import load_library
+from graph_runtime.ops import all_ops
+from graph_runtime.ops.registry import Case, Op
+from graph_runtime.ops.select import select
+from graph_runtime.plan import plan
+from graph_runtime.session import Session
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path):
+    with config(CACHE_DIR=str(tmp_path / "cache")):
+        yield
+
+
+class Calls:
+    """A graph of calls that have nothing to do with each other; all their outputs are the graph's."""
+
+    def __init__(self):
+        self.names, self.func_id, self.funcs, self.entries = [], [], [], []
+        self.num_outputs, self.in_ptr, self.in_eid, self.inputs, self.outputs = [], [0], [], [], []
+        self.types: list[TensorType] = []
+        self.arrays: list[np.ndarray] = []
+
+    def _node(self, name: str, fid: int, inputs: Sequence[int], types: Sequence[TensorType]) -> list[int]:
+        eids = list(range(len(self.types), len(self.types) + len(types)))
+        self.names.append(name)
+        self.func_id.append(fid)
+        self.in_eid += inputs
+        self.in_ptr.append(len(self.in_eid))
+        self.num_outputs.append(len(types))
+        self.types += types
+        return eids
+
+    def add(self, name: str, op: Op, attrs: dict, arrays: Sequence[np.ndarray]) -> None:
+        types = [TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in arrays]
+        eids = []
+        for i, t in enumerate(types):
+            self.inputs.append(len(self.names))
+            eids += self._node(f"{name}_in{i}", -1, [], [t])
+        outputs = op.infer(types, attrs)
+        self.outputs += self._node(name, len(self.funcs), eids, outputs)
+        self.funcs.append(Func(name, op.name, attrs, len(types), len(outputs)))
+        self.arrays += arrays
+
+    def graph(self) -> Graph:
+        distinct = tuple(dict.fromkeys(self.types))
+        return Graph(
+            names=tuple(self.names), func_id=np.array(self.func_id, np.int32), funcs=tuple(self.funcs),
+            row_ptr=np.cumsum([0, *self.num_outputs], dtype=np.int64), in_ptr=np.array(self.in_ptr, np.int64),
+            in_eid=np.array(self.in_eid, np.int64), types=distinct,
+            type_id=np.array([distinct.index(t) for t in self.types], np.int32),
+            inputs=np.array(self.inputs, np.int64), outputs=np.array(self.outputs, np.int64))
+
+
+def _draw(rng: np.random.Generator, case: Case) -> list[np.ndarray]:
+    arrays = []
+    for i, (dtype, shape) in enumerate(case.inputs):
+        how, target = case.make[i] if i < len(case.make) else "normal", dtypes.to_numpy(dtype)
+        if how.startswith("index:"):
+            values = rng.integers(0, int(how[6:]), shape)
+        elif target.kind in "iub":
+            values = rng.integers(1, 2 if target.kind == "b" else 6, shape)
+        else:
+            values = abs(rng.standard_normal(shape)) if how == "positive" else rng.standard_normal(shape)
+        arrays.append(np.asarray(values).astype(target))
+    return arrays
+
+
+def _takes(op: Op, kind: str, case: Case) -> bool:
+    types, attrs = [TensorType(*t) for t in case.inputs], op.decode(case.attrs)
+    try:
+        select(op, attrs, kind, types, op.infer(types, attrs))
+    except UnsupportedOpError:
+        return False
+    return True
+
+
+def _cases(kind: str, every: bool) -> list[tuple[Op, Case]]:
+    """Cases of every op that ``kind`` takes: all of them, or the one in the middle of its list (the first is
+    the simplest)."""
+    found = []
+    for op in all_ops().values():
+        cases = [] if op.is_nop else [case for case in op.cases if _takes(op, kind, case)]
+        middle = len(cases) // 2
+        found += [(op, case) for case in (cases if every else cases[middle:middle + 1])]
+    return found
+
+
+def _outputs(planned, arrays, libraries) -> list[np.ndarray]:
+    session = Session(planned, libraries)
+    for i, array in enumerate(arrays):
+        session.set_input(i, array)
+    session.run()
+    return [session.output(i).numpy().copy() for i in range(len(planned.graph.outputs))]
+
+
+def _compare(tmp_path, kind: str, every: bool) -> int:
+    rng, calls = np.random.default_rng(7), Calls()
+    for number, (op, case) in enumerate(_cases(kind, every)):
+        calls.add(f"{op.name}_{number}", op, op.decode(case.attrs), _draw(rng, case))
+    planned = plan(calls.graph(), [f"{kind}:0"])
+    library = load_library(build_library([planned], tmp_path / "kernels.so"))
+    assert {name for name, _ in library.kernels} == {f.name for f in planned.graph.funcs if f.op}
+    generic, compiled = (_outputs(planned, calls.arrays, libraries) for libraries in ([], [library]))
+    for i, (a, b) in enumerate(zip(generic, compiled, strict=True)):
+        name = planned.graph.names[planned.graph.entry_nid[planned.graph.outputs[i]]]
+        assert a.dtype == b.dtype, name
+        bits = [np.frombuffer(x.tobytes(), np.uint8) for x in (a, b)]       # a NaN equals itself, -0 is not 0
+        np.testing.assert_array_equal(*bits, err_msg=name)
+    return len(generic)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "tt"])
+def test_compiled_kernels_give_the_bits_of_the_generic_ones(tmp_path, kind):
+    assert _compare(tmp_path, kind, every=False) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", ["cpu", "tt"])
+def test_compiled_kernels_give_the_bits_of_the_generic_ones_in_every_case(tmp_path, kind):
+    assert _compare(tmp_path, kind, every=True) > 200
+
+
+# ---------------------------------------------------------------- plans
+def _adds(*names: str, shape=(2, 3), op: str | None = "add") -> Graph:
+    calls, add = Calls(), all_ops()["add"]
+    for name in names:
+        calls.add(name, add, {}, [np.ones(shape, np.float32)] * 2)
+    if op is None:
+        calls.funcs = [Func(f.name, None, {}, 2, 1) for f in calls.funcs]
+    return calls.graph()
+
+
+def test_one_library_serves_several_plans_and_device_kinds(tmp_path):
+    graph = _adds("a", "b")
+    plans = [plan(graph, "cpu:0"), plan(graph, "tt:0"), plan(graph, ["cpu:0", "tt:0"], place={"b": "tt:0"}),
+             plan(graph, "null:0")]
+    library = load_library(build_library(plans, tmp_path / "kernels.so"))
+    assert set(library.kernels) == {("a", "cpu"), ("a", "tt"), ("b", "cpu"), ("b", "tt")}
+    for planned in plans[:3]:
+        outputs = _outputs(planned, [np.full((2, 3), 2, np.float32)] * 4, [library])
+        assert [(y == 4).all() for y in outputs] == [True, True]
+
+
+def test_one_name_for_two_things_is_refused(tmp_path):
+    plans = [plan(_adds("a"), "cpu:0"), plan(_adds("a", shape=(5,)), "cpu:0")]
+    with pytest.raises(CompileError, match=r"'a' stands for two things, .*float32\[2, 3\].*float32\[5\]"):
+        build_library(plans, tmp_path / "kernels.so")
+
+
+def test_functions_without_op_are_named(tmp_path):
+    with pytest.raises(UnsupportedOpError, match=r"functions without gr\.op: a on cpu \(node a\), b on cpu"):
+        build_library([plan(_adds("a", "b", op=None), "cpu:0")], tmp_path / "kernels.so")
+    assert not (tmp_path / "kernels.so").exists()
+
+
+def test_a_compiled_kernel_that_fails_says_why(tmp_path):
+    calls = Calls()
+    calls.add("quotient", all_ops()["divide"], {}, [np.ones(4, np.int32), np.zeros(4, np.int32)])
+    planned = plan(calls.graph(), "cpu:0")
+    library = load_library(build_library([planned], tmp_path / "kernels.so"))
+    with pytest.raises(KernelError, match=r"'quotient' \(divide on cpu:0\) failed: .*zero"):
+        _outputs(planned, calls.arrays, [library])
+    calls.arrays[1][:] = 1
+    assert (_outputs(planned, calls.arrays, [library])[0] == 1).all()
