@@ -94,11 +94,11 @@ def _written_inputs(graph: Graph) -> np.ndarray:
 def _insert(placed: PlacedGraph, copies: _Copies) -> PlacedGraph:
     """Renumber: old nodes keep their order, copy k stands before old node ``before[k]`` (ascending)."""
     graph = placed.graph
-    before = np.array(copies.before)
+    before = np.array(copies.before, np.int64)
     n, extra = graph.num_nodes, len(before)
     old_nid = np.arange(n) + np.searchsorted(before, np.arange(n), side="right")
     new_nid = before + np.arange(extra)
-    source = np.array(copies.source)
+    source = np.array(copies.source, np.int64)
     names, causes = _describe(placed, copies)
 
     def merged(old, new, dtype):
