@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .errors import LibraryError
-from .params import Cursor, read_array
+from .cursor import Cursor
+from .params import read_array
 
 __all__ = ["Blob", "ConstLoader", "Factory", "LibrarySlot", "Record", "parse_blob"]
 
