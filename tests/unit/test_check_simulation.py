@@ -25,7 +25,7 @@ CONSERVATIVE = {
     "nop": "a reshape whose bytes nobody reads",
     "copy": "a copy whose bytes nobody reads",
     "overlap": "bytes of padding, of entries that nobody reads, or of storages that overlap where no entry lies",
-    "device": "an input without elements that matter: a reader whose output nobody reads",
+    "device": "a reader whose output nobody reads",
     "order": "a copy of an input that stands before it, and runs when it is set",
     "alias": "types that differ and yet fit, or an output that is its own input",
     "at_input": "a node that is no copy of an input, and whose output nobody reads",
