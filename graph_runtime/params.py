@@ -14,6 +14,7 @@ import mmap
 import os
 import warnings
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -158,7 +159,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError, MemoryError, NotImplementedError) as error:
+    except (OSError, ValueError, RuntimeError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         raise ParamsError(f"cannot read parameters {path}: {error}", got=str(path)) from None
 
 
