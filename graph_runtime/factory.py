@@ -17,7 +17,7 @@ from .plan import Plan
 from .plan import plan as make_plan
 from .session import Session
 
-__all__ = ["create"]
+__all__ = ["create", "read_graph"]
 
 
 def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params: Any = None,
@@ -39,7 +39,7 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
         if isinstance(graph, Plan):
             planned = graph
         else:
-            planned = make_plan(_graph_of(graph), devices, place=place, device_map=device_map,
+            planned = make_plan(read_graph(graph), devices, place=place, device_map=device_map,
                                 formats=formats, strict=strict, inplace=_inplace(opened))
         module = GraphModule(Session(planned, opened, threads, name=_name_of(graph)))
     if params is not None:
@@ -59,7 +59,8 @@ def _gc_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _graph_of(source: Any) -> Graph:
+def read_graph(source: Any) -> Graph:
+    """The Graph of what create() takes: JSON text or bytes, a path, a Graph or a GraphBuilder."""
     if isinstance(source, Graph):
         return source
     return source.build() if hasattr(source, "build") else load_graph(source)
