@@ -108,13 +108,13 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
     return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
 
 
-_erf = np.frompyfunc(math.erf, 1, 1)
+_erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 def _gelu(x: np.ndarray, attrs: dict) -> np.ndarray:
-    if attrs["approximate"] == "tanh":
-        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
-    return 0.5 * x * (1 + np.asarray(_erf(x / math.sqrt(2)), np.float64))
+    if attrs["approximate"] == "tanh":         # (1 + tanh u) / 2 = sigmoid(2 u)
+        return x * _sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
+    return 0.5 * x * np.asarray(_erfc(-x / math.sqrt(2)), np.float64)
 
 
 _APPROXIMATE = Attr("approximate", "str", "none", "none: by erf; tanh: by tanh", ("none", "tanh"))
