@@ -1,0 +1,102 @@
+"""The layer table of docs/architecture.md is the rule: an import goes down it, never up. Sizes of modules and functions too."""
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "graph_runtime"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+CODEGEN = sorted((ROOT / "codegen").glob("*.py"))
+MOST_LINES, MOST_IN_FUNCTION = 300, 50               # the width of lines is ruff's (pyproject.toml)
+TOP = 6
+COMPILED = "_core"                                   # only core.py imports it
+# modules that are allowed to be longer, and why
+LONGER = {"core.py": 360}
+
+
+def layers() -> dict[str, int]:
+    """Module or package name -> layer number, as the document's table says."""
+    rows = re.findall(r"^\| L(\d) \| ([^|]*) \|", (ROOT / "docs" / "architecture.md").read_text(), re.M)
+    table = {name.rstrip("/"): int(layer) for layer, names in rows
+             for name in re.sub(r"\([^)]*\)", "", names).replace("`", "").split()}
+    assert len(table) > 15
+    return table
+
+
+def name_of(path: Path) -> str:
+    """The name that the table has: a module of the package, or the sub-package that it stands in."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> list[tuple[ast.stmt, str]]:
+    """(statement, first name below the package) of every import of graph_runtime, wherever it stands; codegen too."""
+    package = ("graph_runtime", *path.parent.relative_to(PACKAGE).parts) if path.is_relative_to(PACKAGE) else ("codegen",)
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [(node, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[:len(package) - node.level + 1]) if node.level else ""
+            full = f"{base}.{node.module}".strip(".") if node.module else base
+            found += [(node, full if full != "graph_runtime" else f"{full}.{a.name}") for a in node.names]
+    return [(node, full) for node, full in found if full.split(".")[0] in ("graph_runtime", "codegen")]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_down_the_table(path):
+    table, name = layers(), name_of(path)
+    assert name == "__init__" or name in table, f"add {name} to the layer table of docs/architecture.md"
+    here = table.get(name, TOP)
+    for node, full in imports(path):
+        if full.startswith("codegen"):
+            assert here >= 4 and _is_lazy(path, node), f"line {node.lineno}: codegen is called lazily, from above planning"
+            continue
+        target = full.split(".")[1] if "." in full else "__init__"
+        if target == COMPILED:
+            assert name == "core", f"line {node.lineno}: only core.py imports {COMPILED}"
+        elif target in table:
+            assert table[target] <= here, f"line {node.lineno}: {name} (L{here}) imports {target} (L{table[target]})"
+
+
+def _is_lazy(path: Path, statement: ast.stmt) -> bool:
+    functions = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef)]
+    return any(f.lineno < statement.lineno <= f.end_lineno for f in functions)
+
+
+@pytest.mark.parametrize("path", CODEGEN, ids=lambda p: str(p.relative_to(ROOT)))
+def test_codegen_imports_up_to_planning(path):
+    table = layers()
+    for node, full in imports(path):
+        target = full.split(".")[1] if full.startswith("graph_runtime.") else None
+        assert target is None or table.get(target, 0) <= 2, f"line {node.lineno}: codegen imports {full}"
+
+
+def test_the_checker_shares_no_code_with_the_passes():
+    passes = {"placement", "transfers", "layouts", "memory", "lifetimes", "columns", "sizes", "pack", "capacity", "record"}
+    for path in sorted((PACKAGE / "plan").glob("check*.py")):
+        used = {full.split(".")[2] for _, full in imports(path) if full.startswith("graph_runtime.plan.")}
+        assert not used & passes, f"{path.name} imports {sorted(used & passes)}"
+
+
+def test_nothing_unpickles_and_the_library_does_not_print():
+    for path in MODULES:
+        tree = ast.parse(path.read_text())
+        names = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+        assert not names & {"pickle", "marshal", "shelve"}, path.name
+        calls = [n.lineno for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "print"]
+        assert not calls or name_of(path) == "cli", f"{path.name} prints in line {calls}"
+
+
+@pytest.mark.parametrize("path", MODULES + CODEGEN, ids=lambda p: str(p.relative_to(ROOT)))
+def test_modules_and_functions_are_short(path):
+    text = path.read_text()
+    lines = text.splitlines()
+    assert len(lines) <= LONGER.get(path.name, MOST_LINES)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            length = node.end_lineno - node.lineno + 1
+            assert length <= MOST_IN_FUNCTION, f"{node.name} has {length} lines"
