@@ -15,6 +15,8 @@ import numpy as np
 from dataset import HERE, held_out, training
 from layers import Conv3x3, Dense, Dropout, Flatten, MaxPool2, Relu, softmax_cross_entropy
 
+from graph_runtime.params import save_params
+
 EPOCHS = 80
 BATCH = 64
 PEAK_RATE = 2e-3
@@ -111,8 +113,6 @@ def train(seed: int = 0) -> Network:
 
 
 def main() -> int:
-    from graph_runtime.params import save_params
-
     start = time.perf_counter()
     network = train()
     images, labels = held_out()
@@ -122,7 +122,7 @@ def main() -> int:
     if right < 0.97 * len(labels):
         print("below 97 %: params.bin is not written", file=sys.stderr)
         return 1
-    (HERE / "params.bin").write_bytes(save_params(network.named()))
+    save_params(network.named(), HERE / "params.bin")
     return 0
 
 
