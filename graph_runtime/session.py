@@ -7,7 +7,6 @@ once.
 """
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -27,7 +26,8 @@ __all__ = ["Session"]
 
 # C comes back after this long, so that a signal (Ctrl-C) is seen; a person does not feel 50 ms
 _BUDGET_NS = 50_000_000
-_program_run = core.lib.gr_program_run
+_program_run, _program_release = core.lib.gr_program_run, core.lib.gr_program_release
+_INTERRUPTED = core.lib.GR_INTERRUPTED
 
 
 class Session:
@@ -53,10 +53,11 @@ class Session:
         self._zero_copy = ZeroCopy(plan, self._bound)
         self._native = core.program_create(self._bound.instrs.ctypes.data, self.program.count)
         self._stopped = core.ffi.new("int64_t *")
-        self._busy = threading.Lock()
+        self._count = self.program.main
         self._tensors: dict[int, Tensor] = {}
-        self._spans: tuple[tuple[int, int], ...] = ((0, self.program.main),)
-        self._copy_out: tuple[tuple[np.ndarray, Tensor], ...] = ()
+        self._copies_in: tuple[tuple[int, int], ...] = ()
+        self._copies_out: tuple[tuple[np.ndarray, Tensor], ...] = ()
+        self._around = False                         # whether a run has copies around it
 
     # **************** running ****************
 
@@ -66,21 +67,32 @@ class Session:
         Raises KernelError where a kernel fails, SessionBusyError where another thread is in this session;
         after either, and after KeyboardInterrupt, the session can be run again.
         """
-        if not self._busy.acquire(False):
-            raise self._busy_error()
+        if self._around:
+            self._run_bound()
+            return
         try:
-            for first, last in self._spans:
-                status = _program_run(self._native, first, last, _BUDGET_NS, self._stopped)
-                if status:
-                    self._go_on(status, last)
-            for array, tensor in self._copy_out:
+            status = _program_run(self._native, 0, self._count, _BUDGET_NS, self._stopped)
+            if status:
+                self._go_on(status, self._count)
+        except BaseException:              # a signal's, between two calls: the program is still ours
+            _program_release(self._native)
+            raise
+
+    def _run_bound(self) -> None:
+        """A run with copies around it, for zero copy."""
+        with self._guard():
+            for first, last in self._copies_in:
+                self._run_span(first, last)
+            self._run_span(0, self._count)
+            for array, tensor in self._copies_out:
                 np.copyto(array, tensor.__array__(copy=False))
-        finally:
-            self._busy.release()
+
+    def _run_span(self, first: int, last: int) -> None:
+        self._go_on(_program_run(self._native, first, last, _BUDGET_NS, self._stopped), last)
 
     def _go_on(self, status: int, last: int) -> None:
-        """After a status that is not OK: run on where the time budget was used up, raise for all else."""
-        while status == core.lib.GR_INTERRUPTED:            # between two calls Python handles signals
+        """Run on where the time budget was used up, raise for all else that is not OK."""
+        while status == _INTERRUPTED:                # between two calls Python handles signals
             status = _program_run(self._native, self._stopped[0], last, _BUDGET_NS, self._stopped)
         if status:
             raise self._failure(status)
@@ -99,13 +111,13 @@ class Session:
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
-        """Holds the session for one call that is not run."""
-        if not self._busy.acquire(False):
+        """Keeps other threads out of the session. Raises SessionBusyError where one is in."""
+        if core.lib.gr_program_hold(self._native):
             raise self._busy_error()
         try:
             yield
         finally:
-            self._busy.release()
+            _program_release(self._native)
 
     # **************** inputs and outputs ****************
 
@@ -149,7 +161,7 @@ class Session:
             target.copy_from(value)
             span = self.program.at_input.get(index)
             if span is not None:
-                self._go_on(_program_run(self._native, *span, _BUDGET_NS, self._stopped), span[1])
+                self._run_span(*span)
 
     # **************** zero copy ****************
 
@@ -190,9 +202,10 @@ class Session:
         copies of bound inputs before it, copies to bound outputs after.
         """
         self._tensors.clear()
-        early = [self.program.at_input[i] for i in self._zero_copy.inputs if i in self.program.at_input]
-        self._spans = (*early, (0, self.program.main))
-        self._copy_out = tuple((self._zero_copy.outputs[i], self.output(i)) for i in self._zero_copy.copied)
+        bound, spans = self._zero_copy, self.program.at_input
+        self._copies_in = tuple(spans[i] for i in bound.inputs if i in spans)
+        self._copies_out = tuple((bound.outputs[i], self.output(i)) for i in bound.copied)
+        self._around = bool(self._copies_in or self._copies_out)
 
 
 def _array_of(value: Any) -> np.ndarray:

@@ -1,7 +1,7 @@
 /* executor.c: runs a lowered program: a loop of indirect calls over flat records.
  *
  * Called by graph_runtime/session.py with the GIL released, on any thread; one thread at a time in one program.
- * defines: gr_program_create, gr_program_destroy, gr_program_run
+ * defines: gr_program_create, gr_program_destroy, gr_program_run, gr_program_hold, gr_program_release
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,11 +14,43 @@
 /* Instructions between two looks at the clock: the coarse clock costs about 5 ns, so it adds well under 1 ns to each. */
 #define CLOCK_EVERY 8
 
+/* WAITING: between two calls of the thread that owns the program, everybody else is refused. */
+enum { IDLE, RUNNING, WAITING };
+
 struct gr_program {
   const gr_instr *instrs;    /* [count] the caller's, who keeps them alive */
   int64_t count;
-  atomic_flag busy;
+  atomic_int state;
+  _Atomic(const char *) owner;   /* &this_thread of the thread that made it RUNNING or WAITING */
+  int held;                  /* by gr_program_hold: WAITING, not IDLE, comes after a run */
 };
+
+static _Thread_local char this_thread;   /* its address tells threads apart */
+
+/* Relaxed will do: only this thread ever writes &this_thread, so it cannot read it by mistake. */
+static int is_owner(gr_program *program) {
+  return atomic_load_explicit(&program->owner, memory_order_relaxed) == &this_thread;
+}
+
+/* Makes an idle program, or one that waits for this thread, this thread's. Acquire pairs with leave's release: what the
+ * last owner wrote to the program and its memory is seen. */
+static int enter(gr_program *program) {
+  int state = IDLE;
+  if (atomic_compare_exchange_strong_explicit(&program->state, &state, RUNNING, memory_order_acquire,
+                                              memory_order_acquire)) {
+    atomic_store_explicit(&program->owner, &this_thread, memory_order_relaxed);
+    return 1;
+  }
+  if (state != WAITING || !is_owner(program)) return 0;
+  atomic_store_explicit(&program->state, RUNNING, memory_order_relaxed);   /* only the owner leaves WAITING */
+  return 1;
+}
+
+static void leave(gr_program *program, int state) {
+  atomic_store_explicit(&program->state, state, memory_order_release);
+}
+
+static int32_t busy(void) { return gr_fail(GR_ERR_BUSY, "another thread is running this session"); }
 
 int32_t gr_program_create(const gr_instr *instrs, int64_t count, gr_program **out) {
   if (count < 0 || (count && !instrs))
@@ -33,7 +65,9 @@ int32_t gr_program_create(const gr_instr *instrs, int64_t count, gr_program **ou
   if (!program) return gr_fail(GR_ERR_OUT_OF_MEMORY, "no host memory for a program");
   program->instrs = instrs;
   program->count = count;
-  atomic_flag_clear(&program->busy);
+  atomic_init(&program->state, IDLE);
+  atomic_init(&program->owner, NULL);
+  program->held = 0;
   *out = program;
   return GR_OK;
 }
@@ -97,14 +131,25 @@ static int32_t run(const gr_program *program, int64_t first, int64_t last, int64
 }
 
 int32_t gr_program_run(gr_program *program, int64_t first, int64_t last, int64_t budget_ns, int64_t *stopped_at) {
-  *stopped_at = first;
   if (first < 0 || first > last || last > program->count)
     return gr_fail(GR_ERR_ARGUMENT, "instructions %lld to %lld are not in a program of %lld", (long long)first,
                    (long long)last, (long long)program->count);
-  if (atomic_flag_test_and_set_explicit(&program->busy, memory_order_acquire))
-    return gr_fail(GR_ERR_BUSY, "another thread is running this session");
+  if (!enter(program)) return busy();
   gr_error_clear();
   int32_t status = run(program, first, last, budget_ns, stopped_at);
-  atomic_flag_clear_explicit(&program->busy, memory_order_release);
+  leave(program, status == GR_INTERRUPTED || program->held ? WAITING : IDLE);
   return status;
+}
+
+int32_t gr_program_hold(gr_program *program) {
+  if (!enter(program)) return busy();
+  program->held = 1;
+  leave(program, WAITING);
+  return GR_OK;
+}
+
+void gr_program_release(gr_program *program) {
+  if (atomic_load_explicit(&program->state, memory_order_acquire) != WAITING || !is_owner(program)) return;
+  program->held = 0;
+  leave(program, IDLE);
 }
