@@ -43,7 +43,7 @@ _HOME = {
     "cpu": "devices",
     "create": "factory",
     "load": "factory",
-    "load_graph": "load",
+    "load_graph": "loader",
     "load_library": "library",
     "read_params": "params",
     "tt": "devices",

@@ -1,62 +1,68 @@
 """create() and load(): from documents and libraries to a GraphModule."""
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .bundle import read_bundle
 from .devices import Device
 from .graph import Graph
 from .library import Library, load_library
-from .load import load_graph
+from .loader import gc_paused, load_graph
 from .module import GraphModule
 from .plan import Plan
 from .plan import plan as make_plan
 from .session import Session
 
-__all__ = ["create", "read_graph"]
+__all__ = ["create", "load", "read_graph"]
 
 
 def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params: Any = None,
            strict: bool = False, device_map: Mapping[str, str | Device] | None = None,
            place: Mapping[str, str | Device] | None = None, formats: Mapping[str, str] | None = None,
-           threads: int | None = None) -> GraphModule:
+           threads: int | None = None, name: str | None = None) -> GraphModule:
     """A GraphModule.
 
     ``graph``: JSON text if it begins with "{", else a path; also bytes, a Graph, a GraphBuilder, or a Plan,
     which is run as it is. ``library``: a path or Library of kernels, a list of them, or None for the
     kernels built in. ``devices``: "cpu:0", or a list, whose first is the fallback. ``params`` as
     load_params. ``strict``, ``device_map``, ``place`` (pins, glob -> device) and ``formats`` (device ->
-    format of its floats) as plan.plan. ``threads``: size of the intra-op pool.
+    format of its floats) as plan.plan. ``threads``: size of the intra-op pool. ``name``: who holds the
+    memory in out-of-memory texts, by default the file's name.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError.
     """
-    with _gc_paused():
+    with gc_paused():
         opened = _libraries(library)
         if isinstance(graph, Plan):
             planned = graph
         else:
             planned = make_plan(read_graph(graph), devices, place=place, device_map=device_map,
                                 formats=formats, strict=strict, inplace=_inplace(opened))
-        module = GraphModule(Session(planned, opened, threads, name=_name_of(graph)))
+        module = GraphModule(Session(planned, opened, threads, name=name or _name_of(graph)))
     if params is not None:
         module.load_params(params)
     return module
 
 
-@contextmanager
-def _gc_paused() -> Iterator[None]:
-    """Loading makes many objects and no garbage: collecting in the middle of it only costs time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+def load(bundle: str | os.PathLike, devices: Any = None, program: str | None = None, *,
+         threads: int | None = None) -> GraphModule:
+    """A GraphModule from a bundle, with its libraries and parameters.
+
+    ``devices``: by default those it was compiled for. ``program``: by default its first.
+
+    Raises DocumentError, ParamsError, GraphError, PlanError, CheckError, LibraryError, DeviceError.
+    """
+    opened = read_bundle(bundle)
+    entry = opened.program(program)
+    libraries = [load_library(opened.library_path(item), sha256=opened.files[item.file])
+                 for item in opened.libraries]
+    module = create(bytes(opened.read(entry.graph)), libraries, devices or opened.devices, threads=threads,
+                    name=opened.path.name)
+    module.load_params(opened.params(entry))
+    return module
 
 
 def read_graph(source: Any) -> Graph:
