@@ -275,13 +275,23 @@ def _write_folder(path: Path, contents: Mapping[str, bytes]) -> None:
             (made / name).write_bytes(data)
         made.chmod(0o755)
         if path.exists():
-            # a folder cannot be renamed onto a full one: the old one steps aside for the moment between two renames
-            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-            os.rename(path, old / "bundle")
-            os.rename(made, path)
-            shutil.rmtree(old, ignore_errors=True)
+            _swap(made, path)
         else:
             os.rename(made, path)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
+
+
+def _swap(made: Path, path: Path) -> None:
+    """Put ``made`` where another folder is. A folder cannot be renamed onto a full one: the old one steps aside between two renames."""
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
+    try:
+        os.rename(path, aside / "bundle")
+        try:
+            os.rename(made, path)
+        except BaseException:
+            os.rename(aside / "bundle", path)
+            raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)

@@ -157,7 +157,7 @@ def _array_record(name: str, array: np.ndarray) -> list[bytes]:
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except (OSError, ValueError, RuntimeError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         raise ParamsError(f"cannot read parameters {path}: {error}", got=str(path)) from None

@@ -1,0 +1,143 @@
+"""Bundles: whole or not at all, equal bytes for equal contents, nothing trusted."""
+import os
+import zipfile
+from importlib import resources
+
+import jsonschema_rs
+import numpy as np
+import orjson
+import pytest
+
+from graph_runtime.bundle import BundleLibrary, BundleProgram, read_bundle, write_bundle
+from graph_runtime.errors import DocumentError, GraphRuntimeError
+from graph_runtime.params import save_params
+
+KINDS = ["b.bundle", "b.zip"]
+
+
+def write(path, **changes):
+    parts = {"devices": ["cpu:0", "tt:0"], "params": "params.bin",
+             "programs": [BundleProgram("main", "main.json", ("x",), ("y",), {"w": "weight"}, ((0, 0),))],
+             "libraries": [BundleLibrary("lib/kernels.so", ("cpu", "tt"), "x86-64-v3")],
+             "files": {"main.json": b"{}", "lib/kernels.so": b"\x7fELF...",
+                       "params.bin": save_params({"weight": np.arange(4, dtype="f4")})}}
+    return write_bundle(path, **{**parts, **changes})
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_is_written_is_read_back(tmp_path, name):
+    bundle = read_bundle(write(tmp_path / name))
+    assert bundle.devices == ("cpu:0", "tt:0")
+    program = bundle.program()
+    assert (program.name, program.inputs, program.outputs, program.aliases) == ("main", ("x",), ("y",), ((0, 0),))
+    assert bytes(bundle.read("main.json")) == b"{}"
+    np.testing.assert_array_equal(bundle.params(program)["w"], np.arange(4))
+    assert bundle.library_path(bundle.libraries[0]).read_bytes() == b"\x7fELF..."
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_equal_contents_give_equal_bytes(tmp_path, name):
+    def contents(path):
+        if path.is_file():
+            return path.read_bytes()
+        return {p.relative_to(path): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+    (tmp_path / "a").mkdir()
+    (tmp_path / "c").mkdir()
+    assert contents(write(tmp_path / "a" / name)) == contents(write(tmp_path / "c" / name))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_older_bundle_is_replaced_and_nothing_is_left_beside_it(tmp_path, name):
+    write(tmp_path / name)
+    write(tmp_path / name, files={"main.json": b"[]", "lib/kernels.so": b"", "params.bin": save_params({"weight": np.zeros(1)})})
+    assert bytes(read_bundle(tmp_path / name).read("main.json")) == b"[]"
+    assert os.listdir(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_failed_write_leaves_what_was_there(tmp_path, name, monkeypatch):
+    write(tmp_path / name)
+    before = os.listdir(tmp_path)
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr(os, "rename", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        write(tmp_path / name)
+    monkeypatch.undo()
+    assert os.listdir(tmp_path) == before
+    assert bytes(read_bundle(tmp_path / name).read("main.json")) == b"{}"
+
+
+def test_what_is_no_bundle_is_not_overwritten(tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "thesis.txt").write_text("years")
+    with pytest.raises(GraphRuntimeError, match="not replaced"):
+        write(tmp_path / "work")
+
+
+def test_a_changed_file_is_named_with_both_hashes(tmp_path):
+    write(tmp_path / "b")
+    (tmp_path / "b" / "main.json").write_bytes(b"{ }")
+    with pytest.raises(DocumentError, match="main.json was changed"):
+        read_bundle(tmp_path / "b")
+
+
+@pytest.mark.parametrize("file", ["../outside", "/etc/passwd", "a/../../b", "bundle.json", ""])
+def test_paths_that_leave_the_bundle_are_refused(tmp_path, file):
+    write(tmp_path / "b")
+    index = orjson.loads((tmp_path / "b" / "bundle.json").read_bytes())
+    index["files"][file] = "0" * 64
+    (tmp_path / "b" / "bundle.json").write_bytes(orjson.dumps(index))
+    with pytest.raises(DocumentError, match="no file name of a bundle"):
+        read_bundle(tmp_path / "b")
+
+
+def test_a_link_that_leaves_the_bundle_is_refused(tmp_path):
+    write(tmp_path / "b")
+    (tmp_path / "secret").write_bytes(b"{}")
+    (tmp_path / "b" / "main.json").unlink()
+    (tmp_path / "b" / "main.json").symlink_to(tmp_path / "secret")
+    with pytest.raises(DocumentError, match="outside"):
+        read_bundle(tmp_path / "b")
+
+
+@pytest.mark.parametrize(("change", "match"), [
+    ({"version": 2}, "version 2"), ({"programs": []}, "programs"), ({"more": 1}, "more"), ({"params": "gone.bin"}, "gone.bin"),
+    ({"devices": ["gpu zero"]}, "devices"), ({"format": "zip"}, "format"),
+])
+def test_a_malformed_index_says_where(tmp_path, change, match):
+    write(tmp_path / "b")
+    index = orjson.loads((tmp_path / "b" / "bundle.json").read_bytes())
+    (tmp_path / "b" / "bundle.json").write_bytes(orjson.dumps({**index, **change}))
+    with pytest.raises(DocumentError, match=match) as caught:
+        read_bundle(tmp_path / "b")
+    assert caught.value.path.startswith("$")
+
+
+def test_a_zip_that_is_cut_or_compressed_is_refused(tmp_path):
+    data = write(tmp_path / "b.zip").read_bytes()
+    for size in range(0, len(data), 37):
+        (tmp_path / "cut.zip").write_bytes(data[:size])
+        with pytest.raises(DocumentError):
+            read_bundle(tmp_path / "cut.zip")
+    with zipfile.ZipFile(tmp_path / "z.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bundle.json", "{}" * 100)
+    with pytest.raises(DocumentError, match="compressed"):
+        read_bundle(tmp_path / "z.zip")
+
+
+def test_a_missing_program_or_parameter_is_named(tmp_path):
+    bundle = read_bundle(write(tmp_path / "b"))
+    with pytest.raises(DocumentError, match="did you mean 'main'"):
+        bundle.program("mian")
+    bundle = read_bundle(write(tmp_path / "c", programs=[BundleProgram("main", "main.json", (), (), {"w": "gone"})]))
+    with pytest.raises(DocumentError, match="'gone'"):
+        bundle.params(bundle.program())
+    with pytest.raises(DocumentError, match="there is no bundle"):
+        read_bundle(tmp_path / "nowhere")
+
+
+def test_the_schema_and_its_example_are_valid():
+    schema = orjson.loads(resources.files("graph_runtime.schemas").joinpath("bundle.schema.json").read_bytes())
+    validator = jsonschema_rs.validator_for(schema)
+    for example in schema["examples"]:
+        validator.validate(example)
