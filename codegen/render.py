@@ -23,7 +23,9 @@ from .bodies import Instance, includes
 
 __all__ = ["Kernel", "Rendered", "render"]
 
-KERNELS_PER_UNIT = 6  # fixed, so that the bytes do not depend on the number of cores
+# Fixed, so that the bytes do not depend on the number of cores. Most of what a tt kernel costs to compile is the
+# conversion of pages, which the kernels of a unit share.
+_KERNELS_PER_UNIT = {"cpu": 6, "tt": 18}
 _INT64_MIN = -(1 << 63)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # A packed entry of such a name would replace the C library's or Python's function for the whole library.
@@ -89,15 +91,19 @@ def render(kernels: Sequence[Kernel], bodies: Sequence[Instance]) -> Rendered:
         chosen.append((kernel, selected, by_name[selected.generic]))
     entries = tuple(_entry(kernel, selected) for kernel, selected, _ in chosen)
     _check_symbols(entries)
-    # kernels of one body side by side: a unit then includes few families
-    order = sorted(range(len(chosen)), key=lambda i: (chosen[i][2], i))
-    units = {}
-    for start in range(0, len(order), KERNELS_PER_UNIT):
-        group = order[start : start + KERNELS_PER_UNIT]
-        units[f"kernels_{len(units):04d}.c"] = _unit(
-            [(chosen[i][0], chosen[i][2], entries[i]) for i in group]
-        )
+    units = _units([(k, body, entry) for (k, _, body), entry in zip(chosen, entries, strict=True)])
     return Rendered(units, entries)
+
+
+def _units(items: list[tuple[Kernel, Instance, KernelEntry]]) -> dict[str, str]:
+    units = {}
+    for kind in sorted({kernel.kind for kernel, _, _ in items}):
+        # kernels of one body side by side: a unit then includes few families
+        group = sorted((i for i in items if i[0].kind == kind), key=lambda i: (i[1], i[0].name))
+        size = _KERNELS_PER_UNIT.get(kind, 6)
+        for start in range(0, len(group), size):
+            units[f"{kind}_{start // size:04d}.c"] = _unit(group[start:start + size])
+    return units
 
 
 def _entry(kernel: Kernel, selected: Selected) -> KernelEntry:
