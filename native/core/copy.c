@@ -13,6 +13,7 @@
 #include "image.h"
 #include "parallel.h"
 #include "status.h"
+#include "stream.h"
 #include "tile.h"
 
 /* Below this a copy is done before a second thread would have begun. */
@@ -37,7 +38,7 @@ static int32_t move_host_bytes(const copy_job *job, int64_t first, int64_t last)
 /* Units are row-major pages, of one side at least. */
 static int32_t move_row_pages(const copy_job *job, int64_t first, int64_t last) {
   const gr_image *src = &job->src, *dst = &job->dst;
-  gr_pages pages = {.first = first, .count = last - first, .bytes = src->row_bytes};
+  gr_pages pages = {.first = first, .count = last - first, .bytes = src->row_bytes, .streaming = dst->streaming};
   if (!src->device)
     return dst->device->ops->copy_in(dst->device, dst->arg, pages, src->host + (uint64_t)first * src->row_bytes,
                                      src->row_bytes);
@@ -102,53 +103,72 @@ static int32_t untilize_blocks(const copy_job *job, int64_t first, int64_t last)
 
 /* ---------------------------------------------------------------- formats */
 
-/* A block of any float format as a row-major 32x32 matrix whose padding is zero. */
-static int32_t load_values(const gr_image *image, const gr_block *block, uint8_t *buffer, float *matrix) {
-  if (image->arg->layout == GR_TILE) {
-    int32_t status = gr_image_load_tile(image, block, buffer);
-    if (status) return status;
-    gr_tile_unpack(image->arg->format, buffer, matrix);
-    gr_tile_clear_padding(matrix, block->rows, block->cols);
-    return GR_OK;
-  }
-  const uint8_t *rows;
-  uint64_t stride;
-  int32_t status = gr_image_load_rows(image, block, buffer, &rows, &stride);
-  if (status) return status;
+/* Where the machine has wider vectors than the wheel is built for, conversions use them. */
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define GR_WIDE __attribute__((target_clones("avx2", "default")))
+#else
+#define GR_WIDE
+#endif
+
+/* Rows of f32 or bf16 as a row-major 32x32 matrix whose padding is zero. A host row may stand at any address. */
+static inline void decode_rows(uint8_t format, const gr_block *block, const uint8_t *rows, uint64_t stride, float *matrix) {
   for (int32_t r = 0; r < block->rows; ++r) {
     const uint8_t *row = rows + (uint64_t)r * stride;
     float *to = matrix + GR_TILE_DIM * r;
-    if (image->arg->format == GR_F32) {
+    if (format == GR_F32) {
       memcpy(to, row, (size_t)block->cols * sizeof(float));
       continue;
     }
-    uint16_t words[GR_TILE_DIM];                         /* a host row may stand at any address */
+    uint16_t words[GR_TILE_DIM];
     memcpy(words, row, (size_t)block->cols * sizeof words[0]);
     for (int32_t c = 0; c < block->cols; ++c) to[c] = gr_bf16_decode(words[c]);
   }
   gr_tile_clear_padding(matrix, block->rows, block->cols);
-  return GR_OK;
 }
 
-static int32_t store_values(const gr_image *image, const gr_block *block, uint8_t *buffer, const float *matrix) {
+/* rows x cols floats of a matrix into a tile or rows of any float format. */
+static inline int32_t store_values(const gr_image *image, const gr_block *block, uint8_t *buffer, const void *rows,
+                                   uint64_t stride) {
   if (image->arg->layout == GR_TILE) {
-    gr_tile_encode(image->arg->format, matrix, buffer);
+    gr_tile_encode(image->arg->format, rows, stride, buffer);
     return gr_image_store_tile(image, block, buffer);
   }
-  if (image->arg->format == GR_F32)
-    return gr_image_store_rows(image, block, (const uint8_t *)matrix, GR_TILE_DIM * sizeof(float));
-  uint16_t *out = (uint16_t *)(void *)buffer;
-  for (int32_t i = 0; i < GR_TILE_ELEMENTS; ++i) out[i] = gr_bf16_encode(matrix[i]);
+  if (image->arg->format == GR_F32) return gr_image_store_rows(image, block, rows, stride);
+  for (int32_t r = 0; r < block->rows; ++r) {
+    float from[GR_TILE_DIM] = {0};
+    uint16_t words[GR_TILE_DIM];
+    memcpy(from, (const uint8_t *)rows + (uint64_t)r * stride, (size_t)block->cols * sizeof from[0]);
+    for (int32_t c = 0; c < GR_TILE_DIM; ++c) words[c] = gr_bf16_encode(from[c]);
+    memcpy(buffer + sizeof words * (size_t)r, words, sizeof words);
+  }
   return gr_image_store_rows(image, block, buffer, GR_TILE_DIM * sizeof(uint16_t));
 }
 
-static int32_t convert_blocks(const copy_job *job, int64_t first, int64_t last) {
+GR_WIDE static int32_t convert_blocks(const copy_job *job, int64_t first, int64_t last) {
   uint8_t buffer[GR_TILE_MOST_BYTES] __attribute__((aligned(64)));
   float matrix[GR_TILE_ELEMENTS] __attribute__((aligned(64)));
+  const gr_arg *from = job->src.arg;
   for (int64_t i = first; i < last; ++i) {
     gr_block block = gr_image_block(&job->src, i);
-    int32_t status = load_values(&job->src, &block, buffer, matrix);
-    if (!status) status = store_values(&job->dst, &block, buffer, matrix);
+    const uint8_t *rows = (const uint8_t *)matrix;
+    uint64_t stride = GR_TILE_DIM * sizeof(float);
+    int32_t status;
+    if (from->layout == GR_TILE) {
+      status = gr_image_load_tile(&job->src, &block, buffer);
+      if (status) return status;
+      gr_tile_unpack(from->format, buffer, matrix);
+      gr_tile_clear_padding(matrix, block.rows, block.cols);
+    } else {
+      status = gr_image_load_rows(&job->src, &block, buffer, &rows, &stride);
+      if (status) return status;
+      int whole = block.rows == GR_TILE_DIM && block.cols == GR_TILE_DIM;
+      if (from->format != GR_F32 || !whole || rows == buffer) {
+        decode_rows(from->format, &block, rows, stride, matrix);
+        rows = (const uint8_t *)matrix;
+        stride = GR_TILE_DIM * sizeof(float);
+      }
+    }
+    status = store_values(&job->dst, &block, buffer, rows, stride);
     if (status) return status;
   }
   return GR_OK;
@@ -199,7 +219,9 @@ static int32_t choose(copy_job *job) {
 static int32_t run_task(void *ctx, int64_t index) {
   const copy_job *job = ctx;
   int64_t first = index * job->per_task, last = first + job->per_task;
-  return job->move(job, first, last < job->units ? last : job->units);
+  int32_t status = job->move(job, first, last < job->units ? last : job->units);
+  if (job->dst.streaming) gr_stream_end();
+  return status;
 }
 
 /* Host ranges that overlap must be moved as one. */
@@ -212,6 +234,7 @@ static int overlap(const copy_job *job) {
 static int32_t run(copy_job *job) {
   int64_t bytes = elements(&job->src) * (job->src.itemsize ? job->src.itemsize : 1);
   if (bytes < PARALLEL_BYTES || overlap(job)) return job->move(job, 0, job->units);
+  job->dst.streaming = bytes >= GR_STREAM_BYTES;
   int64_t tasks = 4 * (int64_t)gr_pool_threads();
   job->per_task = (job->units + tasks - 1) / tasks;
   return gr_pool_run((job->units + job->per_task - 1) / job->per_task, run_task, job);

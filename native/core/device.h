@@ -20,6 +20,7 @@ typedef struct gr_pages {
   int64_t count;
   uint64_t offset;
   uint64_t bytes;
+  int32_t streaming;           /* part of a copy too large for caches: see stream.h */
 } gr_pages;
 
 /* Slots are called under no lock unless they say so. */

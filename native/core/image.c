@@ -5,9 +5,8 @@
  */
 #include "image.h"
 
-#include <string.h>
-
 #include "status.h"
+#include "stream.h"
 #include "tile.h"
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -94,7 +93,7 @@ static int64_t first_row(const gr_image *image, const gr_block *block) {
 static gr_pages row_pages(const gr_image *image, const gr_block *block) {
   return (gr_pages){.first = first_row(image, block), .count = block->rows,
                     .offset = (uint64_t)block->tile_col * GR_TILE_DIM * image->itemsize,
-                    .bytes = (uint64_t)block->cols * image->itemsize};
+                    .bytes = (uint64_t)block->cols * image->itemsize, .streaming = image->streaming};
 }
 
 static uint8_t *host_rows(const gr_image *image, const gr_block *block) {
@@ -118,14 +117,15 @@ int32_t gr_image_store_rows(const gr_image *image, const gr_block *block, const 
   if (image->device) return image->device->ops->copy_in(image->device, image->arg, row_pages(image, block), rows, stride);
   uint8_t *to = host_rows(image, block);
   uint64_t bytes = (uint64_t)block->cols * image->itemsize;
-  for (int32_t r = 0; r < block->rows; ++r) memcpy(to + (uint64_t)r * image->row_bytes, rows + (uint64_t)r * stride, bytes);
+  for (int32_t r = 0; r < block->rows; ++r)
+    gr_move(to + (uint64_t)r * image->row_bytes, rows + (uint64_t)r * stride, bytes, image->streaming);
   return GR_OK;
 }
 
 static gr_pages tile_page(const gr_image *image, const gr_block *block) {
   int64_t across = ceil_div(image->cols, GR_TILE_DIM), down = ceil_div(image->rows, GR_TILE_DIM);
   int64_t page = (block->plane * down + block->tile_row) * across + block->tile_col;
-  return (gr_pages){.first = page, .count = 1, .bytes = image->arg->page_bytes};
+  return (gr_pages){.first = page, .count = 1, .bytes = image->arg->page_bytes, .streaming = image->streaming};
 }
 
 int32_t gr_image_load_tile(const gr_image *image, const gr_block *block, uint8_t *tile) {

@@ -16,6 +16,7 @@ typedef struct gr_image {
   int64_t rows, cols;       /* the last two; a vector is one row, a scalar one element */
   uint32_t itemsize;        /* bytes of a stored element; 0 for block floats */
   uint64_t row_bytes;       /* bytes of a row of elements */
+  int32_t streaming;        /* written around the cache */
 } gr_image;
 
 /* A 32x32 block of an image: its plane, its place in tiles, and how much of it is tensor. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "status.h"
+#include "stream.h"
 #include "tt.h"
 
 /* Where a walk over consecutive pages stands. */
@@ -63,7 +64,7 @@ int32_t gr_tt_copy_in(gr_device *device, const gr_arg *arg, gr_pages pages, cons
   walk at;
   int32_t status = begin(device, arg, pages, &memory, &at);
   if (status) return status;
-  for (int64_t i = 0; i < pages.count; ++i, host += stride) memcpy(next_page(&at), host, pages.bytes);
+  for (int64_t i = 0; i < pages.count; ++i, host += stride) gr_move(next_page(&at), host, pages.bytes, pages.streaming);
   count(&memory->bytes_in, (uint64_t)pages.count * pages.bytes);
   return GR_OK;
 }
@@ -73,7 +74,7 @@ int32_t gr_tt_copy_out(gr_device *device, const gr_arg *arg, gr_pages pages, uin
   walk at;
   int32_t status = begin(device, arg, pages, &memory, &at);
   if (status) return status;
-  for (int64_t i = 0; i < pages.count; ++i, host += stride) memcpy(host, next_page(&at), pages.bytes);
+  for (int64_t i = 0; i < pages.count; ++i, host += stride) gr_move(host, next_page(&at), pages.bytes, pages.streaming);
   count(&memory->bytes_out, (uint64_t)pages.count * pages.bytes);
   return GR_OK;
 }

@@ -154,21 +154,24 @@ static inline void gr_tile_pack_dst16(uint8_t format, const float *in, void *til
   gr_tile_pack(format, rounded, tile);
 }
 
-/* What a copy writes of in[1024] (row-major): f32 as it is, bf16 by gr_bf16_encode, block floats by gr_block_encode. */
-static inline void gr_tile_encode(uint8_t format, const float *in, void *tile) {
+/* What a copy writes of 32x32 floats whose rows are row_bytes apart, at any address: f32 as it is, bf16 by gr_bf16_encode, block
+ * floats by gr_block_encode. */
+static inline void gr_tile_encode(uint8_t format, const void *in, uint64_t row_bytes, void *tile) {
   if (format == GR_F32) {
-    gr_tile_tilize(4, in, 128, 32, 32, tile);
+    gr_tile_tilize(4, in, row_bytes, 32, 32, tile);
     return;
   }
   for (int32_t k = 0; k < 64; ++k) {
     int32_t at = gr_tile_half_row(k / 2, k % 2);
+    float from[16];
+    memcpy(from, (const uint8_t *)in + (uint64_t)(k / 2) * row_bytes + (k % 2) * sizeof from, sizeof from);
     if (format == GR_BF16) {
       uint16_t values[16];
-      for (int i = 0; i < 16; ++i) values[i] = gr_bf16_encode(in[16 * k + i]);
+      for (int i = 0; i < 16; ++i) values[i] = gr_bf16_encode(from[i]);
       memcpy((uint16_t *)tile + at, values, sizeof values);
     } else {
       uint8_t data[16];
-      ((uint8_t *)tile)[at / 16] = gr_block_encode(in + 16 * k, format == GR_BFP8_B ? 7 : 3, data);
+      ((uint8_t *)tile)[at / 16] = format == GR_BFP8_B ? gr_block_encode(from, 7, data) : gr_block_encode(from, 3, data);
       gr_tile_put_data(format, (uint8_t *)tile + GR_TILE_EXPONENTS, at, data);
     }
   }

@@ -1,0 +1,74 @@
+"""Speed of copies, as JSON lines: row-major and tilized copies of float32, beside memcpy of the same bytes in the same run.
+
+    python tests/bench/bench_copy.py [--mbytes 16] [--threads 0] [--repeat 15]
+
+``ratio`` is memcpy's time over the copy's: 1 is memory-copy speed. memcpy is libc's, with one thread, into memory that was
+touched before; copies use the pool, so compare --threads 1.
+"""
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from graph_runtime import core, devices
+from graph_runtime.layout import HOST, ROW_MAJOR, TILE, Layout, pages
+
+CASES = [(ROW_MAJOR, "f32"), (TILE, "f32"), (ROW_MAJOR, "bf16"), (TILE, "bf16"), (TILE, "bfp8_b")]
+
+
+def best(run: Callable[[], object], repeat: int) -> float:
+    """Least seconds of ``repeat`` calls, after two that warm up."""
+    times = []
+    for _ in range(repeat + 2):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times[2:])
+
+
+def device_tensor(handle: core.DeviceHandle, shape: tuple[int, int], layout: Layout) -> core.Arg:
+    memory, page = handle.device.main_memory, pages(layout, shape)
+    addr = handle.alloc(0, page.extent(memory.banks, memory.alignment), "bench")
+    return core.tensor_arg(addr, "float32", shape, layout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mbytes", type=int, default=16)
+    parser.add_argument("--threads", type=int, default=1, help="of the pool; 0: as many as the process may use")
+    parser.add_argument("--repeat", type=int, default=15)
+    options = parser.parse_args()
+    core.pool_set_threads(options.threads or len(os.sched_getaffinity(0)))
+    shape = (options.mbytes * 256, 1024)
+    array = np.random.default_rng(0).standard_normal(shape, np.float32)
+    out = np.ones_like(array)
+    copy = ctypes.CDLL(None).memcpy
+    copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+
+    def report(name: str, seconds: float, reference: float) -> None:
+        print(json.dumps({"bench": "copy", "case": name, "mbytes": options.mbytes, "threads": core.pool_threads(),
+                          "gb_per_s": round(array.nbytes / seconds / 1e9, 2), "ratio": round(reference / seconds, 3)}))
+
+    memcpy = best(lambda: copy(out.ctypes.data, array.ctypes.data, array.nbytes), options.repeat)
+    report("memcpy", memcpy, memcpy)
+    source, target = core.host_arg(array), core.host_arg(out)
+    report(f"{HOST} -> {HOST}", best(lambda: core.copy(None, source, None, target), options.repeat), memcpy)
+    with core.DeviceHandle(devices.tt()) as tt:
+        for kind, fmt in CASES:
+            layout = Layout("dram", kind, fmt)
+            arg = device_tensor(tt, shape, layout)
+            # memcpy again beside each: the machine's speed drifts
+            memcpy = best(lambda: copy(out.ctypes.data, array.ctypes.data, array.nbytes), options.repeat)
+            report(f"{HOST} -> {layout}", best(lambda a=arg: core.copy(None, source, tt, a), options.repeat), memcpy)
+            report(f"{layout} -> {HOST}", best(lambda a=arg: core.copy(tt, a, None, target), options.repeat), memcpy)
+            tt.free(0, arg.pointer.addr)
+
+
+if __name__ == "__main__":
+    main()
