@@ -1,0 +1,90 @@
+"""Read the held-out digits on the cpu, on a simulated tt device in bf16, and on both at once, from files.
+
+    python examples/digits/run.py
+
+Takes graph.json and params.bin from this folder and writes into out/: one planned graph.json for each of the
+three, and kernels.so with all the kernels they call. Exits with 1 if one of them reads fewer than 97 % right,
+or if tt loses more than 0.5 points against cpu.
+"""
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from dataset import HERE, held_out
+from graph_runtime.write import write_graph
+
+import graph_runtime as gr
+from codegen.build import build_library
+from graph_runtime.plan import Plan, plan, record
+from graph_runtime.report import text
+
+OUT = HERE / "out"
+LEAST, MOST_LOST = 0.97, 0.005
+
+# name -> how graph.json is planned for it. The first device of a list takes what no pin places elsewhere.
+ARRANGEMENTS = {
+    "cpu": dict(devices=["cpu:0"]),
+    "tt": dict(devices=["tt:0"], formats={"tt": "bf16"}),
+    "mixed": dict(devices=["cpu:0", "tt:0"], formats={"tt": "bf16"},
+                  place={"conv2d": "tt:0", "dense": "tt:0"}),
+}
+
+
+def make_plans() -> dict[str, Plan]:
+    """Plan graph.json in the three ways, and write each plan as a graph.json with its columns."""
+    graph = gr.load_graph(HERE / "graph.json")
+    plans = {name: plan(graph, **how) for name, how in ARRANGEMENTS.items()}
+    OUT.mkdir(exist_ok=True)
+    for name, planned in plans.items():
+        (OUT / f"{name}.json").write_bytes(write_graph(record(planned)))
+    return plans
+
+
+def compile_kernels(plans: dict[str, Plan]) -> Path:
+    """Compile what the plans call into one module library."""
+    def progress(done: int, total: int) -> None:
+        print(f"\rcompiling: {done} of {total}", end="" if done < total else "\n", flush=True)
+
+    return build_library(list(plans.values()), OUT / "kernels.so", progress=progress)
+
+
+def classify(name: str, library: Path, images: np.ndarray) -> np.ndarray:
+    """The digits that a planned file reads in images [N, 1, 8, 8], a batch at a time."""
+    devices = ARRANGEMENTS[name]["devices"]
+    module = gr.create(OUT / f"{name}.json", library, devices, params=HERE / "params.bin")
+    shapes, _ = module.get_input_info()
+    batch = shapes["image"][0]
+    digits = []
+    for start in range(0, len(images), batch):
+        module.run(image=images[start:start + batch])
+        digits.append(module.get_output(0).numpy().argmax(axis=1))
+    return np.concatenate(digits)
+
+
+def main() -> int:
+    plans = make_plans()
+    library = compile_kernels(plans)
+    images, labels = held_out()
+    accuracy = {}
+    for name, planned in plans.items():
+        begin = time.perf_counter()
+        accuracy[name] = float((classify(name, library, images) == labels).mean())
+        seconds = time.perf_counter() - begin
+        devices = " + ".join(map(str, planned.devices))
+        print(f"{name:5}  {devices:12}  {accuracy[name]:.2%} of {len(labels)} right, {seconds:.2f} s")
+    print(f"\nThe plan of mixed:\n\n{text(plans['mixed'])}")
+    print(f"Its files are in {OUT}: graph-runtime inspect {OUT / 'mixed.json'} shows them.")
+    low = [name for name, share in accuracy.items() if share < LEAST]
+    lost = accuracy["cpu"] - accuracy["tt"]
+    if low:
+        print(f"below {LEAST:.0%}: {', '.join(low)}", file=sys.stderr)
+    if lost > MOST_LOST:
+        print(f"tt loses {lost:.2%} against cpu, more than {MOST_LOST:.1%}", file=sys.stderr)
+    return 1 if low or lost > MOST_LOST else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
