@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from .dtypes import FORMATS
-from .errors import PlanError
+from .errors import PlanError, did_you_mean
 
 __all__ = ["HOST", "ROW_MAJOR", "TILE", "Layout", "Pages", "pages", "same_image"]
 
@@ -61,9 +61,11 @@ def _ceil(n: int) -> int:
 def pages(layout: Layout, shape: tuple[int, ...]) -> Pages:
     """Pages of a device tensor of a logical shape. A scalar is a row of one element.
 
-    Raises PlanError for a block format that is not tiled.
+    Raises PlanError for an unknown format and for a block format that is not tiled.
     """
-    fmt = FORMATS[layout.format]
+    fmt = FORMATS.get(layout.format)
+    if fmt is None:
+        raise PlanError(f"unknown format {layout.format!r}{did_you_mean(layout.format, FORMATS)}", got=layout.format)
     if layout.layout == TILE:
         rows, cols = (1, *shape)[-2:] if shape else (1, 1)
         outer = math.prod(shape[:-2])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..devices import Device
+from ..errors import DeviceError, PlanError
 from ..graph import TensorType
 from ..layout import HOST, Layout, pages
 from .columns import intern
@@ -30,7 +31,7 @@ class Sizes:
 def entry_sizes(laid_out: LaidOutGraph) -> Sizes:
     """Sizes of all entries; Python runs once for each distinct (type, layout, device).
 
-    Raises PlanError for a block format that is not tiled, DeviceError for a memory that the device does not have.
+    Raises PlanError for a block format that is not tiled and for a memory that the device does not have.
     """
     graph, devices, layouts = laid_out.placed.graph, laid_out.placed.devices, laid_out.layouts
     entry_did = np.repeat(laid_out.placed.did, np.diff(graph.row_ptr))
@@ -41,7 +42,10 @@ def entry_sizes(laid_out: LaidOutGraph) -> Sizes:
     for at, key in enumerate(distinct.tolist()):
         rest, did = divmod(key, len(devices))
         type_, layout = graph.types[rest // len(layouts)], layouts[rest % len(layouts)]
-        memory, extent, nbytes = _size(type_, layout, devices[did])
+        try:
+            memory, extent, nbytes = _size(type_, layout, devices[did])
+        except (DeviceError, PlanError) as error:
+            raise _with_place(laid_out, int(np.flatnonzero(row == at)[0]), error) from None
         table[:, at] = extent, nbytes, regions.setdefault((did, memory), len(regions))
     extent, nbytes, region = table[:, row]
     alignment = [devices[d].descriptor.memories[m].alignment for d, m in regions]
@@ -57,6 +61,14 @@ def _size(type_: TensorType, layout: Layout, device: Device) -> tuple[int, int, 
         return index, type_.nbytes, type_.nbytes
     page = pages(layout, type_.shape)
     return index, page.extent(memory.banks, memory.alignment), page.padded(memory.alignment)
+
+
+def _with_place(laid_out: LaidOutGraph, eid: int, error: Exception) -> PlanError:
+    placed = laid_out.placed
+    nid = int(placed.graph.entry_nid[eid])
+    origin, device = int(placed.origin[nid]), str(placed.devices[placed.did[nid]])
+    path = f"$.nodes[{origin}]" if origin >= 0 else None
+    return PlanError(f"node {placed.graph.names[nid]!r}: {error}", node=placed.graph.names[nid], device=device, path=path)
 
 
 def round_up(value: np.ndarray, step: int | np.integer) -> np.ndarray:
