@@ -45,7 +45,7 @@ class GraphMaker:
         made = entry.infer(inputs, attrs)
         said = {k: json.dumps(v) for k, v in attrs.items() if v is not None}
         name = NOP if entry.is_nop else f"{op}_{len(self.funcs)}"
-        raw = {"gr.op": json.dumps(op), **{f"gr.{k}": v for k, v in said.items()}}
+        raw = {"gr.op": op, **{f"gr.{k}": v for k, v in said.items()}}
         key = (op, tuple(said.items()), tuple(inputs), tuple(made))
         return self._call(key, Func(name, op, attrs, len(reads), len(made), raw=raw), reads, made, device)
 

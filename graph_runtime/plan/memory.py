@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..devices import parse
 from ..errors import PlanError
 from ..graph import Graph
 from .capacity import check_capacity
@@ -252,7 +253,7 @@ def _check_names(laid_out: LaidOutGraph, sid: np.ndarray, names: list[tuple[str,
         rest, which = divmod(key, len(names))
         said, device = names[which][0], placed.devices[rest % len(placed.devices)]
         wanted = f"{device.kind}:{rest // len(placed.devices)}" if hints.device_type is not None else str(device)
-        if said != wanted:
+        if str(parse(said)) != wanted:
             eid = int(np.flatnonzero(row == at)[0])
             raise PlanError(f"storage {int(sid[eid])} is said to lie on {said}, the device columns put its entry {eid} on "
                             f"{wanted}", path=f"$.metadata.graph_runtime.storage[{int(sid[eid])}].device", got=said,

@@ -149,11 +149,12 @@ def _rebuild(graph: Graph, copies: _Copies, old_nid: np.ndarray, new_nid: np.nda
     in_eid[old_slot], in_eid[in_ptr[new_nid]] = renumber[reads], old_eid[copies.source]
     type_id = np.empty(row_ptr[-1], graph.type_id.dtype)
     type_id[old_eid], type_id[new_eid] = graph.type_id, graph.type_id[copies.source]
-    deps = {int(old_nid[k]): [int(old_nid[d]) for d in v] for k, v in graph.control_deps.items()}
+    deps = {int(old_nid[k]): tuple(old_nid[list(v)].tolist()) for k, v in graph.control_deps.items()}
     return replace(graph, names=names, func_id=func_id, funcs=funcs, row_ptr=row_ptr, in_ptr=in_ptr, in_eid=in_eid,
                    type_id=type_id, inputs=old_nid[graph.inputs], outputs=old_eid[graph.outputs],
                    hints=_move_hints(graph.hints, old_eid, int(row_ptr[-1]), old_nid),
-                   extra_columns={k: _move_column(v, old_eid, int(row_ptr[-1])) for k, v in graph.extra_columns.items()},
+                   extra_columns={name: (tag, _move_column(value, old_eid, int(row_ptr[-1])))
+                                  for name, (tag, value) in graph.extra_columns.items()},
                    control_deps=deps)
 
 
@@ -186,9 +187,9 @@ def _move_hints(hints: Hints, old_eid: np.ndarray, total: int, old_nid: np.ndarr
 
 
 def _move_column(column, old_eid: np.ndarray, total: int):
-    """An unknown list column keeps its elements, 0 for the new entries; a scalar stays."""
-    if not isinstance(column, (list, tuple, np.ndarray)) or len(column) != len(old_eid):
+    """A column that nothing reads keeps its elements, 0 for the new entries; one that has not one an entry stays."""
+    if not isinstance(column, tuple) or len(column) != len(old_eid):
         return column
     wide = np.zeros(total, np.int64)
     wide[old_eid] = column
-    return wide.tolist()
+    return tuple(wide.tolist())

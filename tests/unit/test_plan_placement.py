@@ -1,6 +1,8 @@
 """Where nodes run and which copies that takes: the remarks R1 to R13 of TVM's #1695 review, pins, fallbacks, same-type devices."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from graph_runtime.devices import parse_list
@@ -248,3 +250,15 @@ def test_every_input_lies_on_its_nodes_device_and_the_graph_is_the_same(seed, de
     assert len(set(pairs)) == len(pairs), "one copy an entry and device"
     assert len(set(new.names)) == len(set(graph.names)) + len(pairs)
     assert [new.names[n] for n in new.inputs] == list(graph.input_names)
+
+
+def test_what_nothing_reads_moves_with_the_nodes():
+    maker = GraphMaker()
+    x = maker.op("relu", [maker.input(F4, 0)], 0)
+    y = maker.op("relu", [x], 1)
+    graph = maker.graph([y], devices=parse_list(["cpu:0", "tt:0"]), storage_scope=("", "", "global"))
+    graph = replace(graph, extra_columns={"dtype": ("list_int", (7, 8, 9)), "count": ("size_t", 3)}, control_deps={2: (1, 0)})
+    new = plan(graph, ["cpu:0", "tt:0"]).graph
+    assert new.extra_columns == {"dtype": ("list_int", (7, 8, 0, 9)), "count": ("size_t", 3)}
+    assert new.control_deps == {3: (1, 0)}
+    assert new.hints.storage_scope == ("", "", "", "global")
