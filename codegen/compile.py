@@ -155,21 +155,21 @@ def _writing(path: Path) -> Iterator[Path]:
 
     So readers, and other processes that build the same thing, see a whole file or none.
     """
+    part = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         os.close(handle)
-    except OSError as error:
-        raise CompileError(f"cannot write {path}: {error.strerror or error}", got=str(path)) from None
-    part = Path(name)
-    try:
+        part = Path(name)
         yield part
         part.chmod(0o755)
         os.replace(part, path)
     except OSError as error:
-        raise CompileError(f"cannot write {path}: {error.strerror or error}", got=str(path)) from None
+        hint = "; GR_CACHE_DIR chooses another folder for the cache" if path.parent == cache_folder() else ""
+        raise CompileError(f"cannot write {path}: {error.strerror or error}{hint}", got=str(path)) from None
     finally:
-        part.unlink(missing_ok=True)
+        if part is not None:
+            part.unlink(missing_ok=True)
 
 
 # ------------------------------------------------------------------------------------------------ build

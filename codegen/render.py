@@ -23,8 +23,8 @@ from .bodies import Instance, includes
 
 __all__ = ["Kernel", "Rendered", "render"]
 
-# Fixed, so that the bytes do not depend on the number of cores. Most of what a tt kernel costs to compile is the
-# conversion of pages, which the kernels of a unit share.
+# Fixed, so that the bytes do not depend on the number of cores. Most of what a tt kernel costs to compile is
+# the conversion of pages, which the kernels of a unit share.
 _KERNELS_PER_UNIT = {"cpu": 6, "tt": 18}
 _INT64_MIN = -(1 << 63)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

@@ -149,6 +149,20 @@ class Graph:
         return tuple(self.names[nid] for nid in self.inputs)
 
     @property
+    def output_names(self) -> tuple[str, ...]:
+        """A name for each head: its node's, "node:k" where the node has several results, "output<i>" where two
+        entries would have one name."""
+        nids = self.entry_nid[self.outputs]
+        single = self.row_ptr[nids + 1] - self.row_ptr[nids] == 1
+        names = [self.names[nid] if one else f"{self.names[nid]}:{eid - self.row_ptr[nid]}"
+                 for nid, eid, one in zip(nids, self.outputs, single, strict=True)]
+        entry_of: dict[str, int] = {}
+        for i, eid in enumerate(self.outputs.tolist()):
+            if entry_of.setdefault(names[i], eid) != eid:
+                names[i] = f"output{i}"
+        return tuple(names)
+
+    @property
     def input_eids(self) -> np.ndarray:
         """int64 [graph inputs]: the entry of each graph input."""
         return self.row_ptr[self.inputs]

@@ -20,7 +20,7 @@ from .params import read_params
 from .session import Session
 from .tensor import Tensor
 
-__all__ = ["GraphModule", "output_names"]
+__all__ = ["GraphModule"]
 
 _FUNCTIONS = frozenset({
     "benchmark", "get_input", "get_input_index", "get_input_info", "get_num_inputs", "get_num_outputs",
@@ -147,9 +147,9 @@ class GraphModule:
         return len(self.session.graph.outputs)
 
     def get_output_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """({name: shape}, {name: dtype}) of the outputs, by output_names."""
+        """({name: shape}, {name: dtype}) of the outputs, by Graph.output_names."""
         graph = self.session.graph
-        return _info(graph, output_names(graph), graph.outputs)
+        return _info(graph, graph.output_names, graph.outputs)
 
     def get_output(self, index: str | int, out: Any = None) -> Tensor | Any:
         """The live tensor of an output: the next run overwrites it. With ``out`` a copy of it, written there.
@@ -199,30 +199,15 @@ class GraphModule:
             self.session.reset_output(i)
 
 
-def output_names(graph: Graph) -> list[str]:
-    """A name for each head: its node's, "node:k" where the node has several results, "output<i>" where two
-    entries would have one name."""
-    eids = graph.outputs
-    nids = graph.entry_nid[eids]
-    single = graph.row_ptr[nids + 1] - graph.row_ptr[nids] == 1
-    names = [graph.names[nid] if one else f"{graph.names[nid]}:{eid - graph.row_ptr[nid]}"
-             for nid, eid, one in zip(nids, eids, single, strict=True)]
-    entry_of: dict[str, int] = {}
-    for i, eid in enumerate(eids.tolist()):
-        if entry_of.setdefault(names[i], eid) != eid:
-            names[i] = f"output{i}"
-    return names
-
-
 def _output_index(graph: Graph) -> dict[str, int]:
     """Every name by which an output is found:
 
-    its node's (the last head's, as in TVM), "node:k", its output_names.
+    its node's (the last head's, as in TVM), "node:k", its Graph.output_names.
     """
     index = {}
     for i, (nid, eid) in enumerate(zip(graph.entry_nid[graph.outputs], graph.outputs, strict=True)):
         index[graph.names[nid]] = index[f"{graph.names[nid]}:{eid - graph.row_ptr[nid]}"] = i
-    for i, name in enumerate(output_names(graph)):
+    for i, name in enumerate(graph.output_names):
         index.setdefault(name, i)
     return index
 
