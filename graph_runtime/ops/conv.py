@@ -41,6 +41,8 @@ def _infer(inputs, attrs):
     dtype = rules.one_dtype("conv2d", inputs, _TYPES)
     rules.rank("conv2d", "input 0 (image)", x, 4, "N,C,H,W")
     rules.rank("conv2d", "input 1 (weight)", w, 4, "O,C/group,KH,KW")
+    if not x.shape[2] * x.shape[3]:
+        rules.fail("conv2d", f"the image {x} has no pixels", got=x.shape)
     strides = rules.limit("conv2d", "strides", attrs["strides"], 2, 1)
     pads = rules.limit("conv2d", "pads", attrs["pads"], 4, 0)
     dilations = rules.limit("conv2d", "dilations", attrs["dilations"], 2, 1)

@@ -12,3 +12,4 @@
 #define GR_MATH(fn) fn##f
 #define GR_WIDE double
 #define GR_IS_NAN(x) ((x) != (x))
+#define GR_LEAST -INFINITY

@@ -23,28 +23,32 @@ typedef struct GR_FN(image) {
 /* Columns of the window's elements (c, p, q), for the output pixels first_column .. first_column + columns - 1. */
 static void GR_FN(pack_image)(const GR_GEMM(args) *g, int64_t first_column, int64_t columns, GR_U *to) {
   const GR_FN(image) *s = g->b;
-  int64_t y[GR_GEMM_COLS], z[GR_GEMM_COLS];
+  int64_t y[GR_GEMM_COLS], z[GR_GEMM_COLS], row[GR_GEMM_COLS];
   for (int64_t l = 0; l < GR_GEMM_COLS; l++) {
     int64_t pixel = gr_min(first_column + l, first_column + columns - 1);
     y[l] = pixel / s->ow * s->sh - s->top;
     z[l] = pixel % s->ow * s->sw - s->left;
   }
   /* pixels of one row with stride 1 lie side by side in the image too */
-  int one_row = columns == GR_GEMM_COLS && y[0] == y[GR_GEMM_COLS - 1] && s->sw == 1;
+  int side_by_side = columns == GR_GEMM_COLS && y[0] == y[GR_GEMM_COLS - 1] && s->sw == 1;
   for (int64_t c = 0; c < s->channels; c++) {
     const GR_T *x = s->x + c * s->h * s->w;
     for (int64_t p = 0; p < s->kh; p++) {
+      for (int64_t l = 0; l < GR_GEMM_COLS; l++) {
+        int64_t i = y[l] + p * s->dh;
+        row[l] = i >= 0 && i < s->h ? i * s->w : -1;
+      }
       for (int64_t q = 0; q < s->kw; q++, to += GR_GEMM_COLS) {
-        int64_t i = y[0] + p * s->dh, j = z[0] + q * s->dw;
-        if (one_row && i >= 0 && i < s->h && j >= 0 && j + GR_GEMM_COLS <= s->w) {
-          for (int64_t l = 0; l < GR_GEMM_COLS; l++) to[l] = (GR_U)GR_LOAD(x[i * s->w + j + l]);
+        int64_t shift = q * s->dw, first = z[0] + shift;
+        if (side_by_side && row[0] >= 0 && first >= 0 && first + GR_GEMM_COLS <= s->w) {
+          for (int64_t l = 0; l < GR_GEMM_COLS; l++) to[l] = (GR_U)GR_LOAD(x[row[0] + first + l]);
           continue;
         }
         for (int64_t l = 0; l < GR_GEMM_COLS; l++) {
-          i = y[l] + p * s->dh;
-          j = z[l] + q * s->dw;
-          int inside = i >= 0 && i < s->h && j >= 0 && j < s->w;
-          to[l] = inside ? (GR_U)GR_LOAD(x[i * s->w + j]) : 0;
+          /* without a branch: element 0 is read in place of one that is outside */
+          int64_t j = z[l] + shift, inside = (row[l] >= 0) & (j >= 0) & (j < s->w);
+          GR_U value = (GR_U)GR_LOAD(x[inside ? row[l] + j : 0]);
+          to[l] = inside ? value : 0;
         }
       }
     }
@@ -124,14 +128,18 @@ static inline int32_t GR_BODY(conv2d)(const gr_call *call) {
   }
   GR_GEMM(args) g = {.m = per_group, .n = pixels, .k = taps, .a_row = taps, .a_col = 1, .b = &image,
                      .pack_b = GR_FN(pack_image), .c_row = pixels, .bias_row = 1};
-  for (int64_t i = 0; i < x->shape[0] * group; i++) {
-    int64_t first = i % group * per_group;
-    image.x = (const GR_T *)gr_ptr(x) + i * channels * image.h * image.w;
-    g.a = (const GR_T *)gr_ptr(w) + first * taps;
-    g.bias = bias ? bias + first : NULL;
-    g.c = (GR_T *)gr_ptr(out) + i * per_group * pixels;
-    int32_t status = GR_GEMM(run)(call, &g);
-    if (status) return status;
+  for (int64_t o = 0; o < group; o++) {
+    g.a = (const GR_T *)gr_ptr(w) + o * per_group * taps;
+    g.bias = bias ? bias + o * per_group : NULL;
+    g.a_is_packed = 0;
+    for (int64_t n = 0; n < x->shape[0]; n++) {
+      int64_t plane = n * group + o;
+      image.x = (const GR_T *)gr_ptr(x) + plane * channels * image.h * image.w;
+      g.c = (GR_T *)gr_ptr(out) + plane * per_group * pixels;
+      int32_t status = GR_GEMM(run)(call, &g);
+      if (status) return status;
+      g.a_is_packed = 1; /* the weights stay for the next image */
+    }
   }
   return GR_OK;
 }

@@ -9,5 +9,6 @@
 #undef GR_MATH
 #undef GR_WIDE
 #undef GR_IS_NAN
+#undef GR_LEAST
 #undef GR_FN
 #undef GR_BODY

@@ -36,6 +36,7 @@ struct GR_GEMM(args) {
   const GR_T *bias;            /* NULL, or bias[i * bias_row + j * bias_col] */
   int64_t bias_row, bias_col;
   GR_U *packed_a, *packed_b;
+  int a_is_packed;             /* by the run before, with equal m, n, k and a */
 };
 
 /* ---------------------------------------------------------------- packing */
@@ -58,10 +59,10 @@ static void GR_GEMM(pack_plain)(const GR_GEMM(args) *g, int64_t first_column, in
   }
 }
 
-/* Panels first .. last-1 of both operands: those of A, then those of B. */
+/* Panels first .. last-1 of both operands: those of A (unless it is packed), then those of B. */
 static int32_t GR_GEMM(pack_panels)(void *ctx, int64_t first, int64_t last) {
   const GR_GEMM(args) *g = ctx;
-  int64_t a_panels = gr_ceil_div(g->m, GR_GEMM_ROWS);
+  int64_t a_panels = g->a_is_packed ? 0 : gr_ceil_div(g->m, GR_GEMM_ROWS);
   for (int64_t i = first; i < last; i++) {
     if (i < a_panels) {
       int64_t row = i * GR_GEMM_ROWS;
@@ -120,14 +121,15 @@ static int32_t GR_GEMM(blocks)(void *ctx, int64_t first, int64_t last) {
 
 /* ---------------------------------------------------------------- all of C */
 
-/* Everything of g but packed_a and packed_b is set; scratch is 64-byte aligned. */
+/* Everything of g but packed_a and packed_b is set (a_is_packed is 0 for a first run); scratch is 64-byte aligned. */
 GR_INLINE int32_t GR_GEMM(run)(const gr_call *call, GR_GEMM(args) *g) {
   if (g->m == 0 || g->n == 0) return GR_OK;
   int64_t a_panels = gr_ceil_div(g->m, GR_GEMM_ROWS), b_panels = gr_ceil_div(g->n, GR_GEMM_COLS);
   g->packed_b = call->scratch;
   g->packed_a = g->packed_b + b_panels * GR_GEMM_COLS * g->k;
   int64_t panel = gr_max(1, g->k * GR_GEMM_COLS), block = gr_max(1, 2 * g->k * GR_GEMM_ROWS * GR_GEMM_COLS);
-  int32_t status = gr_parallel(call->env, a_panels + b_panels, gr_ceil_div(GR_GRAIN, panel), GR_GEMM(pack_panels), g);
+  int64_t panels = b_panels + (g->a_is_packed ? 0 : a_panels);
+  int32_t status = gr_parallel(call->env, panels, gr_ceil_div(GR_GRAIN, panel), GR_GEMM(pack_panels), g);
   if (status) return status;
   return gr_parallel(call->env, a_panels * b_panels, gr_ceil_div(GR_GRAIN, block), GR_GEMM(blocks), g);
 }

@@ -11,53 +11,53 @@ typedef struct GR_FN(pool) {
   const int64_t *words;        /* kernel, stride, pads, count_include_pad */
 } GR_FN(pool);
 
-GR_INLINE GR_T GR_FN(window_max)(const GR_T *x, int64_t w, int64_t h0, int64_t h1, int64_t w0, int64_t w1) {
-  GR_C top = GR_LOAD(x[h0 * w + w0]);
-  for (int64_t i = h0; i < h1; i++) {
-    for (int64_t j = w0; j < w1; j++) {
-      GR_C a = GR_LOAD(x[i * w + j]);
-      top = top >= a || GR_IS_NAN(top) ? top : a; /* a NaN stays */
-    }
+#define GR_ROW 64 /* output pixels of a row whose windows are reduced side by side */
+
+/* Reduce one row of the image, column q of every window, into those of output pixels j0 .. j0 + width - 1. */
+GR_INLINE void GR_FN(pool_tap)(GR_WIDE *row, const GR_T *x, const GR_FN(pool) *p, int64_t q, int64_t j0, int64_t width,
+                               int mean) {
+  int64_t step = p->words[3], shift = q - p->words[5]; /* column of output pixel j is j * step + shift */
+  int64_t first = gr_max(j0, shift >= 0 ? 0 : gr_ceil_div(-shift, step));
+  int64_t last = gr_min(j0 + width, p->w > shift ? gr_ceil_div(p->w - shift, step) : 0);
+  for (int64_t j = first; j < last; j++) {
+    GR_WIDE a = (GR_WIDE)GR_LOAD(x[j * step + shift]), top = row[j - j0];
+    row[j - j0] = mean ? top + a : (GR_C)a > (GR_C)top || GR_IS_NAN(a) ? a : top; /* a NaN wins and stays */
   }
-  return GR_STORE(top);
 }
 
-#if GR_FLOAT
-GR_INLINE GR_T GR_FN(window_mean)(const GR_T *x, int64_t w, int64_t h0, int64_t h1, int64_t w0, int64_t w1, int64_t count) {
-  double sum = 0;
-  for (int64_t i = h0; i < h1; i++) {
-    for (int64_t j = w0; j < w1; j++) sum += GR_LOAD(x[i * w + j]);
-  }
-  return GR_STORE((GR_C)(sum / (double)count));
+/* Elements of window i along one dimension: inside of the image, or of the padded image. */
+GR_INLINE int64_t GR_FN(window_length)(int64_t i, int64_t size, int64_t kernel, int64_t stride, int64_t begin, int64_t end,
+                                       int64_t include_pad) {
+  int64_t first = i * stride - begin;
+  return include_pad ? gr_min(first + kernel, size + end) - first : gr_min(first + kernel, size) - gr_max(first, 0);
 }
-#endif
 
 /* Planes (n, c) first .. last-1. */
 GR_INLINE int32_t GR_FN(pool_planes)(const GR_FN(pool) *p, int64_t first, int64_t last, int mean) {
-  int64_t kh = p->words[0], kw = p->words[1], sh = p->words[2], sw = p->words[3], top = p->words[4], left = p->words[5];
-  int64_t bottom = p->words[6], right = p->words[7], include = p->words[8];
+  const int64_t *k = p->words;
   for (int64_t plane = first; plane < last; plane++) {
     const GR_T *x = p->x + plane * p->h * p->w;
     GR_T *out = p->out + plane * p->oh * p->ow;
     for (int64_t i = 0; i < p->oh; i++) {
-      int64_t y = i * sh - top, h0 = gr_max(y, 0), h1 = gr_min(y + kh, p->h);
-      for (int64_t j = 0; j < p->ow; j++) {
-        int64_t z = j * sw - left, w0 = gr_max(z, 0), w1 = gr_min(z + kw, p->w);
-        int64_t padded = (gr_min(y + kh, p->h + bottom) - y) * (gr_min(z + kw, p->w + right) - z);
-#if GR_FLOAT
-        if (mean) {
-          *out++ = GR_FN(window_mean)(x, p->w, h0, h1, w0, w1, include ? padded : (h1 - h0) * (w1 - w0));
-          continue;
+      int64_t h0 = gr_max(i * k[2] - k[4], 0), h1 = gr_min(i * k[2] - k[4] + k[0], p->h);
+      for (int64_t j0 = 0; j0 < p->ow; j0 += GR_ROW) {
+        GR_WIDE row[GR_ROW];
+        int64_t width = gr_min(GR_ROW, p->ow - j0);
+        for (int64_t j = 0; j < width; j++) row[j] = mean ? 0 : GR_LEAST;
+        for (int64_t y = h0; y < h1; y++) {
+          for (int64_t q = 0; q < gr_min(k[1], p->w + k[5]); q++) GR_FN(pool_tap)(row, x + y * p->w, p, q, j0, width, mean);
         }
-#else
-        (void)mean, (void)include, (void)padded;
-#endif
-        *out++ = GR_FN(window_max)(x, p->w, h0, h1, w0, w1);
+        int64_t rows = GR_FN(window_length)(i, p->h, k[0], k[2], k[4], k[6], k[8]);
+        for (int64_t j = 0; j < width; j++) {
+          int64_t columns = mean ? GR_FN(window_length)(j0 + j, p->w, k[1], k[3], k[5], k[7], k[8]) : 1;
+          *out++ = GR_STORE((GR_C)(mean ? row[j] / (GR_WIDE)(rows * columns) : row[j]));
+        }
       }
     }
   }
   return GR_OK;
 }
+#undef GR_ROW
 
 GR_INLINE int32_t GR_FN(pool_run)(const gr_call *call, const int64_t *words, int32_t (*run)(void *, int64_t, int64_t)) {
   const gr_arg *x = &call->args[0], *out = &call->args[1];
