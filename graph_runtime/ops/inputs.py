@@ -55,16 +55,18 @@ def nmse(actual: np.ndarray, wanted: np.ndarray) -> float:
     """
     if actual.shape != wanted.shape:
         raise ValueError(f"shapes differ: {actual.shape} and {wanted.shape}")
-    if actual.dtype == wanted.dtype and actual.dtype.kind in "iub":
-        if np.array_equal(actual, wanted):      # 64-bit integers do not fit into float64
-            return 0.0
+    if np.array_equal(actual, wanted):
+        return 0.0
     a, w = np.asarray(actual, np.float64), np.asarray(wanted, np.float64)
     finite = np.isfinite(w)
     if not np.array_equal(a[~finite], w[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
         return float("inf")
     a, w = a[finite], w[finite]
-    scale = max(np.abs(w).max(initial=0.0), np.finfo(np.float64).tiny)   # squares of very large or small values
-    error, power = float((((a - w) / scale) ** 2).sum()), float(((w / scale) ** 2).sum())
-    if error == 0.0:
-        return 0.0
-    return error / power if power else float("inf")
+    scale = np.abs(w).max(initial=0.0)
+    if scale == 0.0:
+        return float("inf") if a.any() else 0.0
+    with np.errstate(over="ignore", under="ignore"):
+        error = float((((a - w) / scale) ** 2).sum() / ((w / scale) ** 2).sum())
+    if error == 0.0 and (a != w).any() or wanted.dtype.kind in "iu":
+        return max(error, np.finfo(np.float64).tiny)      # they differ, if by too little for a square or a float64
+    return error

@@ -256,7 +256,7 @@ def _take_cases():
                                          ("matrix", (50, 33), (4, 7), 0, 50), ("middle", (3, 9, 33), (2, 5), 1, 9), ("last", (4, 40), (3,), -1, 40),
                                          ("vector", (40,), (65,), 0, 40), ("nothing", (4, 3), (0,), 0, 4)):
         yield Case(name, (("float32", data), ("int32", indices)), {"axis": axis}, make=("normal", f"index:{n}"), nmse=rules.MOVED)
-    yield Case("int64", (("float32", (33, 40)), ("int64", (9,))), {}, make=("normal", "index:33"), nmse=rules.MOVED)
+    yield Case("long_indices", (("float32", (33, 40)), ("int64", (9,))), {}, make=("normal", "index:33"), nmse=rules.MOVED)
     yield from _per_type(lambda t: ((t, (33, 40)), ("int32", (12,))), {}, make=("normal", "index:33"))
 
 

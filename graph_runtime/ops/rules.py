@@ -24,6 +24,8 @@ TT_FLOATS = ("float32", "bfloat16")
 TT_ARITH = (*TT_FLOATS, "int32")
 TT_MOVED = (*TT_FLOATS, "int32", "uint32", "int16", "uint16", "int8", "uint8", "bool")
 
+MAX_DIMS = 16      # GR_MAX_DIMS of native/kernels/cpu/common.h
+
 # Largest normalised mean squared error by device kind and tt format. Rounding an operand to bf16 (8 significant bits) costs
 # about 1e-6, to bfp8_b (one exponent for 16 values) about 1e-4; both bounds leave room for two operands and a result.
 EXACT = {"cpu": 0.0, "tt/f32": 0.0, "tt/bf16": 1e-4, "tt/bfp8_b": 1e-3}
@@ -51,6 +53,8 @@ def one_dtype(op: str, inputs: Sequence[TensorType], allowed: Sequence[str]) -> 
                  got=t.dtype, wanted=first)
     if first not in allowed:
         fail(op, f"does not take {first}; it takes {', '.join(allowed)}", got=first, wanted=tuple(allowed))
+    if (most := max(len(t.shape) for t in inputs)) > MAX_DIMS:
+        fail(op, f"an input has {most} dimensions, at most {MAX_DIMS} are supported", got=most, wanted=MAX_DIMS)
     return first
 
 
