@@ -49,7 +49,7 @@ _HOME = {
     "tt": "devices",
 }
 
-__all__ = sorted(_HOME)  # noqa: PLE0605 (a test holds it to what is here)
+__all__ = sorted(_HOME)
 __version__ = "0.1.0"
 
 

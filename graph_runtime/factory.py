@@ -16,7 +16,7 @@ from .plan import Plan
 from .plan import plan as make_plan
 from .session import Session
 
-__all__ = ["create", "load", "read_graph"]
+__all__ = ["create", "inplace_rules", "load", "read_graph"]
 
 
 def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params: Any = None,
@@ -40,7 +40,7 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
             planned = graph
         else:
             planned = make_plan(read_graph(graph), devices, place=place, device_map=device_map,
-                                formats=formats, strict=strict, inplace=_inplace(opened))
+                                formats=formats, strict=strict, inplace=inplace_rules(opened))
         module = GraphModule(Session(planned, opened, threads, name=name or _name_of(graph)))
     if params is not None:
         module.load_params(params)
@@ -84,6 +84,6 @@ def _libraries(library: Any) -> list[Library]:
     return [item if isinstance(item, Library) else load_library(item) for item in items]
 
 
-def _inplace(libraries: Sequence[Library]) -> dict[str, tuple[int, ...]]:
+def inplace_rules(libraries: Sequence[Library]) -> dict[str, tuple[int, ...]]:
     """func_name -> inputs that output 0 may overwrite, as the libraries' manifests say."""
     return {name: entry.inplace for library in libraries for (name, _), entry in library.kernels.items()}

@@ -1,7 +1,7 @@
 """The command line: ``graph-runtime COMMAND``, one command a file, no logic of its own.
 
-Exit codes: 0 all is well; 1 a comparison or verification failed; 2 bad usage or bad input; 3 out of memory or over a
-device's capacity; 4 a kernel failed; 130 Ctrl-C.
+Exit codes: 0 all is well; 1 a comparison or verification failed; 2 bad usage or bad input; 3 out of memory or
+over a device's capacity; 4 a kernel failed; 130 Ctrl-C.
 """
 from __future__ import annotations
 

@@ -13,9 +13,10 @@ from .options import Json, print_json
 __all__ = ["devices"]
 
 
-def devices(json: Json = False,
-            settings: Annotated[bool, typer.Option("--settings", help="List the GR_* settings instead.")] = False
-            ) -> None:
+def devices(
+    settings: Annotated[bool, typer.Option("--settings", help="List the GR_* settings instead.")] = False,
+    json: Json = False,
+) -> None:
     """List the devices that can be named, with their memories.
 
     Example: graph-runtime devices
@@ -36,6 +37,6 @@ def devices(json: Json = False,
 def _describe(descriptor) -> list[str]:
     grid = "x".join(map(str, descriptor.grid))
     note = " (test only: its kernels do nothing)" if descriptor.test_only else ""
-    lines = [f"{descriptor.kind}:N={descriptor.board}  {grid} cores, stores {' '.join(descriptor.formats)}{note}"]
-    return lines + [f"    {m.name:6} {m.banks} x {m.usable / 2**20:,.1f} MiB, aligned to {m.alignment} bytes"
+    head = f"{descriptor.kind}:N={descriptor.board}  {grid} cores, stores {' '.join(descriptor.formats)}{note}"
+    return [head] + [f"    {m.name:6} {m.banks} x {m.usable / 2**20:,.1f} MiB, aligned to {m.alignment} bytes"
                     for m in descriptor.memories]

@@ -15,9 +15,9 @@ from ..graph import TensorType
 
 Source = Annotated[Path, typer.Argument(metavar="GRAPH", help="graph.json, or a bundle.")]
 Devices = Annotated[list[str] | None, typer.Option(
-    "--device", help="A device, as cpu:0 or tt:0 or tt:0=n150; repeat for more. The first is the fallback.")]
+    "--device", help="A device, as cpu:0, tt:0 or tt:0=n150; repeat for more. The first is the fallback.")]
 LibraryFiles = Annotated[list[Path] | None, typer.Option(
-    "--library", help="A module library with kernels; repeat for more. Without one the kernels built in serve.")]
+    "--library", help="A module library; repeat for more. Without one the kernels built in serve.")]
 Params = Annotated[Path | None, typer.Option(
     "--params", help="Parameters: TVM's binary, .npz or .safetensors.")]
 Place = Annotated[list[str] | None, typer.Option(

@@ -1,0 +1,56 @@
+"""graph-runtime compile"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import options as opt
+from .sources import open_program
+
+__all__ = ["compile_"]
+
+
+def compile_(
+    graph: Annotated[Path, typer.Argument(metavar="GRAPH", help="graph.json.")],
+    output: Annotated[Path, typer.Option(
+        "--output", "-o", help="The bundle to write: a folder, or a stored zip if it ends in .zip.")],
+    device: opt.Devices = None, library: opt.LibraryFiles = None, params: opt.Params = None, place: opt.Place = None,
+    map: opt.Map = None, format: opt.Formats = None, strict: opt.Strict = False,
+    march: Annotated[str, typer.Option(
+        "--march", help="auto (x86-64-v3 where this CPU has it, else v2), native, or a level by name.")] = "auto",
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Compilers at a time.")] = None,
+    json: opt.Json = False,
+) -> None:
+    """Plan a graph, generate C for its kernels, compile it, and write a bundle that runs anywhere this CPU's kind is.
+
+    Example: graph-runtime compile net.json --params net.params --device cpu:0 --device tt:0 -o net.bundle
+    """
+    from codegen.build import build_bundle  # the only command that needs a C compiler
+
+    program = open_program(graph, device, library, params)
+    with _progress(not json) as progress:
+        build_bundle(program.graph, output, devices=program.devices, params=program.params, name=graph.stem,
+                     libraries=program.libraries, march=march, jobs=jobs, progress=progress,
+                     **opt.plan_options(place, map, format, strict))
+    if json:
+        opt.print_json({"bundle": str(output), "devices": list(program.devices)})
+    else:
+        typer.echo(f"wrote {output}")
+
+
+@contextmanager
+def _progress(shown: bool) -> Iterator[Any]:
+    """A progress bar on stderr, fed by (steps done, steps in all); gone when it is done."""
+    if not shown:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("compiling", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

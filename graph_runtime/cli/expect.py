@@ -1,0 +1,69 @@
+"""--expect: outputs against those of a file."""
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+
+__all__ = ["Difference", "compare_outputs", "read_npz"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One output beside the expected one. ``wrong`` elements are beyond |got - want| <= atol + rtol * |want|."""
+
+    output: int
+    ok: bool
+    wrong: int
+    size: int
+    max_abs: float
+    text: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        if self.text:
+            return f"output {self.output}: {self.text}"
+        verdict = "as expected" if self.ok else f"DIFFERS in {self.wrong} of {self.size} elements"
+        return f"output {self.output}: {verdict}, greatest difference {self.max_abs:.3g}"
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz. Raises InputError for anything else; nothing is unpickled."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise InputError(f"cannot read {path}: {error}; an .npz with in:<name> and output<i> is wanted",
+                         got=str(path)) from None
+
+
+def compare_outputs(values: Sequence[np.ndarray], expected: dict[str, np.ndarray], rtol: float,
+                    atol: float) -> list[Difference]:
+    """Every output<i> of the file with output i. Raises InputError where it has none, or one too many."""
+    wanted = {name: array for name, array in expected.items() if not name.startswith("in:")}
+    known = {f"output{i}" for i in range(len(values))}
+    if not wanted or set(wanted) - known:
+        raise InputError(f"the file has {sorted(wanted)}, the graph's outputs are {sorted(known)}",
+                         got=sorted(wanted), wanted=sorted(known))
+    return [_difference(i, value, wanted[f"output{i}"], rtol, atol) for i, value in enumerate(values)
+            if f"output{i}" in wanted]
+
+
+def _difference(index: int, got: np.ndarray, want: np.ndarray, rtol: float, atol: float) -> Difference:
+    if got.shape != want.shape:
+        return Difference(index, False, got.size, got.size, float("inf"),
+                          f"DIFFERS: shape {list(got.shape)}, expected {list(want.shape)}")
+    a, b = got.astype(np.float64), want.astype(np.float64)
+    close = np.isclose(a, b, rtol, atol, equal_nan=True)
+    with np.errstate(invalid="ignore"):
+        distance = np.where(a == b, 0.0, np.abs(a - b))
+    return Difference(index, bool(close.all()), int((~close).sum()), got.size,
+                      float(np.nanmax(distance, initial=0.0)))

@@ -1,0 +1,101 @@
+"""graph-runtime inspect"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import orjson
+import typer
+
+from .. import report
+from ..factory import inplace_rules
+from ..library import load_library
+from ..manifest import find_manifest
+from ..params import read_params
+from ..plan import plan as make_plan
+from . import options as opt
+from .sources import is_bundle, open_program
+
+__all__ = ["inspect"]
+
+
+def inspect(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="graph.json, bundle, library or parameters.")],
+    device: opt.Devices = None, json: opt.Json = False,
+) -> None:
+    """Show what a file holds: a graph's inputs, outputs and pool map, a bundle's parts, a library's kernels, parameters.
+
+    Example: graph-runtime inspect net.bundle
+    """
+    if is_bundle(file) and file.suffix != ".npz":
+        found, text = _bundle(file, device)
+    elif _head(file).startswith(b"\x7fELF"):
+        found, text = _library(file)
+    elif _head(file).lstrip().startswith(b"{"):
+        found, text = _graph(file, device)
+    else:
+        found, text = _params(file)
+    if json:
+        opt.print_json(found)
+    else:
+        typer.echo(text)
+
+
+def _head(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(256)
+
+
+def _graph(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]:
+    program = open_program(file, devices)
+    graph = program.graph
+    planned = make_plan(graph, program.devices, inplace=inplace_rules(program.libraries))
+    kinds = sorted({f.op or f.name for f in graph.funcs})
+    found = {"kind": "graph", "nodes": graph.num_nodes, "entries": graph.num_entries, "ops": kinds,
+             "inputs": {n: str(graph.entry_type(int(e))) for n, e in zip(
+                 graph.input_names, graph.input_eids, strict=True)},
+             "outputs": [str(graph.entry_type(int(e))) for e in graph.outputs],
+             "pool": report.pool(planned), "memories": report.memories(planned)}
+    lines = [f"graph {file.name}: {graph.num_nodes} nodes, {graph.num_entries} entries, ops {' '.join(kinds)}"]
+    lines += [f"input  {name}: {type_}" for name, type_ in found["inputs"].items()]
+    lines += [f"output {i}: {type_}" for i, type_ in enumerate(found["outputs"])]
+    lines += ["", report.table(found["memories"], ("device", "memory", "peak", "lower_bound", "bytes", "unshared"))]
+    lines += ["", *(report.picture(planned, did, memory) for did, memory in sorted(planned.peak))]
+    return found, "\n".join(lines)
+
+
+def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]:
+    bundle = open_program(file, devices).bundle
+    found = {"kind": "bundle", "devices": list(bundle.devices), "files": dict(bundle.files),
+             "programs": [{"name": p.name, "graph": p.graph, "inputs": p.inputs, "outputs": p.outputs,
+                           "params": len(p.params)} for p in bundle.programs],
+             "libraries": [{"file": x.file, "kinds": x.kinds, "isa": x.isa} for x in bundle.libraries]}
+    lines = [f"bundle {file.name} for {', '.join(bundle.devices)}"]
+    lines += [f"program {p['name']}: {p['graph']}, inputs {', '.join(p['inputs']) or 'none'}, "
+              f"outputs {', '.join(p['outputs']) or 'none'}, {p['params']} parameters" for p in found["programs"]]
+    lines += [f"library {x['file']}: {', '.join(x['kinds'])} ({x['isa']})" for x in found["libraries"]]
+    return found, "\n".join([*lines, *(f"sha256 {digest[:16]}  {name}" for name, digest in bundle.files.items())])
+
+
+def _library(file: Path) -> tuple[dict[str, Any], str]:
+    manifest = find_manifest(file)
+    if manifest is None:
+        library = load_library(file)
+        found = {"kind": "library", "flavour": library.flavour, "functions": library.names("cpu")}
+        return found, "\n".join([f"library {file.name} ({library.flavour})", *found["functions"]])
+    found = {"kind": "library", "flavour": "module", **orjson.loads(manifest.to_bytes()[24:])}
+    lines = [f"library {file.name}: ABI {manifest.abi}, {manifest.arch} {manifest.isa}, {manifest.compiler}"]
+    for k in manifest.kernels:
+        types = [f"{dtype}{list(shape)}" for dtype, shape in k.args]
+        lines.append(f"{k.kind:4} {k.name}: {k.op}({', '.join(types[:k.num_inputs])}) -> "
+                     f"{', '.join(types[k.num_inputs:])}")
+    return found, "\n".join(lines)
+
+
+def _params(file: Path) -> tuple[dict[str, Any], str]:
+    arrays = read_params(file)
+    rows = [{"name": n, "dtype": a.dtype.name, "shape": list(a.shape), "bytes": a.nbytes} for n, a in arrays.items()]
+    total = int(np.sum([row["bytes"] for row in rows], dtype=np.int64))
+    table = report.table(rows, ("name", "dtype", "shape", "bytes"))
+    return {"kind": "params", "arrays": rows, "bytes": total}, f"{len(rows)} parameters, {total} bytes\n{table}"

@@ -1,0 +1,113 @@
+"""graph-runtime run"""
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ..errors import InputError, did_you_mean
+from ..module import GraphModule, output_names
+from . import options as opt
+from .expect import Difference, compare_outputs, read_npz
+from .sources import Program, open_program
+
+__all__ = ["run"]
+
+
+def run(
+    graph: opt.Source, input: opt.Inputs = None, params: opt.Params = None, device: opt.Devices = None,
+    library: opt.LibraryFiles = None, place: opt.Place = None, map: opt.Map = None,
+    format: opt.Formats = None,
+    output: Annotated[Path | None, typer.Option(
+        "--output", "-o", help="Write the outputs to an .npz: output0, output1, ...")] = None,
+    expect: Annotated[Path | None, typer.Option(
+        "--expect", help="An .npz: output<i> to compare with, in:<name> for inputs not given.")] = None,
+    rtol: Annotated[float, typer.Option("--rtol", help="Relative tolerance of --expect.")] = 1e-5,
+    atol: Annotated[float, typer.Option("--atol", help="Absolute tolerance of --expect.")] = 1e-6,
+    compare: Annotated[bool, typer.Option(
+        "--compare", help="Compare with the numpy interpreter; inputs not given are random.")] = False,
+    seed: opt.Seed = 0, strict: opt.Strict = False, threads: opt.Threads = None, json: opt.Json = False,
+) -> None:
+    """Run a graph once and show its outputs.
+
+    Example: graph-runtime run net.bundle --input x=x.npy --output y.npz
+
+    Example: graph-runtime run net.json --device cpu:0 --device tt:0 --place 'conv*=tt:0' --compare
+    """
+    options = opt.plan_options(place, map, format, strict)
+    program = open_program(graph, device, library, params)
+    module = program.module(options, threads)
+    expected = read_npz(expect) if expect else {}
+    _set_inputs(module, opt.pairs(input, "--input"), expected, compare, np.random.default_rng(seed))
+    start = time.perf_counter()
+    module.run()
+    seconds = time.perf_counter() - start
+    values = [module.get_output(i).numpy() for i in range(module.get_num_outputs())]
+    if output:
+        np.savez(output, **{f"output{i}": _storable(value) for i, value in enumerate(values)})
+    differences = compare_outputs(values, expected, rtol, atol) if expect else None
+    report = _compare(program, module, options) if compare else None
+    _show(module, values, seconds, differences, report, json)
+    if (differences and not all(d.ok for d in differences)) or (report is not None and not report.ok):
+        raise typer.Exit(1)
+
+
+def _set_inputs(module: GraphModule, given: dict[str, str], expected: dict[str, np.ndarray], fill: bool,
+                rng: np.random.Generator) -> None:
+    """--input, then in:<name> of --expect, then random values if ``fill``; parameters are set already."""
+    graph = module.session.graph
+    unset = set(module.get_input_info()[0])
+    for name in given:
+        if name not in graph.input_names:
+            raise InputError(f"--input {name}: the graph has no such input{did_you_mean(name, unset)}", got=name)
+    values = {}
+    for index, name in enumerate(graph.input_names):
+        type_ = graph.entry_type(int(graph.input_eids[index]))
+        if name in given:
+            values[name] = opt.read_input(given[name], type_, rng)
+        elif f"in:{name}" in expected:
+            values[name] = expected[f"in:{name}"]
+        elif name in unset and fill:
+            values[name] = opt.random_array(type_, rng)
+    missing = sorted(unset - set(values))
+    if missing:
+        raise InputError(f"inputs without a value: {', '.join(missing)}; give --input {missing[0]}=FILE.npy "
+                         f"or --input {missing[0]}=random", wanted=missing)
+    module.set_input(**values)
+
+
+def _compare(program: Program, module: GraphModule, options: dict[str, Any]) -> Any:
+    from ..compare import compare
+
+    arrays = {name: module.get_input(name).numpy() for name in module.session.graph.input_names}
+    return compare(program.graph, program.libraries, program.devices, inputs=arrays, **options)
+
+
+def _storable(value: np.ndarray) -> np.ndarray:
+    """.npz knows no bfloat16: its values are exact in float32."""
+    return value.astype(np.float32) if value.dtype.name == "bfloat16" else value
+
+
+def _show(module: GraphModule, values: list[np.ndarray], seconds: float,
+          differences: list[Difference] | None, report: Any, json: bool) -> None:
+    names = output_names(module.session.graph)
+    if json:
+        rows = [{"name": name, "shape": value.shape, "dtype": value.dtype.name} for name, value in zip(
+            names, values, strict=True)]
+        result: dict[str, Any] = {"outputs": rows, "seconds": seconds}
+        if differences is not None:
+            result["expect"] = [d.as_dict() for d in differences]
+        if report is not None:
+            result["compare"] = {"ok": report.ok, "worst_nmse": report.worst, "bound": report.bound}
+        opt.print_json(result)
+        return
+    for i, (name, value) in enumerate(zip(names, values, strict=True)):
+        text = np.array2string(_storable(value).ravel()[:6], precision=6, separator=" ")
+        more = " ..." if value.size > 6 else ""
+        typer.echo(f"output {i} {name}: {value.dtype.name}{list(value.shape)} {text}{more}")
+    typer.echo(f"run: {seconds * 1e3:.3f} ms")
+    for line in [*(differences or ()), *([report] if report is not None else ())]:
+        typer.echo(str(line))
