@@ -30,9 +30,10 @@ def bench(
     program = open_program(graph, device, library, params)
     module = program.module(opt.plan_options(place, map, format, strict), threads)
     rng = np.random.default_rng(seed)
-    values = {name: opt.random_array(module.get_input(name).type, rng) for name in module.get_input_info()[0]}
-    result = module.benchmark(repeat=repeat, number=number, min_repeat_ms=min_repeat_ms, end_to_end=end_to_end,
-                              **values)
+    values = {name: opt.random_array(module.get_input(name).type, rng)
+              for name in module.get_input_info()[0]}
+    result = module.benchmark(repeat=repeat, number=number, min_repeat_ms=min_repeat_ms,
+                              end_to_end=end_to_end, **values)
     calls = module.session.program.main
     if json:
         opt.print_json({"graph": program.name, "devices": [str(d) for d in module.session.plan.devices],

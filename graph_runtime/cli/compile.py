@@ -18,16 +18,16 @@ def compile_(
     graph: Annotated[Path, typer.Argument(metavar="GRAPH", help="graph.json.")],
     output: Annotated[Path, typer.Option(
         "--output", "-o", help="The bundle to write: a folder, or a stored zip if it ends in .zip.")],
-    device: opt.Devices = None, library: opt.LibraryFiles = None, params: opt.Params = None, place: opt.Place = None,
-    map: opt.Map = None, format: opt.Formats = None, strict: opt.Strict = False,
+    device: opt.Devices = None, library: opt.LibraryFiles = None, params: opt.Params = None,
+    place: opt.Place = None, map: opt.Map = None, format: opt.Formats = None, strict: opt.Strict = False,
     march: Annotated[str, typer.Option(
-        "--march", help="auto (x86-64-v3 where this CPU has it, else v2), native, or a level by name.")] = "auto",
+        "--march", help="auto (x86-64-v3 where this CPU has it, else v2), native, or a level.")] = "auto",
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Compilers at a time.")] = None,
     json: opt.Json = False,
 ) -> None:
-    """Plan a graph, generate C for its kernels, compile it, and write a bundle that runs anywhere this CPU's kind is.
+    """Plan a graph, generate C for its kernels, compile it, and write a bundle.
 
-    Example: graph-runtime compile net.json --params net.params --device cpu:0 --device tt:0 -o net.bundle
+    Example: graph-runtime compile net.json --params p.bin --device cpu:0 --device tt:0 -o net.bundle
     """
     from codegen.build import build_bundle  # the only command that needs a C compiler
 

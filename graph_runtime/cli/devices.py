@@ -37,6 +37,7 @@ def devices(
 def _describe(descriptor) -> list[str]:
     grid = "x".join(map(str, descriptor.grid))
     note = " (test only: its kernels do nothing)" if descriptor.test_only else ""
-    head = f"{descriptor.kind}:N={descriptor.board}  {grid} cores, stores {' '.join(descriptor.formats)}{note}"
+    formats = " ".join(descriptor.formats)
+    head = f"{descriptor.kind}:N={descriptor.board}  {grid} cores, stores {formats}{note}"
     return [head] + [f"    {m.name:6} {m.banks} x {m.usable / 2**20:,.1f} MiB, aligned to {m.alignment} bytes"
                     for m in descriptor.memories]

@@ -16,7 +16,7 @@ __all__ = ["Difference", "compare_outputs", "read_npz"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One output beside the expected one. ``wrong`` elements are beyond |got - want| <= atol + rtol * |want|."""
+    """One output beside the expected one. ``wrong`` elements exceed |got - want| <= atol + rtol * |want|."""
 
     output: int
     ok: bool

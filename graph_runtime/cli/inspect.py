@@ -24,7 +24,7 @@ def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="graph.json, bundle, library or parameters.")],
     device: opt.Devices = None, json: opt.Json = False,
 ) -> None:
-    """Show what a file holds: a graph's inputs, outputs and pool map, a bundle's parts, a library's kernels, parameters.
+    """Show what a file holds: a graph's inputs, outputs and pool map, a bundle's parts, kernels, parameters.
 
     Example: graph-runtime inspect net.bundle
     """
@@ -57,10 +57,11 @@ def _graph(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]:
                  graph.input_names, graph.input_eids, strict=True)},
              "outputs": [str(graph.entry_type(int(e))) for e in graph.outputs],
              "pool": report.pool(planned), "memories": report.memories(planned)}
-    lines = [f"graph {file.name}: {graph.num_nodes} nodes, {graph.num_entries} entries, ops {' '.join(kinds)}"]
+    lines = [f"graph {file.name}: {graph.num_nodes} nodes, {graph.num_entries} entries", f"ops {' '.join(kinds)}"]
     lines += [f"input  {name}: {type_}" for name, type_ in found["inputs"].items()]
     lines += [f"output {i}: {type_}" for i, type_ in enumerate(found["outputs"])]
-    lines += ["", report.table(found["memories"], ("device", "memory", "peak", "lower_bound", "bytes", "unshared"))]
+    columns = ("device", "memory", "peak", "lower_bound", "bytes", "unshared")
+    lines += ["", report.table(found["memories"], columns)]
     lines += ["", *(report.picture(planned, did, memory) for did, memory in sorted(planned.peak))]
     return found, "\n".join(lines)
 
@@ -72,10 +73,11 @@ def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]
                            "params": len(p.params)} for p in bundle.programs],
              "libraries": [{"file": x.file, "kinds": x.kinds, "isa": x.isa} for x in bundle.libraries]}
     lines = [f"bundle {file.name} for {', '.join(bundle.devices)}"]
-    lines += [f"program {p['name']}: {p['graph']}, inputs {', '.join(p['inputs']) or 'none'}, "
-              f"outputs {', '.join(p['outputs']) or 'none'}, {p['params']} parameters" for p in found["programs"]]
+    lines += [f"program {p['name']}: {p['graph']}, inputs {', '.join(p['inputs']) or 'none'}, outputs "
+              f"{', '.join(p['outputs']) or 'none'}, {p['params']} parameters" for p in found["programs"]]
     lines += [f"library {x['file']}: {', '.join(x['kinds'])} ({x['isa']})" for x in found["libraries"]]
-    return found, "\n".join([*lines, *(f"sha256 {digest[:16]}  {name}" for name, digest in bundle.files.items())])
+    lines += [f"sha256 {digest[:16]}  {name}" for name, digest in bundle.files.items()]
+    return found, "\n".join(lines)
 
 
 def _library(file: Path) -> tuple[dict[str, Any], str]:
@@ -95,7 +97,9 @@ def _library(file: Path) -> tuple[dict[str, Any], str]:
 
 def _params(file: Path) -> tuple[dict[str, Any], str]:
     arrays = read_params(file)
-    rows = [{"name": n, "dtype": a.dtype.name, "shape": list(a.shape), "bytes": a.nbytes} for n, a in arrays.items()]
+    rows = [{"name": name, "dtype": a.dtype.name, "shape": list(a.shape), "bytes": a.nbytes}
+            for name, a in arrays.items()]
     total = int(np.sum([row["bytes"] for row in rows], dtype=np.int64))
     table = report.table(rows, ("name", "dtype", "shape", "bytes"))
-    return {"kind": "params", "arrays": rows, "bytes": total}, f"{len(rows)} parameters, {total} bytes\n{table}"
+    found = {"kind": "params", "arrays": rows, "bytes": total}
+    return found, f"{len(rows)} parameters, {total} bytes\n{table}"

@@ -21,7 +21,7 @@ LibraryFiles = Annotated[list[Path] | None, typer.Option(
 Params = Annotated[Path | None, typer.Option(
     "--params", help="Parameters: TVM's binary, .npz or .safetensors.")]
 Place = Annotated[list[str] | None, typer.Option(
-    "--place", help="Pin nodes to a device: 'conv*=tt:0' (a glob over node, op and function names); repeatable.")]
+    "--place", help="Pin nodes: 'conv*=tt:0' (a glob over node, op and function names); repeatable.")]
 Map = Annotated[list[str] | None, typer.Option(
     "--map", help="Use a device for a device type of the file: opencl=tt:0; repeatable.")]
 Formats = Annotated[list[str] | None, typer.Option(

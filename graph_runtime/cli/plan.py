@@ -9,7 +9,7 @@ import typer
 from .. import report
 from ..factory import inplace_rules
 from ..plan import plan as make_plan
-from ..plan import record
+from ..plan.record import record
 from . import options as opt
 from .sources import open_program
 
@@ -31,9 +31,9 @@ def plan(
     planned = make_plan(program.graph, program.devices, inplace=inplace_rules(program.libraries),
                         **opt.plan_options(place, map, format, strict))
     if output:
-        from ..write import write_graph
+        from ..write import graph_to_json
 
-        output.write_bytes(write_graph(record(planned)))
+        output.write_bytes(graph_to_json(record(planned)))
     if json:
         opt.print_json(report.describe(planned))
     else:

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from ..errors import InputError, did_you_mean
-from ..module import GraphModule, output_names
+from ..module import GraphModule
 from . import options as opt
 from .expect import Difference, compare_outputs, read_npz
 from .sources import Program, open_program
@@ -74,8 +74,8 @@ def _set_inputs(module: GraphModule, given: dict[str, str], expected: dict[str, 
             values[name] = opt.random_array(type_, rng)
     missing = sorted(unset - set(values))
     if missing:
-        raise InputError(f"inputs without a value: {', '.join(missing)}; give --input {missing[0]}=FILE.npy "
-                         f"or --input {missing[0]}=random", wanted=missing)
+        raise InputError(f"inputs without a value: {', '.join(missing)}; give "
+                         f"--input {missing[0]}=FILE.npy or --input {missing[0]}=random", wanted=missing)
     module.set_input(**values)
 
 
@@ -93,7 +93,7 @@ def _storable(value: np.ndarray) -> np.ndarray:
 
 def _show(module: GraphModule, values: list[np.ndarray], seconds: float,
           differences: list[Difference] | None, report: Any, json: bool) -> None:
-    names = output_names(module.session.graph)
+    names = module.session.graph.output_names
     if json:
         rows = [{"name": name, "shape": value.shape, "dtype": value.dtype.name} for name, value in zip(
             names, values, strict=True)]

@@ -19,9 +19,9 @@ def verify(
     graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None, map: opt.Map = None,
     strict: opt.Strict = False, json: opt.Json = False,
 ) -> None:
-    """Check a file as loading does: document, graph, plan (by the independent checker), a kernel for each node.
+    """Check a file as loading does: document, graph, plan (by the checker), a kernel for each node.
 
-    Exits with 1 where the checker refuses the plan, 2 where the file is no valid graph or a kernel is missing.
+    Exits with 1 where the checker refuses the plan, 2 where the file is no graph or a kernel is missing.
 
     Example: graph-runtime verify planned.json --device cpu:0 --device tt:0
     """
