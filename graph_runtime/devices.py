@@ -16,8 +16,8 @@ import orjson
 
 from .errors import DeviceError, did_you_mean
 
-__all__ = ["DL_NAMES", "DLTYPE_CPU", "DLTYPE_TT", "Descriptor", "Device", "Memory", "boards", "cpu", "null", "parse",
-           "parse_list", "tt"]
+__all__ = ["DL_NAMES", "DLTYPE_CPU", "DLTYPE_TT", "Descriptor", "Device", "Memory", "boards", "cpu", "null", "of_type",
+           "parse", "parse_list", "tt"]
 
 DLTYPE_CPU, DLTYPE_TT = 1, 12
 # DLDeviceType names a user may write in --map, reference: dlpack.h and TVM's extras
@@ -159,6 +159,19 @@ def cpu(ordinal: int = 0) -> Device:
 def tt(ordinal: int = 0, board: str | None = None) -> Device:
     """A simulated Tenstorrent device."""
     return parse(f"tt:{ordinal}" + (f"={board}" if board else ""))
+
+
+def of_type(kind: str | int, ordinal: int = 0) -> Device:
+    """A device by TVM's name or DLDeviceType number: "cpu" and "llvm" are the host, "ext_dev" (12) the simulated tt.
+
+    Raises DeviceError for a type that is not here, naming the way out.
+    """
+    kinds = {"cpu": "cpu", "llvm": "cpu", "c": "cpu", "tt": "tt", "ext_dev": "tt", DLTYPE_CPU: "cpu", DLTYPE_TT: "tt"}
+    name = kind.split(" ")[0] if isinstance(kind, str) else kind
+    if name not in kinds:
+        raise DeviceError(f"there is no {name} device here: a graph that was placed on it runs with device_map={{{str(name)!r}: "
+                          f"'cpu:0'}}", got=kind, wanted=sorted(map(str, kinds)))
+    return parse(f"{kinds[name]}:{ordinal}")
 
 
 def null(ordinal: int = 0) -> Device:

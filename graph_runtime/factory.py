@@ -81,7 +81,8 @@ def _libraries(library: Any) -> list[Library]:
     if library is None:
         return []
     items = library if isinstance(library, (list, tuple)) else [library]
-    return [item if isinstance(item, Library) else load_library(item) for item in items]
+    opened = [getattr(item, "library", item) for item in items]      # what load_module returned has one
+    return [item if isinstance(item, Library) else load_library(item) for item in opened]
 
 
 def inplace_rules(libraries: Sequence[Library]) -> dict[str, tuple[int, ...]]:

@@ -20,7 +20,7 @@ from .params import read_params
 from .session import Session
 from .tensor import Tensor
 
-__all__ = ["GraphModule"]
+__all__ = ["GraphModule", "hand_out"]
 
 _FUNCTIONS = frozenset({
     "benchmark", "get_input", "get_input_index", "get_input_info", "get_num_inputs", "get_num_outputs",
@@ -122,7 +122,7 @@ class GraphModule:
 
     def get_input(self, index: str | int, out: Any = None) -> Tensor | Any:
         """The live tensor of an input, or with ``out`` (array or Tensor) a copy of it written there."""
-        return _hand_out(self.session.input(self._find_input(index)), out)
+        return hand_out(self.session.input(self._find_input(index)), out)
 
     def load_params(self, params: bytes | str | os.PathLike | Mapping[str, Any]) -> None:
         """Set parameters from TVM's binary (bytes or a path), .npz, .safetensors or a dict, biggest first.
@@ -156,7 +156,7 @@ class GraphModule:
 
         ``index``: its number, its node's name, or "node:k" for the node's k-th result.
         """
-        return _hand_out(self.session.output(self._find_output(index)), out)
+        return hand_out(self.session.output(self._find_output(index)), out)
 
     def _find_output(self, key: str | int) -> int:
         return _find(key, self._output_index, self.get_num_outputs(), "output")
@@ -234,7 +234,7 @@ def _find(key: str | int, names: Mapping[str, int], count: int, what: str) -> in
     raise InputError(f"an {what} is named by a string or an integer, got {type(key).__name__}", got=repr(key))
 
 
-def _hand_out(tensor: Tensor, out: Any) -> Tensor | Any:
+def hand_out(tensor: Tensor, out: Any) -> Tensor | Any:
     if out is None:
         return tensor
     if isinstance(out, Tensor):

@@ -78,6 +78,11 @@ class Session:
             _program_release(self._native)
             raise
 
+    def run_span(self, first: int, last: int) -> None:
+        """Run instructions first .. last - 1 of the program, for who looks at nodes one by one. Raises as run."""
+        with self._guard():
+            self._run_span(first, last)
+
     def _run_bound(self) -> None:
         """A run with copies around it, for zero copy."""
         with self._guard():

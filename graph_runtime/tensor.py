@@ -110,6 +110,16 @@ class Tensor:
             return
         core.copy(None, core.host_arg(np.ascontiguousarray(array), self.dtype), self._handle, self._arg)
 
+    # TVM's names
+
+    asnumpy = numpy
+    copyfrom = copy_from
+
+    def copyto(self, target: Tensor) -> Tensor:
+        """Copy the values into ``target``, which is returned. Raises as copy_from."""
+        target.copy_from(self)
+        return target
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             if self._view is None or (dtype is not None and np.dtype(dtype) != self._view.dtype):

@@ -1,0 +1,1 @@
+"""Other systems' names over this package, without logic of their own."""
