@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import tempfile
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from graph_runtime.errors import CompileError, UnsupportedOpError
-from graph_runtime.graph import COPY, NOP, NodeView
+from graph_runtime.bundle import BundleLibrary, BundleProgram, write_bundle
+from graph_runtime.devices import Device
+from graph_runtime.elf import read_elf
+from graph_runtime.errors import CompileError, LibraryError, UnsupportedOpError
+from graph_runtime.graph import COPY, NOP, Graph, NodeView
+from graph_runtime.loader import load_graph
+from graph_runtime.manifest import Manifest, find_manifest
 from graph_runtime.ops import registry
+from graph_runtime.params import read_params, save_params
+from graph_runtime.plan import plan as make_plan
+from graph_runtime.plan.record import record
 from graph_runtime.plan.types import Plan
+from graph_runtime.write import graph_to_json
 
 from .bodies import find_bodies
 from .compile import Progress, compile_library, native_folder
 from .render import Kernel, render
 
-__all__ = ["build_library", "kernels_of"]
+__all__ = ["build_bundle", "build_library", "kernels_of"]
 
+_PARAMS = "params.bin"
 _NO_CODE_KINDS = ("null",)  # devices whose kernels do nothing
 
 
@@ -80,6 +93,18 @@ def build_library(
     compile_library does.
     """
     kernels, foreign = kernels_of(plans)
+    _refuse_foreign(foreign)
+    return _compile(kernels, out, march, jobs, progress)
+
+
+def _compile(
+    kernels: list[Kernel], out: str | os.PathLike, march: str, jobs: int | None, progress: Progress | None
+) -> Path:
+    rendered = render(kernels, find_bodies(native_folder() / "kernels"))
+    return compile_library(rendered, out, march=march, jobs=jobs, progress=progress)
+
+
+def _refuse_foreign(foreign: list[tuple[str, str, str]]) -> None:
     if foreign:
         texts = ", ".join(f"{name} on {kind} (node {node})" for name, kind, node in foreign[:8])
         raise UnsupportedOpError(
@@ -88,10 +113,100 @@ def build_library(
             got=[name for name, _, _ in foreign],
             node=foreign[0][2],
         )
-    return compile_library(
-        render(kernels, find_bodies(native_folder() / "kernels")),
-        out,
-        march=march,
-        jobs=jobs,
-        progress=progress,
-    )
+
+
+# ---------------------------------------------------------------- bundles
+def build_bundle(
+    graph: Any,
+    devices: str | Device | Sequence[str | Device],
+    out: str | os.PathLike,
+    *,
+    params: Any = None,
+    libraries: Sequence[str | os.PathLike] = (),
+    place: Mapping[str, str | Device] | None = None,
+    device_map: Mapping[str, str | Device] | None = None,
+    formats: Mapping[str, str] | None = None,
+    strict: bool = False,
+    march: str = "auto",
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Plan a graph, compile what it calls, and write graph, kernels and parameters as one bundle.
+
+    ``graph``: a Graph, a GraphBuilder, or what load_graph takes. ``out``: a zip if it ends in .zip, else a
+    folder; written whole or not at all. ``params``: what read_params takes. ``libraries``: files that go into
+    the bundle as they are; functions they have are not generated. ``place``, ``device_map``, ``formats`` and
+    ``strict`` as plan.plan's, ``march``, ``jobs`` and ``progress`` as compile_library's. Equal inputs give
+    equal bytes.
+
+    Raises what loading, planning and compiling raise; UnsupportedOpError for a function without gr.op that no
+    library has.
+    """
+    given = [_Given(Path(path)) for path in libraries]
+    inplace = {entry.name: entry.inplace for library in given for entry in library.entries}
+    planned = make_plan(_read(graph), devices, place=place, device_map=device_map, formats=formats,
+                        strict=strict, inplace=inplace)
+    kernels, foreign = kernels_of([planned])
+    kernels = [k for k in kernels if not any(library.has(k.name, k.kind) for library in given)]
+    _refuse_foreign([f for f in foreign if not any(library.has(f[0], f[1]) for library in given)])
+    items = [BundleLibrary(f"libraries/{i}_{g.path.name}", g.kinds, g.isa) for i, g in enumerate(given)]
+    program, own = _program(planned, params)
+    files = {**own, **{item.file: library.path for item, library in zip(items, given, strict=True)}}
+    with tempfile.TemporaryDirectory(prefix="graph_runtime_") as folder:
+        if kernels:
+            built = _Given(_compile(kernels, Path(folder) / "kernels.so", march, jobs, progress))
+            items.insert(0, BundleLibrary("kernels.so", built.kinds, built.isa))
+            files["kernels.so"] = built.path
+        return write_bundle(out, devices=[_spelled(d) for d in planned.devices], programs=[program],
+                            libraries=items, files=files, params=_PARAMS if _PARAMS in own else None)
+
+
+def _read(graph: Any) -> Graph:
+    if isinstance(graph, Graph):
+        return graph
+    return graph.build() if hasattr(graph, "build") else load_graph(graph)
+
+
+def _program(planned: Plan, params: Any) -> tuple[BundleProgram, dict[str, bytes]]:
+    """The bundle's one program, and the files it is in: its graph and, if it has any, its parameters."""
+    graph, files = planned.graph, {"main.json": graph_to_json(record(planned))}
+    stored = {} if params is None else read_params(params)
+    known = {name: stored[name] for name in graph.input_names if name in stored}
+    if skipped := [name for name in stored if name not in known]:
+        names = ", ".join(skipped[:10])
+        warnings.warn(f"parameters that the graph has no inputs for were left out: {names}", stacklevel=3)
+    if known:
+        files[_PARAMS] = save_params(known)
+    inputs = tuple(name for name in graph.input_names if name not in known)
+    keys = {name: name for name in known}
+    program = BundleProgram("main", "main.json", inputs, graph.output_names, keys, planned.aliases)
+    return program, files
+
+
+def _spelled(device: Device) -> str:
+    """A device as a bundle names it: with its board where that is not the kind's default."""
+    return str(device) if device.descriptor.default else f"{device}={device.descriptor.board}"
+
+
+class _Given:
+    """A library file, judged by its bytes: nothing of it runs here."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.manifest: Manifest | None = find_manifest(path)
+        self.entries = self.manifest.kernels if self.manifest else ()
+        self.kinds = tuple(sorted({entry.kind for entry in self.entries})) if self.manifest else ("cpu",)
+        self.isa = self.manifest.isa if self.manifest else ""
+        self._functions = frozenset() if self.manifest else _functions(path)
+
+    def has(self, name: str, kind: str) -> bool:
+        if self.manifest is None:
+            return kind == "cpu" and name in self._functions
+        return any((entry.name, entry.kind) == (name, kind) for entry in self.entries)
+
+
+def _functions(path: Path) -> frozenset[str]:
+    try:
+        return read_elf(path, path.read_bytes()).functions
+    except OSError as error:
+        raise LibraryError(f"cannot read library {path}: {error}", got=str(path)) from None

@@ -1,10 +1,13 @@
 """From a plan to a library that runs: compiled kernels give the bits that the generic kernels give."""
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from codegen.build import build_library
+import graph_runtime as gr
+from codegen.build import build_bundle, build_library
 from graph_runtime import dtypes
 from graph_runtime.config import config
 from graph_runtime.errors import CompileError, KernelError, UnsupportedOpError
@@ -175,3 +178,64 @@ def test_a_compiled_kernel_that_fails_says_why(tmp_path):
         _outputs(planned, calls.arrays, [library])
     calls.arrays[1][:] = 1
     assert (_outputs(planned, calls.arrays, [library])[0] == 1).all()
+
+
+# ---------------------------------------------------------------- bundles
+def _foreign(tmp_path, name: str = "theirs"):
+    """A library that others made, with one packed function."""
+    source = tmp_path / "theirs.c"
+    source.write_text(f"int {name}(void *args, int *codes, int n) {{ return !args || !codes || n == 0; }}\n")
+    path = tmp_path / "theirs.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", str(source), "-o", str(path)], check=True)
+    return path
+
+
+@pytest.mark.parametrize("name", ["net.bundle", "net.zip"])
+def test_a_bundle_has_plan_kernels_and_parameters(tmp_path, name):
+    graph, a, b = _adds("a", "b"), np.full((2, 3), 5, np.float32), np.full((2, 3), 7, np.float32)
+    out = build_bundle(graph, ["cpu:0", "tt:0"], tmp_path / name, place={"b": "tt:0"},
+                       params={"a_in0": a, "b_in1": b})
+    mod = gr.load(out)
+    assert [str(d) for d in mod.session.plan.devices] == ["cpu:0", "tt:0"]
+    origins = {k.name: Path(k.origin).name for k in mod.session.program.kernels}
+    assert origins == {"a": "kernels.so", "b": "kernels.so"}
+    mod.run(a_in1=a, b_in0=b)
+    assert (mod.get_output(0).numpy() == 10).all()
+    assert (mod.get_output(1).numpy() == 14).all()
+
+
+def test_equal_inputs_give_equal_bundles(tmp_path):
+    params = {"a_in0": np.ones((2, 3), np.float32)}
+    outs = [tmp_path / folder / "net.zip" for folder in "xy"]
+    made = [build_bundle(_adds("a"), "cpu:0", out, params=params) for out in outs]
+    assert made[0].read_bytes() == made[1].read_bytes()
+
+
+def test_functions_of_given_libraries_go_into_the_bundle_and_are_not_generated(tmp_path):
+    theirs = _foreign(tmp_path)
+    graph = _adds("theirs", op=None)
+    with pytest.raises(UnsupportedOpError, match="theirs on cpu"):
+        build_bundle(graph, "cpu:0", tmp_path / "net.bundle")
+    with pytest.raises(UnsupportedOpError, match="theirs on tt"):
+        build_bundle(graph, "tt:0", tmp_path / "net.bundle", libraries=[theirs])
+    assert not (tmp_path / "net.bundle").exists()
+    mod = gr.load(build_bundle(graph, "cpu:0", tmp_path / "net.bundle", libraries=[theirs]))
+    mod.run()
+    ours = build_library([plan(_adds("a"), "cpu:0")], tmp_path / "ours.so")
+    out = build_bundle(_adds("a", "b"), "cpu:0", tmp_path / "two.bundle", libraries=[ours])
+    origins = {k.name: Path(k.origin).name for k in gr.load(out).session.program.kernels}
+    assert origins == {"a": "0_ours.so", "b": "kernels.so"}
+
+
+def test_a_bundle_appears_whole_or_not_at_all(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    with pytest.raises(CompileError, match="no C compiler"):
+        build_bundle(_adds("a"), "cpu:0", tmp_path / "net.bundle")
+    assert not (tmp_path / "net.bundle").exists()
+
+
+def test_parameters_without_an_input_are_left_out_with_a_warning(tmp_path):
+    with pytest.warns(UserWarning, match="no inputs for were left out: w"):
+        out = build_bundle(_adds("a"), "cpu:0", tmp_path / "net.bundle", params={"w": np.ones(3, np.float32)})
+    assert not (out / "params.bin").exists()
