@@ -1,4 +1,7 @@
-"""Lists of a checked document -> numpy columns: integers without fractions, [nid, index] entries, interned tensor types."""
+"""Lists of a checked document -> numpy columns: integers without fractions, [nid, index] entries, interned
+tensor types.
+"""
+
 from __future__ import annotations
 
 import math
@@ -14,14 +17,16 @@ from .document import json_path
 from .errors import DocumentError, GraphError
 from .graph import TensorType
 
-__all__ = ["MOST_BYTES", "entries", "integers", "intern_types", "of_length"]
+__all__ = ["MOST_BYTES", "entries", "extra_columns", "integers", "intern_types", "of_length"]
 
 MOST_BYTES = 1 << 62
 Places = Sequence[str | int]
 
 
 def integers(values: Sequence[int], *places: str | int) -> np.ndarray:
-    """int64 [len(values)]. Raises DocumentError, at the place of the first, for a number with a fraction (4.0 is one, as for TVM)."""
+    """int64 [len(values)]. Raises DocumentError, at the place of the first, for a number with a fraction (4.0
+    is one, as for TVM).
+    """
     try:
         return np.array(array("q", values), np.int64)
     except (TypeError, OverflowError):
@@ -33,16 +38,23 @@ def _fraction(values: Any, places: Places) -> DocumentError:
     while isinstance(values, list):
         at = next(i for i, v in enumerate(values) if not _whole(v))
         values, places = values[at], (*places, at)
-    return DocumentError(f"must be an integer written without a fraction, got {values}", path=json_path(places), got=values)
+    return DocumentError(
+        f"must be an integer written without a fraction, got {values}", path=json_path(places), got=values
+    )
 
 
 def _whole(value: Any) -> bool:
-    return all(map(_whole, value)) if isinstance(value, list) else isinstance(value, int) and -2**63 <= value < 2**63
+    return (
+        all(map(_whole, value))
+        if isinstance(value, list)
+        else isinstance(value, int) and -(2**63) <= value < 2**63
+    )
 
 
 def entries(values: list[list[int]], locate: Callable[[int], Places]) -> np.ndarray:
-    """int64 [len(values), 2] from [nid, index] or [nid, index, version] each; ``locate(i)`` is where entry i stands. Raises
-    DocumentError for a number with a fraction."""
+    """int64 [len(values), 2] from [nid, index] or [nid, index, version] each; ``locate(i)`` is where entry i
+    stands. Raises DocumentError for a number with a fraction.
+    """
     try:
         numbers = np.array(array("q", list(chain.from_iterable(values))), np.int64)
     except (TypeError, OverflowError):
@@ -57,12 +69,18 @@ def entries(values: list[list[int]], locate: Callable[[int], Places]) -> np.ndar
 def of_length(column: Sequence, count: int, *places: str | int) -> None:
     """Raise GraphError unless a column has one element for each of ``count`` entries."""
     if len(column) != count:
-        raise GraphError(f"the column has {len(column)} elements, the graph has {count} entries: give one an entry",
-                         path=json_path(places), got=len(column), wanted=count)
+        raise GraphError(
+            f"the column has {len(column)} elements, the graph has {count} entries: give one an entry",
+            path=json_path(places),
+            got=len(column),
+            wanted=count,
+        )
 
 
 def intern_types(dltype: list[str], shape: list[list[int]]) -> tuple[np.ndarray, tuple[TensorType, ...]]:
-    """(type_id int32 [entries], the distinct types) of two columns of equal length. Raises DocumentError or GraphError at the entry."""
+    """(type_id int32 [entries], the distinct types) of two columns of equal length. Raises DocumentError or
+    GraphError at the entry.
+    """
     try:
         array("q", list(chain.from_iterable(shape)))
     except (TypeError, OverflowError):
@@ -77,7 +95,9 @@ def intern_types(dltype: list[str], shape: list[list[int]]) -> tuple[np.ndarray,
             found = _tensor_type(*key)
         except GraphError as error:
             column = "dltype" if "dtype" in error.fields else "shape"
-            raise GraphError(str(error), path=json_path(("attrs", column, 1, int(np.argmax(ids == i)))), got=error.got) from None
+            raise GraphError(
+                str(error), path=json_path(("attrs", column, 1, int(np.argmax(ids == i)))), got=error.got
+            ) from None
         renumbered.append(types.setdefault(found, len(types)))
     return np.array(renumbered, np.int32)[ids], tuple(types)
 
@@ -90,7 +110,21 @@ def _tensor_type(dtype: str, shape: tuple[int, ...]) -> TensorType:
         raise GraphError(str(error), got=dtype, dtype=dtype) from None
     width = parsed.bits * parsed.lanes
     if width == 0 or (width % 8 and width not in (1, 4)):
-        raise GraphError(f"type {dtype!r} has {width} bits an element; a tensor needs whole bytes, 1 or 4 bits", got=dtype, dtype=dtype)
+        raise GraphError(
+            f"type {dtype!r} has {width} bits an element; a tensor needs whole bytes, 1 or 4 bits",
+            got=dtype,
+            dtype=dtype,
+        )
     if math.prod(d for d in shape if d) * parsed.itemsize >= MOST_BYTES:
         raise GraphError(f"{dtype} {list(shape)} has more than 2**62 bytes", got=shape)
     return TensorType(parsed.name, shape)
+
+
+def extra_columns(columns: dict[str, Any], known: Sequence[str]) -> dict[str, tuple[str, Any]]:
+    """Columns that nothing reads, kept for the writer: {name: (tag, value)}."""
+    found = {}
+    for name, (tag, value) in columns.items():
+        if name not in known:
+            integers(value if tag == "list_int" else [value], "attrs", name, 1)
+            found[name] = (tag, tuple(value) if tag == "list_int" else value)
+    return found

@@ -1,7 +1,10 @@
-"""Bytes -> a document that its JSON Schema accepts: JSON errors with their place, schema errors with their JSON path.
+"""Bytes -> a document that its JSON Schema accepts: JSON errors with their place, schema errors with their
+JSON path.
 
-Used for graph.json and bundle.json. Structure is judged here, by schemas/*.schema.json; what the numbers mean is judged by who reads them.
+Used for graph.json and bundle.json. Structure is judged here, by schemas/*.schema.json; what the numbers mean
+is judged by who reads them.
 """
+
 from __future__ import annotations
 
 import json
@@ -25,28 +28,36 @@ _COLUMNS = ("dltype", "shape", "storage_id", "device_index", "device_id", "stora
 
 # ---------------------------------------------------------------- bytes
 
+
 def read_source(source: bytes | str | os.PathLike, what: str) -> bytes:
-    """The bytes of a document. A str that begins with "{" is its text, any other a path. Raises DocumentError for a file that cannot be
-    read, naming it."""
+    """The bytes of a document. A str that begins with "{" is its text, any other a path. Raises DocumentError
+    for a file that cannot be read, naming it.
+    """
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source)
     if isinstance(source, str) and source.lstrip().startswith("{"):
         return source.encode("utf-8", "surrogatepass")
     if not isinstance(source, (str, os.PathLike)):
-        raise DocumentError(f"{what}: expected bytes, text or a path, got {type(source).__name__}", got=source)
+        raise DocumentError(
+            f"{what}: expected bytes, text or a path, got {type(source).__name__}", got=source
+        )
     try:
         return Path(source).read_bytes()
-    except (OSError, ValueError) as error:        # ValueError: a NUL in the path
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or error
-        raise DocumentError(f"cannot read {what} {_brief(os.fspath(source))}: {reason}", got=os.fspath(source)) from None
+        raise DocumentError(
+            f"cannot read {what} {_brief(os.fspath(source))}: {reason}", got=os.fspath(source)
+        ) from None
 
 
 # ---------------------------------------------------------------- JSON
 
+
 def parse_json(data: bytes, what: str, *, trailing: bool = False) -> Any:
     """The value that JSON text holds. A repeated key's last value wins.
 
-    ``trailing``: text after the value is ignored. Raises DocumentError with ``line``, ``column`` (from 1, in bytes) and ``offset``.
+    ``trailing``: text after the value is ignored. Raises DocumentError with ``line``, ``column`` (from 1, in
+    bytes) and ``offset``.
     """
     try:
         return orjson.loads(data)
@@ -58,10 +69,12 @@ def parse_json(data: bytes, what: str, *, trailing: bool = False) -> Any:
 
 
 def _extent(data: bytes, what: str) -> tuple[str, int]:
-    """The text (bytes that are no UTF-8 as lone surrogates), and where its first JSON value ends; 0 if it has no end."""
+    """The text (bytes that are no UTF-8 as lone surrogates), and where its first JSON value ends; 0 if it has
+    no end.
+    """
     text = data.decode("utf-8", "surrogateescape")
     start = len(text) - len(text.lstrip(" \t\r\n"))
-    try:       # only the end is wanted: numbers need no value here
+    try:  # only the end is wanted: numbers need no value here
         return text, json.JSONDecoder(parse_int=len, parse_float=len).raw_decode(text, start)[1]
     except ValueError:
         return text, 0
@@ -72,22 +85,27 @@ def _extent(data: bytes, what: str) -> tuple[str, int]:
 def _refuse(data: bytes, what: str, error: orjson.JSONDecodeError) -> NoReturn:
     try:
         text = data.decode()
-        offset, reason = len(text[:error.pos].encode()), error.msg.split(": line ")[0]
+        offset, reason = len(text[: error.pos].encode()), error.msg.split(": line ")[0]
     except UnicodeDecodeError as invalid:
         offset, reason = invalid.start, "invalid UTF-8"
     if not data.strip():
         reason = "it is empty"
     line = data.count(b"\n", 0, offset) + 1
     column = offset - data.rfind(b"\n", 0, offset)
-    raise DocumentError(f"{what} is not valid JSON: {reason} at line {line}, column {column} (byte {offset})",
-                        line=line, column=column, offset=offset) from None
+    raise DocumentError(
+        f"{what} is not valid JSON: {reason} at line {line}, column {column} (byte {offset})",
+        line=line,
+        column=column,
+        offset=offset,
+    ) from None
 
 
 # ---------------------------------------------------------------- graph.json
 
+
 def read_document(data: bytes, *, strict: bool = False) -> dict[str, Any]:
-    """A graph.json as its schema describes it, with what TVM's reader does not look at cut off: keys after ``metadata``, text after the
-    closing brace. ``strict`` refuses those two.
+    """A graph.json as its schema describes it, with what TVM's reader does not look at cut off: keys after
+    ``metadata``, text after the closing brace. ``strict`` refuses those two.
 
     Raises DocumentError with the JSON path.
     """
@@ -103,11 +121,14 @@ def _until_metadata(document: dict[str, Any], data: bytes, strict: bool) -> dict
     keys = list(document)
     last = keys.index("metadata") + 1
     if strict and last < len(keys):
-        raise DocumentError(f"key {_brief(keys[last])} stands after metadata, where TVM's reader does not look: put metadata last",
-                            path=json_path([keys[last]]))
+        raise DocumentError(
+            f"key {_brief(keys[last])} stands after metadata, where TVM's reader does not look: put "
+            "metadata last",
+            path=json_path([keys[last]]),
+        )
     start = data.find(b'"metadata"')
-    if any(data.find(f'"{key}"'.encode("utf-8", "replace"), start) >= 0 for key in keys[:last - 1]):
-        return _pairs_until_metadata(data)       # a key may stand before and after it: then the value before it counts
+    if any(data.find(f'"{key}"'.encode("utf-8", "replace"), start) >= 0 for key in keys[: last - 1]):
+        return _pairs_until_metadata(data)  # perhaps a key stands on both sides: the value before it counts
     return {key: document[key] for key in keys[:last]}
 
 
@@ -115,7 +136,7 @@ def _pairs_until_metadata(data: bytes) -> dict[str, Any]:
     outermost: list[tuple[str, Any]] = []
 
     def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        outermost[:] = pairs                     # the outermost object is the last to be closed
+        outermost[:] = pairs  # the outermost object is the last to be closed
         return dict(pairs)
 
     try:
@@ -133,6 +154,7 @@ def _pairs_until_metadata(data: bytes) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- schemas
 
+
 @cache
 def _schema(name: str) -> tuple[dict[str, Any], Any]:
     text = resources.files("graph_runtime.schemas").joinpath(f"{name}.schema.json").read_text("utf-8")
@@ -140,7 +162,9 @@ def _schema(name: str) -> tuple[dict[str, Any], Any]:
 
 
 def check_schema(document: Any, name: str, what: str) -> None:
-    """Raise DocumentError, with the JSON path and what to do, unless schemas/<name>.schema.json accepts the document."""
+    """Raise DocumentError, with the JSON path and what to do, unless schemas/<name>.schema.json accepts the
+    document.
+    """
     schema, validator = _schema(name)
     try:
         validator.validate(document)
@@ -148,17 +172,21 @@ def check_schema(document: Any, name: str, what: str) -> None:
         places, rules = list(error.instance_path), list(error.schema_path)
         message, places = _explain(document, schema, places, rules) or (error.message, places)
         raise DocumentError(f"{what}: {message}", path=json_path(places)) from None
-    except ValueError as error:                  # a value that no JSON text can hold
+    except ValueError as error:  # a value that no JSON text can hold
         raise DocumentError(f"{what}: {error}") from None
 
 
 def json_path(places: Sequence[str | int]) -> str:
-    """$.nodes[3].inputs[0] for ["nodes", 3, "inputs", 0]; a key that is no plain word is quoted: $["gr.op"]."""
-    return "$" + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" if p.isidentifier() else f"[{_show(p)}]" for p in places)
+    """$.nodes[3].inputs[0] for ["nodes", 3, "inputs", 0]; a key that is no word is quoted: $["gr.op"]."""
+    return "$" + "".join(
+        f"[{p}]" if isinstance(p, int) else f".{p}" if p.isidentifier() else f"[{_show(p)}]" for p in places
+    )
 
 
 def _explain(document: Any, schema: dict, places: list, rules: list) -> tuple[str, list] | None:
-    """What a broken rule means to a reader, and the place that is to blame; None for a rule that this does not know."""
+    """What a broken rule means to a reader, and the place that is to blame; None for a rule that this does
+    not know.
+    """
     keyword = rules[-1]
     try:
         value, where = _walk(document, places), _walk(schema, rules[:-1])
@@ -177,9 +205,16 @@ def _explain(document: Any, schema: dict, places: list, rules: list) -> tuple[st
     if keyword == "type":
         return f"must be {rule}, got {_show(value)}", places
     if keyword in ("minimum", "maximum"):
-        return f"must be {'at least' if keyword == 'minimum' else 'at most'} {rule}, got {_show(value)}", places
+        return (
+            f"must be {'at least' if keyword == 'minimum' else 'at most'} {rule}, got {_show(value)}",
+            places,
+        )
     if keyword in ("minItems", "maxItems"):
-        return f"must have {'at least' if keyword == 'minItems' else 'at most'} {rule} elements, has {len(value)}", places
+        return (
+            f"must have {'at least' if keyword == 'minItems' else 'at most'} {rule} elements, has "
+            f"{len(value)}",
+            places,
+        )
     if keyword == "pattern":
         return f"must match {rule}, got {_show(value)}", places
     return None
@@ -187,8 +222,11 @@ def _explain(document: Any, schema: dict, places: list, rules: list) -> tuple[st
 
 def _choice(value: Any, allowed: list, places: list) -> str:
     if allowed == ["list_int", "size_t"]:
-        return f"unknown column {_brief(places[-2])!r}{did_you_mean(places[-2], _COLUMNS)}: one that is not read must be tagged " \
-               f"list_int or size_t, as TVM skips only those; got {_show(value)}"
+        return (
+            f"unknown column {_brief(places[-2])!r}{did_you_mean(places[-2], _COLUMNS)}: one that is "
+            "not read must be tagged "
+            f"list_int or size_t, as TVM skips only those; got {_show(value)}"
+        )
     texts = " or ".join(orjson.dumps(a).decode() for a in allowed)
     close = did_you_mean(value, map(str, allowed)) if isinstance(value, str) and len(allowed) > 1 else ""
     return f"must be {texts}, got {_show(value)}{close}"
@@ -203,7 +241,9 @@ def _walk(value: Any, places: list) -> Any:
 def _show(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "an array"
-    return _brief(orjson.dumps(value).decode()) if isinstance(value, (str, bool, type(None))) else _brief(value)
+    return (
+        _brief(orjson.dumps(value).decode()) if isinstance(value, (str, bool, type(None))) else _brief(value)
+    )
 
 
 def _brief(value: Any) -> str:

@@ -1,4 +1,5 @@
 """What nodes call: attrs of tvm_op nodes -> interned Funcs, and the checks that an op's rule allows."""
+
 from __future__ import annotations
 
 import re
@@ -14,7 +15,7 @@ from .ops import registry
 
 __all__ = ["FOR_PEOPLE", "check_functions", "intern_functions"]
 
-FOR_PEOPLE = ("gr.device", "gr.storage")      # written for Netron, never read
+FOR_PEOPLE = ("gr.device", "gr.storage")  # written for Netron, never read
 _REQUIRED = ("func_name", "num_inputs", "num_outputs", "flatten_data")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _DIGITS = re.compile(r"[0-9]{1,9}\Z")
@@ -22,14 +23,18 @@ _DIGITS = re.compile(r"[0-9]{1,9}\Z")
 
 # ---------------------------------------------------------------- attrs -> Func
 
+
 def intern_functions(nodes: list[dict[str, Any]]) -> tuple[np.ndarray, tuple[Func, ...]]:
     """(func_id int32 [nodes], -1 for a null node; the distinct Funcs). Nodes with equal attrs share one Func.
 
-    Raises GraphError with the JSON path: attrs missing or incomplete, numbers that are no digit strings, gr.* that its op does not know.
+    Raises GraphError with the JSON path: attrs missing or incomplete, numbers that are no digit strings, gr.*
+    that its op does not know.
     """
     ids: list[int] = []
     funcs: list[Func] = []
-    first: dict[str | None, tuple[dict[str, str], int]] = {}  # by func_name: nearly always all nodes of a name are equal
+    first: dict[
+        str | None, tuple[dict[str, str], int]
+    ] = {}  # by func_name: nearly always all nodes of a name are equal
     others: dict[tuple, int] = {}
     for nid, node in enumerate(nodes):
         if node["op"] == "null":
@@ -57,8 +62,12 @@ def _attrs(nid: int, node: dict[str, Any]) -> dict[str, str]:
     """Both spellings; where a node has both, later keys win, as they do in TVM's reader."""
     found = [node[key] for key in node if key in ("attrs", "attr")]
     if not found:
-        raise GraphError(f"node {node['name']!r} is a tvm_op without attrs: it needs {', '.join(_REQUIRED)}",
-                         path=json_path(("nodes", nid)), node=node["name"], wanted=_REQUIRED)
+        raise GraphError(
+            f"node {node['name']!r} is a tvm_op without attrs: it needs {', '.join(_REQUIRED)}",
+            path=json_path(("nodes", nid)),
+            node=node["name"],
+            wanted=_REQUIRED,
+        )
     return {key: value for attrs in found for key, value in attrs.items()}
 
 
@@ -68,7 +77,12 @@ def _for_us(raw: dict[str, str]) -> dict[str, str]:
 
 def _make_func(nid: int, node: dict[str, Any], raw: dict[str, str]) -> Func:
     def fail(text: str, *key: str, **fields: Any) -> NoReturn:
-        raise GraphError(f"node {node['name']!r}: {text}", path=json_path(("nodes", nid, "attrs", *key)), node=node["name"], **fields)
+        raise GraphError(
+            f"node {node['name']!r}: {text}",
+            path=json_path(("nodes", nid, "attrs", *key)),
+            node=node["name"],
+            **fields,
+        )
 
     missing = [key for key in _REQUIRED if key not in raw]
     if missing:
@@ -78,7 +92,11 @@ def _make_func(nid: int, node: dict[str, Any], raw: dict[str, str]) -> Func:
             fail(f"{key} must be a string of 1 to 9 digits, got {raw[key][:40]!r}", key, got=raw[key])
     name = raw["func_name"]
     if not _IDENTIFIER.match(name):
-        fail(f"func_name {name[:60]!r} is no C identifier: letters, digits and _, not beginning with a digit", "func_name", got=name)
+        fail(
+            f"func_name {name[:60]!r} is no C identifier: letters, digits and _, not beginning with a digit",
+            "func_name",
+            got=name,
+        )
     given = {}
     for key in raw:
         if key.startswith("gr.") and key != "gr.op":
@@ -87,20 +105,30 @@ def _make_func(nid: int, node: dict[str, Any], raw: dict[str, str]) -> Func:
             try:
                 given[key[3:]] = orjson.loads(raw[key])
             except orjson.JSONDecodeError as error:
-                fail(f"{key} must hold JSON text, as \"[2,2]\": {error.msg.split(': line ')[0]}", key, got=raw[key])
+                fail(
+                    f'{key} must hold JSON text, as "[2,2]": {error.msg.split(": line ")[0]}',
+                    key,
+                    got=raw[key],
+                )
     try:
         op, attrs = _decode(name, raw["gr.op"], given) if "gr.op" in raw else (None, {})
     except GraphError as error:
         raise _at_node(error, nid, node["name"], "attrs", "gr.op") from None
-    return Func(name, op, attrs, len(node["inputs"]), int(raw["num_outputs"]), int(raw["flatten_data"]) != 0, raw)
+    return Func(
+        name, op, attrs, len(node["inputs"]), int(raw["num_outputs"]), int(raw["flatten_data"]) != 0, raw
+    )
 
 
 def _decode(name: str, op_name: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     op = registry.require(op_name)
     if op.is_nop and name != NOP:
-        raise GraphError(f"op {op.name} moves no data: its func_name must be {NOP}, got {name!r}", op=op.name, got=name)
+        raise GraphError(
+            f"op {op.name} moves no data: its func_name must be {NOP}, got {name!r}", op=op.name, got=name
+        )
     if not op.is_nop and name in (COPY, NOP):
-        raise GraphError(f"{name} is no function of op {op.name}: give it a func_name of its own", op=op.name, got=name)
+        raise GraphError(
+            f"{name} is no function of op {op.name}: give it a func_name of its own", op=op.name, got=name
+        )
     return op.name, op.decode(given)
 
 
@@ -112,9 +140,11 @@ def _at_node(error: GraphError, nid: int, name: str, *places: str) -> GraphError
 
 # ---------------------------------------------------------------- checks on a whole graph
 
+
 def check_functions(graph: Graph) -> None:
-    """Raise GraphError where nodes that share a func_name differ in gr.* or in types, where the columns are not what an op's rule
-    gives, or where __copy or __nop would change the number of bytes."""
+    """Raise GraphError where nodes that share a func_name differ in gr.* or in types, where the columns are
+    not what an op's rule gives, or where __copy or __nop would change the number of bytes.
+    """
     names = {name: i for i, name in enumerate(dict.fromkeys(func.name for func in graph.funcs))}
     name_id = np.array([names[func.name] for func in graph.funcs], np.int64)
     moves = np.array([func.name in (COPY, NOP) for func in graph.funcs], bool)
@@ -137,15 +167,24 @@ def _check_moves(graph: Graph, nids: np.ndarray) -> None:
     ins, outs = graph.in_ptr[nids + 1] - graph.in_ptr[nids], graph.row_ptr[nids + 1] - graph.row_ptr[nids]
     for nid in nids[(ins != 1) | (outs != 1)][:1].tolist():
         view = graph.node(nid)
-        raise _wrong(nid, view, f"{view.func.name} takes one input and gives one output, it has {len(view.inputs)} and {len(view.outputs)}")
+        raise _wrong(
+            nid,
+            view,
+            f"{view.func.name} takes one input and gives one output, it has {len(view.inputs)} and "
+            f"{len(view.outputs)}",
+        )
     if not len(nids):
         return
     source, target = graph.type_id[graph.in_eid[graph.in_ptr[nids]]], graph.type_id[graph.row_ptr[nids]]
     nbytes = np.array([t.nbytes for t in graph.types], np.int64)
     for nid in nids[nbytes[source] != nbytes[target]][:1].tolist():
         view = graph.node(nid)
-        raise _wrong(nid, view, f"{view.func.name} keeps the bytes, but its input {view.input_types[0]} and its output "
-                                f"{view.output_types[0]} differ in size")
+        raise _wrong(
+            nid,
+            view,
+            f"{view.func.name} keeps the bytes, but its input {view.input_types[0]} and its output "
+            f"{view.output_types[0]} differ in size",
+        )
     _, chosen = np.unique(np.stack([graph.func_id[nids], source, target]), axis=1, return_index=True)
     for nid in sorted(nids[chosen].tolist()):
         _check_rule(graph, nid)
@@ -174,8 +213,13 @@ def _check_agreement(graph: Graph, nids: np.ndarray, first: np.ndarray) -> None:
 
 def _differ(graph: Graph, a: int, b: int, what: str) -> GraphError:
     one, two = graph.node(a), graph.node(b)
-    return _wrong(b, two, f"nodes that share func_name {two.func.name!r} must agree in {what}, but this is {_signature(two)} and node "
-                          f"{one.name!r} is {_signature(one)}: give one of them another func_name")
+    return _wrong(
+        b,
+        two,
+        f"nodes that share func_name {two.func.name!r} must agree in {what}, but this is "
+        f"{_signature(two)} and node "
+        f"{one.name!r} is {_signature(one)}: give one of them another func_name",
+    )
 
 
 def _check_rule(graph: Graph, nid: int) -> None:
@@ -193,8 +237,13 @@ def _check_rule(graph: Graph, nid: int) -> None:
     except GraphError as error:
         raise _at_node(error, nid, view.name) from None
     if inferred != view.output_types:
-        raise _wrong(nid, view, f"op {op.name} gives {_texts(inferred)} for inputs {_texts(view.input_types)}, the columns dltype and "
-                                f"shape say {_texts(view.output_types)}")
+        raise _wrong(
+            nid,
+            view,
+            f"op {op.name} gives {_texts(inferred)} for inputs {_texts(view.input_types)}, the columns "
+            "dltype and "
+            f"shape say {_texts(view.output_types)}",
+        )
 
 
 def _texts(types: tuple) -> str:
@@ -207,4 +256,6 @@ def _signature(view: NodeView) -> str:
 
 
 def _wrong(nid: int, view: NodeView, text: str, *places: str) -> GraphError:
-    return GraphError(f"node {view.name!r}: {text}", path=json_path(("nodes", nid, *places)), node=view.name, op=view.op)
+    return GraphError(
+        f"node {view.name!r}: {text}", path=json_path(("nodes", nid, *places)), node=view.name, op=view.op
+    )

@@ -1,8 +1,10 @@
-"""Graph -> graph.json: canonical bytes, one node and one column a line, inside the JSON that TVM's reader knows.
+"""Graph -> graph.json: canonical bytes, one node and one column a line, inside the JSON that TVM's reader
+knows.
 
-Key order: nodes, arg_nodes, heads, attrs, node_row_ptr, metadata. Equal graphs give equal bytes, and reading them gives an equal
-graph. A plan is written as the graph that plan/record.py makes of it.
+Key order: nodes, arg_nodes, heads, attrs, node_row_ptr, metadata. Equal graphs give equal bytes, and reading
+them gives an equal graph. A plan is written as the graph that plan/record.py makes of it.
 """
+
 from __future__ import annotations
 
 import re
@@ -20,17 +22,19 @@ from .graph import NOP, Func, Graph, Hints
 
 __all__ = ["graph_to_json"]
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")     # TVM's reader knows no escape for these
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # TVM's reader knows no escape for these
 _KIND = {DLTYPE_CPU: "cpu", DLTYPE_TT: "tt"}
 
 
 def graph_to_json(graph: Graph, *, dialect: str = "gr") -> bytes:
     """graph.json of a graph.
 
-    ``dialect`` "gr" writes all that the graph has, and no storage_id where storage is still to be planned. "tvm" writes what TVM 0.5 to
-    0.19 read: no gr.* attributes, device_id or metadata, but always storage_id and device_index.
+    ``dialect`` "gr" writes all that the graph has, and no storage_id where storage is still to be planned.
+    "tvm" writes what TVM 0.5 to 0.19 read: no gr.* attributes, device_id or metadata, but always storage_id
+    and device_index.
 
-    Raises GraphError for a text that TVM's JSON cannot hold, a device that no file may name, and for the dialect "tvm" entries on tt.
+    Raises GraphError for a text that TVM's JSON cannot hold, a device that no file may name, and for the
+    dialect "tvm" entries on tt.
     """
     if dialect not in ("gr", "tvm"):
         raise GraphError(f"unknown dialect {dialect!r}: there are gr and tvm", got=dialect)
@@ -40,12 +44,20 @@ def graph_to_json(graph: Graph, *, dialect: str = "gr") -> bytes:
         ("nodes", _rows(_nodes(graph, dialect == "gr"))),
         ("arg_nodes", _line(graph.inputs.tolist())),
         ("heads", _line(_entries(graph, graph.outputs))),
-        ("attrs", b"{\n" + b",\n".join(b"  " + _line(k) + b": " + _line(v) for k, v in _columns(graph, dialect)) + b"\n }"),
+        (
+            "attrs",
+            b"{\n"
+            + b",\n".join(b"  " + _line(k) + b": " + _line(v) for k, v in _columns(graph, dialect))
+            + b"\n }",
+        ),
         ("node_row_ptr", _line(graph.row_ptr.tolist())),
     ]
     metadata = _metadata(graph.hints) if dialect == "gr" else {}
     if metadata:
-        rows = [b"  " + _line(k) + b": " + (_rows(v, b"   ") if k in ("storage", "layouts") else _line(v)) for k, v in metadata.items()]
+        rows = [
+            b"  " + _line(k) + b": " + (_rows(v, b"   ") if k in ("storage", "layouts") else _line(v))
+            for k, v in metadata.items()
+        ]
         parts.append(("metadata", b'{"graph_runtime": {\n' + b",\n".join(rows) + b"\n }}"))
     return b"{\n" + b",\n".join(b" " + _line(key) + b": " + value for key, value in parts) + b"\n}\n"
 
@@ -61,17 +73,26 @@ def _rows(values: Iterable[Any], indent: bytes = b"  ") -> bytes:
 
 # ---------------------------------------------------------------- checks
 
+
 def _check_texts(graph: Graph) -> None:
-    texts = chain(graph.names, graph.extra_columns, graph.hints.storage_scope or (),
-                  chain.from_iterable(chain(func.raw, func.raw.values()) for func in graph.funcs))
+    texts = chain(
+        graph.names,
+        graph.extra_columns,
+        graph.hints.storage_scope or (),
+        chain.from_iterable(chain(func.raw, func.raw.values()) for func in graph.funcs),
+    )
     for text in texts:
         if _CONTROL.search(text):
-            raise GraphError(f"{text[:60]!r} holds a control character, which TVM's JSON cannot hold: rename it", got=text)
+            raise GraphError(
+                f"{text[:60]!r} holds a control character, which TVM's JSON cannot hold: rename it", got=text
+            )
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise GraphError(f"{text[:60]!r} holds half of a surrogate pair, which no UTF-8 file can hold: rename it",
-                             got=text) from None
+            raise GraphError(
+                f"{text[:60]!r} holds half of a surrogate pair, which no UTF-8 file can hold: rename it",
+                got=text,
+            ) from None
 
 
 def _check_devices(graph: Graph, dialect: str) -> None:
@@ -79,14 +100,21 @@ def _check_devices(graph: Graph, dialect: str) -> None:
     if device_type is None:
         return
     for nid in np.unique(graph.entry_nid[device_type < 1])[:1].tolist():
-        raise GraphError(f"node {graph.names[nid]!r} is on a device that is for tests only and cannot stand in a file", node=graph.names[nid])
+        raise GraphError(
+            f"node {graph.names[nid]!r} is on a device that is for tests only and cannot stand in a file",
+            node=graph.names[nid],
+        )
     on_tt = np.unique(graph.entry_nid[device_type == DLTYPE_TT]).tolist() if dialect == "tvm" else []
     if on_tt:
         names = ", ".join(repr(graph.names[nid]) for nid in on_tt[:8]) + (", ..." if len(on_tt) > 8 else "")
-        raise GraphError(f"TVM has no tt devices, and these nodes are on one: {names}; place them on cpu", node=graph.names[on_tt[0]])
+        raise GraphError(
+            f"TVM has no tt devices, and these nodes are on one: {names}; place them on cpu",
+            node=graph.names[on_tt[0]],
+        )
 
 
 # ---------------------------------------------------------------- parts
+
 
 def _entries(graph: Graph, eids: np.ndarray) -> list[list[int]]:
     nids = graph.entry_nid[eids]
@@ -97,7 +125,9 @@ def _nodes(graph: Graph, ours: bool) -> Iterable[dict[str, Any]]:
     attrs = [_attrs(func, ours) for func in graph.funcs]
     inputs, in_ptr = _entries(graph, graph.in_eid), graph.in_ptr.tolist()
     people = _for_people(graph) if ours else None
-    for nid, (name, fid, (begin, end)) in enumerate(zip(graph.names, graph.func_id.tolist(), pairwise(in_ptr), strict=True)):
+    for nid, (name, fid, (begin, end)) in enumerate(
+        zip(graph.names, graph.func_id.tolist(), pairwise(in_ptr), strict=True)
+    ):
         if fid < 0:
             node = {"op": "null", "name": name, "inputs": []}
         else:
@@ -110,13 +140,19 @@ def _nodes(graph: Graph, ours: bool) -> Iterable[dict[str, Any]]:
 
 
 def _attrs(func: Func, ours: bool) -> dict[str, str]:
-    written = {"func_name": func.name, "num_inputs": func.raw.get("num_inputs", str(func.num_inputs)),
-               "num_outputs": str(func.num_outputs), "flatten_data": func.raw.get("flatten_data", str(int(func.flatten)))}
+    written = {
+        "func_name": func.name,
+        "num_inputs": func.raw.get("num_inputs", str(func.num_inputs)),
+        "num_outputs": str(func.num_outputs),
+        "flatten_data": func.raw.get("flatten_data", str(int(func.flatten))),
+    }
     given = {key: text for key, text in func.raw.items() if key.startswith("gr.") and key != "gr.op"}
     if ours and func.op is not None:
         made = {f"gr.{key}": _line(value).decode() for key, value in func.attrs.items() if value is not None}
         written |= {"gr.op": func.op, **(given if func.raw else made)}
-    return written | {k: v for k, v in func.raw.items() if k not in written and k != "gr.op" and k not in given}
+    return written | {
+        k: v for k, v in func.raw.items() if k not in written and k != "gr.op" and k not in given
+    }
 
 
 def _for_people(graph: Graph) -> list[dict[str, str]] | None:
@@ -163,7 +199,7 @@ def _columns(graph: Graph, dialect: str) -> Iterable[tuple[str, list]]:
 
 
 def _one_each(graph: Graph) -> np.ndarray:
-    """A storage id for every entry, but for reshapes, which TVM does not run: they share that of their input."""
+    """A storage id for every entry; a reshape, which TVM does not run, shares that of its input."""
     sid = np.arange(graph.num_entries)
     nop = [func.name == NOP for func in graph.funcs] + [False]
     for nid in np.flatnonzero(np.array(nop)[graph.func_id]).tolist():
@@ -174,9 +210,15 @@ def _one_each(graph: Graph) -> np.ndarray:
 def _metadata(hints: Hints) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if hints.storage is not None:
-        found["storage"] = [{"device": s.device, "memory": s.memory, "offset": s.offset, "bytes": s.bytes} for s in hints.storage]
+        found["storage"] = [
+            {"device": s.device, "memory": s.memory, "offset": s.offset, "bytes": s.bytes}
+            for s in hints.storage
+        ]
     if hints.layouts is not None:
-        found["layouts"] = [{"memory": x.memory, "layout": x.layout, "format": x.format, "shard": x.shard} for x in hints.layouts]
+        found["layouts"] = [
+            {"memory": x.memory, "layout": x.layout, "format": x.format, "shard": x.shard}
+            for x in hints.layouts
+        ]
     if hints.layout is not None:
         found["layout"] = hints.layout.tolist()
     if hints.aliases:
