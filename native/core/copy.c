@@ -1,7 +1,7 @@
 /* copy.c: the copy engine: between any two devices, layouts and formats. Equal storage moves as bytes; else 32x32 block by block,
  * through 12 KB on the stack, so a copy takes no memory of its own. Large copies are spread over the pool.
  *
- * Rules: the logical dtype and shape stay; between two host tensors of equal bytes anything may be reinterpreted (TVM's
+ * Rules: the logical dtype and the elements in row-major order stay (another shape: reshape.c); between two host tensors of equal bytes anything may be reinterpreted (TVM's
  * __copy). Formats convert to nearest, ties to even (tile.h, gr_tile_encode). Padding of a tile is zero after a copy from
  * rows, and what stands in padding never reaches an element or a block exponent.
  *
@@ -12,6 +12,7 @@
 
 #include "image.h"
 #include "parallel.h"
+#include "reshape.h"
 #include "status.h"
 #include "stream.h"
 #include "tile.h"
@@ -174,6 +175,10 @@ GR_WIDE static int32_t convert_blocks(const copy_job *job, int64_t first, int64_
   return GR_OK;
 }
 
+static int32_t move_reshaped(const copy_job *job, int64_t first, int64_t last) {
+  return gr_reshape_blocks(&job->src, &job->dst, first, last);
+}
+
 /* ---------------------------------------------------------------- choice */
 
 static int is_converted(uint8_t format) {
@@ -198,8 +203,18 @@ static int32_t choose_host(copy_job *job) {
 static int32_t choose(copy_job *job) {
   const gr_arg *src = job->src.arg, *dst = job->dst.arg;
   if (!job->src.device && !job->dst.device) return choose_host(job);
-  if (src->dtype != dst->dtype || !same_shape(src, dst))
-    return gr_fail(GR_ERR_ARGUMENT, "copy: source and destination differ in dtype or shape, which only two host tensors may");
+  if (src->dtype != dst->dtype)
+    return gr_fail(GR_ERR_ARGUMENT, "copy: source and destination differ in dtype, which only two host tensors may");
+  if (elements(&job->src) != elements(&job->dst))
+    return gr_fail(GR_ERR_ARGUMENT, "copy: the source has %lld elements, the destination %lld",
+                   (long long)elements(&job->src), (long long)elements(&job->dst));
+  if (src->format != dst->format && !(is_converted(src->format) && is_converted(dst->format)))
+    return gr_fail(GR_ERR_ARGUMENT, "copy: format %d cannot be converted to format %d", src->format, dst->format);
+  if (!same_shape(src, dst)) {
+    job->move = move_reshaped;
+    job->units = gr_image_blocks(&job->dst);
+    return GR_OK;
+  }
   job->units = gr_image_blocks(&job->src);
   if (src->format == dst->format) {
     if (src->layout != dst->layout) job->move = src->layout == GR_TILE ? untilize_blocks : tilize_blocks;
@@ -210,8 +225,6 @@ static int32_t choose(copy_job *job) {
     }
     return GR_OK;
   }
-  if (!is_converted(src->format) || !is_converted(dst->format))
-    return gr_fail(GR_ERR_ARGUMENT, "copy: format %d cannot be converted to format %d", src->format, dst->format);
   job->move = convert_blocks;
   return GR_OK;
 }

@@ -126,6 +126,36 @@ def test_between_device_layouts_padding_never_leaks(tt, first, second):
     np.testing.assert_array_equal(tt.download(dst, shape, np.float32), wanted)
 
 
+RESHAPES = [((2, 33, 50), (3300,)), ((3300,), (66, 50)), ((64, 64), (32, 128)), ((5, 7, 3), (105, 1)), ((1, 1), ()), ((0, 4), (4, 0)),
+            ((2, 33, 50), (50, 33, 2))]
+
+
+@pytest.mark.parametrize(("before", "after"), RESHAPES)
+@pytest.mark.parametrize(("first", "second"), list(itertools.product(FLOATS[1:5], FLOATS[1:5])), ids=lambda p: "/".join(p))
+def test_a_reshape_keeps_the_elements_in_order(tt, first, second, before, after):
+    array = random_floats(before, seed=3)
+    src = tt.tensor("float32", before, Layout("dram", *first))
+    dst = tt.tensor("float32", after, Layout("l1", *second), fill=0xFF)
+    tt.upload(src, array)
+    if array.size:
+        poison_padding(tt, src, first, array)
+    core.copy(tt.handle, src, tt.handle, dst)
+    wanted = stored_values(stored_values(array, first[1]).reshape(after), second[1])
+    np.testing.assert_array_equal(tt.download(dst, after, np.float32), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32"])
+@pytest.mark.parametrize(("first", "second"), list(itertools.product([ROW_MAJOR, TILE], repeat=2)), ids=lambda p: "/".join(p))
+def test_integers_reshape_bit_for_bit(tt, threads, dtype, first, second):
+    core.pool_set_threads(2)
+    array = np.random.default_rng(1).integers(0, 100, (700, 1023)).astype(dtype)
+    src, dst = (tt.tensor(dtype, shape, Layout("dram", kind, dtype), fill=0xFF)
+                for shape, kind in (((700, 1023), first), ((1023, 700), second)))
+    tt.upload(src, array)
+    core.copy(tt.handle, src, tt.handle, dst)
+    np.testing.assert_array_equal(tt.download(dst, (1023, 700), array.dtype), array.reshape(1023, 700))
+
+
 def poison_padding(tt, arg, stored, array):
     """All ones, a NaN, in every padding element; a block's exponent stays, or its elements would not."""
     kind, fmt = stored
@@ -216,7 +246,7 @@ def test_opaque_elements_are_copied_as_bytes():
     np.testing.assert_array_equal(out, array)
 
 
-@pytest.mark.parametrize(("dtype", "shape", "text"), [("int32", (4, 4), "dtype or shape"), ("float32", (4, 5), "dtype")])
+@pytest.mark.parametrize(("dtype", "shape", "text"), [("int32", (4, 4), "differ in dtype"), ("float32", (4, 5), "16 elements|20 elements")])
 def test_a_device_copy_reinterprets_nothing(tt, dtype, shape, text):
     arg = tt.tensor("float32", (4, 4), Layout("dram", TILE, "f32"))
     with pytest.raises(GraphRuntimeError, match=text):
