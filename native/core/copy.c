@@ -106,7 +106,7 @@ static int32_t untilize_blocks(const copy_job *job, int64_t first, int64_t last)
 
 /* Where the machine has wider vectors than the wheel is built for, conversions use them. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define GR_WIDE __attribute__((target_clones("avx2", "default")))
+#define GR_WIDE __attribute__((target_clones("avx2", "default"), flatten))   /* what it calls must be inside to be cloned */
 #else
 #define GR_WIDE
 #endif

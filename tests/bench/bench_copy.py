@@ -22,14 +22,17 @@ from graph_runtime.layout import HOST, ROW_MAJOR, TILE, Layout, pages
 CASES = [(ROW_MAJOR, "f32"), (TILE, "f32"), (ROW_MAJOR, "bf16"), (TILE, "bf16"), (TILE, "bfp8_b")]
 
 
-def best(run: Callable[[], object], repeat: int) -> float:
-    """Least seconds of ``repeat`` calls, after two that warm up."""
+def race(run: Callable[[], object], reference: Callable[[], object], repeat: int) -> tuple[float, float]:
+    """Least seconds of each over ``repeat`` rounds, in turn, as the machine's speed drifts; two rounds warm up."""
     times = []
     for _ in range(repeat + 2):
         start = time.perf_counter()
         run()
-        times.append(time.perf_counter() - start)
-    return min(times[2:])
+        middle = time.perf_counter()
+        reference()
+        times.append((middle - start, time.perf_counter() - middle))
+    mine, its = zip(*times[2:], strict=True)
+    return min(mine), min(its)
 
 
 def device_tensor(handle: core.DeviceHandle, shape: tuple[int, int], layout: Layout) -> core.Arg:
@@ -51,22 +54,24 @@ def main() -> None:
     copy = ctypes.CDLL(None).memcpy
     copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 
-    def report(name: str, seconds: float, reference: float) -> None:
-        print(json.dumps({"bench": "copy", "case": name, "mbytes": options.mbytes, "threads": core.pool_threads(),
-                          "gb_per_s": round(array.nbytes / seconds / 1e9, 2), "ratio": round(reference / seconds, 3)}))
+    def memcpy() -> None:
+        copy(out.ctypes.data, array.ctypes.data, array.nbytes)
 
-    memcpy = best(lambda: copy(out.ctypes.data, array.ctypes.data, array.nbytes), options.repeat)
-    report("memcpy", memcpy, memcpy)
+    def report(name: str, run: Callable[[], object]) -> None:
+        seconds, reference = race(run, memcpy, options.repeat)
+        print(json.dumps({"bench": "copy", "case": name, "mbytes": options.mbytes, "threads": core.pool_threads(),
+                          "gb_per_s": round(array.nbytes / seconds / 1e9, 2),
+                          "memcpy_gb_per_s": round(array.nbytes / reference / 1e9, 2),
+                          "ratio": round(reference / seconds, 3)}))
+
     source, target = core.host_arg(array), core.host_arg(out)
-    report(f"{HOST} -> {HOST}", best(lambda: core.copy(None, source, None, target), options.repeat), memcpy)
+    report(f"{HOST} -> {HOST}", lambda: core.copy(None, source, None, target))
     with core.DeviceHandle(devices.tt()) as tt:
         for kind, fmt in CASES:
             layout = Layout("dram", kind, fmt)
             arg = device_tensor(tt, shape, layout)
-            # memcpy again beside each: the machine's speed drifts
-            memcpy = best(lambda: copy(out.ctypes.data, array.ctypes.data, array.nbytes), options.repeat)
-            report(f"{HOST} -> {layout}", best(lambda a=arg: core.copy(None, source, tt, a), options.repeat), memcpy)
-            report(f"{layout} -> {HOST}", best(lambda a=arg: core.copy(tt, a, None, target), options.repeat), memcpy)
+            report(f"{HOST} -> {layout}", lambda a=arg: core.copy(None, source, tt, a))
+            report(f"{layout} -> {HOST}", lambda a=arg: core.copy(tt, a, None, target))
             tt.free(0, arg.pointer.addr)
 
 
