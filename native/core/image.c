@@ -122,16 +122,35 @@ int32_t gr_image_store_rows(const gr_image *image, const gr_block *block, const 
   return GR_OK;
 }
 
-static gr_pages tile_page(const gr_image *image, const gr_block *block) {
-  int64_t across = ceil_div(image->cols, GR_TILE_DIM), down = ceil_div(image->rows, GR_TILE_DIM);
-  int64_t page = (block->plane * down + block->tile_row) * across + block->tile_col;
-  return (gr_pages){.first = page, .count = 1, .bytes = image->arg->page_bytes, .streaming = image->streaming};
+int32_t gr_image_store_untilized(const gr_image *image, const gr_block *block, const uint8_t *tile, uint8_t *buffer) {
+  uint32_t itemsize = image->itemsize;
+  if (image->device) {
+    gr_tile_untilize(itemsize, tile, block->rows, block->cols, buffer, (uint64_t)GR_TILE_DIM * itemsize);
+    return gr_image_store_rows(image, block, buffer, (uint64_t)GR_TILE_DIM * itemsize);
+  }
+  uint8_t *to = host_rows(image, block);
+  if (!image->streaming) {
+    gr_tile_untilize(itemsize, tile, block->rows, block->cols, to, image->row_bytes);
+    return GR_OK;
+  }
+  for (int32_t r = 0; r < block->rows; ++r, to += image->row_bytes)
+    for (int32_t h = 0; h < 2 && block->cols > 16 * h; ++h) {
+      uint32_t n = (uint32_t)(block->cols - 16 * h > 16 ? 16 : block->cols - 16 * h);
+      gr_move(to + (uint32_t)h * 16 * itemsize, tile + (uint32_t)gr_tile_half_row(r, h) * itemsize, n * itemsize, 1);
+    }
+  return GR_OK;
 }
 
-int32_t gr_image_load_tile(const gr_image *image, const gr_block *block, uint8_t *tile) {
-  return image->device->ops->copy_out(image->device, image->arg, tile_page(image, block), tile, 0);
+static gr_pages tile_pages(const gr_image *image, int64_t first, int64_t count) {
+  return (gr_pages){.first = first, .count = count, .bytes = image->arg->page_bytes, .streaming = image->streaming};
 }
 
-int32_t gr_image_store_tile(const gr_image *image, const gr_block *block, const uint8_t *tile) {
-  return image->device->ops->copy_in(image->device, image->arg, tile_page(image, block), tile, 0);
+int32_t gr_image_load_tiles(const gr_image *image, int64_t first, int64_t count, uint8_t *tiles) {
+  return image->device->ops->copy_out(image->device, image->arg, tile_pages(image, first, count), tiles,
+                                      image->arg->page_bytes);
+}
+
+int32_t gr_image_store_tiles(const gr_image *image, int64_t first, int64_t count, const uint8_t *tiles) {
+  return image->device->ops->copy_in(image->device, image->arg, tile_pages(image, first, count), tiles,
+                                     image->arg->page_bytes);
 }

@@ -36,8 +36,10 @@ gr_block gr_image_block(const gr_image *image, int64_t index);
 int32_t gr_image_load_rows(const gr_image *image, const gr_block *block, uint8_t *buffer, const uint8_t **rows,
                            uint64_t *stride);
 int32_t gr_image_store_rows(const gr_image *image, const gr_block *block, const uint8_t *rows, uint64_t stride);
-/* A tiled image's block is a page. */
-int32_t gr_image_load_tile(const gr_image *image, const gr_block *block, uint8_t *tile);
-int32_t gr_image_store_tile(const gr_image *image, const gr_block *block, const uint8_t *tile);
+/* Elements of a block from a tile of the same format into a row-major image; buffer holds a tile. */
+int32_t gr_image_store_untilized(const gr_image *image, const gr_block *block, const uint8_t *tile, uint8_t *buffer);
+/* Block i of a tiled image is page i. Tiles stand page_bytes apart. */
+int32_t gr_image_load_tiles(const gr_image *image, int64_t first, int64_t count, uint8_t *tiles);
+int32_t gr_image_store_tiles(const gr_image *image, int64_t first, int64_t count, const uint8_t *tiles);
 
 #endif

@@ -12,13 +12,17 @@
 #include "status.h"
 #include "tt.h"
 
+/* Banks of a round size would put equal addresses of all banks into the same cache and TLB sets. */
+#define STAGGER_PAGES 67
+
 static uint64_t host_page(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 
 static int32_t reserve(gr_device *device, int32_t memory) {
   const gr_memory_desc *desc = &device->memories[memory].desc;
   gr_tt_banks *banks = &gr_tt_of(device)->banks[memory];
   if (banks->space) return GR_OK;
-  uint64_t stride = (desc->bank_bytes + host_page() - 1) / host_page() * host_page(), bytes = stride * (uint64_t)desc->banks;
+  uint64_t stride = ((desc->bank_bytes + host_page() - 1) / host_page() + STAGGER_PAGES) * host_page();
+  uint64_t bytes = stride * (uint64_t)desc->banks;
   void *space = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (space == MAP_FAILED)
     return gr_fail(GR_ERR_OUT_OF_MEMORY, "the host cannot reserve %llu B of addresses for a memory of %s",

@@ -114,6 +114,12 @@ static inline void gr_tile_put_data(uint8_t format, uint8_t *data, int32_t at, c
   for (int i = 0; i < 8; ++i) data[at / 2 + i] = (uint8_t)(values[2 * i] | values[2 * i + 1] << 4);
 }
 
+/* Row r of a tile of 16-bit elements. */
+static inline void gr_tile_put_row16(void *tile, int32_t r, const uint16_t *values) {
+  memcpy((uint16_t *)tile + gr_tile_half_row(r, 0), values, 32);
+  memcpy((uint16_t *)tile + gr_tile_half_row(r, 1), values + 16, 32);
+}
+
 /* Packs 16 bf16 patterns as one block; bfp4_b is bfp8_b cut to its top bits. */
 static inline void gr_tile_pack_block(uint8_t format, const uint16_t *values, uint8_t *tile, int32_t at) {
   uint8_t data[16];
@@ -134,15 +140,15 @@ static inline void gr_tile_pack(uint8_t format, const float *in, void *tile) {
     gr_tile_tilize(4, in, 128, 32, 32, tile);
     return;
   }
-  for (int32_t k = 0; k < 64; ++k) {
-    int32_t at = gr_tile_half_row(k / 2, k % 2);
-    uint16_t values[16];
+  for (int32_t r = 0; r < GR_TILE_DIM; ++r) {            /* 32 at a time: 16 would be unrolled before they are vectorised */
+    uint16_t values[GR_TILE_DIM];
     if (format == GR_BF16) {
-      for (int i = 0; i < 16; ++i) values[i] = gr_bf16_pack(in[16 * k + i]);
-      memcpy((uint16_t *)tile + at, values, sizeof values);
+      for (int i = 0; i < GR_TILE_DIM; ++i) values[i] = gr_bf16_pack(in[GR_TILE_DIM * r + i]);
+      gr_tile_put_row16(tile, r, values);
     } else {
-      for (int i = 0; i < 16; ++i) values[i] = gr_bf16_cut(in[16 * k + i]);
-      gr_tile_pack_block(format, values, (uint8_t *)tile, at);
+      for (int i = 0; i < GR_TILE_DIM; ++i) values[i] = gr_bf16_cut(in[GR_TILE_DIM * r + i]);
+      gr_tile_pack_block(format, values, (uint8_t *)tile, gr_tile_half_row(r, 0));
+      gr_tile_pack_block(format, values + 16, (uint8_t *)tile, gr_tile_half_row(r, 1));
     }
   }
 }
@@ -161,18 +167,20 @@ static inline void gr_tile_encode(uint8_t format, const void *in, uint64_t row_b
     gr_tile_tilize(4, in, row_bytes, 32, 32, tile);
     return;
   }
-  for (int32_t k = 0; k < 64; ++k) {
-    int32_t at = gr_tile_half_row(k / 2, k % 2);
-    float from[16];
-    memcpy(from, (const uint8_t *)in + (uint64_t)(k / 2) * row_bytes + (k % 2) * sizeof from, sizeof from);
+  for (int32_t r = 0; r < GR_TILE_DIM; ++r) {
+    float from[GR_TILE_DIM];
+    memcpy(from, (const uint8_t *)in + (uint64_t)r * row_bytes, sizeof from);
     if (format == GR_BF16) {
-      uint16_t values[16];
-      for (int i = 0; i < 16; ++i) values[i] = gr_bf16_encode(from[i]);
-      memcpy((uint16_t *)tile + at, values, sizeof values);
+      uint16_t values[GR_TILE_DIM];
+      for (int i = 0; i < GR_TILE_DIM; ++i) values[i] = gr_bf16_encode(from[i]);
+      gr_tile_put_row16(tile, r, values);
     } else {
-      uint8_t data[16];
-      ((uint8_t *)tile)[at / 16] = format == GR_BFP8_B ? gr_block_encode(from, 7, data) : gr_block_encode(from, 3, data);
-      gr_tile_put_data(format, (uint8_t *)tile + GR_TILE_EXPONENTS, at, data);
+      for (int32_t h = 0; h < 2; ++h) {
+        int32_t at = gr_tile_half_row(r, h);
+        uint8_t data[16];
+        ((uint8_t *)tile)[at / 16] = gr_block_encode(from + 16 * h, format == GR_BFP8_B ? 7 : 3, data);
+        gr_tile_put_data(format, (uint8_t *)tile + GR_TILE_EXPONENTS, at, data);
+      }
     }
   }
 }

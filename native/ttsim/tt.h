@@ -12,7 +12,7 @@
 /* One memory: bank b's address a stands at space + b * bank_stride + a. */
 typedef struct gr_tt_banks {
   uint8_t *space;            /* NULL before the first allocation */
-  uint64_t bank_stride;      /* bank_bytes rounded up to host pages */
+  uint64_t bank_stride;      /* bank_bytes in whole host pages, and some between */
 } gr_tt_banks;
 
 /* Circular-buffer space of the core that one host thread is at a time. */
