@@ -108,7 +108,7 @@ class Tensor:
         if self._view is not None:
             np.copyto(self._view, array)
             return
-        core.copy(None, core.host_arg(np.ascontiguousarray(array), self.dtype), self._handle, self._arg)
+        core.copy(None, core.host_arg(np.asarray(array, order="C"), self.dtype), self._handle, self._arg)
 
     # TVM's names
 
@@ -174,7 +174,10 @@ def _from_foreign(value: Any, wanted: np.dtype) -> np.ndarray:
     """Lists and Python scalars take the wanted dtype where that loses no kind; DLPack owners are viewed."""
     if hasattr(value, "__dlpack__") and not isinstance(value, Tensor):
         return np.from_dlpack(value)
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InputError(f"cannot make an array of this {type(value).__name__}: {error}") from None
     if array.dtype == object:
         raise InputError(f"cannot make an array of {type(value).__name__}", got=type(value).__name__)
     plain = isinstance(value, (list, tuple, int, float, bool))

@@ -87,7 +87,7 @@ def document() -> Document:
     return Document()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def new_document() -> type[Document]:
     """For tests that write several."""
     return Document
