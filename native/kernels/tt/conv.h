@@ -1,7 +1,8 @@
 /* conv.h: conv2d on NCHW images with OIHW weights.
  *
- * The contract is that of graph_runtime/ops/conv.py. A core makes some output channels of some images, 32 rows (or fewer) at a
- * time: their weights stay in L1, one input channel after the other is read with its zero border and added in. Thread: any.
+ * The contract is that of graph_runtime/ops/conv.py. A core makes some output channels of some images, 32
+ * rows (or fewer) at a time: their weights stay in L1, one input channel after the other is read with its
+ * zero border and added in. Thread: any.
  * defines: gr_tt_conv2d
  */
 #ifndef GR_TT_CONV_H
@@ -9,12 +10,14 @@
 
 #include "tt/panel.h"
 
+#define GR_TT_CONV_UNITS 8    /* units worth having: each reads its input anew, so not one for every core */
+
 typedef struct gr_tt_conv_job {
   gr_tt_view x, w, bias, y;                 /* bias.arg is NULL where there is none */
   int64_t stride[2], pad[2], dilation[2];   /* height, width; pad is top, left */
   int64_t images, channels, outputs;        /* of the batch; C and O of one group */
   int64_t height, lines;                    /* output rows at a time, and how often that is */
-  int64_t block, blocks;                    /* output channels at a time, and how often that is for all groups */
+  int64_t block, blocks;                    /* output channels at a time, and how often that is in all */
   int64_t share;                            /* images of one unit */
   int64_t in_rows, in_cols;                 /* what `height` output rows look at */
 } gr_tt_conv_job;
@@ -28,7 +31,8 @@ static inline void gr_tt_conv_row(float *sum, const float *x, float weight, int6
 }
 
 /* Adds one input channel, seen through kh x kw weights, to nr rows of one output channel. */
-static inline void gr_tt_conv_channel(const gr_tt_conv_job *job, const float *x, const float *w, int64_t nr, float *sums) {
+static inline void gr_tt_conv_channel(const gr_tt_conv_job *job, const float *x, const float *w, int64_t nr,
+                                      float *sums) {
   int64_t ow = job->y.cols;
   for (int64_t r = 0; r < nr; ++r)
     for (int64_t p = 0; p < job->w.rows; ++p) {
@@ -39,7 +43,8 @@ static inline void gr_tt_conv_channel(const gr_tt_conv_job *job, const float *x,
 }
 
 /* The input rows below output rows r0 .. of one plane, with zeros where the window hangs over the image. */
-static inline int32_t gr_tt_conv_input(const gr_tt_core *c, const gr_tt_conv_job *job, int64_t plane, int64_t r0, float *x) {
+static inline int32_t gr_tt_conv_input(const gr_tt_core *c, const gr_tt_conv_job *job, int64_t plane,
+                                       int64_t r0, float *x) {
   int64_t top = r0 * job->stride[0] - job->pad[0], left = -job->pad[1];
   int64_t h0 = gr_tt_greater(top, 0), h1 = gr_tt_lesser(top + job->in_rows, job->x.rows);
   int64_t w0 = gr_tt_greater(left, 0), w1 = gr_tt_lesser(left + job->in_cols, job->x.cols);
@@ -50,11 +55,12 @@ static inline int32_t gr_tt_conv_input(const gr_tt_core *c, const gr_tt_conv_job
 }
 
 /* Bias [count] and weights [count][channels][kh][kw] of output channels first .. */
-static inline int32_t gr_tt_conv_weights(const gr_tt_core *c, const gr_tt_conv_job *job, int64_t first, int64_t count,
-                                         float *bias, float *w) {
+static inline int32_t gr_tt_conv_weights(const gr_tt_core *c, const gr_tt_conv_job *job, int64_t first,
+                                         int64_t count, float *bias, float *w) {
   int64_t taps = job->w.rows * job->w.cols, planes = count * job->channels;
   memset(bias, 0, (size_t)count * 4);
-  if (job->bias.arg != NULL) GR_TT_TRY(gr_tt_load(c, &job->bias, (gr_tt_rect){0, 0, 1, first, count}, bias, count));
+  if (job->bias.arg != NULL)
+    GR_TT_TRY(gr_tt_load(c, &job->bias, (gr_tt_rect){0, 0, 1, first, count}, bias, count));
   for (int64_t p = 0; p < planes && taps > 0; ++p) {
     gr_tt_rect at = {first * job->channels + p, 0, job->w.rows, 0, job->w.cols};
     GR_TT_TRY(gr_tt_load(c, &job->w, at, w + p * taps, job->w.cols));
@@ -64,11 +70,14 @@ static inline int32_t gr_tt_conv_weights(const gr_tt_core *c, const gr_tt_conv_j
 
 static inline int32_t gr_tt_conv_unit(const gr_tt_core *c, const void *ctx, int64_t unit) {
   const gr_tt_conv_job *job = (const gr_tt_conv_job *)ctx;
-  int64_t line = unit % job->lines, block = unit / job->lines % job->blocks, share = unit / job->lines / job->blocks;
+  int64_t line = unit % job->lines, block = unit / job->lines % job->blocks;
+  int64_t share = unit / job->lines / job->blocks;
   int64_t per_group = gr_tt_ceil(job->outputs, job->block), group = block / per_group;
-  int64_t in_group = block % per_group * job->block, count = gr_tt_lesser(job->block, job->outputs - in_group);
+  int64_t in_group = block % per_group * job->block;
+  int64_t count = gr_tt_lesser(job->block, job->outputs - in_group);
   int64_t first = group * job->outputs + in_group, taps = job->w.rows * job->w.cols;
-  int64_t r0 = line * job->height, nr = gr_tt_lesser(job->height, job->y.rows - r0), area = job->height * job->y.cols;
+  int64_t r0 = line * job->height, nr = gr_tt_lesser(job->height, job->y.rows - r0);
+  int64_t area = job->height * job->y.cols;
   int64_t groups = job->blocks / per_group;
   float *x = (float *)(void *)c->space, *sums = x + job->in_rows * job->in_cols;
   float *bias = sums + job->block * area, *w = bias + job->block;
@@ -102,8 +111,10 @@ static inline uint64_t gr_tt_conv_plan(gr_tt_conv_job *job, int64_t groups, int6
     if (fixed + each <= most || job->y.arg->layout == GR_TILE || job->height == 1) break;
     job->height = (job->height + 1) / 2;
   }
-  job->block = gr_tt_greater(1, gr_tt_lesser(job->outputs, (most - fixed) / each));
   job->lines = gr_tt_ceil(job->y.rows, job->height);
+  int64_t pieces = gr_tt_ceil(GR_TT_CONV_UNITS, job->lines * groups * job->images);
+  job->block = gr_tt_lesser((most - fixed) / each, gr_tt_ceil(job->outputs, pieces));
+  job->block = gr_tt_greater(1, job->block);
   job->blocks = gr_tt_ceil(job->outputs, job->block) * groups;
   job->share = gr_tt_ceil(job->images, gr_tt_greater(1, gr_tt_ceil(cores, job->lines * job->blocks)));
   return gr_tt_bytes(1, fixed) + gr_tt_bytes(job->block, each);
@@ -113,8 +124,9 @@ static inline uint64_t gr_tt_conv_plan(gr_tt_conv_job *job, int64_t groups, int6
 static inline int32_t gr_tt_conv2d(const gr_call *call) {
   const gr_arg *y = &call->args[call->nargs - 1];
   const int64_t *words = call->attrs;
-  gr_tt_conv_job job = {.x = gr_tt_view_of(&call->args[0]), .w = gr_tt_view_of(&call->args[1]), .y = gr_tt_view_of(y),
-                        .stride = {words[0], words[1]}, .pad = {words[2], words[3]}, .dilation = {words[6], words[7]}};
+  gr_tt_conv_job job = {.x = gr_tt_view_of(&call->args[0]), .w = gr_tt_view_of(&call->args[1]),
+                        .y = gr_tt_view_of(y), .stride = {words[0], words[1]},
+                        .pad = {words[2], words[3]}, .dilation = {words[6], words[7]}};
   int64_t groups = words[8];
   if (call->nargs == 4) job.bias = gr_tt_view_of(&call->args[2]);
   job.images = y->shape[0];

@@ -1,6 +1,6 @@
-/* elementwise.h: ops of one or two inputs that treat every element alike, with numpy's broadcasting, and cast.
+/* elementwise.h: ops of one or two inputs that treat every element alike (numpy's broadcasting); cast.
  *
- * The contract is that of graph_runtime/ops/elementwise.py. Thread: any; a panel of the output is one core's work.
+ * The contract is that of graph_runtime/ops/elementwise.py. Thread: any; a core makes a panel of the output.
  * defines: gr_tt_add .. gr_tt_maximum, gr_tt_relu .. gr_tt_sqrt, gr_tt_cast
  */
 #ifndef GR_TT_ELEMENTWISE_H
@@ -20,9 +20,10 @@ typedef struct gr_tt_binary_job {
   gr_tt_pairwise apply;
 } gr_tt_binary_job;
 
-/* The part of `in` that belongs to a rectangle of `out`, repeated along its dimensions of size 1, as to[nr][ld]. */
-static inline int32_t gr_tt_load_broadcast(const gr_tt_core *c, const gr_tt_view *in, const gr_tt_view *out, gr_tt_rect at,
-                                           uint32_t *to, int64_t ld) {
+/* The part of `in` that belongs to a rectangle of `out`, repeated along its dimensions of size 1, as
+ * to[nr][ld]. */
+static inline int32_t gr_tt_load_broadcast(const gr_tt_core *c, const gr_tt_view *in, const gr_tt_view *out,
+                                           gr_tt_rect at, uint32_t *to, int64_t ld) {
   gr_tt_rect from = at;
   from.plane = gr_tt_broadcast_plane(in->arg, out->arg, at.plane);
   if (in->rows == 1) from.r0 = 0, from.nr = 1;
@@ -34,7 +35,8 @@ static inline int32_t gr_tt_load_broadcast(const gr_tt_core *c, const gr_tt_view
   return GR_OK;
 }
 
-static inline int32_t gr_tt_binary_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut, gr_tt_rect at) {
+static inline int32_t gr_tt_binary_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut,
+                                         gr_tt_rect at) {
   const gr_tt_binary_job *job = (const gr_tt_binary_job *)ctx;
   uint32_t *a = (uint32_t *)(void *)c->space, *b = a + cut->height * cut->width;
   GR_TT_TRY(gr_tt_load_broadcast(c, &job->in[0], &cut->view, at, a, cut->width));
@@ -70,7 +72,9 @@ GR_TT_PAIRWISE(maximum_i32, int32_t, a[i] > b[i] ? a[i] : b[i])
 #undef GR_TT_PAIRWISE
 
 /* gr-kernel: tt/add */
-static inline int32_t gr_tt_add(const gr_call *call) { return gr_tt_binary(call, gr_tt_add_f32, gr_tt_add_i32); }
+static inline int32_t gr_tt_add(const gr_call *call) {
+  return gr_tt_binary(call, gr_tt_add_f32, gr_tt_add_i32);
+}
 
 /* gr-kernel: tt/subtract */
 static inline int32_t gr_tt_subtract(const gr_call *call) {
@@ -86,7 +90,9 @@ static inline int32_t gr_tt_multiply(const gr_call *call) {
 static inline int32_t gr_tt_divide(const gr_call *call) { return gr_tt_binary(call, gr_tt_divide_f32, NULL); }
 
 /* gr-kernel: tt/maximum */
-static inline int32_t gr_tt_maximum(const gr_call *call) { return gr_tt_binary(call, gr_tt_maximum_f32, gr_tt_maximum_i32); }
+static inline int32_t gr_tt_maximum(const gr_call *call) {
+  return gr_tt_binary(call, gr_tt_maximum_f32, gr_tt_maximum_i32);
+}
 
 /* ---------------------------------------------------------------- one input */
 
@@ -99,7 +105,8 @@ typedef struct gr_tt_unary_job {
   gr_tt_map apply;
 } gr_tt_unary_job;
 
-static inline int32_t gr_tt_unary_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut, gr_tt_rect at) {
+static inline int32_t gr_tt_unary_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut,
+                                        gr_tt_rect at) {
   const gr_tt_unary_job *job = (const gr_tt_unary_job *)ctx;
   uint32_t *x = (uint32_t *)(void *)c->space;
   GR_TT_TRY(gr_tt_load(c, &job->in, at, x, cut->width));
@@ -122,8 +129,10 @@ static inline int32_t gr_tt_unary(const gr_call *call, gr_tt_map apply) {
 
 GR_TT_MAP(relu_f32, float, x[i] < 0.0f ? 0.0f : x[i])
 GR_TT_MAP(relu_i32, int32_t, x[i] < 0 ? 0 : x[i])
-GR_TT_MAP(gelu_erf, float, 0.5f * x[i] * (1.0f + erff(x[i] * 0.70710678118654752f)))
-GR_TT_MAP(gelu_tanh, float, 0.5f * x[i] * (1.0f + tanhf(0.79788456080286536f * (x[i] + 0.044715f * x[i] * x[i] * x[i]))))
+/* By the complement, and tanh by the sigmoid it is: 1 + erf and 1 + tanh would cancel far below zero. */
+GR_TT_MAP(gelu_erf, float, 0.5f * x[i] * erfcf(x[i] * -0.70710678118654752f))
+GR_TT_MAP(gelu_tanh, float,
+          x[i] / (1.0f + expf(-1.5957691216057308f * (x[i] + 0.044715f * x[i] * x[i] * x[i]))))
 GR_TT_MAP(sigmoid_f32, float, 1.0f / (1.0f + expf(-x[i])))
 GR_TT_MAP(tanh_f32, float, tanhf(x[i]))
 GR_TT_MAP(exp_f32, float, expf(x[i]))
@@ -170,7 +179,8 @@ static inline uint32_t gr_tt_float_to_int(float x, int64_t least, int64_t most) 
   return (uint32_t)(int64_t)x;
 }
 
-/* One row from the four-byte form of the input's dtype to that of the output's. Narrowing of integers is the store's. */
+/* One row from the four-byte form of the input's dtype to that of the output's. Narrowing of integers is the
+ * store's. */
 static inline void gr_tt_cast_row(void *data, int64_t n, const gr_call *call) {
   uint32_t *x = (uint32_t *)data;
   const gr_arg *from = &call->args[0], *to = &call->args[1];

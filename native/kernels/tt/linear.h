@@ -1,7 +1,8 @@
 /* linear.h: matmul (batched, broadcast, transposed), dense and bias_add.
  *
- * The contract is that of graph_runtime/ops/linear.py. A core makes one block of the output at a time: blocks of A and B are
- * unpacked once per block into L1, and products are summed in float32, k ascending. Thread: any.
+ * The contract is that of graph_runtime/ops/linear.py. A core makes one block of the output at a time: blocks
+ * of A and B are unpacked once per block into L1, and products are summed in float32, k ascending.
+ * Thread: any.
  * defines: gr_tt_matmul, gr_tt_dense, gr_tt_bias_add
  */
 #ifndef GR_TT_LINEAR_H
@@ -28,14 +29,15 @@ typedef struct gr_tt_matmul_job {
   int64_t k, depth;             /* depth: elements of K that are in L1 at a time */
 } gr_tt_matmul_job;
 
-/* L1 of one core: sums [height][width], a [height][depth], b in stripes [width / STRIPE][depth][STRIPE], and 32 rows as they
- * are read. */
+/* L1 of one core: sums [height][width], a [height][depth], b in stripes [width / STRIPE][depth][STRIPE], and
+ * 32 rows as they are read. */
 typedef struct gr_tt_blocks {
   float *sums, *a, *b, *rows;
 } gr_tt_blocks;
 
 /* c[4][width] += a[4][depth] * stripe[depth][STRIPE] over n of K. */
-static inline void gr_tt_multiply_tile(const float *a, int64_t depth, const float *stripe, int64_t n, float *c, int64_t width) {
+static inline void gr_tt_multiply_tile(const float *a, int64_t depth, const float *stripe, int64_t n,
+                                       float *c, int64_t width) {
   gr_tt_vector sum[4][2];
   for (int i = 0; i < 4; ++i)
     for (int h = 0; h < 2; ++h) sum[i][h] = *(const gr_tt_vector *)(c + i * width + h * GR_TT_LANES);
@@ -52,12 +54,13 @@ static inline void gr_tt_multiply_tile(const float *a, int64_t depth, const floa
     for (int h = 0; h < 2; ++h) *(gr_tt_vector *)(c + i * width + h * GR_TT_LANES) = sum[i][h];
 }
 
-/* A's rows r0 .. r0+nr-1 and n of K from k0 on, as a[nr][depth]; rows up to the next multiple of 4 are zero. */
-static inline int32_t gr_tt_load_a(const gr_tt_core *c, const gr_tt_matmul_job *job, int64_t plane, gr_tt_rect at, int64_t k0,
-                                   int64_t n, const gr_tt_blocks *to) {
+/* A's rows r0 .. r0+nr-1 and n of K from k0 on, as a[nr][depth]; rows up to a multiple of 4 are zero. */
+static inline int32_t gr_tt_load_a(const gr_tt_core *c, const gr_tt_matmul_job *job, int64_t plane,
+                                   gr_tt_rect at, int64_t k0, int64_t n, const gr_tt_blocks *to) {
   int64_t depth = job->depth;
   memset(to->a + at.nr * depth, 0, (size_t)((gr_tt_up(at.nr, 4) - at.nr) * depth) * 4);
-  if (!job->transpose_a) return gr_tt_load(c, &job->a, (gr_tt_rect){plane, at.r0, at.nr, k0, n}, to->a, depth);
+  if (!job->transpose_a)
+    return gr_tt_load(c, &job->a, (gr_tt_rect){plane, at.r0, at.nr, k0, n}, to->a, depth);
   for (int64_t k = 0; k < n; k += 32) {
     int64_t nk = gr_tt_lesser(32, n - k);
     GR_TT_TRY(gr_tt_load(c, &job->a, (gr_tt_rect){plane, k0 + k, nk, at.r0, at.nr}, to->rows, at.nr));
@@ -71,11 +74,12 @@ static inline float *gr_tt_stripe_at(const gr_tt_blocks *to, int64_t depth, int6
   return to->b + col / GR_TT_STRIPE * depth * GR_TT_STRIPE + k * GR_TT_STRIPE + col % GR_TT_STRIPE;
 }
 
-/* n of K from k0 on and B's columns c0 .. c0+nc-1, in stripes; columns up to the next whole stripe are zero. */
-static inline int32_t gr_tt_load_b(const gr_tt_core *c, const gr_tt_matmul_job *job, int64_t plane, gr_tt_rect at, int64_t k0,
-                                   int64_t n, const gr_tt_blocks *to) {
+/* n of K from k0 on and B's columns c0 .. c0+nc-1, in stripes; columns up to a whole stripe are zero. */
+static inline int32_t gr_tt_load_b(const gr_tt_core *c, const gr_tt_matmul_job *job, int64_t plane,
+                                   gr_tt_rect at, int64_t k0, int64_t n, const gr_tt_blocks *to) {
   int64_t depth = job->depth, end = gr_tt_up(at.nc, GR_TT_STRIPE);
-  if (at.nc < end) memset(gr_tt_stripe_at(to, depth, 0, end - 1) - (GR_TT_STRIPE - 1), 0, (size_t)(n * GR_TT_STRIPE) * 4);
+  if (at.nc < end)
+    memset(gr_tt_stripe_at(to, depth, 0, end - GR_TT_STRIPE), 0, (size_t)(n * GR_TT_STRIPE) * 4);
   for (int64_t first = 0; first < (job->transpose_b ? at.nc : n); first += 32) {
     int64_t count = gr_tt_lesser(32, (job->transpose_b ? at.nc : n) - first);
     gr_tt_rect from = {plane, k0 + first, count, at.c0, at.nc};
@@ -95,7 +99,8 @@ static inline int32_t gr_tt_load_b(const gr_tt_core *c, const gr_tt_matmul_job *
 }
 
 /* sums[nr][width] = bias or 0 */
-static inline int32_t gr_tt_first_sums(const gr_tt_core *c, const gr_tt_view *bias, gr_tt_rect at, float *sums, int64_t width) {
+static inline int32_t gr_tt_first_sums(const gr_tt_core *c, const gr_tt_view *bias, gr_tt_rect at,
+                                       float *sums, int64_t width) {
   int64_t rows = gr_tt_up(at.nr, 4);
   memset(sums, 0, (size_t)(rows * width) * 4);
   if (bias->arg == NULL || at.nr == 0) return GR_OK;
@@ -104,7 +109,8 @@ static inline int32_t gr_tt_first_sums(const gr_tt_core *c, const gr_tt_view *bi
   return GR_OK;
 }
 
-static inline int32_t gr_tt_matmul_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut, gr_tt_rect at) {
+static inline int32_t gr_tt_matmul_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut,
+                                         gr_tt_rect at) {
   const gr_tt_matmul_job *job = (const gr_tt_matmul_job *)ctx;
   int64_t height = gr_tt_up(cut->height, 4), width = cut->width, depth = job->depth;
   gr_tt_blocks l1 = {.sums = (float *)(void *)c->space};
@@ -134,10 +140,11 @@ static inline int32_t gr_tt_matmul_run(const gr_call *call, const gr_arg *out, g
   cut.across = gr_tt_ceil(cut.view.cols, cut.width);
   int64_t height = gr_tt_up(cut.height, 4), rows_width = gr_tt_greater(cut.height, cut.width);
   /* the rows being read are 32 x depth of a transposed B, 32 x an output block's side of the others */
-  int64_t most = (GR_TT_MATMUL_ELEMENTS - height * cut.width - 32 * rows_width) / (height + cut.width + 32) / 32 * 32;
-  int64_t steps = gr_tt_greater(1, gr_tt_ceil(job->k, most));
+  int64_t room = GR_TT_MATMUL_ELEMENTS - height * cut.width - 32 * rows_width;
+  int64_t steps = gr_tt_greater(1, gr_tt_ceil(job->k, room / (height + cut.width + 32) / 32 * 32));
   job->depth = gr_tt_greater(32, gr_tt_up(gr_tt_ceil(job->k, steps), 32));
-  int64_t elements = height * cut.width + (height + cut.width) * job->depth + 32 * gr_tt_greater(rows_width, job->depth);
+  int64_t elements = height * cut.width + (height + cut.width) * job->depth;
+  elements += 32 * gr_tt_greater(rows_width, job->depth);
   return gr_tt_run_panels(call, &cut, gr_tt_bytes(1, elements), gr_tt_matmul_panel, job);
 }
 
@@ -152,7 +159,8 @@ static inline int32_t gr_tt_matmul(const gr_call *call) {
 
 /* gr-kernel: tt/dense */
 static inline int32_t gr_tt_dense(const gr_call *call) {
-  gr_tt_matmul_job job = {.a = gr_tt_view_of(&call->args[0]), .b = gr_tt_view_of(&call->args[1]), .transpose_b = 1};
+  gr_tt_matmul_job job = {.a = gr_tt_view_of(&call->args[0]), .b = gr_tt_view_of(&call->args[1]),
+                          .transpose_b = 1};
   job.k = job.a.cols;
   if (call->nargs == 4) job.bias = gr_tt_view_of(&call->args[2]);
   return gr_tt_matmul_run(call, &call->args[call->nargs - 1], &job);
@@ -166,7 +174,8 @@ typedef struct gr_tt_bias_job {
   int64_t inner;           /* planes that share an element of the bias */
 } gr_tt_bias_job;
 
-static inline int32_t gr_tt_bias_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut, gr_tt_rect at) {
+static inline int32_t gr_tt_bias_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut,
+                                       gr_tt_rect at) {
   const gr_tt_bias_job *job = (const gr_tt_bias_job *)ctx;
   int64_t ld = cut->width;
   float *x = (float *)(void *)c->space, *bias = x + cut->height * ld;
@@ -184,7 +193,8 @@ static inline int32_t gr_tt_bias_panel(const gr_tt_core *c, const void *ctx, con
 static inline int32_t gr_tt_bias_add(const gr_call *call) {
   const gr_arg *x = &call->args[0];
   gr_tt_panels cut = gr_tt_cut(call, &call->args[2], 2);
-  gr_tt_bias_job job = {gr_tt_view_of(x), gr_tt_view_of(&call->args[1]), x->ndim - 1 - (int32_t)call->attrs[0], 1};
+  gr_tt_bias_job job = {gr_tt_view_of(x), gr_tt_view_of(&call->args[1]),
+                        x->ndim - 1 - (int32_t)call->attrs[0], 1};
   for (int32_t d = (int32_t)call->attrs[0] + 1; d < x->ndim - 2; ++d) job.inner *= x->shape[d];
   uint64_t bytes = gr_tt_bytes(cut.height, cut.width) + gr_tt_bytes(1, gr_tt_greater(cut.height, cut.width));
   return gr_tt_run_panels(call, &cut, bytes, gr_tt_bias_panel, &job);

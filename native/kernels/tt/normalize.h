@@ -1,7 +1,8 @@
-/* normalize.h: softmax and layer_norm: passes over what is normalised together, the first ones gather, the last one writes.
+/* normalize.h: softmax and layer_norm: passes over what is normalised together, the first ones gather, the
+ * last one writes.
  *
- * The contract is that of graph_runtime/ops/reduce.py. What fits into one panel is read once; the rest is read once a pass.
- * Statistics are doubles. Thread: any.
+ * The contract is that of graph_runtime/ops/reduce.py. What fits into one panel is read once; the rest is
+ * read once a pass. Statistics are doubles. Thread: any.
  * defines: gr_tt_softmax, gr_tt_layer_norm
  */
 #ifndef GR_TT_NORMALIZE_H
@@ -20,8 +21,9 @@ typedef struct gr_tt_norm_job {
   double count, epsilon;    /* layer_norm: elements normalised together */
 } gr_tt_norm_job;
 
-/* Column c0's panel of one line of panels. */
-static inline gr_tt_rect gr_tt_panel_rect(const gr_tt_panels *cut, int64_t plane, int64_t line, int64_t chunk) {
+/* The chunk-th panel of a line of panels. */
+static inline gr_tt_rect gr_tt_panel_rect(const gr_tt_panels *cut, int64_t plane, int64_t line,
+                                          int64_t chunk) {
   gr_tt_rect at = {.plane = plane, .r0 = line * cut->height, .c0 = chunk * cut->width};
   at.nr = gr_tt_lesser(cut->height, cut->view.rows - at.r0);
   at.nc = gr_tt_lesser(cut->width, cut->view.cols - at.c0);
@@ -32,16 +34,16 @@ static inline gr_tt_rect gr_tt_panel_rect(const gr_tt_panels *cut, int64_t plane
 
 enum { GR_TT_GREATEST, GR_TT_TOTAL, GR_TT_WRITE, GR_TT_PASSES };
 
-/* One element's share of a pass. */
-static inline float gr_tt_softmax_one(int pass, float x, float *most, double *total) {
+/* One element's share of a pass, and what stands in its place after it. To the last pass it comes as the
+ * exponential that the one before left there, or, where the panel was read anew, as it was. */
+static inline float gr_tt_softmax_one(int pass, int anew, float x, float *most, double *total) {
   if (pass == GR_TT_GREATEST) {
     *most = x > *most ? x : *most;             /* a NaN shows in the total */
-  } else if (pass == GR_TT_TOTAL) {
-    *total += expf(x - *most);
-  } else {
-    x = (float)(expf(x - *most) / *total);
+    return x;
   }
-  return x;
+  float e = pass == GR_TT_TOTAL || anew ? expf(x - *most) : x;
+  if (pass == GR_TT_TOTAL) *total += e;
+  return pass == GR_TT_TOTAL ? e : (float)(e / *total);
 }
 
 /* Along the last axis: a unit is one line of panels. */
@@ -50,26 +52,29 @@ static inline int32_t gr_tt_softmax_rows(const gr_tt_core *c, const void *ctx, i
   const gr_tt_panels *cut = &job->cut;
   float *x = (float *)(void *)c->space, most[32];
   double total[32];
+  int anew = cut->across > 1;
   for (int r = 0; r < 32; ++r) most[r] = -INFINITY, total[r] = 0.0;
   for (int pass = 0; pass < GR_TT_PASSES; ++pass)
     for (int64_t chunk = 0; chunk < cut->across; ++chunk) {
       gr_tt_rect at = gr_tt_panel_rect(cut, unit / cut->down, unit % cut->down, chunk);
-      if (pass == 0 || cut->across > 1) GR_TT_TRY(gr_tt_load(c, &job->in, at, x, cut->width));
+      if (pass == 0 || anew) GR_TT_TRY(gr_tt_load(c, &job->in, at, x, cut->width));
       for (int64_t r = 0; r < at.nr; ++r)
         for (int64_t j = 0; j < at.nc; ++j)
-          x[r * cut->width + j] = gr_tt_softmax_one(pass, x[r * cut->width + j], &most[r], &total[r]);
+          x[r * cut->width + j] = gr_tt_softmax_one(pass, anew, x[r * cut->width + j], &most[r], &total[r]);
       if (pass == GR_TT_WRITE) GR_TT_TRY(gr_tt_store(c, &cut->view, at, x, cut->width, 0));
     }
   return GR_OK;
 }
 
-/* Along another axis: a panel of statistics, and the panels that meet in it one after the other: the lines of a plane (inner =
- * 0) or the planes of the axis. */
-static inline int32_t gr_tt_softmax_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut, gr_tt_rect panel) {
+/* Along another axis: a panel of statistics, and the panels that meet in it one after the other: the lines of
+ * a plane (inner = 0) or the planes of the axis. */
+static inline int32_t gr_tt_softmax_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut,
+                                          gr_tt_rect panel) {
   const gr_tt_norm_job *job = (const gr_tt_norm_job *)ctx;
   int64_t elements = cut->height * cut->width;
   double *total = (double *)(void *)c->space;
   float *most = (float *)(void *)(total + elements), *x = most + elements;
+  int anew = job->steps > 1;
   for (int64_t i = 0; i < elements; ++i) most[i] = -INFINITY, total[i] = 0.0;
   for (int pass = 0; pass < GR_TT_PASSES; ++pass)
     for (int64_t step = 0; step < job->steps; ++step) {
@@ -78,11 +83,11 @@ static inline int32_t gr_tt_softmax_panel(const gr_tt_core *c, const void *ctx, 
         at.plane = (panel.plane / job->inner * job->steps + step) * job->inner + panel.plane % job->inner;
       else
         at = gr_tt_panel_rect(&job->cut, panel.plane, step, panel.c0 / cut->width);
-      GR_TT_TRY(gr_tt_load(c, &job->in, at, x, cut->width));
+      if (pass == 0 || anew) GR_TT_TRY(gr_tt_load(c, &job->in, at, x, cut->width));
       for (int64_t r = 0; r < at.nr; ++r)
         for (int64_t j = 0; j < at.nc; ++j) {
           int64_t i = r * cut->width + j, stat = job->inner > 0 ? i : j;
-          x[i] = gr_tt_softmax_one(pass, x[i], &most[stat], &total[stat]);
+          x[i] = gr_tt_softmax_one(pass, anew, x[i], &most[stat], &total[stat]);
         }
       if (pass == GR_TT_WRITE) GR_TT_TRY(gr_tt_store(c, &job->cut.view, at, x, cut->width, 0));
     }
@@ -93,7 +98,8 @@ static inline int32_t gr_tt_softmax_panel(const gr_tt_core *c, const void *ctx, 
 static inline int32_t gr_tt_softmax(const gr_call *call) {
   const gr_arg *x = &call->args[0];
   int32_t from_back = x->ndim - 1 - (int32_t)call->attrs[0];
-  gr_tt_norm_job job = {.cut = gr_tt_cut(call, &call->args[1], from_back == 0 ? 1 : 4), .in = gr_tt_view_of(x)};
+  gr_tt_norm_job job = {.cut = gr_tt_cut(call, &call->args[1], from_back == 0 ? 1 : 4),
+                        .in = gr_tt_view_of(x)};
   uint64_t bytes = gr_tt_bytes(job.cut.height, job.cut.width);
   if (job.in.outer * job.in.rows * job.in.cols == 0) return GR_OK;
   if (from_back == 0) return gr_tt_run(call, job.in.outer * job.cut.down, bytes, gr_tt_softmax_rows, &job);
@@ -115,8 +121,8 @@ static inline int32_t gr_tt_softmax(const gr_call *call) {
 enum { GR_TT_MEAN, GR_TT_VARIANCE, GR_TT_NORMALIZED };
 
 /* Sum of pass over n elements; the last pass writes them instead. mean and scale are of this row's group. */
-static inline double gr_tt_layer_norm_row(int pass, float *x, int64_t n, double mean, double factor, const float *scale,
-                                          const float *bias) {
+static inline double gr_tt_layer_norm_row(int pass, float *x, int64_t n, double mean, double factor,
+                                          const float *scale, const float *bias) {
   double sum = 0.0;
   for (int64_t j = 0; j < n; ++j) {
     double centred = x[j] - mean;
@@ -129,8 +135,9 @@ static inline double gr_tt_layer_norm_row(int pass, float *x, int64_t n, double 
 }
 
 /* One panel of one pass; stats[r][pass] gathers for row r, or all rows meet in stats[0]. */
-static inline int32_t gr_tt_layer_norm_panel(const gr_tt_core *c, const gr_tt_norm_job *job, int pass, gr_tt_rect at, gr_tt_rect affine,
-                                             int reload, double stats[32][2]) {
+static inline int32_t gr_tt_layer_norm_panel(const gr_tt_core *c, const gr_tt_norm_job *job, int pass,
+                                             gr_tt_rect at, gr_tt_rect affine, int reload,
+                                             double stats[32][2]) {
   int64_t width = job->cut.width, elements = job->cut.height * width;
   float *x = (float *)(void *)c->space, *scale = x + elements, *bias = scale + elements;
   if (reload) GR_TT_TRY(gr_tt_load(c, &job->in, at, x, width));
@@ -171,8 +178,8 @@ static inline int32_t gr_tt_layer_norm_unit(const gr_tt_core *c, const void *ctx
 static inline int32_t gr_tt_layer_norm(const gr_call *call) {
   const gr_arg *x = &call->args[0];
   int32_t axis = (int32_t)call->attrs[0];
-  gr_tt_norm_job job = {.cut = gr_tt_cut(call, &call->args[3], 3), .in = gr_tt_view_of(x), .scale = gr_tt_view_of(&call->args[1]),
-                        .bias = gr_tt_view_of(&call->args[2])};
+  gr_tt_norm_job job = {.cut = gr_tt_cut(call, &call->args[3], 3), .in = gr_tt_view_of(x),
+                        .scale = gr_tt_view_of(&call->args[1]), .bias = gr_tt_view_of(&call->args[2])};
   memcpy(&job.epsilon, &call->attrs[1], sizeof job.epsilon);
   job.count = 1.0;
   for (int32_t d = axis; d < x->ndim; ++d) job.count *= (double)x->shape[d];

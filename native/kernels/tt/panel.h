@@ -1,11 +1,13 @@
-/* panel.h: how tt kernels see tensors and spread work: rectangles of a [outer, rows, cols] view, whatever its layout and
- * format, as plain row-major matrices of four-byte elements in a core's L1.
+/* panel.h: how tt kernels see tensors and spread work: rectangles of a [outer, rows, cols] view, whatever its
+ * layout and format, as plain row-major matrices of four-byte elements in a core's L1.
  *
- * An element is a float for f32, bf16 and block formats, an int32 (u32: its bits) for integers and bool. Only whole pages
- * move, through env; loads skip padding and stores write zeros there, so padding never reaches a logical value.
+ * An element is a float for f32, bf16 and block formats, an int32 (u32: its bits) for integers and bool. Only
+ * whole pages move, through env; loads skip padding and stores write zeros there, so padding never reaches a
+ * logical value.
  *
  * Who includes it: the bodies of this folder. Thread: a pool thread, one task per simulated core at a time.
- * defines: GR_TT_TRY, gr_tt_view, gr_tt_rect, gr_tt_core, gr_tt_load, gr_tt_store, gr_tt_run, gr_tt_run_panels
+ * defines: GR_TT_TRY, gr_tt_view, gr_tt_rect, gr_tt_core, gr_tt_load, gr_tt_store, gr_tt_run,
+ * gr_tt_run_panels
  */
 #ifndef GR_TT_PANEL_H
 #define GR_TT_PANEL_H
@@ -21,14 +23,18 @@
     if (status_ != GR_OK) return status_;        \
   } while (0)
 
-#define GR_TT_PANEL_BYTES 262144      /* L1 that the panels of one op take together: leaves room for tensors in L1 */
+#define GR_TT_PANEL_BYTES 262144      /* L1 that all panels of an op take: leaves room for tensors in L1 */
 
 static inline int64_t gr_tt_lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+
 static inline int64_t gr_tt_greater(int64_t a, int64_t b) { return a > b ? a : b; }
+
 static inline int64_t gr_tt_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* a rounded up to a multiple of `to` */
 static inline int64_t gr_tt_up(int64_t a, int64_t to) { return gr_tt_ceil(a, to) * to; }
 
-/* ---------------------------------------------------------------- an argument as outer planes of rows x cols */
+/* ---------------------------------------------------------------- an argument as planes of rows x cols */
 
 typedef struct gr_tt_view {
   const gr_arg *arg;
@@ -85,7 +91,8 @@ typedef struct gr_tt_core {
 
 static inline uint64_t gr_tt_page_space(const gr_call *call) {
   uint64_t most = 0;
-  for (int32_t i = 0; i < call->nargs; ++i) most = call->args[i].page_bytes > most ? call->args[i].page_bytes : most;
+  for (int32_t i = 0; i < call->nargs; ++i)
+    if (call->args[i].page_bytes > most) most = call->args[i].page_bytes;
   return (most + 63) / 64 * 64;
 }
 
@@ -105,12 +112,14 @@ static inline void gr_tt_unpack_tile(uint8_t format, const void *page, uint32_t 
     gr_tile_unpack_i32(format, page, (int32_t *)out);
 }
 
-/* keep: the values come from this same format, so bf16 takes their bits as they are (the packer would flush and round). */
+/* keep: the values come from this same format, so bf16 takes their bits as they are (the packer would flush
+ * and round). */
 static inline void gr_tt_pack_tile(uint8_t format, int keep, uint32_t *in, void *page) {
   if (format == GR_BF16 && keep) {
     uint16_t *half = (uint16_t *)page;
     for (int32_t k = 0; k < 64; ++k)
-      for (int32_t i = 0; i < 16; ++i) half[gr_tile_half_row(k / 2, k % 2) + i] = (uint16_t)(in[16 * k + i] >> 16);
+      for (int32_t i = 0, at = gr_tile_half_row(k / 2, k % 2); i < 16; ++i)
+        half[at + i] = (uint16_t)(in[16 * k + i] >> 16);
   } else if (gr_tt_is_float(format)) {
     gr_tile_pack(format, (const float *)in, page);
   } else {
@@ -119,7 +128,8 @@ static inline void gr_tt_pack_tile(uint8_t format, int keep, uint32_t *in, void 
 }
 
 /* n elements of a row-major page, from element `first` on. */
-static inline void gr_tt_unpack_row(uint8_t format, const uint8_t *page, int64_t first, int64_t n, uint32_t *out) {
+static inline void gr_tt_unpack_row(uint8_t format, const uint8_t *page, int64_t first, int64_t n,
+                                    uint32_t *out) {
 #define GR_TT_EACH(T, VALUE)                                              \
   do {                                                                    \
     const T *in = (const T *)(const void *)page + first;                  \
@@ -136,7 +146,8 @@ static inline void gr_tt_unpack_row(uint8_t format, const uint8_t *page, int64_t
 #undef GR_TT_EACH
 }
 
-static inline void gr_tt_pack_row(uint8_t format, int keep, const uint32_t *in, int64_t first, int64_t n, uint8_t *page) {
+static inline void gr_tt_pack_row(uint8_t format, int keep, const uint32_t *in, int64_t first, int64_t n,
+                                  uint8_t *page) {
 #define GR_TT_EACH(T, VALUE)                                              \
   do {                                                                    \
     T *out = (T *)(void *)page + first;                                   \
@@ -166,7 +177,8 @@ static inline int32_t gr_tt_write(const gr_tt_core *c, const gr_arg *arg, int64_
   return c->env->page_write(c->env, &c->core, arg, page, 1, c->page);
 }
 
-static inline int32_t gr_tt_load_tiles(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, uint32_t *out, int64_t ld) {
+static inline int32_t gr_tt_load_tiles(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, uint32_t *out,
+                                       int64_t ld) {
   for (int64_t tr = at.r0 / 32; tr * 32 < at.r0 + at.nr; ++tr)
     for (int64_t tc = at.c0 / 32; tc * 32 < at.c0 + at.nc; ++tc) {
       GR_TT_TRY(gr_tt_read(c, v->arg, (at.plane * v->down + tr) * v->across + tc));
@@ -174,13 +186,16 @@ static inline int32_t gr_tt_load_tiles(const gr_tt_core *c, const gr_tt_view *v,
       int64_t top = gr_tt_greater(tr * 32, at.r0), bottom = gr_tt_lesser(tr * 32 + 32, at.r0 + at.nr);
       int64_t left = gr_tt_greater(tc * 32, at.c0), right = gr_tt_lesser(tc * 32 + 32, at.c0 + at.nc);
       for (int64_t r = top; r < bottom; ++r)
-        memcpy(out + (r - at.r0) * ld + left - at.c0, c->tile + (r % 32) * 32 + left % 32, (size_t)(right - left) * 4);
+        memcpy(out + (r - at.r0) * ld + left - at.c0, c->tile + (r % 32) * 32 + left % 32,
+               (size_t)(right - left) * 4);
     }
   return GR_OK;
 }
 
-/* The rectangle as out[nr][ld]; what lies beyond nc in a row is left alone. Any rectangle inside of the plane will do. */
-static inline int32_t gr_tt_load(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, void *out, int64_t ld) {
+/* The rectangle as out[nr][ld]; what lies beyond nc in a row is left alone. Any rectangle inside of the plane
+ * will do. */
+static inline int32_t gr_tt_load(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, void *out,
+                                 int64_t ld) {
   uint32_t *to = (uint32_t *)out;
   if (v->arg->layout == GR_TILE) return gr_tt_load_tiles(c, v, at, to, ld);
   for (int64_t r = 0; r < at.nr; ++r) {
@@ -190,22 +205,24 @@ static inline int32_t gr_tt_load(const gr_tt_core *c, const gr_tt_view *v, gr_tt
   return GR_OK;
 }
 
-static inline int32_t gr_tt_store_tiles(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, const uint32_t *in,
-                                        int64_t ld, int keep) {
+static inline int32_t gr_tt_store_tiles(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at,
+                                        const uint32_t *in, int64_t ld, int keep) {
   for (int64_t r = 0; r < at.nr; r += 32)
     for (int64_t col = 0; col < at.nc; col += 32) {
       int64_t nr = gr_tt_lesser(32, at.nr - r), nc = gr_tt_lesser(32, at.nc - col);
       if (nr < 32 || nc < 32) memset(c->tile, 0, GR_TILE_ELEMENTS * 4);
       for (int64_t i = 0; i < nr; ++i) memcpy(c->tile + i * 32, in + (r + i) * ld + col, (size_t)nc * 4);
       gr_tt_pack_tile(v->arg->format, keep, c->tile, c->page);
-      GR_TT_TRY(gr_tt_write(c, v->arg, (at.plane * v->down + (at.r0 + r) / 32) * v->across + (at.c0 + col) / 32));
+      GR_TT_TRY(gr_tt_write(c, v->arg,
+                            (at.plane * v->down + (at.r0 + r) / 32) * v->across + (at.c0 + col) / 32));
     }
   return GR_OK;
 }
 
-/* Writes in[nr][ld] to the rectangle. Tiled: it starts at multiples of 32 and ends at one or at the plane's edge. Row-major:
- * a part of a row is read, changed and written, so one core owns a row. */
-static inline int32_t gr_tt_store(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, const void *in, int64_t ld, int keep) {
+/* Writes in[nr][ld] to the rectangle. Tiled: it starts at multiples of 32 and ends at one or at the plane's
+ * edge. Row-major: a part of a row is read, changed and written, so one core owns a row. */
+static inline int32_t gr_tt_store(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, const void *in,
+                                  int64_t ld, int keep) {
   const uint32_t *from = (const uint32_t *)in;
   if (v->arg->layout == GR_TILE) return gr_tt_store_tiles(c, v, at, from, ld, keep);
   for (int64_t r = 0; r < at.nr; ++r) {
@@ -242,7 +259,8 @@ static inline int32_t gr_tt_task(void *ctx, int64_t index) {
 }
 
 /* Runs unit(core, job, 0 .. units-1), dealt round to the cores, each with `bytes` of L1 at core->space. */
-static inline int32_t gr_tt_run(const gr_call *call, int64_t units, uint64_t bytes, gr_tt_unit unit, const void *job) {
+static inline int32_t gr_tt_run(const gr_call *call, int64_t units, uint64_t bytes, gr_tt_unit unit,
+                                const void *job) {
   gr_tt_work work = {call, unit, job, units, gr_tt_lesser(units, call->env->num_cores), bytes};
   if (units <= 0) return GR_OK;
   return call->env->parallel_for(call->env, work.cores, gr_tt_task, &work);
@@ -256,10 +274,11 @@ typedef struct gr_tt_panels {
   const void *job;
 } gr_tt_panels;
 
-typedef int32_t (*gr_tt_panel_fn)(const gr_tt_core *core, const void *job, const gr_tt_panels *cut, gr_tt_rect at);
+typedef int32_t (*gr_tt_panel_fn)(const gr_tt_core *core, const void *job, const gr_tt_panels *cut,
+                                  gr_tt_rect at);
 
-/* Height and width such that `count` panels fit their share of L1. Row-major tensors alone need no 32 rows together, so wide
- * rows stay whole. */
+/* Height and width such that `count` panels fit their share of L1. Row-major tensors alone need no 32 rows
+ * together, so wide rows stay whole. */
 static inline gr_tt_panels gr_tt_cut(const gr_call *call, const gr_arg *out, int32_t count) {
   gr_tt_panels cut = {.view = gr_tt_view_of(out)};
   int64_t elements = GR_TT_PANEL_BYTES / 4 / count, wide = gr_tt_up(cut.view.cols, 32);
@@ -290,12 +309,13 @@ static inline int32_t gr_tt_panel_unit(const gr_tt_core *c, const void *job, int
 }
 
 /* Runs panel(core, job, cut, rect) for every panel of the cut's output, with `bytes` of L1 at core->space. */
-static inline int32_t gr_tt_run_panels(const gr_call *call, gr_tt_panels *cut, uint64_t bytes, gr_tt_panel_fn panel,
-                                       const void *job) {
+static inline int32_t gr_tt_run_panels(const gr_call *call, gr_tt_panels *cut, uint64_t bytes,
+                                       gr_tt_panel_fn panel, const void *job) {
   int64_t lines = cut->view.outer * cut->down;
   cut->panel = panel;
   cut->job = job;
-  return gr_tt_run(call, cut->view.arg->layout == GR_TILE ? lines * cut->across : lines, bytes, gr_tt_panel_unit, cut);
+  return gr_tt_run(call, cut->view.arg->layout == GR_TILE ? lines * cut->across : lines, bytes,
+                   gr_tt_panel_unit, cut);
 }
 
 #endif

@@ -17,7 +17,8 @@ typedef struct gr_tt_pool_job {
   int average, include_pad;
 } gr_tt_pool_job;
 
-/* Along dimension d, window i covers first .. last-1 of the image; padded is its length inside the padded image. */
+/* Along dimension d, window i covers first .. last-1 of the image; padded is its length inside the padded
+ * image. */
 typedef struct gr_tt_span {
   int64_t first, last, padded;
 } gr_tt_span;
@@ -29,7 +30,8 @@ static inline gr_tt_span gr_tt_window(const gr_tt_pool_job *job, int d, int64_t 
 }
 
 /* One window of x, whose first element is row r0, column c0 of the image. */
-static inline float gr_tt_pool_window(const gr_tt_pool_job *job, const float *x, int64_t r0, int64_t c0, gr_tt_span h, gr_tt_span w) {
+static inline float gr_tt_pool_window(const gr_tt_pool_job *job, const float *x, int64_t r0, int64_t c0,
+                                      gr_tt_span h, gr_tt_span w) {
   double sum = 0.0;
   float most = -INFINITY;
   for (int64_t r = h.first; r < h.last; ++r)
@@ -43,7 +45,8 @@ static inline float gr_tt_pool_window(const gr_tt_pool_job *job, const float *x,
   return (float)(sum / (double)count);
 }
 
-static inline int32_t gr_tt_pool_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut, gr_tt_rect at) {
+static inline int32_t gr_tt_pool_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut,
+                                       gr_tt_rect at) {
   const gr_tt_pool_job *job = (const gr_tt_pool_job *)ctx;
   float *y = (float *)(void *)c->space, *x = y + cut->height * cut->width;
   int64_t h0 = gr_tt_window(job, 0, at.r0).first, h1 = gr_tt_window(job, 0, at.r0 + at.nr - 1).last;
@@ -51,17 +54,19 @@ static inline int32_t gr_tt_pool_panel(const gr_tt_core *c, const void *ctx, con
   GR_TT_TRY(gr_tt_load(c, &job->x, (gr_tt_rect){at.plane, h0, h1 - h0, w0, w1 - w0}, x, job->in_cols));
   for (int64_t r = 0; r < at.nr; ++r)
     for (int64_t j = 0; j < at.nc; ++j)
-      y[r * cut->width + j] = gr_tt_pool_window(job, x, h0, w0, gr_tt_window(job, 0, at.r0 + r), gr_tt_window(job, 1, at.c0 + j));
+      y[r * cut->width + j] = gr_tt_pool_window(job, x, h0, w0, gr_tt_window(job, 0, at.r0 + r),
+                                                gr_tt_window(job, 1, at.c0 + j));
   return gr_tt_store(c, &cut->view, at, y, cut->width, 0);
 }
 
 static inline int32_t gr_tt_pool(const gr_call *call, int average) {
   const int64_t *words = call->attrs;
-  gr_tt_pool_job job = {.x = gr_tt_view_of(&call->args[0]), .kernel = {words[0], words[1]}, .stride = {words[2], words[3]},
-                        .begin = {words[4], words[5]}, .end = {words[6], words[7]}, .average = average,
-                        .include_pad = words[8] != 0};
+  gr_tt_pool_job job = {.x = gr_tt_view_of(&call->args[0]), .kernel = {words[0], words[1]},
+                        .stride = {words[2], words[3]}, .begin = {words[4], words[5]},
+                        .end = {words[6], words[7]}, .average = average, .include_pad = words[8] != 0};
   /* an output element looks at about stride x stride elements of its own */
-  gr_tt_panels cut = gr_tt_cut(call, &call->args[1], 1 + (int32_t)gr_tt_lesser(64, job.stride[0] * job.stride[1]));
+  gr_tt_panels cut = gr_tt_cut(call, &call->args[1],
+                               1 + (int32_t)gr_tt_lesser(64, job.stride[0] * job.stride[1]));
   job.in_rows = gr_tt_lesser(job.x.rows, (cut.height - 1) * job.stride[0] + job.kernel[0]);
   job.in_cols = gr_tt_lesser(job.x.cols, (cut.width - 1) * job.stride[1] + job.kernel[1]);
   uint64_t bytes = gr_tt_bytes(cut.height, cut.width) + gr_tt_bytes(job.in_rows, job.in_cols);

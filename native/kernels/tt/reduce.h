@@ -1,7 +1,7 @@
 /* reduce.h: sum, mean and max over any axes, and the global pools, which are reductions of H and W.
  *
- * The contract is that of graph_runtime/ops/reduce.py. Accumulators are doubles in L1. Thread: any; a panel of the output is one
- * core's work.
+ * The contract is that of graph_runtime/ops/reduce.py. Accumulators are doubles in L1. Thread: any; a panel
+ * of the output is one core's work.
  * defines: gr_tt_sum, gr_tt_mean, gr_tt_max, gr_tt_global_avg_pool2d, gr_tt_global_max_pool2d
  */
 #ifndef GR_TT_REDUCE_H
@@ -23,7 +23,7 @@ typedef struct gr_tt_reduce_job {
   double divisor;
 } gr_tt_reduce_job;
 
-/* Index among all input rows of the reduced-th of those that belong to the kept-th output row (or element). */
+/* Index among all input rows of the reduced-th of those that belong to the kept-th output row or element. */
 static inline int64_t gr_tt_reduce_row(const gr_tt_reduce_job *job, int64_t kept, int64_t reduced) {
   int64_t row = 0, stride = 1;
   for (int32_t d = job->in.arg->ndim - 2; d >= 0; --d) {
@@ -46,16 +46,20 @@ static inline double gr_tt_reduce_line(int most, const float *x, int64_t n) {
   for (int64_t i = 0; i + 4 <= n; i += 4)
     for (int64_t k = 0; k < 4; ++k) part[k] = gr_tt_reduce_two(most, part[k], x[i + k]);
   for (int64_t i = n / 4 * 4; i < n; ++i) part[0] = gr_tt_reduce_two(most, part[0], x[i]);
-  return gr_tt_reduce_two(most, gr_tt_reduce_two(most, part[0], part[1]), gr_tt_reduce_two(most, part[2], part[3]));
+  return gr_tt_reduce_two(most, gr_tt_reduce_two(most, part[0], part[1]),
+                          gr_tt_reduce_two(most, part[2], part[3]));
 }
 
-/* Brings input columns c0 .. c0+nc-1 into the sums of one panel: a row adds to a row, or its total to one element. */
-static inline int32_t gr_tt_reduce_columns(const gr_tt_core *c, const gr_tt_reduce_job *job, const gr_tt_panels *cut, gr_tt_rect at,
-                                           int64_t c0, int64_t nc, gr_tt_rows *rows, double *sums) {
+/* Brings input columns c0 .. c0+nc-1 into the sums of one panel: a row adds to a row, or its total to one
+ * element. */
+static inline int32_t gr_tt_reduce_columns(const gr_tt_core *c, const gr_tt_reduce_job *job,
+                                           const gr_tt_panels *cut, gr_tt_rect at, int64_t c0, int64_t nc,
+                                           gr_tt_rows *rows, double *sums) {
   int64_t wide = job->last ? at.nc : 1, targets = at.nr * wide;
   for (int64_t i = 0; i < targets * job->lines; ++i) {
     /* walk along the input's rows: neighbours lie in one tile */
-    int64_t target = job->rows_last ? i / job->lines : i % targets, line = job->rows_last ? i % job->lines : i / targets;
+    int64_t target = job->rows_last ? i / job->lines : i % targets;
+    int64_t line = job->rows_last ? i % job->lines : i / targets;
     int64_t r = target / wide, j = target % wide, kept = at.plane * cut->view.rows + at.r0 + r;
     const uint32_t *words;
     if (job->last) kept = kept * cut->view.cols + at.c0 + j;
@@ -70,7 +74,8 @@ static inline int32_t gr_tt_reduce_columns(const gr_tt_core *c, const gr_tt_redu
   return GR_OK;
 }
 
-static inline int32_t gr_tt_reduce_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut, gr_tt_rect at) {
+static inline int32_t gr_tt_reduce_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut,
+                                         gr_tt_rect at) {
   const gr_tt_reduce_job *job = (const gr_tt_reduce_job *)ctx;
   int64_t elements = cut->height * cut->width;
   double *sums = (double *)(void *)c->space;
@@ -103,20 +108,30 @@ static inline int32_t gr_tt_reduce(const gr_call *call, uint64_t mask, int most,
 }
 
 /* gr-kernel: tt/sum */
-static inline int32_t gr_tt_sum(const gr_call *call) { return gr_tt_reduce(call, (uint64_t)call->attrs[0], 0, 0); }
+static inline int32_t gr_tt_sum(const gr_call *call) {
+  return gr_tt_reduce(call, (uint64_t)call->attrs[0], 0, 0);
+}
 
 /* gr-kernel: tt/mean */
-static inline int32_t gr_tt_mean(const gr_call *call) { return gr_tt_reduce(call, (uint64_t)call->attrs[0], 0, 1); }
+static inline int32_t gr_tt_mean(const gr_call *call) {
+  return gr_tt_reduce(call, (uint64_t)call->attrs[0], 0, 1);
+}
 
 /* gr-kernel: tt/max */
-static inline int32_t gr_tt_max(const gr_call *call) { return gr_tt_reduce(call, (uint64_t)call->attrs[0], 1, 0); }
+static inline int32_t gr_tt_max(const gr_call *call) {
+  return gr_tt_reduce(call, (uint64_t)call->attrs[0], 1, 0);
+}
 
 #define GR_TT_PLANES 12u    /* axes 2 and 3 of NCHW */
 
 /* gr-kernel: tt/global_avg_pool2d */
-static inline int32_t gr_tt_global_avg_pool2d(const gr_call *call) { return gr_tt_reduce(call, GR_TT_PLANES, 0, 1); }
+static inline int32_t gr_tt_global_avg_pool2d(const gr_call *call) {
+  return gr_tt_reduce(call, GR_TT_PLANES, 0, 1);
+}
 
 /* gr-kernel: tt/global_max_pool2d */
-static inline int32_t gr_tt_global_max_pool2d(const gr_call *call) { return gr_tt_reduce(call, GR_TT_PLANES, 1, 0); }
+static inline int32_t gr_tt_global_max_pool2d(const gr_call *call) {
+  return gr_tt_reduce(call, GR_TT_PLANES, 1, 0);
+}
 
 #endif

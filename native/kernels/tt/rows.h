@@ -1,4 +1,5 @@
-/* rows.h: reading single rows of an argument. The last panel read is kept, so neighbouring rows of a tile are read once.
+/* rows.h: reading single rows of an argument. The last panel read is kept, so neighbouring rows of a tile are
+ * read once.
  *
  * Who includes it: bodies whose output rows come from scattered input rows. Thread: one core's task.
  * defines: gr_tt_rows, gr_tt_rows_bytes, gr_tt_rows_at
@@ -18,14 +19,15 @@ typedef struct gr_tt_rows {
 
 static inline uint64_t gr_tt_rows_bytes(int64_t width) { return gr_tt_bytes(32, width); }
 
-/* Columns c0 .. c0+nc-1 (nc <= width) of a row, counted over all planes. The pointer holds until the next call. */
-static inline int32_t gr_tt_rows_at(const gr_tt_core *c, gr_tt_rows *rows, int64_t row, int64_t c0, int64_t nc,
-                                    const uint32_t **out) {
+/* Columns c0 .. c0+nc-1 (nc <= width) of a row, counted over all planes. The pointer holds until the next
+ * call. */
+static inline int32_t gr_tt_rows_at(const gr_tt_core *c, gr_tt_rows *rows, int64_t row, int64_t c0,
+                                    int64_t nc, const uint32_t **out) {
   const gr_tt_view *v = rows->view;
   gr_tt_rect *held = &rows->held;
   int64_t plane = row / v->rows, r = row % v->rows;
-  int there = held->plane == plane && r >= held->r0 && r < held->r0 + held->nr && held->c0 == c0 && held->nc == nc;
-  if (!there) {
+  int same_rows = held->plane == plane && r >= held->r0 && r < held->r0 + held->nr;
+  if (!same_rows || held->c0 != c0 || held->nc != nc) {
     /* a row-major row is a page of its own: reading its neighbours would gain nothing */
     int64_t height = v->arg->layout == GR_TILE ? 32 : 1, r0 = r / height * height;
     *held = (gr_tt_rect){plane, r0, gr_tt_lesser(height, v->rows - r0), c0, nc};

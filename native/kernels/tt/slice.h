@@ -1,6 +1,7 @@
 /* slice.h: slice, slice_update and take: output rows come from rows of the inputs that indices name.
  *
- * The contract is that of graph_runtime/ops/movement.py. Where input and output have one format, bits are kept. Thread: any.
+ * The contract is that of graph_runtime/ops/movement.py. Where input and output have one format, bits are
+ * kept. Thread: any.
  * defines: gr_tt_slice, gr_tt_slice_update, gr_tt_take
  */
 #ifndef GR_TT_SLICE_H
@@ -43,14 +44,17 @@ static inline int64_t gr_tt_slice_plane(const gr_tt_slice_job *job, const gr_arg
   return at;
 }
 
-static inline int32_t gr_tt_slice_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut, gr_tt_rect at) {
+static inline int32_t gr_tt_slice_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut,
+                                        gr_tt_rect at) {
   const gr_tt_slice_job *job = (const gr_tt_slice_job *)ctx;
   const gr_arg *x = job->x.arg;
-  gr_tt_stride down = gr_tt_stride_of(job->call->attrs, x->ndim, 1), right = gr_tt_stride_of(job->call->attrs, x->ndim, 0);
-  int64_t plane = gr_tt_slice_plane(job, cut->view.arg, at.plane), distance = right.step < 0 ? -right.step : right.step;
+  gr_tt_stride down = gr_tt_stride_of(job->call->attrs, x->ndim, 1);
+  gr_tt_stride right = gr_tt_stride_of(job->call->attrs, x->ndim, 0);
+  int64_t plane = gr_tt_slice_plane(job, cut->view.arg, at.plane);
+  int64_t distance = right.step < 0 ? -right.step : right.step;
   uint32_t *out = (uint32_t *)(void *)c->space;
   gr_tt_rows rows = {.view = &job->x, .data = out + cut->height * cut->width, .width = GR_TT_COVER};
-  int64_t most = distance < GR_TT_COVER ? (GR_TT_COVER - 1) / distance + 1 : 1;   /* elements under one cover */
+  int64_t most = (GR_TT_COVER - 1) / distance + 1;       /* elements under one cover */
   for (int64_t j = 0; j < at.nc; j += most) {
     int64_t n = gr_tt_lesser(most, at.nc - j), first = right.start + (at.c0 + j) * right.step;
     int64_t left = right.step < 0 ? first + (n - 1) * right.step : first;
@@ -114,27 +118,27 @@ static inline int64_t gr_tt_update_columns(gr_tt_stride s, int64_t count, gr_tt_
   return last < 0 ? 0 : last - *first + 1;
 }
 
-static inline int32_t gr_tt_update_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut, gr_tt_rect at) {
+static inline int32_t gr_tt_update_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut,
+                                         gr_tt_rect at) {
   const gr_tt_update_job *job = (const gr_tt_update_job *)ctx;
   int32_t ndim = job->x.arg->ndim;
-  gr_tt_stride down = gr_tt_stride_of(job->call->attrs, ndim, 1), right = gr_tt_stride_of(job->call->attrs, ndim, 0);
+  gr_tt_stride down = gr_tt_stride_of(job->call->attrs, ndim, 1);
+  gr_tt_stride right = gr_tt_stride_of(job->call->attrs, ndim, 0);
   uint32_t *out = (uint32_t *)(void *)c->space;
   gr_tt_rows rows = {.view = &job->update, .data = out + cut->height * cut->width, .width = cut->width};
   int64_t plane = gr_tt_update_plane(job, at.plane), first, changed = 0;
   int64_t count = gr_tt_update_columns(right, job->update.cols, at, &first);
-  if (plane < 0 || count == 0) {
-    if (job->in_place) return GR_OK;
-    GR_TT_TRY(gr_tt_load(c, &job->x, at, out, cut->width));
-    return gr_tt_store(c, &cut->view, at, out, cut->width, job->keep);
-  }
+  int hit = plane >= 0 && count > 0;
+  if (!hit && job->in_place) return GR_OK;
   GR_TT_TRY(gr_tt_load(c, &job->x, at, out, cut->width));
-  for (int64_t r = 0; r < at.nr; ++r) {
+  for (int64_t r = 0; r < at.nr && hit; ++r) {
     const uint32_t *row;
     int64_t k = gr_tt_update_at(down, job->update.rows, at.r0 + r);
     if (k < 0) continue;
     changed = 1;
     GR_TT_TRY(gr_tt_rows_at(c, &rows, plane * job->update.rows + k, first, count, &row));
-    for (int64_t i = 0; i < count; ++i) out[r * cut->width + right.start + (first + i) * right.step - at.c0] = row[i];
+    for (int64_t i = 0; i < count; ++i)
+      out[r * cut->width + right.start + (first + i) * right.step - at.c0] = row[i];
   }
   return job->in_place && !changed ? GR_OK : gr_tt_store(c, &cut->view, at, out, cut->width, job->keep);
 }
@@ -159,20 +163,25 @@ typedef struct gr_tt_take_job {
 } gr_tt_take_job;
 
 /* The i-th index, counted from the front. Fails where it is out of range. */
-static inline int32_t gr_tt_take_index(const gr_tt_core *c, const gr_tt_take_job *job, gr_tt_rows *indices, int64_t i, int64_t *out) {
+static inline int32_t gr_tt_take_index(const gr_tt_core *c, const gr_tt_take_job *job, gr_tt_rows *indices,
+                                       int64_t i, int64_t *out) {
   int64_t col = i % job->indices.cols, c0 = col / GR_TT_COVER * GR_TT_COVER;
   const uint32_t *row;
-  GR_TT_TRY(gr_tt_rows_at(c, indices, i / job->indices.cols, c0, gr_tt_lesser(GR_TT_COVER, job->indices.cols - c0), &row));
+  GR_TT_TRY(gr_tt_rows_at(c, indices, i / job->indices.cols, c0,
+                          gr_tt_lesser(GR_TT_COVER, job->indices.cols - c0), &row));
   int64_t index = (int32_t)row[col - c0];
   *out = index < 0 ? index + job->size : index;
   if (*out >= 0 && *out < job->size) return GR_OK;
   char text[96];
-  snprintf(text, sizeof text, "take: index %lld is out of range for %lld elements", (long long)index, (long long)job->size);
+  snprintf(text, sizeof text, "take: index %lld is out of range for %lld elements", (long long)index,
+           (long long)job->size);
   return c->env->set_error(c->env, text);
 }
 
-/* `after` counts elements. Along the last axis it is 1 and every element is sought; else a piece of a row comes at once. */
-static inline int32_t gr_tt_take_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut, gr_tt_rect at) {
+/* A piece of a row at a time: as far as one index, one panel and what is in L1 reach. Along the last axis
+ * that is one element. */
+static inline int32_t gr_tt_take_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut,
+                                       gr_tt_rect at) {
   const gr_tt_take_job *job = (const gr_tt_take_job *)ctx;
   uint32_t *out = (uint32_t *)(void *)c->space;
   gr_tt_rows data = {.view = &job->data, .data = out + cut->height * cut->width, .width = GR_TT_COVER};
@@ -183,10 +192,11 @@ static inline int32_t gr_tt_take_panel(const gr_tt_core *c, const void *ctx, con
       int64_t to = (at.plane * cut->view.rows + at.r0 + r) * cut->view.cols + at.c0 + j;
       GR_TT_TRY(gr_tt_take_index(c, job, &indices, to / job->after % job->count, &index));
       int64_t from = (to / job->after / job->count * job->size + index) * job->after + to % job->after;
-      int64_t col = from % in_cols, c0 = col / GR_TT_COVER * GR_TT_COVER, nc = gr_tt_lesser(GR_TT_COVER, in_cols - c0);
+      int64_t col = from % in_cols, c0 = col / GR_TT_COVER * GR_TT_COVER;
+      int64_t nc = gr_tt_lesser(GR_TT_COVER, in_cols - c0);
       const uint32_t *row;
       GR_TT_TRY(gr_tt_rows_at(c, &data, from / in_cols, c0, nc, &row));
-      n = job->after == 1 ? 1 : gr_tt_lesser(gr_tt_lesser(job->after - to % job->after, at.nc - j), c0 + nc - col);
+      n = gr_tt_lesser(gr_tt_lesser(job->after - to % job->after, at.nc - j), c0 + nc - col);
       memcpy(out + r * cut->width + j, row + col - c0, (size_t)n * 4);
     }
   return gr_tt_store(c, &cut->view, at, out, cut->width, job->keep);
@@ -200,7 +210,8 @@ static inline int32_t gr_tt_take(const gr_call *call) {
                         call->args[0].format == call->args[2].format};
   job.count = job.indices.outer * job.indices.rows * job.indices.cols;
   for (int32_t d = (int32_t)call->attrs[0] + 1; d < x->ndim; ++d) job.after *= x->shape[d];
-  return gr_tt_run_panels(call, &cut, gr_tt_bytes(cut.height, cut.width) + 2 * gr_tt_rows_bytes(GR_TT_COVER), gr_tt_take_panel, &job);
+  return gr_tt_run_panels(call, &cut, gr_tt_bytes(cut.height, cut.width) + 2 * gr_tt_rows_bytes(GR_TT_COVER),
+                          gr_tt_take_panel, &job);
 }
 
 #endif

@@ -1,0 +1,135 @@
+"""Tensors on a simulated tt device whose padding is poisoned, and calls of the kernels that are built in."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from graph_runtime import core, devices, dtypes
+from graph_runtime.graph import TensorType
+from graph_runtime.layout import Layout, pages
+from graph_runtime.ops import Op
+from graph_runtime.ops.select import select
+
+
+def _padded(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
+    if layout.layout != "tile":
+        return shape
+    *outer, rows, cols = (1,) * (2 - len(shape)) + shape
+    return (*outer, -(-rows // 32) * 32, -(-cols // 32) * 32)
+
+
+def _poison(array: np.ndarray, layout: Layout) -> np.ndarray:
+    """The array in its padded shape, with padding that no result may show: NaN, 77 for integers.
+
+    Where values share a block float's exponent with padding, that is their greatest: poison all the same, but
+    it leaves the exponent alone.
+    """
+    shape = _padded(array.shape, layout)
+    filler = {"b": 1, "i": 77, "u": 77}.get(array.dtype.kind, np.nan)
+    out = np.full(shape, filler, array.dtype)
+    out[tuple(slice(0, n) for n in (1,) * (len(shape) - array.ndim) + array.shape)] = array
+    if layout.format == "bfp8_b" and out.size:
+        groups = out.reshape(-1, 16)
+        used = ~np.isnan(groups).all(axis=1)
+        most = np.nanmax(np.abs(groups[used].astype(np.float32)), axis=1, keepdims=True)
+        groups[used] = np.where(np.isnan(groups[used]), most, groups[used])
+    return out
+
+
+@dataclass(frozen=True)
+class DeviceTensor:
+    """A tensor in a simulated memory."""
+
+    handle: core.DeviceHandle
+    memory: int
+    addr: int
+    type: TensorType
+    layout: Layout
+
+    def arg(self) -> core.Arg:
+        return core.tensor_arg(self.addr, self.type.dtype, self.type.shape, self.layout)
+
+    def numpy(self) -> np.ndarray:
+        out = np.empty(self.type.shape, dtypes.to_numpy(self.type.dtype))
+        core.copy(self.handle, self.arg(), None, core.host_arg(out))
+        return out
+
+    def free(self) -> None:
+        self.handle.free(self.memory, self.addr)
+
+
+class TtBench:
+    """A guarded tt device: fresh memory and fresh L1 hold NaNs, only kernels and copies reach either."""
+
+    def __init__(self):
+        self.handle = core.DeviceHandle(devices.tt())
+        self.handle.set_guard(True)
+
+    def put(self, array: np.ndarray, layout: Layout) -> DeviceTensor:
+        """A tensor of these values, its padding poisoned."""
+        array = np.asarray(array)
+        dtype = dtypes.from_numpy(array.dtype)
+        memories = self.handle.device.descriptor.memories
+        index = [m.name for m in memories].index(layout.memory)
+        bank = memories[index]
+        extent = max(bank.alignment, pages(layout, array.shape).extent(bank.banks, bank.alignment))
+        tensor = DeviceTensor(self.handle, index, self.handle.alloc(index, extent, "test"),
+                              TensorType(dtype, array.shape), layout)
+        source = _poison(array, layout)
+        image = core.tensor_arg(tensor.addr, dtype, source.shape, layout)
+        core.copy(None, core.host_arg(source), self.handle, image)
+        return tensor
+
+    def call(self, kernel: str, tensors: Sequence[DeviceTensor], words: Sequence[int]) -> None:
+        """Run a built-in kernel as the executor does. Raises what the kernel's failure means."""
+        args = [t.arg() for t in tensors]
+        records = core.ffi.new("gr_arg[]", [a.pointer[0] for a in args])
+        attrs = core.ffi.new("int64_t[]", list(words))
+        call = {"abi": core.lib.GR_ABI_VERSION, "nargs": len(args), "args": records, "attrs": attrs,
+                "scratch": core.ffi.NULL, "env": self.handle.env}
+        fn = core.ffi.cast("gr_kernel_fn", core.generic_kernels()[kernel])
+        instr = core.ffi.new("gr_instr[1]", [{"fn": fn, "call": call}])
+        program = core.program_create(core.address_of(instr), 1)
+        core.check(core.lib.gr_program_run(program, 0, 1, 0, core.ffi.new("int64_t *")))
+
+    def run(self, op: Op, attrs: dict, arrays: Sequence[np.ndarray], layouts: Sequence[Layout],
+            into: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """(what the kernel wrote, what the reference makes of the inputs as the device holds them).
+
+        ``layouts``: of the inputs, then of the output; ``into``: the input that the output overwrites. Fails
+        where the kernel wrote to anything else.
+        """
+        attrs = op.decode(attrs)
+        types = [TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in arrays]
+        outputs = op.infer(types, attrs)
+        kernel = select(op, attrs, "tt", types, outputs).generic
+        noise = np.arange(3000, dtype=np.uint8).reshape(50, 60)
+        guard = Layout(layouts[-1].memory, "tile", "uint8")
+        tensors = [self.put(a, lay) for a, lay in zip(arrays, layouts[:-1], strict=True)]
+        fresh = [self.put(noise, guard)]
+        if into is None:
+            empty = np.zeros(outputs[0].shape, dtypes.to_numpy(outputs[0].dtype))
+            fresh.append(self.put(empty, layouts[-1]))
+        fresh.append(self.put(noise, guard))
+        out = fresh[1] if into is None else tensors[into]
+        try:
+            held = [t.numpy() for t in tensors]
+            self.call(kernel, [*tensors, out], op.words(types, outputs, attrs) if op.words else [])
+            got = out.numpy()
+            for tensor, kept in [*zip(tensors, held, strict=True), (fresh[0], noise), (fresh[-1], noise)]:
+                if tensor is not out:
+                    np.testing.assert_array_equal(tensor.numpy(), kept, f"{kernel} wrote to another tensor")
+            return got, op.reference(held, attrs)[0]
+        finally:
+            for tensor in (*tensors, *fresh):
+                tensor.free()
+
+
+@pytest.fixture(scope="session")
+def tt() -> Iterator[TtBench]:
+    bench = TtBench()
+    yield bench
+    bench.handle.close()
