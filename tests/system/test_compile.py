@@ -21,8 +21,8 @@ from graph_runtime.session import Session
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path):
-    with config(CACHE_DIR=str(tmp_path / "cache")):
+def _cache_of_this_run(tmp_path_factory):
+    with config(CACHE_DIR=str(tmp_path_factory.getbasetemp() / "compile")):
         yield
 
 
