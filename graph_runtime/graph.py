@@ -1,7 +1,9 @@
-"""The graph as columns: what a document says, checked and interned, before anything is decided about devices or memory.
+"""The graph as columns: what a document says, checked and interned, before anything is decided about devices
+or memory.
 
 Ids used in every file: nid node, eid entry (= row_ptr[nid] + index), sid storage, did device, kid kernel.
-Values are immutable: a pass makes a new Graph. ``graph.node(nid)`` is a view for people and errors, made on demand.
+Values are immutable: a pass makes a new Graph. ``graph.node(nid)`` is a view for people and errors, made on
+demand.
 """
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ _EMPTY: MappingProxyType = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """Logical type of an entry. ``dtype`` is canonical (dtypes.canonical), ``shape`` logical; () is a scalar."""
+    """Logical type of an entry. ``dtype`` is canonical (dtypes.canonical), ``shape`` logical; () is a
+    scalar."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -47,8 +50,9 @@ class TensorType:
 class Func:
     """What a tvm_op node calls; nodes with one func_name and equal attributes share one Func.
 
-    ``op`` is ``gr.op`` (None for functions that only a library knows, for __copy and __nop), ``attrs`` its decoded attributes
-    with the defaults filled in, ``raw`` the node's attrs as strings, as they stand in the file.
+    ``op`` is ``gr.op`` (None for functions that only a library knows, for __copy and __nop), ``attrs`` its
+    decoded attributes with the defaults filled in, ``raw`` the node's attrs as strings, as they stand in the
+    file.
     """
 
     name: str
@@ -62,8 +66,9 @@ class Func:
 
 @dataclass(frozen=True, slots=True)
 class StorageHint:
-    """One row of metadata.graph_runtime.storage: where a sid was planned to lie. ``offset`` and ``bytes`` in bytes
-    (tt: ``offset`` is the address offset inside each bank, ``bytes`` the padded page bytes of all banks)."""
+    """One row of metadata.graph_runtime.storage: where a sid was planned to lie. ``offset`` and ``bytes`` in
+    bytes (tt: ``offset`` is the address offset inside each bank, ``bytes`` the padded page bytes of all
+    banks)."""
 
     device: str
     memory: str
@@ -85,8 +90,8 @@ class Hints:
     storage: tuple[StorageHint, ...] | None = None       # [sids]
     layouts: tuple[Layout, ...] | None = None
     layout: np.ndarray | None = None                     # index into layouts, -1: not said
-    aliases: tuple[tuple[int, int], ...] = ()            # (output index, input index)
-    at_input: tuple[int, ...] = ()                       # nids of copies that run when their graph input is set
+    aliases: tuple[tuple[int, int], ...] = ()  # (output index, input index)
+    at_input: tuple[int, ...] = ()  # nids of copies that run when their graph input is set
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +116,10 @@ class NodeView:
 class Graph:
     """A valid graph: every id is in range, producers and shapes are consistent, the node order is a schedule.
 
-    Shapes: ``names`` [nodes], ``func_id`` int32 [nodes] (-1: null node), ``row_ptr`` int64 [nodes + 1], ``in_ptr`` int64
-    [nodes + 1] and ``in_eid`` int64 [in_ptr[-1]] (the inputs of all nodes), ``type_id`` int32 [entries],
-    ``inputs`` int64 [graph inputs] (nids of arg_nodes), ``outputs`` int64 [graph outputs] (eids of heads).
+    Shapes: ``names`` [nodes], ``func_id`` int32 [nodes] (-1: null node), ``row_ptr`` int64 [nodes + 1],
+    ``in_ptr`` int64 [nodes + 1] and ``in_eid`` int64 [in_ptr[-1]] (the inputs of all nodes), ``type_id``
+    int32 [entries], ``inputs`` int64 [graph inputs] (nids of arg_nodes), ``outputs`` int64 [graph outputs]
+    (eids of heads).
     """
 
     names: tuple[str, ...]
@@ -127,7 +133,8 @@ class Graph:
     inputs: np.ndarray
     outputs: np.ndarray
     hints: Hints = field(default_factory=Hints)
-    # what the document carried that nothing here reads but a writer keeps: unknown columns, control_deps ({nid: [nid]})
+    # what the document carried that nothing here reads but a writer keeps: unknown columns, control_deps
+    # ({nid: [nid]})
     extra_columns: MappingProxyType | dict = field(default_factory=lambda: _EMPTY)
     control_deps: MappingProxyType | dict = field(default_factory=lambda: _EMPTY)
 
@@ -150,8 +157,8 @@ class Graph:
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """A name for each head: its node's, "node:k" where the node has several results, "output<i>" where two
-        entries would have one name."""
+        """A name for each head: its node's, "node:k" where the node has several results, "output<i>" where
+        two entries would have one name."""
         nids = self.entry_nid[self.outputs]
         single = self.row_ptr[nids + 1] - self.row_ptr[nids] == 1
         names = [self.names[nid] if one else f"{self.names[nid]}:{eid - self.row_ptr[nid]}"

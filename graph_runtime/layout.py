@@ -1,7 +1,9 @@
-"""Physical layout of a tensor: which memory, row-major or 32x32 tiles, which element format, and the pages that gives.
+"""Physical layout of a tensor: which memory, row-major or 32x32 tiles, which element format, and the pages
+that gives.
 
-Page rules are tt-metal's (tech_reports/tensor_layouts): a row-major page is one row of the last dimension, a tile page one
-32x32 tile; interleaved pages go round-robin over the banks, each padded to the memory's alignment.
+Page rules are tt-metal's (tech_reports/tensor_layouts): a row-major page is one row of the last dimension, a
+tile page one 32x32 tile; interleaved pages go round-robin over the banks, each padded to the memory's
+alignment.
 """
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ MEMORY_CODES = {HOST: 0, "dram": 1, "l1": 2}
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """memory "host" | "dram" | "l1"; layout "row_major" | "tile"; format a name of dtypes.FORMATS (or the dtype itself for
-    opaque host types); shard is reserved for sharded tensors and None here."""
+    """memory "host" | "dram" | "l1"; layout "row_major" | "tile"; format a name of dtypes.FORMATS (or the
+    dtype itself for opaque host types); shard is reserved for sharded tensors and None here."""
 
     memory: str
     layout: str
@@ -65,7 +67,9 @@ def pages(layout: Layout, shape: tuple[int, ...]) -> Pages:
     """
     fmt = FORMATS.get(layout.format)
     if fmt is None:
-        raise PlanError(f"unknown format {layout.format!r}{did_you_mean(layout.format, FORMATS)}", got=layout.format)
+        raise PlanError(
+            f"unknown format {layout.format!r}{did_you_mean(layout.format, FORMATS)}", got=layout.format
+        )
     if layout.layout == TILE:
         rows, cols = (1, *shape)[-2:] if shape else (1, 1)
         outer = math.prod(shape[:-2])
@@ -78,8 +82,9 @@ def pages(layout: Layout, shape: tuple[int, ...]) -> Pages:
 
 
 def same_image(a: Layout, a_shape: tuple[int, ...], b: Layout, b_shape: tuple[int, ...]) -> bool:
-    """True where the bytes of a tensor of a_shape in layout a are, page by page, those of the reshaped tensor in layout b:
-    only then a reshape on a device is a __nop. Host tensors are contiguous, so there any reshape is."""
+    """True where the bytes of a tensor of a_shape in layout a are, page by page, those of the reshaped tensor
+    in layout b: only then a reshape on a device is a __nop. Host tensors are contiguous, so there any reshape
+    is."""
     if a.memory == HOST and b.memory == HOST:
         return a.format == b.format
     if a != b:

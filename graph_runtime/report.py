@@ -1,6 +1,8 @@
-"""A Plan as rows for machines and text for people: what `plan` and `inspect` show. Makes values, prints nothing.
+"""A Plan as rows for machines and text for people: what `plan` and `inspect` show. Makes values, prints
+nothing.
 
-Every function takes a Plan and returns JSON-able dicts, but for ``text``, ``table`` and ``picture``, which return strings.
+Every function takes a Plan and returns JSON-able dicts, but for ``text``, ``table`` and ``picture``, which
+return strings.
 """
 from __future__ import annotations
 
@@ -26,17 +28,29 @@ def describe(plan: Plan) -> Row:
 
 
 def nodes(plan: Plan) -> list[Row]:
-    """One row a node: nid, name, op, device, its outputs' types, layouts and sids, whether the file has it, and the causes."""
+    """One row a node: nid, name, op, device, its outputs' types, layouts and sids, whether the file has it,
+    and the causes."""
     rows = []
     for nid in range(plan.graph.num_nodes):
         view = plan.graph.node(nid)
-        reasons = [plan.layout_causes[plan.layout_id[eid]] for eid in view.outputs] if plan.layout_causes else []
-        rows.append({
-            "nid": nid, "name": view.name, "op": view.op, "device": str(plan.devices[plan.did[nid]]),
-            "type": [str(t) for t in view.output_types], "layout": [str(plan.layout(eid)) for eid in view.outputs],
-            "sid": [int(plan.sid[eid]) for eid in view.outputs], "inserted": bool(plan.origin[nid] < 0),
-            "at_input": bool(plan.at_input[nid]), "cause": plan.causes[plan.cause_id[nid]],
-            "layout_cause": list(dict.fromkeys(reasons))})
+        reasons = (
+            [plan.layout_causes[plan.layout_id[eid]] for eid in view.outputs] if plan.layout_causes else []
+        )
+        rows.append(
+            {
+                "nid": nid,
+                "name": view.name,
+                "op": view.op,
+                "device": str(plan.devices[plan.did[nid]]),
+                "type": [str(t) for t in view.output_types],
+                "layout": [str(plan.layout(eid)) for eid in view.outputs],
+                "sid": [int(plan.sid[eid]) for eid in view.outputs],
+                "inserted": bool(plan.origin[nid] < 0),
+                "at_input": bool(plan.at_input[nid]),
+                "cause": plan.causes[plan.cause_id[nid]],
+                "layout_cause": list(dict.fromkeys(reasons)),
+            }
+        )
     return rows
 
 
@@ -56,26 +70,41 @@ def copies(plan: Plan) -> list[Row]:
 
 def _calls(plan: Plan, name: str) -> list[int]:
     funcs = plan.graph.funcs
-    return [nid for nid, fid in enumerate(plan.graph.func_id.tolist()) if fid >= 0 and funcs[fid].name == name]
+    return [
+        nid for nid, fid in enumerate(plan.graph.func_id.tolist()) if fid >= 0 and funcs[fid].name == name
+    ]
 
 
 def pool(plan: Plan) -> list[Row]:
-    """One row a storage: where it lies, its bytes, and the values that share it with their lifetimes in nids (born -1: set by
-    the caller; last: the number of nodes for what is kept to the end)."""
+    """One row a storage: where it lies, its bytes, and the values that share it with their lifetimes in nids
+    (born -1: set by the caller; last: the number of nodes for what is kept to the end)."""
     values = find_values(plan.graph, plan.at_input)
     names = _producers(plan)
     holders: list[list[Row]] = [[] for _ in range(plan.storage.count)]
     for eid in values.firsts.tolist():
-        holders[plan.sid[eid]].append({
-            "eid": eid, "name": names[eid], "type": str(plan.graph.entry_type(eid)), "born": int(values.born[eid]),
-            "last": int(values.last[eid])})
+        holders[plan.sid[eid]].append(
+            {
+                "eid": eid,
+                "name": names[eid],
+                "type": str(plan.graph.entry_type(eid)),
+                "born": int(values.born[eid]),
+                "last": int(values.last[eid]),
+            }
+        )
     rows = []
     for sid, held in enumerate(holders):
         device = plan.devices[plan.storage.did[sid]]
-        rows.append({
-            "sid": sid, "device": str(device), "memory": device.descriptor.memories[plan.storage.memory[sid]].name,
-            "offset": int(plan.storage.offset[sid]), "extent": int(plan.storage.extent[sid]),
-            "bytes": int(plan.storage.nbytes[sid]), "values": held})
+        rows.append(
+            {
+                "sid": sid,
+                "device": str(device),
+                "memory": device.descriptor.memories[plan.storage.memory[sid]].name,
+                "offset": int(plan.storage.offset[sid]),
+                "extent": int(plan.storage.extent[sid]),
+                "bytes": int(plan.storage.nbytes[sid]),
+                "values": held,
+            }
+        )
     return rows
 
 
@@ -84,32 +113,44 @@ def _producers(plan: Plan) -> list[str]:
 
 
 def memories(plan: Plan) -> list[Row]:
-    """One row a device memory in use, in bytes of one bank: the region a session takes, the most that is live at once (no plan
-    of these lifetimes takes less), what the memory has; over all banks: the bytes of all storages and of all entries unshared."""
+    """One row a device memory in use, in bytes of one bank: the region a session takes, the most that is live
+    at once (no plan of these lifetimes takes less), what the memory has; over all banks: the bytes of all
+    storages and of all entries unshared."""
     entry_did, rows = plan.entry_did(), []
     logical = np.array([t.nbytes for t in plan.graph.types], np.int64)[plan.graph.type_id]
     for (did, index), peak in sorted(plan.peak.items()):
         memory = plan.devices[did].descriptor.memories[index]
         mine = (plan.storage.did == did) & (plan.storage.memory == index)
-        rows.append({
-            "device": str(plan.devices[did]), "memory": memory.name, "peak": peak,
-            "lower_bound": plan.lower_bound.get((did, index), 0), "available": memory.usable, "banks": memory.banks,
-            "storages": int(mine.sum()), "bytes": int(plan.storage.nbytes[mine].sum()),
-            "unshared": int(logical[(entry_did == did) & mine[plan.sid]].sum())})
+        rows.append(
+            {
+                "device": str(plan.devices[did]),
+                "memory": memory.name,
+                "peak": peak,
+                "lower_bound": plan.lower_bound.get((did, index), 0),
+                "available": memory.usable,
+                "banks": memory.banks,
+                "storages": int(mine.sum()),
+                "bytes": int(plan.storage.nbytes[mine].sum()),
+                "unshared": int(logical[(entry_did == did) & mine[plan.sid]].sum()),
+            }
+        )
     return rows
 
 
 # **************** text ****************
 
 def text(plan: Plan) -> str:
-    """The whole report for a terminal: nodes with causes, copies, memories, the pool map as a table and as pictures."""
+    """The whole report for a terminal: nodes with causes, copies, memories, the pool map as a table and as
+    pictures."""
     parts = [table(nodes(plan), ("nid", "name", "op", "device", "layout", "sid", "cause"))]
     moved = copies(plan)
     if moved:
         total = sum(row["bytes"] for row in moved if not row["at_input"])
         parts.append(f"copies: {len(moved)}, {total} B on every run\n"
                      + table(moved, ("name", "of", "from", "to", "bytes", "at_input", "cause")))
-    parts.append(table(memories(plan), ("device", "memory", "peak", "lower_bound", "bytes", "unshared", "available")))
+    parts.append(
+        table(memories(plan), ("device", "memory", "peak", "lower_bound", "bytes", "unshared", "available"))
+    )
     rows = [{**row, "values": [f"{v['name']} {_life(plan, v)}" for v in row["values"]]} for row in pool(plan)]
     parts.append(table(rows, ("sid", "device", "memory", "offset", "bytes", "values")))
     parts += [picture(plan, did, index) for did, index in sorted(plan.peak)]
@@ -126,7 +167,9 @@ def table(rows: Sequence[Row], columns: Sequence[str]) -> str:
     """Rows as aligned text with a head line; lists are joined by spaces."""
     cells = [list(columns), *([_cell(row[c]) for c in columns] for row in rows)]
     widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
-    return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in cells)
+    return "\n".join(
+        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in cells
+    )
 
 
 def _cell(value: Any) -> str:
@@ -136,8 +179,9 @@ def _cell(value: Any) -> str:
 
 
 def picture(plan: Plan, did: int, memory: int, *, width: int = 72, height: int = 16) -> str:
-    """The pool map of one memory: time goes right (node order), addresses go down, a mark is the last character of a storage's
-    number in base 62, a dot is free memory. What is kept from the start to the end fills its rows."""
+    """The pool map of one memory: time goes right (node order), addresses go down, a mark is the last
+    character of a storage's number in base 62, a dot is free memory. What is kept from the start to the end
+    fills its rows."""
     name = plan.devices[did].descriptor.memories[memory].name
     peak, count = plan.peak.get((did, memory), 0), plan.graph.num_nodes
     width, height = min(width, max(count, 1)), min(height, max(plan.storage.count, 1) * 2)
@@ -153,7 +197,9 @@ def picture(plan: Plan, did: int, memory: int, *, width: int = 72, height: int =
     return "\n".join([head, *("  |" + "".join(line) + "|" for line in grid)])
 
 
-def _box(plan: Plan, values: Values, eid: int, sid: int, shape: tuple[int, int], peak: int) -> tuple[slice, slice]:
+def _box(
+    plan: Plan, values: Values, eid: int, sid: int, shape: tuple[int, int], peak: int
+) -> tuple[slice, slice]:
     """The part of the grid that a value fills: at least one cell each way."""
     height, width = shape
     count = plan.graph.num_nodes

@@ -1,4 +1,5 @@
-"""Random graphs for tests and fuzzers: valid by construction, over any device list, of ops that every kind can run."""
+"""Random graphs for tests and fuzzers: valid by construction, over any device list, of ops that every kind
+can run."""
 from __future__ import annotations
 
 import json
@@ -20,7 +21,8 @@ _BINARY = ("add", "subtract", "multiply", "maximum")
 
 @dataclass
 class GraphMaker:
-    """Collects nodes and turns them into a Graph. ``device`` of a node: index into the device list, kept as a column."""
+    """Collects nodes and turns them into a Graph. ``device`` of a node: index into the device list, kept as a
+    column."""
 
     names: list[str] = field(default_factory=list)
     func_id: list[int] = field(default_factory=list)
@@ -51,11 +53,19 @@ class GraphMaker:
 
     def call(self, name: str, reads: Sequence[int], made: Sequence[TensorType], device: int = 0) -> int:
         """A node of a function that only a library knows, a __copy or a __nop; returns its first entry."""
-        return self._call((name, len(reads), len(made)), Func(name, None, {}, len(reads), len(made)), reads, made, device)
+        return self._call(
+            (name, len(reads), len(made)), Func(name, None, {}, len(reads), len(made)), reads, made, device
+        )
 
-    def _call(self, key: tuple, func: Func, reads: Sequence[int], made: Sequence[TensorType], device: int) -> int:
-        raw = {"func_name": func.name, "num_inputs": str(func.num_inputs), "num_outputs": str(func.num_outputs),
-               "flatten_data": "0"}
+    def _call(
+        self, key: tuple, func: Func, reads: Sequence[int], made: Sequence[TensorType], device: int
+    ) -> int:
+        raw = {
+            "func_name": func.name,
+            "num_inputs": str(func.num_inputs),
+            "num_outputs": str(func.num_outputs),
+            "flatten_data": "0",
+        }
         func.raw.update(raw)
         self.funcs.setdefault(key, func)
         return self._node(f"n{len(self.names)}", list(self.funcs).index(key), list(reads), list(made), device)
@@ -70,19 +80,30 @@ class GraphMaker:
         return first
 
     def graph(self, outputs: Sequence[int], *, devices: Sequence[Device] | None = None, **hints) -> Graph:
-        """The Graph. With ``devices`` the column says each node's device; ``hints`` are further fields of Hints."""
+        """The Graph. With ``devices`` the column says each node's device; ``hints`` are further fields of
+        Hints."""
         table = {t: at for at, t in enumerate(dict.fromkeys(self.types))}
         func_id = np.array(self.func_id, np.int32)
         if devices is not None:
             dl_type = [d.dl_type for d in devices]
             of_entry = np.repeat(self.device, [len(made) for made in self.made]).astype(np.int64)
             hints["device_type"] = np.array(dl_type, np.int64)[of_entry]
-            hints["device_id"] = np.array([dl_type[:i].count(t) for i, t in enumerate(dl_type)], np.int64)[of_entry]
+            hints["device_id"] = np.array([dl_type[:i].count(t) for i, t in enumerate(dl_type)], np.int64)[
+                of_entry
+            ]
         return Graph(
-            names=tuple(self.names), func_id=func_id, funcs=tuple(self.funcs.values()), row_ptr=_starts(self.made),
-            in_ptr=_starts(self.reads), in_eid=np.array([e for r in self.reads for e in r], np.int64),
-            type_id=np.array([table[t] for t in self.types], np.int32), types=tuple(table),
-            inputs=np.flatnonzero(func_id < 0), outputs=np.array(outputs, np.int64), hints=Hints(**hints))
+            names=tuple(self.names),
+            func_id=func_id,
+            funcs=tuple(self.funcs.values()),
+            row_ptr=_starts(self.made),
+            in_ptr=_starts(self.reads),
+            in_eid=np.array([e for r in self.reads for e in r], np.int64),
+            type_id=np.array([table[t] for t in self.types], np.int32),
+            types=tuple(table),
+            inputs=np.flatnonzero(func_id < 0),
+            outputs=np.array(outputs, np.int64),
+            hints=Hints(**hints),
+        )
 
 
 def _starts(rows: list[list]) -> np.ndarray:
@@ -93,9 +114,10 @@ def random_graph(rng: np.random.Generator, devices: Sequence[str | Device] = ("c
                  columns: bool = True, library: bool = False) -> Graph:
     """A graph of about ``nodes`` nodes on random devices of the list.
 
-    It has inputs anywhere, reshapes, chains that can run in place, broadcasting, written copies (with ``columns``), entries
-    read several times or never, inputs that are outputs, and shared function names. ``columns``: say each node's device in
-    the file. ``library``: also functions of two outputs that only a library knows (such a graph plans but does not run).
+    It has inputs anywhere, reshapes, chains that can run in place, broadcasting, written copies (with
+    ``columns``), entries read several times or never, inputs that are outputs, and shared function names.
+    ``columns``: say each node's device in the file. ``library``: also functions of two outputs that only a
+    library knows (such a graph plans but does not run).
     """
     devices = parse_list(devices)
     maker, count = GraphMaker(), len(devices)
@@ -112,7 +134,9 @@ def _random_type(rng: np.random.Generator) -> TensorType:
     return TensorType("int32" if rng.random() < 0.1 else "float32", _SHAPES[rng.integers(len(_SHAPES))])
 
 
-def _random_node(rng: np.random.Generator, maker: GraphMaker, device: int, *, copies: bool, library: bool) -> None:
+def _random_node(
+    rng: np.random.Generator, maker: GraphMaker, device: int, *, copies: bool, library: bool
+) -> None:
     types = maker.types
     recent = int(rng.integers(max(len(types) - 4, 0), len(types)))
     eid = recent if rng.random() < 0.7 else int(rng.integers(len(types)))

@@ -15,24 +15,46 @@ from .placement import place as _place
 from .transfers import insert_transfers
 from .types import LaidOutGraph, PlacedGraph, Placement, Plan, Storage
 
-__all__ = ["LaidOutGraph", "PlacedGraph", "Placement", "Plan", "Storage", "assign_layouts", "assign_storage", "check",
-           "insert_transfers", "plan"]
+__all__ = [
+    "LaidOutGraph",
+    "PlacedGraph",
+    "Placement",
+    "Plan",
+    "Storage",
+    "assign_layouts",
+    "assign_storage",
+    "check",
+    "insert_transfers",
+    "plan",
+]
 
 
-def plan(graph: Graph, devices: str | Device | Sequence[str | Device], *,
-         place: Mapping[str, str | Device] | None = None, device_map: Mapping[str, str | Device] | None = None,
-         formats: Mapping[str, str] | None = None, strict: bool = False,
-         inplace: Mapping[str, tuple[int, ...]] | None = None, use_storage_hints: bool = True) -> Plan:
+def plan(
+    graph: Graph,
+    devices: str | Device | Sequence[str | Device],
+    *,
+    place: Mapping[str, str | Device] | None = None,
+    device_map: Mapping[str, str | Device] | None = None,
+    formats: Mapping[str, str] | None = None,
+    strict: bool = False,
+    inplace: Mapping[str, tuple[int, ...]] | None = None,
+    use_storage_hints: bool = True,
+) -> Plan:
     """Decide devices, copies, layouts and storage of a graph, and check the result.
 
-    ``place``: pins, glob -> device, over node, op and function names. ``device_map``: DLDeviceType -> device. ``formats``: device or
-    kind -> format of its floats. ``strict``: no fallback for devices that are not in the list. ``inplace``: func_name ->
-    inputs that output 0 may overwrite, from the libraries' manifests. ``use_storage_hints``: follow the file's storage ids.
+    ``place``: pins, glob -> device, over node, op and function names. ``device_map``: DLDeviceType -> device.
+    ``formats``: device or kind -> format of its floats. ``strict``: no fallback for devices that are not in
+    the list. ``inplace``: func_name -> inputs that output 0 may overwrite, from the libraries' manifests.
+    ``use_storage_hints``: follow the file's storage ids.
 
     Raises PlanError, CheckError, CapacityError, UnsupportedOpError, DeviceError.
     """
-    placed = insert_transfers(_place(graph, parse_list(devices), pins=place, device_map=device_map, strict=strict))
+    placed = insert_transfers(
+        _place(graph, parse_list(devices), pins=place, device_map=device_map, strict=strict)
+    )
     laid_out = assign_layouts(placed, formats)
     edited = bool(place) or laid_out.placed.graph is not graph
-    planned = assign_storage(laid_out, loaded=graph if edited else None, inplace=inplace, use_hints=use_storage_hints)
+    planned = assign_storage(
+        laid_out, loaded=graph if edited else None, inplace=inplace, use_hints=use_storage_hints
+    )
     return check(planned, inplace=inplace)

@@ -12,8 +12,9 @@ _HOLDERS = 5
 
 
 def check_capacity(plan: Plan) -> None:
-    """Raises CapacityError, with ``needed``, ``available`` and the five largest ``holders`` [(node, bytes)], where the peak
-    of a memory is beyond what it can hand out. All numbers but a tt buffer's size are bytes of one bank."""
+    """Raises CapacityError, with ``needed``, ``available`` and the five largest ``holders`` [(node, bytes)],
+    where the peak of a memory is beyond what it can hand out. All numbers but a tt buffer's size are bytes of
+    one bank."""
     for (did, index), needed in plan.peak.items():
         memory = plan.devices[did].descriptor.memories[index]
         if needed > memory.usable:
@@ -28,18 +29,30 @@ def _error(plan: Plan, did: int, index: int, needed: int) -> CapacityError:
     holders = [(_holder(plan, sid), int(storage.nbytes[sid])) for sid in largest.tolist()]
     named = ", ".join(f"{name} {size} B" for name, size in holders)
     if memory.banks == 1:
-        text = (f"the plan needs {needed} B of {device} {memory.name} memory, {memory.usable} B are available "
-                f"(the largest: {named})")
+        text = (
+            f"the plan needs {needed} B of {device} {memory.name} memory, {memory.usable} B are available "
+            f"(the largest: {named})"
+        )
     else:
         ends = storage.offset[mine] + storage.extent[mine]
         first = mine[np.flatnonzero(ends > memory.usable)[0]]
         taken = int(ends[ends <= memory.usable].max(initial=0))
-        text = (f"Out of Memory: Not enough space to allocate {int(storage.nbytes[first])} B {memory.name.upper()} buffer "
-                f"across {memory.banks} banks, where each bank needs to store {int(storage.extent[first])} B, but bank size "
-                f"is {memory.usable} B (allocated: {taken} B, free: {memory.usable - taken} B, largest free block: "
-                f"{memory.usable - taken} B); the plan needs {needed} B of each bank of {device}; held by {named}")
-    return CapacityError(f"{text}; place less on {device}", device=str(device), needed=needed, available=memory.usable,
-                         holders=holders, node=holders[0][0] if holders else None)
+        free = memory.usable - taken
+        text = (
+            f"Out of Memory: Not enough space to allocate {int(storage.nbytes[first])} B "
+            f"{memory.name.upper()} buffer across {memory.banks} banks, where each bank needs to store "
+            f"{int(storage.extent[first])} B, but bank size is {memory.usable} B (allocated: {taken} B, "
+            f"free: {free} B, largest free block: {free} B); the plan needs {needed} B of each bank of "
+            f"{device}; held by {named}"
+        )
+    return CapacityError(
+        f"{text}; place less on {device}",
+        device=str(device),
+        needed=needed,
+        available=memory.usable,
+        holders=holders,
+        node=holders[0][0] if holders else None,
+    )
 
 
 def _holder(plan: Plan, sid: int) -> str:

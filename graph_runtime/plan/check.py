@@ -1,17 +1,23 @@
 """The independent checker: no plan runs that it has not seen, whoever made it.
 
-It shares no code with the passes: it reads a Plan, works out by itself which bytes every entry takes and how long they are
-needed, and refuses the plan with the first rule that it breaks:
+It shares no code with the passes: it reads a Plan, works out by itself which bytes every entry takes and how
+long they are needed, and refuses the plan with the first rule that it breaks:
 
-    columns    lengths and ids in range          layout     memory, layout and format exist and can hold the dtype
-    order      a read after its write            storage    the right memory, large enough, aligned, inside the device
-    device     nodes read their own device       nop        a reshape shares its input's bytes, and they mean the same
-    copy       what a __copy may convert         at_input   only copies of graph inputs run when an input is set
-    alias      an output in an input's buffer    overlap    no write to bytes that something still needs
+    columns    lengths and ids are in range
+    order      a read comes after its write
+    device     nodes read their own device
+    layout     memory, layout and format exist on the device and can hold the dtype
+    copy       what a __copy may convert
+    nop        a reshape shares its input's bytes, and they mean the same
+    storage    the right memory, large enough, aligned, inside the device
+    at_input   only copies of graph inputs run when an input is set
+    alias      an output may be written into an input's buffer
+    overlap    no write to bytes that something still needs
 
-It is conservative where it need not know more: bytes count by whole entries with their padding, two storages that overlap in
-space by their whole extent, a graph input is needed for ever (it may be set once and run many times), a __nop reads its input,
-a write that nobody reads is still a write, and in-place use asks for equal types and a permission of the op.
+It is conservative where it need not know more: bytes count by whole entries with their padding, two storages
+that overlap in space by their whole extent, a graph input is needed for ever (it may be set once and run many
+times), a __nop reads its input, a write that nobody reads is still a write, and in-place use asks for equal
+types and a permission of the op.
 """
 from __future__ import annotations
 
@@ -19,7 +25,8 @@ from collections.abc import Mapping
 
 from .check_facts import Facts, check_columns
 from .check_nodes import check_copies, check_devices, check_layouts, check_nops, check_order
-from .check_storage import check_alias, check_at_input, check_overlap, check_storage
+from .check_overlap import check_alias, check_overlap
+from .check_storage import check_at_input, check_storage
 from .types import Plan
 
 __all__ = ["check"]
@@ -28,8 +35,8 @@ __all__ = ["check"]
 def check(plan: Plan, *, inplace: Mapping[str, tuple[int, ...]] | None = None) -> Plan:
     """The plan itself, if it is safe to run.
 
-    ``inplace``: func_name -> inputs that output 0 may overwrite, from the libraries' manifests; it goes before the op
-    registry's. Raises CheckError with ``rule``, ``node``, ``entries`` and the path in the file.
+    ``inplace``: func_name -> inputs that output 0 may overwrite, from the libraries' manifests; it goes
+    before the op registry's. Raises CheckError with ``rule``, ``node``, ``entries`` and the path in the file.
     """
     check_columns(plan)
     facts = Facts.of(plan, inplace or {})

@@ -18,9 +18,18 @@ from .types import Plan
 __all__ = ["Facts", "check_columns", "refuse"]
 
 
-def refuse(plan: Plan, rule: str, text: str, *, nid: int | None = None, entries: tuple[int, ...] = (), path: str | None = None,
-           **fields) -> CheckError:
-    """The error that refuses a plan; ``nid`` gives the node's name and its place in the file, ``entries`` eids of the plan."""
+def refuse(
+    plan: Plan,
+    rule: str,
+    text: str,
+    *,
+    nid: int | None = None,
+    entries: tuple[int, ...] = (),
+    path: str | None = None,
+    **fields,
+) -> CheckError:
+    """The error that refuses a plan; ``nid`` gives the node's name and its place in the file, ``entries``
+    eids of the plan."""
     if nid is not None:
         fields["node"] = plan.graph.names[nid]
         if path is None and plan.origin[nid] >= 0:
@@ -43,13 +52,19 @@ def check_columns(plan: Plan) -> None:
     memories = np.array([len(d.descriptor.memories) for d in plan.devices])
     big = np.iinfo(np.int64).max // 4
     columns = [
-        ("row_ptr steps", np.diff(graph.row_ptr), n, 0, big), ("in_ptr steps", np.diff(graph.in_ptr), n, 0, big),
-        ("func_id", graph.func_id, n, -1, len(graph.funcs)), ("type_id", graph.type_id, entries, 0, len(graph.types)),
-        ("inputs", graph.in_eid, slots, 0, entries), ("heads", graph.outputs, None, 0, entries),
-        ("arg_nodes", graph.inputs, None, 0, n), ("did", plan.did, n, 0, len(plan.devices)),
-        ("origin", plan.origin, n, -1, big), ("at_input", plan.at_input, n, 0, 2),
+        ("row_ptr steps", np.diff(graph.row_ptr), n, 0, big),
+        ("in_ptr steps", np.diff(graph.in_ptr), n, 0, big),
+        ("func_id", graph.func_id, n, -1, len(graph.funcs)),
+        ("type_id", graph.type_id, entries, 0, len(graph.types)),
+        ("inputs", graph.in_eid, slots, 0, entries),
+        ("heads", graph.outputs, None, 0, entries),
+        ("arg_nodes", graph.inputs, None, 0, n),
+        ("did", plan.did, n, 0, len(plan.devices)),
+        ("origin", plan.origin, n, -1, big),
+        ("at_input", plan.at_input, n, 0, 2),
         ("cause_id", plan.cause_id, n, 0, len(plan.causes)),
-        ("layout_id", plan.layout_id, entries, 0, len(plan.layouts)), ("sid", plan.sid, entries, 0, storage.count),
+        ("layout_id", plan.layout_id, entries, 0, len(plan.layouts)),
+        ("sid", plan.sid, entries, 0, storage.count),
         ("storage.did", storage.did, None, 0, len(plan.devices)),
     ]
     for name, column, length, low, high in columns:
@@ -59,7 +74,9 @@ def check_columns(plan: Plan) -> None:
     if (storage.memory >= memories[storage.did]).any():
         raise refuse(plan, "columns", "a storage lies in a memory that its device does not have")
     if slots != graph.in_ptr[-1] or (graph.func_id[graph.inputs] >= 0).any():
-        raise refuse(plan, "columns", "the graph's inputs are not its null nodes, or in_ptr does not fit them")
+        raise refuse(
+            plan, "columns", "the graph's inputs are not its null nodes, or in_ptr does not fit them"
+        )
 
 
 def _check_range(plan: Plan, name: str, column: np.ndarray, length: int | None, low: int, high: int) -> None:
@@ -67,14 +84,17 @@ def _check_range(plan: Plan, name: str, column: np.ndarray, length: int | None, 
         raise refuse(plan, "columns", f"column {name} has {len(column)} elements, must have {length}")
     if len(column) and not (low <= column.min() and column.max() < high):
         at = int(np.flatnonzero((column < low) | (column >= high))[0])
-        raise refuse(plan, "columns", f"column {name} has {int(column[at])} at {at}, must be in {low} .. {high - 1}")
+        raise refuse(
+            plan, "columns", f"column {name} has {int(column[at])} at {at}, must be in {low} .. {high - 1}"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """A plan with what follows from it. Masks over nodes: ``copies``, ``nops``, ``null``. ``maker`` int64 [entries] nid;
-    ``reader`` int64 [slots] nid; ``entry_did`` [entries]; ``same_layout`` [layouts]: the first layout equal to each;
-    ``kinds`` the distinct (type, layout, did) and ``kind`` [entries] the row of each entry in them."""
+    """A plan with what follows from it. Masks over nodes: ``copies``, ``nops``, ``null``. ``maker`` int64
+    [entries] nid; ``reader`` int64 [slots] nid; ``entry_did`` [entries]; ``same_layout`` [layouts]: the first
+    layout equal to each; ``kinds`` the distinct (type, layout, did) and ``kind`` [entries] the row of each
+    entry in them."""
 
     plan: Plan
     inplace: Mapping[str, tuple[int, ...]]
@@ -97,11 +117,19 @@ class Facts:
         distinct = np.unique(key)
         kinds = [(graph.types[k // (nl * nd)], plan.layouts[k // nd % nl], k % nd) for k in distinct.tolist()]
         nodes = np.arange(graph.num_nodes)
-        return cls(plan, inplace, np.array([n == COPY for n in names] + [False])[graph.func_id],
-                   np.array([n == NOP for n in names] + [False])[graph.func_id], graph.func_id < 0,
-                   np.repeat(nodes, np.diff(graph.row_ptr)), np.repeat(nodes, np.diff(graph.in_ptr)), entry_did,
-                   np.array([plan.layouts.index(x) for x in plan.layouts], np.int64), kinds,
-                   np.searchsorted(distinct, key))
+        return cls(
+            plan,
+            inplace,
+            np.array([n == COPY for n in names] + [False])[graph.func_id],
+            np.array([n == NOP for n in names] + [False])[graph.func_id],
+            graph.func_id < 0,
+            np.repeat(nodes, np.diff(graph.row_ptr)),
+            np.repeat(nodes, np.diff(graph.in_ptr)),
+            entry_did,
+            np.array([plan.layouts.index(x) for x in plan.layouts], np.int64),
+            kinds,
+            np.searchsorted(distinct, key),
+        )
 
     def name(self, eid: int) -> str:
         return repr(self.plan.graph.names[int(self.maker[eid])])

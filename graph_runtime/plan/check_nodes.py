@@ -23,8 +23,13 @@ def check_order(facts: Facts) -> None:
     if late.any():
         slot = int(np.flatnonzero(late)[0])
         eid, nid = int(graph.in_eid[slot]), int(facts.reader[slot])
-        raise refuse(facts.plan, "order", f"node {graph.names[nid]!r} reads entry {eid} before {facts.name(eid)} writes it",
-                     nid=nid, entries=(eid,))
+        raise refuse(
+            facts.plan,
+            "order",
+            f"node {graph.names[nid]!r} reads entry {eid} before {facts.name(eid)} writes it",
+            nid=nid,
+            entries=(eid,),
+        )
 
 
 def check_devices(facts: Facts) -> None:
@@ -35,8 +40,17 @@ def check_devices(facts: Facts) -> None:
         slot = int(np.flatnonzero(away)[0])
         eid, nid = int(graph.in_eid[slot]), int(facts.reader[slot])
         here, there = plan.devices[plan.did[nid]], plan.devices[facts.entry_did[eid]]
-        raise refuse(plan, "device", f"node {graph.names[nid]!r} on {here} reads {facts.name(eid)}, which lives on {there}, "
-                     f"without a __copy", nid=nid, entries=(eid,), device=str(here), got=str(there), wanted=str(here))
+        raise refuse(
+            plan,
+            "device",
+            f"node {graph.names[nid]!r} on {here} reads {facts.name(eid)}, which lives on {there}, "
+            f"without a __copy",
+            nid=nid,
+            entries=(eid,),
+            device=str(here),
+            got=str(there),
+            wanted=str(here),
+        )
 
 
 def check_layouts(facts: Facts) -> None:
@@ -46,8 +60,15 @@ def check_layouts(facts: Facts) -> None:
         reason = _layout_fault(type_, layout, plan.devices[did].descriptor)
         if reason:
             eid = int(np.flatnonzero(facts.kind == row)[0])
-            raise refuse(plan, "layout", f"{facts.name(eid)} is {type_} in {layout} on {plan.devices[did]}: {reason}",
-                         nid=int(facts.maker[eid]), entries=(eid,), device=str(plan.devices[did]), got=str(layout))
+            raise refuse(
+                plan,
+                "layout",
+                f"{facts.name(eid)} is {type_} in {layout} on {plan.devices[did]}: {reason}",
+                nid=int(facts.maker[eid]),
+                entries=(eid,),
+                device=str(plan.devices[did]),
+                got=str(layout),
+            )
 
 
 def _layout_fault(type_: TensorType, layout: Layout, descriptor) -> str | None:
@@ -72,7 +93,8 @@ def _layout_fault(type_: TensorType, layout: Layout, descriptor) -> str | None:
 
 
 def check_copies(facts: Facts) -> None:
-    """A __copy keeps the dtype and the number of elements, or reinterprets equal bytes between host row-major tensors."""
+    """A __copy keeps the dtype and the number of elements, or reinterprets equal bytes between host row-major
+    tensors."""
     for nid, (a, la, b, lb) in _pairs(facts, facts.copies, "copy"):
         host = all(x.memory == HOST and x.layout == ROW_MAJOR for x in (la, lb))
         if a.dtype == b.dtype and math.prod(a.shape) == math.prod(b.shape):
@@ -85,7 +107,9 @@ def check_copies(facts: Facts) -> None:
             reason = f"{_bytes(a)} bytes cannot be reinterpreted as {_bytes(b)}"
         else:
             continue
-        raise refuse(facts.plan, "copy", f"{facts.plan.graph.names[nid]!r} copies {a} to {b}: {reason}", nid=nid)
+        raise refuse(
+            facts.plan, "copy", f"{facts.plan.graph.names[nid]!r} copies {a} to {b}: {reason}", nid=nid
+        )
 
 
 def _bytes(type_: TensorType) -> int:
@@ -95,24 +119,35 @@ def _bytes(type_: TensorType) -> int:
 def check_nops(facts: Facts) -> None:
     """A __nop's output is its input's storage, and the bytes mean the same in both shapes."""
     graph, sid = facts.plan.graph, facts.plan.sid
-    pairs = list(_pairs(facts, facts.nops, "nop"))        # also checks that they have one input and one output
+    pairs = list(_pairs(facts, facts.nops, "nop"))  # also checks that they have one input and one output
     nids = np.flatnonzero(facts.nops)
     made, source = graph.row_ptr[nids], graph.in_eid[graph.in_ptr[nids]]
     apart = np.flatnonzero(sid[made] != sid[source])
     if len(apart):
         nid, eids = int(nids[apart[0]]), (int(source[apart[0]]), int(made[apart[0]]))
-        raise refuse(facts.plan, "nop", f"nothing writes the output of {graph.names[nid]!r}: a __nop shares its input's "
-                     f"storage, but storage ids are {int(sid[eids[0]])} and {int(sid[eids[1]])}", nid=nid, entries=eids)
+        raise refuse(
+            facts.plan,
+            "nop",
+            f"nothing writes the output of {graph.names[nid]!r}: a __nop shares its input's "
+            f"storage, but storage ids are {int(sid[eids[0]])} and {int(sid[eids[1]])}",
+            nid=nid,
+            entries=eids,
+        )
     for nid, (a, la, b, lb) in pairs:
         if not _means_the_same(a, la, b, lb):
-            raise refuse(facts.plan, "nop", f"{graph.names[nid]!r} presents {a} in {la} as {b} in {lb}, whose bytes lie "
-                         f"elsewhere; make it a __copy", nid=nid)
+            raise refuse(
+                facts.plan,
+                "nop",
+                f"{graph.names[nid]!r} presents {a} in {la} as {b} in {lb}, whose bytes lie "
+                f"elsewhere; make it a __copy",
+                nid=nid,
+            )
 
 
 def _means_the_same(a: TensorType, la: Layout, b: TensorType, lb: Layout) -> bool:
     """True where the bytes of a in la, read as b in lb, are the reshaped tensor."""
     if la.memory == HOST:
-        return lb.memory == HOST and _bytes(a) == _bytes(b)                   # as TVM: the bytes are read anew
+        return lb.memory == HOST and _bytes(a) == _bytes(b)  # as TVM: the bytes are read anew
     if a.dtype != b.dtype or la != lb or math.prod(a.shape) != math.prod(b.shape):
         return False
     if a.shape == b.shape:
@@ -124,7 +159,8 @@ def _means_the_same(a: TensorType, la: Layout, b: TensorType, lb: Layout) -> boo
 
 
 def _pairs(facts: Facts, mask: np.ndarray, rule: str):
-    """(a nid, (input type, its layout, output type, its layout)) for each distinct combination among the masked nodes.
+    """(a nid, (input type, its layout, output type, its layout)) for each distinct combination among the
+    masked nodes.
 
     Raises CheckError for a node that has not one input and one output.
     """
@@ -132,7 +168,9 @@ def _pairs(facts: Facts, mask: np.ndarray, rule: str):
     nids = np.flatnonzero(mask)
     odd = nids[(np.diff(graph.in_ptr)[nids] != 1) | (np.diff(graph.row_ptr)[nids] != 1)]
     if len(odd):
-        raise refuse(plan, rule, f"{graph.names[int(odd[0])]!r} must have one input and one output", nid=int(odd[0]))
+        raise refuse(
+            plan, rule, f"{graph.names[int(odd[0])]!r} must have one input and one output", nid=int(odd[0])
+        )
     made, source = graph.row_ptr[nids], graph.in_eid[graph.in_ptr[nids]]
     key = facts.kind[source] * len(facts.kinds) + facts.kind[made]
     distinct = np.unique(key)

@@ -37,7 +37,8 @@ def intern(keys: np.ndarray, bound: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def follow(parent: np.ndarray) -> np.ndarray:
-    """The root of each element: parent [n] points to a smaller index or to itself; chains of n take log n rounds."""
+    """The root of each element: parent [n] points to a smaller index or to itself; chains of n take log n
+    rounds."""
     while True:
         further = parent[parent]
         if np.array_equal(further, parent):
@@ -52,7 +53,9 @@ def slot_nid(graph: Graph) -> np.ndarray:
 
 def func_mask(graph: Graph, name: str) -> np.ndarray:
     """bool [nodes]: the node calls the function of that name."""
-    return np.array([f.name == name for f in graph.funcs] + [False])[graph.func_id]   # -1, an input, reads the last
+    return np.array([f.name == name for f in graph.funcs] + [False])[
+        graph.func_id
+    ]  # -1, an input, reads the last
 
 
 def is_copy(graph: Graph) -> np.ndarray:

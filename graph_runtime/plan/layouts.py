@@ -1,4 +1,5 @@
-"""PlacedGraph -> LaidOutGraph: memory, layout and format of every entry, and relayout copies where a reshape moves bytes."""
+"""PlacedGraph -> LaidOutGraph: memory, layout and format of every entry, and relayout copies where a reshape
+moves bytes."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -38,7 +39,7 @@ def assign_layouts(placed: PlacedGraph, formats: Mapping[str, str] | None = None
     open_ = np.ones(len(distinct), bool)
     if said is not None:
         open_[:] = False
-        open_[row[said < 0]] = True                       # where the file says all of them, nothing is to choose
+        open_[row[said < 0]] = True  # where the file says all of them, nothing is to choose
     table: dict[tuple[Layout, str], int] = {}
     rows = np.full(len(distinct), -1, np.int32)
     for at in np.flatnonzero(open_).tolist():
@@ -53,7 +54,8 @@ def assign_layouts(placed: PlacedGraph, formats: Mapping[str, str] | None = None
 
 
 def choose(type_: TensorType, kind: str, fmt: str | None) -> tuple[Layout, str]:
-    """The layout of a type on a device kind, and the sentence that says why. ``fmt``: format of floats, None: by dtype.
+    """The layout of a type on a device kind, and the sentence that says why. ``fmt``: format of floats, None:
+    by dtype.
 
     Raises PlanError for a dtype that the kind cannot hold.
     """
@@ -87,15 +89,25 @@ def _read_formats(placed: PlacedGraph, formats: Mapping[str, str]) -> list[str |
     for name, fmt in formats.items():
         owners = [d for d in placed.devices if name in (d.kind, str(d))]
         if not owners:
-            raise PlanError(f"format {name}={fmt}: no such device or kind in the list"
-                            f"{did_you_mean(name, [*dict.fromkeys(kinds), *map(str, placed.devices)])}", got=name)
+            raise PlanError(
+                f"format {name}={fmt}: no such device or kind in the list"
+                f"{did_you_mean(name, [*dict.fromkeys(kinds), *map(str, placed.devices)])}",
+                got=name,
+            )
         known = [f for f in owners[0].descriptor.formats if f.startswith(("f", "b")) and f != "bool"]
         if owners[0].descriptor.layouts == (ROW_MAJOR,):
-            raise PlanError(f"format {name}={fmt}: {name} stores tensors in their own dtype; cast them in the graph",
-                            got=fmt, device=name)
+            raise PlanError(
+                f"format {name}={fmt}: {name} stores tensors in their own dtype; cast them in the graph",
+                got=fmt,
+                device=name,
+            )
         if fmt not in known:
-            raise PlanError(f"{name} has no float format {fmt!r}{did_you_mean(fmt, known)}", got=fmt, wanted=known,
-                            device=name)
+            raise PlanError(
+                f"{name} has no float format {fmt!r}{did_you_mean(fmt, known)}",
+                got=fmt,
+                wanted=known,
+                device=name,
+            )
     return [formats.get(str(d), formats.get(d.kind)) for d in placed.devices]
 
 
@@ -119,7 +131,8 @@ def _path(placed: PlacedGraph, nid: int) -> str | None:
 # **************** layouts that the file says ****************
 
 def _hinted(placed: PlacedGraph, entry_did: np.ndarray) -> np.ndarray | None:
-    """int64 [entries]: index into hints.layouts, -1 where the file does not say or spoke of another device type."""
+    """int64 [entries]: index into hints.layouts, -1 where the file does not say or spoke of another device
+    type."""
     hints = placed.graph.hints
     if hints.layouts is None or hints.layout is None:
         return None
@@ -130,7 +143,9 @@ def _hinted(placed: PlacedGraph, entry_did: np.ndarray) -> np.ndarray | None:
     return said if (said >= 0).any() else None
 
 
-def _follow_file(graph: Graph, said: np.ndarray, layout_id: np.ndarray, table: dict[tuple[Layout, str], int]) -> np.ndarray:
+def _follow_file(
+    graph: Graph, said: np.ndarray, layout_id: np.ndarray, table: dict[tuple[Layout, str], int]
+) -> np.ndarray:
     rows = [table.setdefault((layout, "as the file says"), len(table)) for layout in graph.hints.layouts]
     return np.where(said >= 0, np.array([*rows, 0], np.int32)[said], layout_id).astype(np.int32)
 
@@ -162,12 +177,16 @@ def _relayout_nops(laid_out: LaidOutGraph) -> LaidOutGraph:
 
 def _same(laid_out: LaidOutGraph, a: int, b: int) -> bool:
     graph, layouts, layout_id = laid_out.placed.graph, laid_out.layouts, laid_out.layout_id
-    return same_image(layouts[layout_id[a]], graph.entry_type(a).shape, layouts[layout_id[b]], graph.entry_type(b).shape)
+    return same_image(
+        layouts[layout_id[a]], graph.entry_type(a).shape, layouts[layout_id[b]], graph.entry_type(b).shape
+    )
 
 
 def _relayout_cause(laid_out: LaidOutGraph, nid: int) -> str:
     graph = laid_out.placed.graph
     a, b = int(graph.in_eid[graph.in_ptr[nid]]), int(graph.row_ptr[nid])
     before, after = laid_out.layouts[laid_out.layout_id[a]], laid_out.layouts[laid_out.layout_id[b]]
-    return (f"a reshape that moves bytes is a relayout {COPY}: {graph.entry_type(a)} in {before} is no image of "
-            f"{graph.entry_type(b)} in {after}")
+    return (
+        f"a reshape that moves bytes is a relayout {COPY}: {graph.entry_type(a)} in {before} is no image of "
+        f"{graph.entry_type(b)} in {after}"
+    )

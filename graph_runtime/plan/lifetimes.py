@@ -1,4 +1,5 @@
-"""Who holds which bytes how long: entries that a __nop makes one value, and values that may take over a dying one's buffer."""
+"""Who holds which bytes how long: entries that a __nop makes one value, and values that may take over a dying
+one's buffer."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -16,9 +17,10 @@ __all__ = ["Values", "find_values", "inplace_slots", "take_over"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Values:
-    """``of`` int64 [entries]: the first entry of the value each entry is. For those first entries: ``born`` int64 [entries],
-    the nid that writes it, -1 for a graph input or a copy made when one is set; ``last`` int64 [entries], the last nid that
-    needs it, num_nodes for what must never be overwritten (inputs, at_input copies) and for outputs."""
+    """``of`` int64 [entries]: the first entry of the value each entry is. For those first entries: ``born``
+    int64 [entries], the nid that writes it, -1 for a graph input or a copy made when one is set; ``last``
+    int64 [entries], the last nid that needs it, num_nodes for what must never be overwritten (inputs,
+    at_input copies) and for outputs."""
 
     of: np.ndarray
     born: np.ndarray
@@ -71,10 +73,11 @@ def _allowed(func, inplace: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def take_over(laid_out: LaidOutGraph, values: Values, slots: np.ndarray) -> np.ndarray:
-    """int64 [entries]: for a value's first entry, the value whose buffer it may be written over; itself if there is none.
+    """int64 [entries]: for a value's first entry, the value whose buffer it may be written over; itself if
+    there is none.
 
-    The dying value must have exactly the type and layout of the node's output 0, end at that node, and be read there only
-    through ``slots`` (inplace_slots) of that type.
+    The dying value must have exactly the type and layout of the node's output 0, end at that node, and be
+    read there only through ``slots`` (inplace_slots) of that type.
     """
     graph = laid_out.placed.graph
     donor = np.arange(graph.num_entries)
@@ -85,11 +88,16 @@ def take_over(laid_out: LaidOutGraph, values: Values, slots: np.ndarray) -> np.n
     output = np.minimum(graph.row_ptr[reader], graph.num_entries - 1)         # a node may make nothing
     entry_did = np.repeat(laid_out.placed.did, np.diff(graph.row_ptr))
     dies = (values.last[value] == reader) & (values.born[value] >= 0)
-    fits = slots & dies & _equal(laid_out, entry_did, graph.in_eid, output) & _equal(laid_out, entry_did, value, output)
+    fits = (
+        slots
+        & dies
+        & _equal(laid_out, entry_did, graph.in_eid, output)
+        & _equal(laid_out, entry_did, value, output)
+    )
     spoilt = np.zeros(graph.num_entries, bool)
     spoilt[value[dies & ~fits]] = True
     fits &= ~spoilt[value]
-    made = output[fits][::-1]                             # the first fitting input of a node is written last and stays
+    made = output[fits][::-1]  # the first fitting input of a node is written last and stays
     donor[made] = value[fits][::-1]
     return donor
 

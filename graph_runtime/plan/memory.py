@@ -1,6 +1,7 @@
 """LaidOutGraph -> Plan: the storage id of each entry, and the place of each storage in its device's memory.
 
-The file's storage_id is followed; where a pin, an inserted copy or a relayout makes it unsafe, storage is planned anew.
+The file's storage_id is followed; where a pin, an inserted copy or a relayout makes it unsafe, storage is
+planned anew.
 """
 from __future__ import annotations
 
@@ -9,21 +10,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..devices import parse
-from ..errors import PlanError
 from ..graph import Graph
 from .capacity import check_capacity
-from .columns import follow, intern
+from .columns import follow
 from .lifetimes import Values, find_values, inplace_slots, take_over
 from .pack import greedy
-from .sizes import Sizes, entry_sizes, round_up
+from .pools import lay_out
+from .sizes import Sizes, entry_sizes
 from .types import LaidOutGraph, Plan, Storage
 
 __all__ = ["Pack", "assign_storage"]
 
 # (born, last, size, region), each int64 [values] -> block int64 [values]; see pack.greedy
 Pack = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-_TVM_ELEMENT = 4                                          # a pool is an array of float32: sizes round up to 4 bytes
 
 
 def assign_storage(laid_out: LaidOutGraph, *, loaded: Graph | None = None, in_place: bool = True,
@@ -31,12 +30,13 @@ def assign_storage(laid_out: LaidOutGraph, *, loaded: Graph | None = None, in_pl
                    pack: Pack = greedy) -> Plan:
     """Give every entry a storage id and every storage an offset.
 
-    ``loaded``: the graph as the file has it, if passes or pins may have changed it since: then the file's storage ids are
-    followed only where they are still safe. ``in_place``: let an output take over the buffer of an input that dies there,
-    as the op registry or ``inplace`` (func_name -> inputs, from manifests) allows. ``pack`` chooses which values share.
+    ``loaded``: the graph as the file has it, if passes or pins may have changed it since: then the file's
+    storage ids are followed only where they are still safe. ``in_place``: let an output take over the buffer
+    of an input that dies there, as the op registry or ``inplace`` (func_name -> inputs, from manifests)
+    allows. ``pack`` chooses which values share.
 
-    Raises CapacityError, before anything is allocated, if a device has too little memory; PlanError for a storage column
-    that says two things.
+    Raises CapacityError, before anything is allocated, if a device has too little memory; PlanError for a
+    storage column that says two things.
     """
     graph, at_input = laid_out.placed.graph, laid_out.placed.at_input
     sizes = entry_sizes(laid_out)
@@ -49,11 +49,14 @@ def assign_storage(laid_out: LaidOutGraph, *, loaded: Graph | None = None, in_pl
         hinted = True
         if loaded is not None and _unsafe(sid, values, donor, sizes) and not _was_unsafe(loaded):
             sid, hinted = None, False
-            warnings = (*warnings, "the file's storage_id does not fit the devices and copies chosen here: planned anew")
+            warnings = (
+                *warnings,
+                "the file's storage_id does not fit the devices and copies chosen here: planned anew",
+            )
     buffers = _Buffers.join(graph, values, donor)
     if sid is None:
         sid = buffers.assign(sizes, pack)
-    storage = _lay_out(laid_out, sid, sizes, hinted and loaded is None)
+    storage = lay_out(laid_out, sid, sizes, hinted and loaded is None)
     plan = _make_plan(laid_out, sid, storage, buffers, sizes, warnings)
     check_capacity(plan)
     return plan
@@ -62,7 +65,8 @@ def assign_storage(laid_out: LaidOutGraph, *, loaded: Graph | None = None, in_pl
 # **************** the file's storage ids ****************
 
 def _follow_ids(graph: Graph, values: Values) -> np.ndarray:
-    """The hinted sids: fresh ones for new entries, an alias output on its input, a reshape of a new copy on that copy."""
+    """The hinted sids: fresh ones for new entries, an alias output on its input, a reshape of a new copy on
+    that copy."""
     hinted = np.asarray(graph.hints.storage_id, np.int64)
     sid = hinted.copy()
     new = np.flatnonzero(hinted < 0)
@@ -102,7 +106,8 @@ def _overlap(sid: np.ndarray, values: Values, donor: np.ndarray | None) -> bool:
 
 
 def _was_unsafe(loaded: Graph) -> bool:
-    """True where the file contradicts itself before any pass changed it: then it is followed, for the check to refuse."""
+    """True where the file contradicts itself before any pass changed it: then it is followed, for the check
+    to refuse."""
     sid, hints = np.asarray(loaded.hints.storage_id, np.int64), loaded.hints
     at_input = np.zeros(loaded.num_nodes, bool)
     at_input[list(hints.at_input)] = True
@@ -119,8 +124,8 @@ def _was_unsafe(loaded: Graph) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Buffers:
-    """Values joined by in-place use and aliases. ``of`` int64 [entries]: the first entry of each entry's buffer;
-    ``firsts`` int64 [buffers], ascending; ``born`` and ``last`` int64 [buffers] as in Values."""
+    """Values joined by in-place use and aliases. ``of`` int64 [entries]: the first entry of each entry's
+    buffer; ``firsts`` int64 [buffers], ascending; ``born`` and ``last`` int64 [buffers] as in Values."""
 
     of: np.ndarray
     firsts: np.ndarray
@@ -173,93 +178,6 @@ class _Buffers:
         return bound
 
 
-# **************** storage rows ****************
-
-def _lay_out(laid_out: LaidOutGraph, sid: np.ndarray, sizes: Sizes, as_file: bool) -> Storage:
-    """The pool: sizes are the most over each sid's entries; offsets as the file says, else one sid after another."""
-    hints = laid_out.placed.graph.hints
-    count = max(int(sid.max(initial=-1)) + 1, len(hints.storage or ()) if as_file else 0)
-    extent, nbytes = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    np.maximum.at(extent, sid, round_up(sizes.extent, _TVM_ELEMENT))
-    np.maximum.at(nbytes, sid, round_up(sizes.nbytes, _TVM_ELEMENT))
-    region = np.zeros(count, np.int64)
-    region[sid[::-1]] = sizes.region[::-1]                # the first entry of a sid says where it is
-    storage = Storage(sizes.region_did[region].astype(np.int32), sizes.region_memory[region].astype(np.int32),
-                      _offsets(region, extent, sizes), extent, nbytes)
-    if not as_file or hints.storage is None or _moved(laid_out):
-        return storage
-    return _as_file(laid_out, sid, storage)
-
-
-def _offsets(region: np.ndarray, extent: np.ndarray, sizes: Sizes) -> np.ndarray:
-    """int64 [sids]: each after the one before it in its region, aligned."""
-    offset = np.zeros(len(extent), np.int64)
-    for which in range(len(sizes.region_did)):
-        mine = np.flatnonzero(region == which)
-        taken = round_up(extent[mine], sizes.alignment[which])
-        offset[mine] = taken.cumsum() - taken
-    return offset
-
-
-def _moved(laid_out: LaidOutGraph) -> bool:
-    """True where the file's offsets mean nothing here: entries run on another type of device than its column says, or
-    devices that it keeps apart are one."""
-    placed, hints = laid_out.placed, laid_out.placed.graph.hints
-    if hints.device_type is None:
-        return False
-    did = np.repeat(placed.did, np.diff(placed.graph.row_ptr))
-    named = hints.device_type if hints.device_id is None else hints.device_type + (hints.device_id << 32)
-    example = np.zeros(len(placed.devices), np.int64)
-    example[did] = named
-    dl_type = np.array([d.dl_type for d in placed.devices])
-    return bool((dl_type[did] != hints.device_type).any() or (example[did] != named).any())
-
-
-def _as_file(laid_out: LaidOutGraph, sid: np.ndarray, planned: Storage) -> Storage:
-    """Offsets, memories and sizes of metadata.graph_runtime.storage. Raises PlanError where it contradicts the columns."""
-    placed = laid_out.placed
-    rows = placed.graph.hints.storage
-    if len(rows) != planned.count:
-        raise PlanError(f"metadata.graph_runtime.storage has {len(rows)} rows, storage_id goes to {planned.count - 1}: "
-                        f"give one row for each sid", path="$.metadata.graph_runtime.storage", got=len(rows),
-                        wanted=planned.count)
-    names = [(r.device, r.memory) for r in rows]
-    table = {name: at for at, name in enumerate(dict.fromkeys(names))}
-    name_id = np.fromiter(map(table.__getitem__, names), np.int64, len(names))
-    _check_names(laid_out, sid, list(table), name_id)
-    keys = name_id * len(placed.devices) + planned.did
-    distinct, row = intern(keys, len(table) * len(placed.devices))
-    memory = [_memory_index(placed.devices[k % len(placed.devices)], list(table)[k // len(placed.devices)][1])
-              for k in distinct.tolist()]
-    nbytes = np.fromiter((r.bytes for r in rows), np.int64, len(rows))
-    on_host = np.array([d.main_memory.name == "host" for d in placed.devices])[planned.did]
-    return Storage(planned.did, np.array(memory, np.int32)[row],
-                   np.fromiter((r.offset for r in rows), np.int64, len(rows)),
-                   np.where(on_host, nbytes, planned.extent), nbytes)
-
-
-def _memory_index(device, name: str) -> int:
-    return device.descriptor.memories.index(device.descriptor.memory(name))
-
-
-def _check_names(laid_out: LaidOutGraph, sid: np.ndarray, names: list[tuple[str, str]], name_id: np.ndarray) -> None:
-    """A storage row names its device as the columns do: kind and device_id."""
-    placed, hints = laid_out.placed, laid_out.placed.graph.hints
-    did = np.repeat(placed.did, np.diff(placed.graph.row_ptr)).astype(np.int64)
-    ordinal = np.zeros(len(sid), np.int64) if hints.device_id is None else np.maximum(hints.device_id, 0)
-    keys = (ordinal * len(placed.devices) + did) * len(names) + name_id[sid]
-    distinct, row = np.unique(keys, return_inverse=True)
-    for at, key in enumerate(distinct.tolist()):
-        rest, which = divmod(key, len(names))
-        said, device = names[which][0], placed.devices[rest % len(placed.devices)]
-        wanted = f"{device.kind}:{rest // len(placed.devices)}" if hints.device_type is not None else str(device)
-        if str(parse(said)) != wanted:
-            eid = int(np.flatnonzero(row == at)[0])
-            raise PlanError(f"storage {int(sid[eid])} is said to lie on {said}, the device columns put its entry {eid} on "
-                            f"{wanted}", path=f"$.metadata.graph_runtime.storage[{int(sid[eid])}].device", got=said,
-                            wanted=wanted, node=placed.graph.names[int(placed.graph.entry_nid[eid])])
-
-
 def _make_plan(laid_out: LaidOutGraph, sid: np.ndarray, storage: Storage, buffers: _Buffers, sizes: Sizes,
                warnings: tuple[str, ...]) -> Plan:
     placed = laid_out.placed
@@ -270,6 +188,21 @@ def _make_plan(laid_out: LaidOutGraph, sid: np.ndarray, storage: Storage, buffer
         peak[which // 16, which % 16] = int(ends[mine].max(initial=0))
     bound = {(int(sizes.region_did[r]), int(sizes.region_memory[r])): most
              for r, most in buffers.most_live(sizes, placed.graph.num_nodes).items()}
-    return Plan(placed.graph, placed.devices, placed.did, placed.origin, placed.at_input, placed.cause_id, placed.causes,
-                laid_out.layouts, laid_out.layout_id, sid.astype(np.int32), storage, placed.graph.hints.aliases, peak, bound,
-                laid_out.layout_causes, warnings)
+    return Plan(
+        placed.graph,
+        placed.devices,
+        placed.did,
+        placed.origin,
+        placed.at_input,
+        placed.cause_id,
+        placed.causes,
+        laid_out.layouts,
+        laid_out.layout_id,
+        sid.astype(np.int32),
+        storage,
+        placed.graph.hints.aliases,
+        peak,
+        bound,
+        laid_out.layout_causes,
+        warnings,
+    )

@@ -1,4 +1,5 @@
-"""Which values share a block: greedy best fit over lifetimes, the rule of TVM's planner without its limit on waste."""
+"""Which values share a block: greedy best fit over lifetimes, the rule of TVM's planner without its limit on
+waste."""
 from __future__ import annotations
 
 from bisect import bisect_left, insort
@@ -11,13 +12,15 @@ __all__ = ["greedy"]
 def greedy(born: np.ndarray, last: np.ndarray, size: np.ndarray, region: np.ndarray) -> np.ndarray:
     """int64 [values]: the block of each value; values whose lifetimes [born, last] touch never share one.
 
-    Values come in the order of ``born``. Of the free blocks of its region a value takes the smallest that is large enough,
-    else the largest, which grows, else a new one: blocks are numbered as they are made.
+    Values come in the order of ``born``. Of the free blocks of its region a value takes the smallest that is
+    large enough, else the largest, which grows, else a new one: blocks are numbered as they are made.
     """
     ending = np.argsort(last, kind="stable")
     ends, ending = last[ending].tolist(), ending.tolist()
     born, size, region = born.tolist(), size.tolist(), region.tolist()
-    free: list[list[tuple[int, int]]] = [[] for _ in range(max(region, default=-1) + 1)]   # sorted (capacity, block)
+    free: list[list[tuple[int, int]]] = [
+        [] for _ in range(max(region, default=-1) + 1)
+    ]  # sorted (capacity, block)
     capacity: list[int] = []
     block = [0] * len(born)
     at = 0

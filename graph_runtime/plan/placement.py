@@ -1,7 +1,7 @@
 """Graph + devices -> Placement: which device each node runs on, and why.
 
-A pin decides first, then the file's device columns, else devices[0]; an input without either goes to its first consumer.
-The caller's list keeps its order: its first device is the fallback, whatever its kind.
+A pin decides first, then the file's device columns, else devices[0]; an input without either goes to its
+first consumer. The caller's list keeps its order: its first device is the fallback, whatever its kind.
 """
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def place(graph: Graph, devices: Sequence[Device], *, pins: Mapping[str, str | D
     """Give each node a device of ``devices``.
 
     ``pins``: glob over node name, op name and function name -> device; the last one that matches a node wins.
-    ``device_map``: a DLDeviceType, by name or number, -> device: what the file's column calls "opencl" runs on tt:0.
-    ``strict``: a type or ordinal that the list does not have is an error instead of a warning.
+    ``device_map``: a DLDeviceType, by name or number, -> device: what the file's column calls "opencl" runs
+    on tt:0. ``strict``: a type or ordinal that the list does not have is an error instead of a warning.
 
-    Raises PlanError for a pin or mapping that names nothing, for a node whose outputs lie on two devices, and under
-    ``strict``; UnsupportedOpError where a device has no kernel for a node.
+    Raises PlanError for a pin or mapping that names nothing, for a node whose outputs lie on two devices, and
+    under ``strict``; UnsupportedOpError where a device has no kernel for a node.
     """
     devices = tuple(devices)
     causes = _Causes()
@@ -58,15 +58,23 @@ class _Causes:
 
 # **************** columns ****************
 
-def _from_columns(graph: Graph, devices: tuple[Device, ...], device_map: Mapping[str, str | Device], strict: bool,
-                  causes: _Causes) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """did and cause of each node from device_index and device_id, and the warnings about devices that are not there."""
+def _from_columns(
+    graph: Graph,
+    devices: tuple[Device, ...],
+    device_map: Mapping[str, str | Device],
+    strict: bool,
+    causes: _Causes,
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """did and cause of each node from device_index and device_id, and the warnings about devices that are not
+    there."""
     mapped = _read_map(devices, device_map)
     if graph.hints.device_type is None:
         first = causes.add(f"no device column: the first device of the list, {devices[0]}")
         return np.zeros(graph.num_nodes, np.int32), np.full(graph.num_nodes, first, np.int32), []
     types = np.asarray(graph.hints.device_type, np.int64)
-    ids = np.zeros_like(types) if graph.hints.device_id is None else np.asarray(graph.hints.device_id, np.int64)
+    ids = (
+        np.zeros_like(types) if graph.hints.device_id is None else np.asarray(graph.hints.device_id, np.int64)
+    )
     rows, row = _distinct_pairs(types, ids)
     dids, reasons, warnings = [], [], []
     for dl_type, ordinal in rows:
@@ -123,8 +131,12 @@ def _read_map(devices: tuple[Device, ...], device_map: Mapping[str, str | Device
     for key, target in device_map.items():
         name = str(key).lower()
         if not name.isdecimal() and name not in DL_NAMES:
-            raise PlanError(f"unknown device type {key!r} in the device map{did_you_mean(name, DL_NAMES)}", got=key)
-        mapped[int(name) if name.isdecimal() else DL_NAMES[name]] = _index(devices, target, f"device map {key!r}")
+            raise PlanError(
+                f"unknown device type {key!r} in the device map{did_you_mean(name, DL_NAMES)}", got=key
+            )
+        mapped[int(name) if name.isdecimal() else DL_NAMES[name]] = _index(
+            devices, target, f"device map {key!r}"
+        )
     return mapped
 
 
@@ -134,8 +146,11 @@ def _index(devices: tuple[Device, ...], target: str | Device, what: str) -> int:
     for did, known in enumerate(devices):
         if (known.kind, known.ordinal) == (device.kind, device.ordinal):
             return did
-    raise PlanError(f"{what}: {device} is not in the device list{did_you_mean(str(device), map(str, devices))}",
-                    got=str(device), wanted=[str(d) for d in devices])
+    raise PlanError(
+        f"{what}: {device} is not in the device list{did_you_mean(str(device), map(str, devices))}",
+        got=str(device),
+        wanted=[str(d) for d in devices],
+    )
 
 
 def _check_outputs_agree(graph: Graph, entry_did: np.ndarray, devices: tuple[Device, ...]) -> None:
@@ -147,9 +162,14 @@ def _check_outputs_agree(graph: Graph, entry_did: np.ndarray, devices: tuple[Dev
     if len(same_node):
         eid = int(same_node[0])
         a, b = devices[entry_did[eid]], devices[entry_did[eid + 1]]
-        raise PlanError(f"outputs of node {graph.names[nid[eid]]!r} are on {a} and {b}: a node's outputs lie on its own "
-                        f"device; copy one of them in a node of its own", path=f"$.attrs.device_index[1][{eid + 1}]",
-                        node=graph.names[nid[eid]], got=str(b), wanted=str(a))
+        raise PlanError(
+            f"outputs of node {graph.names[nid[eid]]!r} are on {a} and {b}: a node's outputs lie on its own "
+            f"device; copy one of them in a node of its own",
+            path=f"$.attrs.device_index[1][{eid + 1}]",
+            node=graph.names[nid[eid]],
+            got=str(b),
+            wanted=str(a),
+        )
 
 
 # **************** pins and inputs ****************
@@ -162,11 +182,15 @@ def _apply_pins(graph: Graph, devices: tuple[Device, ...], pins: Mapping[str, st
         target_did = _index(devices, target, f"pin {glob!r}")
         match = re.compile(fnmatch.translate(glob)).match
         by_func = np.array([bool(match(f.name) or (f.op and match(f.op))) for f in graph.funcs] + [False])
-        hit = by_func[graph.func_id] | np.fromiter((match(n) is not None for n in graph.names), bool, graph.num_nodes)
+        hit = by_func[graph.func_id] | np.fromiter(
+            (match(n) is not None for n in graph.names), bool, graph.num_nodes
+        )
         if not hit.any():
             known = [*graph.names, *(f.op or f.name for f in graph.funcs)]
-            raise PlanError(f"pin {glob!r} matches no node, op or function{did_you_mean(glob, dict.fromkeys(known))}",
-                            got=glob)
+            raise PlanError(
+                f"pin {glob!r} matches no node, op or function{did_you_mean(glob, dict.fromkeys(known))}",
+                got=glob,
+            )
         pinned |= hit
         did[hit] = target_did
         cause_id[hit] = causes.add(f"pin {glob!r}: {devices[target_did]}")
@@ -184,7 +208,9 @@ def _inputs_follow(graph: Graph, devices: tuple[Device, ...], pinned: np.ndarray
     reader = consumer[graph.row_ptr[free]]
     free, reader = free[reader >= 0], reader[reader >= 0]
     did[free] = did[reader]
-    text_of = np.array([causes.add(f"an input lives where its first consumer runs: {d}") for d in devices], np.int32)
+    text_of = np.array(
+        [causes.add(f"an input lives where its first consumer runs: {d}") for d in devices], np.int32
+    )
     cause_id[free] = text_of[did[free]]
 
 
@@ -204,9 +230,15 @@ def _check_kernels(graph: Graph, devices: tuple[Device, ...], did: np.ndarray) -
         reason = _no_kernel(graph, nid, key // len(devices), device)
         if reason:
             node = graph.node(nid)
-            raise UnsupportedOpError(f"node {node.name!r} (op {node.op}) cannot run on {device}: {reason}; place it on "
-                                     f"another device", path=f"$.nodes[{nid}]", node=node.name, op=node.op,
-                                     device=str(device), reason=reason)
+            raise UnsupportedOpError(
+                f"node {node.name!r} (op {node.op}) cannot run on {device}: {reason}; place it on "
+                f"another device",
+                path=f"$.nodes[{nid}]",
+                node=node.name,
+                op=node.op,
+                device=str(device),
+                reason=reason,
+            )
 
 
 def _no_kernel(graph: Graph, nid: int, fid: int, device: Device) -> str | None:

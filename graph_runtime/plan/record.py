@@ -1,4 +1,5 @@
-"""Plan -> Graph whose hints say all that was decided: what `plan -o planned.json` writes, and what planning it again follows."""
+"""Plan -> Graph whose hints say all that was decided: what `plan -o planned.json` writes, and what planning
+it again follows."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -13,8 +14,8 @@ __all__ = ["record"]
 
 
 def record(plan: Plan) -> Graph:
-    """The plan's graph with device, storage and layout columns. A device is named as files name it: by its kind and its
-    ordinal among the devices of that type in the plan's list."""
+    """The plan's graph with device, storage and layout columns. A device is named as files name it: by its
+    kind and its ordinal among the devices of that type in the plan's list."""
     ordinal = _ordinals(plan)
     entry_did = plan.entry_did()
     layouts, row = _distinct_layouts(plan.layouts)

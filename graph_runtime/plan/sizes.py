@@ -17,8 +17,9 @@ __all__ = ["Sizes", "entry_sizes", "round_up"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sizes:
-    """Columns over entries, int64 [entries]: ``extent`` bytes in each bank, ``nbytes`` padded bytes in all banks (equal on
-    host), ``region`` the row in the table of memories in use: ``region_did``, ``region_memory``, ``alignment`` [regions]."""
+    """Columns over entries, int64 [entries]: ``extent`` bytes in each bank, ``nbytes`` padded bytes in all
+    banks (equal on host), ``region`` the row in the table of memories in use: ``region_did``,
+    ``region_memory``, ``alignment`` [regions]."""
 
     extent: np.ndarray
     nbytes: np.ndarray
@@ -68,7 +69,9 @@ def _with_place(laid_out: LaidOutGraph, eid: int, error: Exception) -> PlanError
     nid = int(placed.graph.entry_nid[eid])
     origin, device = int(placed.origin[nid]), str(placed.devices[placed.did[nid]])
     path = f"$.nodes[{origin}]" if origin >= 0 else None
-    return PlanError(f"node {placed.graph.names[nid]!r}: {error}", node=placed.graph.names[nid], device=device, path=path)
+    return PlanError(
+        f"node {placed.graph.names[nid]!r}: {error}", node=placed.graph.names[nid], device=device, path=path
+    )
 
 
 def round_up(value: np.ndarray, step: int | np.integer) -> np.ndarray:

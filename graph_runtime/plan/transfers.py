@@ -1,7 +1,7 @@
 """Placement -> PlacedGraph: a __copy wherever a node's input lives on another device.
 
-One copy serves every consumer of an entry on a device, a value is never copied to where it already lives, and a graph
-that has its copies is handed on as it is.
+One copy serves every consumer of an entry on a device, a value is never copied to where it already lives, and
+a graph that has its copies is handed on as it is.
 """
 from __future__ import annotations
 
@@ -22,14 +22,23 @@ COPY_FUNC = Func(COPY, None, {}, 1, 1,
 def insert_transfers(placement: Placement) -> PlacedGraph:
     """Insert the copies that the placement asks for, each right before its first consumer.
 
-    A copy whose source is a graph input runs when that input is set (``at_input``), unless an output is written into that
-    input's buffer, which changes it on every run. Copies of the file run as written, at_input where the file says so.
+    A copy whose source is a graph input runs when that input is set (``at_input``), unless an output is
+    written into that input's buffer, which changes it on every run. Copies of the file run as written,
+    at_input where the file says so.
     """
     graph, did = placement.graph, placement.did
     at_input = np.zeros(graph.num_nodes, bool)
     at_input[list(graph.hints.at_input)] = True
-    placed = PlacedGraph(graph, placement.devices, did, np.arange(graph.num_nodes), at_input, placement.cause_id,
-                         placement.causes, placement.warnings)
+    placed = PlacedGraph(
+        graph,
+        placement.devices,
+        did,
+        np.arange(graph.num_nodes),
+        at_input,
+        placement.cause_id,
+        placement.causes,
+        placement.warnings,
+    )
     entry_did = np.repeat(did, np.diff(graph.row_ptr))
     reader = slot_nid(graph)
     crossing = np.flatnonzero((entry_did[graph.in_eid] != did[reader]) & ~is_copy(graph)[reader])
@@ -40,7 +49,8 @@ def insert_transfers(placement: Placement) -> PlacedGraph:
 
 @dataclass(slots=True)
 class _Copies:
-    """What to insert and which inputs to change. Entries >= num_entries are those of the new copies, in order."""
+    """What to insert and which inputs to change. Entries >= num_entries are those of the new copies, in
+    order."""
 
     source: list[int] = field(default_factory=list)       # eid in the old graph
     target: list[int] = field(default_factory=list)       # did
@@ -61,7 +71,9 @@ def _choose(placed: PlacedGraph, entry_did: np.ndarray, slots: np.ndarray, reade
         eid = int(graph.in_eid[slot])
         key = int(origin[eid]), int(placed.did[nid])
         at = lives.get(key)
-        if at is None or (at < graph.num_entries and entry_nid[at] >= nid):    # a later copy of the file is no use
+        if at is None or (
+            at < graph.num_entries and entry_nid[at] >= nid
+        ):  # a later copy of the file is no use
             at = lives[key] = graph.num_entries + len(copies.source)
             copies.source.append(eid)
             copies.target.append(key[1])
@@ -72,9 +84,11 @@ def _choose(placed: PlacedGraph, entry_did: np.ndarray, slots: np.ndarray, reade
 
 
 def _values(graph: Graph, at_input: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The entry each entry is a copy of (through the file's copies that keep the type), and those copies' entries.
+    """The entry each entry is a copy of (through the file's copies that keep the type), and those copies'
+    entries.
 
-    An at_input copy holds what its input was when it was set: it is a value of its own if that input is written later.
+    An at_input copy holds what its input was when it was set: it is a value of its own if that input is
+    written later.
     """
     parent = np.arange(graph.num_entries)
     nids = np.flatnonzero(is_copy(graph))
@@ -129,12 +143,18 @@ def _describe(placed: PlacedGraph, copies: _Copies) -> tuple[list[str], list[str
             name = f"{base}_{count}"
         taken.add(name)
         names.append(name)
-        causes.append(f"{graph.names[consumer]!r} on {there} reads {graph.names[nid]!r}, which lives on {here}")
+        causes.append(
+            f"{graph.names[consumer]!r} on {there} reads {graph.names[nid]!r}, which lives on {here}"
+        )
     return names, causes
 
 
-def _rebuild(graph: Graph, copies: _Copies, old_nid: np.ndarray, new_nid: np.ndarray, names: tuple[str, ...]) -> Graph:
-    fid = next((i for i, f in enumerate(graph.funcs) if f.name == COPY and f.num_inputs == 1), len(graph.funcs))
+def _rebuild(
+    graph: Graph, copies: _Copies, old_nid: np.ndarray, new_nid: np.ndarray, names: tuple[str, ...]
+) -> Graph:
+    fid = next(
+        (i for i, f in enumerate(graph.funcs) if f.name == COPY and f.num_inputs == 1), len(graph.funcs)
+    )
     funcs = graph.funcs if fid < len(graph.funcs) else (*graph.funcs, COPY_FUNC)
     total = len(names)
     func_id = np.full(total, fid, np.int32)
@@ -150,12 +170,24 @@ def _rebuild(graph: Graph, copies: _Copies, old_nid: np.ndarray, new_nid: np.nda
     type_id = np.empty(row_ptr[-1], graph.type_id.dtype)
     type_id[old_eid], type_id[new_eid] = graph.type_id, graph.type_id[copies.source]
     deps = {int(old_nid[k]): tuple(old_nid[list(v)].tolist()) for k, v in graph.control_deps.items()}
-    return replace(graph, names=names, func_id=func_id, funcs=funcs, row_ptr=row_ptr, in_ptr=in_ptr, in_eid=in_eid,
-                   type_id=type_id, inputs=old_nid[graph.inputs], outputs=old_eid[graph.outputs],
-                   hints=_move_hints(graph.hints, old_eid, int(row_ptr[-1]), old_nid),
-                   extra_columns={name: (tag, _move_column(value, old_eid, int(row_ptr[-1])))
-                                  for name, (tag, value) in graph.extra_columns.items()},
-                   control_deps=deps)
+    return replace(
+        graph,
+        names=names,
+        func_id=func_id,
+        funcs=funcs,
+        row_ptr=row_ptr,
+        in_ptr=in_ptr,
+        in_eid=in_eid,
+        type_id=type_id,
+        inputs=old_nid[graph.inputs],
+        outputs=old_eid[graph.outputs],
+        hints=_move_hints(graph.hints, old_eid, int(row_ptr[-1]), old_nid),
+        extra_columns={
+            name: (tag, _move_column(value, old_eid, int(row_ptr[-1])))
+            for name, (tag, value) in graph.extra_columns.items()
+        },
+        control_deps=deps,
+    )
 
 
 def _spread(ptr: np.ndarray, old_nid: np.ndarray, total: int) -> tuple[np.ndarray, np.ndarray]:
@@ -187,7 +219,8 @@ def _move_hints(hints: Hints, old_eid: np.ndarray, total: int, old_nid: np.ndarr
 
 
 def _move_column(column, old_eid: np.ndarray, total: int):
-    """A column that nothing reads keeps its elements, 0 for the new entries; one that has not one an entry stays."""
+    """A column that nothing reads keeps its elements, 0 for the new entries; one that has not one an entry
+    stays."""
     if not isinstance(column, tuple) or len(column) != len(old_eid):
         return column
     wide = np.zeros(total, np.int64)

@@ -1,6 +1,8 @@
-"""The values that the planning passes hand on. Each is frozen; a pass makes the next one and never edits its input.
+"""The values that the planning passes hand on. Each is frozen; a pass makes the next one and never edits its
+input.
 
-    Graph --placement--> Placement --transfers--> PlacedGraph --layouts--> LaidOutGraph --memory--> Plan --check--> Plan
+    Graph --placement--> Placement --transfers--> PlacedGraph --layouts--> LaidOutGraph --memory--> Plan
+    --check--> Plan
 """
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from ..devices import Device
 from ..graph import Graph
 from ..layout import Layout
 
-__all__ = ["LaidOutGraph", "Placement", "PlacedGraph", "Plan", "Storage"]
+__all__ = ["LaidOutGraph", "PlacedGraph", "Placement", "Plan", "Storage"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,10 +32,12 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedGraph:
-    """A graph in which every node's inputs lie on the node's own device (but for __copy, whose input may lie elsewhere).
+    """A graph in which every node's inputs lie on the node's own device (but for __copy, whose input may lie
+    elsewhere).
 
-    ``graph`` has the inserted __copy nodes; ``origin`` int64 [nodes] is the nid in the loaded graph, -1 for an inserted node;
-    ``at_input`` bool [nodes]: a copy that runs when its graph input is set, not on every run.
+    ``graph`` has the inserted __copy nodes; ``origin`` int64 [nodes] is the nid in the loaded graph, -1 for
+    an inserted node; ``at_input`` bool [nodes]: a copy that runs when its graph input is set, not on every
+    run.
     """
 
     graph: Graph
@@ -48,8 +52,8 @@ class PlacedGraph:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LaidOutGraph:
-    """A PlacedGraph with a physical layout for every entry: ``layout_id`` int32 [entries] indexes ``layouts`` and
-    ``layout_causes``, the sentence that says why (one Layout may stand there for several reasons)."""
+    """A PlacedGraph with a physical layout for every entry: ``layout_id`` int32 [entries] indexes ``layouts``
+    and ``layout_causes``, the sentence that says why (one Layout may stand there for several reasons)."""
 
     placed: PlacedGraph
     layouts: tuple[Layout, ...]
@@ -59,11 +63,12 @@ class LaidOutGraph:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Storage:
-    """The pool, one row a sid, columns of equal length. A sid that no entry uses (a gap in the file) has nbytes 0.
+    """The pool, one row a sid, columns of equal length. A sid that no entry uses (a gap in the file) has
+    nbytes 0.
 
-    ``did`` int32, ``memory`` int32 (index into the descriptor's memories), ``offset`` int64 (bytes from the start of the
-    session's region in that memory: inside each bank on tt), ``extent`` int64 (bytes taken per bank), ``nbytes`` int64
-    (extent on cpu; padded page bytes over all banks on tt).
+    ``did`` int32, ``memory`` int32 (index into the descriptor's memories), ``offset`` int64 (bytes from the
+    start of the session's region in that memory: inside each bank on tt), ``extent`` int64 (bytes taken per
+    bank), ``nbytes`` int64 (extent on cpu; padded page bytes over all banks on tt).
     """
 
     did: np.ndarray
@@ -79,10 +84,12 @@ class Storage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """Everything that is decided before code is bound: devices, copies, layouts, storage. ``graph.hints`` is not read again.
+    """Everything that is decided before code is bound: devices, copies, layouts, storage. ``graph.hints`` is
+    not read again.
 
-    ``did`` int32 [nodes], ``layout_id`` int32 [entries], ``sid`` int32 [entries], ``aliases`` ((output index, input index), ...).
-    ``peak`` {(did, memory): extent in bytes} is what the session allocates; ``lower_bound`` the most that is live at once.
+    ``did`` int32 [nodes], ``layout_id`` int32 [entries], ``sid`` int32 [entries], ``aliases`` ((output index,
+    input index), ...). ``peak`` {(did, memory): extent in bytes} is what the session allocates;
+    ``lower_bound`` the most that is live at once.
     """
 
     graph: Graph

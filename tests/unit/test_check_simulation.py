@@ -1,8 +1,8 @@
 """The checker against the truth: a byte-by-byte simulation of random plans, right ones and mutated ones.
 
-Every byte of every memory holds a token that says which write it is from. A plan is wrong if a kernel, a copy or the caller ever
-reads a byte with another token than the one its value has. The checker must refuse every such plan; where it refuses a plan that
-the simulation passes, the reason is one of CONSERVATIVE.
+Every byte of every memory holds a token that says which write it is from. A plan is wrong if a kernel, a copy
+or the caller ever reads a byte with another token than the one its value has. The checker must refuse every
+such plan; where it refuses a plan that the simulation passes, the reason is one of CONSERVATIVE.
 """
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from graph_runtime.dtypes import FORMATS
 from graph_runtime.errors import CheckError
 from graph_runtime.graph import COPY, NOP
@@ -24,7 +25,7 @@ CONSERVATIVE = {
     "storage": "an entry outside of the size, alignment or peak that its storage states",
     "nop": "a reshape whose bytes nobody reads",
     "copy": "a copy whose bytes nobody reads",
-    "overlap": "bytes of padding, of entries that nobody reads, or of storages that overlap where no entry lies",
+    "overlap": "bytes of padding, of entries that nobody reads, or of storages where no entry lies",
     "device": "a reader whose output nobody reads",
     "order": "a copy of an input that stands before it, and runs when it is set",
     "alias": "types that differ and yet fit, or an output that is its own input",
@@ -41,7 +42,8 @@ class Fault(Exception):
 
 
 class Simulation:
-    """Runs a plan symbolically. Memory: {(did, memory): int64 [banks, bytes]} of tokens, write number << 32 | byte of value."""
+    """Runs a plan symbolically. Memory: {(did, memory): int64 [banks, bytes]} of tokens, write number << 32 |
+    byte of value."""
 
     def __init__(self, plan):
         self.plan, self.graph = plan, plan.graph
@@ -51,7 +53,8 @@ class Simulation:
         self.writes = 0
 
     def run(self) -> None:
-        """Set all inputs, run twice, set them again in another order, run again; outputs are read after every run."""
+        """Set all inputs, run twice, set them again in another order, run again; outputs are read after every
+        run."""
         inputs = list(self.graph.inputs)
         for order, runs in ((inputs, 2), (inputs[::-1], 1)):
             for nid in order:
@@ -94,8 +97,16 @@ class Simulation:
             for index, out in enumerate(view.outputs):
                 if not self.touch(eid, out):
                     continue
-                same = self.place(eid)[0] == self.place(out)[0] and np.array_equal(self.place(eid)[1], self.place(out)[1])
-                if not (op and index == 0 and slot in op.inplace and same and view.input_types[slot] == view.output_types[0]):
+                same = self.place(eid)[0] == self.place(out)[0] and np.array_equal(
+                    self.place(eid)[1], self.place(out)[1]
+                )
+                if not (
+                    op
+                    and index == 0
+                    and slot in op.inplace
+                    and same
+                    and view.input_types[slot] == view.output_types[0]
+                ):
                     raise Fault(f"{view.name} writes over its input")
         self.write(view.outputs)
 
@@ -134,7 +145,8 @@ class Simulation:
         return self.memory[where]
 
     def place(self, eid: int):
-        """((did, memory), cells of the value's bytes, which byte of the value each holds, cells that a write touches)."""
+        """((did, memory), cells of the value's bytes, which byte of the value each holds, cells that a write
+        touches)."""
         if eid not in self.places:
             self.places[eid] = self._place(eid)
         return self.places[eid]
@@ -143,7 +155,11 @@ class Simulation:
         sid = int(self.plan.sid[eid])
         where = int(self.plan.storage.did[sid]), int(self.plan.storage.memory[sid])
         memory = self.plan.devices[where[0]].descriptor.memories[where[1]]
-        type_, layout, base = self.graph.entry_type(eid), self.plan.layout(eid), int(self.plan.storage.offset[sid])
+        type_, layout, base = (
+            self.graph.entry_type(eid),
+            self.plan.layout(eid),
+            int(self.plan.storage.offset[sid]),
+        )
         if layout.memory != memory.name:
             raise Fault("in another memory than its layout says")
         if memory.name == "host":
@@ -168,7 +184,8 @@ def _inside(address: np.ndarray, end: int) -> np.ndarray:
 
 
 def _pages(shape, layout):
-    """For each byte of a device tensor: its page, its place in the page, which byte of the value it is; page count, size."""
+    """For each byte of a device tensor: its page, its place in the page, which byte of the value it is; page
+    count, size."""
     fmt, shape = FORMATS[layout.format], shape or (1,)
     if fmt.itemsize is None and layout.layout != "tile":
         raise Fault("a block format without tiles")
@@ -180,7 +197,11 @@ def _pages(shape, layout):
         return bytes_ // max(width, 1), bytes_ % max(width, 1), bytes_, size // max(shape[-1], 1), width
     rows, cols = (1, *shape)[-2:]
     down, across = -(-rows // 32), -(-cols // 32)
-    outer, r, c = element // max(rows * cols, 1), element // max(cols, 1) % max(rows, 1), element % max(cols, 1)
+    outer, r, c = (
+        element // max(rows * cols, 1),
+        element // max(cols, 1) % max(rows, 1),
+        element % max(cols, 1),
+    )
     page = (outer * down + r // 32) * across + c // 32
     count = int(np.prod(shape[:-2])) * down * across
     width = fmt.itemsize or 1
@@ -224,7 +245,9 @@ def share_sid(rng, plan):
 
 def shift_offset(rng, plan):
     sid = int(rng.integers(plan.storage.count))
-    return _with_storage(plan, "offset", sid, max(0, int(plan.storage.offset[sid]) + 64 * int(rng.integers(-3, 4))))
+    return _with_storage(
+        plan, "offset", sid, max(0, int(plan.storage.offset[sid]) + 64 * int(rng.integers(-3, 4)))
+    )
 
 
 def same_offset(rng, plan):
@@ -243,7 +266,9 @@ def move_node(rng, plan):
 
 
 def move_storage(rng, plan):
-    return _with_storage(plan, "did", int(rng.integers(plan.storage.count)), int(rng.integers(len(plan.devices))))
+    return _with_storage(
+        plan, "did", int(rng.integers(plan.storage.count)), int(rng.integers(len(plan.devices)))
+    )
 
 
 def change_layout(rng, plan):
@@ -284,15 +309,29 @@ def add_alias(rng, plan):
     return replace(_with(plan, "sid", out, plan.sid[into]), aliases=(alias,))
 
 
-MUTATIONS = (swap_sids, share_sid, shift_offset, same_offset, shorten, move_node, move_storage, change_layout, toggle_at_input,
-             drop_copy, read_another, add_alias)
+MUTATIONS = (
+    swap_sids,
+    share_sid,
+    shift_offset,
+    same_offset,
+    shorten,
+    move_node,
+    move_storage,
+    change_layout,
+    toggle_at_input,
+    drop_copy,
+    read_another,
+    add_alias,
+)
 
 
 def _random_plan(seed: int):
     rng = np.random.default_rng(seed)
     devices = DEVICES[seed % len(DEVICES)]
     formats = {"tt": "bf16"} if "tt:0" in devices and seed % 3 == 0 else None
-    graph = random_graph(rng, devices, nodes=int(rng.integers(3, 16)), columns=seed % 5 > 0, library=seed % 2 > 0)
+    graph = random_graph(
+        rng, devices, nodes=int(rng.integers(3, 16)), columns=seed % 5 > 0, library=seed % 2 > 0
+    )
     return rng, plan(graph, devices, formats=formats)
 
 

@@ -1,10 +1,14 @@
-"""Storage: TVM's planner fixtures as invariants, file hints followed exactly, in-place use, aliases, capacity."""
+"""Storage: TVM's planner fixtures as invariants, file hints followed exactly, in-place use, aliases,
+capacity."""
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from graph_runtime.devices import parse, parse_list
 from graph_runtime.errors import CapacityError, CheckError, PlanError
 from graph_runtime.graph import NOP, StorageHint, TensorType
@@ -12,8 +16,6 @@ from graph_runtime.plan import plan
 from graph_runtime.plan.pack import greedy
 from graph_runtime.plan.record import record
 from graph_runtime.testing_graphs import GraphMaker, random_graph
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 LISTS = (["cpu:0"], ["cpu:0", "tt:0"], ["tt:0", "tt:1"], ["tt:1", "cpu:0", "tt:0", "cpu:1"])
 
@@ -65,7 +67,10 @@ FIXTURES = {
     "split": (split(), [0, 1, 2, 3]),
     "exp(x)+exp(x)": (exp_twice(), [0, 1, 2, 3]),
     "reshape": (reshaped(), [0, 1, 1, 2, 3]),
-    "casts": (chain(f(16), TensorType("int8", (16,)), f(16), f(16), TensorType("bool", (16,))), [0, 1, 2, 1, 2]),
+    "casts": (
+        chain(f(16), TensorType("int8", (16,)), f(16), f(16), TensorType("bool", (16,))),
+        [0, 1, 2, 1, 2],
+    ),
 }
 
 
@@ -142,7 +147,9 @@ def test_in_place_use_needs_a_permission_and_a_dying_input():
     assert together.sid[1] == together.sid[2]
     with pytest.raises(CheckError, match="overwrites 'n1'"):
         plan(library.graph([2], storage_id=np.array([0, 1, 1])), ["cpu:0"])
-    assert plan(library.graph([2], storage_id=np.array([0, 1, 1])), ["cpu:0"], inplace={"g": (0,)}).sid[2] == 1
+    assert (
+        plan(library.graph([2], storage_id=np.array([0, 1, 1])), ["cpu:0"], inplace={"g": (0,)}).sid[2] == 1
+    )
 
 
 def test_broadcast_operands_are_not_written_over():
@@ -167,7 +174,11 @@ def test_an_alias_writes_the_output_into_the_input():
     with pytest.raises(CheckError, match="reads the input after") as caught:
         plan(late.graph([new, again], aliases=((0, 0),)), ["cpu:0"])
     assert (caught.value.rule, caught.value.path) == ("alias", "$.metadata.graph_runtime.aliases[0]")
-    for aliases, says in ((((0, 0), (1, 0)), "one alias"), (((2, 0),), "there are 2 outputs"), (((0, -1),), "there are")):
+    for aliases, says in (
+        (((0, 0), (1, 0)), "one alias"),
+        (((2, 0),), "there are 2 outputs"),
+        (((0, -1),), "there are"),
+    ):
         with pytest.raises(CheckError, match=says):
             plan(late.graph([again, again], aliases=aliases), ["cpu:0"])
 
@@ -175,10 +186,18 @@ def test_an_alias_writes_the_output_into_the_input():
 def test_too_much_memory_is_refused_before_anything_is_allocated():
     maker = GraphMaker()
     eids = [maker.input(f(1 << 15, 1 << 15)) for _ in range(4)]
-    with pytest.raises(CapacityError, match="Out of Memory: Not enough space to allocate 4294967296 B DRAM buffer across "
-                       "12 banks, where each bank needs to store 357916672 B") as caught:
+    with pytest.raises(
+        CapacityError,
+        match="Out of Memory: Not enough space to allocate 4294967296 B DRAM buffer across "
+        "12 banks, where each bank needs to store 357916672 B",
+    ) as caught:
         plan(maker.graph(eids), ["tt:0"])
-    assert caught.value.holders[0] == ("'x0'", 1 << 32) and caught.value.available == parse("tt:0").main_memory.usable
+    assert (
+        caught.value.holders[0] == ("'x0'", 1 << 32)
+    )
+    assert (
+        caught.value.available == parse("tt:0").main_memory.usable
+    )
     huge = GraphMaker()
     huge.input(f(1 << 40))
     with pytest.raises(CapacityError, match="'x0' 4398046511104 B") as caught:
@@ -216,13 +235,21 @@ def test_wrong_storage_rows_are_refused():
         rows[at] = replace(rows[at], **change)
         return replace(saved, hints=replace(saved.hints, storage=tuple(rows)))
 
-    for change, says in (({"offset": 64}, "ends at|shares bytes|share bytes"), ({"bytes": 16}, "has 16 B"),
-                         ({"offset": 3}, "no multiple of 64"), ({"device": "tt:0"}, "said to lie on tt:0"),
-                         ({"offset": -64}, "storage.offset has -64"), ({"offset": 1 << 50}, "the plan needs")):
+    for change, says in (
+        ({"offset": 64}, "ends at|shares bytes|share bytes"),
+        ({"bytes": 16}, "has 16 B"),
+        ({"offset": 3}, "no multiple of 64"),
+        ({"device": "tt:0"}, "said to lie on tt:0"),
+        ({"offset": -64}, "storage.offset has -64"),
+        ({"offset": 1 << 50}, "the plan needs"),
+    ):
         with pytest.raises(PlanError, match=says):
             plan(with_row(0, **change), ["cpu:0"])
     with pytest.raises(PlanError, match="has 1 rows"):
-        plan(replace(saved, hints=replace(saved.hints, storage=(StorageHint("cpu:0", "host", 0, 32),))), ["cpu:0"])
+        plan(
+            replace(saved, hints=replace(saved.hints, storage=(StorageHint("cpu:0", "host", 0, 32),))),
+            ["cpu:0"],
+        )
 
 
 @settings(max_examples=40, deadline=None)
@@ -231,12 +258,15 @@ def test_plans_pass_the_checker_and_a_recorded_plan_is_followed_exactly(seed, de
     graph = random_graph(np.random.default_rng(seed), devices, nodes=20, columns=columns, library=True)
     planned = plan(graph, devices)
     again = plan(record(planned), devices)
-    assert again.graph.names == planned.graph.names and not again.warnings
+    assert again.graph.names == planned.graph.names
+    assert not again.warnings
     for column in ("did", "sid", "at_input"):
         assert np.array_equal(getattr(again, column), getattr(planned, column)), column
     for column in ("did", "memory", "offset", "extent", "nbytes"):
         assert np.array_equal(getattr(again.storage, column), getattr(planned.storage, column)), column
-    assert [again.layout(e) for e in range(graph.num_entries)] == [planned.layout(e) for e in range(graph.num_entries)]
+    assert [again.layout(e) for e in range(graph.num_entries)] == [
+        planned.layout(e) for e in range(graph.num_entries)
+    ]
     assert again.peak == planned.peak
     for region, bound in planned.lower_bound.items():
         assert bound <= planned.peak[region]
@@ -253,7 +283,11 @@ def test_a_recorded_plan_still_plans_on_other_devices(seed, devices):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6), st.integers(1, 9), st.integers(0, 1)), max_size=20))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 6), st.integers(1, 9), st.integers(0, 1)), max_size=20
+    )
+)
 def test_packed_values_never_touch(rows):
     born = np.cumsum([r[0] for r in rows], dtype=np.int64)
     last = born + np.array([r[1] for r in rows], np.int64)
@@ -262,4 +296,5 @@ def test_packed_values_never_touch(rows):
     for a in range(len(rows)):
         for b in range(a):
             if block[a] == block[b]:
-                assert region[a] == region[b] and last[b] < born[a]
+                assert region[a] == region[b]
+                assert last[b] < born[a]

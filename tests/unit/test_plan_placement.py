@@ -1,10 +1,14 @@
-"""Where nodes run and which copies that takes: the remarks R1 to R13 of TVM's #1695 review, pins, fallbacks, same-type devices."""
+"""Where nodes run and which copies that takes: the remarks R1 to R13 of TVM's #1695 review, pins, fallbacks,
+same-type devices."""
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from graph_runtime.devices import parse_list
 from graph_runtime.errors import CheckError, PlanError, UnsupportedOpError
 from graph_runtime.graph import COPY, TensorType
@@ -12,8 +16,6 @@ from graph_runtime.plan import plan
 from graph_runtime.plan.placement import place
 from graph_runtime.plan.transfers import insert_transfers
 from graph_runtime.testing_graphs import GraphMaker, random_graph
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 F4 = TensorType("float32", (4,))
 DEVICE_LISTS = (["cpu:0", "tt:0"], ["tt:0", "cpu:0"], ["tt:1", "tt:0"], ["cpu:1", "cpu:0", "tt:0"])
@@ -36,7 +38,8 @@ def simplex(types=(12, 12, 12, 1, 1, 1), sids=(3, 4, 0, 1, 5, 2), copy=True):
 
 
 def duplex():
-    """The network of reference 5.1 that goes there and back: storage 0 is used twice, both times on the first device."""
+    """The network of reference 5.1 that goes there and back: storage 0 is used twice, both times on the first
+    device."""
     maker = GraphMaker()
     a, b = maker.input(F4), maker.input(F4)
     there = maker.call(COPY, [maker.op("add", [a, b])], [F4])
@@ -59,7 +62,8 @@ def test_simplex_and_duplex_run_as_written(devices):
         assert names_on(planned) == where
         assert planned.graph is graph, "a file that has its copies runs as written"
         assert np.array_equal(planned.sid, graph.hints.storage_id)
-        assert not planned.at_input.any() and not planned.warnings
+        assert not planned.at_input.any()
+        assert not planned.warnings
 
 
 def test_r1_the_callers_device_order_is_kept():
@@ -72,11 +76,14 @@ def test_r1_the_callers_device_order_is_kept():
 def test_r2_the_fallback_is_the_first_of_the_list():
     planned = plan(simplex(types=(2, 2, 2, 1, 1, 1)), ["tt:0", "cpu:0"])
     assert names_on(planned)[:3] == ["tt:0"] * 3
-    assert len(planned.warnings) == 1 and "device_index 2 (cuda)" in planned.warnings[0]
+    assert len(planned.warnings) == 1
+    assert "device_index 2 (cuda)" in planned.warnings[0]
 
 
 def test_r3_one_storage_id_belongs_to_one_device():
-    with pytest.raises(CheckError, match="The same pool entry cannot be assigned to multiple devices") as caught:
+    with pytest.raises(
+        CheckError, match="The same pool entry cannot be assigned to multiple devices"
+    ) as caught:
         plan(simplex(sids=(3, 4, 0, 0, 5, 2)), ["cpu:0", "tt:0"])
     assert caught.value.path == "$.attrs.storage_id[1][3]"
     assert caught.value.rule == "storage"
@@ -129,7 +136,8 @@ def test_an_ordinal_that_the_list_lacks_falls_to_the_first_of_its_type():
     graph.op("relu", [graph.input(F4, 1)], 1)
     graph = graph.graph([1], devices=parse_list(["tt:0", "tt:1"]))
     planned = plan(graph, ["cpu:0", "tt:0"])
-    assert names_on(planned) == ["tt:0", "tt:0"] and "device_id 1" in planned.warnings[0]
+    assert names_on(planned) == ["tt:0", "tt:0"]
+    assert "device_id 1" in planned.warnings[0]
     with pytest.raises(PlanError, match="strict") as caught:
         plan(graph, ["cpu:0", "tt:0"], strict=True)
     assert caught.value.path == "$.attrs.device_index"
@@ -152,7 +160,10 @@ def test_pins_go_by_node_op_and_function_and_the_last_wins():
     by_func = plan(graph, ["cpu:0", "tt:0"], place={"subtract_*": "tt:0"})
     by_name = plan(graph, ["cpu:0", "tt:0"], place={"*": "cpu:0", graph.names[-1]: "tt:0"})
     for planned in (by_op, by_func, by_name):
-        assert names_on(planned)[-1] == "tt:0" and COPY in [planned.graph.node(n).op for n in range(planned.graph.num_nodes)]
+        assert names_on(planned)[-1] == "tt:0"
+        assert COPY in [
+            planned.graph.node(n).op for n in range(planned.graph.num_nodes)
+        ]
     assert names_on(plan(graph, ["cpu:0", "tt:0"], place={"*": "tt:0", "subtract": "cpu:0"}))[-1] == "cpu:0"
     with pytest.raises(PlanError, match="did you mean 'subtract'"):
         plan(graph, ["cpu:0"], place={"subtrac": "cpu:0"})
@@ -168,7 +179,7 @@ def test_an_op_without_a_kernel_names_node_op_and_device():
     maker = GraphMaker()
     x = maker.input(TensorType("float64", (2, 2)))
     graph = maker.graph([maker.op("softmax", [x])])
-    with pytest.raises(UnsupportedOpError, match="softmax.*tt:0.*float64") as caught:
+    with pytest.raises(UnsupportedOpError, match=r"softmax.*tt:0.*float64") as caught:
         plan(graph, ["tt:0"])
     assert (caught.value.node, caught.value.op, caught.value.device) == ("n1", "softmax", "tt:0")
     assert plan(graph, ["null:0"]).did.tolist() == [0, 0], "null accepts everything"
@@ -207,7 +218,8 @@ def test_a_copy_of_the_file_is_reused():
     maker.call(COPY, [x], [F4], 1)
     graph = maker.graph([maker.op("relu", [x], 1)], devices=parse_list(["cpu:0", "tt:0"]))
     planned = plan(graph, ["cpu:0", "tt:0"])
-    assert (planned.origin >= 0).all() and planned.graph.in_eid[-1] == 2
+    assert (planned.origin >= 0).all()
+    assert planned.graph.in_eid[-1] == 2
 
 
 def test_copies_of_inputs_run_when_they_are_set_unless_an_output_is_written_there():
@@ -216,7 +228,9 @@ def test_copies_of_inputs_run_when_they_are_set_unless_an_output_is_written_ther
     y = maker.op("add", [x, w], 1)
     out = maker.call(COPY, [y], [F4], 0)
     for aliases, expected in (((), [True, True]), (((0, 0),), [False, True])):
-        planned = plan(maker.graph([out], devices=parse_list(["cpu:0", "tt:0"]), aliases=aliases), ["cpu:0", "tt:0"])
+        planned = plan(
+            maker.graph([out], devices=parse_list(["cpu:0", "tt:0"]), aliases=aliases), ["cpu:0", "tt:0"]
+        )
         assert planned.at_input[planned.origin < 0].tolist() == expected
         assert planned.aliases == aliases
 
@@ -257,7 +271,11 @@ def test_what_nothing_reads_moves_with_the_nodes():
     x = maker.op("relu", [maker.input(F4, 0)], 0)
     y = maker.op("relu", [x], 1)
     graph = maker.graph([y], devices=parse_list(["cpu:0", "tt:0"]), storage_scope=("", "", "global"))
-    graph = replace(graph, extra_columns={"dtype": ("list_int", (7, 8, 9)), "count": ("size_t", 3)}, control_deps={2: (1, 0)})
+    graph = replace(
+        graph,
+        extra_columns={"dtype": ("list_int", (7, 8, 9)), "count": ("size_t", 3)},
+        control_deps={2: (1, 0)},
+    )
     new = plan(graph, ["cpu:0", "tt:0"]).graph
     assert new.extra_columns == {"dtype": ("list_int", (7, 8, 0, 9)), "count": ("size_t", 3)}
     assert new.control_deps == {3: (1, 0)}

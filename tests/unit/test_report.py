@@ -2,6 +2,7 @@
 import json
 
 import numpy as np
+
 from graph_runtime import report
 from graph_runtime.devices import parse_list
 from graph_runtime.graph import TensorType
@@ -13,22 +14,36 @@ def _planned():
     maker, f8 = GraphMaker(), TensorType("float32", (8,))
     x = maker.input(f8, 0)
     y = maker.op("tanh", [x], 1)
-    return plan(maker.graph([maker.op("add", [y, x], 0)], devices=parse_list(["cpu:0", "tt:0"])), ["cpu:0", "tt:0"])
+    return plan(
+        maker.graph([maker.op("add", [y, x], 0)], devices=parse_list(["cpu:0", "tt:0"])), ["cpu:0", "tt:0"]
+    )
 
 
 def test_rows_say_where_each_node_runs_and_why():
     rows = json.loads(json.dumps(report.describe(_planned())))
     assert [(r["name"], r["device"], r["inserted"]) for r in rows["nodes"]] == [
-        ("x0", "cpu:0", False), ("x0_copy_tt0", "tt:0", True), ("n1", "tt:0", False), ("n1_copy_cpu0", "cpu:0", True),
-        ("n2", "cpu:0", False)]
+        ("x0", "cpu:0", False),
+        ("x0_copy_tt0", "tt:0", True),
+        ("n1", "tt:0", False),
+        ("n1_copy_cpu0", "cpu:0", True),
+        ("n2", "cpu:0", False),
+    ]
     copy = rows["copies"][0]
-    assert (copy["of"], copy["from"], copy["to"], copy["bytes"], copy["at_input"]) == ("x0", "cpu:0", "tt:0", 32, True)
+    assert (copy["of"], copy["from"], copy["to"], copy["bytes"], copy["at_input"]) == (
+        "x0",
+        "cpu:0",
+        "tt:0",
+        32,
+        True,
+    )
     assert copy["cause"] == "'n1' on tt:0 reads 'x0', which lives on cpu:0"
 
 
 def test_the_pool_map_lists_every_value_once():
     for seed in range(8):
-        planned = plan(random_graph(np.random.default_rng(seed), ["cpu:0", "tt:0"], nodes=20), ["cpu:0", "tt:0"])
+        planned = plan(
+            random_graph(np.random.default_rng(seed), ["cpu:0", "tt:0"], nodes=20), ["cpu:0", "tt:0"]
+        )
         rows = report.pool(planned)
         listed = [v["eid"] for row in rows for v in row["values"]]
         assert len(listed) == len(set(listed))
@@ -42,7 +57,9 @@ def test_text_has_every_node_and_a_picture_of_each_memory():
     text = report.text(planned)
     for name in planned.graph.names:
         assert name in text
-    assert "copies: 2, 32 B on every run" in text and "x0 set..end" in text
+    assert "copies: 2, 32 B on every run" in text
+    assert "x0 set..end" in text
     picture = report.picture(planned, 0, 0).splitlines()
-    assert picture[0].startswith("cpu:0 host: ") and len({len(line) for line in picture[1:]}) == 1
+    assert picture[0].startswith("cpu:0 host: ")
+    assert len({len(line) for line in picture[1:]}) == 1
     assert "00000" in picture[1], "an input is kept from the start to the end"
