@@ -118,8 +118,8 @@ def _refuse_ffi(path: Path, shared: SharedObject) -> None:
     if marks:
         raise LibraryError(
             f"{path} was compiled by TVM 0.21 or later (it has {marks[0]}), whose functions take other "
-            f"arguments than those of 0.5 to 0.20: compile the model with a TVM up to 0.19, which also writes "
-            f"graph.json",
+            f"arguments than those of 0.5 to 0.20: compile the model with a TVM up to 0.19, which also "
+            f"writes graph.json",
             got=marks[0],
             wanted="a library of TVM 0.5 to 0.20",
         )
