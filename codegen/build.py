@@ -134,7 +134,8 @@ def build_bundle(
     """Plan a graph, compile what it calls, and write graph, kernels and parameters as one bundle.
 
     ``graph``: a Graph, a GraphBuilder, or what load_graph takes. ``out``: a zip if it ends in .zip, else a
-    folder; written whole or not at all. ``params``: what read_params takes. ``libraries``: files that go into
+    folder; written whole or not at all. ``params``: what read_params takes, by default
+    those a GraphBuilder holds. ``libraries``: files that go into
     the bundle as they are; functions they have are not generated. ``place``, ``device_map``, ``formats`` and
     ``strict`` as plan.plan's, ``march``, ``jobs`` and ``progress`` as compile_library's. Equal inputs give
     equal bytes.
@@ -150,7 +151,7 @@ def build_bundle(
     kernels = [k for k in kernels if not any(library.has(k.name, k.kind) for library in given)]
     _refuse_foreign([f for f in foreign if not any(library.has(f[0], f[1]) for library in given)])
     items = [BundleLibrary(f"libraries/{i}_{g.path.name}", g.kinds, g.isa) for i, g in enumerate(given)]
-    program, own = _program(planned, params)
+    program, own = _program(planned, getattr(graph, "params", None) if params is None else params)
     files = {**own, **{item.file: library.path for item, library in zip(items, given, strict=True)}}
     with tempfile.TemporaryDirectory(prefix="graph_runtime_") as folder:
         if kernels:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .builder import GraphBuilder
 from .bundle import read_bundle
 from .devices import Device
 from .graph import Graph
@@ -25,12 +26,12 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
            threads: int | None = None, name: str | None = None) -> GraphModule:
     """A GraphModule.
 
-    ``graph``: JSON text if it begins with "{", else a path; also bytes, a Graph, a GraphBuilder, or a Plan,
-    which is run as it is. ``library``: a path or Library of kernels, a list of them, or None for the
-    kernels built in. ``devices``: "cpu:0", or a list, whose first is the fallback. ``params`` as
-    load_params. ``strict``, ``device_map``, ``place`` (pins, glob -> device) and ``formats`` (device ->
-    format of its floats) as plan.plan. ``threads``: size of the intra-op pool. ``name``: who holds the
-    memory in out-of-memory texts, by default the file's name.
+    ``graph``: JSON text if it begins with "{", else a path; also bytes, a Graph, a GraphBuilder (with the
+    parameters that it holds), or a Plan, which is run as it is. ``library``: a path or Library of kernels, a
+    list of them, or None for the kernels built in. ``devices``: "cpu:0", or a list, whose first is the
+    fallback. ``params`` as load_params. ``strict``, ``device_map``, ``place`` (pins, glob -> device) and
+    ``formats`` (device -> format of its floats) as plan.plan. ``threads``: size of the intra-op pool.
+    ``name``: who holds the memory in out-of-memory texts, by default the file's name.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError.
     """
@@ -42,6 +43,8 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
             planned = make_plan(read_graph(graph), devices, place=place, device_map=device_map,
                                 formats=formats, strict=strict, inplace=inplace_rules(opened))
         module = GraphModule(Session(planned, opened, threads, name=name or _name_of(graph)))
+    if isinstance(graph, GraphBuilder):
+        module.load_params(graph.params)
     if params is not None:
         module.load_params(params)
     return module
@@ -69,7 +72,7 @@ def read_graph(source: Any) -> Graph:
     """The Graph of what create() takes: JSON text or bytes, a path, a Graph or a GraphBuilder."""
     if isinstance(source, Graph):
         return source
-    return source.build() if hasattr(source, "build") else load_graph(source)
+    return source.build() if isinstance(source, GraphBuilder) else load_graph(source)
 
 
 def _name_of(source: Any) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 
 from ..errors import CapacityError, CheckError, DeviceMemoryError, GraphRuntimeError, KernelError
 
@@ -15,16 +16,21 @@ __all__ = ["main"]
 _CODES = ((DeviceMemoryError, 3), (CapacityError, 3), (MemoryError, 3), (KernelError, 4), (CheckError, 1))
 
 
-def main() -> None:
-    """Entry point of the ``graph-runtime`` command: errors become one line on stderr and an exit code."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point of the ``graph-runtime`` command: errors become one line on stderr and an exit code.
+
+    Typer is imported here, by who uses the command line only. ``argv``: the arguments without the command's name, by default the process's. Raises SystemExit.
+    """
     from .app import app
 
-    warnings.showwarning = _show_warning
-    try:
-        app(prog_name="graph-runtime")
-    except (GraphRuntimeError, MemoryError, OSError) as error:
-        print(f"error: {_one_line(error)}", file=sys.stderr)
-        sys.exit(next((code for kind, code in _CODES if isinstance(error, kind)), 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = _show_warning
+        try:
+            app(args=argv, prog_name="graph-runtime")
+        except (GraphRuntimeError, MemoryError, OSError) as error:
+            print(f"error: {_one_line(error)}", file=sys.stderr)
+            sys.exit(next((code for kind, code in _CODES if isinstance(error, kind)), 2))
 
 
 def _one_line(error: BaseException) -> str:

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ..loader import load_graph
 from . import options as opt
-from .sources import open_program
+from .sources import asked_devices
 
 __all__ = ["compile_"]
 
@@ -31,13 +32,13 @@ def compile_(
     """
     from codegen.build import build_bundle  # the only command that needs a C compiler
 
-    program = open_program(graph, device, library, params)
+    loaded = load_graph(graph)
+    devices = device or asked_devices(loaded)
     with _progress(not json) as progress:
-        build_bundle(program.graph, output, devices=program.devices, params=program.params, name=graph.stem,
-                     libraries=program.libraries, march=march, jobs=jobs, progress=progress,
-                     **opt.plan_options(place, map, format, strict))
+        build_bundle(loaded, devices, output, params=params, libraries=library or (), march=march, jobs=jobs,
+                     progress=progress, **opt.plan_options(place, map, format, strict))
     if json:
-        opt.print_json({"bundle": str(output), "devices": list(program.devices)})
+        opt.print_json({"bundle": str(output), "devices": list(devices)})
     else:
         typer.echo(f"wrote {output}")
 

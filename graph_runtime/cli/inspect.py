@@ -57,7 +57,8 @@ def _graph(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]:
                  graph.input_names, graph.input_eids, strict=True)},
              "outputs": [str(graph.entry_type(int(e))) for e in graph.outputs],
              "pool": report.pool(planned), "memories": report.memories(planned)}
-    lines = [f"graph {file.name}: {graph.num_nodes} nodes, {graph.num_entries} entries", f"ops {' '.join(kinds)}"]
+    lines = [f"graph {file.name}: {graph.num_nodes} nodes, {graph.num_entries} entries",
+             f"ops {' '.join(kinds)}"]
     lines += [f"input  {name}: {type_}" for name, type_ in found["inputs"].items()]
     lines += [f"output {i}: {type_}" for i, type_ in enumerate(found["outputs"])]
     columns = ("device", "memory", "peak", "lower_bound", "bytes", "unshared")

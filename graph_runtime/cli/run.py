@@ -62,7 +62,8 @@ def _set_inputs(module: GraphModule, given: dict[str, str], expected: dict[str, 
     unset = set(module.get_input_info()[0])
     for name in given:
         if name not in graph.input_names:
-            raise InputError(f"--input {name}: the graph has no such input{did_you_mean(name, unset)}", got=name)
+            raise InputError(f"--input {name}: the graph has no such input"
+                             f"{did_you_mean(name, graph.input_names)}", got=name)
     values = {}
     for index, name in enumerate(graph.input_names):
         type_ = graph.entry_type(int(graph.input_eids[index]))

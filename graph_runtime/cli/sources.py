@@ -16,7 +16,7 @@ from ..library import Library, load_library
 from ..loader import load_graph
 from ..module import GraphModule
 
-__all__ = ["Program", "is_bundle", "open_program"]
+__all__ = ["Program", "asked_devices", "is_bundle", "open_program"]
 
 
 @dataclass(frozen=True, slots=True)
