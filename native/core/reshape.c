@@ -31,10 +31,11 @@ static int32_t load_block(gather *from, int64_t index) {
   int32_t status;
   from->held = index;
   if (src->arg->layout == GR_TILE) {
-    status = gr_image_load_tile(src, &block, raw.at);
+    status = gr_image_load_tiles(src, index, 1, raw.at);
+    if (status) return status;
     if (from->as_floats) gr_tile_unpack(src->arg->format, raw.at, (float *)(void *)from->block.at);
     else gr_tile_untilize(from->unit, raw.at, block.rows, block.cols, from->block.at, stride);
-    return status;
+    return GR_OK;
   }
   const uint8_t *rows;
   uint64_t apart;
@@ -79,13 +80,13 @@ static int32_t load_run(gather *from, int64_t linear, int32_t count, uint8_t *ou
 }
 
 /* whole holds zeros outside of the block. */
-static int32_t store_block(const gr_image *dst, const gr_block *block, const gather *from, matrix *whole) {
+static int32_t store_block(const gr_image *dst, int64_t index, const gr_block *block, const gather *from, matrix *whole) {
   uint64_t stride = (uint64_t)GR_TILE_DIM * from->unit;
   matrix tile;
   if (dst->arg->layout == GR_TILE) {
     if (from->as_floats) gr_tile_encode(dst->arg->format, whole->at, stride, tile.at);
     else gr_tile_tilize(from->unit, whole->at, stride, block->rows, block->cols, tile.at);
-    return gr_image_store_tile(dst, block, tile.at);
+    return gr_image_store_tiles(dst, index, 1, tile.at);
   }
   if (!from->as_floats || dst->arg->format == GR_F32) return gr_image_store_rows(dst, block, whole->at, stride);
   for (int32_t i = 0; i < GR_TILE_ELEMENTS; ++i) {
@@ -110,7 +111,7 @@ int32_t gr_reshape_blocks(const gr_image *src, const gr_image *dst, int64_t firs
                                 whole.at + (uint64_t)r * GR_TILE_DIM * from.unit);
       if (status) return status;
     }
-    int32_t status = store_block(dst, &block, &from, &whole);
+    int32_t status = store_block(dst, i, &block, &from, &whole);
     if (status) return status;
   }
   return GR_OK;

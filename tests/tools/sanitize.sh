@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Builds the core under a sanitizer into a scratch folder and runs the native tests and fuzzers on it.
+#
+#     tests/tools/sanitize.sh asan|ubsan|tsan [PYTHON [PYTEST ARGUMENT...]]
+#
+# PYTHON (default: python3) has the test dependencies; its own installed graph_runtime is not touched. Arguments replace the
+# folders that are run.
+set -euo pipefail
+flavour=${1:?usage: sanitize.sh asan|ubsan|tsan [PYTHON [PYTEST ARGUMENT...]]}
+python=${2:-python3}
+shift $(($# < 2 ? $# : 2))
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+case $python in */*) python=$(cd "$(dirname "$python")" && pwd)/$(basename "$python") ;; esac
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+mkdir "$scratch/source"
+cp -r "$root"/{pyproject.toml,README.md,LICENSE,graph_runtime,codegen,native,schemas} "$scratch/source"
+rm -f "$scratch"/source/graph_runtime/*.so
+isolation=()                                # build with what is there, if it is new enough; else pip fetches it
+if "$python" -c 'import cffi, setuptools; assert int(setuptools.__version__.split(".")[0]) >= 77' 2> /dev/null; then
+    isolation=(--no-build-isolation)
+fi
+GR_BUILD=$flavour "$python" -m pip install -q --no-deps "${isolation[@]}" --target "$scratch/site" "$scratch/source"
+
+runtime() { "${CC:-gcc}" -print-file-name="$1"; }
+wrap=()
+case $flavour in
+    asan) preload="$(runtime libasan.so) $(runtime libstdc++.so)" ;;
+    ubsan) preload=$(runtime libubsan.so) ;;
+    # it wants its own address ranges free, which a randomised address space may not leave
+    tsan) preload=$(runtime libtsan.so) && wrap=(setarch -R) ;;
+    *) echo "sanitize.sh: no flavour $flavour: asan, ubsan or tsan" >&2 && exit 2 ;;
+esac
+
+folders=()
+for folder in tests/native tests/fuzz; do
+    if [ -d "$root/$folder" ]; then folders+=("$folder"); fi
+done
+cd "$root"
+# leaks: the interpreter's own at exit would drown ours. Python starts children by fork.
+PYTHONPATH="$scratch/site" GR_BUILD=$flavour LD_PRELOAD="$preload" PYTHONDONTWRITEBYTECODE=1 \
+    ASAN_OPTIONS=detect_leaks=0:handle_segv=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
+    TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:report_signal_unsafe=0 \
+    ${wrap[@]+"${wrap[@]}"} "$python" -P -m pytest -q -p no:cacheprovider "${@:-${folders[@]}}"
