@@ -1,8 +1,10 @@
-"""Compare what devices compute with the numpy interpreter: outputs, every node with errors added up, every node alone.
+"""Compare what devices compute with the numpy interpreter: outputs, every node with errors added up, every
+node alone.
 
-    report = compare(graph, None, ["cpu:0", "tt:0"], nodes=True)
-    report.ok; print(report)
+report = compare(graph, None, ["cpu:0", "tt:0"], nodes=True)
+report.ok; print(report)
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,13 +24,15 @@ from .rearrange import cut, keep_all, permuted, replanned
 
 __all__ = ["Difference", "Report", "compare", "compare_arrangements", "random_inputs"]
 
-# Normalised mean squared error that the outputs of a network may have, by the coarsest format in which a float was stored.
+# Normalised mean squared error that the outputs of a network may have, by the coarsest format in which a
+# float was stored.
 _BOUNDS = {"f64": 1e-20, "f32": 1e-8, "f16": 1e-4, "bf16": 5e-3, "bfp8_b": 2e-2, "bfp4_b": 2e-1}
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How one entry differs from the interpreter's. ``max_rel`` is relative to the wanted element where that is not 0;
+    """How one entry differs from the interpreter's. ``max_rel`` is relative to the wanted element where that
+    is not 0;
     ``correlation`` is Pearson's, 1.0 where both are constant and equal."""
 
     name: str
@@ -41,15 +45,18 @@ class Difference:
     correlation: float
 
     def __str__(self) -> str:
-        return (f"{self.nmse:10.2e} {self.max_abs:10.2e} {self.max_rel:10.2e} {self.correlation:12.9f}  "
-                f"{self.name} ({self.op} on {self.device}) {self.type}")
+        return (
+            f"{self.nmse:10.2e} {self.max_abs:10.2e} {self.max_rel:10.2e} {self.correlation:12.9f}  "
+            f"{self.name} ({self.op} on {self.device}) {self.type}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Differences, worst nmse first. ``outputs``: the graph's heads, one a head. With nodes=True also one an entry:
-    ``accumulated``, run as a whole, and ``isolated``, each node fed with the interpreter's values. ``bound``: the nmse that the
-    outputs are judged by."""
+    """Differences, worst nmse first. ``outputs``: the graph's heads, one a head. With nodes=True also one an
+    entry:
+    ``accumulated``, run as a whole, and ``isolated``, each node fed with the interpreter's values. ``bound``:
+    the nmse that the outputs are judged by."""
 
     outputs: tuple[Difference, ...]
     bound: float
@@ -67,23 +74,39 @@ class Report:
         return all(d.nmse <= self.bound for d in (*self.outputs, *self.isolated))
 
     def __str__(self) -> str:
-        lines = [f"{'as numpy' if self.ok else 'DIFFERS from numpy'}: worst nmse {self.worst:.2e}, bound {self.bound:.0e}"]
+        lines = [
+            f"{'as numpy' if self.ok else 'DIFFERS from numpy'}: worst nmse {self.worst:.2e}, "
+            f"bound {self.bound:.0e}"
+        ]
         for title in ("outputs", "isolated", "accumulated"):
             rows = getattr(self, title)
             if rows:
-                lines += [f"{title:<10}       nmse    max abs    max rel  correlation", *(f"{'':6}{d}" for d in rows[:20])]
+                lines += [
+                    f"{title:<10}       nmse    max abs    max rel  correlation",
+                    *(f"{'':6}{d}" for d in rows[:20]),
+                ]
                 lines += [f"{'':6}... and {len(rows) - 20} more"] if len(rows) > 20 else []
         return "\n".join(lines)
 
 
-def compare(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, inputs: Mapping[str, Any] | None = None, seed: int = 0,
-            bound: float | None = None, nodes: bool = False, functions: Mapping[str, Callable] | None = None,
-            **options: Any) -> Report:
+def compare(
+    graph: Any,
+    library: Any = None,
+    devices: Any = ("cpu:0",),
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    bound: float | None = None,
+    nodes: bool = False,
+    functions: Mapping[str, Callable] | None = None,
+    **options: Any,
+) -> Report:
     """Run a graph on devices and by the interpreter on the same inputs.
 
-    ``graph``, ``library``, ``devices`` and ``options`` (place, formats, device_map, ...) as factory.create. ``inputs``: {name:
-    array}; what it leaves out is drawn from ``seed``. ``bound``: the greatest nmse; by default what the formats of the plan
-    allow. ``nodes``: also each node accumulated and alone. ``functions`` as interpret.
+    ``graph``, ``library``, ``devices`` and ``options`` (place, formats, device_map, ...) as factory.create.
+    ``inputs``: {name: array}; what it leaves out is drawn from ``seed``. ``bound``: the greatest nmse; by
+    default what the formats of the plan allow. ``nodes``: also each node accumulated and alone. ``functions``
+    as interpret.
 
     Raises what create, run and interpret raise.
     """
@@ -103,27 +126,39 @@ def compare(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, input
     fed = {name: wanted[eid] for name, eid in feeds.items()}
     isolated = _run(factory.create(alone, library, devices, **_without_place(options)), fed)
     made_by_op = np.flatnonzero((graph.func_id >= 0)[graph.entry_nid])
-    return Report(outputs, bound, _measure(graph, made_by_op, [wanted[e] for e in made_by_op],
-                                           [accumulated[e] for e in made_by_op], planned),
-                  _measure(graph, made_by_op, [wanted[e] for e in made_by_op], isolated, planned))
+    return Report(
+        outputs,
+        bound,
+        _measure(
+            graph, made_by_op, [wanted[e] for e in made_by_op], [accumulated[e] for e in made_by_op], planned
+        ),
+        _measure(graph, made_by_op, [wanted[e] for e in made_by_op], isolated, planned),
+    )
 
 
-def compare_arrangements(graph: Any, library: Any = None, devices: Any = ("cpu:0",), **options: Any) -> dict[str, Report | str]:
-    """compare(), and again with the storage planned anew, and with every rotation of the devices among the nodes.
+def compare_arrangements(
+    graph: Any, library: Any = None, devices: Any = ("cpu:0",), **options: Any
+) -> dict[str, Report | str]:
+    """compare(), and again with the storage planned anew, and with every rotation of the devices among the
+    nodes.
 
-    The value of an arrangement that cannot be (a dtype the device does not have) is the reason, as text. Options as compare;
-    the plan of the graph as it is must exist.
+    The value of an arrangement that cannot be (a dtype the device does not have) is the reason, as text.
+    Options as compare; the plan of the graph as it is must exist.
     """
     graph = factory.read_graph(graph)
     reports: dict[str, Report | str] = {"as given": compare(graph, library, devices, **options)}
     plan_options = {k: v for k, v in options.items() if k in ("place", "formats", "device_map", "strict")}
     planned = plan(graph, devices, **plan_options)
     options = _without_place(options)
-    reports["storage planned anew"] = compare(replanned(_as_placed(graph, planned)), library, devices, **options)
+    reports["storage planned anew"] = compare(
+        replanned(_as_placed(graph, planned)), library, devices, **options
+    )
     count = len(planned.devices)
     for shift in range(1, count):
         names = [str(planned.devices[(i + shift) % count]) for i in range(count)]
-        label = ", ".join(f"{old} as {new}" for old, new in zip(map(str, planned.devices), names, strict=True))
+        label = ", ".join(
+            f"{old} as {new}" for old, new in zip(map(str, planned.devices), names, strict=True)
+        )
         try:
             moved = permuted(replanned(_as_placed(graph, planned)), planned.devices, shift)
             reports[label] = compare(moved, library, devices, **options)
@@ -133,10 +168,13 @@ def compare_arrangements(graph: Any, library: Any = None, devices: Any = ("cpu:0
 
 
 def random_inputs(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:
-    """Values for all inputs, drawn from a seed as their first reader's first test case draws them; indices stay in range."""
+    """Values for all inputs, drawn from a seed as their first reader's first test case draws them; indices
+    stay in range."""
     rng = np.random.default_rng(seed)
-    return {name: draw_array(graph.entry_type(eid), rng, _how(graph, eid))
-            for name, eid in zip(graph.input_names, graph.input_eids.tolist(), strict=True)}
+    return {
+        name: draw_array(graph.entry_type(eid), rng, _how(graph, eid))
+        for name, eid in zip(graph.input_names, graph.input_eids.tolist(), strict=True)
+    }
 
 
 def _how(graph: Graph, eid: int) -> str:
@@ -157,14 +195,21 @@ def _run(module: Any, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     return [np.array(module.get_output(i).numpy()) for i in range(module.get_num_outputs())]
 
 
-def _measure(graph: Graph, eids: Sequence[int], wanted: Sequence[np.ndarray], actual: Sequence[np.ndarray], planned: Plan
-             ) -> tuple[Difference, ...]:
+def _measure(
+    graph: Graph,
+    eids: Sequence[int],
+    wanted: Sequence[np.ndarray],
+    actual: Sequence[np.ndarray],
+    planned: Plan,
+) -> tuple[Difference, ...]:
     rows = []
     device_of = _devices_by_name(planned)
     for eid, want, got in zip(np.asarray(eids).tolist(), wanted, actual, strict=True):
         node = graph.node(int(graph.entry_nid[eid]))
         name = node.name if len(node.outputs) == 1 else f"{node.name}:{eid - node.outputs[0]}"
-        rows.append(Difference(name, node.op, device_of[node.name], graph.entry_type(eid), *_distances(got, want)))
+        rows.append(
+            Difference(name, node.op, device_of[node.name], graph.entry_type(eid), *_distances(got, want))
+        )
     return tuple(sorted(rows, key=lambda d: -d.nmse))
 
 
@@ -184,18 +229,24 @@ def _distances(got: np.ndarray, want: np.ndarray) -> tuple[float, float, float, 
 
 
 def _devices_by_name(planned: Plan) -> dict[str, str]:
-    return {name: str(planned.devices[did]) for name, did in zip(planned.graph.names, planned.did.tolist(), strict=True)}
+    return {
+        name: str(planned.devices[did])
+        for name, did in zip(planned.graph.names, planned.did.tolist(), strict=True)
+    }
 
 
 def _as_placed(graph: Graph, planned: Plan) -> Graph:
-    """The loaded graph with the plan's device of each node as columns, so that a rearranged graph keeps them."""
+    """The loaded graph with the plan's device of each node as columns, so that a rearranged graph keeps
+    them."""
     did = np.zeros(graph.num_nodes, np.int64)
     loaded = planned.origin >= 0
     did[planned.origin[loaded]] = planned.did[loaded]
     types = np.array([d.dl_type for d in planned.devices])
     ordinals = np.array([types[:i].tolist().count(t) for i, t in enumerate(types.tolist())])
     entry_did = did[graph.entry_nid]
-    return replace(graph, hints=replace(graph.hints, device_type=types[entry_did], device_id=ordinals[entry_did]))
+    return replace(
+        graph, hints=replace(graph.hints, device_type=types[entry_did], device_id=ordinals[entry_did])
+    )
 
 
 def _without_place(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""The same graph arranged in another way, for comparing runs: all values kept, every node alone, other devices, other storage."""
+"""The same graph arranged in another way, for comparing runs: all values kept, every node alone, other
+devices, other storage."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -24,7 +26,8 @@ def keep_all(graph: Graph) -> Graph:
 
 
 def permuted(graph: Graph, devices: Sequence[Device], shift: int) -> Graph:
-    """What was on device i of the list is on device i + shift, modulo their number. The graph has device columns."""
+    """What was on device i of the list is on device i + shift, modulo their number. The graph has device
+    columns."""
     types = np.array([d.dl_type for d in devices])
     ordinals = np.array([types[:i].tolist().count(t) for i, t in enumerate(types.tolist())])
     column = np.zeros(graph.num_entries, np.int64)
@@ -35,10 +38,11 @@ def permuted(graph: Graph, devices: Sequence[Device], shift: int) -> Graph:
 
 
 def cut(graph: Graph) -> tuple[Graph, dict[str, int]]:
-    """Every node alone: what it reads is a graph input. Returns the graph and {input name: eid in ``graph`` that it stands for}.
+    """Every node alone: what it reads is a graph input. Returns the graph and {input name: eid in ``graph``
+    that it stands for}.
 
-    The outputs are the entries that functions make, in their order; an input lives on the device of the entry that it stands
-    for.
+    The outputs are the entries that functions make, in their order; an input lives on the device of the entry
+    that it stands for.
     """
     read = np.unique(graph.in_eid)
     feeds = {f"entry{eid}": int(eid) for eid in read.tolist()}
@@ -46,11 +50,13 @@ def cut(graph: Graph) -> tuple[Graph, dict[str, int]]:
     made = np.flatnonzero((graph.func_id >= 0)[graph.entry_nid])
     old_eid = np.concatenate([read, made])
     counts = np.concatenate([np.ones(len(read), np.int64), np.diff(graph.row_ptr)[calls]])
-    reads = [graph.in_eid[graph.in_ptr[nid]:graph.in_ptr[nid + 1]] for nid in calls.tolist()]
+    reads = [graph.in_eid[graph.in_ptr[nid] : graph.in_ptr[nid + 1]] for nid in calls.tolist()]
     sizes = np.concatenate([np.zeros(len(read), np.int64), [len(r) for r in reads]]).astype(np.int64)
     hints = graph.hints
-    columns = {name: None if column is None else np.asarray(column)[old_eid]
-               for name, column in (("device_type", hints.device_type), ("device_id", hints.device_id))}
+    columns = {
+        name: None if column is None else np.asarray(column)[old_eid]
+        for name, column in (("device_type", hints.device_type), ("device_id", hints.device_id))
+    }
     alone = Graph(
         names=(*feeds, *(graph.names[nid] for nid in calls.tolist())),
         func_id=np.concatenate([np.full(len(read), -1), graph.func_id[calls]]).astype(np.int32),

@@ -1,14 +1,24 @@
 """The op table. Importing this package registers every family; ``all_ops()`` is the table."""
-from . import conv, elementwise, linear, movement, pool, reduce, shape  # noqa: F401 (each registers its ops)
+
+from . import conv, elementwise, linear, movement, pool, reduce, shape, slicing  # noqa: F401
 from .registry import REQUIRED, Attr, Body, Case, Op, all_ops, get, register, require
 
 __all__ = ["REQUIRED", "Attr", "Body", "Case", "Op", "all_ops", "get", "register", "require", "support_table"]
 
 
 def support_table() -> list[dict]:
-    """One row an op, for docs and the command line: {"op", "family", "doc", and a list of the dtypes of its first input for
-    each device kind}. ["any"]: no kernel is needed."""
+    """One row an op, for docs and the command line: {"op", "family", "doc", and a list of the dtypes of its
+    first input for each device kind}. ["any"]: no kernel is needed."""
     kinds = sorted({kind for op in all_ops().values() for kind in op.bodies})
-    return [{"op": op.name, "family": op.infer.__module__.rpartition(".")[2], "doc": op.doc,
-             **{kind: ["any"] if op.is_nop else list(op.bodies[kind].dtypes) if kind in op.bodies else [] for kind in kinds}}
-            for op in all_ops().values()]
+    return [
+        {
+            "op": op.name,
+            "family": op.infer.__module__.rpartition(".")[2],
+            "doc": op.doc,
+            **{
+                kind: ["any"] if op.is_nop else list(op.bodies[kind].dtypes) if kind in op.bodies else []
+                for kind in kinds
+            },
+        }
+        for op in all_ops().values()
+    ]

@@ -1,4 +1,6 @@
-"""Inputs of a test case, drawn from a seed, and the measure results are judged by. Tests, benchmark and compare share these."""
+"""Inputs of a test case, drawn from a seed, and the measure results are judged by. Tests, benchmark and
+compare share these."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -11,18 +13,22 @@ __all__ = ["draw", "draw_array", "expected", "nmse"]
 
 
 def draw(case: Case, seed: int = 0) -> list[np.ndarray]:
-    """The inputs of a case: the same seed gives the same bits. ``case.make`` says how; what it leaves out is "normal"."""
+    """The inputs of a case: the same seed gives the same bits. ``case.make`` says how; what it leaves out is
+    "normal"."""
     rng = np.random.default_rng([seed, *case.name.encode()])
     how = (*case.make, *("normal",) * (len(case.inputs) - len(case.make)))
-    return [draw_array(TensorType(dtype, shape), rng, h) for (dtype, shape), h in zip(case.inputs, how, strict=True)]
+    return [
+        draw_array(TensorType(dtype, shape), rng, h)
+        for (dtype, shape), h in zip(case.inputs, how, strict=True)
+    ]
 
 
 def draw_array(t: TensorType, rng: np.random.Generator, how: str = "normal") -> np.ndarray:
     """A random array of type t.
 
-    ``how``: "normal" (integers: -100 .. 100, as far as the dtype has them), "uniform" (-1 .. 1; integers as normal), "positive"
-    (0.5 .. 2; integers 1 .. 100), "wide" (magnitudes 3 .. 150 of both signs, so that no device format flushes one to 0),
-    "index:N" (integers -N .. N - 1). bool is 0 or 1 evenly.
+    ``how``: "normal" (integers: -100 .. 100, as far as the dtype has them), "uniform" (-1 .. 1; integers as
+    normal), "positive" (0.5 .. 2; integers 1 .. 100), "wide" (magnitudes 3 .. 150 of both signs, so that no
+    device format flushes one to 0), "index:N" (integers -N .. N - 1). bool is 0 or 1 evenly.
     """
     dtype = dtypes.to_numpy(t.dtype)
     if dtype.kind == "b":
@@ -48,10 +54,11 @@ def expected(op: Op, case: Case, arrays: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def nmse(actual: np.ndarray, wanted: np.ndarray) -> float:
-    """Normalised mean squared error: sum((actual - wanted)^2) / sum(wanted^2) over the elements where wanted is finite.
+    """Normalised mean squared error: sum((actual - wanted)^2) / sum(wanted^2) over the elements where wanted
+    is finite.
 
-    0.0 only for equal values; infinite where one side is NaN or infinite and the other is not equal to it, or where wanted is
-    all zeros and actual is not. Shapes must be equal.
+    0.0 only for equal values; infinite where one side is NaN or infinite and the other is not equal to it, or
+    where wanted is all zeros and actual is not. Shapes must be equal.
     """
     if actual.shape != wanted.shape:
         raise ValueError(f"shapes differ: {actual.shape} and {wanted.shape}")
@@ -67,6 +74,8 @@ def nmse(actual: np.ndarray, wanted: np.ndarray) -> float:
         return float("inf") if a.any() else 0.0
     with np.errstate(over="ignore", under="ignore"):
         error = float((((a - w) / scale) ** 2).sum() / ((w / scale) ** 2).sum())
-    if error == 0.0 and (a != w).any() or wanted.dtype.kind in "iu":
-        return max(error, np.finfo(np.float64).tiny)      # they differ, if by too little for a square or a float64
+    if (error == 0.0 and (a != w).any()) or wanted.dtype.kind in "iu":
+        return max(
+            error, np.finfo(np.float64).tiny
+        )  # they differ, if by too little for a square or a float64
     return error

@@ -2,11 +2,12 @@
 
 C contract (args are the inputs, then the output; nargs tells whether there is a bias). Attribute words:
     dense     none            x [.., K], w [N, K], optional bias [N] -> y [.., N];  y = x @ w.T + bias
-    matmul    [0] transpose_a  [1] transpose_b (0 or 1): the last two dimensions of that input are swapped before the product;
-              the dimensions before them broadcast as in numpy
+    matmul    [0] transpose_a  [1] transpose_b (0 or 1): the last two dimensions of that input are swapped
+              before the product; the dimensions before them broadcast as in numpy
     bias_add  [0] axis (non-negative)   x, bias [x.shape[axis]] -> x + bias along axis; may write over x
 int32 products and sums wrap.
 """
+
 from __future__ import annotations
 
 import math
@@ -19,9 +20,14 @@ from .registry import Attr, Body, Case, Op, register
 
 _TYPES = (*rules.FLOATS, "int32")
 _NMSE = rules.ROUNDED | {"cpu": 1e-11, "tt/f32": 1e-11}
-_TYPED = {"float32": _NMSE, "float64": _NMSE | {"cpu": 1e-24}, "float16": _NMSE | {"cpu": 1e-6},
-          "bfloat16": _NMSE | {"cpu": 1e-4}, "int32": _NMSE | {"cpu": 0.0}}
-_PANEL = 16      # no panel of native/kernels/cpu/gemm.h has more rows or columns than this
+_TYPED = {
+    "float32": _NMSE,
+    "float64": _NMSE | {"cpu": 1e-24},
+    "float16": _NMSE | {"cpu": 1e-6},
+    "bfloat16": _NMSE | {"cpu": 1e-4},
+    "int32": _NMSE | {"cpu": 0.0},
+}
+_PANEL = 16  # no panel of native/kernels/cpu/gemm.h has more rows or columns than this
 
 
 def gemm_scratch(m: int, n: int, k: int, dtype: str) -> int:
@@ -31,6 +37,7 @@ def gemm_scratch(m: int, n: int, k: int, dtype: str) -> int:
 
 # ---------------------------------------------------------------- dense
 
+
 def _dense_infer(inputs, attrs):
     x, w = inputs[:2]
     dtype = rules.one_dtype("dense", inputs, _TYPES)
@@ -39,9 +46,19 @@ def _dense_infer(inputs, attrs):
         rules.fail("dense", f"input 0 must have at least 1 dimension [..,K], got {x}", got=x.shape)
     n, k = w.shape
     if x.shape[-1] != k:
-        rules.fail("dense", f"input 0 is {x}, so K is {x.shape[-1]}, but the weight [N,K] is {w}", got=x.shape[-1], wanted=k)
+        rules.fail(
+            "dense",
+            f"input 0 is {x}, so K is {x.shape[-1]}, but the weight [N,K] is {w}",
+            got=x.shape[-1],
+            wanted=k,
+        )
     if len(inputs) == 3 and inputs[2].shape != (n,):
-        rules.fail("dense", f"bias must have shape [{n}] (N of the weight), got {inputs[2]}", got=inputs[2].shape, wanted=(n,))
+        rules.fail(
+            "dense",
+            f"bias must have shape [{n}] (N of the weight), got {inputs[2]}",
+            got=inputs[2].shape,
+            wanted=(n,),
+        )
     return [TensorType(dtype, (*x.shape[:-1], n))]
 
 
@@ -60,23 +77,41 @@ def _dense_scratch(i, o, a):
 
 
 def _dense_cases():
-    for name, x, n, bias in (("tiles", (65, 97), 70, True), ("small", (1, 8), 4, False), ("vector", (33,), 31, True),
-                             ("batch", (2, 3, 33, 40), 65, False), ("ragged", (31, 33), 33, True), ("one", (1, 1), 1, True),
-                             ("empty", (0, 5), 3, True), ("no_k", (2, 0), 3, True)):
+    for name, x, n, bias in (
+        ("tiles", (65, 97), 70, True),
+        ("small", (1, 8), 4, False),
+        ("vector", (33,), 31, True),
+        ("batch", (2, 3, 33, 40), 65, False),
+        ("ragged", (31, 33), 33, True),
+        ("one", (1, 1), 1, True),
+        ("empty", (0, 5), 3, True),
+        ("no_k", (2, 0), 3, True),
+    ):
         tail = (("float32", (n,)),) if bias else ()
         yield Case(name, (("float32", x), ("float32", (n, x[-1])), *tail), nmse=_NMSE)
     for t in _TYPES[1:]:
         yield Case(t, ((t, (33, 65)), (t, (40, 65)), (t, (40,))), nmse=_TYPED[t])
 
 
-register(Op(
-    "dense", "x @ w.T + bias, TVM's nn.dense", (2, 3), _dense_infer, _dense, _dense_flops,
-    bodies={"cpu": Body("dense", _TYPES, rules.by_dtype, scratch=_dense_scratch), "tt": Body("dense", rules.TT_FLOATS)},
-    cases=tuple(_dense_cases()),
-))
+register(
+    Op(
+        "dense",
+        "x @ w.T + bias, TVM's nn.dense",
+        (2, 3),
+        _dense_infer,
+        _dense,
+        _dense_flops,
+        bodies={
+            "cpu": Body("dense", _TYPES, rules.by_dtype, scratch=_dense_scratch),
+            "tt": Body("dense", rules.TT_FLOATS),
+        },
+        cases=tuple(_dense_cases()),
+    )
+)
 
 
 # ---------------------------------------------------------------- matmul
+
 
 def _planes(inputs, attrs):
     """Shapes (m, k), (k, n) of the two planes after the transposes."""
@@ -88,11 +123,18 @@ def _matmul_infer(inputs, attrs):
     dtype = rules.one_dtype("matmul", inputs, _TYPES)
     for i, t in enumerate(inputs):
         if len(t.shape) < 2:
-            rules.fail("matmul", f"input {i} must have at least 2 dimensions, got {t}; unsqueeze it", got=t.shape)
+            rules.fail(
+                "matmul", f"input {i} must have at least 2 dimensions, got {t}; unsqueeze it", got=t.shape
+            )
     (m, k), (k2, n) = _planes(inputs, attrs)
     if k != k2:
-        rules.fail("matmul", f"inner dimensions differ: {inputs[0]} gives [{m},{k}] and {inputs[1]} gives [{k2},{n}]"
-                   f" (transpose_a={attrs['transpose_a']}, transpose_b={attrs['transpose_b']})", got=k2, wanted=k)
+        rules.fail(
+            "matmul",
+            f"inner dimensions differ: {inputs[0]} gives [{m},{k}] and {inputs[1]} gives [{k2},{n}]"
+            f" (transpose_a={attrs['transpose_a']}, transpose_b={attrs['transpose_b']})",
+            got=k2,
+            wanted=k,
+        )
     return [TensorType(dtype, (*rules.broadcast("matmul", *(t.shape[:-2] for t in inputs)), m, n))]
 
 
@@ -110,35 +152,63 @@ def _matmul_scratch(i, o, a):
 
 def _matmul_cases():
     for name, a, b, ta, tb in (
-        ("tiles", (65, 97), (97, 70), 0, 0), ("transpose_a", (97, 65), (97, 40), 1, 0), ("batch", (2, 3, 33, 40), (2, 3, 40, 31), 0, 0),
-        ("transpose_b", (65, 97), (33, 97), 0, 1), ("transpose_both", (40, 65), (33, 40), 1, 1), ("left", (3, 1, 8, 33), (33, 4), 0, 0),
-        ("cross", (2, 1, 33, 8), (3, 8, 65), 0, 0), ("row", (1, 65), (65, 33), 0, 0), ("empty", (0, 3, 4), (4, 5), 0, 0),
+        ("tiles", (65, 97), (97, 70), 0, 0),
+        ("transpose_a", (97, 65), (97, 40), 1, 0),
+        ("batch", (2, 3, 33, 40), (2, 3, 40, 31), 0, 0),
+        ("transpose_b", (65, 97), (33, 97), 0, 1),
+        ("transpose_both", (40, 65), (33, 40), 1, 1),
+        ("left", (3, 1, 8, 33), (33, 4), 0, 0),
+        ("cross", (2, 1, 33, 8), (3, 8, 65), 0, 0),
+        ("row", (1, 65), (65, 33), 0, 0),
+        ("empty", (0, 3, 4), (4, 5), 0, 0),
     ):
-        yield Case(name, (("float32", a), ("float32", b)), {"transpose_a": bool(ta), "transpose_b": bool(tb)}, nmse=_NMSE)
+        yield Case(
+            name,
+            (("float32", a), ("float32", b)),
+            {"transpose_a": bool(ta), "transpose_b": bool(tb)},
+            nmse=_NMSE,
+        )
     for t in _TYPES[1:]:
         yield Case(t, ((t, (2, 33, 65)), (t, (65, 40))), nmse=_TYPED[t])
 
 
 _BOOL = "swap the last two dimensions of input {} first"
-register(Op(
-    "matmul", "batched matrix product with numpy's broadcasting of the batch dimensions", (2, 2), _matmul_infer, _matmul,
-    lambda i, o, a: 2 * o[0].size * _planes(i, a)[0][1],
-    attrs=(Attr("transpose_a", "bool", False, _BOOL.format(0)), Attr("transpose_b", "bool", False, _BOOL.format(1))),
-    words=lambda i, o, a: [int(a["transpose_a"]), int(a["transpose_b"])],
-    bodies={"cpu": Body("matmul", _TYPES, rules.by_dtype, scratch=_matmul_scratch), "tt": Body("matmul", rules.TT_FLOATS)},
-    cases=tuple(_matmul_cases()),
-))
+register(
+    Op(
+        "matmul",
+        "batched matrix product with numpy's broadcasting of the batch dimensions",
+        (2, 2),
+        _matmul_infer,
+        _matmul,
+        lambda i, o, a: 2 * o[0].size * _planes(i, a)[0][1],
+        attrs=(
+            Attr("transpose_a", "bool", False, _BOOL.format(0)),
+            Attr("transpose_b", "bool", False, _BOOL.format(1)),
+        ),
+        words=lambda i, o, a: [int(a["transpose_a"]), int(a["transpose_b"])],
+        bodies={
+            "cpu": Body("matmul", _TYPES, rules.by_dtype, scratch=_matmul_scratch),
+            "tt": Body("matmul", rules.TT_FLOATS),
+        },
+        cases=tuple(_matmul_cases()),
+    )
+)
 
 
 # ---------------------------------------------------------------- bias_add
+
 
 def _bias_infer(inputs, attrs):
     x, bias = inputs
     dtype = rules.one_dtype("bias_add", inputs, rules.FLOATS + rules.INTS)
     axis = rules.axis_of("bias_add", attrs["axis"], len(x.shape))
     if bias.shape != (x.shape[axis],):
-        rules.fail("bias_add", f"bias must have shape [{x.shape[axis]}] (axis {axis} of {x}), got {bias}",
-                   got=bias.shape, wanted=(x.shape[axis],))
+        rules.fail(
+            "bias_add",
+            f"bias must have shape [{x.shape[axis]}] (axis {axis} of {x}), got {bias}",
+            got=bias.shape,
+            wanted=(x.shape[axis],),
+        )
     return [TensorType(dtype, x.shape)]
 
 
@@ -150,17 +220,28 @@ def _bias(arrays, attrs):
 
 
 _BIAS_TYPES = rules.FLOATS + rules.INTS
-register(Op(
-    "bias_add", "x + bias along one axis (TVM's nn.bias_add: axis 1, the channels)", (2, 2), _bias_infer, _bias,
-    lambda i, o, a: o[0].size, attrs=(Attr("axis", "int", 1, "the axis of x that bias runs along"),),
-    words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
-    bodies={"cpu": Body("bias_add", _BIAS_TYPES, rules.by_dtype), "tt": Body("bias_add", rules.TT_FLOATS)}, inplace=(0,),
-    cases=(
-        Case("channels", (("float32", (2, 33, 5, 40)), ("float32", (33,))), nmse=rules.EXACT),
-        Case("last", (("float32", (65, 97)), ("float32", (97,))), {"axis": -1}, nmse=rules.EXACT),
-        Case("rows", (("float32", (3, 65, 33)), ("float32", (65,))), {"axis": 1}, nmse=rules.EXACT),
-        Case("first", (("float32", (40,)), ("float32", (40,))), {"axis": 0}, nmse=rules.EXACT),
-        Case("empty", (("float32", (0, 3)), ("float32", (3,))), nmse=rules.EXACT),
-        *(Case(t, ((t, (33, 40)), (t, (40,))), nmse=rules.EXACT) for t in _BIAS_TYPES[1:]),
-    ),
-))
+register(
+    Op(
+        "bias_add",
+        "x + bias along one axis (TVM's nn.bias_add: axis 1, the channels)",
+        (2, 2),
+        _bias_infer,
+        _bias,
+        lambda i, o, a: o[0].size,
+        attrs=(Attr("axis", "int", 1, "the axis of x that bias runs along"),),
+        words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
+        bodies={
+            "cpu": Body("bias_add", _BIAS_TYPES, rules.by_dtype),
+            "tt": Body("bias_add", rules.TT_FLOATS),
+        },
+        inplace=(0,),
+        cases=(
+            Case("channels", (("float32", (2, 33, 5, 40)), ("float32", (33,))), nmse=rules.EXACT),
+            Case("last", (("float32", (65, 97)), ("float32", (97,))), {"axis": -1}, nmse=rules.EXACT),
+            Case("rows", (("float32", (3, 65, 33)), ("float32", (65,))), {"axis": 1}, nmse=rules.EXACT),
+            Case("first", (("float32", (40,)), ("float32", (40,))), {"axis": 0}, nmse=rules.EXACT),
+            Case("empty", (("float32", (0, 3)), ("float32", (3,))), nmse=rules.EXACT),
+            *(Case(t, ((t, (33, 40)), (t, (40,))), nmse=rules.EXACT) for t in _BIAS_TYPES[1:]),
+        ),
+    )
+)

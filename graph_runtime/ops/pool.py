@@ -1,13 +1,16 @@
 """Pools over NCHW images: max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d.
 
 C contract (args: x [N,C,H,W], then y [N,C,OH,OW]; the global pools give [N,C,1,1]). Attribute words:
-    max_pool2d, avg_pool2d    [0] kernel_h [1] kernel_w [2] stride_h [3] stride_w [4] pad_top [5] pad_left [6] pad_bottom
-                              [7] pad_right [8] count_include_pad (0 for max_pool2d)
+    max_pool2d, avg_pool2d    [0] kernel_h [1] kernel_w [2] stride_h [3] stride_w [4] pad_top
+                              [5] pad_left [6] pad_bottom [7] pad_right
+                              [8] count_include_pad (0 for max_pool2d)
     global_*                  none
-A window starts at i*stride_h - pad_top. Padding never wins a maximum and adds nothing to a sum; an average divides by the
-elements inside the image, or, with count_include_pad, by those inside the padded image (ceil_mode's overhang never counts).
-Every window holds at least one element of the image. ceil_mode shows in OH and OW only.
+A window starts at i*stride_h - pad_top. Padding never wins a maximum and adds nothing to a sum; an average
+divides by the elements inside the image, or, with count_include_pad, by those inside the padded image
+(ceil_mode's overhang never counts). Every window holds at least one element of the image. ceil_mode shows in
+OH and OW only.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -22,7 +25,7 @@ _MAX_TYPES = (*rules.FLOATS, "int32")
 
 
 def _infer_window(op, inputs, attrs, allowed):
-    x, = inputs
+    (x,) = inputs
     rules.one_dtype(op, inputs, allowed)
     rules.rank(op, "input 0", x, 4, "N,C,H,W")
     kernel = rules.limit(op, "kernel_shape", attrs["kernel_shape"], 2, 1)
@@ -30,10 +33,17 @@ def _infer_window(op, inputs, attrs, allowed):
     pads = rules.limit(op, "pads", attrs["pads"], 4, 0)
     for d in range(4):
         if pads[d] >= kernel[d % 2]:
-            rules.fail(op, f"pads {list(pads)} must be less than kernel_shape {list(kernel)}, else a window holds padding only",
-                       got=pads)
-    out = [window_count(op, x.shape[2 + d], kernel[d], strides[d], pads[d] + pads[d + 2], attrs["ceil_mode"], pads[d])
-           for d in (0, 1)]
+            rules.fail(
+                op,
+                f"pads {list(pads)} must be less than kernel_shape {list(kernel)}: no window of padding",
+                got=pads,
+            )
+    out = [
+        window_count(
+            op, x.shape[2 + d], kernel[d], strides[d], pads[d] + pads[d + 2], attrs["ceil_mode"], pads[d]
+        )
+        for d in (0, 1)
+    ]
     return [TensorType(x.dtype, (*x.shape[:2], *out))]
 
 
@@ -61,6 +71,7 @@ def _max(values, padded):
 def _avg(include):
     def reduce(values, padded):
         return values.sum(axis=(2, 3)) / (padded if include else values.shape[2] * values.shape[3])
+
     return reduce
 
 
@@ -78,20 +89,37 @@ def _window_cases(nmse, types, extra):
         ("halves", (2, 3, 8, 8), {"kernel_shape": (2, 2), "strides": (2, 2)}),
         ("tiles", (1, 40, 33, 35), {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}),
         ("overlap", (1, 2, 17, 65), {"kernel_shape": (3, 2), "pads": (1, 0, 2, 1)}),
-        ("ceil", (1, 3, 10, 11), {"kernel_shape": (3, 3), "strides": (2, 3), "pads": (0, 1, 0, 1), "ceil_mode": True}),
-        ("ceil_drops", (1, 1, 4, 4), {"kernel_shape": (2, 2), "strides": (3, 3), "pads": (1, 1, 1, 1), "ceil_mode": True}),
+        (
+            "ceil",
+            (1, 3, 10, 11),
+            {"kernel_shape": (3, 3), "strides": (2, 3), "pads": (0, 1, 0, 1), "ceil_mode": True},
+        ),
+        (
+            "ceil_drops",
+            (1, 1, 4, 4),
+            {"kernel_shape": (2, 2), "strides": (3, 3), "pads": (1, 1, 1, 1), "ceil_mode": True},
+        ),
         ("whole", (2, 5, 7, 6), {"kernel_shape": (7, 6)}),
         ("empty", (0, 3, 4, 4), {"kernel_shape": (2, 2)}),
         *extra,
     ):
         yield Case(name, (("float32", shape),), attrs, nmse=nmse["float32"])
     for t in types[1:]:
-        yield Case(t, ((t, (2, 3, 9, 10)),), {"kernel_shape": (3, 2), "strides": (2, 1), "pads": (1, 0, 1, 1)}, nmse=nmse[t])
+        yield Case(
+            t,
+            ((t, (2, 3, 9, 10)),),
+            {"kernel_shape": (3, 2), "strides": (2, 1), "pads": (1, 0, 1, 1)},
+            nmse=nmse[t],
+        )
 
 
 _EXACT = dict.fromkeys(_MAX_TYPES, rules.EXACT)
-_MEAN = {"float32": rules.ROUNDED, "float64": rules.ROUNDED | {"cpu": 1e-28}, "float16": rules.ROUNDED | {"cpu": 1e-7},
-         "bfloat16": rules.ROUNDED | {"cpu": 1e-5}}
+_MEAN = {
+    "float32": rules.ROUNDED,
+    "float64": rules.ROUNDED | {"cpu": 1e-28},
+    "float16": rules.ROUNDED | {"cpu": 1e-7},
+    "bfloat16": rules.ROUNDED | {"cpu": 1e-5},
+}
 
 
 def _window_words(i, o, a):
@@ -104,42 +132,89 @@ def _window_flops(i, o, a):
 
 def _reference(reduce_of, op, allowed):
     def reference(arrays, attrs):
-        x, = arrays
+        (x,) = arrays
         out = _infer_window(op, [TensorType(x.dtype.name, x.shape)], attrs, allowed)[0].shape[2:]
         return [rules.narrow(_pool(rules.wide(x), attrs, out, reduce_of(attrs)), x.dtype.name)]
+
     return reference
 
 
-register(Op(
-    "max_pool2d", "greatest element of each window", (1, 1), lambda i, a: _infer_window("max_pool2d", i, a, _MAX_TYPES),
-    _reference(lambda attrs: _max, "max_pool2d", _MAX_TYPES), _window_flops, attrs=_ATTRS, words=_window_words,
-    bodies={"cpu": Body("max_pool2d", _MAX_TYPES, rules.by_dtype), "tt": Body("max_pool2d", rules.TT_FLOATS)},
-    cases=tuple(_window_cases(_EXACT, _MAX_TYPES, ())),
-))
-register(Op(
-    "avg_pool2d", "mean of each window", (1, 1), lambda i, a: _infer_window("avg_pool2d", i, a, _AVG_TYPES),
-    _reference(lambda attrs: _avg(attrs["count_include_pad"]), "avg_pool2d", _AVG_TYPES), _window_flops,
-    attrs=(*_ATTRS, _INCLUDE), words=_window_words,
-    bodies={"cpu": Body("avg_pool2d", _AVG_TYPES, rules.by_dtype), "tt": Body("avg_pool2d", rules.TT_FLOATS)},
-    cases=tuple(_window_cases(_MEAN, _AVG_TYPES, (
-        ("include_pad", (1, 3, 9, 8), {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 2, 1, 0),
-                                       "count_include_pad": True}),
-        ("include_pad_ceil", (1, 2, 10, 9), {"kernel_shape": (3, 3), "strides": (2, 3), "pads": (1, 1, 1, 1),
-                                             "count_include_pad": True, "ceil_mode": True}),
-    ))),
-))
+register(
+    Op(
+        "max_pool2d",
+        "greatest element of each window",
+        (1, 1),
+        lambda i, a: _infer_window("max_pool2d", i, a, _MAX_TYPES),
+        _reference(lambda attrs: _max, "max_pool2d", _MAX_TYPES),
+        _window_flops,
+        attrs=_ATTRS,
+        words=_window_words,
+        bodies={
+            "cpu": Body("max_pool2d", _MAX_TYPES, rules.by_dtype),
+            "tt": Body("max_pool2d", rules.TT_FLOATS),
+        },
+        cases=tuple(_window_cases(_EXACT, _MAX_TYPES, ())),
+    )
+)
+register(
+    Op(
+        "avg_pool2d",
+        "mean of each window",
+        (1, 1),
+        lambda i, a: _infer_window("avg_pool2d", i, a, _AVG_TYPES),
+        _reference(lambda attrs: _avg(attrs["count_include_pad"]), "avg_pool2d", _AVG_TYPES),
+        _window_flops,
+        attrs=(*_ATTRS, _INCLUDE),
+        words=_window_words,
+        bodies={
+            "cpu": Body("avg_pool2d", _AVG_TYPES, rules.by_dtype),
+            "tt": Body("avg_pool2d", rules.TT_FLOATS),
+        },
+        cases=tuple(
+            _window_cases(
+                _MEAN,
+                _AVG_TYPES,
+                (
+                    (
+                        "include_pad",
+                        (1, 3, 9, 8),
+                        {
+                            "kernel_shape": (3, 3),
+                            "strides": (2, 2),
+                            "pads": (1, 2, 1, 0),
+                            "count_include_pad": True,
+                        },
+                    ),
+                    (
+                        "include_pad_ceil",
+                        (1, 2, 10, 9),
+                        {
+                            "kernel_shape": (3, 3),
+                            "strides": (2, 3),
+                            "pads": (1, 1, 1, 1),
+                            "count_include_pad": True,
+                            "ceil_mode": True,
+                        },
+                    ),
+                ),
+            )
+        ),
+    )
+)
 
 
 # ---------------------------------------------------------------- global pools
 
+
 def _infer_global(op, allowed):
     def infer(inputs, attrs):
-        x, = inputs
+        (x,) = inputs
         rules.one_dtype(op, inputs, allowed)
         rules.rank(op, "input 0", x, 4, "N,C,H,W")
         if not x.shape[2] * x.shape[3]:
             rules.fail(op, f"the image {x} has no elements to pool", got=x.shape)
         return [TensorType(x.dtype, (*x.shape[:2], 1, 1))]
+
     return infer
 
 
@@ -147,15 +222,40 @@ def _global(op, doc, compute, allowed, nmse):
     def reference(arrays, attrs):
         return [rules.narrow(compute(rules.wide(arrays[0])), arrays[0].dtype.name)]
 
-    shapes = (("digits", (2, 16, 2, 2)), ("tiles", (2, 33, 35, 40)), ("one", (1, 1, 1, 1)), ("empty", (0, 3, 2, 2)))
-    register(Op(
-        op, doc, (1, 1), _infer_global(op, allowed), reference, lambda i, o, a: i[0].size,
-        bodies={"cpu": Body(op, allowed, rules.by_dtype), "tt": Body(op, rules.TT_FLOATS)},
-        cases=(*(Case(name, (("float32", s),), nmse=nmse["float32"]) for name, s in shapes),
-               *(Case(t, ((t, (2, 3, 5, 7)),), nmse=nmse[t]) for t in allowed[1:])),
-    ))
+    shapes = (
+        ("digits", (2, 16, 2, 2)),
+        ("tiles", (2, 33, 35, 40)),
+        ("one", (1, 1, 1, 1)),
+        ("empty", (0, 3, 2, 2)),
+    )
+    register(
+        Op(
+            op,
+            doc,
+            (1, 1),
+            _infer_global(op, allowed),
+            reference,
+            lambda i, o, a: i[0].size,
+            bodies={"cpu": Body(op, allowed, rules.by_dtype), "tt": Body(op, rules.TT_FLOATS)},
+            cases=(
+                *(Case(name, (("float32", s),), nmse=nmse["float32"]) for name, s in shapes),
+                *(Case(t, ((t, (2, 3, 5, 7)),), nmse=nmse[t]) for t in allowed[1:]),
+            ),
+        )
+    )
 
 
-_global("global_max_pool2d", "greatest element of each channel", lambda x: x.max(axis=(2, 3), keepdims=True), _MAX_TYPES,
-        _EXACT)
-_global("global_avg_pool2d", "mean of each channel", lambda x: x.mean(axis=(2, 3), keepdims=True), _AVG_TYPES, _MEAN)
+_global(
+    "global_max_pool2d",
+    "greatest element of each channel",
+    lambda x: x.max(axis=(2, 3), keepdims=True),
+    _MAX_TYPES,
+    _EXACT,
+)
+_global(
+    "global_avg_pool2d",
+    "mean of each channel",
+    lambda x: x.mean(axis=(2, 3), keepdims=True),
+    _AVG_TYPES,
+    _MEAN,
+)

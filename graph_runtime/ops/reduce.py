@@ -1,13 +1,16 @@
 """Reductions and normalisations: sum mean max, softmax, layer_norm.
 
 C contract (args are the inputs, then the output). Attribute words:
-    sum, mean, max   [0] mask of the reduced axes: bit d is set for axis d (keepdims shows in the output's shape only)
+    sum, mean, max   [0] mask of the reduced axes: bit d is set for axis d (keepdims shows in the
+                     output's shape only)
     softmax          [0] axis (non-negative)
-    layer_norm       [0] axis (non-negative): the dimensions axis .. last are normalised together; scale and bias have their shape
+    layer_norm       [0] axis (non-negative): the dimensions axis .. last are normalised together;
+                     scale and bias have their shape
                      [1] epsilon, the bits of a double
 Floats are summed in a wider type than they are stored in; int32 sums wrap. max is NaN where any element is.
 layer_norm: (x - mean) / sqrt(variance + epsilon) * scale + bias, variance without Bessel's correction.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -16,11 +19,17 @@ from ..graph import TensorType
 from . import rules
 from .registry import Attr, Body, Case, Op, register
 
-_NMSE = {"float32": rules.ROUNDED, "float64": rules.ROUNDED | {"cpu": 1e-24}, "float16": rules.ROUNDED | {"cpu": 1e-6},
-         "bfloat16": rules.ROUNDED | {"cpu": 1e-4}, "int32": rules.EXACT}
+_NMSE = {
+    "float32": rules.ROUNDED,
+    "float64": rules.ROUNDED | {"cpu": 1e-24},
+    "float16": rules.ROUNDED | {"cpu": 1e-6},
+    "bfloat16": rules.ROUNDED | {"cpu": 1e-4},
+    "int32": rules.EXACT,
+}
 
 
 # ---------------------------------------------------------------- sum mean max
+
 
 def _axes(op, attrs, ndim):
     """The reduced axes, sorted; all of them by default (and for an empty list, as ONNX)."""
@@ -33,36 +42,53 @@ def _axes(op, attrs, ndim):
 
 def _reduction(op, doc, compute, allowed, empty_ok):
     def infer(inputs, attrs):
-        x, = inputs
+        (x,) = inputs
         rules.one_dtype(op, inputs, allowed)
         axes = _axes(op, attrs, len(x.shape))
         shape = [1 if d in axes else n for d, n in enumerate(x.shape)]
         if not empty_ok and 0 not in shape and x.size == 0:
             rules.fail(op, f"cannot reduce {x} over axes {list(axes)}: there are no elements", got=x.shape)
-        return [TensorType(x.dtype, tuple(n for d, n in enumerate(shape) if attrs["keepdims"] or d not in axes))]
+        return [
+            TensorType(x.dtype, tuple(n for d, n in enumerate(shape) if attrs["keepdims"] or d not in axes))
+        ]
 
     def reference(arrays, attrs):
-        x, = arrays
+        (x,) = arrays
         y = compute(rules.wide(x), axis=_axes(op, attrs, x.ndim), keepdims=attrs["keepdims"])
         return [rules.narrow(y, x.dtype.name)]
 
     exact = op == "max"
-    register(Op(
-        op, doc, (1, 1), infer, reference, lambda i, o, a: i[0].size,
-        attrs=(Attr("axes", "ints", None, "the axes to reduce; all of them by default"),
-               Attr("keepdims", "bool", True, "keep the reduced axes with size 1")),
-        words=lambda i, o, a: [rules.axes_mask(_axes(op, a, len(i[0].shape)))],
-        bodies={"cpu": Body(op, allowed, rules.by_dtype), "tt": Body(op, rules.TT_FLOATS)},
-        cases=tuple(_reduction_cases(allowed, exact, empty_ok)),
-    ))
+    register(
+        Op(
+            op,
+            doc,
+            (1, 1),
+            infer,
+            reference,
+            lambda i, o, a: i[0].size,
+            attrs=(
+                Attr("axes", "ints", None, "the axes to reduce; all of them by default"),
+                Attr("keepdims", "bool", True, "keep the reduced axes with size 1"),
+            ),
+            words=lambda i, o, a: [rules.axes_mask(_axes(op, a, len(i[0].shape)))],
+            bodies={"cpu": Body(op, allowed, rules.by_dtype), "tt": Body(op, rules.TT_FLOATS)},
+            cases=tuple(_reduction_cases(allowed, exact, empty_ok)),
+        )
+    )
 
 
 def _reduction_cases(allowed, exact, empty_ok):
     for name, shape, attrs in (
-        ("all", (3, 40, 33), {}), ("last", (3, 65, 97), {"axes": (-1,)}), ("rows", (3, 65, 97), {"axes": (1,), "keepdims": False}),
-        ("first", (5, 33, 40), {"axes": (0,)}), ("ends", (3, 4, 33, 5), {"axes": (0, 3), "keepdims": False}),
-        ("planes", (2, 3, 33, 35), {"axes": (2, 3)}), ("middle", (2, 3, 4, 5, 33), {"axes": (1, 3)}), ("scalar", (), {}),
-        ("vector", (1000,), {"axes": (0,), "keepdims": False}), ("empty", (0, 4), {"axes": (1,)}),
+        ("all", (3, 40, 33), {}),
+        ("last", (3, 65, 97), {"axes": (-1,)}),
+        ("rows", (3, 65, 97), {"axes": (1,), "keepdims": False}),
+        ("first", (5, 33, 40), {"axes": (0,)}),
+        ("ends", (3, 4, 33, 5), {"axes": (0, 3), "keepdims": False}),
+        ("planes", (2, 3, 33, 35), {"axes": (2, 3)}),
+        ("middle", (2, 3, 4, 5, 33), {"axes": (1, 3)}),
+        ("scalar", (), {}),
+        ("vector", (1000,), {"axes": (0,), "keepdims": False}),
+        ("empty", (0, 4), {"axes": (1,)}),
     ):
         yield Case(name, (("float32", shape),), attrs, nmse=rules.EXACT if exact else _NMSE["float32"])
     if empty_ok:
@@ -78,8 +104,9 @@ _reduction("max", "greatest element over axes", np.max, (*rules.FLOATS, "int32")
 
 # ---------------------------------------------------------------- softmax
 
+
 def _softmax_infer(inputs, attrs):
-    x, = inputs
+    (x,) = inputs
     rules.one_dtype("softmax", inputs, rules.FLOATS)
     rules.axis_of("softmax", attrs["axis"], len(x.shape))
     return [x]
@@ -94,25 +121,33 @@ def _softmax(arrays, attrs):
         return [rules.narrow(e / e.sum(axis=axis, keepdims=True), arrays[0].dtype.name)]
 
 
-register(Op(
-    "softmax", "exp(x) / sum of exp(x) along an axis", (1, 1), _softmax_infer, _softmax, lambda i, o, a: 5 * o[0].size,
-    attrs=(Attr("axis", "int", -1, "the axis along which the result sums to 1"),),
-    words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
-    bodies={"cpu": Body("softmax", rules.FLOATS, rules.by_dtype), "tt": Body("softmax", rules.TT_FLOATS)},
-    cases=(
-        Case("digits", (("float32", (4, 10)),), nmse=_NMSE["float32"]),
-        Case("tiles", (("float32", (3, 65, 97)),), nmse=_NMSE["float32"]),
-        Case("rows", (("float32", (2, 33, 40)),), {"axis": 1}, nmse=_NMSE["float32"]),
-        Case("first", (("float32", (33, 5, 6)),), {"axis": 0}, nmse=_NMSE["float32"]),
-        Case("vector", (("float32", (31,)),), nmse=_NMSE["float32"]),
-        Case("one", (("float32", (3, 1)),), nmse=rules.EXACT),
-        Case("empty", (("float32", (0, 3)),), nmse=rules.EXACT),
-        *(Case(t, ((t, (5, 40)),), nmse=_NMSE[t]) for t in rules.FLOATS[1:]),
-    ),
-))
+register(
+    Op(
+        "softmax",
+        "exp(x) / sum of exp(x) along an axis",
+        (1, 1),
+        _softmax_infer,
+        _softmax,
+        lambda i, o, a: 5 * o[0].size,
+        attrs=(Attr("axis", "int", -1, "the axis along which the result sums to 1"),),
+        words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
+        bodies={"cpu": Body("softmax", rules.FLOATS, rules.by_dtype), "tt": Body("softmax", rules.TT_FLOATS)},
+        cases=(
+            Case("digits", (("float32", (4, 10)),), nmse=_NMSE["float32"]),
+            Case("tiles", (("float32", (3, 65, 97)),), nmse=_NMSE["float32"]),
+            Case("rows", (("float32", (2, 33, 40)),), {"axis": 1}, nmse=_NMSE["float32"]),
+            Case("first", (("float32", (33, 5, 6)),), {"axis": 0}, nmse=_NMSE["float32"]),
+            Case("vector", (("float32", (31,)),), nmse=_NMSE["float32"]),
+            Case("one", (("float32", (3, 1)),), nmse=rules.EXACT),
+            Case("empty", (("float32", (0, 3)),), nmse=rules.EXACT),
+            *(Case(t, ((t, (5, 40)),), nmse=_NMSE[t]) for t in rules.FLOATS[1:]),
+        ),
+    )
+)
 
 
 # ---------------------------------------------------------------- layer_norm
+
 
 def _layer_norm_infer(inputs, attrs):
     x, scale, bias = inputs
@@ -122,8 +157,12 @@ def _layer_norm_infer(inputs, attrs):
         rules.fail("layer_norm", f"epsilon must be at least 0, got {attrs['epsilon']}", got=attrs["epsilon"])
     for what, t in (("scale", scale), ("bias", bias)):
         if t.shape != x.shape[axis:]:
-            rules.fail("layer_norm", f"{what} must have shape {list(x.shape[axis:])} (axis {axis} .. last of {x}), got {t}",
-                       got=t.shape, wanted=x.shape[axis:])
+            rules.fail(
+                "layer_norm",
+                f"{what} must have shape {list(x.shape[axis:])} (axis {axis} .. last of {x}), got {t}",
+                got=t.shape,
+                wanted=x.shape[axis:],
+            )
     return [x]
 
 
@@ -138,21 +177,43 @@ def _layer_norm(arrays, attrs):
 
 
 def _layer_norm_cases():
-    for name, shape, axis in (("tiles", (3, 65, 97), -1), ("planes", (2, 3, 33, 40), 2), ("whole", (5, 33), 0), ("vector", (31,), -1),
-                              ("one", (4, 1), -1), ("empty", (0, 3), -1)):
-        tail = ("float32", shape[axis % len(shape):])
+    for name, shape, axis in (
+        ("tiles", (3, 65, 97), -1),
+        ("planes", (2, 3, 33, 40), 2),
+        ("whole", (5, 33), 0),
+        ("vector", (31,), -1),
+        ("one", (4, 1), -1),
+        ("empty", (0, 3), -1),
+    ):
+        tail = ("float32", shape[axis % len(shape) :])
         yield Case(name, (("float32", shape), tail, tail), {"axis": axis}, nmse=_NMSE["float32"])
-    yield Case("epsilon", (("float32", (4, 40)), ("float32", (40,)), ("float32", (40,))), {"epsilon": 0.5}, nmse=_NMSE["float32"])
+    yield Case(
+        "epsilon",
+        (("float32", (4, 40)), ("float32", (40,)), ("float32", (40,))),
+        {"epsilon": 0.5},
+        nmse=_NMSE["float32"],
+    )
     for t in rules.FLOATS[1:]:
         yield Case(t, ((t, (6, 33)), (t, (33,)), (t, (33,))), nmse=_NMSE[t])
 
 
-register(Op(
-    "layer_norm", "normalise the trailing dimensions, then scale and shift", (3, 3), _layer_norm_infer, _layer_norm,
-    lambda i, o, a: 8 * o[0].size,
-    attrs=(Attr("axis", "int", -1, "the first of the dimensions that are normalised together"),
-           Attr("epsilon", "float", 1e-5, "added to the variance")),
-    words=lambda i, o, a: [a["axis"] % len(i[0].shape), rules.float_word(a["epsilon"])],
-    bodies={"cpu": Body("layer_norm", rules.FLOATS, rules.by_dtype), "tt": Body("layer_norm", rules.TT_FLOATS)},
-    cases=tuple(_layer_norm_cases()),
-))
+register(
+    Op(
+        "layer_norm",
+        "normalise the trailing dimensions, then scale and shift",
+        (3, 3),
+        _layer_norm_infer,
+        _layer_norm,
+        lambda i, o, a: 8 * o[0].size,
+        attrs=(
+            Attr("axis", "int", -1, "the first of the dimensions that are normalised together"),
+            Attr("epsilon", "float", 1e-5, "added to the variance"),
+        ),
+        words=lambda i, o, a: [a["axis"] % len(i[0].shape), rules.float_word(a["epsilon"])],
+        bodies={
+            "cpu": Body("layer_norm", rules.FLOATS, rules.by_dtype),
+            "tt": Body("layer_norm", rules.TT_FLOATS),
+        },
+        cases=tuple(_layer_norm_cases()),
+    )
+)

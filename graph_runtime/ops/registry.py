@@ -1,8 +1,11 @@
-"""What an op is: one Op value holds its attributes, shape rule, cost, numpy reference, kernels and test cases.
+"""What an op is: one Op value holds its attributes, shape rule, cost, numpy reference, kernels and test
+cases.
 
-A family file (elementwise.py, linear.py, ...) makes its ops with ``register(Op(...))``; the C bodies stand in native/kernels.
-Adding an op touches one family file and one C body, nothing else: codegen, tests, benchmark and support list read this table.
+A family file (elementwise.py, linear.py, ...) makes its ops with ``register(Op(...))``; the C bodies stand in
+native/kernels. Adding an op touches one family file and one C body, nothing else: codegen, tests, benchmark
+and support list read this table.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -23,8 +26,8 @@ Types = Sequence[TensorType]
 
 @dataclass(frozen=True, slots=True)
 class Attr:
-    """One attribute. ``kind``: int, ints, float, bool or str. ``default`` is ONNX's where ONNX has the op, or REQUIRED.
-    ``default`` may be None for "decided from the shapes"."""
+    """One attribute. ``kind``: int, ints, float, bool or str. ``default`` is ONNX's where ONNX has the op,
+    REQUIRED, or None for "decided from the shapes"."""
 
     name: str
     kind: str
@@ -37,10 +40,11 @@ class Attr:
 class Body:
     """The C body of an op on one device kind, in native/kernels/<kind>/.
 
-    ``name``: the body's base name; with ``suffix`` it gives the C function gr_<kind>_<name>__<suffix> and the generic entry
-    "<kind>/<name>/<suffix>" (no suffix: gr_<kind>_<name>, "<kind>/<name>").
+    ``name``: the body's base name; with ``suffix`` it gives the C function gr_<kind>_<name>__<suffix> and the
+    generic entry "<kind>/<name>/<suffix>" (no suffix: gr_<kind>_<name>, "<kind>/<name>").
     ``dtypes``: the canonical dtypes of the op's first input that it takes.
-    ``suffix(inputs, outputs)``: which instantiation serves these types; None for bodies that look at gr_arg.format at run time.
+    ``suffix(inputs, outputs)``: which instantiation serves these types; None for bodies that look at
+    gr_arg.format at run time.
     ``scratch(inputs, outputs, attrs)``: host bytes the call needs.
     ``accepts(inputs, outputs, attrs)``: None, or a sentence saying why these types cannot be done here.
     """
@@ -56,9 +60,10 @@ class Body:
 class Case:
     """One row of the case table: it drives the op tests, the op benchmark and the support list.
 
-    ``inputs``: (dtype, shape) each. ``make`` names how values are drawn: "normal", "positive", "uniform", "index:N" (integers
-    below N for that input). ``nmse``: largest normalised mean squared error against the float64 reference, by device kind and
-    tt format: {"cpu": 1e-12, "tt/f32": 1e-12, "tt/bf16": 1e-4, "tt/bfp8_b": 1e-3}; 0.0 means bit-equal.
+    ``inputs``: (dtype, shape) each. ``make`` names how values are drawn: "normal", "positive", "uniform",
+    "index:N" (integers below N for that input). ``nmse``: largest normalised mean squared error against the
+    float64 reference, by device kind and tt format: {"cpu": 1e-12, "tt/f32": 1e-12, "tt/bf16": 1e-4,
+    "tt/bfp8_b": 1e-3}; 0.0 means bit-equal.
     """
 
     name: str
@@ -72,11 +77,13 @@ class Case:
 class Op:
     """An op. All callables are pure.
 
-    ``arity``: (least, most) number of inputs. ``infer(inputs, attrs)`` returns the output types or raises GraphError with a
-    message that says what is wrong. ``flops(inputs, outputs, attrs)``: multiply and add count as two.
+    ``arity``: (least, most) number of inputs. ``infer(inputs, attrs)`` returns the output types or raises
+    GraphError with a message that says what is wrong. ``flops(inputs, outputs, attrs)``: multiply and add
+    count as two.
     ``reference(arrays, attrs)`` returns the outputs; float16 and bfloat16 compute in float32 and round once.
     ``words(inputs, outputs, attrs)``: the int64 attribute words that the C bodies read as call->attrs.
-    ``inplace``: inputs that output 0 may overwrite when types are equal. ``is_nop``: a reshape, no kernel at all on cpu.
+    ``inplace``: inputs that output 0 may overwrite when types are equal. ``is_nop``: a reshape, no kernel at
+    all on cpu.
     """
 
     name: str
@@ -93,12 +100,16 @@ class Op:
     cases: tuple[Case, ...] = ()
 
     def decode(self, given: Attrs) -> Attrs:
-        """Given attributes with defaults filled in. Raises GraphError for an unknown, missing or ill-typed one."""
+        """Given attributes with defaults filled in. Raises GraphError for an unknown, missing or ill-typed
+        one."""
         known = {a.name: a for a in self.attrs}
         for name in given:
             if name not in known:
-                raise GraphError(f"op {self.name} has no attribute {name!r}{did_you_mean(name, known)}",
-                                 op=self.name, got=name)
+                raise GraphError(
+                    f"op {self.name} has no attribute {name!r}{did_you_mean(name, known)}",
+                    op=self.name,
+                    got=name,
+                )
         return {a.name: _decode(self.name, a, given) for a in self.attrs}
 
     def bytes_moved(self, inputs: Types, outputs: Types) -> int:
@@ -107,7 +118,7 @@ class Op:
 
 
 _KINDS: dict[str, Callable[[Any], bool]] = {
-    "int": lambda v: isinstance(v, int) and not isinstance(v, bool) and -2**63 <= v < 2**63,
+    "int": lambda v: isinstance(v, int) and not isinstance(v, bool) and -(2**63) <= v < 2**63,
     "ints": lambda v: isinstance(v, (list, tuple)) and all(_KINDS["int"](x) for x in v),
     "float": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
     "bool": lambda v: isinstance(v, bool) or v in (0, 1),
@@ -122,11 +133,19 @@ def _decode(op: str, attr: Attr, given: Attrs) -> Any:
     if value is None:
         return None
     if not _KINDS[attr.kind](value):
-        raise GraphError(f"op {op}: attribute {attr.name!r} must be {attr.kind}, got {value!r}", op=op, got=value)
-    value = {"ints": lambda v: tuple(map(int, v)), "float": float, "bool": bool}.get(attr.kind, lambda v: v)(value)
+        raise GraphError(
+            f"op {op}: attribute {attr.name!r} must be {attr.kind}, got {value!r}", op=op, got=value
+        )
+    value = {"ints": lambda v: tuple(map(int, v)), "float": float, "bool": bool}.get(attr.kind, lambda v: v)(
+        value
+    )
     if attr.choices and value not in attr.choices:
-        raise GraphError(f"op {op}: attribute {attr.name!r} is {value!r}, must be one of {list(attr.choices)}",
-                         op=op, got=value, wanted=attr.choices)
+        raise GraphError(
+            f"op {op}: attribute {attr.name!r} is {value!r}, must be one of {list(attr.choices)}",
+            op=op,
+            got=value,
+            wanted=attr.choices,
+        )
     return value
 
 

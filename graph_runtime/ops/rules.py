@@ -1,4 +1,6 @@
-"""Rules that op families share: dtype groups, shape checks with their error texts, body suffixes, tolerances of cases."""
+"""Rules that op families share: dtype groups, shape checks with their error texts, body suffixes, tolerances
+of cases."""
+
 from __future__ import annotations
 
 import struct
@@ -12,8 +14,28 @@ from ..errors import GraphError
 from ..graph import TensorType
 
 __all__ = [
-    "ALL", "EXACT", "FLOATS", "INTS", "MOVED", "ROUNDED", "SIGNED", "TT_ARITH", "TT_FLOATS", "TT_MOVED", "axes_mask", "axis_of",
-    "broadcast", "by_bytes", "by_dtype", "fail", "float_word", "limit", "narrow", "one_dtype", "rank", "wide",
+    "ALL",
+    "EXACT",
+    "FLOATS",
+    "INTS",
+    "MOVED",
+    "ROUNDED",
+    "SIGNED",
+    "TT_ARITH",
+    "TT_FLOATS",
+    "TT_MOVED",
+    "axes_mask",
+    "axis_of",
+    "broadcast",
+    "by_bytes",
+    "by_dtype",
+    "fail",
+    "float_word",
+    "limit",
+    "narrow",
+    "one_dtype",
+    "rank",
+    "wide",
 ]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -24,10 +46,11 @@ TT_FLOATS = ("float32", "bfloat16")
 TT_ARITH = (*TT_FLOATS, "int32")
 TT_MOVED = (*TT_FLOATS, "int32", "uint32", "int16", "uint16", "int8", "uint8", "bool")
 
-MAX_DIMS = 16      # GR_MAX_DIMS of native/kernels/cpu/common.h
+MAX_DIMS = 16  # GR_MAX_DIMS of native/kernels/cpu/common.h
 
-# Largest normalised mean squared error by device kind and tt format. Rounding an operand to bf16 (8 significant bits) costs
-# about 1e-6, to bfp8_b (one exponent for 16 values) about 1e-4; both bounds leave room for two operands and a result.
+# Largest normalised mean squared error by device kind and tt format. Rounding an operand to bf16 (8
+# significant bits) costs about 1e-6, to bfp8_b (one exponent for 16 values) about 1e-4; both bounds leave
+# room for two operands and a result.
 EXACT = {"cpu": 0.0, "tt/f32": 0.0, "tt/bf16": 1e-4, "tt/bfp8_b": 1e-3}
 ROUNDED = {"cpu": 1e-12, "tt/f32": 1e-12, "tt/bf16": 1e-4, "tt/bfp8_b": 2e-3}
 # Elements that are only moved: what a copy to the device in that format costs, nothing more.
@@ -44,17 +67,24 @@ def fail(op: str, text: str, **fields: Any) -> NoReturn:
 
 # ---------------------------------------------------------------- dtypes
 
+
 def one_dtype(op: str, inputs: Sequence[TensorType], allowed: Sequence[str]) -> str:
     """The dtype that all inputs share. Raises GraphError where they differ or the op has no rule for it."""
     first = inputs[0].dtype
     for i, t in enumerate(inputs):
         if t.dtype != first:
-            fail(op, f"inputs must have one dtype, but input 0 is {first} and input {i} is {t.dtype}; add a cast",
-                 got=t.dtype, wanted=first)
+            fail(
+                op,
+                f"inputs must have one dtype, but input 0 is {first} and input {i} is {t.dtype}; add a cast",
+                got=t.dtype,
+                wanted=first,
+            )
     if first not in allowed:
         fail(op, f"does not take {first}; it takes {', '.join(allowed)}", got=first, wanted=tuple(allowed))
     if (most := max(len(t.shape) for t in inputs)) > MAX_DIMS:
-        fail(op, f"an input has {most} dimensions, at most {MAX_DIMS} are supported", got=most, wanted=MAX_DIMS)
+        fail(
+            op, f"an input has {most} dimensions, at most {MAX_DIMS} are supported", got=most, wanted=MAX_DIMS
+        )
     return first
 
 
@@ -70,6 +100,7 @@ def by_bytes(inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> str
 
 # ---------------------------------------------------------------- shapes
 
+
 def rank(op: str, what: str, t: TensorType, wanted: int, dims: str) -> None:
     """Raise GraphError where t has not ``wanted`` dimensions; ``dims`` names them ("N,C,H,W")."""
     if len(t.shape) != wanted:
@@ -77,7 +108,8 @@ def rank(op: str, what: str, t: TensorType, wanted: int, dims: str) -> None:
 
 
 def axis_of(op: str, value: int, ndim: int, name: str = "axis") -> int:
-    """A non-negative axis below ndim; negative ones count from the back. Raises GraphError when out of range."""
+    """A non-negative axis below ndim; negative ones count from the back. Raises GraphError when out of
+    range."""
     if not -ndim <= value < ndim:
         fail(op, f"{name} {value} is out of range for {ndim} dimensions (-{ndim} .. {ndim - 1})", got=value)
     return value % ndim
@@ -92,22 +124,32 @@ def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
         sizes = {n for n in dims if n != 1}
         if len(sizes) > 1:
             text = " and ".join(str(list(s)) for s in shapes)
-            fail(op, f"shapes {text} do not broadcast: dimension {d - ndim} is {' and '.join(map(str, dims))}", got=shapes)
+            fail(
+                op,
+                f"shapes {text} do not broadcast: dimension {d - ndim} is {' and '.join(map(str, dims))}",
+                got=shapes,
+            )
         out.append(sizes.pop() if sizes else 1)
     return tuple(out)
 
 
 def limit(op: str, name: str, values: Sequence[int], count: int, least: int) -> tuple[int, ...]:
-    """Check an attribute of ``count`` integers, each in least .. 2**31 - 1 (so that index arithmetic in C cannot overflow)."""
+    """Check an attribute of ``count`` integers, each in least .. 2**31 - 1 (so that index arithmetic in C
+    cannot overflow)."""
     if len(values) != count:
-        fail(op, f"attribute {name!r} must have {count} integers, got {list(values)}", got=values, wanted=count)
+        fail(
+            op, f"attribute {name!r} must have {count} integers, got {list(values)}", got=values, wanted=count
+        )
     for v in values:
         if not least <= v < 2**31:
-            fail(op, f"attribute {name!r} is {list(values)}; each must be in {least} .. 2**31 - 1", got=values)
+            fail(
+                op, f"attribute {name!r} is {list(values)}; each must be in {least} .. 2**31 - 1", got=values
+            )
     return tuple(values)
 
 
 # ---------------------------------------------------------------- attribute words
+
 
 def float_word(value: float) -> int:
     """The bits of a double as an int64 attribute word."""
@@ -121,8 +163,10 @@ def axes_mask(axes: Sequence[int]) -> int:
 
 # ---------------------------------------------------------------- numpy references
 
+
 def wide(array: np.ndarray) -> np.ndarray:
-    """Floats as float64, so that a sum or a function rounds once, when it is narrowed; integers as int64 (they wrap)."""
+    """Floats as float64, so that a sum or a function rounds once, when it is narrowed; integers as int64
+    (they wrap)."""
     kind = array.dtype.kind
     if array.dtype == np.float64 or kind == "b":
         return array

@@ -1,4 +1,6 @@
-"""compare and the check_graph fixture: right graphs pass in every arrangement, a wrong kernel is seen and named."""
+"""compare and the check_graph fixture: right graphs pass in every arrangement, a wrong kernel is seen and
+named."""
+
 from dataclasses import replace
 
 import numpy as np
@@ -17,8 +19,10 @@ from graph_runtime.testing_graphs import GraphMaker
 def network():
     """A small convolutional network that ends in a take, whose indices must be drawn in range."""
     g = GraphMaker()
+
     def given(*shape, dtype="float32"):
         return g.input(TensorType(dtype, shape))
+
     y = g.op("conv2d", [given(2, 1, 8, 8), given(8, 1, 3, 3), given(8)], pads=[1, 1, 1, 1])
     y = g.op("max_pool2d", [g.op("relu", [y])], kernel_shape=[2, 2], strides=[2, 2])
     y = g.op("dense", [g.op("flatten", [y]), given(5, 128)])
@@ -30,7 +34,15 @@ def test_a_right_graph_is_as_numpy(network):
     assert report.ok, str(report)
     assert [len(rows) for rows in (report.outputs, report.isolated, report.accumulated)] == [2, 7, 7]
     assert report.worst == report.outputs[0].nmse >= report.outputs[1].nmse
-    assert {d.op for d in report.isolated} == {"conv2d", "relu", "max_pool2d", "flatten", "dense", "softmax", "take"}
+    assert {d.op for d in report.isolated} == {
+        "conv2d",
+        "relu",
+        "max_pool2d",
+        "flatten",
+        "dense",
+        "softmax",
+        "take",
+    }
     assert "as numpy" in str(report)
 
 
@@ -54,7 +66,9 @@ def test_devices_of_the_file_move_with_a_rotation():
 
 def test_a_wrong_node_is_found_and_named(network, monkeypatch):
     """The reference of relu is bent: relu alone is wrong, what follows is wrong by what it inherits."""
-    bent = replace(registry.require("relu"), reference=lambda arrays, attrs: [np.maximum(arrays[0], np.float32(-0.1))])
+    bent = replace(
+        registry.require("relu"), reference=lambda arrays, attrs: [np.maximum(arrays[0], np.float32(-0.1))]
+    )
     monkeypatch.setitem(registry._OPS, "relu", bent)
     report = compare(network, nodes=True)
     assert not report.ok

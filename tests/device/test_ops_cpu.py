@@ -1,4 +1,6 @@
-"""Every cpu kernel that is built in, on every case of the op table, against numpy; canaries around every buffer."""
+"""Every cpu kernel that is built in, on every case of the op table, against numpy; canaries around every
+buffer."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,18 +26,21 @@ class Buffer:
         self.start = -self.raw.ctypes.data % 64 + 64
         self.address = self.raw.ctypes.data + self.start
         if array is not None:
-            self.raw[self.start:self.start + t.nbytes] = np.frombuffer(array.tobytes(), np.uint8)
+            self.raw[self.start : self.start + t.nbytes] = np.frombuffer(array.tobytes(), np.uint8)
 
     def array(self):
-        data = self.raw[self.start:self.start + self.type.nbytes]
+        data = self.raw[self.start : self.start + self.type.nbytes]
         return data.view(dtypes.to_numpy(self.type.dtype)).reshape(self.type.shape)
 
     def intact(self):
-        return (self.raw[:self.start] == CANARY).all() and (self.raw[self.start + self.type.nbytes:] == CANARY).all()
+        return (self.raw[: self.start] == CANARY).all() and (
+            self.raw[self.start + self.type.nbytes :] == CANARY
+        ).all()
 
 
 def call(op, attrs, arrays, into=None):
-    """Run the built-in cpu kernel of an op; ``into``: the input that the output overwrites. Returns the output array."""
+    """Run the built-in cpu kernel of an op; ``into``: the input that the output overwrites. Returns the
+    output array."""
     attrs = op.decode(attrs)
     types = [TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in arrays]
     outputs = op.infer(types, attrs)
@@ -50,20 +55,36 @@ def call(op, attrs, arrays, into=None):
     words = ffi.new("int64_t[]", op.words(types, outputs, attrs) if op.words else [])
     scratch = Buffer(TensorType("uint8", (selected.scratch,)))
     env = core.open_device(devices.cpu()).env
-    request = ffi.new("gr_call *", {"abi": core.lib.gr_abi_version(), "nargs": len(args), "args": args, "attrs": words,
-                                    "scratch": ffi.cast("void *", scratch.address), "env": env})
+    request = ffi.new(
+        "gr_call *",
+        {
+            "abi": core.lib.gr_abi_version(),
+            "nargs": len(args),
+            "args": args,
+            "attrs": words,
+            "scratch": ffi.cast("void *", scratch.address),
+            "env": env,
+        },
+    )
     core.check(ffi.cast("gr_kernel_fn", core.generic_kernels()[selected.generic])(request))
-    assert all(b.intact() for b in (*buffers, out, scratch)), f"{selected.generic} wrote outside of its buffers"
+    assert all(b.intact() for b in (*buffers, out, scratch)), (
+        f"{selected.generic} wrote outside of its buffers"
+    )
     untouched = [b for i, b in enumerate(buffers) if i != into]
-    assert all(b.array().tobytes() == a.tobytes() for b, a in zip(untouched, [a for i, a in enumerate(arrays) if i != into],
-                                                                   strict=True)), f"{selected.generic} wrote to an input"
+    assert all(
+        b.array().tobytes() == a.tobytes()
+        for b, a in zip(untouched, [a for i, a in enumerate(arrays) if i != into], strict=True)
+    ), f"{selected.generic} wrote to an input"
     return out.array().copy()
 
 
 def test_every_announced_cpu_kernel_has_an_op_and_every_op_its_kernels():
     """The table and native/kernels agree: nothing is missing, nothing is built that no op uses."""
-    wanted = {select(op, op.decode(case.attrs), "cpu", types, op.infer(types, op.decode(case.attrs))).generic
-              for op, case in CASES for types in [[TensorType(*i) for i in case.inputs]]}
+    wanted = {
+        select(op, op.decode(case.attrs), "cpu", types, op.infer(types, op.decode(case.attrs))).generic
+        for op, case in CASES
+        for types in [[TensorType(*i) for i in case.inputs]]
+    }
     assert {name for name in core.generic_kernels() if name.startswith("cpu/")} == wanted
     for op in ops.all_ops().values():
         if not op.is_nop:
@@ -76,11 +97,13 @@ def test_cases(name):
     op = ops.require(name)
     for case in op.cases:
         arrays = draws.draw(case)
-        wanted, = draws.expected(op, case, arrays)
+        (wanted,) = draws.expected(op, case, arrays)
         same = [i for i in op.inplace if (arrays[i].dtype, arrays[i].shape) == (wanted.dtype, wanted.shape)]
         for into in (None, *same):
             error = draws.nmse(call(op, case.attrs, arrays, into), wanted)
-            assert error <= case.nmse["cpu"], f"{name}/{case.name}: nmse {error:.2e}, output over input {into}"
+            assert error <= case.nmse["cpu"], (
+                f"{name}/{case.name}: nmse {error:.2e}, output over input {into}"
+            )
 
 
 @pytest.fixture
@@ -91,16 +114,29 @@ def two_threads():
     core.pool_set_threads(before)
 
 
-@pytest.mark.parametrize(("name", "shapes", "attrs"), [
-    ("add", [(3, 300, 400), (3, 300, 400)], {}), ("add", [(3, 300, 400), (300, 1)], {}), ("multiply", [(400000,), ()], {}),
-    ("gelu", [(300, 401)], {}), ("relu", [(700, 401)], {}), ("dense", [(130, 70), (150, 70), (150,)], {}),
-    ("matmul", [(2, 130, 70), (70, 150)], {}), ("conv2d", [(2, 8, 40, 50), (40, 8, 3, 3), (40,)], {"pads": (1, 1, 1, 1)}),
-    ("conv2d", [(2, 24, 40, 50), (24, 1, 3, 3)], {"group": 24}), ("max_pool2d", [(3, 40, 40, 30)], {"kernel_shape": (3, 3)}),
-    ("sum", [(300, 401, 5)], {"axes": (0, 2)}), ("max", [(300, 401, 5)], {"axes": (1,)}), ("softmax", [(300, 401)], {}),
-    ("softmax", [(30, 40, 401)], {"axis": 1}), ("layer_norm", [(300, 401), (401,), (401,)], {}),
-    ("transpose", [(30, 40, 201)], {"perm": (2, 0, 1)}), ("slice", [(300, 401)], {"starts": (1,), "ends": (300,), "steps": (2,)}),
-    ("slice_update", [(300, 401), (250, 401)], {"starts": (7,)}),
-])
+@pytest.mark.parametrize(
+    ("name", "shapes", "attrs"),
+    [
+        ("add", [(3, 300, 400), (3, 300, 400)], {}),
+        ("add", [(3, 300, 400), (300, 1)], {}),
+        ("multiply", [(400000,), ()], {}),
+        ("gelu", [(300, 401)], {}),
+        ("relu", [(700, 401)], {}),
+        ("dense", [(130, 70), (150, 70), (150,)], {}),
+        ("matmul", [(2, 130, 70), (70, 150)], {}),
+        ("conv2d", [(2, 8, 40, 50), (40, 8, 3, 3), (40,)], {"pads": (1, 1, 1, 1)}),
+        ("conv2d", [(2, 24, 40, 50), (24, 1, 3, 3)], {"group": 24}),
+        ("max_pool2d", [(3, 40, 40, 30)], {"kernel_shape": (3, 3)}),
+        ("sum", [(300, 401, 5)], {"axes": (0, 2)}),
+        ("max", [(300, 401, 5)], {"axes": (1,)}),
+        ("softmax", [(300, 401)], {}),
+        ("softmax", [(30, 40, 401)], {"axis": 1}),
+        ("layer_norm", [(300, 401), (401,), (401,)], {}),
+        ("transpose", [(30, 40, 201)], {"perm": (2, 0, 1)}),
+        ("slice", [(300, 401)], {"starts": (1,), "ends": (300,), "steps": (2,)}),
+        ("slice_update", [(300, 401), (250, 401)], {"starts": (7,)}),
+    ],
+)
 def test_threads_change_nothing(name, shapes, attrs, two_threads):
     """Work that is large enough for several threads gives the same bits as one thread, which are right."""
     op = ops.require(name)
@@ -114,17 +150,22 @@ def test_threads_change_nothing(name, shapes, attrs, two_threads):
 
 # ---------------------------------------------------------------- special values
 
+
 def test_integers_wrap():
     low = np.array([-128, -128, 127, 100], np.int8)
     other = np.array([-1, 1, 1, 100], np.int8)
     for name in ("add", "subtract", "multiply", "divide"):
         op = ops.require(name)
         np.testing.assert_array_equal(call(op, {}, [low, other]), op.reference([low, other], {})[0])
-    least = np.array([-2**63, 2**63 - 1], np.int64)
-    np.testing.assert_array_equal(call(ops.require("divide"), {}, [least, np.array([-1, -1])]), [-2**63, -(2**63 - 1)])
+    least = np.array([-(2**63), 2**63 - 1], np.int64)
+    np.testing.assert_array_equal(
+        call(ops.require("divide"), {}, [least, np.array([-1, -1])]), [-(2**63), -(2**63 - 1)]
+    )
     big = np.full((3, 3), 2**30, np.int32)
     np.testing.assert_array_equal(call(ops.require("matmul"), {}, [big, big]), np.zeros((3, 3), np.int32))
-    np.testing.assert_array_equal(call(ops.require("sum"), {"keepdims": False}, [big[0, :2]]), np.int32(-2**31))
+    np.testing.assert_array_equal(
+        call(ops.require("sum"), {"keepdims": False}, [big[0, :2]]), np.int32(-(2**31))
+    )
 
 
 def test_division_truncates_toward_zero():
@@ -141,7 +182,7 @@ def test_integer_division_by_zero_is_an_error(dtype):
         ops.require("divide").reference([zeros, zeros], {})
 
 
-@pytest.mark.parametrize("index", [5, -6, 2**31 - 1, -2**31])
+@pytest.mark.parametrize("index", [5, -6, 2**31 - 1, -(2**31)])
 def test_an_index_out_of_range_is_an_error(index):
     data, indices = np.arange(10, dtype=np.float32).reshape(5, 2), np.array([0, index], np.int32)
     with pytest.raises(KernelError, match="out of range"):
@@ -150,7 +191,10 @@ def test_an_index_out_of_range_is_an_error(index):
         ops.require("take").reference([data, indices], {"axis": 0})
 
 
-SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, 3e38, -3e38, 88.0, -88.0, 104.0, -104.0, 5.0, -9.0, -13.5], np.float32)
+SPECIAL = np.array(
+    [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, 3e38, -3e38, 88.0, -88.0, 104.0, -104.0, 5.0, -9.0, -13.5],
+    np.float32,
+)
 
 
 @pytest.mark.parametrize("name", ["relu", "sigmoid", "tanh", "exp", "sqrt"])
@@ -161,8 +205,12 @@ def test_functions_of_special_values(name, dtype):
     op = ops.require(name)
     got, wanted = (np.asarray(a, np.float64) for a in (call(op, {}, [x]), op.reference([x], {})[0]))
     np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
-    np.testing.assert_allclose(got, wanted, rtol={"float32": 4e-7, "float64": 1e-15, "float16": 1e-3, "bfloat16": 8e-3}[dtype],
-                               atol=1e-44 if dtype == "float32" else 1e-7 if dtype == "float16" else 0)
+    np.testing.assert_allclose(
+        got,
+        wanted,
+        rtol={"float32": 4e-7, "float64": 1e-15, "float16": 1e-3, "bfloat16": 8e-3}[dtype],
+        atol=1e-44 if dtype == "float32" else 1e-7 if dtype == "float16" else 0,
+    )
 
 
 @pytest.mark.parametrize("attrs", [{}, {"approximate": "tanh"}])
@@ -185,10 +233,15 @@ def test_maxima_keep_nan():
         assert np.isnan(call(ops.require("max"), {"axes": (0,)}, [x.reshape(20, 2)])).any()
 
 
-@pytest.mark.parametrize("to", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "to",
+    ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "float16", "bfloat16"],
+)
 @pytest.mark.parametrize("source", ["float32", "float64"])
 def test_casts_saturate(source, to):
-    limits = [v for t in ("int8", "int16", "int32", "int64", "uint64") for v in (np.iinfo(t).min, np.iinfo(t).max)]
+    limits = [
+        v for t in ("int8", "int16", "int32", "int64", "uint64") for v in (np.iinfo(t).min, np.iinfo(t).max)
+    ]
     x = np.array([*SPECIAL, 0.5, -0.5, 0.999, 65504, 65520, 70000, -70000, *limits]).astype(source)
     op = ops.require("cast")
     got, wanted = call(op, {"to": to}, [x]), op.reference([x], {"to": to})[0]
@@ -197,11 +250,14 @@ def test_casts_saturate(source, to):
 
 # ---------------------------------------------------------------- random shapes
 
+
 @st.composite
 def broadcast_pairs(draw):
     shape = draw(st.lists(st.integers(0, 5), max_size=5))
+
     def side():
-        return tuple(1 if draw(st.booleans()) else n for n in shape)[draw(st.integers(0, len(shape))):]
+        return tuple(1 if draw(st.booleans()) else n for n in shape)[draw(st.integers(0, len(shape))) :]
+
     return side(), side()
 
 
@@ -219,7 +275,10 @@ def test_transposes_slices_and_reductions_of_any_shapes(shape, data):
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     perm = data.draw(st.permutations(range(len(shape))))
     np.testing.assert_array_equal(call(ops.require("transpose"), {"perm": perm}, [x]), x.transpose(perm))
-    cuts = [data.draw(st.tuples(st.integers(-7, 7), st.integers(-7, 7), st.sampled_from([-3, -2, -1, 1, 2, 3]))) for _ in shape]
+    cuts = [
+        data.draw(st.tuples(st.integers(-7, 7), st.integers(-7, 7), st.sampled_from([-3, -2, -1, 1, 2, 3])))
+        for _ in shape
+    ]
     starts, ends, steps = zip(*cuts, strict=True) if cuts else ((), (), ())
     attrs = {"starts": starts, "ends": ends, "steps": steps}
     expected = x[tuple(slice(*c) for c in cuts)] if cuts else x
@@ -227,7 +286,9 @@ def test_transposes_slices_and_reductions_of_any_shapes(shape, data):
     axes = tuple(data.draw(st.sets(st.sampled_from(range(len(shape))), min_size=1))) if shape else ()
     if x.size or all(shape[d] == 0 for d in axes):
         wanted = x.sum(axis=axes or None, keepdims=True, dtype=np.float64).astype(np.float32)
-        np.testing.assert_allclose(call(ops.require("sum"), {"axes": axes}, [x]), wanted, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(
+            call(ops.require("sum"), {"axes": axes}, [x]), wanted, rtol=1e-6, atol=1e-6
+        )
 
 
 @settings(max_examples=40, deadline=None)
@@ -236,7 +297,9 @@ def test_products_of_any_shapes(mnk, transpose_a, transpose_b):
     m, n, k = mnk
     rng = np.random.default_rng(0)
     a, b = rng.integers(-9, 9, (m, k)).astype(np.float32), rng.integers(-9, 9, (k, n)).astype(np.float32)
-    given_a, given_b = (np.ascontiguousarray(x.T) if t else x for x, t in ((a, transpose_a), (b, transpose_b)))
+    given_a, given_b = (
+        np.ascontiguousarray(x.T) if t else x for x, t in ((a, transpose_a), (b, transpose_b))
+    )
     attrs = {"transpose_a": transpose_a, "transpose_b": transpose_b}
     np.testing.assert_array_equal(call(ops.require("matmul"), attrs, [given_a, given_b]), a @ b)
     np.testing.assert_array_equal(call(ops.require("dense"), {}, [a, np.ascontiguousarray(b.T)]), a @ b)

@@ -1,4 +1,6 @@
-"""The numpy interpreter: graphs by hand against numpy written out, copies and nops, functions, and what it refuses."""
+"""The numpy interpreter: graphs by hand against numpy written out, copies and nops, functions, and what it
+refuses."""
+
 import numpy as np
 import pytest
 
@@ -23,8 +25,10 @@ def network():
 
 def arrays_of(graph):
     rng = np.random.default_rng(0)
-    return {n: rng.standard_normal(graph.entry_type(e).shape).astype(np.float32)
-            for n, e in zip(graph.input_names, graph.input_eids.tolist(), strict=True)}
+    return {
+        n: rng.standard_normal(graph.entry_type(e).shape).astype(np.float32)
+        for n, e in zip(graph.input_names, graph.input_eids.tolist(), strict=True)
+    }
 
 
 def test_a_network_is_numpy_written_out(network):
@@ -72,7 +76,7 @@ def test_functions_without_an_op_are_given():
     graph = g.graph([y, y + 1])
     given = [np.array([3, 1, 4, 1, 5], np.float32)]
     assert heads(graph, interpret(graph, given, functions={"minmax": lambda a: (a.min(), a.max())})) == [1, 5]
-    with pytest.raises(UnsupportedOpError, match="'minmax' has no gr.op") as caught:
+    with pytest.raises(UnsupportedOpError, match=r"'minmax' has no gr\.op") as caught:
         interpret(graph, given)
     assert caught.value.got == "minmax"
     with pytest.raises(GraphError, match="has 2 outputs, its function returned 1"):
@@ -81,11 +85,16 @@ def test_functions_without_an_op_are_given():
         interpret(graph, given, functions={"minmax": lambda a: (np.float64(1), a.max())})
 
 
-@pytest.mark.parametrize(("change", "text"), [
-    (lambda d: d | {"y": 1}, "no input 'y'"), (lambda d: {k: v for k, v in d.items() if k != "x1"}, "no value for input 'x1'"),
-    (lambda d: list(d.values())[:2], "3 inputs, 2 arrays"), (lambda d: d | {"x0": d["x0"].T}, r"is float32\[2, 3\], got float32\[3, 2\]"),
-    (lambda d: d | {"x0": d["x0"].astype(np.float64)}, "got float64"),
-])
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda d: d | {"y": 1}, "no input 'y'"),
+        (lambda d: {k: v for k, v in d.items() if k != "x1"}, "no value for input 'x1'"),
+        (lambda d: list(d.values())[:2], "3 inputs, 2 arrays"),
+        (lambda d: d | {"x0": d["x0"].T}, r"is float32\[2, 3\], got float32\[3, 2\]"),
+        (lambda d: d | {"x0": d["x0"].astype(np.float64)}, "got float64"),
+    ],
+)
 def test_inputs_are_checked(network, change, text):
     with pytest.raises(InputError, match=text):
         interpret(network, change(arrays_of(network)))

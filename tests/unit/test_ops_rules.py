@@ -1,4 +1,6 @@
-"""Type rules, attributes and the case table: what is refused says why, what is accepted is what the reference makes."""
+"""Type rules, attributes and the case table: what is refused says why, what is accepted is what the reference
+makes."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -43,9 +45,11 @@ def test_every_kind_has_a_body_for_every_case_it_says(op):
         types, attrs = [TensorType(*i) for i in case.inputs], op.decode(case.attrs)
         outputs = op.infer(types, attrs)
         words = op.words(types, outputs, attrs) if op.words else []
-        assert all(-2**63 <= w < 2**63 for w in words)
+        assert all(-(2**63) <= w < 2**63 for w in words)
         assert select(op, attrs, "cpu", types, outputs).scratch >= 0
-        if types[0].dtype in op.bodies["tt"].dtypes and not (op.bodies["tt"].accepts or (lambda *a: None))(types, outputs, attrs):
+        if types[0].dtype in op.bodies["tt"].dtypes and not (op.bodies["tt"].accepts or (lambda *a: None))(
+            types, outputs, attrs
+        ):
             assert select(op, attrs, "tt", types, outputs).generic == f"tt/{op.name}"
 
 
@@ -83,6 +87,7 @@ def test_nmse():
 
 # ---------------------------------------------------------------- attributes
 
+
 def test_attributes_are_checked():
     conv, cast = ops.require("conv2d"), ops.require("cast")
     with pytest.raises(GraphError, match=r"no attribute 'stride' \(did you mean 'strides'\?\)"):
@@ -102,54 +107,78 @@ def test_defaults_are_onnx():
     assert ops.require("softmax").decode({}) == {"axis": -1}
     assert ops.require("flatten").decode({}) == {"axis": 1}
     assert ops.require("layer_norm").decode({}) == {"axis": -1, "epsilon": 1e-5}
-    assert ops.require("conv2d").decode({}) == {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "group": 1}
+    assert ops.require("conv2d").decode({}) == {
+        "strides": (1, 1),
+        "pads": (0, 0, 0, 0),
+        "dilations": (1, 1),
+        "group": 1,
+    }
     assert ops.require("sum").decode({}) == {"axes": None, "keepdims": True}
 
 
 # ---------------------------------------------------------------- refusals
 
-@pytest.mark.parametrize(("name", "types", "attrs", "text"), [
-    ("add", [("float32", (2,)), ("int32", (2,))], {}, "input 0 is float32 and input 1 is int32; add a cast"),
-    ("add", floats((2, 3), (4, 3)), {}, r"shapes \[2, 3\] and \[4, 3\] do not broadcast: dimension -2 is 2 and 4"),
-    ("exp", [("int32", (2,))], {}, "does not take int32; it takes float32"),
-    ("relu", [("float32", (1,) * 17)], {}, "17 dimensions, at most 16"),
-    ("cast", floats((2,)), {"to": "int4"}, "cannot cast to 'int4'"),
-    ("dense", floats((2, 3), (4, 5)), {}, r"K is 3, but the weight \[N,K\] is float32\[4, 5\]"),
-    ("dense", floats((2, 3), (4, 3), (5,)), {}, r"bias must have shape \[4\]"),
-    ("matmul", floats((2, 3), (4, 5)), {}, "inner dimensions differ"),
-    ("matmul", floats((3,), (3, 5)), {}, "at least 2 dimensions"),
-    ("matmul", floats((2, 4, 3), (3, 3, 5)), {}, "do not broadcast"),
-    ("bias_add", floats((2, 3), (2,)), {}, r"bias must have shape \[3\] \(axis 1"),
-    ("conv2d", floats((1, 3, 8), (4, 3, 3, 3)), {}, r"must have 4 dimensions \[N,C,H,W\]"),
-    ("conv2d", floats((1, 3, 8, 8), (4, 2, 3, 3)), {}, "needs 2"),
-    ("conv2d", floats((1, 4, 8, 8), (3, 2, 3, 3)), {"group": 2}, "cannot be split into 2 groups"),
-    ("conv2d", floats((1, 1, 2, 8), (4, 1, 3, 3)), {}, "a window of 3 does not fit into 2"),
-    ("conv2d", floats((1, 1, 8, 8), (4, 1, 3, 3)), {"strides": [1, 0]}, "each must be in 1"),
-    ("conv2d", floats((1, 1, 8, 8), (4, 1, 3, 3)), {"pads": [1, 1]}, "must have 4 integers"),
-    ("conv2d", floats((1, 1, 8, 8), (4, 1, 3, 3)), {"dilations": [2**31, 1]}, "each must be in 1"),
-    ("conv2d", floats((1, 1, 0, 8), (4, 1, 3, 3)), {"pads": [2, 2, 2, 2]}, "has no pixels"),
-    ("max_pool2d", floats((1, 1, 8, 8)), {"kernel_shape": [2, 2], "pads": [2, 0, 0, 0]}, "must be less than kernel_shape"),
-    ("global_avg_pool2d", floats((1, 1, 0, 8)), {}, "no elements to pool"),
-    ("max", floats((2, 0)), {"axes": [1]}, "there are no elements"),
-    ("sum", floats((2, 3)), {"axes": [0, -2]}, "name an axis twice"),
-    ("softmax", floats((2, 3)), {"axis": 2}, "axis 2 is out of range for 2 dimensions"),
-    ("softmax", floats(()), {}, "axis -1 is out of range"),
-    ("layer_norm", floats((2, 3), (2,), (3,)), {}, r"scale must have shape \[3\]"),
-    ("layer_norm", floats((2, 3), (3,), (3,)), {"epsilon": -1.0}, "epsilon must be at least 0"),
-    ("reshape", floats((2, 3)), {"shape": [4]}, "6 elements, shape .4. has 4"),
-    ("reshape", floats((2, 3)), {"shape": [-1, -1]}, "cannot be worked out"),
-    ("reshape", floats((2, 3)), {"shape": [4, -1]}, "cannot be worked out"),
-    ("reshape", floats((2, 3)), {"shape": [2, 3, 0]}, "keeps dimension 2"),
-    ("squeeze", floats((2, 1)), {"axes": [0]}, "axis 0 of float32.2, 1. is 2, not 1"),
-    ("unsqueeze", floats((2,)), {"axes": [0, 0]}, "name an axis twice"),
-    ("transpose", floats((2, 3)), {"perm": [0, 0]}, "no permutation"),
-    ("concatenate", floats((2, 3), (2, 4)), {"axis": 0}, "may differ along axis 0 only"),
-    ("slice", floats((2, 3)), {"starts": [0], "ends": [1, 2]}, "must have equal lengths"),
-    ("slice", floats((2, 3)), {"starts": [0], "ends": [1], "steps": [0]}, "steps must not be 0"),
-    ("slice_update", floats((2, 3), (1, 2)), {"starts": [0]}, "dimension 1 has no start"),
-    ("slice_update", floats((2, 3), (2, 3)), {"starts": [1]}, "leaves dimension 0"),
-    ("take", floats((2, 3), (2,)), {}, "must be int32 or int64"),
-])
+
+@pytest.mark.parametrize(
+    ("name", "types", "attrs", "text"),
+    [
+        (
+            "add",
+            [("float32", (2,)), ("int32", (2,))],
+            {},
+            "input 0 is float32 and input 1 is int32; add a cast",
+        ),
+        (
+            "add",
+            floats((2, 3), (4, 3)),
+            {},
+            r"shapes \[2, 3\] and \[4, 3\] do not broadcast: dimension -2 is 2 and 4",
+        ),
+        ("exp", [("int32", (2,))], {}, "does not take int32; it takes float32"),
+        ("relu", [("float32", (1,) * 17)], {}, "17 dimensions, at most 16"),
+        ("cast", floats((2,)), {"to": "int4"}, "cannot cast to 'int4'"),
+        ("dense", floats((2, 3), (4, 5)), {}, r"K is 3, but the weight \[N,K\] is float32\[4, 5\]"),
+        ("dense", floats((2, 3), (4, 3), (5,)), {}, r"bias must have shape \[4\]"),
+        ("matmul", floats((2, 3), (4, 5)), {}, "inner dimensions differ"),
+        ("matmul", floats((3,), (3, 5)), {}, "at least 2 dimensions"),
+        ("matmul", floats((2, 4, 3), (3, 3, 5)), {}, "do not broadcast"),
+        ("bias_add", floats((2, 3), (2,)), {}, r"bias must have shape \[3\] \(axis 1"),
+        ("conv2d", floats((1, 3, 8), (4, 3, 3, 3)), {}, r"must have 4 dimensions \[N,C,H,W\]"),
+        ("conv2d", floats((1, 3, 8, 8), (4, 2, 3, 3)), {}, "needs 2"),
+        ("conv2d", floats((1, 4, 8, 8), (3, 2, 3, 3)), {"group": 2}, "cannot be split into 2 groups"),
+        ("conv2d", floats((1, 1, 2, 8), (4, 1, 3, 3)), {}, "a window of 3 does not fit into 2"),
+        ("conv2d", floats((1, 1, 8, 8), (4, 1, 3, 3)), {"strides": [1, 0]}, "each must be in 1"),
+        ("conv2d", floats((1, 1, 8, 8), (4, 1, 3, 3)), {"pads": [1, 1]}, "must have 4 integers"),
+        ("conv2d", floats((1, 1, 8, 8), (4, 1, 3, 3)), {"dilations": [2**31, 1]}, "each must be in 1"),
+        ("conv2d", floats((1, 1, 0, 8), (4, 1, 3, 3)), {"pads": [2, 2, 2, 2]}, "has no pixels"),
+        (
+            "max_pool2d",
+            floats((1, 1, 8, 8)),
+            {"kernel_shape": [2, 2], "pads": [2, 0, 0, 0]},
+            "must be less than kernel_shape",
+        ),
+        ("global_avg_pool2d", floats((1, 1, 0, 8)), {}, "no elements to pool"),
+        ("max", floats((2, 0)), {"axes": [1]}, "there are no elements"),
+        ("sum", floats((2, 3)), {"axes": [0, -2]}, "name an axis twice"),
+        ("softmax", floats((2, 3)), {"axis": 2}, "axis 2 is out of range for 2 dimensions"),
+        ("softmax", floats(()), {}, "axis -1 is out of range"),
+        ("layer_norm", floats((2, 3), (2,), (3,)), {}, r"scale must have shape \[3\]"),
+        ("layer_norm", floats((2, 3), (3,), (3,)), {"epsilon": -1.0}, "epsilon must be at least 0"),
+        ("reshape", floats((2, 3)), {"shape": [4]}, "6 elements, shape .4. has 4"),
+        ("reshape", floats((2, 3)), {"shape": [-1, -1]}, "cannot be worked out"),
+        ("reshape", floats((2, 3)), {"shape": [4, -1]}, "cannot be worked out"),
+        ("reshape", floats((2, 3)), {"shape": [2, 3, 0]}, "keeps dimension 2"),
+        ("squeeze", floats((2, 1)), {"axes": [0]}, "axis 0 of float32.2, 1. is 2, not 1"),
+        ("unsqueeze", floats((2,)), {"axes": [0, 0]}, "name an axis twice"),
+        ("transpose", floats((2, 3)), {"perm": [0, 0]}, "no permutation"),
+        ("concatenate", floats((2, 3), (2, 4)), {"axis": 0}, "may differ along axis 0 only"),
+        ("slice", floats((2, 3)), {"starts": [0], "ends": [1, 2]}, "must have equal lengths"),
+        ("slice", floats((2, 3)), {"starts": [0], "ends": [1], "steps": [0]}, "steps must not be 0"),
+        ("slice_update", floats((2, 3), (1, 2)), {"starts": [0]}, "dimension 1 has no start"),
+        ("slice_update", floats((2, 3), (2, 3)), {"starts": [1]}, "leaves dimension 0"),
+        ("take", floats((2, 3), (2,)), {}, "must be int32 or int64"),
+    ],
+)
 def test_refusals_say_what_is_wrong(name, types, attrs, text):
     with pytest.raises(GraphError, match=text) as caught:
         infer(name, *types, **attrs)
@@ -174,14 +203,28 @@ def test_broadcasting_is_numpys(a, b):
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(["reshape", "flatten", "squeeze", "unsqueeze", "transpose", "slice", "sum", "softmax", "take"]), shapes, st.data())
+@given(
+    st.sampled_from(
+        ["reshape", "flatten", "squeeze", "unsqueeze", "transpose", "slice", "sum", "softmax", "take"]
+    ),
+    shapes,
+    st.data(),
+)
 def test_rule_and_reference_agree_on_any_shape(name, shape, data):
     """Whatever the rule accepts, the reference makes, with that type; what it refuses is a GraphError."""
     ints = st.lists(st.integers(-6, 6), max_size=4).map(tuple)
     axis = st.integers(-5, 5)
-    given_attrs = {"reshape": {"shape": ints}, "flatten": {"axis": axis}, "squeeze": {"axes": ints}, "unsqueeze": {"axes": ints},
-                   "transpose": {"perm": ints}, "slice": {"starts": ints, "ends": ints, "axes": ints, "steps": ints},
-                   "sum": {"axes": ints, "keepdims": st.booleans()}, "softmax": {"axis": axis}, "take": {"axis": axis}}[name]
+    given_attrs = {
+        "reshape": {"shape": ints},
+        "flatten": {"axis": axis},
+        "squeeze": {"axes": ints},
+        "unsqueeze": {"axes": ints},
+        "transpose": {"perm": ints},
+        "slice": {"starts": ints, "ends": ints, "axes": ints, "steps": ints},
+        "sum": {"axes": ints, "keepdims": st.booleans()},
+        "softmax": {"axis": axis},
+        "take": {"axis": axis},
+    }[name]
     op = ops.require(name)
     attrs = op.decode({k: data.draw(v) for k, v in given_attrs.items()})
     types = [TensorType("float32", shape)] + ([TensorType("int32", (0, 2))] if name == "take" else [])
@@ -196,17 +239,22 @@ def test_rule_and_reference_agree_on_any_shape(name, shape, data):
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.tuples(st.integers(1, 9), st.integers(1, 9)), st.tuples(st.integers(1, 4), st.integers(1, 4)),
-       st.tuples(st.integers(1, 3), st.integers(1, 3)), st.tuples(*[st.integers(0, 3)] * 4), st.booleans())
+@given(
+    st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    st.tuples(*[st.integers(0, 3)] * 4),
+    st.booleans(),
+)
 def test_pooled_shapes(size, kernel, strides, pads, ceil_mode):
     """Every window of every accepted pool holds an element of the image."""
     op = ops.require("avg_pool2d")
     attrs = op.decode({"kernel_shape": kernel, "strides": strides, "pads": pads, "ceil_mode": ceil_mode})
     try:
-        wanted, = op.infer([TensorType("float32", (1, 1, *size))], attrs)
+        (wanted,) = op.infer([TensorType("float32", (1, 1, *size))], attrs)
     except GraphError:
         return
-    result, = op.reference([np.ones((1, 1, *size), np.float32)], attrs)
+    (result,) = op.reference([np.ones((1, 1, *size), np.float32)], attrs)
     assert result.shape == wanted.shape
     np.testing.assert_array_equal(result, 1)
 
