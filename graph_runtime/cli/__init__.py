@@ -19,7 +19,8 @@ _CODES = ((DeviceMemoryError, 3), (CapacityError, 3), (MemoryError, 3), (KernelE
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the ``graph-runtime`` command: errors become one line on stderr and an exit code.
 
-    Typer is imported here, by who uses the command line only. ``argv``: the arguments without the command's name, by default the process's. Raises SystemExit.
+    ``argv``: the arguments without the command's name, by default the process's. Typer is imported here, by
+    who uses the command line only. Raises SystemExit.
     """
     from .app import app
 

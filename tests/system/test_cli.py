@@ -58,7 +58,8 @@ def test_run(command, folder):
 
 def test_run_compares_with_a_file_and_with_the_interpreter(command, folder):
     devices = ["--device", "cpu:0", "--device", "tt:0", "--place", "act=tt:0"]
-    code, out, _ = command("run", "graph.json", "--params", "w.bin", "--expect", "io.npz", "--compare", *devices)
+    code, out, _ = command("run", "graph.json", "--params", "w.bin", "--expect", "io.npz", "--compare",
+                           *devices)
     assert code == 0
     assert "as expected" in out
     assert "as numpy" in out
