@@ -85,20 +85,26 @@ def intern_types(dltype: list[str], shape: list[list[int]]) -> tuple[np.ndarray,
         array("q", list(chain.from_iterable(shape)))
     except (TypeError, OverflowError):
         raise _fraction(shape, ("attrs", "shape", 1)) from None
-    keys = list(zip(dltype, map(tuple, shape), strict=True))
-    distinct = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-    ids = np.fromiter(map(distinct.__getitem__, keys), np.int32, len(keys))
+    distinct: dict[tuple, int] = {}
+    found, before, said = -1, None, None
+    numbers = []
+    for name, dims in zip(dltype, shape, strict=True):
+        if dims != before or name != said:  # most entries are of the type of the one before
+            found = distinct.setdefault((name, *dims), len(distinct))
+            before, said = dims, name
+        numbers.append(found)
+    ids = np.array(numbers, np.int32)
     types: dict[TensorType, int] = {}
     renumbered = []
     for key, i in distinct.items():
         try:
-            found = _tensor_type(*key)
+            made = _tensor_type(key[0], key[1:])
         except GraphError as error:
             column = "dltype" if "dtype" in error.fields else "shape"
             raise GraphError(
                 str(error), path=json_path(("attrs", column, 1, int(np.argmax(ids == i)))), got=error.got
             ) from None
-        renumbered.append(types.setdefault(found, len(types)))
+        renumbered.append(types.setdefault(made, len(types)))
     return np.array(renumbered, np.int32)[ids], tuple(types)
 
 

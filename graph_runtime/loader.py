@@ -267,18 +267,17 @@ def _check_placeholders(graph: Graph) -> None:
 
 def _control_deps(nodes: list[dict[str, Any]]) -> dict[int, tuple[int, ...]]:
     found = {}
-    for nid, node in enumerate(nodes):
-        if "control_deps" in node:
-            nids = integers(node["control_deps"], "nodes", nid, "control_deps")
-            if (nids >= len(nodes)).any():
-                i = int(np.argmax(nids >= len(nodes)))
-                raise GraphError(
-                    f"node {nids[i]} is out of range: there are {len(nodes)} nodes",
-                    path=json_path(("nodes", nid, "control_deps", i)),
-                    got=int(nids[i]),
-                    node=node["name"],
-                )
-            found[nid] = tuple(nids.tolist())
+    for nid in [nid for nid, node in enumerate(nodes) if "control_deps" in node]:
+        nids = integers(nodes[nid]["control_deps"], "nodes", nid, "control_deps")
+        if (nids >= len(nodes)).any():
+            i = int(np.argmax(nids >= len(nodes)))
+            raise GraphError(
+                f"node {nids[i]} is out of range: there are {len(nodes)} nodes",
+                path=json_path(("nodes", nid, "control_deps", i)),
+                got=int(nids[i]),
+                node=nodes[nid]["name"],
+            )
+        found[nid] = tuple(nids.tolist())
     return found
 
 
