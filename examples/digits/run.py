@@ -14,12 +14,13 @@ from pathlib import Path
 
 import numpy as np
 from dataset import HERE, held_out
-from graph_runtime.write import write_graph
 
 import graph_runtime as gr
 from codegen.build import build_library
-from graph_runtime.plan import Plan, plan, record
+from graph_runtime.plan import Plan, plan
+from graph_runtime.plan.record import record
 from graph_runtime.report import text
+from graph_runtime.write import graph_to_json
 
 OUT = HERE / "out"
 LEAST, MOST_LOST = 0.97, 0.005
@@ -39,14 +40,15 @@ def make_plans() -> dict[str, Plan]:
     plans = {name: plan(graph, **how) for name, how in ARRANGEMENTS.items()}
     OUT.mkdir(exist_ok=True)
     for name, planned in plans.items():
-        (OUT / f"{name}.json").write_bytes(write_graph(record(planned)))
+        (OUT / f"{name}.json").write_bytes(graph_to_json(record(planned)))
     return plans
 
 
 def compile_kernels(plans: dict[str, Plan]) -> Path:
     """Compile what the plans call into one module library."""
     def progress(done: int, total: int) -> None:
-        print(f"\rcompiling: {done} of {total}", end="" if done < total else "\n", flush=True)
+        if sys.stdout.isatty() or done == total:
+            print(f"\rcompiling: {done} of {total}", end="" if done < total else "\n", flush=True)
 
     return build_library(list(plans.values()), OUT / "kernels.so", progress=progress)
 
@@ -76,7 +78,7 @@ def main() -> int:
         devices = " + ".join(map(str, planned.devices))
         print(f"{name:5}  {devices:12}  {accuracy[name]:.2%} of {len(labels)} right, {seconds:.2f} s")
     print(f"\nThe plan of mixed:\n\n{text(plans['mixed'])}")
-    print(f"Its files are in {OUT}: graph-runtime inspect {OUT / 'mixed.json'} shows them.")
+    print(f"It ran from {OUT / 'mixed.json'} and {library.name}; `graph-runtime inspect` shows either.")
     low = [name for name, share in accuracy.items() if share < LEAST]
     lost = accuracy["cpu"] - accuracy["tt"]
     if low:
