@@ -153,17 +153,20 @@ class Facts:
         return allowed
 
 
+_MOST = 1 << 62  # more than any memory has; keeps sizes within int64
+
+
 def taken(type_: TensorType, layout: Layout, memory: Memory) -> tuple[int, int]:
     """(bytes in each bank, bytes over all banks, padding counted) of an entry."""
     if memory.name == HOST:
         total = math.prod(type_.shape) * dtypes.parse(type_.dtype).itemsize
-        return total, total
+        return min(total, _MOST), min(total, _MOST)
     fmt, shape = dtypes.FORMATS[layout.format], type_.shape or (1,)
     if layout.layout == TILE:
         rows = shape[-2] if len(shape) > 1 else 1
-        count = math.prod(shape[:-2]) * math.ceil(rows / 32) * math.ceil(shape[-1] / 32)
+        count = math.prod(shape[:-2]) * -(-rows // 32) * -(-shape[-1] // 32)
         page = fmt.tile_bytes
     else:
         count, page = math.prod(shape[:-1]), shape[-1] * fmt.itemsize
-    page = math.ceil(page / memory.alignment) * memory.alignment
-    return math.ceil(count / memory.banks) * page, count * page
+    page = -(-page // memory.alignment) * memory.alignment
+    return min(-(-count // memory.banks) * page, _MOST), min(count * page, _MOST)

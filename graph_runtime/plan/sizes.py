@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..devices import Device
-from ..errors import DeviceError, PlanError
+from ..errors import CapacityError, DeviceError, GraphRuntimeError, PlanError
 from ..graph import TensorType
 from ..layout import HOST, Layout, pages
 from .columns import intern
@@ -32,7 +32,8 @@ class Sizes:
 def entry_sizes(laid_out: LaidOutGraph) -> Sizes:
     """Sizes of all entries; Python runs once for each distinct (type, layout, device).
 
-    Raises PlanError for a block format that is not tiled and for a memory that the device does not have.
+    Raises PlanError for a block format that is not tiled and for a memory that the device does not have,
+    CapacityError for one entry that is larger than its memory: sums of what is left cannot overflow.
     """
     graph, devices, layouts = laid_out.placed.graph, laid_out.placed.devices, laid_out.layouts
     entry_did = np.repeat(laid_out.placed.did, np.diff(graph.row_ptr))
@@ -59,19 +60,26 @@ def _size(type_: TensorType, layout: Layout, device: Device) -> tuple[int, int, 
     memory = device.descriptor.memory(layout.memory)
     index = device.descriptor.memories.index(memory)
     if memory.name == HOST:
-        return index, type_.nbytes, type_.nbytes
-    page = pages(layout, type_.shape)
-    return index, page.extent(memory.banks, memory.alignment), page.padded(memory.alignment)
+        extent = nbytes = type_.nbytes
+    else:
+        page = pages(layout, type_.shape)
+        extent, nbytes = page.extent(memory.banks, memory.alignment), page.padded(memory.alignment)
+    if extent > memory.usable:
+        raise CapacityError(
+            f"{type_} takes {extent} B of each bank of {device} {memory.name}, {memory.usable} B are there",
+            needed=extent,
+            available=memory.usable,
+        )
+    return index, extent, nbytes
 
 
-def _with_place(laid_out: LaidOutGraph, eid: int, error: Exception) -> PlanError:
+def _with_place(laid_out: LaidOutGraph, eid: int, error: GraphRuntimeError) -> PlanError:
     placed = laid_out.placed
     nid = int(placed.graph.entry_nid[eid])
     origin, device = int(placed.origin[nid]), str(placed.devices[placed.did[nid]])
-    path = f"$.nodes[{origin}]" if origin >= 0 else None
-    return PlanError(
-        f"node {placed.graph.names[nid]!r}: {error}", node=placed.graph.names[nid], device=device, path=path
-    )
+    name, path = placed.graph.names[nid], f"$.nodes[{origin}]" if origin >= 0 else None
+    kind = CapacityError if isinstance(error, CapacityError) else PlanError
+    return kind(f"node {name!r}: {error}", **{**error.fields, "node": name, "device": device, "path": path})
 
 
 def round_up(value: np.ndarray, step: int | np.integer) -> np.ndarray:

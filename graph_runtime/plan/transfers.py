@@ -61,29 +61,30 @@ class _Copies:
 
 def _choose(placed: PlacedGraph, entry_did: np.ndarray, slots: np.ndarray, readers: np.ndarray) -> _Copies:
     """Walk the crossing inputs in node order and find or make the copy that each reads."""
-    graph, copies = placed.graph, _Copies()
-    origin, made = _values(graph, placed.at_input)
-    lives = {}                                            # (value, did) -> entry that holds it there
-    for eid in [*np.unique(origin[graph.in_eid[slots]]).tolist(), *made.tolist()]:
-        lives.setdefault((int(origin[eid]), int(entry_did[eid])), eid)
-    entry_nid = graph.entry_nid.tolist()
-    for slot, nid in zip(slots.tolist(), readers.tolist(), strict=True):
-        eid = int(graph.in_eid[slot])
-        key = int(origin[eid]), int(placed.did[nid])
-        at = lives.get(key)
-        if at is None or (
-            at < graph.num_entries and entry_nid[at] >= nid
-        ):  # a later copy of the file is no use
-            at = lives[key] = graph.num_entries + len(copies.source)
+    graph, copies = placed.graph, _Copies(slots=slots.tolist())
+    value, made = _values(graph)
+    sources, count, made_by = graph.in_eid[slots], graph.num_entries, graph.entry_nid.tolist()
+    held = np.concatenate([value[sources], made])
+    lives = {}  # (value, did) -> entry that holds it there
+    for eid, key in zip(
+        held.tolist(), zip(value[held].tolist(), entry_did[held].tolist(), strict=True), strict=True
+    ):
+        lives.setdefault(key, eid)
+    rows = zip(
+        sources.tolist(), value[sources].tolist(), placed.did[readers].tolist(), readers.tolist(), strict=True
+    )
+    for eid, of, did, nid in rows:
+        at = lives.get((of, did))
+        if at is None or (at < count and made_by[at] >= nid):  # a later copy of the file is no use
+            at = lives[of, did] = count + len(copies.source)
             copies.source.append(eid)
-            copies.target.append(key[1])
+            copies.target.append(did)
             copies.before.append(nid)
-        copies.slots.append(slot)
         copies.eids.append(at)
     return copies
 
 
-def _values(graph: Graph, at_input: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _values(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     """The entry each entry is a copy of (through the file's copies that keep the type), and those copies'
     entries.
 
@@ -130,22 +131,28 @@ def _insert(placed: PlacedGraph, copies: _Copies) -> PlacedGraph:
 
 def _describe(placed: PlacedGraph, copies: _Copies) -> tuple[list[str], list[str]]:
     """Unique names ("x_copy_tt0") and causes of the new copies."""
-    graph, entry_nid = placed.graph, placed.graph.entry_nid
-    taken, names, causes = set(graph.names), [], []
-    for eid, target, consumer in zip(copies.source, copies.target, copies.before, strict=True):
-        nid = int(entry_nid[eid])
-        index = eid - int(graph.row_ptr[nid])
-        here, there = placed.devices[placed.did[nid]], placed.devices[target]
-        base = f"{graph.names[nid]}{f'_{index}' if index else ''}_copy_{there.kind}{there.ordinal}"
-        name, count = base, 1
+    graph, devices = placed.graph, [str(d) for d in placed.devices]
+    short = [f"{d.kind}{d.ordinal}" for d in placed.devices]
+    source = np.array(copies.source, np.int64)
+    nids = graph.entry_nid[source]
+    rows = zip(
+        nids.tolist(),
+        (source - graph.row_ptr[nids]).tolist(),
+        placed.did[nids].tolist(),
+        copies.target,
+        copies.before,
+        strict=True,
+    )
+    taken, used, names, causes = set(graph.names), {}, [], []
+    for nid, index, here, there, consumer in rows:
+        name = base = f"{graph.names[nid]}{f'_{index}' if index else ''}_copy_{short[there]}"
         while name in taken:
-            count += 1
-            name = f"{base}_{count}"
+            used[base] = used.get(base, 1) + 1
+            name = f"{base}_{used[base]}"
         taken.add(name)
         names.append(name)
-        causes.append(
-            f"{graph.names[consumer]!r} on {there} reads {graph.names[nid]!r}, which lives on {here}"
-        )
+        causes.append(f"{graph.names[consumer]!r} on {devices[there]} reads {graph.names[nid]!r}, "
+                      f"which lives on {devices[here]}")
     return names, causes
 
 

@@ -200,9 +200,14 @@ def test_too_much_memory_is_refused_before_anything_is_allocated():
     )
     huge = GraphMaker()
     huge.input(f(1 << 40))
-    with pytest.raises(CapacityError, match="'x0' 4398046511104 B") as caught:
-        plan(huge.graph([0]), ["cpu:0"])
-    assert caught.value.needed == 1 << 42
+    for devices in (["cpu:0"], ["tt:0"]):
+        with pytest.raises(CapacityError, match="node 'x0': float32") as caught:
+            plan(huge.graph([0]), devices)
+        assert caught.value.path == "$.nodes[0]"
+    whole = GraphMaker()
+    eids = [whole.input(TensorType("int8", (parse("cpu:0").main_memory.usable // 2 - 64,))) for _ in range(3)]
+    with pytest.raises(CapacityError, match="B of cpu:0 host memory, .*the largest: 'x0' "):
+        plan(whole.graph(eids), ["cpu:0"])
 
 
 # **************** what the file says ****************
