@@ -206,7 +206,7 @@ def test_too_much_memory_is_refused_before_anything_is_allocated():
         assert caught.value.path == "$.nodes[0]"
     whole = GraphMaker()
     eids = [whole.input(TensorType("int8", (parse("cpu:0").main_memory.usable // 2 - 64,))) for _ in range(3)]
-    with pytest.raises(CapacityError, match="B of cpu:0 host memory, .*the largest: 'x0' "):
+    with pytest.raises(CapacityError, match=r"B of cpu:0 host memory, .*the largest: 'x0' "):
         plan(whole.graph(eids), ["cpu:0"])
 
 
