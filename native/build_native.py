@@ -15,8 +15,8 @@ from setuptools.command.build_ext import build_ext as _build_ext
 
 NATIVE = Path(__file__).resolve().parent
 HEADERS = ("gr_abi.h", "gr_program.h", "gr_core.h", "gr_tvm.h")
-FLAGS = ["-std=gnu11", "-O3", "-fno-math-errno", "-ffp-contract=off", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wshadow", "-Werror=implicit-function-declaration",
-         "-Wno-unused-function", "-pthread"]
+FLAGS = ["-std=gnu11", "-O3", "-fno-math-errno", "-ffp-contract=off", "-fvisibility=hidden", "-Wall",
+         "-Wextra", "-Wshadow", "-Werror=implicit-function-declaration", "-Wno-unused-function", "-pthread"]
 FLAVOURS = {
     "": [],
     "debug": ["-O1", "-g", "-UNDEBUG"],
