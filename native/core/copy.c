@@ -1,9 +1,11 @@
-/* copy.c: the copy engine: between any two devices, layouts and formats. Equal storage moves as bytes; else 32x32 block by block,
- * through 12 KB on the stack, so a copy takes no memory of its own. Large copies are spread over the pool.
+/* copy.c: the copy engine: between any two devices, layouts and formats. Equal storage moves as bytes;
+ * else 32x32 block by block, through 12 KB on the stack, so a copy takes no memory of its own. Large
+ * copies are spread over the pool.
  *
- * Rules: the logical dtype and the elements in row-major order stay (another shape: reshape.c); between two host tensors of equal bytes anything may be reinterpreted (TVM's
- * __copy). Formats convert to nearest, ties to even (tile.h, gr_tile_encode). Padding of a tile is zero after a copy from
- * rows, and what stands in padding never reaches an element or a block exponent.
+ * Rules: the logical dtype and the elements in row-major order stay (another shape: reshape.c); between
+ * two host tensors of equal bytes anything may be reinterpreted (TVM's __copy). Formats convert to
+ * nearest, ties to even (tile.h, gr_tile_encode). Padding of a tile is zero after a copy from rows, and
+ * what stands in padding never reaches an element or a block exponent.
  *
  * Called by gr_copy_kernel in the executor, and by graph_runtime/core.py; any thread.
  * defines: gr_copy, gr_copy_kernel, gr_copy_kernel_fn
@@ -40,13 +42,14 @@ static int32_t move_host_bytes(const copy_job *job, int64_t first, int64_t last)
 /* Units are row-major pages, of one side at least. */
 static int32_t move_row_pages(const copy_job *job, int64_t first, int64_t last) {
   const gr_image *src = &job->src, *dst = &job->dst;
-  gr_pages pages = {.first = first, .count = last - first, .bytes = src->row_bytes, .streaming = dst->streaming};
+  gr_pages pages = {
+      .first = first, .count = last - first, .bytes = src->row_bytes, .streaming = dst->streaming};
   if (!src->device)
-    return dst->device->ops->copy_in(dst->device, dst->arg, pages, src->host + (uint64_t)first * src->row_bytes,
-                                     src->row_bytes);
+    return dst->device->ops->copy_in(dst->device, dst->arg, pages,
+                                     src->host + (uint64_t)first * src->row_bytes, src->row_bytes);
   if (!dst->device)
-    return src->device->ops->copy_out(src->device, src->arg, pages, dst->host + (uint64_t)first * dst->row_bytes,
-                                      dst->row_bytes);
+    return src->device->ops->copy_out(src->device, src->arg, pages,
+                                      dst->host + (uint64_t)first * dst->row_bytes, dst->row_bytes);
   uint8_t scratch[SCRATCH_BYTES];
   for (pages.count = 1; pages.first < last; ++pages.first)
     for (pages.offset = 0; pages.offset < src->row_bytes; pages.offset += SCRATCH_BYTES) {
@@ -60,7 +63,8 @@ static int32_t move_row_pages(const copy_job *job, int64_t first, int64_t last) 
 }
 
 /* ---------------------------------------------------------------- tiles, equal format
- * Units are blocks. Tiles are moved a few at a time, so that one's memory is under way while another is computed. */
+ * Units are blocks. Tiles are moved a few at a time, so that one's memory is under way while another is
+ * computed. */
 
 typedef struct batch {
   int64_t first, count;
@@ -128,14 +132,18 @@ static int32_t untilize_blocks(const copy_job *job, int64_t first, int64_t last)
 /* ---------------------------------------------------------------- formats */
 
 /* Where the machine has wider vectors than the wheel is built for, conversions use them. */
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define GR_WIDE __attribute__((target_clones("avx2", "default"), flatten))   /* what it calls must be inside to be cloned */
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define GR_WIDE \
+  __attribute__((target_clones("avx2", "default"), flatten)) /* what it calls must be inside to be cloned */
 #else
 #define GR_WIDE
 #endif
 
-/* Rows of f32 or bf16 as a row-major 32x32 matrix whose padding is zero. A host row may stand at any address. */
-static inline void decode_rows(uint8_t format, const gr_block *block, const uint8_t *rows, uint64_t stride, float *matrix) {
+/* Rows of f32 or bf16 as a row-major 32x32 matrix whose padding is zero. A host row may stand at any
+ * address. */
+static inline void decode_rows(uint8_t format, const gr_block *block, const uint8_t *rows, uint64_t stride,
+                               float *matrix) {
   for (int32_t r = 0; r < block->rows; ++r) {
     const uint8_t *row = rows + (uint64_t)r * stride;
     float *to = matrix + GR_TILE_DIM * r;
@@ -151,8 +159,8 @@ static inline void decode_rows(uint8_t format, const gr_block *block, const uint
 }
 
 /* rows x cols floats of a matrix into a tile or rows of any float format. */
-static inline int32_t store_values(const gr_image *image, int64_t index, const gr_block *block, uint8_t *buffer,
-                                   const void *rows, uint64_t stride) {
+static inline int32_t store_values(const gr_image *image, int64_t index, const gr_block *block,
+                                   uint8_t *buffer, const void *rows, uint64_t stride) {
   if (image->arg->layout == GR_TILE) {
     gr_tile_encode(image->arg->format, rows, stride, buffer);
     return gr_image_store_tiles(image, index, 1, buffer);
@@ -209,7 +217,8 @@ static int is_converted(uint8_t format) {
 }
 
 static int same_shape(const gr_arg *a, const gr_arg *b) {
-  return a->ndim == b->ndim && (a->ndim == 0 || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0);
+  return a->ndim == b->ndim &&
+         (a->ndim == 0 || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0);
 }
 
 static int64_t elements(const gr_image *image) { return image->planes * image->rows * image->cols; }
@@ -217,7 +226,8 @@ static int64_t elements(const gr_image *image) { return image->planes * image->r
 static int32_t choose_host(copy_job *job) {
   int64_t from = elements(&job->src) * job->src.itemsize, to = elements(&job->dst) * job->dst.itemsize;
   if (from != to)
-    return gr_fail(GR_ERR_ARGUMENT, "copy: the source has %lld B, the destination %lld B", (long long)from, (long long)to);
+    return gr_fail(GR_ERR_ARGUMENT, "copy: the source has %lld B, the destination %lld B", (long long)from,
+                   (long long)to);
   job->move = move_host_bytes;
   job->units = from;
   return GR_OK;
@@ -227,12 +237,14 @@ static int32_t choose(copy_job *job) {
   const gr_arg *src = job->src.arg, *dst = job->dst.arg;
   if (!job->src.device && !job->dst.device) return choose_host(job);
   if (src->dtype != dst->dtype)
-    return gr_fail(GR_ERR_ARGUMENT, "copy: source and destination differ in dtype, which only two host tensors may");
+    return gr_fail(GR_ERR_ARGUMENT,
+                   "copy: source and destination differ in dtype, which only two host tensors may");
   if (elements(&job->src) != elements(&job->dst))
     return gr_fail(GR_ERR_ARGUMENT, "copy: the source has %lld elements, the destination %lld",
                    (long long)elements(&job->src), (long long)elements(&job->dst));
   if (src->format != dst->format && !(is_converted(src->format) && is_converted(dst->format)))
-    return gr_fail(GR_ERR_ARGUMENT, "copy: format %d cannot be converted to format %d", src->format, dst->format);
+    return gr_fail(GR_ERR_ARGUMENT, "copy: format %d cannot be converted to format %d", src->format,
+                   dst->format);
   if (!same_shape(src, dst)) {
     job->move = move_reshaped;
     job->units = gr_image_blocks(&job->dst);
@@ -263,7 +275,8 @@ static int32_t run_task(void *ctx, int64_t index) {
 /* Host ranges that overlap must be moved as one. */
 static int overlap(const copy_job *job) {
   if (job->move != move_host_bytes) return 0;
-  uint64_t a = (uint64_t)(uintptr_t)job->src.host, b = (uint64_t)(uintptr_t)job->dst.host, n = (uint64_t)job->units;
+  uint64_t a = (uint64_t)(uintptr_t)job->src.host, b = (uint64_t)(uintptr_t)job->dst.host,
+           n = (uint64_t)job->units;
   return a < b + n && b < a + n;
 }
 
@@ -291,7 +304,8 @@ int32_t gr_copy(const gr_env *src_env, const gr_arg *src, const gr_env *dst_env,
 }
 
 int32_t gr_copy_kernel(const gr_call *call) {
-  if (call->nargs != 2 || !call->attrs) return gr_fail(GR_ERR_ARGUMENT, "a copy takes a source and a destination");
+  if (call->nargs != 2 || !call->attrs)
+    return gr_fail(GR_ERR_ARGUMENT, "a copy takes a source and a destination");
   const gr_copy_envs *envs = (const gr_copy_envs *)(const void *)call->attrs;
   return gr_copy(envs->src, call->args, envs->dst, call->args + 1);
 }

@@ -1,6 +1,7 @@
 /* device.c: creation, memory accounting and guard mode of devices of every kind.
  *
- * Called by graph_runtime/core.py (any thread), the executor and the copy engine. Lock order: list, then a device's lock.
+ * Called by graph_runtime/core.py (any thread), the executor and the copy engine. Lock order: list, then a
+ * device's lock.
  * defines: gr_device_register, gr_device_create ... gr_device_set_guard, gr_device_enter, gr_device_leave
  */
 #include "device.h"
@@ -46,8 +47,10 @@ static int32_t env_set_error(const gr_env *env, const char *message) {
 
 static int32_t check_memory(const gr_memory_desc *memory, int32_t index) {
   if (memory->kind < GR_HOST || memory->kind > GR_L1 || memory->banks < 1 || memory->alignment < 1 ||
-      memory->bank_bytes <= memory->base || memory->bank_bytes > (uint64_t)INT64_MAX / (uint64_t)memory->banks)
-    return gr_fail(GR_ERR_ARGUMENT, "memory %d: kind %d, %d banks of %llu B from %llu, alignment %u cannot be", index,
+      memory->bank_bytes <= memory->base ||
+      memory->bank_bytes > (uint64_t)INT64_MAX / (uint64_t)memory->banks)
+    return gr_fail(GR_ERR_ARGUMENT,
+                   "memory %d: kind %d, %d banks of %llu B from %llu, alignment %u cannot be", index,
                    memory->kind, memory->banks, (unsigned long long)memory->bank_bytes,
                    (unsigned long long)memory->base, memory->alignment);
   return GR_OK;
@@ -63,13 +66,13 @@ static void release_all(gr_device *device) {
   }
 }
 
-int32_t gr_device_create(const char *kind, const char *name, int32_t num_cores, const gr_memory_desc *memories,
-                         int32_t num_memories, gr_device **out) {
+int32_t gr_device_create(const char *kind, const char *name, int32_t num_cores,
+                         const gr_memory_desc *memories, int32_t num_memories, gr_device **out) {
   const gr_device_ops *ops = find_kind(kind);
   if (!ops) return gr_fail(GR_ERR_ARGUMENT, "no device kind '%s' is built into this core", kind);
   if (num_cores < 1 || num_memories < 1 || num_memories > GR_MAX_MEMORIES)
-    return gr_fail(GR_ERR_ARGUMENT, "device %s: %d cores and %d memories (1 to %d) cannot be", name, num_cores,
-                   num_memories, GR_MAX_MEMORIES);
+    return gr_fail(GR_ERR_ARGUMENT, "device %s: %d cores and %d memories (1 to %d) cannot be", name,
+                   num_cores, num_memories, GR_MAX_MEMORIES);
   for (int32_t m = 0; m < num_memories; ++m)
     if (check_memory(memories + m, m)) return GR_ERR_ARGUMENT;
   gr_device *device = calloc(1, sizeof *device);
@@ -78,8 +81,12 @@ int32_t gr_device_create(const char *kind, const char *name, int32_t num_cores, 
   snprintf(device->name, sizeof device->name, "%s", name);
   for (int32_t m = 0; m < num_memories; ++m) device->memories[m].desc = memories[m];
   device->num_memories = num_memories;
-  device->env = (gr_env){.abi = GR_ABI_VERSION, .size = sizeof(gr_env), .num_cores = num_cores, .impl = device,
-                         .parallel_for = env_parallel_for, .set_error = env_set_error};
+  device->env = (gr_env){.abi = GR_ABI_VERSION,
+                         .size = sizeof(gr_env),
+                         .num_cores = num_cores,
+                         .impl = device,
+                         .parallel_for = env_parallel_for,
+                         .set_error = env_set_error};
   int32_t status = ops->open ? ops->open(device) : GR_OK;
   if (status) {
     free(device);
@@ -131,19 +138,21 @@ gr_device_memory *gr_device_memory_of(gr_device *device, int32_t kind) {
 
 static int32_t check_index(const gr_device *device, int32_t memory) {
   if (memory >= 0 && memory < device->num_memories) return GR_OK;
-  return gr_fail(GR_ERR_ARGUMENT, "device %s has memories 0 to %d, not %d", device->name, device->num_memories - 1, memory);
+  return gr_fail(GR_ERR_ARGUMENT, "device %s has memories 0 to %d, not %d", device->name,
+                 device->num_memories - 1, memory);
 }
 
-int32_t gr_device_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, uint64_t *addr) {
+int32_t gr_device_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder,
+                        uint64_t *addr) {
   if (check_index(device, memory)) return GR_ERR_ARGUMENT;
   gr_device_memory *m = device->memories + memory;
   uint64_t usable = m->desc.bank_bytes - m->desc.base, alignment = m->desc.alignment;
   pthread_mutex_lock(&device->lock);
   int32_t status;
   if (extent > usable) {           /* also keeps the rounding below from overflowing */
-    status = gr_ledger_out_of_memory(&m->ledger, &m->desc, device->name, extent,
-                                     m->desc.kind == GR_HOST ? usable - m->ledger.held
-                                                             : gr_ledger_largest_gap(&m->ledger, &m->desc));
+    status = gr_ledger_out_of_memory(
+        &m->ledger, &m->desc, device->name, extent,
+        m->desc.kind == GR_HOST ? usable - m->ledger.held : gr_ledger_largest_gap(&m->ledger, &m->desc));
   } else {
     uint64_t rounded = (extent + alignment - 1) / alignment * alignment;
     status = device->ops->alloc(device, memory, rounded ? rounded : alignment, holder, addr);
@@ -160,8 +169,8 @@ int32_t gr_device_free(gr_device *device, int32_t memory, uint64_t addr) {
   if (found) device->ops->release(device, memory, &holding);
   pthread_mutex_unlock(&device->lock);
   if (found) return GR_OK;
-  return gr_fail(GR_ERR_ARGUMENT, "device %s, memory %d: nothing is allocated at address %llu", device->name, memory,
-                 (unsigned long long)addr);
+  return gr_fail(GR_ERR_ARGUMENT, "device %s, memory %d: nothing is allocated at address %llu", device->name,
+                 memory, (unsigned long long)addr);
 }
 
 int32_t gr_device_stats(const gr_device *device, int32_t memory, uint64_t *out) {

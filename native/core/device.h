@@ -1,7 +1,8 @@
-/* device.h: what a device kind is. A kind is one C file with a gr_device_ops that registers itself by GR_REGISTER_DEVICE, and one
- * descriptor in schemas/devices; nothing else knows its name.
+/* device.h: what a device kind is. A kind is one C file with a gr_device_ops that registers itself by
+ * GR_REGISTER_DEVICE, and one descriptor in schemas/devices; nothing else knows its name.
  *
- * defines: gr_device_ops, struct gr_device, gr_device_register, GR_REGISTER_DEVICE, gr_env_device, gr_device_enter/leave
+ * defines: gr_device_ops, struct gr_device, gr_device_register, GR_REGISTER_DEVICE, gr_env_device,
+ * gr_device_enter/leave
  */
 #ifndef GR_DEVICE_H
 #define GR_DEVICE_H
@@ -26,19 +27,23 @@ typedef struct gr_pages {
 /* Slots are called under no lock unless they say so. */
 typedef struct gr_device_ops {
   const char *kind;
-  /* (optional) Makes device->impl and fills in the env. Takes no tensor memory: that comes with the first alloc. */
+  /* (optional) Makes device->impl and fills in the env. Takes no tensor memory: that comes with the first
+   * alloc. */
   int32_t (*open)(gr_device *device);
   /* (optional) Releases impl and all memory that is still held. */
   void (*close)(gr_device *device);
-  /* Under the device's lock. extent is a positive multiple of the alignment; records the holding in the memory's ledger. */
+  /* Under the device's lock. extent is a positive multiple of the alignment; records the holding in the
+   * memory's ledger. */
   int32_t (*alloc)(gr_device *device, int32_t memory, uint64_t extent, const char *holder, uint64_t *addr);
   /* Under the device's lock, after the holding was taken out of the ledger. */
   void (*release)(gr_device *device, int32_t memory, const gr_holding *holding);
-  /* (optional: tensors of this kind are host pointers) Moves parts of pages between the device and host, consecutive
-   * pages stride bytes apart at host. GR_ERR_BOUNDS for what is not inside the tensor. */
-  int32_t (*copy_in)(gr_device *device, const gr_arg *arg, gr_pages pages, const uint8_t *host, uint64_t stride);
+  /* (optional: tensors of this kind are host pointers) Moves parts of pages between the device and host,
+   * consecutive pages stride bytes apart at host. GR_ERR_BOUNDS for what is not inside the tensor. */
+  int32_t (*copy_in)(gr_device *device, const gr_arg *arg, gr_pages pages, const uint8_t *host,
+                     uint64_t stride);
   int32_t (*copy_out)(gr_device *device, const gr_arg *arg, gr_pages pages, uint8_t *host, uint64_t stride);
-  /* (optional) Under the device's lock: opens (1) or closes (0) the device's memory to the host's instructions. */
+  /* (optional) Under the device's lock: opens (1) or closes (0) the device's memory to the host's
+   * instructions. */
   void (*expose)(gr_device *device, int32_t on);
 } gr_device_ops;
 
@@ -70,7 +75,8 @@ void gr_device_register(const gr_device_ops *ops);
 
 static inline gr_device *gr_env_device(const gr_env *env) { return env ? (gr_device *)env->impl : NULL; }
 
-/* Around every kernel (where a device is guarded) and copy: keeps the device's memory open to the host's instructions. Nests; any thread. */
+/* Around every kernel (where a device is guarded) and copy: keeps the device's memory open to the host's
+ * instructions. Nests; any thread. */
 void gr_device_enter(gr_device *device);
 void gr_device_leave(gr_device *device);
 
@@ -80,7 +86,8 @@ int32_t gr_devices_guarded(void);
 /* The memory of a device that a gr_arg.memory means, NULL if it has none. */
 gr_device_memory *gr_device_memory_of(gr_device *device, int32_t kind);
 
-/* Tells every kind whose parallelism is the pool's (num_cores of host devices) how many threads there are now. */
+/* Tells every kind whose parallelism is the pool's (num_cores of host devices) how many threads there are
+ * now. */
 void gr_devices_set_threads(int32_t threads);
 
 #endif

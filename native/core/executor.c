@@ -1,6 +1,7 @@
 /* executor.c: runs a lowered program: a loop of indirect calls over flat records.
  *
- * Called by graph_runtime/session.py with the GIL released, on any thread; one thread at a time in one program.
+ * Called by graph_runtime/session.py with the GIL released, on any thread; one thread at a time in one
+ * program.
  * defines: gr_program_create, gr_program_destroy, gr_program_run, gr_program_hold, gr_program_release
  */
 #include <stdatomic.h>
@@ -11,7 +12,8 @@
 #include "gr_core.h"
 #include "status.h"
 
-/* Instructions between two looks at the clock: the coarse clock costs about 5 ns, so it adds well under 1 ns to each. */
+/* Instructions between two looks at the clock: the coarse clock costs about 5 ns, so it adds well under 1
+ * ns to each. */
 #define CLOCK_EVERY 8
 
 /* WAITING: between two calls of the thread that owns the program, everybody else is refused. */
@@ -32,8 +34,8 @@ static int is_owner(gr_program *program) {
   return atomic_load_explicit(&program->owner, memory_order_relaxed) == &this_thread;
 }
 
-/* Makes an idle program, or one that waits for this thread, this thread's. Acquire pairs with leave's release: what the
- * last owner wrote to the program and its memory is seen. */
+/* Makes an idle program, or one that waits for this thread, this thread's. Acquire pairs with leave's
+ * release: what the last owner wrote to the program and its memory is seen. */
 static int enter(gr_program *program) {
   int state = IDLE;
   if (atomic_compare_exchange_strong_explicit(&program->state, &state, RUNNING, memory_order_acquire,
@@ -42,7 +44,7 @@ static int enter(gr_program *program) {
     return 1;
   }
   if (state != WAITING || !is_owner(program)) return 0;
-  atomic_store_explicit(&program->state, RUNNING, memory_order_relaxed);   /* only the owner leaves WAITING */
+  atomic_store_explicit(&program->state, RUNNING, memory_order_relaxed); /* only the owner leaves WAITING */
   return 1;
 }
 
@@ -58,8 +60,8 @@ int32_t gr_program_create(const gr_instr *instrs, int64_t count, gr_program **ou
   for (int64_t i = 0; i < count; ++i) {
     if (!instrs[i].fn) return gr_fail(GR_ERR_ARGUMENT, "instruction %lld has no kernel", (long long)i);
     if (instrs[i].call.abi != GR_ABI_VERSION)
-      return gr_fail(GR_ERR_ARGUMENT, "instruction %lld is of kernel ABI %u, this core has ABI %d", (long long)i,
-                     instrs[i].call.abi, GR_ABI_VERSION);
+      return gr_fail(GR_ERR_ARGUMENT, "instruction %lld is of kernel ABI %u, this core has ABI %d",
+                     (long long)i, instrs[i].call.abi, GR_ABI_VERSION);
   }
   gr_program *program = malloc(sizeof *program);
   if (!program) return gr_fail(GR_ERR_OUT_OF_MEMORY, "no host memory for a program");
@@ -112,11 +114,15 @@ static int32_t run_some_guarded(const gr_instr *instrs, int64_t first, int64_t l
 static int32_t kernel_failed(int32_t status) {
   if (!*gr_error_text()) gr_fail(status, "the kernel returned %d and gave no text", status);
   /* what a kernel returns is its own business; only these mean to the caller what they mean to us */
-  return status == GR_ERR_BOUNDS || status == GR_ERR_OUT_OF_MEMORY || status == GR_ERR_ARGUMENT ? status : GR_ERR_KERNEL;
+  return status == GR_ERR_BOUNDS || status == GR_ERR_OUT_OF_MEMORY || status == GR_ERR_ARGUMENT
+             ? status
+             : GR_ERR_KERNEL;
 }
 
-static int32_t run(const gr_program *program, int64_t first, int64_t last, int64_t budget_ns, int64_t *stopped_at) {
-  int32_t (*some)(const gr_instr *, int64_t, int64_t, int64_t *) = gr_devices_guarded() ? run_some_guarded : run_some;
+static int32_t run(const gr_program *program, int64_t first, int64_t last, int64_t budget_ns,
+                   int64_t *stopped_at) {
+  int32_t (*some)(const gr_instr *, int64_t, int64_t, int64_t *) = gr_devices_guarded() ? run_some_guarded
+                                                                                        : run_some;
   int64_t deadline = budget_ns > 0 ? coarse_ns() + budget_ns : INT64_MAX;
   int64_t step = budget_ns > 0 ? CLOCK_EVERY : last - first;
   while (first < last) {
@@ -130,10 +136,11 @@ static int32_t run(const gr_program *program, int64_t first, int64_t last, int64
   return GR_OK;
 }
 
-int32_t gr_program_run(gr_program *program, int64_t first, int64_t last, int64_t budget_ns, int64_t *stopped_at) {
+int32_t gr_program_run(gr_program *program, int64_t first, int64_t last, int64_t budget_ns,
+                       int64_t *stopped_at) {
   if (first < 0 || first > last || last > program->count)
-    return gr_fail(GR_ERR_ARGUMENT, "instructions %lld to %lld are not in a program of %lld", (long long)first,
-                   (long long)last, (long long)program->count);
+    return gr_fail(GR_ERR_ARGUMENT, "instructions %lld to %lld are not in a program of %lld",
+                   (long long)first, (long long)last, (long long)program->count);
   if (!enter(program)) return busy();
   gr_error_clear();
   int32_t status = run(program, first, last, budget_ns, stopped_at);

@@ -1,5 +1,5 @@
-/* generic.h: the table of kernels built into the wheel. The build writes its definition (codegen/bodies.py, generic_table);
- * gr_generic_* read it.
+/* generic.h: the table of kernels built into the wheel. The build writes its definition
+ * (codegen/bodies.py, generic_table); gr_generic_* read it.
  *
  * defines: gr_generic_entry, gr_generic_entries, gr_generic_entry_count
  */

@@ -1,5 +1,5 @@
-/* host.c: memory of the cpu and null devices: 64-byte aligned heap blocks, mapped pages for large ones, counted against the
- * descriptor's capacity.
+/* host.c: memory of the cpu and null devices: 64-byte aligned heap blocks, mapped pages for large ones,
+ * counted against the descriptor's capacity.
  *
  * Called by device.c under the device's lock.
  * defines: gr_host_alloc, gr_host_release
@@ -12,7 +12,8 @@
 
 #include "status.h"
 
-/* From here on memory is mapped: it comes back to the system when freed, and pages that a run never touches cost nothing. */
+/* From here on memory is mapped: it comes back to the system when freed, and pages that a run never
+ * touches cost nothing. */
 #define MAPPED_BYTES (1u << 20)
 #define LEAST_ALIGNMENT 64u
 
@@ -28,7 +29,8 @@ static void *obtain(uint64_t extent, uint32_t alignment) {
   return posix_memalign(&block, aligned, extent) ? NULL : block;
 }
 
-int32_t gr_host_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, uint64_t *addr) {
+int32_t gr_host_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder,
+                      uint64_t *addr) {
   gr_device_memory *m = device->memories + memory;
   uint64_t left = m->desc.bank_bytes - m->desc.base - m->ledger.held;
   void *block = extent <= left ? obtain(extent, m->desc.alignment) : NULL;

@@ -11,9 +11,11 @@
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* planes, rows, cols and row_bytes; GR_ERR_ARGUMENT where a size is negative or the bytes of the tensor overflow. */
+/* planes, rows, cols and row_bytes; GR_ERR_ARGUMENT where a size is negative or the bytes of the tensor
+ * overflow. */
 static int32_t measure(const gr_arg *arg, const char *which, gr_image *image) {
-  if (arg->ndim < 0 || (arg->ndim && !arg->shape)) return gr_fail(GR_ERR_ARGUMENT, "copy: the %s has no shape", which);
+  if (arg->ndim < 0 || (arg->ndim && !arg->shape))
+    return gr_fail(GR_ERR_ARGUMENT, "copy: the %s has no shape", which);
   int64_t bytes = image->itemsize ? image->itemsize : 1;
   image->planes = image->rows = image->cols = 1;
   for (int32_t d = 0; d < arg->ndim; ++d) {
@@ -21,7 +23,8 @@ static int32_t measure(const gr_arg *arg, const char *which, gr_image *image) {
     int64_t *factor = d == arg->ndim - 1 ? &image->cols : d == arg->ndim - 2 ? &image->rows : &image->planes;
     /* every factor is at most the product of the non-zero sizes, so none of them can overflow alone */
     if (n < 0 || __builtin_mul_overflow(bytes, n ? n : 1, &bytes))
-      return gr_fail(GR_ERR_ARGUMENT, "copy: size %lld in dimension %d of the %s cannot be", (long long)n, d, which);
+      return gr_fail(GR_ERR_ARGUMENT, "copy: size %lld in dimension %d of the %s cannot be", (long long)n, d,
+                     which);
     *factor *= n;
   }
   image->row_bytes = (uint64_t)image->cols * image->itemsize;
@@ -34,12 +37,14 @@ static int32_t check_pages(const gr_image *image, const char *which) {
   int64_t count = arg->layout == GR_TILE ? gr_image_blocks(image) : image->planes * image->rows;
   uint64_t bytes = arg->layout == GR_TILE ? gr_tile_bytes(arg->format) : image->row_bytes;
   if (arg->layout == GR_ROW_MAJOR && !image->itemsize && arg->format != GR_OPAQUE)
-    return gr_fail(GR_ERR_ARGUMENT, "copy: the %s has a block format, which exists in tile layout only", which);
+    return gr_fail(GR_ERR_ARGUMENT, "copy: the %s has a block format, which exists in tile layout only",
+                   which);
   if (arg->num_pages != count || arg->page_bytes != bytes)
     return gr_fail(GR_ERR_BOUNDS, "copy: the %s says %u pages of %u B, its shape makes %lld of %llu B", which,
                    arg->num_pages, arg->page_bytes, (long long)count, (unsigned long long)bytes);
   gr_device_memory *memory = gr_device_memory_of(image->device, arg->memory);
-  if (!memory) return gr_fail(GR_ERR_ARGUMENT, "copy: device %s has no memory for the %s", image->device->name, which);
+  if (!memory)
+    return gr_fail(GR_ERR_ARGUMENT, "copy: device %s has no memory for the %s", image->device->name, which);
   uint64_t alignment = memory->desc.alignment;
   uint64_t stride = (bytes + alignment - 1) / alignment * alignment;
   uint64_t extent = (uint64_t)ceil_div(count, memory->desc.banks) * stride;
@@ -47,7 +52,8 @@ static int32_t check_pages(const gr_image *image, const char *which) {
   int held = extent == 0 || gr_ledger_find(&memory->ledger, arg->addr, extent) != NULL;
   pthread_mutex_unlock(&image->device->lock);
   if (held) return GR_OK;
-  return gr_fail(GR_ERR_BOUNDS, "copy: the %s, %llu B a bank at address %llu of %s, is not inside an allocation", which,
+  return gr_fail(GR_ERR_BOUNDS,
+                 "copy: the %s, %llu B a bank at address %llu of %s, is not inside an allocation", which,
                  (unsigned long long)extent, (unsigned long long)arg->addr, image->device->name);
 }
 
@@ -58,7 +64,8 @@ int32_t gr_image_open(const gr_env *env, const gr_arg *arg, const char *which, g
   if (status) return status;
   if (arg->memory == GR_HOST) {
     if (arg->layout != GR_ROW_MAJOR || !image->itemsize)
-      return gr_fail(GR_ERR_ARGUMENT, "copy: the %s is on the host, so it must be row-major, of a format with whole bytes",
+      return gr_fail(GR_ERR_ARGUMENT,
+                     "copy: the %s is on the host, so it must be row-major, of a format with whole bytes",
                      which);
     image->host = (uint8_t *)(uintptr_t)arg->addr;
     if (!image->host && image->planes && image->rows && image->cols)
@@ -79,8 +86,10 @@ int64_t gr_image_blocks(const gr_image *image) {
 
 gr_block gr_image_block(const gr_image *image, int64_t index) {
   int64_t across = ceil_div(image->cols, GR_TILE_DIM), down = ceil_div(image->rows, GR_TILE_DIM);
-  gr_block block = {.plane = index / (across * down), .tile_row = index / across % down, .tile_col = index % across};
-  int64_t rows = image->rows - block.tile_row * GR_TILE_DIM, cols = image->cols - block.tile_col * GR_TILE_DIM;
+  gr_block block = {
+      .plane = index / (across * down), .tile_row = index / across % down, .tile_col = index % across};
+  int64_t rows = image->rows - block.tile_row * GR_TILE_DIM,
+          cols = image->cols - block.tile_col * GR_TILE_DIM;
   block.rows = (int32_t)(rows < GR_TILE_DIM ? rows : GR_TILE_DIM);
   block.cols = (int32_t)(cols < GR_TILE_DIM ? cols : GR_TILE_DIM);
   return block;
@@ -91,9 +100,11 @@ static int64_t first_row(const gr_image *image, const gr_block *block) {
 }
 
 static gr_pages row_pages(const gr_image *image, const gr_block *block) {
-  return (gr_pages){.first = first_row(image, block), .count = block->rows,
+  return (gr_pages){.first = first_row(image, block),
+                    .count = block->rows,
                     .offset = (uint64_t)block->tile_col * GR_TILE_DIM * image->itemsize,
-                    .bytes = (uint64_t)block->cols * image->itemsize, .streaming = image->streaming};
+                    .bytes = (uint64_t)block->cols * image->itemsize,
+                    .streaming = image->streaming};
 }
 
 static uint8_t *host_rows(const gr_image *image, const gr_block *block) {
@@ -101,8 +112,8 @@ static uint8_t *host_rows(const gr_image *image, const gr_block *block) {
          (uint64_t)block->tile_col * GR_TILE_DIM * image->itemsize;
 }
 
-int32_t gr_image_load_rows(const gr_image *image, const gr_block *block, uint8_t *buffer, const uint8_t **rows,
-                           uint64_t *stride) {
+int32_t gr_image_load_rows(const gr_image *image, const gr_block *block, uint8_t *buffer,
+                           const uint8_t **rows, uint64_t *stride) {
   if (!image->device) {
     *rows = host_rows(image, block);
     *stride = image->row_bytes;
@@ -113,8 +124,10 @@ int32_t gr_image_load_rows(const gr_image *image, const gr_block *block, uint8_t
   return image->device->ops->copy_out(image->device, image->arg, row_pages(image, block), buffer, *stride);
 }
 
-int32_t gr_image_store_rows(const gr_image *image, const gr_block *block, const uint8_t *rows, uint64_t stride) {
-  if (image->device) return image->device->ops->copy_in(image->device, image->arg, row_pages(image, block), rows, stride);
+int32_t gr_image_store_rows(const gr_image *image, const gr_block *block, const uint8_t *rows,
+                            uint64_t stride) {
+  if (image->device)
+    return image->device->ops->copy_in(image->device, image->arg, row_pages(image, block), rows, stride);
   uint8_t *to = host_rows(image, block);
   uint64_t bytes = (uint64_t)block->cols * image->itemsize;
   for (int32_t r = 0; r < block->rows; ++r)
@@ -122,7 +135,8 @@ int32_t gr_image_store_rows(const gr_image *image, const gr_block *block, const 
   return GR_OK;
 }
 
-int32_t gr_image_store_untilized(const gr_image *image, const gr_block *block, const uint8_t *tile, uint8_t *buffer) {
+int32_t gr_image_store_untilized(const gr_image *image, const gr_block *block, const uint8_t *tile,
+                                 uint8_t *buffer) {
   uint32_t itemsize = image->itemsize;
   if (image->device) {
     gr_tile_untilize(itemsize, tile, block->rows, block->cols, buffer, (uint64_t)GR_TILE_DIM * itemsize);
@@ -136,13 +150,15 @@ int32_t gr_image_store_untilized(const gr_image *image, const gr_block *block, c
   for (int32_t r = 0; r < block->rows; ++r, to += image->row_bytes)
     for (int32_t h = 0; h < 2 && block->cols > 16 * h; ++h) {
       uint32_t n = (uint32_t)(block->cols - 16 * h > 16 ? 16 : block->cols - 16 * h);
-      gr_move(to + (uint32_t)h * 16 * itemsize, tile + (uint32_t)gr_tile_half_row(r, h) * itemsize, n * itemsize, 1);
+      gr_move(to + (uint32_t)h * 16 * itemsize, tile + (uint32_t)gr_tile_half_row(r, h) * itemsize,
+              n * itemsize, 1);
     }
   return GR_OK;
 }
 
 static gr_pages tile_pages(const gr_image *image, int64_t first, int64_t count) {
-  return (gr_pages){.first = first, .count = count, .bytes = image->arg->page_bytes, .streaming = image->streaming};
+  return (gr_pages){
+      .first = first, .count = count, .bytes = image->arg->page_bytes, .streaming = image->streaming};
 }
 
 int32_t gr_image_load_tiles(const gr_image *image, int64_t first, int64_t count, uint8_t *tiles) {

@@ -31,13 +31,15 @@ int32_t gr_image_open(const gr_env *env, const gr_arg *arg, const char *which, g
 int64_t gr_image_blocks(const gr_image *image);
 gr_block gr_image_block(const gr_image *image, int64_t index);
 
-/* A row-major image's block: *rows points to its first element, rows *stride bytes apart; buffer is used where the elements are
- * not the host's. */
-int32_t gr_image_load_rows(const gr_image *image, const gr_block *block, uint8_t *buffer, const uint8_t **rows,
-                           uint64_t *stride);
-int32_t gr_image_store_rows(const gr_image *image, const gr_block *block, const uint8_t *rows, uint64_t stride);
+/* A row-major image's block: *rows points to its first element, rows *stride bytes apart; buffer is used
+ * where the elements are not the host's. */
+int32_t gr_image_load_rows(const gr_image *image, const gr_block *block, uint8_t *buffer,
+                           const uint8_t **rows, uint64_t *stride);
+int32_t gr_image_store_rows(const gr_image *image, const gr_block *block, const uint8_t *rows,
+                            uint64_t stride);
 /* Elements of a block from a tile of the same format into a row-major image; buffer holds a tile. */
-int32_t gr_image_store_untilized(const gr_image *image, const gr_block *block, const uint8_t *tile, uint8_t *buffer);
+int32_t gr_image_store_untilized(const gr_image *image, const gr_block *block, const uint8_t *tile,
+                                 uint8_t *buffer);
 /* Block i of a tiled image is page i. Tiles stand page_bytes apart. */
 int32_t gr_image_load_tiles(const gr_image *image, int64_t first, int64_t count, uint8_t *tiles);
 int32_t gr_image_store_tiles(const gr_image *image, int64_t first, int64_t count, const uint8_t *tiles);

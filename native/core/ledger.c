@@ -25,13 +25,15 @@ static int64_t upper_bound(const gr_ledger *ledger, uint64_t addr) {
 }
 
 /* The i-th gap, 0 <= i <= count: before holding i. */
-static void gap(const gr_ledger *ledger, const gr_memory_desc *memory, int64_t i, uint64_t *begin, uint64_t *end) {
+static void gap(const gr_ledger *ledger, const gr_memory_desc *memory, int64_t i, uint64_t *begin,
+                uint64_t *end) {
   *begin = i > 0 ? ledger->items[i - 1].addr + ledger->items[i - 1].extent : memory->base;
   *end = i < ledger->count ? ledger->items[i].addr : memory->bank_bytes;
 }
 
 /* The aligned part of a gap; 0 if nothing is left of it. */
-static int aligned_gap(const gr_ledger *ledger, const gr_memory_desc *memory, int64_t i, uint64_t *begin, uint64_t *end) {
+static int aligned_gap(const gr_ledger *ledger, const gr_memory_desc *memory, int64_t i, uint64_t *begin,
+                       uint64_t *end) {
   gap(ledger, memory, i, begin, end);
   uint64_t up = (*begin + memory->alignment - 1) / memory->alignment * memory->alignment;
   uint64_t down = *end / memory->alignment * memory->alignment;
@@ -89,7 +91,8 @@ const gr_holding *gr_ledger_find(const gr_ledger *ledger, uint64_t addr, uint64_
   return inside <= item->extent && bytes <= item->extent - inside ? item : NULL;
 }
 
-void gr_ledger_gap(const gr_ledger *ledger, const gr_memory_desc *memory, uint64_t addr, uint64_t *begin, uint64_t *end) {
+void gr_ledger_gap(const gr_ledger *ledger, const gr_memory_desc *memory, uint64_t addr, uint64_t *begin,
+                   uint64_t *end) {
   gap(ledger, memory, upper_bound(ledger, addr), begin, end);
 }
 
@@ -118,7 +121,8 @@ static void name_holders(const gr_ledger *ledger, char *text, size_t bytes) {
   size_t used = 0;
   text[0] = 0;
   for (int k = 0; k < NAMED_HOLDERS && largest[k] && used < bytes; ++k) {
-    int n = snprintf(text + used, bytes - used, "%s%s %llu B", k ? ", " : "; held per bank by: ", largest[k]->holder,
+    int n = snprintf(text + used, bytes - used, "%s%s %llu B",
+                     k ? ", " : "; held per bank by: ", largest[k]->holder,
                      (unsigned long long)largest[k]->extent);
     used += n > 0 ? (size_t)n : 0;
   }
@@ -134,8 +138,10 @@ int32_t gr_ledger_out_of_memory(const gr_ledger *ledger, const gr_memory_desc *m
   uint64_t size, usable = memory->bank_bytes - memory->base;
   if (__builtin_mul_overflow(extent, (uint64_t)memory->banks, &size)) size = UINT64_MAX;
   return gr_fail(GR_ERR_OUT_OF_MEMORY,
-                 "Out of Memory: Not enough space to allocate %llu B %s buffer across %d banks, where each bank needs to "
-                 "store %llu B, but bank size is %llu B (allocated: %llu B, free: %llu B, largest free block: %llu B) on %s%s",
+                 "Out of Memory: Not enough space to allocate %llu B %s buffer across %d banks, where each "
+                 "bank needs to "
+                 "store %llu B, but bank size is %llu B (allocated: %llu B, free: %llu B, largest free "
+                 "block: %llu B) on %s%s",
                  (unsigned long long)size, kinds[memory->kind], memory->banks, (unsigned long long)extent,
                  (unsigned long long)usable, (unsigned long long)ledger->held,
                  (unsigned long long)(usable - ledger->held), (unsigned long long)largest, device, holders);

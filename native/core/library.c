@@ -1,4 +1,5 @@
-/* library.c: opens libraries of kernels. A library is code: graph_runtime/library.py judges its manifest before it calls this.
+/* library.c: opens libraries of kernels. A library is code: graph_runtime/library.py judges its manifest
+ * before it calls this.
  *
  * defines: gr_library_open, gr_library_symbol, gr_library_close
  */

@@ -1,12 +1,14 @@
-/* parallel.c: the intra-op pool, one a process: gr_pool_set_threads(n) counts the caller, so it has n - 1 workers, started by the
- * first job that can use them. One job runs at a time; whoever comes second runs his inline, so nothing waits for the pool.
+/* parallel.c: the intra-op pool, one a process: gr_pool_set_threads(n) counts the caller, so it has n - 1
+ * workers, started by the first job that can use them. One job runs at a time; whoever comes second runs
+ * his inline, so nothing waits for the pool.
  *
  * Called by kernels through gr_env.parallel_for and by the copy engine, on any thread.
  * Lock order: owner, then sleep or error. Workers take only sleep and error.
  *
- * A job is published by the gate, one word: job number, whether it may still be entered, workers inside. A worker enters only
- * an open gate, so the owner never waits for one that sleeps: it closes the gate and waits for those inside.
- * Waking a sleeping thread costs about 25 us, a spinning one 0.1 us; so everyone spins 50 us before sleeping.
+ * A job is published by the gate, one word: job number, whether it may still be entered, workers inside. A
+ * worker enters only an open gate, so the owner never waits for one that sleeps: it closes the gate and
+ * waits for those inside. Waking a sleeping thread costs about 25 us, a spinning one 0.1 us; so everyone
+ * spins 50 us before sleeping.
  *
  * defines: gr_pool_run, gr_pool_run_team, gr_pool_in_task, gr_pool_set_threads, gr_pool_threads
  */
@@ -52,8 +54,12 @@ static struct {
   _Atomic int32_t sleepers;
   _Atomic bool owner_sleeps;
   _Atomic bool quit;
-} pool = {.owner = PTHREAD_MUTEX_INITIALIZER, .error = PTHREAD_MUTEX_INITIALIZER, .sleep = PTHREAD_MUTEX_INITIALIZER,
-          .wake = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER, .threads = 1};
+} pool = {.owner = PTHREAD_MUTEX_INITIALIZER,
+          .error = PTHREAD_MUTEX_INITIALIZER,
+          .sleep = PTHREAD_MUTEX_INITIALIZER,
+          .wake = PTHREAD_COND_INITIALIZER,
+          .done = PTHREAD_COND_INITIALIZER,
+          .threads = 1};
 
 static _Thread_local bool in_task;   /* this thread runs a task: calls from it run inline */
 
@@ -82,7 +88,8 @@ static void record_failure(int64_t index, int32_t status) {
   pthread_mutex_unlock(&pool.error);
 }
 
-/* An index that was drawn is always run: so the lowest failing index is the same whatever the interleaving. */
+/* An index that was drawn is always run: so the lowest failing index is the same whatever the
+ * interleaving. */
 static void run_share(void) {
   in_task = true;
   gr_error_clear();
@@ -120,8 +127,10 @@ static uint64_t wait_for_job(uint64_t seen) {
 
 static bool enter_gate(uint64_t gate) {
   uint64_t job = gate / GATE_JOB;
-  while ((gate & GATE_OPEN) && gate / GATE_JOB == job)   /* acquire: the job's fields were written before it opened */
-    if (atomic_compare_exchange_weak_explicit(&pool.gate, &gate, gate + 1, memory_order_acquire, memory_order_relaxed))
+  while ((gate & GATE_OPEN) &&
+         gate / GATE_JOB == job)   /* acquire: the job's fields were written before it opened */
+    if (atomic_compare_exchange_weak_explicit(&pool.gate, &gate, gate + 1, memory_order_acquire,
+                                              memory_order_relaxed))
       return true;
   return false;
 }
@@ -174,7 +183,8 @@ static void stop_workers(void) {
   pool.quit = false;
 }
 
-/* A child of fork has the pool's memory but none of its threads, and perhaps locks of threads that are not there. */
+/* A child of fork has the pool's memory but none of its threads, and perhaps locks of threads that are not
+ * there. */
 static void forget_threads(void) {
   pthread_mutex_init(&pool.owner, NULL);
   pthread_mutex_init(&pool.error, NULL);
@@ -222,7 +232,8 @@ static void close_gate(void) {
   } while (now_ns() < until);
   pthread_mutex_lock(&pool.sleep);
   atomic_store_explicit(&pool.owner_sleeps, true, memory_order_seq_cst);
-  while (atomic_load_explicit(&pool.gate, memory_order_seq_cst) & GATE_INSIDE) pthread_cond_wait(&pool.done, &pool.sleep);
+  while (atomic_load_explicit(&pool.gate, memory_order_seq_cst) & GATE_INSIDE)
+    pthread_cond_wait(&pool.done, &pool.sleep);
   pool.owner_sleeps = false;
   pthread_mutex_unlock(&pool.sleep);
 }
@@ -259,7 +270,7 @@ int32_t gr_pool_run_team(int32_t most, int32_t *team, gr_task task, void *ctx) {
   if (alone || pthread_mutex_trylock(&pool.owner)) {
     bool outer = in_task;
     *team = 1;
-    in_task = true;              /* a task alone is a task too: what it may call does not depend on how busy the pool is */
+    in_task = true; /* a task alone is a task too: what it may call does not depend on how busy the pool is */
     int32_t status = task(ctx, 0);
     in_task = outer;
     return status;
@@ -276,7 +287,8 @@ bool gr_pool_in_task(void) { return in_task; }
 
 int32_t gr_pool_set_threads(int32_t n) {
   if (n < 1 || n > MOST_THREADS)
-    return gr_fail(GR_ERR_ARGUMENT, "the pool takes 1 to %d threads, the caller counted, not %d", MOST_THREADS, n);
+    return gr_fail(GR_ERR_ARGUMENT, "the pool takes 1 to %d threads, the caller counted, not %d",
+                   MOST_THREADS, n);
   if (in_task) return gr_fail(GR_ERR_ARGUMENT, "the pool's size cannot be changed from inside a task");
   pthread_mutex_lock(&pool.owner);
   if (n - 1 < pool.num_workers) stop_workers();

@@ -9,13 +9,13 @@
 
 #include "gr_core.h"
 
-/* Runs task(ctx, 0 .. n-1), the caller taking part; inline if the pool is busy, of size 1, or the caller is itself a task.
- * Indices begin in order; after a failure no further one begins. Returns the result of the lowest index that failed,
- * whose error text becomes the caller's. */
+/* Runs task(ctx, 0 .. n-1), the caller taking part; inline if the pool is busy, of size 1, or the caller
+ * is itself a task. Indices begin in order; after a failure no further one begins. Returns the result of
+ * the lowest index that failed, whose error text becomes the caller's. */
 int32_t gr_pool_run(int64_t n, gr_task task, void *ctx);
 
-/* Runs task(ctx, 0 .. *team-1) all at the same time, so that they may wait for each other. *team is set before the first
- * begins: at most `most` (0: as many as the pool has), 1 if the pool is busy. */
+/* Runs task(ctx, 0 .. *team-1) all at the same time, so that they may wait for each other. *team is set
+ * before the first begins: at most `most` (0: as many as the pool has), 1 if the pool is busy. */
 int32_t gr_pool_run_team(int32_t most, int32_t *team, gr_task task, void *ctx);
 
 /* Whether this thread runs a task now. */

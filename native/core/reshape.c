@@ -1,5 +1,6 @@
-/* reshape.c: the copy engine's path for a reshape that moves bytes: each 32x32 block of the destination is gathered from blocks of
- * the source, run by run of elements that are neighbours in both. A source block is kept while runs come from it.
+/* reshape.c: the copy engine's path for a reshape that moves bytes: each 32x32 block of the destination is
+ * gathered from blocks of the source, run by run of elements that are neighbours in both. A source block
+ * is kept while runs come from it.
  *
  * Called by copy.c, from any thread of the pool.
  * defines: gr_reshape_blocks
@@ -60,7 +61,8 @@ static int32_t load_block(gather *from, int64_t index) {
 /* count elements from the linear index on, into out. */
 static int32_t load_run(gather *from, int64_t linear, int32_t count, uint8_t *out) {
   const gr_image *src = from->src;
-  int64_t across = (src->cols + GR_TILE_DIM - 1) / GR_TILE_DIM, down = (src->rows + GR_TILE_DIM - 1) / GR_TILE_DIM;
+  int64_t across = (src->cols + GR_TILE_DIM - 1) / GR_TILE_DIM,
+          down = (src->rows + GR_TILE_DIM - 1) / GR_TILE_DIM;
   while (count > 0) {
     int64_t line = linear / src->cols, col = linear % src->cols;
     int64_t plane = line / src->rows, row = line % src->rows;
@@ -80,7 +82,8 @@ static int32_t load_run(gather *from, int64_t linear, int32_t count, uint8_t *ou
 }
 
 /* whole holds zeros outside of the block. */
-static int32_t store_block(const gr_image *dst, int64_t index, const gr_block *block, const gather *from, matrix *whole) {
+static int32_t store_block(const gr_image *dst, int64_t index, const gr_block *block, const gather *from,
+                           matrix *whole) {
   uint64_t stride = (uint64_t)GR_TILE_DIM * from->unit;
   matrix tile;
   if (dst->arg->layout == GR_TILE) {
@@ -88,7 +91,8 @@ static int32_t store_block(const gr_image *dst, int64_t index, const gr_block *b
     else gr_tile_tilize(from->unit, whole->at, stride, block->rows, block->cols, tile.at);
     return gr_image_store_tiles(dst, index, 1, tile.at);
   }
-  if (!from->as_floats || dst->arg->format == GR_F32) return gr_image_store_rows(dst, block, whole->at, stride);
+  if (!from->as_floats || dst->arg->format == GR_F32)
+    return gr_image_store_rows(dst, block, whole->at, stride);
   for (int32_t i = 0; i < GR_TILE_ELEMENTS; ++i) {
     float value;
     memcpy(&value, whole->at + sizeof value * (uint32_t)i, sizeof value);

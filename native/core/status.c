@@ -1,5 +1,5 @@
-/* status.c: this thread's error text. Each thread has its own buffer, so no lock is needed and a text stays valid until the
- * thread's next failing call.
+/* status.c: this thread's error text. Each thread has its own buffer, so no lock is needed and a text
+ * stays valid until the thread's next failing call.
  *
  * defines: gr_fail, gr_error_clear, gr_error_text, gr_last_error, gr_abi_version
  */

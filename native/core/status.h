@@ -10,7 +10,8 @@
 
 #define GR_ERROR_BYTES 2048   /* longest error text, the terminating 0 counted */
 
-/* Records the text, cut to fit, and returns status, so that a check reads `return gr_fail(GR_ERR_..., "...")`. */
+/* Records the text, cut to fit, and returns status, so that a check reads `return gr_fail(GR_ERR_...,
+ * "...")`. */
 int32_t gr_fail(int32_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Forgets the text, so that a later failure without a text of its own does not show an older one. */

@@ -1,5 +1,6 @@
-/* stream.h: stores that go around the cache. Writing memory that nobody reads soon costs a third of its traffic less if the
- * line need not be read first; below a few megabytes the next kernel finds a cached copy faster.
+/* stream.h: stores that go around the cache. Writing memory that nobody reads soon costs a third of its
+ * traffic less if the line need not be read first; below a few megabytes the next kernel finds a cached
+ * copy faster.
  *
  * Used by the copy engine and the simulated device's page transfers.
  * defines: GR_STREAM_BYTES, gr_move, gr_stream_end
@@ -14,7 +15,8 @@
 #include <emmintrin.h>
 #endif
 
-#define GR_STREAM_BYTES (4 << 20)      /* copies of at least this many bytes stream: they leave nothing in a core's cache anyway */
+#define GR_STREAM_BYTES \
+  (4 << 20) /* copies of at least this many bytes stream: they leave nothing in a core's cache anyway */
 
 /* memcpy, around the cache if streaming is set and the destination's alignment allows. */
 static inline void gr_move(void *to, const void *from, uint64_t bytes, int streaming) {
@@ -31,7 +33,8 @@ static inline void gr_move(void *to, const void *from, uint64_t bytes, int strea
   memcpy(to, from, bytes);
 }
 
-/* After streaming stores, before another thread is told that they are done: they are not ordered by ordinary releases. */
+/* After streaming stores, before another thread is told that they are done: they are not ordered by
+ * ordinary releases. */
 static inline void gr_stream_end(void) {
 #ifdef __SSE2__
   _mm_sfence();

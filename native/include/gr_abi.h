@@ -1,11 +1,12 @@
 /* gr_abi.h: the contract between the executor and a kernel.
  *
- * Who reads it: native/core (the executor), native/kernels (the bodies), and every generated module library.
- * Change policy, as dlpack's: a change of any layout below raises GR_ABI_VERSION; a library built for another version is
- * refused when it is loaded, both numbers in the text. New enum values and new trailing gr_env slots keep the version
- * (gr_env.size tells which slots are there).
+ * Who reads it: native/core (the executor), native/kernels (the bodies), and every generated module
+ * library. Change policy, as dlpack's: a change of any layout below raises GR_ABI_VERSION; a library built
+ * for another version is refused when it is loaded, both numbers in the text. New enum values and new
+ * trailing gr_env slots keep the version (gr_env.size tells which slots are there).
  *
- * defines: gr_format, gr_layout, gr_memory, gr_status, gr_arg, gr_call, gr_core, gr_env, gr_task, gr_kernel_fn
+ * defines: gr_format, gr_layout, gr_memory, gr_status, gr_arg, gr_call, gr_core, gr_env, gr_task,
+ * gr_kernel_fn
  */
 #ifndef GR_ABI_H
 #define GR_ABI_H
@@ -16,8 +17,8 @@
 /* cdef-begin */
 #define GR_ABI_VERSION 1
 
-/* How one element is stored. Logical dtypes are the values below GR_BFP8_B; a tt tensor may store a logical float32 as
- * GR_F32, GR_BF16, GR_BFP8_B or GR_BFP4_B. */
+/* How one element is stored. Logical dtypes are the values below GR_BFP8_B; a tt tensor may store a
+ * logical float32 as GR_F32, GR_BF16, GR_BFP8_B or GR_BFP4_B. */
 enum gr_format {
   GR_F32 = 0,
   GR_F64 = 1,
@@ -97,15 +98,15 @@ struct gr_env {
   int32_t num_cores;      /* tt: cores of the grid; cpu: threads that parallel_for may use */
   int32_t reserved;
   void *impl;             /* the executor's own */
-  /* Runs task(ctx, 0 .. n-1) over the intra-op pool, the caller taking part; returns the first non-zero result. Calls
-   * from inside a task run inline. */
+  /* Runs task(ctx, 0 .. n-1) over the intra-op pool, the caller taking part; returns the first non-zero
+   * result. Calls from inside a task run inline. */
   int32_t (*parallel_for)(const gr_env *env, int64_t n, gr_task task, void *ctx);
   /* Records message as this thread's error text and returns GR_ERR_KERNEL. */
   int32_t (*set_error)(const gr_env *env, const char *message);
   /* tt only (NULL elsewhere). core_open: circular-buffer space of one core for this task. */
   int32_t (*core_open)(const gr_env *env, int64_t index, uint64_t cb_bytes, gr_core *core);
-  /* Move count whole pages, first .. first+count-1 of arg, between device memory and l1, packed at page_bytes apart.
-   * GR_ERR_BOUNDS where a page is not the tensor's or l1 .. is not inside core->l1. */
+  /* Move count whole pages, first .. first+count-1 of arg, between device memory and l1, packed at
+   * page_bytes apart. GR_ERR_BOUNDS where a page is not the tensor's or l1 .. is not inside core->l1. */
   int32_t (*page_read)(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first, int64_t count, void *l1);
   int32_t (*page_write)(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first, int64_t count,
                         const void *l1);

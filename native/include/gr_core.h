@@ -1,5 +1,5 @@
-/* gr_core.h: what graph_runtime/core.py calls. Opaque handles, create/destroy pairs, a gr_status returned, out-parameters
- * last, gr_last_error() per thread. Nothing here exits, aborts or prints.
+/* gr_core.h: what graph_runtime/core.py calls. Opaque handles, create/destroy pairs, a gr_status returned,
+ * out-parameters last, gr_last_error() per thread. Nothing here exits, aborts or prints.
  *
  * defines: the public functions of graph_runtime._core
  */
@@ -34,17 +34,20 @@ int32_t gr_device_create(const char *kind, const char *name, int32_t num_cores, 
                          int32_t num_memories, gr_device **out);
 void gr_device_destroy(gr_device *device);
 const gr_env *gr_device_env(const gr_device *device);
-/* extent = bytes per bank; the same address is taken in every bank. holder names who holds it in out-of-memory texts. */
+/* extent = bytes per bank; the same address is taken in every bank. holder names who holds it in
+ * out-of-memory texts. */
 int32_t gr_device_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, uint64_t *addr);
 int32_t gr_device_free(gr_device *device, int32_t memory, uint64_t addr);
 /* out[0] bytes allocated per bank, [1] free per bank, [2] largest free block per bank, [3] allocations,
  * [4] bytes copied in, [5] bytes copied out, [6] pages read, [7] pages written */
 int32_t gr_device_stats(const gr_device *device, int32_t memory, uint64_t *out);
-/* on = 1: the device's memory is PROT_NONE but while a kernel or copy of this device runs, fresh memory is NaN-filled. */
+/* on = 1: the device's memory is PROT_NONE but while a kernel or copy of this device runs, fresh memory is
+ * NaN-filled. */
 int32_t gr_device_set_guard(gr_device *device, int32_t on);
 
 /* ---------------------------------------------------------------- copies */
-/* Same logical dtype and shape: converts device, layout and format. Both cpu with equal bytes: reinterprets. */
+/* Same logical dtype and shape: converts device, layout and format. Both cpu with equal bytes:
+ * reinterprets. */
 int32_t gr_copy(const gr_env *src_env, const gr_arg *src, const gr_env *dst_env, const gr_arg *dst);
 int32_t gr_copy_kernel(const gr_call *call);      /* args: source, destination; attrs: a gr_copy_envs */
 gr_kernel_fn gr_copy_kernel_fn(void);
@@ -59,9 +62,10 @@ gr_kernel_fn gr_null_kernel_fn(void);                /* does nothing: every op o
 /* ---------------------------------------------------------------- programs */
 int32_t gr_program_create(const gr_instr *instrs, int64_t count, gr_program **out);
 void gr_program_destroy(gr_program *program);
-/* Runs instrs first .. last-1. GR_INTERRUPTED after about budget_ns (0: never), with *stopped_at the next to run: the
- * program is then this thread's until it has run on to the end or gr_program_release. On another failure *stopped_at is
- * the instruction that failed. GR_ERR_BUSY, and nothing written, where the program is another thread's. */
+/* Runs instrs first .. last-1. GR_INTERRUPTED after about budget_ns (0: never), with *stopped_at the next
+ * to run: the program is then this thread's until it has run on to the end or gr_program_release. On
+ * another failure *stopped_at is the instruction that failed. GR_ERR_BUSY, and nothing written, where the
+ * program is another thread's. */
 int32_t gr_program_run(gr_program *program, int64_t first, int64_t last, int64_t budget_ns, int64_t *stopped_at);
 /* Keeps other threads out until gr_program_release, also between runs; GR_ERR_BUSY where one is in. */
 int32_t gr_program_hold(gr_program *program);

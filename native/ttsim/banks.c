@@ -1,6 +1,6 @@
-/* banks.c: DRAM and L1 of a simulated device. Address space of a whole memory is reserved by its first allocation and costs nothing;
- * host pages become usable with an allocation and are given back when it is freed. An allocation is the same address range
- * in every bank.
+/* banks.c: DRAM and L1 of a simulated device. Address space of a whole memory is reserved by its first
+ * allocation and costs nothing; host pages become usable with an allocation and are given back when it is
+ * freed. An allocation is the same address range in every bank.
  *
  * Called by device.c, under the device's lock.
  * defines: gr_tt_bank_alloc, gr_tt_bank_release, gr_tt_bank_expose, gr_tt_bank_close
@@ -44,7 +44,8 @@ static int protect(gr_device *device, int32_t memory, uint64_t begin, uint64_t e
 static void fill_with_nan(gr_device *device, int32_t memory, uint64_t addr, uint64_t extent) {
   const gr_tt_banks *banks = &gr_tt_of(device)->banks[memory];
   for (int32_t b = 0; b < device->memories[memory].desc.banks; ++b)
-    memset(banks->space + (uint64_t)b * banks->bank_stride + addr, 0xFF, extent);   /* a NaN in every float format */
+    memset(banks->space + (uint64_t)b * banks->bank_stride + addr, 0xFF,
+           extent);   /* a NaN in every float format */
 }
 
 static void note_l1_floor(gr_device *device, int32_t memory) {
@@ -54,7 +55,8 @@ static void note_l1_floor(gr_device *device, int32_t memory) {
   atomic_store_explicit(&gr_tt_of(device)->l1_floor, floor, memory_order_relaxed);
 }
 
-int32_t gr_tt_bank_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, uint64_t *addr) {
+int32_t gr_tt_bank_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder,
+                         uint64_t *addr) {
   gr_device_memory *m = device->memories + memory;
   uint64_t at;
   if (!gr_ledger_place(&m->ledger, &m->desc, extent, &at))
@@ -81,7 +83,8 @@ void gr_tt_bank_release(gr_device *device, int32_t memory, const gr_holding *hol
   const gr_tt_banks *banks = &gr_tt_of(device)->banks[memory];
   uint64_t page = host_page(), begin, end;
   gr_ledger_gap(&m->ledger, &m->desc, holding->addr, &begin, &end);
-  uint64_t first = holding->addr / page * page, last = (holding->addr + holding->extent + page - 1) / page * page;
+  uint64_t first = holding->addr / page * page,
+           last = (holding->addr + holding->extent + page - 1) / page * page;
   if (first < begin) first += page;
   if (last > end) last -= page;
   note_l1_floor(device, memory);
@@ -103,7 +106,8 @@ void gr_tt_bank_expose(gr_device *device, int on) {
 void gr_tt_bank_close(gr_device *device) {
   for (int32_t memory = 0; memory < device->num_memories; ++memory) {
     gr_tt_banks *banks = &gr_tt_of(device)->banks[memory];
-    if (banks->space) munmap(banks->space, banks->bank_stride * (uint64_t)device->memories[memory].desc.banks);
+    if (banks->space)
+      munmap(banks->space, banks->bank_stride * (uint64_t)device->memories[memory].desc.banks);
     banks->space = NULL;
   }
 }

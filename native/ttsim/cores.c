@@ -1,5 +1,6 @@
-/* cores.c: circular-buffer space for kernels. A host thread is one core at a time, so the space belongs to the thread: it stays
- * until the device is closed, and its contents from one core_open to the thread's next.
+/* cores.c: circular-buffer space for kernels. A host thread is one core at a time, so the space belongs to
+ * the thread: it stays until the device is closed, and its contents from one core_open to the thread's
+ * next.
  *
  * Called by kernels, on any thread.
  * defines: gr_tt_core_open, gr_tt_core_expose, gr_tt_core_close
@@ -21,7 +22,8 @@ static gr_tt_arena *map_arena(const gr_memory_desc *l1) {
   gr_tt_arena *arena = calloc(1, sizeof *arena);
   if (!arena) return NULL;
   arena->bytes = l1->bank_bytes - l1->base;
-  void *space = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *space = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                     -1, 0);
   if (space == MAP_FAILED) {
     free(arena);
     return NULL;
@@ -55,20 +57,26 @@ int32_t gr_tt_core_open(const gr_env *env, int64_t index, uint64_t cb_bytes, gr_
   const gr_device_memory *m = gr_device_memory_of(device, GR_L1);
   if (!m) return gr_fail(GR_ERR_ARGUMENT, "%s has no L1 for circular buffers", device->name);
   if (index < 0 || index >= env->num_cores)
-    return gr_fail(GR_ERR_BOUNDS, "core %lld is not one of the %d cores of %s", (long long)index, env->num_cores,
-                   device->name);
-  uint64_t base = m->desc.base, floor = atomic_load_explicit(&gr_tt_of(device)->l1_floor, memory_order_relaxed);
+    return gr_fail(GR_ERR_BOUNDS, "core %lld is not one of the %d cores of %s", (long long)index,
+                   env->num_cores, device->name);
+  uint64_t base = m->desc.base,
+           floor = atomic_load_explicit(&gr_tt_of(device)->l1_floor, memory_order_relaxed);
   if (cb_bytes > m->desc.bank_bytes - base)
-    return gr_fail(GR_ERR_OUT_OF_MEMORY, "Statically allocated circular buffers on core %lld of %s grow to %llu B which is "
-                   "beyond max L1 size of %llu B", (long long)index, device->name, (unsigned long long)(base + cb_bytes),
+    return gr_fail(GR_ERR_OUT_OF_MEMORY,
+                   "Statically allocated circular buffers on core %lld of %s grow to %llu B which is "
+                   "beyond max L1 size of %llu B",
+                   (long long)index, device->name, (unsigned long long)(base + cb_bytes),
                    (unsigned long long)m->desc.bank_bytes);
   if (base + cb_bytes > floor)
-    return gr_fail(GR_ERR_OUT_OF_MEMORY, "Statically allocated circular buffers clash with L1 buffers on core %lld of %s. "
-                   "L1 buffer allocated at %llu and static circular buffer region ends at %llu", (long long)index,
-                   device->name, (unsigned long long)floor, (unsigned long long)(base + cb_bytes));
+    return gr_fail(GR_ERR_OUT_OF_MEMORY,
+                   "Statically allocated circular buffers clash with L1 buffers on core %lld of %s. "
+                   "L1 buffer allocated at %llu and static circular buffer region ends at %llu",
+                   (long long)index, device->name, (unsigned long long)floor,
+                   (unsigned long long)(base + cb_bytes));
   gr_tt_arena *arena = arena_of_thread(device, &m->desc);
-  if (!arena) return gr_fail(GR_ERR_OUT_OF_MEMORY, "the host has no memory for the L1 of a core of %s", device->name);
-  if (device->guard) memset(arena->l1, 0xFF, cb_bytes);   /* what another core left there must not be of use */
+  if (!arena)
+    return gr_fail(GR_ERR_OUT_OF_MEMORY, "the host has no memory for the L1 of a core of %s", device->name);
+  if (device->guard) memset(arena->l1, 0xFF, cb_bytes); /* what another core left there must not be of use */
   *core = (gr_core){.index = (int32_t)index, .l1 = arena->l1, .l1_bytes = cb_bytes};
   return GR_OK;
 }

@@ -1,5 +1,5 @@
-/* device_tt.c: a simulated Tenstorrent device: banked DRAM and L1 that only copies and cores' page transfers reach. Function, not
- * time.
+/* device_tt.c: a simulated Tenstorrent device: banked DRAM and L1 that only copies and cores' page
+ * transfers reach. Function, not time.
  *
  * defines: the device kind "tt"
  */
@@ -13,7 +13,8 @@ static _Atomic uint64_t devices_made;
 static int32_t open_tt(gr_device *device) {
   for (int32_t m = 0; m < device->num_memories; ++m)
     if (device->memories[m].desc.kind == GR_HOST)
-      return gr_fail(GR_ERR_ARGUMENT, "memory %d of %s is host memory, which a tt device has not", m, device->name);
+      return gr_fail(GR_ERR_ARGUMENT, "memory %d of %s is host memory, which a tt device has not", m,
+                     device->name);
   gr_tt_device *tt = calloc(1, sizeof *tt);
   if (!tt) return gr_fail(GR_ERR_OUT_OF_MEMORY, "no host memory for device %s", device->name);
   tt->serial = atomic_fetch_add_explicit(&devices_made, 1, memory_order_relaxed) + 1;
@@ -36,8 +37,13 @@ static void expose_tt(gr_device *device, int32_t on) {
   gr_tt_core_expose(device, on);
 }
 
-static const gr_device_ops tt_ops = {.kind = "tt", .open = open_tt, .close = close_tt, .alloc = gr_tt_bank_alloc,
-                                     .release = gr_tt_bank_release, .copy_in = gr_tt_copy_in, .copy_out = gr_tt_copy_out,
+static const gr_device_ops tt_ops = {.kind = "tt",
+                                     .open = open_tt,
+                                     .close = close_tt,
+                                     .alloc = gr_tt_bank_alloc,
+                                     .release = gr_tt_bank_release,
+                                     .copy_in = gr_tt_copy_in,
+                                     .copy_out = gr_tt_copy_out,
                                      .expose = expose_tt};
 
 GR_REGISTER_DEVICE(tt_ops)

@@ -1,8 +1,10 @@
-/* formats.h: element formats of tt tensors: bf16 and block floats, their decoding and the two ways of encoding.
+/* formats.h: element formats of tt tensors: bf16 and block floats, their decoding and the two ways of
+ * encoding.
  *
- * Two roundings, because the machine has two: the *packer* of a core writes what a kernel computed (gr_pack_*, reference:
- * Tenstorrent ISA documentation, Packers/FormatConversion.md), a *copy* converts as host software does before it sends
- * (gr_encode_*: to nearest, ties to even, once). Decoding is one: as the unpacker does.
+ * Two roundings, because the machine has two: the *packer* of a core writes what a kernel computed
+ * (gr_pack_*, reference: Tenstorrent ISA documentation, Packers/FormatConversion.md), a *copy* converts as
+ * host software does before it sends (gr_encode_*: to nearest, ties to even, once). Decoding is one: as
+ * the unpacker does.
  *
  * Read by tile.h; static inline and without state.
  * defines: gr_bits_of, gr_float_of, gr_bf16_*, gr_block_*, gr_decode_block_datum
@@ -30,10 +32,19 @@ static inline float gr_float_of(uint32_t bits) {
 /* Bytes of one element; 0 for block formats and opaque elements. */
 static inline uint32_t gr_format_bytes(uint8_t format) {
   switch (format) {
-    case GR_F64: case GR_I64: case GR_U64: return 8;
-    case GR_F32: case GR_I32: case GR_U32: return 4;
-    case GR_F16: case GR_BF16: case GR_I16: case GR_U16: return 2;
-    case GR_I8: case GR_U8: case GR_BOOL: return 1;
+    case GR_F64:
+    case GR_I64:
+    case GR_U64: return 8;
+    case GR_F32:
+    case GR_I32:
+    case GR_U32: return 4;
+    case GR_F16:
+    case GR_BF16:
+    case GR_I16:
+    case GR_U16: return 2;
+    case GR_I8:
+    case GR_U8:
+    case GR_BOOL: return 1;
     default: return 0;
   }
 }
@@ -50,8 +61,8 @@ static inline uint16_t gr_bf16_encode(float x) {
   return (uint16_t)((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet : rounded);
 }
 
-/* The packer's rounding: to nearest, ties away from zero; NaN becomes Inf of its sign, denormals and -0 become +0 (the
- * rounded value decides: 0x007F8000 becomes the smallest normal). */
+/* The packer's rounding: to nearest, ties away from zero; NaN becomes Inf of its sign, denormals and -0
+ * become +0 (the rounded value decides: 0x007F8000 becomes the smallest normal). */
 static inline uint16_t gr_bf16_pack(float x) {
   uint32_t bits = gr_bits_of(x);
   uint32_t sign = bits & 0x80000000u, magnitude = bits & 0x7FFFFFFFu;
@@ -60,19 +71,20 @@ static inline uint16_t gr_bf16_pack(float x) {
   return (uint16_t)(rounded < 0x00800000u ? 0u : (sign | rounded) >> 16);
 }
 
-/* What the packer makes of a 32-bit Dst value before it finds a shared exponent: cut to bf16, denormals to +0, NaN and Inf
- * patterns kept. */
+/* What the packer makes of a 32-bit Dst value before it finds a shared exponent: cut to bf16, denormals to
+ * +0, NaN and Inf patterns kept. */
 static inline uint16_t gr_bf16_cut(float x) {
   uint32_t bits = gr_bits_of(x);
   return (uint16_t)((bits & 0x7F800000u) ? bits >> 16 : 0u);
 }
 
 /* ---------------------------------------------------------------- block floats
- * 16 data share an 8-bit exponent E; a datum is a sign and a 7-bit (bfp8_b) or 3-bit (bfp4_b) magnitude without hidden bit,
- * worth magnitude / 64 (or / 4) * 2^(E - 127). The functions speak of 7-bit magnitudes: a 3-bit one is its top. */
+ * 16 data share an 8-bit exponent E; a datum is a sign and a 7-bit (bfp8_b) or 3-bit (bfp4_b) magnitude
+ * without hidden bit, worth magnitude / 64 (or / 4) * 2^(E - 127). The functions speak of 7-bit magnitudes:
+ * a 3-bit one is its top. */
 
-/* As the unpacker: normalised to a float whose exponent field is (E - leading zeros) mod 256, so exponents below their leading
- * zeros wrap; magnitude 0 with a sign reads as -Inf. */
+/* As the unpacker: normalised to a float whose exponent field is (E - leading zeros) mod 256, so exponents
+ * below their leading zeros wrap; magnitude 0 with a sign reads as -Inf. */
 static inline float gr_decode_block_datum(uint32_t exponent, uint32_t sign, uint32_t magnitude7) {
   if (magnitude7 == 0) return gr_float_of(sign ? 0xFF800000u : 0u);
   uint32_t zeros = (uint32_t)__builtin_clz(magnitude7) - 25u;
@@ -99,8 +111,9 @@ static inline uint8_t gr_block_pack(const uint16_t *values, uint8_t *data) {
   return (uint8_t)most;
 }
 
-/* A copy: the same of 16 floats, rounded once from 24 bits to `bits` (7 or 3) magnitude bits, nearest even, saturating.
- * The magnitude stands in the low bits, the sign above it. Exponent 255 counts as one more binade. */
+/* A copy: the same of 16 floats, rounded once from 24 bits to `bits` (7 or 3) magnitude bits, nearest
+ * even, saturating. The magnitude stands in the low bits, the sign above it. Exponent 255 counts as one
+ * more binade. */
 static inline uint8_t gr_block_encode(const float *values, int bits, uint8_t *data) {
   uint32_t most = 0;
   for (int i = 0; i < 16; ++i) {

@@ -1,7 +1,9 @@
-/* noc.c: movement of pages between a simulated device's banks and a core's L1 or the host. Page p of an interleaved tensor lies in
- * bank p % banks, at its address + (p / banks) * the page's bytes rounded up to the memory's alignment.
+/* noc.c: movement of pages between a simulated device's banks and a core's L1 or the host. Page p of an
+ * interleaved tensor lies in bank p % banks, at its address + (p / banks) * the page's bytes rounded up to
+ * the memory's alignment.
  *
- * Called by kernels through gr_env and by the copy engine, on any thread; nothing is locked: who writes what is the plan's.
+ * Called by kernels through gr_env and by the copy engine, on any thread; nothing is locked: who writes
+ * what is the plan's.
  * defines: gr_tt_copy_in, gr_tt_copy_out, gr_tt_page_read, gr_tt_page_write
  */
 #include <string.h>
@@ -22,29 +24,34 @@ typedef struct walk {
 } walk;
 
 static int32_t out_of_bounds(const gr_device *device, const gr_arg *arg, gr_pages pages) {
-  return gr_fail(GR_ERR_BOUNDS,
-                 "%s: bytes %llu to %llu of pages %lld to %lld are not in a tensor of %u pages of %u B at address %llu",
-                 device->name, (unsigned long long)pages.offset, (unsigned long long)(pages.offset + pages.bytes),
-                 (long long)pages.first, (long long)(pages.first + pages.count), arg->num_pages, arg->page_bytes,
-                 (unsigned long long)arg->addr);
+  return gr_fail(
+      GR_ERR_BOUNDS,
+      "%s: bytes %llu to %llu of pages %lld to %lld are not in a tensor of %u pages of %u B at address %llu",
+      device->name, (unsigned long long)pages.offset, (unsigned long long)(pages.offset + pages.bytes),
+      (long long)pages.first, (long long)(pages.first + pages.count), arg->num_pages, arg->page_bytes,
+      (unsigned long long)arg->addr);
 }
 
 /* Checks that the pages are the tensor's, and the tensor is inside its banks. */
-static int32_t begin(gr_device *device, const gr_arg *arg, gr_pages pages, gr_device_memory **memory, walk *at) {
+static int32_t begin(gr_device *device, const gr_arg *arg, gr_pages pages, gr_device_memory **memory,
+                     walk *at) {
   gr_device_memory *m = gr_device_memory_of(device, arg->memory);
   const gr_tt_banks *banks = m ? &gr_tt_of(device)->banks[m - device->memories] : NULL;
   if (!m || !banks->space) return out_of_bounds(device, arg, pages);
   uint64_t alignment = m->desc.alignment, count = (uint64_t)m->desc.banks;
   uint64_t stride = (arg->page_bytes + alignment - 1) / alignment * alignment, extent, end;
   if (pages.first < 0 || pages.count < 0 || pages.first > (int64_t)arg->num_pages - pages.count ||
-      pages.offset > arg->page_bytes || pages.bytes > arg->page_bytes - pages.offset || arg->addr < m->desc.base ||
+      pages.offset > arg->page_bytes || pages.bytes > arg->page_bytes - pages.offset ||
+      arg->addr < m->desc.base ||
       __builtin_mul_overflow((arg->num_pages + count - 1) / count, stride, &extent) ||
       __builtin_add_overflow(arg->addr, extent, &end) || end > m->desc.bank_bytes)
     return out_of_bounds(device, arg, pages);
   *memory = m;
   *at = (walk){.row = banks->space + arg->addr + (uint64_t)pages.first / count * stride + pages.offset,
-               .bank_stride = banks->bank_stride, .page_stride = stride,
-               .bank = (int32_t)((uint64_t)pages.first % count), .banks = m->desc.banks};
+               .bank_stride = banks->bank_stride,
+               .page_stride = stride,
+               .bank = (int32_t)((uint64_t)pages.first % count),
+               .banks = m->desc.banks};
   return GR_OK;
 }
 
@@ -57,22 +64,27 @@ static inline uint8_t *next_page(walk *at) {
   return page;
 }
 
-/* Asks for the page after next_page's: pages lie in different banks, so no hardware prefetcher sees them coming. */
+/* Asks for the page after next_page's: pages lie in different banks, so no hardware prefetcher sees them
+ * coming. */
 static inline void prefetch_page(const walk *at, uint64_t bytes) {
   const uint8_t *page = at->row + (uint64_t)at->bank * at->bank_stride;
   for (uint64_t i = 0; i < bytes && i < PREFETCH_BYTES; i += 64) __builtin_prefetch(page + i);
 }
 
-static void count(_Atomic uint64_t *counter, uint64_t n) { atomic_fetch_add_explicit(counter, n, memory_order_relaxed); }
+static void count(_Atomic uint64_t *counter, uint64_t n) {
+  atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
 
 /* ---------------------------------------------------------------- the host's side */
 
-int32_t gr_tt_copy_in(gr_device *device, const gr_arg *arg, gr_pages pages, const uint8_t *host, uint64_t stride) {
+int32_t gr_tt_copy_in(gr_device *device, const gr_arg *arg, gr_pages pages, const uint8_t *host,
+                      uint64_t stride) {
   gr_device_memory *memory;
   walk at;
   int32_t status = begin(device, arg, pages, &memory, &at);
   if (status) return status;
-  for (int64_t i = 0; i < pages.count; ++i, host += stride) gr_move(next_page(&at), host, pages.bytes, pages.streaming);
+  for (int64_t i = 0; i < pages.count; ++i, host += stride)
+    gr_move(next_page(&at), host, pages.bytes, pages.streaming);
   count(&memory->bytes_in, (uint64_t)pages.count * pages.bytes);
   return GR_OK;
 }
@@ -93,24 +105,27 @@ int32_t gr_tt_copy_out(gr_device *device, const gr_arg *arg, gr_pages pages, uin
 
 /* ---------------------------------------------------------------- a core's side */
 
-static int32_t check_l1(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t pages, const void *l1) {
+static int32_t check_l1(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t pages,
+                        const void *l1) {
   const gr_device *device = gr_env_device(env);
   uint64_t offset = (uint64_t)((uintptr_t)l1 - (uintptr_t)core->l1), bytes;
   if (pages < 0 || __builtin_mul_overflow((uint64_t)pages, (uint64_t)arg->page_bytes, &bytes) ||
       (uintptr_t)l1 < (uintptr_t)core->l1 || offset > core->l1_bytes || bytes > core->l1_bytes - offset)
-    return gr_fail(GR_ERR_BOUNDS, "%s: %lld pages of %u B do not fit at offset %lld of the %llu B that core %d opened",
+    return gr_fail(GR_ERR_BOUNDS,
+                   "%s: %lld pages of %u B do not fit at offset %lld of the %llu B that core %d opened",
                    device->name, (long long)pages, arg->page_bytes, (long long)offset,
                    (unsigned long long)core->l1_bytes, core->index);
   return GR_OK;
 }
 
-int32_t gr_tt_page_read(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first, int64_t pages, void *l1) {
+int32_t gr_tt_page_read(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first,
+                        int64_t pages, void *l1) {
   gr_device_memory *memory;
   walk at;
   int32_t status = check_l1(env, core, arg, pages, l1);
   if (!status)
-    status = begin(gr_env_device(env), arg, (gr_pages){.first = first, .count = pages, .bytes = arg->page_bytes}, &memory,
-                   &at);
+    status = begin(gr_env_device(env), arg,
+                   (gr_pages){.first = first, .count = pages, .bytes = arg->page_bytes}, &memory, &at);
   if (status) return status;
   uint8_t *to = l1;
   for (int64_t i = 0; i < pages; ++i, to += arg->page_bytes) memcpy(to, next_page(&at), arg->page_bytes);
@@ -118,14 +133,14 @@ int32_t gr_tt_page_read(const gr_env *env, const gr_core *core, const gr_arg *ar
   return GR_OK;
 }
 
-int32_t gr_tt_page_write(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first, int64_t pages,
-                         const void *l1) {
+int32_t gr_tt_page_write(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first,
+                         int64_t pages, const void *l1) {
   gr_device_memory *memory;
   walk at;
   int32_t status = check_l1(env, core, arg, pages, l1);
   if (!status)
-    status = begin(gr_env_device(env), arg, (gr_pages){.first = first, .count = pages, .bytes = arg->page_bytes}, &memory,
-                   &at);
+    status = begin(gr_env_device(env), arg,
+                   (gr_pages){.first = first, .count = pages, .bytes = arg->page_bytes}, &memory, &at);
   if (status) return status;
   const uint8_t *from = l1;
   for (int64_t i = 0; i < pages; ++i, from += arg->page_bytes) memcpy(next_page(&at), from, arg->page_bytes);

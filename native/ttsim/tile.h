@@ -1,11 +1,13 @@
-/* tile.h: the 32x32 tile: where its elements stand, and its conversion from and to a plain row-major 32x32 matrix.
+/* tile.h: the 32x32 tile: where its elements stand, and its conversion from and to a plain row-major 32x32
+ * matrix.
  *
- * A tile is four 16x16 faces (top left, top right, bottom left, bottom right), each row-major. A block-float tile has its 64
- * shared exponents first, one per face row in face order, then the data in face order, low bits first.
+ * A tile is four 16x16 faces (top left, top right, bottom left, bottom right), each row-major. A
+ * block-float tile has its 64 shared exponents first, one per face row in face order, then the data in
+ * face order, low bits first.
  *
  * Read by the copy engine and by tt kernels; static inline and without state.
- * defines: gr_tile_index, gr_tile_bytes, gr_tile_tilize, gr_tile_untilize, gr_tile_unpack, gr_tile_pack, gr_tile_pack_dst16,
- *          gr_tile_encode, gr_tile_unpack_i32, gr_tile_pack_i32, gr_tile_clear_padding
+ * defines: gr_tile_index, gr_tile_bytes, gr_tile_tilize, gr_tile_untilize, gr_tile_unpack, gr_tile_pack,
+ * gr_tile_pack_dst16, gr_tile_encode, gr_tile_unpack_i32, gr_tile_pack_i32, gr_tile_clear_padding
  */
 #ifndef GR_TILE_H
 #define GR_TILE_H
@@ -29,45 +31,50 @@ static inline uint32_t gr_tile_bytes(uint8_t format) {
   return GR_TILE_ELEMENTS * gr_format_bytes(format);
 }
 
-/* Element index of the k-th half row (16 elements) of a tile in row-major order: k = 2 * row + half -> face order. */
-static inline int32_t gr_tile_half_row(int32_t row, int32_t half) { return (2 * (row / 16) + half) * 256 + (row % 16) * 16; }
+/* Element index of the k-th half row (16 elements) of a tile in row-major order: k = 2 * row + half ->
+ * face order. */
+static inline int32_t gr_tile_half_row(int32_t row, int32_t half) {
+  return (2 * (row / 16) + half) * 256 + (row % 16) * 16;
+}
 
 /* ---------------------------------------------------------------- bits, for data movement */
 
 /* rows x cols elements of itemsize bytes, row_bytes apart, into a tile; the padding becomes zero. */
-static inline void gr_tile_tilize(uint32_t itemsize, const void *in, uint64_t row_bytes, int32_t rows, int32_t cols,
-                                  void *tile) {
+static inline void gr_tile_tilize(uint32_t itemsize, const void *in, uint64_t row_bytes, int32_t rows,
+                                  int32_t cols, void *tile) {
   const uint8_t *from = (const uint8_t *)in;
   uint8_t *to = (uint8_t *)tile;
   if (rows == 32 && cols == 32 && itemsize == 4) {       /* constant sizes become plain vector moves */
     for (int32_t r = 0; r < 32; ++r)
-      for (int32_t h = 0; h < 2; ++h) memcpy(to + gr_tile_half_row(r, h) * 4, from + (uint64_t)r * row_bytes + h * 64, 64);
+      for (int32_t h = 0; h < 2; ++h)
+        memcpy(to + gr_tile_half_row(r, h) * 4, from + (uint64_t)r * row_bytes + h * 64, 64);
     return;
   }
   if (rows < 32 || cols < 32) memset(to, 0, (size_t)GR_TILE_ELEMENTS * itemsize);
   for (int32_t r = 0; r < rows; ++r)
     for (int32_t h = 0; h < 2 && cols > 16 * h; ++h) {
       uint32_t n = (uint32_t)(cols - 16 * h > 16 ? 16 : cols - 16 * h);
-      memcpy(to + (uint32_t)gr_tile_half_row(r, h) * itemsize, from + (uint64_t)r * row_bytes + (uint32_t)h * 16 * itemsize,
-             n * itemsize);
+      memcpy(to + (uint32_t)gr_tile_half_row(r, h) * itemsize,
+             from + (uint64_t)r * row_bytes + (uint32_t)h * 16 * itemsize, n * itemsize);
     }
 }
 
 /* The inverse: only rows x cols elements are written. */
-static inline void gr_tile_untilize(uint32_t itemsize, const void *tile, int32_t rows, int32_t cols, void *out,
-                                    uint64_t row_bytes) {
+static inline void gr_tile_untilize(uint32_t itemsize, const void *tile, int32_t rows, int32_t cols,
+                                    void *out, uint64_t row_bytes) {
   const uint8_t *from = (const uint8_t *)tile;
   uint8_t *to = (uint8_t *)out;
   if (rows == 32 && cols == 32 && itemsize == 4) {
     for (int32_t r = 0; r < 32; ++r)
-      for (int32_t h = 0; h < 2; ++h) memcpy(to + (uint64_t)r * row_bytes + h * 64, from + gr_tile_half_row(r, h) * 4, 64);
+      for (int32_t h = 0; h < 2; ++h)
+        memcpy(to + (uint64_t)r * row_bytes + h * 64, from + gr_tile_half_row(r, h) * 4, 64);
     return;
   }
   for (int32_t r = 0; r < rows; ++r)
     for (int32_t h = 0; h < 2 && cols > 16 * h; ++h) {
       uint32_t n = (uint32_t)(cols - 16 * h > 16 ? 16 : cols - 16 * h);
-      memcpy(to + (uint64_t)r * row_bytes + (uint32_t)h * 16 * itemsize, from + (uint32_t)gr_tile_half_row(r, h) * itemsize,
-             n * itemsize);
+      memcpy(to + (uint64_t)r * row_bytes + (uint32_t)h * 16 * itemsize,
+             from + (uint32_t)gr_tile_half_row(r, h) * itemsize, n * itemsize);
     }
 }
 
@@ -79,8 +86,8 @@ static inline uint32_t gr_tile_datum(uint8_t format, const uint8_t *data, int32_
   return (data[i / 2] >> (4 * (i % 2))) & 0xFu;
 }
 
-/* A tile of f32, bf16, bfp8_b or bfp4_b as out[1024], row-major. f32 and bf16 keep their bits; block floats as
- * gr_decode_block_datum. */
+/* A tile of f32, bf16, bfp8_b or bfp4_b as out[1024], row-major. f32 and bf16 keep their bits; block
+ * floats as gr_decode_block_datum. */
 static inline void gr_tile_unpack(uint8_t format, const void *tile, float *out) {
   if (format == GR_F32) {
     gr_tile_untilize(4, tile, 32, 32, out, 128);
@@ -132,15 +139,16 @@ static inline void gr_tile_pack_block(uint8_t format, const uint16_t *values, ui
   gr_tile_put_data(format, tile + GR_TILE_EXPONENTS, at, data);
 }
 
-/* What the packer writes of in[1024] (row-major) in a 32-bit Dst: f32 as it is, bf16 by gr_bf16_pack, block floats by
- * gr_bf16_cut and gr_block_pack. A block's exponent is that of its largest element, padding included: clear the padding
- * of ragged tiles first (gr_tile_clear_padding). */
+/* What the packer writes of in[1024] (row-major) in a 32-bit Dst: f32 as it is, bf16 by gr_bf16_pack,
+ * block floats by gr_bf16_cut and gr_block_pack. A block's exponent is that of its largest element,
+ * padding included: clear the padding of ragged tiles first (gr_tile_clear_padding). */
 static inline void gr_tile_pack(uint8_t format, const float *in, void *tile) {
   if (format == GR_F32) {
     gr_tile_tilize(4, in, 128, 32, 32, tile);
     return;
   }
-  for (int32_t r = 0; r < GR_TILE_DIM; ++r) {            /* 32 at a time: 16 would be unrolled before they are vectorised */
+  for (int32_t r = 0; r < GR_TILE_DIM;
+       ++r) {            /* 32 at a time: 16 would be unrolled before they are vectorised */
     uint16_t values[GR_TILE_DIM];
     if (format == GR_BF16) {
       for (int i = 0; i < GR_TILE_DIM; ++i) values[i] = gr_bf16_pack(in[GR_TILE_DIM * r + i]);
@@ -160,8 +168,8 @@ static inline void gr_tile_pack_dst16(uint8_t format, const float *in, void *til
   gr_tile_pack(format, rounded, tile);
 }
 
-/* What a copy writes of 32x32 floats whose rows are row_bytes apart, at any address: f32 as it is, bf16 by gr_bf16_encode, block
- * floats by gr_block_encode. */
+/* What a copy writes of 32x32 floats whose rows are row_bytes apart, at any address: f32 as it is, bf16 by
+ * gr_bf16_encode, block floats by gr_block_encode. */
 static inline void gr_tile_encode(uint8_t format, const void *in, uint64_t row_bytes, void *tile) {
   if (format == GR_F32) {
     gr_tile_tilize(4, in, row_bytes, 32, 32, tile);
@@ -187,7 +195,8 @@ static inline void gr_tile_encode(uint8_t format, const void *in, uint64_t row_b
 
 /* Sets what is outside of rows x cols in a row-major 32x32 matrix to zero. */
 static inline void gr_tile_clear_padding(float *matrix, int32_t rows, int32_t cols) {
-  for (int32_t r = 0; r < rows && cols < 32; ++r) memset(matrix + 32 * r + cols, 0, (size_t)(32 - cols) * sizeof(float));
+  for (int32_t r = 0; r < rows && cols < 32; ++r)
+    memset(matrix + 32 * r + cols, 0, (size_t)(32 - cols) * sizeof(float));
   if (rows < 32) memset(matrix + 32 * rows, 0, (size_t)(32 - rows) * 32 * sizeof(float));
 }
 
@@ -195,12 +204,14 @@ static inline void gr_tile_clear_padding(float *matrix, int32_t rows, int32_t co
 static inline void gr_tile_unpack_i32(uint8_t format, const void *tile, int32_t *out) {
 #define GR_UNPACK(T) \
   for (int32_t k = 0; k < 64; ++k) \
-    for (int32_t i = 0; i < 16; ++i) out[16 * k + i] = (int32_t)((const T *)tile)[gr_tile_half_row(k / 2, k % 2) + i]
+    for (int32_t i = 0; i < 16; ++i) \
+  out[16 * k + i] = (int32_t)((const T *)tile)[gr_tile_half_row(k / 2, k % 2) + i]
   switch (format) {
     case GR_I8: GR_UNPACK(int8_t); break;
     case GR_I16: GR_UNPACK(int16_t); break;
     case GR_U16: GR_UNPACK(uint16_t); break;
-    case GR_I32: case GR_U32: GR_UNPACK(int32_t); break;
+    case GR_I32:
+    case GR_U32: GR_UNPACK(int32_t); break;
     default: GR_UNPACK(uint8_t); break;
   }
 #undef GR_UNPACK
@@ -215,7 +226,8 @@ static inline void gr_tile_pack_i32(uint8_t format, const int32_t *in, void *til
     case GR_I8: GR_PACK(int8_t); break;
     case GR_I16: GR_PACK(int16_t); break;
     case GR_U16: GR_PACK(uint16_t); break;
-    case GR_I32: case GR_U32: GR_PACK(int32_t); break;
+    case GR_I32:
+    case GR_U32: GR_PACK(int32_t); break;
     default: GR_PACK(uint8_t); break;
   }
 #undef GR_PACK

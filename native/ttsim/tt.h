@@ -1,5 +1,5 @@
-/* tt.h: the inside of a simulated TT device: banked memories in one reserved address range each, and the circular-buffer space of
- * its cores.
+/* tt.h: the inside of a simulated TT device: banked memories in one reserved address range each, and the
+ * circular-buffer space of its cores.
  *
  * Used by native/ttsim only.
  * defines: gr_tt_device, gr_tt_bank_*, gr_tt_core_*, gr_tt_copy_*, gr_tt_page_*
@@ -33,7 +33,8 @@ typedef struct gr_tt_device {
 static inline gr_tt_device *gr_tt_of(const gr_device *device) { return (gr_tt_device *)device->impl; }
 
 /* banks.c: under the device's lock. */
-int32_t gr_tt_bank_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, uint64_t *addr);
+int32_t gr_tt_bank_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder,
+                         uint64_t *addr);
 void gr_tt_bank_release(gr_device *device, int32_t memory, const gr_holding *holding);
 void gr_tt_bank_expose(gr_device *device, int on);
 void gr_tt_bank_close(gr_device *device);
@@ -44,10 +45,12 @@ void gr_tt_core_expose(gr_device *device, int on);   /* under the device's lock 
 void gr_tt_core_close(gr_device *device);
 
 /* noc.c */
-int32_t gr_tt_copy_in(gr_device *device, const gr_arg *arg, gr_pages pages, const uint8_t *host, uint64_t stride);
+int32_t gr_tt_copy_in(gr_device *device, const gr_arg *arg, gr_pages pages, const uint8_t *host,
+                      uint64_t stride);
 int32_t gr_tt_copy_out(gr_device *device, const gr_arg *arg, gr_pages pages, uint8_t *host, uint64_t stride);
-int32_t gr_tt_page_read(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first, int64_t count, void *l1);
-int32_t gr_tt_page_write(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first, int64_t count,
-                         const void *l1);
+int32_t gr_tt_page_read(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first,
+                        int64_t count, void *l1);
+int32_t gr_tt_page_write(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first,
+                         int64_t count, const void *l1);
 
 #endif

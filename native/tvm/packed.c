@@ -1,5 +1,5 @@
-/* packed.c: calls functions of TVM's packed ABI (`int f(TVMValue *, int *, int, TVMValue *, int *, void *)`) as kernels, with
- * arguments that were made once.
+/* packed.c: calls functions of TVM's packed ABI (`int f(TVMValue *, int *, int, TVMValue *, int *, void
+ * *)`) as kernels, with arguments that were made once.
  *
  * Called by the executor.
  * defines: gr_packed_kernel_fn

@@ -1,10 +1,11 @@
-"""Speed of copies, as JSON lines: row-major and tilized copies of float32, beside memcpy of the same bytes in the same run.
+"""Speed of copies as JSON lines: row-major and tilized, in turn with memcpy of the same bytes.
 
     python tests/bench/bench_copy.py [--mbytes 16] [--threads 0] [--repeat 15]
 
-``ratio`` is memcpy's time over the copy's: 1 is memory-copy speed. memcpy is libc's, with one thread, into memory that was
-touched before; copies use the pool, so compare --threads 1.
+``ratio`` is memcpy's time over the copy's: 1 is memory-copy speed. memcpy is libc's, with one thread, into
+memory that was touched before; copies use the pool, so compare --threads 1.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -23,7 +24,7 @@ CASES = [(ROW_MAJOR, "f32"), (TILE, "f32"), (ROW_MAJOR, "bf16"), (TILE, "bf16"),
 
 
 def race(run: Callable[[], object], reference: Callable[[], object], repeat: int) -> tuple[float, float]:
-    """Least seconds of each over ``repeat`` rounds, in turn, as the machine's speed drifts; two rounds warm up."""
+    """Least seconds of each over ``repeat`` rounds, in turn, as the machine's speed drifts; two warm up."""
     times = []
     for _ in range(repeat + 2):
         start = time.perf_counter()
@@ -44,7 +45,9 @@ def device_tensor(handle: core.DeviceHandle, shape: tuple[int, int], layout: Lay
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mbytes", type=int, default=16)
-    parser.add_argument("--threads", type=int, default=1, help="of the pool; 0: as many as the process may use")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="of the pool; 0: as many as the process may use"
+    )
     parser.add_argument("--repeat", type=int, default=15)
     options = parser.parse_args()
     core.pool_set_threads(options.threads or len(os.sched_getaffinity(0)))
@@ -59,10 +62,19 @@ def main() -> None:
 
     def report(name: str, run: Callable[[], object]) -> None:
         seconds, reference = race(run, memcpy, options.repeat)
-        print(json.dumps({"bench": "copy", "case": name, "mbytes": options.mbytes, "threads": core.pool_threads(),
-                          "gb_per_s": round(array.nbytes / seconds / 1e9, 2),
-                          "memcpy_gb_per_s": round(array.nbytes / reference / 1e9, 2),
-                          "ratio": round(reference / seconds, 3)}))
+        print(
+            json.dumps(
+                {
+                    "bench": "copy",
+                    "case": name,
+                    "mbytes": options.mbytes,
+                    "threads": core.pool_threads(),
+                    "gb_per_s": round(array.nbytes / seconds / 1e9, 2),
+                    "memcpy_gb_per_s": round(array.nbytes / reference / 1e9, 2),
+                    "ratio": round(reference / seconds, 3),
+                }
+            )
+        )
 
     source, target = core.host_arg(array), core.host_arg(out)
     report(f"{HOST} -> {HOST}", lambda: core.copy(None, source, None, target))

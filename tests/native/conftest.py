@@ -1,4 +1,5 @@
-"""What the native tests share: C written in a test and compiled, devices of a test's own, raw device bytes."""
+"""What the native tests share: C written in a test and compiled, devices of a test's own, raw bytes."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -16,8 +17,11 @@ from graph_runtime.layout import Layout, pages
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
 INCLUDES = [f"-I{NATIVE / folder}" for folder in ("include", "core", "ttsim")]
-SANITIZE = {"asan": ["-fsanitize=address,undefined"], "ubsan": ["-fsanitize=undefined"],
-            "tsan": ["-fsanitize=thread"]}
+SANITIZE = {
+    "asan": ["-fsanitize=address,undefined"],
+    "ubsan": ["-fsanitize=undefined"],
+    "tsan": ["-fsanitize=thread"],
+}
 
 
 @pytest.fixture(scope="session")
@@ -30,9 +34,26 @@ def compile_c(tmp_path_factory) -> Callable[..., Path]:
         if not out.exists():
             text = out.with_suffix(".c")
             text.write_text(source)
-            subprocess.run([os.environ.get("CC", "gcc"), "-std=gnu11", "-O2", "-Wall", "-Wextra",
-                            "-Wno-unused-function", *SANITIZE.get(os.environ.get("GR_BUILD", ""), []), "-shared",
-                            "-fPIC", *INCLUDES, str(text), "-o", str(out), *flags], check=True, timeout=100)
+            subprocess.run(
+                [
+                    os.environ.get("CC", "gcc"),
+                    "-std=gnu11",
+                    "-O2",
+                    "-Wall",
+                    "-Wextra",
+                    "-Wno-unused-function",
+                    *SANITIZE.get(os.environ.get("GR_BUILD", ""), []),
+                    "-shared",
+                    "-fPIC",
+                    *INCLUDES,
+                    str(text),
+                    "-o",
+                    str(out),
+                    *flags,
+                ],
+                check=True,
+                timeout=100,
+            )
         return out
 
     return build
@@ -87,7 +108,9 @@ class Bench:
         """The same pages as a row-major uint8 tensor, a page a row: how a test sees an image."""
         p = arg.pointer
         shape = (p.num_pages, p.page_bytes)
-        return core.tensor_arg(p.addr, "uint8", shape, Layout({1: "dram", 2: "l1"}[p.memory], "row_major", "uint8")), shape
+        return core.tensor_arg(
+            p.addr, "uint8", shape, Layout({1: "dram", 2: "l1"}[p.memory], "row_major", "uint8")
+        ), shape
 
     def read_raw(self, arg: core.Arg) -> np.ndarray:
         """uint8 [pages, page bytes]."""

@@ -1,7 +1,9 @@
-"""Device memory: placement against a model in Python, out-of-memory texts, circular buffers against tensors."""
+"""Device memory: placement against a model in Python, out-of-memory texts, circular buffers."""
+
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 
 import numpy as np
@@ -19,8 +21,9 @@ def small_device(base: int, top_down: bool) -> devices.Device:
     device = devices.tt()
     dram, l1 = device.descriptor.memories
     change = {"banks": 3, "bank_bytes": 20_000, "base": base, "alignment": 32, "top_down": top_down}
-    return devices.Device("tt", 0, dataclasses.replace(device.descriptor, memories=(
-        dataclasses.replace(dram, **change), l1)))
+    return devices.Device(
+        "tt", 0, dataclasses.replace(device.descriptor, memories=(dataclasses.replace(dram, **change), l1))
+    )
 
 
 class Allocator(RuleBasedStateMachine):
@@ -36,7 +39,7 @@ class Allocator(RuleBasedStateMachine):
 
     def gaps(self) -> list[tuple[int, int]]:
         edges = [(self.base, self.base), *sorted((a, a + n) for a, n in self.held.items()), (20_000, 20_000)]
-        return [(end, start) for (_, end), (start, _) in zip(edges, edges[1:], strict=False)]
+        return [(end, start) for (_, end), (start, _) in itertools.pairwise(edges)]
 
     def place(self, extent: int) -> int | None:
         for begin, end in reversed(self.gaps()) if self.top_down else self.gaps():
@@ -94,8 +97,10 @@ TestAllocator = Allocator.TestCase
 TestAllocator.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 
-@pytest.mark.parametrize(("memory", "word", "banks", "usable"), [
-    (0, "DRAM", 12, 1073741824 - 1024), (1, "L1", 64, 1499136 - 103712)])
+@pytest.mark.parametrize(
+    ("memory", "word", "banks", "usable"),
+    [(0, "DRAM", 12, 1073741824 - 1024), (1, "L1", 64, 1499136 - 103712)],
+)
 def test_out_of_memory_names_sizes_and_holders(tt, memory, word, banks, usable):
     for i in range(7):
         tt.handle.alloc(memory, 1000 * (i + 1), f"holder {i}")
@@ -104,9 +109,11 @@ def test_out_of_memory_names_sizes_and_holders(tt, memory, word, banks, usable):
     stats = tt.handle.stats(memory)
     text = str(caught.value)
     rounded = -(-usable // tt.memories[memory].alignment) * tt.memories[memory].alignment
-    assert (f"Out of Memory: Not enough space to allocate {rounded * banks} B {word} buffer across {banks} banks, where each "
-            f"bank needs to store {rounded} B, but bank size is {usable} B (allocated: {stats.allocated} B, free: "
-            f"{stats.free} B, largest free block: {stats.largest_free} B)") in text
+    assert (
+        f"Out of Memory: Not enough space to allocate {rounded * banks} B {word} buffer across {banks} banks, "
+        f"where each bank needs to store {rounded} B, but bank size is {usable} B "
+        f"(allocated: {stats.allocated} B, free: {stats.free} B, largest free block: {stats.largest_free} B)"
+    ) in text
     assert re.findall(r"holder (\d)", text) == ["6", "5", "4", "3", "2"]
     assert text.endswith("and 2 more")
     assert isinstance(caught.value, MemoryError)
@@ -133,7 +140,7 @@ def test_creating_a_device_takes_no_memory(tt):
     with core.DeviceHandle(devices.tt()) as handle:
         assert mapped() - before < 1 << 20
         handle.alloc(0, 1 << 20, "x")
-        assert mapped() - before > 1 << 30          # addresses of all banks, reserved
+        assert mapped() - before > 1 << 30  # addresses of all banks, reserved
         assert handle.stats(0).allocated == 1 << 20
 
 
@@ -157,10 +164,12 @@ CORES = """
 int32_t open_core(const gr_env *env, int64_t index, uint64_t bytes, gr_core *core) {
   return env->core_open(env, index, bytes, core);
 }
-int32_t read_pages(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first, int64_t count, int64_t at) {
+int32_t read_pages(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first, int64_t count,
+                   int64_t at) {
   return env->page_read(env, core, arg, first, count, core->l1 + at);
 }
-int32_t write_pages(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first, int64_t count, int64_t at) {
+int32_t write_pages(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first, int64_t count,
+                    int64_t at) {
   return env->page_write(env, core, arg, first, count, core->l1 + at);
 }
 """
@@ -170,8 +179,11 @@ int32_t write_pages(const gr_env *env, const gr_core *core, const gr_arg *arg, i
 def cores(load_c):
     symbol = load_c(CORES)
     move = "int32_t (*)(const gr_env *, const gr_core *, const gr_arg *, int64_t, int64_t, int64_t)"
-    return (symbol("open_core", "int32_t (*)(const gr_env *, int64_t, uint64_t, gr_core *)"),
-            symbol("read_pages", move), symbol("write_pages", move))
+    return (
+        symbol("open_core", "int32_t (*)(const gr_env *, int64_t, uint64_t, gr_core *)"),
+        symbol("read_pages", move),
+        symbol("write_pages", move),
+    )
 
 
 def test_circular_buffers_end_below_l1_tensors(tt, cores):
@@ -179,15 +191,19 @@ def test_circular_buffers_end_below_l1_tensors(tt, cores):
     usable = 1499136 - 103712
     core.check(open_core(tt.handle.env, 63, usable, core_))
     assert (core_.index, core_.l1_bytes, core.address_of(core_.l1) % 64) == (63, usable, 0)
-    with pytest.raises(DeviceMemoryError, match=r"grow to 1499137 B which is beyond max L1 size of 1499136 B"):
+    with pytest.raises(
+        DeviceMemoryError, match=r"grow to 1499137 B which is beyond max L1 size of 1499136 B"
+    ):
         core.check(open_core(tt.handle.env, 0, usable + 1, core_))
     addr = tt.handle.alloc(1, 4096, "activations")
     assert addr == 1499136 - 4096
     core.check(open_core(tt.handle.env, 0, usable - 4096, core_))
     with pytest.raises(DeviceMemoryError) as caught:
         core.check(open_core(tt.handle.env, 7, usable - 4095, core_))
-    assert ("Statically allocated circular buffers clash with L1 buffers on core 7 of tt:0. L1 buffer allocated at "
-            f"{addr} and static circular buffer region ends at {addr + 1}") in str(caught.value)
+    assert (
+        "Statically allocated circular buffers clash with L1 buffers on core 7 of tt:0. "
+        f"L1 buffer allocated at {addr} and static circular buffer region ends at {addr + 1}"
+    ) in str(caught.value)
     tt.handle.free(1, addr)
     core.check(open_core(tt.handle.env, 7, usable, core_))
     with pytest.raises(DeviceError, match="core 64 is not one of the 64 cores"):
@@ -197,12 +213,21 @@ def test_circular_buffers_end_below_l1_tensors(tt, cores):
 @pytest.mark.parametrize("which", [1, 2])
 def test_page_moves_are_bounds_checked(tt, cores, which):
     move, core_ = cores[which], core.ffi.new("gr_core *")
-    arg = tt.tensor("float32", (64, 96), Layout("dram", "tile", "bf16"))       # 6 pages of 2048 B
+    arg = tt.tensor("float32", (64, 96), Layout("dram", "tile", "bf16"))  # 6 pages of 2048 B
     core.check(cores[0](tt.handle.env, 0, 8192, core_))
     core.check(move(tt.handle.env, core_, arg.pointer, 2, 4, 0))
     core.check(move(tt.handle.env, core_, arg.pointer, 6, 0, 8192))
-    for first, count, at in [(0, 7, 0), (6, 1, 0), (-1, 1, 0), (0, -1, 0), (2**62, 2**62, 0), (0, 4, 1), (0, 1, 8192),
-                             (0, 1, -2048), (0, 2**60, 0)]:
+    for first, count, at in [
+        (0, 7, 0),
+        (6, 1, 0),
+        (-1, 1, 0),
+        (0, -1, 0),
+        (2**62, 2**62, 0),
+        (0, 4, 1),
+        (0, 1, 8192),
+        (0, 1, -2048),
+        (0, 2**60, 0),
+    ]:
         with pytest.raises(DeviceError, match=r"are not in a tensor|do not fit"):
             core.check(move(tt.handle.env, core_, arg.pointer, first, count, at))
     arg.pointer.addr = 1073741824 - 2048 + 32
@@ -211,7 +236,9 @@ def test_page_moves_are_bounds_checked(tt, cores, which):
 
 
 def test_pages_are_interleaved_over_banks(tt, cores):
-    arg = tt.tensor("int32", (30, 5), Layout("dram", "row_major", "int32"))    # 30 pages of 20 B, 32 apart, 12 banks
+    arg = tt.tensor(
+        "int32", (30, 5), Layout("dram", "row_major", "int32")
+    )  # 30 pages of 20 B, 32 apart, 12 banks
     tt.upload(arg, np.arange(150, dtype=np.int32).reshape(30, 5))
     second_row = core.tensor_arg(arg.pointer.addr + 32, "int32", (6, 5), Layout("dram", "row_major", "int32"))
     np.testing.assert_array_equal(tt.download(second_row, (6, 5), np.int32), np.arange(60, 90).reshape(6, 5))

@@ -1,4 +1,5 @@
 """The copy engine against numpy: values, images on the device, padding, reinterpretation, bounds."""
+
 from __future__ import annotations
 
 import itertools
@@ -13,7 +14,14 @@ from graph_runtime.errors import DeviceError, GraphRuntimeError
 from graph_runtime.layout import HOST, ROW_MAJOR, TILE, Layout
 
 SHAPES = [(), (1,), (33, 65), (2, 3, 40, 50), (0, 4), (3, 0), (32, 64)]
-FLOATS = [(ROW_MAJOR, "f32"), (TILE, "f32"), (ROW_MAJOR, "bf16"), (TILE, "bf16"), (TILE, "bfp8_b"), (TILE, "bfp4_b")]
+FLOATS = [
+    (ROW_MAJOR, "f32"),
+    (TILE, "f32"),
+    (ROW_MAJOR, "bf16"),
+    (TILE, "bf16"),
+    (TILE, "bfp8_b"),
+    (TILE, "bfp4_b"),
+]
 MAGNITUDE_BITS = {"bfp8_b": 7, "bfp4_b": 3}
 
 
@@ -29,21 +37,22 @@ def random_floats(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
 
 # **************** what a copy should give ****************
 
+
 def tiles_of(array: np.ndarray) -> np.ndarray:
     """[pages, 1024] in face order, zero padded, pages row by row of every plane."""
     planes = array.reshape(-1, *((1, 1, *array.shape)[-2:]))
     rows, cols = (-(-n // 32) * 32 for n in planes.shape[1:])
     padded = np.zeros((len(planes), rows, cols), array.dtype)
-    padded[:, :planes.shape[1], :planes.shape[2]] = planes
+    padded[:, : planes.shape[1], : planes.shape[2]] = planes
     faces = padded.reshape(-1, rows // 32, 2, 16, cols // 32, 2, 16).transpose(0, 1, 4, 2, 5, 3, 6)
     return np.ascontiguousarray(faces).reshape(-1, 1024)
 
 
 def blocks_of(tiles: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """exponents [n, 64], magnitudes [n, 1024], negative [n, 1024] of tiles [n, 1024] of floats: exponent of the largest,
-    then nearest even, saturating. Written on values, where the engine works on bits."""
+    """exponents [n, 64], magnitudes [n, 1024], negative [n, 1024] of tiles [n, 1024] of floats: exponent of the
+    largest, then nearest even, saturating. Written on values, where the engine works on bits."""
     values = tiles.astype(np.float64).reshape(-1, 64, 16)
-    _, exponent = np.frexp(np.abs(values).max(axis=2))       # |x| = f * 2^e, f in [0.5, 1): field = e + 126
+    _, exponent = np.frexp(np.abs(values).max(axis=2))  # |x| = f * 2^e, f in [0.5, 1): field = e + 126
     field = np.where(np.abs(values).max(axis=2) > 0, exponent + 126, 0)
     step = np.exp2(field - 127.0 - (bits - 1))
     magnitude = np.minimum(np.rint(np.abs(values) / step[:, :, None]), 2**bits - 1).astype(np.int64)
@@ -75,7 +84,9 @@ def stored_values(array: np.ndarray, fmt: str) -> np.ndarray:
         return array
     bits = MAGNITUDE_BITS[fmt]
     field, magnitude, negative = blocks_of(tiles_of(array), bits)
-    values = magnitude * np.exp2(np.repeat(field, 16, axis=1) - 127.0 - (bits - 1)) * np.where(negative, -1, 1)
+    values = (
+        magnitude * np.exp2(np.repeat(field, 16, axis=1) - 127.0 - (bits - 1)) * np.where(negative, -1, 1)
+    )
     return untile(values.astype(np.float32), array.shape)
 
 
@@ -87,6 +98,7 @@ def untile(tiles: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 # **************** tests ****************
+
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize(("kind", "fmt"), FLOATS)
@@ -106,14 +118,18 @@ def test_float32_to_a_device_and_back(tt, shape, kind, fmt, memory):
 def test_every_dtype_keeps_its_bits(tt, dtype, kind):
     shape = (3, 37, 70)
     numpy_dtype = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
-    array = np.random.default_rng(1).integers(0, 2 if dtype == "bool" else 256, (*shape, numpy_dtype.itemsize), np.uint8)
+    array = np.random.default_rng(1).integers(
+        0, 2 if dtype == "bool" else 256, (*shape, numpy_dtype.itemsize), np.uint8
+    )
     array = array.view(numpy_dtype).reshape(shape)
     arg = tt.tensor(dtype, shape, Layout("dram", kind, {"bfloat16": "bf16"}.get(dtype, dtype)), fill=0xFF)
     tt.upload(arg, array)
     assert tt.download(arg, shape, numpy_dtype).tobytes() == array.tobytes()
 
 
-@pytest.mark.parametrize(("first", "second"), list(itertools.product(FLOATS, FLOATS)), ids=lambda p: "/".join(p))
+@pytest.mark.parametrize(
+    ("first", "second"), list(itertools.product(FLOATS, FLOATS)), ids=lambda p: "/".join(p)
+)
 def test_between_device_layouts_padding_never_leaks(tt, first, second):
     shape = (2, 33, 50)
     array = random_floats(shape, seed=7)
@@ -126,12 +142,21 @@ def test_between_device_layouts_padding_never_leaks(tt, first, second):
     np.testing.assert_array_equal(tt.download(dst, shape, np.float32), wanted)
 
 
-RESHAPES = [((2, 33, 50), (3300,)), ((3300,), (66, 50)), ((64, 64), (32, 128)), ((5, 7, 3), (105, 1)), ((1, 1), ()), ((0, 4), (4, 0)),
-            ((2, 33, 50), (50, 33, 2))]
+RESHAPES = [
+    ((2, 33, 50), (3300,)),
+    ((3300,), (66, 50)),
+    ((64, 64), (32, 128)),
+    ((5, 7, 3), (105, 1)),
+    ((1, 1), ()),
+    ((0, 4), (4, 0)),
+    ((2, 33, 50), (50, 33, 2)),
+]
 
 
 @pytest.mark.parametrize(("before", "after"), RESHAPES)
-@pytest.mark.parametrize(("first", "second"), list(itertools.product(FLOATS[1:5], FLOATS[1:5])), ids=lambda p: "/".join(p))
+@pytest.mark.parametrize(
+    ("first", "second"), list(itertools.product(FLOATS[1:5], FLOATS[1:5])), ids=lambda p: "/".join(p)
+)
 def test_a_reshape_keeps_the_elements_in_order(tt, first, second, before, after):
     array = random_floats(before, seed=3)
     src = tt.tensor("float32", before, Layout("dram", *first))
@@ -145,12 +170,16 @@ def test_a_reshape_keeps_the_elements_in_order(tt, first, second, before, after)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32"])
-@pytest.mark.parametrize(("first", "second"), list(itertools.product([ROW_MAJOR, TILE], repeat=2)), ids=lambda p: "/".join(p))
+@pytest.mark.parametrize(
+    ("first", "second"), list(itertools.product([ROW_MAJOR, TILE], repeat=2)), ids=lambda p: "/".join(p)
+)
 def test_integers_reshape_bit_for_bit(tt, threads, dtype, first, second):
     core.pool_set_threads(2)
     array = np.random.default_rng(1).integers(0, 100, (700, 1023)).astype(dtype)
-    src, dst = (tt.tensor(dtype, shape, Layout("dram", kind, dtype), fill=0xFF)
-                for shape, kind in (((700, 1023), first), ((1023, 700), second)))
+    src, dst = (
+        tt.tensor(dtype, shape, Layout("dram", kind, dtype), fill=0xFF)
+        for shape, kind in (((700, 1023), first), ((1023, 700), second))
+    )
     tt.upload(src, array)
     core.copy(tt.handle, src, tt.handle, dst)
     np.testing.assert_array_equal(tt.download(dst, (1023, 700), array.dtype), array.reshape(1023, 700))
@@ -183,7 +212,7 @@ def test_between_two_devices(tt, make_tt):
 
 
 def test_long_pages_between_devices(tt):
-    array = np.random.default_rng(0).integers(0, 99, (3, 5000), np.int32)       # a page is longer than the scratch
+    array = np.random.default_rng(0).integers(0, 99, (3, 5000), np.int32)  # a page is longer than the scratch
     src, dst = (tt.tensor("int32", array.shape, Layout(m, ROW_MAJOR, "int32")) for m in ("dram", "l1"))
     tt.upload(src, array)
     core.copy(tt.handle, src, tt.handle, dst)
@@ -201,14 +230,37 @@ def test_large_copies_are_the_same_on_any_number_of_threads(tt, threads, count, 
 
 
 def test_special_values_in_bf16(tt):
-    bits = np.array([0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0xFFFFFFFF, 0x7F7FFFFF, 0x00000001, 0x80000000,
-                     0x3F808000, 0x3F818000], np.uint32)
+    bits = np.array(
+        [
+            0x7F800000,
+            0xFF800000,
+            0x7FC00000,
+            0x7F800001,
+            0xFFFFFFFF,
+            0x7F7FFFFF,
+            0x00000001,
+            0x80000000,
+            0x3F808000,
+            0x3F818000,
+        ],
+        np.uint32,
+    )
     arg = tt.tensor("float32", bits.shape, Layout("dram", ROW_MAJOR, "bf16"))
     tt.upload(arg, bits.view(np.float32))
     raw = tt.read_raw(arg).view(np.uint16)[0]
-    # infinities and NaN stay (a signalling one becomes quiet), ties go to even, the largest float32 rounds to Inf
-    assert [hex(x) for x in raw] == ["0x7f80", "0xff80", "0x7fc0", "0x7fc0", "0xffff", "0x7f80", "0x0", "0x8000",
-                                     "0x3f80", "0x3f82"]
+    # infinities and NaN stay (a signalling one becomes quiet), ties go to even, the largest rounds to Inf
+    assert [hex(x) for x in raw] == [
+        "0x7f80",
+        "0xff80",
+        "0x7fc0",
+        "0x7fc0",
+        "0xffff",
+        "0x7f80",
+        "0x0",
+        "0x8000",
+        "0x3f80",
+        "0x3f82",
+    ]
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -246,7 +298,10 @@ def test_opaque_elements_are_copied_as_bytes():
     np.testing.assert_array_equal(out, array)
 
 
-@pytest.mark.parametrize(("dtype", "shape", "text"), [("int32", (4, 4), "differ in dtype"), ("float32", (4, 5), "16 elements|20 elements")])
+@pytest.mark.parametrize(
+    ("dtype", "shape", "text"),
+    [("int32", (4, 4), "differ in dtype"), ("float32", (4, 5), "16 elements|20 elements")],
+)
 def test_a_device_copy_reinterprets_nothing(tt, dtype, shape, text):
     arg = tt.tensor("float32", (4, 4), Layout("dram", TILE, "f32"))
     with pytest.raises(GraphRuntimeError, match=text):
@@ -262,7 +317,11 @@ def test_no_conversion_between_integers(tt):
 def test_a_device_tensor_must_lie_in_an_allocation(tt):
     arg = tt.tensor("float32", (64, 64), Layout("dram", TILE, "f32"))
     array = np.zeros((64, 64), np.float32)
-    for bad, text in ((arg.pointer.addr + 4096, "not inside an allocation"), (0, "not inside"), (2**63, "not inside")):
+    for bad, text in (
+        (arg.pointer.addr + 4096, "not inside an allocation"),
+        (0, "not inside"),
+        (2**63, "not inside"),
+    ):
         other = core.tensor_arg(bad, "float32", (64, 64), Layout("dram", TILE, "f32"))
         with pytest.raises(DeviceError, match=text):
             core.copy(None, core.host_arg(array), tt.handle, other)

@@ -1,4 +1,5 @@
-"""gr_program_run on handmade programs: order, failure, interruption, busy sessions, kernels of TVM's packed ABI."""
+"""gr_program_run on handmade programs: order, failure, interruption, busy sessions, TVM's packed ABI."""
+
 from __future__ import annotations
 
 import threading
@@ -79,7 +80,7 @@ class Script:
 
     @property
     def written(self) -> list[int]:
-        return self.log[:self.length[0]].tolist()
+        return self.log[: self.length[0]].tolist()
 
 
 def test_records_are_those_of_c():
@@ -110,9 +111,14 @@ def test_an_empty_program():
     assert Script().build().run() == (0, 0)
 
 
-@pytest.mark.parametrize(("kernel", "text"), [
-    ("fail_with_text", "the disk is on fire"), ("fail_silently", "the kernel returned 77 and gave no text"),
-    ("say_interrupted", "the kernel returned 6 and gave no text")])
+@pytest.mark.parametrize(
+    ("kernel", "text"),
+    [
+        ("fail_with_text", "the disk is on fire"),
+        ("fail_silently", "the kernel returned 77 and gave no text"),
+        ("say_interrupted", "the kernel returned 6 and gave no text"),
+    ],
+)
 def test_a_failure_says_where_and_the_program_runs_again(c, tt, kernel, text):
     script = Script(tt.handle.env)
     for i in range(5):
@@ -211,9 +217,15 @@ def test_programs_that_cannot_be():
 @pytest.mark.parametrize(("nargs", "status"), [(1, 0), (2, 1)])
 def test_packed_functions(c, nargs, status):
     values, codes = np.array([41, 0], np.int64), np.array([7, 7], np.int32)
-    record = core.ffi.new("gr_packed_call *", {
-        "fn": core.ffi.cast("void *", c("packed")), "values": core.ffi.cast("void *", values.ctypes.data),
-        "codes": core.ffi.cast("int32_t *", codes.ctypes.data), "nargs": nargs})
+    record = core.ffi.new(
+        "gr_packed_call *",
+        {
+            "fn": core.ffi.cast("void *", c("packed")),
+            "values": core.ffi.cast("void *", values.ctypes.data),
+            "codes": core.ffi.cast("int32_t *", codes.ctypes.data),
+            "nargs": nargs,
+        },
+    )
     script = Script()
     script.rows.append((core.packed_kernel(), (1, nargs, 0, core.address_of(record), 0, 0)))
     assert script.build().run() == (status, 1 - status)
@@ -227,11 +239,15 @@ def test_copy_is_a_kernel(tt):
     out = np.zeros_like(array)
     device = tt.tensor("float32", array.shape, Layout("dram", "tile", "f32"))
     script, envs = Script(), []
-    for src, dst, src_env, dst_env in [(core.host_arg(array), device, core.ffi.NULL, tt.handle.env),
-                                       (device, core.host_arg(out), tt.handle.env, core.ffi.NULL)]:
+    for src, dst, src_env, dst_env in [
+        (core.host_arg(array), device, core.ffi.NULL, tt.handle.env),
+        (device, core.host_arg(out), tt.handle.env, core.ffi.NULL),
+    ]:
         args = core.ffi.new("gr_arg[]", [src.pointer[0], dst.pointer[0]])
         envs += [args, core.ffi.new("gr_copy_envs *", {"src": src_env, "dst": dst_env})]
-        script.rows.append((core.copy_kernel(), (1, 2, core.address_of(args), core.address_of(envs[-1]), 0, 0)))
+        script.rows.append(
+            (core.copy_kernel(), (1, 2, core.address_of(args), core.address_of(envs[-1]), 0, 0))
+        )
     assert script.build().run() == (0, 2)
     np.testing.assert_array_equal(out, array)
 

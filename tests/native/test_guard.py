@@ -1,7 +1,9 @@
 """Guard mode: a kernel that reaches device memory around the rules dies, a clean one does not notice.
 
-A subprocess each, as death is what is looked for. The cheats know the simulator's inside; nothing in gr_abi.h would let them.
+A subprocess each, as death is what is looked for. The cheats know the simulator's inside; nothing in gr_abi.h
+would let them.
 """
+
 from __future__ import annotations
 
 import os
@@ -39,7 +41,7 @@ int32_t keep_l1(const gr_call *call) {
 int32_t keep_dram(const gr_call *call) {
   const gr_device *device = call->env->impl;
   kept = gr_tt_of(device)->banks[0].space + call->args[0].addr;
-  sink = *kept;                                          /* legal for the device's own kernel in as far as it lives */
+  sink = *kept;                                          /* does not kill: the device's own kernel runs */
   return 0;
 }
 /* a cpu kernel */
@@ -81,9 +83,16 @@ def run(compile_c):
 
     def in_subprocess(*kernels: str, guard: int = 1) -> subprocess.CompletedProcess:
         # the sanitizers' own handlers would turn the signal into an exit code
-        quiet = {name: os.environ.get(name, "") + ":handle_segv=0" for name in ("ASAN_OPTIONS", "TSAN_OPTIONS")}
-        return subprocess.run([sys.executable, "-P", "-c", RUN, str(library), *kernels], text=True, timeout=60,
-                              capture_output=True, env={**os.environ, **quiet, "GR_GUARD": str(guard)})
+        quiet = {
+            name: os.environ.get(name, "") + ":handle_segv=0" for name in ("ASAN_OPTIONS", "TSAN_OPTIONS")
+        }
+        return subprocess.run(
+            [sys.executable, "-P", "-c", RUN, str(library), *kernels],
+            text=True,
+            timeout=60,
+            capture_output=True,
+            env={**os.environ, **quiet, "GR_GUARD": str(guard)},
+        )
 
     return in_subprocess
 
@@ -94,9 +103,17 @@ def test_clean_kernels_do_not_notice(run, guard):
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
 
 
-@pytest.mark.parametrize("kernels", [
-    ("tt/keep_l1", "cpu/read_kept"), ("tt/keep_l1", "cpu/write_kept"), ("tt/keep_dram", "cpu/read_kept"),
-    ("tt/keep_dram", "tt/clean", "cpu/write_kept"), ("cpu/dereference",)], ids="+".join)
+@pytest.mark.parametrize(
+    "kernels",
+    [
+        ("tt/keep_l1", "cpu/read_kept"),
+        ("tt/keep_l1", "cpu/write_kept"),
+        ("tt/keep_dram", "cpu/read_kept"),
+        ("tt/keep_dram", "tt/clean", "cpu/write_kept"),
+        ("cpu/dereference",),
+    ],
+    ids="+".join,
+)
 def test_a_cheating_kernel_dies(run, kernels):
     done = run(*kernels)
     assert done.returncode == -signal.SIGSEGV, (done.stdout, done.stderr)

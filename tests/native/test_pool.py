@@ -1,4 +1,5 @@
-"""The intra-op pool: every index once, never more threads than set, one error, nesting, concurrent callers, fork."""
+"""The intra-op pool: every index once, never more threads than set, one error, nesting, callers at once, fork."""
+
 from __future__ import annotations
 
 import os
@@ -17,14 +18,18 @@ SOURCE = """
 #include <time.h>
 #include "gr_abi.h"
 
-typedef struct { const gr_env *env; int64_t *hits; int64_t inner; int64_t active, most; int64_t *bad; int64_t num_bad; } work;
+typedef struct {
+  const gr_env *env;
+  int64_t *hits, inner, active, most, *bad, num_bad;
+} work;
 
 static void pause_us(long us) { struct timespec t = {0, us * 1000}; nanosleep(&t, 0); }
 
 static int32_t count(void *ctx, int64_t i) {
   work *w = ctx;
-  int64_t now = __atomic_add_fetch(&w->active, 1, __ATOMIC_SEQ_CST), most = __atomic_load_n(&w->most, __ATOMIC_SEQ_CST);
-  while (now > most && !__atomic_compare_exchange_n(&w->most, &most, now, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
+  const int order = __ATOMIC_SEQ_CST;
+  int64_t now = __atomic_add_fetch(&w->active, 1, order), most = __atomic_load_n(&w->most, order);
+  while (now > most && !__atomic_compare_exchange_n(&w->most, &most, now, 0, order, order)) {}
   __atomic_add_fetch(w->hits + i, 1, __ATOMIC_RELAXED);
   if (w->inner == 1) pause_us(200);
   __atomic_sub_fetch(&w->active, 1, __ATOMIC_SEQ_CST);
@@ -78,13 +83,16 @@ def env():
 def c(load_c):
     symbol = load_c(SOURCE)
     words = "int64_t *"
-    types = {"run": f"int64_t (*)(const gr_env *, int64_t, {words}, int64_t)",
-             "nested": f"int32_t (*)(const gr_env *, int64_t, int64_t, {words})",
-             "failing": f"int32_t (*)(const gr_env *, int64_t, {words}, {words}, int64_t)"}
+    types = {
+        "run": f"int64_t (*)(const gr_env *, int64_t, {words}, int64_t)",
+        "nested": f"int32_t (*)(const gr_env *, int64_t, int64_t, {words})",
+        "failing": f"int32_t (*)(const gr_env *, int64_t, {words}, {words}, int64_t)",
+    }
 
     def call(name, env, *args):
-        return symbol(name, types[name])(env, *(core.ffi.cast(words, a.ctypes.data) if isinstance(a, np.ndarray) else a
-                                                for a in args))
+        return symbol(name, types[name])(
+            env, *(core.ffi.cast(words, a.ctypes.data) if isinstance(a, np.ndarray) else a for a in args)
+        )
 
     return call
 
@@ -103,13 +111,15 @@ def test_every_index_once_on_at_most_that_many_threads(c, env, threads, count, n
 
 def test_all_threads_take_part(c, env, threads):
     core.pool_set_threads(4)
-    assert any(c("run", env, 200, np.zeros(200, np.int64), 1) == 4 for _ in range(50))   # a loaded machine needs some
+    assert any(
+        c("run", env, 200, np.zeros(200, np.int64), 1) == 4 for _ in range(50)
+    )  # a loaded machine needs some
 
 
 def test_workers_that_sleep_wake_up(c, env, threads):
     core.pool_set_threads(3)
     for _ in range(5):
-        threading.Event().wait(0.01)                     # far beyond the time they spin
+        threading.Event().wait(0.01)  # far beyond the time they spin
         assert any(c("run", env, 60, np.zeros(60, np.int64), 1) == 3 for _ in range(50))
 
 
@@ -144,9 +154,9 @@ def test_the_lowest_failing_index_is_the_error(c, env, threads, count, bad):
         status = c("failing", env, 100, hits, np.array(bad, np.int64), len(bad))
         assert status == core.lib.GR_ERR_KERNEL
         assert core.last_error() == f"task {bad[0]} failed"
-        assert (hits[:bad[0] + 1] == 1).all()
+        assert (hits[: bad[0] + 1] == 1).all()
         assert hits.max() == 1
-    assert c("run", env, 100, np.zeros(100, np.int64), 0) >= 1      # and the pool works on
+    assert c("run", env, 100, np.zeros(100, np.int64), 0) >= 1  # and the pool works on
 
 
 def test_many_callers_at_once(c, env, threads):
@@ -196,14 +206,19 @@ for _ in range(5):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_has_a_pool_of_its_own(compile_c, c):
-    done = subprocess.run([sys.executable, "-P", "-c", FORK, str(compile_c(SOURCE))], timeout=60, capture_output=True,
-                          text=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", FORK, str(compile_c(SOURCE))], timeout=60, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_the_interpreter_ends_while_workers_spin(compile_c):
     code = FORK.split("for _ in range(5)")[0]
     for _ in range(3):
-        done = subprocess.run([sys.executable, "-P", "-c", code, str(compile_c(SOURCE))], timeout=60, capture_output=True,
-                              text=True)
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", code, str(compile_c(SOURCE))],
+            timeout=60,
+            capture_output=True,
+            text=True,
+        )
         assert (done.returncode, done.stderr) == (0, "")

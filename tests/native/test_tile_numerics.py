@@ -1,4 +1,5 @@
 """native/ttsim/tile.h against recorded bits, and against definitions written in numpy."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -28,7 +29,8 @@ def tile(load_c):
     def call(name: str, code: int, source: np.ndarray, out: np.ndarray) -> np.ndarray:
         source = np.ascontiguousarray(source)
         symbol(name, "void (*)(int, const void *, void *)")(
-            code, core.ffi.cast("void *", source.ctypes.data), core.ffi.cast("void *", out.ctypes.data))
+            code, core.ffi.cast("void *", source.ctypes.data), core.ffi.cast("void *", out.ctypes.data)
+        )
         return out
 
     call.symbol = symbol
@@ -68,9 +70,13 @@ def test_unpack_bits(tile, name):
 
 
 @pytest.mark.parametrize("name", ["bf16", "bfp8_b", "bfp4_b"])
-@pytest.mark.parametrize(("operation", "source", "via", "entry"), [
-    ("pack_from_dst32_fp32", "dst_fp32", "fp32", "pack_dst32"),
-    ("pack_from_dst16_bf16", "dst_bf16", "bf16", "pack_dst16")])
+@pytest.mark.parametrize(
+    ("operation", "source", "via", "entry"),
+    [
+        ("pack_from_dst32_fp32", "dst_fp32", "fp32", "pack_dst32"),
+        ("pack_from_dst16_bf16", "dst_bf16", "bf16", "pack_dst16"),
+    ],
+)
 def test_pack_bits(tile, name, operation, source, via, entry):
     array = "out_bf16_via_bf16" if name == "bf16" else f"out_{name}_via_{via}_tile"
     for case, arrays in golden(operation, array):
@@ -86,8 +92,9 @@ def test_float32_is_exact_from_a_32_bit_dst_only(tile, entry, wanted):
     assert (tile(entry, 0, bits, np.empty(1024, np.uint32)) == wanted).all()
 
 
-@pytest.mark.parametrize(("code", "dtype"), [(4, "i1"), (5, "<i2"), (6, "<i4"), (8, "u1"), (9, "<u2"), (10, "<u4"),
-                                             (12, "u1")])
+@pytest.mark.parametrize(
+    ("code", "dtype"), [(4, "i1"), (5, "<i2"), (6, "<i4"), (8, "u1"), (9, "<u2"), (10, "<u4"), (12, "u1")]
+)
 def test_integers_keep_their_values(tile, code, dtype):
     info = np.iinfo(dtype)
     matrix = np.random.default_rng(code).integers(info.min, info.max, (32, 32), dtype, endpoint=True)
