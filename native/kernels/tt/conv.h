@@ -10,7 +10,8 @@
 
 #include "tt/panel.h"
 
-#define GR_TT_CONV_UNITS 8    /* units worth having: each reads its input anew, so not one for every core */
+#define GR_TT_CONV_UNITS 16   /* units worth having: each reads weights and input anew, so not one a core */
+#define GR_TT_CONV_NARROW 128 /* rows up to here are short of work when taken one by one */
 
 typedef struct gr_tt_conv_job {
   gr_tt_view x, w, bias, y;                 /* bias.arg is NULL where there is none */
@@ -20,6 +21,8 @@ typedef struct gr_tt_conv_job {
   int64_t block, blocks;                    /* output channels at a time, and how often that is in all */
   int64_t share;                            /* images of one unit */
   int64_t in_rows, in_cols;                 /* what `height` output rows look at */
+  int64_t pitch;                            /* of the sums: in_cols where rows are taken together, else OW */
+  int together;
 } gr_tt_conv_job;
 
 /* sum[ow] += weight * x[ow * stride] */
@@ -30,15 +33,18 @@ static inline void gr_tt_conv_row(float *sum, const float *x, float weight, int6
     for (int64_t i = 0; i < n; ++i) sum[i] += weight * x[i * stride];
 }
 
-/* Adds one input channel, seen through kh x kw weights, to nr rows of one output channel. */
+/* Adds one input channel, seen through kh x kw weights, to nr rows of one output channel. Without strides and
+ * with sums as far apart as the input's rows, all rows are one long row; what comes to stand between them,
+ * nobody reads. */
 static inline void gr_tt_conv_channel(const gr_tt_conv_job *job, const float *x, const float *w, int64_t nr,
                                       float *sums) {
-  int64_t ow = job->y.cols;
-  for (int64_t r = 0; r < nr; ++r)
+  int64_t rows = job->together ? 1 : nr, n = job->y.cols + (job->together ? (nr - 1) * job->pitch : 0);
+  for (int64_t r = 0; r < rows; ++r)
     for (int64_t p = 0; p < job->w.rows; ++p) {
       const float *row = x + (r * job->stride[0] + p * job->dilation[0]) * job->in_cols;
       for (int64_t q = 0; q < job->w.cols; ++q)
-        gr_tt_conv_row(sums + r * ow, row + q * job->dilation[1], w[p * job->w.cols + q], ow, job->stride[1]);
+        gr_tt_conv_row(sums + r * job->pitch, row + q * job->dilation[1], w[p * job->w.cols + q], n,
+                       job->stride[1]);
     }
 }
 
@@ -77,7 +83,7 @@ static inline int32_t gr_tt_conv_unit(const gr_tt_core *c, const void *ctx, int6
   int64_t count = gr_tt_lesser(job->block, job->outputs - in_group);
   int64_t first = group * job->outputs + in_group, taps = job->w.rows * job->w.cols;
   int64_t r0 = line * job->height, nr = gr_tt_lesser(job->height, job->y.rows - r0);
-  int64_t area = job->height * job->y.cols;
+  int64_t area = job->height * job->pitch;
   int64_t groups = job->blocks / per_group;
   float *x = (float *)(void *)c->space, *sums = x + job->in_rows * job->in_cols;
   float *bias = sums + job->block * area, *w = bias + job->block;
@@ -92,31 +98,32 @@ static inline int32_t gr_tt_conv_unit(const gr_tt_core *c, const void *ctx, int6
     }
     for (int64_t o = 0; o < count; ++o) {
       gr_tt_rect at = {n * groups * job->outputs + first + o, r0, nr, 0, job->y.cols};
-      GR_TT_TRY(gr_tt_store(c, &job->y, at, sums + o * area, job->y.cols, 0));
+      GR_TT_TRY(gr_tt_store(c, &job->y, at, sums + o * area, job->pitch, 0));
     }
   }
   return GR_OK;
 }
 
 /* Chooses rows and channels of a unit so that its L1 stays in its share; one channel is taken in any case. */
-static inline uint64_t gr_tt_conv_plan(gr_tt_conv_job *job, int64_t groups, int64_t cores) {
+static inline uint64_t gr_tt_conv_plan(gr_tt_conv_job *job, int64_t groups) {
   int64_t taps = job->channels * job->w.rows * job->w.cols, most = GR_TT_PANEL_BYTES / 4, fixed, each;
   job->height = gr_tt_lesser(32, job->y.rows);
   job->in_cols = (job->y.cols - 1) * job->stride[1] + (job->w.cols - 1) * job->dilation[1] + 1;
+  job->together = job->stride[0] == 1 && job->stride[1] == 1 && job->in_cols <= GR_TT_CONV_NARROW;
+  job->pitch = job->together ? job->in_cols : job->y.cols;
   for (;;) {
     job->in_rows = (job->height - 1) * job->stride[0] + (job->w.rows - 1) * job->dilation[0] + 1;
     fixed = (int64_t)(gr_tt_bytes(job->in_rows, job->in_cols) / 4);
-    each = job->height * job->y.cols + taps + 1;
+    each = job->height * job->pitch + taps + 1;
     /* a tile's 32 rows are stored together; rows of a row-major tensor need not be */
     if (fixed + each <= most || job->y.arg->layout == GR_TILE || job->height == 1) break;
     job->height = (job->height + 1) / 2;
   }
   job->lines = gr_tt_ceil(job->y.rows, job->height);
   int64_t pieces = gr_tt_ceil(GR_TT_CONV_UNITS, job->lines * groups * job->images);
-  job->block = gr_tt_lesser((most - fixed) / each, gr_tt_ceil(job->outputs, pieces));
-  job->block = gr_tt_greater(1, job->block);
+  job->block = gr_tt_greater(1, gr_tt_lesser((most - fixed) / each, gr_tt_ceil(job->outputs, pieces)));
   job->blocks = gr_tt_ceil(job->outputs, job->block) * groups;
-  job->share = gr_tt_ceil(job->images, gr_tt_greater(1, gr_tt_ceil(cores, job->lines * job->blocks)));
+  job->share = gr_tt_ceil(job->images, gr_tt_ceil(GR_TT_CONV_UNITS, job->lines * job->blocks));
   return gr_tt_bytes(1, fixed) + gr_tt_bytes(job->block, each);
 }
 
@@ -133,7 +140,7 @@ static inline int32_t gr_tt_conv2d(const gr_call *call) {
   job.channels = call->args[1].shape[1];
   job.outputs = y->shape[1] / groups;
   if (job.y.outer * job.y.rows * job.y.cols == 0) return GR_OK;
-  uint64_t bytes = gr_tt_conv_plan(&job, groups, call->env->num_cores);
+  uint64_t bytes = gr_tt_conv_plan(&job, groups);
   int64_t units = job.lines * job.blocks * gr_tt_ceil(job.images, job.share);
   return gr_tt_run(call, units, bytes, gr_tt_conv_unit, &job);
 }

@@ -177,17 +177,28 @@ static inline int32_t gr_tt_write(const gr_tt_core *c, const gr_arg *arg, int64_
   return c->env->page_write(c->env, &c->core, arg, page, 1, c->page);
 }
 
+/* Rows top .. bottom-1, columns left .. right-1 of the tile in c->page, counted inside of it. */
+static inline void gr_tt_unpack_part(const gr_tt_core *c, uint8_t format, int64_t top, int64_t bottom,
+                                     int64_t left, int64_t right, uint32_t *out, int64_t ld) {
+  int whole = bottom - top > 8 || gr_format_bytes(format) == 0;     /* few rows: not worth unpacking a tile */
+  if (whole) gr_tt_unpack_tile(format, c->page, c->tile);
+  for (int64_t r = top; r < bottom; ++r, out += ld) {
+    if (!whole)
+      for (int32_t h = 0; h < 2; ++h)
+        gr_tt_unpack_row(format, c->page, gr_tile_half_row((int32_t)r, h), 16, c->tile + r * 32 + h * 16);
+    memcpy(out, c->tile + r * 32 + left, (size_t)(right - left) * 4);
+  }
+}
+
 static inline int32_t gr_tt_load_tiles(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, uint32_t *out,
                                        int64_t ld) {
   for (int64_t tr = at.r0 / 32; tr * 32 < at.r0 + at.nr; ++tr)
     for (int64_t tc = at.c0 / 32; tc * 32 < at.c0 + at.nc; ++tc) {
       GR_TT_TRY(gr_tt_read(c, v->arg, (at.plane * v->down + tr) * v->across + tc));
-      gr_tt_unpack_tile(v->arg->format, c->page, c->tile);
       int64_t top = gr_tt_greater(tr * 32, at.r0), bottom = gr_tt_lesser(tr * 32 + 32, at.r0 + at.nr);
       int64_t left = gr_tt_greater(tc * 32, at.c0), right = gr_tt_lesser(tc * 32 + 32, at.c0 + at.nc);
-      for (int64_t r = top; r < bottom; ++r)
-        memcpy(out + (r - at.r0) * ld + left - at.c0, c->tile + (r % 32) * 32 + left % 32,
-               (size_t)(right - left) * 4);
+      gr_tt_unpack_part(c, v->arg->format, top - tr * 32, bottom - tr * 32, left - tc * 32, right - tc * 32,
+                        out + (top - at.r0) * ld + left - at.c0, ld);
     }
   return GR_OK;
 }
