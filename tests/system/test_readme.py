@@ -1,0 +1,67 @@
+"""The README's code blocks run as they stand there, and its commands are those of .ci/run."""
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+) ?(\w*)\n(.*?)^```$", README, re.M | re.S)
+
+
+def _blocks(language: str, word: str = "") -> list[str]:
+    return [text for found, mark, text in BLOCKS if (found, mark) == (language, word)]
+
+
+def test_every_block_is_known():
+    assert {(language, word) for language, word, _ in BLOCKS} == {
+        ("sh", "install"), ("sh", ""), ("python", ""), ("text", "")}
+
+
+@pytest.mark.parametrize("code", _blocks("python"))
+def test_python_blocks(code, capsys):
+    exec(compile(code, "README.md", "exec"), {})
+    assert np.array2string(np.full(10, 0.1, np.float32)) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("script", _blocks("sh"))
+def test_shell_blocks(script, tmp_path):
+    made = shutil.ignore_patterns("out", "__pycache__")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=made)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    command = f"exec {sys.executable} -c 'from graph_runtime.cli import main; main()' \"$@\"\n"
+    (tools / "graph-runtime").write_text("#!/bin/sh\n" + command)
+    (tools / "graph-runtime").chmod(0o755)
+    environment = {**os.environ, "GR_CACHE_DIR": str(tmp_path / "cache"),
+                   "PATH": f"{tools}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=tmp_path, env=environment,
+                          timeout=100, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "planned.json").exists()
+
+
+def test_ci_runs_what_the_readme_says():
+    """.ci/run installs into a folder of its own; what it installs and runs is the README's."""
+    ci = (ROOT / ".ci" / "run").read_text()
+    example, tests = _blocks("sh", "install")
+    assert "pip install . && .venv/bin/python examples/digits/run.py" in example
+    assert "examples/digits/run.py" in ci
+    assert "install -e '.[test]'" in tests
+    assert "install -q -e '.[test]'" in ci
+
+
+def test_command_table_is_the_command_line():
+    command = [sys.executable, "-c", "from graph_runtime.cli import main; main()", "--help"]
+    help_text = subprocess.run(command, capture_output=True, text=True, check=True,
+                               env={**os.environ, "COLUMNS": "200"}).stdout
+    listed = re.findall(r"^\| `(\w+)` \|", README, re.M)
+    assert listed
+    assert sorted(listed) == sorted(re.findall(r"^│ (\w+) ", help_text.split("Commands")[1], re.M))
