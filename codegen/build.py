@@ -122,7 +122,8 @@ def build_bundle(
     out: str | os.PathLike,
     *,
     params: Any = None,
-    libraries: Sequence[str | os.PathLike] = (),
+    name: str = "main",
+    libraries: Sequence[Any] = (),
     place: Mapping[str, str | Device] | None = None,
     device_map: Mapping[str, str | Device] | None = None,
     formats: Mapping[str, str] | None = None,
@@ -134,8 +135,8 @@ def build_bundle(
     """Plan a graph, compile what it calls, and write graph, kernels and parameters as one bundle.
 
     ``graph``: a Graph, a GraphBuilder, or what load_graph takes. ``out``: a zip if it ends in .zip, else a
-    folder; written whole or not at all. ``params``: what read_params takes, by default
-    those a GraphBuilder holds. ``libraries``: files that go into
+    folder; written whole or not at all. ``params``: what read_params takes, by default those that a
+    GraphBuilder holds. ``name``: the program's. ``libraries``: files, or opened libraries, whose files go into
     the bundle as they are; functions they have are not generated. ``place``, ``device_map``, ``formats`` and
     ``strict`` as plan.plan's, ``march``, ``jobs`` and ``progress`` as compile_library's. Equal inputs give
     equal bytes.
@@ -143,7 +144,7 @@ def build_bundle(
     Raises what loading, planning and compiling raise; UnsupportedOpError for a function without gr.op that no
     library has.
     """
-    given = [_Given(Path(path)) for path in libraries]
+    given = [_Given(Path(getattr(library, "path", library))) for library in libraries]
     inplace = {entry.name: entry.inplace for library in given for entry in library.entries}
     planned = make_plan(_read(graph), devices, place=place, device_map=device_map, formats=formats,
                         strict=strict, inplace=inplace)
@@ -151,7 +152,7 @@ def build_bundle(
     kernels = [k for k in kernels if not any(library.has(k.name, k.kind) for library in given)]
     _refuse_foreign([f for f in foreign if not any(library.has(f[0], f[1]) for library in given)])
     items = [BundleLibrary(f"libraries/{i}_{g.path.name}", g.kinds, g.isa) for i, g in enumerate(given)]
-    program, own = _program(planned, getattr(graph, "params", None) if params is None else params)
+    program, own = _program(planned, getattr(graph, "params", None) if params is None else params, name)
     files = {**own, **{item.file: library.path for item, library in zip(items, given, strict=True)}}
     with tempfile.TemporaryDirectory(prefix="graph_runtime_") as folder:
         if kernels:
@@ -168,19 +169,19 @@ def _read(graph: Any) -> Graph:
     return graph.build() if hasattr(graph, "build") else load_graph(graph)
 
 
-def _program(planned: Plan, params: Any) -> tuple[BundleProgram, dict[str, bytes]]:
+def _program(planned: Plan, params: Any, name: str) -> tuple[BundleProgram, dict[str, bytes]]:
     """The bundle's one program, and the files it is in: its graph and, if it has any, its parameters."""
     graph, files = planned.graph, {"main.json": graph_to_json(record(planned))}
     stored = {} if params is None else read_params(params)
-    known = {name: stored[name] for name in graph.input_names if name in stored}
-    if skipped := [name for name in stored if name not in known]:
+    known = {key: stored[key] for key in graph.input_names if key in stored}
+    if skipped := [key for key in stored if key not in known]:
         names = ", ".join(skipped[:10])
         warnings.warn(f"parameters that the graph has no inputs for were left out: {names}", stacklevel=3)
     if known:
         files[_PARAMS] = save_params(known)
-    inputs = tuple(name for name in graph.input_names if name not in known)
-    keys = {name: name for name in known}
-    program = BundleProgram("main", "main.json", inputs, graph.output_names, keys, planned.aliases)
+    inputs = tuple(key for key in graph.input_names if key not in known)
+    keys = {key: key for key in known}
+    program = BundleProgram(name, "main.json", inputs, graph.output_names, keys, planned.aliases)
     return program, files
 
 
