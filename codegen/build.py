@@ -136,10 +136,10 @@ def build_bundle(
 
     ``graph``: a Graph, a GraphBuilder, or what load_graph takes. ``out``: a zip if it ends in .zip, else a
     folder; written whole or not at all. ``params``: what read_params takes, by default those that a
-    GraphBuilder holds. ``name``: the program's. ``libraries``: files, or opened libraries, whose files go into
-    the bundle as they are; functions they have are not generated. ``place``, ``device_map``, ``formats`` and
-    ``strict`` as plan.plan's, ``march``, ``jobs`` and ``progress`` as compile_library's. Equal inputs give
-    equal bytes.
+    GraphBuilder holds. ``name``: the program's. ``libraries``: files, or opened libraries, whose files go
+    into the bundle as they are; functions they have are not generated. ``place``, ``device_map``, ``formats``
+    and ``strict`` as plan.plan's, ``march``, ``jobs`` and ``progress`` as compile_library's. Equal inputs
+    give equal bytes.
 
     Raises what loading, planning and compiling raise; UnsupportedOpError for a function without gr.op that no
     library has.
