@@ -112,7 +112,8 @@ def test_out_of_memory_names_sizes_and_holders(tt, memory, word, banks, usable):
     assert (
         f"Out of Memory: Not enough space to allocate {rounded * banks} B {word} buffer across {banks} banks, "
         f"where each bank needs to store {rounded} B, but bank size is {usable} B "
-        f"(allocated: {stats.allocated} B, free: {stats.free} B, largest free block: {stats.largest_free} B)"
+        f"(allocated: {stats.allocated} B, free: {stats.free} B, "
+        f"largest free block: {stats.largest_free} B)"
     ) in text
     assert re.findall(r"holder (\d)", text) == ["6", "5", "4", "3", "2"]
     assert text.endswith("and 2 more")

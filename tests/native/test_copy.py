@@ -49,8 +49,8 @@ def tiles_of(array: np.ndarray) -> np.ndarray:
 
 
 def blocks_of(tiles: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """exponents [n, 64], magnitudes [n, 1024], negative [n, 1024] of tiles [n, 1024] of floats: exponent of the
-    largest, then nearest even, saturating. Written on values, where the engine works on bits."""
+    """exponents [n, 64], magnitudes [n, 1024], negative [n, 1024] of tiles [n, 1024] of floats: exponent of
+    the largest, then nearest even, saturating. Written on values, where the engine works on bits."""
     values = tiles.astype(np.float64).reshape(-1, 64, 16)
     _, exponent = np.frexp(np.abs(values).max(axis=2))  # |x| = f * 2^e, f in [0.5, 1): field = e + 126
     field = np.where(np.abs(values).max(axis=2) > 0, exponent + 126, 0)

@@ -1,4 +1,4 @@
-"""The intra-op pool: every index once, never more threads than set, one error, nesting, callers at once, fork."""
+"""The intra-op pool: every index once, not more threads than set, one error, nesting, callers, fork."""
 
 from __future__ import annotations
 
