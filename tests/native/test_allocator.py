@@ -110,8 +110,8 @@ def test_out_of_memory_names_sizes_and_holders(tt, memory, word, banks, usable):
     text = str(caught.value)
     rounded = -(-usable // tt.memories[memory].alignment) * tt.memories[memory].alignment
     assert (
-        f"Out of Memory: Not enough space to allocate {rounded * banks} B {word} buffer across {banks} banks, "
-        f"where each bank needs to store {rounded} B, but bank size is {usable} B "
+        f"Out of Memory: Not enough space to allocate {rounded * banks} B {word} buffer "
+        f"across {banks} banks, where each bank needs to store {rounded} B, but bank size is {usable} B "
         f"(allocated: {stats.allocated} B, free: {stats.free} B, "
         f"largest free block: {stats.largest_free} B)"
     ) in text

@@ -238,10 +238,10 @@ def test_copy_is_a_kernel(tt):
     array = np.random.default_rng(0).standard_normal((33, 65)).astype(np.float32)
     out = np.zeros_like(array)
     device = tt.tensor("float32", array.shape, Layout("dram", "tile", "f32"))
-    script, envs = Script(), []
+    script, envs, tensors = Script(), [], (core.host_arg(array), device, core.host_arg(out))
     for src, dst, src_env, dst_env in [
-        (core.host_arg(array), device, core.ffi.NULL, tt.handle.env),
-        (device, core.host_arg(out), tt.handle.env, core.ffi.NULL),
+        (tensors[0], tensors[1], core.ffi.NULL, tt.handle.env),
+        (tensors[1], tensors[2], tt.handle.env, core.ffi.NULL),
     ]:
         args = core.ffi.new("gr_arg[]", [src.pointer[0], dst.pointer[0]])
         envs += [args, core.ffi.new("gr_copy_envs *", {"src": src_env, "dst": dst_env})]

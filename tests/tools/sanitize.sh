@@ -38,8 +38,8 @@ for folder in tests/native tests/fuzz; do
     if [ -d "$root/$folder" ]; then folders+=("$folder"); fi
 done
 cd "$root"
-# leaks: the interpreter's own at exit would drown ours. Python starts children by fork.
+# leaks: the interpreter's own at exit would drown ours. capture=sys: reports are written to the file descriptor.
 PYTHONPATH="$scratch/site" GR_BUILD=$flavour LD_PRELOAD="$preload" PYTHONDONTWRITEBYTECODE=1 \
     ASAN_OPTIONS=detect_leaks=0:handle_segv=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
     TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:report_signal_unsafe=0 \
-    ${wrap[@]+"${wrap[@]}"} "$python" -P -m pytest -q -p no:cacheprovider "${@:-${folders[@]}}"
+    ${wrap[@]+"${wrap[@]}"} "$python" -P -m pytest -q -p no:cacheprovider --capture=sys "${@:-${folders[@]}}"
