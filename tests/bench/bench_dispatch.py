@@ -3,8 +3,8 @@
     python tests/bench/bench_dispatch.py [--sizes 100,1000,10000] [--rounds 15] [--no-peers]
 
 ns/node is GraphModule.run() from Python, all in, over the number of adds. Peers take turns with it: a C loop
-over function pointers, numpy with out=, ONNX Runtime without optimisations where it is installed. Medians, and
-the least, which a busy machine disturbs less.
+over function pointers, numpy with out=, ONNX Runtime without optimisations where it is installed. Medians,
+and the least, which a busy machine disturbs less.
 """
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     python tests/bench/bench_load.py [--sizes 1000,10000,100000] [--repeat 7]
 
 parse: JSON alone. document: JSON, schema and the rules of the text. graph: columns, functions, checks. plan:
-passes and checker. lower: flat arrays. bind: memory and addresses. create: all in, as a user calls it. Medians,
-and the least, which a busy machine disturbs less; the garbage collector is paused, as create does.
+passes and checker. lower: flat arrays. bind: memory and addresses. create: all in, as a user calls it.
+Medians, and the least, which a busy machine disturbs less; the garbage collector is paused, as create does.
 """
 from __future__ import annotations
 
@@ -79,9 +79,10 @@ def main() -> None:
     for count in map(int, options.sizes.split(",")):
         text = graph_json("chain", count).encode()
         rounds = [stages(text) for _ in range(options.repeat + 1)][1:]
-        found = {what: {stage: round(choose(r[stage] for r in rounds) * 1e6 / count, 3) for stage in rounds[0]}
+        scale = 1e6 / count
+        found = {what: {stage: round(choose(r[stage] for r in rounds) * scale, 3) for stage in rounds[0]}
                  for what, choose in (("median", statistics.median), ("least", min))}
-        print(json.dumps({"bench": "load", "nodes": count, "bytes": len(text), "us_per_node": found}), flush=True)
+        print(json.dumps({"bench": "load", "nodes": count, "us_per_node": found}), flush=True)
 
 
 if __name__ == "__main__":
