@@ -36,7 +36,8 @@ class Region:
     def __init__(self, handle: core.DeviceHandle, memory: int, extent: int, holder: str):
         self.extent = extent
         self.addr = handle.alloc(memory, extent, holder)
-        weakref.finalize(self, handle.free, memory, self.addr)
+        # not at exit: a daemon thread may still be running kernels on it then
+        weakref.finalize(self, handle.free, memory, self.addr).atexit = False
 
 
 class Bound:

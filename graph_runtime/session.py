@@ -19,7 +19,7 @@ from .bind import Bound
 from .errors import InputError, KernelError, SessionBusyError
 from .lower import lower
 from .plan.types import Plan
-from .tensor import Tensor, as_array
+from .tensor import Tensor
 from .zero_copy import ZeroCopy
 
 __all__ = ["Session"]
@@ -48,6 +48,7 @@ class Session:
         self.plan, self.graph, self.name = plan, plan.graph, name
         self.program = lower(plan, partial(library.resolve, libraries=tuple(libraries)))
         self._entry_did = plan.entry_did()
+        self._input_eids, self._output_eids = self.graph.input_eids.tolist(), self.graph.outputs.tolist()
         self._handles = [core.open_device(device) for device in plan.devices]
         self._bound = Bound(self.program, self._handles, name)
         self._zero_copy = ZeroCopy(plan, self._bound)
@@ -144,11 +145,11 @@ class Session:
 
     def input(self, index: int) -> Tensor:
         """The live tensor of graph input ``index``."""
-        return self.tensor(int(self.graph.row_ptr[self.graph.inputs[index]]))
+        return self.tensor(self._input_eids[index])
 
     def output(self, index: int) -> Tensor:
         """The live tensor of graph output ``index``: the next run overwrites it."""
-        return self.tensor(int(self.graph.outputs[index]))
+        return self.tensor(self._output_eids[index])
 
     def set_input(self, index: int, value: Any) -> None:
         """Copy a host value or a Tensor into graph input ``index``, and to the devices that read it.
@@ -160,10 +161,8 @@ class Session:
             if index in self._zero_copy.inputs:
                 self._zero_copy.reset_input(index)
                 self._rebind()
-            target = self.input(index)
-            if not isinstance(value, Tensor):
-                value = as_array(value, target.type, f"input {self.graph.input_names[index]!r}")
-            target.copy_from(value)
+            name = self.graph.names[self.graph.inputs[index]]
+            self.input(index).copy_from(value, f"input {name!r}")
             span = self.program.at_input.get(index)
             if span is not None:
                 self._run_span(*span)

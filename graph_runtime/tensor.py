@@ -93,18 +93,18 @@ class Tensor:
         core.copy(self._handle, self._arg, None, core.host_arg(array, self.dtype))
         return array
 
-    def copy_from(self, source: Any) -> None:
-        """Overwrite the values with those of a Tensor or of anything numpy takes.
+    def copy_from(self, source: Any, what: str = "value") -> None:
+        """Overwrite the values with those of a Tensor or of anything numpy takes; ``what`` names it in errors.
 
         Raises InputError where the shape differs, or the dtype (of an array: beyond a same_kind cast).
         """
         if isinstance(source, Tensor):
             if source.type != self.type:
-                raise InputError(f"cannot copy {source.type} into {self.type}", got=str(source.type),
+                raise InputError(f"{what} is {source.type}, the graph says {self.type}", got=str(source.type),
                                  wanted=str(self.type))
             core.copy(source._handle, source._arg, self._handle, self._arg)
             return
-        array = as_array(source, self.type)
+        array = as_array(source, self.type, what)
         if self._view is not None:
             np.copyto(self._view, array)
             return
@@ -150,14 +150,14 @@ class Tensor:
         raise TypeError("a Tensor is a handle on a session's memory: pickle tensor.numpy() instead")
 
 
-def as_array(value: Any, type_: TensorType, what: str = "value") -> np.ndarray:
+def as_array(value: Any, type_: TensorType, what: str) -> np.ndarray:
     """A host value as an array of the entry's dtype and shape.
 
     Raises InputError where the shape differs or where numpy would not cast "same_kind" (float64 to float32 is
     fine, float to int is not).
     """
     wanted = dtypes.to_numpy(type_.dtype)
-    array = np.asarray(value) if isinstance(value, np.ndarray) else _from_foreign(value, wanted)
+    array = value if isinstance(value, np.ndarray) else _from_foreign(value, wanted)
     if array.shape != type_.shape:
         raise InputError(f"{what} has shape {array.shape}, the graph says {type_.shape}", got=array.shape,
                          wanted=type_.shape)
