@@ -57,7 +57,7 @@ def to_document(
         if any(place.ordinal for place in places):
             columns["device_id"] = ["list_int", [place.ordinal for place in places]]
     if any(sid is not None for node in nodes for sid in node.sids):
-        columns["storage_ids"] = ["list_int", _storage_ids(nodes)]
+        columns["storage_id"] = ["list_int", _storage_ids(nodes)]
     document = {
         "nodes": [_written(node) for node in nodes],
         "arg_nodes": [nid for nid, node in enumerate(nodes) if node.attrs is None],

@@ -2,8 +2,8 @@
 
     SEED=1 ITERS=20000 python tests/fuzz/fuzz_documents.py [SEED [ITERS]]
 
-A graph that loads is written and read again, planned, and, where it is small, run. Prints what came of each kind of input. A failure
-prints the command that replays it.
+A graph that loads is written and read again, planned, and, where it is small, run. Prints what came of each
+kind of input. A failure prints the command that replays it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,21 @@ SECONDS = 10  # one input may take that long on a loaded machine; a hang takes f
 MOST_RUN = 1 << 20
 ODD = (
     *(-1, 0, 1, 2, 3, 7, 2**31 - 1, 2**31, 2**53, 2**62, 2**63, 2**64, 10**30, 4.0, 1e300, True, False, None),
-    *("", "0", "1", "-1", "99999999999", "add", "relu", "reshape", "__copy", "__nop", "null", "tvm_op", "bool"),
+    *(
+        "",
+        "0",
+        "1",
+        "-1",
+        "99999999999",
+        "add",
+        "relu",
+        "reshape",
+        "__copy",
+        "__nop",
+        "null",
+        "tvm_op",
+        "bool",
+    ),
     *("float32", "float16x4", "int4", "[1,2]", "{", "[[0]]", "tt:0", "cpu:0", "null:0", "list_int", "size_t"),
     *([], {}, [0], [0, 0], [0, 0, 0], [[]], [1, 2, 3, 4], {"a": 1}, "\u00e9", "\x00", "a\nb", "\ud800"),
 )
@@ -61,7 +75,11 @@ def graphs() -> list[bytes]:
 
 def parameters() -> list[bytes]:
     """A file of each format that read_params takes."""
-    arrays = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array(True), "c": np.zeros((0, 2), np.int8)}
+    arrays = {
+        "a": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "b": np.array(True),
+        "c": np.zeros((0, 2), np.int8),
+    }
     entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
     header = json.dumps({"a": entry, "__metadata__": {"k": "v"}}).encode()
     return [save_params(arrays), save_params({}), len(header).to_bytes(8, "little") + header + bytes(8)]
@@ -114,7 +132,9 @@ def mutate_json(rng: random.Random, data: bytes) -> bytes:
         elif how == 1 and isinstance(holder, list):
             holder.insert(rng.randrange(len(holder) + 1), copy.deepcopy(holder[key]))
         elif how == 2 and isinstance(holder, dict):
-            holder[rng.choice(("x", "attr", "gr.axis", "gr.op", "metadata", "control_deps"))] = holder.pop(key)
+            holder[rng.choice(("x", "attr", "gr.axis", "gr.op", "metadata", "control_deps"))] = holder.pop(
+                key
+            )
         elif how == 3:
             other, place = rng.choice(places)
             holder[key] = copy.deepcopy(other[place])
@@ -173,7 +193,8 @@ TARGETS: dict[str, Target] = {
 
 
 def fuzz(seed: int, iters: int, seconds: float = float("inf")) -> Counter:
-    """``iters`` mutated inputs, or as many as ``seconds`` allow; what came of them. Each has a seed of its own, seed + i."""
+    """``iters`` mutated inputs, or as many as ``seconds`` allow; what came of them. Each has a seed of its
+    own, seed + i."""
     seeds = {name: make() for name, (make, _, _) in TARGETS.items()}
     counts: Counter = Counter()
     end = time.monotonic() + seconds

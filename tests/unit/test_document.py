@@ -13,9 +13,12 @@ from graph_runtime.errors import DocumentError, GraphRuntimeError
 from graph_runtime.loader import load_graph
 
 EMPTY = {
-    "nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0],
+    "nodes": [],
+    "arg_nodes": [],
+    "heads": [],
+    "node_row_ptr": [0],
     "attrs": {"dltype": ["list_str", []], "shape": ["list_shape", []]},
-}  # fmt: skip
+}
 
 
 def text(document=EMPTY, **changes) -> bytes:
@@ -28,10 +31,19 @@ def refused(data: bytes, strict: bool = False) -> DocumentError:
     return caught.value
 
 
+def outcome(data: bytes, strict: bool = False) -> str:
+    """ "" for a graph, else the text of the typed error."""
+    try:
+        load_graph(data, strict=strict)
+    except GraphRuntimeError as error:
+        return str(error)
+    return ""
+
+
 # ---------------------------------------------------------------- JSON
 
 
-@pytest.mark.parametrize("tail", [b" x", b"}", b"\n{\"a\": 1}", b"\xff\xfe", b"\x00", b"[" * 2000, b"9" * 9000])
+@pytest.mark.parametrize("tail", [b" x", b"}", b'\n{"a": 1}', b"\xff\xfe", b"\x00", b"[" * 2000, b"9" * 9000])
 def test_text_after_the_closing_brace_is_ignored(tail):
     assert read_document(text() + tail) == EMPTY
     assert refused(text() + b" x", strict=True).offset == len(text()) + 1
@@ -66,14 +78,21 @@ def test_deep_nesting_is_a_typed_error(size):
     refused(text(metadata=0)[:-1] + b', "x": ' + b"[" * size + b"]" * size + b"} tail")
 
 
-@pytest.mark.parametrize("number", [b"1e999", b"-1e999", b"9" * 400, b"1" * 5000, b"123456789012345678901234567890"])
+@pytest.mark.parametrize(
+    "number", [b"1e999", b"-1e999", b"9" * 400, b"1" * 5000, b"123456789012345678901234567890"]
+)
 def test_huge_numbers_are_typed_errors(number):
     refused(text().replace(b'"node_row_ptr": [0]', b'"node_row_ptr": [' + number + b"]"))
 
 
 def test_escapes_of_full_json_are_read():  # trap 4: TVM's reader knows only \r \n \t \\ \"
     document = text(nodes=[{"op": "null", "name": "@", "inputs": []}])
-    for written, name in ((rb"\u00e9", "é"), (rb"\/\b\f", "/\b\f"), (rb"\ud83d\ude00", "😀"), (b"\xc3\xa9", "é")):
+    for written, name in (
+        (rb"\u00e9", "é"),
+        (rb"\/\b\f", "/\b\f"),
+        (rb"\ud83d\ude00", "😀"),
+        (b"\xc3\xa9", "é"),
+    ):
         assert read_document(document.replace(b"@", written))["nodes"][0]["name"] == name
     assert "surrogate" in str(refused(document.replace(b"@", rb"\ud800")))
 
@@ -84,29 +103,31 @@ def test_a_repeated_key_has_its_last_value():
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.binary(max_size=60) | st.text(max_size=60).map(lambda s: ("{" + s).encode("utf-8", "surrogatepass")))
+@given(
+    st.binary(max_size=60) | st.text(max_size=60).map(lambda s: ("{" + s).encode("utf-8", "surrogatepass"))
+)
 def test_any_bytes_give_a_value_or_a_typed_error(data):
     for strict in (False, True):
-        try:
-            load_graph(data, strict=strict)
-        except GraphRuntimeError as error:
-            assert "\n" not in str(error)
+        assert "\n" not in outcome(data, strict)
 
 
 _JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4), max_leaves=12,
-)  # fmt: skip
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(["nodes", "arg_nodes", "heads", "node_row_ptr", "attrs", "metadata"]), _JSON)
 def test_any_json_in_a_field_gives_a_value_or_a_typed_error(key, value):
     value = {"graph_runtime": value} if key == "metadata" else value
-    try:
-        load_graph(json.dumps({**EMPTY, key: value}).encode())
-    except GraphRuntimeError as error:
-        assert "$" in str(error) or "JSON" in str(error)
+    error = outcome(json.dumps({**EMPTY, key: value}).encode())
+    assert not error or "$" in error or "JSON" in error
 
 
 # ---------------------------------------------------------------- metadata ends the document
@@ -145,24 +166,53 @@ def test_metadata_of_others_is_anything(value):
         ({"node_row_pointer": [0]}, "$.node_row_pointer", "did you mean 'node_row_ptr'?"),
         ({"nodes": {}}, "$.nodes", "must be array, got an object"),
         ({"nodes": [{"op": "null", "inputs": []}]}, "$.nodes[0]", "missing key 'name'"),
-        ({"nodes": [{"op": "call", "name": "", "inputs": []}]}, "$.nodes[0].op", 'must be "tvm_op" or "null", got "call"'),
-        ({"nodes": [{"op": "null", "name": "", "input": [], "inputs": []}]}, "$.nodes[0].input", "did you mean 'inputs'?"),
-        ({"nodes": [{"op": "null", "name": "", "inputs": [[0]]}]}, "$.nodes[0].inputs[0]", "at least 2 elements, has 1"),
+        (
+            {"nodes": [{"op": "call", "name": "", "inputs": []}]},
+            "$.nodes[0].op",
+            'must be "tvm_op" or "null", got "call"',
+        ),
+        (
+            {"nodes": [{"op": "null", "name": "", "input": [], "inputs": []}]},
+            "$.nodes[0].input",
+            "did you mean 'inputs'?",
+        ),
+        (
+            {"nodes": [{"op": "null", "name": "", "inputs": [[0]]}]},
+            "$.nodes[0].inputs[0]",
+            "at least 2 elements, has 1",
+        ),
         ({"heads": [[0, 0, 0, 0]]}, "$.heads[0]", "at most 3 elements, has 4"),
         ({"heads": [[-1, 0]]}, "$.heads[0][0]", "must be at least 0, got -1"),
         ({"arg_nodes": [2**31]}, "$.arg_nodes[0]", "must be at most 2147483647"),
         ({"attrs": {"dltype": ["list_str", []]}}, "$.attrs", "missing key 'shape'"),
-        ({"attrs": {**EMPTY["attrs"], "dltype": ["list_int", []]}}, "$.attrs.dltype[0]", 'must be "list_str"'),
-        ({"attrs": {**EMPTY["attrs"], "dtypes": ["list_str", []]}}, "$.attrs.dtypes[0]", "unknown column 'dtypes'"),
-        ({"attrs": {**EMPTY["attrs"], "n": ["size_t", [1]]}}, "$.attrs.n[1]", "must be integer, got an array"),
-        ({"metadata": {"graph_runtime": {}}}, "$.metadata.graph_runtime", "missing key 'version'"),
-        ({"metadata": {"graph_runtime": {"version": 2}}}, "$.metadata.graph_runtime.version", "must be 1, got 2"),
         (
-            {"metadata": {"graph_runtime": {"version": 1, "alias": []}}}, "$.metadata.graph_runtime.alias",
+            {"attrs": {**EMPTY["attrs"], "dltype": ["list_int", []]}},
+            "$.attrs.dltype[0]",
+            'must be "list_str"',
+        ),
+        (
+            {"attrs": {**EMPTY["attrs"], "dtypes": ["list_str", []]}},
+            "$.attrs.dtypes[0]",
+            "unknown column 'dtypes'",
+        ),
+        (
+            {"attrs": {**EMPTY["attrs"], "n": ["size_t", [1]]}},
+            "$.attrs.n[1]",
+            "must be integer, got an array",
+        ),
+        ({"metadata": {"graph_runtime": {}}}, "$.metadata.graph_runtime", "missing key 'version'"),
+        (
+            {"metadata": {"graph_runtime": {"version": 2}}},
+            "$.metadata.graph_runtime.version",
+            "must be 1, got 2",
+        ),
+        (
+            {"metadata": {"graph_runtime": {"version": 1, "alias": []}}},
+            "$.metadata.graph_runtime.alias",
             "did you mean 'aliases'?",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_schema_error_has_its_path_and_what_to_do(changes, path, says):
     error = refused(text(**changes))
     assert error.path == path

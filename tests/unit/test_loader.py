@@ -22,7 +22,12 @@ F32 = "float32"
 
 def call(name, func, inputs, outputs=1, **attrs):
     """A tvm_op node; inputs are [nid, index] or nids."""
-    fixed = {"func_name": func, "num_inputs": str(len(inputs)), "num_outputs": str(outputs), "flatten_data": "0"}
+    fixed = {
+        "func_name": func,
+        "num_inputs": str(len(inputs)),
+        "num_outputs": str(outputs),
+        "flatten_data": "0",
+    }
     inputs = [[i, 0, 0] if isinstance(i, int) else i for i in inputs]
     return {"op": "tvm_op", "name": name, "attrs": fixed | attrs, "inputs": inputs}
 
@@ -35,7 +40,10 @@ def document(nodes, heads=None, shapes=None, dtypes=None, args=None, **columns):
     """A document; shapes and dtypes are one an entry, (4,) and float32 unless given."""
     outputs = [1 if n["op"] == "null" else int(n["attrs"]["num_outputs"]) for n in nodes]
     count = sum(outputs)
-    attrs = {"dltype": ["list_str", dtypes or [F32] * count], "shape": ["list_shape", shapes or [[4] for _ in range(count)]]}
+    attrs = {
+        "dltype": ["list_str", dtypes or [F32] * count],
+        "shape": ["list_shape", shapes or [[4] for _ in range(count)]],
+    }
     attrs |= {name: ["list_int", values] for name, values in columns.items()}
     return {
         "nodes": nodes,
@@ -48,7 +56,11 @@ def document(nodes, heads=None, shapes=None, dtypes=None, args=None, **columns):
 
 def chain(**columns):
     """x -> relu -> relu, each a storage id and a device of its own."""
-    nodes = [null("x"), call("a", "relu_4", [0], **{"gr.op": "relu"}), call("b", "relu_4", [1], **{"gr.op": "relu"})]
+    nodes = [
+        null("x"),
+        call("a", "relu_4", [0], **{"gr.op": "relu"}),
+        call("b", "relu_4", [1], **{"gr.op": "relu"}),
+    ]
     return document(nodes, **{"storage_id": [0, 1, 2], "device_index": [1, 1, 1], **columns})
 
 
@@ -134,7 +146,10 @@ def test_storage_and_devices_may_be_absent():
 def test_unknown_columns_are_kept_if_tvm_skips_them():
     doc = chain()
     doc["attrs"] |= {"dtype": ["list_int", [0, 0]], "storage_num_not_alloctaed": ["size_t", 3]}
-    assert dict(load(doc).extra_columns) == {"dtype": ("list_int", (0, 0)), "storage_num_not_alloctaed": ("size_t", 3)}
+    assert dict(load(doc).extra_columns) == {
+        "dtype": ("list_int", (0, 0)),
+        "storage_num_not_alloctaed": ("size_t", 3),
+    }
     refused(doc, "$.attrs.dtype", "not read", strict=True)
 
 
@@ -147,7 +162,12 @@ def test_num_inputs_is_not_what_counts():
 
 def test_extra_attrs_are_kept_and_those_for_people_are_not_read():
     doc = chain()
-    doc["nodes"][1]["attrs"] |= {"hash": "ab", "data_layout": "NCHW", "gr.device": "nonsense", "gr.storage": "9"}
+    doc["nodes"][1]["attrs"] |= {
+        "hash": "ab",
+        "data_layout": "NCHW",
+        "gr.device": "nonsense",
+        "gr.storage": "9",
+    }
     graph = load(doc)
     assert graph.node(1).func.raw["data_layout"] == "NCHW"
     assert not any(key in func.raw for func in graph.funcs for key in ("gr.device", "gr.storage"))
@@ -181,7 +201,9 @@ def test_two_devices_of_one_kind_can_be_told_apart():  # trap 6
 
 
 def test_flatten_belongs_to_the_node():  # trap 7
-    doc = document([null("x"), call("a", "f", [0], flatten_data="1"), call("b", "f", [0])], shapes=[[2, 2]] * 3)
+    doc = document(
+        [null("x"), call("a", "f", [0], flatten_data="1"), call("b", "f", [0])], shapes=[[2, 2]] * 3
+    )
     graph = load(doc)
     assert [graph.node(n).func.flatten for n in (1, 2)] == [True, False]
     assert {graph.entry_type(e).shape for e in range(3)} == {(2, 2)}
@@ -202,7 +224,12 @@ def test_a_tvm_op_without_attrs_is_refused():  # trap 2: TVM crashes
     ("place", "value", "path", "says"),
     [
         (("nodes", 1, "inputs", 0), [3, 0], "$.nodes[1].inputs[0]", "node 3 is out of range: there are 3"),
-        (("nodes", 1, "inputs", 0), [0, 1], "$.nodes[1].inputs[0]", "output 1 of node 'x' is out of range: it has 1"),
+        (
+            ("nodes", 1, "inputs", 0),
+            [0, 1],
+            "$.nodes[1].inputs[0]",
+            "output 1 of node 'x' is out of range: it has 1",
+        ),
         (("heads", 0), [9, 0], "$.heads[0]", "node 9 is out of range"),
         (("heads", 0), [2, 5, 0], "$.heads[0]", "output 5 of node 'b'"),
         (("arg_nodes",), [4], "$.arg_nodes[0]", "out of range"),
@@ -267,7 +294,13 @@ def test_integers_have_no_fraction(place, path):
 
 @pytest.mark.parametrize(
     ("dtype", "says"),
-    [("foo", "unknown type 'foo'"), ("", "0 bits"), ("int3", "3 bits"), ("float33", "33 bits"), ("float32x70000", "lanes")],
+    [
+        ("foo", "unknown type 'foo'"),
+        ("", "0 bits"),
+        ("int3", "3 bits"),
+        ("float33", "33 bits"),
+        ("float32x70000", "lanes"),
+    ],
 )
 def test_dtypes_that_no_pool_can_hold_are_refused(dtype, says):
     refused(document([null("x")], dtypes=[dtype]), "$.attrs.dltype[1][0]", says)
@@ -290,7 +323,7 @@ def test_a_negative_dimension_is_refused():
 # ---------------------------------------------------------------- functions
 
 
-@pytest.mark.parametrize("value", ["", "-1", " 1", "1 ", "1x", "0x1", "1.0", "１", "9" * 40])
+@pytest.mark.parametrize("value", ["", "-1", " 1", "1 ", "1x", "0x1", "1.0", "\uff11", "9" * 40])
 @pytest.mark.parametrize("key", ["num_inputs", "num_outputs", "flatten_data"])
 def test_numbers_in_strings_are_digits_to_the_end(key, value):
     doc = document([null("x"), call("a", "f", [0])])
@@ -307,14 +340,24 @@ def test_a_func_name_is_a_c_identifier(name):
     ("attrs", "path", "says", "error"),
     [
         ({"gr.op": "rleu"}, '$.nodes[1].attrs["gr.op"]', "did you mean 'relu'?", UnsupportedOpError),
-        ({"gr.op": "softmax", "gr.axes": "0"}, '$.nodes[1].attrs["gr.op"]', "did you mean 'axis'?", GraphError),
+        (
+            {"gr.op": "softmax", "gr.axes": "0"},
+            '$.nodes[1].attrs["gr.op"]',
+            "did you mean 'axis'?",
+            GraphError,
+        ),
         ({"gr.op": "softmax", "gr.axis": '"x"'}, '$.nodes[1].attrs["gr.op"]', "must be int", GraphError),
         ({"gr.op": "softmax", "gr.axis": "1.0"}, '$.nodes[1].attrs["gr.op"]', "must be int", GraphError),
         ({"gr.op": "softmax", "gr.axis": "[1"}, '$.nodes[1].attrs["gr.axis"]', "JSON text", GraphError),
         ({"gr.axis": "1"}, '$.nodes[1].attrs["gr.axis"]', "without gr.op", GraphError),
         ({"gr.op": "softmax", "gr.axis": "5"}, "$.nodes[1]", "out of range", GraphError),
         ({"gr.op": "add"}, "$.nodes[1].inputs", "takes 2 inputs, it has 1", GraphError),
-        ({"gr.op": "reshape", "gr.shape": "[4]"}, '$.nodes[1].attrs["gr.op"]', "func_name must be __nop", GraphError),
+        (
+            {"gr.op": "reshape", "gr.shape": "[4]"},
+            '$.nodes[1].attrs["gr.op"]',
+            "func_name must be __nop",
+            GraphError,
+        ),
         ({"gr.op": "relu", "func_name": "__copy"}, '$.nodes[1].attrs["gr.op"]', "of its own", GraphError),
     ],
 )
@@ -335,9 +378,18 @@ def test_columns_are_what_the_rule_gives():
 
 def test_nodes_that_share_a_function_agree():
     nodes = [null("x"), null("y"), call("a", "f", [0]), call("b", "f", [1])]
-    refused(document(nodes, shapes=[[4], [5], [4], [5]]), "$.nodes[3]", "share func_name 'f'", "node 'a' is", "float32[5]")
+    refused(
+        document(nodes, shapes=[[4], [5], [4], [5]]),
+        "$.nodes[3]",
+        "share func_name 'f'",
+        "node 'a' is",
+        "float32[5]",
+    )
     refused(document([*nodes[:3], call("b", "f", [0, 1])]), "$.nodes[3]", "must agree in types")
-    nodes = [null("x"), *(call(n, "f", [0], **{"gr.op": "softmax", "gr.axis": a}) for n, a in (("a", "0"), ("b", "1")))]
+    nodes = [
+        null("x"),
+        *(call(n, "f", [0], **{"gr.op": "softmax", "gr.axis": a}) for n, a in (("a", "0"), ("b", "1"))),
+    ]
     refused(document(nodes, shapes=[[4, 4]] * 3), "$.nodes[2]", "gr.* attributes", "axis=1", "axis=0")
     nodes[2] = call("b", "f", [0])
     refused(document(nodes, shapes=[[4, 4]] * 3), "$.nodes[2]", "gr.* attributes")
@@ -345,7 +397,9 @@ def test_nodes_that_share_a_function_agree():
 
 def test_copies_and_nops_keep_the_bytes():
     for func in ("__copy", "__nop"):
-        refused(document([null("x"), call("a", func, [0])], shapes=[[4], [5]]), "$.nodes[1]", "differ in size")
+        refused(
+            document([null("x"), call("a", func, [0])], shapes=[[4], [5]]), "$.nodes[1]", "differ in size"
+        )
         refused(document([null("x"), call("a", func, [0, 0])]), "$.nodes[1]", "takes one input")
         load(document([null("x"), call("a", func, [0]), call("b", func, [0])], shapes=[[4], [2, 2], [1, 4]]))
 
@@ -360,10 +414,19 @@ def test_a_nop_with_an_op_obeys_its_rule():
 
 
 def test_one_storage_id_is_on_one_device():  # R3: TVM's sentence is kept
-    error = refused(chain(storage_id=[0, 1, 1], device_index=[1, 1, 12]), "$.attrs.storage_id[1][2]",
-                    "The same pool entry cannot be assigned to multiple devices", "cpu:0 (node 'a', entry 1)", "tt:0")  # fmt: skip
+    error = refused(
+        chain(storage_id=[0, 1, 1], device_index=[1, 1, 12]),
+        "$.attrs.storage_id[1][2]",
+        "The same pool entry cannot be assigned to multiple devices",
+        "cpu:0 (node 'a', entry 1)",
+        "tt:0",
+    )
     assert error.node == "b"
-    refused(chain(storage_id=[0, 1, 1], device_index=[1, 12, 12], device_id=[0, 0, 1]), "$.attrs.storage_id[1][2]", "tt:1")
+    refused(
+        chain(storage_id=[0, 1, 1], device_index=[1, 12, 12], device_id=[0, 0, 1]),
+        "$.attrs.storage_id[1][2]",
+        "tt:1",
+    )
 
 
 def test_storage_ids_are_sane_before_anything_is_indexed():  # R4
@@ -383,7 +446,7 @@ def test_copies_are_recognised_by_their_function():  # R6: no op type of their o
     refused(doc, "$.nodes[1].op", 'must be "tvm_op" or "null"', error=DocumentError)
 
 
-def test_the_numbers_of_device_types_have_no_order():  # R1, R11: any list of types loads, cpu need not be in it
+def test_the_numbers_of_device_types_have_no_order():  # R1, R11: cpu need not be there
     for types in ([2, 1, 12], [12, 12, 12], [4, 7, 1]):
         assert load(chain(device_index=types)).hints.device_type.tolist() == types
 
@@ -420,18 +483,29 @@ def test_a_scope_that_is_not_ordinary_memory_is_refused(scope):
 def planned(**changes):
     host = {"device": "cpu:0", "memory": "host", "offset": 0, "bytes": 16}
     doc = document([null("x"), call("c", "__copy", [0])], storage_id=[0, 1], device_index=[1, 12])
-    doc["metadata"] = {"graph_runtime": {
-        "version": 1, "storage": [host, {"device": "tt:0", "memory": "dram", "offset": 64, "bytes": 32}],
-        "layouts": [{"memory": "host", "layout": "row_major", "format": "f32"},
-                    {"memory": "dram", "layout": "tile", "format": "bfp8_b", "shard": None}],
-        "layout": [0, 1], "aliases": [[0, 0]], "at_input": [1], **changes}}  # fmt: skip
+    doc["metadata"] = {
+        "graph_runtime": {
+            "version": 1,
+            "storage": [host, {"device": "tt:0", "memory": "dram", "offset": 64, "bytes": 32}],
+            "layouts": [
+                {"memory": "host", "layout": "row_major", "format": "f32"},
+                {"memory": "dram", "layout": "tile", "format": "bfp8_b", "shard": None},
+            ],
+            "layout": [0, 1],
+            "aliases": [[0, 0]],
+            "at_input": [1],
+            **changes,
+        }
+    }
     return doc
 
 
 def test_what_a_plan_decided_is_read():
     hints = load(planned()).hints
     assert [(s.device, s.memory, s.offset, s.bytes) for s in hints.storage] == [
-        ("cpu:0", "host", 0, 16), ("tt:0", "dram", 64, 32)]  # fmt: skip
+        ("cpu:0", "host", 0, 16),
+        ("tt:0", "dram", 64, 32),
+    ]
     assert hints.layouts == (Layout("host", "row_major", "f32"), Layout("dram", "tile", "bfp8_b"))
     assert hints.layout.tolist() == [0, 1]
     assert (hints.aliases, hints.at_input) == (((0, 0),), (1,))
@@ -449,11 +523,16 @@ _LAYOUT = {"memory": "dram", "layout": "tile", "format": "f32"}
         ({"storage": [_ROW, _ROW | {"device": "null:0"}]}, "storage[1].device", "tests only"),
         ({"storage": [_ROW, _ROW | {"device": "ttt:0"}]}, "storage[1].device", "did you mean 'tt'?"),
         ({"storage": [_ROW | {"memory": "dram"}, _ROW]}, "storage[0].memory", "no memory 'dram'"),
-        ({"layouts": [_LAYOUT | {"format": "bfp9"}], "layout": [0, 0]}, "layouts[0].format", "unknown format 'bfp9'"),
+        (
+            {"layouts": [_LAYOUT | {"format": "bfp9"}], "layout": [0, 0]},
+            "layouts[0].format",
+            "unknown format 'bfp9'",
+        ),
         ({"layouts": [_LAYOUT | {"memory": "host"}], "layout": [0, 0]}, "layouts[0].layout", "devices only"),
         (
             {"layouts": [_LAYOUT | {"layout": "row_major", "format": "bfp8_b"}], "layout": [0, 0]},
-            "layouts[0].format", "layout tile only",
+            "layouts[0].format",
+            "layout tile only",
         ),
         ({"layout": [0]}, "layout", "1 elements"),
         ({"layout": [0, 2]}, "layout[1]", "there are 2 layouts"),
@@ -464,7 +543,7 @@ _LAYOUT = {"memory": "dram", "layout": "tile", "format": "f32"}
         ({"at_input": [5]}, "at_input[0]", "no __copy"),
         ({"at_input": [1, 1]}, "at_input[1]", "twice"),
     ],
-)  # fmt: skip
+)
 def test_what_a_plan_cannot_have_decided_is_refused(changes, path, says):
     refused(planned(**changes), f"$.metadata.graph_runtime.{path}", says)
 
@@ -492,12 +571,12 @@ def test_any_edit_of_a_number_gives_a_graph_or_a_typed_error(data):
     numbers = [m for m in re.finditer(r"(?<=[\[ ])-?\d+(?=[,\]}])", text)]
     match = data.draw(st.sampled_from(numbers))
     value = data.draw(st.integers(-3, 5) | st.sampled_from([2**31 - 1, 2**31, 2**62, 2**64, -(2**40)]))
+    paths = []
     try:
-        graph = load_graph(text[: match.start()] + str(value) + text[match.end() :])
+        assert load_graph(text[: match.start()] + str(value) + text[match.end() :]).num_entries == 2
     except (GraphError, DocumentError) as error:
-        assert error.path.startswith("$")
-    else:
-        assert graph.num_entries == 2
+        paths.append(error.path)
+    assert all(path.startswith("$") for path in paths)
 
 
 def test_the_collector_is_paused_and_back_even_after_an_error():

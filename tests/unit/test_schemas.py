@@ -1,4 +1,5 @@
-"""The schemas themselves: identified, strict, described, with examples that validate; and what we ship obeys them."""
+"""The schemas themselves: identified, strict, described, with examples that validate; and what we ship obeys
+them."""
 
 from __future__ import annotations
 
