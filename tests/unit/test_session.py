@@ -100,6 +100,29 @@ def test_a_second_thread_in_a_session_is_refused(document, packed_library):
     assert mod.get_output(0).numpy()[0] == 30
 
 
+def test_a_session_stays_its_threads_while_an_input_is_set(document, packed_library):
+    session = gr.create(packed_chain(document, "myadd", 2), packed_library).session
+    session.set_input(0, np.zeros(4, F32))
+    calls = session.run, lambda: session.set_input(0, np.ones(4, F32)), lambda: session.reset_input(0)
+    errors = []
+
+    def other():
+        for call in calls:
+            try:
+                call()
+            except gr.SessionBusyError as error:
+                errors.append(error)
+
+    with session._guard():
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        session.run()                              # the holder itself may
+    assert len(errors) == 3
+    other()
+    assert len(errors) == 3
+
+
 def test_many_sessions_run_in_many_threads(document, packed_library):
     text = packed_chain(document, "myadd", 50)
     library = gr.load_library(packed_library)
