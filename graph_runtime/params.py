@@ -1,11 +1,11 @@
 """Parameters: TVM's binary, read and written; ``.npz`` and ``.safetensors``, read.
 
     u64 0xF7E58D4F05049CB7; u64 reserved; vec<str> names; u64 count; count arrays in the order of the names
-    array: u64 0xDD5E40F096B4A13F; u64 reserved; int32 device_type, device_id, ndim; u8 code, u8 bits, u16 lanes;
-           ndim x int64 shape; int64 bytes of data; data (little endian)
+    array: u64 0xDD5E40F096B4A13F; u64 reserved; int32 device_type, device_id, ndim; u8 code, u8 bits, u16
+           lanes; ndim x int64 shape; int64 bytes of data; data (little endian)
 
-A file is memory-mapped: arrays are read-only views of it, and nothing is read before somebody looks. TVM accepts a file whose last array
-is cut, and drops lanes when it writes: both are errors here.
+A file is memory-mapped: arrays are read-only views of it, and nothing is read before somebody looks. TVM
+accepts a file whose last array is cut, and drops lanes when it writes: both are errors here.
 """
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ import math
 import mmap
 import os
 import warnings
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 
 from . import dtypes
 from .cursor import Cursor
 from .errors import DocumentError, ParamsError
+from .tensor_files import read_npz, read_safetensors, view
 
 __all__ = ["MAGIC", "read_array", "read_params", "save_params"]
 
@@ -33,28 +31,27 @@ _ARRAY_MAGIC = 0xDD5E40F096B4A13F
 _CPU = 1
 _ARRAY_HEADER = 40
 _MOST_DIMS = 32
-_MOST_JSON = 100 << 20                      # the limit safetensors itself has
-_SAFETENSORS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
-                "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool"}
 
 
 def read_params(source: bytes | bytearray | memoryview | str | os.PathLike | Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Parameters by name, from TVM's binary (bytes or a path), ``.npz``, ``.safetensors`` (paths) or a mapping, which is taken as it is.
+    """Parameters by name, from TVM's binary (bytes or a path), ``.npz``, ``.safetensors`` (paths) or a
+    mapping, which is taken as it is.
 
-    Arrays of a file are read-only views of the mapped file (``.npz`` members: copies). Raises ParamsError, with ``offset`` in bytes, for
-    what is truncated, malformed or of a dtype that has no array form.
+    Arrays of a file are read-only views of the mapped file (compressed ``.npz`` members: copies). Raises
+    ParamsError, with ``offset`` in bytes, for what is truncated, malformed or of a dtype that has no array
+    form.
     """
     if isinstance(source, Mapping):
         return {str(name): np.asarray(value) for name, value in source.items()}
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _read_tvm(memoryview(source).cast("B"), "params")
     path = Path(source)
-    if path.suffix == ".npz":
-        return _read_npz(path)
     data = _map(path)
-    if path.suffix == ".safetensors":
-        return _read_safetensors(data, str(path))
-    return _read_tvm(data, str(path))
+    if path.suffix not in (".npz", ".safetensors"):
+        return _read_tvm(data, str(path))
+    cursor = Cursor(data, lambda message, offset: ParamsError(
+        f"cannot read parameters {path}: {message} (byte {offset})", offset=offset))
+    return read_npz(cursor) if path.suffix == ".npz" else read_safetensors(cursor)
 
 
 def _map(path: Path) -> memoryview:
@@ -107,9 +104,7 @@ def read_array(cursor: Cursor, name: str) -> np.ndarray:
     nbytes = cursor.signed(8, f"size of {what}")
     if any(d < 0 for d in shape) or math.prod(shape) * dtype.itemsize != nbytes:
         raise cursor.error(f"{what} is {dtype.name}{list(shape)} and says it has {nbytes} bytes")
-    array = np.frombuffer(cursor.take(nbytes, f"data of {what}"), dtype).reshape(shape)
-    array.flags.writeable = False
-    return array
+    return view(cursor, cursor.take(nbytes, f"data of {what}"), dtype, shape, name)
 
 
 def _dtype(cursor: Cursor, what: str) -> np.dtype:
@@ -124,7 +119,8 @@ def _dtype(cursor: Cursor, what: str) -> np.dtype:
 
 
 def save_params(params: Mapping[str, Any], path: str | os.PathLike | None = None) -> bytes:
-    """TVM's binary of parameters, names sorted, so that equal parameters give equal bytes; written to ``path`` too if one is given.
+    """TVM's binary of parameters, names sorted, so that equal parameters give equal bytes; written to
+    ``path`` too if one is given.
 
     Raises ParamsError for a dtype that the format cannot hold.
     """
@@ -151,47 +147,3 @@ def _array_record(name: str, array: np.ndarray) -> list[bytes]:
     head = np.array([_CPU, 0, array.ndim], "<i4").tobytes() + bytes([dtype.code, dtype.bits]) + (1).to_bytes(2, "little")
     return [_ARRAY_MAGIC.to_bytes(8, "little"), bytes(8), head, np.array(array.shape, "<i8").tobytes(),
             array.nbytes.to_bytes(8, "little"), np.ascontiguousarray(little).tobytes()]
-
-
-# **************** numpy and safetensors ****************
-
-def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, RuntimeError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        raise ParamsError(f"cannot read parameters {path}: {error}", got=str(path)) from None
-
-
-def _read_safetensors(data: memoryview, where: str) -> dict[str, np.ndarray]:
-    cursor = Cursor(data, lambda message, offset: ParamsError(f"{where}: {message} (byte {offset})", offset=offset))
-    size = cursor.u64("header length")
-    if size > _MOST_JSON:
-        raise cursor.error(f"the header says it has {size} bytes, at most {_MOST_JSON} are allowed")
-    try:
-        header = orjson.loads(cursor.take(size, "header"))
-    except orjson.JSONDecodeError as error:
-        raise cursor.error(f"the header is no JSON: {error}") from None
-    if not isinstance(header, dict):
-        raise cursor.error("the header is no JSON object")
-    body = data[cursor.offset:]
-    header.pop("__metadata__", None)
-    return {name: _safetensor(cursor, name, entry, body) for name, entry in header.items()}
-
-
-def _safetensor(cursor: Cursor, name: str, entry: Any, body: memoryview) -> np.ndarray:
-    try:
-        kind, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
-        numbers = [*shape, begin, end]
-    except (TypeError, KeyError, ValueError):
-        raise cursor.error(f"tensor {name!r} needs dtype, shape and data_offsets") from None
-    if kind not in _SAFETENSORS:
-        raise cursor.error(f"tensor {name!r} has dtype {kind!r}; there are {', '.join(_SAFETENSORS)}")
-    if any(type(n) is not int or n < 0 for n in numbers) or len(shape) > _MOST_DIMS:
-        raise cursor.error(f"tensor {name!r}: shape {shape} or data_offsets {[begin, end]} are no sizes")
-    dtype = dtypes.to_numpy(_SAFETENSORS[kind])
-    if not begin <= end <= len(body) or end - begin != math.prod(shape) * dtype.itemsize:
-        raise cursor.error(f"tensor {name!r} is {kind}{shape}, its bytes are {begin} to {end} of {len(body)}")
-    array = np.frombuffer(body[begin:end], dtype).reshape(shape)
-    array.flags.writeable = False
-    return array

@@ -146,3 +146,49 @@ def test_what_is_no_parameter_file_says_so(tmp_path):
     with pytest.raises(ParamsError, match="not supported"):
         save_params({"c": np.zeros(2, "complex64")})
     assert MAGIC[0] == 0xB7
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz_members_keep_shape_order_and_dtype(tmp_path, save):
+    params = {"w": np.arange(6.0).reshape(2, 3), "t": np.arange(6, dtype="i2").reshape(2, 3).T, "s": np.array(True), "e": np.zeros((0, 3))}
+    save(tmp_path / "p.npz", **params)
+    again = read_params(tmp_path / "p.npz")
+    for name, array in params.items():
+        np.testing.assert_array_equal(again[name], array, strict=True)
+        assert not again[name].flags.writeable
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 255), st.sampled_from(["p.npz", "p.safetensors"]))
+def test_a_damaged_file_gives_arrays_or_a_typed_error(tmp_path_factory, at, value, name):
+    file = tmp_path_factory.mktemp("params") / name
+    if name == "p.npz":
+        np.savez(file, **some_params())
+    else:
+        file.write_bytes(safetensors({"w": {"dtype": "BOOL", "shape": [2], "data_offsets": [0, 2]}}, b"\0\1"))
+    data = bytearray(file.read_bytes())
+    data[at % len(data)] = value
+    file.write_bytes(data)
+    try:
+        assert all(array.nbytes <= len(data) for array in read_params(file).values())
+    except ParamsError as error:
+        assert error.offset is not None  # noqa: PT017 (either outcome is right)
+
+
+@pytest.mark.parametrize("header", [
+    {"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}, "b": {"dtype": "U8", "shape": [2], "data_offsets": [1, 3]}},
+    {"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}, "b": {"dtype": "U8", "shape": [1], "data_offsets": [2, 3]}},
+    {"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}},
+    b'{"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}',
+], ids=["overlap", "gap", "rest", "twice"])
+def test_safetensors_cover_their_data_once(tmp_path, header):
+    (tmp_path / "p.safetensors").write_bytes(safetensors(header, bytes(3)))
+    with pytest.raises(ParamsError):
+        read_params(tmp_path / "p.safetensors")
+
+
+def test_bytes_that_are_no_bool_are_refused():
+    data = bytearray(save_params({"x": np.array([True])}))
+    data[-1] = 2
+    with pytest.raises(ParamsError, match="other than 0 and 1"):
+        read_params(bytes(data))
