@@ -8,7 +8,7 @@
 #ifndef GR_TT_CONV_H
 #define GR_TT_CONV_H
 
-#include "tt/panel.h"
+#include "tt/work.h"
 
 #define GR_TT_CONV_UNITS 16   /* units worth having: each reads weights and input anew, so not one a core */
 #define GR_TT_CONV_NARROW 128 /* rows up to here are short of work when taken one by one */

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#include "tt/panel.h"
+#include "tt/work.h"
 
 /* ---------------------------------------------------------------- two inputs */
 

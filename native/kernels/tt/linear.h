@@ -8,7 +8,7 @@
 #ifndef GR_TT_LINEAR_H
 #define GR_TT_LINEAR_H
 
-#include "tt/panel.h"
+#include "tt/work.h"
 
 #define GR_TT_BLOCK 128                /* most rows and columns of an output block */
 #define GR_TT_MATMUL_ELEMENTS 131072   /* L1 of a core's blocks, in floats */

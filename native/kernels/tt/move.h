@@ -7,7 +7,7 @@
 #ifndef GR_TT_MOVE_H
 #define GR_TT_MOVE_H
 
-#include "tt/panel.h"
+#include "tt/work.h"
 
 /* All inputs are stored as the output is, so bits can be kept. */
 static inline int gr_tt_same_format(const gr_call *call, int32_t inputs) {

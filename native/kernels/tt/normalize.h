@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-#include "tt/panel.h"
+#include "tt/work.h"
 
 /* A tensor that is only normalised: its input and output have one shape, so one cut serves both. */
 typedef struct gr_tt_norm_job {

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#include "tt/panel.h"
+#include "tt/work.h"
 
 typedef struct gr_tt_pool_job {
   gr_tt_view x;

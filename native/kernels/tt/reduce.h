@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "tt/rows.h"
+#include "tt/work.h"
 
 #define GR_TT_WINDOW 512    /* columns of a reduced last axis that are in L1 at a time */
 

@@ -11,6 +11,7 @@
 
 #include "tt/move.h"
 #include "tt/rows.h"
+#include "tt/work.h"
 
 #define GR_TT_COVER 512     /* columns of an input that are in L1 at a time */
 
