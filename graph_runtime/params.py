@@ -7,6 +7,7 @@
 A file is memory-mapped: arrays are read-only views of it, and nothing is read before somebody looks. TVM
 accepts a file whose last array is cut, and drops lanes when it writes: both are errors here.
 """
+
 from __future__ import annotations
 
 import math
@@ -33,7 +34,9 @@ _ARRAY_HEADER = 40
 _MOST_DIMS = 32
 
 
-def read_params(source: bytes | bytearray | memoryview | str | os.PathLike | Mapping[str, Any]) -> dict[str, np.ndarray]:
+def read_params(
+    source: bytes | bytearray | memoryview | str | os.PathLike | Mapping[str, Any],
+) -> dict[str, np.ndarray]:
     """Parameters by name, from TVM's binary (bytes or a path), ``.npz``, ``.safetensors`` (paths) or a
     mapping, which is taken as it is.
 
@@ -49,8 +52,12 @@ def read_params(source: bytes | bytearray | memoryview | str | os.PathLike | Map
     data = _map(path)
     if path.suffix not in (".npz", ".safetensors"):
         return _read_tvm(data, str(path))
-    cursor = Cursor(data, lambda message, offset: ParamsError(
-        f"cannot read parameters {path}: {message} (byte {offset})", offset=offset))
+    cursor = Cursor(
+        data,
+        lambda message, offset: ParamsError(
+            f"cannot read parameters {path}: {message} (byte {offset})", offset=offset
+        ),
+    )
     return read_npz(cursor) if path.suffix == ".npz" else read_safetensors(cursor)
 
 
@@ -61,17 +68,25 @@ def _map(path: Path) -> memoryview:
                 return memoryview(b"")
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
-        raise ParamsError(f"cannot read parameters {path}: {error.strerror or error}", got=str(path)) from None
+        raise ParamsError(
+            f"cannot read parameters {path}: {error.strerror or error}", got=str(path)
+        ) from None
 
 
 # **************** TVM's binary ****************
 
+
 def _read_tvm(data: memoryview, where: str) -> dict[str, np.ndarray]:
-    cursor = Cursor(data, lambda message, offset: ParamsError(f"{where}: {message} (byte {offset})", offset=offset))
+    cursor = Cursor(
+        data, lambda message, offset: ParamsError(f"{where}: {message} (byte {offset})", offset=offset)
+    )
     if bytes(cursor.take(8, "magic number")) != MAGIC:
         cursor.offset = 0
-        raise cursor.error("this is no TVM parameter file: it does not begin with b7 9c 04 05 4f 8d e5 f7; .npz and .safetensors are "
-                           "told by their file names")
+        raise cursor.error(
+            "this is no TVM parameter file: it does not begin with b7 9c 04 05 4f 8d e5 f7; .npz and "
+            ".safetensors are "
+            "told by their file names"
+        )
     cursor.u64("reserved word")
     names = cursor.texts("parameter names")
     if cursor.count(_ARRAY_HEADER, "number of arrays") != len(names):
@@ -95,7 +110,9 @@ def read_array(cursor: Cursor, name: str) -> np.ndarray:
     device_type = cursor.signed(4, f"device of {what}")
     cursor.signed(4, f"device of {what}")
     if device_type != _CPU:
-        raise cursor.error(f"Invalid DLTensor device: can only save as CPU tensor; {what} says device type {device_type}")
+        raise cursor.error(
+            f"Invalid DLTensor device: can only save as CPU tensor; {what} says device type {device_type}"
+        )
     ndim = cursor.signed(4, f"rank of {what}")
     if not 0 <= ndim <= _MOST_DIMS:
         raise cursor.error(f"{what} has rank {ndim}, at most {_MOST_DIMS} are possible")
@@ -111,7 +128,10 @@ def _dtype(cursor: Cursor, what: str) -> np.dtype:
     code, bits, lanes = cursor.unsigned(1, what), cursor.unsigned(1, what), cursor.unsigned(2, what)
     kinds = {0: "int", 1: "uint", 2: "float", 4: "bfloat"}
     if lanes != 1 or code not in kinds:
-        raise cursor.error(f"{what} has type code {code} with {lanes} lanes: only scalars of int, uint, float, bfloat have an array form")
+        raise cursor.error(
+            f"{what} has type code {code} with {lanes} lanes: only scalars of int, uint, float, bfloat "
+            "have an array form"
+        )
     try:
         return dtypes.to_numpy(dtypes.canonical(f"{kinds[code]}{bits}"))
     except DocumentError as error:
@@ -144,6 +164,16 @@ def _array_record(name: str, array: np.ndarray) -> list[bytes]:
     except DocumentError as error:
         raise ParamsError(f"parameter {name!r}: {error}", got=str(array.dtype)) from None
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    head = np.array([_CPU, 0, array.ndim], "<i4").tobytes() + bytes([dtype.code, dtype.bits]) + (1).to_bytes(2, "little")
-    return [_ARRAY_MAGIC.to_bytes(8, "little"), bytes(8), head, np.array(array.shape, "<i8").tobytes(),
-            array.nbytes.to_bytes(8, "little"), np.ascontiguousarray(little).tobytes()]
+    head = (
+        np.array([_CPU, 0, array.ndim], "<i4").tobytes()
+        + bytes([dtype.code, dtype.bits])
+        + (1).to_bytes(2, "little")
+    )
+    return [
+        _ARRAY_MAGIC.to_bytes(8, "little"),
+        bytes(8),
+        head,
+        np.array(array.shape, "<i8").tobytes(),
+        array.nbytes.to_bytes(8, "little"),
+        np.ascontiguousarray(little).tobytes(),
+    ]

@@ -9,6 +9,7 @@ kind of input. A failure prints the command that replays it.
 from __future__ import annotations
 
 import copy
+import io
 import json
 import os
 import random
@@ -74,7 +75,7 @@ def graphs() -> list[bytes]:
 
 
 def parameters() -> list[bytes]:
-    """A file of each format that read_params takes."""
+    """A file of each format that read_params takes; each is read as if it were of any."""
     arrays = {
         "a": np.arange(6, dtype=np.float32).reshape(2, 3),
         "b": np.array(True),
@@ -82,7 +83,11 @@ def parameters() -> list[bytes]:
     }
     entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
     header = json.dumps({"a": entry, "__metadata__": {"k": "v"}}).encode()
-    return [save_params(arrays), save_params({}), len(header).to_bytes(8, "little") + header + bytes(8)]
+    zips = [io.BytesIO(), io.BytesIO()]
+    np.savez(zips[0], **arrays)
+    np.savez_compressed(zips[1], **arrays)
+    safe = len(header).to_bytes(8, "little") + header + bytes(8)
+    return [save_params(arrays), save_params({}), safe, *(file.getvalue() for file in zips)]
 
 
 def manifests() -> list[bytes]:
@@ -174,7 +179,11 @@ def try_graph(data: bytes) -> str:
 def try_params(data: bytes) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return f"{sum(array.nbytes >= 0 for array in read_params(data).values())} arrays"
+        suffix = ".npz" if b"PK" in data[:4] else ".safetensors" if b"{" in data[:9] else ".bin"
+        with tempfile.NamedTemporaryFile(suffix=suffix) as file:
+            file.write(data)
+            file.flush()
+            return f"{sum(array.sum() is not None for array in read_params(file.name).values())} arrays"
 
 
 def try_manifest(data: bytes) -> str:

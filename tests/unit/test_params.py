@@ -1,4 +1,5 @@
 """Parameter files: TVM's binary, npz and safetensors."""
+
 import ml_dtypes
 import numpy as np
 import orjson
@@ -18,11 +19,23 @@ def some_params():
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.dictionaries(st.text(max_size=8), st.sampled_from(DTYPES).flatmap(
-    lambda d: hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4).map(lambda s: (d, s))), max_size=4), st.randoms())
+@given(
+    st.dictionaries(
+        st.text(max_size=8),
+        st.sampled_from(DTYPES).flatmap(
+            lambda d: hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4).map(lambda s: (d, s))
+        ),
+        max_size=4,
+    ),
+    st.randoms(),
+)
 def test_what_is_saved_is_read_back(specs, random):
-    params = {name: np.frombuffer(random.randbytes(64 * 8), "u1")[:int(np.prod(shape))].astype(dtype).reshape(shape)
-              for name, (dtype, shape) in specs.items()}
+    params = {
+        name: np.frombuffer(random.randbytes(64 * 8), "u1")[: int(np.prod(shape))]
+        .astype(dtype)
+        .reshape(shape)
+        for name, (dtype, shape) in specs.items()
+    }
     again = read_params(save_params(params))
     assert again.keys() == params.keys()
     for name, array in params.items():
@@ -35,7 +48,7 @@ def test_the_bytes_are_those_of_the_format():
     assert data[:8] == bytes.fromhex("b79c04054f8de5f7")
     assert data[16:24] == (1).to_bytes(8, "little")
     assert data[32:33] == b"x"
-    assert data[-16:-8] == (8).to_bytes(8, "little")        # the array's byte count
+    assert data[-16:-8] == (8).to_bytes(8, "little")  # the array's byte count
     assert data[-8:] == np.array([1.5, 2.0], "<f4").tobytes()
     # 40 bytes + 8 a dimension stand before the data of one array
     assert len(data) == 8 + 8 + 8 + 8 + 1 + 8 + 40 + 8 + 8
@@ -62,7 +75,7 @@ def test_trailing_bytes_are_ignored_with_a_warning():
 def test_lanes_are_refused_not_lost():  # trap 12: TVM keeps one lane of each element
     data = bytearray(save_params({"x": np.zeros(4, "f4")}))
     at = len(data) - 16 - 8 - 8 - 4 + 2
-    data[at:at + 2] = (4).to_bytes(2, "little")
+    data[at : at + 2] = (4).to_bytes(2, "little")
     with pytest.raises(ParamsError, match="4 lanes"):
         read_params(bytes(data))
 
@@ -70,7 +83,7 @@ def test_lanes_are_refused_not_lost():  # trap 12: TVM keeps one lane of each el
 def test_an_array_of_another_device_is_refused():
     data = bytearray(save_params({"x": np.zeros(4, "f4")}))
     at = len(data) - 16 - 8 - 8 - 4 - 12
-    data[at:at + 4] = (2).to_bytes(4, "little")
+    data[at : at + 4] = (2).to_bytes(4, "little")
     with pytest.raises(ParamsError, match="Invalid DLTensor device: can only save as CPU tensor"):
         read_params(bytes(data))
 
@@ -85,7 +98,7 @@ def test_a_name_that_stands_twice_is_refused():
 @pytest.mark.parametrize("at", [16, 24, 33])
 def test_huge_counts_are_refused_before_anything_is_allocated(at):
     data = bytearray(save_params({"x": np.zeros(1, "f4")}))
-    data[at:at + 8] = b"\xff" * 8
+    data[at : at + 8] = b"\xff" * 8
     with pytest.raises(ParamsError):
         read_params(bytes(data))
 
@@ -115,23 +128,37 @@ def safetensors(header, body=b""):
 
 def test_safetensors(tmp_path):
     body = np.arange(6, dtype="f4").tobytes() + np.array([1, 2], ml_dtypes.bfloat16).tobytes()
-    (tmp_path / "p.safetensors").write_bytes(safetensors(
-        {"__metadata__": {"by": "hand"}, "w": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
-         "h": {"dtype": "BF16", "shape": [2], "data_offsets": [24, 28]}}, body))
+    (tmp_path / "p.safetensors").write_bytes(
+        safetensors(
+            {
+                "__metadata__": {"by": "hand"},
+                "w": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+                "h": {"dtype": "BF16", "shape": [2], "data_offsets": [24, 28]},
+            },
+            body,
+        )
+    )
     params = read_params(tmp_path / "p.safetensors")
     np.testing.assert_array_equal(params["w"], np.arange(6).reshape(2, 3))
     assert params["h"].dtype == ml_dtypes.bfloat16
     assert not params["w"].flags.owndata
 
 
-@pytest.mark.parametrize("data", [
-    b"", b"\xff" * 8, safetensors(b"[]"), safetensors(b"{"), safetensors({"w": 1}),
-    safetensors({"w": {"dtype": "F99", "shape": [], "data_offsets": [0, 0]}}),
-    safetensors({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 8]}}, bytes(8)),
-    safetensors({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, bytes(4)),
-    safetensors({"w": {"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]}}, bytes(4)),
-    safetensors({"w": {"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 4]}}, bytes(4)),
-])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff" * 8,
+        safetensors(b"[]"),
+        safetensors(b"{"),
+        safetensors({"w": 1}),
+        safetensors({"w": {"dtype": "F99", "shape": [], "data_offsets": [0, 0]}}),
+        safetensors({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 8]}}, bytes(8)),
+        safetensors({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, bytes(4)),
+        safetensors({"w": {"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]}}, bytes(4)),
+        safetensors({"w": {"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 4]}}, bytes(4)),
+    ],
+)
 def test_bad_safetensors(tmp_path, data):
     (tmp_path / "p.safetensors").write_bytes(data)
     with pytest.raises(ParamsError):
@@ -150,7 +177,12 @@ def test_what_is_no_parameter_file_says_so(tmp_path):
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_npz_members_keep_shape_order_and_dtype(tmp_path, save):
-    params = {"w": np.arange(6.0).reshape(2, 3), "t": np.arange(6, dtype="i2").reshape(2, 3).T, "s": np.array(True), "e": np.zeros((0, 3))}
+    params = {
+        "w": np.arange(6.0).reshape(2, 3),
+        "t": np.arange(6, dtype="i2").reshape(2, 3).T,
+        "s": np.array(True),
+        "e": np.zeros((0, 3)),
+    }
     save(tmp_path / "p.npz", **params)
     again = read_params(tmp_path / "p.npz")
     for name, array in params.items():
@@ -175,12 +207,22 @@ def test_a_damaged_file_gives_arrays_or_a_typed_error(tmp_path_factory, at, valu
         assert error.offset is not None  # noqa: PT017 (either outcome is right)
 
 
-@pytest.mark.parametrize("header", [
-    {"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}, "b": {"dtype": "U8", "shape": [2], "data_offsets": [1, 3]}},
-    {"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}, "b": {"dtype": "U8", "shape": [1], "data_offsets": [2, 3]}},
-    {"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}},
-    b'{"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}',
-], ids=["overlap", "gap", "rest", "twice"])
+@pytest.mark.parametrize(
+    "header",
+    [
+        {
+            "a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
+            "b": {"dtype": "U8", "shape": [2], "data_offsets": [1, 3]},
+        },
+        {
+            "a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]},
+            "b": {"dtype": "U8", "shape": [1], "data_offsets": [2, 3]},
+        },
+        {"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}},
+        b'{"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}',
+    ],
+    ids=["overlap", "gap", "rest", "twice"],
+)
 def test_safetensors_cover_their_data_once(tmp_path, header):
     (tmp_path / "p.safetensors").write_bytes(safetensors(header, bytes(3)))
     with pytest.raises(ParamsError):
