@@ -13,3 +13,5 @@
 #define GR_WIDE double
 #define GR_IS_NAN(x) ((x) != (x))
 #define GR_LEAST -INFINITY
+#define GR_EXP exp
+#define GR_TANH tanh

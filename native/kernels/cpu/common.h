@@ -4,7 +4,7 @@
  * Bodies read shapes from their call, so a wrapper whose shapes are constants folds every test and loop bound here.
  *
  * defines: GR_INLINE, GR_INDEPENDENT, GR_CAT, GR_MAX_DIMS, GR_GRAIN, gr_ptr, gr_span, gr_size, gr_same_shape, gr_min, gr_max,
- *          gr_ceil_div, gr_fail, gr_b1 gr_b2 gr_b4 gr_b8, gr_bf16_to_float, gr_float_to_bf16, gr_strides, gr_advance, gr_seek,
+ *          gr_ceil_div, gr_fail, gr_b1 gr_b2 gr_b4 gr_b8, gr_bf16_to_float, gr_float_to_bf16, gr_expf, gr_tanhf, gr_strides, gr_advance, gr_seek,
  *          gr_parallel
  */
 #ifndef GR_CPU_COMMON_H
@@ -74,6 +74,45 @@ GR_INLINE uint16_t gr_float_to_bf16(float value) {
   uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   uint32_t quiet = (bits >> 16) | 0x40u;
   return (uint16_t)(value != value ? quiet : rounded);
+}
+
+/* ---------------------------------------------------------------- exp and tanh of floats
+ * Without branches, tables or calls, so that loops over them become vector code; no fused operations, so that every
+ * machine gives the same bits. Within 2 ulp of the exact value. */
+
+/* e^x: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for e^r, then 2^n in two factors (n = -149 .. 128). */
+GR_INLINE float gr_expf(float x) {
+  const float round = 12582912.0f; /* 1.5 * 2^23: adding it leaves an integer in the low bits */
+  float clamped = x > 89.0f ? 89.0f : x < -104.0f ? -104.0f : x;
+  float shifted = clamped * 1.44269504f + round, n = shifted - round;
+  float r = clamped - n * 0.693359375f + n * 2.12194440e-4f;
+  float y = 1.9875691500e-4f;
+  y = y * r + 1.3981999507e-3f;
+  y = y * r + 8.3334519073e-3f;
+  y = y * r + 4.1665795894e-2f;
+  y = y * r + 1.6666665459e-1f;
+  y = y * r + 5.0000001201e-1f;
+  y = y * (r * r) + r + 1.0f;
+  int32_t bits, base;
+  memcpy(&bits, &shifted, 4);
+  memcpy(&base, &round, 4);
+  int32_t power = (int32_t)((uint32_t)bits - (uint32_t)base), half = power >> 1;
+  uint32_t first = (uint32_t)(half + 127) << 23, second = (uint32_t)(power - half + 127) << 23;
+  float a, b;
+  memcpy(&a, &first, 4);
+  memcpy(&b, &second, 4);
+  return y * a * b; /* a NaN is in y, whatever the powers are then */
+}
+
+GR_INLINE float gr_tanhf(float x) {
+  float z = x * x, small = -5.70498872745e-3f;
+  small = small * z + 2.06390887954e-2f;
+  small = small * z - 5.37397155531e-2f;
+  small = small * z + 1.33314422036e-1f;
+  small = small * z - 3.33332819422e-1f;
+  small = small * z * x + x;
+  float large = 1.0f - 2.0f / (gr_expf(2.0f * fabsf(x)) + 1.0f);
+  return fabsf(x) < 0.625f ? small : copysignf(large, x);
 }
 
 /* ---------------------------------------------------------------- strides and counters */

@@ -10,5 +10,7 @@
 #undef GR_WIDE
 #undef GR_IS_NAN
 #undef GR_LEAST
+#undef GR_EXP
+#undef GR_TANH
 #undef GR_FN
 #undef GR_BODY

@@ -1,4 +1,4 @@
-/* functions.h: gelu sigmoid tanh exp sqrt of floats, by libm (a few ulp). Template; out may be the input.
+/* functions.h: gelu sigmoid tanh exp sqrt of floats, within a few ulp. Template; out may be the input.
  *
  * defines: gr_cpu_{gelu,sigmoid,tanh,exp,sqrt}__<suffix>
  */
@@ -25,7 +25,7 @@
 
 /* By exp of a negative number only, so that nothing overflows. */
 GR_INLINE GR_C GR_FN(logistic)(GR_C a) {
-  GR_C e = GR_MATH(exp)(-GR_MATH(fabs)(a));
+  GR_C e = GR_EXP(-GR_MATH(fabs)(a));
   return (a >= 0 ? 1 : e) / (1 + e);
 }
 
@@ -40,8 +40,8 @@ GR_INLINE GR_C GR_FN(gelu_by_tanh)(GR_C a) {
   return a * GR_FN(logistic)(u);
 }
 
-GR_FUNCTION(exp, GR_MATH(exp)(a))
-GR_FUNCTION(tanh, GR_MATH(tanh)(a))
+GR_FUNCTION(exp, GR_EXP(a))
+GR_FUNCTION(tanh, GR_TANH(a))
 GR_FUNCTION(sqrt, GR_MATH(sqrt)(a))
 GR_FUNCTION(sigmoid, GR_FN(logistic)(a))
 GR_FUNCTION(gelu_erf, GR_FN(gelu_by_erf)(a))

@@ -7,7 +7,8 @@
 /* ---------------------------------------------------------------- softmax */
 
 #define GR_CHUNK 16 /* neighbouring columns that walk down the axis together */
-#define GR_EXP_COST 32
+#define GR_EXP_COST 8
+#define GR_LANES 8
 
 typedef struct GR_FN(columns) {
   const GR_T *x;
@@ -30,18 +31,45 @@ GR_INLINE void GR_FN(softmax_chunk)(const GR_T *x, GR_T *out, int64_t n, int64_t
   }
   /* The exponentials are computed twice: keeping them in out would round 16-bit types twice. */
   for (int64_t k = 0; k < n; k++) {
-    for (int64_t c = 0; c < width; c++) sum[c] += GR_MATH(exp)(GR_LOAD(x[k * inner + c]) - top[c]);
+    for (int64_t c = 0; c < width; c++) sum[c] += GR_EXP(GR_LOAD(x[k * inner + c]) - top[c]);
   }
   for (int64_t k = 0; k < n; k++) {
     for (int64_t c = 0; c < width; c++) {
-      GR_C e = GR_MATH(exp)(GR_LOAD(x[k * inner + c]) - top[c]);
+      GR_C e = GR_EXP(GR_LOAD(x[k * inner + c]) - top[c]);
       out[k * inner + c] = GR_STORE((GR_C)(e / sum[c]));
     }
   }
 }
 
+/* One contiguous row: in GR_LANES partial maxima and sums, so that the order of additions does not depend on the machine. */
+GR_INLINE void GR_FN(softmax_row)(const GR_T *x, GR_T *out, int64_t n) {
+  GR_C lane[GR_LANES], top = GR_LOAD(x[0]);
+  double sums[GR_LANES] = {0}, sum = 0;
+  int64_t k = 0;
+  for (int l = 0; l < GR_LANES; l++) lane[l] = top;
+  for (; k + GR_LANES <= n; k += GR_LANES) {
+    for (int l = 0; l < GR_LANES; l++) {
+      GR_C a = GR_LOAD(x[k + l]);
+      lane[l] = a > lane[l] ? a : lane[l];
+    }
+  }
+  for (; k < n; k++) top = GR_LOAD(x[k]) > top ? GR_LOAD(x[k]) : top;
+  for (int l = 0; l < GR_LANES; l++) top = lane[l] > top ? lane[l] : top;
+  for (k = 0; k + GR_LANES <= n; k += GR_LANES) {
+    for (int l = 0; l < GR_LANES; l++) sums[l] += GR_EXP(GR_LOAD(x[k + l]) - top);
+  }
+  for (; k < n; k++) sum += GR_EXP(GR_LOAD(x[k]) - top);
+  for (int l = 0; l < GR_LANES; l++) sum += sums[l];
+  GR_INDEPENDENT
+  for (k = 0; k < n; k++) out[k] = GR_STORE((GR_C)(GR_EXP(GR_LOAD(x[k]) - top) / sum));
+}
+
 static int32_t GR_FN(softmax_chunks)(void *ctx, int64_t first, int64_t last) {
   const GR_FN(columns) *p = ctx;
+  if (p->inner == 1) {
+    for (int64_t i = first; i < last; i++) GR_FN(softmax_row)(p->x + i * p->n, p->out + i * p->n, p->n);
+    return GR_OK;
+  }
   for (int64_t i = first; i < last; i++) {
     int64_t column = i % p->chunks * GR_CHUNK, at = i / p->chunks * p->n * p->inner + column;
     GR_FN(softmax_chunk)(p->x + at, p->out + at, p->n, p->inner, gr_min(GR_CHUNK, p->inner - column));
@@ -63,8 +91,6 @@ static inline int32_t GR_BODY(softmax)(const gr_call *call) {
 #undef GR_EXP_COST
 
 /* ---------------------------------------------------------------- layer_norm */
-
-#define GR_LANES 8 /* partial sums, so that the order of additions does not depend on the machine */
 
 typedef struct GR_FN(norm) {
   const GR_T *x, *scale, *bias;
