@@ -4,7 +4,7 @@
  * Bodies read shapes from their call, so a wrapper whose shapes are constants folds every test and loop bound here.
  *
  * defines: GR_INLINE, GR_INDEPENDENT, GR_CAT, GR_MAX_DIMS, GR_GRAIN, gr_ptr, gr_span, gr_size, gr_same_shape, gr_min, gr_max,
- *          gr_ceil_div, gr_fail, gr_b1 gr_b2 gr_b4 gr_b8, gr_bf16_to_float, gr_float_to_bf16, gr_expf, gr_tanhf, gr_strides, gr_advance, gr_seek,
+ *          gr_ceil_div, gr_fail, gr_b1 gr_b2 gr_b4 gr_b8, gr_bf16_to_float, gr_float_to_bf16, gr_select, gr_expf, gr_tanhf, gr_strides, gr_advance, gr_seek,
  *          gr_parallel
  */
 #ifndef GR_CPU_COMMON_H
@@ -80,10 +80,20 @@ GR_INLINE uint16_t gr_float_to_bf16(float value) {
  * Without branches, tables or calls, so that loops over them become vector code; no fused operations, so that every
  * machine gives the same bits. Within 2 ulp of the exact value. */
 
+/* yes where wanted, else no: by bits, because a compiler may not run what could trap on both sides of a branch. */
+GR_INLINE float gr_select(int wanted, float yes, float no) {
+  uint32_t a, b, mask = 0u - (uint32_t)wanted;
+  memcpy(&a, &yes, 4);
+  memcpy(&b, &no, 4);
+  a = (a & mask) | (b & ~mask);
+  memcpy(&yes, &a, 4);
+  return yes;
+}
+
 /* e^x: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for e^r, then 2^n in two factors (n = -149 .. 128). */
 GR_INLINE float gr_expf(float x) {
   const float round = 12582912.0f; /* 1.5 * 2^23: adding it leaves an integer in the low bits */
-  float clamped = x > 89.0f ? 89.0f : x < -104.0f ? -104.0f : x;
+  float clamped = gr_select(x > 89.0f, 89.0f, gr_select(x < -104.0f, -104.0f, x));
   float shifted = clamped * 1.44269504f + round, n = shifted - round;
   float r = clamped - n * 0.693359375f + n * 2.12194440e-4f;
   float y = 1.9875691500e-4f;
@@ -112,7 +122,7 @@ GR_INLINE float gr_tanhf(float x) {
   small = small * z - 3.33332819422e-1f;
   small = small * z * x + x;
   float large = 1.0f - 2.0f / (gr_expf(2.0f * fabsf(x)) + 1.0f);
-  return fabsf(x) < 0.625f ? small : copysignf(large, x);
+  return gr_select(fabsf(x) < 0.625f, small, copysignf(large, x));
 }
 
 /* ---------------------------------------------------------------- strides and counters */
