@@ -1,4 +1,4 @@
-"""GraphModule: TVM's graph executor interface over a Session. Names become indices; the session does the rest.
+"""GraphModule: TVM's graph executor interface over a Session. The session does all but names.
 
 factory.py makes one: create(graph, library, devices), load(bundle).
 """

@@ -75,7 +75,7 @@ class Session:
             status = _program_run(self._native, 0, self._count, _BUDGET_NS, self._stopped)
             if status:
                 self._go_on(status, self._count)
-        except BaseException:              # a signal's, between two calls: the program is still ours
+        except BaseException:              # a signal's, maybe: the program is still ours
             _program_release(self._native)
             raise
 

@@ -94,7 +94,7 @@ class Tensor:
         return array
 
     def copy_from(self, source: Any, what: str = "value") -> None:
-        """Overwrite the values with those of a Tensor or of anything numpy takes; ``what`` names it in errors.
+        """Overwrite the values with those of a Tensor or of anything numpy takes, called ``what`` in errors.
 
         Raises InputError where the shape differs, or the dtype (of an array: beyond a same_kind cast).
         """
