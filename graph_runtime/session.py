@@ -80,7 +80,7 @@ class Session:
             raise
 
     def run_span(self, first: int, last: int) -> None:
-        """Run instructions first .. last - 1 of the program, for who looks at nodes one by one. Raises as run."""
+        """Run instructions first .. last - 1, for who looks at nodes one by one. Raises as run."""
         with self._guard():
             self._run_span(first, last)
 
