@@ -143,7 +143,8 @@ int32_t gr_image_store_untilized(const gr_image *image, const gr_block *block, c
     return gr_image_store_rows(image, block, buffer, (uint64_t)GR_TILE_DIM * itemsize);
   }
   uint8_t *to = host_rows(image, block);
-  if (!image->streaming) {
+  int whole_lines = !((uintptr_t)to & 63u) && !(image->row_bytes & 63u) && itemsize == 4;
+  if (!image->streaming || !whole_lines) {
     gr_tile_untilize(itemsize, tile, block->rows, block->cols, to, image->row_bytes);
     return GR_OK;
   }

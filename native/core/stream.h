@@ -18,10 +18,13 @@
 #define GR_STREAM_BYTES \
   (4 << 20) /* copies of at least this many bytes stream: they leave nothing in a core's cache anyway */
 
+/* Shorter moves stream to whole cache lines only: a line written in two parts, far apart, costs two trips. */
+#define GR_STREAM_RUN 1024
+
 /* memcpy, around the cache if streaming is set and the destination's alignment allows. */
 static inline void gr_move(void *to, const void *from, uint64_t bytes, int streaming) {
 #ifdef __SSE2__
-  if (streaming && !((uintptr_t)to & 15u) && !(bytes & 63u)) {
+  if (streaming && !((uintptr_t)to & (bytes < GR_STREAM_RUN ? 63u : 15u)) && !(bytes & 63u)) {
     for (uint64_t i = 0; i < bytes; i += 64)
       for (int k = 0; k < 64; k += 16)
         _mm_stream_si128((__m128i *)(void *)((uint8_t *)to + i + k),
