@@ -56,7 +56,10 @@ def entries(values: list[list[int]], locate: Callable[[int], Places]) -> np.ndar
     stands. Raises DocumentError for a number with a fraction.
     """
     try:
-        numbers = np.array(array("q", list(chain.from_iterable(values))), np.int64)
+        flat: list[int] = []
+        for value in values:  # faster than chain, whose elements are visited twice
+            flat += value
+        numbers = np.array(array("q", flat), np.int64)
     except (TypeError, OverflowError):
         at = next(i for i, v in enumerate(values) if not _whole(v))
         raise _fraction(values[at], locate(at)) from None

@@ -32,10 +32,9 @@ def intern_functions(nodes: list[dict[str, Any]]) -> tuple[np.ndarray, tuple[Fun
     """
     ids: list[int] = []
     funcs: list[Func] = []
-    first: dict[
-        str | None, tuple[dict[str, str], int]
-    ] = {}  # by func_name: nearly always all nodes of a name are equal
-    others: dict[tuple, int] = {}
+    by_name: dict[str | None, tuple[dict[str, str], int]] = {}  # nearly always all nodes of a name are equal
+    by_attrs: dict[tuple, int] = {}
+    before, fid = None, -1
     for nid, node in enumerate(nodes):
         if node["op"] == "null":
             ids.append(-1)
@@ -43,17 +42,17 @@ def intern_functions(nodes: list[dict[str, Any]]) -> tuple[np.ndarray, tuple[Fun
         raw = node.get("attrs")
         if raw is None or "attr" in node:
             raw = _attrs(nid, node)
-        known = first.get(raw.get("func_name"))
-        if known is not None and (known[0] == raw or known[0] == _for_us(raw)):
-            ids.append(known[1])
-            continue
-        raw = _for_us(raw)
-        key = tuple(sorted(raw.items()))
-        fid = others.get(key)
-        if fid is None:
-            fid = others[key] = len(funcs)
-            funcs.append(_make_func(nid, node, raw))
-            first.setdefault(raw["func_name"], (raw, fid))
+        if raw != before:  # often a node calls what the one before it calls
+            before = raw
+            known = by_name.get(raw.get("func_name"))
+            if known is not None and (known[0] == raw or known[0] == _for_us(raw)):
+                fid = known[1]
+            else:
+                raw = _for_us(raw)
+                fid = by_attrs.setdefault(tuple(sorted(raw.items())), len(funcs))
+                if fid == len(funcs):
+                    funcs.append(_make_func(nid, node, raw))
+                    by_name.setdefault(raw["func_name"], (raw, fid))
         ids.append(fid)
     return np.array(ids, np.int32), tuple(funcs)
 
