@@ -1,4 +1,5 @@
-/* begin_b1.h: the templates that follow move elements of 1 byte; end.h ends it. Read by including files, never alone. */
+/* begin_b1.h: the templates that follow move elements of 1 byte; end.h ends it. Read by including files,
+ * never alone. */
 #include "cpu/common.h"
 
 #define GR_T gr_b1

@@ -1,4 +1,5 @@
-/* begin_b2.h: the templates that follow move elements of 2 bytes; end.h ends it. Read by including files, never alone. */
+/* begin_b2.h: the templates that follow move elements of 2 bytes; end.h ends it. Read by including files,
+ * never alone. */
 #include "cpu/common.h"
 
 #define GR_T gr_b2

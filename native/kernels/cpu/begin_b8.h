@@ -1,4 +1,5 @@
-/* begin_b8.h: the templates that follow move elements of 8 bytes; end.h ends it. Read by including files, never alone. */
+/* begin_b8.h: the templates that follow move elements of 8 bytes; end.h ends it. Read by including files,
+ * never alone. */
 #include "cpu/common.h"
 
 #define GR_T gr_b8

@@ -1,4 +1,5 @@
-/* begin_bf16.h: the templates that follow are for uint16_t; end.h ends it. Read by including files, never alone. */
+/* begin_bf16.h: the templates that follow are for uint16_t; end.h ends it. Read by including files, never
+ * alone. */
 #include "cpu/common.h"
 
 #define GR_T uint16_t

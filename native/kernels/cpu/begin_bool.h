@@ -1,4 +1,5 @@
-/* begin_bool.h: the templates that follow are for uint8_t; end.h ends it. Read by including files, never alone. */
+/* begin_bool.h: the templates that follow are for uint8_t; end.h ends it. Read by including files, never
+ * alone. */
 #include "cpu/common.h"
 
 #define GR_T uint8_t

@@ -1,4 +1,5 @@
-/* begin_f16.h: the templates that follow are for _Float16; end.h ends it. Read by including files, never alone. */
+/* begin_f16.h: the templates that follow are for _Float16; end.h ends it. Read by including files, never
+ * alone. */
 #include "cpu/common.h"
 
 #define GR_T _Float16

@@ -1,4 +1,5 @@
-/* begin_f64.h: the templates that follow are for double; end.h ends it. Read by including files, never alone. */
+/* begin_f64.h: the templates that follow are for double; end.h ends it. Read by including files, never alone.
+ * */
 #include "cpu/common.h"
 
 #define GR_T double

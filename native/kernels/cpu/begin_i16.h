@@ -1,4 +1,5 @@
-/* begin_i16.h: the templates that follow are for int16_t; end.h ends it. Read by including files, never alone. */
+/* begin_i16.h: the templates that follow are for int16_t; end.h ends it. Read by including files, never
+ * alone. */
 #include "cpu/common.h"
 
 #define GR_T int16_t

@@ -1,4 +1,5 @@
-/* begin_i32.h: the templates that follow are for int32_t; end.h ends it. Read by including files, never alone. */
+/* begin_i32.h: the templates that follow are for int32_t; end.h ends it. Read by including files, never
+ * alone. */
 #include "cpu/common.h"
 
 #define GR_T int32_t

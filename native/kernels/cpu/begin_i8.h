@@ -1,4 +1,5 @@
-/* begin_i8.h: the templates that follow are for int8_t; end.h ends it. Read by including files, never alone. */
+/* begin_i8.h: the templates that follow are for int8_t; end.h ends it. Read by including files, never alone.
+ * */
 #include "cpu/common.h"
 
 #define GR_T int8_t

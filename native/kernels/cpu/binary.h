@@ -1,6 +1,8 @@
-/* binary.h: add subtract multiply divide maximum with numpy broadcasting, and bias_add. Template; out may be a or b.
+/* binary.h: add subtract multiply divide maximum with numpy broadcasting, and bias_add. Template; out may be
+ * a or b.
  *
- * Who calls it: the executor through a kernel. Flat where shapes are equal, else row by row over merged dimensions.
+ * Who calls it: the executor through a kernel. Flat where shapes are equal, else row by row over merged
+ * dimensions.
  *
  * defines: gr_cpu_{add,subtract,multiply,divide,maximum,bias_add}__<suffix>
  */
@@ -36,7 +38,8 @@ typedef struct GR_FN(pair) {
 
 GR_INLINE int32_t GR_FN(binary_flat)(void *ctx, int64_t first, int64_t last, GR_T (*op)(GR_T, GR_T)) {
   const GR_FN(pair) *p = ctx;
-  GR_FN(binary_row)(p->out + first, p->a + first * p->sa, p->sa, p->b + first * p->sb, p->sb, last - first, op);
+  GR_FN(binary_row)(p->out + first, p->a + first * p->sa, p->sa, p->b + first * p->sb, p->sb, last - first,
+                    op);
   return GR_OK;
 }
 
@@ -74,7 +77,8 @@ GR_INLINE void GR_FN(binary_merge)(GR_FN(pair) *p, const gr_arg *out, const gr_a
   p->sb = top < 0 ? 0 : p->outer_b[top];
 }
 
-GR_INLINE int32_t GR_FN(binary)(const gr_call *call, GR_T (*op)(GR_T, GR_T), int32_t (*flat)(void *, int64_t, int64_t),
+GR_INLINE int32_t GR_FN(binary)(const gr_call *call, GR_T (*op)(GR_T, GR_T),
+                                int32_t (*flat)(void *, int64_t, int64_t),
                                 int32_t (*rows)(void *, int64_t, int64_t)) {
   const gr_arg *a = &call->args[0], *b = &call->args[1], *out = &call->args[2];
   int64_t size = gr_size(out);

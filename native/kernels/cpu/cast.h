@@ -1,6 +1,7 @@
 /* cast.h: change the element type. Template over the input's type; the output's is read from the call.
  *
- * Float to integer truncates toward zero, saturates, NaN gives 0; integer to integer wraps; to bool is x != 0.
+ * Float to integer truncates toward zero, saturates, NaN gives 0; integer to integer wraps; to bool is x !=
+ * 0.
  *
  * defines: gr_cpu_cast__<suffix>
  */
@@ -31,7 +32,7 @@ GR_SATURATE(u64, uint64_t, 0, UINT64_MAX)
 #define GR_NARROW(value) (value)
 #else
 #define GR_TO(name, type) (type)(value)
-#define GR_NARROW(value) (float)(value) /* there is no direct conversion of integers to 16-bit floats in numpy either */
+#define GR_NARROW(value) (float)(value) /* to a 16-bit float through float, as numpy */
 #endif
 
 #define GR_CASE(format, type, converted)                                                    \

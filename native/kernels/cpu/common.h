@@ -1,11 +1,12 @@
 /* common.h: what every cpu body uses: arguments, shapes, errors, bfloat16, parallel ranges.
  *
- * Who reads it: the templates of this directory, through begin_*.h. Runs on: whichever thread executes the kernel.
- * Bodies read shapes from their call, so a wrapper whose shapes are constants folds every test and loop bound here.
+ * Who reads it: the templates of this directory, through begin_*.h. Runs on: whichever thread executes the
+ * kernel. Bodies read shapes from their call, so a wrapper whose shapes are constants folds every test and
+ * loop bound here.
  *
- * defines: GR_INLINE, GR_INDEPENDENT, GR_CAT, GR_MAX_DIMS, GR_GRAIN, gr_ptr, gr_span, gr_size, gr_same_shape, gr_min, gr_max,
- *          gr_ceil_div, gr_fail, gr_b1 gr_b2 gr_b4 gr_b8, gr_bf16_to_float, gr_float_to_bf16, gr_select, gr_expf, gr_tanhf, gr_strides, gr_advance, gr_seek,
- *          gr_parallel
+ * defines: GR_INLINE, GR_INDEPENDENT, GR_CAT, GR_MAX_DIMS, GR_GRAIN, gr_ptr, gr_span, gr_size,
+ *          gr_same_shape, gr_min, gr_max, gr_ceil_div, gr_fail, gr_b1 gr_b2 gr_b4 gr_b8, gr_bf16_to_float,
+ *          gr_float_to_bf16, gr_select, gr_expf, gr_tanhf, gr_strides, gr_advance, gr_seek, gr_parallel
  */
 #ifndef GR_CPU_COMMON_H
 #define GR_CPU_COMMON_H
@@ -16,13 +17,14 @@
 #include "gr_abi.h"
 
 #define GR_INLINE static inline __attribute__((always_inline))
-/* gcc may assume that iterations of the next loop do not depend on each other: out[i] is made from a[i] and b[i] only, also where
- * out is one of them. */
+/* gcc may assume that iterations of the next loop do not depend on each other: out[i] is made from a[i] and
+ * b[i] only, also where out is one of them. */
 #define GR_INDEPENDENT _Pragma("GCC ivdep")
 #define GR_CAT_(a, b) a##b
 #define GR_CAT(a, b) GR_CAT_(a, b)
 
-/* Loops over dimensions keep their counters on the stack; the ops' type rules refuse tensors of more dimensions. */
+/* Loops over dimensions keep their counters on the stack; the ops' type rules refuse tensors of more
+ * dimensions. */
 #define GR_MAX_DIMS 16
 /* Work (about flops) below which waking another thread costs more than it gives. */
 #define GR_GRAIN 65536
@@ -50,7 +52,9 @@ GR_INLINE int64_t gr_min(int64_t a, int64_t b) { return a < b ? a : b; }
 GR_INLINE int64_t gr_max(int64_t a, int64_t b) { return a > b ? a : b; }
 GR_INLINE int64_t gr_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-static inline int32_t gr_fail(const gr_call *call, const char *text) { return call->env->set_error(call->env, text); }
+static inline int32_t gr_fail(const gr_call *call, const char *text) {
+  return call->env->set_error(call->env, text);
+}
 
 /* Elements that are only moved, whatever they mean. */
 typedef uint8_t __attribute__((may_alias)) gr_b1;
@@ -77,10 +81,11 @@ GR_INLINE uint16_t gr_float_to_bf16(float value) {
 }
 
 /* ---------------------------------------------------------------- exp and tanh of floats
- * Without branches, tables or calls, so that loops over them become vector code; no fused operations, so that every
- * machine gives the same bits. Within 2 ulp of the exact value. */
+ * Without branches, tables or calls, so that loops over them become vector code; no fused operations, so that
+ * every machine gives the same bits. Within 2 ulp of the exact value. */
 
-/* yes where wanted, else no: by bits, because a compiler may not run what could trap on both sides of a branch. */
+/* yes where wanted, else no: by bits, because a compiler may not run what could trap on both sides of a
+ * branch. */
 GR_INLINE float gr_select(int wanted, float yes, float no) {
   uint32_t a, b, mask = 0u - (uint32_t)wanted;
   memcpy(&a, &yes, 4);
@@ -90,7 +95,8 @@ GR_INLINE float gr_select(int wanted, float yes, float no) {
   return yes;
 }
 
-/* e^x: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for e^r, then 2^n in two factors (n = -149 .. 128). */
+/* e^x: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for e^r, then 2^n in two factors (n = -149 .. 128).
+ * */
 GR_INLINE float gr_expf(float x) {
   const float round = 12582912.0f; /* 1.5 * 2^23: adding it leaves an integer in the low bits */
   float clamped = gr_select(x > 89.0f, 89.0f, gr_select(x < -104.0f, -104.0f, x));
@@ -127,7 +133,8 @@ GR_INLINE float gr_tanhf(float x) {
 
 /* ---------------------------------------------------------------- strides and counters */
 
-/* Element strides of arg seen through a broadcast to ndim dimensions (right-aligned): 0 where its size is 1. */
+/* Element strides of arg seen through a broadcast to ndim dimensions (right-aligned): 0 where its size is 1.
+ * */
 GR_INLINE void gr_strides(const gr_arg *arg, int32_t ndim, int64_t *strides) {
   int64_t step = 1;
   for (int32_t d = ndim - 1; d >= 0; d--) {
@@ -139,8 +146,8 @@ GR_INLINE void gr_strides(const gr_arg *arg, int32_t ndim, int64_t *strides) {
 }
 
 /* Step an odometer over dims 0 .. ndim-1 and the offsets that hang on it by their strides. */
-GR_INLINE void gr_advance(int32_t ndim, const int64_t *shape, int64_t *count, int64_t *a, const int64_t *sa, int64_t *b,
-                          const int64_t *sb) {
+GR_INLINE void gr_advance(int32_t ndim, const int64_t *shape, int64_t *count, int64_t *a, const int64_t *sa,
+                          int64_t *b, const int64_t *sb) {
   for (int32_t d = ndim - 1; d >= 0; d--) {
     *a += sa[d];
     *b += sb[d];
@@ -152,8 +159,8 @@ GR_INLINE void gr_advance(int32_t ndim, const int64_t *shape, int64_t *count, in
 }
 
 /* Set the odometer to its index-th position. */
-GR_INLINE void gr_seek(int64_t index, int32_t ndim, const int64_t *shape, int64_t *count, int64_t *a, const int64_t *sa,
-                       int64_t *b, const int64_t *sb) {
+GR_INLINE void gr_seek(int64_t index, int32_t ndim, const int64_t *shape, int64_t *count, int64_t *a,
+                       const int64_t *sa, int64_t *b, const int64_t *sb) {
   *a = *b = 0;
   for (int32_t d = ndim - 1; d >= 0; d--) {
     count[d] = index % shape[d];
@@ -165,7 +172,8 @@ GR_INLINE void gr_seek(int64_t index, int32_t ndim, const int64_t *shape, int64_
 
 /* ---------------------------------------------------------------- parallel ranges */
 
-/* run(ctx, first, last) over [0, n), in pieces of at least ``grain`` items on the pool's threads; inline if there is one piece. */
+/* run(ctx, first, last) over [0, n), in pieces of at least ``grain`` items on the pool's threads; inline if
+ * there is one piece. */
 typedef struct gr_range {
   int32_t (*run)(void *ctx, int64_t first, int64_t last);
   void *ctx;

@@ -1,8 +1,8 @@
 /* conv.h: conv2d, NCHW and OIHW. Template over floats and int32 (which wraps).
  *
- * Groups of several output channels are a matrix product whose right operand, a column of the image under the window for every
- * output pixel, is made while it is packed. Groups of few (depthwise) run over rows of pixels instead.
- * Attribute words: graph_runtime/ops/conv.py.
+ * Groups of several output channels are a matrix product whose right operand, a column of the image under the
+ * window for every output pixel, is made while it is packed. Groups of few (depthwise) run over rows of
+ * pixels instead. Attribute words: graph_runtime/ops/conv.py.
  *
  * defines: gr_cpu_conv2d__<suffix>
  */
@@ -20,7 +20,8 @@ typedef struct GR_FN(image) {
 
 /* ---------------------------------------------------------------- many channels: matrix product */
 
-/* Columns of the window's elements (c, p, q), for the output pixels first_column .. first_column + columns - 1. */
+/* Columns of the window's elements (c, p, q), for the output pixels first_column .. first_column + columns -
+ * 1. */
 static void GR_FN(pack_image)(const GR_GEMM(args) *g, int64_t first_column, int64_t columns, GR_U *to) {
   const GR_FN(image) *s = g->b;
   int64_t y[GR_GEMM_COLS], z[GR_GEMM_COLS], row[GR_GEMM_COLS];
@@ -65,8 +66,8 @@ typedef struct GR_FN(direct) {
 } GR_FN(direct);
 
 /* Add one weight times its pixels to the sums of output pixels j0 .. j0 + width - 1 of a row. */
-GR_INLINE void GR_FN(add_tap)(GR_U *sums, GR_U weight, const GR_T *x, const GR_FN(image) *s, int64_t q, int64_t j0,
-                              int64_t width) {
+GR_INLINE void GR_FN(add_tap)(GR_U *sums, GR_U weight, const GR_T *x, const GR_FN(image) *s, int64_t q,
+                              int64_t j0, int64_t width) {
   int64_t shift = q * s->dw - s->left; /* column of output pixel j is j * sw + shift */
   int64_t first = shift >= 0 ? 0 : gr_ceil_div(-shift, s->sw);
   int64_t last = s->w > shift ? gr_ceil_div(s->w - shift, s->sw) : 0;
@@ -97,7 +98,9 @@ static int32_t GR_FN(direct_planes)(void *ctx, int64_t first, int64_t last) {
             int64_t y = i * s->sh - s->top + p * s->dh;
             if (y < 0 || y >= s->h) continue;
             const GR_T *row = x + (c * s->h + y) * s->w;
-            for (int64_t q = 0; q < s->kw; q++) GR_FN(add_tap)(sums, (GR_U)GR_LOAD(w[q]), row, s, q, j0, width);
+            for (int64_t q = 0; q < s->kw; q++) {
+              GR_FN(add_tap)(sums, (GR_U)GR_LOAD(w[q]), row, s, q, j0, width);
+            }
           }
         }
         GR_U bias = d->bias ? (GR_U)GR_LOAD(d->bias[o]) : 0;
@@ -119,12 +122,13 @@ static inline int32_t GR_BODY(conv2d)(const gr_call *call) {
   int64_t group = words[8], channels = w->shape[1], per_group = w->shape[0] / group;
   int64_t pixels = out->shape[2] * out->shape[3], taps = channels * w->shape[2] * w->shape[3];
   if (gr_size(out) == 0) return GR_OK;
-  GR_FN(image) image = {gr_ptr(x), x->shape[2], x->shape[3], out->shape[2], out->shape[3], channels, w->shape[2], w->shape[3],
-                        words[0], words[1], words[2], words[3], words[6], words[7]};
+  GR_FN(image) image = {gr_ptr(x), x->shape[2], x->shape[3], out->shape[2], out->shape[3], channels,
+                        w->shape[2], w->shape[3], words[0], words[1], words[2], words[3], words[6], words[7]};
   if (per_group <= GR_FEW_CHANNELS) {
     GR_FN(direct) d = {image, gr_ptr(w), bias, gr_ptr(out), group, per_group};
     int64_t cost = gr_max(1, 2 * taps * pixels);
-    return gr_parallel(call->env, x->shape[0] * w->shape[0], gr_ceil_div(GR_GRAIN, cost), GR_FN(direct_planes), &d);
+    return gr_parallel(call->env, x->shape[0] * w->shape[0], gr_ceil_div(GR_GRAIN, cost),
+                       GR_FN(direct_planes), &d);
   }
   GR_GEMM(args) g = {.m = per_group, .n = pixels, .k = taps, .a_row = taps, .a_col = 1, .b = &image,
                      .pack_b = GR_FN(pack_image), .c_row = pixels, .bias_row = 1};

@@ -1,9 +1,10 @@
-/* gemm.h: C = A B (+ bias) on packed panels, for linear.h and conv.h. Template: GR_GEMM(name) names its functions.
+/* gemm.h: C = A B (+ bias) on packed panels, for linear.h and conv.h. Template: GR_GEMM(name) names its
+ * functions.
  *
- * A is packed to panels of ROWS rows and B to panels of COLS columns, k inside, both padded with zeros, so that the inner loop
- * is one straight walk through both; a ROWS x COLS block of C stays in registers for all of k. Every sum runs over k in order
- * with separate multiply and add, so results do not depend on vector width, threads or blocking.
- * Scratch: linear.py, gemm_scratch.
+ * A is packed to panels of ROWS rows and B to panels of COLS columns, k inside, both padded with zeros, so
+ * that the inner loop is one straight walk through both; a ROWS x COLS block of C stays in registers for all
+ * of k. Every sum runs over k in order with separate multiply and add, so results do not depend on vector
+ * width, threads or blocking. Scratch: linear.py, gemm_scratch.
  *
  * defines: GR_GEMM(args), GR_GEMM(run)
  */
@@ -41,8 +42,8 @@ struct GR_GEMM(args) {
 
 /* ---------------------------------------------------------------- packing */
 
-GR_INLINE void GR_GEMM(pack)(const GR_T *from, int64_t lane_step, int64_t k_step, int64_t lanes, int64_t width, int64_t k,
-                             GR_U *to) {
+GR_INLINE void GR_GEMM(pack)(const GR_T *from, int64_t lane_step, int64_t k_step, int64_t lanes,
+                             int64_t width, int64_t k, GR_U *to) {
   for (int64_t p = 0; p < k; p++) {
     for (int64_t l = 0; l < lanes; l++) to[l] = (GR_U)GR_LOAD(from[l * lane_step + p * k_step]);
     for (int64_t l = lanes; l < width; l++) to[l] = 0;
@@ -66,8 +67,8 @@ static int32_t GR_GEMM(pack_panels)(void *ctx, int64_t first, int64_t last) {
   for (int64_t i = first; i < last; i++) {
     if (i < a_panels) {
       int64_t row = i * GR_GEMM_ROWS;
-      GR_GEMM(pack)(g->a + row * g->a_row, g->a_row, g->a_col, gr_min(GR_GEMM_ROWS, g->m - row), GR_GEMM_ROWS, g->k,
-                    g->packed_a + row * g->k);
+      GR_GEMM(pack)(g->a + row * g->a_row, g->a_row, g->a_col, gr_min(GR_GEMM_ROWS, g->m - row), GR_GEMM_ROWS,
+                    g->k, g->packed_a + row * g->k);
     } else {
       int64_t column = (i - a_panels) * GR_GEMM_COLS;
       g->pack_b(g, column, gr_min(GR_GEMM_COLS, g->n - column), g->packed_b + column * g->k);
@@ -99,7 +100,9 @@ GR_INLINE void GR_GEMM(store)(const GR_GEMM(args) *g, int64_t row, int64_t colum
     const GR_U *sum = sums + i * GR_GEMM_COLS;
     if (g->bias) {
       const GR_T *bias = g->bias + (row + i) * g->bias_row + column * g->bias_col;
-      for (int64_t j = 0; j < columns; j++) c[j] = GR_STORE((GR_C)(sum[j] + (GR_U)GR_LOAD(bias[j * g->bias_col])));
+      for (int64_t j = 0; j < columns; j++) {
+        c[j] = GR_STORE((GR_C)(sum[j] + (GR_U)GR_LOAD(bias[j * g->bias_col])));
+      }
     } else {
       for (int64_t j = 0; j < columns; j++) c[j] = GR_STORE((GR_C)sum[j]);
     }
@@ -121,7 +124,8 @@ static int32_t GR_GEMM(blocks)(void *ctx, int64_t first, int64_t last) {
 
 /* ---------------------------------------------------------------- all of C */
 
-/* Everything of g but packed_a and packed_b is set (a_is_packed is 0 for a first run); scratch is 64-byte aligned. */
+/* Everything of g but packed_a and packed_b is set (a_is_packed is 0 for a first run); scratch is 64-byte
+ * aligned. */
 GR_INLINE int32_t GR_GEMM(run)(const gr_call *call, GR_GEMM(args) *g) {
   if (g->m == 0 || g->n == 0) return GR_OK;
   int64_t a_panels = gr_ceil_div(g->m, GR_GEMM_ROWS), b_panels = gr_ceil_div(g->n, GR_GEMM_COLS);

@@ -5,7 +5,8 @@
 #define GR_GEMM(name) GR_FN(GR_CAT(linear_, name))
 #include "cpu/gemm.h"
 
-/* ---------------------------------------------------------------- few rows: dot products, nothing to pack for */
+/* ---------------------------------------------------------------- few rows: dot products, nothing to pack
+ * for */
 
 #define GR_LANES 16   /* partial sums, so that the order of additions does not depend on the machine */
 #define GR_FEW_ROWS 3
@@ -42,7 +43,8 @@ static inline int32_t GR_BODY(dense)(const gr_call *call) {
   const gr_arg *x = &call->args[0], *w = &call->args[1], *out = &call->args[call->nargs - 1];
   int64_t n = w->shape[0], k = w->shape[1];
   GR_GEMM(args) g = {.m = gr_span(x, 0, x->ndim - 1), .n = n, .k = k, .a = gr_ptr(x), .a_row = k, .a_col = 1,
-                     .b = gr_ptr(w), .b_row = 1, .b_col = k, .pack_b = GR_GEMM(pack_plain), .c = gr_ptr(out), .c_row = n};
+                     .b = gr_ptr(w), .b_row = 1, .b_col = k, .pack_b = GR_GEMM(pack_plain),
+                     .c = gr_ptr(out), .c_row = n};
   if (call->nargs == 4) {
     g.bias = gr_ptr(&call->args[2]);
     g.bias_col = 1;
@@ -60,7 +62,8 @@ static inline int32_t GR_BODY(matmul)(const gr_call *call) {
   int32_t batch = out->ndim - 2;
   int64_t a_cols = a->shape[a->ndim - 1], b_cols = b->shape[b->ndim - 1];
   int64_t m = out->shape[batch], n = out->shape[batch + 1], k = ta ? a->shape[a->ndim - 2] : a_cols;
-  GR_GEMM(args) g = {.m = m, .n = n, .k = k, .a_row = ta ? 1 : a_cols, .a_col = ta ? a_cols : 1, .b_row = tb ? 1 : b_cols,
+  GR_GEMM(args) g = {.m = m, .n = n, .k = k, .a_row = ta ? 1 : a_cols, .a_col = ta ? a_cols : 1,
+                     .b_row = tb ? 1 : b_cols,
                      .b_col = tb ? b_cols : 1, .pack_b = GR_GEMM(pack_plain), .c_row = n};
   /* the batch dimensions broadcast: an odometer in whole planes */
   gr_arg a_batch = *a, b_batch = *b;

@@ -1,4 +1,5 @@
-/* movement.h: transpose concatenate slice slice_update take. Template over the element's size: the bits are only moved.
+/* movement.h: transpose concatenate slice slice_update take. Template over the element's size: the bits are
+ * only moved.
  *
  * Attribute words: graph_runtime/ops/movement.py.
  *
@@ -13,7 +14,7 @@ typedef struct GR_FN(plane) {
   GR_T *out;
   const GR_T *x;
   int64_t n, step;             /* the output's last dimension and its stride in x */
-  int64_t m, m_out;            /* the output dimension that is contiguous in x (m = 1: none) and its stride in out */
+  int64_t m, m_out;            /* the output dimension contiguous in x (m = 1: none), its stride in out */
   int32_t ndim;                /* the other output dimensions */
   int64_t shape[GR_MAX_DIMS], to[GR_MAX_DIMS], from[GR_MAX_DIMS];
 } GR_FN(plane);
@@ -111,7 +112,9 @@ GR_INLINE GR_FN(window) GR_FN(window_of)(const gr_arg *whole, const gr_arg *part
   gr_strides(part, ndim, w.in_part);
   for (int32_t d = 0; d < ndim; d++) w.whole += words[2 * d] * strides[d];
   /* trailing dimensions that are taken whole are one row */
-  while (ndim > 0 && part->shape[ndim - 1] == whole->shape[ndim - 1] && words[2 * ndim - 1] == 1) w.n *= part->shape[--ndim];
+  while (ndim > 0 && part->shape[ndim - 1] == whole->shape[ndim - 1] && words[2 * ndim - 1] == 1) {
+    w.n *= part->shape[--ndim];
+  }
   if (ndim > 0 && (w.n == 1 || words[2 * ndim - 1] == 1)) {
     ndim--;
     w.step = w.n == 1 ? words[2 * ndim + 1] * gr_max(strides[ndim], 1) : 1;
@@ -172,7 +175,8 @@ static inline int32_t GR_BODY(slice_update)(const gr_call *call) {
 /* ---------------------------------------------------------------- take */
 
 GR_INLINE int64_t GR_FN(index_at)(const gr_arg *indices, int64_t i) {
-  return indices->dtype == GR_I64 ? ((const int64_t *)gr_ptr(indices))[i] : ((const int32_t *)gr_ptr(indices))[i];
+  return indices->dtype == GR_I64 ? ((const int64_t *)gr_ptr(indices))[i]
+                                  : ((const int32_t *)gr_ptr(indices))[i];
 }
 
 /* gr-kernel: cpu/take : b1 b2 b4 b8 */

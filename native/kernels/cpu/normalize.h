@@ -1,5 +1,5 @@
-/* normalize.h: softmax and layer_norm of floats. Template. Sums are in double; nothing is written before it was read for the
- * last time, but out must not be the input of layer_norm's scale or bias.
+/* normalize.h: softmax and layer_norm of floats. Template. Sums are in double; nothing is written before it
+ * was read for the last time, but out must not be the input of layer_norm's scale or bias.
  *
  * defines: gr_cpu_{softmax,layer_norm}__<suffix>
  */
@@ -41,7 +41,8 @@ GR_INLINE void GR_FN(softmax_chunk)(const GR_T *x, GR_T *out, int64_t n, int64_t
   }
 }
 
-/* One contiguous row: in GR_LANES partial maxima and sums, so that the order of additions does not depend on the machine. */
+/* One contiguous row: in GR_LANES partial maxima and sums, so that the order of additions does not depend on
+ * the machine. */
 GR_INLINE void GR_FN(softmax_row)(const GR_T *x, GR_T *out, int64_t n) {
   GR_C lane[GR_LANES], top = GR_LOAD(x[0]);
   double sums[GR_LANES] = {0}, sum = 0;
@@ -85,7 +86,8 @@ static inline int32_t GR_BODY(softmax)(const gr_call *call) {
   GR_FN(columns) p = {gr_ptr(x), gr_ptr(&call->args[1]), x->shape[axis], gr_span(x, axis + 1, x->ndim), 0};
   p.chunks = gr_ceil_div(p.inner, GR_CHUNK);
   int64_t cost = GR_EXP_COST * p.n * gr_min(p.inner, GR_CHUNK);
-  return gr_parallel(call->env, gr_span(x, 0, axis) * p.chunks, gr_ceil_div(GR_GRAIN, cost), GR_FN(softmax_chunks), &p);
+  return gr_parallel(call->env, gr_span(x, 0, axis) * p.chunks, gr_ceil_div(GR_GRAIN, cost),
+                     GR_FN(softmax_chunks), &p);
 }
 #undef GR_CHUNK
 #undef GR_EXP_COST
@@ -142,6 +144,7 @@ static inline int32_t GR_BODY(layer_norm)(const gr_call *call) {
   GR_FN(norm) p = {gr_ptr(x), gr_ptr(&call->args[1]), gr_ptr(&call->args[2]), gr_ptr(&call->args[3]),
                    gr_span(x, axis, x->ndim), 0};
   memcpy(&p.epsilon, &call->attrs[1], sizeof p.epsilon);
-  return gr_parallel(call->env, gr_span(x, 0, axis), gr_ceil_div(GR_GRAIN, 8 * p.n), GR_FN(layer_norm_rows), &p);
+  return gr_parallel(call->env, gr_span(x, 0, axis), gr_ceil_div(GR_GRAIN, 8 * p.n), GR_FN(layer_norm_rows),
+                     &p);
 }
 #undef GR_LANES

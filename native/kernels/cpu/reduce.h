@@ -1,7 +1,8 @@
 /* reduce.h: sum mean max over axes. Template over floats and int32. Floats are summed in double, int32 wraps.
  *
- * Dimensions are merged to runs that are kept or reduced. If the last run is kept, CHUNK sums run side by side; if it is
- * reduced, it is summed in LANES partial sums, so that the order of additions does not depend on the machine.
+ * Dimensions are merged to runs that are kept or reduced. If the last run is kept, CHUNK sums run side by
+ * side; if it is reduced, it is summed in LANES partial sums, so that the order of additions does not depend
+ * on the machine.
  *
  * defines: gr_cpu_{sum,mean,max}__<suffix>
  */
@@ -23,7 +24,9 @@ typedef struct GR_FN(reduction) {
 } GR_FN(reduction);
 
 /* The neutral element; a maximum starts at its first element instead. */
-GR_INLINE GR_WIDE GR_FN(reduce_start)(const GR_T *x, int kind) { return kind == GR_MAX ? (GR_WIDE)GR_LOAD(*x) : 0; }
+GR_INLINE GR_WIDE GR_FN(reduce_start)(const GR_T *x, int kind) {
+  return kind == GR_MAX ? (GR_WIDE)GR_LOAD(*x) : 0;
+}
 
 GR_INLINE GR_WIDE GR_FN(reduce_step)(GR_WIDE a, GR_WIDE b, int kind) {
   if (kind != GR_MAX) return a + b;
@@ -81,7 +84,9 @@ GR_INLINE int32_t GR_FN(reduce_outer)(const GR_FN(reduction) *r, int64_t first, 
         for (int64_t c = 0; c < width; c++) value[c] = GR_FN(reduce_step)(value[c], GR_LOAD(x[at + c]), kind);
         gr_advance(r->reduced, r->reduced_shape, count, &at, r->reduced_step, &none, r->reduced_step);
       }
-      for (int64_t c = 0; c < width; c++) r->out[i * r->n + j + c] = GR_FN(reduce_end)(value[c], r->total, kind);
+      for (int64_t c = 0; c < width; c++) {
+        r->out[i * r->n + j + c] = GR_FN(reduce_end)(value[c], r->total, kind);
+      }
     }
     gr_advance(r->kept, r->kept_shape, kept, &base, r->kept_step, &none, r->kept_step);
   }

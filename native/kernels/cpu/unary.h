@@ -1,4 +1,5 @@
-/* unary.h: relu. Template over floats and signed integers; out may be the input. Functions of floats only are in functions.h.
+/* unary.h: relu. Template over floats and signed integers; out may be the input. Functions of floats only are
+ * in functions.h.
  *
  * defines: gr_cpu_relu__<suffix>
  */
