@@ -40,13 +40,25 @@ class Region:
         weakref.finalize(self, handle.free, memory, self.addr).atexit = False
 
 
+class Lease:
+    """What tensors of one entry hold instead of the region: while one is alive, somebody may look there."""
+
+    __slots__ = ("__weakref__", "region")
+
+    def __init__(self, region: object):
+        self.region = region
+
+
 class Bound:
     """The arrays of one session: ``instrs`` INSTR [instrs], ``args`` ARG [args], ``regions`` {(did,
-    memory): Region}, ``entry_addr`` uint64 [entries] where each entry was planned to live."""
+    memory): Region}, ``entry_addr`` uint64 [entries] where each entry lives: in a region, or, for those in
+    ``owners`` {eid: who owns the memory}, where rehome put it."""
 
     def __init__(self, program: Program, handles: Sequence[core.DeviceHandle], holder: str):
         plan = program.plan
-        self.program = program
+        self.program, self._handles = program, handles
+        self.owners: dict[int, object] = {}
+        self._leases: weakref.WeakValueDictionary[int, Lease] = weakref.WeakValueDictionary()
         self.regions = {key: Region(handles[key[0]], key[1], extent, holder)
                         for key, extent in plan.peak.items() if extent}
         self.entry_addr = _entry_addresses(plan, self.regions)
@@ -109,8 +121,45 @@ class Bound:
         """bool [instrs]: whose kernel passes the test."""
         return np.array([test(k) for k in self.program.kernels] or [False], bool)[self.program.kid]
 
+    def owner(self, eid: int) -> object:
+        """Who keeps the memory of an entry alive; it is known as long as somebody holds it."""
+        if eid in self.owners:
+            return self.owners[eid]
+        lease = self._leases.get(eid)
+        if lease is None:
+            plan = self.program.plan
+            sid, storage = plan.sid[eid], plan.storage
+            region = self.regions.get((int(storage.did[sid]), int(storage.memory[sid])))
+            lease = self._leases[eid] = Lease(region)
+        return lease
+
+    def rehome(self, eids: Sequence[int], addr: int, owner: object) -> None:
+        """Let these entries, one value and all its aliases, live in memory of somebody else's from now on.
+        Their own goes back to the system where nobody else uses it and no tensor shows it."""
+        watched = any(eid in self._leases for eid in eids)
+        was_here = [eid for eid in eids if eid not in self.owners]
+        self.entry_addr[list(eids)] = addr
+        self.owners.update(dict.fromkeys(eids, owner))
+        self.move(eids, None)
+        if was_here and not watched:
+            self._discard(was_here)
+
+    def _discard(self, eids: Sequence[int]) -> None:
+        plan, storage = self.program.plan, self.program.plan.storage
+        kept = np.ones(len(plan.sid), bool)
+        kept[list(self.owners)] = False
+        end = storage.offset + storage.extent
+        for sid in np.unique(plan.sid[list(eids)]).tolist():
+            used = np.unique(plan.sid[kept])
+            used = used[(storage.did[used] == storage.did[sid]) & (storage.memory[used] == storage.memory[sid])]
+            if ((storage.offset[used] < end[sid]) & (storage.offset[sid] < end[used])).any():
+                continue
+            did, memory = int(storage.did[sid]), int(storage.memory[sid])
+            addr = self.regions[did, memory].addr + int(storage.offset[sid])
+            self._handles[did].discard(memory, addr, int(storage.extent[sid]))
+
     def move(self, eids: Sequence[int], addr: int | None) -> None:
-        """Show these entries at ``addr`` in every argument; None: where the plan put them."""
+        """Show these entries at ``addr`` in every argument; None: back at home."""
         rows = np.flatnonzero(np.isin(self.program.eid, list(eids)))
         self.args["addr"][rows] = self.entry_addr[self.program.eid[rows]] if addr is None else addr
         if self._tensors is not None:

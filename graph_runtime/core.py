@@ -38,7 +38,7 @@ __all__ = ["Arg", "DeviceHandle", "MemoryStats", "address_of", "check", "copy", 
            "generic_kernels", "host_arg", "last_error", "lib", "library_close", "library_open",
            "library_symbol", "null_kernel", "open_device", "packed_kernel", "pool_set_threads",
            "pool_threads", "program_create", "tensor_arg", "tvm_call",
-           "tvm_contexts", "tvm_function", "tvm_import", "tvm_open", "tvm_symbol", "tvm_system"]
+           "tvm_contexts", "tvm_function", "tvm_import", "tvm_open", "tvm_pointer", "tvm_symbol", "tvm_system"]
 
 ffi: Any = _core.ffi
 lib: Any = _core.lib
@@ -149,6 +149,10 @@ class DeviceHandle:
         """Give back what alloc returned. Nothing happens on a closed device: closing gave everything back."""
         if self._pointer is not None:
             check(lib.gr_device_free(self._pointer, memory, addr), device=str(self.device))
+
+    def discard(self, memory: int, addr: int, nbytes: int) -> None:
+        """What stands in a part of an allocation is not needed any more: host pages go back to the system."""
+        check(lib.gr_device_discard(self._open(), memory, addr, nbytes), device=str(self.device))
 
     def stats(self, memory: int) -> MemoryStats:
         """What memory number ``memory`` holds and has moved."""
@@ -345,3 +349,15 @@ def tvm_call(fn: int, tensors: int, count: int) -> None:
     codes = ffi.new("int32_t[]", [7] * count)
     ret, ret_code = ffi.new("int64_t *"), ffi.new("int32_t *")
     check(lib.gr_tvm_call(ffi.cast("void *", fn), values, codes, count, ret, ret_code))
+
+
+def tvm_pointer(fn: int, number: int) -> int:
+    """The address that a packed function of one integer returns, 0 for null. Raises KernelError where it
+    fails, LibraryError where it returns no pointer."""
+    value, code = ffi.new("int64_t *", number), ffi.new("int32_t *", 0)
+    ret, ret_code = ffi.new("int64_t *"), ffi.new("int32_t *")
+    check(lib.gr_tvm_call(ffi.cast("void *", fn), value, code, 1, ret, ret_code))
+    if ret_code[0] not in (3, 4):               # an opaque handle, or null
+        raise LibraryError(f"a function that returns a pointer returned a value of type code {ret_code[0]}",
+                           got=ret_code[0], wanted=3)
+    return ret[0] if ret_code[0] == 3 else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,22 +16,25 @@ __all__ = ["SharedObject", "read_elf"]
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _MACHINES = {3: "i686", 20: "ppc", 21: "ppc64le", 40: "armv7l", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _SHARED, _DYNSYM, _UNDEFINED = 3, 11, 0
 _FUNCTION_TYPES = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
-_OBJECT_TYPE = 1
+_OBJECT_TYPES = (0, 1)  # STT_NOTYPE (hand-written assembly), STT_OBJECT
+_LOAD = 1
 _MOST_SYMBOLS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
 class SharedObject:
     """``arch`` as platform.machine() spells it, ``functions`` the names of the functions it defines for
-    others, ``objects`` those of its data, ``undefined`` the names that others must define."""
+    others, ``objects`` {name: bytes from its address to its end} of its data,
+    ``undefined`` the names that others must define."""
 
     arch: str
     functions: frozenset[str]
-    objects: frozenset[str]
+    objects: Mapping[str, int]
     undefined: frozenset[str]
 
 
@@ -42,7 +45,8 @@ def read_elf(path: Path, data: bytes | mmap.mmap) -> SharedObject:
     """
     if len(data) < _HEADER.size or data[:4] != b"\x7fELF":
         raise LibraryError(f"{path} is no shared object (no ELF header)", got=str(path))
-    ident, kind, machine, _, _, _, table, _, _, _, _, entry_size, count, _ = _HEADER.unpack_from(data)
+    fields = _HEADER.unpack_from(data)
+    ident, kind, machine, _, _, segments_at, table, _, _, segment_size, num_segments, entry_size, count, _ = fields
     arch = _MACHINES.get(machine, f"ELF machine {machine}")
     if ident[4:6] != b"\x02\x01" or arch != isa.host_arch():
         width = "" if ident[4] == 2 else " 32-bit"
@@ -64,17 +68,48 @@ def read_elf(path: Path, data: bytes | mmap.mmap) -> SharedObject:
             got=len(data),
             wanted=table + count * entry_size,
         )
+    segments = _segments(path, data, segments_at, segment_size, num_segments)
     sections = [_SECTION.unpack_from(data, table + i * entry_size) for i in range(count)]
-    names: dict[str, set[str]] = {"functions": set(), "objects": set(), "undefined": set()}
-    for table, name in _symbols(path, data, sections):
-        names[table].add(name)
-    return SharedObject(arch, **{table: frozenset(found) for table, found in names.items()})
+    functions, objects, undefined = set(), {}, set()
+    for name, kind, section, value, size in _symbols(path, data, sections):
+        if section == _UNDEFINED:
+            undefined.add(name)
+        elif kind in _FUNCTION_TYPES:
+            functions.add(name)
+        elif kind in _OBJECT_TYPES:
+            objects[name] = _readable(segments, value, size)
+    return SharedObject(arch, frozenset(functions), objects, frozenset(undefined))
+
+
+def _segments(path: Path, data: bytes | mmap.mmap, table: int, entry_size: int, count: int) -> list[tuple[int, int]]:
+    """(first address, end of what stands in the file) of each part that the loader maps."""
+    if table + count * entry_size > len(data) or (count and entry_size != _SEGMENT.size):
+        raise LibraryError(f"{path}: its table of segments is malformed", got=str(path))
+    found = []
+    for i in range(count):
+        kind, _, offset, addr, _, in_file, _, _ = _SEGMENT.unpack_from(data, table + i * entry_size)
+        if kind != _LOAD:
+            continue
+        if offset + in_file > len(data):
+            raise LibraryError(
+                f"{path} is cut off: a segment ends at byte {offset + in_file}, the file at {len(data)}",
+                got=len(data),
+                wanted=offset + in_file,
+            )
+        found.append((addr, addr + in_file))
+    return found
+
+
+def _readable(segments: list[tuple[int, int]], value: int, size: int) -> int:
+    """Bytes that may be read at a symbol: its size where it says one, never beyond what is mapped of the file."""
+    left = next((end - value for first, end in segments if first <= value < end), 0)
+    return min(left, size) if size else left
 
 
 def _symbols(
     path: Path, data: bytes | mmap.mmap, sections: list[tuple[int, ...]]
-) -> Iterator[tuple[str, str]]:
-    """(field of SharedObject, name) of each dynamic symbol."""
+) -> Iterator[tuple[str, int, int, int, int]]:
+    """(name, type, section, value, size) of each dynamic symbol."""
     for _, section_type, _, _, offset, size, link, _, _, entry_size in sections:
         if section_type != _DYNSYM:
             continue
@@ -89,11 +124,6 @@ def _symbols(
             raise LibraryError(f"{path}: its table of dynamic symbols is malformed", got=str(path))
         strings = data[names[4] : names[4] + names[5]]
         for at in range(offset, offset + size - entry_size + 1, entry_size):
-            name, info, _, section, _, _ = _SYMBOL.unpack_from(data, at)
+            name, info, _, section, value, symbol_size = _SYMBOL.unpack_from(data, at)
             text = strings[name : max(name, strings.find(b"\0", name))].decode("utf-8", "replace")
-            if section == _UNDEFINED:
-                yield "undefined", text
-            elif info & 15 in _FUNCTION_TYPES:
-                yield "functions", text
-            elif info & 15 == _OBJECT_TYPE:
-                yield "objects", text
+            yield text, info & 15, section, value, symbol_size

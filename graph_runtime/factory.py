@@ -16,6 +16,7 @@ from .module import GraphModule
 from .plan import Plan
 from .plan import plan as make_plan
 from .session import Session
+from .sharing import link_constants
 
 __all__ = ["create", "inplace_rules", "load", "read_graph"]
 
@@ -37,12 +38,14 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
     """
     with gc_paused():
         opened = _libraries(library)
-        if isinstance(graph, Plan):
-            planned = graph
-        else:
-            planned = make_plan(read_graph(graph), devices, place=place, device_map=device_map,
-                                formats=formats, strict=strict, inplace=inplace_rules(opened))
-        module = GraphModule(Session(planned, opened, threads, name=name or _name_of(graph)))
+        loaded = None if isinstance(graph, Plan) else read_graph(graph)
+        planned = graph if loaded is None else make_plan(
+            loaded, devices, place=place, device_map=device_map, formats=formats, strict=strict,
+            inplace=inplace_rules(opened))
+        session = Session(planned, opened, threads, name=name or _name_of(graph))
+        if loaded is not None:
+            link_constants(session, loaded, opened)
+        module = GraphModule(session)
     if isinstance(graph, GraphBuilder):
         module.load_params(graph.params)
     if params is not None:

@@ -113,7 +113,7 @@ def load_library(path: str | os.PathLike, *, sha256: str | None = None) -> Libra
 
 
 def _refuse_ffi(path: Path, shared: SharedObject) -> None:
-    defined = shared.functions | shared.objects
+    defined = shared.functions | shared.objects.keys()
     marks = sorted(name for name in defined if name.lower().startswith(("__tvm_ffi", "__tvmffi")))
     if marks:
         raise LibraryError(

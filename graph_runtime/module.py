@@ -12,35 +12,39 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import empty
 from .benchmark import BenchmarkResult, measure
-from .devices import Device
+from .devices import Device, of_type
 from .errors import InputError, did_you_mean
 from .graph import Graph
 from .params import read_params
 from .session import Session
+from .sharing import share_inputs
 from .tensor import Tensor
 
 __all__ = ["GraphModule", "hand_out"]
 
 _FUNCTIONS = frozenset({
     "benchmark", "get_input", "get_input_index", "get_input_info", "get_num_inputs", "get_num_outputs",
-    "get_output", "get_output_info", "load_params", "reset_zero_copy", "run", "set_input",
-    "set_input_zero_copy", "set_output_zero_copy"})
+    "get_output", "get_output_info", "load_params", "reset_zero_copy", "run", "run_from_inputs", "set_input",
+    "set_input_zero_copy", "set_output_zero_copy", "share_params"})
 
 
 class GraphModule:
     """A graph that is ready to run, with the methods of TVM's GraphModule.
 
-    ``session`` runs it. Names and indices are those of the graph's arg_nodes and heads; a name that two
+    ``session`` runs it; another GraphModule in its place is shown, not copied. Names and indices are those of the graph's arg_nodes and heads; a name that two
     nodes have is the last one's, as in TVM.
     """
 
-    def __init__(self, session: Session):
-        self.session = session
+    functions = _FUNCTIONS      # what module["name"] finds
+
+    def __init__(self, session: Session | GraphModule):
+        self._params: set[str] = getattr(session, "_params", set())
+        self.session = session = getattr(session, "session", session)
         graph = session.graph
         self._input_index = {name: i for i, name in enumerate(graph.input_names)}
         self._output_index = _output_index(graph)
-        self._params: set[str] = set()
         self._run = session.run
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
@@ -48,9 +52,14 @@ class GraphModule:
 
         Raises AttributeError where there is none.
         """
-        if name not in _FUNCTIONS:
-            raise AttributeError(f"Module has no function {name!r}{did_you_mean(name, _FUNCTIONS)}")
+        if name not in self.functions:
+            raise AttributeError(f"Module has no function {name!r}{did_you_mean(name, self.functions)}")
         return getattr(self, name)
+
+    @property
+    def module(self) -> GraphModule:
+        """TVM's raw module under its wrapper: here both are one."""
+        return self
 
     # **************** running ****************
 
@@ -136,6 +145,32 @@ class GraphModule:
             warnings.warn(f"parameters that the graph has no inputs for were skipped: {names}", stacklevel=2)
         self.set_input(**known)
         self._params.update(known)
+
+    def share_params(self, other: GraphModule, params: bytes | str | os.PathLike | Mapping[str, Any]) -> None:
+        """Let the parameters that ``params`` names live in the memory of ``other``, which may then be deleted.
+
+        Values are those of ``other``; this module's own memory for them goes back to the system. May be called
+        again. Raises InputError where the two do not fit (sharing.share_inputs), ParamsError.
+        """
+        names = list(read_params(params))
+        share_inputs(self.session, other.session, names)
+        self._params.update(name for name in names if name in self._input_index)
+
+    def run_from_inputs(self, device_type: int | str, device_id: int, *pairs: Any) -> list[Tensor]:
+        """Set inputs given as name, value, name, value ..., run, and return copies of all outputs on the device.
+
+        Raises InputError for an odd number of ``pairs`` or a name that is no input.
+        """
+        if len(pairs) % 2:
+            raise InputError(f"run_from_inputs takes names and values in turn, got {len(pairs)} of them")
+        for name in pairs[::2]:
+            if name not in self._input_index:
+                raise InputError(f"{name} is not a valid input name{did_you_mean(name, self._input_index)}", got=name)
+        for name, value in zip(pairs[::2], pairs[1::2], strict=True):
+            self.set_input(name, value)
+        self.run()
+        live = [self.session.output(i) for i in range(self.get_num_outputs())]
+        return [tensor.copyto(empty(tensor.shape, tensor.dtype, of_type(device_type, device_id))) for tensor in live]
 
     def _find_input(self, key: str | int) -> int:
         return _find(key, self._input_index, self.get_num_inputs(), "input")

@@ -58,6 +58,7 @@ class Session:
         self._tensors: dict[int, Tensor] = {}
         self._copies_in: tuple[tuple[int, int], ...] = ()
         self._copies_out: tuple[tuple[np.ndarray, Tensor], ...] = ()
+        self._constants: set[int] = set()            # entries in memory that may not be written
         self._around = False                         # whether a run has copies around it
 
     # **************** running ****************
@@ -136,10 +137,9 @@ class Session:
             if owner is not None:
                 addr = owner.ctypes.data
             else:
-                addr = int(self._bound.entry_addr[eid])
-                owner = self._bound.regions.get((did, int(self.plan.storage.memory[self.plan.sid[eid]])))
+                addr, owner = int(self._bound.entry_addr[eid]), self._bound.owner(eid)
             found = Tensor(self.plan.devices[did], self._handles[did], self.graph.entry_type(eid),
-                           self.plan.layout(eid), addr, owner)
+                           self.plan.layout(eid), addr, owner, readonly=eid in self._constants)
             self._tensors[eid] = found
         return found
 
@@ -163,9 +163,38 @@ class Session:
                 self._rebind()
             name = self.graph.names[self.graph.inputs[index]]
             self.input(index).copy_from(value, f"input {name!r}")
-            span = self.program.at_input.get(index)
-            if span is not None:
-                self._run_span(*span)
+            self._run_copies(self.program.at_input.get(index))
+
+    # **************** memory of others ****************
+
+    def is_bound(self, index: int) -> bool:
+        """Whether graph input ``index`` lives in an array of the caller's now (bind_input)."""
+        return index in self._zero_copy.inputs
+
+    def place(self, eid: int) -> tuple[int, object]:
+        """Address of an entry, and what keeps the memory there alive."""
+        return int(self._bound.entry_addr[eid]), self._bound.owner(eid)
+
+    def rehome(self, eid: int, addr: int, owner: object, readonly: bool = False) -> None:
+        """Let a null node's entry live at ``addr`` for good, with all that shows the same value.
+
+        ``owner`` keeps that memory alive. The entry's own goes back to the system. Copies to devices that read
+        the entry run once.
+        """
+        with self._guard():
+            group = self._zero_copy.group(eid).tolist()
+            self._tensors.clear()                    # else they would hold the memory that is to go
+            self._bound.rehome(group, addr, owner)
+            if readonly:
+                self._constants.update(group)
+            self._rebind()
+            nid = self.graph.entry_nid[eid]
+            for index in np.flatnonzero(self.graph.inputs == nid).tolist():
+                self._run_copies(self.program.at_input.get(index))
+
+    def _run_copies(self, span: tuple[int, int] | None) -> None:
+        if span is not None:
+            self._run_span(*span)
 
     # **************** zero copy ****************
 

@@ -46,17 +46,21 @@ class Tensor:
     """A tensor on a device.
 
     ``device`` where it lives, ``layout`` how its elements are stored there, ``shape`` and ``dtype`` what the
-    host sees. It keeps the memory that it shows alive, also when its session is gone.
+    host sees, ``readonly`` whether it is a constant. It keeps the memory that it shows alive, also when its session is gone.
     """
 
-    __slots__ = ("__weakref__", "_arg", "_handle", "_owner", "_view", "device", "layout", "type")
+    __slots__ = ("__weakref__", "_arg", "_handle", "_owner", "_view", "device", "layout", "readonly",
+                 "type")
 
     def __init__(self, device: Device, handle: core.DeviceHandle, type_: TensorType, layout: Layout,
-                 addr: int, owner: object):
+                 addr: int, owner: object, readonly: bool = False):
         self.device, self.layout = device, layout
         self._handle, self.type, self._owner = handle, type_, owner
         self._arg = core.tensor_arg(addr, type_.dtype, type_.shape, layout)
         self._view = self._host_view(addr) if layout.memory == HOST else None
+        self.readonly = readonly
+        if self._view is not None and readonly:
+            self._view.flags.writeable = False
 
     def _host_view(self, addr: int) -> np.ndarray | None:
         try:
@@ -96,8 +100,11 @@ class Tensor:
     def copy_from(self, source: Any, what: str = "value") -> None:
         """Overwrite the values with those of a Tensor or of anything numpy takes, called ``what`` in errors.
 
-        Raises InputError where the shape differs, or the dtype (of an array: beyond a same_kind cast).
+        Raises InputError where the shape differs, or the dtype (of an array: beyond a same_kind cast), and
+        for a constant.
         """
+        if self.readonly:
+            raise InputError(f"this {self.type} is a constant of the library: it cannot be written")
         if isinstance(source, Tensor):
             if source.type != self.type:
                 raise InputError(f"{what} is {source.type}, the graph says {self.type}", got=str(source.type),

@@ -19,8 +19,6 @@ from .params import read_array
 
 __all__ = ["Blob", "ConstLoader", "Factory", "LibrarySlot", "Record", "parse_blob"]
 
-MOST_BYTES = 1 << 40
-
 # what cannot run here, and what a holder of such a library can do
 _WAYS_OUT = {
     "cuda": "a CUDA module", "opencl": "an OpenCL module", "metal": "a Metal module", "vulkan": "a Vulkan module", "rocm": "a ROCm module",

@@ -24,7 +24,7 @@ from .errors import CompileError, LibraryError, did_you_mean
 from .factory import create
 from .library import Library, load_library
 from .module import GraphModule
-from .tvm_blob import MOST_BYTES, Blob, ConstLoader, Factory, parse_blob
+from .tvm_blob import Blob, ConstLoader, Factory, parse_blob
 
 __all__ = ["TvmModule", "load_module"]
 
@@ -164,12 +164,14 @@ def load_module(path: str | os.PathLike) -> TvmModule:
 
 
 def _mapped_blob(library: Library) -> memoryview:
-    """The blob's bytes where the library is mapped: its length word, then as many bytes as that says, checked against the file."""
-    address = core.tvm_symbol(library.handle, _BLOB)
-    size = int.from_bytes(core.ffi.buffer(core.ffi.cast("char *", address), 8)[:], "little")
-    if size > min(MOST_BYTES, library.path.stat().st_size):
-        raise LibraryError(f"{library.path}: its import blob says it has {size} bytes, more than the file", got=size, offset=0)
-    return memoryview(core.ffi.buffer(core.ffi.cast("char *", address), size + 8)).toreadonly()
+    """The blob's bytes where the library is mapped, as many as its symbol has. That they are as many as the
+    blob says of itself is for parse_blob to check."""
+    size = library.objects[_BLOB]
+    address = core.tvm_symbol(library.handle, _BLOB) if size else 0
+    if not address:
+        raise LibraryError(f"{library.path}: its symbol {_BLOB} has no bytes: the file was cut or edited", got=size,
+                           offset=0)
+    return memoryview(core.ffi.buffer(core.ffi.cast("char *", address), size)).toreadonly()
 
 
 def _wire(library: Library, blob: Blob) -> None:

@@ -52,9 +52,9 @@ class ZeroCopy:
             self._move(self._input_group(index), None)
 
     def _input_group(self, index: int) -> np.ndarray:
-        group = self._group(int(self._plan.graph.input_eids[index]))
+        group = self.group(int(self._plan.graph.input_eids[index]))
         outputs = self._plan.graph.outputs
-        written = [self._group(int(outputs[out])) for out, to in self._plan.aliases if to == index]
+        written = [self.group(int(outputs[out])) for out, to in self._plan.aliases if to == index]
         return np.unique(np.concatenate([group, *written]))
 
     # **************** outputs ****************
@@ -65,7 +65,7 @@ class ZeroCopy:
         held = [a for i, a in self.outputs.items() if i != index]
         self._check(eid, array, others=[*self.inputs.values(), *held])
         self.reset_output(index)
-        group = self._group(eid)
+        group = self.group(eid)
         if self._stays(index, group):
             self.copied.add(index)
         else:
@@ -79,7 +79,7 @@ class ZeroCopy:
         if index in self.copied:
             self.copied.discard(index)
         else:
-            self._move(self._group(int(self._plan.graph.outputs[index])), None)
+            self._move(self.group(int(self._plan.graph.outputs[index])), None)
 
     def _stays(self, index: int, group: np.ndarray) -> bool:
         """True where the entry must stay where it is, so that the output has to be copied."""
@@ -90,7 +90,7 @@ class ZeroCopy:
 
     # **************** entries ****************
 
-    def _group(self, eid: int) -> np.ndarray:
+    def group(self, eid: int) -> np.ndarray:
         """All entries that show the same value in the same place."""
         return np.flatnonzero(self._root == self._root[eid])
 

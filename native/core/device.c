@@ -173,6 +173,17 @@ int32_t gr_device_free(gr_device *device, int32_t memory, uint64_t addr) {
                  memory, (unsigned long long)addr);
 }
 
+int32_t gr_device_discard(gr_device *device, int32_t memory, uint64_t addr, uint64_t bytes) {
+  if (check_index(device, memory)) return GR_ERR_ARGUMENT;
+  pthread_mutex_lock(&device->lock);
+  int inside = gr_ledger_find(&device->memories[memory].ledger, addr, bytes) != NULL;
+  if (inside && device->ops->discard) device->ops->discard(addr, bytes);
+  pthread_mutex_unlock(&device->lock);
+  if (inside) return GR_OK;
+  return gr_fail(GR_ERR_BOUNDS, "device %s, memory %d: %llu bytes at %llu are not inside an allocation",
+                 device->name, memory, (unsigned long long)bytes, (unsigned long long)addr);
+}
+
 int32_t gr_device_stats(const gr_device *device, int32_t memory, uint64_t *out) {
   if (check_index(device, memory)) return GR_ERR_ARGUMENT;
   gr_device *d = (gr_device *)device;      /* the lock is all that changes */

@@ -37,6 +37,9 @@ typedef struct gr_device_ops {
   int32_t (*alloc)(gr_device *device, int32_t memory, uint64_t extent, const char *holder, uint64_t *addr);
   /* Under the device's lock, after the holding was taken out of the ledger. */
   void (*release)(gr_device *device, int32_t memory, const gr_holding *holding);
+  /* (optional) Under the device's lock: gives the system back what can be given back of a part of an
+   * allocation. */
+  void (*discard)(uint64_t addr, uint64_t bytes);
   /* (optional: tensors of this kind are host pointers) Moves parts of pages between the device and host,
    * consecutive pages stride bytes apart at host. GR_ERR_BOUNDS for what is not inside the tensor. */
   int32_t (*copy_in)(gr_device *device, const gr_arg *arg, gr_pages pages, const uint8_t *host,

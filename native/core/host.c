@@ -2,13 +2,14 @@
  * counted against the descriptor's capacity.
  *
  * Called by device.c under the device's lock.
- * defines: gr_host_alloc, gr_host_release
+ * defines: gr_host_alloc, gr_host_release, gr_host_discard
  */
 #include "host.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "status.h"
 
@@ -53,4 +54,11 @@ void gr_host_release(gr_device *device, int32_t memory, const gr_holding *holdin
   void *block = (void *)(uintptr_t)holding->addr;
   if (holding->extent >= MAPPED_BYTES) munmap(block, holding->extent);
   else free(block);
+}
+
+void gr_host_discard(uint64_t addr, uint64_t bytes) {
+  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  uint64_t first = (addr + page - 1) / page * page, end = (addr + bytes) / page * page;
+  /* advice only; pages of the heap may be given back too: they read as zeros until they are written */
+  if (first < end) madvise((void *)(uintptr_t)first, end - first, MADV_DONTNEED);
 }

@@ -1,6 +1,6 @@
 /* host.h: device operations of kinds whose tensors are host pointers.
  *
- * defines: gr_host_alloc, gr_host_release
+ * defines: gr_host_alloc, gr_host_release, gr_host_discard
  */
 #ifndef GR_HOST_H
 #define GR_HOST_H
@@ -9,5 +9,6 @@
 
 int32_t gr_host_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, uint64_t *addr);
 void gr_host_release(gr_device *device, int32_t memory, const gr_holding *holding);
+void gr_host_discard(uint64_t addr, uint64_t bytes);
 
 #endif

@@ -38,6 +38,9 @@ const gr_env *gr_device_env(const gr_device *device);
  * out-of-memory texts. */
 int32_t gr_device_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, uint64_t *addr);
 int32_t gr_device_free(gr_device *device, int32_t memory, uint64_t addr);
+/* The contents of these bytes of an allocation are not needed any more: whole pages of host memory among them
+ * go back to the system until they are written again. The allocation stays as it is. */
+int32_t gr_device_discard(gr_device *device, int32_t memory, uint64_t addr, uint64_t bytes);
 /* out[0] bytes allocated per bank, [1] free per bank, [2] largest free block per bank, [3] allocations,
  * [4] bytes copied in, [5] bytes copied out, [6] pages read, [7] pages written */
 int32_t gr_device_stats(const gr_device *device, int32_t memory, uint64_t *out);
