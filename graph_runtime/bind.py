@@ -151,7 +151,8 @@ class Bound:
         end = storage.offset + storage.extent
         for sid in np.unique(plan.sid[list(eids)]).tolist():
             used = np.unique(plan.sid[kept])
-            used = used[(storage.did[used] == storage.did[sid]) & (storage.memory[used] == storage.memory[sid])]
+            near = (storage.did[used] == storage.did[sid]) & (storage.memory[used] == storage.memory[sid])
+            used = used[near]
             if ((storage.offset[used] < end[sid]) & (storage.offset[sid] < end[used])).any():
                 continue
             did, memory = int(storage.did[sid]), int(storage.memory[sid])

@@ -38,7 +38,8 @@ __all__ = ["Arg", "DeviceHandle", "MemoryStats", "address_of", "check", "copy", 
            "generic_kernels", "host_arg", "last_error", "lib", "library_close", "library_open",
            "library_symbol", "null_kernel", "open_device", "packed_kernel", "pool_set_threads",
            "pool_threads", "program_create", "tensor_arg", "tvm_call",
-           "tvm_contexts", "tvm_function", "tvm_import", "tvm_open", "tvm_pointer", "tvm_symbol", "tvm_system"]
+           "tvm_contexts", "tvm_function", "tvm_import", "tvm_open", "tvm_pointer", "tvm_symbol",
+           "tvm_system"]
 
 ffi: Any = _core.ffi
 lib: Any = _core.lib

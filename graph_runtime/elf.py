@@ -46,7 +46,8 @@ def read_elf(path: Path, data: bytes | mmap.mmap) -> SharedObject:
     if len(data) < _HEADER.size or data[:4] != b"\x7fELF":
         raise LibraryError(f"{path} is no shared object (no ELF header)", got=str(path))
     fields = _HEADER.unpack_from(data)
-    ident, kind, machine, _, _, segments_at, table, _, _, segment_size, num_segments, entry_size, count, _ = fields
+    ident, kind, machine, _, _, segments_at, table, _, _, segment_size, num_segments, *rest = fields
+    entry_size, count, _ = rest
     arch = _MACHINES.get(machine, f"ELF machine {machine}")
     if ident[4:6] != b"\x02\x01" or arch != isa.host_arch():
         width = "" if ident[4] == 2 else " 32-bit"
@@ -81,7 +82,9 @@ def read_elf(path: Path, data: bytes | mmap.mmap) -> SharedObject:
     return SharedObject(arch, frozenset(functions), objects, frozenset(undefined))
 
 
-def _segments(path: Path, data: bytes | mmap.mmap, table: int, entry_size: int, count: int) -> list[tuple[int, int]]:
+def _segments(
+    path: Path, data: bytes | mmap.mmap, table: int, entry_size: int, count: int
+) -> list[tuple[int, int]]:
     """(first address, end of what stands in the file) of each part that the loader maps."""
     if table + count * entry_size > len(data) or (count and entry_size != _SEGMENT.size):
         raise LibraryError(f"{path}: its table of segments is malformed", got=str(path))
@@ -101,7 +104,7 @@ def _segments(path: Path, data: bytes | mmap.mmap, table: int, entry_size: int, 
 
 
 def _readable(segments: list[tuple[int, int]], value: int, size: int) -> int:
-    """Bytes that may be read at a symbol: its size where it says one, never beyond what is mapped of the file."""
+    """Bytes that may be read at a symbol: its size if it says one, never beyond what is mapped of the file."""
     left = next((end - value for first, end in segments if first <= value < end), 0)
     return min(left, size) if size else left
 

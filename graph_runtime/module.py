@@ -33,8 +33,8 @@ _FUNCTIONS = frozenset({
 class GraphModule:
     """A graph that is ready to run, with the methods of TVM's GraphModule.
 
-    ``session`` runs it; another GraphModule in its place is shown, not copied. Names and indices are those of the graph's arg_nodes and heads; a name that two
-    nodes have is the last one's, as in TVM.
+    ``session`` runs it; a GraphModule in its place gives its session. Names and indices are those of the
+    graph's arg_nodes and heads; a name that two nodes have is the last one's, as in TVM.
     """
 
     functions = _FUNCTIONS      # what module["name"] finds
@@ -147,17 +147,17 @@ class GraphModule:
         self._params.update(known)
 
     def share_params(self, other: GraphModule, params: bytes | str | os.PathLike | Mapping[str, Any]) -> None:
-        """Let the parameters that ``params`` names live in the memory of ``other``, which may then be deleted.
+        """Let the parameters that ``params`` names live in the memory of ``other``, which may be deleted.
 
-        Values are those of ``other``; this module's own memory for them goes back to the system. May be called
-        again. Raises InputError where the two do not fit (sharing.share_inputs), ParamsError.
+        Values are those of ``other``; this module's own memory for them goes back to the system. May be
+        called again. Raises InputError where the two do not fit (sharing.share_inputs), ParamsError.
         """
         names = list(read_params(params))
         share_inputs(self.session, other.session, names)
         self._params.update(name for name in names if name in self._input_index)
 
     def run_from_inputs(self, device_type: int | str, device_id: int, *pairs: Any) -> list[Tensor]:
-        """Set inputs given as name, value, name, value ..., run, and return copies of all outputs on the device.
+        """Set inputs given as name, value, name, value ..., run, and return copies of all outputs there.
 
         Raises InputError for an odd number of ``pairs`` or a name that is no input.
         """
@@ -165,12 +165,14 @@ class GraphModule:
             raise InputError(f"run_from_inputs takes names and values in turn, got {len(pairs)} of them")
         for name in pairs[::2]:
             if name not in self._input_index:
-                raise InputError(f"{name} is not a valid input name{did_you_mean(name, self._input_index)}", got=name)
+                close = did_you_mean(name, self._input_index)
+                raise InputError(f"{name} is not a valid input name{close}", got=name)
         for name, value in zip(pairs[::2], pairs[1::2], strict=True):
             self.set_input(name, value)
         self.run()
         live = [self.session.output(i) for i in range(self.get_num_outputs())]
-        return [tensor.copyto(empty(tensor.shape, tensor.dtype, of_type(device_type, device_id))) for tensor in live]
+        device = of_type(device_type, device_id)
+        return [tensor.copyto(empty(tensor.shape, tensor.dtype, device)) for tensor in live]
 
     def _find_input(self, key: str | int) -> int:
         return _find(key, self._input_index, self.get_num_inputs(), "input")

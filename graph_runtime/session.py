@@ -178,8 +178,8 @@ class Session:
     def rehome(self, eid: int, addr: int, owner: object, readonly: bool = False) -> None:
         """Let a null node's entry live at ``addr`` for good, with all that shows the same value.
 
-        ``owner`` keeps that memory alive. The entry's own goes back to the system. Copies to devices that read
-        the entry run once.
+        ``owner`` keeps that memory alive. The entry's own goes back to the system. Copies to devices that
+        read the entry run once.
         """
         with self._guard():
             group = self._zero_copy.group(eid).tolist()
