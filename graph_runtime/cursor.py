@@ -1,4 +1,6 @@
-"""Reading of binary records that nobody vouches for: every read is bounded, every error says what and at which byte."""
+"""Reading of binary records that nobody vouches for: every read is bounded, every error says what and at
+which byte."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -7,7 +9,8 @@ __all__ = ["Cursor"]
 
 
 class Cursor:
-    """A position in little-endian bytes. ``fail(message, offset)`` makes the exception that a bad read raises."""
+    """A position in little-endian bytes. ``fail(message, offset)`` makes the exception that a bad read
+    raises."""
 
     __slots__ = ("_data", "_end", "_fail", "offset")
 
@@ -32,7 +35,7 @@ class Cursor:
         """The next ``nbytes`` bytes, as a view."""
         if nbytes > self.left:
             raise self.error(f"truncated in {what}: it needs {nbytes} bytes, {self.left} are left")
-        view = self._data[self.offset:self.offset + nbytes]
+        view = self._data[self.offset : self.offset + nbytes]
         self.offset += nbytes
         return view
 
@@ -46,7 +49,8 @@ class Cursor:
         return self.unsigned(8, what)
 
     def count(self, least_bytes: int, what: str) -> int:
-        """A u64 number of items of at least ``least_bytes`` each: more than can follow is refused before anything is allocated."""
+        """A u64 number of items of at least ``least_bytes`` each: more than can follow is refused before
+        anything is allocated."""
         n = self.u64(what)
         if n * least_bytes > self.left:
             self.offset -= 8

@@ -1,8 +1,10 @@
-"""A profile: one row a call, as text, CSV and JSON. The column names and the typed JSON values are TVM's, so that its readers work.
+"""A profile: one row a call, as text, CSV and JSON. The column names and the typed JSON values are TVM's,
+so that its readers work.
 
-    {"calls": [{column: value}], "device_metrics": {device: {column: value}}, "configuration": {name: value}}
-    value = {"microseconds": x} | {"count": n} | {"percent": x} | {"ratio": x} | {"string": s}
+{"calls": [{column: value}], "device_metrics": {device: {column: value}}, "configuration": {name: value}}
+value = {"microseconds": x} | {"count": n} | {"percent": x} | {"ratio": x} | {"string": s}
 """
+
 from __future__ import annotations
 
 import csv
@@ -26,15 +28,17 @@ _UNITS = ("microseconds", "count", "percent", "ratio", "string")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``calls`` in order of execution, ``device_metrics`` one row of totals a device, ``configuration`` how it was run."""
+    """``calls`` in order of execution, ``device_metrics`` one row of totals a device, ``configuration`` how
+    it was run."""
 
     calls: tuple[Row, ...]
     device_metrics: Mapping[str, Row]
     configuration: Mapping[str, Value]
 
     def table(self, sort: bool = True, aggregate: bool = True, col_sums: bool = True) -> str:
-        """Aligned text. ``aggregate`` joins calls of one function (by hash if there is one, else name, shapes and device) on one
-        device; ``sort`` puts the longest first; ``col_sums`` adds rows Sum and a Total for each device."""
+        """Aligned text. ``aggregate`` joins calls of one function (by hash if there is one, else name,
+        shapes and device) on one device; ``sort`` puts the longest first; ``col_sums`` adds rows Sum and a
+        Total for each device."""
         rows = _aggregated(self.calls) if aggregate else list(self.calls)
         if sort:
             rows.sort(key=lambda row: -_number(row.get("Duration (us)")))
@@ -43,7 +47,10 @@ class Report:
         if col_sums:
             lines.append(["----------"] + [""] * (len(columns) - 1))
             lines.append(_sum_line(rows, columns))
-            lines += [["Total", *(_text(totals.get(column)) for column in columns[1:])] for totals in self.device_metrics.values()]
+            lines += [
+                ["Total", *(_text(totals.get(column)) for column in columns[1:])]
+                for totals in self.device_metrics.values()
+            ]
         settings = [f"{name}: {_text(value)}" for name, value in self.configuration.items()]
         return "\n".join([_aligned([columns, *lines]), "", "Configuration", "-------------", *settings, ""])
 
@@ -58,8 +65,9 @@ class Report:
 
     def json(self) -> str:
         """The report as JSON text; from_json reads it back."""
-        return orjson.dumps({"calls": self.calls, "device_metrics": self.device_metrics,
-                             "configuration": self.configuration}).decode()
+        return orjson.dumps(
+            {"calls": self.calls, "device_metrics": self.device_metrics, "configuration": self.configuration}
+        ).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Report:
@@ -95,7 +103,7 @@ def string(value: str) -> Value:
 
 
 def _unit(value: Value) -> tuple[str, Any]:
-    (unit, plain), = value.items()
+    ((unit, plain),) = value.items()
     if unit not in _UNITS:
         raise KeyError(unit)
     return unit, plain
@@ -149,5 +157,10 @@ def _sum_line(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
 def _aligned(lines: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     left = {i for i, name in enumerate(lines[0]) if name in ("Name", "Device", "Argument Shapes", "Hash")}
-    return "\n".join("  ".join(cell.ljust(w) if i in left else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))).rstrip()
-                     for line in lines)
+    return "\n".join(
+        "  ".join(
+            cell.ljust(w) if i in left else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )

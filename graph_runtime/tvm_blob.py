@@ -1,29 +1,40 @@
-"""The import blob of a library that TVM exported (``__tvm_dev_mblob``): which modules were packed into it, and how they import each other.
+"""The import blob of a library that TVM exported (``__tvm_dev_mblob``): which modules were packed into it,
+and how they import each other.
 
     u64 bytes that follow; u64 count; count records of: str key, payload
     str = u64 length + bytes; vec<T> = u64 count + items; all little endian
 
-Records carry no length, so one of an unknown kind cannot be skipped: it ends the reading with an error that names it. What each kind of
-payload holds is said at its class.
+Records carry no length, so one of an unknown kind cannot be skipped: it ends the reading with an error that
+names it. What each kind of payload holds is said at its class.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from .errors import LibraryError
 from .cursor import Cursor
+from .errors import LibraryError
 from .params import read_array
 
 __all__ = ["Blob", "ConstLoader", "Factory", "LibrarySlot", "Record", "parse_blob"]
 
 # what cannot run here, and what a holder of such a library can do
 _WAYS_OUT = {
-    "cuda": "a CUDA module", "opencl": "an OpenCL module", "metal": "a Metal module", "vulkan": "a Vulkan module", "rocm": "a ROCm module",
-    "hexagon": "a Hexagon module", "VirtualMachine": "a Relay VM executable", "relax.Executable": "a Relax VM executable",
-    "VMExecutable": "a Relay VM executable", "AotExecutorFactory": "an AOT executor", "static_library": "an unlinked static library",
+    "cuda": "a CUDA module",
+    "opencl": "an OpenCL module",
+    "metal": "a Metal module",
+    "vulkan": "a Vulkan module",
+    "rocm": "a ROCm module",
+    "hexagon": "a Hexagon module",
+    "VirtualMachine": "a Relay VM executable",
+    "relax.Executable": "a Relax VM executable",
+    "VMExecutable": "a Relay VM executable",
+    "AotExecutorFactory": "an AOT executor",
+    "static_library": "an unlinked static library",
 }
 
 
@@ -34,8 +45,8 @@ class LibrarySlot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Factory:
-    """Record "GraphExecutorFactory" (0.8 and later) or "GraphRuntimeFactory" (0.7): a graph with its parameters. ``params`` are views
-    into the mapped library: nothing is copied."""
+    """Record "GraphExecutorFactory" (0.8 and later) or "GraphRuntimeFactory" (0.7): a graph with its
+    parameters. ``params`` are views into the mapped library: nothing is copied."""
 
     graph_json: str
     params: dict[str, np.ndarray]
@@ -44,8 +55,8 @@ class Factory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConstLoader:
-    """Record "const_loader" or "metadata": constants that ``__init_<symbol>`` of an import gets before ``symbol`` is first called.
-    ``consts`` {symbol: names in ``arrays``}."""
+    """Record "const_loader" or "metadata": constants that ``__init_<symbol>`` of an import gets before
+    ``symbol`` is first called. ``consts`` {symbol: names in ``arrays``}."""
 
     arrays: dict[str, np.ndarray]
     consts: dict[str, tuple[str, ...]]
@@ -56,8 +67,8 @@ Record = LibrarySlot | Factory | ConstLoader
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blob:
-    """Modules in record order and, for each, the indices of those it imports. Module 0 is the root, unless ``root`` is None: then all are
-    children of the library itself (before 0.7)."""
+    """Modules in record order and, for each, the indices of those it imports. Module 0 is the root, unless
+    ``root`` is None: then all are children of the library itself (before 0.7)."""
 
     keys: tuple[str, ...]
     modules: tuple[Record, ...]
@@ -68,11 +79,15 @@ class Blob:
 def parse_blob(data: memoryview | bytes, where: str) -> Blob:
     """Read a blob from its first byte, the length word. ``where`` names the file in errors.
 
-    Raises LibraryError with ``offset`` (bytes into the blob) and ``record`` for one that is cut, malformed, or holds a module kind that
-    cannot run here.
+    Raises LibraryError with ``offset`` (bytes into the blob) and ``record`` for one that is cut, malformed,
+    or holds a module kind that cannot run here.
     """
-    cursor = Cursor(memoryview(data).toreadonly(), lambda message, offset: LibraryError(
-        f"{where}: import blob: {message} at byte {offset}", offset=offset))
+    cursor = Cursor(
+        memoryview(data).toreadonly(),
+        lambda message, offset: LibraryError(
+            f"{where}: import blob: {message} at byte {offset}", offset=offset
+        ),
+    )
     total = cursor.u64("length of the blob")
     cursor.limit(total, "the blob")
     count = cursor.count(8, "number of records")
@@ -94,9 +109,13 @@ def _read_record(cursor: Cursor, key: str, index: int, where: str) -> Record:
         return reader(cursor)
     kind = _WAYS_OUT.get(key, f"a module of kind {key!r}")
     raise LibraryError(
-        f"{where}: record {index} of its import blob is {kind} ({key!r}), which this runtime cannot run. Build the model for a CPU "
-        f"target (target='llvm' or 'c') with the graph executor, or run the rest by giving graph.json, params and a library of CPU "
-        f"functions", got=key, wanted=sorted(_READERS), record=index)
+        f"{where}: record {index} of its import blob is {kind} ({key!r}), which this runtime cannot "
+        f"run. Build the model for a CPU target (target='llvm' or 'c') with the graph executor, or run the rest "
+        f"by giving graph.json, params and a library of CPU functions",
+        got=key,
+        wanted=sorted(_READERS),
+        record=index,
+    )
 
 
 def _read_factory(cursor: Cursor) -> Factory:
@@ -138,20 +157,36 @@ _READERS: dict[str, Callable[[Cursor], Record]] = {
 
 def _read_tree(cursor: Cursor) -> tuple[list[int], list[int]]:
     rows = [cursor.u64("import tree row") for _ in range(cursor.count(8, "length of the import tree's rows"))]
-    children = [cursor.u64("import tree child") for _ in range(cursor.count(8, "length of the import tree's children"))]
+    children = [
+        cursor.u64("import tree child")
+        for _ in range(cursor.count(8, "length of the import tree's children"))
+    ]
     return rows, children
 
 
-def _assemble(cursor: Cursor, keys: tuple[str, ...], modules: tuple[Record, ...], tree: tuple[list[int], list[int]] | None) -> Blob:
+def _assemble(
+    cursor: Cursor,
+    keys: tuple[str, ...],
+    modules: tuple[Record, ...],
+    tree: tuple[list[int], list[int]] | None,
+) -> Blob:
     if tree is None:
         return Blob(keys, modules, tuple(() for _ in modules), None)
     rows, children = tree
     n = len(modules)
-    if not n or len(rows) != n + 1 or rows[0] != 0 or rows[-1] != len(children) or any(a > b for a, b in zip(rows, rows[1:])):
-        raise cursor.error(f"the import tree's rows {rows[:8]} do not fit {n} modules and {len(children)} children")
+    if (
+        not n
+        or len(rows) != n + 1
+        or rows[0] != 0
+        or rows[-1] != len(children)
+        or any(a > b for a, b in pairwise(rows))
+    ):
+        raise cursor.error(
+            f"the import tree's rows {rows[:8]} do not fit {n} modules and {len(children)} children"
+        )
     if any(child >= n for child in children):
         raise cursor.error(f"the import tree names module {max(children)} of {n}")
-    imports = tuple(tuple(children[a:b]) for a, b in zip(rows, rows[1:]))
+    imports = tuple(tuple(children[a:b]) for a, b in pairwise(rows))
     _refuse_cycles(cursor, imports)
     return Blob(keys, modules, imports, 0)
 

@@ -1,9 +1,12 @@
-"""Libraries that TVM exported, loaded as TVM's own load_module does: single-file factories, plain operator libraries, .o and .tar.
+"""Libraries that TVM exported, loaded as TVM's own load_module does: single-file factories, plain operator
+libraries, .o and .tar.
 
     deploy.so --load_library--> Library --import blob--> TvmModule["default"](devices) --> GraphModule
 
-The blob is read from the mapped library; parameters of a factory are views of it until a session copies them, so they are held once.
+The blob is read from the mapped library; parameters of a factory are views of it until a session copies
+them, so they are held once.
 """
+
 from __future__ import annotations
 
 import atexit
@@ -18,24 +21,28 @@ import numpy as np
 
 from . import core
 from .bind import DLTENSOR
-from .devices import Device
+from .devices import DLTYPE_CPU, Device
 from .dtypes import from_numpy, parse
 from .errors import CompileError, LibraryError, did_you_mean
 from .factory import create
+from .layout import HOST
 from .library import Library, load_library
 from .module import GraphModule
+from .tensor import Tensor
 from .tvm_blob import Blob, ConstLoader, Factory, parse_blob
 
 __all__ = ["TvmModule", "load_module"]
 
 _BLOB = "__tvm_dev_mblob"
+_handed_over: list[Any] = []  # to libraries, which stay open to the end of the process and may keep it
 
 
 class TvmModule:
-    """What load_module returns. ``library`` has the operators, ``blob`` what was packed beside them (None: nothing), ``factory`` the
-    graph of a single-file library (None: a plain operator library).
+    """What load_module returns. ``library`` has the operators, ``blob`` what was packed beside them (None:
+    nothing), ``factory`` the graph of a single-file library (None: a plain operator library).
 
-    ``module["default"](device, ...)`` makes a GraphModule with the factory's parameters set; ``module["<function>"]`` calls an operator.
+    ``module["default"](device, ...)`` makes a GraphModule with the factory's parameters set;
+    ``module["<function>"]`` calls an operator.
     """
 
     def __init__(self, library: Library, blob: Blob | None, factory: Factory | None):
@@ -56,7 +63,8 @@ class TvmModule:
         return self.get_function(name)
 
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
-        """A factory's function ("default", "get_graph_json", ...) or an operator that takes arrays. Raises AttributeError."""
+        """A factory's function ("default", "get_graph_json", ...) or an operator that takes arrays. Raises
+        AttributeError."""
         if self.factory is not None:
             functions = self._factory_functions()
             if name in functions:
@@ -69,28 +77,45 @@ class TvmModule:
     def _factory_functions(self) -> dict[str, Callable[..., Any]]:
         if self.factory is None:
             return {}
-        return {self.factory.module_name: self.create, "debug_create": self.debug_create, "get_graph_json": self.get_graph_json,
-                "get_graph_params": self.get_graph_params, "remove_params": self.remove_params}
+        return {
+            self.factory.module_name: self.create,
+            "debug_create": self.debug_create,
+            "get_graph_json": self.get_graph_json,
+            "get_graph_params": self.get_graph_params,
+            "remove_params": self.remove_params,
+        }
 
     def _only_factory(self) -> Factory:
         if self.factory is None:
-            raise LibraryError(f"{self.library.path} is a plain operator library: give its graph.json to create()", got="library",
-                               wanted="a factory library")
+            raise LibraryError(
+                f"{self.library.path} is a plain operator library: give its graph.json to create()",
+                got="library",
+                wanted="a factory library",
+            )
         return self.factory
 
     def create(self, *devices: Device | str | Sequence[Device | str], **options: Any) -> GraphModule:
         """A GraphModule on ``devices`` with the parameters set, biggest first. ``options`` as create()."""
         factory = self._only_factory()
-        return create(factory.graph_json, self.library, _flat(devices), params=factory.params or None, **options)
+        return create(
+            factory.graph_json, self.library, _flat(devices), params=factory.params or None, **options
+        )
 
     def debug_create(self, name: str, *devices: Device | str, **options: Any) -> Any:
         """A debug executor of the model called ``name``."""
         from .debug import create_debug
+
         factory = self._only_factory()
         if name != factory.module_name:
-            raise LibraryError(f"the library has the model {factory.module_name!r}, not {name!r}: Currently we only support single "
-                               "model for now.", got=name, wanted=factory.module_name)
-        return create_debug(factory.graph_json, self.library, _flat(devices), params=factory.params or None, **options)
+            raise LibraryError(
+                f"the library has the model {factory.module_name!r}, not {name!r}: Currently we only "
+                "support single model for now.",
+                got=name,
+                wanted=factory.module_name,
+            )
+        return create_debug(
+            factory.graph_json, self.library, _flat(devices), params=factory.params or None, **options
+        )
 
     def get_graph_json(self) -> str:
         """The graph of a factory."""
@@ -116,23 +141,30 @@ class Operator:
         self.library, self.name = library, name
         self._address = library.kernel(name, "cpu").fn
 
-    def __call__(self, *arrays: np.ndarray) -> None:
-        """Raises KernelError with the operator's text, LibraryError for what is no C-contiguous host array."""
+    def __call__(self, *arrays: np.ndarray | Tensor) -> None:
+        """Raises KernelError with the operator's text, LibraryError for what is no C-contiguous host
+        array or Tensor."""
         table, _alive = dl_tensors(arrays)
         core.tvm_call(self._address, table.ctypes.data, len(arrays))
 
 
-def dl_tensors(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
+def dl_tensors(arrays: Sequence[np.ndarray | Tensor]) -> tuple[np.ndarray, list[np.ndarray]]:
     """DLTensor records of host arrays, and what they point into."""
     table = np.zeros(len(arrays), DLTENSOR)
     shapes = []
     for record, array in zip(table, arrays, strict=True):
+        if isinstance(array, Tensor) and array.layout.memory == HOST:
+            array = array.__array__(copy=False)
         if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
-            raise LibraryError(f"an operator takes C-contiguous numpy arrays, got {type(array).__name__}", got=type(array).__name__)
+            raise LibraryError(
+                f"an operator takes C-contiguous arrays on the host, got {type(array).__name__}",
+                got=type(array).__name__,
+            )
         dtype, shape = parse(from_numpy(array.dtype)), np.array(array.shape, np.int64)
         shapes.append(shape)
         record["data"], record["shape"], record["ndim"] = array.ctypes.data, shape.ctypes.data, array.ndim
-        record["code"], record["bits"], record["lanes"], record["device_type"] = dtype.code, dtype.bits, dtype.lanes, 1
+        record["code"], record["bits"], record["lanes"] = dtype.code, dtype.bits, dtype.lanes
+        record["device_type"] = DLTYPE_CPU
     return table, shapes
 
 
@@ -143,11 +175,12 @@ def _flat(devices: Sequence[Any]) -> list[Device | str]:
 
 # **************** loading ****************
 
+
 def load_module(path: str | os.PathLike) -> TvmModule:
     """Load a library that TVM 0.5 to 0.20 exported: ``.so``, or ``.o`` and ``.tar``, which are linked first.
 
-    Raises LibraryError where the file is no such library, is cut, or holds a module kind that cannot run here; CompileError where
-    a linker is needed and there is none.
+    Raises LibraryError where the file is no such library, is cut, or holds a module kind that cannot run
+    here; CompileError where a linker is needed and there is none.
     """
     path = Path(path)
     if path.suffix in (".o", ".tar"):
@@ -169,8 +202,9 @@ def _mapped_blob(library: Library) -> memoryview:
     size = library.objects[_BLOB]
     address = core.tvm_symbol(library.handle, _BLOB) if size else 0
     if not address:
-        raise LibraryError(f"{library.path}: its symbol {_BLOB} has no bytes: the file was cut or edited", got=size,
-                           offset=0)
+        raise LibraryError(
+            f"{library.path}: its symbol {_BLOB} has no bytes: the file was cut or edited", got=size, offset=0
+        )
     return memoryview(core.ffi.buffer(core.ffi.cast("char *", address), size)).toreadonly()
 
 
@@ -182,15 +216,20 @@ def _wire(library: Library, blob: Blob) -> None:
         for symbol, names in module.consts.items():
             start = core.tvm_function(library.handle, f"__init_{symbol}")
             if not start:
-                raise LibraryError(f"{library.path}: constants for {symbol!r} are packed, but there is no function __init_{symbol}",
-                                   got=symbol)
-            table, _alive = dl_tensors([module.arrays[name] for name in names])
+                raise LibraryError(
+                    f"{library.path}: constants for {symbol!r} are packed, but there is no function "
+                    f"__init_{symbol}",
+                    got=symbol,
+                )
+            table, shapes = dl_tensors([module.arrays[name] for name in names])
+            _handed_over.append((table, shapes))
             core.tvm_call(start, table.ctypes.data, len(names))
 
 
 def _link(path: Path) -> Path:
     """A shared object made of an object file or a tar of them, in a folder that goes with the process."""
-    from codegen.toolchain import find_compiler    # only who brings unlinked objects needs a compiler
+    from codegen.toolchain import find_compiler  # only who brings unlinked objects needs a compiler
+
     folder = tempfile.TemporaryDirectory(prefix="graph_runtime_")
     atexit.register(folder.cleanup)
     objects = [str(path)] if path.suffix == ".o" else _unpack(path, Path(folder.name))

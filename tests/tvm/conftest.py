@@ -1,4 +1,5 @@
 """Libraries as TVM's compilers make them, built once a session from operators.c."""
+
 import subprocess
 from pathlib import Path
 
@@ -24,9 +25,12 @@ def tvm_library(tmp_path_factory):
                 (folder / f"blob{len(built)}").write_bytes(blob)
                 flags.append(f'-DBLOB="\\"{folder}/blob{len(built)}\\""')
             how = ["-shared"] if suffix == ".so" else ["-c"]
-            subprocess.run(["gcc", "-O2", "-fPIC", *how, *flags, str(SOURCE), "-o", str(out), "-lm"], check=True)
+            subprocess.run(
+                ["gcc", "-O2", "-fPIC", *how, *flags, str(SOURCE), "-o", str(out), "-lm"], check=True
+            )
             built[key] = out
         return built[key]
+
     return build
 
 
@@ -47,23 +51,41 @@ class BlobWriter:
     def arrays(self, params):
         """Array records in sorted order of names: the tail of a parameter file."""
         raw = save_params(params)
-        return raw[16 + len(self.texts(sorted(params))) + 8:]
+        return raw[16 + len(self.texts(sorted(params))) + 8 :]
 
     def factory(self, json, params, key="GraphExecutorFactory", name="default"):
         names = sorted(params)
-        return (self.text(key) + self.text(json) + self.u64(len(names)) + self.texts(names) + self.arrays(params)
-                + self.text(name))
+        return (
+            self.text(key)
+            + self.text(json)
+            + self.u64(len(names))
+            + self.texts(names)
+            + self.arrays(params)
+            + self.text(name)
+        )
 
     def const_loader(self, arrays, consts, key="const_loader"):
-        return (self.text(key) + self.texts(sorted(arrays)) + self.u64(len(arrays)) + self.arrays(arrays)
-                + self.texts(list(consts)) + self.u64(len(consts)) + b"".join(map(self.texts, consts.values())))
+        return (
+            self.text(key)
+            + self.texts(sorted(arrays))
+            + self.u64(len(arrays))
+            + self.arrays(arrays)
+            + self.texts(list(consts))
+            + self.u64(len(consts))
+            + b"".join(map(self.texts, consts.values()))
+        )
 
     def lib(self):
         return self.text("_lib")
 
     def tree(self, rows, children):
-        return (self.text("_import_tree") + self.u64(len(rows)) + b"".join(map(self.u64, rows)) + self.u64(len(children))
-                + b"".join(map(self.u64, children)))
+        return (
+            self.text("_import_tree")
+            + self.u64(len(rows))
+            + b"".join(map(self.u64, rows))
+            + self.u64(len(children))
+            + b"".join(map(self.u64, children))
+        )
 
     def blob(self, *records):
         body = self.u64(len(records)) + b"".join(records)
@@ -78,3 +100,9 @@ class BlobWriter:
 @pytest.fixture(scope="session")
 def blobs():
     return BlobWriter()
+
+
+@pytest.fixture(scope="session")
+def golden_dir():
+    """What TVM 0.14 wrote for small networks: graph.json, params.bin, io.npz in a folder each."""
+    return GOLDEN

@@ -1,4 +1,5 @@
 """The import blob: every record kind, every way to be wrong."""
+
 import random
 
 import numpy as np
@@ -14,13 +15,23 @@ def test_a_factory_with_its_library(blobs):
     blob = parse_blob(blobs.blob(blobs.factory("{}", W), blobs.lib(), blobs.tree([0, 1, 1], [1])), "x.so")
     factory = blob.modules[0]
     assert isinstance(factory, Factory)
-    assert (factory.graph_json, factory.module_name, blob.imports, blob.root) == ("{}", "default", ((1,), ()), 0)
+    assert (factory.graph_json, factory.module_name, blob.imports, blob.root) == (
+        "{}",
+        "default",
+        ((1,), ()),
+        0,
+    )
     np.testing.assert_array_equal(factory.params["w"], W["w"])
-    assert not factory.params["w"].flags.owndata          # views: parameters are held once
+    assert not factory.params["w"].flags.owndata  # views: parameters are held once
 
 
 def test_the_key_of_0_7_is_an_alias(blobs):
-    blob = parse_blob(blobs.blob(blobs.factory("{}", {}, key="GraphRuntimeFactory"), blobs.lib(), blobs.tree([0, 1, 1], [1])), "x")
+    blob = parse_blob(
+        blobs.blob(
+            blobs.factory("{}", {}, key="GraphRuntimeFactory"), blobs.lib(), blobs.tree([0, 1, 1], [1])
+        ),
+        "x",
+    )
     assert isinstance(blob.modules[0], Factory)
 
 
@@ -47,8 +58,18 @@ def test_a_kind_that_cannot_run_is_named_with_a_way_out(blobs, key):
     assert (caught.value.got, caught.value.record) == (key, 1)
 
 
-@pytest.mark.parametrize(("rows", "children"), [([0, 1], [1]), ([0, 1, 2], [1]), ([0, 2, 1], [1]), ([0, 1, 1], [7]), ([], []),
-                                                ([0, 1, 2], [1, 0]), ([0, 1, 1], [0])])
+@pytest.mark.parametrize(
+    ("rows", "children"),
+    [
+        ([0, 1], [1]),
+        ([0, 1, 2], [1]),
+        ([0, 2, 1], [1]),
+        ([0, 1, 1], [7]),
+        ([], []),
+        ([0, 1, 2], [1, 0]),
+        ([0, 1, 1], [0]),
+    ],
+)
 def test_a_tree_that_does_not_fit_is_refused(blobs, rows, children):
     with pytest.raises(LibraryError, match="import"):
         parse_blob(blobs.blob(blobs.factory("{}", {}), blobs.lib(), blobs.tree(rows, children)), "x")
@@ -69,7 +90,12 @@ def test_bytes_after_the_last_record_are_refused(blobs):
 
 
 def test_any_mutation_gives_a_blob_or_a_typed_error(blobs):
-    whole = blobs.blob(blobs.factory("{}", W), blobs.const_loader(W, {"f": ["w"]}), blobs.lib(), blobs.tree([0, 2, 2, 2], [1, 2]))
+    whole = blobs.blob(
+        blobs.factory("{}", W),
+        blobs.const_loader(W, {"f": ["w"]}),
+        blobs.lib(),
+        blobs.tree([0, 2, 2, 2], [1, 2]),
+    )
     rng = random.Random(7)
     for _ in range(2000):
         data = bytearray(whole)

@@ -1,4 +1,5 @@
 """Single-file libraries and plain ones, as their holders run them."""
+
 import tarfile
 
 import numpy as np
@@ -13,6 +14,7 @@ from graph_runtime.tvm_library import load_module
 @pytest.fixture(scope="module")
 def io(request):
     from pathlib import Path
+
     golden = Path(__file__).parents[1] / "golden" / "tvm"
     return lambda name: np.load(golden / name / "io.npz")
 
@@ -20,6 +22,7 @@ def io(request):
 @pytest.fixture(scope="module")
 def golden():
     from pathlib import Path
+
     return Path(__file__).parents[1] / "golden" / "tvm"
 
 
@@ -28,10 +31,20 @@ def answers(module, io):
     return module.get_output(0).numpy()
 
 
-@pytest.mark.parametrize(("name", "flavours"), [("mlp", ("LLVM",)), ("mlp", ("LLVM", "OLD")), ("hetero_cpu_cpu", ("LLVM",)),
-                                                ("hetero_cpu_cpu", ("CTARGET",)), ("hetero_cpu_cpu", ("SYSTEM",))])
+@pytest.mark.parametrize(
+    ("name", "flavours"),
+    [
+        ("mlp", ("LLVM",)),
+        ("mlp", ("LLVM", "OLD")),
+        ("hetero_cpu_cpu", ("LLVM",)),
+        ("hetero_cpu_cpu", ("CTARGET",)),
+        ("hetero_cpu_cpu", ("SYSTEM",)),
+    ],
+)
 def test_graph_library_and_params_give_tvms_answer(tvm_library, golden, io, name, flavours):
-    module = gr.create(golden / name / "graph.json", tvm_library(*flavours), ["cpu:0"], params=golden / name / "params.bin")
+    module = gr.create(
+        golden / name / "graph.json", tvm_library(*flavours), ["cpu:0"], params=golden / name / "params.bin"
+    )
     np.testing.assert_allclose(answers(module, io(name)), io(name)["output0"], rtol=1e-5, atol=1e-6)
 
 
@@ -39,7 +52,9 @@ def test_graph_library_and_params_give_tvms_answer(tvm_library, golden, io, name
 @pytest.mark.parametrize("name", ["mlp", "hetero_cpu_cpu"])
 def test_a_single_file_gives_tvms_answer(tvm_library, blobs, io, name, key):
     library = load_module(tvm_library("LLVM", blob=blobs.model(name, key)))
-    np.testing.assert_allclose(answers(library["default"](gr.cpu(0)), io(name)), io(name)["output0"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        answers(library["default"](gr.cpu(0)), io(name)), io(name)["output0"], rtol=1e-5, atol=1e-6
+    )
 
 
 def test_factory_functions(tvm_library, blobs, golden, io):
@@ -48,7 +63,7 @@ def test_factory_functions(tvm_library, blobs, golden, io):
     assert library["get_graph_json"]() == (golden / "mlp" / "graph.json").read_text()
     params = library["get_graph_params"]()
     np.testing.assert_array_equal(params["p0"], read_params(golden / "mlp" / "params.bin")["p0"])
-    assert not params["p0"].flags.owndata         # trap: TVM's factory holds every parameter twice
+    assert not params["p0"].flags.owndata  # trap: TVM's factory holds every parameter twice
     bare = library["remove_params"]()
     assert bare["get_graph_params"]() == {}
     module = bare["default"](gr.cpu(0))
@@ -61,6 +76,7 @@ def test_factory_functions(tvm_library, blobs, golden, io):
 
 def test_an_executor_outlives_the_library_object(tvm_library, blobs, io):
     import gc
+
     library = load_module(tvm_library("LLVM", blob=blobs.model("mlp")))
     module = library["default"](gr.cpu(0))
     del library
@@ -74,7 +90,7 @@ def test_objects_and_tars_are_linked_first(tvm_library, tmp_path):
     module["myadd"](x, y)
     assert (y == 1).all()
     with tarfile.open(tmp_path / "deploy.tar", "w") as tar:
-        tar.add(tvm_library("LLVM", suffix=".o"), arcname="../../lib0.o")       # names in a tar are not trusted
+        tar.add(tvm_library("LLVM", suffix=".o"), arcname="../../lib0.o")  # names in a tar are not trusted
     load_module(tmp_path / "deploy.tar")["myadd"](x, y)
     (tmp_path / "bad.tar").write_bytes(b"no tar")
     (tmp_path / "bad.o").write_bytes(b"no object")
@@ -85,9 +101,15 @@ def test_objects_and_tars_are_linked_first(tvm_library, tmp_path):
 
 def test_constants_are_handed_over_before_the_first_call(blobs, tmp_path):
     import subprocess
-    blob = blobs.blob(blobs.const_loader({"c": np.arange(3, dtype="f4")}, {"scaled": ["c"]}), blobs.lib(), blobs.tree([0, 1, 1], [1]))
+
+    blob = blobs.blob(
+        blobs.const_loader({"c": np.arange(3, dtype="f4")}, {"scaled": ["c"]}),
+        blobs.lib(),
+        blobs.tree([0, 1, 1], [1]),
+    )
     (tmp_path / "blob").write_bytes(blob)
-    (tmp_path / "k.c").write_text(r"""
+    (tmp_path / "k.c").write_text(
+        r"""
         typedef struct { float *data; } tensor;   /* only the first field is looked at */
         static float *constant;
         int __init_scaled(tensor **a, int *c, int n) { constant = a[0]->data; return n != 1; }
@@ -95,8 +117,11 @@ def test_constants_are_handed_over_before_the_first_call(blobs, tmp_path):
           for (int i = 0; i < 3; i++) a[1]->data[i] = a[0]->data[i] * constant[i]; return 0; }
         __asm__(".section .rodata\n.globl __tvm_dev_mblob\n.type __tvm_dev_mblob,@object\n__tvm_dev_mblob: .incbin \"BLOB\"\n"
                 ".size __tvm_dev_mblob, .-__tvm_dev_mblob\n.previous");
-        """.replace("BLOB", str(tmp_path / "blob")))
-    subprocess.run(["gcc", "-shared", "-fPIC", str(tmp_path / "k.c"), "-o", str(tmp_path / "k.so")], check=True)
+        """.replace("BLOB", str(tmp_path / "blob"))
+    )
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", str(tmp_path / "k.c"), "-o", str(tmp_path / "k.so")], check=True
+    )
     x, y = np.full(3, 2, "f4"), np.zeros(3, "f4")
     load_module(tmp_path / "k.so")["scaled"](x, y)
     np.testing.assert_array_equal(y, [0, 2, 4])
@@ -109,6 +134,7 @@ def test_a_blob_longer_than_its_file_is_refused(tvm_library, blobs):
 
 def test_a_failing_operator_names_node_and_text(tvm_library, golden):
     import json
+
     graph = json.loads((golden / "mlp" / "graph.json").read_text())
     graph["nodes"][11]["attrs"]["func_name"] = "always_fails"
     module = gr.create(json.dumps(graph), tvm_library("LLVM"), params=golden / "mlp" / "params.bin")

@@ -1,4 +1,5 @@
 """What TVM's operators call of a runtime: every service, in every flavour of library."""
+
 import threading
 
 import numpy as np
@@ -44,7 +45,7 @@ def test_all_context_pointers_are_optional_and_filled_where_they_are(tvm_library
 def test_error_text(module):
     with pytest.raises(KernelError, match="this operator always fails"):
         run(module, "always_fails")
-    with pytest.raises(KernelError, match="set no message"):       # and not the text of an older failure
+    with pytest.raises(KernelError, match="set no message"):  # and not the text of an older failure
         run(module, "fails_silently")
 
 
@@ -61,6 +62,7 @@ def test_workspaces_belong_to_threads(module):
             x, y = run(module, "uses_workspace", n)
             if not np.array_equal(y, x + 1):
                 failures.append(n)
+
     workers = [threading.Thread(target=work) for _ in range(4)]
     for worker in workers:
         worker.start()
@@ -99,6 +101,7 @@ def test_launches_from_many_threads_at_once(module, threads):
             x, y = run(module, "uses_barrier", 64)
             if not (y == x.sum()).all():
                 failures.append(y)
+
     workers = [threading.Thread(target=work) for _ in range(4)]
     for worker in workers:
         worker.start()
@@ -111,7 +114,7 @@ def test_functions_by_name(module, tvm_library):
     with pytest.raises(KernelError, match="Cannot find function imported_add"):
         run(module, "calls_packed")
     core.tvm_import(module.library.handle, load_library(tvm_library("LLVM", "IMPORTED")).handle)
-    for _ in range(2):                            # the second call uses the handle that the library cached
+    for _ in range(2):  # the second call uses the handle that the library cached
         x, y = run(module, "calls_packed")
         np.testing.assert_array_equal(y, x + 10)
 
@@ -124,13 +127,16 @@ def test_set_device(module):
 def test_a_system_library_registers_its_functions(tvm_library):
     library = load_library(tvm_library("SYSTEM"))
     assert library.system
-    assert library.has("system_add", "cpu")       # registered under this name, not exported
+    assert library.has("system_add", "cpu")  # registered under this name, not exported
     assert not library.has("nowhere", "cpu")
 
 
 def test_libraries_of_the_new_abi_are_recognised(tmp_path):
     import subprocess
+
     (tmp_path / "f.c").write_text("int __tvm_ffi_add(void *a, const void *b, int n, void *r) { return 0; }")
-    subprocess.run(["gcc", "-shared", "-fPIC", str(tmp_path / "f.c"), "-o", str(tmp_path / "f.so")], check=True)
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", str(tmp_path / "f.c"), "-o", str(tmp_path / "f.so")], check=True
+    )
     with pytest.raises(LibraryError, match=r"TVM 0\.21 or later"):
         load_library(tmp_path / "f.so")

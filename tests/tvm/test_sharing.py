@@ -1,4 +1,5 @@
 """Parameters that live in memory of others: share_params, linked parameters; and run_from_inputs."""
+
 import gc
 import json
 import subprocess
@@ -12,7 +13,7 @@ from graph_runtime.debug import create_debug
 from graph_runtime.errors import InputError, LibraryError
 from graph_runtime.params import save_params
 
-LARGE = 1 << 24                                     # elements of float32: 64 MB
+LARGE = 1 << 24  # elements of float32: 64 MB
 
 
 def document(size, dtype="float32", function="add", device=1, **columns):
@@ -20,15 +21,27 @@ def document(size, dtype="float32", function="add", device=1, **columns):
     attrs = {"num_inputs": "2", "num_outputs": "1", "flatten_data": "0", "func_name": function}
     attrs |= {"gr.op": "add"} if function == "add" else {}
     nop = {"num_inputs": "1", "num_outputs": "1", "flatten_data": "0", "func_name": "__nop"}
-    nodes = [{"op": "null", "name": "w", "inputs": []}, {"op": "null", "name": "x", "inputs": []},
-             {"op": "tvm_op", "name": "y", "attrs": attrs, "inputs": [[0, 0, 0], [1, 0, 0]]},
-             {"op": "tvm_op", "name": "v", "attrs": nop, "inputs": [[0, 0, 0]]}]
+    nodes = [
+        {"op": "null", "name": "w", "inputs": []},
+        {"op": "null", "name": "x", "inputs": []},
+        {"op": "tvm_op", "name": "y", "attrs": attrs, "inputs": [[0, 0, 0], [1, 0, 0]]},
+        {"op": "tvm_op", "name": "v", "attrs": nop, "inputs": [[0, 0, 0]]},
+    ]
     shapes = [[size], [size], [size], [1, size]]
-    return json.dumps({"nodes": nodes, "arg_nodes": [0, 1], "heads": [[2, 0, 0], [3, 0, 0]],
-                       "node_row_ptr": [0, 1, 2, 3, 4],
-                       "attrs": {"dltype": ["list_str", [dtype] * 4], "shape": ["list_shape", shapes],
-                                 "device_index": ["list_int", [device] * 4],
-                                 "storage_id": ["list_int", columns.get("storage_id", [0, 1, 2, 0])]}})
+    return json.dumps(
+        {
+            "nodes": nodes,
+            "arg_nodes": [0, 1],
+            "heads": [[2, 0, 0], [3, 0, 0]],
+            "node_row_ptr": [0, 1, 2, 3, 4],
+            "attrs": {
+                "dltype": ["list_str", [dtype] * 4],
+                "shape": ["list_shape", shapes],
+                "device_index": ["list_int", [device] * 4],
+                "storage_id": ["list_int", columns.get("storage_id", [0, 1, 2, 0])],
+            },
+        }
+    )
 
 
 def resident_bytes():
@@ -52,7 +65,7 @@ def test_sharing_survives_the_first_module(device):
     for other in others:
         other.share_params(first, data)
         check(other, w, 64)
-        other.share_params(first, data)             # again: TVM refuses
+        other.share_params(first, data)  # again: TVM refuses
     del first
     gc.collect()
     for other in others:
@@ -64,7 +77,7 @@ def test_values_are_the_first_modules_not_those_of_the_bytes():
     first, second = gr.create(graph, params={"w": w}), gr.create(graph)
     second.share_params(first, save_params({"w": w * 0}))
     check(second, w, 8)
-    first.set_input("w", w + 1)                      # one memory
+    first.set_input("w", w + 1)  # one memory
     check(second, w + 1, 8)
     assert second.get_input_info()[0] == {"x": (8,)}
 
@@ -76,8 +89,10 @@ def test_sharing_gives_the_duplicate_back():
     before = resident_bytes()
     second.share_params(first, data)
     assert before - resident_bytes() > 0.9 * w.nbytes
-    assert second.get_input("w").__array__(copy=False).ctypes.data == first.get_input("w").__array__(
-        copy=False).ctypes.data
+    assert (
+        second.get_input("w").__array__(copy=False).ctypes.data
+        == first.get_input("w").__array__(copy=False).ctypes.data
+    )
     check(second, w, LARGE)
 
 
@@ -86,7 +101,7 @@ def test_memory_that_somebody_looks_at_is_not_given_back():
     graph, data = document(1 << 20), save_params({"w": w})
     first, second = gr.create(graph, params={"w": w + 1}), gr.create(graph, params={"w": w})
     third = gr.create(graph)
-    third.share_params(second, data)                 # reads the memory that second is about to leave
+    third.share_params(second, data)  # reads the memory that second is about to leave
     seen = second.get_input("w")
     view = np.from_dlpack(second.get_input("w"))
     second.share_params(first, data)
@@ -107,7 +122,7 @@ def test_copies_to_devices_follow():
 
 
 @pytest.mark.parametrize("make", [gr.create, create_debug])
-def test_sharing_with_debug_modules(make):            # TVM wants exactly a plain executor
+def test_sharing_with_debug_modules(make):  # TVM wants exactly a plain executor
     w = np.arange(8, dtype="f4")
     first, second = make(document(8), params={"w": w}), create_debug(document(8))
     second.share_params(first, save_params({"w": w}))
@@ -155,7 +170,7 @@ def test_run_from_inputs():
     y, v = module["run_from_inputs"](1, 0, "w", w, "x", x)
     np.testing.assert_array_equal(y.numpy(), w + x)
     module.run(w=w * 0)
-    np.testing.assert_array_equal(v.numpy()[0], w)    # copies: a later run leaves them alone
+    np.testing.assert_array_equal(v.numpy()[0], w)  # copies: a later run leaves them alone
     with pytest.raises(InputError, match="zz is not a valid input name"):
         module.run_from_inputs(1, 0, "zz", w)
     with pytest.raises(InputError, match="in turn"):
@@ -187,16 +202,19 @@ int plus(value *args) {
 def linked(tmp_path):
     def build(code=3):
         (tmp_path / "l.c").write_text(LINKED.replace("CODE", str(code)))
-        subprocess.run(["gcc", "-shared", "-fPIC", str(tmp_path / "l.c"), "-o", str(tmp_path / f"l{code}.so")],
-                       check=True)
+        subprocess.run(
+            ["gcc", "-shared", "-fPIC", str(tmp_path / "l.c"), "-o", str(tmp_path / f"l{code}.so")],
+            check=True,
+        )
         return tmp_path / f"l{code}.so"
+
     return build
 
 
 def test_linked_params_are_read_where_they_are(linked):
     module = gr.create(document(8, function="plus", storage_id=[3, 1, 2, 3]), linked())
     check(module, np.arange(8, dtype="f4"), 8)
-    with pytest.raises(InputError, match="constant"):   # TVM writes to read-only memory
+    with pytest.raises(InputError, match="constant"):  # TVM writes to read-only memory
         module.set_input("w", np.zeros(8, "f4"))
     assert not module.get_input("w").__array__(copy=False).flags.writeable
     mine = gr.aligned_empty(8)

@@ -9,8 +9,8 @@
     module.run()
     y = module.get_output(0).numpy()
 
-Every name here is one of this package's objects. Arrays are graph_runtime Tensors, devices graph_runtime Devices, errors
-graph_runtime exceptions, the root of which is ``TVMError``.
+Every name here is one of this package's objects. Arrays are graph_runtime Tensors, devices graph_runtime
+Devices, errors graph_runtime exceptions, the root of which is ``TVMError``.
 """
 from ...devices import cpu
 from ...errors import GraphRuntimeError as TVMError

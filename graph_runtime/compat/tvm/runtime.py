@@ -12,5 +12,6 @@ from ...tvm_library import load_module
 
 device = of_type
 
-__all__ = ["Device", "Module", "NDArray", "Report", "array", "cpu", "device", "empty", "load_module", "load_param_dict",
+__all__ = ["Device", "Module", "NDArray", "Report", "array", "cpu", "device", "empty", "load_module",
+           "load_param_dict",
            "load_param_dict_from_file", "save_param_dict", "save_param_dict_to_file"]

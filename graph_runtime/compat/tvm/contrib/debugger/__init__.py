@@ -1,4 +1,4 @@
 """tvm.contrib.debugger."""
-from . import debug_executor
+from . import debug_executor, debug_runtime
 
-__all__ = ["debug_executor"]
+__all__ = ["debug_executor", "debug_runtime"]

@@ -1,6 +1,4 @@
 """tvm.contrib.debugger.debug_executor."""
-from .....debug import DebugModule, create_debug as create
+from .....debug_dump import GraphModuleDebug, create
 
-__all__ = ["DebugModule", "GraphModuleDebug", "create"]
-
-GraphModuleDebug = DebugModule
+__all__ = ["GraphModuleDebug", "create"]
