@@ -5,8 +5,10 @@
     kernels.so      a module library
     params.bin      TVM's parameter binary
 
-A bundle appears whole or not at all: it is written beside its place and renamed. Equal contents give equal bytes.
+A bundle appears whole or not at all: it is written beside its place and renamed. Equal contents give equal
+bytes.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -32,14 +34,15 @@ __all__ = ["Bundle", "BundleLibrary", "BundleProgram", "read_bundle", "write_bun
 
 FORMAT, VERSION = "graph_runtime.bundle", 1
 _INDEX = "bundle.json"
-_EPOCH = (1980, 1, 1, 0, 0, 0)              # the earliest time a zip can hold
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold
 _MOST_INDEX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class BundleProgram:
-    """One program: ``graph`` is its file in the bundle, ``inputs`` and ``outputs`` names in order (parameters are not inputs here),
-    ``params`` {input name: key in the parameter file}, ``aliases`` ((output index, input index), ...)."""
+    """One program: ``graph`` is its file in the bundle, ``inputs`` and ``outputs`` names in order
+    (parameters are not inputs here), ``params`` {input name: key in the parameter file}, ``aliases``
+    ((output index, input index), ...)."""
 
     name: str
     graph: str
@@ -59,18 +62,22 @@ class BundleLibrary:
 
 
 class Bundle:
-    """An opened bundle, hashes checked. ``devices`` is the list it was compiled for. Parameters are views of the mapped file; a library in a zip is
-    unpacked into a folder that goes when this object does."""
+    """An opened bundle, hashes checked. ``devices`` is the list it was compiled for. Parameters are views of
+    the mapped file; a library in a zip is unpacked into a folder that goes when this object does."""
 
     def __init__(self, path: Path, index: Mapping, views: Mapping[str, memoryview], is_zip: bool):
         self.path = path
         self.devices: tuple[str, ...] = tuple(index["devices"])
         self.programs = tuple(_program(raw) for raw in index["programs"])
-        self.libraries = tuple(BundleLibrary(raw["file"], tuple(raw["kinds"]), raw["isa"]) for raw in index["libraries"])
+        self.libraries = tuple(
+            BundleLibrary(raw["file"], tuple(raw["kinds"]), raw["isa"]) for raw in index["libraries"]
+        )
         self.params_file: str | None = index["params"]
         self.files: Mapping[str, str] = index["files"]
         self._views = views
-        self._unpacked = Path(tempfile.mkdtemp(prefix="graph_runtime_")) if is_zip and self.libraries else None
+        self._unpacked = (
+            Path(tempfile.mkdtemp(prefix="graph_runtime_")) if is_zip and self.libraries else None
+        )
         if self._unpacked is not None:
             weakref.finalize(self, shutil.rmtree, self._unpacked, ignore_errors=True)
 
@@ -81,46 +88,68 @@ class Bundle:
         for program in self.programs:
             if program.name == name:
                 return program
-        raise DocumentError(f"bundle {self.path} has no program {name!r}{did_you_mean(name, [p.name for p in self.programs])}", got=name)
+        known = [program.name for program in self.programs]
+        raise DocumentError(
+            f"bundle {self.path} has no program {name!r}{did_you_mean(name, known)}",
+            got=name,
+        )
 
     def read(self, file: str) -> memoryview:
         """The bytes of one file, mapped."""
         if file not in self._views:
-            raise DocumentError(f"bundle {self.path} has no file {file!r}{did_you_mean(file, self._views)}", got=file)
+            raise DocumentError(
+                f"bundle {self.path} has no file {file!r}{did_you_mean(file, self._views)}", got=file
+            )
         return self._views[file]
 
     def library_path(self, library: BundleLibrary) -> Path:
         """Where the library lies on disk, to be opened while this object lives."""
         if self._unpacked is None:
             return self.path / library.file
-        target = self._unpacked / hashlib.sha256(library.file.encode()).hexdigest()[:16] / PurePosixPath(library.file).name
+        target = (
+            self._unpacked
+            / hashlib.sha256(library.file.encode()).hexdigest()[:16]
+            / PurePosixPath(library.file).name
+        )
         if not target.exists():
             target.parent.mkdir(exist_ok=True)
             target.write_bytes(self.read(library.file))
         return target
 
     def params(self, program: BundleProgram) -> dict[str, np.ndarray]:
-        """Parameters of a program by input name, views of the mapped file. Raises ParamsError, DocumentError."""
+        """Parameters of a program by input name, views of the mapped file. Raises ParamsError,
+        DocumentError."""
         if self.params_file is None:
             return {}
         stored = read_params(self.read(self.params_file))
         missing = sorted({key for key in program.params.values() if key not in stored})
         if missing:
-            raise DocumentError(f"bundle {self.path}: program {program.name!r} needs parameter {missing[0]!r}, {self.params_file} does "
-                                f"not have it", got=missing)
+            raise DocumentError(
+                f"bundle {self.path}: program {program.name!r} needs parameter {missing[0]!r}, "
+                f"{self.params_file} does "
+                f"not have it",
+                got=missing,
+            )
         return {name: stored[key] for name, key in program.params.items()}
 
 
 def _program(raw: Mapping) -> BundleProgram:
-    return BundleProgram(raw["name"], raw["graph"], tuple(raw["inputs"]), tuple(raw["outputs"]), dict(raw["params"]),
-                         tuple((out, to) for out, to in raw["aliases"]))
+    return BundleProgram(
+        raw["name"],
+        raw["graph"],
+        tuple(raw["inputs"]),
+        tuple(raw["outputs"]),
+        dict(raw["params"]),
+        tuple((out, to) for out, to in raw["aliases"]),
+    )
 
 
 # **************** reading ****************
 
+
 def read_bundle(path: str | os.PathLike) -> Bundle:
-    """Open a bundle. Raises DocumentError where it is no bundle, of another version, where a file is missing, has another hash, or a
-    path that leaves the bundle."""
+    """Open a bundle. Raises DocumentError where it is no bundle, of another version, where a file is
+    missing, has another hash, or a path that leaves the bundle."""
     path = Path(path)
     is_zip = path.is_file()
     if not is_zip and not path.is_dir():
@@ -134,8 +163,12 @@ def read_bundle(path: str | os.PathLike) -> Bundle:
     for name, wanted in index["files"].items():
         got = hashlib.sha256(views[name]).hexdigest()
         if got != wanted:
-            raise DocumentError(f"bundle {path}: file {name} was changed: its sha256 is {got}, {_INDEX} says {wanted}", got=got,
-                                wanted=wanted, path=f"$.files[{name!r}]")
+            raise DocumentError(
+                f"bundle {path}: file {name} was changed: its sha256 is {got}, {_INDEX} says {wanted}",
+                got=got,
+                wanted=wanted,
+                path=f"$.files[{name!r}]",
+            )
     _check_references(path, index)
     return Bundle(path, index, views, is_zip)
 
@@ -145,15 +178,21 @@ def _read_index(path: Path, view: memoryview | None, is_zip: bool) -> dict:
         raise DocumentError(f"{path} is no bundle: it has no {_INDEX}", got=str(path))
     data = view if view is not None else (path / _INDEX).read_bytes()
     if len(data) > _MOST_INDEX:
-        raise DocumentError(f"{path}: {_INDEX} has {len(data)} bytes, at most {_MOST_INDEX} are allowed", got=len(data))
+        raise DocumentError(
+            f"{path}: {_INDEX} has {len(data)} bytes, at most {_MOST_INDEX} are allowed", got=len(data)
+        )
     try:
         index = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise DocumentError(f"{path}: {_INDEX} is no JSON: {error}", got=str(path)) from None
     version = index.get("version") if isinstance(index, dict) else None
     if version != VERSION:
-        raise DocumentError(f"{path} is a bundle of version {version!r}, this runtime reads version {VERSION}", got=version, wanted=VERSION,
-                            path="$.version")
+        raise DocumentError(
+            f"{path} is a bundle of version {version!r}, this runtime reads version {VERSION}",
+            got=version,
+            wanted=VERSION,
+            path="$.version",
+        )
     error = next(_validator().iter_errors(index), None)
     if error is not None:
         where = "$" + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path)
@@ -163,8 +202,11 @@ def _read_index(path: Path, view: memoryview | None, is_zip: bool) -> dict:
 
 @cache
 def _validator():
-    import jsonschema_rs            # only who opens a bundle pays for its import
-    schema = orjson.loads(resources.files("graph_runtime.schemas").joinpath("bundle.schema.json").read_bytes())
+    import jsonschema_rs  # only who opens a bundle pays for its import
+
+    schema = orjson.loads(
+        resources.files("graph_runtime.schemas").joinpath("bundle.schema.json").read_bytes()
+    )
     return jsonschema_rs.validator_for(schema)
 
 
@@ -176,14 +218,22 @@ def _zip_views(path: Path) -> dict[str, memoryview]:
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
             if info.compress_type != zipfile.ZIP_STORED:
-                raise DocumentError(f"bundle {path}: {info.filename} is compressed; a bundle's zip is stored, so that it can be mapped",
-                                    got=info.filename)
+                raise DocumentError(
+                    f"bundle {path}: {info.filename} is compressed; a bundle's zip is stored, so that it "
+                    f"can be mapped",
+                    got=info.filename,
+                )
             # the local header: 30 bytes, then name and extra field, whose lengths stand in its last 4
             at = info.header_offset
-            begin = at + 30 + int.from_bytes(data[at + 26:at + 28], "little") + int.from_bytes(data[at + 28:at + 30], "little")
+            begin = (
+                at
+                + 30
+                + int.from_bytes(data[at + 26 : at + 28], "little")
+                + int.from_bytes(data[at + 28 : at + 30], "little")
+            )
             if info.file_size != info.compress_size or begin + info.file_size > len(data):
                 raise DocumentError(f"bundle {path}: {info.filename} is cut off", got=info.filename)
-            views[info.filename] = data[begin:begin + info.file_size]
+            views[info.filename] = data[begin : begin + info.file_size]
     return views
 
 
@@ -203,9 +253,19 @@ def _view(path: Path, name: str, zipped: Mapping[str, memoryview] | None) -> mem
 
 def _check_name(path: Path, name: str) -> None:
     pure = PurePosixPath(name)
-    if pure.is_absolute() or ".." in pure.parts or "\\" in name or "\0" in name or not pure.parts or name == _INDEX:
-        raise DocumentError(f"bundle {path}: {name!r} is no file name of a bundle: paths are relative and stay inside", got=name,
-                            path=f"$.files[{name!r}]")
+    if (
+        pure.is_absolute()
+        or ".." in pure.parts
+        or "\\" in name
+        or "\0" in name
+        or not pure.parts
+        or name == _INDEX
+    ):
+        raise DocumentError(
+            f"bundle {path}: {name!r} is no file name of a bundle: paths are relative and stay inside",
+            got=name,
+            path=f"$.files[{name!r}]",
+        )
 
 
 def _check_references(path: Path, index: Mapping) -> None:
@@ -214,27 +274,51 @@ def _check_references(path: Path, index: Mapping) -> None:
     named += [("$.params", index["params"])] if index["params"] is not None else []
     for where, file in named:
         if file not in index["files"]:
-            raise DocumentError(f"bundle {path}: {file!r} is not among its files{did_you_mean(file, index['files'])}", got=file, path=where)
+            raise DocumentError(
+                f"bundle {path}: {file!r} is not among its files{did_you_mean(file, index['files'])}",
+                got=file,
+                path=where,
+            )
     names = [p["name"] for p in index["programs"]]
     if len(set(names)) != len(names):
-        raise DocumentError(f"bundle {path}: two programs have one name: {names}", got=names, path="$.programs")
+        raise DocumentError(
+            f"bundle {path}: two programs have one name: {names}", got=names, path="$.programs"
+        )
 
 
 # **************** writing ****************
 
-def write_bundle(path: str | os.PathLike, *, devices: Sequence[str], programs: Sequence[BundleProgram],
-                 libraries: Sequence[BundleLibrary], files: Mapping[str, bytes | os.PathLike], params: str | None = None) -> Path:
-    """Write a bundle: a stored zip if ``path`` ends in .zip, else a folder. ``files`` {name: bytes, or a path to copy} must have every
-    file that programs, libraries and ``params`` name.
 
-    An older bundle at ``path`` is replaced; anything else there is refused. Raises DocumentError, and OSError where the disk does.
+def write_bundle(
+    path: str | os.PathLike,
+    *,
+    devices: Sequence[str],
+    programs: Sequence[BundleProgram],
+    libraries: Sequence[BundleLibrary],
+    files: Mapping[str, bytes | os.PathLike],
+    params: str | None = None,
+) -> Path:
+    """Write a bundle: a stored zip if ``path`` ends in .zip, else a folder. ``files`` {name: bytes, or a
+    path to copy} must have every file that programs, libraries and ``params`` name.
+
+    An older bundle at ``path`` is replaced; anything else there is refused. Raises DocumentError, and
+    OSError where the disk does.
     """
     path = Path(path)
     _refuse_to_overwrite(path)
-    contents = {name: data if isinstance(data, bytes) else Path(data).read_bytes() for name, data in sorted(files.items())}
-    index = {"format": FORMAT, "version": VERSION, "devices": list(devices), "programs": [asdict(p) for p in programs],
-             "libraries": [asdict(entry) for entry in libraries], "params": params,
-             "files": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}}
+    contents = {
+        name: data if isinstance(data, bytes) else Path(data).read_bytes()
+        for name, data in sorted(files.items())
+    }
+    index = {
+        "format": FORMAT,
+        "version": VERSION,
+        "devices": list(devices),
+        "programs": [asdict(p) for p in programs],
+        "libraries": [asdict(entry) for entry in libraries],
+        "params": params,
+        "files": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
+    }
     for name in contents:
         _check_name(path, name)
     _check_references(path, index)
@@ -249,9 +333,13 @@ def write_bundle(path: str | os.PathLike, *, devices: Sequence[str], programs: S
 
 def _refuse_to_overwrite(path: Path) -> None:
     if path.is_dir() and any(path.iterdir()) and not (path / _INDEX).is_file():
-        raise GraphRuntimeError(f"{path} is a folder that is no bundle: it is not replaced, choose another name", got=str(path))
+        raise GraphRuntimeError(
+            f"{path} is a folder that is no bundle: it is not replaced, choose another name", got=str(path)
+        )
     if path.is_file() and path.suffix != ".zip":
-        raise GraphRuntimeError(f"{path} is a file: a bundle is a folder, or a file that ends in .zip", got=str(path))
+        raise GraphRuntimeError(
+            f"{path} is a file: a bundle is a folder, or a file that ends in .zip", got=str(path)
+        )
 
 
 def _write_zip(path: Path, contents: Mapping[str, bytes]) -> None:
@@ -284,7 +372,8 @@ def _write_folder(path: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _swap(made: Path, path: Path) -> None:
-    """Put ``made`` where another folder is. A folder cannot be renamed onto a full one: the old one steps aside between two renames."""
+    """Put ``made`` where another folder is. A folder cannot be renamed onto a full one: the old one steps
+    aside between two renames."""
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
     try:
         os.rename(path, aside / "bundle")

@@ -2,6 +2,7 @@
 
 The table is the documentation; ``graph-runtime devices --settings`` prints it.
 """
+
 from __future__ import annotations
 
 import os
@@ -24,10 +25,16 @@ class Setting:
 
 
 _TABLE = (
-    Setting("NUM_THREADS", 0, "threads of the intra-op pool, the caller counted; 0: as many as the process may use"),
+    Setting(
+        "NUM_THREADS",
+        0,
+        "threads of the intra-op pool, the caller counted; 0: as many as the process may use",
+    ),
     Setting("CACHE_DIR", "", "where compiled module libraries are kept; empty: ~/.cache/graph_runtime"),
     Setting("CC", "", "the C compiler; empty: $CC, else gcc, else cc"),
-    Setting("GUARD", 0, "1: device memory is PROT_NONE outside of kernels and copies, fresh memory holds NaNs"),
+    Setting(
+        "GUARD", 0, "1: device memory is PROT_NONE outside of kernels and copies, fresh memory holds NaNs"
+    ),
     Setting("DEBUG", 0, "1 devices and plan summary, 2 one timed line a node, 3 causes and storage map"),
 )
 _values: dict[str, int | str] = {}
@@ -58,8 +65,9 @@ def _convert(setting: Setting, value: object) -> int | str:
     try:
         return type(setting.default)(value)
     except ValueError:
-        raise GraphRuntimeError(f"GR_{setting.name} must be an integer, got {value!r}: {setting.meaning}",
-                                got=value) from None
+        raise GraphRuntimeError(
+            f"GR_{setting.name} must be an integer, got {value!r}: {setting.meaning}", got=value
+        ) from None
 
 
 @contextmanager

@@ -1,8 +1,10 @@
-"""Devices as data: a kind, an ordinal and a descriptor (board x software stack) read from schemas/devices/*.json.
+"""Devices as data: a kind, an ordinal and a descriptor (board x software stack) read from
+schemas/devices/*.json.
 
-``parse("tt:0")`` is the default board of the kind, ``parse("tt:0=n150")`` names one. A Device is a plain value: nothing is
-allocated before a session opens it (graph_runtime/core.py).
+``parse("tt:0")`` is the default board of the kind, ``parse("tt:0=n150")`` names one. A Device is a plain
+value: nothing is allocated before a session opens it (graph_runtime/core.py).
 """
+
 from __future__ import annotations
 
 import os
@@ -16,19 +18,48 @@ import orjson
 
 from .errors import DeviceError, did_you_mean
 
-__all__ = ["DL_NAMES", "DLTYPE_CPU", "DLTYPE_TT", "Descriptor", "Device", "Memory", "boards", "cpu", "null", "of_type",
-           "parse", "parse_list", "tt"]
+__all__ = [
+    "DLTYPE_CPU",
+    "DLTYPE_TT",
+    "DL_NAMES",
+    "Descriptor",
+    "Device",
+    "Memory",
+    "boards",
+    "cpu",
+    "null",
+    "of_type",
+    "parse",
+    "parse_list",
+    "tt",
+]
 
 DLTYPE_CPU, DLTYPE_TT = 1, 12
 # DLDeviceType names a user may write in --map, reference: dlpack.h and TVM's extras
-DL_NAMES = {"cpu": 1, "cuda": 2, "cuda_host": 3, "opencl": 4, "vulkan": 7, "metal": 8, "vpi": 9, "rocm": 10, "rocm_host": 11,
-            "ext_dev": 12, "tt": 12, "cuda_managed": 13, "oneapi": 14, "webgpu": 15, "hexagon": 16}
+DL_NAMES = {
+    "cpu": 1,
+    "cuda": 2,
+    "cuda_host": 3,
+    "opencl": 4,
+    "vulkan": 7,
+    "metal": 8,
+    "vpi": 9,
+    "rocm": 10,
+    "rocm_host": 11,
+    "ext_dev": 12,
+    "tt": 12,
+    "cuda_managed": 13,
+    "oneapi": 14,
+    "webgpu": 15,
+    "hexagon": 16,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One memory of a device. ``bank_bytes`` is a bank's capacity with the reserved part below ``base``; ``alignment`` (bytes) is
-    that of pages and allocations; ``top_down`` allocations grow from the bank's end."""
+    """One memory of a device. ``bank_bytes`` is a bank's capacity with the reserved part below ``base``;
+    ``alignment`` (bytes) is that of pages and allocations; ``top_down`` allocations grow from the bank's
+    end."""
 
     name: str
     banks: int
@@ -50,8 +81,9 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """Board x software stack. ``formats`` are the physical formats the kind stores, ``layouts`` its layouts, ``grid`` its cores
-    (rows, columns). ``sources`` says where each number is from. ``test_only`` kinds are refused in files."""
+    """Board x software stack. ``formats`` are the physical formats the kind stores, ``layouts`` its layouts,
+    ``grid`` its cores (rows, columns). ``sources`` says where each number is from. ``test_only`` kinds are
+    refused in files."""
 
     kind: str
     board: str
@@ -69,8 +101,11 @@ class Descriptor:
         for memory in self.memories:
             if memory.name == name:
                 return memory
-        raise DeviceError(f"{self.kind} board {self.board} has no memory {name!r}"
-                          f"{did_you_mean(name, [m.name for m in self.memories])}", got=name)
+        raise DeviceError(
+            f"{self.kind} board {self.board} has no memory {name!r}"
+            f"{did_you_mean(name, [m.name for m in self.memories])}",
+            got=name,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +133,9 @@ class Device:
 def boards() -> dict[str, Descriptor]:
     """All descriptors by board name, from the package's schemas/devices."""
     found = {}
-    for file in sorted(resources.files("graph_runtime.schemas").joinpath("devices").iterdir(), key=lambda f: f.name):
+    for file in sorted(
+        resources.files("graph_runtime.schemas").joinpath("devices").iterdir(), key=lambda f: f.name
+    ):
         if file.name.endswith(".json"):
             descriptor = read_descriptor(file.read_bytes())
             found[descriptor.board] = descriptor
@@ -108,10 +145,19 @@ def boards() -> dict[str, Descriptor]:
 def read_descriptor(data: bytes) -> Descriptor:
     """A Descriptor from its JSON. A cpu's bank_bytes may be null: 80 % of the machine's memory."""
     raw = orjson.loads(data)
-    memories = tuple(Memory(**{**m, "bank_bytes": m["bank_bytes"] or _host_bytes()}) for m in raw.pop("memories"))
+    memories = tuple(
+        Memory(**{**m, "bank_bytes": m["bank_bytes"] or _host_bytes()}) for m in raw.pop("memories")
+    )
     raw.pop("$schema", None)
-    return Descriptor(**{**raw, "memories": memories, "grid": tuple(raw["grid"]), "layouts": tuple(raw["layouts"]),
-                         "formats": tuple(raw["formats"])})
+    return Descriptor(
+        **{
+            **raw,
+            "memories": memories,
+            "grid": tuple(raw["grid"]),
+            "layouts": tuple(raw["layouts"]),
+            "formats": tuple(raw["formats"]),
+        }
+    )
 
 
 def _host_bytes() -> int:
@@ -119,7 +165,8 @@ def _host_bytes() -> int:
 
 
 def parse(text: str | Device) -> Device:
-    """A Device from "kind", "kind:ordinal" or "kind:ordinal=board". Raises DeviceError, with "did you mean"."""
+    """A Device from "kind", "kind:ordinal" or "kind:ordinal=board". Raises DeviceError, with "did you
+    mean"."""
     if isinstance(text, Device):
         return text
     match = re.fullmatch(r"([a-z][a-z0-9_]*)(?::(\d+))?(?:=([\w.-]+))?", str(text))
@@ -139,7 +186,8 @@ def parse(text: str | Device) -> Device:
 
 
 def parse_list(devices: str | Device | Sequence[str | Device]) -> tuple[Device, ...]:
-    """A caller's device list; the first is the fallback. Raises DeviceError for an empty list or one named twice."""
+    """A caller's device list; the first is the fallback. Raises DeviceError for an empty list or one named
+    twice."""
     items = [devices] if isinstance(devices, (str, Device)) else list(devices)
     found = tuple(parse(d) for d in items)
     if not found:
@@ -162,15 +210,29 @@ def tt(ordinal: int = 0, board: str | None = None) -> Device:
 
 
 def of_type(kind: str | int, ordinal: int = 0) -> Device:
-    """A device by TVM's name or DLDeviceType number: "cpu" and "llvm" are the host, "ext_dev" (12) the simulated tt.
+    """A device by TVM's name or DLDeviceType number: "cpu" and "llvm" are the host, "ext_dev" (12) the
+    simulated tt.
 
     Raises DeviceError for a type that is not here, naming the way out.
     """
-    kinds = {"cpu": "cpu", "llvm": "cpu", "c": "cpu", "tt": "tt", "ext_dev": "tt", DLTYPE_CPU: "cpu", DLTYPE_TT: "tt"}
+    kinds = {
+        "cpu": "cpu",
+        "llvm": "cpu",
+        "c": "cpu",
+        "tt": "tt",
+        "ext_dev": "tt",
+        DLTYPE_CPU: "cpu",
+        DLTYPE_TT: "tt",
+    }
     name = kind.split(" ")[0] if isinstance(kind, str) else kind
     if name not in kinds:
-        raise DeviceError(f"there is no {name} device here: a graph that was placed on it runs with device_map={{{str(name)!r}: "
-                          f"'cpu:0'}}", got=kind, wanted=sorted(map(str, kinds)))
+        raise DeviceError(
+            f"there is no {name} device here: a graph that was placed on it runs with "
+            f"device_map={{{str(name)!r}: "
+            f"'cpu:0'}}",
+            got=kind,
+            wanted=sorted(map(str, kinds)),
+        )
     return parse(f"{kinds[name]}:{ordinal}")
 
 

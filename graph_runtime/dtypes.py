@@ -1,7 +1,9 @@
 """Element types: TVM's dtype strings, numpy dtypes and the codes of native/include/gr_abi.h.
 
-A logical dtype is what the host sees and op rules use. A physical format is how a device stores it; on cpu both are one.
+A logical dtype is what the host sees and op rules use. A physical format is how a device stores it; on cpu
+both are one.
 """
+
 from __future__ import annotations
 
 import re
@@ -17,7 +19,9 @@ __all__ = ["FORMATS", "DType", "Format", "canonical", "format_of", "from_numpy",
 
 # DLDataTypeCode of dlpack.h, with TVM 0.14's two float8 names
 _CODES = {"int": 0, "uint": 1, "float": 2, "handle": 3, "bfloat": 4, "e4m3_float": 6, "e5m2_float": 7}
-_PATTERN = re.compile(r"(int|uint|float|handle|bool|bfloat|e4m3_float|e5m2_float|custom\[[^\]]*\])(\d*)(?:x(\d+))?\Z")
+_PATTERN = re.compile(
+    r"(int|uint|float|handle|bool|bfloat|e4m3_float|e5m2_float|custom\[[^\]]*\])(\d*)(?:x(\d+))?\Z"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,8 @@ class DType:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A physical element format. ``code`` is enum gr_format; ``itemsize`` in bytes, None for block formats, whose 32x32
-    tile takes ``tile_bytes`` (block exponents included)."""
+    """A physical element format. ``code`` is enum gr_format; ``itemsize`` in bytes, None for block formats,
+    whose 32x32 tile takes ``tile_bytes`` (block exponents included)."""
 
     name: str
     code: int
@@ -46,14 +50,28 @@ class Format:
     tile_bytes: int
 
 
-_ELEMENT = ["float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
-            "uint64", "bool"]
+_ELEMENT = [
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+]
 _SIZES = [4, 8, 2, 2, 1, 2, 4, 8, 1, 2, 4, 8, 1]
 _SHORT = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16"}
 
 # name -> Format. Floats go by their short names (f32, bf16), integers by their dtype names.
 FORMATS: dict[str, Format] = {
-    _SHORT.get(n, n): Format(_SHORT.get(n, n), i, s, 1024 * s) for i, (n, s) in enumerate(zip(_ELEMENT, _SIZES))
+    _SHORT.get(n, n): Format(_SHORT.get(n, n), i, s, 1024 * s)
+    for i, (n, s) in enumerate(zip(_ELEMENT, _SIZES, strict=True))
 }
 FORMATS["bfp8_b"] = Format("bfp8_b", 32, None, 64 + 1024)
 FORMATS["bfp4_b"] = Format("bfp4_b", 33, None, 64 + 512)
@@ -77,7 +95,9 @@ def parse(text: str) -> DType:
     nbits = int(bits) if bits else (64 if kind == "handle" else 8 if kind.endswith("_float") else 32)
     nlanes = int(lanes) if lanes else 1
     if not 0 < nbits < 256 or not 0 < nlanes < 65536:
-        raise DocumentError(f"type {text!r} has bits or lanes out of range (bits 1..255, lanes 1..65535)", got=text)
+        raise DocumentError(
+            f"type {text!r} has bits or lanes out of range (bits 1..255, lanes 1..65535)", got=text
+        )
     code = _CODES.get(kind, 129)
     name = "bool" if (code, nbits) == (1, 1) else f"{kind}{nbits}"
     return DType(name if nlanes == 1 else f"{name}x{nlanes}", code, nbits, nlanes)
@@ -85,7 +105,8 @@ def parse(text: str) -> DType:
 
 @cache
 def canonical(text: str) -> str:
-    """The one spelling of a dtype used inside this package: "uint1" and "bool" are "bool", "float" is "float32"."""
+    """The one spelling of a dtype used inside this package: "uint1" and "bool" are "bool", "float" is
+    "float32"."""
     return parse(text).name
 
 
@@ -111,7 +132,9 @@ def from_numpy(dtype: np.dtype) -> str:
     """The canonical name of a numpy dtype. Raises DocumentError where there is none."""
     name = np.dtype(dtype).name
     if name not in _ELEMENT:
-        raise DocumentError(f"numpy dtype {name!r} is not supported; use one of {', '.join(_ELEMENT)}", got=name)
+        raise DocumentError(
+            f"numpy dtype {name!r} is not supported; use one of {', '.join(_ELEMENT)}", got=name
+        )
     return name
 
 

@@ -1,20 +1,20 @@
 """Every exception that this package raises on purpose.
 
-    GraphRuntimeError                   root; carries fields, and one line: what, where, what to do
-     +- DocumentError                   bytes that are no valid document (graph.json, params, bundle, manifest)
-     |   +- ParamsError                 a parameter file; .offset is the byte where it went wrong
-     +- GraphError                      a well-formed document that is no valid graph; .path is $.nodes[3].inputs[0]
-     |   +- UnsupportedOpError          an op, dtype or attribute that has no kernel; lists what there is
-     +- PlanError                       a placement, layout or storage that cannot be
-     |   +- CheckError                  the independent checker refused a plan
-     |   +- CapacityError               a plan needs more memory than its device has
-     +- LibraryError                    a module library that does not fit: ABI, hash, ISA, missing kernel, signature
-     +- CompileError                    the C compiler is missing or refused generated code
-     +- DeviceError                     a device that is unknown, not in the list, or closed
-     |   +- DeviceMemoryError           out of device memory at run time; also a MemoryError
-     +- InputError                      set_input / get_output called with something that does not fit; also a ValueError
-     +- KernelError                     a kernel failed; .node .op .device
-     +- SessionBusyError                two threads in one session
+    GraphRuntimeError               root; carries fields, and one line: what, where, what to do
+     +- DocumentError               bytes that are no valid document (graph.json, params, bundle, manifest)
+     |   +- ParamsError             a parameter file; .offset is the byte where it went wrong
+     +- GraphError                  a well-formed document that is no valid graph; .path says where
+     |   +- UnsupportedOpError      an op, dtype or attribute that has no kernel; lists what there is
+     +- PlanError                   a placement, layout or storage that cannot be
+     |   +- CheckError              the independent checker refused a plan
+     |   +- CapacityError           a plan needs more memory than its device has
+     +- LibraryError                a module library that does not fit: ABI, hash, ISA, kernel, signature
+     +- CompileError                the C compiler is missing or refused generated code
+     +- DeviceError                 a device that is unknown, not in the list, or closed
+     |   +- DeviceMemoryError       out of device memory at run time; also a MemoryError
+     +- InputError                  set_input / get_output with something that does not fit; also a ValueError
+     +- KernelError                 a kernel failed; .node .op .device
+     +- SessionBusyError            two threads in one session
 
 Fields are keyword arguments and become attributes: raise GraphError("...", path="$.nodes[3]", node="conv1").
 """
@@ -24,17 +24,18 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
-    "CapacityError", "CheckError", "CompileError", "DeviceError", "DeviceMemoryError", "DocumentError", "GraphError",
-    "GraphRuntimeError", "InputError", "KernelError", "LibraryError", "ParamsError", "PlanError", "SessionBusyError",
-    "UnsupportedOpError", "did_you_mean",
+    "CapacityError", "CheckError", "CompileError", "DeviceError", "DeviceMemoryError", "DocumentError",
+    "GraphError", "GraphRuntimeError", "InputError", "KernelError", "LibraryError", "ParamsError", "PlanError",
+    "SessionBusyError", "UnsupportedOpError", "did_you_mean",
 ]
 
 
 class GraphRuntimeError(Exception):
     """Root of all exceptions of this package.
 
-    Fields that are always there, None where they do not apply: ``path`` (JSON path in the document), ``node`` (name),
-    ``op``, ``device``, ``got``, ``wanted``. Others may be added by the raiser; ``fields`` holds all of them.
+    Fields that are always there, None where they do not apply: ``path`` (JSON path in the document),
+    ``node`` (name), ``op``, ``device``, ``got``, ``wanted``. Others may be added by the raiser; ``fields``
+    holds all of them.
     """
 
     path: str | None = None
@@ -113,7 +114,8 @@ class SessionBusyError(GraphRuntimeError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A text to append to an error about an unknown name: " (did you mean 'relu'?)", or the known names if few, or ""."""
+    """A text to append to an error about an unknown name: " (did you mean 'relu'?)", or the known names if
+    few, or ""."""
     names = [str(k) for k in known]
     close = difflib.get_close_matches(str(name), names[:2000], n=1, cutoff=0.6)
     if close:

@@ -1,8 +1,10 @@
-"""Builds graph_runtime._core: cffi API mode over the public headers, every C file of native/, and the generic kernels.
+"""Builds graph_runtime._core: cffi API mode over the public headers, every C file of native/, and the
+generic kernels.
 
-The text between ``/* cdef-begin */`` and ``/* cdef-end */`` of the headers is both what C compiles and what cffi reads, so a wrong
-signature is a compile error. GR_BUILD=asan|ubsan|tsan|debug chooses a flavour.
+The text between ``/* cdef-begin */`` and ``/* cdef-end */`` of the headers is both what C compiles and what
+cffi reads, so a wrong signature is a compile error. GR_BUILD=asan|ubsan|tsan|debug chooses a flavour.
 """
+
 import importlib.util
 import os
 import re
@@ -15,13 +17,30 @@ from setuptools.command.build_ext import build_ext as _build_ext
 
 NATIVE = Path(__file__).resolve().parent
 HEADERS = ("gr_abi.h", "gr_program.h", "gr_core.h", "gr_tvm.h")
-FLAGS = ["-std=gnu11", "-O3", "-fno-math-errno", "-ffp-contract=off", "-fvisibility=hidden", "-Wall",
-         "-Wextra", "-Wshadow", "-Werror=implicit-function-declaration", "-Wno-unused-function", "-pthread"]
+FLAGS = [
+    "-std=gnu11",
+    "-O3",
+    "-fno-math-errno",
+    "-ffp-contract=off",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+    "-Wshadow",
+    "-Werror=implicit-function-declaration",
+    "-Wno-unused-function",
+    "-pthread",
+]
 FLAVOURS = {
     "": [],
     "debug": ["-O1", "-g", "-UNDEBUG"],
-    "asan": ["-O1", "-g", "-UNDEBUG", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
-             "-fno-omit-frame-pointer"],
+    "asan": [
+        "-O1",
+        "-g",
+        "-UNDEBUG",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=undefined",
+        "-fno-omit-frame-pointer",
+    ],
     "ubsan": ["-O1", "-g", "-UNDEBUG", "-fsanitize=undefined", "-fno-sanitize-recover=undefined"],
     "tsan": ["-O1", "-g", "-UNDEBUG", "-fsanitize=thread"],
 }
@@ -45,8 +64,9 @@ def _bodies():
     return module
 
 
-class build_ext(_build_ext):  # noqa: N801 (setuptools' name)
-    """Adds the generated glue and the globbed sources to the one extension, then compiles them in parallel."""
+class build_ext(_build_ext):  # setuptools spells it so
+    """Adds the generated glue and the globbed sources to the one extension, then compiles them in
+    parallel."""
 
     def build_extension(self, ext):
         temp = Path(self.build_temp)
@@ -61,14 +81,21 @@ class build_ext(_build_ext):  # noqa: N801 (setuptools' name)
             (temp / name).write_text(text)
             generated.append(str(temp / name))
         flavour = FLAVOURS[os.environ.get("GR_BUILD", "")]
-        sources = [str(p) for folder in ("core", "ttsim", "tvm") for p in sorted((NATIVE / folder).glob("*.c"))]
+        sources = [
+            str(p) for folder in ("core", "ttsim", "tvm") for p in sorted((NATIVE / folder).glob("*.c"))
+        ]
         ext.sources = [str(glue), *sources, *generated]
-        ext.include_dirs = [str(NATIVE / "include"), str(NATIVE / "core"), str(NATIVE / "ttsim"), str(NATIVE / "kernels"),
-                            str(NATIVE)]
+        ext.include_dirs = [
+            str(NATIVE / "include"),
+            str(NATIVE / "core"),
+            str(NATIVE / "ttsim"),
+            str(NATIVE / "kernels"),
+            str(NATIVE),
+        ]
         ext.depends = [str(p) for p in NATIVE.rglob("*.h")]
         ext.extra_compile_args = [*FLAGS, *flavour]
         ext.extra_link_args = ["-pthread", "-lm", "-ldl", *(f for f in flavour if f.startswith("-fsanitize"))]
-        self.force = True                   # the sources are generated anew: setuptools cannot tell what is stale
+        self.force = True  # the sources are generated anew: setuptools cannot tell what is stale
         self._compile_in_parallel()
         super().build_extension(ext)
 
@@ -77,6 +104,10 @@ class build_ext(_build_ext):  # noqa: N801 (setuptools' name)
 
         def compile_all(sources, *args, **kwargs):
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-                return [o for objects in pool.map(lambda s: serial([s], *args, **kwargs), sources) for o in objects]
+                return [
+                    o
+                    for objects in pool.map(lambda s: serial([s], *args, **kwargs), sources)
+                    for o in objects
+                ]
 
         compiler.compile = compile_all

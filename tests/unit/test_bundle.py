@@ -1,4 +1,5 @@
 """Bundles: whole or not at all, equal bytes for equal contents, nothing trusted."""
+
 import os
 import zipfile
 from importlib import resources
@@ -16,11 +17,17 @@ KINDS = ["b.bundle", "b.zip"]
 
 
 def write(path, **changes):
-    parts = {"devices": ["cpu:0", "tt:0"], "params": "params.bin",
-             "programs": [BundleProgram("main", "main.json", ("x",), ("y",), {"w": "weight"}, ((0, 0),))],
-             "libraries": [BundleLibrary("lib/kernels.so", ("cpu", "tt"), "x86-64-v3")],
-             "files": {"main.json": b"{}", "lib/kernels.so": b"\x7fELF...",
-                       "params.bin": save_params({"weight": np.arange(4, dtype="f4")})}}
+    parts = {
+        "devices": ["cpu:0", "tt:0"],
+        "params": "params.bin",
+        "programs": [BundleProgram("main", "main.json", ("x",), ("y",), {"w": "weight"}, ((0, 0),))],
+        "libraries": [BundleLibrary("lib/kernels.so", ("cpu", "tt"), "x86-64-v3")],
+        "files": {
+            "main.json": b"{}",
+            "lib/kernels.so": b"\x7fELF...",
+            "params.bin": save_params({"weight": np.arange(4, dtype="f4")}),
+        },
+    }
     return write_bundle(path, **{**parts, **changes})
 
 
@@ -29,7 +36,12 @@ def test_what_is_written_is_read_back(tmp_path, name):
     bundle = read_bundle(write(tmp_path / name))
     assert bundle.devices == ("cpu:0", "tt:0")
     program = bundle.program()
-    assert (program.name, program.inputs, program.outputs, program.aliases) == ("main", ("x",), ("y",), ((0, 0),))
+    assert (program.name, program.inputs, program.outputs, program.aliases) == (
+        "main",
+        ("x",),
+        ("y",),
+        ((0, 0),),
+    )
     assert bytes(bundle.read("main.json")) == b"{}"
     np.testing.assert_array_equal(bundle.params(program)["w"], np.arange(4))
     assert bundle.library_path(bundle.libraries[0]).read_bytes() == b"\x7fELF..."
@@ -41,6 +53,7 @@ def test_equal_contents_give_equal_bytes(tmp_path, name):
         if path.is_file():
             return path.read_bytes()
         return {p.relative_to(path): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+
     (tmp_path / "a").mkdir()
     (tmp_path / "c").mkdir()
     assert contents(write(tmp_path / "a" / name)) == contents(write(tmp_path / "c" / name))
@@ -49,7 +62,10 @@ def test_equal_contents_give_equal_bytes(tmp_path, name):
 @pytest.mark.parametrize("name", KINDS)
 def test_an_older_bundle_is_replaced_and_nothing_is_left_beside_it(tmp_path, name):
     write(tmp_path / name)
-    write(tmp_path / name, files={"main.json": b"[]", "lib/kernels.so": b"", "params.bin": save_params({"weight": np.zeros(1)})})
+    write(
+        tmp_path / name,
+        files={"main.json": b"[]", "lib/kernels.so": b"", "params.bin": save_params({"weight": np.zeros(1)})},
+    )
     assert bytes(read_bundle(tmp_path / name).read("main.json")) == b"[]"
     assert os.listdir(tmp_path) == [name]
 
@@ -77,7 +93,7 @@ def test_what_is_no_bundle_is_not_overwritten(tmp_path):
 def test_a_changed_file_is_named_with_both_hashes(tmp_path):
     write(tmp_path / "b")
     (tmp_path / "b" / "main.json").write_bytes(b"{ }")
-    with pytest.raises(DocumentError, match="main.json was changed"):
+    with pytest.raises(DocumentError, match=r"main\.json was changed"):
         read_bundle(tmp_path / "b")
 
 
@@ -100,10 +116,17 @@ def test_a_link_that_leaves_the_bundle_is_refused(tmp_path):
         read_bundle(tmp_path / "b")
 
 
-@pytest.mark.parametrize(("change", "match"), [
-    ({"version": 2}, "version 2"), ({"programs": []}, "programs"), ({"more": 1}, "more"), ({"params": "gone.bin"}, "gone.bin"),
-    ({"devices": ["gpu zero"]}, "devices"), ({"format": "zip"}, "format"),
-])
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"version": 2}, "version 2"),
+        ({"programs": []}, "programs"),
+        ({"more": 1}, "more"),
+        ({"params": "gone.bin"}, "gone.bin"),
+        ({"devices": ["gpu zero"]}, "devices"),
+        ({"format": "zip"}, "format"),
+    ],
+)
 def test_a_malformed_index_says_where(tmp_path, change, match):
     write(tmp_path / "b")
     index = orjson.loads((tmp_path / "b" / "bundle.json").read_bytes())
@@ -129,7 +152,9 @@ def test_a_missing_program_or_parameter_is_named(tmp_path):
     bundle = read_bundle(write(tmp_path / "b"))
     with pytest.raises(DocumentError, match="did you mean 'main'"):
         bundle.program("mian")
-    bundle = read_bundle(write(tmp_path / "c", programs=[BundleProgram("main", "main.json", (), (), {"w": "gone"})]))
+    bundle = read_bundle(
+        write(tmp_path / "c", programs=[BundleProgram("main", "main.json", (), (), {"w": "gone"})])
+    )
     with pytest.raises(DocumentError, match="'gone'"):
         bundle.params(bundle.program())
     with pytest.raises(DocumentError, match="there is no bundle"):
@@ -137,7 +162,9 @@ def test_a_missing_program_or_parameter_is_named(tmp_path):
 
 
 def test_the_schema_and_its_example_are_valid():
-    schema = orjson.loads(resources.files("graph_runtime.schemas").joinpath("bundle.schema.json").read_bytes())
+    schema = orjson.loads(
+        resources.files("graph_runtime.schemas").joinpath("bundle.schema.json").read_bytes()
+    )
     validator = jsonschema_rs.validator_for(schema)
     for example in schema["examples"]:
         validator.validate(example)
