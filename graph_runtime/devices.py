@@ -169,7 +169,7 @@ def parse(text: str | Device) -> Device:
     mean"."""
     if isinstance(text, Device):
         return text
-    match = re.fullmatch(r"([a-z][a-z0-9_]*)(?::(\d+))?(?:=([\w.-]+))?", str(text))
+    match = re.fullmatch(r"([a-z][a-z0-9_]*)(?::([0-9]{1,9}))?(?:=([\w.-]+))?", str(text))
     if match is None:
         raise DeviceError(f"cannot read device {text!r}: write kind:ordinal, as cpu:0 or tt:1=n150", got=text)
     kind, ordinal, board = match.groups()

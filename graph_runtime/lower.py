@@ -149,8 +149,11 @@ def _ragged(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
 def _intern(keys: np.ndarray, bound: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Distinct keys ascending, the row of each key in them, and where each first stands.
 
-    Keys are below ``bound``: a table is faster than np.unique, which sorts.
+    Keys are below ``bound``: where that is small a table is faster than np.unique, which sorts.
     """
+    if bound > 8 * len(keys) + 4096:
+        distinct, first, row = np.unique(keys, return_index=True, return_inverse=True)
+        return distinct, row, first
     at = np.full(bound, -1, np.int64)
     at[keys[::-1]] = np.arange(len(keys) - 1, -1, -1)
     distinct = np.flatnonzero(at >= 0)

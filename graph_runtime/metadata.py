@@ -127,6 +127,7 @@ def read_aliases(ours: dict, graph: Graph) -> tuple[tuple[int, int], ...]:
         tuple(integers(pair, *_META, "aliases", i).tolist()) for i, pair in enumerate(ours.get("aliases", ()))
     ]
     taken: tuple[set[int], set[int]] = (set(), set())
+    input_eids = graph.input_eids
     for i, (output, source) in enumerate(pairs):
         for side, (value, most, what) in enumerate(
             ((output, len(graph.outputs), "output"), (source, len(graph.inputs), "input"))
@@ -135,7 +136,7 @@ def read_aliases(ours: dict, graph: Graph) -> tuple[tuple[int, int], ...]:
                 text = f"out of range: the graph has {most}" if value >= most else "aliased twice"
                 raise GraphError(f"{what} {value} is {text}", path=_place("aliases", i, side), got=value)
             taken[side].add(value)
-        types = graph.entry_type(int(graph.outputs[output])), graph.entry_type(int(graph.input_eids[source]))
+        types = graph.entry_type(int(graph.outputs[output])), graph.entry_type(int(input_eids[source]))
         if types[0] != types[1]:
             raise GraphError(
                 f"output {output} is {types[0]} and cannot be written into input {source}, which is "

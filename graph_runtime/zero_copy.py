@@ -130,6 +130,9 @@ class ZeroCopy:
 
 def _check_array(type_: TensorType, array: np.ndarray) -> None:
     wanted = dtypes.to_numpy(type_.dtype)
+    if array.dtype.newbyteorder() == wanted != array.dtype:
+        raise InputError(f"the array's bytes are in another order: copy it with .astype({type_.dtype!r})",
+                         got=array.dtype.str, wanted=wanted.str)
     if array.dtype != wanted:
         raise InputError(f"the array is {array.dtype.name}, the graph says {type_.dtype}",
                          got=array.dtype.name, wanted=type_.dtype)

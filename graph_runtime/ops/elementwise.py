@@ -61,7 +61,7 @@ def _numpy_binary(compute: Callable) -> Callable:
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind == "f":
         return a / b
-    if (b == 0).any():
+    if (b == 0).any() and np.broadcast(a, b).size:
         raise KernelError("divide: integer division by zero", op="divide")
     quotient, remainder = np.divmod(a, b)  # floor; truncation is one more where signs differ
     return quotient + ((remainder != 0) & ((a < 0) != (b < 0))).astype(a.dtype)

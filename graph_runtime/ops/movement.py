@@ -157,6 +157,9 @@ def _take_infer(inputs, attrs):
 def _take(arrays, attrs):
     data, indices = arrays
     size = data.shape[attrs["axis"]]
+    shape = data.shape[: attrs["axis"]] + indices.shape + data.shape[attrs["axis"] :][1:]
+    if 0 in shape:  # nothing is taken, so that no index can be wrong
+        return [np.empty(shape, data.dtype)]
     wrong = (indices < -size) | (indices >= size)
     if wrong.any():
         raise KernelError(

@@ -117,6 +117,7 @@ class Facts:
         distinct = np.unique(key)
         kinds = [(graph.types[k // (nl * nd)], plan.layouts[k // nd % nl], k % nd) for k in distinct.tolist()]
         nodes = np.arange(graph.num_nodes)
+        first = {layout: at for at, layout in reversed(list(enumerate(plan.layouts)))}
         return cls(
             plan,
             inplace,
@@ -126,7 +127,7 @@ class Facts:
             np.repeat(nodes, np.diff(graph.row_ptr)),
             np.repeat(nodes, np.diff(graph.in_ptr)),
             entry_did,
-            np.array([plan.layouts.index(x) for x in plan.layouts], np.int64),
+            np.array([first[layout] for layout in plan.layouts], np.int64),
             kinds,
             np.searchsorted(distinct, key),
         )
@@ -134,22 +135,24 @@ class Facts:
     def name(self, eid: int) -> str:
         return repr(self.plan.graph.names[int(self.maker[eid])])
 
-    def may_overwrite(self) -> np.ndarray:
+    def may_overwrite(self, slots: np.ndarray) -> np.ndarray:
         """bool [slots]: the op lets its output 0 be written over this input."""
         graph = self.plan.graph
-        allowed = np.zeros(len(graph.in_eid), bool)
-        position = np.arange(len(graph.in_eid)) - graph.in_ptr[self.reader]
-        fid = graph.func_id[self.reader]
+        reader = self.reader[slots]
+        position = slots - graph.in_ptr[reader]
+        called, row = np.unique(graph.func_id[reader], return_inverse=True)
         by_position: dict[int, list[int]] = {}
-        for number, func in enumerate(graph.funcs):
+        for number, fid in enumerate(called.tolist()):
+            func = graph.funcs[fid]
             op = registry.get(func.op) if func.op else None
             granted = self.inplace.get(func.name, op.inplace if op else ())
             for index in () if func.name in (COPY, NOP) else granted:
                 by_position.setdefault(index, []).append(number)
+        allowed = np.zeros(len(slots), bool)
         for index, numbers in by_position.items():
-            permits = np.zeros(len(graph.funcs) + 1, bool)
+            permits = np.zeros(len(called), bool)
             permits[numbers] = True
-            allowed |= (position == index) & permits[fid]
+            allowed |= (position == index) & permits[row]
         return allowed
 
 

@@ -84,7 +84,8 @@ def _alias_fault(facts: Facts, lives: Lives, out: int, into: int) -> str | None:
         late = int(lives.reads[into]) // 2
         return f"{graph.names[late]!r} reads the input after {facts.name(value)} has overwritten it"
     if lives.reads[into] == wrote and graph.func_id[wrote // 2] >= 0:
-        slots = np.flatnonzero((facts.reader == wrote // 2) & (lives.of[graph.in_eid] == into))
+        slots = np.arange(graph.in_ptr[wrote // 2], graph.in_ptr[wrote // 2 + 1])
+        slots = slots[lives.of[graph.in_eid[slots]] == into]
         if not _permitted(facts, slots, np.full(len(slots), value)).all():
             return f"{facts.name(value)} reads it too, and its op may not write over that input"
     return None
@@ -142,7 +143,7 @@ def _permitted(facts: Facts, slots: np.ndarray, output: np.ndarray) -> np.ndarra
     graph, layout = facts.plan.graph, facts.same_layout[facts.plan.layout_id]
     read = graph.in_eid[slots]
     return (
-        facts.may_overwrite()[slots]
+        facts.may_overwrite(slots)
         & (graph.type_id[read] == graph.type_id[output])
         & (layout[read] == layout[output])
         & (graph.row_ptr[facts.reader[slots]] == output)

@@ -165,8 +165,8 @@ def _relayout_nops(laid_out: LaidOutGraph) -> LaidOutGraph:
         return laid_out
     func_id, at_input, cause_id = graph.func_id.copy(), placed.at_input.copy(), placed.cause_id.copy()
     func_id[moving] = len(graph.funcs)
-    written = {int(graph.input_eids[i]) for _, i in graph.hints.aliases if 0 <= i < len(graph.inputs)}
-    set_once = set(graph.input_eids.tolist()) - written
+    inputs = graph.input_eids.tolist()
+    set_once = set(inputs) - {inputs[i] for _, i in graph.hints.aliases if 0 <= i < len(inputs)}
     at_input[moving] = [int(graph.in_eid[graph.in_ptr[n]]) in set_once for n in moving]
     cause_id[moving] = len(placed.causes) + np.arange(len(moving))
     causes = tuple(_relayout_cause(laid_out, nid) for nid in moving)

@@ -73,15 +73,17 @@ def _follow_ids(graph: Graph, values: Values) -> np.ndarray:
     sid[new] = max(int(hinted.max(initial=-1)), len(graph.hints.storage or ()) - 1) + 1 + np.arange(len(new))
     rewired = (hinted[values.of] < 0) & (hinted >= 0)
     sid[rewired] = sid[values.of[rewired]]
-    for out, into in _alias_entries(graph):
-        sid[values.of == values.of[out]] = sid[into]
-    return sid
+    into = np.full(len(sid), -1, np.int64)
+    for out, entry in _alias_entries(graph):
+        into[values.of[out]] = sid[entry]
+    return np.where(into[values.of] >= 0, into[values.of], sid)
 
 
 def _alias_entries(graph: Graph) -> list[tuple[int, int]]:
     """(output entry, input entry) of each alias whose indices are in range."""
-    return [(int(graph.outputs[o]), int(graph.input_eids[i])) for o, i in graph.hints.aliases
-            if 0 <= o < len(graph.outputs) and 0 <= i < len(graph.inputs)]
+    outputs, inputs = graph.outputs.tolist(), graph.input_eids.tolist()
+    return [(outputs[o], inputs[i]) for o, i in graph.hints.aliases
+            if 0 <= o < len(outputs) and 0 <= i < len(inputs)]
 
 
 def _unsafe(sid: np.ndarray, values: Values, donor: np.ndarray, sizes: Sizes) -> bool:

@@ -34,8 +34,8 @@ def _ordinals(plan: Plan) -> list[int]:
 
 
 def _distinct_layouts(layouts: tuple[Layout, ...]) -> tuple[tuple[Layout, ...], np.ndarray]:
-    distinct = tuple(dict.fromkeys(layouts))
-    return distinct, np.array([distinct.index(x) for x in layouts], np.int64)
+    row = {layout: at for at, layout in enumerate(dict.fromkeys(layouts))}
+    return tuple(row), np.array([row[layout] for layout in layouts], np.int64)
 
 
 def _storage_rows(plan: Plan, ordinal: list[int]) -> tuple[StorageHint, ...]:

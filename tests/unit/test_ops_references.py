@@ -292,3 +292,19 @@ def test_take():
         assert result[i, j, k] == x[i, indices[j, k]]
     with pytest.raises(KernelError, match="index 5 is out of range for 5 elements"):
         reference("take", [x, np.array([5])], axis=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "arrays", "attrs", "shape"),
+    [
+        ("divide", [np.ones((0, 2), np.int32), np.zeros((1, 2), np.int32)], {}, (0, 2)),
+        ("take", [np.ones((3, 0), np.float32), np.array([7, -9], np.int32)], {"axis": 0}, (2, 0)),
+        ("take", [np.ones((0, 2), np.float32), np.zeros((0,), np.int32)], {"axis": -2}, (0, 2)),
+        ("max", [np.ones((0, 0), np.float32)], {"axes": (1,)}, (0, 1)),
+        ("max", [np.ones((2, 0, 0), np.float32)], {"axes": (1,), "keepdims": False}, (2, 0)),
+    ],
+)
+def test_an_empty_result_is_no_error_as_in_the_kernels(name, arrays, attrs, shape):
+    op = ops.require(name)
+    (result,) = op.reference(arrays, op.decode(attrs))
+    assert result.shape == shape and result.dtype == arrays[0].dtype

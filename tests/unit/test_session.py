@@ -315,6 +315,7 @@ def test_reset_zero_copy(adder):
 
 @pytest.mark.parametrize(("array", "text"), [
     (np.zeros(4, np.int32), "int32"),
+    (np.zeros(4, ">f4"), "order"),
     (np.zeros(5, F32), "shape"),
     (gr.aligned_empty(8)[::2], "contiguous"),
     (gr.aligned_empty(5)[1:], "64"),
