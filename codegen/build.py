@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from graph_runtime.bundle import BundleLibrary, BundleProgram, write_bundle
+from graph_runtime.bundle import BundleLibrary, BundleProgram
+from graph_runtime.bundle_writer import write_bundle
 from graph_runtime.devices import Device
 from graph_runtime.elf import read_elf
 from graph_runtime.errors import CompileError, LibraryError, UnsupportedOpError

@@ -1,4 +1,4 @@
-"""The compiled module, made by cffi from native/include/*.h: see the headers for every function of ``lib``."""
+"""The compiled module, made by cffi from native/include/*.h: the headers tell of every function."""
 from typing import Any
 
 ffi: Any

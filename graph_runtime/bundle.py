@@ -5,8 +5,7 @@
     kernels.so      a module library
     params.bin      TVM's parameter binary
 
-A bundle appears whole or not at all: it is written beside its place and renamed. Equal contents give equal
-bytes.
+bundle_writer.py writes them.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ import shutil
 import tempfile
 import weakref
 import zipfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path, PurePosixPath
@@ -27,14 +26,14 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import orjson
 
-from .errors import DocumentError, GraphRuntimeError, did_you_mean
+from .errors import DocumentError, did_you_mean
 from .params import read_params
 
-__all__ = ["Bundle", "BundleLibrary", "BundleProgram", "read_bundle", "write_bundle"]
+__all__ = ["FORMAT", "INDEX", "VERSION", "Bundle", "BundleLibrary", "BundleProgram", "check_name",
+           "check_references", "read_bundle"]
 
 FORMAT, VERSION = "graph_runtime.bundle", 1
-_INDEX = "bundle.json"
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold
+INDEX = "bundle.json"
 _MOST_INDEX = 64 << 20
 
 
@@ -156,7 +155,7 @@ def read_bundle(path: str | os.PathLike) -> Bundle:
         raise DocumentError(f"there is no bundle at {path}", got=str(path))
     try:
         files = _zip_views(path) if is_zip else None
-        index = _read_index(path, files[_INDEX] if files and _INDEX in files else None, is_zip)
+        index = _read_index(path, files[INDEX] if files and INDEX in files else None, is_zip)
         views = {name: _view(path, name, files) for name in index["files"]}
     except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise DocumentError(f"cannot read bundle {path}: {error}", got=str(path)) from None
@@ -164,27 +163,27 @@ def read_bundle(path: str | os.PathLike) -> Bundle:
         got = hashlib.sha256(views[name]).hexdigest()
         if got != wanted:
             raise DocumentError(
-                f"bundle {path}: file {name} was changed: its sha256 is {got}, {_INDEX} says {wanted}",
+                f"bundle {path}: file {name} was changed: its sha256 is {got}, {INDEX} says {wanted}",
                 got=got,
                 wanted=wanted,
                 path=f"$.files[{name!r}]",
             )
-    _check_references(path, index)
+    check_references(path, index)
     return Bundle(path, index, views, is_zip)
 
 
 def _read_index(path: Path, view: memoryview | None, is_zip: bool) -> dict:
-    if view is None and (is_zip or not (path / _INDEX).is_file()):
-        raise DocumentError(f"{path} is no bundle: it has no {_INDEX}", got=str(path))
-    data = view if view is not None else (path / _INDEX).read_bytes()
+    if view is None and (is_zip or not (path / INDEX).is_file()):
+        raise DocumentError(f"{path} is no bundle: it has no {INDEX}", got=str(path))
+    data = view if view is not None else (path / INDEX).read_bytes()
     if len(data) > _MOST_INDEX:
         raise DocumentError(
-            f"{path}: {_INDEX} has {len(data)} bytes, at most {_MOST_INDEX} are allowed", got=len(data)
+            f"{path}: {INDEX} has {len(data)} bytes, at most {_MOST_INDEX} are allowed", got=len(data)
         )
     try:
         index = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise DocumentError(f"{path}: {_INDEX} is no JSON: {error}", got=str(path)) from None
+        raise DocumentError(f"{path}: {INDEX} is no JSON: {error}", got=str(path)) from None
     version = index.get("version") if isinstance(index, dict) else None
     if version != VERSION:
         raise DocumentError(
@@ -196,7 +195,7 @@ def _read_index(path: Path, view: memoryview | None, is_zip: bool) -> dict:
     error = next(_validator().iter_errors(index), None)
     if error is not None:
         where = "$" + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path)
-        raise DocumentError(f"{path}: {_INDEX}: {error.message}", path=where)
+        raise DocumentError(f"{path}: {INDEX}: {error.message}", path=where)
     return index
 
 
@@ -238,7 +237,7 @@ def _zip_views(path: Path) -> dict[str, memoryview]:
 
 
 def _view(path: Path, name: str, zipped: Mapping[str, memoryview] | None) -> memoryview:
-    _check_name(path, name)
+    check_name(path, name)
     if zipped is not None:
         if name not in zipped:
             raise DocumentError(f"bundle {path}: file {name} is missing", got=name)
@@ -251,7 +250,7 @@ def _view(path: Path, name: str, zipped: Mapping[str, memoryview] | None) -> mem
         return memoryview(b"" if empty else mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def _check_name(path: Path, name: str) -> None:
+def check_name(path: Path, name: str) -> None:
     pure = PurePosixPath(name)
     if (
         pure.is_absolute()
@@ -259,7 +258,7 @@ def _check_name(path: Path, name: str) -> None:
         or "\\" in name
         or "\0" in name
         or not pure.parts
-        or name == _INDEX
+        or name == INDEX
     ):
         raise DocumentError(
             f"bundle {path}: {name!r} is no file name of a bundle: paths are relative and stay inside",
@@ -268,7 +267,7 @@ def _check_name(path: Path, name: str) -> None:
         )
 
 
-def _check_references(path: Path, index: Mapping) -> None:
+def check_references(path: Path, index: Mapping) -> None:
     named = [(f"$.programs[{i}].graph", p["graph"]) for i, p in enumerate(index["programs"])]
     named += [(f"$.libraries[{i}].file", entry["file"]) for i, entry in enumerate(index["libraries"])]
     named += [("$.params", index["params"])] if index["params"] is not None else []
@@ -284,103 +283,3 @@ def _check_references(path: Path, index: Mapping) -> None:
         raise DocumentError(
             f"bundle {path}: two programs have one name: {names}", got=names, path="$.programs"
         )
-
-
-# **************** writing ****************
-
-
-def write_bundle(
-    path: str | os.PathLike,
-    *,
-    devices: Sequence[str],
-    programs: Sequence[BundleProgram],
-    libraries: Sequence[BundleLibrary],
-    files: Mapping[str, bytes | os.PathLike],
-    params: str | None = None,
-) -> Path:
-    """Write a bundle: a stored zip if ``path`` ends in .zip, else a folder. ``files`` {name: bytes, or a
-    path to copy} must have every file that programs, libraries and ``params`` name.
-
-    An older bundle at ``path`` is replaced; anything else there is refused. Raises DocumentError, and
-    OSError where the disk does.
-    """
-    path = Path(path)
-    _refuse_to_overwrite(path)
-    contents = {
-        name: data if isinstance(data, bytes) else Path(data).read_bytes()
-        for name, data in sorted(files.items())
-    }
-    index = {
-        "format": FORMAT,
-        "version": VERSION,
-        "devices": list(devices),
-        "programs": [asdict(p) for p in programs],
-        "libraries": [asdict(entry) for entry in libraries],
-        "params": params,
-        "files": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
-    }
-    for name in contents:
-        _check_name(path, name)
-    _check_references(path, index)
-    contents[_INDEX] = orjson.dumps(index, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".zip":
-        _write_zip(path, contents)
-    else:
-        _write_folder(path, contents)
-    return path
-
-
-def _refuse_to_overwrite(path: Path) -> None:
-    if path.is_dir() and any(path.iterdir()) and not (path / _INDEX).is_file():
-        raise GraphRuntimeError(
-            f"{path} is a folder that is no bundle: it is not replaced, choose another name", got=str(path)
-        )
-    if path.is_file() and path.suffix != ".zip":
-        raise GraphRuntimeError(
-            f"{path} is a file: a bundle is a folder, or a file that ends in .zip", got=str(path)
-        )
-
-
-def _write_zip(path: Path, contents: Mapping[str, bytes]) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            for member, data in contents.items():
-                archive.writestr(zipfile.ZipInfo(member, _EPOCH), data)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _write_folder(path: Path, contents: Mapping[str, bytes]) -> None:
-    made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
-        for name, data in contents.items():
-            (made / name).parent.mkdir(parents=True, exist_ok=True)
-            (made / name).write_bytes(data)
-        made.chmod(0o755)
-        if path.exists():
-            _swap(made, path)
-        else:
-            os.rename(made, path)
-    except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
-        raise
-
-
-def _swap(made: Path, path: Path) -> None:
-    """Put ``made`` where another folder is. A folder cannot be renamed onto a full one: the old one steps
-    aside between two renames."""
-    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-    try:
-        os.rename(path, aside / "bundle")
-        try:
-            os.rename(made, path)
-        except BaseException:
-            os.rename(aside / "bundle", path)
-            raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)

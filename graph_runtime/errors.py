@@ -25,8 +25,8 @@ from collections.abc import Iterable
 
 __all__ = [
     "CapacityError", "CheckError", "CompileError", "DeviceError", "DeviceMemoryError", "DocumentError",
-    "GraphError", "GraphRuntimeError", "InputError", "KernelError", "LibraryError", "ParamsError", "PlanError",
-    "SessionBusyError", "UnsupportedOpError", "did_you_mean",
+    "GraphError", "GraphRuntimeError", "InputError", "KernelError", "LibraryError", "ParamsError",
+    "PlanError", "SessionBusyError", "UnsupportedOpError", "did_you_mean",
 ]
 
 

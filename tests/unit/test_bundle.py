@@ -9,7 +9,8 @@ import numpy as np
 import orjson
 import pytest
 
-from graph_runtime.bundle import BundleLibrary, BundleProgram, read_bundle, write_bundle
+from graph_runtime.bundle import BundleLibrary, BundleProgram, read_bundle
+from graph_runtime.bundle_writer import write_bundle
 from graph_runtime.errors import DocumentError, GraphRuntimeError
 from graph_runtime.params import save_params
 
