@@ -1,11 +1,12 @@
 """A Plan as rows for machines and text for people: what `plan` and `inspect` show. Makes values, prints
 nothing.
 
-Every function takes a Plan and returns JSON-able dicts, but for ``text``, ``table`` and ``picture``, which
-return strings.
+Every function takes a Plan and returns JSON-able dicts, but for ``text``, ``summary``, ``pictures``,
+``picture`` and ``table``, which return strings.
 """
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,10 +16,12 @@ from .graph import COPY
 from .plan.lifetimes import Values, find_values
 from .plan.types import Plan
 
-__all__ = ["copies", "describe", "memories", "nodes", "picture", "pool", "table", "text"]
+__all__ = ["copies", "describe", "memories", "nodes", "picture", "pictures", "pool",
+           "summary", "table", "text"]
 
 Row = dict[str, Any]
 _MARKS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LEAST, _LEAST_LAST = 8, 20     # characters to which columns, and the last one, are narrowed at most
 
 
 def describe(plan: Plan) -> Row:
@@ -139,23 +142,34 @@ def memories(plan: Plan) -> list[Row]:
 
 # **************** text ****************
 
-def text(plan: Plan) -> str:
-    """The whole report for a terminal: nodes with causes, copies, memories, the pool map as a table and as
-    pictures."""
-    parts = [table(nodes(plan), ("nid", "name", "op", "device", "layout", "sid", "cause"))]
+def text(plan: Plan, width: int | None = None) -> str:
+    """The whole report for people: nodes with causes, copies, memories, the pool map as a table and as
+    pictures. ``width``: of the terminal, in characters; None for lines as long as they come."""
+    parts = [table(nodes(plan), ("nid", "name", "op", "device", "layout", "sid", "cause"), width)]
     moved = copies(plan)
     if moved:
         total = sum(row["bytes"] for row in moved if not row["at_input"])
-        parts.append(f"copies: {len(moved)}, {total} B on every run\n"
-                     + table(moved, ("name", "of", "from", "to", "bytes", "at_input", "cause")))
-    parts.append(
-        table(memories(plan), ("device", "memory", "peak", "lower_bound", "bytes", "unshared", "available"))
-    )
+        columns = ("name", "of", "from", "to", "bytes", "at_input", "cause")
+        parts.append(f"copies: {len(moved)}, {total} B on every run\n" + table(moved, columns, width))
+    parts.append(summary(plan, width))
     rows = [{**row, "values": [f"{v['name']} {_life(plan, v)}" for v in row["values"]]} for row in pool(plan)]
-    parts.append(table(rows, ("sid", "device", "memory", "offset", "bytes", "values")))
-    parts += [picture(plan, did, index) for did, index in sorted(plan.peak)]
+    parts.append(table(rows, ("sid", "device", "memory", "offset", "bytes", "values"), width))
+    parts.append(pictures(plan))
     parts += [f"warning: {w}" for w in plan.warnings]
     return "\n\n".join(parts) + "\n"
+
+
+def summary(plan: Plan, width: int | None = None) -> str:
+    """The memories in use as a table, with its units."""
+    columns = ("device", "memory", "banks", "peak", "lower_bound", "available", "bytes", "unshared")
+    return ("memories: peak, lower_bound, available in bytes of one bank; bytes, unshared of all banks\n"
+            + table(memories(plan), columns, width))
+
+
+def pictures(plan: Plan) -> str:
+    """The pool map of every memory in use, and how to read it."""
+    legend = "pool maps: addresses down, nodes right; a mark is a sid in base 62, a dot is free"
+    return "\n\n".join([legend, *(picture(plan, did, index) for did, index in sorted(plan.peak))])
 
 
 def _life(plan: Plan, value: Row) -> str:
@@ -163,13 +177,47 @@ def _life(plan: Plan, value: Row) -> str:
     return f"{born}..{'end' if value['last'] >= plan.graph.num_nodes else value['last']}"
 
 
-def table(rows: Sequence[Row], columns: Sequence[str]) -> str:
-    """Rows as aligned text with a head line; lists are joined by spaces."""
+def table(rows: Sequence[Row], columns: Sequence[str], width: int | None = None) -> str:
+    """Rows as aligned text with a head line: numbers to the right, lists joined by commas. Where lines are
+    longer than ``width``, the last column is folded, and long cells of the others lose their middle."""
     cells = [list(columns), *([_cell(row[c]) for c in columns] for row in rows)]
     widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
-    return "\n".join(
-        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in cells
-    )
+    room = None if width is None else _fit(widths, width)
+    right = [_is_number_column(rows, column) for column in columns]
+    lines = []
+    for line in cells:
+        *cut, last = [_shorten(c, w) for c, w in zip(line[:-1], widths[:-1], strict=True)] + line[-1:]
+        head = "".join((c.rjust(w) if r else c.ljust(w)) + "  "
+                       for c, w, r in zip(cut, widths[:-1], right[:-1], strict=True))
+        folded = [last] if room is None else textwrap.wrap(last, room, break_on_hyphens=False) or [""]
+        if right[-1]:
+            folded = [part.rjust(widths[-1]) for part in folded]
+        lines += [(head + folded[0]).rstrip(), *(" " * len(head) + part for part in folded[1:])]
+    return "\n".join(lines)
+
+
+def _fit(widths: list[int], width: int) -> int:
+    """Narrow the widest columns but the last, in place, until that has room; returns its room."""
+    least = min(widths[-1], _LEAST_LAST)
+    while sum(widths[:-1]) + 2 * (len(widths) - 1) + least > width and max(widths[:-1], default=0) > _LEAST:
+        widths[widths.index(max(widths[:-1]))] -= 1
+    return max(width - sum(widths[:-1]) - 2 * (len(widths) - 1), least)
+
+
+def _shorten(text: str, width: int) -> str:
+    """The text, or its head and tail around an ellipsis: names often differ at their ends."""
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[:width - 1 - tail]}\N{HORIZONTAL ELLIPSIS}{text[len(text) - tail:]}"
+
+
+def _is_number_column(rows: Sequence[Row], column: str) -> bool:
+    return bool(rows) and all(type(v) is int for row in rows for v in _items(row[column]))
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) and len(value) == 1 else [value]
 
 
 def _cell(value: Any) -> str:
@@ -185,7 +233,9 @@ def picture(plan: Plan, did: int, memory: int, *, width: int = 72, height: int =
     name = plan.devices[did].descriptor.memories[memory].name
     peak, count = plan.peak.get((did, memory), 0), plan.graph.num_nodes
     width, height = min(width, max(count, 1)), min(height, max(plan.storage.count, 1) * 2)
-    head = f"{plan.devices[did]} {name}: {peak} B (a bank) down, {count} nodes right"
+    banks = plan.devices[did].descriptor.memories[memory].banks
+    each = f" of each of {banks} banks" if banks > 1 else ""
+    head = f"{plan.devices[did]} {name}: {peak} B{each}, {count} nodes"
     if not peak:
         return head
     grid = np.full((height, width), ".")

@@ -40,6 +40,9 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
+    except TypeError:                   # numpy gives an array, which is no context manager
+        raise InputError(f"{path} is a single array; an .npz with in:<name> and output<i> is wanted",
+                         got=str(path)) from None
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         raise InputError(f"cannot read {path}: {error}; an .npz with in:<name> and output<i> is wanted",
                          got=str(path)) from None

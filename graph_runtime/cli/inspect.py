@@ -61,9 +61,7 @@ def _graph(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]:
              f"ops {' '.join(kinds)}"]
     lines += [f"input  {name}: {type_}" for name, type_ in found["inputs"].items()]
     lines += [f"output {i}: {type_}" for i, type_ in enumerate(found["outputs"])]
-    columns = ("device", "memory", "peak", "lower_bound", "bytes", "unshared")
-    lines += ["", report.table(found["memories"], columns)]
-    lines += ["", *(report.picture(planned, did, memory) for did, memory in sorted(planned.peak))]
+    lines += ["", report.summary(planned, opt.terminal_width()), "", report.pictures(planned)]
     return found, "\n".join(lines)
 
 
@@ -101,6 +99,6 @@ def _params(file: Path) -> tuple[dict[str, Any], str]:
     rows = [{"name": name, "dtype": a.dtype.name, "shape": list(a.shape), "bytes": a.nbytes}
             for name, a in arrays.items()]
     total = int(np.sum([row["bytes"] for row in rows], dtype=np.int64))
-    table = report.table(rows, ("name", "dtype", "shape", "bytes"))
+    table = report.table(rows, ("name", "dtype", "shape", "bytes"), opt.terminal_width())
     found = {"kind": "params", "arrays": rows, "bytes": total}
     return found, f"{len(rows)} parameters, {total} bytes\n{table}"

@@ -1,6 +1,9 @@
 """Options that several commands have, and the reading of their values."""
 from __future__ import annotations
 
+import shutil
+import sys
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -67,10 +70,20 @@ def read_input(text: str, type_: TensorType, rng: np.random.Generator) -> np.nda
     if text == "random":
         return random_array(type_, rng)
     try:
-        return np.load(text, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        value = np.load(text, allow_pickle=False)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"cannot read {text}: {error}; --input takes a .npy file or the word random",
                          got=text) from None
+    if isinstance(value, np.ndarray):
+        return value
+    value.close()
+    raise InputError(f"{text} is an .npz of several arrays; --input takes a .npy file: save the array alone",
+                     got=text)
+
+
+def terminal_width() -> int | None:
+    """Characters a line of the terminal; None where stdout is none: a pipe gets whole lines."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def print_json(value: Mapping[str, Any]) -> None:

@@ -37,4 +37,4 @@ def plan(
     if json:
         opt.print_json(report.describe(planned))
     else:
-        typer.echo(report.text(planned), nl=False)
+        typer.echo(report.text(planned, opt.terminal_width()), nl=False)

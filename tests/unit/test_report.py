@@ -52,6 +52,24 @@ def test_the_pool_map_lists_every_value_once():
             assert row["lower_bound"] <= row["peak"] <= row["available"]
 
 
+def test_numbers_are_aligned_to_the_right_and_lists_joined():
+    rows = [{"sid": 8, "values": ["a", "b"]}, {"sid": 1024, "values": ["c"]}]
+    assert report.table(rows, ("sid", "values")).splitlines() == [" sid  values", "   8  a, b", "1024  c"]
+
+
+def test_tables_fit_a_terminal():
+    name = "tvmgen_default_fused_nn_contrib_dense_pack_add_nn_relu_"
+    rows = [{"nid": i, "name": f"{name}{i}", "cause": "a reason that is given in a sentence, " * 3}
+            for i in range(3)]
+    for width in (60, 80, 100):
+        lines = report.table(rows, ("nid", "name", "cause"), width).splitlines()
+        assert max(map(len, lines)) <= width
+        assert "".join("".join(line.split()) for line in lines).count("sentence,") == 9
+        assert sum(f"_relu_{i}" in line for i in range(3) for line in lines) == 3, "names keep their ends"
+    whole = report.table(rows, ("nid", "name", "cause")).splitlines()
+    assert len(whole) == 4
+
+
 def test_text_has_every_node_and_a_picture_of_each_memory():
     planned = _planned()
     text = report.text(planned)
