@@ -25,17 +25,12 @@ class Setting:
 
 
 _TABLE = (
-    Setting(
-        "NUM_THREADS",
-        0,
-        "threads of the intra-op pool, the caller counted; 0: as many as the process may use",
-    ),
+    Setting("NUM_THREADS", 0, "threads of the intra-op pool, the caller counted; 0: all the process may use"),
     Setting("CACHE_DIR", "", "where compiled module libraries are kept; empty: ~/.cache/graph_runtime"),
     Setting("CC", "", "the C compiler; empty: $CC, else gcc, else cc"),
-    Setting(
-        "GUARD", 0, "1: device memory is PROT_NONE outside of kernels and copies, fresh memory holds NaNs"
-    ),
-    Setting("DEBUG", 0, "1 devices and plan summary, 2 one timed line a node, 3 causes and storage map"),
+    Setting("GUARD", 0, "1: device memory is PROT_NONE outside kernels and copies, fresh memory holds NaNs"),
+    Setting("DEBUG", 0, "run and bench say on stderr: 1 devices and memories, 2 also a timed line a node, "
+                        "3 the whole plan with its causes too"),
 )
 _values: dict[str, int | str] = {}
 

@@ -280,7 +280,8 @@ def _nowhere(func: Func, kind: str, libraries: Sequence[Library]) -> LibraryErro
     where = ", ".join(str(library.path) for library in libraries) or "no library was given"
     return LibraryError(
         f"no kernel for function {func.name!r} on {kind}{did_you_mean(func.name, known)}: it is in no "
-        f"library ({where}) and its nodes have no gr.op to take a built-in kernel by",
+        f"library ({where}) and its nodes have no gr.op to take a built-in kernel by; give the library that "
+        "has it, for a graph of TVM's the one that was exported with it",
         got=func.name,
         wanted=sorted(known)[:50],
     )

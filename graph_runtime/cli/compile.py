@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from ..errors import InputError
 from ..loader import load_graph
 from . import options as opt
-from .sources import asked_devices
+from .sources import asked_devices, is_bundle
 
 __all__ = ["compile_"]
 
@@ -19,7 +20,11 @@ def compile_(
     graph: Annotated[Path, typer.Argument(metavar="GRAPH", help="graph.json.")],
     output: Annotated[Path, typer.Option(
         "--output", "-o", help="The bundle to write: a folder, or a stored zip if it ends in .zip.")],
-    device: opt.Devices = None, library: opt.LibraryFiles = None, params: opt.Params = None,
+    device: opt.Devices = None,
+    library: Annotated[list[Path] | None, typer.Option(
+        "--library", help="A module library that the bundle takes along, for functions without gr.op; "
+                          "repeat for more.")] = None,
+    params: opt.Params = None,
     place: opt.Place = None, map: opt.Map = None, format: opt.Formats = None, strict: opt.Strict = False,
     march: Annotated[str, typer.Option(
         "--march", help="auto (x86-64-v3 where this CPU has it, else v2), native, or a level.")] = "auto",
@@ -32,6 +37,9 @@ def compile_(
     """
     from codegen.build import build_bundle  # the only command that needs a C compiler
 
+    if is_bundle(graph):
+        raise InputError(f"{graph} is a bundle, compiled already; compile takes a graph.json, and the one in "
+                         "a bundle is named by graph-runtime inspect", got=str(graph))
     loaded = load_graph(graph)
     devices = device or asked_devices(loaded)
     with _progress(not json) as progress:
@@ -52,6 +60,7 @@ def _progress(shown: bool) -> Iterator[Any]:
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("compiling", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

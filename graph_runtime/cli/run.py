@@ -13,6 +13,7 @@ from ..module import GraphModule
 from . import options as opt
 from .expect import Difference, compare_outputs, read_npz
 from .sources import Program, open_program
+from .trace import timed_run
 
 __all__ = ["run"]
 
@@ -43,7 +44,7 @@ def run(
     expected = read_npz(expect) if expect else {}
     _set_inputs(module, opt.pairs(input, "--input"), expected, compare, np.random.default_rng(seed))
     start = time.perf_counter()
-    module.run()
+    timed_run(module)
     seconds = time.perf_counter() - start
     values = [module.get_output(i).numpy() for i in range(module.get_num_outputs())]
     if output:
@@ -73,10 +74,11 @@ def _set_inputs(module: GraphModule, given: dict[str, str], expected: dict[str, 
             values[name] = expected[f"in:{name}"]
         elif name in unset and fill:
             values[name] = opt.random_array(type_, rng)
-    missing = sorted(unset - set(values))
+    missing = [name for name in graph.input_names if name in unset and name not in values]
     if missing:
-        raise InputError(f"inputs without a value: {', '.join(missing)}; give "
-                         f"--input {missing[0]}=FILE.npy or --input {missing[0]}=random", wanted=missing)
+        files = " (or --params FILE for all that it holds)" if len(missing) > 1 else ""
+        raise InputError(f"inputs without a value: {', '.join(missing)}; give --input {missing[0]}=FILE.npy "
+                         f"or --input {missing[0]}=random{files}", wanted=missing)
     module.set_input(**values)
 
 
@@ -106,7 +108,7 @@ def _show(module: GraphModule, values: list[np.ndarray], seconds: float,
         opt.print_json(result)
         return
     for i, (name, value) in enumerate(zip(names, values, strict=True)):
-        text = np.array2string(_storable(value).ravel()[:6], precision=6, separator=" ")
+        text = np.array2string(_storable(value).ravel()[:6], precision=6, separator=" ", max_line_width=200)
         more = " ..." if value.size > 6 else ""
         typer.echo(f"output {i} {name}: {value.dtype.name}{list(value.shape)} {text}{more}")
     typer.echo(f"run: {seconds * 1e3:.3f} ms")

@@ -15,6 +15,7 @@ from ..graph import Graph
 from ..library import Library, load_library
 from ..loader import load_graph
 from ..module import GraphModule
+from .trace import show_plan
 
 __all__ = ["Program", "asked_devices", "is_bundle", "open_program"]
 
@@ -32,8 +33,10 @@ class Program:
 
     def module(self, options: Mapping[str, Any], threads: int | None = None) -> GraphModule:
         """Ready to run, parameters set."""
-        return create(self.graph, self.libraries, self.devices, params=self.params, threads=threads,
-                      name=self.name, **options)
+        module = create(self.graph, self.libraries, self.devices, params=self.params, threads=threads,
+                        name=self.name, **options)
+        show_plan(module)
+        return module
 
 
 def is_bundle(path: Path) -> bool:

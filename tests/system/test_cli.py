@@ -123,6 +123,26 @@ def test_devices_and_settings(command, folder):
     assert "GR_CACHE_DIR" in json.loads(command("devices", "--settings", "--json")[1])
 
 
+def test_debug_levels_say_more_on_stderr(command, folder):
+    arguments = ["run", "graph.json", "--params", "w.bin", "--input", "x=x.npy", "--device", "cpu:0",
+                 "--device", "tt:0", "--place", "act=tt:0"]
+    said = []
+    for level in range(4):
+        with config(DEBUG=level):
+            code, out, err = command(*arguments)
+        assert code == 0
+        assert out.startswith("output 0 y: ")
+        said.append(err)
+    assert said[0] == ""
+    assert "on cpu:0, tt:0" in said[1]
+    assert "lower_bound" in said[1]
+    timed = [line.split()[2:] for line in said[2].splitlines() if " us  " in line]
+    assert ["tt:0", "act", "(relu)"] in timed
+    assert len(timed) >= 4
+    assert "pin 'act': tt:0" in said[3]
+    assert "pin 'act': tt:0" not in said[2]
+
+
 def test_bench(command, folder):
     code, out, _ = command("bench", "graph.json", "--device", "null:0", "--repeat", "3",
                            "--min-repeat-ms", "1", "--json")
@@ -140,6 +160,12 @@ def test_bench(command, folder):
     (["run", "graph.json", "--device", "gpu:0"], 2, "unknown device kind 'gpu'"),
     (["run", "graph.json", "--place", "bias=tt:0", "--input", "x=random"], 2, "tt:0"),
     (["run", "x.npy"], 2, "not valid JSON"),
+    (["run", "graph.json", "--input", "x=x.npy", "--input", "w=io.npz"], 2, "io.npz is an .npz"),
+    (["run", "graph.json", "--params", "w.bin", "--expect", "x.npy"], 2, "x.npy is a single array"),
+    (["run", "graph.json", "--params", "w.bin", "--input", "x=x.npy", "-o", "no/y.npz"], 2,
+     "no/y.npz: No such file or directory"),
+    (["inspect", "nothing.json"], 2, "nothing.json: No such file or directory"),
+    (["compile", ".", "-o", "net.bundle"], 2, "compile takes a graph.json"),
     (["run", "graph.json", "--library", "w.bin", "--input", "x=random"], 2, "w.bin"),
     (["verify", "w.bin"], 2, "error"),
 ])
@@ -172,13 +198,22 @@ def test_a_failing_kernel_is_exit_code_4(command, document, packed_library, tmp_
     assert "the_gate" in err
 
 
+# a shell's background jobs, and so their children, ignore SIGINT
+_INTERRUPTIBLE = """
+import signal
+from graph_runtime.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main()
+"""
+
+
 def test_ctrl_c_is_exit_code_130(document, packed_library, tmp_path):
     entry = document.input("x")
     for _ in range(3000):
         entry = document.call("slow", entry)
     (tmp_path / "slow.json").write_text(document.json(entry))
     arguments = ["run", "slow.json", "--library", packed_library, "--input", "x=random"]
-    with subprocess.Popen([sys.executable, "-m", "graph_runtime.cli", *arguments], cwd=tmp_path,
+    with subprocess.Popen([sys.executable, "-c", _INTERRUPTIBLE, *arguments], cwd=tmp_path,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         try:
             time.sleep(3)
