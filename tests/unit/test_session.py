@@ -144,7 +144,8 @@ def test_many_sessions_run_in_many_threads(document, packed_library):
 
 
 _INTERRUPTED = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)     # a shell's background jobs ignore it
 import numpy as np
 import graph_runtime as gr
 mod = gr.create(open(sys.argv[1]).read(), sys.argv[2])
