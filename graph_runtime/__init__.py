@@ -45,6 +45,7 @@ _HOME = {
     "load": "factory",
     "load_graph": "loader",
     "load_library": "library",
+    "load_module": "tvm_library",
     "read_params": "params",
     "tt": "devices",
 }

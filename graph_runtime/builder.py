@@ -65,6 +65,9 @@ class GraphBuilder:
         self._outputs: list[Value] = []
         self._aliases: list[tuple[int, int]] = []
 
+    def __repr__(self) -> str:
+        return f"<GraphBuilder: {len(self._nodes)} nodes, {len(self._outputs)} outputs>"
+
     # ---------------------------------------------------------------- nodes
 
     def input(

@@ -17,7 +17,7 @@ from .document import json_path
 from .errors import DocumentError, GraphError
 from .graph import TensorType
 
-__all__ = ["MOST_BYTES", "entries", "extra_columns", "integers", "intern_types", "of_length"]
+__all__ = ["MOST_BYTES", "entries", "extra_columns", "integers", "intern_types", "of_length", "pool_type"]
 
 MOST_BYTES = 1 << 62
 Places = Sequence[str | int]
@@ -101,7 +101,7 @@ def intern_types(dltype: list[str], shape: list[list[int]]) -> tuple[np.ndarray,
     renumbered = []
     for key, i in distinct.items():
         try:
-            made = _tensor_type(key[0], key[1:])
+            made = pool_type(key[0], key[1:])
         except GraphError as error:
             column = "dltype" if "dtype" in error.fields else "shape"
             raise GraphError(
@@ -111,8 +111,8 @@ def intern_types(dltype: list[str], shape: list[list[int]]) -> tuple[np.ndarray,
     return np.array(renumbered, np.int32)[ids], tuple(types)
 
 
-def _tensor_type(dtype: str, shape: tuple[int, ...]) -> TensorType:
-    """Raises GraphError, with field dtype if that is to blame, for a type no pool can hold."""
+def pool_type(dtype: str, shape: tuple[int, ...]) -> TensorType:
+    """The TensorType. Raises GraphError, with field dtype if that is to blame, for one no pool can hold."""
     try:
         parsed = dtypes.parse(dtype)
     except DocumentError as error:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import devices, dtypes
+from .columns import pool_type
 from .errors import DocumentError, GraphError
 from .graph import NOP, TensorType
 
@@ -145,12 +146,10 @@ def tensor_type(dtype: Any, shape: Sequence[int], name: str) -> TensorType:
         dims = tuple(int(d) for d in shape)
         if any(d < 0 or d != given for d, given in zip(dims, shape, strict=True)):
             raise ValueError
-        return TensorType(
-            dtypes.canonical(dtype if isinstance(dtype, str) else dtypes.from_numpy(dtype)), dims
-        )
+        return pool_type(dtype if isinstance(dtype, str) else dtypes.from_numpy(dtype), dims)
     except (TypeError, ValueError):
         raise GraphError(
             f"{name!r}: a shape is a tuple of integers from 0, got {shape!r}", node=name, got=shape
         ) from None
-    except DocumentError as error:
-        raise GraphError(f"{name!r}: {error}", node=name, got=dtype) from None
+    except (DocumentError, GraphError) as error:
+        raise GraphError(f"{name!r}: {error}", node=name, got=error.got) from None

@@ -8,6 +8,7 @@ demand.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -62,6 +63,11 @@ class Func:
     num_outputs: int
     flatten: bool = False
     raw: dict[str, str] = field(default_factory=dict)
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:most]) + (f", and {len(names) - most} more" if len(names) > most else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +143,10 @@ class Graph:
     # ({nid: [nid]})
     extra_columns: MappingProxyType | dict = field(default_factory=lambda: _EMPTY)
     control_deps: MappingProxyType | dict = field(default_factory=lambda: _EMPTY)
+
+    def __repr__(self) -> str:
+        return (f"<Graph of {self.num_nodes} nodes: {_listed(self.input_names)} -> "
+                f"{_listed(self.output_names)}>")
 
     @property
     def num_nodes(self) -> int:

@@ -47,6 +47,9 @@ class GraphModule:
         self._output_index = _output_index(graph)
         self._run = session.run
 
+    def __repr__(self) -> str:
+        return f"<GraphModule on {', '.join(map(str, self.session.plan.devices))}: {self.session.graph!r}>"
+
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """The method called ``name``, as TVM's raw module has it.
 

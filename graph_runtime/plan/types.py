@@ -109,6 +109,10 @@ class Plan:
     layout_causes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return (f"<Plan of {self.graph.num_nodes} nodes, {self.storage.count} storages, on "
+                f"{', '.join(map(str, self.devices))}>")
+
     def entry_did(self) -> np.ndarray:
         """int32 [entries]: the device each entry lives on."""
         return np.repeat(self.did, np.diff(self.graph.row_ptr))
