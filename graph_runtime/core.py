@@ -38,8 +38,7 @@ __all__ = ["Arg", "DeviceHandle", "MemoryStats", "address_of", "check", "copy", 
            "generic_kernels", "host_arg", "last_error", "lib", "library_close", "library_open",
            "library_symbol", "null_kernel", "open_device", "packed_kernel", "pool_set_threads",
            "pool_threads", "program_create", "tensor_arg", "tvm_call",
-           "tvm_contexts", "tvm_function", "tvm_import", "tvm_open", "tvm_pointer", "tvm_symbol",
-           "tvm_system"]
+           "tvm_contexts", "tvm_function", "tvm_import", "tvm_open", "tvm_pointer", "tvm_system"]
 
 ffi: Any = _core.ffi
 lib: Any = _core.lib
@@ -329,11 +328,6 @@ def tvm_import(parent: int, child: int) -> None:
 def tvm_function(module: int, name: str, imports: bool = False) -> int:
     """Address of a packed function, 0 if there is none; ``imports``: also in imported modules."""
     return address_of(lib.gr_tvm_function(_tvm(module), name.encode(), imports))
-
-
-def tvm_symbol(module: int, name: str) -> int:
-    """Address of a data symbol, 0 if there is none."""
-    return address_of(lib.gr_tvm_symbol(_tvm(module), name.encode()))
 
 
 def tvm_contexts(module: int) -> list[str]:

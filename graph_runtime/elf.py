@@ -29,13 +29,19 @@ _MOST_SYMBOLS = 1 << 22
 @dataclass(frozen=True, slots=True)
 class SharedObject:
     """``arch`` as platform.machine() spells it, ``functions`` the names of the functions it defines for
-    others, ``objects`` {name: bytes from its address to its end} of its data,
+    others, ``objects`` {name: (offset in the file, bytes)} of its data,
     ``undefined`` the names that others must define."""
 
     arch: str
     functions: frozenset[str]
-    objects: Mapping[str, int]
+    objects: Mapping[str, tuple[int, int]]
     undefined: frozenset[str]
+
+    def view(self, name: str, data: bytes | mmap.mmap) -> memoryview:
+        """The bytes of a data symbol in the file's ``data``, read-only; none where the file has none for
+        it."""
+        offset, size = self.objects[name]
+        return memoryview(data)[offset : offset + size].toreadonly()
 
 
 def read_elf(path: Path, data: bytes | mmap.mmap) -> SharedObject:
@@ -78,14 +84,14 @@ def read_elf(path: Path, data: bytes | mmap.mmap) -> SharedObject:
         elif kind in _FUNCTION_TYPES:
             functions.add(name)
         elif kind in _OBJECT_TYPES:
-            objects[name] = _readable(segments, value, size)
+            objects[name] = _extent(segments, value, size)
     return SharedObject(arch, frozenset(functions), objects, frozenset(undefined))
 
 
 def _segments(
     path: Path, data: bytes | mmap.mmap, table: int, entry_size: int, count: int
-) -> list[tuple[int, int]]:
-    """(first address, end of what stands in the file) of each part that the loader maps."""
+) -> list[tuple[int, int, int]]:
+    """(first address, bytes in the file, their offset) of each part that the loader maps."""
     if table + count * entry_size > len(data) or (count and entry_size != _SEGMENT.size):
         raise LibraryError(f"{path}: its table of segments is malformed", got=str(path))
     found = []
@@ -99,14 +105,17 @@ def _segments(
                 got=len(data),
                 wanted=offset + in_file,
             )
-        found.append((addr, addr + in_file))
+        found.append((addr, in_file, offset))
     return found
 
 
-def _readable(segments: list[tuple[int, int]], value: int, size: int) -> int:
-    """Bytes that may be read at a symbol: its size if it says one, never beyond what is mapped of the file."""
-    left = next((end - value for first, end in segments if first <= value < end), 0)
-    return min(left, size) if size else left
+def _extent(segments: list[tuple[int, int, int]], value: int, size: int) -> tuple[int, int]:
+    """Where a symbol's bytes stand in the file: as many as it says, never beyond its segment."""
+    for first, in_file, offset in segments:
+        if first <= value < first + in_file:
+            left = first + in_file - value
+            return offset + value - first, min(left, size) if size else left
+    return 0, 0
 
 
 def _symbols(

@@ -41,7 +41,7 @@ class Library:
 
     def __init__(self, path: Path, manifest: Manifest | None, shared: SharedObject, handle: int):
         self.path, self.manifest, self.functions = path, manifest, shared.functions
-        self.objects = shared.objects
+        self.shared = shared
         self.system = _REGISTER in shared.undefined
         self.flavour = "module" if manifest else "packed"
         entries = manifest.kernels if manifest else ()

@@ -20,7 +20,9 @@ from .cursor import Cursor
 from .errors import LibraryError
 from .params import read_array
 
-__all__ = ["Blob", "ConstLoader", "Factory", "LibrarySlot", "Record", "parse_blob"]
+__all__ = ["BLOB", "Blob", "ConstLoader", "Factory", "LibrarySlot", "Record", "parse_blob"]
+
+BLOB = "__tvm_dev_mblob"  # the symbol that has it
 
 # what cannot run here, and what a holder of such a library can do
 _WAYS_OUT = {
@@ -82,39 +84,43 @@ def parse_blob(data: memoryview | bytes, where: str) -> Blob:
     Raises LibraryError with ``offset`` (bytes into the blob) and ``record`` for one that is cut, malformed,
     or holds a module kind that cannot run here.
     """
-    cursor = Cursor(
-        memoryview(data).toreadonly(),
-        lambda message, offset: LibraryError(
-            f"{where}: import blob: {message} at byte {offset}", offset=offset
-        ),
-    )
-    total = cursor.u64("length of the blob")
-    cursor.limit(total, "the blob")
-    count = cursor.count(8, "number of records")
-    keys, modules, tree = [], [], None
-    for index in range(count):
-        key = cursor.text(f"key of record {index}")
+    keys, modules, tree, index = [], [], None, None
+
+    def fail(message: str, offset: int) -> LibraryError:
+        record = "" if index is None else f"record {index}: "
+        return LibraryError(
+            f"{where}: import blob: {record}{message} at byte {offset}",
+            offset=offset,
+            record=index,
+            keys=keys,
+        )
+
+    cursor = Cursor(memoryview(data).toreadonly(), fail)
+    cursor.limit(cursor.u64("length of the blob"), "the blob")
+    for index in range(cursor.count(8, "number of records")):
+        key = cursor.text("its key")
         if key == "_import_tree":
             tree = _read_tree(cursor)
             continue
         keys.append(key)
-        modules.append(_read_record(cursor, key, index, where))
+        if key not in _READERS:
+            raise _unknown(key, index, where, keys)
+        modules.append(_READERS[key](cursor))
+    index = None
     cursor.finished("the last record")
     return _assemble(cursor, tuple(keys), tuple(modules), tree)
 
 
-def _read_record(cursor: Cursor, key: str, index: int, where: str) -> Record:
-    reader = _READERS.get(key)
-    if reader is not None:
-        return reader(cursor)
+def _unknown(key: str, index: int, where: str, keys: list[str]) -> LibraryError:
     kind = _WAYS_OUT.get(key, f"a module of kind {key!r}")
-    raise LibraryError(
+    return LibraryError(
         f"{where}: record {index} of its import blob is {kind} ({key!r}), which this runtime cannot "
-        f"run. Build the model for a CPU target (target='llvm' or 'c') with the graph executor, or run the rest "
-        f"by giving graph.json, params and a library of CPU functions",
+        f"run. Build the model for a CPU target (target='llvm' or 'c') with the graph executor, or run the "
+        f"rest by giving graph.json, params and a library of CPU functions",
         got=key,
         wanted=sorted(_READERS),
         record=index,
+        keys=keys,
     )
 
 

@@ -10,6 +10,7 @@ them, so they are held once.
 from __future__ import annotations
 
 import atexit
+import mmap
 import os
 import tarfile
 import tempfile
@@ -28,12 +29,11 @@ from .factory import create
 from .layout import HOST
 from .library import Library, load_library
 from .module import GraphModule
-from .tensor import Tensor
-from .tvm_blob import Blob, ConstLoader, Factory, parse_blob
+from .tensor import Tensor, aligned_empty
+from .tvm_blob import BLOB, Blob, ConstLoader, Factory, parse_blob
 
 __all__ = ["TvmModule", "load_module"]
 
-_BLOB = "__tvm_dev_mblob"
 _handed_over: list[Any] = []  # to libraries, which stay open to the end of the process and may keep it
 
 
@@ -186,9 +186,9 @@ def load_module(path: str | os.PathLike) -> TvmModule:
     if path.suffix in (".o", ".tar"):
         path = _link(path)
     library = load_library(path)
-    if _BLOB not in library.objects:
+    if BLOB not in library.shared.objects:
         return TvmModule(library, None, None)
-    blob = parse_blob(_mapped_blob(library), str(library.path))
+    blob = parse_blob(_blob_bytes(library), str(library.path))
     _wire(library, blob)
     root = blob.modules[blob.root] if blob.root is not None else None
     factories = [m for m in blob.modules if isinstance(m, Factory)]
@@ -196,16 +196,12 @@ def load_module(path: str | os.PathLike) -> TvmModule:
     return TvmModule(library, blob, factory)
 
 
-def _mapped_blob(library: Library) -> memoryview:
-    """The blob's bytes where the library is mapped, as many as its symbol has. That they are as many as the
-    blob says of itself is for parse_blob to check."""
-    size = library.objects[_BLOB]
-    address = core.tvm_symbol(library.handle, _BLOB) if size else 0
-    if not address:
-        raise LibraryError(
-            f"{library.path}: its symbol {_BLOB} has no bytes: the file was cut or edited", got=size, offset=0
-        )
-    return memoryview(core.ffi.buffer(core.ffi.cast("char *", address), size)).toreadonly()
+def _blob_bytes(library: Library) -> memoryview:
+    """The blob's bytes as they stand in the file, mapped: no more than its symbol has. That they are as
+    many as the blob says of itself is for parse_blob to check."""
+    with library.path.open("rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return library.shared.view(BLOB, data)
 
 
 def _wire(library: Library, blob: Blob) -> None:
@@ -221,9 +217,17 @@ def _wire(library: Library, blob: Blob) -> None:
                     f"__init_{symbol}",
                     got=symbol,
                 )
-            table, shapes = dl_tensors([module.arrays[name] for name in names])
-            _handed_over.append((table, shapes))
+            arrays = [_aligned(module.arrays[name]) for name in names]
+            table, shapes = dl_tensors(arrays)
+            _handed_over.append((table, shapes, arrays))
             core.tvm_call(start, table.ctypes.data, len(names))
+
+
+def _aligned(array: np.ndarray) -> np.ndarray:
+    """A copy that starts where generated code expects it."""
+    copy = aligned_empty(array.shape, array.dtype)
+    copy[...] = array
+    return copy
 
 
 def _link(path: Path) -> Path:

@@ -185,6 +185,7 @@ def _columns(graph: Graph, dialect: str) -> Iterable[tuple[str, list]]:
     storage_id, device_type, device_id = hints.storage_id, hints.device_type, hints.device_id
     if dialect == "tvm":
         storage_id = _one_each(graph) if storage_id is None else storage_id
+        storage_id = np.unique(storage_id, return_inverse=True)[1]  # TVM wants ids without gaps
         device_type = np.full(count, DLTYPE_CPU) if device_type is None else device_type
         device_id = None
     for name, column in (("device_index", device_type), ("device_id", device_id), ("storage_id", storage_id)):

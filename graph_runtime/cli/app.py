@@ -6,6 +6,7 @@ import typer
 from .bench import bench
 from .compile import compile_
 from .devices import devices
+from .export import export
 from .inspect import inspect
 from .plan import plan
 from .run import run
@@ -24,5 +25,6 @@ app.command()(run)
 app.command()(plan)
 app.command()(verify)
 app.command()(inspect)
+app.command()(export)
 app.command()(devices)
 app.command()(bench)

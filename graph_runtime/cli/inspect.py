@@ -10,10 +10,10 @@ import typer
 
 from .. import report
 from ..factory import inplace_rules
-from ..library import load_library
 from ..manifest import find_manifest
 from ..params import read_params
 from ..plan import plan as make_plan
+from ..tvm_inspect import describe
 from . import options as opt
 from .sources import is_bundle, open_program
 
@@ -82,9 +82,7 @@ def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]
 def _library(file: Path) -> tuple[dict[str, Any], str]:
     manifest = find_manifest(file)
     if manifest is None:
-        library = load_library(file)
-        found = {"kind": "library", "flavour": library.flavour, "functions": library.names("cpu")}
-        return found, "\n".join([f"library {file.name} ({library.flavour})", *found["functions"]])
+        return _foreign_library(file)
     found = {"kind": "library", "flavour": "module", **orjson.loads(manifest.to_bytes()[24:])}
     lines = [f"library {file.name}: ABI {manifest.abi}, {manifest.arch} {manifest.isa}, {manifest.compiler}"]
     for k in manifest.kernels:
@@ -92,6 +90,19 @@ def _library(file: Path) -> tuple[dict[str, Any], str]:
         lines.append(f"{k.kind:4} {k.name}: {k.op}({', '.join(types[:k.num_inputs])}) -> "
                      f"{', '.join(types[k.num_inputs:])}")
     return found, "\n".join(lines)
+
+
+def _foreign_library(file: Path) -> tuple[dict[str, Any], str]:
+    made = describe(file)
+    lines = [f"library {file.name}: {made['kind']}", f"made by TVM {made['releases']}"]
+    lines += [f"  because {mark}" for mark in made["marks"]]
+    lines += [f"devices {' '.join(made['devices'])}"]
+    if made["problem"]:
+        lines.append(f"cannot be loaded: {made['problem']}")
+    lines += [f"import {key}" for key in made["imports"]]
+    lines += [f"param  {name}: {type_}" for name, type_ in made["params"].items()]
+    lines += [f"function {name}" for name in made["functions"]]
+    return {"kind": "library", "flavour": "packed", "made": made.pop("kind"), **made}, "\n".join(lines)
 
 
 def _params(file: Path) -> tuple[dict[str, Any], str]:

@@ -24,8 +24,6 @@ int32_t gr_tvm_import(gr_tvm_module *parent, gr_tvm_module *child);
 void gr_tvm_close(gr_tvm_module *module);         /* drops one count of a module without a file */
 /* The packed function of that name, NULL if there is none; with_imports: also in imports, recursively. */
 void *gr_tvm_function(gr_tvm_module *module, const char *name, int32_t with_imports);
-/* A data symbol (the import blob, __tvm_main__), NULL if there is none. */
-void *gr_tvm_symbol(gr_tvm_module *module, const char *name);
 /* How many of the seven context pointers the library has, bit i for the i-th of gr_tvm_context_name. */
 int32_t gr_tvm_contexts(const gr_tvm_module *module);
 const char *gr_tvm_context_name(int32_t i);       /* NULL after the last */

@@ -255,8 +255,6 @@ void *gr_tvm_function(gr_tvm_module *module, const char *name, int32_t with_impo
   return f ? (void *)f->fn : NULL;
 }
 
-void *gr_tvm_symbol(gr_tvm_module *module, const char *name) { return module->dl ? dlsym(module->dl, name) : NULL; }
-
 int32_t gr_tvm_register_global(const char *name, void *fn, void *resource) {
   pthread_mutex_lock(&registry.lock);
   function *f = find(registry.globals, name);

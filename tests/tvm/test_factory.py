@@ -115,7 +115,8 @@ def test_constants_are_handed_over_before_the_first_call(blobs, tmp_path):
         int __init_scaled(tensor **a, int *c, int n) { constant = a[0]->data; return n != 1; }
         int scaled(tensor **a, int *c, int n) { if (!constant) return -1;
           for (int i = 0; i < 3; i++) a[1]->data[i] = a[0]->data[i] * constant[i]; return 0; }
-        __asm__(".section .rodata\n.globl __tvm_dev_mblob\n.type __tvm_dev_mblob,@object\n__tvm_dev_mblob: .incbin \"BLOB\"\n"
+        __asm__(".section .rodata\n.globl __tvm_dev_mblob\n.type __tvm_dev_mblob,@object\n"
+                "__tvm_dev_mblob: .incbin \"BLOB\"\n"
                 ".size __tvm_dev_mblob, .-__tvm_dev_mblob\n.previous");
         """.replace("BLOB", str(tmp_path / "blob"))
     )

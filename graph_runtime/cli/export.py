@@ -1,0 +1,32 @@
+"""graph-runtime export"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..export import export as write_files
+from . import options as opt
+from .sources import open_program
+
+__all__ = ["export"]
+
+
+def export(
+    graph: opt.Source,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
+    dialect: Annotated[str, typer.Option("--dialect", help="tvm: what TVM 0.7 to 0.19 loads.")] = "tvm",
+    library: opt.LibraryFiles = None, params: opt.Params = None, json: opt.Json = False,
+) -> None:
+    """Write a graph for another runtime: graph.json without what only this one knows, params.bin, libraries.
+
+    Example: graph-runtime export net.bundle --dialect tvm -o deploy
+    """
+    program = open_program(graph, None, library, params)
+    files = write_files(program.graph, output, dialect=dialect, params=program.params,
+                        libraries=program.libraries)
+    if json:
+        opt.print_json({"files": [str(file) for file in files]})
+    else:
+        typer.echo("\n".join(f"wrote {file}" for file in files))
