@@ -7,6 +7,7 @@ report.ok; print(report)
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -139,8 +140,8 @@ def compare(
 def compare_arrangements(
     graph: Any, library: Any = None, devices: Any = ("cpu:0",), **options: Any
 ) -> dict[str, Report | str]:
-    """compare(), and again with the storage planned anew, and with every rotation of the devices among the
-    nodes.
+    """compare(), and again with the storage planned anew, and with the devices permuted among the nodes:
+    every permutation of up to three devices, every rotation of more.
 
     The value of an arrangement that cannot be (a dtype the device does not have) is the reason, as text.
     Options as compare; the plan of the graph as it is must exist.
@@ -153,18 +154,24 @@ def compare_arrangements(
     reports["storage planned anew"] = compare(
         replanned(_as_placed(graph, planned)), library, devices, **options
     )
-    count = len(planned.devices)
-    for shift in range(1, count):
-        names = [str(planned.devices[(i + shift) % count]) for i in range(count)]
+    for order in _orders(len(planned.devices)):
+        names = [str(planned.devices[i]) for i in order]
         label = ", ".join(
             f"{old} as {new}" for old, new in zip(map(str, planned.devices), names, strict=True)
         )
         try:
-            moved = permuted(replanned(_as_placed(graph, planned)), planned.devices, shift)
+            moved = permuted(replanned(_as_placed(graph, planned)), planned.devices, order)
             reports[label] = compare(moved, library, devices, **options)
         except (PlanError, UnsupportedOpError) as error:
             reports[label] = str(error)
     return reports
+
+
+def _orders(count: int) -> list[tuple[int, ...]]:
+    """Permutations of count devices but the identity; rotations where there would be too many."""
+    if count <= 3:
+        return list(itertools.permutations(range(count)))[1:]
+    return [tuple((i + shift) % count for i in range(count)) for shift in range(1, count)]
 
 
 def random_inputs(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:

@@ -25,15 +25,14 @@ def keep_all(graph: Graph) -> Graph:
     return replace(replanned(graph), outputs=np.arange(graph.num_entries, dtype=np.int64))
 
 
-def permuted(graph: Graph, devices: Sequence[Device], shift: int) -> Graph:
-    """What was on device i of the list is on device i + shift, modulo their number. The graph has device
-    columns."""
+def permuted(graph: Graph, devices: Sequence[Device], order: Sequence[int]) -> Graph:
+    """What was on device i of the list is on device order[i]. The graph has device columns."""
     types = np.array([d.dl_type for d in devices])
     ordinals = np.array([types[:i].tolist().count(t) for i, t in enumerate(types.tolist())])
     column = np.zeros(graph.num_entries, np.int64)
     for i in range(len(devices)):
         here = (graph.hints.device_type == types[i]) & (graph.hints.device_id == ordinals[i])
-        column[here] = (i + shift) % len(devices)
+        column[here] = order[i]
     return replace(graph, hints=replace(graph.hints, device_type=types[column], device_id=ordinals[column]))
 
 

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "library.h"
 #include "status.h"
 #include "tvm_backend.h"
 
@@ -181,7 +182,7 @@ static gr_tvm_module *find_open(void *dl) {
 int32_t gr_tvm_open(const char *path, int32_t externs, gr_tvm_module **out) {
   int32_t status = externs ? publish_services() : GR_OK;
   if (status) return status;
-  void *dl = dlopen(path, RTLD_LAZY | RTLD_LOCAL);     /* runs constructors: not under registry.lock */
+  void *dl = gr_dlopen(path, RTLD_LAZY | RTLD_LOCAL);  /* runs constructors: not under registry.lock */
   if (!dl) return gr_fail(GR_ERR_ARGUMENT, "%s", dlerror());
   pthread_mutex_lock(&registry.lock);
   gr_tvm_module *m = find_open(dl);

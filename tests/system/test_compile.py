@@ -239,3 +239,19 @@ def test_parameters_without_an_input_are_left_out_with_a_warning(tmp_path):
     with pytest.warns(UserWarning, match="no inputs for were left out: w"):
         out = build_bundle(_adds("a"), "cpu:0", tmp_path / "net.bundle", params={"w": np.ones(3, np.float32)})
     assert not (out / "params.bin").exists()
+
+
+def test_a_library_compiled_anew_to_the_same_place_is_the_new_one(tmp_path):
+    """dlopen knows an open library by its path: the old code would run under the new manifest."""
+    held = []
+    for size in (3, 40, 500):
+        builder = gr.GraphBuilder()
+        builder.output(builder.op("relu", builder.input("x", (size,)), func_name="f"))
+        module = gr.load(build_bundle(builder, ["cpu:0"], tmp_path / "same.bundle"))
+        x = np.linspace(-1, 1, size, dtype="f4")
+        module.run(x=x)
+        np.testing.assert_array_equal(module.get_output(0).numpy(), np.maximum(x, 0))
+        held.append((module, x))
+    for module, x in held:
+        module.run(x=x)
+        np.testing.assert_array_equal(module.get_output(0).numpy(), np.maximum(x, 0))
