@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -193,8 +194,8 @@ def parse_list(devices: str | Device | Sequence[str | Device]) -> tuple[Device, 
     if not found:
         raise DeviceError("the device list is empty: give at least one device, as ['cpu:0']", got=[])
     names = [str(d) for d in found]
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(names).items():
+        if count > 1:
             raise DeviceError(f"device {name} is listed twice", got=names, device=name)
     return found
 

@@ -22,19 +22,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     ``argv``: the arguments without the command's name, by default the process's. Typer is imported here, by
     who uses the command line only. Raises SystemExit.
     """
-    from .app import app
+    from .app import UsageError, app
 
+    args = sys.argv[1:] if argv is None else list(argv)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = _show_warning
         try:
-            app(args=argv, prog_name="graph-runtime")
+            code = app(args=args or ["--help"], prog_name="graph-runtime", standalone_mode=False)
+        except UsageError as error:
+            place = error.ctx.command_path if error.ctx else "graph-runtime"
+            print(f"error: {_one_line(error.format_message())} (see {place} --help)", file=sys.stderr)
+            sys.exit(2)
         except (GraphRuntimeError, MemoryError, OSError) as error:
             print(f"error: {_one_line(error)}", file=sys.stderr)
             sys.exit(next((code for kind, code in _CODES if isinstance(error, kind)), 2))
+    sys.exit(code if args else 2)
 
 
-def _one_line(error: BaseException) -> str:
+def _one_line(error: BaseException | str) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return " ".join(str(error).split()) or type(error).__name__

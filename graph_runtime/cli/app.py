@@ -12,7 +12,9 @@ from .plan import plan
 from .run import run
 from .verify import verify
 
-__all__ = ["app"]
+__all__ = ["UsageError", "app"]
+
+UsageError = typer.BadParameter.__base__  # click's, which typer brings along or has inside
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,

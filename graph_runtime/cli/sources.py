@@ -9,7 +9,7 @@ from typing import Any
 
 from ..bundle import Bundle, read_bundle
 from ..devices import DLTYPE_CPU, DLTYPE_TT
-from ..errors import DocumentError
+from ..errors import DeviceError, DocumentError
 from ..factory import create
 from ..graph import Graph
 from ..library import Library, load_library
@@ -18,6 +18,8 @@ from ..module import GraphModule
 from .trace import show_plan
 
 __all__ = ["Program", "asked_devices", "is_bundle", "open_program"]
+
+_MOST_DEVICES = 256  # of one kind, opened because a file says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,10 @@ def open_program(path: Path, devices: Sequence[str] | None = None, libraries: Se
 
 
 def asked_devices(graph: Graph) -> list[str]:
-    """The devices that a file's columns name; cpu:0 where they name none."""
+    """The devices that a file's columns name; cpu:0 where they name none.
+
+    Raises DeviceError where they name more than a machine has.
+    """
     hints = graph.hints
     if hints.device_type is None:
         return ["cpu:0"]
@@ -74,5 +79,8 @@ def asked_devices(graph: Graph) -> list[str]:
         of_kind = hints.device_type == number
         if of_kind.any():
             last = 0 if hints.device_id is None else int(hints.device_id[of_kind].max())
+            if last >= _MOST_DEVICES:
+                raise DeviceError(f"the file's columns ask for {last + 1} {kind} devices: give --device, where "
+                                  "it shall run", got=last + 1, wanted=_MOST_DEVICES, path="$.attrs.device_id")
             found += [f"{kind}:{i}" for i in range(last + 1)]
     return found or ["cpu:0"]

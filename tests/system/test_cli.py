@@ -176,9 +176,30 @@ def test_bad_input_is_one_line_and_exit_code_2(command, folder, args, code, word
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("args", [["run"], ["run", "graph.json", "--nope"], ["fly"]])
-def test_bad_usage(command, folder, args):
-    assert command(*args)[0] == 2
+@pytest.mark.parametrize("args", [
+    ["run"],
+    ["run", "graph.json", "--nope"],
+    ["fly"],
+    ["bench", "graph.json", "--repeat", "many"],
+    ["run", "graph.json", "--threads", "99999999999999999999"],
+])
+def test_bad_usage_is_one_line_too(command, folder, args):
+    code, out, err = command(*args)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ") and err.count("\n") == 1 and "--help" in err
+
+
+def test_no_arguments_at_all_show_the_help(command):
+    code, out, err = command()
+    assert (code, err) == (2, "") and "compile" in out
+
+
+def test_a_file_that_asks_for_two_billion_devices_is_refused(command, new_document, folder):
+    document = new_document()
+    x = document.input("x")
+    (folder / "many.json").write_text(document.json(x, device_index=[12], device_id=[2**31 - 1]))
+    code, out, err = command("verify", "many.json")
+    assert (code, out) == (2, "") and "2147483648 tt devices" in err and "--device" in err
 
 
 def test_out_of_memory_is_exit_code_3(command, document, folder):
