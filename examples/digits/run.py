@@ -8,6 +8,7 @@ or if tt loses more than 0.5 points against cpu.
 """
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -77,7 +78,8 @@ def main() -> int:
         seconds = time.perf_counter() - begin
         devices = " + ".join(map(str, planned.devices))
         print(f"{name:5}  {devices:12}  {accuracy[name]:.2%} of {len(labels)} right, {seconds:.2f} s")
-    print(f"\nThe plan of mixed:\n\n{text(plans['mixed'])}")
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(f"\nThe plan of mixed:\n\n{text(plans['mixed'], width)}")
     print(f"It ran from {OUT / 'mixed.json'} and {library.name}; `graph-runtime inspect` shows either.")
     low = [name for name, share in accuracy.items() if share < LEAST]
     lost = accuracy["cpu"] - accuracy["tt"]

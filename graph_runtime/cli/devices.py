@@ -1,6 +1,7 @@
 """graph-runtime devices"""
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Annotated
 
@@ -20,6 +21,8 @@ def devices(
     """List the devices that can be named, with their memories.
 
     Example: graph-runtime devices
+
+    Example: graph-runtime devices --settings
     """
     if settings:
         rows = {f"GR_{s.name}": {"value": config.get(s.name), "default": s.default, "meaning": s.meaning}
@@ -35,9 +38,10 @@ def devices(
 
 
 def _describe(descriptor) -> list[str]:
-    grid = "x".join(map(str, descriptor.grid))
+    cores = math.prod(descriptor.grid)
+    grid = f"{'x'.join(map(str, descriptor.grid))} cores, " if cores > 1 else ""
     note = " (test only: its kernels do nothing)" if descriptor.test_only else ""
     formats = " ".join(descriptor.formats)
-    head = f"{descriptor.kind}:N={descriptor.board}  {grid} cores, stores {formats}{note}"
+    head = f"{descriptor.kind}:N={descriptor.board}  {grid}stores {formats}{note}"
     return [head] + [f"    {m.name:6} {m.banks} x {m.usable / 2**20:,.1f} MiB, aligned to {m.alignment} bytes"
                     for m in descriptor.memories]

@@ -52,7 +52,7 @@ def test_ci_runs_what_the_readme_says():
     """.ci/run installs into a folder of its own; what it installs and runs is the README's."""
     ci = (ROOT / ".ci" / "run").read_text()
     example, tests = _blocks("sh", "install")
-    assert "pip install . && .venv/bin/python examples/digits/run.py" in example
+    assert "pip install -e . && .venv/bin/python examples/digits/run.py" in example
     assert "examples/digits/run.py" in ci
     assert "install -e '.[test]'" in tests
     assert "install -q -e '.[test]'" in ci
