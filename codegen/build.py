@@ -13,7 +13,7 @@ import numpy as np
 
 from graph_runtime.bundle import BundleLibrary, BundleProgram
 from graph_runtime.bundle_writer import write_bundle
-from graph_runtime.devices import Device
+from graph_runtime.devices import NO_KERNELS, Device
 from graph_runtime.elf import read_elf
 from graph_runtime.errors import CompileError, LibraryError, UnsupportedOpError
 from graph_runtime.graph import COPY, NOP, Graph, NodeView
@@ -33,7 +33,6 @@ from .render import Kernel, render
 __all__ = ["build_bundle", "build_library", "kernels_of"]
 
 _PARAMS = "params.bin"
-_NO_CODE_KINDS = ("null",)  # devices whose kernels do nothing
 
 
 def kernels_of(plans: Iterable[Plan]) -> tuple[list[Kernel], list[tuple[str, str, str]]]:
@@ -65,17 +64,17 @@ def kernels_of(plans: Iterable[Plan]) -> tuple[list[Kernel], list[tuple[str, str
 
 
 def _calls(plan: Plan) -> Iterable[tuple[NodeView, str]]:
-    """The first node of each function and device kind, with the kind; not copies and reshapes."""
+    """The first node of each function and kind of kernels, with that kind; not copies and reshapes."""
     graph = plan.graph
     without_code = np.array(
         [f.name in (COPY, NOP) for f in graph.funcs] + [True]
     )  # a null node's -1 reads the last one
     calls = np.flatnonzero(~without_code[graph.func_id])
-    kinds = sorted({device.kind for device in plan.devices})
-    kind_id = np.array([kinds.index(device.kind) for device in plan.devices])[plan.did[calls]]
+    kinds = sorted({device.kernels for device in plan.devices})
+    kind_id = np.array([kinds.index(device.kernels) for device in plan.devices])[plan.did[calls]]
     _, first = np.unique(graph.func_id[calls] * len(kinds) + kind_id, return_index=True)
     for at in sorted(first.tolist()):
-        if kinds[kind_id[at]] not in _NO_CODE_KINDS:
+        if kinds[kind_id[at]] != NO_KERNELS:
             yield graph.node(int(calls[at])), kinds[kind_id[at]]
 
 

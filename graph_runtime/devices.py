@@ -18,26 +18,30 @@ from importlib import resources
 import orjson
 
 from .errors import DeviceError, did_you_mean
+from .layout import HOST
 
 __all__ = [
     "DLTYPE_CPU",
-    "DLTYPE_TT",
-    "DL_NAMES",
+    "NO_KERNELS",
     "Descriptor",
     "Device",
     "Memory",
     "boards",
     "cpu",
+    "dl_kinds",
+    "dl_types",
     "null",
     "of_type",
     "parse",
     "parse_list",
     "tt",
+    "type_name",
 ]
 
-DLTYPE_CPU, DLTYPE_TT = 1, 12
-# DLDeviceType names a user may write in --map, reference: dlpack.h and TVM's extras
-DL_NAMES = {
+DLTYPE_CPU = 1
+NO_KERNELS = "null"  # as a descriptor's ``kernels``: every op does nothing
+# DLDeviceType names of dlpack.h and TVM's extras; a kind that a descriptor gives such a number comes first
+_DL_NAMES = {
     "cpu": 1,
     "cuda": 2,
     "cuda_host": 3,
@@ -48,12 +52,12 @@ DL_NAMES = {
     "rocm": 10,
     "rocm_host": 11,
     "ext_dev": 12,
-    "tt": 12,
     "cuda_managed": 13,
     "oneapi": 14,
     "webgpu": 15,
     "hexagon": 16,
 }
+_TARGETS = {"llvm": DLTYPE_CPU, "c": DLTYPE_CPU}  # TVM's targets of the host
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,8 @@ class Memory:
 class Descriptor:
     """Board x software stack. ``formats`` are the physical formats the kind stores, ``layouts`` its layouts,
     ``grid`` its cores (rows, columns). ``sources`` says where each number is from. ``test_only`` kinds are
-    refused in files."""
+    refused in files. ``kernels`` is the kind whose kernels run there, its own unless the file says another;
+    NO_KERNELS: every op does nothing."""
 
     kind: str
     board: str
@@ -97,6 +102,12 @@ class Descriptor:
     default: bool = False
     test_only: bool = False
     sources: str = ""
+    kernels: str = ""
+
+    @property
+    def on_host(self) -> bool:
+        """Whether its tensors are host pointers."""
+        return self.memories[0].name == HOST
 
     def memory(self, name: str) -> Memory:
         for memory in self.memories:
@@ -122,6 +133,11 @@ class Device:
         return self.descriptor.dl_type
 
     @property
+    def kernels(self) -> str:
+        """The kind whose kernels run here: its own, unless the descriptor names another."""
+        return self.descriptor.kernels
+
+    @property
     def main_memory(self) -> Memory:
         """Where tensors live unless their layout says otherwise."""
         return self.descriptor.memories[0]
@@ -143,6 +159,29 @@ def boards() -> dict[str, Descriptor]:
     return found
 
 
+@cache
+def dl_kinds() -> dict[int, str]:
+    """The kind of each DLDeviceType that files may name, cpu first. Raises DeviceError where descriptors give
+    one number to two kinds."""
+    found: dict[int, str] = {}
+    for number, kind in sorted((d.dl_type, d.kind) for d in boards().values() if not d.test_only):
+        if found.setdefault(number, kind) != kind:
+            raise DeviceError(f"kinds {found[number]} and {kind} both have dl_type {number}", got=number)
+    return found
+
+
+def dl_types() -> dict[str, int]:
+    """DLDeviceType by name: the kinds of the descriptors, cpu first, then dlpack's and TVM's names."""
+    kinds = {kind: number for number, kind in dl_kinds().items()}
+    return {**kinds, **{name: number for name, number in _DL_NAMES.items() if name not in kinds}}
+
+
+def type_name(dl_type: int) -> str | None:
+    """What a DLDeviceType is called here: the kind that has it ("tt", where dlpack says ext_dev), else
+    dlpack's or TVM's name; None for a number that has none."""
+    return dl_kinds().get(dl_type) or {n: name for name, n in _DL_NAMES.items()}.get(dl_type)
+
+
 def read_descriptor(data: bytes) -> Descriptor:
     """A Descriptor from its JSON. A cpu's bank_bytes may be null: 80 % of the machine's memory."""
     raw = orjson.loads(data)
@@ -155,6 +194,7 @@ def read_descriptor(data: bytes) -> Descriptor:
             **raw,
             "memories": memories,
             "grid": tuple(raw["grid"]),
+            "kernels": raw.get("kernels", raw["kind"]),
             "layouts": tuple(raw["layouts"]),
             "formats": tuple(raw["formats"]),
         }
@@ -211,30 +251,23 @@ def tt(ordinal: int = 0, board: str | None = None) -> Device:
 
 
 def of_type(kind: str | int, ordinal: int = 0) -> Device:
-    """A device by TVM's name or DLDeviceType number: "cpu" and "llvm" are the host, "ext_dev" (12) the
+    """A device by kind, by TVM's name or by DLDeviceType number: "llvm" is the host, "ext_dev" (12) the
     simulated tt.
 
     Raises DeviceError for a type that is not here, naming the way out.
     """
-    kinds = {
-        "cpu": "cpu",
-        "llvm": "cpu",
-        "c": "cpu",
-        "tt": "tt",
-        "ext_dev": "tt",
-        DLTYPE_CPU: "cpu",
-        DLTYPE_TT: "tt",
-    }
     name = kind.split(" ")[0] if isinstance(kind, str) else kind
-    if name not in kinds:
+    number = _TARGETS.get(name) or dl_types().get(name, name)
+    found = dl_kinds().get(number)
+    if found is None:
         raise DeviceError(
             f"there is no {name} device here: a graph that was placed on it runs with "
             f"device_map={{{str(name)!r}: "
             f"'cpu:0'}}",
             got=kind,
-            wanted=sorted(map(str, kinds)),
+            wanted=sorted(dl_kinds().values()),
         )
-    return parse(f"{kinds[name]}:{ordinal}")
+    return parse(f"{found}:{ordinal}")
 
 
 def null(ordinal: int = 0) -> Device:

@@ -73,7 +73,7 @@ def _device_columns(columns: dict[str, Any], graph: Graph) -> tuple[np.ndarray |
             )
         return None, None
     for column, name, least, text in (
-        (device_type, "device_index", 1, "a DLDeviceType number from 1 (1 cpu, 12 tt)"),
+        (device_type, "device_index", 1, "a DLDeviceType number from 1, which is cpu"),
         (device_id, "device_id", 0, "an ordinal from 0"),
     ):
         if column is not None and (column < least).any():
@@ -94,10 +94,7 @@ def _devices(device_type: np.ndarray, device_id: np.ndarray | None) -> np.ndarra
 
 def _name(device_type: np.ndarray, device_id: np.ndarray | None, eid: int) -> str:
     number = int(device_type[eid])
-    known = {1: "cpu", 12: "tt"}.get(number) or {v: k for k, v in devices.DL_NAMES.items()}.get(
-        number, f"device type {number}"
-    )
-    return f"{known}:{0 if device_id is None else int(device_id[eid])}"
+    return f"{devices.type_name(number) or f'device type {number}'}:{0 if device_id is None else int(device_id[eid])}"
 
 
 def _one_device_a_node(device_type: np.ndarray, device_id: np.ndarray | None, graph: Graph) -> None:

@@ -18,6 +18,7 @@ from types import MappingProxyType
 import orjson
 
 from . import core, isa
+from .devices import NO_KERNELS
 from .elf import SharedObject, read_elf
 from .errors import LibraryError, UnsupportedOpError, did_you_mean
 from .graph import COPY, Func, TensorType
@@ -191,7 +192,7 @@ def resolve(
     """
     if func.name == COPY:
         return Kernel(COPY, core.copy_kernel())
-    if kind == "null":
+    if kind == NO_KERNELS:
         return Kernel(func.name, core.null_kernel())
     holders = [library for library in libraries if library.has(func.name, kind)]
     if len(holders) > 1:

@@ -16,12 +16,12 @@ from .program import ARG, Kernel, Program
 
 __all__ = ["Resolve", "arg_record", "lower"]
 
-# (function, device kind, input types, output types) -> its kernel, or LibraryError, UnsupportedOpError
+# (function, kind of kernels, input types, output types) -> its kernel, or LibraryError, UnsupportedOpError
 Resolve = Callable[[Func, str, Sequence[TensorType], Sequence[TensorType]], Kernel]
 
 
 def lower(plan: Plan, resolve: Resolve) -> Program:
-    """The program of a plan. ``resolve`` is asked once for each function and device kind; errors pass."""
+    """The program of a plan. ``resolve`` is asked once for each function and kind of kernels; errors pass."""
     graph = plan.graph
     order, main, at_input = _schedule(plan)
     kid, kernels = _kernels(plan, order, resolve)
@@ -69,8 +69,8 @@ def _input_nid(graph: Graph, copies: np.ndarray) -> np.ndarray:
 
 def _kernels(plan: Plan, order: np.ndarray, resolve: Resolve) -> tuple[np.ndarray, tuple[Kernel, ...]]:
     graph = plan.graph
-    kinds = list(dict.fromkeys(d.kind for d in plan.devices))
-    kind_of = np.array([kinds.index(d.kind) for d in plan.devices], np.int64)
+    kinds = list(dict.fromkeys(d.kernels for d in plan.devices))
+    kind_of = np.array([kinds.index(d.kernels) for d in plan.devices], np.int64)
     keys = graph.func_id[order] * len(kinds) + kind_of[plan.did[order]]
     distinct, kid, first = _intern(keys, len(graph.funcs) * len(kinds))
     kernels = []

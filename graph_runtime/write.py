@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from .devices import DLTYPE_CPU, DLTYPE_TT
+from .devices import DLTYPE_CPU, boards, type_name
 from .errors import GraphError
 from .functions import FOR_PEOPLE
 from .graph import NOP, Func, Graph, Hints
@@ -23,7 +23,6 @@ from .graph import NOP, Func, Graph, Hints
 __all__ = ["graph_to_json"]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # TVM's reader knows no escape for these
-_KIND = {DLTYPE_CPU: "cpu", DLTYPE_TT: "tt"}
 
 
 def graph_to_json(graph: Graph, *, dialect: str = "gr") -> bytes:
@@ -34,7 +33,7 @@ def graph_to_json(graph: Graph, *, dialect: str = "gr") -> bytes:
     and device_index.
 
     Raises GraphError for a text that TVM's JSON cannot hold, a device that no file may name, and for the
-    dialect "tvm" entries on tt.
+    dialect "tvm" entries on a device kind whose memory is its own, as tt's.
     """
     if dialect not in ("gr", "tvm"):
         raise GraphError(f"unknown dialect {dialect!r}: there are gr and tvm", got=dialect)
@@ -104,13 +103,21 @@ def _check_devices(graph: Graph, dialect: str) -> None:
             f"node {graph.names[nid]!r} is on a device that is for tests only and cannot stand in a file",
             node=graph.names[nid],
         )
-    on_tt = np.unique(graph.entry_nid[device_type == DLTYPE_TT]).tolist() if dialect == "tvm" else []
-    if on_tt:
-        names = ", ".join(repr(graph.names[nid]) for nid in on_tt[:8]) + (", ..." if len(on_tt) > 8 else "")
-        raise GraphError(
-            f"TVM has no tt devices, and these nodes are on one: {names}; place them on cpu",
-            node=graph.names[on_tt[0]],
-        )
+    for kind, number in _unknown_to_tvm().items() if dialect == "tvm" else ():
+        there = np.unique(graph.entry_nid[device_type == number]).tolist()
+        if there:
+            names = ", ".join(repr(graph.names[nid]) for nid in there[:8]) + (
+                ", ..." if len(there) > 8 else ""
+            )
+            raise GraphError(
+                f"TVM has no {kind} devices, and these nodes are on one: {names}; place them on cpu",
+                node=graph.names[there[0]],
+            )
+
+
+def _unknown_to_tvm() -> dict[str, int]:
+    """DLDeviceType of the kinds that lay tensors out in memory of their own: no TVM build does that."""
+    return {d.kind: d.dl_type for d in boards().values() if not d.on_host}
 
 
 # ---------------------------------------------------------------- parts
@@ -169,7 +176,7 @@ def _for_people(graph: Graph) -> list[dict[str, str]] | None:
             found.append({})
             continue
         number = int(hints.device_type[begin])
-        row = {FOR_PEOPLE[0]: f"{_KIND.get(number, f'type{number}')}:{ids[begin]}"}
+        row = {FOR_PEOPLE[0]: f"{type_name(number) or f'type{number}'}:{ids[begin]}"}
         if sids is not None:
             row[FOR_PEOPLE[1]] = ",".join(map(str, sids[begin:end].tolist()))
         found.append(row)

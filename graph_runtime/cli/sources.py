@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..bundle import Bundle, read_bundle
-from ..devices import DLTYPE_CPU, DLTYPE_TT
+from ..devices import dl_kinds
 from ..errors import DeviceError, DocumentError
 from ..factory import create
 from ..graph import Graph
@@ -75,7 +75,7 @@ def asked_devices(graph: Graph) -> list[str]:
     if hints.device_type is None:
         return ["cpu:0"]
     found = []
-    for kind, number in (("cpu", DLTYPE_CPU), ("tt", DLTYPE_TT)):
+    for number, kind in dl_kinds().items():
         of_kind = hints.device_type == number
         if of_kind.any():
             last = 0 if hints.device_id is None else int(hints.device_id[of_kind].max())

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..devices import Descriptor
 from ..dtypes import FORMATS, format_of
 from ..errors import PlanError, did_you_mean
 from ..graph import COPY, Graph, TensorType
@@ -19,7 +20,7 @@ __all__ = ["assign_layouts", "choose"]
 
 _LEAST_FILL = 32                                          # tile where at least 1/32 of its elements are real
 _TILE_SIZE = 32 * 32
-_ALIASES = {"float64": "float32", "float16": "float32 or bfloat16", "int64": "int32", "uint64": "uint32"}
+_NEAREST = {"float64": "float32", "float16": "float32 or bfloat16", "int64": "int32", "uint64": "uint32"}
 _FLOATS = ("float32", "bfloat16")
 
 
@@ -53,27 +54,31 @@ def assign_layouts(placed: PlacedGraph, formats: Mapping[str, str] | None = None
     return _relayout_nops(laid_out)
 
 
-def choose(type_: TensorType, kind: str, fmt: str | None) -> tuple[Layout, str]:
-    """The layout of a type on a device kind, and the sentence that says why. ``fmt``: format of floats, None:
-    by dtype.
+def choose(type_: TensorType, device: Descriptor, fmt: str | None) -> tuple[Layout, str]:
+    """The layout of a type in a device's first memory, and the sentence that says why. ``fmt``: format of
+    floats, None: by dtype.
 
-    Raises PlanError for a dtype that the kind cannot hold.
+    Raises PlanError for a dtype that the device cannot hold.
     """
     native = format_of(type_.dtype)
-    if kind != "tt":
+    if device.on_host:
         return Layout(HOST, ROW_MAJOR, native.name if native else type_.dtype), "host memory"
-    if type_.dtype in _ALIASES or native is None:
-        alias = _ALIASES.get(type_.dtype)
-        raise PlanError(f"tt holds no {type_.dtype}" + (f": use {alias}" if alias else ": keep it on cpu"))
+    memory = device.memories[0].name
+    if native is None or native.name not in device.formats:
+        nearest = _NEAREST.get(type_.dtype)
+        raise PlanError(f"{device.kind} holds no {type_.dtype}: "
+                        + (f"use {nearest}" if nearest else "keep it on cpu"))
+    if TILE not in device.layouts:
+        return Layout(memory, ROW_MAJOR, native.name), f"row-major: {device.kind} has no other layout"
     if type_.dtype not in _FLOATS:
-        return Layout("dram", ROW_MAJOR, native.name), "row-major: integers and bools are indices and masks"
+        return Layout(memory, ROW_MAJOR, native.name), "row-major: integers and bools are indices and masks"
     stored = fmt or native.name
     rows = stored if FORMATS[stored].itemsize else "bf16"
     if len(type_.shape) < 2:
-        return Layout("dram", ROW_MAJOR, rows), "row-major: fewer than two dimensions"
+        return Layout(memory, ROW_MAJOR, rows), "row-major: fewer than two dimensions"
     if _fill(type_.shape) * _LEAST_FILL < 1:
-        return Layout("dram", ROW_MAJOR, rows), f"row-major: tiles would be less than 1/{_LEAST_FILL} full"
-    return Layout("dram", TILE, stored), "tiled: the matrix form that tt kernels work on"
+        return Layout(memory, ROW_MAJOR, rows), f"row-major: tiles would be less than 1/{_LEAST_FILL} full"
+    return Layout(memory, TILE, stored), f"tiled: the matrix form that {device.kind} kernels work on"
 
 
 def _fill(shape: tuple[int, ...]) -> float:
@@ -114,7 +119,7 @@ def _read_formats(placed: PlacedGraph, formats: Mapping[str, str]) -> list[str |
 def _decide(placed: PlacedGraph, type_: TensorType, did: int, fmt: str | None, row: np.ndarray,
             at: int) -> tuple[Layout, str]:
     try:
-        return choose(type_, placed.devices[did].kind, fmt)
+        return choose(type_, placed.devices[did].descriptor, fmt)
     except PlanError as error:
         eid = int(np.flatnonzero(row == at)[0])
         nid = int(placed.graph.entry_nid[eid])

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..devices import DL_NAMES, Device, parse
+from ..devices import NO_KERNELS, Device, dl_types, parse, type_name
 from ..errors import PlanError, UnsupportedOpError, did_you_mean
 from ..graph import COPY, NOP, Graph
 from ..ops import registry
@@ -20,8 +20,6 @@ from .columns import intern, slot_nid
 from .types import Placement
 
 __all__ = ["place"]
-
-_NAMES = {number: name for name, number in reversed(DL_NAMES.items())}
 
 
 def place(graph: Graph, devices: Sequence[Device], *, pins: Mapping[str, str | Device] | None = None,
@@ -113,7 +111,7 @@ def _first_entry(graph: Graph, row: np.ndarray) -> np.ndarray:
 def _resolve(dl_type: int, ordinal: int, devices: tuple[Device, ...],
              mapped: dict[int, int]) -> tuple[int, str, bool]:
     """Device index, cause, and whether the list lacks what the column asks for."""
-    name = f"device_index {dl_type} ({_NAMES.get(dl_type, 'unknown type')})"
+    name = f"device_index {dl_type} ({type_name(dl_type) or 'unknown type'})"
     if dl_type in mapped:
         return mapped[dl_type], f"{name} is mapped to {devices[mapped[dl_type]]}", False
     same = [did for did, device in enumerate(devices) if device.dl_type == dl_type]
@@ -127,14 +125,14 @@ def _resolve(dl_type: int, ordinal: int, devices: tuple[Device, ...],
 
 def _read_map(devices: tuple[Device, ...], device_map: Mapping[str, str | Device]) -> dict[int, int]:
     """DLDeviceType -> index into devices."""
-    mapped = {}
+    mapped, types = {}, dl_types()
     for key, target in device_map.items():
         name = str(key).lower()
-        if not name.isdecimal() and name not in DL_NAMES:
+        if not name.isdecimal() and name not in types:
             raise PlanError(
-                f"unknown device type {key!r} in the device map{did_you_mean(name, DL_NAMES)}", got=key
+                f"unknown device type {key!r} in the device map{did_you_mean(name, types)}", got=key
             )
-        mapped[int(name) if name.isdecimal() else DL_NAMES[name]] = _index(
+        mapped[int(name) if name.isdecimal() else types[name]] = _index(
             devices, target, f"device map {key!r}"
         )
     return mapped
@@ -245,11 +243,11 @@ def _no_kernel(graph: Graph, nid: int, fid: int, device: Device) -> str | None:
     """Why the registry has no body for a node on a device; None if it has, or if only a library can say."""
     func = graph.funcs[fid]
     op = None if func.op is None else registry.get(func.op)
-    if op is None or op.is_nop or func.name in (COPY, NOP) or device.descriptor.test_only:
+    if op is None or op.is_nop or func.name in (COPY, NOP) or device.kernels == NO_KERNELS:
         return None
     node = graph.node(nid)
     try:
-        select(op, func.attrs, device.kind, node.input_types, node.output_types)
+        select(op, func.attrs, device.kernels, node.input_types, node.output_types)
     except UnsupportedOpError as error:
         return str(error)
     return None

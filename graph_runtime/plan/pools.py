@@ -77,7 +77,7 @@ def _as_file(laid_out: LaidOutGraph, sid: np.ndarray, planned: Storage) -> Stora
     memory = [_memory_index(placed.devices[k % len(placed.devices)], list(table)[k // len(placed.devices)][1])
               for k in distinct.tolist()]
     nbytes = np.fromiter((r.bytes for r in rows), np.int64, len(rows))
-    on_host = np.array([d.main_memory.name == "host" for d in placed.devices])[planned.did]
+    on_host = np.array([d.descriptor.on_host for d in placed.devices])[planned.did]
     return Storage(planned.did, np.array(memory, np.int32)[row],
                    np.fromiter((r.offset for r in rows), np.int64, len(rows)),
                    np.where(on_host, nbytes, planned.extent), nbytes)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from graph_runtime.devices import parse_list
+from graph_runtime.devices import parse_list, tt
 from graph_runtime.errors import CheckError, PlanError
 from graph_runtime.graph import COPY, NOP, TensorType
 from graph_runtime.layout import Layout, pages, same_image
@@ -34,7 +34,7 @@ def f(*shape):
     (TensorType("bool", (64, 64)), "dram/row_major/bool", "integers and bools"),
 ])
 def test_the_default_layout_and_its_reason(type_, layout, cause):
-    chosen, why = choose(type_, "tt", None)
+    chosen, why = choose(type_, tt().descriptor, None)
     assert str(chosen) == layout
     assert cause in why
 
