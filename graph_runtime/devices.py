@@ -22,6 +22,7 @@ from .layout import HOST
 
 __all__ = [
     "DLTYPE_CPU",
+    "DL_NAMES",
     "NO_KERNELS",
     "Descriptor",
     "Device",
@@ -41,7 +42,7 @@ __all__ = [
 DLTYPE_CPU = 1
 NO_KERNELS = "null"  # as a descriptor's ``kernels``: every op does nothing
 # DLDeviceType names of dlpack.h and TVM's extras; a kind that a descriptor gives such a number comes first
-_DL_NAMES = {
+DL_NAMES = {
     "cpu": 1,
     "cuda": 2,
     "cuda_host": 3,
@@ -173,13 +174,13 @@ def dl_kinds() -> dict[int, str]:
 def dl_types() -> dict[str, int]:
     """DLDeviceType by name: the kinds of the descriptors, cpu first, then dlpack's and TVM's names."""
     kinds = {kind: number for number, kind in dl_kinds().items()}
-    return {**kinds, **{name: number for name, number in _DL_NAMES.items() if name not in kinds}}
+    return {**kinds, **{name: number for name, number in DL_NAMES.items() if name not in kinds}}
 
 
 def type_name(dl_type: int) -> str | None:
     """What a DLDeviceType is called here: the kind that has it ("tt", where dlpack says ext_dev), else
     dlpack's or TVM's name; None for a number that has none."""
-    return dl_kinds().get(dl_type) or {n: name for name, n in _DL_NAMES.items()}.get(dl_type)
+    return dl_kinds().get(dl_type) or {n: name for name, n in DL_NAMES.items()}.get(dl_type)
 
 
 def read_descriptor(data: bytes) -> Descriptor:

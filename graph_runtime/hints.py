@@ -94,7 +94,8 @@ def _devices(device_type: np.ndarray, device_id: np.ndarray | None) -> np.ndarra
 
 def _name(device_type: np.ndarray, device_id: np.ndarray | None, eid: int) -> str:
     number = int(device_type[eid])
-    return f"{devices.type_name(number) or f'device type {number}'}:{0 if device_id is None else int(device_id[eid])}"
+    known = devices.type_name(number) or f"device type {number}"
+    return f"{known}:{0 if device_id is None else int(device_id[eid])}"
 
 
 def _one_device_a_node(device_type: np.ndarray, device_id: np.ndarray | None, graph: Graph) -> None:

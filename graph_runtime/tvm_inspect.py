@@ -21,7 +21,7 @@ from .tvm_blob import BLOB, Blob, Factory, parse_blob
 __all__ = ["describe"]
 
 _OLDEST, _NEWEST = 5, 20  # minor versions of 0.x whose functions take TVMValues
-_NAME_OF = {number: name for name, number in DL_NAMES.items() if name != "tt"}
+_NAME_OF = {number: name for name, number in DL_NAMES.items()}
 
 
 def describe(path: Path) -> dict[str, Any]:

@@ -80,7 +80,8 @@ def asked_devices(graph: Graph) -> list[str]:
         if of_kind.any():
             last = 0 if hints.device_id is None else int(hints.device_id[of_kind].max())
             if last >= _MOST_DEVICES:
-                raise DeviceError(f"the file's columns ask for {last + 1} {kind} devices: give --device, where "
-                                  "it shall run", got=last + 1, wanted=_MOST_DEVICES, path="$.attrs.device_id")
+                raise DeviceError(
+                    f"the file's columns ask for {last + 1} {kind} devices: give --device, where it shall run",
+                    got=last + 1, wanted=_MOST_DEVICES, path="$.attrs.device_id")
             found += [f"{kind}:{i}" for i in range(last + 1)]
     return found or ["cpu:0"]
