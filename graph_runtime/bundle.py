@@ -19,13 +19,11 @@ import weakref
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import resources
 from pathlib import Path, PurePosixPath
 
 import numpy as np
-import orjson
 
+from .document import check_schema, parse_json
 from .errors import DocumentError, did_you_mean
 from .params import read_params
 
@@ -175,38 +173,21 @@ def read_bundle(path: str | os.PathLike) -> Bundle:
 def _read_index(path: Path, view: memoryview | None, is_zip: bool) -> dict:
     if view is None and (is_zip or not (path / INDEX).is_file()):
         raise DocumentError(f"{path} is no bundle: it has no {INDEX}", got=str(path))
-    data = view if view is not None else (path / INDEX).read_bytes()
-    if len(data) > _MOST_INDEX:
-        raise DocumentError(
-            f"{path}: {INDEX} has {len(data)} bytes, at most {_MOST_INDEX} are allowed", got=len(data)
-        )
-    try:
-        index = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise DocumentError(f"{path}: {INDEX} is no JSON: {error}", got=str(path)) from None
+    size = len(view) if view is not None else (path / INDEX).stat().st_size
+    if size > _MOST_INDEX:
+        raise DocumentError(f"{path}: {INDEX} has {size} bytes, at most {_MOST_INDEX} are allowed", got=size)
+    data = bytes(view) if view is not None else (path / INDEX).read_bytes()
+    index = parse_json(data, f"{path}: {INDEX}")
     version = index.get("version") if isinstance(index, dict) else None
     if version != VERSION:
         raise DocumentError(
-            f"{path} is a bundle of version {version!r}, this runtime reads version {VERSION}",
+            f"{path} is a bundle of version {str(version)[:40]}, this runtime reads version {VERSION}",
             got=version,
             wanted=VERSION,
             path="$.version",
         )
-    error = next(_validator().iter_errors(index), None)
-    if error is not None:
-        where = "$" + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path)
-        raise DocumentError(f"{path}: {INDEX}: {error.message}", path=where)
+    check_schema(index, "bundle", f"{path}: {INDEX}")
     return index
-
-
-@cache
-def _validator():
-    import jsonschema_rs  # only who opens a bundle pays for its import
-
-    schema = orjson.loads(
-        resources.files("graph_runtime.schemas").joinpath("bundle.schema.json").read_bytes()
-    )
-    return jsonschema_rs.validator_for(schema)
 
 
 def _zip_views(path: Path) -> dict[str, memoryview]:

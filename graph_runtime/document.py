@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -42,7 +43,10 @@ def read_source(source: bytes | str | os.PathLike, what: str) -> bytes:
             f"{what}: expected bytes, text or a path, got {type(source).__name__}", got=source
         )
     try:
-        return Path(source).read_bytes()
+        with Path(source).open("rb") as file:
+            if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):  # /dev/zero has no end
+                raise ValueError("it is a device, no file")
+            return file.read()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or error
         raise DocumentError(

@@ -30,6 +30,9 @@ __all__ = [
 ]
 
 
+_LONGEST, _END = 4000, 1000  # characters of an error's text
+
+
 class GraphRuntimeError(Exception):
     """Root of all exceptions of this package.
 
@@ -50,7 +53,14 @@ class GraphRuntimeError(Exception):
         for key, value in fields.items():
             setattr(self, key, value)
         path = fields.get("path")
-        super().__init__(f"{message} - at `{path}`" if path and f"`{path}`" not in message else message)
+        super().__init__(_bounded(f"{message} - at `{path}`" if path and f"`{path}`" not in message else message))
+
+
+def _bounded(text: str) -> str:
+    """The text, its middle left out where names and keys of a file make it longer than anybody reads."""
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST - _END]} ... {text[-_END:]}"
 
 
 class DocumentError(GraphRuntimeError):

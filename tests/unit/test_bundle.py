@@ -169,3 +169,22 @@ def test_the_schema_and_its_example_are_valid():
     validator = jsonschema_rs.validator_for(schema)
     for example in schema["examples"]:
         validator.validate(example)
+
+
+def test_an_index_that_has_no_end_is_not_read(tmp_path):
+    path = write(tmp_path / "b.bundle")
+    with open(path / "bundle.json", "r+b") as file:
+        file.truncate(1 << 40)                           # sparse: takes no disk
+    with pytest.raises(DocumentError, match="1099511627776 bytes, at most"):
+        read_bundle(path)
+
+
+def test_an_error_about_an_index_does_not_repeat_the_index(tmp_path):
+    path = write(tmp_path / "b.bundle")
+    index = orjson.loads((path / "bundle.json").read_bytes())
+    changes = ({"n" * 100_000: 1}, {"version": "v" * 100_000}, {"files": ["f" * 100_000]})
+    for changed in ({**index, **change} for change in changes):
+        (path / "bundle.json").write_bytes(orjson.dumps(changed))
+        with pytest.raises(DocumentError) as refused:
+            read_bundle(path)
+        assert len(str(refused.value)) < 5000

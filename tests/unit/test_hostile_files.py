@@ -77,3 +77,24 @@ def test_an_alias_of_a_planned_file_is_followed_through_a_reshape(document):
     text = with_metadata(document.json(head, storage_id=[0, 1, 1]), aliases=[[0, 0]])
     planned = plan(load_graph(text), ["cpu:0"])
     assert len(set(planned.sid.tolist())) == 1
+
+
+def test_a_device_file_without_an_end_is_no_document():
+    with pytest.raises(gr.GraphRuntimeError, match="it is a device"):
+        load_graph("/dev/zero")
+
+
+@pytest.mark.parametrize("threads", [0, -1, -(2**70), 257, 2**31, 2**63, 1.5, "2"])
+def test_a_pool_of_an_impossible_size_is_refused_with_a_typed_error(document, threads):
+    text = document.json(document.input("x"))
+    with pytest.raises(gr.GraphRuntimeError, match="thread"):
+        gr.create(text, threads=threads)
+
+
+def test_an_error_about_an_endless_name_is_short_and_still_says_where(document):
+    x = document.input("x" * 200_000)
+    document.call("relu", x, op="relu", shape=(5,), name="y" * 200_000)
+    with pytest.raises(gr.GraphRuntimeError) as refused:
+        load_graph(document.json([1, 0]))
+    assert len(str(refused.value)) < 5000 and "$.nodes[1]" in str(refused.value)
+    assert len(refused.value.node) == 200_000
