@@ -70,6 +70,8 @@ def compile_library(
     Raises CompileError where there is no compiler or it refuses the code.
     """
     out = Path(out)
+    if out.exists() and not out.is_file():
+        raise CompileError(f"{out} is no regular file: it is not replaced, choose another name", got=str(out))
     compiler = find_compiler()
     isa_name, march_flags = target(march)
     flags = (*FLAGS, *march_flags)

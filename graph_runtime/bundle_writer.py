@@ -73,6 +73,10 @@ def _refuse_to_overwrite(path: Path) -> None:
         raise GraphRuntimeError(
             f"{path} is a file: a bundle is a folder, or a file that ends in .zip", got=str(path)
         )
+    if path.exists() and not path.is_dir() and not path.is_file():
+        # renaming a bundle onto /dev/null would take that from everybody
+        raise GraphRuntimeError(f"{path} is a device or pipe: it is not replaced, choose another name",
+                                got=str(path))
 
 
 def _write_zip(path: Path, contents: Mapping[str, bytes]) -> None:

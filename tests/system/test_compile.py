@@ -1,4 +1,5 @@
 """From a plan to a library that runs: compiled kernels give the bits that the generic kernels give."""
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -146,7 +147,7 @@ def _adds(*names: str, shape=(2, 3), op: str | None = "add") -> Graph:
     return calls.graph()
 
 
-def test_one_library_serves_several_plans_and_device_kinds(tmp_path):
+def test_r8_one_library_serves_several_plans_and_device_kinds(tmp_path):
     graph = _adds("a", "b")
     plans = [plan(graph, "cpu:0"), plan(graph, "tt:0"), plan(graph, ["cpu:0", "tt:0"], place={"b": "tt:0"}),
              plan(graph, "null:0")]
@@ -233,6 +234,13 @@ def test_a_bundle_appears_whole_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(CompileError, match="no C compiler"):
         build_bundle(_adds("a"), "cpu:0", tmp_path / "net.bundle")
     assert not (tmp_path / "net.bundle").exists()
+
+
+def test_a_pipe_or_device_is_not_replaced_by_a_library(tmp_path):
+    os.mkfifo(tmp_path / "null")
+    with pytest.raises(CompileError, match="not replaced"):
+        build_library([plan(_adds("a"), "cpu:0")], tmp_path / "null")
+    assert (tmp_path / "null").is_fifo()
 
 
 def test_parameters_without_an_input_are_left_out_with_a_warning(tmp_path):

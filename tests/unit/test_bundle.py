@@ -84,6 +84,14 @@ def test_a_failed_write_leaves_what_was_there(tmp_path, name, monkeypatch):
     assert bytes(read_bundle(tmp_path / name).read("main.json")) == b"{}"
 
 
+def test_a_pipe_or_device_is_not_replaced(tmp_path):
+    for name in ("null", "null.zip"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(GraphRuntimeError, match="not replaced"):
+            write(tmp_path / name)
+        assert (tmp_path / name).is_fifo()
+
+
 def test_what_is_no_bundle_is_not_overwritten(tmp_path):
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "thesis.txt").write_text("years")

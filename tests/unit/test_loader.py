@@ -440,7 +440,7 @@ def test_devices_are_a_column_of_attrs():  # R5
     refused(doc, "$.nodes[1].device_index", "unknown key", error=DocumentError)
 
 
-def test_copies_are_recognised_by_their_function():  # R6: no op type of their own
+def test_r6_copies_are_recognised_by_their_function():  # they have no op type of their own
     doc = chain()
     doc["nodes"][1]["op"] = "copy"
     refused(doc, "$.nodes[1].op", 'must be "tvm_op" or "null"', error=DocumentError)

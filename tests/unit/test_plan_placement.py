@@ -1,5 +1,5 @@
-"""Where nodes run and which copies that takes: the remarks R1 to R13 of TVM's #1695 review, pins, fallbacks,
-same-type devices."""
+"""Where nodes run and which copies that takes: remarks R1 to R13 of the review of TVM's #1695, pins,
+fallbacks, same-type devices."""
 from __future__ import annotations
 
 from dataclasses import replace

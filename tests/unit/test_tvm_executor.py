@@ -9,6 +9,7 @@ import pytest
 import graph_runtime as gr
 from codegen.build import build_library
 from graph_runtime.config import config
+from graph_runtime.devices import of_type
 from graph_runtime.params import save_params
 from graph_runtime.plan import plan
 
@@ -67,7 +68,7 @@ def deployed(new_document, tmp_path_factory):
 
 @pytest.mark.parametrize(("d", "h"), PAIRS)
 @pytest.mark.parametrize("make", [get_simplex_graph, get_duplex_graph])
-def test_simplex_and_duplex_data_transferring(document, deployed, tmp_path, make, d, h):
+def test_r14_simplex_and_duplex_data_transferring(document, deployed, tmp_path, make, d, h):
     rng = np.random.default_rng(3)
     a, b, c, e = (rng.random(4, dtype=F32) for _ in range(4))
     inputs, want = {"A": a, "B": b, "C": c}, (a + b) - c
@@ -79,6 +80,16 @@ def test_simplex_and_duplex_data_transferring(document, deployed, tmp_path, make
     # check_load_module: the library and the graph from disk
     (tmp_path / "deploy.json").write_text(text)
     check_verify(tmp_path / "deploy.json", deployed, devices, inputs, want)
+
+
+def test_r12_one_device_takes_no_list_and_no_special_case(document, packed_library):
+    """TVM's four-argument create: graph, library, type and id of one device."""
+    text = document.json(document.call("myadd", document.input("x")))
+    for device in (of_type(1, 0), of_type("cpu"), "cpu:0", [gr.cpu(0)]):
+        mod = gr.create(text, packed_library, device)
+        mod.run(x=np.arange(4, dtype=F32))
+        assert mod.session.plan.devices == (gr.cpu(0),)
+        np.testing.assert_array_equal(mod.get_output(0).numpy(), np.arange(1, 5, dtype=F32))
 
 
 # **************** test_runtime_graph.py ****************
