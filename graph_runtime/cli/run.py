@@ -48,7 +48,8 @@ def run(
     seconds = time.perf_counter() - start
     values = [module.get_output(i).numpy() for i in range(module.get_num_outputs())]
     if output:
-        np.savez(output, **{f"output{i}": _storable(value) for i, value in enumerate(values)})
+        with output.open("wb") as file:         # numpy would add .npz to a name without it
+            np.savez(file, **{f"output{i}": _storable(value) for i, value in enumerate(values)})
     differences = compare_outputs(values, expected, rtol, atol) if expect else None
     report = _compare(program, module, options) if compare else None
     _show(module, values, seconds, differences, report, json)

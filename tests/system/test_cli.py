@@ -54,6 +54,8 @@ def test_run(command, folder):
     assert (code, err) == (0, "")
     assert "output 0 y: float32[3, 5]" in out
     np.testing.assert_allclose(np.load("out.npz")["output0"], np.load("io.npz")["output0"], rtol=1e-5)
+    command("run", "graph.json", "--input", "x=x.npy", "--params", "w.bin", "-o", "out")
+    assert (folder / "out").read_bytes()[:2] == b"PK", "the name is the one that was given"
 
 
 def test_run_compares_with_a_file_and_with_the_interpreter(command, folder):
