@@ -70,8 +70,6 @@ def compile_library(
     Raises CompileError where there is no compiler or it refuses the code.
     """
     out = Path(out)
-    if out.exists() and not out.is_file():
-        raise CompileError(f"{out} is no regular file: it is not replaced, choose another name", got=str(out))
     compiler = find_compiler()
     isa_name, march_flags = target(march)
     flags = (*FLAGS, *march_flags)
@@ -157,6 +155,8 @@ def _writing(path: Path) -> Iterator[Path]:
 
     So readers, and other processes that build the same thing, see a whole file or none.
     """
+    if path.exists() and not path.is_file():  # /dev/null would be gone
+        raise CompileError(f"{path} is no regular file: it is not replaced, choose another name", got=str(path))
     part = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

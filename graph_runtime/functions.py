@@ -112,7 +112,8 @@ def _make_func(nid: int, node: dict[str, Any], raw: dict[str, str]) -> Func:
     try:
         op, attrs = _decode(name, raw["gr.op"], given) if "gr.op" in raw else (None, {})
     except GraphError as error:
-        raise _at_node(error, nid, node["name"], "attrs", "gr.op") from None
+        to_blame = f"gr.{error.fields.get('attribute', 'op')}"
+        raise _at_node(error, nid, node["name"], "attrs", to_blame) from None
     return Func(
         name, op, attrs, len(node["inputs"]), int(raw["num_outputs"]), int(raw["flatten_data"]) != 0, raw
     )

@@ -101,7 +101,7 @@ class Op:
 
     def decode(self, given: Attrs) -> Attrs:
         """Given attributes with defaults filled in. Raises GraphError for an unknown, missing or ill-typed
-        one."""
+        one; its field ``attribute`` names one that was given."""
         known = {a.name: a for a in self.attrs}
         for name in given:
             if name not in known:
@@ -109,6 +109,7 @@ class Op:
                     f"op {self.name} has no attribute {name!r}{did_you_mean(name, known)}",
                     op=self.name,
                     got=name,
+                    attribute=name,
                 )
         return {a.name: _decode(self.name, a, given) for a in self.attrs}
 
@@ -134,7 +135,10 @@ def _decode(op: str, attr: Attr, given: Attrs) -> Any:
         return None
     if not _KINDS[attr.kind](value):
         raise GraphError(
-            f"op {op}: attribute {attr.name!r} must be {attr.kind}, got {value!r}", op=op, got=value
+            f"op {op}: attribute {attr.name!r} must be {attr.kind}, got {value!r}",
+            op=op,
+            got=value,
+            attribute=attr.name,
         )
     value = {"ints": lambda v: tuple(map(int, v)), "float": float, "bool": bool}.get(attr.kind, lambda v: v)(
         value
@@ -145,6 +149,7 @@ def _decode(op: str, attr: Attr, given: Attrs) -> Any:
             op=op,
             got=value,
             wanted=attr.choices,
+            attribute=attr.name,
         )
     return value
 
