@@ -156,7 +156,7 @@ def _writing(path: Path) -> Iterator[Path]:
     So readers, and other processes that build the same thing, see a whole file or none.
     """
     if path.exists() and not path.is_file():  # /dev/null would be gone
-        raise CompileError(f"{path} is no regular file: it is not replaced, choose another name", got=str(path))
+        raise CompileError(f"{path} is no regular file: it is not replaced", got=str(path))
     part = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -53,7 +53,9 @@ class GraphRuntimeError(Exception):
         for key, value in fields.items():
             setattr(self, key, value)
         path = fields.get("path")
-        super().__init__(_bounded(f"{message} - at `{path}`" if path and f"`{path}`" not in message else message))
+        if path and f"`{path}`" not in message:
+            message = f"{message} - at `{path}`"
+        super().__init__(_bounded(message))
 
 
 def _bounded(text: str) -> str:

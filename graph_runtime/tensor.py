@@ -46,7 +46,8 @@ class Tensor:
     """A tensor on a device.
 
     ``device`` where it lives, ``layout`` how its elements are stored there, ``shape`` and ``dtype`` what the
-    host sees, ``readonly`` whether it is a constant. It keeps the memory that it shows alive, also when its session is gone.
+    host sees, ``readonly`` whether it is a constant. It keeps the memory that it shows alive, also when its
+    session is gone.
     """
 
     __slots__ = ("__weakref__", "_arg", "_handle", "_owner", "_view", "device", "layout", "readonly",

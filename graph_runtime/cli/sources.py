@@ -81,7 +81,7 @@ def asked_devices(graph: Graph) -> list[str]:
             last = 0 if hints.device_id is None else int(hints.device_id[of_kind].max())
             if last >= _MOST_DEVICES:
                 raise DeviceError(
-                    f"the file's columns ask for {last + 1} {kind} devices: give --device, where it shall run",
+                    f"the file's columns ask for {last + 1} {kind} devices: give --device for where it runs",
                     got=last + 1, wanted=_MOST_DEVICES, path="$.attrs.device_id")
             found += [f"{kind}:{i}" for i in range(last + 1)]
     return found or ["cpu:0"]

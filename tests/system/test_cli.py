@@ -188,12 +188,15 @@ def test_bad_input_is_one_line_and_exit_code_2(command, folder, args, code, word
 def test_bad_usage_is_one_line_too(command, folder, args):
     code, out, err = command(*args)
     assert (code, out) == (2, "")
-    assert err.startswith("error: ") and err.count("\n") == 1 and "--help" in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert "--help" in err
 
 
 def test_no_arguments_at_all_show_the_help(command):
     code, out, err = command()
-    assert (code, err) == (2, "") and "compile" in out
+    assert (code, err) == (2, "")
+    assert "compile" in out
 
 
 def test_a_file_that_asks_for_two_billion_devices_is_refused(command, new_document, folder):
@@ -201,7 +204,9 @@ def test_a_file_that_asks_for_two_billion_devices_is_refused(command, new_docume
     x = document.input("x")
     (folder / "many.json").write_text(document.json(x, device_index=[12], device_id=[2**31 - 1]))
     code, out, err = command("verify", "many.json")
-    assert (code, out) == (2, "") and "2147483648 tt devices" in err and "--device" in err
+    assert (code, out) == (2, "")
+    assert "2147483648 tt devices" in err
+    assert "--device" in err
 
 
 def test_out_of_memory_is_exit_code_3(command, document, folder):
