@@ -10,7 +10,8 @@
  * waits for those inside. Waking a sleeping thread costs about 25 us, a spinning one 0.1 us; so everyone
  * spins 50 us before sleeping.
  *
- * defines: gr_pool_run, gr_pool_run_team, gr_pool_in_task, gr_pool_set_threads, gr_pool_threads
+ * defines: gr_pool_run, gr_pool_run_team, gr_pool_enter, gr_pool_leave, gr_pool_in_task,
+ * gr_pool_set_threads, gr_pool_threads
  */
 #include "parallel.h"
 
@@ -35,6 +36,7 @@ static struct {
   pthread_t workers[MOST_THREADS];
   int32_t num_workers;           /* under owner */
   _Atomic int32_t threads;       /* wanted size, caller counted */
+  _Atomic int32_t programs;      /* that run now */
   /* the job; written by the owner while the gate is shut */
   gr_task task;
   void *ctx;
@@ -192,6 +194,7 @@ static void forget_threads(void) {
   pthread_cond_init(&pool.wake, NULL);
   pthread_cond_init(&pool.done, NULL);
   pool.num_workers = 0;
+  pool.programs = 0;
   pool.gate = 0;
   pool.sleepers = 0;
   pool.owner_sleeps = false;
@@ -255,8 +258,20 @@ static int32_t run_job(int64_t n, gr_task task, void *ctx) {
   return status;
 }
 
+void gr_pool_enter(void) { atomic_fetch_add_explicit(&pool.programs, 1, memory_order_relaxed); }
+
+void gr_pool_leave(void) { atomic_fetch_sub_explicit(&pool.programs, 1, memory_order_relaxed); }
+
+/* Threads for this job, the caller counted: the pool's, by the number of programs that run now. */
+static int32_t fair_share(void) {
+  int32_t threads = atomic_load_explicit(&pool.threads, memory_order_relaxed);
+  int32_t programs = atomic_load_explicit(&pool.programs, memory_order_relaxed);
+  if (programs <= 1) return threads;
+  return programs < threads ? threads / programs : 1;
+}
+
 int32_t gr_pool_run(int64_t n, gr_task task, void *ctx) {
-  if (n <= 1 || in_task || atomic_load_explicit(&pool.threads, memory_order_relaxed) == 1)
+  if (n <= 1 || in_task || fair_share() == 1)
     return run_inline(n, task, ctx);
   if (pthread_mutex_trylock(&pool.owner)) return run_inline(n, task, ctx);
   if (pool.num_workers < pool.threads - 1) start_workers();
@@ -266,7 +281,8 @@ int32_t gr_pool_run(int64_t n, gr_task task, void *ctx) {
 }
 
 int32_t gr_pool_run_team(int32_t most, int32_t *team, gr_task task, void *ctx) {
-  bool alone = most == 1 || in_task || atomic_load_explicit(&pool.threads, memory_order_relaxed) == 1;
+  int32_t share = fair_share();
+  bool alone = most == 1 || in_task || share == 1;
   if (alone || pthread_mutex_trylock(&pool.owner)) {
     bool outer = in_task;
     *team = 1;
@@ -276,7 +292,7 @@ int32_t gr_pool_run_team(int32_t most, int32_t *team, gr_task task, void *ctx) {
     return status;
   }
   if (pool.num_workers < pool.threads - 1) start_workers();
-  *team = pool.num_workers + 1;
+  *team = pool.num_workers + 1 < share ? pool.num_workers + 1 : share;
   if (most > 0 && most < *team) *team = most;
   int32_t status = run_job(*team, task, ctx);
   pthread_mutex_unlock(&pool.owner);

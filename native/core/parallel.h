@@ -1,6 +1,6 @@
 /* parallel.h: the intra-op pool, one a process.
  *
- * defines: gr_pool_run, gr_pool_run_team, gr_pool_in_task
+ * defines: gr_pool_run, gr_pool_run_team, gr_pool_enter, gr_pool_leave, gr_pool_in_task
  */
 #ifndef GR_PARALLEL_H
 #define GR_PARALLEL_H
@@ -17,6 +17,11 @@ int32_t gr_pool_run(int64_t n, gr_task task, void *ctx);
 /* Runs task(ctx, 0 .. *team-1) all at the same time, so that they may wait for each other. *team is set
  * before the first begins: at most `most` (0: as many as the pool has), 1 if the pool is busy. */
 int32_t gr_pool_run_team(int32_t most, int32_t *team, gr_task task, void *ctx);
+
+/* Around the run of a program: programs that run at the same time share the pool's threads, so that there are
+ * no more of them at work than the pool has. */
+void gr_pool_enter(void);
+void gr_pool_leave(void);
 
 /* Whether this thread runs a task now. */
 bool gr_pool_in_task(void);

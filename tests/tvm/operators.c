@@ -4,6 +4,7 @@
  *           -DCTARGET services as plain undefined externs, no checks
  *           -DSYSTEM  as CTARGET, and a constructor registers every function
  *           -DOLD     (with LLVM) three-parameter functions, as releases before 0.7 made them
+ *           -DFIVE    (with LLVM) five-parameter functions, as between January and July 2020
  */
 #include <math.h>
 #include <stdint.h>
@@ -48,6 +49,8 @@ WEAK void *__tvm_module_ctx = NULL;
 
 #ifdef OLD
 #define PARAMS value *args, int *codes, int num_args
+#elif defined FIVE
+#define PARAMS value *args, int *codes, int num_args, value *ret, int *ret_code
 #else
 #define PARAMS value *args, int *codes, int num_args, value *ret, int *ret_code, void *resource
 #endif
@@ -231,6 +234,11 @@ OPERATOR(launches_nested) {
 /* y[0] = the number of tasks a launch with num_task = 0 gets */
 static int count_lambda(int task, group *env, void *cdata) { if (!task) *(float *)cdata = (float)env->num_task; return 0; }
 OPERATOR(counts_tasks) { return TVMBackendParallelLaunch(count_lambda, F(1), 0); }
+
+/* for benchmarks: a parallel loop that does nothing, and none */
+static int empty_lambda(int task, group *env, void *cdata) { (void)task, (void)env, (void)cdata; return 0; }
+OPERATOR(empty_loop) { return TVMBackendParallelLaunch(empty_lambda, NULL, 0); }
+OPERATOR(no_loop) { return 0; }
 
 /* calls "imported_add" by name, caching the handle in a static as generated code does */
 OPERATOR(calls_packed) {

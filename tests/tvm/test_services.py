@@ -10,7 +10,7 @@ from graph_runtime.errors import KernelError, LibraryError
 from graph_runtime.library import load_library
 from graph_runtime.tvm_library import load_module
 
-FLAVOURS = [("LLVM",), ("LLVM", "OLD"), ("CTARGET",), ("SYSTEM",)]
+FLAVOURS = [("LLVM",), ("LLVM", "OLD"), ("LLVM", "FIVE"), ("CTARGET",), ("SYSTEM",)]
 
 
 @pytest.fixture(params=FLAVOURS, ids="-".join)
