@@ -2,7 +2,8 @@
 
     python tests/bench/bench_tvm.py [--rounds 41] [--seconds 0.01]
 
-run      mlp, hetero_cpu_cpu (their operators of tests/tvm/operators.c) and a chain of 1,000 tiny functions: a run
+run      mlp, hetero_cpu_cpu (their operators of tests/tvm/operators.c) and a chain of 1,000 tiny functions:
+a run
          from Python over one of the driver's, both called through cffi, in pairs; the median of the ratios,
          bound 1.03. A second driver run instead of ours shows what the machine's noise makes of 1.
 launch   an empty parallel loop on two threads, back to back: ns a launch, bound 1000 of hand-off.
@@ -71,14 +72,19 @@ def bare_driver(module: gr.GraphModule, folder: Path) -> Callable[[], object]:
             nbytes = session.graph.entry_type(source).nbytes
             rows.append((0, session.place(target)[0], session.place(source)[0], nbytes))
     count = program.main
-    columns = [np.array(column, kind) for column, kind in
-               zip(zip(*rows, strict=True), ("u8", "u8", "u8", "i4"), strict=True)]
-    pointers = [ffi.cast(kind, c.ctypes.data) for kind, c in
-                zip(("void **", "void **", "int32_t **", "int32_t *"), columns, strict=True)]
+    columns = [
+        np.array(column, kind)
+        for column, kind in zip(zip(*rows, strict=True), ("u8", "u8", "u8", "i4"), strict=True)
+    ]
+    pointers = [
+        ffi.cast(kind, c.ctypes.data)
+        for kind, c in zip(("void **", "void **", "int32_t **", "int32_t *"), columns, strict=True)
+    ]
 
     def run() -> object:
         lib.drive(count, *pointers)
         return columns
+
     return run
 
 
@@ -87,11 +93,19 @@ def chain(count: int) -> str:
     attrs = {"func_name": "myadd", "num_inputs": "1", "num_outputs": "1", "flatten_data": "0"}
     nodes = [{"op": "null", "name": "x", "inputs": []}]
     nodes += [{"op": "tvm_op", "name": f"n{i}", "attrs": attrs, "inputs": [[i, 0, 0]]} for i in range(count)]
-    return json.dumps({
-        "nodes": nodes, "arg_nodes": [0], "heads": [[count, 0, 0]], "node_row_ptr": list(range(count + 2)),
-        "attrs": {"dltype": ["list_str", ["float32"] * (count + 1)],
-                  "shape": ["list_shape", [[16]] * (count + 1)],
-                  "storage_id": ["list_int", [0, *(1 + i % 2 for i in range(count))]]}})
+    return json.dumps(
+        {
+            "nodes": nodes,
+            "arg_nodes": [0],
+            "heads": [[count, 0, 0]],
+            "node_row_ptr": list(range(count + 2)),
+            "attrs": {
+                "dltype": ["list_str", ["float32"] * (count + 1)],
+                "shape": ["list_shape", [[16]] * (count + 1)],
+                "storage_id": ["list_int", [0, *(1 + i % 2 for i in range(count))]],
+            },
+        }
+    )
 
 
 def timed(run: Callable[[], object], calls: int) -> float:
@@ -101,28 +115,37 @@ def timed(run: Callable[[], object], calls: int) -> float:
     return (time.perf_counter() - start) / calls
 
 
-def race(ours: Callable[[], object], theirs: Callable[[], object], rounds: int, seconds: float) -> dict[str, float]:
+def race(
+    ours: Callable[[], object], theirs: Callable[[], object], rounds: int, seconds: float
+) -> dict[str, float]:
     """Median us of each, and the median of ours / theirs over pairs that take turns in who is first."""
     calls = max(1, int(seconds / max(timed(theirs, 3), 1e-7)))
     a, b = [], []
     for turn in range(rounds):
         for run, times in ((ours, a), (theirs, b))[:: 1 if turn % 2 else -1]:
             times.append(timed(run, calls))
-    return {"us": round(1e6 * statistics.median(a), 3), "driver_us": round(1e6 * statistics.median(b), 3),
-            "ratio": round(statistics.median(x / y for x, y in zip(a, b, strict=True)), 4)}
+    return {
+        "us": round(1e6 * statistics.median(a), 3),
+        "driver_us": round(1e6 * statistics.median(b), 3),
+        "ratio": round(statistics.median(x / y for x, y in zip(a, b, strict=True)), 4),
+    }
 
 
 def modules(library: Path) -> dict[str, gr.GraphModule]:
     golden = TESTS / "golden" / "tvm"
-    found = {name: gr.create(golden / name / "graph.json", library, params=golden / name / "params.bin", threads=1)
-             for name in ("mlp", "hetero_cpu_cpu")}
+    found = {
+        name: gr.create(golden / name / "graph.json", library, params=golden / name / "params.bin", threads=1)
+        for name in ("mlp", "hetero_cpu_cpu")
+    }
     return found | {"chain of 1000": gr.create(chain(1000), library)}
 
 
 def launches(library: Path, count: int) -> float:
     """ns of an empty parallel loop on two threads, the call of its function taken off."""
     core.pool_set_threads(2)
-    module, plain = (gr.create(chain(count).replace("myadd", name), library) for name in ("empty_loop", "no_loop"))
+    module, plain = (
+        gr.create(chain(count).replace("myadd", name), library) for name in ("empty_loop", "no_loop")
+    )
     best = [min(timed(m.run, 5) for _ in range(20)) for m in (module, plain)]
     return 1e9 * (best[0] - best[1]) / count
 
@@ -136,6 +159,7 @@ def throughput(sessions: list[gr.GraphModule], seconds: float) -> float:
             for _ in range(20):
                 sessions[i].run()
             counts[i] += 20
+
     threads = [threading.Thread(target=work, args=(i,)) for i in range(len(sessions))]
     for thread in threads:
         thread.start()
@@ -152,8 +176,11 @@ def two_sessions(library: Path) -> dict[str, float]:
     second = gr.create(golden / "graph.json", library)
     second.share_params(first, save_params(gr.read_params(golden / "params.bin")))
     pairs = [(throughput([first], 0.3), throughput([first, second], 0.3)) for _ in range(7)]
-    return {"one": round(statistics.median(a for a, _ in pairs)), "two": round(statistics.median(b for _, b in pairs)),
-            "ratio": round(statistics.median(b / a for a, b in pairs), 3)}
+    return {
+        "one": round(statistics.median(a for a, _ in pairs)),
+        "two": round(statistics.median(b for _, b in pairs)),
+        "ratio": round(statistics.median(b / a for a, b in pairs), 3),
+    }
 
 
 def main() -> None:
@@ -169,8 +196,14 @@ def main() -> None:
             driver = bare_driver(module, folder)
             found = race(module.run, driver, options.rounds, options.seconds)
             noise = race(driver, driver, options.rounds, options.seconds)["ratio"]
-            print(json.dumps({"bench": "tvm run", "case": case, **found, "driver_over_driver": noise}), flush=True)
-        print(json.dumps({"bench": "tvm launch", "threads": 2, "ns": round(launches(library, 200), 1)}), flush=True)
+            print(
+                json.dumps({"bench": "tvm run", "case": case, **found, "driver_over_driver": noise}),
+                flush=True,
+            )
+        print(
+            json.dumps({"bench": "tvm launch", "threads": 2, "ns": round(launches(library, 200), 1)}),
+            flush=True,
+        )
         print(json.dumps({"bench": "tvm sessions", **two_sessions(library)}), flush=True)
 
 
