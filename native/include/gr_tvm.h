@@ -1,5 +1,6 @@
-/* gr_tvm.h: loading of libraries that TVM 0.5 to 0.20 compiled. Which records an import blob holds is read in Python
- * (graph_runtime/tvm_blob.py); here is what needs addresses: context pointers, functions, imports.
+/* gr_tvm.h: loading of libraries that TVM 0.5 to 0.20 compiled. Which records an import blob holds is read
+ * in Python (graph_runtime/tvm_blob.py); here is what needs addresses: context pointers, functions,
+ * imports.
  *
  * defines: the gr_tvm_* functions of graph_runtime._core
  */
@@ -11,11 +12,12 @@
 /* cdef-begin */
 typedef struct gr_tvm_module gr_tvm_module;
 
-/* Opens a shared object and gives it our services. The same file twice is the same mapping and the same module; it stays
- * open to the end of the process.
- * externs = 1: first makes the services visible to plain undefined symbols (C-target and system libraries). */
+/* Opens a shared object and gives it our services. The same file twice is the same mapping and the same
+ * module; it stays open to the end of the process. externs = 1: first makes the services visible to plain
+ * undefined symbols (C-target and system libraries). */
 int32_t gr_tvm_open(const char *path, int32_t externs, gr_tvm_module **out);
-/* A module without a file, whose functions are its imports' (the implicit root of old libraries, factories). */
+/* A module without a file, whose functions are its imports' (the implicit root of old libraries,
+ * factories). */
 int32_t gr_tvm_empty(gr_tvm_module **out);
 /* The functions that system libraries have registered when they were opened. */
 gr_tvm_module *gr_tvm_system(void);

@@ -1,8 +1,9 @@
 /* launch.c: parallel loops of TVM operators over the intra-op pool.
  *
- * A lambda splits its loop by env->num_task, so any number of tasks is right; a body with a barrier needs all of them to run at once,
- * so a launch takes as many as the pool gives it now, one if another session has the pool. Where a task fails, the barrier lets
- * the others go with an error instead of waiting for a task that will not come.
+ * A lambda splits its loop by env->num_task, so any number of tasks is right; a body with a barrier needs
+ * all of them to run at once, so a launch takes as many as the pool gives it now, one if another session
+ * has the pool. Where a task fails, the barrier lets the others go with an error instead of waiting for a
+ * task that will not come.
  *
  * Called by operators, on the thread that runs the program.
  * defines: TVMBackendParallelLaunch, TVMBackendParallelBarrier

@@ -1,13 +1,17 @@
-/* module.c: opens libraries that TVM compiled, fills in their context pointers, and answers what their operators ask by name.
+/* module.c: opens libraries that TVM compiled, fills in their context pointers, and answers what their
+ * operators ask by name.
  *
- * Called by graph_runtime/tvm_library.py when a library is loaded, and by operators (TVMBackendGetFuncFromEnv, TVMFuncCall) on any
- * thread. One lock, `registry.lock`, guards modules, imports, handles and the global table; it is never held while foreign code runs,
- * but for the constructors of a library that is being opened, which register its functions (so that part has a lock of its own).
+ * Called by graph_runtime/tvm_library.py when a library is loaded, and by operators
+ * (TVMBackendGetFuncFromEnv, TVMFuncCall) on any thread. One lock, `registry.lock`, guards modules,
+ * imports, handles and the global table; it is never held while foreign code runs, but for the constructors
+ * of a library that is being opened, which register its functions (so that part has a lock of its own).
  *
- * Generated code keeps a function handle in a static variable and never releases it, and a mapping is shared by everyone in the
- * process who opens the file; so a module with a file, once opened, stays open: when its last user is cannot be known.
+ * Generated code keeps a function handle in a static variable and never releases it, and a mapping is
+ * shared by everyone in the process who opens the file; so a module with a file, once opened, stays open:
+ * when its last user is cannot be known.
  *
- * defines: gr_tvm_*, TVMFuncCall, TVMAPISetLastError, TVMGetLastError, TVMBackendGetFuncFromEnv, TVMBackendRegisterSystemLibSymbol
+ * defines: gr_tvm_*, TVMFuncCall, TVMAPISetLastError, TVMGetLastError, TVMBackendGetFuncFromEnv,
+ * TVMBackendRegisterSystemLibSymbol
  */
 #define _GNU_SOURCE
 #include "gr_tvm.h"
@@ -20,6 +24,8 @@
 #include "library.h"
 #include "status.h"
 #include "tvm_backend.h"
+
+#define MODULE_CTX "__tvm_module_ctx"      /* a variable for our own use: who asks in GetFuncFromEnv */
 
 /* What a name stands for: the handle that TVMBackendGetFuncFromEnv gives out. */
 typedef struct function {
@@ -45,7 +51,9 @@ static struct {
   function *globals;
   pthread_mutex_t system_lock;
   gr_tvm_module system;        /* under system_lock */
-} registry = {.lock = PTHREAD_MUTEX_INITIALIZER, .system_lock = PTHREAD_MUTEX_INITIALIZER, .system = {.count = 1}};
+} registry = {.lock = PTHREAD_MUTEX_INITIALIZER,
+              .system_lock = PTHREAD_MUTEX_INITIALIZER,
+              .system = {.count = 1}};
 
 /* ---------------------------------------------------------------- names */
 
@@ -93,21 +101,25 @@ int32_t TVMBackendGetFuncFromEnv(void *module_ctx, const char *name, void **func
   if (!f) f = find(registry.globals, name);
   pthread_mutex_unlock(&registry.lock);
   if (!f) {
-    gr_fail(GR_ERR_KERNEL, "Cannot find function %s in the imported modules or global registry: the library was built with a "
-                           "feature (a device or an external library) that this runtime does not provide", name);
+    gr_fail(GR_ERR_KERNEL,
+            "Cannot find function %s in the imported modules or global registry: the library was built with a "
+            "feature (a device or an external library) that this runtime does not provide", name);
     return -1;
   }
   *func = f;
   return 0;
 }
 
-int32_t TVMFuncCall(void *func, tvm_value *args, int32_t *codes, int32_t num_args, tvm_value *ret, int32_t *ret_code) {
+int32_t TVMFuncCall(void *func, tvm_value *args, int32_t *codes, int32_t num_args, tvm_value *ret,
+                    int32_t *ret_code) {
   const function *f = func;
   *ret_code = TVM_NULL;
   return f->fn(args, codes, num_args, ret, ret_code, f->resource);
 }
 
-void TVMAPISetLastError(const char *message) { gr_fail(GR_ERR_KERNEL, "%s", message ? message : "(no message)"); }
+void TVMAPISetLastError(const char *message) {
+  gr_fail(GR_ERR_KERNEL, "%s", message ? message : "(no message)");
+}
 
 const char *TVMGetLastError(void) { return gr_error_text(); }
 
@@ -117,6 +129,9 @@ int32_t TVMBackendRegisterSystemLibSymbol(const char *name, void *symbol) {
   if (f) f->fn = (tvm_packed_fn)symbol;          /* the same library opened anew */
   else f = add(&registry.system.functions, name, symbol, NULL);
   pthread_mutex_unlock(&registry.system_lock);
+  /* its name may have the library's prefix, and the variable need not be exported */
+  size_t length = strlen(name), suffix = sizeof MODULE_CTX - 1;
+  if (length >= suffix && !strcmp(name + length - suffix, MODULE_CTX)) *(void **)symbol = &registry.system;
   return f ? 0 : -1;
 }
 
@@ -155,7 +170,7 @@ static void fill_contexts(gr_tvm_module *m) {
     *slot = contexts[i].service;
     m->contexts |= 1 << i;
   }
-  void **ctx = dlsym(m->dl, "__tvm_module_ctx");
+  void **ctx = dlsym(m->dl, MODULE_CTX);
   if (ctx) *ctx = m;
 }
 
@@ -164,8 +179,8 @@ int32_t gr_tvm_contexts(const gr_tvm_module *module) { return module->contexts; 
 
 /* ---------------------------------------------------------------- modules */
 
-/* Makes the services of this shared object visible to undefined symbols of libraries opened later. Python opens extension modules
- * RTLD_LOCAL; opening the same file again with RTLD_GLOBAL promotes it. */
+/* Makes the services of this shared object visible to undefined symbols of libraries opened later. Python
+ * opens extension modules RTLD_LOCAL; opening the same file again with RTLD_GLOBAL promotes it. */
 static int32_t publish_services(void) {
   Dl_info info;
   if (!dladdr((void *)publish_services, &info) || !dlopen(info.dli_fname, RTLD_LAZY | RTLD_GLOBAL | RTLD_NOLOAD))

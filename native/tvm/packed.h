@@ -1,5 +1,5 @@
-/* packed.h: the call of a function of TVM's packed ABI with arguments that were made once. Inline, so that the
- * executor spends no second indirect call on it.
+/* packed.h: the call of a function of TVM's packed ABI with arguments that were made once. Inline, so that
+ * the executor spends no second indirect call on it.
  *
  * Read by packed.c and the executor.
  * defines: gr_packed_call_run, gr_packed_kernel

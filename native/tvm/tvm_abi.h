@@ -1,5 +1,5 @@
-/* tvm_abi.h: the binary interface of operator libraries that TVM 0.5 to 0.20 compiled, as far as running them needs it. Written from the
- * layout of the data, not from TVM's headers; the sizes are checked below.
+/* tvm_abi.h: the binary interface of operator libraries that TVM 0.5 to 0.20 compiled, as far as running
+ * them needs it. Written from the layout of the data, not from TVM's headers; the sizes are checked below.
  *
  * Who reads it: native/tvm (the services a library calls, the loader, calls of packed functions).
  * defines: tvm_tensor, tvm_value, tvm_type_code, tvm_packed_fn, tvm_parallel_lambda, tvm_parallel_env
@@ -40,8 +40,8 @@ typedef union tvm_value {
   const char *string;
 } tvm_value;
 
-/* Releases before 0.7 used the first three or five of these; in the calling conventions of x86-64 and AArch64 the further
- * register arguments do no harm, so all six are always passed. */
+/* Releases before 0.7 used the first three or five of these; in the calling conventions of x86-64 and
+ * AArch64 the further register arguments do no harm, so all six are always passed. */
 typedef int32_t (*tvm_packed_fn)(tvm_value *args, int32_t *codes, int32_t num_args, tvm_value *ret, int32_t *ret_code,
                                  void *resource);
 

@@ -1,6 +1,7 @@
-/* tvm_backend.h: the services that operators of TVM-made libraries call. LLVM-target libraries reach them through pointer variables
- * (__TVMFuncCall ...) that the loader fills in, C-target and system libraries as plain externs, so they have default visibility
- * and the loader makes _core's symbols global before it opens such a library.
+/* tvm_backend.h: the services that operators of TVM-made libraries call. LLVM-target libraries reach them
+ * through pointer variables (__TVMFuncCall ...) that the loader fills in, C-target and system libraries as
+ * plain externs, so they have default visibility and the loader makes _core's symbols global before it
+ * opens such a library.
  *
  * defines: TVMFuncCall, TVMAPISetLastError, TVMGetLastError, TVMBackend*
  */

@@ -1,5 +1,6 @@
-/* workspace.c: temporary memory of TVM operators. Each thread has its own pool, so nothing is locked and a block is freed by the thread
- * that took it (generated code nests them strictly). Blocks stay with the thread until it ends.
+/* workspace.c: temporary memory of TVM operators. Each thread has its own pool, so nothing is locked and a
+ * block is freed by the thread that took it (generated code nests them strictly). Blocks stay with the
+ * thread until it ends.
  *
  * Called by operators of TVM-made libraries, on any thread.
  * defines: TVMBackendAllocWorkspace, TVMBackendFreeWorkspace
@@ -60,7 +61,8 @@ void *TVMBackendAllocWorkspace(int32_t device_type, int32_t device_id, uint64_t 
                                int32_t dtype_bits) {
   (void)device_id, (void)dtype_code, (void)dtype_bits;
   if (device_type != DEVICE_CPU) {
-    gr_fail(GR_ERR_ARGUMENT, "an operator asks for workspace on device type %d: only cpu (1) has workspaces here", device_type);
+    gr_fail(GR_ERR_ARGUMENT,
+            "an operator asks for workspace on device type %d: only cpu (1) has workspaces here", device_type);
     return NULL;
   }
   if (nbytes > MOST_BYTES) {
