@@ -69,8 +69,6 @@ def _refuse_to_overwrite(path: Path) -> None:
         raise GraphRuntimeError(
             f"{path} is a folder that is no bundle: it is not replaced, choose another name", got=str(path)
         )
-    if path.exists() and not path.is_dir() and not path.is_file():
-        raise GraphRuntimeError(f"{path} is a device or a pipe: it is not replaced by a bundle", got=str(path))
     if path.is_file() and path.suffix != ".zip":
         raise GraphRuntimeError(
             f"{path} is a file: a bundle is a folder, or a file that ends in .zip", got=str(path)

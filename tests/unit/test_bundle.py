@@ -196,12 +196,3 @@ def test_an_error_about_an_index_does_not_repeat_the_index(tmp_path):
         with pytest.raises(DocumentError) as refused:
             read_bundle(path)
         assert len(str(refused.value)) < 5000
-
-
-@pytest.mark.parametrize("name", ["pipe", "pipe.zip"])
-def test_devices_and_pipes_are_not_replaced(tmp_path, name):  # compile -o /dev/null, as root
-    path = tmp_path / name
-    os.mkfifo(path)
-    with pytest.raises(GraphRuntimeError, match="device or a pipe"):
-        write_bundle(path, devices=["cpu:0"], programs=[], libraries=[], files={})
-    assert path.is_fifo()
