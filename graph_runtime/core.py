@@ -77,9 +77,9 @@ _threads_chosen = False
 def pool_set_threads(count: int) -> None:
     """Size of the process's intra-op pool, the calling thread counted: 1 to 256, else GraphRuntimeError."""
     global _threads_chosen
-    if not isinstance(count, int) or count >= 1 << 31:  # what C's int cannot be asked
+    if not isinstance(count, int) or count.bit_length() > 31:  # what C's int cannot be asked
         raise GraphRuntimeError(f"the intra-op pool has 1 to 256 threads, got {count!r}", got=count)
-    check(lib.gr_pool_set_threads(max(count, 0)))
+    check(lib.gr_pool_set_threads(count))
     _threads_chosen = True
 
 
