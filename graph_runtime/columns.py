@@ -11,16 +11,20 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import orjson
 
 from . import dtypes
 from .document import json_path
 from .errors import DocumentError, GraphError
 from .graph import TensorType
 
-__all__ = ["MOST_BYTES", "entries", "extra_columns", "integers", "intern_types", "of_length", "pool_type"]
+__all__ = ["MOST_BYTES", "entries", "extra_columns", "id_rows", "integers", "intern_types", "of_length",
+           "pool_type"]
 
 MOST_BYTES = 1 << 62
 Places = Sequence[str | int]
+_DIGITS = b"0123456789"
+_ID_MAX = 2**31 - 1  # as the schema has it
 
 
 def integers(values: Sequence[int], *places: str | int) -> np.ndarray:
@@ -52,9 +56,13 @@ def _whole(value: Any) -> bool:
 
 
 def entries(values: list[list[int]], locate: Callable[[int], Places]) -> np.ndarray:
-    """int64 [len(values), 2] from [nid, index] or [nid, index, version] each; ``locate(i)`` is where entry i
-    stands. Raises DocumentError for a number with a fraction.
+    """int64 [len(values), 2 or 3] from [nid, index] or [nid, index, version] each: nid, index, and the
+    version where all have one; ``locate(i)`` is where entry i stands. Raises DocumentError for a number with
+    a fraction.
     """
+    rows = id_rows(values)
+    if rows is not None:
+        return rows
     try:
         flat: list[int] = []
         for value in values:  # faster than chain, whose elements are visited twice
@@ -65,8 +73,28 @@ def entries(values: list[list[int]], locate: Callable[[int], Places]) -> np.ndar
         raise _fraction(values[at], locate(at)) from None
     for width in (3, 2):
         if len(numbers) == width * len(values):
-            return numbers.reshape(-1, width)[:, :2]
+            return numbers.reshape(-1, width)
     return np.array([entry[:2] for entry in values], np.int64)
+
+
+def id_rows(values: list[Any]) -> np.ndarray | None:
+    """int64 [len(values), 2 or 3] of lists of two ids each or three, ints from 0 to 2**31 - 1; None where
+    anything in them is something else.
+
+    As text without its digits such lists can be told from all others at once, which takes half of what it
+    takes to look at each number.
+    """
+    if not values:
+        return np.zeros((0, 2), np.int64)
+    try:
+        text = orjson.dumps(values)
+    except TypeError:  # numbers of numpy's, say
+        return None
+    marks = text.translate(None, _DIGITS)
+    if marks not in (b"[%b]" % b",".join([row] * len(values)) for row in (b"[,,]", b"[,]")):
+        return None
+    ids = np.fromstring(text.translate(None, b"[]"), np.int64, sep=",").reshape(len(values), -1)
+    return ids if ids.max() <= _ID_MAX else None
 
 
 def of_length(column: Sequence, count: int, *places: str | int) -> None:

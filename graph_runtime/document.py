@@ -21,7 +21,7 @@ import orjson
 
 from .errors import DocumentError, did_you_mean
 
-__all__ = ["check_schema", "json_path", "parse_json", "read_document", "read_source"]
+__all__ = ["check_schema", "json_path", "parse_graph", "parse_json", "read_document", "read_source"]
 
 _BRIEF = 60
 _COLUMNS = ("dltype", "shape", "storage_id", "device_index", "device_id", "storage_scope")
@@ -108,16 +108,24 @@ def _refuse(data: bytes, what: str, error: orjson.JSONDecodeError) -> NoReturn:
 
 
 def read_document(data: bytes, *, strict: bool = False) -> dict[str, Any]:
-    """A graph.json as its schema describes it, with what TVM's reader does not look at cut off: keys after
-    ``metadata``, text after the closing brace. ``strict`` refuses those two.
+    """A graph.json as its schema describes it: parse_graph, then check_schema.
 
     Raises DocumentError with the JSON path.
     """
-    what = "graph.json"
-    document = parse_json(data, what, trailing=not strict)
+    document = parse_graph(data, strict=strict)
+    check_schema(document, "graph", "graph.json")
+    return document
+
+
+def parse_graph(data: bytes, *, strict: bool = False) -> Any:
+    """The value of a graph.json, with what TVM's reader does not look at cut off: keys after ``metadata``,
+    text after the closing brace. ``strict`` refuses those two.
+
+    Raises DocumentError.
+    """
+    document = parse_json(data, "graph.json", trailing=not strict)
     if isinstance(document, dict) and "metadata" in document:
         document = _until_metadata(document, data, strict)
-    check_schema(document, "graph", what)
     return document
 
 

@@ -11,12 +11,12 @@ import orjson
 from .document import json_path
 from .errors import GraphError
 from .graph import COPY, NOP, Func, Graph, NodeView
+from .nodes import NULL, REQUIRED, NodeColumns
 from .ops import registry
 
 __all__ = ["FOR_PEOPLE", "check_functions", "intern_functions"]
 
 FOR_PEOPLE = ("gr.device", "gr.storage")  # written for Netron, never read
-_REQUIRED = ("func_name", "num_inputs", "num_outputs", "flatten_data")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _DIGITS = re.compile(r"[0-9]{1,9}\Z")
 
@@ -24,69 +24,51 @@ _DIGITS = re.compile(r"[0-9]{1,9}\Z")
 # ---------------------------------------------------------------- attrs -> Func
 
 
-def intern_functions(nodes: list[dict[str, Any]]) -> tuple[np.ndarray, tuple[Func, ...]]:
+def intern_functions(nodes: NodeColumns) -> tuple[np.ndarray, tuple[Func, ...]]:
     """(func_id int32 [nodes], -1 for a null node; the distinct Funcs). Nodes with equal attrs share one Func.
 
-    Raises GraphError with the JSON path: attrs missing or incomplete, numbers that are no digit strings, gr.*
-    that its op does not know.
+    Raises GraphError with the JSON path: attrs incomplete, numbers that are no digit strings, gr.* that its
+    op does not know.
     """
     ids: list[int] = []
     funcs: list[Func] = []
     by_name: dict[str | None, tuple[dict[str, str], int]] = {}  # nearly always all nodes of a name are equal
     by_attrs: dict[tuple, int] = {}
-    before, fid = None, -1
-    for nid, node in enumerate(nodes):
-        if node["op"] == "null":
+    for nid, raw in nodes.runs:
+        if raw is NULL:
             ids.append(-1)
             continue
-        raw = node.get("attrs")
-        if raw is None or "attr" in node:
-            raw = _attrs(nid, node)
-        if raw != before:  # often a node calls what the one before it calls
-            before = raw
-            known = by_name.get(raw.get("func_name"))
-            if known is not None and (known[0] == raw or known[0] == _for_us(raw)):
-                fid = known[1]
-            else:
-                raw = _for_us(raw)
-                fid = by_attrs.setdefault(tuple(sorted(raw.items())), len(funcs))
-                if fid == len(funcs):
-                    funcs.append(_make_func(nid, node, raw))
-                    by_name.setdefault(raw["func_name"], (raw, fid))
+        known = by_name.get(raw.get("func_name"))
+        if known is not None and (known[0] == raw or known[0] == _for_us(raw)):
+            ids.append(known[1])
+            continue
+        raw = _for_us(raw)
+        fid = by_attrs.setdefault(tuple(sorted(raw.items())), len(funcs))
+        if fid == len(funcs):
+            funcs.append(_make_func(nid, nodes.names[nid], int(nodes.in_count[nid]), raw))
+            by_name.setdefault(raw["func_name"], (raw, fid))
         ids.append(fid)
-    return np.array(ids, np.int32), tuple(funcs)
-
-
-def _attrs(nid: int, node: dict[str, Any]) -> dict[str, str]:
-    """Both spellings; where a node has both, later keys win, as they do in TVM's reader."""
-    found = [node[key] for key in node if key in ("attrs", "attr")]
-    if not found:
-        raise GraphError(
-            f"node {node['name']!r} is a tvm_op without attrs: it needs {', '.join(_REQUIRED)}",
-            path=json_path(("nodes", nid)),
-            node=node["name"],
-            wanted=_REQUIRED,
-        )
-    return {key: value for attrs in found for key, value in attrs.items()}
+    starts = [nid for nid, _ in nodes.runs]
+    return np.repeat(np.array(ids, np.int32), np.diff([*starts, len(nodes.names)])), tuple(funcs)
 
 
 def _for_us(raw: dict[str, str]) -> dict[str, str]:
     return {key: text for key, text in raw.items() if key not in FOR_PEOPLE}
 
 
-def _make_func(nid: int, node: dict[str, Any], raw: dict[str, str]) -> Func:
+def _make_func(nid: int, node: str, num_inputs: int, raw: dict[str, str]) -> Func:
     def fail(text: str, *key: str, **fields: Any) -> NoReturn:
         raise GraphError(
-            f"node {node['name']!r}: {text}",
+            f"node {node!r}: {text}",
             path=json_path(("nodes", nid, "attrs", *key)),
-            node=node["name"],
+            node=node,
             **fields,
         )
 
-    missing = [key for key in _REQUIRED if key not in raw]
+    missing = [key for key in REQUIRED if key not in raw]
     if missing:
-        fail(f"its attrs lack {', '.join(missing)}; a tvm_op needs {', '.join(_REQUIRED)}", wanted=_REQUIRED)
-    for key in _REQUIRED[1:]:
+        fail(f"its attrs lack {', '.join(missing)}; a tvm_op needs {', '.join(REQUIRED)}", wanted=REQUIRED)
+    for key in REQUIRED[1:]:
         if not _DIGITS.match(raw[key]):
             fail(f"{key} must be a string of 1 to 9 digits, got {raw[key][:40]!r}", key, got=raw[key])
     name = raw["func_name"]
@@ -113,10 +95,8 @@ def _make_func(nid: int, node: dict[str, Any], raw: dict[str, str]) -> Func:
         op, attrs = _decode(name, raw["gr.op"], given) if "gr.op" in raw else (None, {})
     except GraphError as error:
         to_blame = f"gr.{error.fields.get('attribute', 'op')}"
-        raise _at_node(error, nid, node["name"], "attrs", to_blame) from None
-    return Func(
-        name, op, attrs, len(node["inputs"]), int(raw["num_outputs"]), int(raw["flatten_data"]) != 0, raw
-    )
+        raise _at_node(error, nid, node, "attrs", to_blame) from None
+    return Func(name, op, attrs, num_inputs, int(raw["num_outputs"]), int(raw["flatten_data"]) != 0, raw)
 
 
 def _decode(name: str, op_name: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -6,20 +6,20 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from .columns import entries, extra_columns, integers, intern_types, of_length
-from .document import json_path, read_document, read_source
+from .document import json_path, read_source
 from .errors import GraphError, did_you_mean
 from .functions import check_functions, intern_functions
 from .graph import Func, Graph
 from .hints import read_hints
+from .nodes import NodeColumns, node_columns, read_checked
 
 __all__ = ["gc_paused", "graph_from_document", "load_graph"]
 
@@ -35,9 +35,7 @@ def load_graph(source: bytes | str | os.PathLike, *, strict: bool = False) -> Gr
     as $.nodes[3].inputs[0].
     """
     with gc_paused():
-        return graph_from_document(
-            read_document(read_source(source, "graph.json"), strict=strict), strict=strict
-        )
+        return graph_from_document(*read_checked(read_source(source, "graph.json"), strict), strict=strict)
 
 
 @contextmanager
@@ -52,19 +50,24 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
-def graph_from_document(document: dict[str, Any], *, strict: bool = False) -> Graph:
-    """The graph of a document that graph.schema.json accepts. Raises GraphError, DocumentError."""
-    nodes, columns = document["nodes"], document["attrs"]
+def graph_from_document(
+    document: dict[str, Any], nodes: NodeColumns | None = None, *, strict: bool = False
+) -> Graph:
+    """The graph of a document that graph.schema.json accepts; ``nodes``: the columns of its nodes, if they
+    have been read. Raises GraphError, DocumentError.
+    """
+    nodes, columns = nodes or node_columns(document["nodes"]), document["attrs"]
+    names = tuple(nodes.names)
     func_id, funcs = intern_functions(nodes)
-    row_ptr = _row_ptr(document, func_id, funcs)
+    row_ptr = _row_ptr(document, names, func_id, funcs)
     in_ptr, in_nid, in_eid = _inputs(nodes, row_ptr)
-    _check_order(nodes, func_id, in_ptr, in_nid)
+    _check_order(names, func_id, in_ptr, in_nid)
     for name in ("dltype", "shape"):
         of_length(columns[name][1], int(row_ptr[-1]), "attrs", name, 1)
     type_id, types = intern_types(columns["dltype"][1], columns["shape"][1])
-    _, outputs = _eids(document["heads"], row_ptr, lambda i: ("heads", i), nodes)
+    _, outputs = _eids(entries(document["heads"], _head), row_ptr, _head, names)
     graph = Graph(
-        tuple([node["name"] for node in nodes]),
+        names,
         func_id,
         funcs,
         row_ptr,
@@ -72,7 +75,7 @@ def graph_from_document(document: dict[str, Any], *, strict: bool = False) -> Gr
         in_eid,
         type_id,
         types,
-        _arg_nodes(document, func_id),
+        _arg_nodes(document, names, func_id),
         outputs,
         extra_columns=extra_columns(columns, _COLUMNS),
         control_deps=_control_deps(nodes),
@@ -87,74 +90,71 @@ def graph_from_document(document: dict[str, Any], *, strict: bool = False) -> Gr
 # ---------------------------------------------------------------- structure
 
 
-def _row_ptr(document: dict[str, Any], func_id: np.ndarray, funcs: tuple[Func, ...]) -> np.ndarray:
+def _row_ptr(
+    document: dict[str, Any], names: tuple[str, ...], func_id: np.ndarray, funcs: tuple[Func, ...]
+) -> np.ndarray:
     """node_row_ptr, held against the number of outputs of each node."""
-    nodes, values = document["nodes"], document["node_row_ptr"]
-    if len(values) != len(nodes) + 1:
+    values = document["node_row_ptr"]
+    if len(values) != len(names) + 1:
         raise GraphError(
-            f"node_row_ptr has {len(values)} elements for {len(nodes)} nodes: it needs one more than "
+            f"node_row_ptr has {len(values)} elements for {len(names)} nodes: it needs one more than "
             "there are nodes",
             path="$.node_row_ptr",
             got=len(values),
-            wanted=len(nodes) + 1,
+            wanted=len(names) + 1,
         )
     row_ptr = integers(values, "node_row_ptr")
     if row_ptr[0] != 0:
-        raise GraphError(
-            f"node_row_ptr must begin with 0, got {row_ptr[0]}",
-            path="$.node_row_ptr[0]",
-            got=int(row_ptr[0]),
-            wanted=0,
-        )
-    outputs = np.array([*(func.num_outputs for func in funcs), 1], np.int64)[
-        func_id
-    ]  # a null node's -1 reads the last
+        text = f"node_row_ptr must begin with 0, got {row_ptr[0]}"
+        raise GraphError(text, path="$.node_row_ptr[0]", got=int(row_ptr[0]), wanted=0)
+    of_func = np.array([*(func.num_outputs for func in funcs), 1], np.int64)
+    outputs = of_func[func_id]  # a null node's -1 reads the last
     bad = np.diff(row_ptr) != outputs
     if bad.any():
         nid = int(np.argmax(bad))
         raise GraphError(
-            f"node_row_ptr gives node {nodes[nid]['name']!r} {row_ptr[nid + 1] - row_ptr[nid]} "
-            "entries, it has "
+            f"node_row_ptr gives node {names[nid]!r} {row_ptr[nid + 1] - row_ptr[nid]} entries, it has "
             f"{outputs[nid]} outputs{'' if func_id[nid] < 0 else ' (num_outputs)'}",
             path=json_path(("node_row_ptr", nid + 1)),
-            node=nodes[nid]["name"],
+            node=names[nid],
             got=int(row_ptr[nid + 1] - row_ptr[nid]),
             wanted=int(outputs[nid]),
         )
     return row_ptr
 
 
-def _inputs(nodes: list[dict[str, Any]], row_ptr: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _inputs(nodes: NodeColumns, row_ptr: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(in_ptr [nodes + 1], the producing nid and the eid of each input)."""
-    lists = [node["inputs"] for node in nodes]
-    in_ptr = np.zeros(len(nodes) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, lists), np.int64, len(lists)), out=in_ptr[1:])
+    in_ptr = np.concatenate([[0], np.cumsum(nodes.in_count)])
 
     def locate(slot: int) -> tuple[str | int, ...]:
         nid = int(np.searchsorted(in_ptr, slot, side="right")) - 1
         return "nodes", nid, "inputs", slot - int(in_ptr[nid])
 
-    nid, eid = _eids(list(chain.from_iterable(lists)), row_ptr, locate, nodes)
+    nid, eid = _eids(nodes.reads, row_ptr, locate, nodes.names)
     return in_ptr, nid, eid
 
 
+def _head(index: int) -> tuple[str | int, ...]:
+    return "heads", index
+
+
 def _eids(
-    values: list[list[int]],
+    pairs: np.ndarray,
     row_ptr: np.ndarray,
     locate: Callable[[int], tuple[str | int, ...]],
-    nodes: list[dict[str, Any]],
+    names: Sequence[str],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(nid, eid) of entries [nid, index, ...]. Raises GraphError where one is out of range."""
-    pairs = entries(values, locate)
+    """(nid, eid) of rows (nid, index, ...). Raises GraphError where one is out of range."""
     nid, index = pairs[:, 0], pairs[:, 1]
-    bad = nid >= len(nodes)
+    bad = nid >= len(names)
     if bad.any():
         at = int(np.argmax(bad))
         raise GraphError(
-            f"node {nid[at]} is out of range: there are {len(nodes)} nodes",
+            f"node {nid[at]} is out of range: there are {len(names)} nodes",
             path=json_path(locate(at)),
             got=int(nid[at]),
-            wanted=len(nodes),
+            wanted=len(names),
         )
     eid = row_ptr[nid] + index
     bad = eid >= row_ptr[nid + 1]
@@ -162,7 +162,7 @@ def _eids(
         at = int(np.argmax(bad))
         count = int(row_ptr[nid[at] + 1] - row_ptr[nid[at]])
         raise GraphError(
-            f"output {index[at]} of node {nodes[nid[at]]['name']!r} is out of range: it has {count}",
+            f"output {index[at]} of node {names[nid[at]]!r} is out of range: it has {count}",
             path=json_path(locate(at)),
             got=int(index[at]),
             wanted=count,
@@ -171,20 +171,19 @@ def _eids(
 
 
 def _check_order(
-    nodes: list[dict[str, Any]], func_id: np.ndarray, in_ptr: np.ndarray, in_nid: np.ndarray
+    names: tuple[str, ...], func_id: np.ndarray, in_ptr: np.ndarray, in_nid: np.ndarray
 ) -> None:
     """Nodes run in array order, so a producer stands before its consumers; null nodes do not run and may
     stand anywhere. A null node has no inputs.
     """
-    consumer = np.repeat(np.arange(len(nodes)), np.diff(in_ptr))
+    consumer = np.repeat(np.arange(len(names)), np.diff(in_ptr))
     bad = func_id[consumer] < 0
     if bad.any():
         nid = int(consumer[np.argmax(bad)])
         raise GraphError(
-            f"node {nodes[nid]['name']!r} is a null node, an input of the graph, and yet has inputs of "
-            "its own",
+            f"node {names[nid]!r} is a null node, an input of the graph, and yet has inputs of its own",
             path=json_path(("nodes", nid, "inputs")),
-            node=nodes[nid]["name"],
+            node=names[nid],
         )
     bad = (in_nid >= consumer) & (func_id[in_nid] >= 0)
     if not bad.any():
@@ -194,15 +193,14 @@ def _check_order(
     path = json_path(("nodes", nid, "inputs", slot - int(in_ptr[nid])))
     cycle = _cycle(in_ptr, in_nid)
     if cycle:
-        names = " -> ".join(repr(nodes[n]["name"]) for n in cycle[:8]) + (
-            " -> ..." if len(cycle) > 8 else f" -> {nodes[cycle[0]]['name']!r}"
-        )
-        raise GraphError(f"nodes feed each other in a cycle: {names}", path=path, node=nodes[nid]["name"])
+        loop = " -> ".join(repr(names[n]) for n in cycle[:8])
+        loop += " -> ..." if len(cycle) > 8 else f" -> {names[cycle[0]]!r}"
+        raise GraphError(f"nodes feed each other in a cycle: {loop}", path=path, node=names[nid])
     raise GraphError(
-        f"node {nodes[nid]['name']!r} reads node {nodes[in_nid[slot]]['name']!r}, which runs after it: "
+        f"node {names[nid]!r} reads node {names[in_nid[slot]]!r}, which runs after it: "
         "put it behind",
         path=path,
-        node=nodes[nid]["name"],
+        node=names[nid],
     )
 
 
@@ -231,7 +229,7 @@ def _cycle(in_ptr: np.ndarray, in_nid: np.ndarray) -> list[int]:
 # ---------------------------------------------------------------- inputs, outputs, the rest
 
 
-def _arg_nodes(document: dict[str, Any], func_id: np.ndarray) -> np.ndarray:
+def _arg_nodes(document: dict[str, Any], names: tuple[str, ...], func_id: np.ndarray) -> np.ndarray:
     """nids of the graph's inputs: in range, null nodes, none twice."""
     nids = integers(document["arg_nodes"], "arg_nodes")
     seen: set[int] = set()
@@ -239,9 +237,9 @@ def _arg_nodes(document: dict[str, Any], func_id: np.ndarray) -> np.ndarray:
         if nid >= len(func_id):
             text = f"node {nid} is out of range: there are {len(func_id)} nodes"
         elif func_id[nid] >= 0:
-            text = f"node {document['nodes'][nid]['name']!r} is no null node, so it cannot be an input"
+            text = f"node {names[nid]!r} is no null node, so it cannot be an input"
         elif nid in seen:
-            text = f"node {document['nodes'][nid]['name']!r} is listed twice"
+            text = f"node {names[nid]!r} is listed twice"
         else:
             seen.add(nid)
             continue
@@ -265,17 +263,17 @@ def _check_placeholders(graph: Graph) -> None:
         )
 
 
-def _control_deps(nodes: list[dict[str, Any]]) -> dict[int, tuple[int, ...]]:
+def _control_deps(nodes: NodeColumns) -> dict[int, tuple[int, ...]]:
     found = {}
-    for nid in [nid for nid, node in enumerate(nodes) if "control_deps" in node]:
-        nids = integers(nodes[nid]["control_deps"], "nodes", nid, "control_deps")
-        if (nids >= len(nodes)).any():
-            i = int(np.argmax(nids >= len(nodes)))
+    for nid, values in nodes.control_deps.items():
+        nids = integers(values, "nodes", nid, "control_deps")
+        if (nids >= len(nodes.names)).any():
+            i = int(np.argmax(nids >= len(nodes.names)))
             raise GraphError(
-                f"node {nids[i]} is out of range: there are {len(nodes)} nodes",
+                f"node {nids[i]} is out of range: there are {len(nodes.names)} nodes",
                 path=json_path(("nodes", nid, "control_deps", i)),
                 got=int(nids[i]),
-                node=nodes[nid]["name"],
+                node=nodes.names[nid],
             )
         found[nid] = tuple(nids.tolist())
     return found
