@@ -65,18 +65,36 @@ def write_bundle(
 
 
 def _refuse_to_overwrite(path: Path) -> None:
-    if path.is_dir() and any(path.iterdir()) and not (path / INDEX).is_file():
-        raise GraphRuntimeError(
-            f"{path} is a folder that is no bundle: it is not replaced, choose another name", got=str(path)
-        )
-    if path.is_file() and path.suffix != ".zip":
-        raise GraphRuntimeError(
-            f"{path} is a file: a bundle is a folder, or a file that ends in .zip", got=str(path)
-        )
-    if path.exists() and not path.is_dir() and not path.is_file():
-        # renaming a bundle onto /dev/null would take that from everybody
-        raise GraphRuntimeError(f"{path} is a device or pipe: it is not replaced, choose another name",
-                                got=str(path))
+    """Raise GraphRuntimeError for what is no bundle: replacing takes away all that stands there."""
+    if not os.path.lexists(path) or _is_ours(path):
+        return
+    kind = "folder" if path.is_dir() else "file" if path.is_file() else "link, device or pipe"
+    raise GraphRuntimeError(
+        f"{path} is a {kind} that is no bundle: it is not replaced, choose another name (a bundle is a "
+        "folder, or a file that ends in .zip)",
+        got=str(path),
+    )
+
+
+def _is_ours(path: Path) -> bool:
+    """An empty folder, a folder with a bundle's index, or a zip with one."""
+    try:
+        if path.suffix != ".zip":
+            return path.is_dir() and (not any(path.iterdir()) or _is_index((path / INDEX).read_bytes()))
+        if not path.is_file():
+            return False
+        with zipfile.ZipFile(path) as archive:
+            return _is_index(archive.read(INDEX))
+    except (OSError, KeyError, zipfile.BadZipFile, NotImplementedError, RuntimeError):
+        return False
+
+
+def _is_index(data: bytes) -> bool:
+    try:
+        index = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(index, dict) and index.get("format") == FORMAT
 
 
 def _write_zip(path: Path, contents: Mapping[str, bytes]) -> None:

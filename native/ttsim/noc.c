@@ -42,8 +42,8 @@ static int32_t begin(gr_device *device, const gr_arg *arg, gr_pages pages, gr_de
   uint64_t stride = (arg->page_bytes + alignment - 1) / alignment * alignment, extent, end;
   if (pages.first < 0 || pages.count < 0 || pages.first > (int64_t)arg->num_pages - pages.count ||
       pages.offset > arg->page_bytes || pages.bytes > arg->page_bytes - pages.offset ||
-      arg->addr < m->desc.base ||
       __builtin_mul_overflow((arg->num_pages + count - 1) / count, stride, &extent) ||
+      (extent && arg->addr < m->desc.base) ||        /* what has no bytes lies nowhere */
       __builtin_add_overflow(arg->addr, extent, &end) || end > m->desc.bank_bytes)
     return out_of_bounds(device, arg, pages);
   *memory = m;

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import graph_runtime as gr
 from graph_runtime import core, ops
 from graph_runtime.errors import DeviceMemoryError, KernelError
 from graph_runtime.graph import TensorType
@@ -227,3 +228,19 @@ def test_any_transpose_slice_and_sum(tt, shape, data):
                         ("slice", {"starts": starts, "ends": ends, "steps": steps})):
         got, wanted = tt.run(ops.require(name), attrs, [x], layouts)
         np.testing.assert_allclose(got, wanted, rtol=1e-6 if name == "sum" else 0, err_msg=f"{name} {attrs}")
+
+
+@pytest.mark.parametrize(("op", "shapes", "out", "attrs"), [
+    ("relu", [(0,)], (0,), {}),
+    ("transpose", [(3, 0)], (0, 3), {"perm": [1, 0]}),
+    ("add", [(5, 1, 0), (1, 1, 1)], (5, 1, 0), {}),
+    ("concatenate", [(4, 0), (4, 0)], (8, 0), {"axis": 0}),
+    ("softmax", [(0, 0)], (0, 0), {}),
+])
+def test_a_graph_without_any_element_runs_though_its_tensors_lie_nowhere(document, op, shapes, out, attrs):
+    """Nothing is allocated then, so that the tensors have no address."""
+    inputs = [document.input(f"x{i}", shape) for i, shape in enumerate(shapes)]
+    y = document.call("f", *inputs, op=op, shape=out, **attrs)
+    module = gr.create(document.json(y), None, "tt:0")
+    module.run()
+    assert module.get_output(0).numpy().shape == out

@@ -196,3 +196,21 @@ def test_an_error_about_an_index_does_not_repeat_the_index(tmp_path):
         with pytest.raises(DocumentError) as refused:
             read_bundle(path)
         assert len(str(refused.value)) < 5000
+
+
+def test_only_a_bundle_is_replaced_never_a_pipe_a_foreign_zip_or_a_folder_of_somebody_else(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    with zipfile.ZipFile(tmp_path / "thesis.zip", "w") as archive:
+        archive.writestr("chapter1", "text")
+    (tmp_path / "broken.zip").write_bytes(b"PK")
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "bundle.json").write_text('{"name": "a web page\'s"}')
+    for name in ("pipe", "dangling", "thesis.zip", "broken.zip", "project"):
+        with pytest.raises(GraphRuntimeError, match="no bundle"):
+            write(tmp_path / name)
+    assert (tmp_path / "pipe").is_fifo()
+    assert zipfile.ZipFile(tmp_path / "thesis.zip").read("chapter1") == b"text"
+    assert (tmp_path / "project" / "bundle.json").is_file()
+    for name in ("a.bundle", "a.zip"):
+        read_bundle(write(write(tmp_path / name)))
