@@ -32,21 +32,27 @@ static int32_t out_of_bounds(const gr_device *device, const gr_arg *arg, gr_page
       (unsigned long long)arg->addr);
 }
 
-/* Checks that the pages are the tensor's, and the tensor is inside its banks. */
+/* Checks that the pages are the tensor's, and the tensor is inside its banks. One without any byte lies
+ * nowhere: it has no address, and its device perhaps no memory yet. */
 static int32_t begin(gr_device *device, const gr_arg *arg, gr_pages pages, gr_device_memory **memory,
                      walk *at) {
   gr_device_memory *m = gr_device_memory_of(device, arg->memory);
-  const gr_tt_banks *banks = m ? &gr_tt_of(device)->banks[m - device->memories] : NULL;
-  if (!m || !banks->space) return out_of_bounds(device, arg, pages);
+  if (!m) return out_of_bounds(device, arg, pages);
+  const gr_tt_banks *banks = &gr_tt_of(device)->banks[m - device->memories];
   uint64_t alignment = m->desc.alignment, count = (uint64_t)m->desc.banks;
   uint64_t stride = (arg->page_bytes + alignment - 1) / alignment * alignment, extent, end;
   if (pages.first < 0 || pages.count < 0 || pages.first > (int64_t)arg->num_pages - pages.count ||
       pages.offset > arg->page_bytes || pages.bytes > arg->page_bytes - pages.offset ||
       __builtin_mul_overflow((arg->num_pages + count - 1) / count, stride, &extent) ||
-      (extent && arg->addr < m->desc.base) ||        /* what has no bytes lies nowhere */
-      __builtin_add_overflow(arg->addr, extent, &end) || end > m->desc.bank_bytes)
+      __builtin_add_overflow(arg->addr, extent, &end) || end > m->desc.bank_bytes ||
+      (extent && (!banks->space || arg->addr < m->desc.base)))
     return out_of_bounds(device, arg, pages);
   *memory = m;
+  if (!extent) {
+    static uint8_t nothing;
+    *at = (walk){.row = &nothing, .banks = 1};
+    return GR_OK;
+  }
   *at = (walk){.row = banks->space + arg->addr + (uint64_t)pages.first / count * stride + pages.offset,
                .bank_stride = banks->bank_stride,
                .page_stride = stride,
