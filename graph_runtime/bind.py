@@ -153,7 +153,8 @@ class Bound:
             used = np.unique(plan.sid[kept])
             near = (storage.did[used] == storage.did[sid]) & (storage.memory[used] == storage.memory[sid])
             used = used[near]
-            if ((storage.offset[used] < end[sid]) & (storage.offset[sid] < end[used])).any():
+            overlaps = (storage.offset[used] < end[sid]) & (storage.offset[sid] < end[used])
+            if not storage.extent[sid] or overlaps.any():
                 continue
             did, memory = int(storage.did[sid]), int(storage.memory[sid])
             addr = self.regions[did, memory].addr + int(storage.offset[sid])

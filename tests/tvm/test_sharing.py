@@ -236,3 +236,10 @@ def test_linked_params_go_to_other_devices(linked):
 def test_a_lookup_that_returns_no_pointer_is_refused(linked):
     with pytest.raises(LibraryError, match="type code 0"):
         gr.create(document(8, function="plus", storage_id=[3, 1, 2, 3]), linked(0))
+
+
+def test_an_empty_parameter_can_be_shared():
+    w = np.zeros(0, "f4")
+    first, second = gr.create(document(0), params={"w": w}), gr.create(document(0))
+    second.share_params(first, save_params({"w": w}))
+    check(second, w, 0)
