@@ -1,6 +1,6 @@
 /* copy.c: the copy engine: between any two devices, layouts and formats. Equal storage moves as bytes;
- * else 32x32 block by block, through 12 KB on the stack, so a copy takes no memory of its own. Large
- * copies are spread over the pool.
+ * else 32x32 block by block: whole blocks between host and device in strips (strip.c), others through 16 KB
+ * on the stack (convert.c), so a copy takes no memory of its own. Large copies are spread over the pool.
  *
  * Rules: the logical dtype and the elements in row-major order stay (another shape: reshape.c); between
  * two host tensors of equal bytes anything may be reinterpreted (TVM's __copy). Formats convert to
@@ -12,11 +12,13 @@
  */
 #include <string.h>
 
+#include "convert.h"
 #include "image.h"
 #include "parallel.h"
 #include "reshape.h"
 #include "status.h"
 #include "stream.h"
+#include "strip.h"
 #include "tile.h"
 
 /* Below this a copy is done before a second thread would have begun. */
@@ -62,148 +64,44 @@ static int32_t move_row_pages(const copy_job *job, int64_t first, int64_t last) 
   return GR_OK;
 }
 
-/* ---------------------------------------------------------------- tiles, equal format
- * Units are blocks. Tiles are moved a few at a time, so that one's memory is under way while another is
- * computed. */
-
-typedef struct batch {
-  int64_t first, count;
-  uint8_t tiles[BATCH_BYTES] __attribute__((aligned(64)));
-} batch;
-
-/* The next tiles of [batch->first + batch->count, last); 0 at the end. */
-static int next_batch(batch *tiles, uint32_t tile_bytes, int64_t last) {
-  int64_t most = BATCH_BYTES / tile_bytes;
-  tiles->first += tiles->count;
-  tiles->count = last - tiles->first < most ? last - tiles->first : most;
-  return tiles->count > 0;
-}
-
+/* Units are tiles of one format on two devices, a few at a time. */
 static int32_t move_tiles(const copy_job *job, int64_t first, int64_t last) {
-  batch tiles;                                         /* its tiles need no value */
-  tiles.first = first;
-  tiles.count = 0;
-  while (next_batch(&tiles, job->src.arg->page_bytes, last)) {
-    int32_t status = gr_image_load_tiles(&job->src, tiles.first, tiles.count, tiles.tiles);
-    if (!status) status = gr_image_store_tiles(&job->dst, tiles.first, tiles.count, tiles.tiles);
+  uint8_t tiles[BATCH_BYTES] __attribute__((aligned(64)));
+  int64_t most = BATCH_BYTES / job->src.arg->page_bytes;
+  for (; first < last; first += most) {
+    int64_t count = last - first < most ? last - first : most;
+    int32_t status = gr_image_load_tiles(&job->src, first, count, tiles);
+    if (!status) status = gr_image_store_tiles(&job->dst, first, count, tiles);
     if (status) return status;
   }
   return GR_OK;
 }
 
-static int32_t tilize_blocks(const copy_job *job, int64_t first, int64_t last) {
-  uint8_t buffer[GR_TILE_MOST_BYTES] __attribute__((aligned(64)));
-  uint32_t tile_bytes = job->dst.arg->page_bytes;
-  batch tiles;
-  tiles.first = first;
-  tiles.count = 0;
-  while (next_batch(&tiles, tile_bytes, last)) {
-    for (int64_t k = 0; k < tiles.count; ++k) {
-      gr_block block = gr_image_block(&job->src, tiles.first + k);
-      const uint8_t *rows;
-      uint64_t stride;
-      int32_t status = gr_image_load_rows(&job->src, &block, buffer, &rows, &stride);
-      if (status) return status;
-      gr_tile_tilize(job->src.itemsize, rows, stride, block.rows, block.cols, tiles.tiles + k * tile_bytes);
-    }
-    int32_t status = gr_image_store_tiles(&job->dst, tiles.first, tiles.count, tiles.tiles);
+/* ---------------------------------------------------------------- layouts and formats
+ * Units are blocks: in strips where they are whole and may be, else one by one. */
+
+static int32_t move_blocks(const copy_job *job, int64_t first, int64_t last) {
+  const gr_image *src = &job->src, *dst = &job->dst;
+  int into = gr_strip_can(src, dst), out = gr_strip_can(dst, src);
+  while (first < last) {
+    int32_t moved = 0, status = GR_OK;
+    if (into) status = gr_strip_tilize(src, dst, first, last, &moved);
+    else if (out) status = gr_strip_untilize(src, dst, first, last, &moved);
     if (status) return status;
+    if (!moved) {
+      status = src->arg->format == dst->arg->format ? gr_retile_block(src, dst, first)
+                                                    : gr_convert_block(src, dst, first);
+      moved = 1;
+    }
+    if (status) return status;
+    first += moved;
   }
   return GR_OK;
 }
 
-static int32_t untilize_blocks(const copy_job *job, int64_t first, int64_t last) {
-  uint8_t buffer[GR_TILE_MOST_BYTES] __attribute__((aligned(64)));
-  uint32_t tile_bytes = job->src.arg->page_bytes;
-  batch tiles;
-  tiles.first = first;
-  tiles.count = 0;
-  while (next_batch(&tiles, tile_bytes, last)) {
-    int32_t status = gr_image_load_tiles(&job->src, tiles.first, tiles.count, tiles.tiles);
-    for (int64_t k = 0; k < tiles.count && !status; ++k) {
-      gr_block block = gr_image_block(&job->dst, tiles.first + k);
-      status = gr_image_store_untilized(&job->dst, &block, tiles.tiles + k * tile_bytes, buffer);
-    }
-    if (status) return status;
-  }
-  return GR_OK;
-}
-
-/* ---------------------------------------------------------------- formats */
-
-/* Where the machine has wider vectors than the wheel is built for, conversions use them. */
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define GR_WIDE \
-  __attribute__((target_clones("avx2", "default"), flatten)) /* what it calls must be inside to be cloned */
-#else
-#define GR_WIDE
-#endif
-
-/* Rows of f32 or bf16 as a row-major 32x32 matrix whose padding is zero. A host row may stand at any
- * address. */
-static inline void decode_rows(uint8_t format, const gr_block *block, const uint8_t *rows, uint64_t stride,
-                               float *matrix) {
-  for (int32_t r = 0; r < block->rows; ++r) {
-    const uint8_t *row = rows + (uint64_t)r * stride;
-    float *to = matrix + GR_TILE_DIM * r;
-    if (format == GR_F32) {
-      memcpy(to, row, (size_t)block->cols * sizeof(float));
-      continue;
-    }
-    uint16_t words[GR_TILE_DIM];
-    memcpy(words, row, (size_t)block->cols * sizeof words[0]);
-    for (int32_t c = 0; c < block->cols; ++c) to[c] = gr_bf16_decode(words[c]);
-  }
-  gr_tile_clear_padding(matrix, block->rows, block->cols);
-}
-
-/* rows x cols floats of a matrix into a tile or rows of any float format. */
-static inline int32_t store_values(const gr_image *image, int64_t index, const gr_block *block,
-                                   uint8_t *buffer, const void *rows, uint64_t stride) {
-  if (image->arg->layout == GR_TILE) {
-    gr_tile_encode(image->arg->format, rows, stride, buffer);
-    return gr_image_store_tiles(image, index, 1, buffer);
-  }
-  if (image->arg->format == GR_F32) return gr_image_store_rows(image, block, rows, stride);
-  for (int32_t r = 0; r < block->rows; ++r) {
-    float from[GR_TILE_DIM] = {0};
-    uint16_t words[GR_TILE_DIM];
-    memcpy(from, (const uint8_t *)rows + (uint64_t)r * stride, (size_t)block->cols * sizeof from[0]);
-    for (int32_t c = 0; c < GR_TILE_DIM; ++c) words[c] = gr_bf16_encode(from[c]);
-    memcpy(buffer + sizeof words * (size_t)r, words, sizeof words);
-  }
-  return gr_image_store_rows(image, block, buffer, GR_TILE_DIM * sizeof(uint16_t));
-}
-
-GR_WIDE static int32_t convert_blocks(const copy_job *job, int64_t first, int64_t last) {
-  uint8_t buffer[GR_TILE_MOST_BYTES] __attribute__((aligned(64)));
-  float matrix[GR_TILE_ELEMENTS] __attribute__((aligned(64)));
-  const gr_arg *from = job->src.arg;
-  for (int64_t i = first; i < last; ++i) {
-    gr_block block = gr_image_block(&job->src, i);
-    const uint8_t *rows = (const uint8_t *)matrix;
-    uint64_t stride = GR_TILE_DIM * sizeof(float);
-    int32_t status;
-    if (from->layout == GR_TILE) {
-      status = gr_image_load_tiles(&job->src, i, 1, buffer);
-      if (status) return status;
-      gr_tile_unpack(from->format, buffer, matrix);
-      gr_tile_clear_padding(matrix, block.rows, block.cols);
-    } else {
-      status = gr_image_load_rows(&job->src, &block, buffer, &rows, &stride);
-      if (status) return status;
-      int whole = block.rows == GR_TILE_DIM && block.cols == GR_TILE_DIM;
-      if (from->format != GR_F32 || !whole || rows == buffer) {
-        decode_rows(from->format, &block, rows, stride, matrix);
-        rows = (const uint8_t *)matrix;
-        stride = GR_TILE_DIM * sizeof(float);
-      }
-    }
-    status = store_values(&job->dst, i, &block, buffer, rows, stride);
-    if (status) return status;
-  }
-  return GR_OK;
+/* Units are rows. */
+static int32_t move_converted_rows(const copy_job *job, int64_t first, int64_t last) {
+  return gr_convert_rows(&job->src, &job->dst, first, last);
 }
 
 static int32_t move_reshaped(const copy_job *job, int64_t first, int64_t last) {
@@ -251,16 +149,11 @@ static int32_t choose(copy_job *job) {
     return GR_OK;
   }
   job->units = gr_image_blocks(&job->src);
-  if (src->format == dst->format) {
-    if (src->layout != dst->layout) job->move = src->layout == GR_TILE ? untilize_blocks : tilize_blocks;
-    else if (src->layout == GR_TILE) job->move = move_tiles;
-    else {
-      job->move = move_row_pages;
-      job->units = job->src.planes * job->src.rows;
-    }
-    return GR_OK;
-  }
-  job->move = convert_blocks;
+  job->move = move_blocks;
+  if (src->layout == GR_TILE && dst->layout == GR_TILE && src->format == dst->format) job->move = move_tiles;
+  if (src->layout == GR_TILE || dst->layout == GR_TILE) return GR_OK;
+  job->units = job->src.planes * job->src.rows;
+  job->move = src->format == dst->format ? move_row_pages : move_converted_rows;
   return GR_OK;
 }
 

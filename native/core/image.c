@@ -107,7 +107,7 @@ static gr_pages row_pages(const gr_image *image, const gr_block *block) {
                     .streaming = image->streaming};
 }
 
-static uint8_t *host_rows(const gr_image *image, const gr_block *block) {
+uint8_t *gr_image_host_rows(const gr_image *image, const gr_block *block) {
   return image->host + (uint64_t)first_row(image, block) * image->row_bytes +
          (uint64_t)block->tile_col * GR_TILE_DIM * image->itemsize;
 }
@@ -115,7 +115,7 @@ static uint8_t *host_rows(const gr_image *image, const gr_block *block) {
 int32_t gr_image_load_rows(const gr_image *image, const gr_block *block, uint8_t *buffer,
                            const uint8_t **rows, uint64_t *stride) {
   if (!image->device) {
-    *rows = host_rows(image, block);
+    *rows = gr_image_host_rows(image, block);
     *stride = image->row_bytes;
     return GR_OK;
   }
@@ -128,10 +128,36 @@ int32_t gr_image_store_rows(const gr_image *image, const gr_block *block, const 
                             uint64_t stride) {
   if (image->device)
     return image->device->ops->copy_in(image->device, image->arg, row_pages(image, block), rows, stride);
-  uint8_t *to = host_rows(image, block);
+  uint8_t *to = gr_image_host_rows(image, block);
   uint64_t bytes = (uint64_t)block->cols * image->itemsize;
   for (int32_t r = 0; r < block->rows; ++r)
     gr_move(to + (uint64_t)r * image->row_bytes, rows + (uint64_t)r * stride, bytes, image->streaming);
+  return GR_OK;
+}
+
+static gr_pages run_pages(const gr_image *image, int64_t row, int64_t col, int64_t count) {
+  return (gr_pages){.first = row,
+                    .count = 1,
+                    .offset = (uint64_t)col * image->itemsize,
+                    .bytes = (uint64_t)count * image->itemsize,
+                    .streaming = image->streaming};
+}
+
+int32_t gr_image_load_run(const gr_image *image, int64_t row, int64_t col, int64_t count, uint8_t *buffer,
+                          const uint8_t **run) {
+  *run = buffer;
+  if (image->device)
+    return image->device->ops->copy_out(image->device, image->arg, run_pages(image, row, col, count), buffer,
+                                        0);
+  *run = image->host + (uint64_t)row * image->row_bytes + (uint64_t)col * image->itemsize;
+  return GR_OK;
+}
+
+int32_t gr_image_store_run(const gr_image *image, int64_t row, int64_t col, int64_t count, const void *run) {
+  if (image->device)
+    return image->device->ops->copy_in(image->device, image->arg, run_pages(image, row, col, count), run, 0);
+  gr_move(image->host + (uint64_t)row * image->row_bytes + (uint64_t)col * image->itemsize, run,
+          (uint64_t)count * image->itemsize, image->streaming);
   return GR_OK;
 }
 
@@ -142,18 +168,8 @@ int32_t gr_image_store_untilized(const gr_image *image, const gr_block *block, c
     gr_tile_untilize(itemsize, tile, block->rows, block->cols, buffer, (uint64_t)GR_TILE_DIM * itemsize);
     return gr_image_store_rows(image, block, buffer, (uint64_t)GR_TILE_DIM * itemsize);
   }
-  uint8_t *to = host_rows(image, block);
-  int whole_lines = !((uintptr_t)to & 63u) && !(image->row_bytes & 63u) && itemsize == 4;
-  if (!image->streaming || !whole_lines) {
-    gr_tile_untilize(itemsize, tile, block->rows, block->cols, to, image->row_bytes);
-    return GR_OK;
-  }
-  for (int32_t r = 0; r < block->rows; ++r, to += image->row_bytes)
-    for (int32_t h = 0; h < 2 && block->cols > 16 * h; ++h) {
-      uint32_t n = (uint32_t)(block->cols - 16 * h > 16 ? 16 : block->cols - 16 * h);
-      gr_move(to + (uint32_t)h * 16 * itemsize, tile + (uint32_t)gr_tile_half_row(r, h) * itemsize,
-              n * itemsize, 1);
-    }
+  gr_tile_untilize(itemsize, tile, block->rows, block->cols, gr_image_host_rows(image, block),
+                   image->row_bytes);
   return GR_OK;
 }
 
@@ -170,4 +186,14 @@ int32_t gr_image_load_tiles(const gr_image *image, int64_t first, int64_t count,
 int32_t gr_image_store_tiles(const gr_image *image, int64_t first, int64_t count, const uint8_t *tiles) {
   return image->device->ops->copy_in(image->device, image->arg, tile_pages(image, first, count), tiles,
                                      image->arg->page_bytes);
+}
+
+int32_t gr_image_locate_tiles(const gr_image *image, int64_t first, int64_t count, uint8_t **at) {
+  return image->device->ops->locate(image->device, image->arg, tile_pages(image, first, count), at);
+}
+
+void gr_image_count_tiles(const gr_image *image, int64_t count, int32_t into) {
+  gr_device_memory *memory = gr_device_memory_of(image->device, image->arg->memory);
+  atomic_fetch_add_explicit(into ? &memory->bytes_in : &memory->bytes_out,
+                            (uint64_t)count * image->arg->page_bytes, memory_order_relaxed);
 }

@@ -37,11 +37,20 @@ int32_t gr_image_load_rows(const gr_image *image, const gr_block *block, uint8_t
                            const uint8_t **rows, uint64_t *stride);
 int32_t gr_image_store_rows(const gr_image *image, const gr_block *block, const uint8_t *rows,
                             uint64_t stride);
+/* count elements of a row-major image's row from col on; as above. */
+int32_t gr_image_load_run(const gr_image *image, int64_t row, int64_t col, int64_t count, uint8_t *buffer,
+                          const uint8_t **run);
+int32_t gr_image_store_run(const gr_image *image, int64_t row, int64_t col, int64_t count, const void *run);
+/* First element of a host image's block. */
+uint8_t *gr_image_host_rows(const gr_image *image, const gr_block *block);
 /* Elements of a block from a tile of the same format into a row-major image; buffer holds a tile. */
 int32_t gr_image_store_untilized(const gr_image *image, const gr_block *block, const uint8_t *tile,
                                  uint8_t *buffer);
 /* Block i of a tiled image is page i. Tiles stand page_bytes apart. */
 int32_t gr_image_load_tiles(const gr_image *image, int64_t first, int64_t count, uint8_t *tiles);
 int32_t gr_image_store_tiles(const gr_image *image, int64_t first, int64_t count, const uint8_t *tiles);
+/* Where tiles stand, for a copy that moves them itself and counts them. */
+int32_t gr_image_locate_tiles(const gr_image *image, int64_t first, int64_t count, uint8_t **at);
+void gr_image_count_tiles(const gr_image *image, int64_t count, int32_t into);
 
 #endif

@@ -18,8 +18,9 @@
 #define GR_STREAM_BYTES \
   (4 << 20) /* copies of at least this many bytes stream: they leave nothing in a core's cache anyway */
 
-/* Shorter moves stream to whole cache lines only: a line written in two parts, far apart, costs two trips. */
-#define GR_STREAM_RUN 1024
+/* Shorter moves stream to whole cache lines only: a line written in two parts, far apart, costs two trips.
+ * Longer ones go on where the one before ended, so that the parts meet on their way. */
+#define GR_STREAM_RUN 512
 
 /* memcpy, around the cache if streaming is set and the destination's alignment allows. */
 static inline void gr_move(void *to, const void *from, uint64_t bytes, int streaming) {

@@ -44,6 +44,7 @@ static const gr_device_ops tt_ops = {.kind = "tt",
                                      .release = gr_tt_bank_release,
                                      .copy_in = gr_tt_copy_in,
                                      .copy_out = gr_tt_copy_out,
+                                     .locate = gr_tt_locate,
                                      .expose = expose_tt};
 
 GR_REGISTER_DEVICE(tt_ops)

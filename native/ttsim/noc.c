@@ -4,15 +4,13 @@
  *
  * Called by kernels through gr_env and by the copy engine, on any thread; nothing is locked: who writes
  * what is the plan's.
- * defines: gr_tt_copy_in, gr_tt_copy_out, gr_tt_page_read, gr_tt_page_write
+ * defines: gr_tt_copy_in, gr_tt_copy_out, gr_tt_locate, gr_tt_page_read, gr_tt_page_write
  */
 #include <string.h>
 
 #include "status.h"
 #include "stream.h"
 #include "tt.h"
-
-#define PREFETCH_BYTES 4096
 
 /* Where a walk over consecutive pages stands. */
 typedef struct walk {
@@ -70,13 +68,6 @@ static inline uint8_t *next_page(walk *at) {
   return page;
 }
 
-/* Asks for the page after next_page's: pages lie in different banks, so no hardware prefetcher sees them
- * coming. */
-static inline void prefetch_page(const walk *at, uint64_t bytes) {
-  const uint8_t *page = at->row + (uint64_t)at->bank * at->bank_stride;
-  for (uint64_t i = 0; i < bytes && i < PREFETCH_BYTES; i += 64) __builtin_prefetch(page + i);
-}
-
 static void count(_Atomic uint64_t *counter, uint64_t n) {
   atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
@@ -100,12 +91,18 @@ int32_t gr_tt_copy_out(gr_device *device, const gr_arg *arg, gr_pages pages, uin
   walk at;
   int32_t status = begin(device, arg, pages, &memory, &at);
   if (status) return status;
-  for (int64_t i = 0; i < pages.count; ++i, host += stride) {
-    const uint8_t *page = next_page(&at);
-    if (i + 1 < pages.count) prefetch_page(&at, pages.bytes);
-    gr_move(host, page, pages.bytes, pages.streaming);
-  }
+  for (int64_t i = 0; i < pages.count; ++i, host += stride)
+    gr_move(host, next_page(&at), pages.bytes, pages.streaming);
   count(&memory->bytes_out, (uint64_t)pages.count * pages.bytes);
+  return GR_OK;
+}
+
+int32_t gr_tt_locate(gr_device *device, const gr_arg *arg, gr_pages pages, uint8_t **at) {
+  gr_device_memory *memory;
+  walk next;
+  int32_t status = begin(device, arg, pages, &memory, &next);
+  if (status) return status;
+  for (int64_t i = 0; i < pages.count; ++i) at[i] = next_page(&next);
   return GR_OK;
 }
 

@@ -2,7 +2,7 @@
  * circular-buffer space of its cores.
  *
  * Used by native/ttsim only.
- * defines: gr_tt_device, gr_tt_bank_*, gr_tt_core_*, gr_tt_copy_*, gr_tt_page_*
+ * defines: gr_tt_device, gr_tt_bank_*, gr_tt_core_*, gr_tt_copy_*, gr_tt_locate, gr_tt_page_*
  */
 #ifndef GR_TT_H
 #define GR_TT_H
@@ -48,6 +48,7 @@ void gr_tt_core_close(gr_device *device);
 int32_t gr_tt_copy_in(gr_device *device, const gr_arg *arg, gr_pages pages, const uint8_t *host,
                       uint64_t stride);
 int32_t gr_tt_copy_out(gr_device *device, const gr_arg *arg, gr_pages pages, uint8_t *host, uint64_t stride);
+int32_t gr_tt_locate(gr_device *device, const gr_arg *arg, gr_pages pages, uint8_t **at);
 int32_t gr_tt_page_read(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first,
                         int64_t count, void *l1);
 int32_t gr_tt_page_write(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first,
