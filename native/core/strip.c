@@ -74,7 +74,8 @@ static void tilize_bf16(const strip *at, int streaming) {
         uint16_t line[32];
         memcpy(line, words[0] + (ptrdiff_t)k * 32 + (ptrdiff_t)h * 16, 32);
         memcpy(line + 16, words[1] + (ptrdiff_t)k * 32 + (ptrdiff_t)h * 16, 32);
-        gr_move(at->tiles[k] + (uint32_t)gr_tile_half_row(r, h) * sizeof line[0], line, sizeof line, streaming);
+        gr_move(at->tiles[k] + (uint32_t)gr_tile_half_row(r, h) * sizeof line[0], line, sizeof line,
+                streaming);
       }
   }
 }

@@ -13,7 +13,7 @@ from graph_runtime import core, devices
 from graph_runtime.errors import DeviceError, GraphRuntimeError
 from graph_runtime.layout import HOST, ROW_MAJOR, TILE, Layout
 
-SHAPES = [(), (1,), (33, 65), (2, 3, 40, 50), (0, 4), (3, 0), (32, 64)]
+SHAPES = [(), (1,), (33, 65), (2, 3, 40, 50), (0, 4), (3, 0), (32, 64), (70, 300)]
 FLOATS = [
     (ROW_MAJOR, "f32"),
     (TILE, "f32"),
@@ -227,6 +227,28 @@ def test_large_copies_are_the_same_on_any_number_of_threads(tt, threads, count, 
     arg = tt.tensor("float32", array.shape, Layout("dram", kind, fmt))
     tt.upload(arg, array)
     np.testing.assert_array_equal(tt.download(arg, array.shape, np.float32), stored_values(array, fmt))
+
+
+@pytest.mark.parametrize("offset", [0, 4, 16])  # of the host's first element from a cache line, bytes
+@pytest.mark.parametrize(("kind", "fmt"), FLOATS)
+def test_copies_around_the_cache_from_any_host_address(tt, threads, offset, kind, fmt):
+    core.pool_set_threads(2)
+    shape, layout = (1056, 1029), Layout("dram", kind, fmt)
+    array, out = (host_array(shape, offset) for _ in range(2))
+    array[...] = random_floats(shape)
+    arg = tt.tensor("float32", shape, layout, fill=0xFF)
+    core.copy(None, core.host_arg(array), tt.handle, arg)
+    core.copy(tt.handle, arg, None, core.host_arg(out))
+    np.testing.assert_array_equal(tt.read_raw(arg), image_of(array, layout))
+    np.testing.assert_array_equal(out, stored_values(array, fmt))
+
+
+def host_array(shape: tuple[int, ...], offset: int) -> np.ndarray:
+    """float32 zeros whose first element stands ``offset`` bytes behind a cache line's begin."""
+    size = math.prod(shape) * 4
+    raw = np.zeros(size + 128, np.uint8)
+    start = -raw.ctypes.data % 64 + offset
+    return raw[start : start + size].view(np.float32).reshape(shape)
 
 
 def test_special_values_in_bf16(tt):
