@@ -24,7 +24,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from .document import check_schema, parse_json
-from .errors import DocumentError, did_you_mean
+from .errors import DocumentError, as_path, did_you_mean
 from .params import read_params
 
 __all__ = ["FORMAT", "INDEX", "VERSION", "Bundle", "BundleLibrary", "BundleProgram", "check_name",
@@ -147,7 +147,7 @@ def _program(raw: Mapping) -> BundleProgram:
 def read_bundle(path: str | os.PathLike) -> Bundle:
     """Open a bundle. Raises DocumentError where it is no bundle, of another version, where a file is
     missing, has another hash, or a path that leaves the bundle."""
-    path = Path(path)
+    path = as_path(path, "a bundle")
     is_zip = path.is_file()
     if not is_zip and not path.is_dir():
         raise DocumentError(f"there is no bundle at {path}", got=str(path))

@@ -21,12 +21,14 @@ Fields are keyword arguments and become attributes: raise GraphError("...", path
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 __all__ = [
     "CapacityError", "CheckError", "CompileError", "DeviceError", "DeviceMemoryError", "DocumentError",
     "GraphError", "GraphRuntimeError", "InputError", "KernelError", "LibraryError", "ParamsError",
-    "PlanError", "SessionBusyError", "UnsupportedOpError", "did_you_mean",
+    "PlanError", "SessionBusyError", "UnsupportedOpError", "as_path", "did_you_mean",
 ]
 
 
@@ -135,3 +137,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if names and len(names) <= 12:
         return f" (there are: {', '.join(sorted(names))})"
     return ""
+
+
+def as_path(value: object, what: str) -> Path:
+    """A caller's path. Raises InputError, which says what was wanted, for anything that is none."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise InputError(f"{what} is given by a path, got {type(value).__name__}", got=type(value).__name__)
+    return Path(value)

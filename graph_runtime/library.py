@@ -20,7 +20,7 @@ import orjson
 from . import core, isa
 from .devices import NO_KERNELS
 from .elf import SharedObject, read_elf
-from .errors import LibraryError, UnsupportedOpError, did_you_mean
+from .errors import LibraryError, UnsupportedOpError, as_path, did_you_mean
 from .graph import COPY, Func, TensorType
 from .manifest import KernelEntry, Manifest, find_manifest
 from .ops import registry
@@ -102,7 +102,8 @@ def load_library(path: str | os.PathLike, *, sha256: str | None = None) -> Libra
     runs, for another hash, ABI, architecture or instruction set (both sides named), a malformed manifest, or
     a kernel that is listed and missing.
     """
-    path = Path(os.path.abspath(path))  # a bare name would be searched for in the system's folders
+    # a bare name would be searched for in the system's folders
+    path = Path(os.path.abspath(as_path(path, "a library")))
     manifest = find_manifest(path)
     shared = _examine(path, sha256)
     if manifest is not None:

@@ -22,7 +22,7 @@ import numpy as np
 
 from . import dtypes
 from .cursor import Cursor
-from .errors import DocumentError, ParamsError
+from .errors import DocumentError, ParamsError, as_path
 from .tensor_files import read_npz, read_safetensors, view
 
 __all__ = ["MAGIC", "read_array", "read_params", "save_params"]
@@ -48,7 +48,7 @@ def read_params(
         return {str(name): np.asarray(value) for name, value in source.items()}
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _read_tvm(memoryview(source).cast("B"), "params")
-    path = Path(source)
+    path = as_path(source, "a parameter file")
     data = _map(path)
     if path.suffix not in (".npz", ".safetensors"):
         return _read_tvm(data, str(path))

@@ -5,7 +5,7 @@
  * was replaced (compiled anew to the same place) would give the old code under the new manifest. So every open spells
  * its path in a way of its own; the same file is still known by its inode.
  *
- * defines: gr_dlopen, gr_library_open, gr_library_symbol, gr_library_close
+ * defines: gr_dlopen, gr_dlerror, gr_library_open, gr_library_symbol, gr_library_close
  */
 #include "library.h"
 
@@ -36,11 +36,17 @@ void *gr_dlopen(const char *path, int flags) {
   return handle;
 }
 
+const char *gr_dlerror(const char *path) {
+  const char *why = dlerror();
+  if (!why) return "no reason given";
+  const char *spelled = strstr(why, path);            /* the linker begins with the path as it was spelled for it */
+  return spelled ? spelled : why;
+}
+
 int32_t gr_library_open(const char *path, void **handle) {
   *handle = gr_dlopen(path, RTLD_LAZY | RTLD_LOCAL);
   if (*handle) return GR_OK;
-  const char *why = dlerror();
-  return gr_fail(GR_ERR_ARGUMENT, "cannot open library %s: %s", path, why ? why : "no reason given");
+  return gr_fail(GR_ERR_ARGUMENT, "cannot open library %s: %s", path, gr_dlerror(path));
 }
 
 void *gr_library_symbol(void *handle, const char *name) { return handle ? dlsym(handle, name) : NULL; }

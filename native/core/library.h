@@ -1,11 +1,14 @@
 /* library.h: opening shared objects.
  *
- * defines: gr_dlopen
+ * defines: gr_dlopen, gr_dlerror
  */
 #ifndef GR_LIBRARY_H
 #define GR_LIBRARY_H
 
 /* dlopen, but what stands at path now, also where another file of that path is open already. */
 void *gr_dlopen(const char *path, int flags);
+
+/* Why gr_dlopen(path) failed, for people; valid until this thread's next call of the linker. */
+const char *gr_dlerror(const char *path);
 
 #endif

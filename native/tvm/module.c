@@ -198,7 +198,7 @@ int32_t gr_tvm_open(const char *path, int32_t externs, gr_tvm_module **out) {
   int32_t status = externs ? publish_services() : GR_OK;
   if (status) return status;
   void *dl = gr_dlopen(path, RTLD_LAZY | RTLD_LOCAL);  /* runs constructors: not under registry.lock */
-  if (!dl) return gr_fail(GR_ERR_ARGUMENT, "%s", dlerror());
+  if (!dl) return gr_fail(GR_ERR_ARGUMENT, "%s", gr_dlerror(path));
   pthread_mutex_lock(&registry.lock);
   gr_tvm_module *m = find_open(dl);
   if (m) {

@@ -100,3 +100,16 @@ def test_an_error_about_an_endless_name_is_short_and_still_says_where(document):
     assert len(str(refused.value)) < 5000
     assert "$.nodes[1]" in str(refused.value)
     assert len(refused.value.node) == 200_000
+
+
+@pytest.mark.parametrize("call", [lambda: gr.load(None), lambda: gr.create("{}", 5),
+                                  lambda: gr.read_params(7), lambda: gr.load_library(3.5)])
+def test_what_is_no_path_is_said_to_be_none(call):
+    with pytest.raises(gr.InputError, match="is given by a path"):
+        call()
+
+
+def test_a_file_that_is_no_library_is_named_as_the_caller_named_it():
+    with pytest.raises(gr.LibraryError) as caught:
+        gr.load_library("/bin/ls")
+    assert "//" not in str(caught.value)
