@@ -12,14 +12,13 @@ import mmap
 import os
 import stat
 from dataclasses import asdict, dataclass
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from . import dtypes
+from .document import check_schema
 from .errors import DocumentError, LibraryError
 
 __all__ = [
@@ -144,9 +143,8 @@ def _parse(path: Path, body: bytes) -> Manifest:
             got=abi,
             wanted=ABI_VERSION,
         )
-    validator, schema_error = _validator()
     try:
-        validator.validate(raw)
+        check_schema(raw, "manifest", "gr_manifest")
         return Manifest(
             **{
                 **raw,
@@ -155,21 +153,8 @@ def _parse(path: Path, body: bytes) -> Manifest:
                 "kernels": tuple(map(_kernel, raw["kernels"])),
             }
         )
-    except schema_error as error:
-        place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.instance_path)
-        raise LibraryError(
-            f"{path}: malformed manifest: {error.message}", path=f"${place}", got=str(path)
-        ) from None
     except DocumentError as error:
-        raise LibraryError(f"{path}: malformed manifest: {error}", got=str(path)) from None
-
-
-@cache
-def _validator() -> tuple[Any, type[Exception]]:
-    import jsonschema_rs  # only here: a program that loads no library need not import it
-
-    schema = resources.files("graph_runtime.schemas").joinpath("manifest.schema.json").read_text()
-    return jsonschema_rs.validator_for(schema), jsonschema_rs.ValidationError
+        raise LibraryError(f"{path}: malformed manifest: {error}", path=error.path, got=str(path)) from None
 
 
 def _kernel(raw: dict[str, Any]) -> KernelEntry:

@@ -149,16 +149,18 @@ def read_aliases(ours: dict, graph: Graph) -> tuple[tuple[int, int], ...]:
 
 
 def read_at_input(ours: dict, graph: Graph) -> tuple[int, ...]:
-    """nids of __copy nodes that read a graph input. Raises GraphError for any other."""
+    """nids of __copy nodes that read a graph input, or what another of them makes. Raises GraphError for any
+    other."""
     nids = integers(ours.get("at_input", []), *_META, "at_input").tolist()
-    inputs = set(graph.input_eids.tolist())
+    known = [nid for nid in nids if nid < graph.num_nodes]
+    set_then = {*graph.input_eids.tolist(), *graph.row_ptr[known].tolist()}
     seen: set[int] = set()
     for i, nid in enumerate(nids):
         fid = int(graph.func_id[nid]) if nid < graph.num_nodes else -1
         if (
             fid < 0
             or graph.funcs[fid].name != COPY
-            or int(graph.in_eid[graph.in_ptr[nid]]) not in inputs
+            or int(graph.in_eid[graph.in_ptr[nid]]) not in set_then
             or nid in seen
         ):
             raise GraphError(

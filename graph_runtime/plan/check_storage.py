@@ -106,7 +106,8 @@ def _check_places(facts: Facts) -> None:
 # **************** when an input is set, when a run ends ****************
 
 def check_at_input(facts: Facts) -> None:
-    """What runs when an input is set is a __copy of that input, which no output is written into."""
+    """What runs when an input is set is a __copy of that input, which no output is written into, or a
+    __copy of what such a copy makes."""
     plan, graph = facts.plan, facts.plan.graph
     nids = np.flatnonzero(plan.at_input)
     if not len(nids):
@@ -122,6 +123,7 @@ def check_at_input(facts: Facts) -> None:
     source = graph.in_eid[graph.in_ptr[nids]]
     settable = np.zeros(graph.num_entries, bool)
     settable[graph.row_ptr[graph.inputs]] = True
+    settable[graph.row_ptr[nids]] = True  # by order: each goes back to an input, or the first is refused
     late = nids[~settable[source]]
     if len(late):
         raise refuse(

@@ -12,7 +12,7 @@ from ..dtypes import FORMATS, format_of
 from ..errors import PlanError, did_you_mean
 from ..graph import COPY, Graph, TensorType
 from ..layout import HOST, ROW_MAJOR, TILE, Layout, same_image
-from .columns import intern, is_nop
+from .columns import intern, is_copy, is_nop
 from .transfers import COPY_FUNC
 from .types import LaidOutGraph, PlacedGraph
 
@@ -30,7 +30,8 @@ def assign_layouts(placed: PlacedGraph, formats: Mapping[str, str] | None = None
     ``formats``: device ("tt:0") or kind ("tt") -> format of float tensors there; the device's own entry wins.
     A __nop on a device whose entries differ in physical image becomes a relayout __copy.
 
-    Raises PlanError for a format the device does not store and for a dtype that it cannot hold.
+    Raises PlanError for a format the device does not store, for a dtype that it cannot hold, and for a
+    __copy that would change the dtype outside of host memory.
     """
     chosen = _read_formats(placed, formats or {})
     graph, count = placed.graph, len(placed.devices)
@@ -51,6 +52,7 @@ def assign_layouts(placed: PlacedGraph, formats: Mapping[str, str] | None = None
     if said is not None:
         layout_id = _follow_file(graph, said, layout_id, table)
     laid_out = LaidOutGraph(placed, tuple(k[0] for k in table), layout_id, tuple(k[1] for k in table))
+    _check_copies(laid_out)
     return _relayout_nops(laid_out)
 
 
@@ -155,6 +157,27 @@ def _follow_file(
     return np.where(said >= 0, np.array([*rows, 0], np.int32)[said], layout_id).astype(np.int32)
 
 
+# **************** copies ****************
+
+def _check_copies(laid_out: LaidOutGraph) -> None:
+    """A copy converts layout, format and shape; bytes are read as another dtype in host memory only."""
+    placed, graph = laid_out.placed, laid_out.placed.graph
+    nids = np.flatnonzero(is_copy(graph))
+    if not len(nids):
+        return
+    made, source = graph.row_ptr[nids], graph.in_eid[graph.in_ptr[nids]]
+    dtype = np.unique([t.dtype for t in graph.types], return_inverse=True)[1]
+    on_host = np.array([layout.memory == HOST for layout in laid_out.layouts])[laid_out.layout_id]
+    bad = (dtype[graph.type_id[made]] != dtype[graph.type_id[source]]) & ~(on_host[made] & on_host[source])
+    for nid, a, b in zip(nids[bad].tolist(), source[bad].tolist(), made[bad].tolist(), strict=True):
+        device = str(placed.devices[placed.did[nid if on_host[a] else graph.entry_nid[a]]])
+        raise PlanError(
+            f"{COPY} {graph.names[nid]!r} makes {graph.entry_type(b)} of {graph.entry_type(a)}: only in host "
+            f"memory are bytes read as another dtype, not on {device}; use a cast",
+            node=graph.names[nid], device=device, path=_path(placed, nid),
+            got=graph.entry_type(b).dtype, wanted=graph.entry_type(a).dtype)
+
+
 # **************** reshapes that move bytes ****************
 
 def _relayout_nops(laid_out: LaidOutGraph) -> LaidOutGraph:
@@ -172,7 +195,10 @@ def _relayout_nops(laid_out: LaidOutGraph) -> LaidOutGraph:
     func_id[moving] = len(graph.funcs)
     inputs = graph.input_eids.tolist()
     set_once = set(inputs) - {inputs[i] for _, i in graph.hints.aliases if 0 <= i < len(inputs)}
-    at_input[moving] = [int(graph.in_eid[graph.in_ptr[n]]) in set_once for n in moving]
+    maker = graph.entry_nid
+    for nid in moving:                                        # ascending: what it copies is decided
+        source = int(graph.in_eid[graph.in_ptr[nid]])
+        at_input[nid] = source in set_once or at_input[maker[source]]
     cause_id[moving] = len(placed.causes) + np.arange(len(moving))
     causes = tuple(_relayout_cause(laid_out, nid) for nid in moving)
     graph = replace(graph, func_id=func_id, funcs=(*graph.funcs, COPY_FUNC))

@@ -187,7 +187,7 @@ int32_t gr_copy(const gr_env *src_env, const gr_arg *src, const gr_env *dst_env,
   int32_t status = gr_image_open(src_env, src, "source", &job.src);
   if (!status) status = gr_image_open(dst_env, dst, "destination", &job.dst);
   if (!status) status = choose(&job);
-  if (status || job.units == 0) return status;
+  if (status || !elements(&job.src)) return status;    /* rows of no elements are pages, but of no bytes */
   gr_device_enter(job.src.device);
   gr_device_enter(job.dst.device);
   status = run(&job);

@@ -4,6 +4,9 @@
  */
 #include "host.h"
 
-static const gr_device_ops cpu_ops = {.kind = "cpu", .alloc = gr_host_alloc, .release = gr_host_release, .discard = gr_host_discard};
+static const gr_device_ops cpu_ops = {.kind = "cpu",
+                                      .alloc = gr_host_alloc,
+                                      .release = gr_host_release,
+                                      .discard = gr_host_discard};
 
 GR_REGISTER_DEVICE(cpu_ops)

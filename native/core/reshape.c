@@ -12,8 +12,9 @@
 #include "tile.h"
 
 /* 32x32 units, row-major: elements where both sides have one format of whole bytes, else floats. */
-typedef struct matrix {
+typedef union matrix {
   uint8_t at[GR_TILE_MOST_BYTES] __attribute__((aligned(64)));
+  float values[GR_TILE_ELEMENTS];
 } matrix;
 
 typedef struct gather {
@@ -34,7 +35,7 @@ static int32_t load_block(gather *from, int64_t index) {
   if (src->arg->layout == GR_TILE) {
     status = gr_image_load_tiles(src, index, 1, raw.at);
     if (status) return status;
-    if (from->as_floats) gr_tile_unpack(src->arg->format, raw.at, (float *)(void *)from->block.at);
+    if (from->as_floats) gr_tile_unpack(src->arg->format, raw.at, from->block.values);
     else gr_tile_untilize(from->unit, raw.at, block.rows, block.cols, from->block.at, stride);
     return GR_OK;
   }
@@ -94,9 +95,7 @@ static int32_t store_block(const gr_image *dst, int64_t index, const gr_block *b
   if (!from->as_floats || dst->arg->format == GR_F32)
     return gr_image_store_rows(dst, block, whole->at, stride);
   for (int32_t i = 0; i < GR_TILE_ELEMENTS; ++i) {
-    float value;
-    memcpy(&value, whole->at + sizeof value * (uint32_t)i, sizeof value);
-    uint16_t word = gr_bf16_encode(value);
+    uint16_t word = gr_bf16_encode(whole->values[i]);
     memcpy(tile.at + sizeof word * (uint32_t)i, &word, sizeof word);
   }
   return gr_image_store_rows(dst, block, tile.at, GR_TILE_DIM * sizeof(uint16_t));

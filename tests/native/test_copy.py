@@ -372,3 +372,13 @@ def test_host_device_memory_is_aligned():
         for addr in addresses:
             handle.free(0, addr)
         assert handle.stats(0).allocated == 0
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (2, 0, 5)])
+@pytest.mark.parametrize("kind", ["row_major", "tile"])
+def test_tensors_of_no_elements_are_copied(tt, shape, kind):
+    layout = Layout("dram", kind, "f32")
+    array = np.zeros(shape, np.float32)
+    arg = core.tensor_arg(0, "float32", shape, layout)
+    core.copy(None, core.host_arg(array), tt.handle, arg)
+    core.copy(tt.handle, arg, None, core.host_arg(array))

@@ -65,11 +65,13 @@ class Simulation:
     def set_input(self, nid: int) -> None:
         eid = int(self.graph.row_ptr[nid])
         self.write([eid])
+        made = {eid}
         for copy in np.flatnonzero(self.plan.at_input).tolist():
             view = self.graph.node(copy)
-            if view.op == COPY and view.inputs[0] == eid:
-                self.derived[view.outputs[0]] = self.token[eid]
+            if view.op == COPY and view.inputs[0] in made:
+                self.derived[view.outputs[0]] = self.token[view.inputs[0]]
                 self.call(view)
+                made.update(view.outputs)
 
     def run_once(self) -> None:
         for nid in range(self.graph.num_nodes):

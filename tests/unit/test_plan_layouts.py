@@ -11,10 +11,12 @@ from graph_runtime.devices import parse_list, tt
 from graph_runtime.errors import CheckError, PlanError
 from graph_runtime.graph import COPY, NOP, TensorType
 from graph_runtime.layout import Layout, pages, same_image
+from graph_runtime.loader import load_graph
 from graph_runtime.plan import check, plan
 from graph_runtime.plan.layouts import choose
 from graph_runtime.plan.record import record
 from graph_runtime.testing_graphs import GraphMaker
+from graph_runtime.write import graph_to_json
 
 
 def f(*shape):
@@ -105,6 +107,25 @@ def test_a_reshaped_input_is_moved_when_it_is_set():
     assert plan(maker.graph([1]), ["tt:0"]).at_input.tolist() == [False, True]
 
 
+def test_a_copied_input_is_reshaped_when_it_is_set():
+    """Copies of copies of an input run with the first of them, also where the plan is read from a file."""
+    maker = GraphMaker()
+    x = maker.input(f(64, 64))
+    moved = maker.op("reshape", [x], device=1, shape=[32, 128])
+    again = maker.op("reshape", [moved], device=1, shape=[16, 256])
+    tanh = maker.op("tanh", [again], device=1)
+    devices = parse_list(["cpu:0", "tt:0"])
+    planned = plan(maker.graph([tanh], devices=devices), devices)
+    assert planned.graph.names[1] == "x0_copy_tt0"
+    assert planned.at_input.tolist() == [False, True, True, True, False]
+    for graph in (record(planned), load_graph(graph_to_json(record(planned)))):
+        assert plan(graph, devices).at_input.tolist() == planned.at_input.tolist()
+    late = np.array([False, False, True, True, False])
+    with pytest.raises(CheckError, match="copies no graph input") as caught:
+        check(replace(planned, at_input=late))
+    assert caught.value.rule == "at_input"
+
+
 def test_layouts_of_the_file_are_followed_and_wrong_ones_refused():
     maker = GraphMaker()
     graph = maker.graph([maker.op("tanh", [maker.input(f(64, 64))])])
@@ -138,8 +159,17 @@ def test_copies_convert_layouts_but_not_dtypes_on_a_device():
 
     copied(f(4), TensorType("int32", (2, 2)), ["cpu:0"])
     copied(f(64, 64), f(64, 64), ["cpu:0", "tt:0"], (0, 1))
+    for where in ((0, 1), (1, 0), (1, 1)):
+        with pytest.raises(PlanError, match="read as another dtype, not on tt:0; use a cast") as caught:
+            copied(f(4), TensorType("int32", (2, 2)), ["cpu:0", "tt:0"], where)
+        assert (caught.value.device, caught.value.path) == ("tt:0", "$.nodes[1]")
+    planned = copied(f(4), f(4), ["cpu:0", "tt:0"], (0, 1))
+    graph = replace(planned.graph, types=(f(4), TensorType("int32", (4,))), type_id=np.array([0, 1]))
+    layouts = (planned.layouts[planned.layout_id[0]], Layout("dram", "row_major", "int32"))
+    with pytest.raises(CheckError, match="use a cast") as caught:
+        check(replace(planned, graph=graph, layouts=layouts, layout_id=np.array([0, 1], np.int32)))
+    assert caught.value.rule == "copy"
     for a, b, devices, where, says in (
-            (f(4), TensorType("int32", (4,)), ["cpu:0", "tt:0"], (0, 1), "use a cast"),
             (f(4), TensorType("int8", (4,)), ["cpu:0"], (0, 0), "16 bytes cannot be reinterpreted as 4"),
             (f(4), f(5), ["cpu:0"], (0, 0), "4 elements do not fill 5")):
         with pytest.raises(CheckError, match=says) as caught:
