@@ -62,7 +62,7 @@ class Bound:
         self.regions = {key: Region(handles[key[0]], key[1], extent, holder)
                         for key, extent in plan.peak.items() if extent}
         self.entry_addr = _entry_addresses(plan, self.regions)
-        self.args = program.args.copy()
+        self.args = program.args.view(np.uint64).copy().view(ARG)    # numpy copies records field by field
         self.args["shape"] += np.uint64(program.shapes.ctypes.data)
         self.args["addr"] = self.entry_addr[program.eid]
         envs = np.array([core.address_of(handle.env) for handle in handles], np.uint64)
