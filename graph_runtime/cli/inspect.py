@@ -15,7 +15,7 @@ from ..params import read_params
 from ..plan import plan as make_plan
 from ..tvm_inspect import describe
 from . import options as opt
-from .sources import is_bundle, open_program
+from .sources import Program, is_bundle, open_program
 
 __all__ = ["inspect"]
 
@@ -24,7 +24,8 @@ def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="graph.json, bundle, library or parameters.")],
     device: opt.Devices = None, json: opt.Json = False,
 ) -> None:
-    """Show what a file holds: a graph's inputs, outputs and pool map, a bundle's parts, kernels, parameters.
+    """Show what a file holds: inputs, outputs and pool map of a graph; parts and pool map of a bundle;
+    kernels; parameters.
 
     Example: graph-runtime inspect net.bundle
     """
@@ -47,36 +48,45 @@ def _head(file: Path) -> bytes:
         return opened.read(256)
 
 
+def _memory(program: Program) -> tuple[dict[str, Any], list[str]]:
+    """The pool map of a program."""
+    planned = make_plan(program.graph, program.devices, inplace=inplace_rules(program.libraries))
+    found = {"pool": report.pool(planned), "memories": report.memories(planned)}
+    return found, ["", report.summary(planned, opt.terminal_width()), "", report.pictures(planned)]
+
+
 def _graph(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]:
     program = open_program(file, devices)
     graph = program.graph
-    planned = make_plan(graph, program.devices, inplace=inplace_rules(program.libraries))
+    memory, pictures = _memory(program)
     kinds = sorted({f.op or f.name for f in graph.funcs})
     found = {"kind": "graph", "nodes": graph.num_nodes, "entries": graph.num_entries, "ops": kinds,
              "inputs": {n: str(graph.entry_type(int(e))) for n, e in zip(
                  graph.input_names, graph.input_eids, strict=True)},
              "outputs": [str(graph.entry_type(int(e))) for e in graph.outputs],
-             "pool": report.pool(planned), "memories": report.memories(planned)}
+             **memory}
     lines = [f"graph {file.name}: {graph.num_nodes} nodes, {graph.num_entries} entries",
              f"ops {' '.join(kinds)}"]
     lines += [f"input  {name}: {type_}" for name, type_ in found["inputs"].items()]
     lines += [f"output {i}: {type_}" for i, type_ in enumerate(found["outputs"])]
-    lines += ["", report.summary(planned, opt.terminal_width()), "", report.pictures(planned)]
-    return found, "\n".join(lines)
+    return found, "\n".join(lines + pictures)
 
 
 def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]:
-    bundle = open_program(file, devices).bundle
+    program = open_program(file, devices)
+    bundle = program.bundle
+    memory, pictures = _memory(program)
     found = {"kind": "bundle", "devices": list(bundle.devices), "files": dict(bundle.files),
              "programs": [{"name": p.name, "graph": p.graph, "inputs": p.inputs, "outputs": p.outputs,
                            "params": len(p.params)} for p in bundle.programs],
-             "libraries": [{"file": x.file, "kinds": x.kinds, "isa": x.isa} for x in bundle.libraries]}
+             "libraries": [{"file": x.file, "kinds": x.kinds, "isa": x.isa} for x in bundle.libraries],
+             **memory}
     lines = [f"bundle {file.name} for {', '.join(bundle.devices)}"]
     lines += [f"program {p['name']}: {p['graph']}, inputs {', '.join(p['inputs']) or 'none'}, outputs "
               f"{', '.join(p['outputs']) or 'none'}, {p['params']} parameters" for p in found["programs"]]
     lines += [f"library {x['file']}: {', '.join(x['kinds'])} ({x['isa']})" for x in found["libraries"]]
     lines += [f"sha256 {digest[:16]}  {name}" for name, digest in bundle.files.items()]
-    return found, "\n".join(lines)
+    return found, "\n".join(lines + pictures)
 
 
 def _library(file: Path) -> tuple[dict[str, Any], str]:
