@@ -11,6 +11,7 @@ import numpy as np
 from . import dtypes
 from .graph import COPY, NOP, Func, Graph, TensorType
 from .layout import HOST, LAYOUT_CODES, MEMORY_CODES, Layout, pages
+from .plan.columns import first_of, intern, ragged, starts
 from .plan.types import Plan
 from .program import ARG, Kernel, Program
 
@@ -30,7 +31,7 @@ def lower(plan: Plan, resolve: Resolve) -> Program:
     return Program(
         plan=plan, kernels=kernels, main=main, nid=order, kid=kid, arg_ptr=arg_ptr, eid=eid, args=args,
         shapes=shapes, words=np.array([w for k in kernels for w in k.words], np.int64),
-        word_ptr=_starts(np.array([len(k.words) for k in kernels], np.int64)),
+        word_ptr=starts(np.array([len(k.words) for k in kernels], np.int64)),
         scratch=max((k.scratch for k in kernels), default=0), at_input=at_input)
 
 
@@ -72,7 +73,8 @@ def _kernels(plan: Plan, order: np.ndarray, resolve: Resolve) -> tuple[np.ndarra
     kinds = list(dict.fromkeys(d.kernels for d in plan.devices))
     kind_of = np.array([kinds.index(d.kernels) for d in plan.devices], np.int64)
     keys = graph.func_id[order] * len(kinds) + kind_of[plan.did[order]]
-    distinct, kid, first = _intern(keys, len(graph.funcs) * len(kinds))
+    distinct, kid = intern(keys, len(graph.funcs) * len(kinds))
+    first = first_of(kid, len(distinct))
     kernels = []
     for key, at in zip(distinct.tolist(), first.tolist(), strict=True):
         view = graph.node(int(order[at]))
@@ -88,10 +90,10 @@ def _arguments(graph: Graph, order: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     """
     n_in = graph.in_ptr[order + 1] - graph.in_ptr[order]
     n_out = graph.row_ptr[order + 1] - graph.row_ptr[order]
-    arg_ptr = _starts(n_in + n_out)
+    arg_ptr = starts(n_in + n_out)
     eid = np.empty(int(arg_ptr[-1]), np.int64)
-    eid[_ragged(arg_ptr[:-1], n_in)] = graph.in_eid[_ragged(graph.in_ptr[order], n_in)]
-    eid[_ragged(arg_ptr[:-1] + n_in, n_out)] = _ragged(graph.row_ptr[order], n_out)
+    eid[ragged(arg_ptr[:-1], n_in)] = graph.in_eid[ragged(graph.in_ptr[order], n_in)]
+    eid[ragged(arg_ptr[:-1] + n_in, n_out)] = ragged(graph.row_ptr[order], n_out)
     flatten = np.array([f.flatten and f.op is None and f.name != COPY for f in graph.funcs], bool)
     return arg_ptr, eid, np.repeat(flatten[graph.func_id[order]], n_in + n_out)
 
@@ -102,7 +104,7 @@ def _records(plan: Plan, eid: np.ndarray, flat: np.ndarray) -> tuple[np.ndarray,
     on_host = np.array([layout.memory == HOST for layout in plan.layouts], bool)
     flat = flat & on_host[plan.layout_id[eid]]                # tiles and pages have the shape that they have
     keys = (graph.type_id.astype(np.int64) * num_layouts + plan.layout_id)[eid] * 2 + flat
-    distinct, row, _ = _intern(keys, len(graph.types) * num_layouts * 2)
+    distinct, row = intern(keys, len(graph.types) * num_layouts * 2)
     table, pool = np.zeros(len(distinct), ARG), []
     for i, key in enumerate(distinct.tolist()):
         type_, layout = graph.types[key // 2 // num_layouts], plan.layouts[key // 2 % num_layouts]
@@ -129,34 +131,3 @@ def arg_record(type_: TensorType, layout: Layout, shape: tuple[int, ...]) -> np.
     elif stored is None:
         record["page_bytes"] = dtypes.parse(type_.dtype).itemsize   # how copies know its size
     return record
-
-
-# **************** ragged arrays ****************
-
-def _starts(counts: np.ndarray) -> np.ndarray:
-    """int64 [n + 1]: 0 and the running sum."""
-    starts = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=starts[1:])
-    return starts
-
-
-def _ragged(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """first[0] .. first[0] + counts[0] - 1, then first[1] .., one after another."""
-    starts = _starts(counts)
-    return np.arange(starts[-1]) + np.repeat(first - starts[:-1], counts)
-
-
-def _intern(keys: np.ndarray, bound: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distinct keys ascending, the row of each key in them, and where each first stands.
-
-    Keys are below ``bound``: where that is small a table is faster than np.unique, which sorts.
-    """
-    if bound > 8 * len(keys) + 4096:
-        distinct, first, row = np.unique(keys, return_index=True, return_inverse=True)
-        return distinct, row, first
-    at = np.full(bound, -1, np.int64)
-    at[keys[::-1]] = np.arange(len(keys) - 1, -1, -1)
-    distinct = np.flatnonzero(at >= 0)
-    row_of = np.empty(bound, np.int64)
-    row_of[distinct] = np.arange(len(distinct))
-    return distinct, row_of[keys], at[distinct]

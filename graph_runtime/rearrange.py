@@ -10,6 +10,7 @@ import numpy as np
 
 from .devices import Device
 from .graph import Graph, Hints
+from .plan.columns import starts
 
 __all__ = ["cut", "keep_all", "permuted", "replanned"]
 
@@ -60,8 +61,8 @@ def cut(graph: Graph) -> tuple[Graph, dict[str, int]]:
         names=(*feeds, *(graph.names[nid] for nid in calls.tolist())),
         func_id=np.concatenate([np.full(len(read), -1), graph.func_id[calls]]).astype(np.int32),
         funcs=graph.funcs,
-        row_ptr=_starts(counts),
-        in_ptr=_starts(sizes),
+        row_ptr=starts(counts),
+        in_ptr=starts(sizes),
         in_eid=np.searchsorted(read, np.concatenate([*reads, np.zeros(0, np.int64)])).astype(np.int64),
         type_id=graph.type_id[old_eid],
         types=graph.types,
@@ -70,7 +71,3 @@ def cut(graph: Graph) -> tuple[Graph, dict[str, int]]:
         hints=Hints(**columns),
     )
     return alone, feeds
-
-
-def _starts(counts: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -5,7 +5,7 @@ import numpy as np
 
 from ..graph import COPY, NOP, Graph
 
-__all__ = ["follow", "func_mask", "intern", "is_copy", "is_nop", "ragged", "slot_nid", "starts"]
+__all__ = ["first_of", "follow", "func_mask", "intern", "is_copy", "is_nop", "ragged", "slot_nid", "starts"]
 
 
 def starts(counts: np.ndarray) -> np.ndarray:
@@ -34,6 +34,13 @@ def intern(keys: np.ndarray, bound: int) -> tuple[np.ndarray, np.ndarray]:
     row = np.empty(bound, np.int32)
     row[distinct] = np.arange(len(distinct), dtype=np.int32)
     return distinct, row[keys]
+
+
+def first_of(row: np.ndarray, count: int) -> np.ndarray:
+    """int64 [count]: where each of the rows 0 .. count - 1 first stands in ``row``, which has all of them."""
+    first = np.empty(count, np.int64)
+    first[row[::-1]] = np.arange(len(row) - 1, -1, -1)
+    return first
 
 
 def follow(parent: np.ndarray) -> np.ndarray:

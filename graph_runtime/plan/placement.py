@@ -16,7 +16,7 @@ from ..errors import PlanError, UnsupportedOpError, did_you_mean
 from ..graph import COPY, NOP, Graph
 from ..ops import registry
 from ..ops.select import select
-from .columns import intern, slot_nid
+from .columns import first_of, intern, slot_nid
 from .types import Placement
 
 __all__ = ["place"]
@@ -221,8 +221,7 @@ def _check_kernels(graph: Graph, devices: tuple[Device, ...], did: np.ndarray) -
         return
     keys = graph.func_id[calls].astype(np.int64) * len(devices) + did[calls]
     distinct, row = intern(keys, len(graph.funcs) * len(devices))
-    example = np.empty(len(distinct), np.int64)
-    example[row[::-1]] = calls[::-1]                          # the first node of each pair stays
+    example = calls[first_of(row, len(distinct))]
     for key, nid in zip(distinct.tolist(), example.tolist(), strict=True):
         device = devices[key % len(devices)]
         reason = _no_kernel(graph, nid, key // len(devices), device)

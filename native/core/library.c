@@ -1,9 +1,9 @@
 /* library.c: opens libraries of kernels. A library is code: graph_runtime/library.py judges its manifest
  * before it calls this.
  *
- * glibc takes a path that is spelled like that of an open library for that library, before it looks at the file: one that
- * was replaced (compiled anew to the same place) would give the old code under the new manifest. So every open spells
- * its path in a way of its own; the same file is still known by its inode.
+ * glibc takes a path that is spelled like that of an open library for that library, before it looks at the
+ * file: one that was replaced (compiled anew to the same place) would give the old code under the new
+ * manifest. So every open spells its path in a way of its own; the same file is still known by its inode.
  *
  * defines: gr_dlopen, gr_dlerror, gr_library_open, gr_library_symbol, gr_library_close
  */

@@ -43,7 +43,8 @@ enum gr_layout {
   GR_TILE = 1       /* page = one 32x32 tile of four 16x16 faces; the last two dimensions are padded to 32 */
 };
 
-enum gr_memory {    /* index into the memories of a device's descriptor is separate; this is what the address means */
+/* What an address means; the index into the memories of a device's descriptor is another number. */
+enum gr_memory {
   GR_HOST = 0,      /* addr is a pointer */
   GR_DRAM = 1,      /* addr is a bank address, pages interleaved over the device's DRAM banks */
   GR_L1 = 2         /* addr is a bank address, pages interleaved over the cores' L1 */
@@ -107,9 +108,10 @@ struct gr_env {
   int32_t (*core_open)(const gr_env *env, int64_t index, uint64_t cb_bytes, gr_core *core);
   /* Move count whole pages, first .. first+count-1 of arg, between device memory and l1, packed at
    * page_bytes apart. GR_ERR_BOUNDS where a page is not the tensor's or l1 .. is not inside core->l1. */
-  int32_t (*page_read)(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first, int64_t count, void *l1);
-  int32_t (*page_write)(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first, int64_t count,
-                        const void *l1);
+  int32_t (*page_read)(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first,
+                       int64_t count, void *l1);
+  int32_t (*page_write)(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first,
+                        int64_t count, const void *l1);
 };
 /* cdef-end */
 

@@ -1,5 +1,5 @@
-/* gr_program.h: a lowered program as the executor walks it. graph_runtime/program.py has the same records as numpy dtypes;
- * Python owns the arrays and keeps them alive as long as the gr_program.
+/* gr_program.h: a lowered program as the executor walks it. graph_runtime/program.py has the same records
+ * as numpy dtypes; Python owns the arrays and keeps them alive as long as the gr_program.
  *
  * defines: gr_instr
  */

@@ -121,14 +121,20 @@ static int32_t check_l1(const gr_env *env, const gr_core *core, const gr_arg *ar
   return GR_OK;
 }
 
+/* The walk over whole pages from first on, once l1 is known to have room for them. */
+static int32_t begin_core(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first,
+                          int64_t pages, const void *l1, gr_device_memory **memory, walk *at) {
+  int32_t status = check_l1(env, core, arg, pages, l1);
+  if (status) return status;
+  gr_pages whole = {.first = first, .count = pages, .bytes = arg->page_bytes};
+  return begin(gr_env_device(env), arg, whole, memory, at);
+}
+
 int32_t gr_tt_page_read(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first,
                         int64_t pages, void *l1) {
   gr_device_memory *memory;
   walk at;
-  int32_t status = check_l1(env, core, arg, pages, l1);
-  if (!status)
-    status = begin(gr_env_device(env), arg,
-                   (gr_pages){.first = first, .count = pages, .bytes = arg->page_bytes}, &memory, &at);
+  int32_t status = begin_core(env, core, arg, first, pages, l1, &memory, &at);
   if (status) return status;
   uint8_t *to = l1;
   for (int64_t i = 0; i < pages; ++i, to += arg->page_bytes) memcpy(to, next_page(&at), arg->page_bytes);
@@ -140,10 +146,7 @@ int32_t gr_tt_page_write(const gr_env *env, const gr_core *core, const gr_arg *a
                          int64_t pages, const void *l1) {
   gr_device_memory *memory;
   walk at;
-  int32_t status = check_l1(env, core, arg, pages, l1);
-  if (!status)
-    status = begin(gr_env_device(env), arg,
-                   (gr_pages){.first = first, .count = pages, .bytes = arg->page_bytes}, &memory, &at);
+  int32_t status = begin_core(env, core, arg, first, pages, l1, &memory, &at);
   if (status) return status;
   const uint8_t *from = l1;
   for (int64_t i = 0; i < pages; ++i, from += arg->page_bytes) memcpy(next_page(&at), from, arg->page_bytes);

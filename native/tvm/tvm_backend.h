@@ -17,8 +17,8 @@ GR_TVM_EXPORT int32_t TVMFuncCall(void *func, tvm_value *args, int32_t *codes, i
 GR_TVM_EXPORT void TVMAPISetLastError(const char *message);
 GR_TVM_EXPORT const char *TVMGetLastError(void);
 GR_TVM_EXPORT int32_t TVMBackendGetFuncFromEnv(void *module_ctx, const char *name, void **func);
-GR_TVM_EXPORT void *TVMBackendAllocWorkspace(int32_t device_type, int32_t device_id, uint64_t nbytes, int32_t dtype_code,
-                                             int32_t dtype_bits);
+GR_TVM_EXPORT void *TVMBackendAllocWorkspace(int32_t device_type, int32_t device_id, uint64_t nbytes,
+                                             int32_t dtype_code, int32_t dtype_bits);
 GR_TVM_EXPORT int32_t TVMBackendFreeWorkspace(int32_t device_type, int32_t device_id, void *data);
 GR_TVM_EXPORT int32_t TVMBackendParallelLaunch(tvm_parallel_lambda lambda, void *cdata, int32_t num_task);
 GR_TVM_EXPORT int32_t TVMBackendParallelBarrier(int32_t task, tvm_parallel_env *env);

@@ -32,6 +32,15 @@ def run(module, name, n=100):
     return x, y
 
 
+def in_threads(work, count=4):
+    """Run work() in ``count`` threads at once, to the end."""
+    workers = [threading.Thread(target=work) for _ in range(count)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
 def test_operators(module):
     x, y = run(module, "myadd")
     np.testing.assert_array_equal(y, x + 1)
@@ -63,11 +72,7 @@ def test_workspaces_belong_to_threads(module):
             if not np.array_equal(y, x + 1):
                 failures.append(n)
 
-    workers = [threading.Thread(target=work) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    in_threads(work)
     assert not failures
 
 
@@ -102,11 +107,7 @@ def test_launches_from_many_threads_at_once(module, threads):
             if not (y == x.sum()).all():
                 failures.append(y)
 
-    workers = [threading.Thread(target=work) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    in_threads(work)
     assert not failures
 
 
