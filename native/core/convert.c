@@ -110,18 +110,19 @@ GR_WIDE void gr_encode_row(const uint8_t *in, int64_t count, uint16_t *out) {
   }
 }
 
-GR_WIDE void gr_decode_row(const uint8_t *in, int64_t count, float *out) {
+GR_WIDE void gr_decode_row(const uint8_t *in, int64_t count, uint8_t *out) {
   for (int64_t i = 0; i < count; ++i) {
     uint16_t word;
     memcpy(&word, in + i * (int64_t)sizeof word, sizeof word);
-    out[i] = gr_bf16_decode(word);
+    float value = gr_bf16_decode(word);
+    memcpy(out + i * (int64_t)sizeof value, &value, sizeof value);
   }
 }
 
 int32_t gr_convert_rows(const gr_image *src, const gr_image *dst, int64_t first, int64_t last) {
   uint8_t in[ROW_ELEMENTS * sizeof(float)] __attribute__((aligned(64)));
   uint16_t words[ROW_ELEMENTS];
-  float floats[ROW_ELEMENTS];
+  uint8_t floats[ROW_ELEMENTS * sizeof(float)];
   int encode = src->arg->format == GR_F32;
   for (int64_t row = first; row < last; ++row)
     for (int64_t col = 0; col < src->cols; col += ROW_ELEMENTS) {

@@ -15,8 +15,8 @@ int32_t gr_retile_block(const gr_image *src, const gr_image *dst, int64_t index)
 /* Rows first .. last - 1 of row-major images, one in f32 and one in bf16. */
 int32_t gr_convert_rows(const gr_image *src, const gr_image *dst, int64_t first, int64_t last);
 
-/* count f32 at any address to bf16, and back. */
+/* count f32 to bf16, and back; bytes stand at any address. */
 void gr_encode_row(const uint8_t *in, int64_t count, uint16_t *out);
-void gr_decode_row(const uint8_t *in, int64_t count, float *out);
+void gr_decode_row(const uint8_t *in, int64_t count, uint8_t *out);
 
 #endif

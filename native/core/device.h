@@ -45,8 +45,8 @@ typedef struct gr_device_ops {
   int32_t (*copy_in)(gr_device *device, const gr_arg *arg, gr_pages pages, const uint8_t *host,
                      uint64_t stride);
   int32_t (*copy_out)(gr_device *device, const gr_arg *arg, gr_pages pages, uint8_t *host, uint64_t stride);
-  /* (with copy_in) Where the same parts of pages stand, at[pages.count], for a copy that moves and counts them
-   * itself, between gr_device_enter and leave. GR_ERR_BOUNDS as above. */
+  /* (with copy_in) Where the same parts of pages stand, at[pages.count], for a copy that moves and counts
+   * them itself, between gr_device_enter and leave. GR_ERR_BOUNDS as above. */
   int32_t (*locate)(gr_device *device, const gr_arg *arg, gr_pages pages, uint8_t **at);
   /* (optional) Under the device's lock: opens (1) or closes (0) the device's memory to the host's
    * instructions. */

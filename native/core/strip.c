@@ -96,7 +96,7 @@ int32_t gr_strip_tilize(const gr_image *rows, const gr_image *tiles, int64_t fir
 
 /* ---------------------------------------------------------------- towards the host */
 
-/* A row's share of the next strip's pages. */
+/* A row's share of the next strip's pages, for a copy whose pages are in no cache. */
 static inline void prefetch(const strip *at, int32_t k, int32_t r, uint32_t row_bytes) {
   if (k >= at->ahead) return;
   const uint8_t *page = at->tiles[at->width + k] + (uint32_t)r * row_bytes;
@@ -107,29 +107,30 @@ static inline __attribute__((always_inline)) void untilize(const strip *at, uint
                                                            int streaming) {
   uint32_t half = 16 * itemsize;
   for (int32_t r = 0; r < GR_TILE_DIM; ++r) {
-    uint8_t row[CACHED * GR_TILE_DIM * 8], *to = row;
+    uint8_t row[CACHED * GR_TILE_DIM * 8], *host = at->host + (uint64_t)r * at->stride;
+    uint8_t *to = streaming ? row : host;
     for (int32_t k = 0; k < at->width; ++k) {
-      prefetch(at, k, r, 2 * half);
+      if (streaming) prefetch(at, k, r, 2 * half);
       for (int32_t h = 0; h < 2; ++h, to += half)
         memcpy(to, at->tiles[k] + (uint32_t)gr_tile_half_row(r, h) * itemsize, half);
     }
-    gr_move(at->host + (uint64_t)r * at->stride, row, (uint64_t)at->width * 2 * half, streaming);
+    if (streaming) gr_move(host, row, (uint64_t)at->width * 2 * half, 1);
   }
 }
 
 static void untilize_bf16(const strip *at, int streaming) {
   for (int32_t r = 0; r < GR_TILE_DIM; ++r) {
     uint8_t words[CACHED * GR_TILE_DIM * sizeof(uint16_t)];
-    float row[CACHED * GR_TILE_DIM];
+    uint8_t row[CACHED * GR_TILE_DIM * sizeof(float)], *host = at->host + (uint64_t)r * at->stride;
     int64_t count = (int64_t)at->width * GR_TILE_DIM;
     for (int32_t k = 0; k < at->width; ++k) {
-      prefetch(at, k, r, 64);
+      if (streaming) prefetch(at, k, r, 64);
       for (int32_t h = 0; h < 2; ++h)
         memcpy(words + (ptrdiff_t)k * 64 + (ptrdiff_t)h * 32,
                at->tiles[k] + (uint32_t)gr_tile_half_row(r, h) * sizeof(uint16_t), 32);
     }
-    gr_decode_row(words, count, row);
-    gr_move(at->host + (uint64_t)r * at->stride, row, (uint64_t)count * sizeof row[0], streaming);
+    gr_decode_row(words, count, streaming ? row : host);
+    if (streaming) gr_move(host, row, (uint64_t)count * sizeof(float), 1);
   }
 }
 
