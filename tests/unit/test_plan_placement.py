@@ -78,6 +78,8 @@ def test_r2_the_fallback_is_the_first_of_the_list():
     assert names_on(planned)[:3] == ["tt:0"] * 3
     assert len(planned.warnings) == 1
     assert "device_index 2 (cuda)" in planned.warnings[0]
+    planned = plan(simplex(types=(12, 12, 12, 1, 1, 1)), ["tt:0", "cpu:0"])
+    assert planned.causes[planned.cause_id[0]] == "device_index 12 (tt), device_id 0: tt:0"
 
 
 def test_r3_one_storage_id_belongs_to_one_device():
