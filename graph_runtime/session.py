@@ -53,8 +53,7 @@ class Session:
         self._bound = Bound(self.program, self._handles, name)
         self._zero_copy = ZeroCopy(plan, self._bound)
         self._native = core.program_create(self._bound.instrs.ctypes.data, self.program.count)
-        self._stopped = core.ffi.new("int64_t *")
-        self._count = self.program.main
+        self._whole = _span(0, self.program.main)
         self._tensors: dict[int, Tensor] = {}
         self._copies_in: tuple[tuple[int, int], ...] = ()
         self._copies_out: tuple[tuple[np.ndarray, Tensor], ...] = ()
@@ -73,9 +72,9 @@ class Session:
             self._run_bound()
             return
         try:
-            status = _program_run(self._native, 0, self._count, _BUDGET_NS, self._stopped)
+            status = _program_run(self._native, self._whole)
             if status:
-                self._go_on(status, self._count)
+                self._go_on(status, self._whole)
         except BaseException:              # a signal's, maybe: the program is still ours
             _program_release(self._native)
             raise
@@ -90,24 +89,26 @@ class Session:
         with self._guard():
             for first, last in self._copies_in:
                 self._run_span(first, last)
-            self._run_span(0, self._count)
+            self._run_span(0, self.program.main)
             for array, tensor in self._copies_out:
                 np.copyto(array, tensor.__array__(copy=False))
 
     def _run_span(self, first: int, last: int) -> None:
-        self._go_on(_program_run(self._native, first, last, _BUDGET_NS, self._stopped), last)
+        span = _span(first, last)
+        self._go_on(_program_run(self._native, span), span)
 
-    def _go_on(self, status: int, last: int) -> None:
+    def _go_on(self, status: int, span: Any) -> None:
         """Run on where the time budget was used up, raise for all else that is not OK."""
         while status == _INTERRUPTED:                # between two calls Python handles signals
-            status = _program_run(self._native, self._stopped[0], last, _BUDGET_NS, self._stopped)
+            span = _span(span.stopped_at, span.last)
+            status = _program_run(self._native, span)
         if status:
-            raise self._failure(status)
+            raise self._failure(status, span)
 
-    def _failure(self, status: int) -> Exception:
+    def _failure(self, status: int, span: Any) -> Exception:
         if status == core.lib.GR_ERR_BUSY:
             return self._busy_error()
-        at = min(self._stopped[0], self.program.count - 1)
+        at = min(span.stopped_at, self.program.count - 1)
         view = self.graph.node(int(self.program.nid[at]))
         device = str(self.plan.devices[self.plan.did[view.nid]])
         return KernelError(f"node {view.name!r} ({view.op} on {device}) failed: {core.last_error()}",
@@ -251,3 +252,8 @@ def _array_of(value: Any) -> np.ndarray:
         return np.from_dlpack(value)
     raise InputError(f"zero copy needs a numpy array or a DLPack owner, got {type(value).__name__}",
                      got=type(value).__name__)
+
+
+def _span(first: int, last: int) -> Any:
+    """A ``gr_span *``: instructions first .. last - 1."""
+    return core.ffi.new("gr_span *", {"first": first, "last": last, "budget_ns": _BUDGET_NS})

@@ -149,15 +149,14 @@ static int32_t run(const gr_program *program, int64_t first, int64_t last, int64
   return GR_OK;
 }
 
-int32_t gr_program_run(gr_program *program, int64_t first, int64_t last, int64_t budget_ns,
-                       int64_t *stopped_at) {
-  if (first < 0 || first > last || last > program->count)
+int32_t gr_program_run(gr_program *program, gr_span *span) {
+  if (span->first < 0 || span->first > span->last || span->last > program->count)
     return gr_fail(GR_ERR_ARGUMENT, "instructions %lld to %lld are not in a program of %lld",
-                   (long long)first, (long long)last, (long long)program->count);
+                   (long long)span->first, (long long)span->last, (long long)program->count);
   if (!enter(program)) return busy();
   gr_error_clear();
   gr_pool_enter();
-  int32_t status = run(program, first, last, budget_ns, stopped_at);
+  int32_t status = run(program, span->first, span->last, span->budget_ns, &span->stopped_at);
   gr_pool_leave();
   leave(program, status == GR_INTERRUPTED || program->held ? WAITING : IDLE);
   return status;

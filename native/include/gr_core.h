@@ -65,11 +65,16 @@ gr_kernel_fn gr_null_kernel_fn(void);                /* does nothing: every op o
 /* ---------------------------------------------------------------- programs */
 int32_t gr_program_create(const gr_instr *instrs, int64_t count, gr_program **out);
 void gr_program_destroy(gr_program *program);
-/* Runs instrs first .. last-1. GR_INTERRUPTED after about budget_ns (0: never), with *stopped_at the next
- * to run: the program is then this thread's until it has run on to the end or gr_program_release. On
- * another failure *stopped_at is the instruction that failed. GR_ERR_BUSY, and nothing written, where the
- * program is another thread's. */
-int32_t gr_program_run(gr_program *program, int64_t first, int64_t last, int64_t budget_ns, int64_t *stopped_at);
+/* What to run, and where it stopped. One argument, because each costs a caller in Python more than a node. */
+typedef struct gr_span {
+  int64_t first, last;   /* instructions first .. last-1 */
+  int64_t budget_ns;     /* 0: run on to the end */
+  int64_t stopped_at;    /* written by gr_program_run */
+} gr_span;
+/* Runs a span. GR_INTERRUPTED after about budget_ns, with stopped_at the next to run: the program is then this
+ * thread's until it has run on to the end or gr_program_release. On another failure stopped_at is the instruction
+ * that failed. GR_ERR_BUSY, and nothing written, where the program is another thread's. */
+int32_t gr_program_run(gr_program *program, gr_span *span);
 /* Keeps other threads out until gr_program_release, also between runs; GR_ERR_BUSY where one is in. */
 int32_t gr_program_hold(gr_program *program);
 /* Undoes gr_program_hold and GR_INTERRUPTED; nothing happens where the program is not this thread's. */

@@ -93,7 +93,7 @@ class TtBench:
         fn = core.ffi.cast("gr_kernel_fn", core.generic_kernels()[kernel])
         instr = core.ffi.new("gr_instr[1]", [{"fn": fn, "call": call}])
         program = core.program_create(core.address_of(instr), 1)
-        core.check(core.lib.gr_program_run(program, 0, 1, 0, core.ffi.new("int64_t *")))
+        core.check(core.lib.gr_program_run(program, core.ffi.new("gr_span *", {"last": 1})))
 
     def run(self, op: Op, attrs: dict, arrays: Sequence[np.ndarray], layouts: Sequence[Layout],
             into: int | None = None) -> tuple[np.ndarray, np.ndarray]:

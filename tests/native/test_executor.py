@@ -74,9 +74,9 @@ class Script:
         return self
 
     def run(self, first=0, last=None, budget_ns=0) -> tuple[int, int]:
-        at = core.ffi.new("int64_t *")
         last = len(self.rows) if last is None else last
-        return core.lib.gr_program_run(self.program, first, last, budget_ns, at), at[0]
+        span = core.ffi.new("gr_span *", {"first": first, "last": last, "budget_ns": budget_ns})
+        return core.lib.gr_program_run(self.program, span), span.stopped_at
 
     @property
     def written(self) -> list[int]:
