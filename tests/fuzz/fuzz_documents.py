@@ -13,16 +13,14 @@ import io
 import json
 import os
 import random
-import signal
 import sys
 import tempfile
-import time
-import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import driver
 import numpy as np
 import pytest
 
@@ -38,7 +36,6 @@ from graph_runtime.write import graph_to_json
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "tvm"
 DEVICES = ("cpu:0", "tt:0", "tt:1")
-SECONDS = 10  # one input may take that long on a loaded machine; a hang takes forever
 MOST_RUN = 1 << 20
 ODD = (
     *(-1, 0, 1, 2, 3, 7, 2**31 - 1, 2**31, 2**53, 2**62, 2**63, 2**64, 10**30, 4.0, 1e300, True, False, None),
@@ -202,42 +199,19 @@ TARGETS: dict[str, Target] = {
 
 
 def fuzz(seed: int, iters: int, seconds: float = float("inf")) -> Counter:
-    """``iters`` mutated inputs, or as many as ``seconds`` allow; what came of them. Each has a seed of its
-    own, seed + i."""
+    """What came of ``iters`` mutated inputs, or as many as ``seconds`` allow."""
     seeds = {name: make() for name, (make, _, _) in TARGETS.items()}
-    counts: Counter = Counter()
-    end = time.monotonic() + seconds
-    for i in range(iters):
-        if time.monotonic() > end:
-            break
-        rng = random.Random(seed + i)
+
+    def draw(one: int) -> tuple[str, bytes]:
+        rng = random.Random(one)
         name = rng.choices(list(TARGETS), (6, 3, 1))[0]
         data = rng.choice(seeds[name])
-        data = rng.choice(TARGETS[name][2])(rng, data)
-        counts[name, _outcome(name, data, seed + i)] += 1
-    return counts
+        return name, rng.choice(TARGETS[name][2])(rng, data)
 
-
-def _outcome(name: str, data: bytes, seed: int) -> str:
-    signal.signal(signal.SIGALRM, _too_long)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
-    try:
+    def judge(name: str, data: bytes) -> str:
         return TARGETS[name][1](data)
-    except gr.GraphRuntimeError as error:
-        return type(error).__name__
-    except Exception:
-        file = Path(tempfile.gettempdir()) / f"fuzz-{name}-{seed}"
-        file.write_bytes(data)
-        raise AssertionError(
-            f"{traceback.format_exc()}\n{name} input kept in {file}\n"
-            f"replay: SEED={seed} ITERS=1 python tests/fuzz/fuzz_documents.py"
-        ) from None
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
 
-
-def _too_long(*_) -> None:
-    raise TimeoutError(f"more than {SECONDS} seconds for one input")
+    return driver.fuzz("fuzz_documents.py", draw, judge, seed, iters, seconds)
 
 
 @pytest.mark.timeout(60)
@@ -250,16 +224,8 @@ def test_a_second_of_mutated_documents():
 @pytest.mark.timeout(3600)
 def test_full_count(capsys):
     with capsys.disabled():
-        main({})
-
-
-def main(given: dict[str, str]) -> None:
-    seed, iters = (int(given.get(k, os.environ.get(k, d))) for k, d in (("SEED", "0"), ("ITERS", "20000")))
-    counts = fuzz(seed, iters)
-    for (name, outcome), count in sorted(counts.items()):
-        print(f"{name:9} {outcome:22} {count:7}")
-    print(f"{sum(counts.values())} inputs from seed {seed}: each a value or a typed error")
+        driver.run(fuzz, "20000", [])
 
 
 if __name__ == "__main__":
-    main(dict(zip(("SEED", "ITERS"), sys.argv[1:], strict=False)))
+    driver.run(fuzz, "20000", sys.argv[1:])

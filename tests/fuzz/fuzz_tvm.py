@@ -14,12 +14,11 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
-import traceback
 import warnings
 from collections import Counter
 from pathlib import Path
 
+import driver
 import numpy as np
 import pytest
 
@@ -167,37 +166,24 @@ TARGETS = {"blob": (blobs, try_blob), "params": (parameters, try_params), "libra
 
 
 def fuzz(seed: int, iters: int, seconds: float = float("inf")) -> Counter:
-    """``iters`` mutated inputs, or as many as ``seconds`` allow; what came of them. Each has a seed of its
-    own, seed + i."""
+    """What came of ``iters`` mutated inputs, or as many as ``seconds`` allow."""
     seeds = {name: make() for name, (make, _) in TARGETS.items()}
-    counts: Counter = Counter()
-    end = time.monotonic() + seconds
-    for i in range(iters):
-        if time.monotonic() > end:
-            break
-        rng = random.Random(seed + i)
+
+    def draw(one: int) -> tuple[str, bytes]:
+        rng = random.Random(one)
         name = rng.choices(list(TARGETS), (5, 4, 1))[0]
-        counts[name, _outcome(name, mutate(rng, rng.choice(seeds[name])), seed + i)] += 1
-    return counts
+        return name, mutate(rng, rng.choice(seeds[name]))
+
+    return driver.fuzz("fuzz_tvm.py", draw, judge, seed, iters, seconds)
 
 
-def _outcome(name: str, data: bytes, seed: int) -> str:
-    start = time.monotonic()
+def judge(name: str, data: bytes) -> str:
     try:
-        outcome = TARGETS[name][1](data)
+        return TARGETS[name][1](data)
     except gr.GraphRuntimeError as error:
         if name == "blob" and error.fields.get("offset") is None and error.got is None:
-            raise AssertionError(f"an error without a place: {error}; seed {seed}") from error
-        outcome = type(error).__name__
-    except Exception:
-        file = Path(tempfile.gettempdir()) / f"fuzz-{name}-{seed}"
-        file.write_bytes(data)
-        raise AssertionError(
-            f"{traceback.format_exc()}\n{name} input kept in {file}\n"
-            f"replay: SEED={seed} ITERS=1 python tests/fuzz/fuzz_tvm.py"
-        ) from None
-    assert time.monotonic() - start < 10, f"{name} of seed {seed} took too long"
-    return outcome
+            raise AssertionError(f"an error without a place: {error}") from error
+        raise
 
 
 @pytest.mark.timeout(60)
@@ -210,16 +196,8 @@ def test_a_second_of_mutated_tvm_files():
 @pytest.mark.timeout(3600)
 def test_full_count_of_tvm_files(capsys):
     with capsys.disabled():
-        main({})
-
-
-def main(given: dict[str, str]) -> None:
-    seed, iters = (int(given.get(k, os.environ.get(k, d))) for k, d in (("SEED", "0"), ("ITERS", "50000")))
-    counts = fuzz(seed, iters)
-    for (name, outcome), count in sorted(counts.items()):
-        print(f"{name:9} {outcome:24} {count:7}")
-    print(f"{sum(counts.values())} inputs from seed {seed}: each a value or a typed error")
+        driver.run(fuzz, "50000", [])
 
 
 if __name__ == "__main__":
-    main(dict(zip(("SEED", "ITERS"), sys.argv[1:], strict=False)))
+    driver.run(fuzz, "50000", sys.argv[1:])
