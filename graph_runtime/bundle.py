@@ -123,8 +123,7 @@ class Bundle:
         if missing:
             raise DocumentError(
                 f"bundle {self.path}: program {program.name!r} needs parameter {missing[0]!r}, "
-                f"{self.params_file} does "
-                f"not have it",
+                f"{self.params_file} does not have it",
                 got=missing,
             )
         return {name: stored[key] for name, key in program.params.items()}

@@ -141,15 +141,8 @@ class DebugModule(GraphModule):
         """Seconds of each node, ``repeat`` values each; 0.0 for null nodes. All nodes run first, in order,
         so each finds its inputs."""
         self.session.run()
-        options = (
-            repeat,
-            number,
-            min_repeat_ms,
-            limit_zero_time_iterations,
-            cooldown_interval_ms / 1e3,
-            repeats_to_cooldown,
-        )
-        return [self._time_node(nid, options) for nid in range(self.num_nodes)]
+        limits = (min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
+        return [self._time_node(nid, number, repeat, *limits) for nid in range(self.num_nodes)]
 
     def run_individual_node(
         self,
@@ -164,27 +157,21 @@ class DebugModule(GraphModule):
         """BenchmarkResult of one node. Raises InputError for an index that is none."""
         nid = self._nid(index)
         self.session.run_span(*self._span(0, nid))
-        return BenchmarkResult(
-            tuple(
-                self._time_node(
-                    nid,
-                    (
-                        repeat,
-                        number,
-                        min_repeat_ms,
-                        limit_zero_time_iterations,
-                        cooldown_interval_ms / 1e3,
-                        repeats_to_cooldown,
-                    ),
-                )
-            )
-        )
+        limits = (min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
+        return BenchmarkResult(tuple(self._time_node(nid, number, repeat, *limits)))
 
-    def _time_node(self, nid: int, options: Sequence[Any]) -> list[float]:
+    def _time_node(
+        self, nid: int, number: int, repeat: int, min_ms: int, limit: int, cooldown_ms: int, cooldown_at: int
+    ) -> list[float]:
         first, last = self._span(nid, nid)
         if first == last:
-            return [0.0] * options[0]
-        return list(measure(lambda: self.session.run_span(first, last), *options).results)
+            return [0.0] * repeat
+
+        def call() -> None:
+            self.session.run_span(first, last)
+
+        timed = measure(call, repeat, number, min_ms, limit, cooldown_ms / 1e3, cooldown_at)
+        return list(timed.results)
 
     def profile(self, collectors: Any = None, **inputs: Any) -> Report:
         """Time each call once, after three warm-up runs. ``collectors`` is accepted as TVM's callers pass

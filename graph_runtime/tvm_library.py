@@ -47,7 +47,6 @@ class TvmModule:
 
     def __init__(self, library: Library, blob: Blob | None, factory: Factory | None):
         self.library, self.blob, self.factory = library, blob, factory
-        self.entry_name = "main"
 
     @property
     def type_key(self) -> str:

@@ -16,21 +16,15 @@ typedef struct gr_tvm_module gr_tvm_module;
  * module; it stays open to the end of the process. externs = 1: first makes the services visible to plain
  * undefined symbols (C-target and system libraries). */
 int32_t gr_tvm_open(const char *path, int32_t externs, gr_tvm_module **out);
-/* A module without a file, whose functions are its imports' (the implicit root of old libraries,
- * factories). */
-int32_t gr_tvm_empty(gr_tvm_module **out);
 /* The functions that system libraries have registered when they were opened. */
 gr_tvm_module *gr_tvm_system(void);
-/* child's functions become visible to parent's TVMBackendGetFuncFromEnv; parent holds child. */
+/* child's functions become visible to parent's TVMBackendGetFuncFromEnv. */
 int32_t gr_tvm_import(gr_tvm_module *parent, gr_tvm_module *child);
-void gr_tvm_close(gr_tvm_module *module);         /* drops one count of a module without a file */
 /* The packed function of that name, NULL if there is none; with_imports: also in imports, recursively. */
 void *gr_tvm_function(gr_tvm_module *module, const char *name, int32_t with_imports);
 /* How many of the seven context pointers the library has, bit i for the i-th of gr_tvm_context_name. */
 int32_t gr_tvm_contexts(const gr_tvm_module *module);
 const char *gr_tvm_context_name(int32_t i);       /* NULL after the last */
-/* A function for TVMBackendGetFuncFromEnv to find in no module: name, packed function, its resource handle. */
-int32_t gr_tvm_register_global(const char *name, void *fn, void *resource);
 /* Calls a packed function with prepared arguments; its error text is gr_last_error(). */
 int32_t gr_tvm_call(void *fn, void *values, int32_t *codes, int32_t num_args, void *ret, int32_t *ret_code);
 /* cdef-end */

@@ -37,23 +37,21 @@ typedef struct function {
 
 struct gr_tvm_module {
   gr_tvm_module *next;         /* in registry.modules */
-  void *dl;                    /* NULL for modules without a file */
-  int32_t count;
+  void *dl;                    /* NULL for the system module */
   int32_t contexts;
-  gr_tvm_module **imports;     /* [num_imports], each counted */
+  gr_tvm_module **imports;     /* [num_imports]; modules stay open, so none is held */
   int32_t num_imports;
-  function *functions;         /* handles given out, or the functions of a module without a file */
+  function *functions;         /* handles given out; the system module's: what was registered */
 };
 
 static struct {
   pthread_mutex_t lock;
-  gr_tvm_module *modules;      /* those with a file */
+  gr_tvm_module *modules;      /* those that were opened */
   function *globals;
   pthread_mutex_t system_lock;
   gr_tvm_module system;        /* under system_lock */
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER,
-              .system_lock = PTHREAD_MUTEX_INITIALIZER,
-              .system = {.count = 1}};
+              .system_lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---------------------------------------------------------------- names */
 
@@ -143,7 +141,7 @@ static int32_t set_device(tvm_value *args, int32_t *codes, int32_t num_args, tvm
 }
 
 __attribute__((constructor)) static void register_builtins(void) {
-  gr_tvm_register_global("__tvm_set_device", (void *)set_device, NULL);
+  add(&registry.globals, "__tvm_set_device", (void *)set_device, NULL);   /* nobody else runs yet: no lock */
 }
 
 /* ---------------------------------------------------------------- context pointers */
@@ -205,7 +203,6 @@ int32_t gr_tvm_open(const char *path, int32_t externs, gr_tvm_module **out) {
     dlclose(dl);                                       /* the module has the mapping already */
   } else if ((m = calloc(1, sizeof *m))) {
     m->dl = dl;
-    m->count = 1;
     m->next = registry.modules;
     registry.modules = m;
     fill_contexts(m);
@@ -216,13 +213,6 @@ int32_t gr_tvm_open(const char *path, int32_t externs, gr_tvm_module **out) {
     return gr_fail(GR_ERR_OUT_OF_MEMORY, "no memory for a module");
   }
   *out = m;
-  return GR_OK;
-}
-
-int32_t gr_tvm_empty(gr_tvm_module **out) {
-  *out = calloc(1, sizeof **out);
-  if (!*out) return gr_fail(GR_ERR_OUT_OF_MEMORY, "no memory for a module");
-  (*out)->count = 1;
   return GR_OK;
 }
 
@@ -239,26 +229,9 @@ int32_t gr_tvm_import(gr_tvm_module *parent, gr_tvm_module *child) {
   if (grown) {
     grown[parent->num_imports++] = child;
     parent->imports = grown;
-    child->count += 1;
   }
   pthread_mutex_unlock(&registry.lock);
   return grown ? GR_OK : gr_fail(GR_ERR_OUT_OF_MEMORY, "no memory for an import");
-}
-
-void gr_tvm_close(gr_tvm_module *module) {
-  if (!module || module == &registry.system || module->dl) return;
-  pthread_mutex_lock(&registry.lock);
-  int32_t left = --module->count;
-  pthread_mutex_unlock(&registry.lock);
-  if (left) return;
-  for (int32_t i = 0; i < module->num_imports; ++i) gr_tvm_close(module->imports[i]);
-  for (function *f = module->functions; f;) {
-    function *next = f->next;
-    free(f);
-    f = next;
-  }
-  free(module->imports);
-  free(module);
 }
 
 void *gr_tvm_function(gr_tvm_module *module, const char *name, int32_t with_imports) {
@@ -269,19 +242,6 @@ void *gr_tvm_function(gr_tvm_module *module, const char *name, int32_t with_impo
   pthread_mutex_unlock(&registry.system_lock);
   pthread_mutex_unlock(&registry.lock);
   return f ? (void *)f->fn : NULL;
-}
-
-int32_t gr_tvm_register_global(const char *name, void *fn, void *resource) {
-  pthread_mutex_lock(&registry.lock);
-  function *f = find(registry.globals, name);
-  if (f) {
-    f->fn = (tvm_packed_fn)fn;
-    f->resource = resource;
-  } else {
-    f = add(&registry.globals, name, fn, resource);
-  }
-  pthread_mutex_unlock(&registry.lock);
-  return f ? GR_OK : gr_fail(GR_ERR_OUT_OF_MEMORY, "no memory for a function");
 }
 
 int32_t gr_tvm_call(void *fn, void *values, int32_t *codes, int32_t num_args, void *ret, int32_t *ret_code) {
