@@ -127,6 +127,7 @@ def build_bundle(
     place: Mapping[str, str | Device] | None = None,
     device_map: Mapping[str, str | Device] | None = None,
     formats: Mapping[str, str] | None = None,
+    numerics: Mapping[str, Mapping[str, str]] | None = None,
     strict: bool = False,
     march: str = "auto",
     jobs: int | None = None,
@@ -137,9 +138,9 @@ def build_bundle(
     ``graph``: a Graph, a GraphBuilder, or what load_graph takes. ``out``: a zip if it ends in .zip, else a
     folder; written whole or not at all. ``params``: what read_params takes, by default those that a
     GraphBuilder holds. ``name``: the program's. ``libraries``: files, or opened libraries, whose files go
-    into the bundle as they are; functions they have are not generated. ``place``, ``device_map``, ``formats``
-    and ``strict`` as plan.plan's, ``march``, ``jobs`` and ``progress`` as compile_library's. Equal inputs
-    give equal bytes.
+    into the bundle as they are; functions they have are not generated. ``place``, ``device_map``,
+    ``formats``, ``numerics`` and ``strict`` as plan.plan's, ``march``, ``jobs`` and ``progress`` as
+    compile_library's. Equal inputs give equal bytes.
 
     Raises what loading, planning and compiling raise; UnsupportedOpError for a function without gr.op that no
     library has.
@@ -147,7 +148,7 @@ def build_bundle(
     given = [_Given(Path(getattr(library, "path", library))) for library in libraries]
     inplace = {entry.name: entry.inplace for library in given for entry in library.entries}
     planned = make_plan(_read(graph), devices, place=place, device_map=device_map, formats=formats,
-                        strict=strict, inplace=inplace)
+                        numerics=numerics, strict=strict, inplace=inplace)
     kernels, foreign = kernels_of([planned])
     kernels = [k for k in kernels if not any(library.has(k.name, k.kind) for library in given)]
     _refuse_foreign([f for f in foreign if not any(library.has(f[0], f[1]) for library in given)])

@@ -17,7 +17,7 @@ from graph_runtime.errors import CompileError, UnsupportedOpError
 from graph_runtime.graph import TensorType
 from graph_runtime.manifest import KernelEntry, direct_symbol
 from graph_runtime.ops.registry import Op
-from graph_runtime.ops.select import Selected, select
+from graph_runtime.ops.select import Selected, numeric_words, select
 
 from .bodies import Instance, includes
 
@@ -160,6 +160,7 @@ def _unit(group: list[tuple[Kernel, Instance, KernelEntry]]) -> str:
 def _wrapper(kernel: Kernel, body: Instance, entry: KernelEntry) -> str:
     name, types = entry.symbol, kernel.types
     words = kernel.op.words(kernel.inputs, kernel.outputs, kernel.attrs) if kernel.op.words else []
+    tail = len(numeric_words(kernel.op, kernel.attrs, kernel.kind))
     shapes = "\n".join(
         f"static const int64_t {name}_shape{i}[] = {_numbers(t.shape)};" for i, t in enumerate(types)
     )
@@ -167,19 +168,30 @@ def _wrapper(kernel: Kernel, body: Instance, entry: KernelEntry) -> str:
     text = f"""
 /* {kernel} */
 {shapes}
-static const int64_t {name}_attrs[] = {_numbers(words)};
-
+{_constant_words(name, words, tail)}
 GR_DIRECT int32_t {name}(const gr_call *c);
 int32_t {name}(const gr_call *c)
 {{
   const gr_arg args[] = {{
 {args}
   }};
-  const gr_call call = {{GR_ABI_VERSION, {len(types)}, args, {name}_attrs, c->scratch, c->env}};
+{_words_of_call(name, words, tail)}  const gr_call call = {{
+    GR_ABI_VERSION, {len(types)}, args, {name}_attrs, c->scratch, c->env
+  }};
   return {body.function}(&call);
 }}
 """
     return text + (_packed(kernel, entry) if entry.packed else "")
+
+
+def _constant_words(name: str, words: Sequence[int], tail: int) -> str:
+    return "" if tail else f"static const int64_t {name}_attrs[] = {_numbers(words)};\n"
+
+
+def _words_of_call(name: str, words: Sequence[int], tail: int) -> str:
+    """The op's own words are constants; numerics and blocking come after them, they are the plan's."""
+    values = ", ".join([*map(_number, words), *(f"c->attrs[{i}]" for i in range(tail))])
+    return f"  const int64_t {name}_attrs[] = {{{values}}};\n" if tail else ""
 
 
 def _arg(kind: str, name: str, i: int, t: TensorType) -> str:
@@ -224,7 +236,8 @@ def _format_code(dtype: str) -> str:
 
 def _numbers(values: Sequence[int]) -> str:
     """A C initialiser; one zero where there are no values, as C has no empty arrays."""
-    texts = [
-        "INT64_MIN" if v == _INT64_MIN else f"INT64_C({v})" if abs(v) >= 1 << 31 else str(v) for v in values
-    ]
-    return "{" + ", ".join(texts or ["0"]) + "}"
+    return "{" + ", ".join([*map(_number, values)] or ["0"]) + "}"
+
+
+def _number(v: int) -> str:
+    return "INT64_MIN" if v == _INT64_MIN else f"INT64_C({v})" if abs(v) >= 1 << 31 else str(v)

@@ -98,6 +98,8 @@ class Hints:
     layout: np.ndarray | None = None                     # index into layouts, -1: not said
     aliases: tuple[tuple[int, int], ...] = ()  # (output index, input index)
     at_input: tuple[int, ...] = ()  # nids of copies that run when their graph input is set
+    # device or kind -> {"fidelity": ..., "dst": ..., "numerics": ...}
+    numerics: MappingProxyType | dict = field(default_factory=lambda: _EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

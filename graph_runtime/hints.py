@@ -15,7 +15,14 @@ from .columns import integers, of_length
 from .document import json_path
 from .errors import GraphError
 from .graph import Graph, Hints
-from .metadata import read_aliases, read_at_input, read_layout_column, read_layouts, read_storage
+from .metadata import (
+    read_aliases,
+    read_at_input,
+    read_layout_column,
+    read_layouts,
+    read_numerics,
+    read_storage,
+)
 
 __all__ = ["read_hints"]
 
@@ -47,6 +54,7 @@ def read_hints(document: dict[str, Any], graph: Graph) -> Hints:
         read_layout_column(ours, layouts, count),
         read_aliases(ours, graph),
         read_at_input(ours, graph),
+        read_numerics(ours),
     )
 
 

@@ -12,6 +12,7 @@ import mmap
 import os
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,8 +24,8 @@ from .elf import SharedObject, read_elf
 from .errors import LibraryError, UnsupportedOpError, as_path, did_you_mean
 from .graph import COPY, Func, TensorType
 from .manifest import KernelEntry, Manifest, find_manifest
-from .ops import registry
-from .ops.select import select
+from .ops import numerics, registry
+from .ops.select import call_words, numeric_words, select
 from .program import Kernel
 
 __all__ = ["Library", "generic_kernel", "load_library", "resolve"]
@@ -207,7 +208,8 @@ def resolve(
         library = holders[0]
         if library.manifest is not None:
             _check_signature(library.path, library.kernels[func.name, kind], func, inputs, outputs)
-        return library.kernel(func.name, kind)
+        kernel = library.kernel(func.name, kind)
+        return replace(kernel, words=numeric_words(registry.get(func.op or ""), func.attrs, kind))
     if func.op is not None:
         return generic_kernel(func, kind, inputs, outputs)
     raise _nowhere(func, kind, libraries)
@@ -225,7 +227,7 @@ def generic_kernel(func: Func, kind: str, inputs: Types, outputs: Types) -> Kern
             op=op.name,
             got=selected.generic,
         )
-    words = tuple(op.words(inputs, outputs, func.attrs)) if op.words else ()
+    words = call_words(op, func.attrs, kind, inputs, outputs)
     return Kernel(
         func.name, address, words=words, scratch=selected.scratch, origin=f"built in: {selected.generic}"
     )
@@ -266,7 +268,8 @@ def _check_signature(path: Path, entry: KernelEntry, func: Func, inputs: Types, 
 
 
 def _plain(attrs: Mapping[str, object]) -> dict[str, object]:
-    return orjson.loads(orjson.dumps(dict(attrs)))  # as the manifest has them: tuples are lists
+    # as the manifest has them: tuples are lists; numerics are words of the call, not of the compiled kernel
+    return orjson.loads(orjson.dumps({k: v for k, v in attrs.items() if k not in numerics.NAMES}))
 
 
 def _nowhere(func: Func, kind: str, libraries: Sequence[Library]) -> LibraryError:

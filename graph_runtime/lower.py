@@ -5,12 +5,17 @@ Vectorised: Python runs once for each distinct kernel and each distinct (type, l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from . import dtypes
 from .graph import COPY, NOP, Func, Graph, TensorType
 from .layout import HOST, LAYOUT_CODES, MEMORY_CODES, Layout, pages
+from .ops import registry
+from .ops.numerics import WORDS, Numerics, tail
+from .ops.select import numeric_words
 from .plan.columns import first_of, intern, ragged, starts
 from .plan.types import Plan
 from .program import ARG, Kernel, Program
@@ -72,15 +77,40 @@ def _kernels(plan: Plan, order: np.ndarray, resolve: Resolve) -> tuple[np.ndarra
     graph = plan.graph
     kinds = list(dict.fromkeys(d.kernels for d in plan.devices))
     kind_of = np.array([kinds.index(d.kernels) for d in plan.devices], np.int64)
-    keys = graph.func_id[order] * len(kinds) + kind_of[plan.did[order]]
-    distinct, kid = intern(keys, len(graph.funcs) * len(kinds))
+    plain = graph.func_id[order] * len(kinds) + kind_of[plan.did[order]]
+    ways, way = _ways(plan, order)
+    keys = plain * len(ways) + way
+    distinct, kid = intern(keys, len(graph.funcs) * len(kinds) * len(ways))
     first = first_of(kid, len(distinct))
-    kernels = []
+    resolved, kernels = {}, []
     for key, at in zip(distinct.tolist(), first.tolist(), strict=True):
         view = graph.node(int(order[at]))
+        key, (numerics, model) = key // len(ways), ways[key % len(ways)]
         func, kind = graph.funcs[key // len(kinds)], kinds[key % len(kinds)]
-        kernels.append(resolve(func, kind, view.input_types, view.output_types))
+        if key not in resolved:
+            resolved[key] = resolve(func, kind, view.input_types, view.output_types)
+        kernels.append(_chosen(resolved[key], func, kind, numerics, model))
     return kid.astype(np.int32), tuple(kernels)
+
+
+def _ways(plan: Plan, order: np.ndarray) -> tuple[list[tuple[Numerics, Any]], np.ndarray]:
+    """The distinct (numerics of the device, chosen op model), and which of them each instruction has."""
+    if not plan.numerics and plan.model_id is None:
+        return [(Numerics(), None)], np.zeros(len(order), np.int64)
+    numerics = plan.numerics or (Numerics(),)
+    of_device = plan.did[order].astype(np.int64) if plan.numerics else np.zeros(len(order), np.int64)
+    model = np.full(len(order), -1, np.int64) if plan.model_id is None else plan.model_id[order]
+    distinct, way = np.unique(of_device * (len(plan.models) + 1) + model + 1, return_inverse=True)
+    split = [divmod(pair, len(plan.models) + 1) for pair in distinct.tolist()]
+    return [(numerics[n], plan.models[m - 1] if m else None) for n, m in split], way
+
+
+def _chosen(kernel: Kernel, func: Func, kind: str, numerics: Numerics, model: Any) -> Kernel:
+    """The kernel with the words of what was chosen for the node in place of the defaults."""
+    if not kernel.words or not numeric_words(registry.get(func.op or ""), func.attrs, kind):
+        return kernel
+    own = kernel.words[:len(kernel.words) - WORDS]
+    return replace(kernel, words=own + tail(Numerics.of(func.attrs).over(numerics), model))
 
 
 def _arguments(graph: Graph, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -12,8 +12,10 @@ from .document import json_path
 from .errors import DeviceError, DocumentError, GraphError, did_you_mean
 from .graph import COPY, Graph, StorageHint
 from .layout import HOST, ROW_MAJOR, TILE, Layout
+from .ops.numerics import options_error
 
-__all__ = ["read_aliases", "read_at_input", "read_layout_column", "read_layouts", "read_storage"]
+__all__ = ["read_aliases", "read_at_input", "read_layout_column", "read_layouts", "read_numerics",
+           "read_storage"]
 
 _META = ("metadata", "graph_runtime")
 
@@ -170,3 +172,12 @@ def read_at_input(ours: dict, graph: Graph) -> tuple[int, ...]:
             )
         seen.add(nid)
     return tuple(nids)
+
+
+def read_numerics(ours: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """{device or kind: its words}. Raises GraphError for a word that there is not."""
+    found = ours.get("numerics", {})
+    for name, words in found.items():
+        if reason := options_error(words):
+            raise GraphError(f"numerics of {name}: {reason}", path=_place("numerics", name), got=words)
+    return found

@@ -231,6 +231,8 @@ def _metadata(hints: Hints) -> dict[str, Any]:
         found["layout"] = hints.layout.tolist()
     if hints.aliases:
         found["aliases"] = [list(pair) for pair in hints.aliases]
+    if hints.numerics:
+        found["numerics"] = {name: dict(words) for name, words in hints.numerics.items()}
     if hints.at_input:
         found["at_input"] = list(hints.at_input)
     return {"version": 1, **found} if found else {}

@@ -21,14 +21,16 @@ def bench(
         "--min-repeat-ms", min=0, help="More runs until a measurement takes so long.")] = 50,
     end_to_end: Annotated[bool, typer.Option(
         "--end-to-end", help="Set inputs and fetch outputs too.")] = False,
-    seed: opt.Seed = 0, strict: opt.Strict = False, threads: opt.Threads = None, json: opt.Json = False,
+    seed: opt.Seed = 0, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
+    numerics: opt.NumericsOf = None, strict: opt.Strict = False, threads: opt.Threads = None,
+    json: opt.Json = False,
 ) -> None:
     """Time a graph on random inputs. On --device null:0 kernels do nothing: the time is the runtime's own.
 
     Example: graph-runtime bench net.bundle --repeat 20 --threads 1
     """
     program = open_program(graph, device, library, params)
-    module = program.module(opt.plan_options(place, map, format, strict), threads)
+    module = program.module(opt.plan_options(place, map, format, strict, fidelity, dst, numerics), threads)
     rng = np.random.default_rng(seed)
     values = {name: opt.random_array(module.get_input(name).type, rng)
               for name in module.get_input_info()[0]}

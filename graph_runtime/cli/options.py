@@ -29,6 +29,12 @@ Map = Annotated[list[str] | None, typer.Option(
     "--map", help="Use a device for a device type of the file: opencl=tt:0; repeatable.")]
 Formats = Annotated[list[str] | None, typer.Option(
     "--format", help="How a device stores floats: tt=bf16, or tt:1=bfp8_b; repeatable.")]
+Fidelity = Annotated[list[str] | None, typer.Option(
+    "--fidelity", help="Math fidelity of a device: tt=LoFi, HiFi2, HiFi3 or HiFi4; repeatable.")]
+Dst = Annotated[list[str] | None, typer.Option(
+    "--dst", help="What a device keeps sums in: tt=fp32 or tt=bf16; repeatable.")]
+NumericsOf = Annotated[list[str] | None, typer.Option(
+    "--numerics", help="Arithmetic of a device: tt=fast, or tt=exact, bit for bit and slow; repeatable.")]
 Strict = Annotated[bool, typer.Option(
     "--strict", help="No fallback: a device type that no --device has is an error.")]
 Threads = Annotated[int | None, typer.Option(
@@ -51,10 +57,15 @@ def pairs(items: Sequence[str] | None, option: str) -> dict[str, str]:
 
 
 def plan_options(place: Sequence[str] | None, map_: Sequence[str] | None, formats: Sequence[str] | None,
-                 strict: bool) -> dict[str, Any]:
-    """The keyword arguments of create() and plan() that --place, --map, --format and --strict say."""
+                 strict: bool, fidelity: Sequence[str] | None = None, dst: Sequence[str] | None = None,
+                 numerics: Sequence[str] | None = None) -> dict[str, Any]:
+    """The keyword arguments of create() and plan() that the options of those names say."""
+    words: dict[str, dict[str, str]] = {}
+    for name, items in (("fidelity", fidelity), ("dst", dst), ("numerics", numerics)):
+        for device, word in pairs(items, f"--{name}").items():
+            words.setdefault(device, {})[name] = word
     return {"place": pairs(place, "--place"), "device_map": pairs(map_, "--map"),
-            "formats": pairs(formats, "--format"), "strict": strict}
+            "formats": pairs(formats, "--format"), "numerics": words, "strict": strict}
 
 
 def random_array(type_: TensorType, rng: np.random.Generator) -> np.ndarray:

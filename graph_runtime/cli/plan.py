@@ -18,7 +18,8 @@ __all__ = ["plan"]
 
 def plan(
     graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None, place: opt.Place = None,
-    map: opt.Map = None, format: opt.Formats = None, strict: opt.Strict = False,
+    map: opt.Map = None, format: opt.Formats = None, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
+    numerics: opt.NumericsOf = None, strict: opt.Strict = False,
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", help="Write the graph with its plan: running that file does exactly this.")] = None,
     json: opt.Json = False,
@@ -29,7 +30,7 @@ def plan(
     """
     program = open_program(graph, device, library)
     planned = make_plan(program.graph, program.devices, inplace=inplace_rules(program.libraries),
-                        **opt.plan_options(place, map, format, strict))
+                        **opt.plan_options(place, map, format, strict, fidelity, dst, numerics))
     if output:
         from ..write import graph_to_json
 

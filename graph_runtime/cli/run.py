@@ -30,7 +30,9 @@ def run(
     atol: Annotated[float, typer.Option("--atol", help="Absolute tolerance of --expect.")] = 1e-6,
     compare: Annotated[bool, typer.Option(
         "--compare", help="Compare with the numpy interpreter; inputs not given are random.")] = False,
-    seed: opt.Seed = 0, strict: opt.Strict = False, threads: opt.Threads = None, json: opt.Json = False,
+    seed: opt.Seed = 0, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
+    numerics: opt.NumericsOf = None, strict: opt.Strict = False, threads: opt.Threads = None,
+    json: opt.Json = False,
 ) -> None:
     """Run a graph once and show its outputs.
 
@@ -38,7 +40,7 @@ def run(
 
     Example: graph-runtime run net.json --device cpu:0 --device tt:0 --place 'conv*=tt:0' --compare
     """
-    options = opt.plan_options(place, map, format, strict)
+    options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics)
     program = open_program(graph, device, library, params)
     module = program.module(options, threads)
     expected = read_npz(expect) if expect else {}

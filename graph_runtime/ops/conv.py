@@ -7,6 +7,7 @@ Attribute words:
               [8] group
 y[n,o,i,j] = bias[o] + sum over c,p,q of w[o,c,p,q] * x[n, g*C/group + c, i*stride_h - pad_top + p*dilation_h,
 j*...], where g = o / (O / group) and x is 0 outside of the image.
+On tt it reads the words of numerics.py after these.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from ..graph import TensorType
 from . import rules
 from .linear import gemm_scratch
+from .numerics import ATTRS
 from .registry import Attr, Body, Case, Op, register
 
 __all__ = ["window_count"]
@@ -170,10 +172,11 @@ register(
                 "dilations", "ints", (1, 1), "distance of the weight's elements in the image: height, width"
             ),
             Attr("group", "int", 1, "channels are split into so many groups, each convolved alone"),
+            *ATTRS,
         ),
         bodies={
             "cpu": Body("conv2d", _TYPES, rules.by_dtype, scratch=_scratch),
-            "tt": Body("conv2d", rules.TT_FLOATS),
+            "tt": Body("conv2d", rules.TT_FLOATS, numerics=True),
         },
         cases=tuple(_cases()),
     )

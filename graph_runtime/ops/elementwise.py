@@ -3,7 +3,7 @@ sqrt, cast.
 
 C contract: args are the inputs, then the output. Attribute words:
     gelu      [0] 0: x * (1 + erf(x / sqrt 2)) / 2;  1: tanh approximation
-    the rest  none
+    the rest  none; on tt add, subtract and multiply read the words of numerics.py
 Rules: integers wrap. Integer divide truncates toward zero and is a kernel error for a zero divisor. maximum
 and relu keep NaN. cast: the dtypes are args[0].dtype and args[1].dtype; float to integer truncates toward
 zero, saturates, NaN gives 0; integer to integer wraps; anything to bool is x != 0.
@@ -21,6 +21,7 @@ from .. import dtypes
 from ..errors import KernelError
 from ..graph import TensorType
 from . import rules
+from .numerics import ATTRS
 from .registry import REQUIRED, Attr, Body, Case, Op, register
 
 _SHAPES = (
@@ -74,6 +75,7 @@ def _binary(
     tt: tuple[str, ...],
     allowed: tuple[str, ...] = rules.FLOATS + rules.INTS,
     make: tuple[str, ...] = (),
+    numerics: bool = False,
 ) -> None:
     def infer(inputs, attrs):
         dtype = rules.one_dtype(name, inputs, allowed)
@@ -87,16 +89,17 @@ def _binary(
             infer,
             _numpy_binary(compute),
             lambda i, o, a: o[0].size,
-            bodies={"cpu": Body(name, allowed, rules.by_dtype), "tt": Body(name, tt)},
+            attrs=ATTRS if numerics else (),
+            bodies={"cpu": Body(name, allowed, rules.by_dtype), "tt": Body(name, tt, numerics=numerics)},
             inplace=(0, 1),
             cases=_binary_cases(make, tuple(t for t in allowed if t != "float32")),
         )
     )
 
 
-_binary("add", "a + b", np.add, rules.TT_ARITH)
-_binary("subtract", "a - b", np.subtract, rules.TT_ARITH)
-_binary("multiply", "a * b", np.multiply, rules.TT_ARITH)
+_binary("add", "a + b", np.add, rules.TT_ARITH, numerics=True)
+_binary("subtract", "a - b", np.subtract, rules.TT_ARITH, numerics=True)
+_binary("multiply", "a * b", np.multiply, rules.TT_ARITH, numerics=True)
 _binary(
     "divide", "a / b; integers truncate toward zero", _divide, rules.TT_FLOATS, make=("normal", "positive")
 )

@@ -5,7 +5,7 @@ C contract (args are the inputs, then the output; nargs tells whether there is a
     matmul    [0] transpose_a  [1] transpose_b (0 or 1): the last two dimensions of that input are swapped
               before the product; the dimensions before them broadcast as in numpy
     bias_add  [0] axis (non-negative)   x, bias [x.shape[axis]] -> x + bias along axis; may write over x
-int32 products and sums wrap.
+int32 products and sums wrap. On tt dense and matmul read the words of numerics.py after these.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from ..graph import TensorType
 from . import rules
+from .numerics import ATTRS
 from .registry import Attr, Body, Case, Op, register
 
 _TYPES = (*rules.FLOATS, "int32")
@@ -101,9 +102,10 @@ register(
         _dense_infer,
         _dense,
         _dense_flops,
+        attrs=ATTRS,
         bodies={
             "cpu": Body("dense", _TYPES, rules.by_dtype, scratch=_dense_scratch),
-            "tt": Body("dense", rules.TT_FLOATS),
+            "tt": Body("dense", rules.TT_FLOATS, numerics=True),
         },
         cases=tuple(_dense_cases()),
     )
@@ -184,11 +186,12 @@ register(
         attrs=(
             Attr("transpose_a", "bool", False, _BOOL.format(0)),
             Attr("transpose_b", "bool", False, _BOOL.format(1)),
+            *ATTRS,
         ),
         words=lambda i, o, a: [int(a["transpose_a"]), int(a["transpose_b"])],
         bodies={
             "cpu": Body("matmul", _TYPES, rules.by_dtype, scratch=_matmul_scratch),
-            "tt": Body("matmul", rules.TT_FLOATS),
+            "tt": Body("matmul", rules.TT_FLOATS, numerics=True),
         },
         cases=tuple(_matmul_cases()),
     )

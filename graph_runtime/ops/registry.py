@@ -47,6 +47,7 @@ class Body:
     gr_arg.format at run time.
     ``scratch(inputs, outputs, attrs)``: host bytes the call needs.
     ``accepts(inputs, outputs, attrs)``: None, or a sentence saying why these types cannot be done here.
+    ``numerics``: it reads the words of ops/numerics.py after the op's own.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Body:
     suffix: Callable[[Types, Types], str] | None = None
     scratch: Callable[[Types, Types, Attrs], int] | None = None
     accepts: Callable[[Types, Types, Attrs], str | None] | None = None
+    numerics: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +147,20 @@ def _decode(op: str, attr: Attr, given: Attrs) -> Any:
     )
     if attr.choices and value not in attr.choices:
         raise GraphError(
-            f"op {op}: attribute {attr.name!r} is {value!r}, must be one of {list(attr.choices)}",
+            f"op {op}: attribute {attr.name!r} is {value!r}, must be one of {list(attr.choices)}"
+            f"{_close(value, attr.choices)}",
             op=op,
             got=value,
             wanted=attr.choices,
             attribute=attr.name,
         )
     return value
+
+
+def _close(value: Any, choices: Sequence[Any]) -> str:
+    """Which choice was meant, where one is near; the choices themselves are in the text already."""
+    text = did_you_mean(str(value), choices)
+    return text if text.startswith(" (did") else ""
 
 
 _OPS: dict[str, Op] = {}

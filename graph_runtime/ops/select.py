@@ -6,9 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import UnsupportedOpError
+from . import numerics
 from .registry import Attrs, Op, Types
 
-__all__ = ["Selected", "select"]
+__all__ = ["Selected", "call_words", "numeric_words", "select"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +59,15 @@ def select(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -> Se
     suffix = body.suffix(inputs, outputs) if body.suffix else ""
     scratch = body.scratch(inputs, outputs, attrs) if body.scratch else 0
     return Selected(kind, body.name, suffix, scratch)
+
+
+def call_words(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -> tuple[int, ...]:
+    """All attribute words of a call: the op's, and on tt those of its numerics (no blocking chosen)."""
+    words = tuple(op.words(inputs, outputs, attrs)) if op.words else ()
+    return words + numeric_words(op, attrs, kind)
+
+
+def numeric_words(op: Op | None, attrs: Attrs, kind: str) -> tuple[int, ...]:
+    """The words that come after the op's own: none unless its body of this kind is known to read them."""
+    body = op.bodies.get(kind) if op is not None else None
+    return numerics.tail(numerics.Numerics.of(attrs)) if body is not None and body.numerics else ()

@@ -11,6 +11,7 @@ from ..graph import Graph
 from .check import check
 from .layouts import assign_layouts
 from .memory import assign_storage
+from .numerics import assign_numerics
 from .placement import place as _place
 from .transfers import insert_transfers
 from .types import LaidOutGraph, PlacedGraph, Placement, Plan, Storage
@@ -22,6 +23,7 @@ __all__ = [
     "Plan",
     "Storage",
     "assign_layouts",
+    "assign_numerics",
     "assign_storage",
     "check",
     "insert_transfers",
@@ -36,6 +38,7 @@ def plan(
     place: Mapping[str, str | Device] | None = None,
     device_map: Mapping[str, str | Device] | None = None,
     formats: Mapping[str, str] | None = None,
+    numerics: Mapping[str, Mapping[str, str]] | None = None,
     strict: bool = False,
     inplace: Mapping[str, tuple[int, ...]] | None = None,
     use_storage_hints: bool = True,
@@ -43,7 +46,8 @@ def plan(
     """Decide devices, copies, layouts and storage of a graph, and check the result.
 
     ``place``: pins, glob -> device, over node, op and function names. ``device_map``: DLDeviceType -> device.
-    ``formats``: device or kind -> format of its floats. ``strict``: no fallback for devices that are not in
+    ``formats``: device or kind -> format of its floats. ``numerics``: device or kind -> {"fidelity", "dst",
+    "numerics"} of nodes that do not say (numerics.py). ``strict``: no fallback for devices that are not in
     the list. ``inplace``: func_name -> inputs that output 0 may overwrite, from the libraries' manifests.
     ``use_storage_hints``: follow the file's storage ids.
 
@@ -57,4 +61,4 @@ def plan(
     planned = assign_storage(
         laid_out, loaded=graph if edited else None, inplace=inplace, use_hints=use_storage_hints
     )
-    return check(planned, inplace=inplace)
+    return check(assign_numerics(planned, numerics), inplace=inplace)

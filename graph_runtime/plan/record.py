@@ -24,7 +24,10 @@ def record(plan: Plan) -> Graph:
         device_id=np.array(ordinal)[entry_did], storage_id=plan.sid.astype(np.int64),
         storage_scope=plan.graph.hints.storage_scope, storage=_storage_rows(plan, ordinal),
         layouts=layouts, layout=row[plan.layout_id], aliases=plan.aliases,
-        at_input=tuple(np.flatnonzero(plan.at_input).tolist()))
+        at_input=tuple(np.flatnonzero(plan.at_input).tolist()),
+        numerics={name: words.as_dict() for name, words in zip(_names(plan, ordinal), plan.numerics,
+                                                               strict=bool(plan.numerics))
+                  if words.as_dict()})
     return replace(plan.graph, hints=hints)
 
 
@@ -33,13 +36,17 @@ def _ordinals(plan: Plan) -> list[int]:
     return [types[:did].count(t) for did, t in enumerate(types)]
 
 
+def _names(plan: Plan, ordinal: list[int]) -> list[str]:
+    return [f"{d.kind}:{at}" for d, at in zip(plan.devices, ordinal, strict=True)]
+
+
 def _distinct_layouts(layouts: tuple[Layout, ...]) -> tuple[tuple[Layout, ...], np.ndarray]:
     row = {layout: at for at, layout in enumerate(dict.fromkeys(layouts))}
     return tuple(row), np.array([row[layout] for layout in layouts], np.int64)
 
 
 def _storage_rows(plan: Plan, ordinal: list[int]) -> tuple[StorageHint, ...]:
-    names = [f"{d.kind}:{at}" for d, at in zip(plan.devices, ordinal, strict=True)]
+    names = _names(plan, ordinal)
     memories = [[m.name for m in d.descriptor.memories] for d in plan.devices]
     columns = (plan.storage.did, plan.storage.memory, plan.storage.offset, plan.storage.nbytes)
     return tuple(StorageHint(names[did], memories[did][memory], offset, nbytes)

@@ -7,12 +7,14 @@ input.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..devices import Device
 from ..graph import Graph
 from ..layout import Layout
+from ..ops.numerics import Numerics
 
 __all__ = ["LaidOutGraph", "PlacedGraph", "Placement", "Plan", "Storage"]
 
@@ -89,7 +91,9 @@ class Plan:
 
     ``did`` int32 [nodes], ``layout_id`` int32 [entries], ``sid`` int32 [entries], ``aliases`` ((output index,
     input index), ...). ``peak`` {(did, memory): extent in bytes} is what the session allocates;
-    ``lower_bound`` the most that is live at once.
+    ``lower_bound`` the most that is live at once. ``numerics`` [devices]: what a node's arithmetic is where
+    its own attributes do not say; empty: every device's default. ``model_id`` int32 [nodes] indexes
+    ``models``, the op models that a balancer chose, -1 or None as a whole: the kernel chooses.
     """
 
     graph: Graph
@@ -108,6 +112,9 @@ class Plan:
     lower_bound: dict[tuple[int, int], int]
     layout_causes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    numerics: tuple[Numerics, ...] = ()
+    models: tuple[Any, ...] = ()
+    model_id: np.ndarray | None = None
 
     def __repr__(self) -> str:
         return (f"<Plan of {self.graph.num_nodes} nodes, {self.storage.count} storages, on "

@@ -11,7 +11,7 @@ from graph_runtime import core, devices, dtypes
 from graph_runtime.graph import TensorType
 from graph_runtime.layout import Layout, pages
 from graph_runtime.ops import Op
-from graph_runtime.ops.select import select
+from graph_runtime.ops.select import call_words, select
 
 
 def _padded(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
@@ -117,7 +117,7 @@ class TtBench:
         out = fresh[1] if into is None else tensors[into]
         try:
             held = [t.numpy() for t in tensors]
-            self.call(kernel, [*tensors, out], op.words(types, outputs, attrs) if op.words else [])
+            self.call(kernel, [*tensors, out], call_words(op, attrs, "tt", types, outputs))
             got = out.numpy()
             for tensor, kept in [*zip(tensors, held, strict=True), (fresh[0], noise), (fresh[-1], noise)]:
                 if tensor is not out:
