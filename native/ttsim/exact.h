@@ -1,6 +1,6 @@
-/* exact.h: the numerics of a Tensix core to the last bit, a 32x32 tile at a time: unpack, matmul, element-wise,
- * spill, pack. Scalar on purpose: this is the oracle that the fast kernels are measured against, and what
- * `gr.numerics: exact` runs. docs/numerics.md says what is known to be equal to what.
+/* exact.h: the numerics of a Tensix core to the last bit, a 32x32 tile at a time: unpack, matmul,
+ * element-wise, spill, pack. Scalar on purpose: this is the oracle that the fast kernels are measured
+ * against, and what `gr.numerics: exact` runs. docs/numerics.md says what is known to be equal to what.
  *
  * Tiles are row-major 32x32 arrays of float32 bits. Sources come from gr_exact_source or
  * gr_exact_unpack_tile; Dst starts as zeros (gr_exact_clear) and is packed by gr_exact_pack_tile, or by

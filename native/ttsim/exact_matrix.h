@@ -1,10 +1,10 @@
 /* exact_matrix.h: the matrix unit of Wormhole B0 to the last bit: MVMUL, ELWMUL, ELWADD, ELWSUB and the join
  * that adds their results to Dst.
  *
- * Operands are the 19-bit SrcA and SrcB registers as the bits of a float32 (sign, 8 exponent bits, 10 mantissa
- * bits; the low 13 bits are 0). Dst is the bits of a float32; in 16-bit mode the low 16 bits are 0. Exponent 0
- * is zero whatever its mantissa, exponent 255 one more binade: no NaN comes out and an Inf in Dst does not
- * stick. The rules are those of a public simulator (docs/numerics.md), not measured on silicon.
+ * Operands are the 19-bit SrcA and SrcB registers as the bits of a float32 (sign, 8 exponent bits, 10
+ * mantissa bits; the low 13 bits are 0). Dst is the bits of a float32; in 16-bit mode the low 16 bits are 0.
+ * Exponent 0 is zero whatever its mantissa, exponent 255 one more binade: no NaN comes out and an Inf in Dst
+ * does not stick. The rules are those of a public simulator (docs/numerics.md), not measured on silicon.
  *
  * Read by exact.h; static inline and without state, any thread.
  * defines: gr_exact_part, gr_exact_split_a, gr_exact_split_b, gr_exact_dot16, gr_exact_mul, gr_exact_add

@@ -1,5 +1,5 @@
-/* exact_pack.h: the packer to the last bit: early conversion (Dst to the intermediate format), late conversion
- * (to the format in L1), block exponents, and accumulation in L1.
+/* exact_pack.h: the packer to the last bit: early conversion (Dst to the intermediate format), late
+ * conversion (to the format in L1), block exponents, and accumulation in L1.
  *
  * Rounding is deterministic, to nearest, ties away from zero; ReLU, exponent thresholds and raw reads are
  * off. tile.h's packing is this with the widest intermediate format, and is used here.
@@ -82,8 +82,8 @@ static inline uint32_t gr_exact_accumulate_f32(uint32_t l1, uint32_t x) {
   return (sum & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FC00000u : gr_exact_flush(sum);
 }
 
-/* The same in bf16: the sum to nearest even (a float32 holds every bit that can decide it). A NaN in L1 counts as a huge finite number
- * of its sign; x has come through the packer and is none. */
+/* The same in bf16: the sum to nearest even (a float32 holds every bit that can decide it). A NaN in L1
+ * counts as a huge finite number of its sign; x has come through the packer and is none. */
 static inline uint16_t gr_exact_accumulate_bf16(uint16_t l1, uint16_t x) {
   uint32_t a = gr_exact_flush((uint32_t)l1 << 16), b = gr_exact_flush((uint32_t)x << 16);
   if ((a & 0x7FFFFFFFu) > 0x7F800000u)
