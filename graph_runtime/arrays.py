@@ -11,7 +11,7 @@ from .bind import Region
 from .devices import Device, parse
 from .errors import DeviceError
 from .graph import TensorType
-from .layout import HOST, ROW_MAJOR, Layout, pages
+from .layout import HOST, ROW_MAJOR, Layout, footprint
 from .tensor import Tensor
 
 __all__ = ["array", "empty"]
@@ -34,9 +34,7 @@ def empty(shape: int | tuple[int, ...], dtype: Any = "float32", device: Device |
             got=name,
         )
     type_, layout = TensorType(name, shape), Layout(memory.name, ROW_MAJOR, stored.name)
-    extent = (
-        type_.nbytes if memory.name == HOST else pages(layout, shape).extent(memory.banks, memory.alignment)
-    )
+    extent = type_.nbytes if memory.name == HOST else footprint(layout, shape, memory)[0]
     handle = core.open_device(device)
     region = Region(handle, 0, max(extent, 1), f"array {type_}")
     return Tensor(device, handle, type_, layout, region.addr, region)

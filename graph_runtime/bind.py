@@ -64,7 +64,8 @@ class Bound:
         self.entry_addr = _entry_addresses(plan, self.regions)
         self.args = program.args.view(np.uint64).copy().view(ARG)    # numpy copies records field by field
         self.args["shape"] += np.uint64(program.shapes.ctypes.data)
-        self.args["addr"] = self.entry_addr[program.eid]
+        self._tags = _shard_tags(plan, handles)
+        self.args["addr"] = (self.entry_addr | self._tags)[program.eid]
         envs = np.array([core.address_of(handle.env) for handle in handles], np.uint64)
         self._scratch = np.empty(program.scratch + _SCRATCH_ALIGNMENT, np.uint8)
         self.instrs = self._instructions(envs)
@@ -163,7 +164,9 @@ class Bound:
     def move(self, eids: Sequence[int], addr: int | None) -> None:
         """Show these entries at ``addr`` in every argument; None: back at home."""
         rows = np.flatnonzero(np.isin(self.program.eid, list(eids)))
-        self.args["addr"][rows] = self.entry_addr[self.program.eid[rows]] if addr is None else addr
+        shown = self.program.eid[rows]
+        home = self.entry_addr[shown] if addr is None else np.uint64(addr)
+        self.args["addr"][rows] = self._tags[shown] | home
         if self._tensors is not None:
             self._tensors["data"][rows] = self.args["addr"][rows]
 
@@ -176,6 +179,16 @@ def _entry_addresses(plan: Plan, regions: dict[tuple[int, int], Region]) -> np.n
         base[key] = region.addr
     addr = base[storage.did, storage.memory] + storage.offset.astype(np.uint64)
     return addr[plan.sid]
+
+
+def _shard_tags(plan: Plan, handles: Sequence[core.DeviceHandle]) -> np.ndarray:
+    """uint64 [entries]: what each entry's address has above its bank address; 0 where it is not sharded."""
+    tags = np.zeros(len(plan.sid), np.uint64)
+    sharded = np.array([layout.shard is not None for layout in plan.layouts], bool)[plan.layout_id]
+    entry_did = plan.entry_did()
+    for eid in np.flatnonzero(sharded).tolist():
+        tags[eid] = handles[entry_did[eid]].shard_tag(plan.layout(eid), plan.graph.entry_type(eid).shape)
+    return tags
 
 
 def _dltensors(program: Program, args: np.ndarray) -> np.ndarray:

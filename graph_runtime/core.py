@@ -24,7 +24,7 @@ from .errors import (
     LibraryError,
     SessionBusyError,
 )
-from .layout import HOST, LAYOUT_CODES, MEMORY_CODES, ROW_MAJOR, Layout, pages
+from .layout import HOST, LAYOUT_CODES, MEMORY_CODES, ROW_MAJOR, Layout, pages, shard_words
 
 try:
     from . import _core
@@ -122,11 +122,13 @@ class DeviceHandle:
         rows, cols = device.descriptor.grid
         descs = ffi.new("gr_memory_desc[]", [
             {"kind": MEMORY_CODES[m.name], "banks": m.banks, "bank_bytes": m.bank_bytes, "base": m.base,
-             "alignment": m.alignment, "top_down": m.top_down} for m in device.descriptor.memories])
+             "alignment": m.alignment, "top_down": m.top_down, "tile_header": m.tile_header}
+            for m in device.descriptor.memories])
         out = ffi.new("gr_device **")
         check(lib.gr_device_create(device.kind.encode(), str(device).encode(), rows * cols, descs, len(descs),
                                    out), device=str(device))
         self._pointer = out[0]
+        self._tags: dict[tuple[int, ...], int] = {}
         self.env = lib.gr_device_env(self._pointer)
         if config.get("GUARD"):
             self.set_guard(True)
@@ -155,6 +157,18 @@ class DeviceHandle:
     def discard(self, memory: int, addr: int, nbytes: int) -> None:
         """What stands in a part of an allocation is not needed any more: host pages go back to the system."""
         check(lib.gr_device_discard(self._open(), memory, addr, nbytes), device=str(self.device))
+
+    def shard_tag(self, layout: Layout, shape: tuple[int, ...]) -> int:
+        """What the address of a tensor has above its bank address: how it is sharded, 0 where it is not."""
+        if layout.shard is None:
+            return 0
+        words = shard_words(layout, shape, self.device.descriptor.grid[1])
+        tag = self._tags.get(words)
+        if tag is None:
+            out, shard = ffi.new("uint64_t *"), ffi.new("gr_shard *", words)
+            check(lib.gr_device_shard(self._open(), shard, out), device=str(self.device))
+            tag = self._tags[words] = out[0]
+        return tag
 
     def stats(self, memory: int) -> MemoryStats:
         """What memory number ``memory`` holds and has moved."""
@@ -212,9 +226,12 @@ class Arg:
         self.pointer = ffi.new("gr_arg *", {**record, "shape": self._shape, "ndim": len(shape)})
 
 
-def tensor_arg(addr: int, dtype: str, shape: Sequence[int], layout: Layout, owner: object = None) -> Arg:
-    """The Arg of a tensor of a canonical dtype at an address of the memory that its layout names."""
+def tensor_arg(addr: int, dtype: str, shape: Sequence[int], layout: Layout, owner: object = None,
+               handle: DeviceHandle | None = None) -> Arg:
+    """The Arg of a tensor of a canonical dtype at an address of the memory that its layout names; ``handle``
+    its device, which only sharded ones need."""
     logical, stored = dtypes.format_of(dtype), dtypes.FORMATS.get(layout.format)
+    addr |= handle.shard_tag(layout, tuple(shape)) if handle is not None else 0
     record = {"addr": addr, "dtype": logical.code if logical else dtypes.OPAQUE,
               "format": stored.code if stored else dtypes.OPAQUE, "layout": LAYOUT_CODES[layout.layout],
               "memory": MEMORY_CODES[layout.memory]}

@@ -1,24 +1,21 @@
-"""Devices as data: a kind, an ordinal and a descriptor (board x software stack) read from
-schemas/devices/*.json.
+"""Devices as data: a kind, an ordinal and a descriptor (board x software stack, descriptors.py).
 
-``parse("tt:0")`` is the default board of the kind, ``parse("tt:0=n150")`` names one. A Device is a plain
-value: nothing is allocated before a session opens it (graph_runtime/core.py).
+``parse("tt:0")`` is the default board of the kind, ``parse("tt:0=n150")`` names one, with
+``tt:0=wormhole_b0/buda`` its stack and with ``tt:0=n150[rows=7,clock=900]`` harvested rows left and MHz. A
+Device is a plain value: nothing is allocated before a session opens it (graph_runtime/core.py).
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
-import orjson
-
+from .descriptors import NO_KERNELS, Descriptor, boards, vary
 from .errors import DeviceError, did_you_mean
-from .layout import HOST
+from .layout import Memory
 
 __all__ = [
     "DLTYPE_CPU",
@@ -40,7 +37,6 @@ __all__ = [
 ]
 
 DLTYPE_CPU = 1
-NO_KERNELS = "null"  # as a descriptor's ``kernels``: every op does nothing
 # DLDeviceType names of dlpack.h and TVM's extras; a kind that a descriptor gives such a number comes first
 DL_NAMES = {
     "cpu": 1,
@@ -59,66 +55,6 @@ DL_NAMES = {
     "hexagon": 16,
 }
 _TARGETS = {"llvm": DLTYPE_CPU, "c": DLTYPE_CPU}  # TVM's targets of the host
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """One memory of a device. ``bank_bytes`` is a bank's capacity with the reserved part below ``base``;
-    ``alignment`` (bytes) is that of pages and allocations; ``top_down`` allocations grow from the bank's
-    end."""
-
-    name: str
-    banks: int
-    bank_bytes: int
-    base: int
-    alignment: int
-    top_down: bool = False
-
-    @property
-    def usable(self) -> int:
-        """Bytes one bank can hand out."""
-        return self.bank_bytes - self.base
-
-    @property
-    def capacity(self) -> int:
-        """Bytes all banks together can hand out."""
-        return self.usable * self.banks
-
-
-@dataclass(frozen=True, slots=True)
-class Descriptor:
-    """Board x software stack. ``formats`` are the physical formats the kind stores, ``layouts`` its layouts,
-    ``grid`` its cores (rows, columns). ``sources`` says where each number is from. ``test_only`` kinds are
-    refused in files. ``kernels`` is the kind whose kernels run there, its own unless the file says another;
-    NO_KERNELS: every op does nothing."""
-
-    kind: str
-    board: str
-    stack: str
-    dl_type: int
-    grid: tuple[int, int]
-    memories: tuple[Memory, ...]
-    layouts: tuple[str, ...]
-    formats: tuple[str, ...]
-    default: bool = False
-    test_only: bool = False
-    sources: str = ""
-    kernels: str = ""
-
-    @property
-    def on_host(self) -> bool:
-        """Whether its tensors are host pointers."""
-        return self.memories[0].name == HOST
-
-    def memory(self, name: str) -> Memory:
-        for memory in self.memories:
-            if memory.name == name:
-                return memory
-        raise DeviceError(
-            f"{self.kind} board {self.board} has no memory {name!r}"
-            f"{did_you_mean(name, [m.name for m in self.memories])}",
-            got=name,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,19 +84,6 @@ class Device:
 
 
 @cache
-def boards() -> dict[str, Descriptor]:
-    """All descriptors by board name, from the package's schemas/devices."""
-    found = {}
-    for file in sorted(
-        resources.files("graph_runtime.schemas").joinpath("devices").iterdir(), key=lambda f: f.name
-    ):
-        if file.name.endswith(".json"):
-            descriptor = read_descriptor(file.read_bytes())
-            found[descriptor.board] = descriptor
-    return found
-
-
-@cache
 def dl_kinds() -> dict[int, str]:
     """The kind of each DLDeviceType that files may name, cpu first. Raises DeviceError where descriptors give
     one number to two kinds."""
@@ -183,53 +106,65 @@ def type_name(dl_type: int) -> str | None:
     return dl_kinds().get(dl_type) or {n: name for name, n in DL_NAMES.items()}.get(dl_type)
 
 
-def read_descriptor(data: bytes) -> Descriptor:
-    """A Descriptor from its JSON. A cpu's bank_bytes may be null: 80 % of the machine's memory."""
-    raw = orjson.loads(data)
-    memories = tuple(
-        Memory(**{**m, "bank_bytes": m["bank_bytes"] or _host_bytes()}) for m in raw.pop("memories")
-    )
-    raw.pop("$schema", None)
-    return Descriptor(
-        **{
-            **raw,
-            "memories": memories,
-            "grid": tuple(raw["grid"]),
-            "kernels": raw.get("kernels", raw["kind"]),
-            "layouts": tuple(raw["layouts"]),
-            "formats": tuple(raw["formats"]),
-        }
-    )
-
-
-def _host_bytes() -> int:
-    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 0.8)
+_DEVICE = re.compile(
+    r"(?P<kind>[a-z][a-z0-9_]*)(:(?P<ordinal>[0-9]{1,9}))?(=(?P<board>[\w.-]+)(/(?P<stack>[\w.-]+))?)?"
+    r"(\[(?P<parameters>[^][]*)\])?"
+)
 
 
 def parse(text: str | Device) -> Device:
-    """A Device from "kind", "kind:ordinal" or "kind:ordinal=board". Raises DeviceError, with "did you
-    mean"."""
+    """A Device from "kind", "kind:ordinal" or "kind:ordinal=board", with "/stack" after a board and
+    "[rows=7,clock=900]" last. Raises DeviceError, with "did you mean"."""
     if isinstance(text, Device):
         return text
-    match = re.fullmatch(r"([a-z][a-z0-9_]*)(?::([0-9]{1,9}))?(?:=([\w.-]+))?", str(text))
+    match = _DEVICE.fullmatch(str(text))
     if match is None:
-        raise DeviceError(f"cannot read device {text!r}: write kind:ordinal, as cpu:0 or tt:1=n150", got=text)
-    kind, ordinal, board = match.groups()
+        raise DeviceError(f"cannot read device {text!r}: write kind:ordinal, as cpu:0, tt:1=n150 or "
+                          f"tt:0=wormhole_b0/buda[rows=9,clock=900]", got=text)
+    kind, board = match["kind"], match["board"]
     kinds = {d.kind: d for d in boards().values() if d.default}
     if kind not in kinds:
         raise DeviceError(f"unknown device kind {kind!r}{did_you_mean(kind, kinds)}", got=text)
     descriptor = kinds[kind]
     if board is not None:
-        of_kind = {d.board: d for d in boards().values() if d.kind == kind}
-        if board not in of_kind:
-            raise DeviceError(f"unknown {kind} board {board!r}{did_you_mean(board, of_kind)}", got=text)
-        descriptor = of_kind[board]
-    return Device(kind, int(ordinal or 0), descriptor)
+        descriptor = _named(kind, board, match["stack"], text)
+    if match["parameters"] is not None:
+        descriptor = vary(descriptor, _parameters(match["parameters"], text))
+    return Device(kind, int(match["ordinal"] or 0), descriptor)
+
+
+def _named(kind: str, board: str, stack: str | None, text: str) -> Descriptor:
+    """The descriptor of a kind's board, of its default stack where none is said."""
+    of_kind = {d.board: d for d in boards().values() if d.kind == kind and d.default_stack}
+    if board not in of_kind:
+        raise DeviceError(f"unknown {kind} board {board!r}{did_you_mean(board, of_kind)}", got=text,
+                          wanted=sorted(of_kind))
+    if stack is None:
+        return of_kind[board]
+    stacks = {d.stack: d for d in boards().values() if d.kind == kind and d.board == board}
+    if stack not in stacks:
+        has = " and ".join(sorted(stacks))
+        raise DeviceError(f"{kind} board {board} has no stack {stack!r}{did_you_mean(stack, stacks)}; it has "
+                          f"{has}", got=text, wanted=sorted(stacks))
+    return stacks[stack]
+
+
+def _parameters(text: str, device: str) -> dict[str, str]:
+    """{name: value} of "rows=7,clock=900"."""
+    found: dict[str, str] = {}
+    for item in text.split(","):
+        name, equals, value = item.partition("=")
+        if not (equals and name and value) or name in found:
+            reason = f"{name!r} is said twice" if name in found else f"{item!r} is not NAME=VALUE"
+            raise DeviceError(f"cannot read device {device!r}: {reason}, as in [rows=7,clock=900]",
+                              got=device)
+        found[name] = value
+    return found
 
 
 def parse_list(devices: str | Device | Sequence[str | Device]) -> tuple[Device, ...]:
-    """A caller's device list; the first is the fallback. Raises DeviceError for an empty list or one named
-    twice."""
+    """A caller's device list; the first is the fallback. Raises DeviceError for an empty list, for one named
+    twice, and for two software stacks of one kind."""
     items = [devices] if isinstance(devices, (str, Device)) else list(devices)
     found = tuple(parse(d) for d in items)
     if not found:
@@ -238,7 +173,20 @@ def parse_list(devices: str | Device | Sequence[str | Device]) -> tuple[Device, 
     for name, count in Counter(names).items():
         if count > 1:
             raise DeviceError(f"device {name} is listed twice", got=names, device=name)
+    _one_stack_a_kind(found)
     return found
+
+
+def _one_stack_a_kind(devices: tuple[Device, ...]) -> None:
+    first: dict[str, Device] = {}
+    for device in devices:
+        other = first.setdefault(device.kind, device)
+        if other.descriptor.stack != device.descriptor.stack:
+            said = [f"{d}={d.descriptor.name} (stack {d.descriptor.stack})" for d in (other, device)]
+            raise DeviceError(
+                f"{said[0]} and {said[1]} in one plan: their tiles and schedules differ, so give all "
+                f"{device.kind} devices boards of one stack",
+                got=[d.descriptor.stack for d in devices], device=str(device))
 
 
 def cpu(ordinal: int = 0) -> Device:

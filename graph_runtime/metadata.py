@@ -11,8 +11,9 @@ from .columns import integers, of_length
 from .document import json_path
 from .errors import DeviceError, DocumentError, GraphError, did_you_mean
 from .graph import COPY, Graph, StorageHint
-from .layout import HOST, ROW_MAJOR, TILE, Layout
+from .layout import HOST, L1, ROW_MAJOR, TILE, Layout
 from .ops.numerics import options_error
+from .shards import Shard
 
 __all__ = ["read_aliases", "read_at_input", "read_layout_column", "read_layouts", "read_numerics",
            "read_storage"]
@@ -101,7 +102,24 @@ def _layout(row: dict[str, Any], i: int) -> Layout:
         )
     if row["layout"] == ROW_MAJOR and fmt is not None and fmt.itemsize is None:
         raise GraphError(f"format {name} exists in layout tile only", path=path, got=name)
-    return Layout(row["memory"], row["layout"], name, None)
+    return Layout(row["memory"], row["layout"], name, _shard(row, i))
+
+
+def _shard(row: dict[str, Any], i: int) -> Shard | None:
+    """How a layout is sharded; whether a tensor and a device can be is the plan's to say."""
+    said = row.get("shard")
+    if said is None:
+        return None
+    if row["memory"] != L1:
+        raise GraphError(f"shards lie in the L1 of cores, not in {row['memory']}",
+                         path=_place("layouts", i, "shard"), got=row["memory"], wanted=L1)
+    (top, left), (bottom, right) = said["grid"]
+    if top > bottom or left > right:
+        raise GraphError("grid is the first and the last core of a rectangle, [[row, column], [row, "
+                         "column]], both inside",
+                         path=_place("layouts", i, "shard", "grid"), got=said["grid"])
+    return Shard(said["kind"], ((top, left), (bottom, right)), tuple(said["shape"]),
+                 said.get("orientation", "row"))
 
 
 def read_layout_column(ours: dict, layouts: tuple[Layout, ...] | None, count: int) -> np.ndarray | None:

@@ -57,7 +57,7 @@ class Tensor:
                  addr: int, owner: object, readonly: bool = False):
         self.device, self.layout = device, layout
         self._handle, self.type, self._owner = handle, type_, owner
-        self._arg = core.tensor_arg(addr, type_.dtype, type_.shape, layout)
+        self._arg = core.tensor_arg(addr, type_.dtype, type_.shape, layout, handle=handle)
         self._view = self._host_view(addr) if layout.memory == HOST else None
         self.readonly = readonly
         if self._view is not None and readonly:

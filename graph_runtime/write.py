@@ -19,6 +19,7 @@ from .devices import DLTYPE_CPU, boards, type_name
 from .errors import GraphError
 from .functions import FOR_PEOPLE
 from .graph import NOP, Func, Graph, Hints
+from .shards import Shard
 
 __all__ = ["graph_to_json"]
 
@@ -215,6 +216,12 @@ def _one_each(graph: Graph) -> np.ndarray:
     return sid
 
 
+def _shard(shard: Shard | None) -> dict[str, Any] | None:
+    if shard is None:
+        return None
+    return {"kind": shard.kind, "grid": shard.grid, "shape": shard.shape, "orientation": shard.orientation}
+
+
 def _metadata(hints: Hints) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if hints.storage is not None:
@@ -224,7 +231,7 @@ def _metadata(hints: Hints) -> dict[str, Any]:
         ]
     if hints.layouts is not None:
         found["layouts"] = [
-            {"memory": x.memory, "layout": x.layout, "format": x.format, "shard": x.shard}
+            {"memory": x.memory, "layout": x.layout, "format": x.format, "shard": _shard(x.shard)}
             for x in hints.layouts
         ]
     if hints.layout is not None:

@@ -1,14 +1,13 @@
 """graph-runtime devices"""
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from .. import config
-from ..devices import boards
+from ..devices import Descriptor, boards
 from .options import Json, print_json
 
 __all__ = ["devices"]
@@ -37,11 +36,19 @@ def devices(
         typer.echo("\n".join(lines))
 
 
-def _describe(descriptor) -> list[str]:
-    cores = math.prod(descriptor.grid)
-    grid = f"{'x'.join(map(str, descriptor.grid))} cores, " if cores > 1 else ""
+def _describe(descriptor: Descriptor) -> list[str]:
+    """The lines of one board: how it is named, its cores, its memories."""
     note = " (test only: its kernels do nothing)" if descriptor.test_only else ""
-    formats = " ".join(descriptor.formats)
-    head = f"{descriptor.kind}:N={descriptor.board}  {grid}stores {formats}{note}"
-    return [head] + [f"    {m.name:6} {m.banks} x {m.usable / 2**20:,.1f} MiB, aligned to {m.alignment} bytes"
-                    for m in descriptor.memories]
+    default = f" (= {descriptor.kind}:N)" if descriptor.default else ""
+    lines = [f"{descriptor.kind}:N={descriptor.name}{default}{note}"]
+    if descriptor.arch:
+        header = f", {descriptor.tile_header_bytes}-byte tile headers" if descriptor.tile_header_bytes else ""
+        cores = f"{'x'.join(map(str, descriptor.grid))} cores (rows=1..{descriptor.grid[0]})"
+        lines.append(f"    {descriptor.arch}, stack {descriptor.stack}, {cores} at {descriptor.clock_mhz} "
+                     f"MHz (clock=){header}")
+    lines.append(f"    stores {' '.join(descriptor.formats)}")
+    for m in descriptor.memories:
+        budget = f", {m.budget:,} B of each for tensors" if m.budget else ""
+        lines.append(f"    {m.name:6} {m.banks} x {m.usable / 2**20:,.1f} MiB, aligned to {m.alignment} bytes"
+                     f"{budget}")
+    return lines

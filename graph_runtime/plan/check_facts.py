@@ -165,11 +165,25 @@ def taken(type_: TensorType, layout: Layout, memory: Memory) -> tuple[int, int]:
         total = math.prod(type_.shape) * dtypes.parse(type_.dtype).itemsize
         return min(total, _MOST), min(total, _MOST)
     fmt, shape = dtypes.FORMATS[layout.format], type_.shape or (1,)
+    rows, cols = shape[-2] if len(shape) > 1 else 1, shape[-1]
     if layout.layout == TILE:
-        rows = shape[-2] if len(shape) > 1 else 1
-        count = math.prod(shape[:-2]) * -(-rows // 32) * -(-shape[-1] // 32)
-        page = fmt.tile_bytes
+        down, across = math.prod(shape[:-2]) * -(-rows // 32), -(-cols // 32)
+        page = fmt.tile_bytes + memory.tile_header
     else:
-        count, page = math.prod(shape[:-1]), shape[-1] * fmt.itemsize
+        down, across, page = math.prod(shape[:-1]), 1, cols * fmt.itemsize
+    if layout.shard is not None:
+        return _in_shards(layout, down, across if layout.layout == TILE else cols, memory)
     page = -(-page // memory.alignment) * memory.alignment
-    return min(-(-count // memory.banks) * page, _MOST), min(count * page, _MOST)
+    return min(-(-down * across // memory.banks) * page, _MOST), min(down * across * page, _MOST)
+
+
+def _in_shards(layout: Layout, down: int, across: int, memory: Memory) -> tuple[int, int]:
+    """The same of a tensor of ``down`` x ``across`` tiles, or rows x elements, one shard in a bank."""
+    fmt, (rows, cols) = dtypes.FORMATS[layout.format], layout.shard.shape
+    if layout.layout == TILE:
+        rows, cols = rows // 32, cols // 32
+        pieces, piece = rows * cols, fmt.tile_bytes + memory.tile_header
+    else:
+        pieces, piece = rows, cols * fmt.itemsize
+    bank = pieces * (-(-piece // memory.alignment) * memory.alignment)
+    return min(bank, _MOST), min(bank * -(-down // rows) * -(-across // cols), _MOST)

@@ -79,8 +79,8 @@ def _layout_fault(type_: TensorType, layout: Layout, descriptor) -> str | None:
         return f"the device has no memory {layout.memory} (it has {', '.join(memories)})"
     if layout.layout not in descriptor.layouts:
         return f"the device has no layout {layout.layout} (it has {', '.join(descriptor.layouts)})"
-    if layout.shard is not None:
-        return "sharded tensors are not supported"
+    if layout.shard is not None and layout.memory != "l1":
+        return f"sharded tensors lie in l1, not in {layout.memory}"
     if layout.memory == HOST:
         return None if layout.format == own else f"host memory stores it as {own}"
     if layout.format not in descriptor.formats:
@@ -89,6 +89,29 @@ def _layout_fault(type_: TensorType, layout: Layout, descriptor) -> str | None:
         return f"a {type_.dtype} cannot be stored as {layout.format}"
     if dtypes.FORMATS[layout.format].itemsize is None and layout.layout != TILE:
         return f"block format {layout.format} exists in tiles only"
+    return _shard_fault(type_, layout, descriptor.grid) if layout.shard is not None else None
+
+
+def _shard_fault(type_: TensorType, layout: Layout, grid: tuple[int, int]) -> str | None:
+    """Every element lies in exactly one shard, every shard on a core of its own."""
+    shard, tiled = layout.shard, layout.layout == TILE
+    step = 32 if tiled else 1
+    rows, cols = (1, 1, *type_.shape)[-2:]
+    rows = math.prod(type_.shape[:-2]) * -(-rows // step) * step
+    cols = -(-cols // step) * step
+    (top, left), (bottom, right) = shard.grid
+    high, wide = shard.shape
+    if not (0 <= top <= bottom < grid[0] and 0 <= left <= right < grid[1]):
+        return f"its cores are not all among the {grid[0]}x{grid[1]} cores of the device"
+    if not rows * cols or high < 1 or wide < 1 or high % step or wide % step:
+        return f"shards of {high}x{wide} elements cannot hold a {rows}x{cols} matrix" + " of tiles" * tiled
+    if (shard.kind == "height" and wide != cols) or (shard.kind == "width" and high != rows):
+        return f"a {shard.kind} shard of {high}x{wide} does not span the {rows}x{cols} matrix"
+    down, across = -(-rows // high), -(-cols // wide)
+    room = (bottom - top + 1, right - left + 1)
+    room = room if shard.orientation == "row" else room[::-1]
+    if (down > room[0] or across > room[1]) if shard.kind == "block" else down * across > room[0] * room[1]:
+        return f"{down}x{across} shards need more cores than the {room[0]}x{room[1]} that are named"
     return None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from ..devices import Device
 from ..errors import CapacityError, DeviceError, GraphRuntimeError, PlanError
 from ..graph import TensorType
-from ..layout import HOST, Layout, pages
+from ..layout import HOST, Layout, footprint
 from .columns import intern
 from .types import LaidOutGraph
 
@@ -62,8 +62,7 @@ def _size(type_: TensorType, layout: Layout, device: Device) -> tuple[int, int, 
     if memory.name == HOST:
         extent = nbytes = type_.nbytes
     else:
-        page = pages(layout, type_.shape)
-        extent, nbytes = page.extent(memory.banks, memory.alignment), page.padded(memory.alignment)
+        extent, nbytes = footprint(layout, type_.shape, memory)
     if extent > memory.usable:
         raise CapacityError(
             f"{type_} takes {extent} B of each bank of {device} {memory.name}, {memory.usable} B are there",

@@ -114,6 +114,7 @@ void gr_device_destroy(gr_device *device) {
   pthread_mutex_unlock(&list_lock);
   release_all(device);
   if (device->ops->close) device->ops->close(device);
+  gr_shard_table_clear(&device->shards);
   pthread_mutex_destroy(&device->lock);
   free(device);
 }
@@ -182,6 +183,15 @@ int32_t gr_device_discard(gr_device *device, int32_t memory, uint64_t addr, uint
   if (inside) return GR_OK;
   return gr_fail(GR_ERR_BOUNDS, "device %s, memory %d: %llu bytes at %llu are not inside an allocation",
                  device->name, memory, (unsigned long long)bytes, (unsigned long long)addr);
+}
+
+int32_t gr_device_shard(gr_device *device, const gr_shard *shard, uint64_t *tag) {
+  uint64_t number;
+  pthread_mutex_lock(&device->lock);
+  int32_t status = gr_shard_add(&device->shards, shard, device->name, &number);
+  pthread_mutex_unlock(&device->lock);
+  if (!status) *tag = number << GR_SHARD_SHIFT;
+  return status;
 }
 
 int32_t gr_device_stats(const gr_device *device, int32_t memory, uint64_t *out) {

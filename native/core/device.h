@@ -12,6 +12,7 @@
 
 #include "gr_core.h"
 #include "ledger.h"
+#include "shard.h"
 
 #define GR_MAX_MEMORIES 8
 
@@ -66,7 +67,8 @@ struct gr_device {
   char name[32];
   gr_device_memory memories[GR_MAX_MEMORIES];
   int32_t num_memories;
-  pthread_mutex_t lock;        /* ledgers, guard, inside, and what the slots say */
+  gr_shard_table shards;       /* read without the lock */
+  pthread_mutex_t lock;        /* ledgers, shards added, guard, inside, and what the slots say */
   int32_t guard;               /* gr_device_set_guard */
   int64_t inside;              /* kernels and copies of this device that run now */
   void *impl;                  /* the kind's own */

@@ -45,16 +45,18 @@ static int32_t check_pages(const gr_image *image, const char *which) {
   gr_device_memory *memory = gr_device_memory_of(image->device, arg->memory);
   if (!memory)
     return gr_fail(GR_ERR_ARGUMENT, "copy: device %s has no memory for the %s", image->device->name, which);
-  uint64_t alignment = memory->desc.alignment;
-  uint64_t stride = (bytes + alignment - 1) / alignment * alignment;
-  uint64_t extent = (uint64_t)ceil_div(count, memory->desc.banks) * stride;
+  const gr_shard *shard;
+  uint64_t extent, addr = gr_bank_address(arg);
+  if (gr_shard_of(&image->device->shards, arg, &shard)) return GR_ERR_BOUNDS;
+  if (!gr_bank_extent(&memory->desc, arg, shard, &extent))
+    return gr_fail(GR_ERR_BOUNDS, "copy: the %s has more bytes than a bank can have", which);
   pthread_mutex_lock(&image->device->lock);
-  int held = extent == 0 || gr_ledger_find(&memory->ledger, arg->addr, extent) != NULL;
+  int held = extent == 0 || gr_ledger_find(&memory->ledger, addr, extent) != NULL;
   pthread_mutex_unlock(&image->device->lock);
   if (held) return GR_OK;
   return gr_fail(GR_ERR_BOUNDS,
                  "copy: the %s, %llu B a bank at address %llu of %s, is not inside an allocation", which,
-                 (unsigned long long)extent, (unsigned long long)arg->addr, image->device->name);
+                 (unsigned long long)extent, (unsigned long long)addr, image->device->name);
 }
 
 int32_t gr_image_open(const gr_env *env, const gr_arg *arg, const char *which, gr_image *image) {

@@ -28,7 +28,19 @@ typedef struct gr_memory_desc {
   uint64_t base;         /* first usable address in each bank */
   uint32_t alignment;    /* of a page and of an allocation */
   int32_t top_down;      /* 1: allocations grow from the end of the bank (tt-metal's L1) */
+  uint32_t tile_header;  /* bytes before each tile in a bank (Buda: 16), within its alignment */
 } gr_memory_desc;
+
+/* How a tensor is cut over banks. Its units, row by row, are tiles, or the parts of rows that shards have. Unit u is
+ * in row u / across and column u % across; shard (i, j) = (row / rows, column / cols) is number k = i * split + j
+ * and lies in bank first + k / line * outer + k % line * inner, its units row by row. */
+typedef struct gr_shard {
+  int64_t across;        /* units of a row of the tensor */
+  int64_t rows, cols;    /* units of a shard, down and across */
+  int64_t unit_bytes;    /* payload; a row of the tensor is one page of `across` units, a tile one of one unit */
+  int64_t split;
+  int64_t first, line, outer, inner;
+} gr_shard;
 
 int32_t gr_device_create(const char *kind, const char *name, int32_t num_cores, const gr_memory_desc *memories,
                          int32_t num_memories, gr_device **out);
@@ -44,6 +56,8 @@ int32_t gr_device_discard(gr_device *device, int32_t memory, uint64_t addr, uint
 /* out[0] bytes allocated per bank, [1] free per bank, [2] largest free block per bank, [3] allocations,
  * [4] bytes copied in, [5] bytes copied out, [6] pages read, [7] pages written */
 int32_t gr_device_stats(const gr_device *device, int32_t memory, uint64_t *out);
+/* *tag is what the address of a tensor that is cut so has above its bank address: addr | tag. */
+int32_t gr_device_shard(gr_device *device, const gr_shard *shard, uint64_t *tag);
 /* on = 1: the device's memory is PROT_NONE but while a kernel or copy of this device runs, fresh memory is
  * NaN-filled. */
 int32_t gr_device_set_guard(gr_device *device, int32_t on);

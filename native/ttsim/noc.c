@@ -1,6 +1,6 @@
 /* noc.c: movement of pages between a simulated device's banks and a core's L1 or the host. Page p of an
- * interleaved tensor lies in bank p % banks, at its address + (p / banks) * the page's bytes rounded up to
- * the memory's alignment.
+ * interleaved tensor lies in bank p % banks, at its address + (p / banks) * gr_page_stride; those of sharded
+ * ones are sharded.c's.
  *
  * Called by kernels through gr_env and by the copy engine, on any thread; nothing is locked: who writes
  * what is the plan's.
@@ -19,6 +19,7 @@ typedef struct walk {
   uint64_t page_stride;
   int32_t bank;
   int32_t banks;
+  gr_tt_cut cut;             /* with a shard: the walk is over its units, and the above is not used */
 } walk;
 
 static int32_t out_of_bounds(const gr_device *device, const gr_arg *arg, gr_pages pages) {
@@ -35,15 +36,14 @@ static int32_t out_of_bounds(const gr_device *device, const gr_arg *arg, gr_page
 static int32_t begin(gr_device *device, const gr_arg *arg, gr_pages pages, gr_device_memory **memory,
                      walk *at) {
   gr_device_memory *m = gr_device_memory_of(device, arg->memory);
-  if (!m) return out_of_bounds(device, arg, pages);
+  const gr_shard *shard;
+  if (!m || gr_shard_of(&device->shards, arg, &shard)) return out_of_bounds(device, arg, pages);
   const gr_tt_banks *banks = &gr_tt_of(device)->banks[m - device->memories];
-  uint64_t alignment = m->desc.alignment, count = (uint64_t)m->desc.banks;
-  uint64_t stride = (arg->page_bytes + alignment - 1) / alignment * alignment, extent, end;
+  uint64_t count = (uint64_t)m->desc.banks, addr = gr_bank_address(arg), extent, end;
   if (pages.first < 0 || pages.count < 0 || pages.first > (int64_t)arg->num_pages - pages.count ||
       pages.offset > arg->page_bytes || pages.bytes > arg->page_bytes - pages.offset ||
-      __builtin_mul_overflow((arg->num_pages + count - 1) / count, stride, &extent) ||
-      __builtin_add_overflow(arg->addr, extent, &end) || end > m->desc.bank_bytes ||
-      (extent && (!banks->space || arg->addr < m->desc.base)))
+      !gr_bank_extent(&m->desc, arg, shard, &extent) || __builtin_add_overflow(addr, extent, &end) ||
+      end > m->desc.bank_bytes || (extent && (!banks->space || addr < m->desc.base)))
     return out_of_bounds(device, arg, pages);
   *memory = m;
   if (!extent) {
@@ -51,7 +51,17 @@ static int32_t begin(gr_device *device, const gr_arg *arg, gr_pages pages, gr_de
     *at = (walk){.row = &nothing, .banks = 1};
     return GR_OK;
   }
-  *at = (walk){.row = banks->space + arg->addr + (uint64_t)pages.first / count * stride + pages.offset,
+  uint64_t header = arg->layout == GR_TILE ? m->desc.tile_header : 0;
+  if (shard) {
+    *at = (walk){.cut = {.shard = shard,
+                         .base = banks->space + addr + header,
+                         .bank_stride = banks->bank_stride,
+                         .unit_stride = gr_page_stride(&m->desc, arg, (uint64_t)shard->unit_bytes),
+                         .banks = m->desc.banks}};
+    return GR_OK;
+  }
+  uint64_t stride = gr_page_stride(&m->desc, arg, arg->page_bytes);
+  *at = (walk){.row = banks->space + addr + header + (uint64_t)pages.first / count * stride + pages.offset,
                .bank_stride = banks->bank_stride,
                .page_stride = stride,
                .bank = (int32_t)((uint64_t)pages.first % count),
@@ -80,8 +90,12 @@ int32_t gr_tt_copy_in(gr_device *device, const gr_arg *arg, gr_pages pages, cons
   walk at;
   int32_t status = begin(device, arg, pages, &memory, &at);
   if (status) return status;
-  for (int64_t i = 0; i < pages.count; ++i, host += stride)
-    gr_move(next_page(&at), host, pages.bytes, pages.streaming);
+  if (at.cut.shard) {
+    if (!gr_tt_cut_move(&at.cut, arg, pages, NULL, host, stride)) return out_of_bounds(device, arg, pages);
+  } else {
+    for (int64_t i = 0; i < pages.count; ++i, host += stride)
+      gr_move(next_page(&at), host, pages.bytes, pages.streaming);
+  }
   count(&memory->bytes_in, (uint64_t)pages.count * pages.bytes);
   return GR_OK;
 }
@@ -91,18 +105,26 @@ int32_t gr_tt_copy_out(gr_device *device, const gr_arg *arg, gr_pages pages, uin
   walk at;
   int32_t status = begin(device, arg, pages, &memory, &at);
   if (status) return status;
-  for (int64_t i = 0; i < pages.count; ++i, host += stride)
-    gr_move(host, next_page(&at), pages.bytes, pages.streaming);
+  if (at.cut.shard) {
+    if (!gr_tt_cut_move(&at.cut, arg, pages, host, NULL, stride)) return out_of_bounds(device, arg, pages);
+  } else {
+    for (int64_t i = 0; i < pages.count; ++i, host += stride)
+      gr_move(host, next_page(&at), pages.bytes, pages.streaming);
+  }
   count(&memory->bytes_out, (uint64_t)pages.count * pages.bytes);
   return GR_OK;
 }
 
+/* Only whole pages of one unit stand in one piece: tiles. */
 int32_t gr_tt_locate(gr_device *device, const gr_arg *arg, gr_pages pages, uint8_t **at) {
   gr_device_memory *memory;
   walk next;
   int32_t status = begin(device, arg, pages, &memory, &next);
   if (status) return status;
-  for (int64_t i = 0; i < pages.count; ++i) at[i] = next_page(&next);
+  for (int64_t i = 0; i < pages.count; ++i) {
+    at[i] = next.cut.shard ? gr_tt_cut_at(&next.cut, pages.first + i) : next_page(&next);
+    if (!at[i]) return out_of_bounds(device, arg, pages);
+  }
   return GR_OK;
 }
 
@@ -121,13 +143,16 @@ static int32_t check_l1(const gr_env *env, const gr_core *core, const gr_arg *ar
   return GR_OK;
 }
 
+static gr_pages whole_pages(const gr_arg *arg, int64_t first, int64_t pages) {
+  return (gr_pages){.first = first, .count = pages, .bytes = arg->page_bytes};
+}
+
 /* The walk over whole pages from first on, once l1 is known to have room for them. */
 static int32_t begin_core(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first,
                           int64_t pages, const void *l1, gr_device_memory **memory, walk *at) {
   int32_t status = check_l1(env, core, arg, pages, l1);
   if (status) return status;
-  gr_pages whole = {.first = first, .count = pages, .bytes = arg->page_bytes};
-  return begin(gr_env_device(env), arg, whole, memory, at);
+  return begin(gr_env_device(env), arg, whole_pages(arg, first, pages), memory, at);
 }
 
 int32_t gr_tt_page_read(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first,
@@ -137,7 +162,11 @@ int32_t gr_tt_page_read(const gr_env *env, const gr_core *core, const gr_arg *ar
   int32_t status = begin_core(env, core, arg, first, pages, l1, &memory, &at);
   if (status) return status;
   uint8_t *to = l1;
-  for (int64_t i = 0; i < pages; ++i, to += arg->page_bytes) memcpy(to, next_page(&at), arg->page_bytes);
+  gr_pages whole = whole_pages(arg, first, pages);
+  if (at.cut.shard && !gr_tt_cut_move(&at.cut, arg, whole, to, NULL, arg->page_bytes))
+    return out_of_bounds(gr_env_device(env), arg, whole);
+  for (int64_t i = 0; i < pages && !at.cut.shard; ++i, to += arg->page_bytes)
+    memcpy(to, next_page(&at), arg->page_bytes);
   count(&memory->pages_read, (uint64_t)pages);
   return GR_OK;
 }
@@ -149,7 +178,11 @@ int32_t gr_tt_page_write(const gr_env *env, const gr_core *core, const gr_arg *a
   int32_t status = begin_core(env, core, arg, first, pages, l1, &memory, &at);
   if (status) return status;
   const uint8_t *from = l1;
-  for (int64_t i = 0; i < pages; ++i, from += arg->page_bytes) memcpy(next_page(&at), from, arg->page_bytes);
+  gr_pages whole = whole_pages(arg, first, pages);
+  if (at.cut.shard && !gr_tt_cut_move(&at.cut, arg, whole, NULL, from, arg->page_bytes))
+    return out_of_bounds(gr_env_device(env), arg, whole);
+  for (int64_t i = 0; i < pages && !at.cut.shard; ++i, from += arg->page_bytes)
+    memcpy(next_page(&at), from, arg->page_bytes);
   count(&memory->pages_written, (uint64_t)pages);
   return GR_OK;
 }

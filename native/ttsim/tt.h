@@ -2,7 +2,7 @@
  * circular-buffer space of its cores.
  *
  * Used by native/ttsim only.
- * defines: gr_tt_device, gr_tt_bank_*, gr_tt_core_*, gr_tt_copy_*, gr_tt_locate, gr_tt_page_*
+ * defines: gr_tt_device, gr_tt_bank_*, gr_tt_core_*, gr_tt_copy_*, gr_tt_locate, gr_tt_page_*, gr_tt_cut_*
  */
 #ifndef GR_TT_H
 #define GR_TT_H
@@ -43,6 +43,22 @@ void gr_tt_bank_close(gr_device *device);
 int32_t gr_tt_core_open(const gr_env *env, int64_t index, uint64_t cb_bytes, gr_core *core);
 void gr_tt_core_expose(gr_device *device, int on);   /* under the device's lock */
 void gr_tt_core_close(gr_device *device);
+
+/* sharded.c: a sharded tensor in its banks */
+typedef struct gr_tt_cut {
+  const gr_shard *shard;
+  uint8_t *base;             /* its first unit's payload, were it in bank 0 */
+  uint64_t bank_stride;
+  uint64_t unit_stride;
+  int32_t banks;
+} gr_tt_cut;
+
+/* Where a unit stands; NULL where its core is none of the device's. */
+uint8_t *gr_tt_cut_at(const gr_tt_cut *cut, int64_t unit);
+/* Moves parts of pages `stride` apart at host: to `to`, or where that is NULL from `from`. 0 where a page lies
+ * on no core. */
+int gr_tt_cut_move(const gr_tt_cut *cut, const gr_arg *arg, gr_pages pages, uint8_t *to, const uint8_t *from,
+                   uint64_t stride);
 
 /* noc.c */
 int32_t gr_tt_copy_in(gr_device *device, const gr_arg *arg, gr_pages pages, const uint8_t *host,

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 
 from graph_runtime import core, devices
-from graph_runtime.layout import HOST, ROW_MAJOR, TILE, Layout, pages
+from graph_runtime.layout import HOST, ROW_MAJOR, TILE, Layout, footprint
 
 CASES = [(ROW_MAJOR, "f32"), (TILE, "f32"), (ROW_MAJOR, "bf16"), (TILE, "bf16"), (TILE, "bfp8_b")]
 
@@ -37,8 +37,7 @@ def race(run: Callable[[], object], reference: Callable[[], object], repeat: int
 
 
 def device_tensor(handle: core.DeviceHandle, shape: tuple[int, int], layout: Layout) -> core.Arg:
-    memory, page = handle.device.main_memory, pages(layout, shape)
-    addr = handle.alloc(0, page.extent(memory.banks, memory.alignment), "bench")
+    addr = handle.alloc(0, footprint(layout, shape, handle.device.main_memory)[0], "bench")
     return core.tensor_arg(addr, "float32", shape, layout)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from graph_runtime import core, devices, dtypes
 from graph_runtime.graph import TensorType
-from graph_runtime.layout import Layout, pages
+from graph_runtime.layout import Layout, footprint
 from graph_runtime.ops import Op
 from graph_runtime.ops.select import call_words, select
 
@@ -75,7 +75,7 @@ class TtBench:
         memories = self.handle.device.descriptor.memories
         index = [m.name for m in memories].index(layout.memory)
         bank = memories[index]
-        extent = max(bank.alignment, pages(layout, array.shape).extent(bank.banks, bank.alignment))
+        extent = max(bank.alignment, footprint(layout, array.shape, bank)[0])
         tensor = DeviceTensor(self.handle, index, self.handle.alloc(index, extent, "test"),
                               TensorType(dtype, array.shape), layout)
         source = _poison(array, layout)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from graph_runtime import core, devices
-from graph_runtime.layout import Layout, pages
+from graph_runtime.layout import Layout, footprint, pages
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
 INCLUDES = [f"-I{NATIVE / folder}" for folder in ("include", "core", "ttsim")]
@@ -98,8 +98,8 @@ class Bench:
         """A fresh tensor; ``fill``: every byte of its pages."""
         index = [m.name for m in self.memories].index(layout.memory)
         memory, page = self.memories[index], pages(layout, shape)
-        addr = self.handle.alloc(index, page.extent(memory.banks, memory.alignment), "test")
-        arg = core.tensor_arg(addr, dtype, shape, layout)
+        addr = self.handle.alloc(index, footprint(layout, shape, memory)[0], "test")
+        arg = core.tensor_arg(addr, dtype, shape, layout, handle=self.handle)
         if fill is not None:
             self.write_raw(arg, np.full((page.count, page.nbytes), fill, np.uint8))
         return arg

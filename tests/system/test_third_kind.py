@@ -24,7 +24,7 @@ GR_REGISTER_DEVICE(npu_ops)
 _NPU = {
     "kind": "npu", "board": "npu1", "stack": "made up", "dl_type": 16, "grid": [1, 1], "default": True,
     "memories": [{"name": "host", "banks": 1, "bank_bytes": 1 << 24, "base": 0, "alignment": 128}],
-    "layouts": ["row_major"], "formats": ["f32", "int32"], "kernels": "cpu", "sources": "made up",
+    "layouts": ["row_major"], "formats": ["f32", "int32"], "kernels": "cpu", "sources": {"kind": "made up"},
 }
 
 # memory of its own that only copies reach: one bank of rows, each on a multiple of 16 bytes; no kernels
@@ -62,7 +62,7 @@ GR_REGISTER_DEVICE(vault_ops)
 _VAULT = {
     "kind": "vault", "board": "vault1", "stack": "made up", "dl_type": 17, "grid": [1, 1], "default": True,
     "memories": [{"name": "dram", "banks": 1, "bank_bytes": 1 << 20, "base": 0, "alignment": 16}],
-    "layouts": ["row_major"], "formats": ["f32", "bool"], "sources": "made up",
+    "layouts": ["row_major"], "formats": ["f32", "bool"], "sources": {"kind": "made up"},
 }
 
 

@@ -15,6 +15,7 @@ from graph_runtime.loader import load_graph
 from graph_runtime.plan import check, plan
 from graph_runtime.plan.layouts import choose
 from graph_runtime.plan.record import record
+from graph_runtime.shards import Shard
 from graph_runtime.testing_graphs import GraphMaker
 from graph_runtime.write import graph_to_json
 
@@ -137,13 +138,15 @@ def test_layouts_of_the_file_are_followed_and_wrong_ones_refused():
     assert [str(planned.layout(e)) for e in (0, 1)] == ["l1/tile/bf16", "dram/row_major/f32"]
     assert planned.layout_causes[planned.layout_id[0]] == "as the file says"
     assert sorted(planned.peak) == [(0, 0), (0, 1)]
+    cores = ((0, 0), (0, 1))
     for layout, devices, says in (
         (Layout("dram", "tile", "int32"), ["tt:0"], "cannot be stored as int32"),
         (Layout("dram", "tile", "f64"), ["tt:0"], "no format f64"),
         (Layout("host", "row_major", "f32"), ["tt:0"], "no memory 'host'"),
         (Layout("host", "row_major", "bf16"), ["cpu:0"], "host memory stores it as f32"),
         (Layout("host", "tile", "f32"), ["cpu:0"], "no layout tile"),
-        (Layout("dram", "tile", "f32", "height"), ["tt:0"], "sharded"),
+        (Layout("dram", "tile", "f32", Shard("height", cores, (32, 64))), ["tt:0"], "lie in l1"),
+        (Layout("l1", "tile", "f32", Shard("height", cores, (32, 32))), ["tt:0"], "span the 64x64"),
         (Layout("dram", "row_major", "bfp8_b"), ["tt:0"], "tile layout only"),
     ):
         with pytest.raises(PlanError, match=says) as caught:
