@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from ..graph import TensorType
 from . import rules
 from .linear import gemm_scratch
-from .numerics import ATTRS
+from .numerics import ATTRS, STREAM_DIRS
 from .registry import Attr, Body, Case, Op, register
 
 __all__ = ["window_count"]
@@ -173,6 +173,7 @@ register(
             ),
             Attr("group", "int", 1, "channels are split into so many groups, each convolved alone"),
             *ATTRS,
+            STREAM_DIRS,
         ),
         bodies={
             "cpu": Body("conv2d", _TYPES, rules.by_dtype, scratch=_scratch),

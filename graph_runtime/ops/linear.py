@@ -16,7 +16,7 @@ import numpy as np
 
 from ..graph import TensorType
 from . import rules
-from .numerics import ATTRS
+from .numerics import ATTRS, STREAM_DIRS
 from .registry import Attr, Body, Case, Op, register
 
 _TYPES = (*rules.FLOATS, "int32")
@@ -102,7 +102,7 @@ register(
         _dense_infer,
         _dense,
         _dense_flops,
-        attrs=ATTRS,
+        attrs=(*ATTRS, STREAM_DIRS),
         bodies={
             "cpu": Body("dense", _TYPES, rules.by_dtype, scratch=_dense_scratch),
             "tt": Body("dense", rules.TT_FLOATS, numerics=True),
@@ -187,6 +187,7 @@ register(
             Attr("transpose_a", "bool", False, _BOOL.format(0)),
             Attr("transpose_b", "bool", False, _BOOL.format(1)),
             *ATTRS,
+            STREAM_DIRS,
         ),
         words=lambda i, o, a: [int(a["transpose_a"]), int(a["transpose_b"])],
         bodies={

@@ -22,7 +22,7 @@ from typing import Any
 from ..errors import did_you_mean
 from .registry import Attr
 
-__all__ = ["ATTRS", "NAMES", "NO_WORDS", "WORDS", "Numerics", "options_error", "tail"]
+__all__ = ["ATTRS", "NAMES", "NO_WORDS", "STREAM_DIRS", "WORDS", "Numerics", "options_error", "tail"]
 
 FIDELITIES = ("LoFi", "HiFi2", "HiFi3", "HiFi4")
 ATTRS = (
@@ -31,6 +31,10 @@ ATTRS = (
     Attr("numerics", "str", "", "fast or bit-exact arithmetic on tt; empty: the device's",
          ("", "fast", "exact")),
 )
+# read by the balancer (plan/balance) only: no word of the call says it
+STREAM_DIRS = Attr("stream_dirs", "strs", None,
+                   "directions in which blocks may be streamed on tt; default: all that are legal",
+                   ("R", "C", "RZ", "CZ"))
 _CHOICES = {a.name: a.choices for a in ATTRS}
 NAMES = tuple(_CHOICES)
 _DIRECTIONS = {"R": 1, "C": 2, "RZ": 3, "CZ": 4}

@@ -26,7 +26,7 @@ Types = Sequence[TensorType]
 
 @dataclass(frozen=True, slots=True)
 class Attr:
-    """One attribute. ``kind``: int, ints, float, bool or str. ``default`` is ONNX's where ONNX has the op,
+    """One attribute. ``kind``: int, ints, float, bool, str, strs. ``default`` is ONNX's where it has the op,
     REQUIRED, or None for "decided from the shapes"."""
 
     name: str
@@ -126,6 +126,13 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     "float": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
     "bool": lambda v: isinstance(v, bool) or v in (0, 1),
     "str": lambda v: isinstance(v, str),
+    "strs": lambda v: isinstance(v, (list, tuple)) and all(isinstance(x, str) for x in v),
+}
+_READ: dict[str, Callable[[Any], Any]] = {
+    "ints": lambda v: tuple(map(int, v)),
+    "strs": tuple,
+    "float": float,
+    "bool": bool,
 }
 
 
@@ -142,15 +149,15 @@ def _decode(op: str, attr: Attr, given: Attrs) -> Any:
             got=value,
             attribute=attr.name,
         )
-    value = {"ints": lambda v: tuple(map(int, v)), "float": float, "bool": bool}.get(attr.kind, lambda v: v)(
-        value
-    )
-    if attr.choices and value not in attr.choices:
+    value = _READ.get(attr.kind, lambda v: v)(value)
+    for item in value if attr.kind == "strs" else (value,):
+        if not attr.choices or item in attr.choices:
+            continue
         raise GraphError(
-            f"op {op}: attribute {attr.name!r} is {value!r}, must be one of {list(attr.choices)}"
-            f"{_close(value, attr.choices)}",
+            f"op {op}: attribute {attr.name!r} is {item!r}, must be one of {list(attr.choices)}"
+            f"{_close(item, attr.choices)}",
             op=op,
-            got=value,
+            got=item,
             wanted=attr.choices,
             attribute=attr.name,
         )

@@ -1,0 +1,62 @@
+"""The balancer of stack buda: how each op may be cut onto the cores, and what every way costs.
+
+    node --parts--> ops --models--> candidates, each with a verdict
+"""
+from __future__ import annotations
+
+from .chip import BUDA, Chip, chip_of
+from .explain import as_json, as_table
+from .legal import closest_miss, legal_models, part_models, require_legal
+from .models import MOST_MODELS, Settings, enumerate_models
+from .types import (
+    DIRECTIONS,
+    LEGAL,
+    REASONS,
+    BalanceOp,
+    BlockShape,
+    Buffer,
+    Candidate,
+    Candidates,
+    Grid,
+    Operand,
+    OpModel,
+    Overrides,
+    Stream,
+    Tiles,
+    Tm,
+    User,
+)
+from .view import View, view_of
+
+__all__ = [
+    "BUDA",
+    "DIRECTIONS",
+    "LEGAL",
+    "MOST_MODELS",
+    "REASONS",
+    "BalanceOp",
+    "BlockShape",
+    "Buffer",
+    "Candidate",
+    "Candidates",
+    "Chip",
+    "Grid",
+    "OpModel",
+    "Operand",
+    "Overrides",
+    "Settings",
+    "Stream",
+    "Tiles",
+    "Tm",
+    "User",
+    "View",
+    "as_json",
+    "as_table",
+    "chip_of",
+    "closest_miss",
+    "enumerate_models",
+    "legal_models",
+    "part_models",
+    "require_legal",
+    "view_of",
+]

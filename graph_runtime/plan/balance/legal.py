@@ -1,0 +1,91 @@
+"""The candidates of a node, and the error where none of them is legal."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...devices import Device
+from ...errors import CapacityError, PlanError
+from ...graph import Graph
+from . import convolution  # noqa: F401 - registers conv2d and pools
+from .chip import chip_of
+from .models import Settings, enumerate_models
+from .parts import parts_of
+from .types import LEGAL, REASONS, Candidate, Candidates
+from .view import View, view_of
+
+__all__ = ["closest_miss", "legal_models", "part_models", "require_legal"]
+
+_ADVICE = {
+    "memory": "store its tensors in a narrower format (--format tt=bfp8_b), split it, or use a board with "
+              "more L1",
+    "streaming": "let it stream in another direction (gr.stream_dirs), or change what reads its result",
+    "dram": "split the parameter, or store it in a narrower format (--format tt=bfp8_b)",
+    "other": "split the op into smaller ones",
+}
+
+
+def part_models(graph: Graph, nid: int, device: Device, settings: Settings | None = None,
+                view: View | None = None) -> tuple[Candidates, ...]:
+    """The candidates of each op that a node becomes, in order; one of them is ``principal``.
+
+    ``view``: view_of(graph), made once where many nodes are asked for. Raises DeviceError for a device that
+    is not of stack buda, UnsupportedOpError for a node that no core runs. A node without a legal model is no
+    error here: see ``require_legal``.
+    """
+    chip, view = chip_of(device), view or view_of(graph)
+    node = graph.node(nid)
+    found = []
+    for part in parts_of(view, nid, device):
+        mine = _with_attributes(settings or Settings(), node) if part.principal else settings or Settings()
+        tried = enumerate_models(part.op, chip, mine)
+        found.append(Candidates(nid, node.name, part.name, part.op, tried, part.principal, chip.l1_budget,
+                                tuple(c.model for c in tried if c.verdict == LEGAL)))
+    return tuple(found)
+
+
+def legal_models(graph: Graph, nid: int, device: Device, settings: Settings | None = None,
+                 view: View | None = None) -> Candidates:
+    """The candidates of a node's principal op: a convolution's first dense product. See ``part_models``."""
+    return next(c for c in part_models(graph, nid, device, settings, view) if c.principal)
+
+
+def _with_attributes(settings: Settings, node) -> Settings:
+    """gr.stream_dirs of the node, unless the caller fixed directions."""
+    dirs = node.func.attrs.get("stream_dirs") or ()
+    if not dirs or settings.overrides.dirs:
+        return settings
+    return replace(settings, overrides=replace(settings.overrides, dirs=tuple(dirs)))
+
+
+# **************** none is legal ****************
+
+def closest_miss(candidates: Candidates) -> Candidate | None:
+    """The candidate that lacks fewest bytes, the first of equals; None where memory was never the reason."""
+    return min((c for c in candidates.tried if c.short), key=lambda c: c.short, default=None)
+
+
+def require_legal(candidates: Candidates, device: Device) -> Candidates:
+    """The same candidates. Raises CapacityError where memory kept every model from being legal, PlanError
+    where other rules did; fields ``reasons`` {name: count}, ``short`` in bytes (None: not for memory)."""
+    if candidates.models:
+        return candidates
+    reasons = candidates.counts["reasons"]
+    miss = closest_miss(candidates)
+    told = ", ".join(f"{count} {name} ({REASONS[name]})" for name, count in reasons.items())
+    text = (f"node {candidates.node!r} ({candidates.part}) has no legal op model on {device}: of "
+            f"{len(candidates.tried)} tried, {told or 'none fits what was fixed for it'}")
+    if miss is not None:
+        m = miss.model
+        text += (f"; the closest, grid {m.grid.r}x{m.grid.c} with t={m.t}, lacks {miss.short} bytes "
+                 + (f"of {candidates.budget} in L1" if miss.verdict != "ExceededDramChannelCapacity"
+                    else "in a DRAM channel"))
+    advice = _ADVICE[_cause(reasons, miss)]
+    error = CapacityError if miss is not None else PlanError
+    raise error(f"{text}; {advice}", node=candidates.node, device=str(device), reasons=reasons,
+                short=miss.short if miss else None, path=f"$.nodes[{candidates.nid}]")
+
+
+def _cause(reasons: dict[str, int], miss: Candidate | None) -> str:
+    if miss is not None:
+        return "dram" if miss.verdict == "ExceededDramChannelCapacity" else "memory"
+    return "streaming" if any("Streaming" in name for name in reasons) else "other"

@@ -1,0 +1,249 @@
+"""A node -> the ops that TT-Buda would make of it, in order. Most nodes are one op; softmax, layer_norm,
+divide and reductions over several axes are a few; convolutions and pools stand in convolution.py.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ...devices import Device
+from ...errors import PlanError, UnsupportedOpError
+from ...graph import NodeView
+from .types import BalanceOp, Operand, Tiles, Tm, User
+from .view import View
+
+__all__ = ["MAKERS", "Part", "chain", "fidelity", "parts_of", "result"]
+
+_UNARY = {"relu": "nop", "gelu": "gelu", "sigmoid": "sigmoid", "tanh": "tanh", "exp": "exp", "sqrt": "sqrt",
+          "cast": "nop", "slice": "nop"}
+_BINARY = ("add", "subtract", "multiply", "maximum")
+_ONE_TM = (User("op"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One op of a node. ``principal``: the one that the node is judged by and that its kernel follows."""
+
+    name: str
+    op: BalanceOp
+    principal: bool = False
+
+
+MAKERS: dict[str, Callable[[View, NodeView], list[Part]]] = {}
+
+
+def parts_of(view: View, nid: int, device: Device) -> tuple[Part, ...]:
+    """The ops of a node, exactly one of them principal.
+
+    Raises UnsupportedOpError for a node that no core runs: an input, a copy, a reshape, a function of a
+    library; PlanError for one without elements.
+    """
+    node = view.graph.node(nid)
+    make = MAKERS.get(node.op) if node.func is not None and node.func.op is not None else None
+    if make is None:
+        raise UnsupportedOpError(
+            f"node {node.name!r} is {node.op}: it runs on no core of {device}: there is nothing to balance",
+            node=node.name, op=node.op, device=str(device), path=f"$.nodes[{nid}]")
+    if not all(t.size for t in (*node.input_types, *node.output_types)):
+        raise PlanError(f"node {node.name!r} has a tensor without elements: there is nothing to balance",
+                        node=node.name, op=node.op, device=str(device), path=f"$.nodes[{nid}]")
+    parts = make(view, node)
+    if not any(p.principal for p in parts):
+        parts[0] = replace(parts[0], principal=True)
+    return tuple(parts)
+
+
+def fidelity(node: NodeView) -> str:
+    """Math fidelity that a node asks for; full products where it asks for none."""
+    return node.func.attrs.get("fidelity") or "HiFi4"
+
+
+def result(view: View, node: NodeView, kind: str, cycles_op: str, operands: Sequence[Operand],
+           **more) -> BalanceOp:
+    """The op that makes a node's output 0. Dst holds 32-bit elements where the format has them or the node
+    asks for it."""
+    eid = node.outputs[0]
+    fmt = view.format(view.graph.entry_type(eid))
+    wide = fmt in ("f32", "int32", "uint32") or node.func.attrs.get("dst") == "fp32"
+    made = dict(out=view.tiles(eid), users=view.users(node), format=fmt, dst_bits=32 if wide else 16,
+                fidelity=fidelity(node))
+    return BalanceOp(kind, cycles_op, operands=tuple(operands), **{**made, **more})
+
+
+def chain(op: BalanceOp, cycles_op: str, out: Tiles, inputs: Sequence[Tiles], *, kind: str = "eltwise",
+          users: tuple[User, ...] = _ONE_TM, **more) -> BalanceOp:
+    """An op between two parts of a node: operands come from parts before it, its result goes to the next."""
+    operands = tuple(Operand(out if kind == "eltwise" else t, t, op.format, "op") for t in inputs)
+    return replace(op, kind=kind, cycles_op=cycles_op, out=out, operands=operands, users=users, **more)
+
+
+# **************** products ****************
+
+def _matmul(view: View, node: NodeView) -> list[Part]:
+    out, attrs = view.tiles(node.outputs[0]), node.func.attrs
+    turned = [(Tm("transpose"),) if attrs[f"transpose_{x}"] else () for x in "ab"]
+    source = [view.tiles(e) for e in node.inputs[:2]]
+    k = source[0].rt if turned[0] else source[0].ct
+    operands = [view.operand(node, 0, Tiles(out.z, out.rt, k), tms=turned[0]),
+                view.operand(node, 1, Tiles(out.z, k, out.ct), tms=turned[1])]
+    return [Part("matmul", result(view, node, "matmul", "matmul", operands, k=k), True)]
+
+
+def _dense(view: View, node: NodeView) -> list[Part]:
+    """A weight that is a graph input is stored as [K, N]: transposing a constant costs nothing at run
+    time."""
+    out, k = view.tiles(node.outputs[0]), view.tiles(node.inputs[0]).ct
+    n = view.tiles(node.inputs[1]).rt
+    weight = view.operand(node, 1, Tiles(out.z, k, n), source=Tiles(1, k, n))
+    if weight.source == "op":
+        weight = view.operand(node, 1, Tiles(out.z, k, n), tms=(Tm("transpose"),))
+    operands = [view.operand(node, 0), weight]
+    if len(node.inputs) == 3:
+        operands.append(view.operand(node, 2, out))
+    return [Part("matmul", result(view, node, "matmul", "matmul", operands, k=k), True)]
+
+
+# **************** elementwise ****************
+
+def _elementwise(view: View, node: NodeView) -> list[Part]:
+    out = view.tiles(node.outputs[0])
+    operands = [view.operand(node, port, out) for port in range(len(node.inputs))]
+    name = _UNARY.get(node.op, node.op)
+    approx = node.func.attrs.get("approximate") == "tanh"
+    return [Part(node.op, result(view, node, "eltwise", name, operands, approx=approx), True)]
+
+
+def _bias_add(view: View, node: NodeView) -> list[Part]:
+    out, (bias,) = view.tiles(node.outputs[0]), node.input_types[1].shape
+    rank = len(node.input_types[0].shape)
+    axis = node.func.attrs["axis"] % rank
+    along_columns = axis == (1 if view.image[node.inputs[0]] else rank - 1)
+    n = view.tiles(node.inputs[1]).ct
+    source = Tiles(1, 1, n) if along_columns else Tiles(1, n, 1) if axis == rank - 2 else Tiles(bias, 1, 1)
+    source = source if source.z in (1, out.z) else Tiles(1, 1, 1)
+    operands = [view.operand(node, 0, out), view.operand(node, 1, out, source=source)]
+    return [Part("add", result(view, node, "eltwise", "add", operands), True)]
+
+
+def _divide(view: View, node: NodeView) -> list[Part]:
+    main = _elementwise(view, node)[0].op
+    below = view.tiles(node.inputs[1])
+    inverse = replace(main, cycles_op="reciprocal", out=below, operands=(view.operand(node, 1, below),),
+                      users=_ONE_TM)
+    product = replace(main, cycles_op="multiply",
+                      operands=(main.operands[0], replace(main.operands[1], source="op")))
+    return [Part("reciprocal", inverse), Part("multiply", product, True)]
+
+
+# **************** movement ****************
+
+def _moved(view: View, node: NodeView) -> list[Part]:
+    """A plain copy whose reader's addresses do the move; its input is wanted whole, so it waits in DRAM."""
+    operand = view.operand(node, 0)
+    rank = len(node.input_types[0].shape)
+    perm = node.func.attrs.get("perm") or range(rank)[::-1]
+    swapped = [*range(rank - 2), rank - 1, rank - 2]
+    turned = node.op == "transpose" and rank > 1 and [p % rank for p in perm] == swapped
+    operand = replace(operand, shape=view.tiles(node.outputs[0]), tms=(Tm("transpose"),) if turned else ())
+    return [Part("nop", result(view, node, "eltwise", "nop", [operand]), True)]
+
+
+def _spliced(view: View, node: NodeView) -> list[Part]:
+    out = view.tiles(node.outputs[0])
+    ports = range(len(node.inputs)) if node.op == "concatenate" else (0, 1)
+    shapes = [view.tiles(node.inputs[port]) for port in ports]
+    dim = next((d for d, same in zip("zrc", zip(out, *shapes, strict=True), strict=True)
+                if len(set(same)) > 1), "z")
+    axis, edges = "zrc".index(dim), [0]
+    for s in shapes:
+        edges.append(edges[-1] + s[axis])
+    operands = [view.operand(node, port) for port in ports]
+    op = result(view, node, "splice", "splice", operands, dim=dim, splice_edges=tuple(edges[1:-1]))
+    return [Part("splice", op, True)]
+
+
+def _take(view: View, node: NodeView) -> list[Part]:
+    operands = [view.operand(node, 0), view.operand(node, 1)]
+    return [Part("embedding", result(view, node, "embedding", "nop", operands), True)]
+
+
+# **************** reductions ****************
+
+def _axes(view: View, node: NodeView, axes: Sequence[int]) -> str:
+    """The tile dimensions that axes run along, a letter each, in the order in which they are reduced."""
+    rank = len(node.input_types[0].shape)
+    image = bool(view.image[node.inputs[0]])
+    names = ["z", "c", "r", "r"] if image else [*"z" * (rank - 2), *"rc"[-min(rank, 2):]]
+    return "".join(d for d in "crz" if d in {names[a % rank] for a in axes})
+
+
+def reductions(view: View, node: NodeView, dims: str) -> list[Part]:
+    """Reduce one tile dimension after the other; the last is written in the form of the node's output."""
+    main = result(view, node, "reduce", "reduce", [view.operand(node, 0)])
+    parts, shape = [], view.tiles(node.inputs[0])
+    for dim in dims:
+        i = "zrc".index(dim)
+        left = shape._replace(**{("z", "rt", "ct")[i]: 1})
+        step = replace(main, cycles_op="reduce_z" if dim == "z" else "reduce", dim=dim, k=shape[i], out=left,
+                       operands=(Operand(shape, shape, main.operands[0].format,
+                                         "op" if parts else main.operands[0].source),), users=_ONE_TM)
+        parts.append(Part(f"reduce {dim}", step))
+        shape = left
+    parts[-1] = replace(parts[-1], op=replace(parts[-1].op, users=main.users))
+    return parts
+
+
+def _reduce(view: View, node: NodeView) -> list[Part]:
+    rank = len(node.input_types[0].shape)
+    dims = _axes(view, node, node.func.attrs["axes"] or range(rank))
+    return reductions(view, node, dims) if dims else _elementwise(view, node)
+
+
+def _global_pool(view: View, node: NodeView) -> list[Part]:
+    return reductions(view, node, "r")
+
+
+def _normalised(view: View, node: NodeView, dims: str, before: Sequence[str], after: Sequence[str]):
+    """Ops over the whole tensor, then a reduction, then ops that bring its result back to the whole."""
+    full = view.tiles(node.inputs[0])
+    head = result(view, node, "eltwise", before[0], [view.operand(node, 0)], out=full, users=_ONE_TM)
+    parts = [Part(before[0], head)]
+    parts += [Part(name, chain(head, name, full, [full])) for name in before[1:]]
+    shape = full
+    for dim in dims:
+        i = "zrc".index(dim)
+        left = shape._replace(**{("z", "rt", "ct")[i]: 1})
+        parts.append(Part(f"reduce {dim}", chain(head, "reduce_z" if dim == "z" else "reduce", left, [shape],
+                                                 kind="reduce", dim=dim, k=shape[i])))
+        shape = left
+    for name in after:
+        small = name in ("sqrt", "reciprocal")
+        parts.append(Part(name, chain(head, name, shape if small else full,
+                                      [shape] if small else [full, shape])))
+    parts[-1] = replace(parts[-1], op=replace(parts[-1].op, users=view.users(node)))
+    return parts
+
+
+def _softmax(view: View, node: NodeView) -> list[Part]:
+    dims = _axes(view, node, [node.func.attrs["axis"]])
+    parts = _normalised(view, node, dims, ["exp"], ["reciprocal", "multiply"])
+    return [replace(p, principal=p.name == "exp") for p in parts]
+
+
+def _layer_norm(view: View, node: NodeView) -> list[Part]:
+    rank = len(node.input_types[0].shape)
+    dims = _axes(view, node, range(node.func.attrs["axis"] % rank, rank))
+    mean = _normalised(view, node, dims, ["nop"], ["subtract"])
+    parts = _normalised(view, node, dims, ["multiply"], ["sqrt", "reciprocal", "multiply", "multiply", "add"])
+    parts = [*mean[1:], *parts]
+    last = len(parts) - 1
+    return [replace(p, principal=i == last) for i, p in enumerate(parts)]
+
+
+MAKERS.update({op: _elementwise for op in (*_BINARY, *(n for n in _UNARY if n != "slice"))})
+MAKERS.update({
+    "matmul": _matmul, "dense": _dense, "bias_add": _bias_add, "divide": _divide, "transpose": _moved,
+    "slice": _moved, "concatenate": _spliced, "slice_update": _spliced, "take": _take, "sum": _reduce,
+    "mean": _reduce, "max": _reduce, "softmax": _softmax, "layer_norm": _layer_norm,
+    "global_max_pool2d": _global_pool, "global_avg_pool2d": _global_pool,
+})

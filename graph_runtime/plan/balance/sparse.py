@@ -1,0 +1,107 @@
+"""The left operand of a sparse matmul: which 32x32 tiles of a 0/1 matrix that picks pixels are not empty.
+
+A window of a convolution or a pool picks, for each of its taps, one input pixel for each output pixel. Buda
+writes that as a product with a matrix of ones and zeros; its cost is set by the tiles that hold a one.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from ...costs import NonZero
+from .types import Grid, Stream
+
+__all__ = ["MOST_BITS", "Encoding", "Window", "encoding"]
+
+MOST_BITS = 16              # of one index: tile pointer, row and depth within the ublock
+_TILE = 32
+_STRIP_BYTES, _UBLOCK_BYTES, _INDEX_BYTES = 4, 4, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One row of taps, or all of them: ``image`` and ``out`` (rows, columns) in pixels, ``taps`` the (row,
+    column) of each in the window, dilation included; ``strides``; ``begin`` the padding at top and left."""
+
+    image: tuple[int, int]
+    out: tuple[int, int]
+    taps: tuple[tuple[int, int], ...]
+    strides: tuple[int, int]
+    begin: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoding:
+    """Nonzero tiles: ``rows`` and ``cols`` int64 [n], sorted, in tiles; rows of tap i begin at i * ``each``.
+    ``distinct``: different tiles among them, which is what is stored."""
+
+    rows: np.ndarray
+    cols: np.ndarray
+    distinct: int
+    taps: int
+    each: int
+
+    def _core(self, grid: Grid, stream: Stream, pieces: int) -> np.ndarray:
+        """int64 [n]: which of grid.r * pieces shares of the rows a tile is in. Depth-major: a share of each
+        tap."""
+        if stream.z_major:
+            return self.rows % self.each * (grid.r * pieces) // self.each
+        return self.rows * (grid.r * pieces) // (self.each * self.taps)
+
+    def worst_core(self, grid: Grid, stream: Stream, u_rt: int, u_kt: int) -> NonZero:
+        """Counts on the core row that has most of each."""
+        core = self._core(grid, stream, 1)
+        piece = self._core(grid, stream, stream.r)
+        wide = int(self.cols[-1]) + 1 if len(self.cols) else 1
+        deep = self.cols // u_kt
+        height = self.each * self.taps
+        return NonZero(_most(core), _most_of(core, self.rows // u_rt * wide + deep, height * wide),
+                       _most_of(core, piece * wide + deep, height * wide))
+
+    def index_bytes(self, grid: Grid, stream: Stream, u_rt: int) -> int:
+        """Bytes of one core's list of strips, ublocks and tiles, with strips of one tile: the most there can
+        be."""
+        found = self.worst_core(grid, stream, u_rt, 1)
+        return (_STRIP_BYTES * found.strips + _UBLOCK_BYTES * found.ublocks + _INDEX_BYTES * found.tiles)
+
+    def bits(self, u_rt: int, u_kt: int) -> int:
+        """Bits of one index."""
+        return sum((n - 1).bit_length() for n in (max(self.distinct, 1), u_rt, u_kt))
+
+    def most_deep(self, u_rt: int) -> int:
+        """The largest u_kt that the bits of an index leave room for; 1 where there is none."""
+        return 1 << max(MOST_BITS - self.bits(u_rt, 1), 0)
+
+
+def _most(core: np.ndarray) -> int:
+    return int(np.bincount(core).max()) if len(core) else 0
+
+
+def _most_of(core: np.ndarray, key: np.ndarray, span: int) -> int:
+    """The most different keys (below ``span``) that one core has."""
+    return _most(np.unique(core * span + key) // span)
+
+
+@cache
+def encoding(window: Window) -> Encoding:
+    """The Encoding of a window over one image, rows of each tap padded to whole tiles."""
+    (h, w), (oh, ow) = window.image, window.out
+    each = -(-oh * ow // _TILE)
+    parts = []
+    for tap, (p, q) in enumerate(window.taps):
+        y = np.arange(oh)[:, None] * window.strides[0] - window.begin[0] + p
+        x = np.arange(ow)[None, :] * window.strides[1] - window.begin[1] + q
+        inside = ((y >= 0) & (y < h) & (x >= 0) & (x < w)).ravel()
+        pixel = np.arange(oh * ow)[inside]
+        source = (y * w + x).ravel()[inside]
+        parts.append(np.stack([pixel + tap * each * _TILE, source]))
+    row, col = np.concatenate(parts, axis=1)
+    tile = np.stack([row // _TILE, col // _TILE])
+    key = tile[0] * -(-h * w // _TILE) + tile[1]
+    found, first, where = np.unique(key, return_index=True, return_inverse=True)
+    pattern = np.full((len(found), _TILE), -1, np.int8)
+    pattern[where, row % _TILE] = col % _TILE
+    distinct = len(np.unique(pattern, axis=0)) if len(found) else 0
+    return Encoding(tile[0][first], tile[1][first], distinct, len(window.taps), each)

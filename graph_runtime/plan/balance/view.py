@@ -1,0 +1,146 @@
+"""What a graph says about each tensor, as a balancer asks it: its shape in tiles, where it comes from and who
+reads it.
+
+Around convolutions and pools a tensor [N,C,H,W] is seen as Buda's front end leaves it: pixels are rows,
+channels are columns. All others have their last two dimensions in tiles.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...dtypes import format_of
+from ...errors import PlanError
+from ...graph import COPY, NOP, Graph, NodeView, TensorType
+from .types import Operand, Tiles, Tm, User
+
+__all__ = ["IMAGE_OPS", "View", "broadcasts", "tiles", "view_of"]
+
+_TILE = 32
+IMAGE_OPS = ("conv2d", "max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d")
+# ops that keep the form of what they read
+_KEEP = ("add", "subtract", "multiply", "divide", "maximum", "relu", "gelu", "sigmoid", "tanh", "exp", "sqrt",
+         "bias_add", "cast", "concatenate")
+# inputs that hold weights where they are graph inputs
+_WEIGHTS = {"matmul": (1,), "dense": (1, 2), "conv2d": (1, 2), "bias_add": (1,), "layer_norm": (1, 2),
+            "take": (0,)}
+
+
+def _up(n: int) -> int:
+    return max(-(-n // _TILE), 1)
+
+
+def tiles(shape: Sequence[int], image: bool = False) -> Tiles:
+    """The shape in tiles of a tensor; ``image``: [N,C,H,W] with pixels as rows and channels as columns."""
+    if image:
+        n, c, h, w = shape
+        return Tiles(n, _up(h * w), _up(c))
+    rows, cols = (1, 1, *shape)[-2:]
+    return Tiles(math.prod(shape[:-2]), _up(rows), _up(cols))
+
+
+def broadcasts(source: Tiles, shape: Tiles) -> tuple[Tm, ...]:
+    """The TMs that stretch a tensor to a shape."""
+    return tuple(Tm("broadcast", big, dim=dim) for dim, small, big in zip("zrc", source, shape, strict=True)
+                 if small == 1 < big)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """``image`` bool [entries]; ``readers`` of each entry: (nid, input index); ``results``: entries that are
+    graph outputs; ``loops``: those written into an input. ``floats``: the format that floats are stored in,
+    None: by dtype."""
+
+    graph: Graph
+    image: np.ndarray
+    readers: tuple[tuple[tuple[int, int], ...], ...]
+    results: frozenset[int]
+    loops: frozenset[int]
+    floats: str | None = None
+
+    def tiles(self, eid: int) -> Tiles:
+        return tiles(self.graph.entry_type(eid).shape, bool(self.image[eid]))
+
+    def format(self, type_: TensorType) -> str:
+        """The stored format of a tensor. Raises PlanError for a dtype without one."""
+        found = format_of(type_.dtype)
+        if found is None:
+            raise PlanError(f"tensors of {type_.dtype} cannot be stored on a device", got=type_.dtype)
+        return self.floats if self.floats and type_.dtype in ("float32", "bfloat16") else found.name
+
+    def producer(self, eid: int) -> tuple[int, int]:
+        """(nid, entry) of what made an entry, seen through copies and reshapes that move nothing."""
+        while True:
+            nid = int(np.searchsorted(self.graph.row_ptr, eid, side="right")) - 1
+            fid = int(self.graph.func_id[nid])
+            if fid < 0 or self.graph.funcs[fid].name not in (COPY, NOP):
+                return nid, eid
+            eid = int(self.graph.in_eid[self.graph.in_ptr[nid]])
+
+    def operand(self, node: NodeView, port: int, shape: Tiles | None = None,
+                source: Tiles | None = None, tms: tuple[Tm, ...] = ()) -> Operand:
+        """An input of a node. ``source``: its tiles, as stored by default; ``shape``: as it is read; ``tms``
+        come before the broadcasts that are still missing."""
+        eid = node.inputs[port]
+        made = source or self.tiles(eid)
+        nid, _ = self.producer(eid)
+        name = "op"
+        if self.graph.func_id[nid] < 0:
+            name = "parameter" if port in _WEIGHTS.get(node.op, ()) else "queue"
+        seen = made if not any(tm.kind == "transpose" for tm in tms) else Tiles(made.z, made.ct, made.rt)
+        shape = shape or seen
+        return Operand(shape, made, self.format(self.graph.entry_type(eid)), name,
+                       (*tms, *broadcasts(seen, shape)))
+
+    def users(self, node: NodeView) -> tuple[User, ...]:
+        """Who reads output 0, with the TMs on the way."""
+        eid = node.outputs[0]
+        found = [User("op", self._reads(nid, port, eid)) for nid, port in self.readers[eid]]
+        if eid in self.loops:
+            found.append(User("loopback"))
+        elif eid in self.results:
+            found.append(User("output"))
+        return tuple(found)
+
+    def _reads(self, nid: int, port: int, eid: int) -> tuple[Tm, ...]:
+        reader = self.graph.node(nid)
+        made, attrs = self.tiles(eid), {} if reader.func is None else reader.func.attrs
+        if reader.op == "matmul":
+            turned = attrs["transpose_a" if port == 0 else "transpose_b"]
+            deep = Tiles(self.tiles(reader.outputs[0]).z, made.rt, made.ct)
+            return (*((Tm("transpose"),) if turned else ()), *broadcasts(made, deep))
+        if reader.op in _KEEP and reader.op not in ("cast", "concatenate"):
+            return broadcasts(made, self.tiles(reader.outputs[0]))
+        return ()
+
+
+def view_of(graph: Graph, floats: str | None = None) -> View:
+    """Look at a graph once, for all of its nodes."""
+    readers: list[list[tuple[int, int]]] = [[] for _ in range(graph.num_entries)]
+    for nid in range(graph.num_nodes):
+        first = int(graph.in_ptr[nid])
+        for at in range(first, int(graph.in_ptr[nid + 1])):
+            readers[graph.in_eid[at]].append((nid, at - first))
+    outputs = graph.outputs.tolist()
+    loops = frozenset(outputs[out] for out, _ in graph.hints.aliases if out < len(outputs))
+    return View(graph, _images(graph), tuple(map(tuple, readers)), frozenset(outputs), loops, floats)
+
+
+def _images(graph: Graph) -> np.ndarray:
+    """bool [entries]: tensors of rank 4 between convolutions and pools, through the ops that keep their
+    form."""
+    image = np.zeros(graph.num_entries, bool)
+    rank4 = np.array([len(graph.entry_type(e).shape) == 4 for e in range(graph.num_entries)], bool)
+    nodes = [graph.node(nid) for nid in range(graph.num_nodes) if graph.func_id[nid] >= 0]
+    for node in nodes:
+        if node.op in IMAGE_OPS:
+            image[[node.inputs[0], *node.outputs]] = True
+    for walk in (nodes, nodes[::-1]):
+        for node in walk:
+            around = [e for e in (*node.inputs, *node.outputs) if rank4[e]]
+            if (node.op in _KEEP or node.op == COPY) and image[around].any():
+                image[around] = True
+    return image
