@@ -50,11 +50,15 @@ _HOME = {
     "tt": "devices",
 }
 
-__all__ = sorted(_HOME)
+_PACKAGES = ("eager",)
+
+__all__ = sorted([*_HOME, *_PACKAGES])
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f".{name}", __name__)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f".{_HOME[name]}", __name__), name)

@@ -29,6 +29,7 @@ _TABLE = (
     Setting("CACHE_DIR", "", "where compiled module libraries are kept; empty: ~/.cache/graph_runtime"),
     Setting("CC", "", "the C compiler; empty: $CC, else gcc, else cc"),
     Setting("GUARD", 0, "1: device memory is PROT_NONE outside kernels and copies, fresh memory holds NaNs"),
+    Setting("EAGER_COMPILE", 0, "1: eager ops run kernels compiled for their shapes, not those built in"),
     Setting("DEBUG", 0, "run and bench say on stderr: 1 devices and memories, 2 also a timed line a node, "
                         "3 the whole plan with its causes too"),
 )

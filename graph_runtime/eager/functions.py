@@ -1,0 +1,214 @@
+"""numpy's functions by name: which ones the device does, and which numpy does with the result placed back;
+creation; and any op of the registry by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..devices import Device, parse
+from ..graph import TensorType
+from ..ops import registry
+from ..single.apply import Refused, apply
+from ..single.host import on_host
+from ..single.move import push
+from ..single.operands import device_of, dtype_name, tensor
+from ..single.place import default_place, held
+from ..single.road import device_first, host_only, only
+from ..tensor import Tensor
+from . import arithmetic, movement, reduction
+
+__all__ = [
+    "DEVICE",
+    "FUNCTIONS",
+    "HOST",
+    "METADATA",
+    "array",
+    "call",
+    "copy",
+    "full",
+    "full_like",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+]
+
+# **************** creation ****************
+
+
+def array(value: Any, device: Device | str = "cpu:0", dtype: Any = None) -> Tensor:
+    """A tensor on ``device`` with the values of anything numpy takes, in the layout that planning would
+    choose there. A dtype that the device does not have becomes its 32-bit one (float64 on tt: float32).
+
+    Raises DeviceError for a dtype that no device holds, DeviceMemoryError.
+    """
+    device = parse(device)
+    host = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+    name = held(device, dtypes.from_numpy(host.dtype) if dtype is None else dtype_name(dtype))
+    host = np.asarray(host, dtypes.to_numpy(name), order="C")
+    return push(host, default_place(device, TensorType(name, host.shape)))
+
+
+def full(
+    shape: int | tuple[int, ...], value: Any, device: Device | str = "cpu:0", dtype: Any = None
+) -> Tensor:
+    """A tensor of one value. Raises as array."""
+    return array(np.full(shape, value, None if dtype == "bfloat16" else dtype), device, dtype)
+
+
+def zeros(shape: int | tuple[int, ...], device: Device | str = "cpu:0", dtype: Any = "float32") -> Tensor:
+    """A tensor of zeros. Raises as array."""
+    return full(shape, 0, device, dtype)
+
+
+def ones(shape: int | tuple[int, ...], device: Device | str = "cpu:0", dtype: Any = "float32") -> Tensor:
+    """A tensor of ones. Raises as array."""
+    return full(shape, 1, device, dtype)
+
+
+def full_like(a: Tensor, fill_value: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Tensor:
+    """A tensor of one value on a's device, of its shape and dtype unless others are given."""
+    return full(
+        a.shape if shape is None else shape, fill_value, a.device, a.dtype if dtype is None else dtype
+    )
+
+
+def zeros_like(a: Tensor, dtype: Any = None, shape: Any = None, **_: Any) -> Tensor:
+    """Zeros of a's shape and dtype on a's device."""
+    return full_like(a, 0, dtype, shape)
+
+
+def ones_like(a: Tensor, dtype: Any = None, shape: Any = None, **_: Any) -> Tensor:
+    """Ones of a's shape and dtype on a's device."""
+    return full_like(a, 1, dtype, shape)
+
+
+@device_first(np.copy)
+def copy(a: Tensor, order: str = "K", **more: Any) -> Tensor:
+    """A value of its own."""
+    only(more)
+    return apply("cast", (("to", tensor(a).dtype),), a)
+
+
+# **************** any op ****************
+
+
+def call(op: str, *inputs: Any, **attrs: Any) -> Tensor:
+    """An op of the registry (docs/ops.md) by name: ``call("softmax", x, axis=-1)``. Inputs that are no
+    tensors are made into such of the first tensor's device; their dtypes must fit as in a graph.
+
+    Raises UnsupportedOpError for an unknown op, InputError for attributes that it does not have.
+    """
+    entry, device = registry.require(op), device_of(op, *inputs)
+    tensors = [x if isinstance(x, Tensor) else array(x, device) for x in inputs]
+    pairs = tuple((name, tuple(v) if isinstance(v, list) else v) for name, v in sorted(attrs.items()))
+    try:
+        return apply(op, pairs, *tensors)
+    except Refused as refused:
+        return on_host(
+            op,
+            lambda *arrays: entry.reference(list(arrays), entry.decode(attrs))[0],
+            tensors,
+            {},
+            refused.reason,
+            refused.error,
+        )
+
+
+# **************** on the host, placed back ****************
+
+all = host_only("all", np.all)
+any = host_only("any", np.any)
+argmax = host_only("argmax", np.argmax)
+argmin = host_only("argmin", np.argmin)
+argsort = host_only("argsort", np.argsort)
+broadcast_to = host_only("broadcast_to", np.broadcast_to)
+cumprod = host_only("cumprod", np.cumprod)
+cumsum = host_only("cumsum", np.cumsum)
+diff = host_only("diff", np.diff)
+hstack = host_only("hstack", np.hstack)
+pad = host_only("pad", np.pad)
+prod = host_only("prod", np.prod)
+repeat = host_only("repeat", np.repeat)
+roll = host_only("roll", np.roll)
+round = host_only("round", np.round)
+sort = host_only("sort", np.sort)
+tile = host_only("tile", np.tile)
+tril = host_only("tril", np.tril)
+triu = host_only("triu", np.triu)
+vstack = host_only("vstack", np.vstack)
+where = host_only("where", np.where)
+
+# **************** the table ****************
+
+Functions = dict[Callable[..., Any], Callable[..., Any]]
+
+DEVICE: Functions = {
+    np.sum: reduction.sum,
+    np.mean: reduction.mean,
+    np.max: reduction.max,
+    np.min: reduction.min,
+    np.amax: reduction.max,
+    np.amin: reduction.min,
+    np.var: reduction.var,
+    np.std: reduction.std,
+    np.dot: reduction.dot,
+    np.reshape: movement.reshape,
+    np.ravel: movement.ravel,
+    np.squeeze: movement.squeeze,
+    np.expand_dims: movement.expand_dims,
+    np.transpose: movement.transpose,
+    np.swapaxes: movement.swapaxes,
+    np.moveaxis: movement.moveaxis,
+    np.flip: movement.flip,
+    np.concatenate: movement.concatenate,
+    np.stack: movement.stack,
+    np.take: movement.take,
+    np.clip: arithmetic.clip,
+    np.copy: copy,
+    np.zeros_like: zeros_like,
+    np.ones_like: ones_like,
+    np.full_like: full_like,
+    np.empty_like: zeros_like,
+}
+HOST: Functions = {
+    np.all: all,
+    np.any: any,
+    np.argmax: argmax,
+    np.argmin: argmin,
+    np.argsort: argsort,
+    np.broadcast_to: broadcast_to,
+    np.cumprod: cumprod,
+    np.cumsum: cumsum,
+    np.diff: diff,
+    np.hstack: hstack,
+    np.pad: pad,
+    np.prod: prod,
+    np.repeat: repeat,
+    np.roll: roll,
+    np.round: round,
+    np.sort: sort,
+    np.tile: tile,
+    np.tril: tril,
+    np.triu: triu,
+    np.vstack: vstack,
+    np.where: where,
+}
+METADATA: Functions = {
+    np.shape: lambda a: a.shape,
+    np.ndim: lambda a: len(a.shape),
+    np.size: lambda a, axis=None: a.type.size if axis is None else a.shape[axis],
+    np.iscomplexobj: lambda x: False,
+    np.isrealobj: lambda x: True,
+    np.result_type: lambda *given: np.result_type(*map(_known, given)),
+    np.can_cast: lambda from_, to, casting="safe": np.can_cast(_known(from_), to, casting),
+}
+FUNCTIONS: Functions = DEVICE | HOST | METADATA
+
+
+def _known(value: Any) -> Any:
+    return dtypes.to_numpy(value.dtype) if isinstance(value, Tensor) else value

@@ -1,0 +1,146 @@
+"""x[...] and x[...] = value: slices and integers on the device, one
+array of indices too; all else is numpy's."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..single.apply import Refused, apply
+from ..single.host import on_host
+from ..single.operands import on_device, tensor
+from ..single.road import device_first
+from ..tensor import Tensor
+from .movement import reshape, take
+
+__all__ = ["getitem", "setitem"]
+
+_FIRST = -(2**63)  # an end before the first element: ONNX has no other word for it
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A basic index: ``attrs`` of the slice, ``counts`` its size in each dimension of the tensor,
+    ``shape`` of the result: without the dimensions that integers index, with those that None
+    adds. ``whole``: nothing is left out."""
+
+    attrs: tuple[tuple[str, tuple[int, ...]], ...]
+    counts: tuple[int, ...]
+    shape: tuple[int, ...]
+    whole: bool
+
+
+@device_first(operator.getitem)
+def getitem(x: Tensor, index: Any) -> Tensor:
+    """x[index], a value of its own. An index out of range is an IndexError."""
+    at = _one_array(index, len(tensor(x).shape))
+    if at is not None:
+        axis, indices = at
+        return take(x, indices, axis)
+    region = _region(x, index)
+    part = x if region.whole else apply("slice", region.attrs, x)
+    return reshape(part, region.shape)
+
+
+def setitem(x: Tensor, index: Any, value: Any) -> None:
+    """x[index] = value: the handle has the new value from now on."""
+    try:
+        region = _region(x, index)
+        if 0 in region.counts:
+            raise Refused("the region is empty")
+        attrs = tuple((name, numbers) for name, numbers in region.attrs if name != "ends")
+        made = apply("slice_update", attrs, x, _update(x, region, value))
+    except Refused as refused:
+        made = on_host("setitem", _set, (x, index, value), {}, refused.reason, refused.error)
+    x.copy_from(made)
+
+
+def _set(array: np.ndarray, index: Any, value: Any) -> np.ndarray:
+    array = array.copy()
+    array[index] = value
+    return array
+
+
+def _update(x: Tensor, region: Region, value: Any) -> Tensor:
+    """The value as a tensor of the region's counts."""
+    if isinstance(value, Tensor):
+        if tuple(value.shape) != region.shape:
+            raise Refused("the value must be broadcast")
+        return reshape(on_device(value, x.device, x.dtype), region.counts)
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise Refused(f"the value is {array.dtype}")
+    try:
+        array = np.broadcast_to(array, region.shape).reshape(region.counts)
+    except ValueError as error:
+        raise Refused(str(error)) from error
+    if array.ndim:
+        return on_device(array.astype(dtypes.to_numpy(x.dtype)), x.device, x.dtype)
+    raise Refused("a scalar has no region")
+
+
+def _one_array(index: Any, ndim: int) -> tuple[int, Any] | None:
+    """(axis, indices) of an index that is one array of integers among full slices."""
+    items = index if isinstance(index, tuple) else (index,)
+    arrays = [i for i, item in enumerate(items) if isinstance(item, (list, np.ndarray, Tensor))]
+    if len(arrays) != 1 or not ndim:
+        return None
+    (at,) = arrays
+    rest = [item for i, item in enumerate(items) if i != at]
+    if any(item != slice(None) for item in rest if not isinstance(item, type(Ellipsis))):
+        return None
+    if sum(item is Ellipsis for item in rest):
+        if len(rest) != 1:
+            return None
+        at = at if at == 0 else ndim - 1
+    indices = items[arrays[0]]
+    dtype = indices.dtype if isinstance(indices, Tensor) else np.asarray(indices).dtype.name
+    return (at, indices) if dtype.startswith(("int", "uint")) and at < ndim else None
+
+
+def _region(x: Tensor, index: Any) -> Region:
+    """Raises Refused for what is no basic index of x, and for what is out of range: numpy says why."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    if any(
+        not isinstance(i, (int, np.integer, slice, type(None), type(Ellipsis))) or isinstance(i, bool)
+        for i in items
+    ):
+        raise Refused("no kernel takes such an index")
+    used = sum(item is not None and item is not Ellipsis for item in items)
+    ndim = len(x.shape)
+    if used > ndim or items.count(Ellipsis) > 1:
+        raise Refused("there are too many indices")
+    if Ellipsis not in items:
+        items.append(Ellipsis)
+    where = items.index(Ellipsis)
+    items[where : where + 1] = [slice(None)] * (ndim - used)
+    starts, ends, steps, counts, shape = [], [], [], [], []
+    for item in items:
+        if item is None:
+            shape.append(1)
+            continue
+        n = x.shape[len(starts)]
+        start, end, step = _bounds(item, n)
+        count = len(range(start, end, step))
+        starts.append(start)
+        ends.append(end if end >= 0 else _FIRST)
+        steps.append(step)
+        counts.append(count)
+        if isinstance(item, slice):
+            shape.append(count)
+    attrs = (("starts", tuple(starts)), ("ends", tuple(ends)), ("steps", tuple(steps)))
+    whole = tuple(counts) == x.shape and all(step == 1 for step in steps)
+    return Region(attrs, tuple(counts), tuple(shape), whole)
+
+
+def _bounds(item: Any, n: int) -> tuple[int, int, int]:
+    if isinstance(item, slice):
+        return item.indices(n)
+    at = int(item)
+    if not -n <= at < n:
+        raise Refused("an index is out of range")
+    return at % n, at % n + 1, 1

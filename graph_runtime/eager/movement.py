@@ -1,0 +1,183 @@
+"""Shape and movement: the same elements in another shape or order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..graph import TensorType
+from ..single.apply import Refused, apply
+from ..single.move import push
+from ..single.operands import axes_of, on_device, tensor, together
+from ..single.place import default_place
+from ..single.road import device_first, only
+from ..tensor import Tensor
+
+__all__ = [
+    "concatenate",
+    "expand_dims",
+    "flip",
+    "moveaxis",
+    "ravel",
+    "reshape",
+    "squeeze",
+    "stack",
+    "swapaxes",
+    "take",
+    "transpose",
+]
+
+Axis = int | Sequence[int] | None
+
+
+@device_first(np.reshape)
+def reshape(a: Tensor, shape: int | Sequence[int], order: str = "C", **more: Any) -> Tensor:
+    """The same elements in another shape, one dimension may be -1. No bytes move where the device's layout
+    allows; then both handles show one memory."""
+    only(more)
+    if order != "C":
+        raise Refused(f"order={order!r} has no kernel")
+    wanted = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    size = tensor(a).type.size
+    if any(not isinstance(n, (int, np.integer)) or n < -1 for n in wanted) or wanted.count(-1) > 1:
+        raise Refused(f"shape {wanted} cannot be")
+    known = math.prod(n for n in wanted if n != -1)
+    if (-1 in wanted and (not known or size % known)) or (-1 not in wanted and known != size):
+        raise Refused(f"{a.type} has {size} elements")
+    exact = tuple(int(size // known if n == -1 else n) for n in wanted)
+    if 0 in exact:
+        return push(
+            np.empty(exact, dtypes.to_numpy(a.dtype)), default_place(a.device, TensorType(a.dtype, exact))
+        )
+    return a if exact == a.shape else apply("reshape", (("shape", exact),), a)
+
+
+@device_first(np.ravel)
+def ravel(a: Tensor, order: str = "C", **more: Any) -> Tensor:
+    """One dimension."""
+    only(more)
+    return reshape(a, (-1,), order)
+
+
+@device_first(np.squeeze)
+def squeeze(a: Tensor, axis: Axis = None, **more: Any) -> Tensor:
+    """Without the dimensions of size 1, or those of ``axis``."""
+    only(more)
+    axes = None if axis is None else axes_of(axis, len(tensor(a).shape))
+    return apply("squeeze", (("axes", axes),), tensor(a))
+
+
+@device_first(np.expand_dims)
+def expand_dims(a: Tensor, axis: int | Sequence[int], **more: Any) -> Tensor:
+    """With new dimensions of size 1 at ``axis`` of the result."""
+    only(more)
+    count = len(axis) if isinstance(axis, (tuple, list)) else 1
+    return apply("unsqueeze", (("axes", axes_of(axis, len(tensor(a).shape) + count)),), a)
+
+
+@device_first(np.transpose)
+def transpose(a: Tensor, axes: Sequence[int] | None = None, **more: Any) -> Tensor:
+    """The dimensions permuted, by default reversed."""
+    only(more)
+    ndim = len(tensor(a).shape)
+    perm = tuple(range(ndim))[::-1] if axes is None else axes_of(tuple(axes), ndim)
+    if len(perm) != ndim:
+        raise Refused(f"axes {perm} are no permutation")
+    return a if perm == tuple(range(ndim)) else apply("transpose", (("perm", perm),), a)
+
+
+@device_first(np.swapaxes)
+def swapaxes(a: Tensor, axis1: int, axis2: int) -> Tensor:
+    """Two dimensions swapped."""
+    order = list(range(len(tensor(a).shape)))
+    (i,), (j,) = axes_of(axis1, len(order)), axes_of(axis2, len(order))
+    order[i], order[j] = j, i
+    return transpose(a, order)
+
+
+@device_first(np.moveaxis)
+def moveaxis(a: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    """Dimensions moved to other positions, the others in their order."""
+    ndim = len(tensor(a).shape)
+    of, to = axes_of(source, ndim), axes_of(destination, ndim)
+    if len(of) != len(to):
+        raise Refused("source and destination have different lengths")
+    order = [d for d in range(ndim) if d not in of]
+    for position, d in sorted(zip(to, of, strict=True)):
+        order.insert(position, d)
+    return transpose(a, order)
+
+
+@device_first(np.flip)
+def flip(m: Tensor, axis: Axis = None) -> Tensor:
+    """The order of elements reversed along axes, by default all."""
+    ndim = len(tensor(m).shape)
+    axes = tuple(range(ndim)) if axis is None else axes_of(axis, ndim)
+    if not axes or not m.type.size:
+        raise Refused("nothing is flipped")
+    count = len(axes)
+    return apply(
+        "slice",
+        (("starts", (-1,) * count), ("ends", (-(2**63),) * count), ("axes", axes), ("steps", (-1,) * count)),
+        m,
+    )
+
+
+@device_first(np.concatenate)
+def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, dtype: Any = None, **more: Any) -> Tensor:
+    """Tensors one after another along an axis; None: flattened first."""
+    only(more | {"dtype": dtype})
+    parts = together("concatenate", *_several(arrays))
+    if axis is None:
+        parts, axis = [reshape(part, (-1,)) for part in parts], 0
+    if not parts[0].shape:
+        raise Refused("scalars cannot be concatenated")
+    return apply("concatenate", (("axis", axes_of(axis, len(parts[0].shape))[0]),), *parts)
+
+
+@device_first(np.stack)
+def stack(arrays: Sequence[Any], axis: int = 0, **more: Any) -> Tensor:
+    """Tensors of one shape along a new axis."""
+    only(more)
+    parts = together("stack", *_several(arrays))
+    if any(part.shape != parts[0].shape for part in parts):
+        raise Refused("the shapes differ")
+    (at,) = axes_of(axis, len(parts[0].shape) + 1)
+    made = apply("concatenate", (("axis", at),), *(apply("unsqueeze", (("axes", (at,)),), p) for p in parts))
+    return made
+
+
+@device_first(np.take)
+def take(a: Tensor, indices: Any, axis: int | None = None, *, mode: str = "raise", **more: Any) -> Tensor:
+    """Elements at indices along an axis; None: of the flattened tensor. An index out of range is an
+    IndexError."""
+    only(more)
+    if mode != "raise":
+        raise Refused(f"mode={mode!r} has no kernel")
+    if axis is None:
+        a, axis = reshape(tensor(a), (-1,)), 0
+    (at,) = axes_of(axis, len(tensor(a).shape))
+    indices = _indices(a, indices, a.shape[at])
+    return apply("take", (("axis", at),), a, indices)
+
+
+def _indices(a: Tensor, indices: Any, count: int) -> Tensor:
+    """Indices as the device's index dtype; those of the host are looked at before they are sent."""
+    if isinstance(indices, Tensor):
+        return indices
+    array = np.asarray(indices)
+    if array.dtype.kind not in "iu":
+        raise Refused(f"indices are {array.dtype.name}")
+    if array.size and (array.min() < -count or array.max() >= count):
+        raise Refused("an index is out of range")
+    return on_device(array, a.device, "int32")
+
+
+def _several(arrays: Any) -> Sequence[Any]:
+    if not isinstance(arrays, (list, tuple)) or not arrays:
+        raise Refused("a list or tuple of arrays is needed")
+    return arrays

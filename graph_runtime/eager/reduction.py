@@ -1,0 +1,132 @@
+"""Reductions and products."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..single.apply import Refused, apply
+from ..single.operands import axes_of, dtype_name, on_device, tensor, together
+from ..single.promotion import common, floating
+from ..single.road import device_first, only
+from ..tensor import Tensor
+from .arithmetic import divide, mirrored, multiply, sqrt, subtract
+from .movement import reshape
+
+__all__ = ["dot", "matmul", "max", "mean", "min", "std", "sum", "var"]
+
+Axis = int | Sequence[int] | None
+
+
+@device_first(np.sum)
+def sum(a: Tensor, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, **more: Any) -> Tensor:
+    """The sum over axes. Integers are summed in 64 bits as in numpy, which no kernel does: on the host,
+    but for int32 on devices without 64-bit integers."""
+    only(more)
+    return _reduce("sum", on_device(a, tensor(a).device, _sum_dtype(a, dtype)), axis, keepdims)
+
+
+@device_first(np.mean)
+def mean(a: Tensor, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, **more: Any) -> Tensor:
+    """The mean over axes; of integers in floats."""
+    only(more)
+    device = tensor(a).device
+    to = dtype_name(dtype) if dtype is not None else floating(device, a.dtype)
+    return _reduce("mean", on_device(a, device, common(device, to)), axis, keepdims)
+
+
+@device_first(np.max)
+def max(a: Tensor, axis: Axis = None, *, keepdims: bool = False, **more: Any) -> Tensor:
+    """The greatest element over axes, NaN where any is."""
+    only(more)
+    return _reduce("max", tensor(a), axis, keepdims)
+
+
+@device_first(np.min)
+def min(a: Tensor, axis: Axis = None, *, keepdims: bool = False, **more: Any) -> Tensor:
+    """The least element over axes, NaN where any is."""
+    only(more)
+    return mirrored(_reduce("max", mirrored(tensor(a)), axis, keepdims))
+
+
+@device_first(np.var)
+def var(
+    a: Tensor, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, **more: Any
+) -> Tensor:
+    """The variance over axes: mean of the squared distances to the mean; 16-bit floats by way of float32."""
+    only(more)
+    device, wide = tensor(a).device, floating(tensor(a).device, a.dtype)
+    if dtype is not None:
+        raise Refused("argument dtype= is numpy's only")
+    x = on_device(a, device, "float32" if wide in ("float16", "bfloat16") else wide)
+    axes = _axes(axis, len(a.shape))
+    count = 1
+    for d in axes:
+        count *= a.shape[d]
+    if count - ddof <= 0:
+        raise Refused("there are fewer elements than degrees of freedom")
+    away = subtract(x, _reduce("mean", x, axes, True))
+    total = _reduce("sum", multiply(away, away), axes, keepdims)
+    return on_device(divide(total, builtins.float(count - ddof)), device, wide)
+
+
+@device_first(np.std)
+def std(
+    a: Tensor, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, **more: Any
+) -> Tensor:
+    """The square root of the variance."""
+    only(more)
+    return sqrt(var(a, axis, dtype, ddof=ddof, keepdims=keepdims))
+
+
+@device_first(np.matmul)
+def matmul(a: Any, b: Any, **more: Any) -> Tensor:
+    """The matrix product, numpy's rules: vectors at either end, leading dimensions broadcast."""
+    only(more)
+    a, b = together("matmul", a, b)
+    if not a.shape or not b.shape:
+        raise Refused("matmul of a scalar")
+    rows, columns = len(a.shape) == 1, len(b.shape) == 1
+    left = reshape(a, (1, a.shape[0])) if rows else a
+    right = reshape(b, (b.shape[0], 1)) if columns else b
+    made = apply("matmul", (), left, right)
+    if not rows and not columns:
+        return made
+    shape = made.shape[:-2] + (() if rows else made.shape[-2:-1]) + (() if columns else made.shape[-1:])
+    return reshape(made, shape)
+
+
+@device_first(np.dot)
+def dot(a: Any, b: Any, **more: Any) -> Tensor:
+    """numpy.dot: a product of scalars, vectors or matrices."""
+    only(more)
+    ndims = [np.ndim(x) if not isinstance(x, Tensor) else len(x.shape) for x in (a, b)]
+    if 0 in ndims:
+        return multiply(a, b)
+    if ndims[1] > 2:
+        raise Refused("dot of more than two dimensions has no kernel")
+    return matmul(a, b)
+
+
+def _reduce(op: str, a: Tensor, axis: Axis, keepdims: bool) -> Tensor:
+    axes = _axes(axis, len(a.shape))
+    if not axes and a.shape:
+        raise Refused("no axis is reduced")  # an empty list is all of them to the op
+    return apply(op, (("axes", axes), ("keepdims", builtins.bool(keepdims))), a)
+
+
+def _axes(axis: Axis, ndim: int) -> tuple[int, ...]:
+    """The axes in ascending order; all of them for None. Raises Refused."""
+    return tuple(range(ndim)) if axis is None else tuple(sorted(axes_of(axis, ndim)))
+
+
+def _sum_dtype(a: Tensor, dtype: Any) -> str:
+    if dtype is not None:
+        return common(a.device, dtype_name(dtype))
+    of = dtypes.to_numpy(a.dtype)
+    wide = {"b": "int64", "i": "int64", "u": "uint64"}.get(of.kind, a.dtype)
+    return common(a.device, wide)

@@ -1,0 +1,143 @@
+"""Call: an op, selected for attributes and the places of its inputs. Selection runs once for each; ``find``
+is one dictionary lookup after that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import config, library
+from ..devices import NO_KERNELS
+from ..errors import CompileError, DeviceError, GraphError, InputError, LibraryError, PlanError
+from ..graph import Func, TensorType
+from ..layout import same_image
+from ..ops import registry
+from ..program import Kernel
+from .compiled import compiled_kernel
+from .launch import Launcher
+from .place import Place, default_place
+
+__all__ = ["Call", "find", "forget"]
+
+Attrs = tuple[tuple[str, Any], ...]
+
+
+class Call:
+    """``op`` the registry's entry, ``attrs`` decoded, ``inputs`` and ``output`` places, ``launcher`` the
+    program of one kernel (None: it cannot be done on the device, ``reason`` says why), ``alias``: a reshape
+    that leaves the bytes where they are. ``verified``: its first result was compared with the reference.
+
+    ``error`` is the exception behind ``reason``, if there is one.
+    """
+
+    __slots__ = ("alias", "attrs", "error", "inputs", "launcher", "op", "output", "reason", "verified")
+
+    def __init__(self, op: registry.Op, attrs: dict[str, Any], inputs: tuple[Place, ...]):
+        self.op, self.attrs, self.inputs = op, attrs, inputs
+        self.output: Place | None = None
+        self.launcher: Launcher | None = None
+        self.alias = self.verified = False
+        self.reason: str | None = None
+        self.error: Exception | None = None
+
+    def refuse(self, reason: str, error: Exception | None = None) -> None:
+        """From now on it is done on the host."""
+        self.reason, self.error, self.launcher, self.alias = reason, error, None, False
+
+    @property
+    def types(self) -> list[TensorType]:
+        """Types of the inputs."""
+        return [place.type for place in self.inputs]
+
+
+_calls: dict[tuple[Any, ...], Call] = {}
+_MOST = 4096  # shapes that never come again must not be kept for good
+
+
+def find(op: str, attrs: Attrs, inputs: tuple[Place, ...]) -> Call:
+    """The Call, selected if it is new. ``attrs``: (name, value) pairs, hashable.
+
+    Raises DeviceError where the inputs are on different devices, UnsupportedOpError for an op that the
+    registry does not have; all else that is wrong becomes the call's ``reason``.
+    """
+    key = (op, attrs, inputs)
+    found = _calls.get(key)
+    if found is None:
+        if len(_calls) >= _MOST:
+            _calls.clear()
+        found = _calls.setdefault(key, _select(op, attrs, inputs))
+    return found
+
+
+def forget() -> None:
+    """Drop every selection, and with it quarantines: for tests, and after a kernel was repaired."""
+    _calls.clear()
+
+
+def _select(name: str, attrs: Attrs, inputs: tuple[Place, ...]) -> Call:
+    op = registry.require(name)
+    _one_device(name, inputs)
+    device = inputs[0].device
+    try:
+        call = Call(op, op.decode(dict(attrs)), inputs)
+    except GraphError as error:
+        raise InputError(str(error), op=name) from error
+    try:
+        _check_arity(op, inputs)
+        (made,) = op.infer(call.types, call.attrs)
+        call.output = default_place(device, made, _like(inputs, made))
+        if op.is_nop:
+            _select_reshape(call)
+        else:
+            call.launcher = Launcher(_kernel(call), inputs, call.output)
+    except (GraphError, DeviceError, PlanError, LibraryError, CompileError) as error:
+        call.refuse(str(error), error)
+    return call
+
+
+def _one_device(op: str, inputs: tuple[Place, ...]) -> None:
+    devices = list(dict.fromkeys(str(place.device) for place in inputs))
+    if len(devices) > 1:
+        types = ", ".join(f"{place.type} on {place.device}" for place in inputs)
+        raise DeviceError(
+            f"{op} needs its inputs on one device, got {types}: move them with .to(device)",
+            op=op,
+            device=devices[0],
+            got=devices,
+        )
+
+
+def _check_arity(op: registry.Op, inputs: tuple[Place, ...]) -> None:
+    least, most = op.arity
+    if not least <= len(inputs) <= most:
+        wanted = least if least == most else f"{least} to {most}"
+        raise GraphError(
+            f"op {op.name} takes {wanted} inputs, got {len(inputs)}",
+            op=op.name,
+            got=len(inputs),
+            wanted=op.arity,
+        )
+
+
+def _like(inputs: tuple[Place, ...], made: TensorType) -> Any:
+    """The layout whose format a result takes: that of the first input of its dtype."""
+    return next((place.layout for place in inputs if place.type.dtype == made.dtype), None)
+
+
+def _select_reshape(call: Call) -> None:
+    """An alias where the bytes may stay, else a copy between the two images."""
+    (source,), target = call.inputs, call.output
+    if same_image(source.layout, source.type.shape, target.layout, target.type.shape):
+        call.alias = True
+        return
+    copy = library.resolve(Func("__copy", None, {}, 1, 1), source.device.kernels, (), ())
+    call.launcher = Launcher(copy, call.inputs, target)
+
+
+def _kernel(call: Call) -> Kernel:
+    """The kernel of the device kind: compiled for these shapes with GR_EAGER_COMPILE=1, else built in."""
+    outputs = [call.output.type]
+    func = Func(call.op.name, call.op.name, call.attrs, len(call.inputs), 1)
+    kind = call.inputs[0].device.kernels
+    if config.get("EAGER_COMPILE") and kind != NO_KERNELS:
+        return compiled_kernel(func, kind, call.types, outputs)
+    return library.resolve(func, kind, call.types, outputs)
