@@ -7,8 +7,11 @@ from typing import Annotated
 import typer
 
 from .. import report
+from ..errors import InputError, did_you_mean
 from ..factory import inplace_rules
+from ..plan import Plan
 from ..plan import plan as make_plan
+from ..plan.balance import POLICIES, as_json, as_table, explained, require_legal
 from ..plan.record import record
 from . import options as opt
 from .sources import open_program
@@ -22,15 +25,26 @@ def plan(
     numerics: opt.NumericsOf = None, strict: opt.Strict = False,
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", help="Write the graph with its plan: running that file does exactly this.")] = None,
+    policy: Annotated[str | None, typer.Option(
+        help="How the balancer of a buda board chooses: nlp, ribbon, optimal, ...")] = None,
+    explain: Annotated[str | None, typer.Option(
+        metavar="NODE", help="Instead: every way to cut this node onto the cores of a buda board.")] = None,
     json: opt.Json = False,
 ) -> None:
     """Show what would run where, every copy, every buffer, and why.
 
     Example: graph-runtime plan net.json --device cpu:0 --device tt:0 --place 'conv*=tt:0' -o planned.json
+
+    Example: graph-runtime plan net.json --device tt:0=e150 --policy nlp --explain conv1
     """
     program = open_program(graph, device, library)
     planned = make_plan(program.graph, program.devices, inplace=inplace_rules(program.libraries),
                         **opt.plan_options(place, map, format, strict, fidelity, dst, numerics))
+    if policy is not None and policy not in POLICIES:
+        raise InputError(f"unknown policy {policy!r}{did_you_mean(policy, POLICIES)}", got=policy,
+                         wanted=list(POLICIES))
+    if explain is not None:
+        return _explain(planned, explain, json)
     if output:
         from ..write import graph_to_json
 
@@ -39,3 +53,14 @@ def plan(
         opt.print_json(report.describe(planned))
     else:
         typer.echo(report.text(planned, opt.terminal_width()), nl=False)
+
+
+def _explain(planned: Plan, name: str, json: bool) -> None:
+    """The candidates of one node; then an error, if none of them is legal."""
+    parts, device = explained(planned, name)
+    if json:
+        opt.print_json(as_json(parts))
+    else:
+        typer.echo(as_table(parts), nl=False)
+    for part in parts:
+        require_legal(part, device)

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from .chip import BUDA, Chip, chip_of
 from .explain import as_json, as_table
-from .legal import closest_miss, legal_models, part_models, require_legal
+from .legal import explained, legal_models, part_models, require_legal
 from .models import MOST_MODELS, Settings, enumerate_models
 from .types import (
     DIRECTIONS,
     LEGAL,
+    POLICIES,
     REASONS,
     BalanceOp,
     BlockShape,
@@ -33,6 +34,7 @@ __all__ = [
     "DIRECTIONS",
     "LEGAL",
     "MOST_MODELS",
+    "POLICIES",
     "REASONS",
     "BalanceOp",
     "BlockShape",
@@ -53,8 +55,9 @@ __all__ = [
     "as_json",
     "as_table",
     "chip_of",
-    "closest_miss",
     "enumerate_models",
+    "explained",
+
     "legal_models",
     "part_models",
     "require_legal",

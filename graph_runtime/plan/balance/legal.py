@@ -4,8 +4,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...devices import Device
-from ...errors import CapacityError, PlanError
+from ...errors import CapacityError, InputError, PlanError, did_you_mean
 from ...graph import Graph
+from ..types import Plan
 from . import convolution  # noqa: F401 - registers conv2d and pools
 from .chip import chip_of
 from .models import Settings, enumerate_models
@@ -13,7 +14,7 @@ from .parts import parts_of
 from .types import LEGAL, REASONS, Candidate, Candidates
 from .view import View, view_of
 
-__all__ = ["closest_miss", "legal_models", "part_models", "require_legal"]
+__all__ = ["explained", "legal_models", "part_models", "require_legal"]
 
 _ADVICE = {
     "memory": "store its tensors in a narrower format (--format tt=bfp8_b), split it, or use a board with "
@@ -39,7 +40,7 @@ def part_models(graph: Graph, nid: int, device: Device, settings: Settings | Non
         mine = _with_attributes(settings or Settings(), node) if part.principal else settings or Settings()
         tried = enumerate_models(part.op, chip, mine)
         found.append(Candidates(nid, node.name, part.name, part.op, tried, part.principal, chip.l1_budget,
-                                tuple(c.model for c in tried if c.verdict == LEGAL)))
+                                tuple(c.model for c in tried if c.verdict == LEGAL), view.path(nid)))
     return tuple(found)
 
 
@@ -47,6 +48,21 @@ def legal_models(graph: Graph, nid: int, device: Device, settings: Settings | No
                  view: View | None = None) -> Candidates:
     """The candidates of a node's principal op: a convolution's first dense product. See ``part_models``."""
     return next(c for c in part_models(graph, nid, device, settings, view) if c.principal)
+
+
+def explained(plan: Plan, name: str) -> tuple[tuple[Candidates, ...], Device]:
+    """part_models of a planned node, with the formats and numerics of the plan, and the node's device.
+
+    Raises InputError for a name that the graph has not, else as ``part_models``.
+    """
+    graph = plan.graph
+    if name not in graph.names:
+        raise InputError(f"there is no node {name!r}{did_you_mean(name, graph.names)}", got=name)
+    nid = graph.names.index(name)
+    did = int(plan.did[nid])
+    view = view_of(graph, formats=[plan.layouts[i].format for i in plan.layout_id],
+                   numerics=plan.numerics[did] if plan.numerics else None, origin=plan.origin)
+    return part_models(graph, nid, plan.devices[did], view=view), plan.devices[did]
 
 
 def _with_attributes(settings: Settings, node) -> Settings:
@@ -59,18 +75,13 @@ def _with_attributes(settings: Settings, node) -> Settings:
 
 # **************** none is legal ****************
 
-def closest_miss(candidates: Candidates) -> Candidate | None:
-    """The candidate that lacks fewest bytes, the first of equals; None where memory was never the reason."""
-    return min((c for c in candidates.tried if c.short), key=lambda c: c.short, default=None)
-
-
 def require_legal(candidates: Candidates, device: Device) -> Candidates:
     """The same candidates. Raises CapacityError where memory kept every model from being legal, PlanError
     where other rules did; fields ``reasons`` {name: count}, ``short`` in bytes (None: not for memory)."""
     if candidates.models:
         return candidates
     reasons = candidates.counts["reasons"]
-    miss = closest_miss(candidates)
+    miss = candidates.closest_miss
     told = ", ".join(f"{count} {name} ({REASONS[name]})" for name, count in reasons.items())
     text = (f"node {candidates.node!r} ({candidates.part}) has no legal op model on {device}: of "
             f"{len(candidates.tried)} tried, {told or 'none fits what was fixed for it'}")
@@ -82,7 +93,7 @@ def require_legal(candidates: Candidates, device: Device) -> Candidates:
     advice = _ADVICE[_cause(reasons, miss)]
     error = CapacityError if miss is not None else PlanError
     raise error(f"{text}; {advice}", node=candidates.node, device=str(device), reasons=reasons,
-                short=miss.short if miss else None, path=f"$.nodes[{candidates.nid}]")
+                short=miss.short if miss else None, path=candidates.path)
 
 
 def _cause(reasons: dict[str, int], miss: Candidate | None) -> str:

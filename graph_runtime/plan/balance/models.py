@@ -29,10 +29,12 @@ _NO_MEMORY = ("InputBufferAllocationFailure", "L1UsageOverMaxLimit")
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How models are built. ``dram_parameters``: weights are streamed from DRAM instead of held in L1, Buda's
-    default for one input at a time; ``single_buffer``: an output that does not fit may give up its second
+    default for one input at a time; ``overlay_bytes``: of data-movement programs on a core, what is beyond
+    OVERLAY_BYTES comes out of L1; ``single_buffer``: an output that does not fit may give up its second
     half; ``most_t``: matmuls streamed in more blocks are refused; ``enumerate_u_kt``; ``overrides``."""
 
     dram_parameters: bool = True
+    overlay_bytes: int = OVERLAY_BYTES
     single_buffer: bool = False
     most_t: int | None = None
     enumerate_u_kt: bool = True
@@ -100,7 +102,8 @@ def _fitted(op: BalanceOp, chip: Chip, settings: Settings, grid: Grid, stream: S
 def _build(op: BalanceOp, chip: Chip, settings: Settings, grid: Grid, stream: Stream, u_kt: int | None,
            dst: int) -> Candidate:
     block = block_shape(op, grid, stream, dst)
-    model, verdict = _allocate(op, chip, settings, OpModel(grid, stream, block, fidelity=op.fidelity), u_kt)
+    model = OpModel(grid, stream, block, fidelity=op.fidelity, overlay_bytes=settings.overlay_bytes)
+    model, verdict = _allocate(op, chip, settings, model, u_kt)
     short = max(model.l1_bytes - chip.l1_budget, 0)
     first = structural(op, grid, stream, block, settings.most_t)
     verdict = first or verdict or _encodable(op, model) or LEGAL

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from ...devices import Device
 from ...errors import PlanError, UnsupportedOpError
 from ...graph import NodeView
+from ...ops.numerics import Numerics
 from .types import BalanceOp, Operand, Tiles, Tm, User
 from .view import View
 
-__all__ = ["MAKERS", "Part", "chain", "fidelity", "parts_of", "result"]
+__all__ = ["MAKERS", "Part", "chain", "parts_of", "result"]
 
 _UNARY = {"relu": "nop", "gelu": "gelu", "sigmoid": "sigmoid", "tanh": "tanh", "exp": "exp", "sqrt": "sqrt",
           "cast": "nop", "slice": "nop"}
@@ -43,30 +44,25 @@ def parts_of(view: View, nid: int, device: Device) -> tuple[Part, ...]:
     if make is None:
         raise UnsupportedOpError(
             f"node {node.name!r} is {node.op}: it runs on no core of {device}: there is nothing to balance",
-            node=node.name, op=node.op, device=str(device), path=f"$.nodes[{nid}]")
+            node=node.name, op=node.op, device=str(device), path=view.path(nid))
     if not all(t.size for t in (*node.input_types, *node.output_types)):
         raise PlanError(f"node {node.name!r} has a tensor without elements: there is nothing to balance",
-                        node=node.name, op=node.op, device=str(device), path=f"$.nodes[{nid}]")
+                        node=node.name, op=node.op, device=str(device), path=view.path(nid))
     parts = make(view, node)
     if not any(p.principal for p in parts):
         parts[0] = replace(parts[0], principal=True)
     return tuple(parts)
 
 
-def fidelity(node: NodeView) -> str:
-    """Math fidelity that a node asks for; full products where it asks for none."""
-    return node.func.attrs.get("fidelity") or "HiFi4"
-
-
 def result(view: View, node: NodeView, kind: str, cycles_op: str, operands: Sequence[Operand],
            **more) -> BalanceOp:
-    """The op that makes a node's output 0. Dst holds 32-bit elements where the format has them or the node
-    asks for it."""
+    """The op that makes a node's output 0. Dst holds 32-bit elements where the format has them or they are
+    asked for; products are full where no fidelity is named."""
     eid = node.outputs[0]
-    fmt = view.format(view.graph.entry_type(eid))
-    wide = fmt in ("f32", "int32", "uint32") or node.func.attrs.get("dst") == "fp32"
+    fmt, asked = view.format(eid), Numerics.of(node.func.attrs).over(view.numerics)
+    wide = fmt in ("f32", "int32", "uint32") or asked.dst == "fp32"
     made = dict(out=view.tiles(eid), users=view.users(node), format=fmt, dst_bits=32 if wide else 16,
-                fidelity=fidelity(node))
+                fidelity=asked.fidelity or "HiFi4")
     return BalanceOp(kind, cycles_op, operands=tuple(operands), **{**made, **more})
 
 

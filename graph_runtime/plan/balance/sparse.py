@@ -43,22 +43,15 @@ class Encoding:
     taps: int
     each: int
 
-    def _core(self, grid: Grid, stream: Stream, pieces: int) -> np.ndarray:
-        """int64 [n]: which of grid.r * pieces shares of the rows a tile is in. Depth-major: a share of each
-        tap."""
-        if stream.z_major:
-            return self.rows % self.each * (grid.r * pieces) // self.each
-        return self.rows * (grid.r * pieces) // (self.each * self.taps)
+    def share(self, shares: int, z_major: bool) -> np.ndarray:
+        """int64 [n]: which of so many shares of the rows a tile is in. Depth-major: a share of each tap."""
+        if z_major:
+            return self.rows % self.each * shares // self.each
+        return self.rows * shares // (self.each * self.taps)
 
     def worst_core(self, grid: Grid, stream: Stream, u_rt: int, u_kt: int) -> NonZero:
         """Counts on the core row that has most of each."""
-        core = self._core(grid, stream, 1)
-        piece = self._core(grid, stream, stream.r)
-        wide = int(self.cols[-1]) + 1 if len(self.cols) else 1
-        deep = self.cols // u_kt
-        height = self.each * self.taps
-        return NonZero(_most(core), _most_of(core, self.rows // u_rt * wide + deep, height * wide),
-                       _most_of(core, piece * wide + deep, height * wide))
+        return _worst_core(self, grid.r, stream.r, stream.z_major, u_rt, u_kt)
 
     def index_bytes(self, grid: Grid, stream: Stream, u_rt: int) -> int:
         """Bytes of one core's list of strips, ublocks and tiles, with strips of one tile: the most there can
@@ -75,13 +68,23 @@ class Encoding:
         return 1 << max(MOST_BITS - self.bits(u_rt, 1), 0)
 
 
+@cache
+def _worst_core(found: Encoding, cores: int, pieces: int, z_major: bool, u_rt: int, u_kt: int) -> NonZero:
+    core, piece = found.share(cores, z_major), found.share(cores * pieces, z_major)
+    wide = int(found.cols.max()) // u_kt + 1 if len(found.cols) else 1
+    deep, span = found.cols // u_kt, found.each * found.taps * wide
+    return NonZero(_most(core), _most_of(core, found.rows // u_rt * wide + deep, span),
+                   _most_of(core, piece * wide + deep, span))
+
+
 def _most(core: np.ndarray) -> int:
     return int(np.bincount(core).max()) if len(core) else 0
 
 
 def _most_of(core: np.ndarray, key: np.ndarray, span: int) -> int:
     """The most different keys (below ``span``) that one core has."""
-    return _most(np.unique(core * span + key) // span)
+    found = np.sort(core * span + key)
+    return _most(found[np.diff(found, prepend=-1) > 0] // span)
 
 
 @cache

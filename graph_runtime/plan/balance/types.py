@@ -10,11 +10,30 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["DIRECTIONS", "LEGAL", "REASONS", "BalanceOp", "BlockShape", "Buffer", "Candidate", "Candidates",
-           "Grid", "OpModel", "Operand", "Overrides", "Stream", "Tiles", "Tm", "User"]
+__all__ = [
+    "DIRECTIONS",
+    "LEGAL",
+    "POLICIES",
+    "REASONS",
+    "BalanceOp",
+    "BlockShape",
+    "Buffer",
+    "Candidate",
+    "Candidates",
+    "Grid",
+    "OpModel",
+    "Operand",
+    "Overrides",
+    "Stream",
+    "Tiles",
+    "Tm",
+    "User",
+]
 
 DIRECTIONS = ("R", "C", "RZ", "CZ")
 LEGAL = "legal"
+POLICIES = ("nlp", "ribbon", "cnn", "minimize_grid", "maximize_t_minimize_grid", "single_op_per_epoch",
+            "random", "optimal")
 # Names of verdicts, in the order in which the rules are met, and what each means.
 REASONS = {
     "IllegalStackForGrid": "the stack factor of an operand and the grid do not divide each other",
@@ -253,7 +272,7 @@ class Overrides:
 class Candidates:
     """Every model that was tried for one op, in the order tried. ``part``: which op of the node this is
     ("matmul", "row 0: sparse", ...); ``principal``: the one that the node is judged by; ``budget``: bytes of
-    L1; ``models``: the legal ones."""
+    L1; ``models``: the legal ones; ``path``: where the document has the node."""
 
     nid: int
     node: str
@@ -263,6 +282,7 @@ class Candidates:
     principal: bool
     budget: int
     models: tuple[OpModel, ...]
+    path: str | None = None
 
     @property
     def counts(self) -> dict[str, object]:
@@ -279,3 +299,8 @@ class Candidates:
             "dst_retries": sum(c.retries for c in self.tried),
             "reasons": {name: reasons[name] for name in REASONS if reasons[name]},
         }
+
+    @property
+    def closest_miss(self) -> Candidate | None:
+        """The candidate that lacks fewest bytes, the first of equals; None where memory was no reason."""
+        return min((c for c in self.tried if c.short), key=lambda c: c.short, default=None)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...dtypes import format_of
 from ...errors import PlanError
-from ...graph import COPY, NOP, Graph, NodeView, TensorType
+from ...graph import COPY, NOP, Graph, NodeView
+from ...ops.numerics import Numerics
 from .types import Operand, Tiles, Tm, User
 
 __all__ = ["IMAGE_OPS", "View", "broadcasts", "tiles", "view_of"]
@@ -51,25 +52,36 @@ def broadcasts(source: Tiles, shape: Tiles) -> tuple[Tm, ...]:
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
     """``image`` bool [entries]; ``readers`` of each entry: (nid, input index); ``results``: entries that are
-    graph outputs; ``loops``: those written into an input. ``floats``: the format that floats are stored in,
-    None: by dtype."""
+    graph outputs; ``loops``: those written into an input. ``formats`` of the entries, None: by dtype.
+    ``numerics``: of nodes that name none. ``origin`` int64 [nodes]: nids in the loaded graph, None: the same.
+    """
 
     graph: Graph
     image: np.ndarray
     readers: tuple[tuple[tuple[int, int], ...], ...]
     results: frozenset[int]
     loops: frozenset[int]
-    floats: str | None = None
+    formats: tuple[str, ...] | None = None
+    numerics: Numerics = field(default_factory=Numerics)
+    origin: np.ndarray | None = None
 
     def tiles(self, eid: int) -> Tiles:
         return tiles(self.graph.entry_type(eid).shape, bool(self.image[eid]))
 
-    def format(self, type_: TensorType) -> str:
+    def format(self, eid: int) -> str:
         """The stored format of a tensor. Raises PlanError for a dtype without one."""
-        found = format_of(type_.dtype)
+        if self.formats is not None:
+            return self.formats[eid]
+        dtype = self.graph.entry_type(eid).dtype
+        found = format_of(dtype)
         if found is None:
-            raise PlanError(f"tensors of {type_.dtype} cannot be stored on a device", got=type_.dtype)
-        return self.floats if self.floats and type_.dtype in ("float32", "bfloat16") else found.name
+            raise PlanError(f"tensors of {dtype} cannot be stored on a device", got=dtype)
+        return found.name
+
+    def path(self, nid: int) -> str | None:
+        """Where the document has a node, None for one that was inserted."""
+        at = nid if self.origin is None else int(self.origin[nid])
+        return f"$.nodes[{at}]" if at >= 0 else None
 
     def producer(self, eid: int) -> tuple[int, int]:
         """(nid, entry) of what made an entry, seen through copies and reshapes that move nothing."""
@@ -92,7 +104,7 @@ class View:
             name = "parameter" if port in _WEIGHTS.get(node.op, ()) else "queue"
         seen = made if not any(tm.kind == "transpose" for tm in tms) else Tiles(made.z, made.ct, made.rt)
         shape = shape or seen
-        return Operand(shape, made, self.format(self.graph.entry_type(eid)), name,
+        return Operand(shape, made, self.format(eid), name,
                        (*tms, *broadcasts(seen, shape)))
 
     def users(self, node: NodeView) -> tuple[User, ...]:
@@ -117,8 +129,9 @@ class View:
         return ()
 
 
-def view_of(graph: Graph, floats: str | None = None) -> View:
-    """Look at a graph once, for all of its nodes."""
+def view_of(graph: Graph, *, formats: Sequence[str] | None = None, numerics: Numerics | None = None,
+            origin: np.ndarray | None = None) -> View:
+    """Look at a graph once, for all of its nodes. For the optional ones see View."""
     readers: list[list[tuple[int, int]]] = [[] for _ in range(graph.num_entries)]
     for nid in range(graph.num_nodes):
         first = int(graph.in_ptr[nid])
@@ -126,7 +139,8 @@ def view_of(graph: Graph, floats: str | None = None) -> View:
             readers[graph.in_eid[at]].append((nid, at - first))
     outputs = graph.outputs.tolist()
     loops = frozenset(outputs[out] for out, _ in graph.hints.aliases if out < len(outputs))
-    return View(graph, _images(graph), tuple(map(tuple, readers)), frozenset(outputs), loops, floats)
+    return View(graph, _images(graph), tuple(map(tuple, readers)), frozenset(outputs), loops,
+                None if formats is None else tuple(formats), numerics or Numerics(), origin)
 
 
 def _images(graph: Graph) -> np.ndarray:
