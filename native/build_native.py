@@ -16,7 +16,7 @@ import cffi
 from setuptools.command.build_ext import build_ext as _build_ext
 
 NATIVE = Path(__file__).resolve().parent
-HEADERS = ("gr_abi.h", "gr_program.h", "gr_core.h", "gr_tvm.h", "gr_oracle.h")
+HEADERS = ("gr_abi.h", "gr_program.h", "gr_core.h", "gr_async.h", "gr_tvm.h", "gr_oracle.h")
 FLAGS = [
     "-std=gnu11",
     "-O3",
@@ -73,7 +73,7 @@ class build_ext(_build_ext):  # setuptools spells it so
         temp.mkdir(parents=True, exist_ok=True)
         ffi = cffi.FFI()
         ffi.cdef(cdef_text())
-        ffi.set_source(ext.name, '#include "gr_tvm.h"\n#include "gr_oracle.h"', py_limited_api=True)
+        ffi.set_source(ext.name, "".join(f'#include "{h}"\n' for h in HEADERS), py_limited_api=True)
         glue = temp / "_core.c"
         ffi.emit_c_code(str(glue))
         generated = []

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "async.h"
 #include "parallel.h"
 #include "status.h"
 
@@ -104,6 +105,8 @@ int32_t gr_device_create(const char *kind, const char *name, int32_t num_cores,
 
 void gr_device_destroy(gr_device *device) {
   if (!device) return;
+  gr_queues_close(device);
+  gr_buffers_forget(device);
   gr_device_set_guard(device, 0);
   pthread_mutex_lock(&list_lock);
   for (gr_device **at = &list; *at; at = &(*at)->next)

@@ -59,6 +59,7 @@ typedef struct gr_device_memory {
   gr_ledger ledger;
   /* relaxed: they are only counts, read for a report */
   _Atomic uint64_t bytes_in, bytes_out, pages_read, pages_written;
+  uint64_t idle;               /* bytes per bank of idle buffers; under gr_async_lock */
 } gr_device_memory;
 
 struct gr_device {
@@ -71,6 +72,7 @@ struct gr_device {
   pthread_mutex_t lock;        /* ledgers, shards added, guard, inside, and what the slots say */
   int32_t guard;               /* gr_device_set_guard */
   int64_t inside;              /* kernels and copies of this device that run now */
+  struct gr_queue *queues[3];  /* by gr_role, made at first use; under gr_async_lock */
   void *impl;                  /* the kind's own */
   gr_device *next;             /* list of all devices */
 };

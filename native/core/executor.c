@@ -120,14 +120,6 @@ static int32_t run_some_guarded(const gr_instr *instrs, int64_t first, int64_t l
   return GR_OK;
 }
 
-static int32_t kernel_failed(int32_t status) {
-  if (!*gr_error_text()) gr_fail(status, "the kernel returned %d and gave no text", status);
-  /* what a kernel returns is its own business; only these mean to the caller what they mean to us */
-  return status == GR_ERR_BOUNDS || status == GR_ERR_OUT_OF_MEMORY || status == GR_ERR_ARGUMENT
-             ? status
-             : GR_ERR_KERNEL;
-}
-
 static int32_t run(const gr_program *program, int64_t first, int64_t last, int64_t budget_ns,
                    int64_t *stopped_at) {
   int32_t (*some)(const gr_instr *, int64_t, int64_t, int64_t *) = gr_devices_guarded() ? run_some_guarded
@@ -137,7 +129,7 @@ static int32_t run(const gr_program *program, int64_t first, int64_t last, int64
   while (first < last) {
     int64_t stop = last - first < step ? last : first + step;
     int32_t status = some(program->instrs, first, stop, stopped_at);
-    if (status) return kernel_failed(status);
+    if (status) return gr_kernel_status(status);
     first = stop;
     if (first == last) break;
     int64_t before = now;

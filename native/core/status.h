@@ -1,7 +1,7 @@
 /* status.h: this thread's error text.
  *
  * Called by everything in native/, on any thread.
- * defines: gr_fail, gr_error_clear, gr_error_text, GR_ERROR_BYTES
+ * defines: gr_fail, gr_kernel_status, gr_error_clear, gr_error_text, GR_ERROR_BYTES
  */
 #ifndef GR_STATUS_H
 #define GR_STATUS_H
@@ -16,6 +16,10 @@ int32_t gr_fail(int32_t status, const char *format, ...) __attribute__((format(p
 
 /* Forgets the text, so that a later failure without a text of its own does not show an older one. */
 void gr_error_clear(void);
+
+/* What a kernel's non-zero result means to our caller: what kernels return is their own business, only
+ * GR_ERR_BOUNDS, _OUT_OF_MEMORY and _ARGUMENT mean what they mean to us. Gives it a text if it has none. */
+int32_t gr_kernel_status(int32_t status);
 
 /* This thread's text, "" if there is none. */
 const char *gr_error_text(void);

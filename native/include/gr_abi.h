@@ -57,7 +57,8 @@ enum gr_status {
   GR_ERR_OUT_OF_MEMORY = 3,
   GR_ERR_BUSY = 4,        /* another thread is running this program */
   GR_ERR_BOUNDS = 5,      /* a page outside of its tensor or bank */
-  GR_INTERRUPTED = 6      /* the time budget is used up; call again from *stopped_at */
+  GR_INTERRUPTED = 6,     /* the time budget is used up; call again from *stopped_at */
+  GR_ERR_CANCELLED = 7    /* somebody cancelled it before it began */
 };
 
 typedef struct gr_env gr_env;

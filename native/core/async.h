@@ -1,0 +1,169 @@
+/* async.h: the inside of asynchronous execution, shared by buffer.c, template.c, submit.c and queue.c.
+ *
+ * One lock, gr_async_lock, orders submissions and guards buffers' events and the lists of idle buffers. It is
+ * the innermost but for a device's and a queue's lock, and never held while a kernel runs or anybody waits.
+ * A lane's progress is published by `done` alone; workers take the lock only when a run ends.
+ *
+ * defines: gr_event, gr_wait, gr_lane_run, gr_queue, and the internal functions
+ */
+#ifndef GR_ASYNC_INTERNAL_H
+#define GR_ASYNC_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "device.h"
+#include "gr_async.h"
+
+extern pthread_mutex_t gr_async_lock;
+
+typedef struct gr_queue gr_queue;
+
+/* Steps of a lane before `value` are over. Holds a reference to the run. */
+typedef struct gr_event {
+  gr_run *run;
+  int32_t lane;
+  int32_t value;
+} gr_event;
+
+typedef struct gr_events {
+  gr_event *items;       /* [capacity] */
+  int32_t count;
+  int32_t capacity;
+} gr_events;
+
+/* Before step `step` of a lane: an event of an earlier run. */
+typedef struct gr_wait {
+  gr_event event;
+  int32_t step;
+  int32_t data;          /* 1: the step reads what that event wrote, so its failure is ours */
+} gr_wait;
+
+/* A failure, shared by all that it poisoned. */
+typedef struct gr_cause {
+  _Atomic int32_t refs;
+  gr_failure failure;
+} gr_cause;
+
+/* A lane of a run. Its queue's worker writes; others read done (acquire), then failed_at and cause. */
+typedef struct gr_lane_run {
+  gr_run *run;
+  struct gr_lane_run *next;          /* in its queue; the worker's own once it took it */
+  _Atomic int32_t done;              /* steps that are over */
+  _Atomic int32_t failed_at;         /* first step that failed or was left out; INT32_MAX: none */
+  gr_cause *cause;                   /* set before failed_at */
+  int64_t failed_step;               /* the template's index of that step; set before failed_at */
+  int32_t num_waits;
+  int32_t next_wait;                 /* waits before this one are over */
+  gr_wait *waits;                    /* [num_waits] by step */
+  _Atomic(gr_queue *) wanted_by;     /* a queue that sleeps until this lane goes on; GR_MANY: several */
+} gr_lane_run;
+
+#define GR_WATCH_END 1             /* somebody sleeps until the run ends, */
+#define GR_WATCH_STEPS 2           /* until one of its lanes goes on */
+#define GR_MANY ((gr_queue *)(uintptr_t)1)
+
+struct gr_run {
+  _Atomic int32_t refs;              /* the caller, the lanes together, every event */
+  _Atomic int32_t left;              /* lanes that are not over */
+  _Atomic int32_t over;              /* 1: nothing of the run is to come, and its template may go */
+  _Atomic int32_t cancelled;
+  _Atomic int32_t watched;           /* GR_WATCH_*: who sleeps for it */
+  gr_template *tmpl;                 /* valid until over */
+  int32_t num_lanes;
+  uint64_t *base;                    /* [slots] address of each slot's buffer */
+  gr_lane_run lanes[];
+};
+
+/* What a lane does with a slot: the places in the lane, -1 for never. */
+typedef struct gr_usage {
+  int32_t lane;
+  int32_t first_read, last_read, first_write, last_write;
+} gr_usage;
+
+/* A step as the worker wants it. */
+typedef struct gr_lane_step {
+  int64_t step;                      /* index in the template */
+  int64_t first_wait;
+  int32_t num_waits;
+  int32_t reserved;
+} gr_lane_step;
+
+struct gr_template {
+  _Atomic int32_t busy;
+  int32_t num_lanes, num_slots;
+  int64_t num_steps;
+  gr_step *steps;                    /* [num_steps] */
+  const gr_arg *args;
+  const int32_t *arg_slot;
+  const uint8_t *tensors;
+  gr_slot *slots;                    /* [num_slots] */
+  gr_queue **queues;                 /* [num_lanes] */
+  gr_lane_step *lane_steps;          /* [num_steps], lane after lane */
+  int64_t *lane_ptr;                 /* [num_lanes + 1] */
+  gr_event *waits;                   /* lane and value of each wait in a run; run is not used */
+  gr_usage *usages;                  /* slot after slot */
+  int64_t *usage_ptr;                /* [num_slots + 1] */
+  uint8_t *reads_first;              /* [num_slots]: the first step that touches it reads: a value comes in */
+};
+
+struct gr_buffer {
+  _Atomic int32_t refs;
+  int32_t owned;                     /* 1: allocated by us */
+  gr_device *device;                 /* NULL: closed */
+  int32_t memory;
+  uint64_t addr, extent, id;
+  uint64_t version;
+  gr_events writes;                  /* who wrote it last */
+  gr_events reads;                   /* who reads it since */
+  gr_buffer *next, *before;          /* all buffers of all devices */
+  gr_buffer *later;                  /* the idle ones of its size, oldest first */
+};
+
+/* ---------------------------------------------------------------- events */
+static inline int gr_event_over(const gr_event *event) {
+  return atomic_load_explicit(&event->run->lanes[event->lane].done, memory_order_acquire) >= event->value;
+}
+
+/* Of an event that is over: the cause why its steps did not do what they should, NULL if they did. */
+static inline gr_cause *gr_event_cause(const gr_event *event) {
+  const gr_lane_run *lane = event->run->lanes + event->lane;
+  return atomic_load_explicit(&lane->failed_at, memory_order_acquire) < event->value ? lane->cause : NULL;
+}
+
+/* ---------------------------------------------------------------- runs (submit.c) */
+void gr_run_retain(gr_run *run);
+void gr_watch_wake(void);
+void gr_watch_reset(void);
+int32_t gr_event_wait(const gr_event *event, int64_t deadline_ns);
+void gr_run_end(gr_run *run);          /* by the worker that ended its last lane */
+gr_cause *gr_cause_make(const gr_step *step, int64_t index, int32_t status, const char *text);
+void gr_cause_release(gr_cause *cause);
+
+/* ---------------------------------------------------------------- buffers (buffer.c), under gr_async_lock */
+gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, const char *holder);
+void gr_buffer_drop(gr_buffer *buffer);
+void gr_buffers_trim_ended(gr_device *device);   /* gives back L1 that ended work has left */
+void gr_events_prune(gr_events *events);
+int32_t gr_events_reserve(gr_events *events, int32_t more);   /* room for so many gr_events_add */
+void gr_events_add(gr_events *events, gr_run *run, int32_t lane, int32_t value);
+void gr_events_clear(gr_events *events);
+
+/* By gr_device_destroy, not under the lock: idle blocks are freed, others know that their device is gone. */
+void gr_buffers_forget(gr_device *device);
+
+/* ---------------------------------------------------------------- queues (queue.c) */
+/* The queue of a device, made at first use; NULL with gr_last_error. */
+gr_queue *gr_queue_of(gr_device *device, int32_t role);
+/* Queues a lane; under gr_async_lock. */
+void gr_queue_push(gr_queue *queue, gr_lane_run *lane);
+void gr_queue_poke(gr_queue *queue);
+int32_t gr_queue_depth(const gr_queue *queue);
+/* GR_OK, or why nothing can be queued now: closed, forked, shut down. */
+int32_t gr_queue_usable(const gr_queue *queue);
+int32_t gr_async_usable(void);
+void gr_queues_close(gr_device *device);   /* by gr_device_destroy: cancels, drains, joins */
+
+int64_t gr_now_ns(void);
+
+#endif

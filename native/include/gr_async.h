@@ -1,0 +1,143 @@
+/* gr_async.h: asynchronous execution: buffers with their events, queues, templates of submissions, runs.
+ *
+ * Every device has three queues, each with a thread of its own that starts at first use. A submission (gr_run)
+ * is one instance of a template: lanes of steps, a lane for each queue. A lane goes in order, steps wait for
+ * steps of other lanes, and lanes of different submissions in one queue may overtake each other where one is
+ * waiting. An event is a place in a lane: it is over when so many of its steps are.
+ *
+ * A gr_buffer knows which events last wrote it and which still read it. gr_submit waits for no work: it makes
+ * each lane's first read of a buffer wait for its writers, the first write for its readers too, in the order
+ * of submissions, and then is the last writer or one more reader itself. A buffer that nobody holds any more
+ * goes back to its device together with its events, and whoever takes it next waits for them.
+ *
+ * A step that fails poisons its lane and everything that reads what it would have written, in any run, with
+ * the first cause; all else goes on. Threads never call Python. After fork() the child's calls fail.
+ *
+ * defines: the asynchronous functions of graph_runtime._core
+ */
+#ifndef GR_ASYNC_H
+#define GR_ASYNC_H
+
+#include "gr_core.h"
+
+/* cdef-begin */
+typedef struct gr_buffer gr_buffer;
+typedef struct gr_template gr_template;
+typedef struct gr_run gr_run;
+
+enum gr_role { GR_COMPUTE = 0, GR_COPY_IN = 1, GR_COPY_OUT = 2 };
+
+/* What went wrong first. */
+typedef struct gr_failure {
+  int32_t status;        /* gr_status */
+  int32_t step;          /* of the template that failed */
+  char node[128];        /* cut to fit; "" where nobody said */
+  char op[64];
+  char device[32];
+  char text[2048];
+} gr_failure;
+
+/* ---------------------------------------------------------------- buffers
+ * Any thread. Functions that return a pointer return NULL on failure, with gr_last_error and
+ * gr_last_status. */
+int32_t gr_last_status(void);               /* gr_status of this thread's last failing call */
+/* extent bytes (per bank) of a memory of a device. Never waits; GR_ERR_OUT_OF_MEMORY where nothing is free
+ * now: gr_reclaim and try again. */
+gr_buffer *gr_buffer_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder);
+/* Memory of somebody else's, who keeps it as long as gr_buffer_pending(.., 1) after the last reference. */
+gr_buffer *gr_buffer_borrow(gr_device *device, int32_t memory, uint64_t addr, uint64_t extent);
+void gr_buffer_retain(gr_buffer *buffer);
+void gr_buffer_release(gr_buffer *buffer);
+uint64_t gr_buffer_addr(const gr_buffer *buffer);
+uint64_t gr_buffer_extent(const gr_buffer *buffer);
+uint64_t gr_buffer_id(const gr_buffer *buffer);       /* never used twice */
+uint64_t gr_buffer_version(gr_buffer *buffer);        /* submissions that write it, so far */
+/* Whether queued work still writes it; with `readers` set, or reads it. */
+int32_t gr_buffer_pending(gr_buffer *buffer, int32_t readers);
+/* Waits for that: GR_OK when it is over, GR_INTERRUPTED after about budget_ns. */
+int32_t gr_buffer_wait(gr_buffer *buffer, int32_t readers, int64_t budget_ns);
+/* The first cause why what should be in the buffer is not; 0: nothing failed (yet). out may be NULL. */
+int32_t gr_buffer_failure(gr_buffer *buffer, gr_failure *out);
+/* The buffer is about to be overwritten by the caller, who waited: what failed before is forgotten. */
+void gr_buffer_overwritten(gr_buffer *buffer);
+/* Gives the system back what idle buffers of a memory hold. 1: something was freed; 2: nothing, but work
+ * that was queued ended meanwhile, or still goes on after budget_ns; 0: there is nothing to hope for. */
+int32_t gr_reclaim(gr_device *device, int32_t memory, int64_t budget_ns);
+/* Bytes (per bank) that idle buffers hold: counted as allocated by gr_device_stats. */
+uint64_t gr_buffers_idle(gr_device *device, int32_t memory);
+
+/* ---------------------------------------------------------------- templates */
+typedef struct gr_step {
+  gr_kernel_fn fn;
+  const int64_t *attrs;
+  const gr_env *env;
+  uint64_t scratch;      /* bytes */
+  int64_t first_arg;     /* its arguments are first_arg .. first_arg + nargs - 1 */
+  int32_t nargs;
+  int32_t lane;
+  int64_t first_wait;    /* waits[first_wait .. + num_waits - 1]: earlier steps of other lanes */
+  int32_t num_waits;
+  int32_t num_inputs;    /* arguments before this one are read, the others written */
+  const char *node;      /* for errors; may be NULL */
+  const char *op;
+} gr_step;
+
+typedef struct gr_lane {
+  gr_device *device;
+  int32_t role;          /* gr_role */
+  int32_t reserved;
+} gr_lane;
+
+/* A buffer that a submission needs. */
+typedef struct gr_slot {
+  gr_device *device;     /* where gr_submit is given no buffer it takes one here, */
+  int32_t memory;
+  int32_t keep;          /* 1: and gives the caller a reference to it */
+  uint64_t extent;       /* 0: the caller must give one */
+} gr_slot;
+
+/* Arrays of the caller's. gr_template_create copies steps, slots, lanes and waits; what attrs, args' shapes,
+ * node and op point to must stay until gr_template_busy is 0 after the last submission. */
+typedef struct gr_template_desc {
+  const gr_step *steps;          /* in an order in which they could run one by one */
+  const gr_arg *args;            /* addr: bytes from the start of its slot's buffer */
+  const int32_t *arg_slot;       /* [num_args] */
+  const int64_t *waits;
+  const gr_lane *lanes;
+  const gr_slot *slots;
+  const void *tensors;           /* DLTensor [num_args] where steps call packed functions, else NULL */
+  int64_t num_steps;
+  int64_t num_args;
+  int64_t num_waits;
+  int32_t num_lanes;
+  int32_t num_slots;
+} gr_template_desc;
+
+gr_template *gr_template_create(const gr_template_desc *desc);
+int32_t gr_template_busy(const gr_template *tmpl);   /* runs that are not over */
+void gr_template_destroy(gr_template *tmpl);         /* when no longer busy */
+
+/* ---------------------------------------------------------------- submissions and runs */
+/* buffers [num_slots]: NULL where gr_submit shall take one; those of slots with keep are written back. The
+ * run's references to buffers are its events': the caller may release all at once. NULL on failure, and then
+ * nothing was queued. */
+gr_run *gr_submit(gr_template *tmpl, gr_buffer **buffers);
+/* The same for a template of up to three inputs and one output, its last slot: returns the new buffer. Where
+ * too much is queued already it waits for some to end; GR_INTERRUPTED after about 50 ms. */
+gr_buffer *gr_submit_op(gr_template *tmpl, gr_buffer *a, gr_buffer *b, gr_buffer *c);
+int32_t gr_run_done(const gr_run *run);
+int32_t gr_run_wait(gr_run *run, int64_t budget_ns);       /* GR_OK or GR_INTERRUPTED */
+/* The failure of the run's earliest step that failed, with its first cause; 0: none. out may be NULL. */
+int32_t gr_run_failure(const gr_run *run, gr_failure *out);
+void gr_run_cancel(gr_run *run);            /* steps that have not begun will not; readers fail, too */
+void gr_run_release(gr_run *run);
+
+/* ---------------------------------------------------------------- the process */
+/* Waits until the count of runs that ended is not `seen`, at most about budget_ns; returns it. */
+uint64_t gr_runs_ended(uint64_t seen, int64_t budget_ns);
+/* Cancels everything and lets nothing new in; GR_OK when all threads are gone, else GR_INTERRUPTED after
+ * about budget_ns. */
+int32_t gr_async_shutdown(int64_t budget_ns);
+/* cdef-end */
+
+#endif
