@@ -136,6 +136,11 @@ class DeviceHandle:
     def __repr__(self) -> str:
         return f"DeviceHandle({self.device})"
 
+    @property
+    def pointer(self) -> Any:
+        """The ``gr_device *``. Raises DeviceError where the device is closed."""
+        return self._open()
+
     def _open(self) -> Any:
         if self._pointer is None:
             raise DeviceError(f"device {self.device} is closed", device=str(self.device))

@@ -14,7 +14,9 @@
      |   +- DeviceMemoryError       out of device memory at run time; also a MemoryError
      +- InputError                  set_input / get_output with something that does not fit; also a ValueError
      +- KernelError                 a kernel failed; .node .op .device
+     |   +- RunCancelledError       queued work that was cancelled, or reads what cancelled work makes
      +- SessionBusyError            two threads in one session
+     +- WaitTimeoutError            wait(timeout=): the work goes on; also a TimeoutError
 
 Fields are keyword arguments and become attributes: raise GraphError("...", path="$.nodes[3]", node="conv1").
 """
@@ -28,7 +30,8 @@ from pathlib import Path
 __all__ = [
     "CapacityError", "CheckError", "CompileError", "DeviceError", "DeviceMemoryError", "DocumentError",
     "GraphError", "GraphRuntimeError", "InputError", "KernelError", "LibraryError", "ParamsError",
-    "PlanError", "SessionBusyError", "UnsupportedOpError", "as_path", "did_you_mean",
+    "PlanError", "RunCancelledError", "SessionBusyError", "UnsupportedOpError", "WaitTimeoutError", "as_path",
+    "did_you_mean",
 ]
 
 
@@ -123,8 +126,16 @@ class KernelError(GraphRuntimeError):
     """A kernel reported failure."""
 
 
+class RunCancelledError(KernelError):
+    """Queued work that was cancelled before it began, or that reads what cancelled work should have made."""
+
+
 class SessionBusyError(GraphRuntimeError):
     """A second thread called into a session that is running."""
+
+
+class WaitTimeoutError(GraphRuntimeError, TimeoutError):
+    """The time of a wait is up; what was waited for goes on."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

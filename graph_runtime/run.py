@@ -1,0 +1,138 @@
+"""Run: the handle of work that is queued.
+
+    run = session.submit({0: x})
+    y = run.outputs[0]          # at once; its values come later
+    run.wait()                  # or: await run
+"""
+from __future__ import annotations
+
+import asyncio
+import threading
+import warnings
+from collections.abc import Callable, Generator
+from typing import Any
+
+from . import core
+from .buffer import error_of, wait_in_slices
+
+__all__ = ["Run", "when_over"]
+
+ffi, lib = core.ffi, core.lib
+_SLICE_NS = 50_000_000
+
+
+class Run:
+    """One submission.
+
+    ``outputs`` the tensors it makes, there at once: reading one waits for it. ``name`` is the session's. A run
+    that failed and that nobody asked is warned about when it is dropped.
+    """
+
+    __slots__ = ("__weakref__", "_asked", "_pointer", "name", "outputs")
+
+    def __init__(self, pointer: Any, outputs: tuple[Any, ...] = (), name: str = "run"):
+        self._pointer, self.outputs, self.name = pointer, outputs, name
+        self._asked = False
+
+    def __repr__(self) -> str:
+        state = "in flight" if not self.done() else "failed" if self._failed() else "done"
+        return f"<Run of {self.name}, {state}>"
+
+    def __del__(self) -> None:
+        if not self._asked and lib.gr_run_done(self._pointer) and self._failed():
+            warnings.warn(f"a run of {self.name} failed and nobody asked: {self._failure()}", ResourceWarning,
+                          source=self, stacklevel=2)
+        lib.gr_run_release(self._pointer)
+
+    def done(self) -> bool:
+        """Whether nothing of it is still to come. Never waits, never raises."""
+        return bool(lib.gr_run_done(self._pointer))
+
+    def wait(self, timeout: float | None = None) -> Run:
+        """Until it is over; the run itself, so that ``submit().wait().outputs`` reads.
+
+        Raises KernelError with the first cause where a step failed, or one of another run that it reads from;
+        RunCancelledError; WaitTimeoutError after ``timeout`` seconds: the run goes on, as it does after
+        KeyboardInterrupt.
+        """
+        self._wait(timeout)
+        if self._failed():
+            self._asked = True
+            raise self._failure()
+        return self
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """Wait, and return what ``wait`` would raise, None where nothing failed. Raises WaitTimeoutError."""
+        self._wait(timeout)
+        self._asked = True
+        return self._failure() if self._failed() else None
+
+    def cancel(self) -> bool:
+        """Leave out what has not begun; False where it was over already. What reads its outputs is cancelled
+        too. Does not wait."""
+        if self.done():
+            return False
+        lib.gr_run_cancel(self._pointer)
+        self._asked = True
+        return True
+
+    def __await__(self) -> Generator[Any, None, Run]:
+        """Wait without blocking the event loop. Cancelling the task leaves the run alone. Raises as wait."""
+        if not self.done():
+            yield from when_over(self.done).__await__()
+        return self.wait()
+
+    def _wait(self, timeout: float | None) -> None:
+        if not lib.gr_run_done(self._pointer):
+            wait_in_slices(lambda budget: lib.gr_run_wait(self._pointer, budget), timeout,
+                           f"a run of {self.name}")
+
+    def _failed(self) -> bool:
+        return bool(lib.gr_run_failure(self._pointer, ffi.NULL))
+
+    def _failure(self) -> Exception:
+        found = ffi.new("gr_failure *")
+        lib.gr_run_failure(self._pointer, found)
+        return error_of(found)
+
+
+# **************** asyncio ****************
+
+_waiting: list[tuple[Callable[[], bool], asyncio.Future]] = []
+_lock = threading.Lock()
+_thread: threading.Thread | None = None
+
+
+async def when_over(over: Callable[[], bool]) -> None:
+    """Come back when ``over()``, which the end of some run makes true. One thread watches for all loops."""
+    global _thread
+    future = asyncio.get_running_loop().create_future()
+    with _lock:
+        _waiting.append((over, future))
+        if _thread is None:
+            _thread = threading.Thread(target=_watch, name="gr-await", daemon=True)
+            _thread.start()
+    await future
+
+
+def _watch() -> None:
+    global _thread
+    seen = lib.gr_runs_ended(0, 0)
+    while True:
+        with _lock:
+            ended = [item for item in _waiting if item[1].cancelled() or item[0]()]
+            _waiting[:] = [item for item in _waiting if item not in ended]
+            if not _waiting:
+                _thread = None
+        for _, future in ended:
+            _wake(future)
+        if _thread is not threading.current_thread():
+            return
+        seen = lib.gr_runs_ended(seen, _SLICE_NS)
+
+
+def _wake(future: asyncio.Future) -> None:
+    try:
+        future.get_loop().call_soon_threadsafe(lambda: future.done() or future.set_result(None))
+    except RuntimeError:                    # that loop is closed
+        pass
