@@ -4,7 +4,24 @@ Pure functions; nothing is read but the packaged weights, once.
 """
 
 from .buda import NonZero
+from .links import dispatch_ns, dram_bandwidth, dram_cycles, ethernet_ns, pcie_bandwidth, pcie_ns
+from .noc import multicast_cycles, noc_cycles, reshard_cycles
 from .opmodel import op_cycles
 from .types import BASES, Cost, worst
 
-__all__ = ["BASES", "Cost", "NonZero", "op_cycles", "worst"]
+__all__ = [
+    "BASES",
+    "Cost",
+    "NonZero",
+    "dispatch_ns",
+    "dram_bandwidth",
+    "dram_cycles",
+    "ethernet_ns",
+    "multicast_cycles",
+    "noc_cycles",
+    "op_cycles",
+    "pcie_bandwidth",
+    "pcie_ns",
+    "reshard_cycles",
+    "worst",
+]

@@ -64,8 +64,11 @@ class Block:
 def phases(fidelity: str) -> int:
     """Multiplier phases of a math fidelity, 1 (LoFi) to 4. Raises PlanError for an unknown name."""
     if fidelity not in PHASES:
-        raise PlanError(f"unknown fidelity {fidelity!r}{did_you_mean(fidelity, PHASES)}", got=fidelity,
-                        wanted=list(PHASES))
+        raise PlanError(
+            f"unknown fidelity {fidelity!r}{did_you_mean(fidelity, PHASES)}",
+            got=fidelity,
+            wanted=list(PHASES),
+        )
     return PHASES[fidelity]
 
 
@@ -107,14 +110,16 @@ def _most_specific(keys: dict[str, dict[str, float]], attributes: Iterable[str])
 
 def _matmul(op: str, arch: str, b: Block, w: dict[str, float]) -> float:
     n, tiles, phase = b.m_k * b.ublocks, b.ublock_tiles, phases(b.fidelity)
-    if "m_k_weight" in w:                            # Grayskull's three weights
+    if "m_k_weight" in w:  # Grayskull's three weights
         math = n * b.u_kt * tiles * w["tile_weight"] * phase
         return b.t * ((b.m_k - 1) * w["m_k_weight"] + n * w["ublock_weight"] + math)
     rt, ct = b.ublock
-    return b.t * (n * b.u_kt * tiles * phase * w["math_tiles_weight"]
-                  + (b.m_k - 1) * b.tiles * w["math_dest_spill_weight"]
-                  + n * w["unpack_ublocks_weight"]
-                  + n * b.u_kt * rt * (1 + ct) * w["unpack_tiles_weight"])
+    return b.t * (
+        n * b.u_kt * tiles * phase * w["math_tiles_weight"]
+        + (b.m_k - 1) * b.tiles * w["math_dest_spill_weight"]
+        + n * w["unpack_ublocks_weight"]
+        + n * b.u_kt * rt * (1 + ct) * w["unpack_tiles_weight"]
+    )
 
 
 def _streamed(op: str, arch: str, b: Block, w: dict[str, float]) -> float:
@@ -145,19 +150,23 @@ def _sparse_v1(b: Block, w: dict[str, float], nz: NonZero) -> float:
     if b.m_k > 1:
         reload += mm * b.t * reload_one * mn
     pack = w["pack_wait_push"] * (sub - ublocks) * mn + w["pack"] * 2 * b.t * mn * mm * ct * rt
-    decode = (nz.tiles * w["nz_tile_decode"] * (2 + mn) + sub * w["ublock_decode"]
-              + ublocks * w["nz_ublock_decode"])
+    decode = (
+        nz.tiles * w["nz_tile_decode"] * (2 + mn) + sub * w["ublock_decode"] + ublocks * w["nz_ublock_decode"]
+    )
     return math + reload + pack + decode
 
 
 def _sparse_v2(b: Block, w: dict[str, float], nz: NonZero) -> float:
     (mm, mn), (rt, ct) = b.mblock, b.ublock
     math, reload, pack = _sparse_weights(b)
-    return (nz.strips * mm * w["v2_ublock_decode"] + nz.ublocks * w["v2_nz_ublock_decode"]
-            + nz.strips * w["v2_nz_strip_decode"]
-            + int(nz.tiles * mn * ct * math * _SPARSE_HIFI[b.fidelity])
-            + (b.m_k > 1) * nz.ublocks * mn * ct * rt * reload
-            + b.t * mn * mm * ct * rt * pack)
+    return (
+        nz.strips * mm * w["v2_ublock_decode"]
+        + nz.ublocks * w["v2_nz_ublock_decode"]
+        + nz.strips * w["v2_nz_strip_decode"]
+        + int(nz.tiles * mn * ct * math * _SPARSE_HIFI[b.fidelity])
+        + (b.m_k > 1) * nz.ublocks * mn * ct * rt * reload
+        + b.t * mn * mm * ct * rt * pack
+    )
 
 
 def _sparse_weights(b: Block) -> tuple[float, float, float]:

@@ -1,14 +1,30 @@
-"""Cycles of one op on one Tensix core: the entry point of balancer and simulator."""
+"""Cycles of one op on one Tensix core: the entry point of balancer and simulator.
+
+An op whose sweep was measured on an architecture in a format goes by the formula fitted to it
+(weights/core.json); any other by Buda's published weights (buda.py).
+"""
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Any
+
+from ..errors import PlanError
 from . import buda
 from .buda import Block, NonZero
+from .formulas import FORMULAS
 from .types import Cost
+from .weights_file import load
 
-__all__ = ["op_cycles"]
+__all__ = ["columns_of", "key_of", "op_cycles"]
+
+# ops on the matrix unit, whose time depends on the fidelity
+_BY_FIDELITY = ("matmul", "matmul_sparse", "depthwise", "multiply")
+# nothing was measured on Blackhole; its Tensix is Wormhole's successor and Buda's weights are Wormhole's too
+_STANDS_FOR = {"blackhole": "wormhole_b0"}
 
 
+@lru_cache(maxsize=1 << 16)
 def op_cycles(
     op: str,
     arch: str,
@@ -37,12 +53,87 @@ def op_cycles(
 
     Cost.cycles is in device cycles. Raises PlanError for an unknown op, architecture or fidelity.
     """
-    block = Block(t, tuple(mblock), tuple(ublock), m_k, u_kt, z, tuple(formats), fidelity,
-                  _attributes(op, formats, l1_acc, approx, vector_mode, dim), nonzero)
-    return Cost(buda.cycles(op, arch, block), "extrapolated", f"Buda's published weights, {arch} {op}")
+    buda.known_ops(arch)
+    phases = buda.phases(fidelity)
+    if op == "matmul_sparse" and nonzero is None:
+        raise PlanError("matmul_sparse needs the counts of its nonzero tiles, ublocks and strips", op=op)
+    key = key_of(op, formats=formats, l1_acc=l1_acc, approx=approx, vector_mode=vector_mode, dim=dim)
+    found = load("core")["fits"][_STANDS_FOR.get(arch, arch)].get(op, {}).get(key)
+    if found is None:
+        attributes = _attributes(op, formats, l1_acc, approx, vector_mode, dim)
+        block = Block(t, mblock, ublock, m_k, u_kt, z, formats, fidelity, attributes, nonzero)
+        return Cost(buda.cycles(op, arch, block), "extrapolated", f"Buda's published weights, {arch} {op}")
+    x = columns_of(t=t, mblock=mblock, ublock=ublock, m_k=m_k, u_kt=u_kt, z=z, nonzero=nonzero, phases=phases)
+    fitted = arch not in _STANDS_FOR and (op not in _BY_FIDELITY or fidelity in found["fidelity"])
+    cycles = float(FORMULAS[found["formula"]](found["weights"], x))
+    return Cost(cycles, "fitted" if fitted else "extrapolated", f"fit to the {arch} {op} sweep, {key}")
 
 
-def _attributes(op, formats, l1_acc, approx, vector_mode, dim) -> frozenset[str]:
+def columns_of(
+    *,
+    t: int = 1,
+    mblock: tuple[int, int] = (1, 1),
+    ublock: tuple[int, int] = (1, 1),
+    m_k: int = 1,
+    u_kt: int = 1,
+    z: int = 1,
+    nonzero: NonZero | None = None,
+    phases: int | None = None,
+    fidelity: str = "HiFi4",
+    **others: Any,
+) -> dict[str, float]:
+    """The blocking by the names that formulas.py has for it."""
+    counts = nonzero or NonZero(0, 0, 0)
+    return {
+        "t": t,
+        "mm": mblock[0],
+        "mn": mblock[1],
+        "rt": ublock[0],
+        "ct": ublock[1],
+        "mk": m_k,
+        "uk": u_kt,
+        "z": z,
+        "f": phases or buda.phases(fidelity),
+        "nt": counts.tiles,
+        "nu": counts.ublocks,
+        "ns": counts.strips,
+    }
+
+
+def key_of(
+    op: str,
+    *,
+    formats: tuple[str, ...],
+    l1_acc: bool = False,
+    approx: bool = False,
+    vector_mode: str = "rc",
+    dim: str | None = None,
+    **others: Any,
+) -> str:
+    """The name of a fit within an op: class of formats, then what else tells sweeps apart ("fp16/l1_acc")."""
+    parts = [_class(formats[-1] if op in ("matmul", "matmul_sparse") else formats[0])]
+    parts += [
+        word
+        for word, on in (
+            ("l1_acc", l1_acc),
+            ("approx", approx),
+            (f"dim_{dim}", dim is not None),
+            (f"vector_{vector_mode}", vector_mode != "rc"),
+        )
+        if on
+    ]
+    return "/".join(parts)
+
+
+def _class(name: str) -> str:
+    if name.startswith("bfp"):
+        return "bfp"
+    return {"f16": "fp16", "bf16": "fp16", "uint8": "int8", "uint32": "int32"}.get(name, name)
+
+
+def _attributes(
+    op: str, formats: tuple[str, ...], l1_acc: bool, approx: bool, vector_mode: str, dim: str | None
+) -> frozenset[str]:
     """The attributes that Buda's weights are keyed by."""
     # int32 names the result of a matmul, the operand of an elementwise op
     integer = formats[-1] if op == "matmul" else formats[0]

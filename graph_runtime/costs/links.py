@@ -1,0 +1,162 @@
+"""What lies outside the NoC: DRAM channels, PCIe, ethernet, and the dispatch of ops from the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import PlanError, did_you_mean
+from .types import Cost
+from .weights_file import load
+
+__all__ = [
+    "dispatch_ns",
+    "dram",
+    "dram_bandwidth",
+    "dram_cycles",
+    "ethernet_ns",
+    "pcie",
+    "pcie_bandwidth",
+    "pcie_ns",
+]
+
+# channels, bytes per ns of one, and where the numbers are from
+_CHANNELS = {
+    "grayskull": (8, 10.5 * 1.073741824, "measured", "10.5 GiB/s a channel of 12.8"),
+    "wormhole_b0": (12, None, "fitted", "GDDR6 at 12 GT/s"),
+    "blackhole": (8, 500.5 / 8, "measured", "500.5 GB/s of 512, best placement"),
+}
+
+
+# ---------------------------------------------------------------- DRAM
+
+
+def dram(w: Mapping[str, float], x: Mapping[str, Any]) -> float:
+    """Bytes per ns of ``channels`` Wormhole channels. Each gives ``peak`` times an efficiency of the
+    direction; cores that are not chosen beside their channel crowd the links between (a factor a NoC and
+    direction); writers that share a channel on dynamic virtual channels wait for each other."""
+    direction, noc = x["direction"], x["noc"]
+    rate = w["peak"] * x["channels"] * w[direction]
+    crowded = x["channels"] > 1 and not x["placed"]
+    if crowded:
+        rate *= w[f"{direction}_far_noc{noc}"] * (
+            w["dynamic_far"] if x["dynamic"] and direction == "write" else 1.0
+        )
+    if direction == "write" and x["dynamic"] and x["cores"] > x["channels"]:
+        rate *= w["dynamic_shared"]
+    return rate
+
+
+def dram_bandwidth(
+    *,
+    channels: int = 12,
+    cores: int = 12,
+    placed: bool = True,
+    direction: str = "read",
+    dynamic: bool = False,
+    noc: int = 0,
+) -> Cost:
+    """Bytes per ns (in Cost.cycles) between ``cores`` Tensix tiles and ``channels`` Wormhole DRAM channels.
+
+    ``placed``: each core was chosen beside its channel; ``dynamic``: virtual channels are allocated
+    dynamically.
+    """
+    x = {
+        "channels": channels,
+        "cores": cores,
+        "placed": placed,
+        "direction": direction,
+        "dynamic": dynamic,
+        "noc": noc,
+    }
+    return Cost(dram(load("links")["dram"]["weights"], x), "fitted", "Wormhole DRAM channels")
+
+
+def dram_cycles(
+    arch: str,
+    nbytes: int,
+    *,
+    clock_mhz: float,
+    channels: int | None = None,
+    direction: str = "read",
+    placed: bool = True,
+) -> Cost:
+    """Device cycles to move ``nbytes`` between DRAM and the cores with all of the channels busy.
+
+    Raises PlanError for an unknown architecture.
+    """
+    if arch not in _CHANNELS:
+        raise PlanError(f"unknown architecture {arch!r}{did_you_mean(arch, _CHANNELS)}", got=arch)
+    count, each, basis, note = _CHANNELS[arch]
+    count = channels or count
+    rate = (
+        dram_bandwidth(channels=count, cores=count, placed=placed, direction=direction).cycles
+        if each is None
+        else each * count
+    )
+    return Cost(nbytes / rate * clock_mhz / 1000, basis, f"{count} DRAM channels, {note}")
+
+
+# ---------------------------------------------------------------- host
+
+
+def pcie(w: Mapping[str, Any], x: Mapping[str, str]) -> float:
+    """Bytes per ns of a Wormhole's PCIe. To the device a transfer is as fast as its kind of write is posted,
+    or as one DRAM channel; from the device a window of bytes is on the way for a round trip, longer the
+    farther the tile."""
+    operation, ordering, memory = x["operation"], x["ordering"], x["memory"]
+    if "to device" in operation:
+        kind = "DMA" if operation.startswith("DMA") else memory
+        rate = w["posted"][kind] * w["ordering"][kind].get(ordering, 1.0)
+        return min(rate, w["dram_channel"]) if x["where"].startswith("DRAM") else rate
+    kind = operation.split()[0]
+    window = w["window"]["UC" if kind.startswith("_mm") and memory == "UC" else kind]
+    strict = w["strict_read"] if kind == "DMA" and ordering == "Strict AXI" else 1.0
+    return window / (w["round_trip"][kind] + w["farther"][x["where"]]) * strict
+
+
+def pcie_bandwidth(
+    *,
+    operation: str = "DMA to device",
+    memory: str = "WC",
+    ordering: str = "Posted writes",
+    where: str = "DRAM tile",
+) -> Cost:
+    """Bytes per ns (in Cost.cycles) of a way over PCIe, words as in the published tables. Wormhole."""
+    x = {"operation": operation, "memory": memory, "ordering": ordering, "where": where}
+    return Cost(pcie(load("links")["pcie"]["weights"], x), "fitted", f"{operation}, {where}")
+
+
+def pcie_ns(nbytes: int, *, to_device: bool, arch: str = "wormhole_b0") -> Cost:
+    """ns for one DMA of ``nbytes`` between the host and device DRAM."""
+    facts = load("links")["pcie"]
+    name = "DMA to device" if to_device else "DMA from device"
+    rate = pcie_bandwidth(operation=name).cycles
+    basis = "fitted" if arch == "wormhole_b0" else "assumed"
+    return Cost(
+        facts["latency_ns"][name] + nbytes / rate, basis, f"{name} at {rate:.1f} GB/s, Wormhole's PCIe gen4"
+    )
+
+
+def ethernet_ns(nbytes: int, *, arch: str = "wormhole_b0", links: int = 1, clock_mhz: float = 1000.0) -> Cost:
+    """ns to send ``nbytes`` to the next chip over ``links`` ethernet links. Grayskull has none: PlanError."""
+    rates = load("links")["ethernet"]
+    if arch not in rates:
+        raise PlanError(f"{arch} boards have no ethernet between chips: copy through the host", got=arch)
+    facts = rates[arch]
+    hop = facts["hop_cycles"] * 1000 / clock_mhz
+    return Cost(hop + nbytes / (facts["bytes_per_ns"] * links), facts["basis"], f"{links} ethernet links")
+
+
+def dispatch_ns(arch: str, *, traced: bool = True, stack: str = "ttnn") -> Cost:
+    """ns between two ops of a queue that the host's dispatch adds: ttnn replays a trace or is called for
+    each op. In stack buda ops of an epoch are resident and start each other: 0."""
+    if stack == "buda":
+        return Cost(0.0, "assumed", "resident ops start on their inputs")
+    facts = load("links")["dispatch"].get(arch) or load("links")["dispatch"]["wormhole_b0"]
+    basis = "fitted" if arch in load("links")["dispatch"] else "assumed"
+    return Cost(
+        facts["traced_ns" if traced else "untraced_ns"],
+        basis,
+        "host time minus device time of published GEMMs",
+    )
