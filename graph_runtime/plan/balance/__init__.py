@@ -8,25 +8,8 @@ from .chip import BUDA, Chip, chip_of
 from .explain import as_json, as_table
 from .legal import explained, legal_models, part_models, require_legal
 from .models import MOST_MODELS, Settings, enumerate_models
-from .types import (
-    DIRECTIONS,
-    LEGAL,
-    POLICIES,
-    REASONS,
-    BalanceOp,
-    BlockShape,
-    Buffer,
-    Candidate,
-    Candidates,
-    Grid,
-    Operand,
-    OpModel,
-    Overrides,
-    Stream,
-    Tiles,
-    Tm,
-    User,
-)
+from .op import DIRECTIONS, BalanceOp, Grid, Operand, Stream, Tiles, Tm, User
+from .types import LEGAL, POLICIES, REASONS, BlockShape, Buffer, Candidate, Candidates, OpModel, Overrides
 from .view import View, view_of
 
 __all__ = [

@@ -5,7 +5,8 @@ import math
 from functools import cache
 
 from .chip import DST_BYTES
-from .types import BalanceOp, BlockShape, Grid, Stream
+from .op import BalanceOp, Grid, Stream
+from .types import BlockShape
 
 __all__ = ["block_shape", "divides", "divisors", "dst_tiles", "largest_divisor", "rows_each"]
 

@@ -9,7 +9,8 @@ import math
 
 from .blocks import largest_divisor
 from .chip import Chip
-from .types import BalanceOp, BlockShape, Buffer, Grid, Operand, Stream
+from .op import BalanceOp, Grid, Operand, Stream
+from .types import BlockShape, Buffer
 
 __all__ = ["broadcast_unit", "input_buffers", "intermediate", "output_buffer", "parameter_buffer",
            "unrolled_parameter"]

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...graph import NodeView
+from .op import BalanceOp, Operand, Tiles, Tm, User
 from .parts import MAKERS, Part, chain, result
 from .sparse import Window, encoding
-from .types import BalanceOp, Operand, Tiles, Tm, User
 from .view import View
 
 __all__ = ["Geometry", "fold", "geometry"]

@@ -25,7 +25,8 @@ def _miss(candidates: Candidates) -> dict[str, Any] | None:
     miss = candidates.closest_miss
     if miss is None:
         return None
-    return {"grid": list(miss.model.grid), "t": miss.model.t, "verdict": miss.verdict, "short_bytes": miss.short}
+    return {"grid": list(miss.model.grid), "t": miss.model.t, "verdict": miss.verdict,
+            "short_bytes": miss.short}
 
 
 def _op(candidates: Candidates) -> dict[str, Any]:

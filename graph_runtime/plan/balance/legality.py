@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 from .blocks import divides
-from .types import BalanceOp, BlockShape, Grid, Operand, Stream, User
+from .op import BalanceOp, Grid, Operand, Stream, User
+from .types import BlockShape
 
 __all__ = ["legal_dirs", "structural", "user_stack_factor"]
 

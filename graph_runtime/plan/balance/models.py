@@ -17,8 +17,9 @@ from . import buffers
 from .blocks import block_shape, divisors, dst_tiles
 from .chip import OVERLAY_BYTES, Chip
 from .legality import legal_dirs, structural, user_stack_factor
+from .op import BalanceOp, Grid, Stream
 from .sparse import MOST_BITS
-from .types import LEGAL, BalanceOp, BlockShape, Candidate, Grid, OpModel, Overrides, Stream
+from .types import LEGAL, BlockShape, Candidate, OpModel, Overrides
 
 __all__ = ["MOST_MODELS", "Settings", "enumerate_models"]
 

@@ -10,7 +10,7 @@ from ...devices import Device
 from ...errors import PlanError, UnsupportedOpError
 from ...graph import NodeView
 from ...ops.numerics import Numerics
-from .types import BalanceOp, Operand, Tiles, Tm, User
+from .op import BalanceOp, Operand, Tiles, Tm, User
 from .view import View
 
 __all__ = ["MAKERS", "Part", "chain", "parts_of", "result"]

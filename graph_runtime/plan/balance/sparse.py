@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from ...costs import NonZero
-from .types import Grid, Stream
+from .op import Grid, Stream
 
 __all__ = ["MOST_BITS", "Encoding", "Window", "encoding"]
 

@@ -1,36 +1,15 @@
-"""The values of the balancer: what an op asks for, how one model would cut it onto the cores, and what came
-of every model that was tried.
-
-Shapes are counted in tiles of 32x32 unless a name says otherwise; rows (r) and columns (c) of cores as the
-chip has them.
-"""
+"""The values of the balancer: how a model cuts an op onto the cores, and what came of every model that was
+tried."""
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import NamedTuple
 
-__all__ = [
-    "DIRECTIONS",
-    "LEGAL",
-    "POLICIES",
-    "REASONS",
-    "BalanceOp",
-    "BlockShape",
-    "Buffer",
-    "Candidate",
-    "Candidates",
-    "Grid",
-    "OpModel",
-    "Operand",
-    "Overrides",
-    "Stream",
-    "Tiles",
-    "Tm",
-    "User",
-]
+from .op import BalanceOp, Grid, Stream
 
-DIRECTIONS = ("R", "C", "RZ", "CZ")
+__all__ = ["LEGAL", "POLICIES", "REASONS", "BlockShape", "Buffer", "Candidate", "Candidates", "OpModel",
+           "Overrides"]
+
 LEGAL = "legal"
 POLICIES = ("nlp", "ribbon", "cnn", "minimize_grid", "maximize_t_minimize_grid", "single_op_per_epoch",
             "random", "optimal")
@@ -47,116 +26,6 @@ REASONS = {
     "ExceededDramChannelCapacity": "a parameter streamed from DRAM is larger than one channel",
     "IllegalSparseMatmul": "tile pointer, u_rt and u_kt of the sparse encoding need more than 16 bits",
 }
-
-
-class Tiles(NamedTuple):
-    """A tensor's shape in tiles: depth, rows, columns."""
-
-    z: int
-    rt: int
-    ct: int
-
-
-class Grid(NamedTuple):
-    """Cores: rows, columns."""
-
-    r: int
-    c: int
-
-
-class Stream(NamedTuple):
-    """Blocks streamed in time: direction (one of DIRECTIONS), pieces of the rows, pieces of the columns."""
-
-    dir: str
-    r: int
-    c: int
-
-    @property
-    def count(self) -> int:
-        return self.r * self.c
-
-    @property
-    def by_rows(self) -> bool:
-        return self.dir[0] == "R"
-
-    @property
-    def z_major(self) -> bool:
-        return self.dir.endswith("Z")
-
-
-class Tm(NamedTuple):
-    """A tensor manipulation on an edge: done by the reader's address pattern, no core works for it.
-
-    ``kind``: "vslice", "hslice", "vstack", "hstack" (``r`` = factor), "transpose", "broadcast" (``dim`` "r",
-    "c" or "z", ``r`` = factor), "pad", "unpad" (``r`` and ``c`` tiles).
-    """
-
-    kind: str
-    r: int = 1
-    c: int = 1
-    dim: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """One input: ``shape`` as the op reads it (after ``tms``), ``source_shape`` as its producer made it.
-
-    ``source``: "op" (resident at the same time), "queue" (in DRAM), "parameter" or "constant". ``sparse``:
-    made by a sparse matmul.
-    """
-
-    shape: Tiles
-    source_shape: Tiles
-    format: str
-    source: str = "queue"
-    tms: tuple[Tm, ...] = ()
-    sparse: bool = False
-
-    @property
-    def fixed(self) -> bool:
-        """Whether its values are the same for every input: a weight."""
-        return self.source in ("parameter", "constant")
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """One reader of the result. ``kind``: "op", "output" (of the graph) or "loopback" (written into an
-    input)."""
-
-    kind: str = "op"
-    tms: tuple[Tm, ...] = ()
-    padding_nop: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class BalanceOp:
-    """An op as the balancer sees it: everything that decides which models are legal, and nothing more.
-
-    ``kind``: "matmul", "sparse_matmul", "depthwise", "eltwise", "reduce", "splice" or "embedding".
-    ``cycles_op``: its name in graph_runtime.costs. ``out``: the result in tiles. ``k``: inner dimension of a
-    matmul, reduced tiles of a reduce. ``dst_bits``: 16 or 32, of an element in Dst. ``dim``: of a reduce,
-    "r", "c" or "z". ``encoding``: of a sparse matmul, its nonzero tiles (sparse.Encoding).
-    """
-
-    kind: str
-    cycles_op: str
-    out: Tiles
-    operands: tuple[Operand, ...]
-    users: tuple[User, ...]
-    format: str
-    k: int = 1
-    dst_bits: int = 16
-    fidelity: str = "HiFi4"
-    dim: str = ""
-    ublock_order: str = "R"
-    gradient: bool = False
-    approx: bool = False
-    splice_edges: tuple[int, ...] = ()
-    encoding: object = None
-
-    @property
-    def is_matmul(self) -> bool:
-        return self.kind in ("matmul", "sparse_matmul", "depthwise")
 
 
 @dataclass(frozen=True, slots=True)

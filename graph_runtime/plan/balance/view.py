@@ -16,7 +16,7 @@ from ...dtypes import format_of
 from ...errors import PlanError
 from ...graph import COPY, NOP, Graph, NodeView
 from ...ops.numerics import Numerics
-from .types import Operand, Tiles, Tm, User
+from .op import Operand, Tiles, Tm, User
 
 __all__ = ["IMAGE_OPS", "View", "broadcasts", "tiles", "view_of"]
 
