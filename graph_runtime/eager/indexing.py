@@ -40,10 +40,10 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     at = _one_array(index, len(tensor(x).shape))
     if at is not None:
         axis, indices = at
-        return take(x, indices, axis)
+        return take.body(x, indices, axis)
     region = _region(x, index)
     part = x if region.whole else apply("slice", region.attrs, x)
-    return reshape(part, region.shape)
+    return reshape.body(part, region.shape)
 
 
 def setitem(x: Tensor, index: Any, value: Any) -> None:
@@ -70,7 +70,7 @@ def _update(x: Tensor, region: Region, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         if tuple(value.shape) != region.shape:
             raise Refused("the value must be broadcast")
-        return reshape(on_device(value, x.device, x.dtype), region.counts)
+        return reshape.body(on_device(value, x.device, x.dtype), region.counts)
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise Refused(f"the value is {array.dtype}")

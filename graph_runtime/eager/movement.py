@@ -60,7 +60,7 @@ def reshape(a: Tensor, shape: int | Sequence[int], order: str = "C", **more: Any
 def ravel(a: Tensor, order: str = "C", **more: Any) -> Tensor:
     """One dimension."""
     only(more)
-    return reshape(a, (-1,), order)
+    return reshape.body(a, (-1,), order)
 
 
 @device_first(np.squeeze)
@@ -96,7 +96,7 @@ def swapaxes(a: Tensor, axis1: int, axis2: int) -> Tensor:
     order = list(range(len(tensor(a).shape)))
     (i,), (j,) = axes_of(axis1, len(order)), axes_of(axis2, len(order))
     order[i], order[j] = j, i
-    return transpose(a, order)
+    return transpose.body(a, order)
 
 
 @device_first(np.moveaxis)
@@ -109,7 +109,7 @@ def moveaxis(a: Tensor, source: int | Sequence[int], destination: int | Sequence
     order = [d for d in range(ndim) if d not in of]
     for position, d in sorted(zip(to, of, strict=True)):
         order.insert(position, d)
-    return transpose(a, order)
+    return transpose.body(a, order)
 
 
 @device_first(np.flip)
@@ -133,7 +133,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, dtype: Any = Non
     only(more | {"dtype": dtype})
     parts = together("concatenate", *_several(arrays))
     if axis is None:
-        parts, axis = [reshape(part, (-1,)) for part in parts], 0
+        parts, axis = [reshape.body(part, (-1,)) for part in parts], 0
     if not parts[0].shape:
         raise Refused("scalars cannot be concatenated")
     return apply("concatenate", (("axis", axes_of(axis, len(parts[0].shape))[0]),), *parts)
@@ -159,7 +159,7 @@ def take(a: Tensor, indices: Any, axis: int | None = None, *, mode: str = "raise
     if mode != "raise":
         raise Refused(f"mode={mode!r} has no kernel")
     if axis is None:
-        a, axis = reshape(tensor(a), (-1,)), 0
+        a, axis = reshape.body(tensor(a), (-1,)), 0
     (at,) = axes_of(axis, len(tensor(a).shape))
     indices = _indices(a, indices, a.shape[at])
     return apply("take", (("axis", at),), a, indices)

@@ -69,9 +69,9 @@ def var(
         count *= a.shape[d]
     if count - ddof <= 0:
         raise Refused("there are fewer elements than degrees of freedom")
-    away = subtract(x, _reduce("mean", x, axes, True))
-    total = _reduce("sum", multiply(away, away), axes, keepdims)
-    return on_device(divide(total, builtins.float(count - ddof)), device, wide)
+    away = subtract.body(x, _reduce("mean", x, axes, True))
+    total = _reduce("sum", multiply.body(away, away), axes, keepdims)
+    return on_device(divide.body(total, builtins.float(count - ddof)), device, wide)
 
 
 @device_first(np.std)
@@ -80,7 +80,7 @@ def std(
 ) -> Tensor:
     """The square root of the variance."""
     only(more)
-    return sqrt(var(a, axis, dtype, ddof=ddof, keepdims=keepdims))
+    return sqrt.body(var.body(a, axis, dtype, ddof=ddof, keepdims=keepdims))
 
 
 @device_first(np.matmul)
@@ -91,13 +91,13 @@ def matmul(a: Any, b: Any, **more: Any) -> Tensor:
     if not a.shape or not b.shape:
         raise Refused("matmul of a scalar")
     rows, columns = len(a.shape) == 1, len(b.shape) == 1
-    left = reshape(a, (1, a.shape[0])) if rows else a
-    right = reshape(b, (b.shape[0], 1)) if columns else b
+    left = reshape.body(a, (1, a.shape[0])) if rows else a
+    right = reshape.body(b, (b.shape[0], 1)) if columns else b
     made = apply("matmul", (), left, right)
     if not rows and not columns:
         return made
     shape = made.shape[:-2] + (() if rows else made.shape[-2:-1]) + (() if columns else made.shape[-1:])
-    return reshape(made, shape)
+    return reshape.body(made, shape)
 
 
 @device_first(np.dot)
@@ -106,10 +106,10 @@ def dot(a: Any, b: Any, **more: Any) -> Tensor:
     only(more)
     ndims = [np.ndim(x) if not isinstance(x, Tensor) else len(x.shape) for x in (a, b)]
     if 0 in ndims:
-        return multiply(a, b)
+        return multiply.body(a, b)
     if ndims[1] > 2:
         raise Refused("dot of more than two dimensions has no kernel")
-    return matmul(a, b)
+    return matmul.body(a, b)
 
 
 def _reduce(op: str, a: Tensor, axis: Axis, keepdims: bool) -> Tensor:

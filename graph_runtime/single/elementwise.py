@@ -47,7 +47,7 @@ def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> Calla
         return slow(a, b, out=out, **more)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
+    function.__doc__, function.body = doc, body
     return function
 
 

@@ -23,7 +23,8 @@ Function = Callable[..., Any]
 
 def device_first(host: Function) -> Callable[[Function], Function]:
     """Decorates the device's body of a numpy-like function. Where it raises Refused, numpy's ``host`` does
-    the whole of it with the same arguments. ``out=`` is taken care of here.
+    the whole of it with the same arguments. ``out=`` is taken care of here. Functions made of others call
+    their bodies, ``function.body``: a refusal then sends the whole to the host, once.
 
     Raises InputError where no argument is a tensor.
     """
@@ -40,6 +41,7 @@ def device_first(host: Function) -> Callable[[Function], Function]:
                 made = on_host(name, host, args, kwargs, refused.reason, refused.error)
             return made if out is None else store(out, made, name)
 
+        function.body = body
         return function
 
     return decorate
