@@ -8,6 +8,7 @@
 #ifndef GR_TT_CONV_H
 #define GR_TT_CONV_H
 
+#include "tt/exact_conv.h"
 #include "tt/work.h"
 
 #define GR_TT_CONV_UNITS 16   /* units worth having: each reads weights and input anew, so not one a core */
@@ -140,6 +141,13 @@ static inline int32_t gr_tt_conv2d(const gr_call *call) {
   job.channels = call->args[1].shape[1];
   job.outputs = y->shape[1] / groups;
   if (job.y.outer * job.y.rows * job.y.cols == 0) return GR_OK;
+  gr_tt_words numerics = gr_tt_words_of(words + 9);
+  if (numerics.exact) {
+    gr_tt_exact_conv_job exact = {job.x, job.w, job.bias, job.y, {job.stride[0], job.stride[1]},
+                                  {job.pad[0], job.pad[1]}, {job.dilation[0], job.dilation[1]}, groups,
+                                  job.channels, job.outputs, numerics};
+    return gr_tt_exact_conv(call, &exact);
+  }
   uint64_t bytes = gr_tt_conv_plan(&job, groups);
   int64_t units = job.lines * job.blocks * gr_tt_ceil(job.images, job.share);
   return gr_tt_run(call, units, bytes, gr_tt_conv_unit, &job);

@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "tt/exact_elementwise.h"
 #include "tt/work.h"
 
 /* ---------------------------------------------------------------- two inputs */
@@ -19,21 +20,6 @@ typedef struct gr_tt_binary_job {
   gr_tt_view in[2];
   gr_tt_pairwise apply;
 } gr_tt_binary_job;
-
-/* The part of `in` that belongs to a rectangle of `out`, repeated along its dimensions of size 1, as
- * to[nr][ld]. */
-static inline int32_t gr_tt_load_broadcast(const gr_tt_core *c, const gr_tt_view *in, const gr_tt_view *out,
-                                           gr_tt_rect at, uint32_t *to, int64_t ld) {
-  gr_tt_rect from = at;
-  from.plane = gr_tt_broadcast_plane(in->arg, out->arg, at.plane);
-  if (in->rows == 1) from.r0 = 0, from.nr = 1;
-  if (in->cols == 1) from.c0 = 0, from.nc = 1;
-  GR_TT_TRY(gr_tt_load(c, in, from, to, ld));
-  for (int64_t r = 0; r < from.nr && from.nc < at.nc; ++r)
-    for (int64_t j = 1; j < at.nc; ++j) to[r * ld + j] = to[r * ld];
-  for (int64_t r = from.nr; r < at.nr; ++r) memcpy(to + r * ld, to, (size_t)at.nc * 4);
-  return GR_OK;
-}
 
 static inline int32_t gr_tt_binary_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut,
                                          gr_tt_rect at) {
@@ -73,16 +59,19 @@ GR_TT_PAIRWISE(maximum_i32, int32_t, a[i] > b[i] ? a[i] : b[i])
 
 /* gr-kernel: tt/add */
 static inline int32_t gr_tt_add(const gr_call *call) {
+  if (gr_tt_is_exact(call)) return gr_tt_exact_binary(call, GR_EXACT_ADD);
   return gr_tt_binary(call, gr_tt_add_f32, gr_tt_add_i32);
 }
 
 /* gr-kernel: tt/subtract */
 static inline int32_t gr_tt_subtract(const gr_call *call) {
+  if (gr_tt_is_exact(call)) return gr_tt_exact_binary(call, GR_EXACT_SUB);
   return gr_tt_binary(call, gr_tt_subtract_f32, gr_tt_subtract_i32);
 }
 
 /* gr-kernel: tt/multiply */
 static inline int32_t gr_tt_multiply(const gr_call *call) {
+  if (gr_tt_is_exact(call)) return gr_tt_exact_binary(call, GR_EXACT_MUL);
   return gr_tt_binary(call, gr_tt_multiply_f32, gr_tt_multiply_i32);
 }
 

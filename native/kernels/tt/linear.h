@@ -8,6 +8,7 @@
 #ifndef GR_TT_LINEAR_H
 #define GR_TT_LINEAR_H
 
+#include "tt/exact_linear.h"
 #include "tt/work.h"
 
 #define GR_TT_BLOCK 128                /* most rows and columns of an output block */
@@ -148,13 +149,22 @@ static inline int32_t gr_tt_matmul_run(const gr_call *call, const gr_arg *out, g
   return gr_tt_run_panels(call, &cut, gr_tt_bytes(1, elements), gr_tt_matmul_panel, job);
 }
 
+/* How the node was asked to compute; exact is another road. */
+static inline int32_t gr_tt_matmul_any(const gr_call *call, gr_tt_matmul_job *job, const int64_t *numerics) {
+  const gr_arg *out = &call->args[call->nargs - 1];
+  gr_tt_words words = gr_tt_words_of(numerics);
+  if (!words.exact) return gr_tt_matmul_run(call, out, job);
+  gr_tt_exact_job exact = {job->a, job->b, job->bias, job->transpose_a, job->transpose_b, job->k, words};
+  return gr_tt_exact_matmul(call, out, &exact);
+}
+
 /* gr-kernel: tt/matmul */
 static inline int32_t gr_tt_matmul(const gr_call *call) {
   gr_tt_matmul_job job = {.a = gr_tt_view_of(&call->args[0]), .b = gr_tt_view_of(&call->args[1])};
   job.transpose_a = call->attrs[0] != 0;
   job.transpose_b = call->attrs[1] != 0;
   job.k = job.transpose_a ? job.a.rows : job.a.cols;
-  return gr_tt_matmul_run(call, &call->args[2], &job);
+  return gr_tt_matmul_any(call, &job, call->attrs + 2);
 }
 
 /* gr-kernel: tt/dense */
@@ -163,7 +173,7 @@ static inline int32_t gr_tt_dense(const gr_call *call) {
                           .transpose_b = 1};
   job.k = job.a.cols;
   if (call->nargs == 4) job.bias = gr_tt_view_of(&call->args[2]);
-  return gr_tt_matmul_run(call, &call->args[call->nargs - 1], &job);
+  return gr_tt_matmul_any(call, &job, call->attrs);
 }
 
 /* ---------------------------------------------------------------- bias_add */

@@ -206,6 +206,21 @@ static inline int32_t gr_tt_load(const gr_tt_core *c, const gr_tt_view *v, gr_tt
   return GR_OK;
 }
 
+/* The part of `in` that belongs to a rectangle of `out`, repeated along its dimensions of size 1, as
+ * to[nr][ld]. */
+static inline int32_t gr_tt_load_broadcast(const gr_tt_core *c, const gr_tt_view *in, const gr_tt_view *out,
+                                           gr_tt_rect at, uint32_t *to, int64_t ld) {
+  gr_tt_rect from = at;
+  from.plane = gr_tt_broadcast_plane(in->arg, out->arg, at.plane);
+  if (in->rows == 1) from.r0 = 0, from.nr = 1;
+  if (in->cols == 1) from.c0 = 0, from.nc = 1;
+  GR_TT_TRY(gr_tt_load(c, in, from, to, ld));
+  for (int64_t r = 0; r < from.nr && from.nc < at.nc; ++r)
+    for (int64_t j = 1; j < at.nc; ++j) to[r * ld + j] = to[r * ld];
+  for (int64_t r = from.nr; r < at.nr; ++r) memcpy(to + r * ld, to, (size_t)at.nc * 4);
+  return GR_OK;
+}
+
 static inline int32_t gr_tt_store_tiles(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at,
                                         const uint32_t *in, int64_t ld, int keep) {
   for (int64_t r = 0; r < at.nr; r += 32)
