@@ -96,11 +96,12 @@ class TtBench:
         core.check(core.lib.gr_program_run(program, core.ffi.new("gr_span *", {"last": 1})))
 
     def run(self, op: Op, attrs: dict, arrays: Sequence[np.ndarray], layouts: Sequence[Layout],
-            into: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+            into: int | None = None, u_kt: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """(what the kernel wrote, what the reference makes of the inputs as the device holds them).
 
-        ``layouts``: of the inputs, then of the output; ``into``: the input that the output overwrites. Fails
-        where the kernel wrote to anything else.
+        ``layouts``: of the inputs, then of the output; ``into``: the input that the output overwrites;
+        ``u_kt``: tiles of K between two spills, of an op that has numerics. Fails where the kernel wrote to
+        anything else.
         """
         attrs = op.decode(attrs)
         types = [TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in arrays]
@@ -117,7 +118,8 @@ class TtBench:
         out = fresh[1] if into is None else tensors[into]
         try:
             held = [t.numpy() for t in tensors]
-            self.call(kernel, [*tensors, out], call_words(op, attrs, "tt", types, outputs))
+            words = call_words(op, attrs, "tt", types, outputs)
+            self.call(kernel, [*tensors, out], [*words[:-1], u_kt] if u_kt else words)
             got = out.numpy()
             for tensor, kept in [*zip(tensors, held, strict=True), (fresh[0], noise), (fresh[-1], noise)]:
                 if tensor is not out:
