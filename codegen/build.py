@@ -127,6 +127,7 @@ def build_bundle(
     place: Mapping[str, str | Device] | None = None,
     device_map: Mapping[str, str | Device] | None = None,
     formats: Mapping[str, str] | None = None,
+    layouts: Mapping[str, str] | None = None,
     numerics: Mapping[str, Mapping[str, str]] | None = None,
     strict: bool = False,
     march: str = "auto",
@@ -139,8 +140,8 @@ def build_bundle(
     folder; written whole or not at all. ``params``: what read_params takes, by default those that a
     GraphBuilder holds. ``name``: the program's. ``libraries``: files, or opened libraries, whose files go
     into the bundle as they are; functions they have are not generated. ``place``, ``device_map``,
-    ``formats``, ``numerics`` and ``strict`` as plan.plan's, ``march``, ``jobs`` and ``progress`` as
-    compile_library's. Equal inputs give equal bytes.
+    ``formats``, ``layouts``, ``numerics`` and ``strict`` as plan.plan's, ``march``, ``jobs`` and ``progress``
+    as compile_library's. Equal inputs give equal bytes.
 
     Raises what loading, planning and compiling raise; UnsupportedOpError for a function without gr.op that no
     library has.
@@ -148,7 +149,7 @@ def build_bundle(
     given = [_Given(Path(getattr(library, "path", library))) for library in libraries]
     inplace = {entry.name: entry.inplace for library in given for entry in library.entries}
     planned = make_plan(_read(graph), devices, place=place, device_map=device_map, formats=formats,
-                        numerics=numerics, strict=strict, inplace=inplace)
+                        layouts=layouts, numerics=numerics, strict=strict, inplace=inplace)
     kernels, foreign = kernels_of([planned])
     kernels = [k for k in kernels if not any(library.has(k.name, k.kind) for library in given)]
     _refuse_foreign([f for f in foreign if not any(library.has(f[0], f[1]) for library in given)])
@@ -160,7 +161,7 @@ def build_bundle(
             built = _Given(_compile(kernels, Path(folder) / "kernels.so", march, jobs, progress))
             items.insert(0, BundleLibrary("kernels.so", built.kinds, built.isa))
             files["kernels.so"] = built.path
-        return write_bundle(out, devices=[_spelled(d) for d in planned.devices], programs=[program],
+        return write_bundle(out, devices=[d.spelling for d in planned.devices], programs=[program],
                             libraries=items, files=files, params=_PARAMS if _PARAMS in own else None)
 
 
@@ -184,11 +185,6 @@ def _program(planned: Plan, params: Any, name: str) -> tuple[BundleProgram, dict
     keys = {key: key for key in known}
     program = BundleProgram(name, "main.json", inputs, graph.output_names, keys, planned.aliases)
     return program, files
-
-
-def _spelled(device: Device) -> str:
-    """A device as a bundle names it: with its board where that is not the kind's default."""
-    return str(device) if device.descriptor.default else f"{device}={device.descriptor.board}"
 
 
 class _Given:

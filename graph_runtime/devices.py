@@ -79,6 +79,17 @@ class Device:
         """Where tensors live unless their layout says otherwise."""
         return self.descriptor.memories[0]
 
+    @property
+    def spelling(self) -> str:
+        """What ``parse`` reads as this device: its name, with board, stack and parameters where they are not
+        the default."""
+        name, made = self.descriptor.name, boards().get(self.descriptor.name)
+        says = {"rows": self.descriptor.grid[0], "clock": self.descriptor.clock_mhz}
+        usual = {"rows": made.grid[0], "clock": made.clock_mhz} if made else says
+        varied = ",".join(f"{k}={v}" for k, v in says.items() if v != usual[k])
+        board = "" if self.descriptor.default and not varied else f"={name}"
+        return f"{self}{board}{f'[{varied}]' if varied else ''}"
+
     def __str__(self) -> str:
         return f"{self.kind}:{self.ordinal}"
 

@@ -24,6 +24,7 @@ __all__ = ["create", "inplace_rules", "load", "read_graph"]
 def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params: Any = None,
            strict: bool = False, device_map: Mapping[str, str | Device] | None = None,
            place: Mapping[str, str | Device] | None = None, formats: Mapping[str, str] | None = None,
+           layouts: Mapping[str, str] | None = None,
            numerics: Mapping[str, Mapping[str, str]] | None = None, threads: int | None = None,
            name: str | None = None) -> GraphModule:
     """A GraphModule.
@@ -32,9 +33,9 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
     parameters that it holds), or a Plan, which is run as it is. ``library``: a path or Library of kernels, a
     list of them, or None for the kernels built in. ``devices``: "cpu:0", or a list, whose first is the
     fallback. ``params`` as load_params. ``strict``, ``device_map``, ``place`` (pins, glob -> device),
-    ``formats`` (device -> format of its floats) and ``numerics`` (device -> {"fidelity": "HiFi2", "dst":
-    "bf16", "numerics": "exact"}) as plan.plan. ``threads``: size of the intra-op pool. ``name``: who
-    holds the memory in out-of-memory texts, by default the file's name.
+    ``formats`` (device -> format of its floats), ``layouts`` (glob -> "l1/height") and ``numerics`` (device
+    -> {"fidelity": "HiFi2", "dst": "bf16", "numerics": "exact"}) as plan.plan. ``threads``: size of the
+    intra-op pool. ``name``: who holds the memory in out-of-memory texts, by default the file's name.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError.
     """
@@ -42,8 +43,8 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
         opened = _libraries(library)
         loaded = None if isinstance(graph, Plan) else read_graph(graph)
         planned = graph if loaded is None else make_plan(
-            loaded, devices, place=place, device_map=device_map, formats=formats, numerics=numerics,
-            strict=strict, inplace=inplace_rules(opened))
+            loaded, devices, place=place, device_map=device_map, formats=formats, layouts=layouts,
+            numerics=numerics, strict=strict, inplace=inplace_rules(opened))
         session = Session(planned, opened, threads, name=name or _name_of(graph))
         if loaded is not None:
             link_constants(session, loaded, opened)

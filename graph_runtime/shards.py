@@ -122,7 +122,7 @@ def read_wish(text: str) -> ShardWish:
     def pair(at: int) -> tuple[int, int] | None:
         return (int(match[at]), int(match[at + 1])) if match[at] else None
 
-    return ShardWish(kind, pair(4), pair(7) or (0, 0), pair(10), orientation)
+    return ShardWish(kind, pair(4), pair(7) or (0, 0), pair(11), orientation)
 
 
 def resolve(wish: ShardWish, rows: int, cols: int, tiled: bool, grid: tuple[int, int]) -> Shard:

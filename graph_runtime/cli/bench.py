@@ -15,6 +15,7 @@ __all__ = ["bench"]
 def bench(
     graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None,
     params: opt.Params = None, place: opt.Place = None, map: opt.Map = None, format: opt.Formats = None,
+    layout: opt.Layouts = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Measurements.")] = 10,
     number: Annotated[int, typer.Option("--number", min=1, help="Runs a measurement, at least.")] = 1,
     min_repeat_ms: Annotated[int, typer.Option(
@@ -30,7 +31,8 @@ def bench(
     Example: graph-runtime bench net.bundle --repeat 20 --threads 1
     """
     program = open_program(graph, device, library, params)
-    module = program.module(opt.plan_options(place, map, format, strict, fidelity, dst, numerics), threads)
+    options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout)
+    module = program.module(options, threads)
     rng = np.random.default_rng(seed)
     values = {name: opt.random_array(module.get_input(name).type, rng)
               for name in module.get_input_info()[0]}

@@ -25,7 +25,8 @@ def compile_(
         "--library", help="A module library that the bundle takes along, for functions without gr.op; "
                           "repeat for more.")] = None,
     params: opt.Params = None,
-    place: opt.Place = None, map: opt.Map = None, format: opt.Formats = None, strict: opt.Strict = False,
+    place: opt.Place = None, map: opt.Map = None, format: opt.Formats = None,
+    layout: opt.Layouts = None, strict: opt.Strict = False,
     march: Annotated[str, typer.Option(
         "--march", help="auto (x86-64-v3 where this CPU has it, else v2), native, or a level.")] = "auto",
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Compilers at a time.")] = None,
@@ -44,7 +45,7 @@ def compile_(
     devices = device or asked_devices(loaded)
     with _progress(not json) as progress:
         build_bundle(loaded, devices, output, params=params, libraries=library or (), march=march, jobs=jobs,
-                     progress=progress, **opt.plan_options(place, map, format, strict))
+                     progress=progress, **opt.plan_options(place, map, format, strict, layouts=layout))
     if json:
         opt.print_json({"bundle": str(output), "devices": list(devices)})
     else:

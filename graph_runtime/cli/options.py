@@ -18,7 +18,8 @@ from ..graph import TensorType
 
 Source = Annotated[Path, typer.Argument(metavar="GRAPH", help="graph.json, or a bundle.")]
 Devices = Annotated[list[str] | None, typer.Option(
-    "--device", help="A device, as cpu:0, tt:0 or tt:0=n150; repeat for more. The first is the fallback.")]
+    "--device", help="A device, as cpu:0, tt:0, tt:0=e150 or tt:0=wormhole_b0/buda[rows=9,clock=900]; repeat "
+    "for more. The first is the fallback.")]
 LibraryFiles = Annotated[list[Path] | None, typer.Option(
     "--library", help="A module library; repeat for more. Without one the kernels built in serve.")]
 Params = Annotated[Path | None, typer.Option(
@@ -35,6 +36,9 @@ Dst = Annotated[list[str] | None, typer.Option(
     "--dst", help="What a device keeps sums in: tt=fp32 or tt=bf16; repeatable.")]
 NumericsOf = Annotated[list[str] | None, typer.Option(
     "--numerics", help="Arithmetic of a device: tt=fast, or tt=exact, bit for bit and slow; repeatable.")]
+Layouts = Annotated[list[str] | None, typer.Option(
+    "--layout", help="Where and how nodes' values lie on a device: 'conv*=l1/block[4x8]', 'h=dram/row_major' "
+    "(a glob as of --place); repeatable.")]
 Strict = Annotated[bool, typer.Option(
     "--strict", help="No fallback: a device type that no --device has is an error.")]
 Threads = Annotated[int | None, typer.Option(
@@ -58,14 +62,16 @@ def pairs(items: Sequence[str] | None, option: str) -> dict[str, str]:
 
 def plan_options(place: Sequence[str] | None, map_: Sequence[str] | None, formats: Sequence[str] | None,
                  strict: bool, fidelity: Sequence[str] | None = None, dst: Sequence[str] | None = None,
-                 numerics: Sequence[str] | None = None) -> dict[str, Any]:
+                 numerics: Sequence[str] | None = None,
+                 layouts: Sequence[str] | None = None) -> dict[str, Any]:
     """The keyword arguments of create() and plan() that the options of those names say."""
     words: dict[str, dict[str, str]] = {}
     for name, items in (("fidelity", fidelity), ("dst", dst), ("numerics", numerics)):
         for device, word in pairs(items, f"--{name}").items():
             words.setdefault(device, {})[name] = word
     return {"place": pairs(place, "--place"), "device_map": pairs(map_, "--map"),
-            "formats": pairs(formats, "--format"), "numerics": words, "strict": strict}
+            "formats": pairs(formats, "--format"), "layouts": pairs(layouts, "--layout"),
+            "numerics": words, "strict": strict}
 
 
 def random_array(type_: TensorType, rng: np.random.Generator) -> np.ndarray:

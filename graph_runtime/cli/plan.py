@@ -21,8 +21,9 @@ __all__ = ["plan"]
 
 def plan(
     graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None, place: opt.Place = None,
-    map: opt.Map = None, format: opt.Formats = None, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
-    numerics: opt.NumericsOf = None, strict: opt.Strict = False,
+    map: opt.Map = None, format: opt.Formats = None, layout: opt.Layouts = None,
+    fidelity: opt.Fidelity = None, dst: opt.Dst = None, numerics: opt.NumericsOf = None,
+    strict: opt.Strict = False,
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", help="Write the graph with its plan: running that file does exactly this.")] = None,
     policy: Annotated[str | None, typer.Option(
@@ -39,7 +40,7 @@ def plan(
     """
     program = open_program(graph, device, library)
     planned = make_plan(program.graph, program.devices, inplace=inplace_rules(program.libraries),
-                        **opt.plan_options(place, map, format, strict, fidelity, dst, numerics))
+                        **opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout))
     if policy is not None and policy not in POLICIES:
         raise InputError(f"unknown policy {policy!r}{did_you_mean(policy, POLICIES)}", got=policy,
                          wanted=list(POLICIES))

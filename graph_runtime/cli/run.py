@@ -21,7 +21,7 @@ __all__ = ["run"]
 def run(
     graph: opt.Source, input: opt.Inputs = None, params: opt.Params = None, device: opt.Devices = None,
     library: opt.LibraryFiles = None, place: opt.Place = None, map: opt.Map = None,
-    format: opt.Formats = None,
+    format: opt.Formats = None, layout: opt.Layouts = None,
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", help="Write the outputs to an .npz: output0, output1, ...")] = None,
     expect: Annotated[Path | None, typer.Option(
@@ -40,7 +40,7 @@ def run(
 
     Example: graph-runtime run net.json --device cpu:0 --device tt:0 --place 'conv*=tt:0' --compare
     """
-    options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics)
+    options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout)
     program = open_program(graph, device, library, params)
     module = program.module(options, threads)
     expected = read_npz(expect) if expect else {}

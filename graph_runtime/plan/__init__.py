@@ -38,6 +38,7 @@ def plan(
     place: Mapping[str, str | Device] | None = None,
     device_map: Mapping[str, str | Device] | None = None,
     formats: Mapping[str, str] | None = None,
+    layouts: Mapping[str, str] | None = None,
     numerics: Mapping[str, Mapping[str, str]] | None = None,
     strict: bool = False,
     inplace: Mapping[str, tuple[int, ...]] | None = None,
@@ -46,17 +47,18 @@ def plan(
     """Decide devices, copies, layouts and storage of a graph, and check the result.
 
     ``place``: pins, glob -> device, over node, op and function names. ``device_map``: DLDeviceType -> device.
-    ``formats``: device or kind -> format of its floats. ``numerics``: device or kind -> {"fidelity", "dst",
-    "numerics"} of nodes that do not say (numerics.py). ``strict``: no fallback for devices that are not in
-    the list. ``inplace``: func_name -> inputs that output 0 may overwrite, from the libraries' manifests.
-    ``use_storage_hints``: follow the file's storage ids.
+    ``formats``: device or kind -> format of its floats. ``layouts``: glob as of ``place`` -> layout of what
+    those nodes make, as "l1" or "l1/tile/bf16/height[8x1]" (wishes.py). ``numerics``: device or kind ->
+    {"fidelity", "dst", "numerics"} of nodes that do not say (numerics.py). ``strict``: no fallback for
+    devices that are not in the list. ``inplace``: func_name -> inputs that output 0 may overwrite, from the
+    libraries' manifests. ``use_storage_hints``: follow the file's storage ids.
 
     Raises PlanError, CheckError, CapacityError, UnsupportedOpError, DeviceError.
     """
     placed = insert_transfers(
         _place(graph, parse_list(devices), pins=place, device_map=device_map, strict=strict)
     )
-    laid_out = assign_layouts(placed, formats)
+    laid_out = assign_layouts(placed, formats, layouts)
     edited = bool(place) or laid_out.placed.graph is not graph
     planned = assign_storage(
         laid_out, loaded=graph if edited else None, inplace=inplace, use_hints=use_storage_hints

@@ -4,6 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import CapacityError
+from .sizes import out_of_memory, remedy
 from .types import Plan
 
 __all__ = ["check_capacity"]
@@ -12,12 +13,12 @@ _HOLDERS = 5
 
 
 def check_capacity(plan: Plan) -> None:
-    """Raises CapacityError, with ``needed``, ``available`` and the five largest ``holders`` [(node, bytes)],
-    where the peak of a memory is beyond what it can hand out. All numbers but a tt buffer's size are bytes of
-    one bank."""
+    """Raises CapacityError, with ``node`` (the first that does not fit), ``needed``, ``available`` and the
+    five largest ``holders`` [(node, bytes)], where the peak of a memory is beyond what it has for tensors.
+    All numbers but a tt buffer's size are bytes of one bank; every bank holds the same ranges."""
     for (did, index), needed in plan.peak.items():
         memory = plan.devices[did].descriptor.memories[index]
-        if needed > memory.usable:
+        if needed > memory.available:
             raise _error(plan, did, index, needed)
 
 
@@ -27,31 +28,22 @@ def _error(plan: Plan, did: int, index: int, needed: int) -> CapacityError:
     mine = np.flatnonzero((storage.did == did) & (storage.memory == index))
     largest = mine[np.argsort(-storage.extent[mine], kind="stable")][:_HOLDERS]
     holders = [(_holder(plan, sid), int(storage.nbytes[sid])) for sid in largest.tolist()]
-    named = ", ".join(f"{name} {size} B" for name, size in holders)
-    if memory.banks == 1:
-        text = (
-            f"the plan needs {needed} B of {device} {memory.name} memory, {memory.usable} B are available "
-            f"(the largest: {named})"
-        )
-    else:
-        ends = storage.offset[mine] + storage.extent[mine]
-        first = mine[np.flatnonzero(ends > memory.usable)[0]]
-        taken = int(ends[ends <= memory.usable].max(initial=0))
-        free = memory.usable - taken
-        text = (
-            f"Out of Memory: Not enough space to allocate {int(storage.nbytes[first])} B "
-            f"{memory.name.upper()} buffer across {memory.banks} banks, where each bank needs to store "
-            f"{int(storage.extent[first])} B, but bank size is {memory.usable} B (allocated: {taken} B, "
-            f"free: {free} B, largest free block: {free} B); the plan needs {needed} B of each bank of "
-            f"{device}; held by {named}"
-        )
+    ends = storage.offset[mine] + storage.extent[mine]
+    first = int(mine[np.flatnonzero(ends > memory.available)[0]])
+    taken = int(ends[ends <= memory.available].max(initial=0))
+    text = out_of_memory(device, memory, int(storage.nbytes[first]), int(storage.extent[first]), taken)
+    each = "" if memory.banks == 1 else " of each bank"
+    node = _holder(plan, first)
+    layout = plan.layout(int(np.flatnonzero(plan.sid == first)[0])) if (plan.sid == first).any() else None
     return CapacityError(
-        f"{text}; place less on {device}",
+        f"{text} for {node}; the plan needs {needed} B{each}, held by "
+        f"{', '.join(f'{name} {size} B' for name, size in holders)}"
+        + (f"; {remedy(device, memory, layout)}" if layout else ""),
         device=str(device),
         needed=needed,
-        available=memory.usable,
+        available=memory.available,
         holders=holders,
-        node=holders[0][0] if holders else None,
+        node=node.strip("'"),
     )
 
 

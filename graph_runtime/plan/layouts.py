@@ -13,8 +13,10 @@ from ..errors import PlanError, did_you_mean
 from ..graph import COPY, Graph, TensorType
 from ..layout import HOST, ROW_MAJOR, TILE, Layout, same_image
 from .columns import intern, is_copy, is_nop
+from .conversions import explain_copies
 from .transfers import COPY_FUNC
 from .types import LaidOutGraph, PlacedGraph
+from .wishes import Table, follow_wishes
 
 __all__ = ["assign_layouts", "choose"]
 
@@ -24,14 +26,17 @@ _NEAREST = {"float64": "float32", "float16": "float32 or bfloat16", "int64": "in
 _FLOATS = ("float32", "bfloat16")
 
 
-def assign_layouts(placed: PlacedGraph, formats: Mapping[str, str] | None = None) -> LaidOutGraph:
-    """Give each entry a Layout: the file's where it says one for the device it is on, else ``choose``'s.
+def assign_layouts(placed: PlacedGraph, formats: Mapping[str, str] | None = None,
+                   wishes: Mapping[str, str] | None = None) -> LaidOutGraph:
+    """Give each entry a Layout: what ``wishes`` says (wishes.py), else the file's where it says one for the
+    device it is on, else ``choose``'s, which is interleaved over the device's first memory (DRAM).
 
     ``formats``: device ("tt:0") or kind ("tt") -> format of float tensors there; the device's own entry wins.
-    A __nop on a device whose entries differ in physical image becomes a relayout __copy.
+    A __nop on a device whose entries differ in physical image becomes a relayout __copy. The cause of each
+    copy says what it does.
 
-    Raises PlanError for a format the device does not store, for a dtype that it cannot hold, and for a
-    __copy that would change the dtype outside of host memory.
+    Raises PlanError for a format the device does not store, for a dtype that it cannot hold, for a wish that
+    cannot be, and for a __copy that would change the dtype outside of host memory.
     """
     chosen = _read_formats(placed, formats or {})
     graph, count = placed.graph, len(placed.devices)
@@ -42,7 +47,7 @@ def assign_layouts(placed: PlacedGraph, formats: Mapping[str, str] | None = None
     if said is not None:
         open_[:] = False
         open_[row[said < 0]] = True  # where the file says all of them, nothing is to choose
-    table: dict[tuple[Layout, str], int] = {}
+    table: Table = {}
     rows = np.full(len(distinct), -1, np.int32)
     for at in np.flatnonzero(open_).tolist():
         type_, did = graph.types[distinct[at] // count], distinct[at] % count
@@ -51,9 +56,12 @@ def assign_layouts(placed: PlacedGraph, formats: Mapping[str, str] | None = None
     layout_id = rows[row]
     if said is not None:
         layout_id = _follow_file(graph, said, layout_id, table)
-    laid_out = LaidOutGraph(placed, tuple(k[0] for k in table), layout_id, tuple(k[1] for k in table))
+    if wishes:
+        layout_id = follow_wishes(placed, wishes, layout_id, table)
+    rows, layout_id = _used(table, layout_id)
+    laid_out = LaidOutGraph(placed, tuple(k[0] for k in rows), layout_id, tuple(k[1] for k in rows))
     _check_copies(laid_out)
-    return _relayout_nops(laid_out)
+    return explain_copies(_relayout_nops(laid_out))
 
 
 def choose(type_: TensorType, device: Descriptor, fmt: str | None) -> tuple[Layout, str]:
@@ -151,10 +159,17 @@ def _hinted(placed: PlacedGraph, entry_did: np.ndarray) -> np.ndarray | None:
 
 
 def _follow_file(
-    graph: Graph, said: np.ndarray, layout_id: np.ndarray, table: dict[tuple[Layout, str], int]
+    graph: Graph, said: np.ndarray, layout_id: np.ndarray, table: Table
 ) -> np.ndarray:
     rows = [table.setdefault((layout, "as the file says"), len(table)) for layout in graph.hints.layouts]
     return np.where(said >= 0, np.array([*rows, 0], np.int32)[said], layout_id).astype(np.int32)
+
+
+def _used(table: Table, layout_id: np.ndarray) -> tuple[list[tuple[Layout, str]], np.ndarray]:
+    """The decisions that an entry follows, and the columns in their numbering."""
+    used = np.bincount(layout_id, minlength=len(table)) > 0
+    return [row for row, kept in zip(table, used.tolist(), strict=True) if kept], (
+        (used.cumsum() - 1)[layout_id].astype(np.int32))
 
 
 # **************** copies ****************

@@ -5,8 +5,6 @@ first consumer. The caller's list keeps its order: its first device is the fallb
 """
 from __future__ import annotations
 
-import fnmatch
-import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -17,6 +15,7 @@ from ..graph import COPY, NOP, Graph
 from ..ops import registry
 from ..ops.select import select
 from .columns import first_of, intern, slot_nid
+from .globs import matching
 from .types import Placement
 
 __all__ = ["place"]
@@ -178,17 +177,7 @@ def _apply_pins(graph: Graph, devices: tuple[Device, ...], pins: Mapping[str, st
     pinned = np.zeros(graph.num_nodes, bool)
     for glob, target in pins.items():
         target_did = _index(devices, target, f"pin {glob!r}")
-        match = re.compile(fnmatch.translate(glob)).match
-        by_func = np.array([bool(match(f.name) or (f.op and match(f.op))) for f in graph.funcs] + [False])
-        hit = by_func[graph.func_id] | np.fromiter(
-            (match(n) is not None for n in graph.names), bool, graph.num_nodes
-        )
-        if not hit.any():
-            known = [*graph.names, *(f.op or f.name for f in graph.funcs)]
-            raise PlanError(
-                f"pin {glob!r} matches no node, op or function{did_you_mean(glob, dict.fromkeys(known))}",
-                got=glob,
-            )
+        hit = matching(graph, glob, "pin")
         pinned |= hit
         did[hit] = target_did
         cause_id[hit] = causes.add(f"pin {glob!r}: {devices[target_did]}")

@@ -8,11 +8,12 @@ import numpy as np
 from ..devices import Device
 from ..errors import CapacityError, DeviceError, GraphRuntimeError, PlanError
 from ..graph import TensorType
-from ..layout import HOST, Layout, footprint
+from ..layout import HOST, L1, TILE, Layout, Memory, footprint, matrix
+from ..shards import fault
 from .columns import intern
 from .types import LaidOutGraph
 
-__all__ = ["Sizes", "entry_sizes", "round_up"]
+__all__ = ["Sizes", "entry_sizes", "out_of_memory", "remedy", "round_up"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +33,8 @@ class Sizes:
 def entry_sizes(laid_out: LaidOutGraph) -> Sizes:
     """Sizes of all entries; Python runs once for each distinct (type, layout, device).
 
-    Raises PlanError for a block format that is not tiled and for a memory that the device does not have,
+    Raises PlanError for a block format that is not tiled, for a shard that the tensor or the device cannot
+    have and for a memory that the device does not have,
     CapacityError for one entry that is larger than its memory: sums of what is left cannot overflow.
     """
     graph, devices, layouts = laid_out.placed.graph, laid_out.placed.devices, laid_out.layouts
@@ -62,14 +64,42 @@ def _size(type_: TensorType, layout: Layout, device: Device) -> tuple[int, int, 
     if memory.name == HOST:
         extent = nbytes = type_.nbytes
     else:
+        reason = layout.shard and fault(layout.shard, *matrix(layout, type_.shape), layout.layout == TILE,
+                                        device.descriptor.grid)
+        if reason:
+            raise PlanError(f"{type_} cannot be {layout} on {device}: {reason}", got=str(layout))
         extent, nbytes = footprint(layout, type_.shape, memory)
-    if extent > memory.usable:
+    if extent > memory.available:
         raise CapacityError(
-            f"{type_} takes {extent} B of each bank of {device} {memory.name}, {memory.usable} B are there",
+            f"{out_of_memory(device, memory, nbytes, extent, 0)}: {type_} in {layout} alone is too large; "
+            f"{remedy(device, memory, layout)}",
             needed=extent,
-            available=memory.usable,
+            available=memory.available,
         )
     return index, extent, nbytes
+
+
+def out_of_memory(device: Device, memory: Memory, nbytes: int, extent: int, taken: int) -> str:
+    """tt-metal's text about a buffer that does not fit behind ``taken`` bytes of each bank."""
+    if memory.banks == 1:
+        return (f"Out of Memory: Not enough space to allocate {extent} B of {device} {memory.name} memory, "
+                f"of which {memory.available} B are for tensors (allocated: {taken} B, free: "
+                f"{memory.available - taken} B)")
+    return (f"Out of Memory: Not enough space to allocate {nbytes} B {memory.name.upper()} buffer across "
+            f"{memory.banks} banks, where each bank needs to store {extent} B, but bank size is "
+            f"{memory.available} B (allocated: {taken} B, free: {memory.available - taken} B, largest free "
+            f"block: {memory.available - taken} B) on {device}")
+
+
+def remedy(device: Device, memory: Memory, layout: Layout) -> str:
+    """What a user can change about a memory that is full."""
+    if memory.name == HOST:
+        return f"place less on {device}"
+    if memory.name == L1:
+        cores = "shard it over more cores, or " if layout.shard else "shard it, or "
+        return f"{cores}keep it in dram (--layout 'NODE=dram')"
+    formats = "" if layout.format.startswith("bfp") else f"--format {device.kind}=bfp8_b, "
+    return f"change: {formats}a smaller batch, or place less on {device}"
 
 
 def _with_place(laid_out: LaidOutGraph, eid: int, error: GraphRuntimeError) -> PlanError:

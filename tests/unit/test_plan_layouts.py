@@ -146,7 +146,7 @@ def test_layouts_of_the_file_are_followed_and_wrong_ones_refused():
         (Layout("host", "row_major", "bf16"), ["cpu:0"], "host memory stores it as f32"),
         (Layout("host", "tile", "f32"), ["cpu:0"], "no layout tile"),
         (Layout("dram", "tile", "f32", Shard("height", cores, (32, 64))), ["tt:0"], "lie in l1"),
-        (Layout("l1", "tile", "f32", Shard("height", cores, (32, 32))), ["tt:0"], "span the 64x64"),
+        (Layout("l1", "tile", "f32", Shard("height", cores, (32, 32))), ["tt:0"], "all 64 columns"),
         (Layout("dram", "row_major", "bfp8_b"), ["tt:0"], "tile layout only"),
     ):
         with pytest.raises(PlanError, match=says) as caught:

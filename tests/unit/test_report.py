@@ -36,7 +36,7 @@ def test_rows_say_where_each_node_runs_and_why():
         32,
         True,
     )
-    assert copy["cause"] == "'n1' on tt:0 reads 'x0', which lives on cpu:0"
+    assert copy["cause"] == "'n1' on tt:0 reads 'x0', which lives on cpu:0; move host -> dram"
 
 
 def test_the_pool_map_lists_every_value_once():

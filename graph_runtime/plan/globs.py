@@ -1,0 +1,28 @@
+"""Globs by which a caller names nodes: over node, op and function names."""
+from __future__ import annotations
+
+import fnmatch
+import re
+
+import numpy as np
+
+from ..errors import PlanError, did_you_mean
+from ..graph import Graph
+
+__all__ = ["matching"]
+
+
+def matching(graph: Graph, glob: str, what: str) -> np.ndarray:
+    """bool [nodes]: whom a glob names. Raises PlanError, as "``what`` 'glob' matches no ...", for nobody."""
+    match = re.compile(fnmatch.translate(glob)).match
+    by_func = np.array([bool(match(f.name) or (f.op and match(f.op))) for f in graph.funcs] + [False])
+    hit = by_func[graph.func_id] | np.fromiter(
+        (match(n) is not None for n in graph.names), bool, graph.num_nodes
+    )
+    if not hit.any():
+        known = [*graph.names, *(f.op or f.name for f in graph.funcs)]
+        raise PlanError(
+            f"{what} {glob!r} matches no node, op or function{did_you_mean(glob, dict.fromkeys(known))}",
+            got=glob,
+        )
+    return hit
