@@ -4,6 +4,7 @@ Pure functions; nothing is read but the packaged weights, once.
 """
 
 from .buda import NonZero
+from .grid import gemm_cycles, grid_unary_cycles, sharded_matmul_cycles
 from .links import dispatch_ns, dram_bandwidth, dram_cycles, ethernet_ns, pcie_bandwidth, pcie_ns
 from .noc import multicast_cycles, noc_cycles, reshard_cycles
 from .opmodel import op_cycles
@@ -17,11 +18,14 @@ __all__ = [
     "dram_bandwidth",
     "dram_cycles",
     "ethernet_ns",
+    "gemm_cycles",
+    "grid_unary_cycles",
     "multicast_cycles",
     "noc_cycles",
     "op_cycles",
     "pcie_bandwidth",
     "pcie_ns",
     "reshard_cycles",
+    "sharded_matmul_cycles",
     "worst",
 ]

@@ -16,7 +16,7 @@ from .formulas import FORMULAS
 from .types import Cost
 from .weights_file import load
 
-__all__ = ["columns_of", "key_of", "op_cycles"]
+__all__ = ["block_of", "columns_of", "key_of", "op_cycles"]
 
 # ops on the matrix unit, whose time depends on the fidelity
 _BY_FIDELITY = ("matmul", "matmul_sparse", "depthwise", "multiply")
@@ -60,8 +60,22 @@ def op_cycles(
     key = key_of(op, formats=formats, l1_acc=l1_acc, approx=approx, vector_mode=vector_mode, dim=dim)
     found = load("core")["fits"][_STANDS_FOR.get(arch, arch)].get(op, {}).get(key)
     if found is None:
-        attributes = _attributes(op, formats, l1_acc, approx, vector_mode, dim)
-        block = Block(t, mblock, ublock, m_k, u_kt, z, formats, fidelity, attributes, nonzero)
+        block = block_of(
+            op,
+            t=t,
+            mblock=mblock,
+            ublock=ublock,
+            m_k=m_k,
+            u_kt=u_kt,
+            z=z,
+            formats=formats,
+            fidelity=fidelity,
+            l1_acc=l1_acc,
+            approx=approx,
+            vector_mode=vector_mode,
+            dim=dim,
+            nonzero=nonzero,
+        )
         return Cost(buda.cycles(op, arch, block), "extrapolated", f"Buda's published weights, {arch} {op}")
     x = columns_of(t=t, mblock=mblock, ublock=ublock, m_k=m_k, u_kt=u_kt, z=z, nonzero=nonzero, phases=phases)
     fitted = arch not in _STANDS_FOR and (op not in _BY_FIDELITY or fidelity in found["fidelity"])
@@ -131,13 +145,20 @@ def _class(name: str) -> str:
     return {"f16": "fp16", "bf16": "fp16", "uint8": "int8", "uint32": "int32"}.get(name, name)
 
 
-def _attributes(
-    op: str, formats: tuple[str, ...], l1_acc: bool, approx: bool, vector_mode: str, dim: str | None
-) -> frozenset[str]:
-    """The attributes that Buda's weights are keyed by."""
+def block_of(
+    op: str,
+    *,
+    formats: tuple[str, ...] = ("bf16",),
+    l1_acc: bool = False,
+    approx: bool = False,
+    vector_mode: str = "rc",
+    dim: str | None = None,
+    **blocking: Any,
+) -> Block:
+    """The arguments of op_cycles as Buda's own formulas take them."""
     # int32 names the result of a matmul, the operand of an elementwise op
     integer = formats[-1] if op == "matmul" else formats[0]
-    found = {
+    has = {
         "df_bfp": formats[0].startswith("bfp"),
         "df_int8": integer in ("int8", "uint8"),
         "df_int32": integer in ("int32", "uint32"),
@@ -146,4 +167,4 @@ def _attributes(
         f"vector_{vector_mode}": vector_mode in ("r", "c"),
         f"dim_{dim}": dim is not None,
     }
-    return frozenset(name for name, on in found.items() if on)
+    return Block(formats=formats, attributes=frozenset(name for name, on in has.items() if on), **blocking)

@@ -1,0 +1,207 @@
+"""Device cycles of ttnn ops over a whole grid of cores: GEMM, height-sharded matmul, unary ops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import FORMATS
+from ..errors import PlanError, did_you_mean
+from . import buda
+from .formulas import PRODUCT, pnorm
+from .types import Cost
+from .weights_file import load
+
+__all__ = [
+    "gemm",
+    "gemm_cycles",
+    "grid_unary_cycles",
+    "passes",
+    "sharded_matmul",
+    "sharded_matmul_cycles",
+    "unary",
+]
+
+Values = Mapping[str, Any]
+_SHARP = 8.0  # exponent for what overlaps: math, unpacking, strips, DRAM
+L1_USER_BYTES = 1499136 - 103712  # of a Wormhole Tensix tile: what tt-metal leaves to tensors and buffers
+_WIDEST_SUBBLOCK = 8  # tiles of 16 bits that half of Dst holds
+_STANDS_FOR = {"grayskull": "wormhole_b0"}
+CLOCK_MHZ = {"grayskull": 1200.0, "wormhole_b0": 1000.0, "blackhole": 1350.0}
+
+
+def tile_bytes(name: str) -> int:
+    """Bytes of a headerless 32x32 tile. Raises PlanError for an unknown format."""
+    if name not in FORMATS:
+        raise PlanError(f"unknown format {name!r}{did_you_mean(name, FORMATS)}", got=name)
+    return FORMATS[name].tile_bytes
+
+
+# ---------------------------------------------------------------- GEMM
+
+
+def gemm(w: Values, x: Values) -> Any:
+    """``x``: mt, kt, nt tiles; rows, columns of cores; f phases; bytes of a tile; sharded (1: input 0 and
+    output lie in the L1 of the cores, else all in DRAM); spread (1: all rows of input 0 go to every core,
+    which has its own columns).
+
+    Each core multiplies, or waits for its unpackers; strips of both inputs are multicast along rows and
+    columns; DRAM gives and takes what is not in L1. The first strips and the last results do not overlap.
+    """
+    cores = x["rows"] * x["columns"]
+    m = np.where(x["spread"], x["mt"], np.ceil(x["mt"] / x["rows"]))
+    n = np.where(x["spread"], np.ceil(x["nt"] / cores), np.ceil(x["nt"] / x["columns"]))
+    product = pnorm(_SHARP, w["product"] * x["f"] + w["issue"], x["bytes"] / w["unpack"])
+    work = m * n * x["kt"] * product
+    wire = w["gap"] + x["bytes"] / w["multicast"]
+    strips = x["kt"] * np.where(x["spread"], x["mt"] * wire, n * wire + m * w["strip"])
+    stored = (
+        np.where(x["sharded"], x["kt"] * x["nt"], x["mt"] * x["kt"] + x["kt"] * x["nt"] + x["mt"] * x["nt"])
+        * x["bytes"]
+    )
+    busy = pnorm(_SHARP, work, strips, stored / w["dram"])
+    return w["start"] + busy + m * n * x["bytes"] / w["out"]
+
+
+@lru_cache(maxsize=1 << 14)
+def gemm_cycles(
+    arch: str,
+    m: int,
+    k: int,
+    n: int,
+    *,
+    format: str = "bf16",
+    fidelity: str = "HiFi2",
+    grid: tuple[int, int] = (8, 8),
+    sharded: bool = False,
+    tuned: bool = True,
+) -> Cost:
+    """Device cycles of an m x k by k x n product (elements) on a grid (rows, columns) of cores.
+
+    ``sharded``: input 0 and output lie sharded in L1, else all tensors in DRAM. ``tuned``: with a program
+    configuration; without one the library spreads short matrices over all cores. Raises PlanError for an
+    unknown architecture, format or fidelity.
+    """
+    buda.known_ops(arch)
+    x = gemm_columns(m=m, k=k, n=n, format=format, fidelity=fidelity, grid=grid, sharded=sharded, tuned=tuned)
+    found = load("grid")["gemm"][_STANDS_FOR.get(arch, arch)]
+    weights = {**found["weights"], "product": PRODUCT[arch]}
+    basis = "assumed" if arch in _STANDS_FOR else "fitted" if fidelity != "HiFi3" else "extrapolated"
+    return Cost(float(gemm(weights, x)), basis, f"whole-grid GEMM on {grid[0]}x{grid[1]} {arch} cores")
+
+
+def gemm_columns(
+    *, m: int, k: int, n: int, format: str, fidelity: str, grid: tuple[int, int], sharded: bool, tuned: bool
+) -> dict[str, Any]:
+    """The arguments of gemm_cycles by the names of gemm()."""
+    mt, kt, nt = (math.ceil(d / 32) for d in (m, k, n))
+    # two tile rows a core row and columns for half of the cores: measured out of the box on 8x8
+    spread = not tuned and grid == (8, 8) and mt <= 2 * grid[0] and 2 * nt >= grid[0] * grid[1]
+    return {
+        "mt": mt,
+        "kt": kt,
+        "nt": nt,
+        "rows": grid[0],
+        "columns": grid[1],
+        "f": buda.phases(fidelity),
+        "bytes": tile_bytes(format),
+        "sharded": sharded,
+        "spread": spread,
+    }
+
+
+# ---------------------------------------------------------------- sharded matmul
+
+
+def passes(rows: int, kt: int, nt: int, nbytes: int = 2048, budget: int = L1_USER_BYTES) -> int:
+    """Blocks of rows in which a core does its part, the fewest whose buffers fit: its shards of input 0 and
+    output, and two buffers each of input 1, of a block's input 0 and of its output. ``rows`` if none
+    fits."""
+    for count in (d for d in range(1, rows + 1) if rows % d == 0):
+        block = rows // count
+        if (rows * kt + 2 * kt * nt + 2 * block * kt + rows * nt + 2 * block * nt) * nbytes <= budget:
+            return count
+    return rows
+
+
+def sharded_matmul(w: Values, x: Values) -> Any:
+    """``x``: rows of tiles of a core, kt, nt, passes, width of a subblock, cores. Input 1 is multicast once
+    a pass, before the products; these unpack one tile of input 0 for each subblock and one of input 1 for
+    each product."""
+    tiles = x["rows"] * x["nt"]
+    return (
+        w["start"]
+        + w["core"] * x["cores"]
+        + w["pass"] * x["passes"]
+        + w["multicast"] * x["passes"] * x["kt"] * x["nt"]
+        + tiles * x["kt"] * (w["product"] + w["subblock"] / x["width"])
+        + tiles * (w["pack"] + w["pack_subblock"] / x["width"])
+        + w["strip"] * x["rows"] * x["kt"]
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def sharded_matmul_cycles(m: int, k: int, n: int, cores: int) -> Cost:
+    """Device cycles of a bf16 matmul on Wormhole whose input 0 and output are height-sharded over
+    ``cores``."""
+    weights = load("grid")["sharded_matmul"]["weights"]
+    return Cost(
+        float(sharded_matmul(weights, sharded_columns(m=m, k=k, n=n, cores=cores))),
+        "fitted",
+        f"height-sharded matmul on {cores} cores",
+    )
+
+
+def sharded_columns(*, m: int, k: int, n: int, cores: int) -> dict[str, float]:
+    """The arguments of sharded_matmul_cycles by the names of sharded_matmul()."""
+    kt, nt = math.ceil(k / 32), math.ceil(n / 32)
+    rows = math.ceil(math.ceil(m / 32) / cores)
+    # a sharded output takes subblocks as wide as itself, or of one tile
+    return {
+        "rows": rows,
+        "kt": kt,
+        "nt": nt,
+        "passes": passes(rows, kt, nt),
+        "width": nt if nt <= _WIDEST_SUBBLOCK else 1,
+        "cores": cores,
+    }
+
+
+# ---------------------------------------------------------------- unary ops
+
+
+def unary(w: Values, x: Values) -> Any:
+    """``x``: tiles of the busiest core, bytes of a tile, dram (1 or 0). Reading and writing overlap with the
+    math."""
+    traffic = x["bytes"] / np.where(x["dram"], w["dram"], w["l1"])
+    start = np.where(x["dram"], w["start_dram"], w["start_l1"])
+    return start + x["tiles"] * pnorm(_SHARP, w["tile"], traffic)
+
+
+@lru_cache(maxsize=1 << 14)
+def grid_unary_cycles(
+    shape: tuple[int, ...], *, format: str = "bf16", memory: str = "dram", tile_cycles: float | None = None
+) -> Cost:
+    """Device cycles of an interleaved unary op on Wormhole (an n150's 56 worker cores): exp, or any other
+    whose math takes ``tile_cycles`` for a tile on one core."""
+    found = load("grid")["unary"]
+    weights = dict(found["weights"])
+    if tile_cycles is not None:
+        weights["tile"] = tile_cycles
+    x = unary_columns(shape=shape, format=format, memory=memory)
+    return Cost(
+        float(unary(weights, x)),
+        "fitted" if tile_cycles is None else "extrapolated",
+        f"interleaved unary op, {x['tiles']} tiles on the busiest core",
+    )
+
+
+def unary_columns(*, shape: tuple[int, ...], format: str, memory: str, cores: int = 56) -> dict[str, float]:
+    """The arguments of grid_unary_cycles by the names of unary()."""
+    rows, columns = (1, *shape)[-2:] if shape else (1, 1)
+    tiles = math.prod(shape[:-2]) * math.ceil(rows / 32) * math.ceil(columns / 32)
+    return {"tiles": math.ceil(tiles / cores), "bytes": tile_bytes(format), "dram": memory == "dram"}

@@ -1,0 +1,249 @@
+"""How well the cost models predict silicon, as JSON lines.
+
+    python tests/bench/bench_silicon.py --data DIR
+
+DIR is laid out as the project's silicon data; tables that it lacks are skipped and named. A line for each
+table:
+
+table, group, rows, mape (mean absolute error, %), bias (mean signed error, %), p95 (of absolute errors, %),
+mdape (median absolute error, %), ordered (share of pairs more than 10 % apart that are ordered right),
+plain_mape and plain (a formula without fits, beside it), off_2_5x (rows more than 2.5 times away)
+
+then one for each group, pooled over its rows, with its limit: of ``mape``, for the exp table of ``mdape``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import silicon_tables as tables
+
+from graph_runtime import costs
+from graph_runtime.costs import buda
+from graph_runtime.costs.opmodel import block_of
+
+LIMITS = {
+    "single-core matmul": 5.0,
+    "eltwise": 5.0,
+    "SFPU": 2.0,
+    "sparse matmul": 15.0,
+    "NoC": 3.0,
+    "DRAM": 5.0,
+    "PCIe": 10.0,
+    "reshard": 20.0,
+    "whole-grid GEMM": 8.0,
+    "small sharded matmul": 10.0,
+    "exp (median)": 5.0,
+}
+GROUP_OF_OP = {
+    "matmul": "single-core matmul",
+    "depthwise": "single-core matmul",
+    "matmul_sparse": "sparse matmul",
+    **dict.fromkeys(("nop", "add", "subtract", "multiply", "splice", "reduce", "reduce_z"), "eltwise"),
+}
+APART = 0.10  # pairs closer than this need no order
+MOST_PAIRED = 3000  # rows of a table whose pairs are compared
+ORDERED = 0.95
+Predict = Callable[..., float]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of one table with what predicts them, and a plain formula."""
+
+    name: str
+    group: str
+    rows: tables.Rows
+    predict: Predict
+    plain: Predict
+    plain_text: str
+
+
+def all_tables(folder: Path) -> Iterator[Table]:
+    for name, rows in tables.core_tables(folder):
+        group = GROUP_OF_OP.get(rows[0][0]["op"], "SFPU") if rows else "SFPU"
+        yield Table(
+            f"buda_op_perf/{name}", group, rows, costs.op_cycles, published, "Buda's published weights"
+        )
+    yield Table(
+        "noc_unicast_latency_cycles",
+        "NoC",
+        tables.noc_rows(folder),
+        costs.noc_cycles,
+        plain_noc,
+        "300 cycles and all bytes at link speed",
+    )
+    yield Table(
+        "wormhole_dram_bandwidth",
+        "DRAM",
+        tables.dram_rows(folder),
+        costs.dram_bandwidth,
+        plain_dram,
+        "92 % of the channels' peak",
+    )
+    yield Table(
+        "wormhole_pcie_bandwidth",
+        "PCIe",
+        tables.pcie_rows(folder),
+        costs.pcie_bandwidth,
+        plain_pcie,
+        "24 GB/s to the device, 11 from it",
+    )
+    yield Table(
+        "npe_wormhole_reshard_traces",
+        "reshard",
+        tables.reshard_rows(folder),
+        costs.reshard_cycles,
+        plain_reshard,
+        "bytes of a core at 28 B/cycle",
+    )
+    yield Table(
+        "gemm_flops_n150_p150",
+        "whole-grid GEMM",
+        tables.gemm_rows(folder),
+        costs.gemm_cycles,
+        plain_gemm,
+        "peak of the matrix units",
+    )
+    yield Table(
+        "ttnn_predictor_matmul_height_sharded",
+        "small sharded matmul",
+        tables.sharded_matmul_rows(folder),
+        costs.sharded_matmul_cycles,
+        plain_sharded,
+        "peak of the matrix units at HiFi2",
+    )
+    yield Table(
+        "ttnn_predictor_final_exp_dataset",
+        "exp (median)",
+        tables.exp_rows(folder),
+        costs.grid_unary_cycles,
+        plain_unary,
+        "one core's exp over 64 cores",
+    )
+
+
+# ---------------------------------------------------------------- plain formulas
+
+
+def published(op: str, arch: str, **blocking: Any) -> float:
+    return buda.cycles(op, arch, block_of(op, **blocking))
+
+
+def plain_noc(arch: str, transactions: int, nbytes: int, **others: Any) -> float:
+    return 300 + transactions * nbytes / (64 if arch == "blackhole" else 32)
+
+
+def plain_dram(channels: int, **others: Any) -> float:
+    return 24 * channels * 0.92
+
+
+def plain_pcie(operation: str, **others: Any) -> float:
+    return 24.0 if "to device" in operation else 11.0
+
+
+def plain_reshard(target: Any, shape: tuple[int, int], page_bytes: int, **others: Any) -> float:
+    cores = target[1][0] * target[1][1]
+    return shape[0] * shape[1] * page_bytes / cores / 28
+
+
+def plain_gemm(m: int, k: int, n: int, fidelity: str, grid: tuple[int, int], **others: Any) -> float:
+    return m * k * n / 32**3 * 16 * buda.phases(fidelity) / (grid[0] * grid[1])
+
+
+def plain_sharded(m: int, k: int, n: int, cores: int) -> float:
+    return -(-m // 32 // cores) * -(-k // 32) * -(-n // 32) * 32
+
+
+def plain_unary(shape: tuple[int, ...], **others: Any) -> float:
+    return float(np.prod(shape)) / 1024 / 64 * costs.op_cycles("exp", "wormhole_b0").cycles
+
+
+# ---------------------------------------------------------------- scores
+
+
+def ordered(predicted: np.ndarray, measured: np.ndarray) -> tuple[int, int]:
+    """(pairs ordered right, pairs) among pairs whose measurements are more than APART from each other."""
+    if len(measured) > MOST_PAIRED:
+        chosen = np.random.default_rng(0).choice(len(measured), MOST_PAIRED, replace=False)
+        predicted, measured = predicted[chosen], measured[chosen]
+    low = measured[:, None] * (1 + APART) < measured[None, :]
+    return int((low & (predicted[:, None] < predicted[None, :])).sum()), int(low.sum())
+
+
+def scores(predicted: np.ndarray, measured: np.ndarray) -> dict[str, Any]:
+    error = predicted / measured - 1
+    size = np.abs(error) * 100
+    far = np.maximum(predicted / measured, measured / predicted) > 2.5
+    return {
+        "rows": len(measured),
+        "mape": round(size.mean(), 3),
+        "bias": round(error.mean() * 100, 3),
+        "p95": round(np.percentile(size, 95), 3),
+        "mdape": round(float(np.median(size)), 3),
+        "off_2_5x": int(far.sum()),
+    }
+
+
+def share(right: int, pairs: int) -> float | None:
+    return round(right / pairs, 4) if pairs else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder laid out as the silicon data")
+    folder = parser.parse_args().data
+    pooled: dict[str, list[tuple[np.ndarray, np.ndarray, int, int]]] = {}
+    for table in all_tables(folder):
+        if not table.rows:
+            print(json.dumps({"table": table.name, "skipped": "no such file, or no rows"}))
+            continue
+        measured = np.array([y for _, y in table.rows])
+        predicted = np.array([cycles(table.predict(**a)) for a, _ in table.rows])
+        plain = np.array([table.plain(**a) for a, _ in table.rows])
+        right, pairs = ordered(predicted, measured)
+        print(
+            json.dumps(
+                {
+                    "table": table.name,
+                    "group": table.group,
+                    **scores(predicted, measured),
+                    "ordered": share(right, pairs),
+                    "plain_mape": scores(plain, measured)["mape"],
+                    "plain": table.plain_text,
+                }
+            )
+        )
+        pooled.setdefault(table.group, []).append((predicted, measured, right, pairs))
+    for group, parts in pooled.items():
+        print(json.dumps(pool(group, parts)))
+
+
+def cycles(cost: costs.Cost) -> float:
+    return cost.cycles
+
+
+def pool(group: str, parts: list[tuple[np.ndarray, np.ndarray, int, int]]) -> dict[str, Any]:
+    """A group's line: all its rows together; pairs are those within its tables."""
+    found = scores(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
+    order = share(sum(p[2] for p in parts), sum(p[3] for p in parts))
+    judged = "mdape" if "median" in group else "mape"
+    holds = found[judged] <= LIMITS[group] and (order is None or order >= ORDERED)
+    return {
+        "group": group,
+        **found,
+        "ordered": order,
+        "judged": judged,
+        "limit": LIMITS[group],
+        "holds": bool(holds),
+    }
+
+
+if __name__ == "__main__":
+    main()
