@@ -9,10 +9,6 @@
 #include "gr_oracle.h"
 #include "status.h"
 
-_Static_assert(GR_ORACLE_BFP2_B == GR_EXACT_BFP2_B && GR_ORACLE_BFP8 == GR_EXACT_BFP8
-                   && GR_ORACLE_TF32 == GR_EXACT_TF32,
-               "one list of formats, seen from two sides");
-
 static int32_t bad_format(const char *stage, int32_t format) {
   return gr_fail(GR_ERR_ARGUMENT, "%s knows no format %d", stage, (int)format);
 }

@@ -5,20 +5,13 @@
  * off. tile.h's packing is this with the widest intermediate format, and is used here.
  *
  * Read by exact.h; static inline and without state, any thread.
- * defines: gr_exact_format, gr_exact_early, gr_exact_pack_via, gr_exact_accumulate_f32,
- * gr_exact_accumulate_bf16
+ * defines: gr_exact_early, gr_exact_pack_via, gr_exact_accumulate_f32, gr_exact_accumulate_bf16
  */
 #ifndef GR_EXACT_PACK_H
 #define GR_EXACT_PACK_H
 
+#include "gr_oracle.h"
 #include "tile.h"
-
-/* Formats of the machine that no tensor has. */
-enum gr_exact_format {
-  GR_EXACT_BFP2_B = 96,   /* block float of a sign and one bit */
-  GR_EXACT_BFP8 = 97,     /* intermediate: 8 exponent and 6 mantissa bits */
-  GR_EXACT_TF32 = 98      /* register: 8 exponent and 10 mantissa bits */
-};
 
 /* ---------------------------------------------------------------- early and late conversion */
 
@@ -27,7 +20,7 @@ static inline uint16_t gr_exact_early(uint8_t intermediate, int32_t dst_bits, ui
   float x = gr_float_of(dst);
   uint32_t nan = (dst & 0x7FFFFFFFu) > 0x7F800000u;
   uint16_t value = dst_bits == 16 ? gr_bf16_pack(x) : gr_bf16_cut(x);
-  if (intermediate != GR_EXACT_BFP8) return value;
+  if (intermediate != GR_ORACLE_BFP8) return value;
   if (nan) value = (uint16_t)(dst >> 31 << 15 | 0x7F80u);
   return (uint16_t)((value + 1u) & ~1u);
 }
@@ -47,7 +40,7 @@ static inline void gr_exact_pack_block2(const uint16_t *values, uint8_t *tile, i
 }
 
 /* The bytes of dst[1024] (row-major) in L1 as a tile of `format` by way of `intermediate`: bf16 by bf16; f32
- * by f32 of a 32-bit Dst and by bf16 of a 16-bit one; block floats by the same or by GR_EXACT_BFP8. */
+ * by f32 of a 32-bit Dst and by bf16 of a 16-bit one; block floats by the same or by GR_ORACLE_BFP8. */
 static inline void gr_exact_pack_via(uint8_t format, uint8_t intermediate, int32_t dst_bits,
                                      const uint32_t *dst, void *tile) {
   for (int32_t r = 0; r < GR_TILE_DIM; ++r) {
@@ -60,9 +53,9 @@ static inline void gr_exact_pack_via(uint8_t format, uint8_t intermediate, int32
       int32_t at = gr_tile_half_row(r, h);
       if (format == GR_BF16)
         memcpy((uint16_t *)tile + at, values + 16 * h, 32);
-      else if (format != GR_F32 && format != GR_EXACT_BFP2_B)
+      else if (format != GR_F32 && format != GR_ORACLE_BFP2_B)
         gr_tile_pack_block(format, values + 16 * h, (uint8_t *)tile, at);
-      else if (format == GR_EXACT_BFP2_B)
+      else if (format == GR_ORACLE_BFP2_B)
         gr_exact_pack_block2(values + 16 * h, (uint8_t *)tile, at);
       else
         for (int i = 0; i < 16; ++i)
