@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from graph_runtime.bundle import BundleLibrary, BundleProgram
 from graph_runtime.bundle_writer import write_bundle
 from graph_runtime.devices import NO_KERNELS, Device
 from graph_runtime.elf import read_elf
-from graph_runtime.errors import CompileError, LibraryError, UnsupportedOpError
+from graph_runtime.errors import CompileError, LibraryError, UnsupportedOpError, did_you_mean
 from graph_runtime.graph import COPY, NOP, Graph, NodeView
 from graph_runtime.loader import load_graph
 from graph_runtime.manifest import Manifest, find_manifest
@@ -133,36 +133,39 @@ def build_bundle(
     march: str = "auto",
     jobs: int | None = None,
     progress: Progress | None = None,
+    const: Collection[str] = (),
 ) -> Path:
     """Plan a graph, compile what it calls, and write graph, kernels and parameters as one bundle.
 
-    ``graph``: a Graph, a GraphBuilder, or what load_graph takes. ``out``: a zip if it ends in .zip, else a
-    folder; written whole or not at all. ``params``: what read_params takes, by default those that a
-    GraphBuilder holds. ``name``: the program's. ``libraries``: files, or opened libraries, whose files go
-    into the bundle as they are; functions they have are not generated. ``place``, ``device_map``,
-    ``formats``, ``layouts``, ``numerics`` and ``strict`` as plan.plan's, ``march``, ``jobs`` and ``progress``
-    as compile_library's. Equal inputs give equal bytes.
-
-    Raises what loading, planning and compiling raise; UnsupportedOpError for a function without gr.op that no
-    library has.
+    ``graph``: a Graph, a GraphBuilder, or what load_graph takes; or a mapping of names to such, the programs
+    of the bundle, in order. ``const``: names of programs whose results may be kept for equal inputs. ``out``:
+    a zip if it ends in .zip, else a folder; written whole or not at all. ``params``: what read_params takes,
+    by default those that a GraphBuilder holds. ``name``: the program's, if it is one. ``libraries``: files,
+    or opened libraries, whose files go into the bundle as they are; functions they have are not generated.
+    ``place``, ``device_map``, ``formats``, ``layouts``, ``numerics`` and ``strict`` as plan.plan's,
+    ``march``, ``jobs`` and ``progress`` as compile_library's. Equal inputs give equal bytes. Raises what these raise.
     """
     given = [_Given(Path(getattr(library, "path", library))) for library in libraries]
     inplace = {entry.name: entry.inplace for library in given for entry in library.entries}
-    planned = make_plan(_read(graph), devices, place=place, device_map=device_map, formats=formats,
-                        layouts=layouts, numerics=numerics, strict=strict, inplace=inplace)
-    kernels, foreign = kernels_of([planned])
+    graphs = dict(graph) if isinstance(graph, Mapping) else {name: graph}
+    options = {"place": place, "device_map": device_map, "formats": formats, "layouts": layouts,
+               "numerics": numerics, "strict": strict, "inplace": inplace}
+    plans = {key: make_plan(_read(item), devices, **options) for key, item in graphs.items()}
+    kernels, foreign = kernels_of(plans.values())
     kernels = [k for k in kernels if not any(library.has(k.name, k.kind) for library in given)]
     _refuse_foreign([f for f in foreign if not any(library.has(f[0], f[1]) for library in given)])
     items = [BundleLibrary(f"libraries/{i}_{g.path.name}", g.kinds, g.isa) for i, g in enumerate(given)]
-    program, own = _program(planned, getattr(graph, "params", None) if params is None else params, name)
-    files = {**own, **{item.file: library.path for item, library in zip(items, given, strict=True)}}
+    given_params = {k: getattr(g, "params", None) if params is None else params for k, g in graphs.items()}
+    programs, files = _programs(plans, given_params, const)
+    files |= {item.file: library.path for item, library in zip(items, given, strict=True)}
     with tempfile.TemporaryDirectory(prefix="graph_runtime_") as folder:
         if kernels:
             built = _Given(_compile(kernels, Path(folder) / "kernels.so", march, jobs, progress))
             items.insert(0, BundleLibrary("kernels.so", built.kinds, built.isa))
             files["kernels.so"] = built.path
-        return write_bundle(out, devices=[d.spelling for d in planned.devices], programs=[program],
-                            libraries=items, files=files, params=_PARAMS if _PARAMS in own else None)
+        return write_bundle(out, devices=[d.spelling for d in next(iter(plans.values())).devices],
+                            programs=programs, libraries=items, files=files,
+                            params=_PARAMS if _PARAMS in files else None)
 
 
 def _read(graph: Any) -> Graph:
@@ -171,20 +174,48 @@ def _read(graph: Any) -> Graph:
     return graph.build() if hasattr(graph, "build") else load_graph(graph)
 
 
-def _program(planned: Plan, params: Any, name: str) -> tuple[BundleProgram, dict[str, bytes]]:
-    """The bundle's one program, and the files it is in: its graph and, if it has any, its parameters."""
-    graph, files = planned.graph, {"main.json": graph_to_json(record(planned))}
-    stored = {} if params is None else read_params(params)
-    known = {key: stored[key] for key in graph.input_names if key in stored}
-    if skipped := [key for key in stored if key not in known]:
+def _programs(plans: Mapping[str, Plan], params: Mapping[str, Any],
+              const: Collection[str]) -> tuple[list[BundleProgram], dict[str, bytes]]:
+    """The bundle's programs, and the files that they are in: graphs and, if there are any, parameters.
+
+    Parameters of one name and equal values are stored once.
+    """
+    if unknown := sorted(set(const) - set(plans)):
+        raise CompileError(f"const names {unknown[0]!r}, which is no program"
+                           f"{did_you_mean(unknown[0], plans)}", got=unknown)
+    programs, files, stored = [], {}, {}
+    for name, planned in plans.items():
+        known = _known(planned.graph, params[name])
+        keys = {key: _place(stored, name, key, value) for key, value in known.items()}
+        file = f"{name}.json" if len(plans) > 1 else "main.json"
+        files[file] = graph_to_json(record(planned))
+        inputs = tuple(key for key in planned.graph.input_names if key not in known)
+        programs.append(BundleProgram(name, file, inputs, planned.graph.output_names, keys, planned.aliases,
+                                      name in const))
+    if stored:
+        files[_PARAMS] = save_params(stored)
+    return programs, files
+
+
+def _known(graph: Graph, params: Any) -> dict[str, np.ndarray]:
+    """The parameters that the graph has inputs for."""
+    given = {} if params is None else read_params(params)
+    known = {key: given[key] for key in graph.input_names if key in given}
+    if skipped := [key for key in given if key not in known]:
         names = ", ".join(skipped[:10])
-        warnings.warn(f"parameters that the graph has no inputs for were left out: {names}", stacklevel=3)
-    if known:
-        files[_PARAMS] = save_params(known)
-    inputs = tuple(key for key in graph.input_names if key not in known)
-    keys = {key: key for key in known}
-    program = BundleProgram(name, "main.json", inputs, graph.output_names, keys, planned.aliases)
-    return program, files
+        warnings.warn(f"parameters that the graph has no inputs for were left out: {names}", stacklevel=4)
+    return known
+
+
+def _place(stored: dict[str, np.ndarray], program: str, name: str, value: np.ndarray) -> str:
+    """Store a parameter, and return its key: its name, after the program's where that is another's."""
+    for key in (name, f"{program}/{name}"):
+        other = stored.setdefault(key, value)
+        if other is value or (other.dtype == value.dtype and other.tobytes() == value.tobytes()
+                              and other.shape == value.shape):
+            return key
+    raise CompileError(f"parameter {name!r} of program {program!r} has a name that another program uses",
+                       got=name)
 
 
 class _Given:

@@ -29,6 +29,8 @@ _HOME = {
     "GraphError": "errors",
     "GraphModule": "module",
     "GraphRuntimeError": "errors",
+    "HandleError": "errors",
+    "ImplicitTransferError": "errors",
     "InputError": "errors",
     "KernelError": "errors",
     "LibraryError": "errors",
@@ -42,18 +44,26 @@ _HOME = {
     "Tensor": "tensor",
     "UnsupportedOpError": "errors",
     "WaitTimeoutError": "errors",
-    "aligned_empty": "tensor",
+    "aligned_empty": "host_values",
+    "array": "arrays",
+    "borrow": "arrays",
     "cpu": "devices",
     "create": "factory",
+    "empty": "arrays",
+    "gather": "transfers",
     "load": "factory",
     "load_graph": "loader",
     "load_library": "library",
     "load_module": "tvm_library",
+    "no_implicit_transfer": "traffic",
     "read_params": "params",
+    "scatter": "transfers",
+    "stats": "traffic",
     "tt": "devices",
+    "wait_all": "transfers",
 }
 
-_PACKAGES = ("eager",)
+_PACKAGES = ("eager", "runtime")
 
 __all__ = sorted([*_HOME, *_PACKAGES])
 __version__ = "0.1.0"

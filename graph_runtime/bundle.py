@@ -39,7 +39,7 @@ _MOST_INDEX = 64 << 20
 class BundleProgram:
     """One program: ``graph`` is its file in the bundle, ``inputs`` and ``outputs`` names in order
     (parameters are not inputs here), ``params`` {input name: key in the parameter file}, ``aliases``
-    ((output index, input index), ...)."""
+    ((output index, input index), ...). ``const``: equal inputs give equal outputs, which may be kept."""
 
     name: str
     graph: str
@@ -47,6 +47,7 @@ class BundleProgram:
     outputs: tuple[str, ...]
     params: Mapping[str, str] = field(default_factory=dict)
     aliases: tuple[tuple[int, int], ...] = ()
+    const: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class Bundle:
         )
         self.params_file: str | None = index["params"]
         self.files: Mapping[str, str] = index["files"]
+        self.memo: dict[str, tuple] = {}          # program -> layouts of its inputs (executable.py)
         self._views = views
         self._unpacked = (
             Path(tempfile.mkdtemp(prefix="graph_runtime_")) if is_zip and self.libraries else None
@@ -137,6 +139,7 @@ def _program(raw: Mapping) -> BundleProgram:
         tuple(raw["outputs"]),
         dict(raw["params"]),
         tuple((out, to) for out, to in raw["aliases"]),
+        raw.get("const", False),
     )
 
 
@@ -257,6 +260,14 @@ def check_references(path: Path, index: Mapping) -> None:
                 f"bundle {path}: {file!r} is not among its files{did_you_mean(file, index['files'])}",
                 got=file,
                 path=where,
+            )
+    for i, program in enumerate(index["programs"]):
+        if program.get("const") and program["aliases"]:
+            raise DocumentError(
+                f"bundle {path}: program {program['name']!r} is const and overwrites an input: one excludes "
+                "the other",
+                got=program["aliases"],
+                path=f"$.programs[{i}]",
             )
     names = [p["name"] for p in index["programs"]]
     if len(set(names)) != len(names):

@@ -47,7 +47,7 @@ def write_bundle(
         "format": FORMAT,
         "version": VERSION,
         "devices": list(devices),
-        "programs": [asdict(p) for p in programs],
+        "programs": [_program(p) for p in programs],
         "libraries": [asdict(entry) for entry in libraries],
         "params": params,
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
@@ -62,6 +62,12 @@ def write_bundle(
     else:
         _write_folder(path, contents)
     return path
+
+
+def _program(program: BundleProgram) -> dict:
+    """As bundle.json has it: what is only said when it is true is left out otherwise."""
+    raw = asdict(program)
+    return raw if raw["const"] else {key: value for key, value in raw.items() if key != "const"}
 
 
 def _refuse_to_overwrite(path: Path) -> None:

@@ -13,6 +13,8 @@
      +- DeviceError                 a device that is unknown, not in the list, or closed
      |   +- DeviceMemoryError       out of device memory at run time; also a MemoryError
      +- InputError                  set_input / get_output with something that does not fit; also a ValueError
+     +- HandleError                 a tensor handle that is deallocated, donated, or of a closed device
+     +- ImplicitTransferError       a hidden transfer inside of no_implicit_transfer()
      +- KernelError                 a kernel failed; .node .op .device
      |   +- RunCancelledError       queued work that was cancelled, or reads what cancelled work makes
      +- SessionBusyError            two threads in one session
@@ -29,8 +31,9 @@ from pathlib import Path
 
 __all__ = [
     "CapacityError", "CheckError", "CompileError", "DeviceError", "DeviceMemoryError", "DocumentError",
-    "GraphError", "GraphRuntimeError", "InputError", "KernelError", "LibraryError", "ParamsError",
-    "PlanError", "RunCancelledError", "SessionBusyError", "UnsupportedOpError", "WaitTimeoutError", "as_path",
+    "GraphError", "GraphRuntimeError", "HandleError", "ImplicitTransferError", "InputError", "KernelError",
+    "LibraryError", "ParamsError", "PlanError", "RunCancelledError", "SessionBusyError", "UnsupportedOpError",
+    "WaitTimeoutError", "as_path",
     "did_you_mean",
 ]
 
@@ -120,6 +123,16 @@ class DeviceMemoryError(DeviceError, MemoryError):
 
 class InputError(GraphRuntimeError, ValueError):
     """An input or output call with a name, shape or dtype that does not fit."""
+
+
+class HandleError(GraphRuntimeError):
+    """A tensor handle that leads nowhere any more; ``tensor`` is its id."""
+
+    tensor: int | None = None
+
+
+class ImplicitTransferError(GraphRuntimeError):
+    """A transfer that nobody asked for by name, where ``no_implicit_transfer`` forbids such."""
 
 
 class KernelError(GraphRuntimeError):

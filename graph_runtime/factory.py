@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .builder import GraphBuilder
-from .bundle import read_bundle
+from .bundle import Bundle, BundleProgram, read_bundle
 from .devices import Device
 from .graph import Graph
 from .library import Library, load_library
@@ -18,7 +18,7 @@ from .plan import plan as make_plan
 from .session import Session
 from .sharing import link_constants
 
-__all__ = ["create", "inplace_rules", "load", "read_graph"]
+__all__ = ["create", "inplace_rules", "load", "open_program", "read_graph"]
 
 
 def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params: Any = None,
@@ -65,12 +65,17 @@ def load(bundle: str | os.PathLike, devices: Any = None, program: str | None = N
     Raises DocumentError, ParamsError, GraphError, PlanError, CheckError, LibraryError, DeviceError.
     """
     opened = read_bundle(bundle)
-    entry = opened.program(program)
-    libraries = [load_library(opened.library_path(item), sha256=opened.files[item.file])
-                 for item in opened.libraries]
-    module = create(bytes(opened.read(entry.graph)), libraries, devices or opened.devices, threads=threads,
-                    name=opened.path.name)
-    module.load_params(opened.params(entry))
+    return open_program(opened, opened.program(program), devices, threads=threads)
+
+
+def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *,
+                 threads: int | None = None) -> GraphModule:
+    """load(), for a bundle that is open already."""
+    libraries = [load_library(bundle.library_path(item), sha256=bundle.files[item.file])
+                 for item in bundle.libraries]
+    module = create(bytes(bundle.read(entry.graph)), libraries, devices or bundle.devices, threads=threads,
+                    name=bundle.path.name)
+    module.load_params(bundle.params(entry))
     return module
 
 

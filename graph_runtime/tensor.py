@@ -1,77 +1,59 @@
-"""Tensor: a handle on one entry of a session, on whatever device it lives.
+"""Tensor: a handle on values that stay where they are, on whatever device that is.
 
-It is a live view: the next run writes into it.
+Two kinds of memory hang on one class. A free tensor has memory of its own (a Buffer: made by to(), scatter(),
+submit(), eager operations). A session's tensors are live views of its entries: the next run writes into them.
+Everything but the values is known without waiting; whatever needs the values waits for who writes them.
 
     Session --tensor(eid)--> Tensor --numpy()--> array on the host
+    Session --submit()--> Run --outputs--> Tensor --to("tt:1")--> Tensor
 """
 from __future__ import annotations
 
-import math
+import itertools
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from . import core, dtypes
+from .buffer import Buffer
 from .devices import Device
-from .errors import InputError
+from .dlpack import HOST_DEVICE, export
+from .errors import HandleError, InputError
 from .graph import TensorType
+from .host_values import aligned_empty, as_array, host_view
+from .implicit import Fetching
 from .layout import HOST, Layout
+from .operators import Operators
+from .traffic import record, record_copy
 
-__all__ = ["Tensor", "aligned_empty"]
+__all__ = ["Tensor"]
 
-ALIGNMENT = 64
-
-
-def aligned_empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> np.ndarray:
-    """An uninitialised numpy array that starts at a multiple of 64 bytes, as arrays for zero copy must."""
-    dtype = np.dtype(dtype)
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    nbytes = math.prod(shape) * dtype.itemsize
-    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start:start + nbytes].view(dtype).reshape(shape)
+_numbers = itertools.count(1)       # of ids and versions: next() is one step, whatever thread asks
 
 
-class _HostMemory:
-    """What a live numpy view hangs on: it keeps the owner of the memory alive as long as the view."""
-
-    __slots__ = ("__array_interface__", "owner")
-
-    def __init__(self, addr: int, nbytes: int, owner: object):
-        self.owner = owner
-        self.__array_interface__ = {"data": (addr, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
-
-
-class Tensor:
+class Tensor(Operators, Fetching):
     """A tensor on a device.
 
-    ``device`` where it lives, ``layout`` how its elements are stored there, ``shape`` and ``dtype`` what the
-    host sees, ``readonly`` whether it is a constant. It keeps the memory that it shows alive, also when its
-    session is gone.
+    ``device`` where it lives, ``layout`` how its elements are stored there, ``type`` the shape and dtype that
+    the host sees, ``readonly`` whether it is a constant. It keeps the memory that it shows alive, also when
+    its session is gone. Two handles may show the same memory (``to`` its own place): see ``deallocate``.
+
+    Any use of a handle that was deallocated or donated raises HandleError, which says where that was.
     """
 
-    __slots__ = ("__weakref__", "_arg", "_handle", "_owner", "_view", "device", "layout", "readonly",
-                 "type")
+    __slots__ = ("__weakref__", "_addr", "_copy_arg", "_gone", "_handle", "_id", "_origin", "_owner",
+                 "_retained", "_version", "_view", "device", "layout", "readonly", "type")
 
     def __init__(self, device: Device, handle: core.DeviceHandle, type_: TensorType, layout: Layout,
                  addr: int, owner: object, readonly: bool = False):
-        self.device, self.layout = device, layout
-        self._handle, self.type, self._owner = handle, type_, owner
-        self._arg = core.tensor_arg(addr, type_.dtype, type_.shape, layout, handle=handle)
-        self._view = self._host_view(addr) if layout.memory == HOST else None
-        self.readonly = readonly
-        if self._view is not None and readonly:
-            self._view.flags.writeable = False
+        self.device, self.layout, self.type, self.readonly = device, layout, type_, readonly
+        self._handle, self._addr, self._owner = handle, addr, owner
+        self._copy_arg = self._view = self._gone = self._origin = self._id = self._version = None
+        self._retained = False
 
-    def _host_view(self, addr: int) -> np.ndarray | None:
-        try:
-            dtype = dtypes.to_numpy(self.type.dtype)
-        except dtypes.DocumentError:              # handles, vector lanes: kept as bytes, no array form
-            return None
-        if not self.type.nbytes:
-            return np.empty(self.type.shape, dtype)
-        memory = _HostMemory(addr, self.type.nbytes, self._owner)
-        return np.asarray(memory).view(dtype).reshape(self.type.shape)
+    # **************** what is known without waiting ****************
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -87,16 +69,93 @@ class Tensor:
         """Bytes of the values on the host: elements times itemsize, whatever the device pads or packs."""
         return self.type.nbytes
 
+    @property
+    def ndim(self) -> int:
+        return len(self.type.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.type.size
+
+    @property
+    def id(self) -> int:
+        """A number that no other handle of this process has."""
+        if self._id is None:
+            self._id = next(_numbers)
+        return self._id
+
+    @property
+    def version(self) -> int:
+        """A number that no other contents have: copy_from gives a new one, on all handles of the memory. It
+        does not count what a session's runs write into its views."""
+        origin = self._origin or self
+        if origin._version is None:
+            origin._version = next(_numbers)
+        return origin._version
+
+    @property
+    def buffer(self) -> Buffer | None:
+        """The block of memory with its events; None for a view whose session runs inline only."""
+        return self._owner if isinstance(self._owner, Buffer) else None
+
+    def __repr__(self) -> str:
+        gone = f", {self._gone}" if self._gone else ""
+        return f"Tensor({self.type}, {self.device}, {self.layout}{gone})"
+
+    # **************** waiting ****************
+
+    @property
+    def ready(self) -> bool:
+        """Whether the values are there: wait() would return, or raise, at once."""
+        buffer = self.alive().buffer
+        return buffer is None or buffer.ready
+
+    def wait(self, timeout: float | None = None) -> Tensor:
+        """Wait until the values are there, ``timeout`` seconds at most, and return the handle itself.
+
+        Raises HandleError, TimeoutError, and what the run or copy raised that was to write them.
+        """
+        buffer = self.alive().buffer
+        if buffer is not None:
+            buffer.wait(timeout)
+        return self
+
+    def __await__(self) -> Iterator[Any]:
+        from .transfers import waiting
+        return waiting(self).__await__()
+
+    # **************** to the host ****************
+
     def numpy(self) -> np.ndarray:
         """A copy on the host, row-major, in the logical dtype.
 
-        Raises DocumentError for a dtype that has no array form.
+        Raises DocumentError for a dtype that has no array form, and as wait.
         """
-        if self._view is not None:
-            return self._view.copy()
+        view = self.wait()._host_view()
+        if view is not None:
+            return view.copy()
         array = aligned_empty(self.shape, dtypes.to_numpy(self.dtype))
         core.copy(self._handle, self._arg, None, core.host_arg(array, self.dtype))
+        record("d2h", self.device, self.nbytes)
         return array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """See dlpack.export. Raises BufferError."""
+        return export(self, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        if self.layout.memory == HOST:
+            return HOST_DEVICE
+        return self.device.dl_type, self.device.ordinal
+
+    # **************** moving and writing ****************
+
+    def to(self, device: Device | str | None = None, layout: Layout | str | None = None,
+           format: str | None = None) -> Tensor:
+        """A handle on the values in another place: see transfers.to."""
+        from .transfers import to
+        return to(self, device, layout, format)
 
     def copy_from(self, source: Any, what: str = "value") -> None:
         """Overwrite the values with those of a Tensor or of anything numpy takes, called ``what`` in errors.
@@ -106,17 +165,28 @@ class Tensor:
         """
         if self.readonly:
             raise InputError(f"this {self.type} is a constant of the library: it cannot be written")
+        buffer = self.alive().buffer
+        if buffer is not None:
+            buffer.wait(write=True)
+            buffer.overwritten()
+        (self._origin or self)._version = None
         if isinstance(source, Tensor):
-            if source.type != self.type:
-                raise InputError(f"{what} is {source.type}, the graph says {self.type}", got=str(source.type),
-                                 wanted=str(self.type))
-            core.copy(source._handle, source._arg, self._handle, self._arg)
+            self._copy_tensor(source, what)
             return
         array = as_array(source, self.type, what)
-        if self._view is not None:
-            np.copyto(self._view, array)
+        view = self._host_view()
+        if view is not None:
+            np.copyto(view, array)
             return
         core.copy(None, core.host_arg(np.asarray(array, order="C"), self.dtype), self._handle, self._arg)
+        record("h2d", self.device, self.nbytes)
+
+    def _copy_tensor(self, source: Tensor, what: str) -> None:
+        if source.type != self.type:
+            raise InputError(f"{what} is {source.type}, the graph says {self.type}", got=str(source.type),
+                             wanted=str(self.type))
+        core.copy(source.wait()._handle, source._arg, self._handle, self._arg)
+        record_copy(source, self)
 
     # TVM's names
 
@@ -128,71 +198,95 @@ class Tensor:
         target.copy_from(self)
         return target
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if copy is False:
-            if self._view is None or (dtype is not None and np.dtype(dtype) != self._view.dtype):
-                raise ValueError(f"{self!r} needs a copy to become an array: use copy=None or copy=True")
-            return self._view
-        array = self.numpy()
-        return array if dtype is None else array.astype(dtype, copy=False)
+    # **************** lifetime ****************
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        if self._view is None:
-            raise BufferError(f"a tensor on {self.device} has no host address: call numpy() for a copy")
-        return self._view.__dlpack__(**kwargs)
+    @property
+    def is_allocated(self) -> bool:
+        """Whether the handle still leads to memory."""
+        buffer = self.buffer
+        return self._gone is None and (buffer is None or buffer.pointer is not None)
 
-    def __dlpack_device__(self) -> tuple[int, int]:
-        if self._view is None:
-            return self.device.dl_type, self.device.ordinal
-        return self._view.__dlpack_device__()
+    @property
+    def retain(self) -> bool:
+        """Whether deallocate() and donations leave this handle alone."""
+        return self._retained
 
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of a tensor without dimensions")
-        return self.shape[0]
+    @retain.setter
+    def retain(self, on: bool) -> None:
+        self.alive()._retained = bool(on)
 
-    def __repr__(self) -> str:
-        return f"Tensor({self.type}, {self.device}, {self.layout})"
+    def deallocate(self, force: bool = False) -> bool:
+        """Give the memory back, without waiting: it is used again when queued work that reads it is over.
+
+        The handle cannot be used any more. Memory that several handles show goes with the last of them,
+        with ``force`` at once: then the others raise, too. A retained handle stays, whatever ``force`` says,
+        with a warning; host memory stays, as in tt-mlir. Returns whether the handle was given up. Raises
+        HandleError for one that is gone already, InputError for a session's view.
+        """
+        buffer = self.alive().buffer
+        if buffer is None:
+            raise InputError(f"{self!r} shows memory of a session: it goes with the session")
+        if self._retained:
+            warnings.warn(f"tensor {self.id} is retained and was not deallocated: set retain to False "
+                          "first", stacklevel=2)
+            return False
+        if self.layout.memory == HOST:
+            return False
+        self.give_up("was deallocated")
+        if force:
+            buffer.free(force=True)
+        return True
+
+    def give_up(self, why: str) -> None:
+        """Let later uses raise HandleError, "tensor 7 <why>"; the memory lives as long as others need it."""
+        self._gone, self._owner, self._view, self._copy_arg, self._origin = why, None, None, None, None
+
+    def settle(self, other: Tensor) -> None:
+        """Lead to the memory of ``other`` from now on, which has the same values in another place of the same
+        device; the old memory goes when queued work is over. For evictions: handles stay valid."""
+        self.layout, self._addr, self._owner = other.layout, other._addr, other._owner
+        self._view = self._copy_arg = None
+
+    def alias(self) -> Tensor:
+        """Another handle on the same memory, with the same retain flag and version."""
+        self.alive()
+        made = Tensor(self.device, self._handle, self.type, self.layout, self._addr, self._owner,
+                      self.readonly)
+        made._origin, made._retained = self._origin or self, self._retained
+        return made
+
+    def alive(self) -> Tensor:
+        """The handle itself. Raises HandleError for one that leads nowhere."""
+        why, buffer = self._gone, self.buffer
+        if why is None and buffer is not None and buffer.pointer is None:
+            why = "was freed by force, through another handle"
+        if why is not None:
+            raise HandleError(f"tensor {self.id} ({self.type} on {self.device}) {why}: it cannot be used any "
+                              "more", tensor=self.id, device=str(self.device))
+        return self
+
+    def __copy__(self) -> Tensor:
+        return self.alias()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        from .transfers import duplicate
+        return duplicate(self)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Tensor is a handle on a session's memory: pickle tensor.numpy() instead")
+        raise TypeError("a Tensor is a handle on memory of this process: pickle tensor.numpy() instead")
 
+    # **************** for the modules that move values ****************
 
-def as_array(value: Any, type_: TensorType, what: str) -> np.ndarray:
-    """A host value as an array of the entry's dtype and shape.
+    @property
+    def _arg(self) -> core.Arg:
+        """What the copy engine gets."""
+        if self._copy_arg is None:
+            self._copy_arg = core.tensor_arg(self._addr, self.type.dtype, self.type.shape, self.layout,
+                                            handle=self._handle)
+        return self._copy_arg
 
-    Raises InputError where the shape differs or where numpy would not cast "same_kind" (float64 to float32 is
-    fine, float to int is not).
-    """
-    wanted = dtypes.to_numpy(type_.dtype)
-    array = value if isinstance(value, np.ndarray) else _from_foreign(value, wanted)
-    if array.shape != type_.shape:
-        raise InputError(f"{what} has shape {array.shape}, the graph says {type_.shape}", got=array.shape,
-                         wanted=type_.shape)
-    if array.dtype != wanted:
-        if not np.can_cast(array.dtype, wanted, "same_kind"):
-            raise InputError(f"{what} is {array.dtype.name}, the graph says {type_.dtype}: convert it with "
-                             f".astype({wanted.name!r}) if you mean to", got=array.dtype.name,
-                             wanted=type_.dtype)
-        array = array.astype(wanted)
-    return array
-
-
-def _from_foreign(value: Any, wanted: np.dtype) -> np.ndarray:
-    """Lists and Python scalars take the wanted dtype where that loses no kind; DLPack owners are viewed."""
-    if hasattr(value, "__dlpack__") and not isinstance(value, Tensor):
-        return np.from_dlpack(value)
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise InputError(f"cannot make an array of this {type(value).__name__}: {error}") from None
-    if array.dtype == object:
-        raise InputError(f"cannot make an array of {type(value).__name__}", got=type(value).__name__)
-    plain = isinstance(value, (list, tuple, int, float, bool))
-    if plain and array.size and array.dtype.kind in "iub" and wanted.kind in "iu":
-        info = np.iinfo(wanted)
-        if array.min() < info.min or array.max() > info.max:
-            raise InputError(f"a value in {array.min()} .. {array.max()} does not fit {wanted.name}",
-                             wanted=wanted.name)
-        return array.astype(wanted)
-    return array
+    def _host_view(self) -> np.ndarray | None:
+        """The live values of a host tensor of a dtype that numpy has, else None."""
+        if self._view is None and self.layout.memory == HOST:
+            self._view = host_view(self.type, self._addr, self._owner, self.readonly)
+        return self._view

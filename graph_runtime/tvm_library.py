@@ -26,10 +26,11 @@ from .devices import DLTYPE_CPU, Device
 from .dtypes import from_numpy, parse
 from .errors import CompileError, LibraryError, did_you_mean
 from .factory import create
+from .host_values import aligned_empty
 from .layout import HOST
 from .library import Library, load_library
 from .module import GraphModule
-from .tensor import Tensor, aligned_empty
+from .tensor import Tensor
 from .tvm_blob import BLOB, Blob, ConstLoader, Factory, parse_blob
 
 __all__ = ["TvmModule", "load_module"]

@@ -1,0 +1,207 @@
+"""gr.runtime: program stitching with tt-mlir's names. Adapters only: what they call says what it does.
+
+    with rt.open_device("tt:0") as device:
+        x = rt.to_layout(rt.create_borrowed_host_tensor(array), device, rt.get_layout(bundle, "encode", 0))
+        hidden, = rt.submit(device, bundle, "encode", [x])
+        logits, = rt.submit(device, bundle, "decode", [hidden])
+        rt.memcpy(out, rt.to_host(logits))
+
+docs/runtime.md: the rules, and what differs from tt-mlir and why.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+from .. import arrays, host_tensors, transfers
+from ..bundle import Bundle, read_bundle
+from ..devices import Device
+from ..executable import input_layout
+from ..hooks import (
+    Hooks,
+    MemoryLog,
+    OpContext,
+    ProgramContext,
+    TensorRef,
+    debug_hooks,
+    set_memory_log_level,
+    unregister_hooks,
+)
+from ..host_tensors import TensorDesc
+from ..layout import Layout
+from ..opened import MemoryView, OpenDevice
+from ..stitching import submit
+from ..tensor import Tensor
+from ..traffic import Stats, stats
+
+__all__ = [
+    "Hooks", "Layout", "MemoryLog", "MemoryView", "OpContext", "OpenDevice", "ProgramContext", "Stats",
+    "TensorDesc", "TensorRef", "close_device", "create_borrowed_host_tensor", "create_empty_tensor",
+    "create_owned_host_tensor", "deallocate", "debug_hooks", "dump_tensor", "get_layout",
+    "get_op_debug_str", "get_op_input_refs", "get_op_loc_info", "get_op_output_refs", "get_retain",
+    "get_tensor_desc", "get_tensor_layout", "has_layout", "is_allocated", "load_bundle", "load_tensor",
+    "memcpy", "memory_view", "open_device", "retrieve_tensor_from_pool", "set_memory_log_level", "set_retain",
+    "stats", "submit", "to_device", "to_host", "to_layout", "unregister_hooks", "update_tensor_in_pool",
+    "wait",
+]
+
+# **************** devices and bundles ****************
+
+
+def open_device(device: Device | str) -> OpenDevice:
+    """Open a device: "tt:0", "tt:1=n150". Raises DeviceError."""
+    return OpenDevice(device)
+
+
+def close_device(device: OpenDevice) -> None:
+    """End its tensors and programs. Raises DeviceError for one that is closed."""
+    device.close()
+
+
+def memory_view(device: OpenDevice) -> Mapping[str, MemoryView]:
+    """{memory: MemoryView} of a device, with the tensors that hold it."""
+    return device.memory_view()
+
+
+def load_bundle(path: str | PathLike) -> Bundle:
+    """Read a bundle's index and check its hashes; its programs are loaded when they are first submitted."""
+    return read_bundle(path)
+
+
+# **************** tensors ****************
+
+
+def create_owned_host_tensor(value: Any, dtype: str | None = None) -> Tensor:
+    """A dense copy on the host: host_tensors.owned."""
+    return host_tensors.owned(value, dtype)
+
+
+def create_borrowed_host_tensor(value: Any) -> Tensor:
+    """A tensor over the caller's array, without a copy; the array is kept alive: arrays.borrow."""
+    return arrays.borrow(value)
+
+
+def create_empty_tensor(shape: int | Sequence[int], dtype: str = "float32", device: OpenDevice | None = None,
+                        layout: Layout | None = None) -> Tensor:
+    """A tensor whose values are undefined, on the host without a device: arrays.empty."""
+    if device is None:
+        return arrays.empty(shape, dtype, layout=layout)
+    return device.adopt(arrays.empty(shape, dtype, device.alive().device, layout))
+
+
+def get_tensor_desc(tensor: Tensor) -> TensorDesc:
+    """Shape, dtype, strides and volumes."""
+    return host_tensors.describe(tensor)
+
+
+def get_tensor_layout(tensor: Tensor) -> Layout:
+    """Memory, layout and format in which it is stored."""
+    return tensor.layout
+
+
+def is_allocated(tensor: Tensor) -> bool:
+    """Whether the handle still leads to memory."""
+    return tensor.is_allocated
+
+
+def set_retain(tensor: Tensor, retain: bool) -> None:
+    """A retained tensor is neither deallocated nor donated."""
+    tensor.retain = retain
+
+
+def get_retain(tensor: Tensor) -> bool:
+    """Whether it is retained."""
+    return tensor.retain
+
+
+def deallocate(tensor: Tensor, force: bool = False) -> bool:
+    """Give a handle and its memory up: Tensor.deallocate."""
+    return tensor.deallocate(force)
+
+
+def dump_tensor(tensor: Tensor, path: str | PathLike) -> None:
+    """Values and place to a file: host_tensors.dump."""
+    host_tensors.dump(tensor, path)
+
+
+def load_tensor(path: str | PathLike, device: OpenDevice | None = None) -> Tensor:
+    """The tensor of a file, on the host without a device: host_tensors.load."""
+    if device is None:
+        return host_tensors.load(path)
+    return device.adopt(host_tensors.load(path, device.alive().device))
+
+
+# **************** movement ****************
+
+
+def to_device(tensor: Tensor, device: OpenDevice, layout: Layout | str | None = None) -> Tensor:
+    """A handle on the values on a device; the source stays: transfers.to."""
+    return device.adopt(transfers.to(tensor, device.alive().device, layout))
+
+
+def to_layout(tensor: Tensor, device: OpenDevice, layout: Layout | str, retain: bool | None = None) -> Tensor:
+    """A handle in another layout; a source that is not retained is deallocated: transfers.to_layout."""
+    return device.adopt(transfers.to_layout(tensor, device.alive().device, layout, retain))
+
+
+def to_host(tensor: Tensor, blocking: bool = True) -> Tensor:
+    """A host tensor, row-major; the device's stays. Not blocking: wait() on the result waits for the copy."""
+    made = transfers.to(tensor, "cpu:0")
+    return made.wait() if blocking else made
+
+
+def memcpy(target: Any, source: Tensor, dtype: str | None = None) -> None:
+    """Copy values into a Tensor or writable host memory, and wait: host_tensors.memcpy."""
+    host_tensors.memcpy(target, source, dtype)
+
+
+def wait(tensors: Tensor | Iterable[Tensor], timeout: float | None = None) -> None:
+    """Wait for one tensor or for all of several: transfers.wait_all."""
+    transfers.wait_all([tensors] if isinstance(tensors, Tensor) else tensors, timeout)
+
+
+# **************** layouts of programs ****************
+
+
+def get_layout(bundle: Bundle, program: str | int | None, input: int | str) -> Layout:
+    """The layout in which a program wants an input: executable.input_layout."""
+    return input_layout(bundle, program, input)
+
+
+def has_layout(tensor: Tensor, layout: Layout) -> bool:
+    """Whether a tensor is stored that way."""
+    return tensor.layout == layout
+
+
+# **************** inside of hooks ****************
+
+
+def get_op_debug_str(op: OpContext) -> str:
+    """The op in one line."""
+    return op.debug_str
+
+
+def get_op_loc_info(op: OpContext) -> str:
+    """The name of its node."""
+    return op.node
+
+
+def get_op_input_refs(op: OpContext) -> tuple[TensorRef, ...]:
+    """What it reads."""
+    return op.inputs
+
+
+def get_op_output_refs(op: OpContext) -> tuple[TensorRef, ...]:
+    """What it writes."""
+    return op.outputs
+
+
+def retrieve_tensor_from_pool(op: OpContext, ref: TensorRef) -> Tensor:
+    """A copy on the host of what it reads or wrote."""
+    return op.tensor(ref)
+
+
+def update_tensor_in_pool(op: OpContext, ref: TensorRef, value: Any) -> None:
+    """Overwrite what it reads or wrote."""
+    op.update(ref, value)

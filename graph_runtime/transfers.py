@@ -1,0 +1,144 @@
+"""Tensors from one place to another: one at a time (to), many in one submission a device (gather, scatter).
+
+Nothing here blocks but gather, scatter and wait_all: a handle is there at once, its values follow.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .arrays import allocate, borrow, check_layout, default_layout
+from .devices import Device, cpu, parse
+from .errors import InputError
+from .layout import Layout
+from .run import when_over
+from .template import copy
+from .tensor import Tensor
+from .traffic import record_copy
+
+__all__ = ["duplicate", "gather", "scatter", "to", "to_layout", "wait_all", "waiting"]
+
+
+def to(tensor: Tensor, device: Device | str | None = None, layout: Layout | str | None = None,
+       format: str | None = None) -> Tensor:
+    """A handle on the tensor's values on ``device``, in ``layout``; the tensor stays as it is.
+
+    ``layout``: a Layout; or "tile" or "row_major", in the device's main memory; or None: on the tensor's own
+    device as it is, on another what a plan would choose there. ``format``: of floats, as "bf16". Where
+    nothing changes, the result shows the same memory (an alias). The copy is queued. Borrowed host memory
+    must not be written before the result is ready.
+
+    Raises HandleError, DeviceError for a layout that the device does not have, DeviceMemoryError.
+    """
+    tensor.alive()
+    device = tensor.device if device is None else parse(device)
+    wanted = _resolve(tensor, device, layout, format)
+    if device == tensor.device and wanted == tensor.layout:
+        return tensor.alias()
+    return _copied(tensor, device, wanted)
+
+
+def _resolve(tensor: Tensor, device: Device, layout: Layout | str | None, format: str | None) -> Layout:
+    if isinstance(layout, Layout):
+        wanted = layout
+    elif layout is None and format is None and device == tensor.device:
+        return tensor.layout
+    else:
+        chosen = default_layout(tensor.type, device, format)
+        wanted = chosen if layout is None else Layout(chosen.memory, layout, format or chosen.format)
+    check_layout(tensor.type, device, wanted)
+    return wanted
+
+
+def _copied(tensor: Tensor, device: Device, layout: Layout) -> Tensor:
+    made = allocate(tensor.type, device, layout)
+    queue_copy(tensor, made)
+    return made
+
+
+def queue_copy(source: Tensor, target: Tensor) -> None:
+    """Copy the values of one tensor to another of equal type. Between free tensors that is queued; a view of
+    a session's memory is read or written at once, for the session's next inline run waits for nobody."""
+    if source.buffer is None or target.buffer is None:
+        target.copy_from(source)
+        return
+    copy(source.buffer, source.layout, target.buffer, target.layout, source.type)
+    record_copy(source, target)
+
+
+def duplicate(tensor: Tensor) -> Tensor:
+    """A tensor with memory of its own, of the same place and values."""
+    return _copied(tensor.alive(), tensor.device, tensor.layout)
+
+
+def to_layout(tensor: Tensor, device: Device | str | None, layout: Layout | str | None,
+              retain: bool | None = None) -> Tensor:
+    """tt-mlir's toLayout: always a new handle. ``retain`` (default: the source's flag) says whether the
+    source is kept, and is the result's flag; a source that is not kept is deallocated (host memory stays).
+    Raises as ``to``."""
+    keep = tensor.retain if retain is None else bool(retain)
+    made = to(tensor, device, layout)
+    made.retain = keep
+    if not keep and not tensor.retain and tensor.buffer is not None:
+        tensor.deallocate()
+    return made
+
+
+# **************** many at once ****************
+
+def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
+    """Copies of the values on the host: one submission for each device that has any, one wait.
+
+    Raises HandleError, InputError for what is no Tensor, and what the runs raised that were to write them.
+    """
+    found = list(tensors)
+    for i, tensor in enumerate(found):
+        if not isinstance(tensor, Tensor):
+            raise InputError(f"gather takes Tensors, item {i} is a {type(tensor).__name__}",
+                             got=type(tensor).__name__)
+    host = cpu(0)
+    made = [_copied(tensor.alive(), host, default_layout(tensor.type, host)) for tensor in found]
+    wait_all(made)
+    return [tensor.__array__(copy=False) for tensor in made]
+
+
+def scatter(arrays: Iterable[Any], device: Device | str, layout: Layout | str | None = None) -> list[Tensor]:
+    """Tensors on ``device`` with the values of host arrays (or what speaks DLPack), in one submission.
+
+    ``layout`` as for ``to``. It waits until the arrays have been read, so they can be written again. Raises
+    InputError, DeviceError, DeviceMemoryError.
+    """
+    device = parse(device)
+    borrowed = [borrow(np.ascontiguousarray(a) if isinstance(a, (np.ndarray, list, tuple, float, int)) else a)
+                for a in arrays]
+    made = [_copied(tensor, device, _resolve(tensor, device, layout, None)) for tensor in borrowed]
+    wait_all(made)
+    return made
+
+
+# **************** waiting ****************
+
+def wait_all(items: Iterable[Any], timeout: float | None = None) -> None:
+    """Wait for all Tensors (or Runs) of ``items``, ``timeout`` seconds in all, and then raise the first
+    failure. Raises TimeoutError."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    failure = None
+    for item in items:
+        try:
+            item.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0))
+        except TimeoutError:
+            raise
+        except Exception as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+async def waiting(tensor: Tensor) -> Tensor:
+    """What ``await tensor`` does."""
+    if not tensor.ready:
+        await when_over(lambda: tensor.ready)
+    return tensor.wait()
