@@ -44,13 +44,14 @@ class Tensor(Operators, Fetching):
     """
 
     __slots__ = ("__weakref__", "_addr", "_copy_arg", "_gone", "_handle", "_id", "_origin", "_owner",
-                 "_retained", "_version", "_view", "device", "layout", "readonly", "type")
+                 "_place", "_retained", "_version", "_view", "device", "layout", "readonly", "type")
 
     def __init__(self, device: Device, handle: core.DeviceHandle, type_: TensorType, layout: Layout,
                  addr: int, owner: object, readonly: bool = False):
         self.device, self.layout, self.type, self.readonly = device, layout, type_, readonly
         self._handle, self._addr, self._owner = handle, addr, owner
-        self._copy_arg = self._view = self._gone = self._origin = self._id = self._version = None
+        self._copy_arg = self._view = self._place = self._gone = None
+        self._origin = self._id = self._version = None
         self._retained = False
 
     # **************** what is known without waiting ****************
@@ -98,6 +99,14 @@ class Tensor(Operators, Fetching):
     def buffer(self) -> Buffer | None:
         """The block of memory with its events; None for a view whose session runs inline only."""
         return self._owner if isinstance(self._owner, Buffer) else None
+
+    @property
+    def place(self) -> Any:
+        """Device, type and layout as one object, the same for all tensors that agree in them."""
+        if self._place is None:
+            from .single.place import place
+            self._place = place(self.device, self.type, self.layout)
+        return self._place
 
     def __repr__(self) -> str:
         gone = f", {self._gone}" if self._gone else ""
@@ -210,7 +219,6 @@ class Tensor(Operators, Fetching):
     def retain(self) -> bool:
         """Whether deallocate() and donations leave this handle alone."""
         return self._retained
-
     @retain.setter
     def retain(self, on: bool) -> None:
         self.alive()._retained = bool(on)
@@ -245,7 +253,7 @@ class Tensor(Operators, Fetching):
         """Lead to the memory of ``other`` from now on, which has the same values in another place of the same
         device; the old memory goes when queued work is over. For evictions: handles stay valid."""
         self.layout, self._addr, self._owner = other.layout, other._addr, other._owner
-        self._view = self._copy_arg = None
+        self._view = self._copy_arg = self._place = None
 
     def alias(self) -> Tensor:
         """Another handle on the same memory, with the same retain flag and version."""
