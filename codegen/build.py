@@ -143,8 +143,8 @@ def build_bundle(
     by default those that a GraphBuilder holds. ``name``: the program's, if it is one. ``libraries``: files,
     or opened libraries, whose files go into the bundle as they are; functions they have are not generated.
     ``place``, ``device_map``, ``formats``, ``layouts``, ``numerics`` and ``strict`` as plan.plan's,
-    ``march``, ``jobs`` and ``progress`` as compile_library's. Equal inputs give equal bytes. Raises what these raise.
-    """
+    ``march``, ``jobs`` and ``progress`` as compile_library's. Equal inputs give equal bytes. Raises what they
+    raise."""
     given = [_Given(Path(getattr(library, "path", library))) for library in libraries]
     inplace = {entry.name: entry.inplace for library in given for entry in library.entries}
     graphs = dict(graph) if isinstance(graph, Mapping) else {name: graph}
