@@ -84,13 +84,12 @@ def test_packing_what_was_packed_changes_nothing(values, format, dst):
 
 
 def test_wormholes_bug_of_a_negative_last_place():
-    """A rest of minus one unit in Dst's last place comes out 2**27 times too large; of plus one it does not."""
-    one, a, b = np.zeros((8, 16), np.uint32), np.zeros((16, 16), np.uint32), np.zeros((8, 16), np.uint32)
-    a[0], b[:, 0], above_one = 0x3F800000, 0x3F800000, np.uint32(0x3F800001)
-    minus = np.uint32(0x80000000)
-    got = [numerics.mvmul(b ^ sign, a, 0, one + (above_one | sign ^ minus)) for sign in (minus, minus - minus)]
-    assert (got[0].view(np.float32) == 2.0**-23).all()
-    assert (got[1].view(np.float32) == -(2.0**4)).all()
+    """Minus one unit in Dst's last place comes out 2**27 times too large; plus one does not."""
+    above_one, minus = np.full((8, 16), 0x3F800001, np.uint32), np.uint32(0x80000000)
+    a, b = np.zeros((16, 16), np.uint32), np.zeros((8, 16), np.uint32)
+    a[0], b[:, 0] = 0x3F800000, 0x3F800000                          # 1 * 1 in K 0
+    assert (numerics.mvmul(b ^ minus, a, 0, above_one).view(np.float32) == 2.0**-23).all()
+    assert (numerics.mvmul(b, a, 0, above_one ^ minus).view(np.float32) == -(2.0**4)).all()
 
 
 @pytest.mark.parametrize(("call", "says"), [
