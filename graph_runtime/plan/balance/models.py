@@ -23,7 +23,7 @@ from .types import LEGAL, BlockShape, Candidate, OpModel, Overrides
 
 __all__ = ["MOST_MODELS", "Settings", "enumerate_models"]
 
-MOST_MODELS = 1024              # legal ones of an op; the graph solver's bitsets are that long
+MOST_MODELS = 1024              # legal ones of an op: what Buda's graph solver holds of one
 _NO_MEMORY = ("InputBufferAllocationFailure", "L1UsageOverMaxLimit")
 
 
@@ -44,20 +44,24 @@ class Settings:
 
 @cache
 def enumerate_models(op: BalanceOp, chip: Chip, settings: Settings) -> tuple[Candidate, ...]:
-    """Every candidate of an op, in the order tried; no more are tried after MOST_MODELS legal ones."""
+    """Every candidate of an op, in the order of the enumeration.
+
+    Where all u_kt variants would make more than MOST_MODELS legal models, each base keeps as many of its
+    largest as there is room for.
+    """
+    said = settings.overrides.u_kt
+    base = [_fitted(op, chip, settings, grid, stream, said)
+            for grid, stream in _grids_and_streams(op, chip, settings)]
+    legal = sum(c.verdict == LEGAL for c in base)
+    varied = op.kind == "matmul" and settings.enumerate_u_kt and said is None
+    room = max(MOST_MODELS // legal - 1, 0) if legal and varied else 0
     found: list[Candidate] = []
-    legal = 0
-    for grid, stream in _grids_and_streams(op, chip, settings):
-        base = _fitted(op, chip, settings, grid, stream, settings.overrides.u_kt)
-        tries = [base]
-        if base.verdict == LEGAL and op.kind == "matmul" and settings.enumerate_u_kt and (
-                settings.overrides.u_kt is None):
-            tries += [replace(_fitted(op, chip, settings, grid, stream, u), variant=True)
-                      for u in divisors(base.model.u_kt)[:-1]]
-        found += tries
-        legal += sum(c.verdict == LEGAL for c in tries)
-        if legal >= MOST_MODELS:
-            break
+    for candidate in base:
+        found.append(candidate)
+        if candidate.verdict == LEGAL and room:
+            grid, stream = candidate.model.grid, candidate.model.stream
+            found += [replace(_fitted(op, chip, settings, grid, stream, u), variant=True)
+                      for u in divisors(candidate.model.u_kt)[:-1][-room:]]
     return tuple(found)
 
 

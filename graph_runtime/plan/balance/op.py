@@ -57,7 +57,7 @@ class Tm(NamedTuple):
 
     kind: str
     r: int = 1
-    c: int = 1
+    c: int = 0
     dim: str = ""
 
 
