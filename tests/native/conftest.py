@@ -87,8 +87,8 @@ def threads() -> Iterator[None]:
 class Bench:
     """A tt device of a test's own, with helpers that make tensors and read their raw bytes."""
 
-    def __init__(self, **memory_changes):
-        device = devices.tt()
+    def __init__(self, board: str | None = None, **memory_changes):
+        device = devices.tt(0, board)
         memories = tuple(dataclasses.replace(m, **memory_changes) for m in device.descriptor.memories)
         descriptor = dataclasses.replace(device.descriptor, memories=memories)
         self.handle = core.DeviceHandle(devices.Device("tt", 0, descriptor))
@@ -111,6 +111,16 @@ class Bench:
         return core.tensor_arg(
             p.addr, "uint8", shape, Layout({1: "dram", 2: "l1"}[p.memory], "row_major", "uint8")
         ), shape
+
+    def read_banks(self, arg: core.Arg, nbytes: int) -> np.ndarray:
+        """uint8 [banks, nbytes]: what stands at a tensor's bank address in every bank."""
+        memory = next(m for m in self.memories if m.name == {1: "dram", 2: "l1"}[arg.pointer.memory])
+        assert nbytes % memory.alignment == 0
+        layout = Layout(memory.name, "row_major", "uint8")       # page b of one row a bank is bank b's
+        view = core.tensor_arg(arg.pointer.addr & (1 << 48) - 1, "uint8", (memory.banks, nbytes), layout)
+        out = np.empty((memory.banks, nbytes), np.uint8)
+        core.copy(self.handle, view, None, core.host_arg(out))
+        return out
 
     def read_raw(self, arg: core.Arg) -> np.ndarray:
         """uint8 [pages, page bytes]."""
@@ -141,11 +151,11 @@ def tt() -> Iterator[Bench]:
 
 @pytest.fixture
 def make_tt() -> Iterator[Callable[..., Bench]]:
-    """make_tt(banks=3, ...) -> a Bench whose memories differ from the default board's."""
+    """make_tt("e150", banks=3, ...) -> a Bench of a board, by default the kind's, with other memories."""
     made: list[Bench] = []
 
-    def make(**changes) -> Bench:
-        made.append(Bench(**changes))
+    def make(board: str | None = None, **changes) -> Bench:
+        made.append(Bench(board, **changes))
         return made[-1]
 
     yield make
