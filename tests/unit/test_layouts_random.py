@@ -1,0 +1,75 @@
+"""Random graphs whose values lie anywhere: interleaved and sharded, in DRAM and L1, as rows and tiles, with
+the devices' memory guarded. Results are the interpreter's, and a plan that is written and read again is the
+same."""
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import graph_runtime as gr
+from graph_runtime import core, devices
+from graph_runtime.compare import random_inputs
+from graph_runtime.errors import PlanError
+from graph_runtime.interpreter import heads, interpret
+from graph_runtime.loader import load_graph
+from graph_runtime.plan import plan
+from graph_runtime.plan.record import record
+from graph_runtime.testing_graphs import random_graph
+from graph_runtime.write import graph_to_json
+
+PLACES = ["dram", "l1", "height", "width", "block", "block[2x3@1x2]", "height[1x7@4x1:col]"]
+LISTS = [["tt:0"], ["cpu:0", "tt:0"], ["tt:0=e150"], ["tt:0=p150", "cpu:0", "tt:1=n300"]]
+
+
+@contextmanager
+def guarded(names):
+    """GR_GUARD for the devices of this process that a test uses."""
+    handles = [core.open_device(devices.parse(name)) for name in names]
+    for handle in handles:
+        handle.set_guard(True)
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.set_guard(False)
+
+
+def random_layouts(rng, graph, names) -> dict[str, str]:
+    """A wish for about two thirds of the nodes, such that the node can follow it."""
+    wishes: dict[str, str] = {}
+    for name in graph.names:
+        if rng.random() < 0.3:
+            continue
+        words = str(rng.choice(PLACES)), str(rng.choice(["row_major", "tile", ""]))
+        wish = {**wishes, name: "/".join(filter(None, words))}
+        try:
+            plan(graph, names, layouts=wish)
+        except PlanError as error:
+            assert "host only" in str(error) or "more cores" in str(error) or "one element" in str(error)
+            continue
+        wishes = wish
+    return wishes
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), names=st.sampled_from(LISTS))
+def test_values_do_not_depend_on_layouts(seed, names):
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, names, nodes=8)
+    wishes = random_layouts(rng, graph, names)
+    values = random_inputs(graph, seed)
+    with guarded(names):
+        module = gr.create(graph, None, names, layouts=wishes)
+        for _ in range(2):
+            module.run(**values)
+            got = [module.get_output(i).numpy() for i in range(module.get_num_outputs())]
+            for a, b in zip(got, heads(graph, interpret(graph, values)), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=str(wishes))
+    planned = plan(graph, names, layouts=wishes)
+    again = plan(load_graph(graph_to_json(record(planned))), names)
+    entries = range(planned.graph.num_entries)
+    assert [str(again.layout(e)) for e in entries] == [str(planned.layout(e)) for e in entries]
+    assert again.storage.offset.tolist() == planned.storage.offset.tolist()
