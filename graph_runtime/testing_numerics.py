@@ -101,7 +101,8 @@ def distance(op: str, kind: str, format: str, fidelity: str = "", dst: str = "",
     exact = _run(op, arrays, format, {**words, "numerics": "exact"})
     both = np.isfinite(fast) & np.isfinite(exact)
     with np.errstate(all="ignore"):
-        error = np.abs(fast.astype(np.float64) - exact) / np.maximum(_magnitude(op, arrays, format), _SMALLEST)
+        least = np.maximum(_magnitude(op, arrays, format), _SMALLEST)
+        error = np.abs(fast.astype(np.float64) - exact) / least
     usable = error[both & np.isfinite(error)]
     return Distance(error=float(usable.max(initial=0.0)),
                     equal=float((fast.view(np.uint32) == exact.view(np.uint32)).mean()),

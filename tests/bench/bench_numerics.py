@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
+from dataclasses import asdict
 
 from graph_runtime.testing_numerics import CASES, KINDS, Distance, distance
 
 FORMATS = ("bf16", "bfp8_b", "f32")
-MODES = (("", ""), ("LoFi", "fp32"), ("HiFi2", "fp32"), ("HiFi3", "fp32"), ("HiFi4", "fp32"), ("LoFi", "bf16"),
-         ("HiFi2", "bf16"), ("HiFi4", "bf16"))
+MODES = (("", ""), ("LoFi", "fp32"), ("HiFi2", "fp32"), ("HiFi3", "fp32"), ("HiFi4", "fp32"),
+         ("LoFi", "bf16"), ("HiFi2", "bf16"), ("HiFi4", "bf16"))
 
 
 def row(op: str, format: str, fidelity: str, dst: str, found: dict[str, Distance]) -> str:
@@ -26,12 +27,14 @@ def row(op: str, format: str, fidelity: str, dst: str, found: dict[str, Distance
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--op", default="*", help="a glob over op names")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
     if options.table:
-        print("| op | format | fidelity, Dst | " + " | ".join(KINDS) + " |\n" + "|---" * (3 + len(KINDS)) + "|")
+        print("| op | format | fidelity, Dst | " + " | ".join(KINDS) + " |")
+        print("|---" * (3 + len(KINDS)) + "|")
     for op in (name for name in CASES if fnmatch.fnmatch(name, options.op)):
         for format in FORMATS:
             for fidelity, dst in MODES:
@@ -40,8 +43,8 @@ def main() -> None:
                     print(row(op, format, fidelity, dst, found), flush=True)
                     continue
                 for kind, d in found.items():
-                    print(json.dumps({"op": op, "format": format, "fidelity": fidelity, "dst": dst, "kind": kind,
-                                      "error": d.error, "equal": d.equal, "disagree": d.disagree}), flush=True)
+                    print(json.dumps({"op": op, "format": format, "fidelity": fidelity, "dst": dst,
+                                      "kind": kind, **asdict(d)}), flush=True)
 
 
 if __name__ == "__main__":
