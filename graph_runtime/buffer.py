@@ -43,7 +43,8 @@ class Buffer:
 
     __slots__ = ("__weakref__", "extent", "handle", "memory", "owner", "pointer")
 
-    def __init__(self, handle: core.DeviceHandle, memory: int, extent: int, pointer: Any, owner: object = None):
+    def __init__(self, handle: core.DeviceHandle, memory: int, extent: int, pointer: Any,
+                 owner: object = None):
         self.handle, self.memory, self.extent = handle, memory, extent
         self.pointer, self.owner = pointer, owner
 
@@ -64,7 +65,8 @@ class Buffer:
         return cls(handle, memory, extent, pointer)
 
     @classmethod
-    def borrow(cls, handle: core.DeviceHandle, addr: int, extent: int, owner: object, memory: int = 0) -> Buffer:
+    def borrow(cls, handle: core.DeviceHandle, addr: int, extent: int, owner: object,
+               memory: int = 0) -> Buffer:
         """Memory of ``owner``'s, who is kept alive until the last queued use is over."""
         pointer = lib.gr_buffer_borrow(handle.pointer, memory, addr, extent)
         if pointer == ffi.NULL:
@@ -189,7 +191,7 @@ _limbo: deque[tuple[Callable[[], bool], Callable[[], None], object]] = deque()
 
 
 def keep_until(over: Callable[[], bool], end: Callable[[], None], *owners: object) -> None:
-    """Keep ``owners`` alive until ``over()``, then call ``end()``. Looked at when others come, and at exit."""
+    """Keep ``owners`` alive until ``over()``, then call ``end()``. Looked at when others come."""
     _limbo.append((over, end, owners))
     if len(_limbo) > 64:
         sweep()

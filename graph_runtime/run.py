@@ -24,8 +24,8 @@ _SLICE_NS = 50_000_000
 class Run:
     """One submission.
 
-    ``outputs`` the tensors it makes, there at once: reading one waits for it. ``name`` is the session's. A run
-    that failed and that nobody asked is warned about when it is dropped.
+    ``outputs`` the tensors it makes, there at once: reading one waits for it. ``name`` is the session's. A
+    run that failed and that nobody asked is warned about when it is dropped.
     """
 
     __slots__ = ("__weakref__", "_asked", "_pointer", "name", "outputs")

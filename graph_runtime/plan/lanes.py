@@ -1,0 +1,191 @@
+"""Plan -> Lanes: which queue runs each instruction, and which instructions of other queues it waits for.
+
+A plan is made for a serial order. On queues that run at the same time, storage may be used again only when
+every reader of the old value is over before the writer of the new one; where neither the graph nor a queue's
+order says so, a wait is added. check_races.py proves the result.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..graph import COPY
+from .columns import follow, func_mask, is_nop, ragged, starts
+from .types import Plan, Storage
+
+__all__ = ["COMPUTE", "COPY_IN", "COPY_OUT", "Lanes", "lanes", "overlapping"]
+
+COMPUTE, COPY_IN, COPY_OUT = "compute", "copy_in", "copy_out"
+_ROLES = (COMPUTE, COPY_IN, COPY_OUT)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lanes:
+    """``queues`` (did, role) each; ``nid`` int64 [instrs] in an order in which they could run one by one;
+    ``qid`` int32 [instrs] indexes ``queues``, and a queue runs its instructions in that order; ``wait`` int64,
+    wait[wait_ptr[i]:wait_ptr[i + 1]] are instructions of other queues that must be over before i begins
+    (``wait_ptr`` int64 [instrs + 1]). ``warnings``: what the file's own storage_id makes wait."""
+
+    queues: tuple[tuple[int, str], ...]
+    nid: np.ndarray
+    qid: np.ndarray
+    wait_ptr: np.ndarray
+    wait: np.ndarray
+    warnings: tuple[str, ...] = ()
+
+
+def lanes(plan: Plan, copies: Collection[int] = ()) -> Lanes:
+    """The lanes of one run. ``copies``: graph inputs whose at_input copies are part of it."""
+    nid = _instructions(plan, copies)
+    queues, qid = _queues(plan, nid)
+    if len(queues) < 2:
+        return Lanes(queues, nid, qid, np.zeros(len(nid) + 1, np.int64), np.zeros(0, np.int64))
+    data, reuse = _conflicts(plan, nid, qid)
+    rows, needed = _reduce(len(nid), len(queues), qid.tolist(), data, reuse)
+    wait_ptr = starts(np.array([len(row) for row in rows], np.int64))
+    said = [_say(plan, nid, *pair) for pair in needed] if _follows_file(plan) else []
+    return Lanes(queues, nid, qid, wait_ptr, np.array([j for row in rows for j in row], np.int64),
+                 tuple(dict.fromkeys(said)))
+
+
+def _instructions(plan: Plan, copies: Collection[int]) -> np.ndarray:
+    graph = plan.graph
+    calls = (graph.func_id >= 0) & ~is_nop(graph)
+    first = np.zeros(0, np.int64)
+    if copies:
+        early = np.flatnonzero(calls & plan.at_input)
+        source = np.zeros(graph.num_nodes, np.int64)
+        read = (graph.func_id >= 0) & (np.diff(graph.in_ptr) > 0)
+        source[:] = np.arange(graph.num_nodes)
+        source[read] = graph.entry_nid[graph.in_eid[graph.in_ptr[:-1][read]]]
+        given = np.isin(follow(source)[early], graph.inputs[list(copies)])
+        first = early[given]
+    return np.concatenate([first, np.flatnonzero(calls & ~plan.at_input)])
+
+
+def _queues(plan: Plan, nid: np.ndarray) -> tuple[tuple[tuple[int, str], ...], np.ndarray]:
+    """Copies between devices run where copy engines are: out of the device that sends to a host, into any
+    other. All else computes."""
+    graph = plan.graph
+    did, role = plan.did[nid].astype(np.int64), np.zeros(len(nid), np.int64)
+    at = np.flatnonzero(func_mask(graph, COPY)[nid])
+    if len(at):
+        source = plan.entry_did()[graph.in_eid[graph.in_ptr[nid[at]]]].astype(np.int64)
+        host = np.array([d.descriptor.on_host for d in plan.devices])
+        out = host[did[at]] & ~host[source]
+        between = source != did[at]
+        role[at[between & ~out]] = 1
+        role[at[between & out]] = 2
+        did[at[between & out]] = source[between & out]
+    keys = did * len(_ROLES) + role
+    distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    names = tuple((k // len(_ROLES), _ROLES[k % len(_ROLES)]) for k in distinct[order].tolist())
+    return names, rank[inverse].astype(np.int32)
+
+
+# **************** who touches the same bytes ****************
+
+def overlapping(storage: Storage) -> np.ndarray:
+    """int64 [sids]: a number that storages share if their bytes overlap, through others too."""
+    region = storage.did.astype(np.int64) * 16 + storage.memory
+    order = np.lexsort((storage.offset, region))
+    end = (storage.offset + storage.extent)[order]
+    group, cell, last, furthest = np.zeros(storage.count, np.int64), -1, -1, 0
+    for sid, r, begin, stop in zip(order.tolist(), region[order].tolist(), storage.offset[order].tolist(),
+                                   end.tolist(), strict=True):
+        if r != last or begin >= furthest:
+            cell, last, furthest = cell + 1, r, stop
+        furthest = max(furthest, stop)
+        group[sid] = cell
+    return group
+
+
+def _conflicts(plan: Plan, nid: np.ndarray, qid: np.ndarray) -> tuple[list[list[int]], list[list[int]]]:
+    """For each instruction those of other queues that it must come after: ``data`` wrote what it reads,
+    ``reuse`` still used the bytes that it writes."""
+    instr, cell, write = _accesses(plan, nid)
+    busy = np.zeros(int(cell.max(initial=-1)) + 1, bool)
+    one = np.full(len(busy), -1, np.int64)
+    one[cell] = qid[instr]
+    busy[cell[one[cell] != qid[instr]]] = True          # cells that more than one queue touches
+    mine = busy[cell]
+    order = np.lexsort((write[mine], instr[mine], cell[mine]))
+    data: list[list[int]] = [[] for _ in range(len(nid))]
+    reuse: list[list[int]] = [[] for _ in range(len(nid))]
+    queue, here, writer, readers = qid.tolist(), -1, -1, []
+    for c, i, w in zip(cell[mine][order].tolist(), instr[mine][order].tolist(), write[mine][order].tolist(),
+                       strict=True):
+        if c != here:
+            here, writer, readers = c, -1, []
+        before = ([writer] if writer >= 0 else []) + (readers if w else [])
+        (reuse if w else data)[i] += [j for j in before if queue[j] != queue[i]]
+        if w:
+            writer, readers = i, []
+        else:
+            readers.append(i)
+    return data, reuse
+
+
+def _accesses(plan: Plan, nid: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(instruction, cell of bytes, 1 where it writes) of every argument that has bytes."""
+    graph, group = plan.graph, overlapping(plan.storage)
+    n_in = (graph.in_ptr[nid + 1] - graph.in_ptr[nid])
+    n_out = (graph.row_ptr[nid + 1] - graph.row_ptr[nid])
+    at = np.arange(len(nid))
+    eid = np.concatenate([graph.in_eid[ragged(graph.in_ptr[nid], n_in)], ragged(graph.row_ptr[nid], n_out)])
+    instr = np.concatenate([np.repeat(at, n_in), np.repeat(at, n_out)])
+    write = np.repeat([0, 1], [n_in.sum(), n_out.sum()])
+    has = plan.storage.extent[plan.sid[eid]] > 0
+    return instr[has], group[plan.sid[eid]][has], write[has]
+
+
+# **************** which waits are needed ****************
+
+def _reduce(count: int, num_queues: int, qid: list[int], data: list[list[int]], reuse: list[list[int]]
+            ) -> tuple[list[list[int]], list[tuple[int, int]]]:
+    """The waits of each instruction without those that others imply, and the pairs (instruction, what it
+    waits for) that only the reuse of storage asks for. A clock says up to which instruction each queue is over."""
+    waited = {j for row in data for j in row} | {j for row in reuse for j in row}
+    clocks = [[-1] * num_queues for _ in range(num_queues)]
+    known: dict[int, list[int]] = {}
+    rows, needed = [], []
+    for i in range(count):
+        clock, row = clocks[qid[i]], []
+        for j in sorted(set(data[i]), reverse=True) + sorted(set(reuse[i]), reverse=True):
+            if clock[qid[j]] >= j:
+                continue
+            row.append(j)
+            if j not in data[i]:
+                needed.append((i, j))
+            clock[:] = map(max, clock, known[j])
+        clock[qid[i]] = i
+        if i in waited:
+            known[i] = clock.copy()
+        rows.append(row)
+    return rows, needed
+
+
+def _follows_file(plan: Plan) -> bool:
+    hinted = plan.graph.hints.storage_id
+    if hinted is None:
+        return False
+    hinted = np.asarray(hinted)
+    return bool((plan.sid == hinted)[hinted >= 0].all())
+
+
+def _say(plan: Plan, nid: np.ndarray, writer: int, user: int) -> str:
+    graph = plan.graph
+    first, last = int(nid[writer]), int(nid[user])
+    made = graph.row_ptr[first]
+    return (f"the file's storage {int(plan.sid[made])} is written by {graph.names[first]!r} while "
+            f"{graph.names[last]!r} may still use it on another queue: the first waits for the second")
+
+
+def labels(queues: Iterable[tuple[int, str]], plan: Plan) -> list[str]:
+    """What people call the queues: "tt:0 copy_in"."""
+    return [f"{plan.devices[did]} {role}" for did, role in queues]
