@@ -50,9 +50,10 @@ class Lease:
 
 
 class Bound:
-    """The arrays of one session: ``instrs`` INSTR [instrs], ``args`` ARG [args], ``regions`` {(did,
-    memory): Region}, ``entry_addr`` uint64 [entries] where each entry lives: in a region, or, for those in
-    ``owners`` {eid: who owns the memory}, where rehome put it."""
+    """The arrays of one session: ``instrs`` INSTR [instrs], ``args`` ARG [args], ``tensors`` DLTENSOR [args]
+    where functions of TVM's are called (else None), ``regions`` {(did, memory): Region}, ``entry_addr``
+    uint64 [entries] where each entry lives: in a region, or, for those in ``owners`` {eid: who owns the
+    memory}, where rehome put it. ``tags`` uint64 [entries]: what a sharded entry's address has above that."""
 
     def __init__(self, program: Program, handles: Sequence[core.DeviceHandle], holder: str):
         plan = program.plan
@@ -64,13 +65,13 @@ class Bound:
         self.entry_addr = _entry_addresses(plan, self.regions)
         self.args = program.args.view(np.uint64).copy().view(ARG)    # numpy copies records field by field
         self.args["shape"] += np.uint64(program.shapes.ctypes.data)
-        self._tags = _shard_tags(plan, handles)
-        self.args["addr"] = (self.entry_addr | self._tags)[program.eid]
+        self.tags = _shard_tags(plan, handles)
+        self.args["addr"] = (self.entry_addr | self.tags)[program.eid]
         envs = np.array([core.address_of(handle.env) for handle in handles], np.uint64)
         self._scratch = np.empty(program.scratch + _SCRATCH_ALIGNMENT, np.uint8)
         self.instrs = self._instructions(envs)
         self._copies = self._bind_copies(envs)
-        self._tensors = None
+        self.tensors = None
         self._bind_packed()
 
     def _instructions(self, envs: np.ndarray) -> np.ndarray:
@@ -107,8 +108,8 @@ class Bound:
         rows = np.flatnonzero(self._where(lambda kernel: kernel.packed))
         if not len(rows):
             return
-        self._tensors = _dltensors(program, self.args)
-        self._values = self._tensors.ctypes.data + DLTENSOR.itemsize * np.arange(len(self.args))
+        self.tensors = _dltensors(program, self.args)
+        self._values = self.tensors.ctypes.data + DLTENSOR.itemsize * np.arange(len(self.args))
         self._codes = np.full(len(self.args), _TVM_DLTENSOR_HANDLE, np.int32)
         self._calls = calls = np.zeros(len(rows), PACKED_CALL)
         calls["fn"] = self.instrs["fn"][rows]
@@ -166,9 +167,9 @@ class Bound:
         rows = np.flatnonzero(np.isin(self.program.eid, list(eids)))
         shown = self.program.eid[rows]
         home = self.entry_addr[shown] if addr is None else np.uint64(addr)
-        self.args["addr"][rows] = self._tags[shown] | home
-        if self._tensors is not None:
-            self._tensors["data"][rows] = self.args["addr"][rows]
+        self.args["addr"][rows] = self.tags[shown] | home
+        if self.tensors is not None:
+            self.tensors["data"][rows] = self.args["addr"][rows]
 
 
 def _entry_addresses(plan: Plan, regions: dict[tuple[int, int], Region]) -> np.ndarray:

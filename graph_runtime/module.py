@@ -18,6 +18,7 @@ from .devices import Device, of_type
 from .errors import InputError, did_you_mean
 from .graph import Graph
 from .params import read_params
+from .run import Run
 from .session import Session
 from .sharing import share_inputs
 from .tensor import Tensor
@@ -26,8 +27,8 @@ __all__ = ["GraphModule", "hand_out"]
 
 _FUNCTIONS = frozenset({
     "benchmark", "get_input", "get_input_index", "get_input_info", "get_num_inputs", "get_num_outputs",
-    "get_output", "get_output_info", "load_params", "reset_zero_copy", "run", "run_from_inputs", "set_input",
-    "set_input_zero_copy", "set_output_zero_copy", "share_params"})
+    "get_output", "get_output_info", "load_params", "reset_zero_copy", "run", "run_async", "run_from_inputs",
+    "set_input", "set_input_zero_copy", "set_output_zero_copy", "share_params"})
 
 
 class GraphModule:
@@ -74,6 +75,17 @@ class GraphModule:
         if inputs:
             self.set_input(**inputs)
         self._run()
+
+    def run_async(self, out: Mapping[str | int, Tensor] | Sequence[Tensor | None] | None = None,
+                  **inputs: Any) -> Run:
+        """Queue a run with these inputs: see Session.submit. ``out``: tensors, by an output's name or number.
+
+        Raises InputError; what goes wrong later, the run's ``wait`` raises.
+        """
+        found = {self._find_input(name): value for name, value in inputs.items()}
+        if isinstance(out, Mapping):
+            out = {self._find_output(key): tensor for key, tensor in out.items()}
+        return self.session.submit(found, out)
 
     def benchmark(self, device: Device | str | None = None, func_name: str = "run", repeat: int = 5,
                   number: int = 5, min_repeat_ms: int | None = None, limit_zero_time_iterations: int = 100,

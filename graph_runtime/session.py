@@ -7,10 +7,10 @@ once.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,8 +19,12 @@ from .bind import Bound
 from .errors import InputError, KernelError, SessionBusyError
 from .lower import lower
 from .plan.types import Plan
+from .run import Run
 from .tensor import Tensor
 from .zero_copy import ZeroCopy
+
+if TYPE_CHECKING:
+    from .submission import Submitter
 
 __all__ = ["Session"]
 
@@ -45,20 +49,21 @@ class Session:
                  name: str = "session"):
         if threads is not None:
             core.pool_set_threads(threads)
-        self.plan, self.graph, self.name = plan, plan.graph, name
+        self.plan, self.graph, self.name, self.max_in_flight = plan, plan.graph, name, 8
         self.program = lower(plan, partial(library.resolve, libraries=tuple(libraries)))
         self._entry_did = plan.entry_did()
         self._input_eids, self._output_eids = self.graph.input_eids.tolist(), self.graph.outputs.tolist()
-        self._handles = [core.open_device(device) for device in plan.devices]
-        self._bound = Bound(self.program, self._handles, name)
-        self._zero_copy = ZeroCopy(plan, self._bound)
-        self._native = core.program_create(self._bound.instrs.ctypes.data, self.program.count)
+        self.handles = [core.open_device(device) for device in plan.devices]
+        self.bound = Bound(self.program, self.handles, name)
+        self._zero_copy = ZeroCopy(plan, self.bound)
+        self._native = core.program_create(self.bound.instrs.ctypes.data, self.program.count)
         self._whole = _span(0, self.program.main)
         self._tensors: dict[int, Tensor] = {}
         self._copies_in: tuple[tuple[int, int], ...] = ()
         self._copies_out: tuple[tuple[np.ndarray, Tensor], ...] = ()
         self._constants: set[int] = set()            # entries in memory that may not be written
-        self._around = False                         # whether a run has copies around it
+        self._around = False                         # whether a run has something to do around it
+        self._submitter: Submitter | None = None     # made by the first submit
 
     # **************** running ****************
 
@@ -85,8 +90,10 @@ class Session:
             self._run_span(first, last)
 
     def _run_bound(self) -> None:
-        """A run with copies around it, for zero copy."""
+        """A run with copies around it, for zero copy, or after queued runs that write the same inputs."""
         with self._guard():
+            if self._submitter is not None and self.plan.aliases:
+                self._submitter.drain()
             for first, last in self._copies_in:
                 self._run_span(first, last)
             self._run_span(0, self.program.main)
@@ -127,6 +134,35 @@ class Session:
         finally:
             _program_release(self._native)
 
+    # **************** queued runs ****************
+
+    def submit(self, inputs: Mapping[int, Any] | None = None,
+               out: Mapping[int, Tensor] | Sequence[Tensor | None] | None = None,
+               donate: Collection[int] = ()) -> Run:
+        """Queue a run and return at once; ``run.outputs`` are its own tensors, which nothing overwrites.
+
+        ``inputs`` {graph input: value}, for this run only; all others are the session's. A Tensor on the
+        input's device in its layout is read where it is, when its own values are there; from elsewhere it is
+        copied by the queues. Of anything else, an array say, a copy is made now. ``out``: tensors that
+        outputs shall be written to. ``donate``: inputs whose tensors are given up to the run, as are those
+        that an output is written into.
+
+        Waits only where ``max_in_flight`` runs are in flight, or memory is short.
+
+        Raises InputError, DeviceMemoryError; what goes wrong later, the run's ``wait`` raises.
+        """
+        if self._submitter is None:
+            from .submission import Submitter
+            self._submitter = Submitter(self, self._zero_copy)
+            self._around = self._around or bool(self.plan.aliases)
+        return self._submitter.submit(inputs or {}, out, donate)
+
+    def _settle(self) -> None:
+        """Memory is about to move: wait for queued runs, and look at it anew for later ones."""
+        if self._submitter is not None:
+            self._submitter.drain()
+            self._submitter = None
+
     # **************** inputs and outputs ****************
 
     def tensor(self, eid: int) -> Tensor:
@@ -138,8 +174,8 @@ class Session:
             if owner is not None:
                 addr = owner.ctypes.data
             else:
-                addr, owner = int(self._bound.entry_addr[eid]), self._bound.owner(eid)
-            found = Tensor(self.plan.devices[did], self._handles[did], self.graph.entry_type(eid),
+                addr, owner = int(self.bound.entry_addr[eid]), self.bound.owner(eid)
+            found = Tensor(self.plan.devices[did], self.handles[did], self.graph.entry_type(eid),
                            self.plan.layout(eid), addr, owner, readonly=eid in self._constants)
             self._tensors[eid] = found
         return found
@@ -162,6 +198,8 @@ class Session:
             if index in self._zero_copy.inputs:
                 self._zero_copy.reset_input(index)
                 self._rebind()
+            if self._submitter is not None:
+                self._submitter.before_write(index)
             name = self.graph.names[self.graph.inputs[index]]
             self.input(index).copy_from(value, f"input {name!r}")
             self._run_copies(self.program.at_input.get(index))
@@ -174,7 +212,7 @@ class Session:
 
     def place(self, eid: int) -> tuple[int, object]:
         """Address of an entry, and what keeps the memory there alive."""
-        return int(self._bound.entry_addr[eid]), self._bound.owner(eid)
+        return int(self.bound.entry_addr[eid]), self.bound.owner(eid)
 
     def rehome(self, eid: int, addr: int, owner: object, readonly: bool = False) -> None:
         """Let a null node's entry live at ``addr`` for good, with all that shows the same value.
@@ -183,9 +221,10 @@ class Session:
         read the entry run once.
         """
         with self._guard():
+            self._settle()
             group = self._zero_copy.group(eid).tolist()
             self._tensors.clear()                    # else they would hold the memory that is to go
-            self._bound.rehome(group, addr, owner)
+            self.bound.rehome(group, addr, owner)
             if readonly:
                 self._constants.update(group)
             self._rebind()
@@ -235,6 +274,7 @@ class Session:
 
         copies of bound inputs before it, copies to bound outputs after.
         """
+        self._settle()
         self._tensors.clear()
         bound, spans = self._zero_copy, self.program.at_input
         self._copies_in = tuple(spans[i] for i in bound.inputs if i in spans)

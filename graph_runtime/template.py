@@ -20,12 +20,14 @@ from .errors import GraphRuntimeError
 from .graph import TensorType
 from .layout import HOST, Layout
 from .lower import arg_record
+from .plan import lanes
 from .program import ARG, LANE, SLOT, STEP, Kernel
 
-__all__ = ["COMPUTE", "COPY_IN", "COPY_OUT", "Template", "copy", "copy_queue", "one_kernel"]
+__all__ = ["COMPUTE", "COPY_IN", "COPY_OUT", "ROLES", "Template", "copy", "copy_queue", "one_kernel"]
 
 ffi, lib = core.ffi, core.lib
-COMPUTE, COPY_IN, COPY_OUT = lib.GR_COMPUTE, lib.GR_COPY_IN, lib.GR_COPY_OUT
+ROLES = {lanes.COMPUTE: lib.GR_COMPUTE, lanes.COPY_IN: lib.GR_COPY_IN, lanes.COPY_OUT: lib.GR_COPY_OUT}
+COMPUTE, COPY_IN, COPY_OUT = ROLES.values()
 _submit, _submit_op = lib.gr_submit, lib.gr_submit_op
 _NULL = ffi.NULL
 
@@ -35,30 +37,33 @@ class Template:
 
     ``steps`` STEP [steps] in an order in which they could run one by one; ``args`` ARG [args] with addr the
     bytes from the start of the slot's buffer and shape a pointer; ``arg_slot`` int32 [args]; ``waits`` int64:
-    what the steps' first_wait and num_waits mean; ``lanes`` (device handle, role) each; ``slots`` SLOT
-    [slots]; ``tensors`` DLTensors [args] where steps call packed functions. ``owners``: kept alive.
+    what the steps' first_wait and num_waits mean; ``queues`` (device handle, role) of each lane; ``slots``
+    SLOT [slots]; ``tensors`` DLTensors [args] where steps call packed functions. ``name`` is who
+    out-of-memory texts will name. ``owners``: kept alive.
     """
 
     __slots__ = ("__weakref__", "_devices", "_owners", "pointer", "slots")
 
     def __init__(self, steps: np.ndarray, args: np.ndarray, arg_slot: np.ndarray, waits: np.ndarray,
-                 lanes: Sequence[tuple[core.DeviceHandle, int]], slots: np.ndarray,
-                 tensors: np.ndarray | None = None, owners: Sequence[object] = ()):
-        table = np.zeros(len(lanes), LANE)
-        table["device"] = [core.address_of(handle.pointer) for handle, _ in lanes]
-        table["role"] = [role for _, role in lanes]
+                 queues: Sequence[tuple[core.DeviceHandle, int]], slots: np.ndarray,
+                 tensors: np.ndarray | None = None, name: str = "run", owners: Sequence[object] = ()):
+        table = np.zeros(len(queues), LANE)
+        table["device"] = [core.address_of(handle.pointer) for handle, _ in queues]
+        table["role"] = [role for _, role in queues]
         columns = {"steps": ("gr_step *", steps), "args": ("gr_arg *", args), "lanes": ("gr_lane *", table),
                    "arg_slot": ("int32_t *", np.ascontiguousarray(arg_slot, np.int32)),
                    "waits": ("int64_t *", np.ascontiguousarray(waits, np.int64)),
                    "slots": ("gr_slot *", slots)}
+        holder = ffi.new("char[]", name.encode())
         desc = ffi.new("gr_template_desc *", {
             **{key: ffi.cast(kind, array.ctypes.data) for key, (kind, array) in columns.items()},
             "tensors": _NULL if tensors is None else ffi.cast("void *", tensors.ctypes.data),
-            "num_steps": len(steps), "num_args": len(args), "num_waits": len(waits), "num_lanes": len(lanes),
-            "num_slots": len(slots)})
+            "num_steps": len(steps), "num_args": len(args), "num_waits": len(waits), "num_lanes": len(queues),
+            "num_slots": len(slots), "holder": holder})
         self.pointer = None
         self._owners = (columns["args"][1], columns["arg_slot"][1], tensors, *owners)
-        self.slots, self._devices = slots, ", ".join(dict.fromkeys(str(handle.device) for handle, _ in lanes))
+        self.slots = slots
+        self._devices = ", ".join(dict.fromkeys(str(handle.device) for handle, _ in queues))
         made = lib.gr_template_create(desc)
         if not made:
             raise GraphRuntimeError(core.last_error())
@@ -105,11 +110,11 @@ def one_kernel(handle: core.DeviceHandle, kernel: Kernel, args: np.ndarray, shap
     """The template of one kernel: inputs in slots 0, 1, .., its one output, ``extent`` bytes of memory number
     ``memory``, in the last.
 
-    ``args`` ARG [inputs + 1] as lower.arg_record makes them, with shape a byte offset into ``shapes`` int64;
+    ``args`` ARG [inputs + 1] as lower.arg_record makes them, with shape a byte offset into ``shapes`` int64
+    (addr: the tag of a sharded one, else 0);
     ``name`` is the op's in errors.
     """
     args = args.copy()
-    args["addr"] = 0
     args["shape"] += np.uint64(shapes.ctypes.data)
     words = np.array(kernel.words or (0,), np.int64)
     label = ffi.new("char[]", (name or kernel.name).encode())
@@ -145,6 +150,7 @@ def _copy_template(source: core.DeviceHandle, source_layout: Layout, target: cor
     args[1] = arg_record(type_, target_layout, type_.shape)
     shape = np.array(type_.shape or (0,), np.int64)
     args["shape"] = shape.ctypes.data
+    args["addr"] = source.shard_tag(source_layout, type_.shape), target.shard_tag(target_layout, type_.shape)
     envs = np.array([core.address_of(source.env), core.address_of(target.env)], np.uint64)
     label = ffi.new("char[]", f"copy of {type_}".encode())
     step = np.zeros(1, STEP)

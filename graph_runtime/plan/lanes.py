@@ -24,7 +24,7 @@ _ROLES = (COMPUTE, COPY_IN, COPY_OUT)
 @dataclass(frozen=True, slots=True, eq=False)
 class Lanes:
     """``queues`` (did, role) each; ``nid`` int64 [instrs] in an order in which they could run one by one;
-    ``qid`` int32 [instrs] indexes ``queues``, and a queue runs its instructions in that order; ``wait`` int64,
+    ``qid`` int32 [instrs] indexes ``queues``; a queue runs its instructions in that order. Of ``wait`` int64,
     wait[wait_ptr[i]:wait_ptr[i + 1]] are instructions of other queues that must be over before i begins
     (``wait_ptr`` int64 [instrs + 1]). ``warnings``: what the file's own storage_id makes wait."""
 
@@ -149,7 +149,10 @@ def _accesses(plan: Plan, nid: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 def _reduce(count: int, num_queues: int, qid: list[int], data: list[list[int]], reuse: list[list[int]]
             ) -> tuple[list[list[int]], list[tuple[int, int]]]:
     """The waits of each instruction without those that others imply, and the pairs (instruction, what it
-    waits for) that only the reuse of storage asks for. A clock says up to which instruction each queue is over."""
+    waits for) that only the reuse of storage asks for.
+
+    A clock says up to which instruction each queue is over.
+    """
     waited = {j for row in data for j in row} | {j for row in reuse for j in row}
     clocks = [[-1] * num_queues for _ in range(num_queues)]
     known: dict[int, list[int]] = {}

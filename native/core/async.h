@@ -93,6 +93,7 @@ struct gr_template {
   _Atomic int32_t busy;
   int32_t num_lanes, num_slots;
   int64_t num_steps;
+  char holder[64];
   gr_step *steps;                    /* [num_steps] */
   const gr_arg *args;
   const int32_t *arg_slot;
@@ -132,7 +133,6 @@ static inline gr_cause *gr_event_cause(const gr_event *event) {
 }
 
 /* ---------------------------------------------------------------- runs (submit.c) */
-void gr_run_retain(gr_run *run);
 void gr_watch_wake(void);
 void gr_watch_reset(void);
 int32_t gr_event_wait(const gr_event *event, int64_t deadline_ns);

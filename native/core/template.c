@@ -4,6 +4,7 @@
  * Called by graph_runtime/run.py, any thread.
  * defines: gr_template_create, gr_template_busy, gr_template_destroy
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,6 +137,7 @@ gr_template *gr_template_create(const gr_template_desc *desc) {
     gr_fail(GR_ERR_OUT_OF_MEMORY, "no host memory for a template");
     return NULL;
   }
+  snprintf(t->holder, sizeof t->holder, "%s", desc->holder ? desc->holder : "");
   t->num_lanes = desc->num_lanes;
   t->num_slots = desc->num_slots;
   t->num_steps = desc->num_steps;

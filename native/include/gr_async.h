@@ -111,6 +111,7 @@ typedef struct gr_template_desc {
   int64_t num_waits;
   int32_t num_lanes;
   int32_t num_slots;
+  const char *holder;            /* who out-of-memory texts will name; copied */
 } gr_template_desc;
 
 gr_template *gr_template_create(const gr_template_desc *desc);
@@ -130,6 +131,7 @@ int32_t gr_run_wait(gr_run *run, int64_t budget_ns);       /* GR_OK or GR_INTERR
 /* The failure of the run's earliest step that failed, with its first cause; 0: none. out may be NULL. */
 int32_t gr_run_failure(const gr_run *run, gr_failure *out);
 void gr_run_cancel(gr_run *run);            /* steps that have not begun will not; readers fail, too */
+void gr_run_retain(gr_run *run);
 void gr_run_release(gr_run *run);
 
 /* ---------------------------------------------------------------- the process */

@@ -61,7 +61,7 @@ def bare_driver(module: gr.GraphModule, folder: Path) -> Callable[[], object]:
     ffi.cdef("void drive(int64_t, void **, void **, int32_t **, int32_t *);")
     lib = ffi.dlopen(str(compile_c(folder / "driver.c", folder / "driver.so")))
     session, program = module.session, module.session.program
-    packed = iter(session._bound._calls)
+    packed = iter(session.bound._calls)
     rows = []
     for i in range(program.main):
         if program.kernels[program.kid[i]].packed:

@@ -1,0 +1,270 @@
+"""Submissions of a session: what each run is given, and what it gives.
+
+A template is made at the first submit, one more for each set of inputs whose copies to other devices are part
+of the run. The session's own memory is what runs only read; all that a run writes is its own, so that any
+number may be in flight.
+"""
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import core, dtypes, template
+from .assembly import assemble
+from .buffer import Buffer, wait_in_slices
+from .devices import cpu
+from .errors import InputError
+from .graph import TensorType
+from .layout import HOST, ROW_MAJOR, Layout
+from .run import Run
+from .slots import Slots, assign_slots, extent_of, memory_of
+from .template import Template
+from .tensor import Tensor, as_array
+
+if TYPE_CHECKING:
+    from .session import Session
+    from .zero_copy import ZeroCopy
+
+__all__ = ["Submitter"]
+
+ffi, lib = core.ffi, core.lib
+
+
+class Submitter:
+    """Puts a session's runs in the queues; ``zero_copy``: what is bound to arrays.
+
+    Made at the session's first submit, and again after its memory has moved. Any thread.
+    """
+
+    def __init__(self, session: Session, zero_copy: ZeroCopy):
+        if zero_copy.outputs:
+            raise InputError(f"outputs {sorted(zero_copy.outputs)} of {session.name} are bound to arrays, "
+                             "which is for run(): give submit out=, or call reset_zero_copy")
+        self._session = session
+        self._slots = slots = assign_slots(session.plan)
+        self._templates: dict[frozenset[int], Template] = {}
+        self._flying: deque[Any] = deque()
+        self._lock = threading.Lock()
+        graph = session.graph
+        self._input_slot = [int(slots.slot[eid]) for eid in graph.input_eids.tolist()]
+        self._copied = _slots_of_copies(session, slots)
+        self._own = {at: _borrow(session, slots, at) for at in np.flatnonzero(slots.kept).tolist()}
+        self._given = {i: _borrow(session, slots, self._input_slot[i], array)
+                       for i, array in zero_copy.inputs.items()}
+        self._defaults = ffi.new("gr_buffer *[]", [
+            self._own[at].pointer if at in self._own else ffi.NULL for at in range(slots.count)])
+
+    def __del__(self) -> None:
+        for run in getattr(self, "_flying", ()):
+            lib.gr_run_release(run)
+
+    # **************** submitting ****************
+
+    def submit(self, inputs: Mapping[int, Any], out: Mapping[int, Tensor] | Sequence[Tensor | None] | None,
+               donate: Collection[int]) -> Run:
+        """See Session.submit."""
+        outs = dict(out) if isinstance(out, Mapping) else \
+            {i: t for i, t in enumerate(out or ()) if t is not None}
+        given = {**self._given, **{self._index(i): value for i, value in inputs.items()}}
+        donate = {self._index(i) for i in donate} | {i for i in self._slots.into.values() if i in inputs}
+        made = self._template(frozenset(i for i in given if i in self._copied))
+        self._wait_for_turn()
+        slots = ffi.new("gr_buffer *[]", self._slots.count)
+        ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
+        held = self._place_inputs(slots, given, donate, made)
+        self._place_outputs(slots, outs, held)
+        raw = made.submit(slots)
+        run = Run(raw, (), self._session.name)
+        lib.gr_run_retain(raw)
+        self._flying.append(raw)
+        run.outputs = self._hand_out(slots, outs, held)
+        for index in donate:
+            _give_up(given.get(index), f"input {self._name(index)} of {self._session.name}")
+        return run
+
+    def _index(self, index: int) -> int:
+        if isinstance(index, int) and 0 <= index < len(self._input_slot):
+            return index
+        raise InputError(f"there is no input {index!r}: {self._session.name} has {len(self._input_slot)}",
+                         got=index, wanted=len(self._input_slot))
+
+    def _name(self, index: int) -> str:
+        graph = self._session.graph
+        return repr(graph.names[graph.inputs[index]])
+
+    def _template(self, copies: frozenset[int]) -> Template:
+        with self._lock:
+            found = self._templates.get(copies)
+            if found is None:
+                found = self._templates[copies] = assemble(self._session, self._slots, copies)
+            return found
+
+    def _wait_for_turn(self) -> None:
+        flying = self._flying
+        while (flying and lib.gr_run_done(flying[0])) or len(flying) >= self._session.max_in_flight:
+            try:
+                run = flying.popleft()
+            except IndexError:                       # another thread was faster
+                return
+            try:
+                wait_in_slices(lambda budget, run=run: lib.gr_run_wait(run, budget), None, "a run")
+            except BaseException:
+                flying.appendleft(run)
+                raise
+            lib.gr_run_release(run)
+
+    def drain(self) -> None:
+        """Until nothing of the session is in flight."""
+        for run in list(self._flying):
+            wait_in_slices(lambda budget, run=run: lib.gr_run_wait(run, budget), None, "a run")
+
+    # **************** inputs ****************
+
+    def _place_inputs(self, slots: Any, given: Mapping[int, Any], donate: Collection[int], made: Template
+                      ) -> dict[int, Buffer]:
+        """Buffers of what is given, by slot; with an input given, copies of it are the run's own."""
+        held: dict[int, Buffer] = {}
+        for index, value in given.items():
+            held[self._input_slot[index]] = self._input_buffer(index, value, index in donate)
+            for at in self._copied.get(index, ()):
+                slots[at] = ffi.NULL
+        for at, buffer in held.items():
+            slots[at] = buffer.live()
+        return held
+
+    def _input_buffer(self, index: int, value: Any, donated: bool) -> Buffer:
+        session = self._session
+        eid = int(session.graph.input_eids[index])
+        type_, layout = session.graph.entry_type(eid), session.plan.layout(eid)
+        handle = session.handles[int(session.plan.entry_did()[eid])]
+        if isinstance(value, Buffer):                # an array that the input is bound to
+            return value
+        if isinstance(value, Tensor):
+            if value.type != type_:
+                raise InputError(f"input {self._name(index)} is {value.type}, the graph says {type_}",
+                                 got=str(value.type), wanted=str(type_))
+            buffer = getattr(value, "buffer", None)
+            if buffer is not None and (value.device, value.layout) == (handle.device, layout):
+                buffer.live()
+                return buffer
+        memory, extent = memory_of(session.plan, eid), extent_of(session.plan, eid)
+        fresh = Buffer.alloc(handle, memory, extent, session.name)
+        if isinstance(value, Tensor) and getattr(value, "buffer", None) is not None:
+            template.copy(value.buffer, value.layout, fresh, layout, type_)
+        elif isinstance(value, Tensor) or layout.memory == HOST:
+            _write(fresh, type_, layout, value, f"input {self._name(index)}")
+        else:
+            staged = _stage(value, type_, f"input {self._name(index)}")
+            template.copy(staged, _host_layout(type_), fresh, layout, type_)
+        return fresh
+
+    # **************** outputs ****************
+
+    def _place_outputs(self, slots: Any, outs: Mapping[int, Tensor], held: dict[int, Buffer]) -> None:
+        used = {buffer.id: "an input" for buffer in held.values()}
+        used |= {buffer.id: "the session's own memory" for buffer in self._own.values()} if outs else {}
+        for index, tensor in outs.items():
+            buffer = self._out_buffer(index, tensor)
+            if buffer.id in used:
+                raise InputError(f"out[{index}] is {used[buffer.id]} of this run, too", got=index)
+            used[buffer.id] = f"out of another output than {index}"
+            slots[self._slots.outputs[index]] = buffer.live()
+
+    def _out_buffer(self, index: int, tensor: Any) -> Buffer:
+        session, what = self._session, f"out[{index}]"
+        heads = session.graph.outputs
+        if not isinstance(index, int) or not 0 <= index < len(heads):
+            raise InputError(f"there is no output {index!r}: {session.name} has {len(heads)}", got=index,
+                             wanted=len(heads))
+        eid = int(heads[index])
+        type_, layout = session.graph.entry_type(eid), session.plan.layout(eid)
+        device = session.plan.devices[int(session.plan.entry_did()[eid])]
+        if not isinstance(tensor, Tensor) or getattr(tensor, "buffer", None) is None:
+            raise InputError(f"{what} must be a tensor with memory of its own, got {type(tensor).__name__}",
+                             got=type(tensor).__name__)
+        if index in self._slots.into:
+            raise InputError(f"{what}: that output is written into input {self._slots.into[index]}",
+                             got=index)
+        if (tensor.type, tensor.device, tensor.layout) != (type_, device, layout):
+            raise InputError(f"{what} is {tensor.type} on {tensor.device} ({tensor.layout}), the output is "
+                             f"{type_} on {device} ({layout})", got=str(tensor.type), wanted=str(type_),
+                             device=str(tensor.device))
+        if tensor.readonly:
+            raise InputError(f"{what} is a constant: it cannot be written")
+        return tensor.buffer
+
+    def _hand_out(self, slots: Any, outs: Mapping[int, Tensor], held: Mapping[int, Buffer]
+                  ) -> tuple[Tensor, ...]:
+        session, found, made = self._session, [], {}
+        for index, at in enumerate(self._slots.outputs):
+            eid = int(session.graph.outputs[index])
+            handle = session.handles[int(self._slots.did[at])]
+            if index in outs:
+                found.append(outs[index])
+                continue
+            if index in self._slots.into:
+                buffer = held.get(at) or self._own[at]
+            elif at in made:
+                buffer = made[at]
+            else:
+                buffer = made[at] = Buffer(handle, int(self._slots.memory[at]), int(self._slots.extent[at]),
+                                           slots[at])
+            found.append(Tensor(handle.device, handle, session.graph.entry_type(eid),
+                                session.plan.layout(eid), buffer.addr, buffer))
+        return tuple(found)
+
+    # **************** the session's own memory ****************
+
+    def before_write(self, index: int) -> None:
+        """Graph input ``index`` in the session's memory is about to be overwritten by the caller: wait for
+        the runs that read it."""
+        for at in (self._input_slot[index], *self._copied.get(index, ())):
+            self._own[at].wait(write=True)
+            self._own[at].overwritten()
+
+
+def _borrow(session: Session, slots: Slots, at: int, array: np.ndarray | None = None) -> Buffer:
+    """The memory that a kept value has in the session, or the array that it is bound to."""
+    eid, bound = int(slots.eid[at]), session.bound
+    addr, owner = int(bound.entry_addr[eid]), bound.owner(eid)
+    if array is not None:
+        addr, owner = array.ctypes.data, array
+    return Buffer.borrow(session.handles[int(slots.did[at])], addr, int(slots.extent[at]), owner,
+                         int(slots.memory[at]))
+
+
+def _slots_of_copies(session: Session, slots: Slots) -> dict[int, tuple[int, ...]]:
+    """{graph input: the slots of what its at_input copies make}."""
+    graph = session.graph
+    return {index: tuple(int(slots.slot[graph.row_ptr[nid]]) for nid in session.program.nid[first:last])
+            for index, (first, last) in session.program.at_input.items()}
+
+
+def _host_layout(type_: TensorType) -> Layout:
+    stored = dtypes.format_of(type_.dtype)
+    return Layout(HOST, ROW_MAJOR, stored.name if stored else type_.dtype)
+
+
+def _stage(value: Any, type_: TensorType, what: str) -> Buffer:
+    """A host value in a buffer of its own, so that the caller may change his array at once."""
+    array = as_array(value, type_, what)
+    staged = Buffer.alloc(core.open_device(cpu(0)), 0, type_.nbytes, what)
+    _write(staged, type_, _host_layout(type_), array, what)
+    return staged
+
+
+def _write(buffer: Buffer, type_: TensorType, layout: Layout, value: Any, what: str) -> None:
+    """Fill a fresh buffer now; one that was used before may still be read."""
+    buffer.wait(write=True)
+    tensor = Tensor(buffer.handle.device, buffer.handle, type_, layout, buffer.addr, buffer)
+    tensor.copy_from(value, what)
+
+
+def _give_up(value: Any, where: str) -> None:
+    """A donated tensor is the run's: later use of the handle raises."""
+    if isinstance(value, Tensor):
+        value.give_up(f"was donated as {where}")
