@@ -4,24 +4,34 @@ Pure functions; nothing is read but the packaged weights, once.
 """
 
 from .buda import NonZero
+from .copies import copy_cost
+from .cpu import Machine, cpu_node_cost, machine
 from .grid import gemm_cycles, grid_unary_cycles, sharded_matmul_cycles
 from .links import dispatch_ns, dram_bandwidth, dram_cycles, ethernet_ns, pcie_bandwidth, pcie_ns
 from .noc import multicast_cycles, noc_cycles, reshard_cycles
+from .nodes import node_cost
 from .opmodel import op_cycles
+from .tt import modelled_node_cost
 from .types import BASES, Cost, worst
 
 __all__ = [
     "BASES",
     "Cost",
+    "Machine",
     "NonZero",
+    "copy_cost",
+    "cpu_node_cost",
     "dispatch_ns",
     "dram_bandwidth",
     "dram_cycles",
     "ethernet_ns",
     "gemm_cycles",
     "grid_unary_cycles",
+    "machine",
+    "modelled_node_cost",
     "multicast_cycles",
     "noc_cycles",
+    "node_cost",
     "op_cycles",
     "pcie_bandwidth",
     "pcie_ns",

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from ..descriptors import boards
 from ..dtypes import FORMATS
 from ..errors import PlanError, did_you_mean
+from ..layout import L1
 from . import buda
 from .formulas import PRODUCT, pnorm
 from .types import Cost
@@ -28,10 +30,8 @@ __all__ = [
 
 Values = Mapping[str, Any]
 _SHARP = 8.0  # exponent for what overlaps: math, unpacking, strips, DRAM
-L1_USER_BYTES = 1499136 - 103712  # of a Wormhole Tensix tile: what tt-metal leaves to tensors and buffers
 _WIDEST_SUBBLOCK = 8  # tiles of 16 bits that half of Dst holds
 _STANDS_FOR = {"grayskull": "wormhole_b0"}
-CLOCK_MHZ = {"grayskull": 1200.0, "wormhole_b0": 1000.0, "blackhole": 1350.0}
 
 
 def tile_bytes(name: str) -> int:
@@ -117,10 +117,11 @@ def gemm_columns(
 # ---------------------------------------------------------------- sharded matmul
 
 
-def passes(rows: int, kt: int, nt: int, nbytes: int = 2048, budget: int = L1_USER_BYTES) -> int:
+def passes(rows: int, kt: int, nt: int, nbytes: int = 2048) -> int:
     """Blocks of rows in which a core does its part, the fewest whose buffers fit: its shards of input 0 and
     output, and two buffers each of input 1, of a block's input 0 and of its output. ``rows`` if none
     fits."""
+    budget = boards()["n150"].memory(L1).usable
     for count in (d for d in range(1, rows + 1) if rows % d == 0):
         block = rows // count
         if (rows * kt + 2 * kt * nt + 2 * block * kt + rows * nt + 2 * block * nt) * nbytes <= budget:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import PlanError, did_you_mean
+from ..descriptors import Descriptor
+from ..errors import PlanError
+from ..layout import DRAM
 from .types import Cost
 from .weights_file import load
 
@@ -20,12 +22,8 @@ __all__ = [
     "pcie_ns",
 ]
 
-# channels, bytes per ns of one, and where the numbers are from
-_CHANNELS = {
-    "grayskull": (8, 10.5 * 1.073741824, "measured", "10.5 GiB/s a channel of 12.8"),
-    "wormhole_b0": (12, None, "fitted", "GDDR6 at 12 GT/s"),
-    "blackhole": (8, 500.5 / 8, "measured", "500.5 GB/s of 512, best placement"),
-}
+# of a channel's peak, where it was measured whole: 10.5 of 12.8 GiB/s; 500.5 of 512 GB/s, best placement
+_MEASURED = {"grayskull": 10.5 / 12.8, "blackhole": 500.5 / 512}
 
 
 # ---------------------------------------------------------------- DRAM
@@ -72,29 +70,23 @@ def dram_bandwidth(
     return Cost(dram(load("links")["dram"]["weights"], x), "fitted", "Wormhole DRAM channels")
 
 
-def dram_cycles(
-    arch: str,
-    nbytes: int,
-    *,
-    clock_mhz: float,
-    channels: int | None = None,
-    direction: str = "read",
-    placed: bool = True,
-) -> Cost:
-    """Device cycles to move ``nbytes`` between DRAM and the cores with all of the channels busy.
+def dram_cycles(board: Descriptor, nbytes: int, *, direction: str = "read", placed: bool = True) -> Cost:
+    """Device cycles of a board to move ``nbytes`` between DRAM and its cores with all channels busy.
+    ``placed``: each core beside its channel; else cores take pages of any channel, as interleaved tensors
+    have them.
 
-    Raises PlanError for an unknown architecture.
+    Raises PlanError for a board without DRAM.
     """
-    if arch not in _CHANNELS:
-        raise PlanError(f"unknown architecture {arch!r}{did_you_mean(arch, _CHANNELS)}", got=arch)
-    count, each, basis, note = _CHANNELS[arch]
-    count = channels or count
-    rate = (
-        dram_bandwidth(channels=count, cores=count, placed=placed, direction=direction).cycles
-        if each is None
-        else each * count
-    )
-    return Cost(nbytes / rate * clock_mhz / 1000, basis, f"{count} DRAM channels, {note}")
+    if board.dram is None:
+        raise PlanError(f"board {board.name} has no DRAM", got=board.name)
+    peak = board.dram.channel_gb_per_s * board.memory(DRAM).banks
+    weights = load("links")["dram"]["weights"]
+    share = _MEASURED.get(board.arch, weights[direction])
+    if not placed:
+        share *= weights["read_far_noc0"]
+    measured = placed and board.arch in _MEASURED
+    basis = "fitted" if board.arch == "wormhole_b0" else "measured" if measured else "extrapolated"
+    return Cost(nbytes / (peak * share) * board.clock_mhz / 1000, basis, f"{share:.0%} of {peak:.0f} GB/s")
 
 
 # ---------------------------------------------------------------- host
@@ -148,15 +140,14 @@ def ethernet_ns(nbytes: int, *, arch: str = "wormhole_b0", links: int = 1, clock
     return Cost(hop + nbytes / (facts["bytes_per_ns"] * links), facts["basis"], f"{links} ethernet links")
 
 
-def dispatch_ns(arch: str, *, traced: bool = True, stack: str = "ttnn") -> Cost:
-    """ns between two ops of a queue that the host's dispatch adds: ttnn replays a trace or is called for
-    each op. In stack buda ops of an epoch are resident and start each other: 0."""
-    if stack == "buda":
-        return Cost(0.0, "assumed", "resident ops start on their inputs")
-    facts = load("links")["dispatch"].get(arch) or load("links")["dispatch"]["wormhole_b0"]
-    basis = "fitted" if arch in load("links")["dispatch"] else "assumed"
+def dispatch_ns(board: Descriptor, *, traced: bool = True) -> Cost:
+    """ns that the host adds to an op of a queue: replayed from a trace, or enqueued by a call. In stack buda
+    the ops of an epoch are resident and start each other: 0, as on a host."""
+    if board.dispatch_ns is None:
+        return Cost(0.0, "assumed", "ops start on their inputs")
+    ns = board.dispatch_ns.traced if traced else board.dispatch_ns.untraced
     return Cost(
-        facts["traced_ns" if traced else "untraced_ns"],
-        basis,
-        "host time minus device time of published GEMMs",
+        float(ns),
+        "fitted" if board.arch == "wormhole_b0" else "assumed",
+        "host time minus device time of GEMMs",
     )

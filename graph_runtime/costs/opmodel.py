@@ -22,25 +22,14 @@ __all__ = ["block_of", "columns_of", "key_of", "op_cycles"]
 _BY_FIDELITY = ("matmul", "matmul_sparse", "depthwise", "multiply")
 # nothing was measured on Blackhole; its Tensix is Wormhole's successor and Buda's weights are Wormhole's too
 _STANDS_FOR = {"blackhole": "wormhole_b0"}
+_RICHEST = "wormhole_b0"  # has every op; stands for an architecture that lacks one
 
 
 @lru_cache(maxsize=1 << 16)
 def op_cycles(
-    op: str,
-    arch: str,
-    *,
-    t: int = 1,
-    mblock: tuple[int, int] = (1, 1),
-    ublock: tuple[int, int] = (1, 1),
-    m_k: int = 1,
-    u_kt: int = 1,
-    z: int = 1,
-    formats: tuple[str, ...] = ("bf16",),
-    fidelity: str = "HiFi4",
-    l1_acc: bool = False,
-    approx: bool = False,
-    vector_mode: str = "rc",
-    dim: str | None = None,
+    op: str, arch: str, *, t: int = 1, mblock: tuple[int, int] = (1, 1), ublock: tuple[int, int] = (1, 1),
+    m_k: int = 1, u_kt: int = 1, z: int = 1, formats: tuple[str, ...] = ("bf16",), fidelity: str = "HiFi4",
+    l1_acc: bool = False, approx: bool = False, vector_mode: str = "rc", dim: str | None = None,
     nonzero: NonZero | None = None,
 ) -> Cost:
     """Cycles that one core takes for one input of an op of TT-Buda's ("matmul", "matmul_sparse", "depthwise",
@@ -53,34 +42,23 @@ def op_cycles(
 
     Cost.cycles is in device cycles. Raises PlanError for an unknown op, architecture or fidelity.
     """
-    buda.known_ops(arch)
-    phases = buda.phases(fidelity)
+    phases, instead = buda.phases(fidelity), arch
+    if op not in buda.known_ops(arch) and op in buda.known_ops(_RICHEST):
+        instead = _RICHEST
     if op == "matmul_sparse" and nonzero is None:
         raise PlanError("matmul_sparse needs the counts of its nonzero tiles, ublocks and strips", op=op)
     key = key_of(op, formats=formats, l1_acc=l1_acc, approx=approx, vector_mode=vector_mode, dim=dim)
-    found = load("core")["fits"][_STANDS_FOR.get(arch, arch)].get(op, {}).get(key)
+    found = load("core")["fits"][_STANDS_FOR.get(instead, instead)].get(op, {}).get(key)
+    blocking = dict(t=t, mblock=mblock, ublock=ublock, m_k=m_k, u_kt=u_kt, z=z, nonzero=nonzero)
     if found is None:
-        block = block_of(
-            op,
-            t=t,
-            mblock=mblock,
-            ublock=ublock,
-            m_k=m_k,
-            u_kt=u_kt,
-            z=z,
-            formats=formats,
-            fidelity=fidelity,
-            l1_acc=l1_acc,
-            approx=approx,
-            vector_mode=vector_mode,
-            dim=dim,
-            nonzero=nonzero,
-        )
-        return Cost(buda.cycles(op, arch, block), "extrapolated", f"Buda's published weights, {arch} {op}")
-    x = columns_of(t=t, mblock=mblock, ublock=ublock, m_k=m_k, u_kt=u_kt, z=z, nonzero=nonzero, phases=phases)
-    fitted = arch not in _STANDS_FOR and (op not in _BY_FIDELITY or fidelity in found["fidelity"])
-    cycles = float(FORMULAS[found["formula"]](found["weights"], x))
-    return Cost(cycles, "fitted" if fitted else "extrapolated", f"fit to the {arch} {op} sweep, {key}")
+        block = block_of(op, formats=formats, fidelity=fidelity, l1_acc=l1_acc, approx=approx,
+                         vector_mode=vector_mode, dim=dim, **blocking)
+        basis = "extrapolated" if instead == arch else "assumed"
+        return Cost(buda.cycles(op, instead, block), basis, f"Buda's published weights, {instead} {op}")
+    cycles = float(FORMULAS[found["formula"]](found["weights"], columns_of(phases=phases, **blocking)))
+    covered = op not in _BY_FIDELITY or fidelity in found["fidelity"]
+    basis = "fitted" if covered and arch not in _STANDS_FOR else "extrapolated"
+    return Cost(cycles, basis if instead == arch else "assumed", f"fit to the {instead} {op} sweep, {key}")
 
 
 def columns_of(

@@ -210,11 +210,6 @@ def main() -> None:
             "dram": drams,
             "pcie": pcies,
             "ethernet": ethernet(folder),
-            # host time minus device time of GEMM_FLOPS, small shapes
-            "dispatch": {
-                "wormhole_b0": {"traced_ns": 2600.0, "untraced_ns": 130000.0},
-                "blackhole": {"traced_ns": 1600.0, "untraced_ns": 130000.0},
-            },
         },
     )
     for name, found in {

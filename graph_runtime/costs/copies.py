@@ -1,0 +1,135 @@
+"""ns of a copy: between layouts of a device, between host and device, between devices."""
+
+from __future__ import annotations
+
+import math
+
+from ..descriptors import Descriptor
+from ..devices import Device
+from ..graph import TensorType
+from ..layout import DRAM, TILE, Layout, matrix, pages
+from .cpu import Machine, host_copy_ns
+from .formulas import pnorm
+from .links import dram_cycles, ethernet_ns, pcie_ns
+from .noc import noc_cycles, reshard_cycles
+from .opmodel import op_cycles
+from .types import Cost, worst
+from .weights_file import load
+
+__all__ = ["copy_cost"]
+
+
+def copy_cost(
+    source: Device,
+    source_layout: Layout,
+    target: Device,
+    target_layout: Layout,
+    type: TensorType,
+    host: Machine | None = None,
+) -> Cost:
+    """ns to copy a tensor of logical ``type`` from ``source`` to ``target`` (equal: a relayout).
+
+    Over PCIe the host converts (tilizes, packs) and sends pages; relayouts of a tt device run on its cores;
+    two tt devices use ethernet where the architecture has it, else the host's memory. Raises PlanError for
+    an unknown format.
+    """
+    if source.descriptor.on_host and target.descriptor.on_host:
+        return Cost(host_copy_ns(type.nbytes, host), "assumed", "copy on the host")
+    if source.descriptor.on_host or target.descriptor.on_host:
+        to_device = source.descriptor.on_host
+        return _over_pcie(
+            target.descriptor if to_device else source.descriptor,
+            target_layout if to_device else source_layout,
+            type,
+            to_device,
+            host,
+        )
+    if source == target:
+        return _relayout(source.descriptor, source_layout, target_layout, type)
+    return _between(source, source_layout, target, target_layout, type, host)
+
+
+def _over_pcie(
+    board: Descriptor, layout: Layout, type: TensorType, to_device: bool, host: Machine | None
+) -> Cost:
+    nbytes = _nbytes(layout, type)
+    wire = pcie_ns(nbytes, to_device=to_device, arch=board.arch)
+    convert = host_copy_ns(max(nbytes, type.nbytes), host)
+    basis = worst(wire.basis, "assumed") if convert > wire.cycles else wire.basis
+    return Cost(wire.cycles + convert, basis, f"{wire.note}, and the host's conversion")
+
+
+def _between(
+    source: Device,
+    source_layout: Layout,
+    target: Device,
+    target_layout: Layout,
+    type: TensorType,
+    host: Machine | None,
+) -> Cost:
+    nbytes = _nbytes(source_layout, type)
+    if "grayskull" not in (source.descriptor.arch, target.descriptor.arch):
+        wire = ethernet_ns(nbytes, arch=source.descriptor.arch, clock_mhz=source.descriptor.clock_mhz)
+        return Cost(wire.cycles, worst(wire.basis, "assumed"), f"{wire.note}, as if the boards were cabled")
+    down = _over_pcie(source.descriptor, source_layout, type, False, host)
+    up = _over_pcie(target.descriptor, target_layout, type, True, host)
+    return Cost(down.cycles + up.cycles, worst(down.basis, up.basis), "through the host's memory")
+
+
+def _relayout(board: Descriptor, source: Layout, target: Layout, type: TensorType) -> Cost:
+    moves = _reshard(board, source, target, type) or _streams(board, source, target, type)
+    cycles, basis = moves.cycles, moves.basis
+    if (source.layout, source.format) != (target.layout, target.format):
+        tiles = math.prod(matrix(target, type.shape)) / 1024
+        convert = op_cycles("nop", board.arch, mblock=(4, 4), ublock=(2, 4), formats=(target.format,) * 2)
+        each = convert.cycles / 128 * math.ceil(tiles / (board.grid[0] * board.grid[1]))
+        cycles, basis = pnorm(8.0, cycles, max(each, 1e-9)), worst(basis, "extrapolated")
+    start = load("grid")["unary"]["weights"]["start_l1"]
+    return Cost((start + cycles) * 1000 / board.clock_mhz, basis, moves.note)
+
+
+def _reshard(board: Descriptor, source: Layout, target: Layout, type: TensorType) -> Cost | None:
+    """Into shards of tiles, from shards or DRAM: as the traced kernels, on any board with Wormhole's
+    coordinates."""
+    if target.shard is None or target.layout != TILE or (source.shard is None and source.memory != DRAM):
+        return None
+    shape = tuple(n // 32 for n in matrix(target, type.shape))
+    came = None if source.shard is None else (source.shard.kind, source.shard.extent)
+    found = reshard_cycles(
+        source=came,
+        target=(target.shard.kind, target.shard.extent),
+        shape=shape,
+        page_bytes=pages(target, type.shape).nbytes,
+    )
+    return (
+        found if board.arch == "wormhole_b0" else Cost(found.cycles, "assumed", f"{found.note}, Wormhole's")
+    )
+
+
+def _streams(board: Descriptor, source: Layout, target: Layout, type: TensorType) -> Cost:
+    """Read by all cores and written by all cores."""
+    cores = board.grid[0] * board.grid[1]
+    parts = []
+    for layout, direction in ((source, "read"), (target, "write")):
+        if layout.memory == DRAM:
+            parts.append(dram_cycles(board, _nbytes(layout, type), direction=direction, placed=False))
+        elif layout.shard is None:
+            page = pages(layout, type.shape)
+            parts.append(
+                noc_cycles(
+                    board.arch,
+                    nbytes=max(1, page.nbytes),
+                    direction=direction,
+                    transactions=max(1, math.ceil(page.count / cores)),
+                )
+            )
+    if not parts:
+        return Cost(0.0, "assumed", "shards stay on their cores")
+    return Cost(
+        sum(p.cycles for p in parts), worst(*(p.basis for p in parts)), "read and written by all cores"
+    )
+
+
+def _nbytes(layout: Layout, type: TensorType) -> int:
+    page = pages(layout, type.shape)
+    return page.count * page.nbytes

@@ -1,0 +1,73 @@
+"""ns of a node on the host: a call, and the larger of its arithmetic and its traffic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from ..graph import Func, TensorType
+from ..ops import registry
+from .types import Cost
+from .weights_file import load
+
+__all__ = ["Machine", "cpu_node_cost", "host_copy_ns", "machine"]
+
+_PRODUCTS = ("matmul", "dense", "conv2d")
+_FUNCTIONS = ("exp", "tanh", "sigmoid", "gelu", "softmax", "sqrt", "divide", "layer_norm")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a host can do, all threads together: ``product_gflops`` of matmul and conv2d in float32,
+    ``simple_gflops`` of other arithmetic, ``function_gflops`` of exp and its like, ``gb_per_s`` between
+    memory and cores, ``call_ns`` a kernel's call. ``basis``: "fitted" where it was measured on this machine,
+    else "assumed"."""
+
+    product_gflops: float
+    simple_gflops: float
+    function_gflops: float
+    gb_per_s: float
+    call_ns: float
+    basis: str = "assumed"
+
+
+@cache
+def machine() -> Machine:
+    """The packaged constants, of a small host."""
+    return Machine(**load("cpu")["machine"])
+
+
+def cpu_node_cost(
+    func: Func, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...], host: Machine | None = None
+) -> Cost:
+    """ns of a kernel on the host. A function that only a library knows is taken to move its tensors once."""
+    host = host or machine()
+    op = registry.get(func.op or "")
+    traffic = sum(t.nbytes for t in (*inputs, *outputs))
+    if op is None:
+        return Cost(
+            host.call_ns + traffic / host.gb_per_s, "assumed", f"function {func.name}: its tensors once"
+        )
+    if op.is_nop:
+        return Cost(0.0, host.basis, "no kernel")
+    rate = (
+        host.product_gflops
+        if op.name in _PRODUCTS
+        else host.function_gflops
+        if op.name in _FUNCTIONS
+        else host.simple_gflops
+    )
+    rate *= _width(outputs[0].dtype if outputs else "float32")
+    work = op.flops(list(inputs), list(outputs), func.attrs) / rate
+    return Cost(host.call_ns + max(work, traffic / host.gb_per_s), host.basis, "roofline of the host")
+
+
+def _width(dtype: str) -> float:
+    """Elements in a vector, next to float32's."""
+    return 0.5 if dtype in ("float64", "int64", "uint64") else 1.0
+
+
+def host_copy_ns(nbytes: int, host: Machine | None = None) -> float:
+    """ns to read and write ``nbytes`` on the host."""
+    host = host or machine()
+    return host.call_ns + 2 * nbytes / host.gb_per_s

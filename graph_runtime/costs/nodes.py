@@ -1,0 +1,33 @@
+"""node_cost: what any node of a graph costs on a device. The one entry point of simulation and placement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..devices import Device
+from ..graph import COPY, NOP, Graph
+from ..layout import Layout
+from .cpu import Machine, cpu_node_cost
+from .tt import tt_node_cost
+from .types import Cost
+
+__all__ = ["node_cost"]
+
+
+def node_cost(
+    graph: Graph, nid: int, device: Device, layouts: Sequence[Layout], *, host: Machine | None = None
+) -> Cost:
+    """ns that a node takes on ``device`` once it runs, without dispatch (dispatch_ns).
+
+    ``layouts``: of the node's inputs, then of its outputs. ``host``: constants of the machine, None: the
+    packaged ones. Inputs of the graph and reshapes cost nothing; copies are copy_cost's. Raises
+    UnsupportedOpError for an op without a model on tt.
+    """
+    node = graph.node(nid)
+    if node.func is None or node.func.name == NOP or node.func.name == COPY:
+        return Cost(0.0, "measured", "no kernel of its own")
+    if device.descriptor.on_host or not device.descriptor.arch:
+        return cpu_node_cost(node.func, node.input_types, node.output_types, host)
+    if not all(t.size for t in (*node.input_types, *node.output_types)):
+        return Cost(0.0, "measured", "a tensor without elements")
+    return tt_node_cost(node.func, node.input_types, node.output_types, tuple(layouts), device.descriptor)

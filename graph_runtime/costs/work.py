@@ -1,0 +1,155 @@
+"""What the cores of a tt board do for a node: a product, or passes over tiles, and the tiles that they
+move."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..errors import UnsupportedOpError, did_you_mean
+from ..graph import Func, TensorType
+
+__all__ = ["Pass", "Product", "Work", "tiles_of", "work_of"]
+
+_UNARY = {
+    "relu": "nop",
+    "gelu": "gelu",
+    "sigmoid": "sigmoid",
+    "tanh": "tanh",
+    "exp": "exp",
+    "sqrt": "sqrt",
+    "cast": "nop",
+}
+_BINARY = ("add", "subtract", "multiply", "maximum")
+_MOVES = ("transpose", "concatenate", "take", "slice", "slice_update")
+_REDUCTIONS = ("sum", "mean", "max")
+_POOLS = ("max_pool2d", "avg_pool2d")
+_GLOBAL_POOLS = ("global_max_pool2d", "global_avg_pool2d")
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """``tiles`` tiles through an op of costs.op_cycles, one core's kernel for each."""
+
+    op: str
+    tiles: int
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """``batch`` products of m x k by k x n elements. ``gathered``: rows of the left side are windows of an
+    image, read tap by tap."""
+
+    batch: int
+    m: int
+    k: int
+    n: int
+    gathered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A product or passes (or, for a bias, both)."""
+
+    product: Product | None = None
+    passes: tuple[Pass, ...] = ()
+
+
+def tiles_of(shape: tuple[int, ...]) -> int:
+    """Tiles of a tensor. An image [N, C, H, W] is counted with its channels last, [N*H*W, C], where that
+    takes fewer: so both software stacks keep activations of convolutions."""
+    rows, columns = (1, 1, *shape)[-2:]
+    planes = math.prod(shape[:-2]) * math.ceil(rows / 32) * math.ceil(columns / 32)
+    if len(shape) != 4:
+        return planes
+    n, c, h, w = shape
+    return min(planes, math.ceil(n * h * w / 32) * math.ceil(c / 32))
+
+
+def work_of(func: Func, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
+    """The work of a node of the registry's ops.
+
+    Raises UnsupportedOpError for an op that has no model here (one registered from outside, a library's
+    function).
+    """
+    op, out = func.op or func.name, outputs[0]
+    if op in ("matmul", "dense", "conv2d"):
+        return Work(_product(op, func, inputs, out), _bias(inputs, out))
+    passes = _passes(op, inputs, out)
+    if passes is None:
+        known = (
+            *_UNARY,
+            *_BINARY,
+            *_MOVES,
+            *_REDUCTIONS,
+            *_POOLS,
+            *_GLOBAL_POOLS,
+            "matmul",
+            "dense",
+            "conv2d",
+        )
+        raise UnsupportedOpError(f"no cost model of op {op!r} on tt{did_you_mean(op, known)}", op=op, got=op)
+    return Work(passes=passes)
+
+
+def _passes(op: str, inputs: tuple[TensorType, ...], out: TensorType) -> tuple[Pass, ...] | None:
+    made, read = tiles_of(out.shape), tiles_of(inputs[0].shape)
+    if op in _UNARY or op in _BINARY:
+        return (Pass(_UNARY.get(op, op), made),)
+    if op in _MOVES:
+        return (Pass("nop", made),)
+    if op in _REDUCTIONS or op in _GLOBAL_POOLS:
+        return Pass("reduce", read), Pass("multiply", made)
+    if op in _POOLS:
+        # a tile of taps by channels is reduced for each output pixel
+        n, c, h, w = out.shape
+        return (Pass("reduce", n * h * w * math.ceil(c / 32)),)
+    rows = math.ceil(made / max(1, math.ceil((out.shape or (1,))[-1] / 32)))  # columns of one tile
+    chains = {
+        "bias_add": (Pass("add", made),),
+        "divide": (Pass("reciprocal", tiles_of(inputs[-1].shape)), Pass("multiply", made)),
+        "softmax": (
+            Pass("reduce", made),
+            Pass("subtract", made),
+            Pass("exp", made),
+            Pass("reduce", made),
+            Pass("reciprocal", rows),
+            Pass("multiply", made),
+        ),
+        "layer_norm": (
+            Pass("reduce", made),
+            Pass("subtract", made),
+            Pass("multiply", made),
+            Pass("reduce", made),
+            Pass("sqrt", rows),
+            Pass("reciprocal", rows),
+            Pass("multiply", made),
+            Pass("multiply", made),
+            Pass("add", made),
+        ),
+    }
+    return chains.get(op)
+
+
+def _product(op: str, func: Func, inputs: tuple[TensorType, ...], out: TensorType) -> Product:
+    a, b = inputs[0].shape, inputs[1].shape
+    if op == "conv2d":
+        # grouped weights are laid out as dense ones, zeros between groups, as ttnn does
+        return Product(
+            1,
+            math.prod(out.shape) // max(1, out.shape[1]),
+            a[1] * math.prod(b[2:]),
+            b[0],
+            gathered=math.prod(b[2:]) > 1,
+        )
+    if op == "dense":
+        return Product(1, math.prod(a[:-1]), a[-1], b[0])
+    k = a[-2] if func.attrs.get("transpose_a") else a[-1]
+    rows, columns = out.shape[-2:] if len(out.shape) > 1 else (1, out.shape[-1])
+    if math.prod(b[:-2]) == 1:
+        return Product(1, math.prod(out.shape[:-1]), k, columns)
+    return Product(math.prod(out.shape[:-2]), rows, k, columns)
+
+
+def _bias(inputs: tuple[TensorType, ...], out: TensorType) -> tuple[Pass, ...]:
+    return (Pass("add", tiles_of(out.shape)),) if len(inputs) == 3 else ()
