@@ -20,12 +20,13 @@ from . import core, dtypes
 from .buffer import Buffer
 from .devices import Device
 from .dlpack import HOST_DEVICE, export
-from .errors import HandleError, InputError
+from .errors import HandleError, InputError, KernelError
 from .graph import TensorType
 from .host_values import aligned_empty, as_array, host_view
 from .implicit import Fetching
 from .layout import HOST, Layout
 from .operators import Operators
+from .single.lineage import recover
 from .traffic import record, record_copy
 
 __all__ = ["Tensor"]
@@ -44,13 +45,14 @@ class Tensor(Operators, Fetching):
     """
 
     __slots__ = ("__weakref__", "_addr", "_copy_arg", "_gone", "_handle", "_id", "_origin", "_owner",
-                 "_place", "_retained", "_version", "_view", "device", "layout", "readonly", "type")
+                 "_place", "_recipe", "_retained", "_version", "_view", "device", "layout", "readonly",
+                 "type")
 
     def __init__(self, device: Device, handle: core.DeviceHandle, type_: TensorType, layout: Layout,
                  addr: int, owner: object, readonly: bool = False):
         self.device, self.layout, self.type, self.readonly = device, layout, type_, readonly
         self._handle, self._addr, self._owner = handle, addr, owner
-        self._copy_arg = self._view = self._place = self._gone = None
+        self._copy_arg = self._view = self._place = self._gone = self._recipe = None
         self._origin = self._id = self._version = None
         self._retained = False
 
@@ -123,11 +125,17 @@ class Tensor(Operators, Fetching):
     def wait(self, timeout: float | None = None) -> Tensor:
         """Wait until the values are there, ``timeout`` seconds at most, and return the handle itself.
 
-        Raises HandleError, TimeoutError, and what the run or copy raised that was to write them.
+        Raises HandleError, TimeoutError, and what the run or copy raised that was to write them. What an
+        eager op should have written is made again (single/lineage.py).
         """
         buffer = self.alive().buffer
         if buffer is not None:
-            buffer.wait(timeout)
+            try:
+                buffer.wait(timeout)
+            except KernelError:
+                if not recover(self):
+                    raise
+        self._recipe = None
         return self
 
     def __await__(self) -> Iterator[Any]:

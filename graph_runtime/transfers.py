@@ -15,6 +15,7 @@ from .devices import Device, cpu, parse
 from .errors import InputError
 from .layout import Layout
 from .run import when_over
+from .single.lineage import watch
 from .template import copy
 from .tensor import Tensor
 from .traffic import record_copy
@@ -56,7 +57,21 @@ def _resolve(tensor: Tensor, device: Device, layout: Layout | str | None, format
 def _copied(tensor: Tensor, device: Device, layout: Layout) -> Tensor:
     made = allocate(tensor.type, device, layout)
     queue_copy(tensor, made)
+    if tensor._recipe is not None:                  # it may fail yet, and be made again
+        made._recipe = (_Copies(), (tensor,))
+        watch(made)
     return made
+
+
+class _Copies:
+    """Maker (single/lineage.py) of copies of what eager ops make."""
+
+    def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...], cause: Exception | None) -> None:
+        (source,) = inputs
+        again = allocate(tensor.type, tensor.device, tensor.layout)
+        queue_copy(source.wait(), again)
+        again.buffer.wait()
+        tensor.settle(again)
 
 
 def queue_copy(source: Tensor, target: Tensor) -> None:

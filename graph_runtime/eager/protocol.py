@@ -215,7 +215,7 @@ _METHODS = {
     "__array_function__": array_function,
     "__getitem__": indexing.getitem,
     "__setitem__": indexing.setitem,
-    "__contains__": lambda self, value: bool(np.any(np.equal(self, value))),
+    "__contains__": lambda self, value: value in np.asarray(self),
     "reshape": lambda self, *shape, **kwargs: movement.reshape(self, _shape_args(shape), **kwargs),
     "ravel": movement.ravel,
     "flatten": lambda self, order="C": functions.copy(movement.ravel(self, order)),

@@ -8,10 +8,10 @@ from .. import dtypes
 from ..errors import DeviceMemoryError, KernelError
 from ..ops.inputs import nmse
 from ..tensor import Tensor
+from ..transfers import gather
 from . import policy
 from .call import Attrs, Call, find
-from .launch import alias, place_of
-from .move import gather
+from .launch import alias
 
 __all__ = ["Refused", "apply", "ready_call"]
 
@@ -31,7 +31,7 @@ class Refused(Exception):
 def ready_call(op: str, attrs: Attrs, inputs: tuple[Tensor, ...]) -> Call | None:
     """The Call of these inputs if nothing stands between it and its launcher: no refusal, no alias, no check
     that is due. Callers may keep it for tensors of the same places (policy.on_verify tells when to stop)."""
-    call = find(op, attrs, tuple(map(place_of, inputs)))
+    call = find(op, attrs, tuple([tensor.place for tensor in inputs]))
     if call.launcher is None or (policy.verifying() and not call.verified):
         return None
     return call
@@ -43,7 +43,7 @@ def apply(op: str, attrs: Attrs, *inputs: Tensor) -> Tensor:
     Raises Refused where the device cannot (no kernel, out of memory, a run error, a result that was found
     wrong), DeviceError for inputs on several devices, InputError for attributes that the op does not have.
     """
-    call = find(op, attrs, tuple(map(place_of, inputs)))
+    call = find(op, attrs, tuple([tensor.place for tensor in inputs]))
     if call.reason is not None:
         raise Refused(call.reason, call.error)
     if call.alias:
@@ -61,6 +61,7 @@ def apply(op: str, attrs: Attrs, *inputs: Tensor) -> Tensor:
 
 def _verify(call: Call, inputs: tuple[Tensor, ...], made: Tensor) -> None:
     """Compare a signature's first result with its reference. Raises Refused, for good, where it differs."""
+    made.buffer.wait()  # what failed is no result to compare
     *arrays, got = gather([*inputs, made])
     try:
         (wanted,) = call.op.reference(arrays, call.attrs)

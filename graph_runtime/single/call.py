@@ -7,13 +7,26 @@ from typing import Any
 
 from .. import config, library
 from ..devices import NO_KERNELS
-from ..errors import CompileError, DeviceError, GraphError, InputError, LibraryError, PlanError
+from ..errors import (
+    CompileError,
+    DeviceError,
+    GraphError,
+    InputError,
+    KernelError,
+    LibraryError,
+    PlanError,
+)
 from ..graph import Func, TensorType
 from ..layout import same_image
 from ..ops import registry
 from ..program import Kernel
+from ..tensor import Tensor
+from ..traffic import record
+from ..transfers import gather
+from . import policy
 from .compiled import compiled_kernel
 from .launch import Launcher
+from .move import push
 from .place import Place, default_place
 
 __all__ = ["Call", "find", "forget"]
@@ -42,6 +55,34 @@ class Call:
     def refuse(self, reason: str, error: Exception | None = None) -> None:
         """From now on it is done on the host."""
         self.reason, self.error, self.launcher, self.alias = reason, error, None, False
+
+    def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...], cause: Exception | None) -> None:
+        """Of lineage: an output of this call failed. By the kernel once more where only an input had failed,
+        else by the op's reference on the host. Raises ``cause`` under strict(), and what the reference
+        raises; an index out of range is an IndexError."""
+        if cause is None and self.launcher is not None:
+            try:
+                again = self.launcher.launch(inputs)
+                again._recipe = None  # this is the place to notice
+                again.buffer.wait()
+                tensor.settle(again)
+                return
+            except KernelError as error:
+                cause = error.with_traceback(None)  # it would keep this frame, and the tensors in it
+        if policy.is_strict() and cause is not None:
+            raise cause
+        device, types = str(tensor.device), tuple(str(t) for t in self.types)
+        try:
+            (values,) = self.op.reference(gather(inputs), self.attrs)
+        except KernelError as error:
+            error.add_note(f"in {self.op.name}({', '.join(types)}) on {device}")
+            if self.op.name != "take":
+                raise
+            raise IndexError(str(error)) from error
+        tensor.settle(push(values, tensor.place))
+        reason = f"run error: {cause or self.reason}"
+        record("fallback", tensor.device, sum(source.nbytes for source in inputs))
+        policy.record(self.op.name, device, types, reason)
 
     @property
     def types(self) -> list[TensorType]:
@@ -88,7 +129,7 @@ def _select(name: str, attrs: Attrs, inputs: tuple[Place, ...]) -> Call:
         if op.is_nop:
             _select_reshape(call)
         else:
-            call.launcher = Launcher(_kernel(call), inputs, call.output)
+            call.launcher = Launcher(_kernel(call), inputs, call.output, call)
     except (GraphError, DeviceError, PlanError, LibraryError, CompileError) as error:
         call.refuse(str(error), error)
     return call
@@ -130,7 +171,7 @@ def _select_reshape(call: Call) -> None:
         call.alias = True
         return
     copy = library.resolve(Func("__copy", None, {}, 1, 1), source.device.kernels, (), ())
-    call.launcher = Launcher(copy, call.inputs, target)
+    call.launcher = Launcher(copy, call.inputs, target, call)
 
 
 def _kernel(call: Call) -> Kernel:

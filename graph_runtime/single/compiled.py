@@ -6,10 +6,11 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..graph import Func, TensorType
-from ..library import load_library
+from ..library import load_library, resolve
 from ..ops import registry
 from ..program import Kernel
 
@@ -27,10 +28,9 @@ def compiled_kernel(
     from codegen.render import render
 
     signature = repr((func.op, sorted(func.attrs.items()), kind, inputs, outputs))
-    name = f"eager_{func.op}_{hashlib.sha256(signature.encode()).hexdigest()[:12]}"
-    wanted = Wanted(name, kind, registry.require(func.op), func.attrs, tuple(inputs), tuple(outputs))
+    named = replace(func, name=f"eager_{func.op}_{hashlib.sha256(signature.encode()).hexdigest()[:12]}")
+    wanted = Wanted(named.name, kind, registry.require(func.op), func.attrs, tuple(inputs), tuple(outputs))
     with tempfile.TemporaryDirectory(prefix="graph_runtime_") as folder:
-        path = compile_library(
-            render([wanted], find_bodies(native_folder() / "kernels")), Path(folder) / f"{name}.so"
-        )
-        return load_library(path).kernel(name, kind)  # stays mapped after the file is gone
+        path = Path(folder) / f"{named.name}.so"
+        compile_library(render([wanted], find_bodies(native_folder() / "kernels")), path)
+        return resolve(named, kind, inputs, outputs, [load_library(path)])  # it stays mapped without the file

@@ -1,26 +1,18 @@
-"""Values to and from the host for ops outside of graphs."""
+"""Values from the host for ops outside of graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from ..bind import Region
+from ..arrays import allocate
 from ..tensor import Tensor
 from .place import Place
 
-__all__ = ["gather", "push"]
-
-
-def gather(tensors: Sequence[Tensor]) -> list[np.ndarray]:
-    """Copies of the values, in one batch."""
-    return [tensor.numpy() for tensor in tensors]
+__all__ = ["push"]
 
 
 def push(array: np.ndarray, to: Place) -> Tensor:
     """A new tensor with the values of an array of its dtype and shape. Raises DeviceMemoryError."""
-    region = Region(to.handle, to.memory, to.extent, f"eager {to.type}")
-    made = Tensor(to.device, to.handle, to.type, to.layout, region.addr, region)
+    made = allocate(to.type, to.device, to.layout, f"eager {to.type}")
     made.copy_from(array)
     return made

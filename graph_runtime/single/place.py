@@ -17,12 +17,13 @@ _FLOATS = ("float32", "bfloat16")
 
 class Place:
     """``device``, ``type``, ``layout``; ``handle`` the opened device; ``memory`` the layout's memory as an
-    index into the device's descriptor; ``extent`` the bytes a tensor takes there in each bank, at least 1.
+    index into the device's descriptor; ``extent`` the bytes a tensor takes there in each bank, at least 1;
+    ``tag`` what its addresses have above the bank address, for how it is sharded.
 
     Two places are one object if they are equal: made by ``place`` only.
     """
 
-    __slots__ = ("device", "extent", "handle", "layout", "memory", "type")
+    __slots__ = ("device", "extent", "handle", "layout", "memory", "tag", "type")
 
     def __init__(self, device: Device, type_: TensorType, layout: Layout):
         self.device, self.type, self.layout = device, type_, layout
@@ -32,6 +33,7 @@ class Place:
         memory = device.descriptor.memories[self.memory]
         nbytes = type_.nbytes if layout.memory == HOST else footprint(layout, type_.shape, memory)[0]
         self.extent = max(1, nbytes)
+        self.tag = self.handle.shard_tag(layout, type_.shape)
 
     def __repr__(self) -> str:
         return f"Place({self.type}, {self.device}, {self.layout})"

@@ -1,0 +1,182 @@
+"""What happens when the device cannot: the host does the op, says why, and the next op is right."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import graph_runtime as gr
+from graph_runtime import core, devices, eager
+from graph_runtime.config import config
+from graph_runtime.errors import CompileError, DeviceMemoryError, KernelError, UnsupportedOpError
+
+
+@pytest.fixture
+def x() -> np.ndarray:
+    return np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+
+
+def only_fallback() -> eager.Fallback:
+    (found,) = eager.fallbacks()
+    return found
+
+
+def test_no_kernel(device, x):
+    a = eager.array(x, device)
+    for _ in range(3):
+        got = np.arctan2(a, 2.0)
+    assert str(got.device) == device
+    np.testing.assert_array_equal(got.numpy(), np.arctan2(x, 2.0))
+    assert only_fallback() == eager.Fallback("arctan2", device, ("float32[3, 4]",),
+                                             "no device has a kernel for arctan2", 3)
+    assert str(only_fallback()) == (f"arctan2(float32[3, 4]) of {device} on the host, 3 times: no device has a "
+                                    "kernel for arctan2")
+    eager.fallbacks(clear=True)
+    assert eager.fallbacks() == []
+
+
+def test_strict_refuses_what_the_host_would_do(x):
+    a = eager.array(x)
+    with eager.strict():
+        with pytest.raises(UnsupportedOpError, match=r"arctan2\(float32\[3, 4\]\) on cpu:0: no device has a kernel"):
+            np.arctan2(a, 2.0)
+        with eager.strict(False):
+            np.arctan2(a, 2.0)
+        np.testing.assert_array_equal((a + a).numpy(), x + x)
+    np.arctan2(a, 2.0)
+    assert only_fallback().count == 2
+
+
+def test_a_run_error_is_repaired_by_the_host(x, sabotage):
+    a = eager.array(x)
+    sabotage("exp", "fails")
+    np.testing.assert_allclose(eager.exp(a).numpy(), np.exp(x), rtol=1e-6)
+    assert "on purpose" in only_fallback().reason
+    assert only_fallback().op == "exp"
+    with eager.strict(), pytest.raises(KernelError, match="on purpose"):
+        eager.exp(a).numpy()
+    sabotage("exp", None)
+    eager.fallbacks(clear=True)
+    np.testing.assert_allclose(eager.exp(a).numpy(), np.exp(x), rtol=1e-6)
+    assert eager.fallbacks() == []
+
+
+def test_a_run_error_in_the_middle_of_a_chain(x, sabotage):
+    """What was enqueued behind the op that fails is right, too."""
+    a = eager.array(x)
+    sabotage("exp", "fails")
+    y = a + 1
+    for _ in range(4):
+        y = eager.exp(y * 0.5) - a
+    wanted = x + 1
+    for _ in range(4):
+        wanted = np.exp(wanted * np.float32(0.5)) - x
+    np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-5)
+    assert only_fallback().count == 4
+
+
+def test_verify_finds_a_wrong_kernel_and_keeps_it_out(x, sabotage):
+    a = eager.array(x)
+    sabotage("exp", "sevens")
+    assert (eager.exp(a).numpy() == 7).all()                  # nobody looked
+    eager.verify("first")
+    for _ in range(2):
+        np.testing.assert_allclose(eager.exp(a).numpy(), np.exp(x), rtol=1e-6)
+    assert only_fallback().count == 2
+    assert only_fallback().reason.startswith("wrong result: nmse ")
+    with eager.strict(), pytest.raises(UnsupportedOpError, match="wrong result"):
+        eager.exp(a)
+    sabotage("exp", None)
+    eager.fallbacks(clear=True)
+    np.testing.assert_allclose(eager.exp(a).numpy(), np.exp(x), rtol=1e-6)
+    assert eager.fallbacks() == []
+
+
+def test_verify_finds_a_wrong_kernel_that_was_quick_already(x, sabotage):
+    a = eager.array(x)
+    sabotage("add", "sevens")
+    assert ((a + a).numpy() == 7).all()
+    assert ((a + a).numpy() == 7).all()
+    eager.verify("first")
+    np.testing.assert_array_equal((a + a).numpy(), x + x)
+
+
+def test_verify_accepts_every_kernel(device, rng):
+    """Cancellation is no mistake of a kernel."""
+    eager.verify("first")
+    with eager.strict():
+        x = rng.standard_normal((70, 33)).astype(np.float32)
+        a = eager.array(x, device)
+        for got, wanted in ((a @ a.T, x @ x.T), (a.sum(), x.sum(dtype=float)), ((a - a.mean()).sum(0), None),
+                            (eager.softmax(a), None), (a.reshape(33, 70).T[1:, ::2], x.reshape(33, 70).T[1:, ::2])):
+            if wanted is not None:
+                np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_verify_takes_its_modes_only():
+    with pytest.raises(gr.InputError, match="did you mean 'first'"):
+        eager.verify("frist")
+
+
+def test_a_compile_error(x, monkeypatch):
+    a = eager.array(x)
+    with config(EAGER_COMPILE=1, CC="/nowhere/cc"):
+        np.testing.assert_allclose(eager.exp(a).numpy(), np.exp(x), rtol=1e-6)
+        assert "/nowhere/cc" in only_fallback().reason
+        with eager.strict(), pytest.raises(CompileError):
+            eager.exp(a)
+
+
+def test_compiled_kernels(device, x):
+    a = eager.array(x, device)
+    with config(EAGER_COMPILE=1), eager.strict():
+        np.testing.assert_array_equal((a * a).numpy(), x * x)
+        np.testing.assert_array_equal(a.reshape(4, 3).numpy(), x.reshape(4, 3))
+
+
+@pytest.fixture
+def hog():
+    """hog(free): takes all of tt:0's DRAM but ``free`` bytes a bank, until the test ends."""
+    handle, taken = core.open_device(devices.parse("tt:0")), []
+
+    def take(free: int) -> None:
+        while True:
+            largest = handle.stats(0).largest_free
+            if handle.stats(0).free <= free or largest <= free:
+                return
+            taken.append(handle.alloc(0, largest - free, "hog"))
+
+    yield take
+    for addr in taken:
+        handle.free(0, addr)
+
+
+def test_out_of_memory(hog):
+    """Where not even the result has room, that is the error; the next op is right when there is room again."""
+    a = eager.array(np.ones((512, 1024), np.float32), "tt:0")
+    hog(64 * 1024)
+    with pytest.raises(DeviceMemoryError, match="hog"):
+        a + a
+    small = a[:2, :32]
+    np.testing.assert_array_equal((small + small).numpy(), np.full((2, 32), 2))
+
+
+def test_out_of_memory_of_an_intermediate(hog):
+    """The sum fits, what it is the sum of does not: the host has room for that."""
+    a = eager.array(np.full((512, 1024), 2, np.float32), "tt:0")
+    hog(64 * 1024)
+    assert eager.var(a).numpy() == 0
+    assert "out of device memory" in only_fallback().reason
+
+
+def test_one_gather_for_all_inputs(x):
+    tensors = [eager.array(x + i, "tt:0") for i in range(5)]
+    got = eager.vstack(tensors)
+    np.testing.assert_array_equal(got.numpy(), np.vstack([x + i for i in range(5)]))
+
+
+def test_what_no_device_holds_comes_back_as_numpys(x):
+    a = eager.array(x)
+    got = np.add(a, 1j)
+    assert isinstance(got, np.ndarray)
+    np.testing.assert_array_equal(got, x + 1j)
+    assert only_fallback().device == "host"

@@ -1,0 +1,199 @@
+"""Handles, selections, constants, fallbacks and sessions from many threads and tasks at once."""
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import graph_runtime as gr
+from graph_runtime import core, devices, eager
+
+THREADS = 6
+
+
+def together(work) -> list:
+    """work(i) in THREADS threads that begin at once; the results, or the first exception."""
+    gate = threading.Barrier(THREADS)
+
+    def begin(i: int):
+        gate.wait()
+        return work(i)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(begin, range(THREADS)))
+
+
+def test_shared_handles(device, rng):
+    """All threads read the same tensors, select the same new ops, and get their own right results."""
+    array = rng.integers(-8, 8, (9, 40)).astype(np.float32)
+    x = eager.array(array, device)
+
+    def work(i: int) -> np.ndarray:
+        y = x
+        for step in range(25):
+            y = eager.maximum(y + i, x) - step
+            if step % 5 == 0:
+                y = eager.clip(y[::-1], -50, 50)
+        return y.numpy()
+
+    def wanted(i: int) -> np.ndarray:
+        y = array
+        for step in range(25):
+            y = np.maximum(y + i, array) - step
+            if step % 5 == 0:
+                y = np.clip(y[::-1], -50, 50)
+        return y
+
+    for i, got in enumerate(together(work)):
+        np.testing.assert_array_equal(got, wanted(i))
+    assert eager.fallbacks() == []
+
+
+def test_a_tensor_made_here_is_read_there():
+    made: list[gr.Tensor] = []
+    ready = threading.Condition()
+
+    def work(i: int) -> float:
+        if i == 0:
+            for n in range(THREADS - 1):
+                with ready:
+                    made.append(eager.full(1000, n) * 2 + 1)
+                    ready.notify_all()
+            return -1.0
+        with ready:
+            assert ready.wait_for(lambda: len(made) >= i, timeout=60)
+        return float(made[i - 1].sum())
+
+    assert together(work) == [-1.0, *(1000.0 * (2 * n + 1) for n in range(THREADS - 1))]
+
+
+def test_fallbacks_are_counted_once_each(device):
+    x = eager.array(np.linspace(0, 1, 8, dtype=np.float32), device)
+    together(lambda i: [np.sin(x) for _ in range(20)])
+    (fallback,) = eager.fallbacks()
+    assert fallback.count == 20 * THREADS
+
+
+def test_strict_is_the_threads_own():
+    x = eager.ones(4)
+
+    def work(i: int) -> str:
+        if i % 2:
+            np.sin(x)
+            return "host"
+        with eager.strict(), pytest.raises(gr.UnsupportedOpError):
+            np.sin(x)
+        return "strict"
+
+    assert together(work) == ["strict", "host"] * (THREADS // 2)
+
+
+def test_run_errors_in_many_threads(sabotage):
+    x = eager.array(np.linspace(-1, 1, 16, dtype=np.float32))
+    sabotage("exp", "fails")
+
+    def work(i: int) -> np.ndarray:
+        y = x * (i / 8)
+        for _ in range(3):
+            y = eager.exp(y) - y
+        return y.numpy()
+
+    for i, got in enumerate(together(work)):
+        y = np.linspace(-1, 1, 16, dtype=np.float32) * np.float32(i / 8)
+        for _ in range(3):
+            y = np.exp(y) - y
+        np.testing.assert_allclose(got, y, rtol=1e-4)
+
+
+def test_sessions_beside_eager(new_document):
+    """Each thread runs a session of its own, and feeds it from eager tensors and to them."""
+    document = new_document()
+    a = document.input("a", (16,))
+    text = document.json(document.call("relu", a, op="relu", shape=(16,)))
+
+    def work(i: int) -> np.ndarray:
+        module = gr.create(text, None, "cpu:0")
+        x = eager.full(16, i - 2, dtype="float32")
+        for _ in range(20):
+            module.set_input("a", x - 1)
+            module.run()
+            x = module.get_output(0) + x
+        return x.numpy()
+
+    for i, got in enumerate(together(work)):
+        x = i - 2
+        for _ in range(20):
+            x = max(x - 1, 0) + x
+        np.testing.assert_array_equal(got, np.full(16, x, np.float32))
+
+
+def test_many_tasks(device):
+    """await gives way: tasks wait side by side in one thread."""
+    async def work(i: int) -> float:
+        y = eager.full(64, i, device, "float32")
+        for _ in range(5):
+            y = await (y + 1)
+        return float(y.sum())
+
+    async def main() -> list[float]:
+        return await asyncio.gather(*(work(i) for i in range(20)))
+
+    assert asyncio.run(main()) == [64.0 * (i + 5) for i in range(20)]
+
+
+def held(device: str) -> int:
+    """Bytes a bank of the device's main memory that somebody uses; freed buffers wait to be used again."""
+    handle = core.open_device(devices.parse(device))
+    return handle.stats(0).allocated - core.lib.gr_buffers_idle(handle.pointer, 0)
+
+
+def test_nothing_is_kept(device):
+    """Device memory and Python objects after many ops are those of before."""
+    x = eager.ones((32, 32), device)
+
+    def work(count: int) -> None:
+        y = x
+        for _ in range(count):
+            y = eager.maximum(y * 0.5, x)
+            y = y[:, ::-1].T + 1.0
+        y.numpy()
+
+    work(60)
+    gc.collect()
+    before, objects = held(device), len(gc.get_objects())
+    work(300)
+    gc.collect()
+    assert held(device) <= before
+    assert len(gc.get_objects()) <= objects + 50
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_million_ops_leak_nothing():
+    x = eager.ones(16)
+    y = x
+    tracemalloc.start()
+    for _ in range(50_000):
+        y = y + x
+    y.wait()
+    gc.collect()
+    before, pages, (traced, _) = held("cpu:0"), resident(), tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    for _ in range(1_000_000):
+        y = y + x
+    y.wait()
+    gc.collect()
+    assert held("cpu:0") <= before
+    assert resident() - pages < 4 << 20, "bytes of the process"
+    np.testing.assert_array_equal(y.numpy(), np.full(16, 1_050_001, np.float32))
+
+
+def resident() -> int:
+    """Bytes of memory that the process has."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
