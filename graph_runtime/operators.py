@@ -5,6 +5,7 @@ first use of any of these loads eager/protocol.py, which puts the real methods h
 """
 from __future__ import annotations
 
+import math
 from importlib import import_module
 from typing import Any
 
@@ -27,6 +28,16 @@ class Operators:
     """Base of Tensor."""
 
     __slots__ = ()
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
     __hash__ = None                   # == is elementwise, as numpy's: use .id as a key
 
 

@@ -27,6 +27,7 @@ from .implicit import Fetching
 from .layout import HOST, Layout
 from .operators import Operators
 from .single.lineage import recover
+from .single.place import place
 from .traffic import record, record_copy
 
 __all__ = ["Tensor"]
@@ -73,15 +74,6 @@ class Tensor(Operators, Fetching):
         return self.type.nbytes
 
     @property
-    def ndim(self) -> int:
-        return len(self.type.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return self.type.size
-
-    @property
     def id(self) -> int:
         """A number that no other handle of this process has."""
         if self._id is None:
@@ -106,7 +98,6 @@ class Tensor(Operators, Fetching):
     def place(self) -> Any:
         """Device, type and layout as one object, the same for all tensors that agree in them."""
         if self._place is None:
-            from .single.place import place
             self._place = place(self.device, self.type, self.layout)
         return self._place
 

@@ -20,7 +20,7 @@ import numpy as np
 import graph_runtime as gr
 from graph_runtime import eager
 
-BATCH = 400                             # ops between two waits: the queue takes more before it holds callers back
+BATCH = 400                             # ops between two waits: the queue takes more before it holds back
 
 
 def seconds(call: Callable[[], object], drain: Callable[[], object], whole: bool) -> float:

@@ -28,8 +28,8 @@ def test_no_kernel(device, x):
     np.testing.assert_array_equal(got.numpy(), np.arctan2(x, 2.0))
     assert only_fallback() == eager.Fallback("arctan2", device, ("float32[3, 4]",),
                                              "no device has a kernel for arctan2", 3)
-    assert str(only_fallback()) == (f"arctan2(float32[3, 4]) of {device} on the host, 3 times: no device has a "
-                                    "kernel for arctan2")
+    assert str(only_fallback()) == (f"arctan2(float32[3, 4]) of {device} on the host, 3 times: no device has "
+                                    "a kernel for arctan2")
     eager.fallbacks(clear=True)
     assert eager.fallbacks() == []
 
@@ -37,7 +37,8 @@ def test_no_kernel(device, x):
 def test_strict_refuses_what_the_host_would_do(x):
     a = eager.array(x)
     with eager.strict():
-        with pytest.raises(UnsupportedOpError, match=r"arctan2\(float32\[3, 4\]\) on cpu:0: no device has a kernel"):
+        where = r"arctan2\(float32\[3, 4\]\) on cpu:0: no device has a kernel"
+        with pytest.raises(UnsupportedOpError, match=where):
             np.arctan2(a, 2.0)
         with eager.strict(False):
             np.arctan2(a, 2.0)
@@ -106,10 +107,11 @@ def test_verify_accepts_every_kernel(device, rng):
     with eager.strict():
         x = rng.standard_normal((70, 33)).astype(np.float32)
         a = eager.array(x, device)
-        for got, wanted in ((a @ a.T, x @ x.T), (a.sum(), x.sum(dtype=float)), ((a - a.mean()).sum(0), None),
-                            (eager.softmax(a), None), (a.reshape(33, 70).T[1:, ::2], x.reshape(33, 70).T[1:, ::2])):
-            if wanted is not None:
-                np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose((a @ a.T).numpy(), x @ x.T, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(a.sum().numpy(), x.sum(dtype=float), rtol=1e-3, atol=1e-3)
+        np.testing.assert_array_equal(a.reshape(33, 70).T[1:, ::2].numpy(), x.reshape(33, 70).T[1:, ::2])
+        assert abs((a - a.mean()).sum().numpy()) < 0.01
+        eager.softmax(a)
 
 
 def test_verify_takes_its_modes_only():
@@ -151,7 +153,7 @@ def hog():
 
 
 def test_out_of_memory(hog):
-    """Where not even the result has room, that is the error; the next op is right when there is room again."""
+    """Where not even the result has room, that is the error; what has room is right."""
     a = eager.array(np.ones((512, 1024), np.float32), "tt:0")
     hog(64 * 1024)
     with pytest.raises(DeviceMemoryError, match="hog"):

@@ -1,5 +1,5 @@
-"""What numpy, Python's operators and other libraries do with a tensor: all that was probed on IREE's DeviceArray
-(where 27 of 64 failed), each with what it costs in transfers."""
+"""What numpy, Python's operators and other libraries do with a tensor: all that was probed on IREE's
+DeviceArray, where 27 of 64 failed, each with what it costs in transfers."""
 from __future__ import annotations
 
 import asyncio
