@@ -1,0 +1,67 @@
+"""graph-runtime plan --explain: the table and the JSON of one node, and its errors."""
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from graph_runtime import cli
+from graph_runtime.builder import GraphBuilder
+
+
+@pytest.fixture
+def explain(capsys, tmp_path):
+    """explain(*options) of the published matmul, node "mm" -> (exit code, stdout, stderr)."""
+    b = GraphBuilder()
+    x, w = b.input("x", (12544, 128), "bfloat16"), b.param("w", (128, 64), "bfloat16")
+    b.output(b.op("matmul", x, w, name="mm", fidelity="HiFi3", stream_dirs=["R"]))
+    (tmp_path / "graph.json").write_text(b.to_json())
+
+    def run(*options):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(["plan", str(tmp_path / "graph.json"), *options])
+        out, err = capsys.readouterr()
+        return stopped.value.code or 0, out, err
+
+    return run
+
+
+def test_the_table_has_the_published_row(explain):
+    code, out, _ = explain("--device", "tt:0=e150", "--policy", "nlp", "--explain", "mm")
+    assert code == 0
+    row = next(line for line in out.splitlines() if line.split()[:3] == ["4x1", "2", "R"])
+    assert row.split() == "4x1 2 R 7x2 7x1 1 4 56 16 196 557440 86240 legal".split()
+    assert "201 legal of 210 tried: 67 of 76" in out
+
+
+def test_json_has_every_candidate_in_order(explain):
+    code, out, _ = explain("--device", "tt:0=e150", "--policy", "nlp", "--explain", "mm", "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert {"grid": [8, 1], "t": 7, "dir": "R", "mblock": [1, 2], "ublock": [7, 1], "m_k": 1, "u_kt": 4,
+            "input_tiles": [56, 16], "output_tiles": 28, "l1_bytes": 208000, "cycles": 43120,
+            "fidelity": "HiFi3", "verdict": "legal"} in told["candidates"]
+    assert len(told["candidates"]) == told["counts"]["tried"] == 210
+    grids = [c["grid"] for c in told["candidates"]]
+    assert grids == sorted(grids)
+
+
+def test_formats_and_fidelity_of_the_command_line_are_what_is_balanced(explain):
+    _, out, _ = explain("--device", "tt:0=e150", "--format", "tt=bfp8_b", "--explain", "mm", "--json")
+    told = json.loads(out)
+    assert told["format"] == "bfp8_b"
+    first = next(c for c in told["candidates"] if c["verdict"] == "legal")
+    assert first["l1_bytes"] == (sum(first["input_tiles"]) + first["output_tiles"]) * 1120
+
+
+@pytest.mark.parametrize(("options", "text"), [
+    (["--device", "tt:0", "--explain", "mm"], "only boards of stack buda are balanced"),
+    (["--device", "tt:0=e150", "--explain", "m"], "there is no node 'm'"),
+    (["--device", "tt:0=e150", "--explain", "x"], "it runs on no core"),
+    (["--device", "tt:0=e150", "--policy", "nlb", "--explain", "mm"], "did you mean 'nlp'"),
+])
+def test_errors_are_one_line(explain, options, text):
+    code, _, err = explain(*options)
+    assert code != 0
+    assert text in err
+    assert len(err.splitlines()) == 1

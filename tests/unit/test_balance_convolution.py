@@ -1,0 +1,280 @@
+"""From a node to the ops that the balancer sees: convolutions, pools, and what every other op becomes."""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graph_runtime import devices, ops
+from graph_runtime.builder import GraphBuilder
+from graph_runtime.costs import NonZero
+from graph_runtime.graph import TensorType
+from graph_runtime.loader import load_graph
+from graph_runtime.plan.balance import (
+    LEGAL,
+    Grid,
+    Settings,
+    Stream,
+    Tiles,
+    Tm,
+    legal_models,
+    part_models,
+    require_legal,
+    view_of,
+)
+from graph_runtime.plan.balance.convolution import fold, geometry
+from graph_runtime.plan.balance.parts import MAKERS, parts_of
+from graph_runtime.plan.balance.sparse import MOST_BITS, Window, encoding
+from graph_runtime.testing_graphs import GraphMaker
+
+E150 = devices.parse("tt:0=e150")
+
+
+def _has_elements(op, case):
+    types = [TensorType(*type_) for type_ in case.inputs]
+    return all(t.size for t in (*types, *op.infer(types, op.decode(case.attrs))))
+
+
+ON_TT = [(op, case) for op in ops.all_ops().values() if "tt" in op.bodies for case in op.cases
+         if case.inputs and case.inputs[0][0] in op.bodies["tt"].dtypes and _has_elements(op, case)]
+
+
+def conv_graph(x, w, bias=False, op="conv2d", dtype="bfloat16", **attrs):
+    b = GraphBuilder()
+    inputs = [b.input("x", x, dtype)]
+    if w:
+        inputs.append(b.param("w", w, dtype))
+    if bias:
+        inputs.append(b.param("b", (w[0],), dtype))
+    b.output(b.op(op, *inputs, name="conv", **attrs))
+    return load_graph(b.to_json())
+
+
+def parts_of_conv(*args, **kwargs):
+    graph = conv_graph(*args, **kwargs)
+    return {p.name: p for p in parts_of(view_of(graph), graph.names.index("conv"), E150)}
+
+
+FIRST = {"x": (1, 3, 224, 224), "w": (64, 3, 7, 7), "strides": (2, 2), "pads": (3, 3, 3, 3),
+         "fidelity": "HiFi3"}
+
+
+# **************** the published convolution, from its node ****************
+
+def test_the_first_convolution_of_resnet50_becomes_the_published_matmul():
+    graph = conv_graph(**FIRST)
+    derived = legal_models(graph, graph.names.index("conv"), E150)
+    b = GraphBuilder()
+    x, w = b.input("x", (12544, 128), "bfloat16"), b.param("w", (128, 64), "bfloat16")
+    b.output(b.op("matmul", x, w, name="mm", fidelity="HiFi3", stream_dirs=["R"]))
+    given_ = load_graph(b.to_json())
+    wanted = legal_models(given_, given_.names.index("mm"), E150)
+    assert derived.part == "row 0: dense"
+    assert derived.tried == wanted.tried
+    assert derived.counts == wanted.counts
+    assert (derived.counts["legal"], derived.counts["base_legal"]) == (201, 67)
+
+
+def test_direction_r_comes_from_the_access_pattern():
+    part = parts_of_conv(**FIRST)["row 0: dense"]
+    assert part.op.operands[0].tms == (Tm("vslice", 4), Tm("hstack", 4))
+    assert part.op.operands[0].sparse
+    assert part.op.out == Tiles(1, 392, 2)
+
+
+def test_the_rows_are_four_pairs_and_their_sums():
+    parts = parts_of_conv(**FIRST, bias=True)
+    assert [*parts] == [f"row {i}: {kind}" for i in range(4) for kind in ("sparse", "dense")] + [
+        "sum 0", "sum 1", "sum 2", "bias"]
+    assert [p.name for p in parts.values() if p.principal] == ["row 0: dense"]
+    assert parts["row 2: sparse"].op.out == Tiles(1, 4 * 392, 1)
+    assert {len(p.op.operands) for n, p in parts.items() if "dense" in n} == {2}
+
+
+# **************** folding ****************
+
+@settings(max_examples=25, deadline=None)
+@given(st.tuples(*[st.integers(1, 5)] * 2), st.tuples(*[st.integers(1, 3)] * 2),
+       st.tuples(*[st.integers(0, 3)] * 4), st.tuples(*[st.integers(5, 9)] * 2), st.integers(1, 4))
+def test_a_folded_convolution_is_the_same_sum(kernel, strides, pads, image, channels):
+    """The taps of the folded window, gathered and multiplied, against the op's own reference."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-4, 5, (1, channels, *image)).astype(np.float32)
+    w = rng.integers(-4, 5, (3, channels, *kernel)).astype(np.float32)
+    attrs = {"strides": strides, "pads": pads}
+    op = ops.require("conv2d")
+    wanted, = op.reference([x, w], op.decode(attrs))
+    graph = conv_graph(x.shape, w.shape, **attrs)
+    g = geometry(graph.node(graph.names.index("conv")), kernel)
+    f = fold(g)
+    assert f.out == g.out
+    if f.folded:
+        x, w = _folded(x, w, g, f)
+    got = np.zeros((3, *f.out), np.float32)
+    for p in range(f.kernel[0]):
+        window = f.window([p])
+        for q, (dy, dx) in enumerate(window.taps):
+            got += np.einsum("chw,oc->ohw", _picked(x[0], window, dy, dx), w[:, :, p, q])
+    np.testing.assert_array_equal(got, wanted[0])
+
+
+def _folded(x, w, g, f):
+    """The image with strides x strides pixels in its channels, and the weights in the same order."""
+    (sh, sw), c = g.strides, x.shape[1]
+    image = np.zeros((1, c, f.image[0] * sh, f.image[1] * sw), np.float32)
+    image[:, :, :g.image[0], :g.image[1]] = x
+    shift = [-b % s for b, s in zip(g.begin, g.strides, strict=True)]
+    taps = np.zeros((len(w), c, f.kernel[0] * sh, f.kernel[1] * sw), np.float32)
+    taps[:, :, shift[0]:shift[0] + w.shape[2], shift[1]:shift[1] + w.shape[3]] = w
+    return (_into_channels(image, sh, sw), _into_channels(taps, sh, sw))
+
+
+def _into_channels(a, sh, sw):
+    n, c, h, w = a.shape
+    split = a.reshape(n, c, h // sh, sh, w // sw, sw).transpose(0, 3, 5, 1, 2, 4)
+    return split.reshape(n, -1, h // sh, w // sw)
+
+
+def _picked(x, window, dy, dx):
+    """[channels, rows, columns] of the pixels that one tap picks, 0 outside of the image."""
+    (h, w), (oh, ow) = window.image, window.out
+    y = np.arange(oh) * window.strides[0] - window.begin[0] + dy
+    z = np.arange(ow) * window.strides[1] - window.begin[1] + dx
+    inside = ((y >= 0) & (y < h))[:, None] & ((z >= 0) & (z < w))[None, :]
+    return np.where(inside, x[:, np.clip(y, 0, h - 1)][:, :, np.clip(z, 0, w - 1)], 0)
+
+
+@pytest.mark.parametrize(("x", "w", "attrs", "names"), [
+    ((1, 64, 56, 56), (64, 64, 1, 1), {}, ["dense"]),
+    ((1, 64, 56, 56), (64, 64, 3, 3), {"pads": (1, 1, 1, 1)}, ["sparse", "dense"]),
+    ((1, 64, 56, 56), (128, 64, 1, 1), {"strides": (2, 2)}, ["sparse", "dense"]),
+    ((1, 32, 56, 56), (32, 1, 3, 3), {"pads": (1, 1, 1, 1), "group": 32}, ["sparse", "depthwise"]),
+    ((1, 64, 14, 14), (64, 32, 3, 3), {"pads": (1, 1, 1, 1), "group": 2}, ["sparse", "dense"]),
+    ((1, 8, 14, 14), (64, 8, 2, 2), {"strides": (2, 2)}, ["dense"]),
+])
+def test_what_a_convolution_becomes(x, w, attrs, names):
+    parts = parts_of_conv(x, w, **attrs)
+    assert [*parts] == names
+    dense = parts[names[-1]].op
+    taps = w[2] * w[3] if attrs.get("strides") != (2, 2) or w[2] == 1 else 1
+    channels = 1 if dense.kind == "depthwise" else -(-w[1] // 32)
+    assert dense.k == taps * channels
+
+
+# **************** the sparse operand ****************
+
+@settings(max_examples=20, deadline=None)
+@given(st.tuples(*[st.integers(3, 20)] * 2), st.tuples(*[st.integers(1, 3)] * 2), st.integers(1, 2),
+       st.integers(0, 1), st.sampled_from([1, 2, 4]))
+def test_nonzero_tiles_are_those_of_the_written_out_matrix(image, kernel, stride, pad, u_kt):
+    out = tuple((n + 2 * pad - k) // stride + 1 for n, k in zip(image, kernel, strict=True))
+    taps = tuple((p, q) for p in range(kernel[0]) for q in range(kernel[1]))
+    found = encoding(Window(image, out, taps, (stride, stride), (pad, pad)))
+    each, wide = -(-math.prod(out) // 32), -(-math.prod(image) // 32)
+    matrix = np.zeros((len(taps) * each * 32, wide * 32), bool)
+    for tap, (p, q) in enumerate(taps):
+        for i, j in np.ndindex(out):
+            y, x = i * stride - pad + p, j * stride - pad + q
+            if 0 <= y < image[0] and 0 <= x < image[1]:
+                matrix[tap * each * 32 + i * out[1] + j, y * image[1] + x] = True
+    tile = matrix.reshape(len(taps) * each, 32, wide, 32).any((1, 3))
+    np.testing.assert_array_equal(np.argwhere(tile), np.stack([found.rows, found.cols], 1))
+    cut = matrix.reshape(len(taps) * each, 32, wide, 32).transpose(0, 2, 1, 3)[tile]
+    assert found.distinct == len(np.unique(cut.reshape(len(cut), -1), axis=0))
+    strips = sum(tile[:, at:at + u_kt].any() for at in range(0, wide, u_kt))
+    rows = sum(tile[:, at:at + u_kt].any(1).sum() for at in range(0, wide, u_kt))
+    assert found.worst_core(Grid(1, 1), Stream("RZ", 1, 1), 1, u_kt) == NonZero(tile.sum(), rows, strips)
+
+
+def test_the_worst_core_has_at_least_its_share():
+    found = encoding(parts_window())
+    total = found.worst_core(Grid(1, 1), Stream("RZ", 1, 1), 1, 1)
+    for r in (2, 4, 7, 8):
+        one = found.worst_core(Grid(r, 1), Stream("RZ", 1, 1), 1, 1)
+        assert total.tiles / r <= one.tiles <= total.tiles
+    assert found.bits(1, 1) == (found.distinct - 1).bit_length() <= MOST_BITS
+    assert found.most_deep(8) == 1 << (MOST_BITS - found.bits(8, 1))
+
+
+def parts_window():
+    graph = conv_graph(**FIRST)
+    return fold(geometry(graph.node(graph.names.index("conv")), (7, 7))).window([0])
+
+
+def test_an_encoding_of_too_many_bits_is_refused(monkeypatch):
+    from graph_runtime.plan.balance import models
+
+    graph = conv_graph((1, 32, 14, 14), (32, 32, 3, 3), pads=(1, 1, 1, 1))
+    sparse = part_models(graph, graph.names.index("conv"), E150)[0]
+    assert sparse.models
+    monkeypatch.setattr(models, "MOST_BITS", 1)
+    models.enumerate_models.cache_clear()
+    refused = part_models(graph, graph.names.index("conv"), E150)[0]
+    models.enumerate_models.cache_clear()
+    assert refused.counts["reasons"]["IllegalSparseMatmul"] > 0
+    assert not refused.models
+
+
+# **************** every op ****************
+
+def test_every_op_with_a_tt_kernel_has_a_maker():
+    assert {op.name for op in ops.all_ops().values() if "tt" in op.bodies} == set(MAKERS)
+
+
+@pytest.mark.parametrize(("op", "case"), ON_TT, ids=lambda x: x.name)
+def test_every_case_of_every_op_has_legal_models(op, case):
+    maker = GraphMaker()
+    eids = [maker.input(TensorType(*type_)) for type_ in case.inputs]
+    maker.op(op.name, eids, **case.attrs)
+    graph = maker.graph([len(maker.types) - 1])
+    parts = part_models(graph, graph.num_nodes - 1, E150, Settings(enumerate_u_kt=False))
+    assert sum(p.principal for p in parts) == 1
+    for part in parts:
+        require_legal(part, E150)
+        assert all(c.model.l1_bytes <= part.budget for c in part.tried if c.verdict == LEGAL)
+    last = parts[-1].op
+    elements = math.prod(last.out) * 1024
+    assert elements >= graph.entry_type(graph.num_entries - 1).size
+    assert last.users[-1].kind == "output"
+
+
+def test_images_have_pixels_as_rows_between_convolutions():
+    b = GraphBuilder()
+    x = b.input("x", (1, 64, 56, 56), "bfloat16")
+    w = b.param("w", (64, 64, 1, 1), "bfloat16")
+    scale = b.param("scale", (1, 64, 1, 1), "bfloat16")
+    y = b.op("multiply", b.op("relu", b.op("conv2d", x, w, name="conv"), name="relu"), scale, name="scaled")
+    b.output(b.op("softmax", b.op("matmul", y, y, name="mm", transpose_b=True), axis=-1, name="soft"))
+    graph = load_graph(b.to_json())
+    view = view_of(graph)
+    op = {name: parts_of(view, graph.names.index(name), E150)[0].op for name in ("relu", "scaled", "soft")}
+    assert op["relu"].out == op["scaled"].out == Tiles(1, 98, 2)
+    assert op["scaled"].operands[1].tms == (Tm("broadcast", 98, dim="r"),)
+    assert op["soft"].out == Tiles(64, 2, 2)
+
+
+def test_an_input_that_is_read_as_a_weight_waits_in_dram():
+    b = GraphBuilder()
+    x, w = b.input("x", (64, 64), "bfloat16"), b.param("w", (64, 64), "bfloat16")
+    b.output(b.op("matmul", b.op("matmul", x, w, name="first"), x, name="second"))
+    graph = load_graph(b.to_json())
+    view = view_of(graph)
+    sources = [[o.source for o in parts_of(view, graph.names.index(n), E150)[0].op.operands]
+               for n in ("first", "second")]
+    assert sources == [["queue", "parameter"], ["op", "parameter"]]
+
+
+def test_formats_and_numerics_of_a_plan_decide_dst_and_bytes():
+    from graph_runtime.ops.numerics import Numerics
+
+    graph = conv_graph((1, 64, 56, 56), (64, 64, 1, 1))
+    nid = graph.names.index("conv")
+    plain = legal_models(graph, nid, E150)
+    assert (plain.op.dst_bits, plain.op.fidelity, plain.op.format) == (16, "HiFi4", "bf16")
+    view = view_of(graph, formats=["bfp8_b"] * graph.num_entries, numerics=Numerics("LoFi", "fp32"))
+    other = legal_models(graph, nid, E150, view=view)
+    assert (other.op.dst_bits, other.op.fidelity, other.op.format) == (32, "LoFi", "bfp8_b")
+    assert {b.tile_bytes for m in other.models for b in m.outputs} == {1120}
