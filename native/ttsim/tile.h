@@ -6,8 +6,8 @@
  * face order, low bits first.
  *
  * Read by the copy engine and by tt kernels; static inline and without state.
- * defines: gr_tile_index, gr_tile_bytes, gr_tile_tilize, gr_tile_untilize, gr_tile_unpack, gr_tile_pack,
- * gr_tile_pack_dst16, gr_tile_encode, gr_tile_unpack_i32, gr_tile_pack_i32, gr_tile_clear_padding
+ * defines: gr_tile_index, gr_tile_bytes, gr_tile_tilize, gr_tile_untilize, gr_tile_unpack, gr_tile_unpack_to,
+ * gr_tile_pack, gr_tile_pack_dst16, gr_tile_encode, gr_tile_unpack_i32, gr_tile_pack_i32, gr_tile_clear_padding
  */
 #ifndef GR_TILE_H
 #define GR_TILE_H
@@ -86,30 +86,44 @@ static inline uint32_t gr_tile_datum(uint8_t format, const uint8_t *data, int32_
   return (data[i / 2] >> (4 * (i % 2))) & 0xFu;
 }
 
-/* A tile of f32, bf16, bfp8_b or bfp4_b as out[1024], row-major. f32 and bf16 keep their bits; block
- * floats as gr_decode_block_datum. */
-static inline void gr_tile_unpack(uint8_t format, const void *tile, float *out) {
-  if (format == GR_F32) {
-    gr_tile_untilize(4, tile, 32, 32, out, 128);
-    return;
-  }
+/* One face row of 16 elements at element index `from` of a tile of f32, bf16, bfp8_b or bfp4_b. f32 and bf16
+ * keep their bits; block floats as gr_decode_block_datum. */
+static inline void gr_tile_unpack_half(uint8_t format, const void *tile, int32_t from, float *to) {
   const uint8_t *exponents = (const uint8_t *)tile, *data = exponents + GR_TILE_EXPONENTS;
-  for (int32_t k = 0; k < 64; ++k) {
-    int32_t row = k / 2, from = gr_tile_half_row(row, k % 2);
-    float *to = out + 16 * k;
-    if (format == GR_BF16) {
-      const uint16_t *in = (const uint16_t *)tile + from;
-      for (int i = 0; i < 16; ++i) to[i] = gr_bf16_decode(in[i]);
-    } else if (format == GR_BFP8_B) {
-      for (int i = 0; i < 16; ++i)
-        to[i] = gr_decode_block_datum(exponents[from / 16], data[from + i] >> 7, data[from + i] & 0x7Fu);
-    } else {
-      for (int i = 0; i < 16; ++i) {
-        uint32_t datum = gr_tile_datum(format, data, from + i);
-        to[i] = gr_decode_block_datum(exponents[from / 16], datum >> 3, (datum & 7u) << 4);
-      }
+  if (format == GR_F32) {
+    memcpy(to, (const float *)tile + from, 64);
+  } else if (format == GR_BF16) {
+    const uint16_t *in = (const uint16_t *)tile + from;
+    for (int i = 0; i < 16; ++i) to[i] = gr_bf16_decode(in[i]);
+  } else if (format == GR_BFP8_B) {
+    for (int i = 0; i < 16; ++i)
+      to[i] = gr_decode_block_datum(exponents[from / 16], data[from + i] >> 7, data[from + i] & 0x7Fu);
+  } else {
+    for (int i = 0; i < 16; ++i) {
+      uint32_t datum = gr_tile_datum(format, data, from + i);
+      to[i] = gr_decode_block_datum(exponents[from / 16], datum >> 3, (datum & 7u) << 4);
     }
   }
+}
+
+/* A tile with its element (r, c) at out[r * row + c / 16 * half + c % 16]. */
+static inline void gr_tile_unpack_to(uint8_t format, const void *tile, float *out, int64_t row, int64_t half) {
+#define GR_EACH_HALF(FORMAT)                                 \
+  for (int32_t r = 0; r < 32; ++r)                           \
+    for (int32_t h = 0; h < 2; ++h)                          \
+      gr_tile_unpack_half(FORMAT, tile, gr_tile_half_row(r, h), out + r * row + h * half)
+  switch (format) {                            /* a constant in each loop: the test is made once a tile */
+    case GR_F32: GR_EACH_HALF(GR_F32); break;
+    case GR_BF16: GR_EACH_HALF(GR_BF16); break;
+    case GR_BFP8_B: GR_EACH_HALF(GR_BFP8_B); break;
+    default: GR_EACH_HALF(GR_BFP4_B); break;
+  }
+#undef GR_EACH_HALF
+}
+
+/* The same as out[1024], row-major. */
+static inline void gr_tile_unpack(uint8_t format, const void *tile, float *out) {
+  gr_tile_unpack_to(format, tile, out, 32, 16);
 }
 
 /* Writes a half row of 16 sign-magnitude data (sign on top of `format`'s magnitude) at element index at. */

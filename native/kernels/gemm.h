@@ -1,0 +1,88 @@
+/* gemm.h: C += A B on float32 panels, the inner loop of products and convolutions.
+ *
+ * A is row-major, B lies in stripes of 16 columns. Every sum runs over k in order, so results depend neither
+ * on blocking and threads nor on the vector width: the widest that the machine has is chosen at run time,
+ * and all compute the same bits. Three kinds of arithmetic (enum gr_gemm_kind).
+ *
+ * Who includes it: kernel bodies. Thread: any.
+ * defines: GR_STRIPE, gr_gemm_kind, gr_gemm, gr_gemm_run
+ */
+#ifndef GR_GEMM_H
+#define GR_GEMM_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define GR_STRIPE 16
+
+enum gr_gemm_kind {
+  GR_GEMM_PLAIN,      /* a product and a sum, each rounded */
+  GR_GEMM_FUSED,      /* one rounding; for operands of few bits, whose products are exact anyhow */
+  GR_GEMM_DST16       /* fused sums of 16 products from zero, each added to C, which is rounded to bf16: to
+                       * nearest, ties away from zero, denormals to +0 */
+};
+
+typedef struct gr_gemm {
+  int64_t rows, stripes, k;
+  const float *a;            /* a[row * a_row + k] */
+  int64_t a_row;
+  const float *b;            /* b[stripe * b_stripe + (b_at ? b_at[k] : k * GR_STRIPE) + column] */
+  int64_t b_stripe;
+  const int32_t *b_at;
+  float *c;                  /* c[row * c_row + stripe * GR_STRIPE + column] */
+  int64_t c_row;
+} gr_gemm;
+
+/* ---------------------------------------------------------------- one a machine */
+
+/* Any machine. A product of two floats of at most 16 significant bits each is exact in double and so is,
+ * but for what the rounding to float would drop anyway, its sum with a float. */
+#define GR_ISA(name) name##_any
+#define GR_ISA_LANES 4
+#define GR_ISA_ROWS 4
+#define GR_ISA_STRIPES 1
+#define GR_ISA_TARGET
+#define GR_ISA_SPLAT(x) {x, x, x, x}
+typedef double gr_doubles __attribute__((vector_size(32)));
+#define GR_WIDE(x) __builtin_convertvector(x, gr_doubles)
+#define GR_ISA_FUSED(x, y, z) __builtin_convertvector(GR_WIDE(x) * GR_WIDE(y) + GR_WIDE(z), gr_floats_any)
+#include "gemm_isa.h"
+#undef GR_WIDE
+
+#if defined(__x86_64__)
+#define GR_ISA(name) name##_avx2
+#define GR_ISA_LANES 8
+#define GR_ISA_ROWS 4
+#define GR_ISA_STRIPES 1
+#define GR_ISA_TARGET __attribute__((target("avx2,fma")))
+#define GR_ISA_SPLAT(x) {x, x, x, x, x, x, x, x}
+#define GR_ISA_FUSED(x, y, z) __builtin_ia32_vfmaddps256(x, y, z)
+#include "gemm_isa.h"
+
+#define GR_ISA(name) name##_avx512
+#define GR_ISA_LANES 16
+#define GR_ISA_ROWS 8
+#define GR_ISA_STRIPES 2
+#define GR_ISA_TARGET __attribute__((target("avx512f")))
+#define GR_ISA_SPLAT(x) {x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}
+#define GR_ISA_FUSED(x, y, z) __builtin_ia32_vfmaddps512_mask(x, y, z, (unsigned short)-1, 4)
+#include "gemm_isa.h"
+#endif
+
+/* ---------------------------------------------------------------- the one entry */
+
+static inline void gr_gemm_run(const gr_gemm *g, int kind) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) {
+    gr_gemm_run_avx512(g, kind);
+    return;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    gr_gemm_run_avx2(g, kind);
+    return;
+  }
+#endif
+  gr_gemm_run_any(g, kind);
+}
+
+#endif
