@@ -1,45 +1,20 @@
-/* fidelity.h: the numerics words of a call, and the passes that a fidelity makes of one matrix product, for
- * the fast kernels.
+/* fidelity.h: the passes that a fidelity makes of one matrix product, for the fast kernels.
  *
  * The multiplier takes 5 bits of SrcA (in1 of a product) and 7 of SrcB (in0). An operand is cut into what the
  * first phase sees (HIGH) and the rest (LOW); a pass is a product of parts, summed in float32. With a 32-bit
  * Dst, passes that differ in one operand's part only are one pass over the sum of those parts: sums are the
- * same up to float32 rounding. With a 16-bit Dst each phase rounds Dst of its own, so each is a pass. Products
- * of parts are exact in float32 and denormal operands are zero. What differs from the hardware (exact.h): the
- * 16 products of a step are summed in float32 without aligning them to the largest, and exponent 255 is
- * Inf or NaN.
+ * same up to float32 rounding. With a 16-bit Dst each phase rounds Dst of its own, so each is a pass.
+ * Products of parts are exact in float32 and denormal operands are zero. What differs from the
+ * hardware (exact.h): the 16 products of a step are summed in float32 without aligning them to the largest,
+ * and exponent 255 is Inf or NaN.
  *
  * Read by tt kernels; static inline and without state, any thread.
- * defines: GR_NUMERICS_WORDS, gr_numerics, gr_numerics_of, gr_part, gr_passes, gr_passes_of, gr_part_take,
- * gr_dst16_round
+ * defines: gr_part, gr_side, gr_part_take, gr_passes, gr_passes_of, gr_dst16_round
  */
 #ifndef GR_FIDELITY_H
 #define GR_FIDELITY_H
 
 #include "formats.h"
-
-#define GR_NUMERICS_WORDS 12
-
-/* The words after an op's own (graph_runtime/ops/numerics.py). */
-typedef struct gr_numerics {
-  int64_t phases;                            /* 0: no fidelity named, 1 LoFi .. 4 HiFi4 */
-  int64_t dst_bits;                          /* 16 or 32 */
-  int64_t exact;
-  int64_t grid_r, grid_c, t, direction;      /* grid_r 0: the kernel chooses */
-  int64_t mblock_m, mblock_n, ublock_rt, ublock_ct, u_kt;
-} gr_numerics;
-
-_Static_assert(sizeof(gr_numerics) == GR_NUMERICS_WORDS * 8, "gr_numerics is the words in their order");
-
-enum gr_direction { GR_STREAM_R = 1, GR_STREAM_C = 2, GR_STREAM_RZ = 3, GR_STREAM_CZ = 4 };
-
-/* A 16-bit Dst or the exact rules named alone mean all four phases: both are of the matrix unit. */
-static inline gr_numerics gr_numerics_of(const int64_t *words) {
-  gr_numerics n;
-  memcpy(&n, words, sizeof n);
-  if (n.phases == 0 && (n.dst_bits == 16 || n.exact)) n.phases = 4;
-  return n;
-}
 
 /* ---------------------------------------------------------------- parts of operands */
 

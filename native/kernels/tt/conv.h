@@ -1,156 +1,324 @@
 /* conv.h: conv2d on NCHW images with OIHW weights.
  *
- * The contract is that of graph_runtime/ops/conv.py. A core makes some output channels of some images, 32
- * rows (or fewer) at a time: their weights stay in L1, one input channel after the other is read with its
- * zero border and added in. Thread: any.
+ * The contract is that of graph_runtime/ops/conv.py and numerics.py. A core makes some output channels of a
+ * window of an output plane (32 rows, at most 64 columns): a product of weights [channels][K] with the image
+ * under the window, K = (input channel, row, column of the weight), as the fidelity says (operand.h). The
+ * image is not copied for each tap: its planes lie in L1 split by stride, so that a tap is an offset, and all
+ * rows of output pixels are one long row; what comes to stand between two rows, nobody reads.
+ * A chosen op model (blocking.h) says how many cores share windows (grid rows) and output channels (grid
+ * columns, mblock_n x ublock_ct tiles at a time), the steps of K and the L1 that is taken; windows are not
+ * pieces of its rows of pixels, since every plane has tiles of its own.
+ * Thread: any.
  * defines: gr_tt_conv2d
  */
 #ifndef GR_TT_CONV_H
 #define GR_TT_CONV_H
 
+#include "tt/blocking.h"
 #include "tt/exact_conv.h"
-#include "tt/work.h"
+#include "tt/operand.h"
 
-#define GR_TT_CONV_UNITS 16   /* units worth having: each reads weights and input anew, so not one a core */
-#define GR_TT_CONV_NARROW 128 /* rows up to here are short of work when taken one by one */
+#define GR_TT_CONV_UNITS 8    /* units worth having: each reads weights and input anew, so not one a core */
+#define GR_TT_CONV_COLS 64    /* most columns of a window */
+
+/* One dimension of the window: 0 height, 1 width. */
+typedef struct gr_tt_conv_side {
+  int64_t stride, pad, dilation, taps;
+  int64_t out;             /* output pixels of a window at most */
+  int64_t in;              /* input pixels that they look at */
+  int64_t phases;          /* remainders of the taps' distances by the stride: tap t is of t % phases */
+  int64_t lines;           /* input pixels of one phase */
+} gr_tt_conv_side;
 
 typedef struct gr_tt_conv_job {
   gr_tt_view x, w, bias, y;                 /* bias.arg is NULL where there is none */
-  int64_t stride[2], pad[2], dilation[2];   /* height, width; pad is top, left */
-  int64_t images, channels, outputs;        /* of the batch; C and O of one group */
-  int64_t height, lines;                    /* output rows at a time, and how often that is */
-  int64_t block, blocks;                    /* output channels at a time, and how often that is in all */
-  int64_t share;                            /* images of one unit */
-  int64_t in_rows, in_cols;                 /* what `height` output rows look at */
-  int64_t pitch;                            /* of the sums: in_cols where rows are taken together, else OW */
-  int together;
+  gr_tt_conv_side side[2];
+  gr_tt_arithmetic how;
+  int64_t groups, channels, outputs;        /* C and O of one group */
+  int64_t k, depth;                         /* depth: elements of K in L1 at a time */
+  int64_t block;                            /* output channels at a time */
+  int64_t plane, area;                      /* floats of an input channel, of an output channel's sums */
+  int64_t planes;                           /* input channels in L1 at a time */
+  int64_t bands, across, blocks;            /* windows down and across a plane, channel blocks of a group */
 } gr_tt_conv_job;
 
-/* sum[ow] += weight * x[ow * stride] */
-static inline void gr_tt_conv_row(float *sum, const float *x, float weight, int64_t n, int64_t stride) {
-  if (stride == 1)
-    for (int64_t i = 0; i < n; ++i) sum[i] += weight * x[i];
-  else
-    for (int64_t i = 0; i < n; ++i) sum[i] += weight * x[i * stride];
-}
+/* L1 of one core: sums [block][area], image parts [planes][plane], weights parts [block][depth], where each
+ * k of the image is, the bias, and what is read before it is put in its place. */
+typedef struct gr_tt_conv_l1 {
+  float *sums, *x, *w, *bias, *rows;
+  int32_t *at;
+} gr_tt_conv_l1;
 
-/* Adds one input channel, seen through kh x kw weights, to nr rows of one output channel. Without strides and
- * with sums as far apart as the input's rows, all rows are one long row; what comes to stand between them,
- * nobody reads. */
-static inline void gr_tt_conv_channel(const gr_tt_conv_job *job, const float *x, const float *w, int64_t nr,
-                                      float *sums) {
-  int64_t rows = job->together ? 1 : nr, n = job->y.cols + (job->together ? (nr - 1) * job->pitch : 0);
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t p = 0; p < job->w.rows; ++p) {
-      const float *row = x + (r * job->stride[0] + p * job->dilation[0]) * job->in_cols;
-      for (int64_t q = 0; q < job->w.cols; ++q)
-        gr_tt_conv_row(sums + r * job->pitch, row + q * job->dilation[1], w[p * job->w.cols + q], n,
-                       job->stride[1]);
-    }
-}
+/* ---------------------------------------------------------------- a window's image */
 
-/* The input rows below output rows r0 .. of one plane, with zeros where the window hangs over the image. */
-static inline int32_t gr_tt_conv_input(const gr_tt_core *c, const gr_tt_conv_job *job, int64_t plane,
-                                       int64_t r0, float *x) {
-  int64_t top = r0 * job->stride[0] - job->pad[0], left = -job->pad[1];
-  int64_t h0 = gr_tt_greater(top, 0), h1 = gr_tt_lesser(top + job->in_rows, job->x.rows);
-  int64_t w0 = gr_tt_greater(left, 0), w1 = gr_tt_lesser(left + job->in_cols, job->x.cols);
-  memset(x, 0, (size_t)(job->in_rows * job->in_cols) * 4);
+/* The input under a window of plane `plane` that begins at output pixel (r0, c0), zeros around the image. */
+static inline int32_t gr_tt_conv_image(const gr_tt_core *c, const gr_tt_conv_job *job, int64_t plane,
+                                       int64_t r0, int64_t c0, float *to) {
+  const gr_tt_conv_side *h = &job->side[0], *w = &job->side[1];
+  int64_t top = r0 * h->stride - h->pad, left = c0 * w->stride - w->pad;
+  int64_t h0 = gr_tt_greater(top, 0), h1 = gr_tt_lesser(top + h->in, job->x.rows);
+  int64_t w0 = gr_tt_greater(left, 0), w1 = gr_tt_lesser(left + w->in, job->x.cols);
+  memset(to, 0, (size_t)(h->in * w->in) * 4);
   if (h0 >= h1 || w0 >= w1) return GR_OK;
   gr_tt_rect at = {plane, h0, h1 - h0, w0, w1 - w0};
-  return gr_tt_load(c, &job->x, at, x + (h0 - top) * job->in_cols + w0 - left, job->in_cols);
+  return gr_tt_load(c, &job->x, at, to + (h0 - top) * w->in + w0 - left, w->in);
 }
 
-/* Bias [count] and weights [count][channels][kh][kw] of output channels first .. */
-static inline int32_t gr_tt_conv_weights(const gr_tt_core *c, const gr_tt_conv_job *job, int64_t first,
-                                         int64_t count, float *bias, float *w) {
-  int64_t taps = job->w.rows * job->w.cols, planes = count * job->channels;
-  memset(bias, 0, (size_t)count * 4);
-  if (job->bias.arg != NULL)
-    GR_TT_TRY(gr_tt_load(c, &job->bias, (gr_tt_rect){0, 0, 1, first, count}, bias, count));
-  for (int64_t p = 0; p < planes && taps > 0; ++p) {
-    gr_tt_rect at = {first * job->channels + p, 0, job->w.rows, 0, job->w.cols};
-    GR_TT_TRY(gr_tt_load(c, &job->w, at, w + p * taps, job->w.cols));
+/* One image split into its phases: to[row phase][column phase][lines][lines]. */
+static inline void gr_tt_conv_split(const gr_tt_conv_job *job, const float *image, float *to) {
+  const gr_tt_conv_side *h = &job->side[0], *w = &job->side[1];
+  for (int64_t p = 0; p < h->taps; ++p)
+    for (int64_t q = 0; q < w->taps; ++q) {
+      int64_t first_row = p * h->dilation % h->stride, first_col = q * w->dilation % w->stride;
+      float *phase = to + (p % h->phases * w->phases + q % w->phases) * h->lines * w->lines;
+      for (int64_t i = 0, r = first_row; r < h->in; ++i, r += h->stride)
+        for (int64_t j = 0, s = first_col; s < w->in; ++j, s += w->stride)
+          phase[i * w->lines + j] = image[r * w->in + s];
+    }
+}
+
+/* Input channels first .. first+count-1, counted over the batch. */
+static inline int32_t gr_tt_conv_planes(const gr_tt_core *c, const gr_tt_conv_job *job, int64_t first,
+                                        int64_t count, int64_t r0, int64_t c0, const gr_tt_conv_l1 *l1) {
+  int whole = job->side[0].stride == 1 && job->side[1].stride == 1;
+  for (int64_t ch = 0; ch < count; ++ch) {
+    float *to = l1->x + ch * job->plane;
+    GR_TT_TRY(gr_tt_conv_image(c, job, first + ch, r0, c0, whole ? to : l1->rows));
+    if (!whole) gr_tt_conv_split(job, l1->rows, to);
+  }
+  gr_tt_parts_take(&job->how.passes, GR_SRC_B, l1->x, job->planes * job->plane);
+  return GR_OK;
+}
+
+/* at[n]: where k0 .. k0+n-1 of K begin, in channels counted from k0's. */
+static inline void gr_tt_conv_offsets(const gr_tt_conv_job *job, int64_t k0, int64_t n, int32_t *at) {
+  const gr_tt_conv_side *h = &job->side[0], *w = &job->side[1];
+  int64_t taps = h->taps * w->taps, first = k0 / taps;
+  for (int64_t k = k0; k < k0 + n; ++k) {
+    int64_t p = k % taps / w->taps, q = k % w->taps;
+    int64_t phase = p % h->phases * w->phases + q % w->phases;
+    at[k - k0] = (int32_t)((k / taps - first) * job->plane + phase * h->lines * w->lines +
+                           p * h->dilation / h->stride * w->lines + q * w->dilation / w->stride);
+  }
+}
+
+/* ---------------------------------------------------------------- weights */
+
+/* k0 .. k0+n-1 of output channel o as to[n]. Rows of a weight are pages, one after the other. */
+static inline int32_t gr_tt_conv_weight_row(const gr_tt_core *c, const gr_tt_conv_job *job, int64_t o,
+                                            int64_t k0, int64_t n, float *rows, float *to) {
+  const gr_tt_view *v = &job->w;
+  int64_t taps = v->rows * v->cols;
+  if (v->arg->layout != GR_TILE) {
+    int64_t first = k0 / v->cols, pages = gr_tt_ceil(k0 + n, v->cols) - first;
+    GR_TT_TRY(c->env->page_read(c->env, &c->core, v->arg, o * job->channels * v->rows + first, pages, rows));
+    gr_tt_unpack_row(v->arg->format, (const uint8_t *)rows, k0 - first * v->cols, n, (uint32_t *)(void *)to);
+    return GR_OK;
+  }
+  for (int64_t ch = k0 / taps; ch * taps < k0 + n; ++ch) {
+    int64_t first = gr_tt_greater(k0, ch * taps), last = gr_tt_lesser(k0 + n, (ch + 1) * taps);
+    GR_TT_TRY(gr_tt_load(c, v, (gr_tt_rect){o * job->channels + ch, 0, v->rows, 0, v->cols}, rows, v->cols));
+    memcpy(to + first - k0, rows + first - ch * taps, (size_t)(last - first) * 4);
   }
   return GR_OK;
 }
 
+static inline int32_t gr_tt_conv_weights(const gr_tt_core *c, const gr_tt_conv_job *job, int64_t first,
+                                         int64_t count, int64_t k0, int64_t n, const gr_tt_conv_l1 *l1) {
+  for (int64_t o = 0; o < count; ++o)
+    GR_TT_TRY(gr_tt_conv_weight_row(c, job, first + o, k0, n, l1->rows, l1->w + o * job->depth));
+  gr_tt_parts_take(&job->how.passes, GR_SRC_A, l1->w, job->block * job->depth);
+  return GR_OK;
+}
+
+/* ---------------------------------------------------------------- a window of some output channels */
+
+typedef struct gr_tt_conv_window {
+  int64_t image, group, first, count;       /* output channels, counted in the group */
+  int64_t r0, nr, c0, nc;
+} gr_tt_conv_window;
+
+static inline int32_t gr_tt_conv_store(const gr_tt_core *c, const gr_tt_conv_job *job, gr_tt_conv_window at,
+                                       const gr_tt_conv_l1 *l1) {
+  int64_t channel = at.group * job->outputs + at.first, pitch = job->side[1].lines;
+  for (int64_t o = 0; o < at.count; ++o) {
+    float *sums = l1->sums + o * job->area;
+    gr_tt_rect to = {at.image * job->groups * job->outputs + channel + o, at.r0, at.nr, at.c0, at.nc};
+    gr_tt_finish(&job->how, job->bias.arg != NULL ? l1->bias + o : NULL, 0, sums, at.nr * pitch);
+    GR_TT_TRY(gr_tt_store(c, &job->y, to, sums, pitch, 0));
+  }
+  return GR_OK;
+}
+
+static inline gr_tt_conv_l1 gr_tt_conv_layout(const gr_tt_core *c, const gr_tt_conv_job *job) {
+  const gr_passes *p = &job->how.passes;
+  gr_tt_conv_l1 l1 = {.sums = (float *)(void *)c->space};
+  l1.x = l1.sums + job->block * job->area;
+  l1.w = l1.x + p->parts[GR_SRC_B] * job->planes * job->plane + 2 * GR_STRIPE;
+  l1.bias = l1.w + p->parts[GR_SRC_A] * job->block * job->depth;
+  l1.at = (int32_t *)(void *)(l1.bias + job->block);
+  l1.rows = (float *)(void *)(l1.at + job->depth);
+  return l1;
+}
+
+static inline int32_t gr_tt_conv_begin(const gr_tt_core *c, const gr_tt_conv_job *job, gr_tt_conv_window at,
+                                       const gr_tt_conv_l1 *l1) {
+  int64_t channel = at.group * job->outputs + at.first;
+  memset(l1->sums, 0, (size_t)(at.count * job->area) * 4);
+  if (job->bias.arg == NULL) return GR_OK;
+  GR_TT_TRY(gr_tt_load(c, &job->bias, (gr_tt_rect){0, 0, 1, channel, at.count}, l1->bias, at.count));
+  for (int64_t o = 0; o < at.count && !job->how.phases; ++o)
+    for (int64_t i = 0; i < job->area; ++i) l1->sums[o * job->area + i] = l1->bias[o];
+  return GR_OK;
+}
+
+static inline int32_t gr_tt_conv_make(const gr_tt_core *c, const gr_tt_conv_job *job, gr_tt_conv_window at) {
+  gr_tt_conv_l1 l1 = gr_tt_conv_layout(c, job);
+  int64_t taps = job->side[0].taps * job->side[1].taps, pitch = job->side[1].lines;
+  int64_t plane = (at.image * job->groups + at.group) * job->channels;
+  GR_TT_TRY(gr_tt_conv_begin(c, job, at, &l1));
+  for (int64_t k0 = 0; k0 < job->k; k0 += job->depth) {
+    int64_t n = gr_tt_lesser(job->depth, job->k - k0), first = k0 / taps;
+    if (k0 > 0 && job->how.words.grid[0] > 0)
+      for (int64_t o = 0; o < at.count; ++o)
+        gr_tt_spill(&job->how, job->y.arg->format, l1.sums + o * job->area, pitch, at.nr, at.nc);
+    gr_tt_conv_offsets(job, k0, n, l1.at);
+    GR_TT_TRY(gr_tt_conv_planes(c, job, plane + first, (k0 + n - 1) / taps + 1 - first, at.r0, at.c0, &l1));
+    GR_TT_TRY(gr_tt_conv_weights(c, job, at.group * job->outputs + at.first, at.count, k0, n, &l1));
+    gr_gemm g = {.rows = at.count, .stripes = gr_tt_ceil((at.nr - 1) * pitch + at.nc, GR_STRIPE), .k = n,
+                 .a = l1.w, .a_row = job->depth, .b = l1.x, .b_stripe = GR_STRIPE, .b_at = l1.at,
+                 .c = l1.sums, .c_row = job->area};
+    gr_tt_products(&job->how, g, job->block * job->depth, job->planes * job->plane);
+  }
+  return gr_tt_conv_store(c, job, at, &l1);
+}
+
+/* Window `unit` of a tiled output, line of windows of a row-major one, whose rows one core owns. */
 static inline int32_t gr_tt_conv_unit(const gr_tt_core *c, const void *ctx, int64_t unit) {
   const gr_tt_conv_job *job = (const gr_tt_conv_job *)ctx;
-  int64_t line = unit % job->lines, block = unit / job->lines % job->blocks;
-  int64_t share = unit / job->lines / job->blocks;
-  int64_t per_group = gr_tt_ceil(job->outputs, job->block), group = block / per_group;
-  int64_t in_group = block % per_group * job->block;
-  int64_t count = gr_tt_lesser(job->block, job->outputs - in_group);
-  int64_t first = group * job->outputs + in_group, taps = job->w.rows * job->w.cols;
-  int64_t r0 = line * job->height, nr = gr_tt_lesser(job->height, job->y.rows - r0);
-  int64_t area = job->height * job->pitch;
-  int64_t groups = job->blocks / per_group;
-  float *x = (float *)(void *)c->space, *sums = x + job->in_rows * job->in_cols;
-  float *bias = sums + job->block * area, *w = bias + job->block;
-  GR_TT_TRY(gr_tt_conv_weights(c, job, first, count, bias, w));
-  for (int64_t n = share * job->share; n < gr_tt_lesser(job->images, (share + 1) * job->share); ++n) {
-    for (int64_t o = 0; o < count; ++o)
-      for (int64_t i = 0; i < area; ++i) sums[o * area + i] = bias[o];
-    for (int64_t ch = 0; ch < job->channels; ++ch) {
-      GR_TT_TRY(gr_tt_conv_input(c, job, (n * groups + group) * job->channels + ch, r0, x));
-      for (int64_t o = 0; o < count; ++o)
-        gr_tt_conv_channel(job, x, w + (o * job->channels + ch) * taps, nr, sums + o * area);
-    }
-    for (int64_t o = 0; o < count; ++o) {
-      gr_tt_rect at = {n * groups * job->outputs + first + o, r0, nr, 0, job->y.cols};
-      GR_TT_TRY(gr_tt_store(c, &job->y, at, sums + o * area, job->pitch, 0));
-    }
+  int tiled = job->y.arg->layout == GR_TILE;
+  int64_t height = job->side[0].out, width = job->side[1].out, across = tiled ? job->across : 1;
+  gr_tt_conv_window at = {.first = unit / across / job->bands % job->blocks * job->block};
+  at.group = unit / across / job->bands / job->blocks % job->groups;
+  at.image = unit / across / job->bands / job->blocks / job->groups;
+  at.count = gr_tt_lesser(job->block, job->outputs - at.first);
+  at.r0 = unit / across % job->bands * height;
+  at.nr = gr_tt_lesser(height, job->y.rows - at.r0);
+  int64_t first = tiled ? unit % across : 0, last = tiled ? first + 1 : job->across;
+  for (int64_t s = first; s < last; ++s) {
+    at.c0 = s * width;
+    at.nc = gr_tt_lesser(width, job->y.cols - at.c0);
+    GR_TT_TRY(gr_tt_conv_make(c, job, at));
   }
   return GR_OK;
 }
 
-/* Chooses rows and channels of a unit so that its L1 stays in its share; one channel is taken in any case. */
-static inline uint64_t gr_tt_conv_plan(gr_tt_conv_job *job, int64_t groups) {
-  int64_t taps = job->channels * job->w.rows * job->w.cols, most = GR_TT_PANEL_BYTES / 4, fixed, each;
-  job->height = gr_tt_lesser(32, job->y.rows);
-  job->in_cols = (job->y.cols - 1) * job->stride[1] + (job->w.cols - 1) * job->dilation[1] + 1;
-  job->together = job->stride[0] == 1 && job->stride[1] == 1 && job->in_cols <= GR_TT_CONV_NARROW;
-  job->pitch = job->together ? job->in_cols : job->y.cols;
-  for (;;) {
-    job->in_rows = (job->height - 1) * job->stride[0] + (job->w.rows - 1) * job->dilation[0] + 1;
-    fixed = (int64_t)(gr_tt_bytes(job->in_rows, job->in_cols) / 4);
-    each = job->height * job->pitch + taps + 1;
-    /* a tile's 32 rows are stored together; rows of a row-major tensor need not be */
-    if (fixed + each <= most || job->y.arg->layout == GR_TILE || job->height == 1) break;
-    job->height = (job->height + 1) / 2;
+/* A core of a chosen grid: its rows share the windows, its columns the blocks of channels. */
+static inline int32_t gr_tt_conv_core(const gr_tt_core *c, const void *ctx, int64_t core) {
+  const gr_tt_conv_job *job = (const gr_tt_conv_job *)ctx;
+  const gr_tt_words *n = &job->how.words;
+  int64_t windows = job->bands * job->across, blocks = job->y.arg->shape[0] * job->groups * job->blocks;
+  for (int64_t block = core % n->grid[1]; block < blocks; block += n->grid[1])
+    for (int64_t window = core / n->grid[1]; window < windows; window += n->grid[0])
+      GR_TT_TRY(gr_tt_conv_unit(c, job, block * windows + window));
+  return GR_OK;
+}
+
+/* ---------------------------------------------------------------- planning */
+
+static inline void gr_tt_conv_side_of(gr_tt_conv_side *s, int64_t out) {
+  s->out = out;
+  s->in = (out - 1) * s->stride + (s->taps - 1) * s->dilation + 1;
+  int64_t a = s->stride, b = s->dilation;
+  while (b != 0) {
+    int64_t rest = a % b;
+    a = b;
+    b = rest;
   }
-  job->lines = gr_tt_ceil(job->y.rows, job->height);
-  int64_t pieces = gr_tt_ceil(GR_TT_CONV_UNITS, job->lines * groups * job->images);
-  job->block = gr_tt_greater(1, gr_tt_lesser((most - fixed) / each, gr_tt_ceil(job->outputs, pieces)));
-  job->blocks = gr_tt_ceil(job->outputs, job->block) * groups;
-  job->share = gr_tt_ceil(job->images, gr_tt_ceil(GR_TT_CONV_UNITS, job->lines * job->blocks));
-  return gr_tt_bytes(1, fixed) + gr_tt_bytes(job->block, each);
+  s->phases = gr_tt_lesser(s->taps, s->stride / a);
+  s->lines = gr_tt_ceil(s->in, s->stride);
+}
+
+static inline int64_t gr_tt_conv_floats(const gr_tt_conv_job *job) {
+  const gr_passes *p = &job->how.passes;
+  const gr_tt_conv_side *h = &job->side[0], *w = &job->side[1];
+  int64_t rows = gr_tt_greater(job->depth + 2 * w->taps, h->taps * w->taps);
+  return job->block * job->area + p->parts[GR_SRC_B] * job->planes * job->plane + 2 * GR_STRIPE +
+         p->parts[GR_SRC_A] * job->block * job->depth + job->block + job->depth +
+         gr_tt_greater(rows, h->in * w->in);
+}
+
+static inline void gr_tt_conv_set_depth(gr_tt_conv_job *job, int64_t depth) {
+  int64_t taps = job->side[0].taps * job->side[1].taps;
+  job->depth = depth;
+  job->planes = gr_tt_lesser(job->channels, depth % taps == 0 ? depth / taps : (depth - 1) / taps + 2);
+}
+
+/* Rows, columns and channels of a window and the step of K, so that its L1 stays in its share. K is cut at
+ * multiples of 32, of whole channels where that fits: its steps then never change a sum. */
+static inline void gr_tt_conv_plan(gr_tt_conv_job *job, uint64_t room) {
+  const gr_tt_words *n = &job->how.words;
+  int64_t height = gr_tt_lesser(32, job->y.rows), width = gr_tt_lesser(GR_TT_CONV_COLS, job->y.cols);
+  int64_t taps = job->side[0].taps * job->side[1].taps, whole = taps;
+  while (whole % 32 != 0) whole += taps;
+  job->bands = gr_tt_ceil(job->y.rows, height);
+  job->across = gr_tt_ceil(job->y.cols, width);
+  int64_t windows = job->bands * job->across * job->groups * job->y.arg->shape[0];
+  int64_t pieces = gr_tt_ceil(GR_TT_CONV_UNITS, windows);
+  job->block = gr_tt_greater(gr_tt_lesser(job->outputs, 16), gr_tt_ceil(job->outputs, pieces));
+  if (n->grid[0] > 0) job->block = gr_tt_lesser(job->outputs, 32 * n->mblock[1] * n->ublock[1]);
+  gr_tt_conv_side_of(&job->side[0], height);
+  gr_tt_conv_side_of(&job->side[1], width);
+  job->plane = job->side[0].phases * job->side[1].phases * job->side[0].lines * job->side[1].lines;
+  job->area = gr_tt_up(height * job->side[1].lines, GR_STRIPE);
+  int64_t all = gr_tt_greater(1, job->k);
+  gr_tt_conv_set_depth(job, n->grid[0] > 0 ? gr_tt_lesser(gr_tt_up(all, 32), 32 * n->u_kt) : all);
+  for (;;) {
+    int64_t depth = job->depth;
+    if (gr_tt_bytes(1, gr_tt_conv_floats(job)) <= room) break;
+    if (n->grid[0] <= 0 && depth > 4 * 32 && depth > whole)
+      gr_tt_conv_set_depth(job, (depth - 1) / whole * whole);
+    else if (job->block > 16)
+      job->block = gr_tt_greater(16, job->block / 2);
+    else if (n->grid[0] <= 0 && depth > 32)
+      gr_tt_conv_set_depth(job, gr_tt_up(depth, 32) - 32);
+    else if (job->block > 1)
+      job->block = job->block / 2;
+    else
+      break;
+  }
+  job->blocks = gr_tt_ceil(job->outputs, job->block);
 }
 
 /* gr-kernel: tt/conv2d */
 static inline int32_t gr_tt_conv2d(const gr_call *call) {
-  const gr_arg *y = &call->args[call->nargs - 1];
+  const gr_arg *x = &call->args[0], *w = &call->args[1], *y = &call->args[call->nargs - 1];
   const int64_t *words = call->attrs;
-  gr_tt_conv_job job = {.x = gr_tt_view_of(&call->args[0]), .w = gr_tt_view_of(&call->args[1]),
-                        .y = gr_tt_view_of(y), .stride = {words[0], words[1]},
-                        .pad = {words[2], words[3]}, .dilation = {words[6], words[7]}};
-  int64_t groups = words[8];
+  gr_tt_conv_job job = {.x = gr_tt_view_of(x), .w = gr_tt_view_of(w), .y = gr_tt_view_of(y),
+                        .how = gr_tt_arithmetic_of(gr_tt_words_of(words + 9), w, x, GR_SRC_A), .groups = words[8]};
+  const gr_tt_words *n = &job.how.words;
+  for (int d = 0; d < 2; ++d)
+    job.side[d] = (gr_tt_conv_side){.stride = words[d], .pad = words[2 + d], .dilation = words[6 + d],
+                                    .taps = gr_tt_greater(1, w->shape[2 + d])};
   if (call->nargs == 4) job.bias = gr_tt_view_of(&call->args[2]);
-  job.images = y->shape[0];
-  job.channels = call->args[1].shape[1];
-  job.outputs = y->shape[1] / groups;
+  job.channels = w->shape[1];
+  job.outputs = y->shape[1] / job.groups;
+  job.k = job.channels * w->shape[2] * w->shape[3];
   if (job.y.outer * job.y.rows * job.y.cols == 0) return GR_OK;
-  gr_tt_words numerics = gr_tt_words_of(words + 9);
-  if (numerics.exact) {
-    gr_tt_exact_conv_job exact = {job.x, job.w, job.bias, job.y, {job.stride[0], job.stride[1]},
-                                  {job.pad[0], job.pad[1]}, {job.dilation[0], job.dilation[1]}, groups,
-                                  job.channels, job.outputs, numerics};
+  if (n->exact) {
+    gr_tt_exact_conv_job exact = {job.x, job.w, job.bias, job.y, {words[0], words[1]}, {words[2], words[3]},
+                                  {words[6], words[7]}, job.groups, job.channels, job.outputs, *n};
     return gr_tt_exact_conv(call, &exact);
   }
-  uint64_t bytes = gr_tt_conv_plan(&job, groups);
-  int64_t units = job.lines * job.blocks * gr_tt_ceil(job.images, job.share);
-  return gr_tt_run(call, units, bytes, gr_tt_conv_unit, &job);
+  uint64_t cb = gr_tt_blocks_cb(n, x, w, y);
+  gr_tt_conv_plan(&job, cb > GR_TT_BLOCK_BYTES ? cb : GR_TT_BLOCK_BYTES);
+  uint64_t bytes = gr_tt_bytes(1, gr_tt_conv_floats(&job));
+  int64_t units = job.bands * job.blocks * job.groups * y->shape[0];
+  if (n->grid[0] > 0 && n->grid[0] * n->grid[1] > call->env->num_cores)
+    return call->env->set_error(call->env, "the chosen op model has more cores than the device");
+  if (n->grid[0] > 0 && y->layout == GR_TILE)
+    return gr_tt_run(call, n->grid[0] * n->grid[1], bytes > cb ? bytes : cb, gr_tt_conv_core, &job);
+  return gr_tt_run(call, y->layout == GR_TILE ? units * job.across : units, bytes, gr_tt_conv_unit, &job);
 }
 
 #endif

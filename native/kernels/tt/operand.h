@@ -1,18 +1,21 @@
 /* operand.h: an operand of a product in a core's L1: loaded from tiles or rows straight to where gemm.h reads
- * it, and cut to the parts that the fidelity's passes take.
+ * it, cut to the parts that the fidelity's passes take, multiplied, and finished as Dst is.
  *
  * Who includes it: linear.h, conv.h. Thread: one core's task.
- * defines: gr_tt_panel, gr_tt_panel_load, gr_tt_parts_take, gr_tt_products, gr_tt_kind_of
+ * defines: gr_tt_panel, gr_tt_panel_load, gr_tt_parts_take, gr_tt_arithmetic, gr_tt_products, gr_tt_spill,
+ * gr_tt_finish
  */
 #ifndef GR_TT_OPERAND_H
 #define GR_TT_OPERAND_H
 
+#include "exact.h"
 #include "fidelity.h"
 #include "gemm.h"
+#include "tt/words.h"
 #include "tt/work.h"
 
-/* A matrix in L1 whose element (i, j) is at[i / 32 * down + i % 32 * row + j / 32 * across + j % 32 / 16 * half
- * + j % 16]: half rows of a face stay together, so a tile is unpacked without a stop. */
+/* A matrix in L1 whose element (i, j) is at[i / 32 * down + i % 32 * row + j / 32 * across +
+ * j % 32 / 16 * half + j % 16]: half rows of a face stay together, so a tile is unpacked without a stop. */
 typedef struct gr_tt_panel {
   float *at;
   int64_t row, down, half, across;
@@ -91,16 +94,31 @@ static inline void gr_tt_parts_take(const gr_passes *passes, int side, float *x,
     for (int64_t i = 0; i < n; ++i) x[i] = gr_part_take(first, side, x[i]);
 }
 
-/* Whether products of two arguments are exact in float32, so that a fused sum is as good as any. */
-static inline int gr_tt_kind_of(const gr_numerics *numerics, const gr_arg *a, const gr_arg *b) {
-  if (numerics->dst_bits == 16) return GR_GEMM_DST16;
-  return numerics->phases || (a->format != GR_F32 && b->format != GR_F32) ? GR_GEMM_FUSED : GR_GEMM_PLAIN;
+/* How a product is computed: what the words say, and what the arguments' formats make of it. */
+typedef struct gr_tt_arithmetic {
+  gr_tt_words words;
+  int32_t phases;            /* 0: operands are not cut */
+  gr_passes passes;
+  int kind;                  /* enum gr_gemm_kind */
+  int sides[2];              /* enum gr_side of A and B as gemm.h names them */
+} gr_tt_arithmetic;
+
+/* A 16-bit Dst named alone means all four phases. Products of two bf16 or block-float values are exact in
+ * float32, so that one rounding is as good as two. */
+static inline gr_tt_arithmetic gr_tt_arithmetic_of(gr_tt_words words, const gr_arg *a, const gr_arg *b,
+                                                   int side_of_a) {
+  gr_tt_arithmetic how = {.words = words, .phases = words.fidelity, .sides = {side_of_a, 1 - side_of_a}};
+  if (words.dst_bits == 16) how.phases = gr_tt_phases(&words);
+  how.passes = gr_passes_of(how.phases, words.dst_bits);
+  how.kind = how.phases || (a->format != GR_F32 && b->format != GR_F32) ? GR_GEMM_FUSED : GR_GEMM_PLAIN;
+  if (words.dst_bits == 16) how.kind = GR_GEMM_DST16;
+  return how;
 }
 
-/* C += A B by all passes, `sides` naming SrcA or SrcB for A and B, whose second parts lie a_part and b_part
- * floats after the first: K tile by K tile, the passes of each in turn. */
-static inline void gr_tt_products(const gr_passes *passes, int kind, gr_gemm g, const int *sides,
-                                  int64_t a_part, int64_t b_part) {
+/* C += A B, the second parts of A and B a_part and b_part floats after the first: K tile by K tile, the
+ * passes of each in turn. */
+static inline void gr_tt_products(const gr_tt_arithmetic *how, gr_gemm g, int64_t a_part, int64_t b_part) {
+  const gr_passes *passes = &how->passes;
   int64_t k = g.k, step = passes->count == 1 ? k : 32;
   const float *a = g.a, *b = g.b;
   const int32_t *b_at = g.b_at;
@@ -108,10 +126,42 @@ static inline void gr_tt_products(const gr_passes *passes, int kind, gr_gemm g, 
     g.k = gr_tt_lesser(step, k - k0);
     if (b_at != NULL) g.b_at = b_at + k0;
     for (int32_t p = 0; p < passes->count; ++p) {
-      g.a = a + k0 + passes->use[sides[0]][p] * a_part;
-      g.b = b + (b_at != NULL ? 0 : k0 * GR_STRIPE) + passes->use[sides[1]][p] * b_part;
-      gr_gemm_run(&g, kind);
+      g.a = a + k0 + passes->use[how->sides[0]][p] * a_part;
+      g.b = b + (b_at != NULL ? 0 : k0 * GR_STRIPE) + passes->use[how->sides[1]][p] * b_part;
+      gr_gemm_run(&g, how->kind);
     }
+  }
+}
+
+/* ---------------------------------------------------------------- Dst before it is packed */
+
+/* Sums that leave Dst between two K blocks: through tiles of the output's format from a 16-bit Dst, without
+ * a loss from a 32-bit one. */
+static inline void gr_tt_spill(const gr_tt_arithmetic *how, uint8_t format, float *c, int64_t ld,
+                               int64_t rows, int64_t cols) {
+  uint32_t tile[GR_TILE_ELEMENTS];
+  if (how->words.dst_bits != 16 || gr_format_bytes(format) != 0) return;   /* bf16 holds what Dst holds */
+  for (int64_t r = 0; r < rows; r += 32)
+    for (int64_t col = 0; col < cols; col += 32) {
+      int64_t height = gr_tt_lesser(32, rows - r), width = gr_tt_lesser(32, cols - col);
+      memset(tile, 0, sizeof tile);     /* padding must not raise a block's exponent */
+      for (int64_t i = 0; i < height; ++i)
+        memcpy(tile + 32 * i, c + (r + i) * ld + col, (size_t)width * 4);
+      gr_exact_spill_tile(format, 16, tile);
+      for (int64_t i = 0; i < height; ++i)
+        memcpy(c + (r + i) * ld + col, tile + 32 * i, (size_t)width * 4);
+    }
+}
+
+/* Ends n sums: adds bias (NULL: none; step 0: one for all) as the matrix unit does, sums in SrcA and bias in
+ * SrcB. Sums by no fidelity began with the bias and are left alone. */
+static inline void gr_tt_finish(const gr_tt_arithmetic *how, const float *bias, int64_t step, float *c,
+                                int64_t n) {
+  if (!how->phases || bias == NULL) return;
+  for (int64_t i = 0; i < n; ++i) {
+    float sum = gr_part_take(GR_PART_FULL, GR_SRC_B, c[i]) +
+                gr_part_take(GR_PART_FULL, GR_SRC_B, bias[i * step]);
+    c[i] = how->words.dst_bits == 16 ? gr_dst16_round(sum) : sum;
   }
 }
 

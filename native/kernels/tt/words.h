@@ -2,12 +2,14 @@
  * graph_runtime/ops/numerics.py lists them.
  *
  * Who includes it: the bodies of this folder. Static inline and without state.
- * defines: gr_tt_words, gr_tt_words_of
+ * defines: gr_tt_direction, gr_tt_words, gr_tt_words_of, gr_tt_phases
  */
 #ifndef GR_TT_WORDS_H
 #define GR_TT_WORDS_H
 
 #include "gr_abi.h"
+
+enum gr_tt_direction { GR_TT_R = 1, GR_TT_C = 2, GR_TT_RZ = 3, GR_TT_CZ = 4 };
 
 typedef struct gr_tt_words {
   int32_t fidelity;        /* 1 LoFi .. 4 HiFi4; 0 none named */
