@@ -147,13 +147,13 @@ class Submitter:
             if value.type != type_:
                 raise InputError(f"input {self._name(index)} is {value.type}, the graph says {type_}",
                                  got=str(value.type), wanted=str(type_))
-            buffer = getattr(value, "buffer", None)
+            buffer = value.buffer
             if buffer is not None and (value.device, value.layout) == (handle.device, layout):
                 buffer.live()
                 return buffer
         memory, extent = memory_of(session.plan, eid), extent_of(session.plan, eid)
         fresh = Buffer.alloc(handle, memory, extent, session.name)
-        if isinstance(value, Tensor) and getattr(value, "buffer", None) is not None:
+        if isinstance(value, Tensor) and value.buffer is not None:
             template.copy(value.buffer, value.layout, fresh, layout, type_)
         elif isinstance(value, Tensor) or layout.memory == HOST:
             _write(fresh, type_, layout, value, f"input {self._name(index)}")
@@ -183,7 +183,7 @@ class Submitter:
         eid = int(heads[index])
         type_, layout = session.graph.entry_type(eid), session.plan.layout(eid)
         device = session.plan.devices[int(session.plan.entry_did()[eid])]
-        if not isinstance(tensor, Tensor) or getattr(tensor, "buffer", None) is None:
+        if not isinstance(tensor, Tensor) or tensor.buffer is None:
             raise InputError(f"{what} must be a tensor with memory of its own, got {type(tensor).__name__}",
                              got=type(tensor).__name__)
         if index in self._slots.into:
