@@ -59,7 +59,7 @@ def plan(
         _place(graph, parse_list(devices), pins=place, device_map=device_map, strict=strict)
     )
     laid_out = assign_layouts(placed, formats, layouts)
-    edited = bool(place) or laid_out.placed.graph is not graph
+    edited = bool(place or layouts) or laid_out.placed.graph is not graph
     planned = assign_storage(
         laid_out, loaded=graph if edited else None, inplace=inplace, use_hints=use_storage_hints
     )

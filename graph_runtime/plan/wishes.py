@@ -85,7 +85,7 @@ def _read(text: str) -> _Wish:
                             f"words between slashes, as l1/tile/bf16/height[8x1]", got=word,
                             wanted=list(_WORDS))
         if name in said:
-            raise PlanError(f"layout {text!r} says two {name}s", got=text)
+            raise PlanError(f"layout {text!r} says the {name} twice", got=text)
         said[name] = value if name != "interleaved" else True
     if said.get("shard") and (said.get("memory") == DRAM or _INTERLEAVED in said):
         raise PlanError(f"layout {text!r}: shards lie in l1, and are not interleaved", got=text)
