@@ -49,7 +49,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A product or passes (or, for a bias, both)."""
+    """A product, or passes; both where a core makes tiles of windows before, or adds a bias after."""
 
     product: Product | None = None
     passes: tuple[Pass, ...] = ()
@@ -74,7 +74,8 @@ def work_of(func: Func, inputs: tuple[TensorType, ...], outputs: tuple[TensorTyp
     """
     op, out = func.op or func.name, outputs[0]
     if op in ("matmul", "dense", "conv2d"):
-        return Work(_product(op, func, inputs, out), _bias(inputs, out))
+        product = _product(op, func, inputs, out)
+        return Work(product, _windows(product) + _bias(inputs, out))
     passes = _passes(op, inputs, out)
     if passes is None:
         known = (
@@ -149,6 +150,13 @@ def _product(op: str, func: Func, inputs: tuple[TensorType, ...], out: TensorTyp
     if math.prod(b[:-2]) == 1:
         return Product(1, math.prod(out.shape[:-1]), k, columns)
     return Product(math.prod(out.shape[:-2]), rows, k, columns)
+
+
+def _windows(product: Product) -> tuple[Pass, ...]:
+    """Windows arrive as rows of pixels; the core that multiplies them makes tiles of them first."""
+    if not product.gathered:
+        return ()
+    return (Pass("nop", math.ceil(product.m / 32) * math.ceil(product.k / 32)),)
 
 
 def _bias(inputs: tuple[TensorType, ...], out: TensorType) -> tuple[Pass, ...]:

@@ -1,0 +1,136 @@
+"""node_cost and copy_cost: every op of the registry on every device, every pair of places."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+import graph_runtime as gr
+from graph_runtime import costs, devices
+from graph_runtime.costs.work import tiles_of
+from graph_runtime.errors import UnsupportedOpError
+from graph_runtime.graph import TensorType
+from graph_runtime.layout import Layout
+from graph_runtime.ops import all_ops
+from graph_runtime.shards import Shard
+
+BOARDS = ("n150", "n300", "p150", "e150", "wormhole_b0", "wormhole_b0/buda")
+HOST = Layout("host", "row_major", "f32")
+DRAM = Layout("dram", "tile", "bf16")
+SHARDED = Layout("l1", "tile", "bf16", Shard("height", ((0, 0), (7, 0)), (32, 256)))
+BLOCKS = Layout("l1", "tile", "bf16", Shard("block", ((0, 0), (1, 1)), (128, 128)))
+TENSOR = TensorType("float32", (256, 256))
+
+
+def graph_of(op, inputs, attrs):
+    """A graph of one call, and the nid of that call."""
+    builder = gr.GraphBuilder()
+    given = [builder.input(f"x{i}", shape, dtype) for i, (dtype, shape) in enumerate(inputs)]
+    builder.output(builder.op(op, *given, **attrs))
+    graph = builder.build()
+    return graph, graph.num_nodes - 1
+
+
+def cost_on(device, op, inputs, attrs=None, layout=None):
+    graph, nid = graph_of(op, inputs, attrs or {})
+    at = layout or (HOST if device.descriptor.on_host else DRAM)
+    return costs.node_cost(graph, nid, device, [at] * (len(inputs) + 1))
+
+
+@pytest.mark.parametrize("name", sorted(all_ops()))
+def test_every_op_costs_something_on_every_device(name):
+    op = all_ops()[name]
+    for device in (devices.cpu(), *(devices.tt(0, b) for b in BOARDS[:4])):
+        for case in op.cases[:2]:
+            cost = cost_on(device, name, case.inputs, case.attrs)
+            assert math.isfinite(cost.cycles)
+            assert cost.cycles > 0 or op.is_nop
+            assert cost.basis in costs.BASES
+            assert cost.note
+            assert cost == cost_on(device, name, case.inputs, case.attrs)
+
+
+@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("op", ["exp", "add", "softmax", "matmul", "layer_norm"])
+def test_larger_tensors_take_longer(board, op):
+    def cost(n):
+        count = {"add": 2, "matmul": 2}.get(op, 1)
+        inputs = [("float32", (n, 1024 if op == "matmul" else 512))] * count
+        if op == "layer_norm":
+            inputs += [("float32", (512,))] * 2
+        if op == "matmul":
+            inputs[1] = ("float32", (1024, 512))
+        return cost_on(devices.tt(0, board), op, inputs).cycles
+
+    assert cost(512) < cost(8192) < cost(65536)
+
+
+def test_a_fidelity_shows():
+    inputs = [("float32", (1024, 1024))] * 2
+    low, high = (cost_on(devices.tt(0), "matmul", inputs, {"fidelity": f}).cycles for f in ("LoFi", "HiFi4"))
+    assert low < high
+
+
+def test_a_sharded_product_is_the_measured_one():
+    found = cost_on(devices.tt(0), "matmul", [("float32", (256, 256))] * 2, layout=SHARDED)
+    assert found.basis == "fitted"
+    assert found.cycles == pytest.approx(costs.sharded_matmul_cycles(256, 256, 256, 8).cycles)
+
+
+def test_an_image_is_counted_with_its_channels_last():
+    assert tiles_of((1, 2048, 7, 7)) == 2 * 64
+    assert tiles_of((2, 12, 64, 64)) == 2 * 12 * 4
+
+
+def test_an_op_without_a_model_is_named():
+    graph, nid = graph_of("add", [("float32", (4,))] * 2, {})
+    func = graph.funcs[0]
+    from graph_runtime.costs.work import work_of
+
+    other = type(func)("mine", "mine", {}, 2, 1)
+    with pytest.raises(UnsupportedOpError, match="mine"):
+        work_of(other, graph.node(nid).input_types, graph.node(nid).output_types)
+
+
+def test_the_host_can_be_another_machine():
+    graph, nid = graph_of("matmul", [("float32", (256, 256))] * 2, {})
+    slow = costs.Machine(1.0, 1.0, 1.0, 1.0, 100.0)
+    at = [HOST] * 3
+    assert costs.node_cost(graph, nid, devices.cpu(), at, host=slow).cycles == pytest.approx(100 + 2 * 256**3)
+
+
+PLACES = {
+    "host": (devices.cpu(), HOST),
+    "dram": (devices.tt(0), DRAM),
+    "rows": (devices.tt(0), Layout("dram", "row_major", "bf16")),
+    "l1": (devices.tt(0), Layout("l1", "tile", "bf16")),
+    "height": (devices.tt(0), SHARDED),
+    "block": (devices.tt(0), BLOCKS),
+    "other": (devices.tt(1), DRAM),
+}
+
+
+@pytest.mark.parametrize(("source", "target"), list(itertools.product(PLACES, PLACES)))
+def test_every_copy_has_a_cost(source, target):
+    cost = costs.copy_cost(*PLACES[source], *PLACES[target], TENSOR)
+    assert cost.basis in costs.BASES
+    large = costs.copy_cost(*PLACES[source], *PLACES[target], TensorType("float32", (512, 256)))
+    assert 0 < cost.cycles <= large.cycles
+
+
+def test_boards_without_ethernet_copy_through_the_host():
+    e150 = [devices.tt(i, "e150") for i in (0, 1)]
+    cost = costs.copy_cost(e150[0], DRAM, e150[1], DRAM, TENSOR)
+    assert "host" in cost.note
+
+
+def test_a_resident_op_waits_for_its_slowest_buffer():
+    board = devices.tt(0, "e150").descriptor
+    kernel = costs.modelled_node_cost(10_000, (), (16,), board)
+    assert kernel.cycles == pytest.approx(10_000 / 1.2)
+    bound = costs.modelled_node_cost(10_000, (1 << 20,), (), board)
+    assert bound.cycles > kernel.cycles
+    assert bound.basis == "extrapolated"
+    assert costs.modelled_node_cost(10_000, (1 << 20,), (), board, readers=120).cycles > bound.cycles
