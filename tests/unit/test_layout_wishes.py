@@ -1,4 +1,4 @@
-"""Layouts that a caller asks for by name, what copies say they do, files with shards, and memory that is full."""
+"""Layouts that a caller asks for by name, what copies say they do, files with shards, memory that is full."""
 from __future__ import annotations
 
 import numpy as np
@@ -73,10 +73,12 @@ def test_a_copy_that_the_planner_inserts_is_laid_out_as_what_it_copies():
 
 
 @pytest.mark.parametrize(("layouts", "says"), [
-    ({"nn": "l1"}, "layout 'nn' matches no node"), ({"n1": "tyle"}, "unknown word 'tyle'.*did you mean 'tile'"),
+    ({"nn": "l1"}, "layout 'nn' matches no node"),
+    ({"n1": "tyle"}, "unknown word 'tyle'.*did you mean 'tile'"),
     ({"n1": "l1/dram"}, "says the memory twice"), ({"n1": "dram/height"}, "shards lie in l1"),
     ({"n1": "hight"}, "did you mean 'height'"), ({"n1": "f64"}, "tt stores no f64"),
-    ({"n1": "bfp8_b/row_major"}, "exists in tiles only"), ({"n1": "height[9x9]"}, "no rectangle of the 8x8"),
+    ({"n1": "bfp8_b/row_major"}, "exists in tiles only"),
+    ({"n1": "height[9x9]"}, "no rectangle of the 8x8"),
     ({"n1": "height[2x1:32x256]"}, "8 shards of 32x256 for 2 cores"), ({"n1": ""}, "unknown word ''")])
 def test_wishes_that_cannot_be_name_the_node(layouts, says):
     with pytest.raises(PlanError, match=says) as caught:
@@ -90,8 +92,10 @@ def test_wishes_that_cannot_be_name_the_node(layouts, says):
 # **************** what copies do ****************
 
 @pytest.mark.parametrize(("before", "after", "says"), [
-    (Layout("host", "row_major", "f32"), Layout("dram", "tile", "bf16"), "tilize + f32 -> bf16 + move host -> dram"),
-    (Layout("dram", "row_major", "f32"), Layout("l1", "tile", "f32", Shard("height", ((0, 0), (7, 0)), (32, 32))),
+    (Layout("host", "row_major", "f32"), Layout("dram", "tile", "bf16"),
+     "tilize + f32 -> bf16 + move host -> dram"),
+    (Layout("dram", "row_major", "f32"),
+     Layout("l1", "tile", "f32", Shard("height", ((0, 0), (7, 0)), (32, 32))),
      "tilize + move dram -> l1 height shard"),
     (Layout("l1", "tile", "f32", Shard("width", ((0, 0), (7, 0)), (64, 32))),
      Layout("l1", "tile", "f32", Shard("width", ((0, 0), (3, 0)), (64, 64))),
@@ -160,13 +164,13 @@ def test_l1_that_is_full_names_node_bank_holders_and_a_way_out():
     maker = GraphMaker()
     a, b = maker.input(f(4096, 2048)), maker.input(f(4096, 2048))
     graph = maker.graph([maker.op("add", [a, b])])
-    says = (r"Not enough space to allocate 33554432 B L1 buffer across 64 banks, where each bank needs to store "
-            r"524288 B, but bank size is 1325652 B \(allocated: 1048576 B, free: 277076 B, largest free block: "
-            r"277076 B\) on tt:0 for 'n2'.*held by 'x0' 33554432 B, 'x1'.*keep it in dram \(--layout")
+    says = (r"Not enough space to allocate 33554432 B L1 buffer across 64 banks, where each bank needs to "
+            r"store 524288 B, but bank size is 1325652 B \(allocated: 1048576 B, free: 277076 B, largest free "
+            r"block: 277076 B\) on tt:0 for 'n2'.*held by 'x0' 33554432 B, 'x1'.*keep it in dram \(--layout")
     with pytest.raises(CapacityError, match=says) as caught:
         plan(graph, ["tt:0"], layouts={"*": "l1"})
     assert (caught.value.node, caught.value.needed, caught.value.available) == ("n2", 3 * 524288, 1325652)
-    with pytest.raises(CapacityError, match="x0.* in l1/tile/f32 alone is too large; .*shard it, or keep"):
+    with pytest.raises(CapacityError, match=r"x0.* in l1/tile/f32 alone is too large; .*shard it, or keep"):
         plan(graph, ["tt:0=e150[rows=1]"], layouts={"x0": "l1"})
     with pytest.raises(CapacityError, match="alone is too large; shard it over more cores"):
         plan(graph, ["tt:0"], layouts={"x1": "height[2x1]"})
