@@ -7,7 +7,8 @@ from __future__ import annotations
 from .chip import BUDA, Chip, chip_of
 from .explain import as_json, as_table
 from .legal import explained, legal_models, part_models, require_legal
-from .models import MOST_MODELS, Settings, enumerate_models
+from .memory import Settings
+from .models import MOST_MODELS, enumerate_models
 from .op import DIRECTIONS, BalanceOp, Grid, Operand, Stream, Tiles, Tm, User
 from .types import LEGAL, POLICIES, REASONS, BlockShape, Buffer, Candidate, Candidates, OpModel, Overrides
 from .view import View, view_of

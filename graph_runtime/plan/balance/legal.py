@@ -9,7 +9,8 @@ from ...graph import Graph
 from ..types import Plan
 from . import convolution  # noqa: F401 - registers conv2d and pools
 from .chip import chip_of
-from .models import Settings, enumerate_models
+from .memory import Settings
+from .models import enumerate_models
 from .parts import parts_of
 from .types import LEGAL, REASONS, Candidate, Candidates
 from .view import View, view_of

@@ -8,38 +8,22 @@ bytes that it lacks.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 
 from ...costs import op_cycles
 from ...costs.buda import known_ops
-from . import buffers
 from .blocks import block_shape, divisors, dst_tiles
-from .chip import OVERLAY_BYTES, Chip
-from .legality import legal_dirs, structural, user_stack_factor
+from .chip import Chip
+from .legality import legal_dirs, structural
+from .memory import NO_MEMORY, Draft, Settings, allocate
 from .op import BalanceOp, Grid, Stream
 from .sparse import MOST_BITS
-from .types import LEGAL, BlockShape, Candidate, OpModel, Overrides
+from .types import LEGAL, Candidate, OpModel, Overrides
 
-__all__ = ["MOST_MODELS", "Settings", "enumerate_models"]
+__all__ = ["MOST_MODELS", "enumerate_models"]
 
 MOST_MODELS = 1024              # legal ones of an op: what Buda's graph solver holds of one
-_NO_MEMORY = ("InputBufferAllocationFailure", "L1UsageOverMaxLimit")
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How models are built. ``dram_parameters``: weights are streamed from DRAM instead of held in L1, Buda's
-    default for one input at a time; ``overlay_bytes``: of data-movement programs on a core, what is beyond
-    OVERLAY_BYTES comes out of L1; ``single_buffer``: an output that does not fit may give up its second
-    half; ``most_t``: matmuls streamed in more blocks are refused; ``enumerate_u_kt``; ``overrides``."""
-
-    dram_parameters: bool = True
-    overlay_bytes: int = OVERLAY_BYTES
-    single_buffer: bool = False
-    most_t: int | None = None
-    enumerate_u_kt: bool = True
-    overrides: Overrides = field(default_factory=Overrides)
 
 
 @cache
@@ -99,142 +83,38 @@ def _fitted(op: BalanceOp, chip: Chip, settings: Settings, grid: Grid, stream: S
     dst, retries = dst_tiles(op), 0
     while True:
         found = _build(op, chip, settings, grid, stream, u_kt, dst)
-        if found.verdict not in _NO_MEMORY or dst == 1:
-            return replace(found, retries=retries)
+        if found.verdict not in NO_MEMORY or dst == 1:
+            return replace(found, retries=retries) if retries else found
         dst, retries = dst // 2, retries + 1
 
 
 def _build(op: BalanceOp, chip: Chip, settings: Settings, grid: Grid, stream: Stream, u_kt: int | None,
            dst: int) -> Candidate:
     block = block_shape(op, grid, stream, dst)
-    model = OpModel(grid, stream, block, fidelity=op.fidelity, overlay_bytes=settings.overlay_bytes)
-    model, verdict = _allocate(op, chip, settings, model, u_kt)
-    short = max(model.l1_bytes - chip.l1_budget, 0)
-    first = structural(op, grid, stream, block, settings.most_t)
-    verdict = first or verdict or _encodable(op, model) or LEGAL
-    model = replace(model, cycles=_cycles(op, chip, model))
-    return Candidate(model, verdict, short if verdict in _NO_MEMORY else _over_channel(model, chip, verdict))
+    made, short_of = allocate(op, chip, settings, grid, stream, block, u_kt)
+    broken = structural(op, grid, stream, block, settings.most_t)
+    verdict = broken or short_of or _encodable(op, made) or LEGAL
+    used = made.l1_bytes
+    model = OpModel(grid, stream, block, made.m_k, made.u_kt, op.fidelity, made.inputs, made.outputs,
+                    made.parameters, made.intermediates, made.dram, made.overlay_bytes, used,
+                    _cycles(op, chip, made))
+    short = 0
+    if verdict in NO_MEMORY:
+        short = used - chip.l1_budget
+    elif verdict == "ExceededDramChannelCapacity":
+        short = max(b.streamed_bytes for b in made.dram) - chip.dram_channel
+    return Candidate(model, verdict, short)
 
 
-def _over_channel(model: OpModel, chip: Chip, verdict: str) -> int:
-    if verdict != "ExceededDramChannelCapacity":
-        return 0
-    return max(b.streamed_bytes for b in model.dram) - chip.dram_channel
-
-
-def _encodable(op: BalanceOp, model: OpModel) -> str | None:
-    if op.encoding is None:
+def _encodable(op: BalanceOp, made: Draft) -> str | None:
+    if op.encoding is None or op.encoding.bits(made.block.ublock[0], made.u_kt) <= MOST_BITS:
         return None
-    return "IllegalSparseMatmul" if op.encoding.bits(model.block.ublock[0], model.u_kt) > MOST_BITS else None
-
-
-# **************** memory ****************
-
-def _allocate(op: BalanceOp, chip: Chip, settings: Settings, model: OpModel,
-              u_kt: int | None) -> tuple[OpModel, str | None]:
-    """Buffers of a model: output and parameters first, inputs in what is left. While that is short, the
-    largest parameter moves to DRAM, and at last the output gives up its second half if it may."""
-    stack = user_stack_factor(op, model.stream)
-    model = replace(model, outputs=(buffers.output_buffer(op, model.block, stack, chip),))
-    model = _parameters(op, chip, settings, model)
-    halve = settings.single_buffer and not op.gradient
-    while True:
-        model, verdict = _with_inputs(op, chip, model, u_kt)
-        if verdict is None:
-            break
-        largest = max(_movable(op, model), key=lambda b: b.streamed_bytes, default=None)
-        if largest is not None:
-            kept = tuple(b for b in model.parameters if b is not largest)
-            model = replace(model, parameters=kept, dram=(*model.dram, largest))
-        elif halve:
-            halve = False
-            out = model.outputs[0]
-            model = replace(model, outputs=(replace(out, factor=out.factor // 2),))
-        else:
-            return model, verdict
-    model = _unroll_parameters(op, chip, settings, model)
-    if any(b.streamed_bytes > chip.dram_channel for b in model.dram):
-        return model, "ExceededDramChannelCapacity"
-    return model, None
-
-
-def _parameters(op: BalanceOp, chip: Chip, settings: Settings, model: OpModel) -> OpModel:
-    held, streamed = [], []
-    for port, operand in enumerate(op.operands):
-        if not operand.fixed or (op.kind == "sparse_matmul" and port == 2):
-            continue
-        buffer = buffers.parameter_buffer(op, port, model.grid, chip)
-        resident = op.kind == "sparse_matmul" or not settings.dram_parameters
-        (held if resident else streamed).append(buffer)
-    return replace(model, parameters=tuple(held), dram=tuple(streamed))
-
-
-def _movable(op: BalanceOp, model: OpModel) -> tuple:
-    """Parameters that may be streamed from DRAM instead: not the tiles of a sparse matmul."""
-    return () if op.kind == "sparse_matmul" else model.parameters
-
-
-def _with_inputs(op: BalanceOp, chip: Chip, model: OpModel, u_kt: int | None) -> tuple[OpModel, str | None]:
-    """The model with input buffers, and the name of what is short."""
-    model = replace(model, inputs=(), intermediates=())
-    free = chip.l1_budget - _l1(op, model)
-    model = _cut_inner(op, chip, model, u_kt, free)
-    spill = buffers.intermediate(op, model.block, model.m_k, chip)
-    if spill:
-        model = replace(_cut_inner(op, chip, model, u_kt, free - spill[0].bytes), intermediates=spill)
-    model = _hold_broadcasts(op, chip, replace(model, l1_bytes=_l1(op, model)))
-    if free <= 0:
-        return model, "InputBufferAllocationFailure"
-    return model, "L1UsageOverMaxLimit" if model.l1_bytes > chip.l1_budget else None
-
-
-def _cut_inner(op: BalanceOp, chip: Chip, model: OpModel, u_kt: int | None, free: int) -> OpModel:
-    inputs, (m_k, deep) = buffers.input_buffers(op, model.grid, model.stream, model.block, max(free, 0), u_kt,
-                                                chip)
-    return replace(model, inputs=inputs, m_k=m_k, u_kt=deep)
-
-
-def _l1(op: BalanceOp, model: OpModel) -> int:
-    """Bytes on the worst core."""
-    out = sum(b.streamed_bytes if op.gradient else b.bytes for b in model.outputs)
-    return (sum(b.bytes for b in model.inputs) + out + sum(b.streamed_bytes for b in model.parameters)
-            + sum(b.bytes for b in model.intermediates) + max(0, model.overlay_bytes - OVERLAY_BYTES))
-
-
-def _hold_broadcasts(op: BalanceOp, chip: Chip, model: OpModel) -> OpModel:
-    """Where the reading of an operand repeats and the repeating unit fits, it is held once."""
-    streamed = {b.operand for b in model.dram}
-    for i, buffer in enumerate(model.inputs):
-        unit = buffers.broadcast_unit(op, buffer.operand, model.block)
-        if not unit or buffer.operand in streamed:
-            continue
-        fixed = op.operands[buffer.operand].fixed
-        once = replace(buffer, block=BlockShape(1, (1, 1), (1, unit)), factor=1 if fixed else 2)
-        kept = tuple(b for b in model.parameters if b.operand != buffer.operand)
-        held = replace(model, inputs=(*model.inputs[:i], once, *model.inputs[i + 1:]), parameters=kept)
-        used = _l1(op, held)
-        if used <= chip.l1_budget:
-            model = replace(held, l1_bytes=used)
-    return model
-
-
-def _unroll_parameters(op: BalanceOp, chip: Chip, settings: Settings, model: OpModel) -> OpModel:
-    """With spare L1 a weight is held in the order in which it is read, without an input buffer beside it."""
-    if settings.dram_parameters or op.kind in ("splice", "reduce", "embedding", "sparse_matmul"):
-        return model
-    for held in model.parameters:
-        unrolled = buffers.unrolled_parameter(op, held.operand, model.grid, chip)
-        changed = replace(model, inputs=tuple(b for b in model.inputs if b.operand != held.operand),
-                          parameters=tuple(unrolled if b is held else b for b in model.parameters))
-        used = _l1(op, changed)
-        if used <= chip.l1_budget:
-            model = replace(changed, l1_bytes=used)
-    return model
+    return "IllegalSparseMatmul"
 
 
 # **************** cycles ****************
 
-def _cycles(op: BalanceOp, chip: Chip, model: OpModel) -> int:
+def _cycles(op: BalanceOp, chip: Chip, model: Draft) -> int:
     """Cycles of one core for one input; an op without published weights goes at the speed of a plain copy."""
     b, inner = model.block, {}
     name = op.cycles_op if op.cycles_op in known_ops(chip.arch) else "nop"

@@ -1,0 +1,150 @@
+"""The memory of a model: output and parameters first, inputs in what is left of one core's L1.
+
+While that is short, the largest parameter moves to DRAM, and at last the output gives up its second half if
+it may. With spare L1, weights are held in the order in which they are read.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from . import buffers
+from .chip import OVERLAY_BYTES, Chip
+from .legality import user_stack_factor
+from .op import BalanceOp, Grid, Stream
+from .types import BlockShape, Buffer, Overrides
+
+__all__ = ["NO_MEMORY", "Draft", "Settings", "allocate"]
+
+NO_MEMORY = ("InputBufferAllocationFailure", "L1UsageOverMaxLimit")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How models are built. ``dram_parameters``: weights are streamed from DRAM instead of held in L1, Buda's
+    default for one input at a time; ``overlay_bytes``: of data-movement programs on a core, what is beyond
+    OVERLAY_BYTES comes out of L1; ``single_buffer``: an output that does not fit may give up its second
+    half; ``most_t``: matmuls streamed in more blocks are refused; ``enumerate_u_kt``; ``overrides``."""
+
+    dram_parameters: bool = True
+    overlay_bytes: int = OVERLAY_BYTES
+    single_buffer: bool = False
+    most_t: int | None = None
+    enumerate_u_kt: bool = True
+    overrides: Overrides = field(default_factory=Overrides)
+
+
+@dataclass(slots=True)
+class Draft:
+    """The buffers of a model in the making; fields as those of OpModel."""
+
+    op: BalanceOp
+    chip: Chip
+    grid: Grid
+    stream: Stream
+    block: BlockShape
+    overlay_bytes: int
+    outputs: tuple[Buffer, ...]
+    parameters: tuple[Buffer, ...] = ()
+    dram: tuple[Buffer, ...] = ()
+    inputs: tuple[Buffer, ...] = ()
+    intermediates: tuple[Buffer, ...] = ()
+    m_k: int = 1
+    u_kt: int = 1
+
+    @property
+    def l1_bytes(self) -> int:
+        """Bytes on the worst core."""
+        out = sum(b.streamed_bytes if self.op.gradient else b.bytes for b in self.outputs)
+        return (sum(b.bytes for b in self.inputs) + out + sum(b.streamed_bytes for b in self.parameters)
+                + sum(b.bytes for b in self.intermediates) + max(0, self.overlay_bytes - OVERLAY_BYTES))
+
+
+def allocate(op: BalanceOp, chip: Chip, settings: Settings, grid: Grid, stream: Stream, block: BlockShape,
+             u_kt: int | None) -> tuple[Draft, str | None]:
+    """Buffers of a model, and the name of what is short (NO_MEMORY, or ExceededDramChannelCapacity)."""
+    stack = user_stack_factor(op, stream)
+    draft = Draft(op, chip, grid, stream, block, settings.overlay_bytes,
+                  (buffers.output_buffer(op, block, stack, chip),))
+    _place_parameters(draft, settings)
+    halve = settings.single_buffer and not op.gradient
+    while (verdict := _add_inputs(draft, u_kt)) is not None:
+        # the tiles of a sparse matmul are never streamed
+        movable = () if op.kind == "sparse_matmul" else draft.parameters
+        if movable:
+            largest = max(movable, key=lambda b: b.streamed_bytes)
+            draft.parameters = tuple(b for b in draft.parameters if b is not largest)
+            draft.dram += (largest,)
+        elif halve:
+            halve = False
+            out, = draft.outputs
+            draft.outputs = (replace(out, factor=out.factor // 2),)
+        else:
+            return draft, verdict
+    if not settings.dram_parameters:
+        _unroll_parameters(draft)
+    if any(b.streamed_bytes > chip.dram_channel for b in draft.dram):
+        return draft, "ExceededDramChannelCapacity"
+    return draft, None
+
+
+def _place_parameters(draft: Draft, settings: Settings) -> None:
+    op = draft.op
+    sparse = op.kind == "sparse_matmul"
+    fixed = tuple(buffers.parameter_buffer(op, port, draft.grid, draft.chip)
+                  for port, operand in enumerate(op.operands)
+                  if operand.fixed and not (sparse and port == 2))      # the encoding is an input buffer
+    if sparse or not settings.dram_parameters:
+        draft.parameters = fixed
+    else:
+        draft.dram = fixed
+
+
+# **************** inputs ****************
+
+def _add_inputs(draft: Draft, u_kt: int | None) -> str | None:
+    """Input buffers, and a spill buffer if K is cut; the name of what is short."""
+    draft.inputs = draft.intermediates = ()
+    free = draft.chip.l1_budget - draft.l1_bytes
+    _cut_inner(draft, u_kt, free)
+    spill = buffers.intermediate(draft.op, draft.block, draft.m_k, draft.chip)
+    if spill:
+        _cut_inner(draft, u_kt, free - spill[0].bytes)
+        draft.intermediates = spill
+    _hold_broadcasts(draft)
+    if free <= 0:
+        return "InputBufferAllocationFailure"
+    return "L1UsageOverMaxLimit" if draft.l1_bytes > draft.chip.l1_budget else None
+
+
+def _cut_inner(draft: Draft, u_kt: int | None, free: int) -> None:
+    draft.inputs, (draft.m_k, draft.u_kt) = buffers.input_buffers(
+        draft.op, draft.grid, draft.stream, draft.block, max(free, 0), u_kt, draft.chip)
+
+
+def _hold_broadcasts(draft: Draft) -> None:
+    """Where the reading of an operand repeats and the repeating unit fits, it is held once."""
+    streamed = {b.operand for b in draft.dram}
+    for i, buffer in enumerate(draft.inputs):
+        unit = buffers.broadcast_unit(draft.op, buffer.operand, draft.block)
+        if not unit or buffer.operand in streamed:
+            continue
+        fixed = draft.op.operands[buffer.operand].fixed
+        once = replace(buffer, block=BlockShape(1, (1, 1), (1, unit)), factor=1 if fixed else 2)
+        before = draft.inputs, draft.parameters
+        draft.inputs = (*draft.inputs[:i], once, *draft.inputs[i + 1:])
+        draft.parameters = tuple(b for b in draft.parameters if b.operand != buffer.operand)
+        if draft.l1_bytes > draft.chip.l1_budget:
+            draft.inputs, draft.parameters = before
+
+
+def _unroll_parameters(draft: Draft) -> None:
+    """With spare L1 a weight is held in the order in which it is read, without an input buffer beside it."""
+    if draft.op.kind in ("splice", "reduce", "embedding", "sparse_matmul"):
+        return
+    for held in draft.parameters:
+        before = draft.inputs, draft.parameters
+        unrolled = buffers.unrolled_parameter(draft.op, held.operand, draft.grid, draft.chip)
+        draft.inputs = tuple(b for b in draft.inputs if b.operand != held.operand)
+        draft.parameters = tuple(unrolled if b is held else b for b in draft.parameters)
+        if draft.l1_bytes > draft.chip.l1_budget:
+            draft.inputs, draft.parameters = before
