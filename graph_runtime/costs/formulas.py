@@ -24,10 +24,8 @@ _SHARP = 10.0  # exponent for things that overlap almost perfectly
 def pnorm(p: float, *terms: Any) -> Any:
     """(sum of terms^p)^(1/p): what things take that overlap, p from 1 (one after the other) to infinity (the
     slowest alone). Numbers or arrays; at least one term must be positive."""
-    if any(isinstance(t, np.ndarray) for t in terms):
-        top = np.maximum.reduce(np.broadcast_arrays(*terms))
-    else:
-        top = max(terms)
+    arrays = any(isinstance(t, np.ndarray) for t in terms)
+    top = np.maximum.reduce(np.broadcast_arrays(*terms)) if arrays else max(terms)
     return top * sum((t / top) ** p for t in terms) ** (1.0 / p)
 
 

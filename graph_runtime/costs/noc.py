@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import PlanError, did_you_mean
+from .buda import ARCHES
 from .formulas import pnorm
 from .types import Cost
 from .weights_file import load
@@ -50,19 +51,14 @@ def noc_cycles(
     """
     table = load("noc")["unicast"]
     axis = "same" if same_axis else "diff"
-    key, basis = f"{arch}/{direction}/{memory}/{axis}", "fitted"
-    if key not in table:
-        if arch not in ("grayskull", "wormhole_b0", "blackhole"):
-            raise PlanError(
-                f"unknown architecture {arch!r}{did_you_mean(arch, ('grayskull', 'wormhole_b0'))}", got=arch
-            )
-        # a case that was not measured stands on its nearest: other axis, then reads of DRAM, then Wormhole
-        tries = (
-            f"{arch}/{direction}/{memory}/diff",
-            f"{arch}/read/{memory}/diff",
-            f"wormhole_b0/read/{memory}/diff",
-        )
-        key, basis = next(k for k in tries if k in table), "assumed"
+    # a case that was not measured stands on its nearest: the other axis, then Wormhole
+    keys = [f"{arch}/{direction}/{memory}/{a}" for a in (axis, "diff")] + [
+        f"wormhole_b0/{direction}/{memory}/diff"
+    ]
+    if arch not in ARCHES:
+        raise PlanError(f"unknown architecture {arch!r}{did_you_mean(arch, ARCHES)}", got=arch)
+    key = next(k for k in keys if k in table)
+    basis = table[key].get("basis", "fitted") if key == keys[0] else "assumed"
     cycles = float(unicast(table[key]["weights"], {"n": transactions, "b": nbytes}))
     return Cost(cycles, basis, f"NoC {key}")
 

@@ -6,6 +6,8 @@ An op whose sweep was measured on an architecture in a format goes by the formul
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +18,7 @@ from .formulas import FORMULAS
 from .types import Cost
 from .weights_file import load
 
-__all__ = ["block_of", "columns_of", "key_of", "op_cycles"]
+__all__ = ["attributes_of", "columns_of", "key_of", "op_cycles"]
 
 # ops on the matrix unit, whose time depends on the fidelity
 _BY_FIDELITY = ("matmul", "matmul_sparse", "depthwise", "multiply")
@@ -27,9 +29,21 @@ _RICHEST = "wormhole_b0"  # has every op; stands for an architecture that lacks 
 
 @lru_cache(maxsize=1 << 16)
 def op_cycles(
-    op: str, arch: str, *, t: int = 1, mblock: tuple[int, int] = (1, 1), ublock: tuple[int, int] = (1, 1),
-    m_k: int = 1, u_kt: int = 1, z: int = 1, formats: tuple[str, ...] = ("bf16",), fidelity: str = "HiFi4",
-    l1_acc: bool = False, approx: bool = False, vector_mode: str = "rc", dim: str | None = None,
+    op: str,
+    arch: str,
+    *,
+    t: int = 1,
+    mblock: tuple[int, int] = (1, 1),
+    ublock: tuple[int, int] = (1, 1),
+    m_k: int = 1,
+    u_kt: int = 1,
+    z: int = 1,
+    formats: tuple[str, ...] = ("bf16",),
+    fidelity: str = "HiFi4",
+    l1_acc: bool = False,
+    approx: bool = False,
+    vector_mode: str = "rc",
+    dim: str | None = None,
     nonzero: NonZero | None = None,
 ) -> Cost:
     """Cycles that one core takes for one input of an op of TT-Buda's ("matmul", "matmul_sparse", "depthwise",
@@ -42,27 +56,69 @@ def op_cycles(
 
     Cost.cycles is in device cycles. Raises PlanError for an unknown op, architecture or fidelity.
     """
+    choice = _choose(op, arch, formats, fidelity, l1_acc, approx, vector_mode, dim)
+    if op == "matmul_sparse" and nonzero is None:
+        raise PlanError("matmul_sparse needs the counts of its nonzero tiles, ublocks and strips", op=op)
+    if choice.weights is None:
+        block = Block(t, mblock, ublock, m_k, u_kt, z, formats, fidelity, choice.attributes, nonzero)
+        return Cost(buda.cycles(op, choice.arch, block), choice.basis, choice.note)
+    x = columns_of(t, mblock, ublock, m_k, u_kt, z, nonzero, choice.phases)
+    return Cost(float(choice.formula(choice.weights, x)), choice.basis, choice.note)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What an op goes by: a formula with fitted weights, or (weights None) Buda's own for ``arch``."""
+
+    arch: str
+    phases: int
+    basis: str
+    note: str
+    formula: Callable[..., float] | None = None
+    weights: Mapping[str, float] | None = None
+    attributes: frozenset[str] = frozenset()
+
+
+@lru_cache(maxsize=1 << 12)
+def _choose(
+    op: str,
+    arch: str,
+    formats: tuple[str, ...],
+    fidelity: str,
+    l1_acc: bool,
+    approx: bool,
+    vector_mode: str,
+    dim: str | None,
+) -> _Choice:
+    """A balancer asks for thousands of blockings of one op: what does not depend on them is looked up
+    once."""
     phases, instead = buda.phases(fidelity), arch
     if op not in buda.known_ops(arch) and op in buda.known_ops(_RICHEST):
         instead = _RICHEST
-    if op == "matmul_sparse" and nonzero is None:
-        raise PlanError("matmul_sparse needs the counts of its nonzero tiles, ublocks and strips", op=op)
     key = key_of(op, formats=formats, l1_acc=l1_acc, approx=approx, vector_mode=vector_mode, dim=dim)
     found = load("core")["fits"][_STANDS_FOR.get(instead, instead)].get(op, {}).get(key)
-    blocking = dict(t=t, mblock=mblock, ublock=ublock, m_k=m_k, u_kt=u_kt, z=z, nonzero=nonzero)
     if found is None:
-        block = block_of(op, formats=formats, fidelity=fidelity, l1_acc=l1_acc, approx=approx,
-                         vector_mode=vector_mode, dim=dim, **blocking)
         basis = "extrapolated" if instead == arch else "assumed"
-        return Cost(buda.cycles(op, instead, block), basis, f"Buda's published weights, {instead} {op}")
-    cycles = float(FORMULAS[found["formula"]](found["weights"], columns_of(phases=phases, **blocking)))
+        return _Choice(
+            instead,
+            phases,
+            basis,
+            f"Buda's published weights, {instead} {op}",
+            attributes=attributes_of(op, formats, l1_acc, approx, vector_mode, dim),
+        )
     covered = op not in _BY_FIDELITY or fidelity in found["fidelity"]
     basis = "fitted" if covered and arch not in _STANDS_FOR else "extrapolated"
-    return Cost(cycles, basis if instead == arch else "assumed", f"fit to the {instead} {op} sweep, {key}")
+    return _Choice(
+        instead,
+        phases,
+        basis if instead == arch else "assumed",
+        f"fit to the {_STANDS_FOR.get(instead, instead)} {op} sweep, {key}",
+        FORMULAS[found["formula"]],
+        found["weights"],
+    )
 
 
 def columns_of(
-    *,
     t: int = 1,
     mblock: tuple[int, int] = (1, 1),
     ublock: tuple[int, int] = (1, 1),
@@ -70,13 +126,10 @@ def columns_of(
     u_kt: int = 1,
     z: int = 1,
     nonzero: NonZero | None = None,
-    phases: int | None = None,
-    fidelity: str = "HiFi4",
-    **others: Any,
+    phases: int = 4,
 ) -> dict[str, float]:
     """The blocking by the names that formulas.py has for it."""
-    counts = nonzero or NonZero(0, 0, 0)
-    return {
+    x = {
         "t": t,
         "mm": mblock[0],
         "mn": mblock[1],
@@ -85,11 +138,11 @@ def columns_of(
         "mk": m_k,
         "uk": u_kt,
         "z": z,
-        "f": phases or buda.phases(fidelity),
-        "nt": counts.tiles,
-        "nu": counts.ublocks,
-        "ns": counts.strips,
+        "f": phases,
     }
+    if nonzero is not None:
+        x |= {"nt": nonzero.tiles, "nu": nonzero.ublocks, "ns": nonzero.strips}
+    return x
 
 
 def key_of(
@@ -123,17 +176,15 @@ def _class(name: str) -> str:
     return {"f16": "fp16", "bf16": "fp16", "uint8": "int8", "uint32": "int32"}.get(name, name)
 
 
-def block_of(
+def attributes_of(
     op: str,
-    *,
-    formats: tuple[str, ...] = ("bf16",),
+    formats: tuple[str, ...],
     l1_acc: bool = False,
     approx: bool = False,
     vector_mode: str = "rc",
     dim: str | None = None,
-    **blocking: Any,
-) -> Block:
-    """The arguments of op_cycles as Buda's own formulas take them."""
+) -> frozenset[str]:
+    """The attributes that Buda's weights are keyed by."""
     # int32 names the result of a matmul, the operand of an elementwise op
     integer = formats[-1] if op == "matmul" else formats[0]
     has = {
@@ -145,4 +196,4 @@ def block_of(
         f"vector_{vector_mode}": vector_mode in ("r", "c"),
         f"dim_{dim}": dim is not None,
     }
-    return Block(formats=formats, attributes=frozenset(name for name, on in has.items() if on), **blocking)
+    return frozenset(name for name, on in has.items() if on)

@@ -31,7 +31,7 @@ import silicon_tables as tables
 
 from graph_runtime import costs
 from graph_runtime.costs import buda
-from graph_runtime.costs.opmodel import block_of
+from graph_runtime.costs.opmodel import attributes_of
 
 LIMITS = {
     "single-core matmul": 5.0,
@@ -137,8 +137,10 @@ def all_tables(folder: Path) -> Iterator[Table]:
 # ---------------------------------------------------------------- plain formulas
 
 
-def published(op: str, arch: str, **blocking: Any) -> float:
-    return buda.cycles(op, arch, block_of(op, **blocking))
+def published(op: str, arch: str, formats: tuple[str, ...], l1_acc: bool = False, approx: bool = False,
+              dim: str | None = None, **blocking: Any) -> float:
+    attributes = attributes_of(op, formats, l1_acc, approx, dim=dim)
+    return buda.cycles(op, arch, buda.Block(formats=formats, attributes=attributes, **blocking))
 
 
 def plain_noc(arch: str, transactions: int, nbytes: int, **others: Any) -> float:

@@ -21,6 +21,7 @@ from fit_common import Columns, cross_validate, date_of, error, fit, write_weigh
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
 from silicon_tables import Rows, core_tables
 
+from graph_runtime.costs.buda import phases
 from graph_runtime.costs.formulas import FORMULAS, PRODUCT
 from graph_runtime.costs.opmodel import columns_of, key_of
 
@@ -72,7 +73,8 @@ OVERLAP = 12.0  # output drain and input strips against compute
 
 def columns(rows: Rows) -> tuple[Columns, np.ndarray]:
     """Blocking columns and measured cycles."""
-    xs = [columns_of(**{k: v for k, v in a.items() if k not in ("op", "arch")}) for a, _ in rows]
+    names = ("t", "mblock", "ublock", "m_k", "u_kt", "z", "nonzero")
+    xs = [columns_of(**{k: a[k] for k in names if k in a}, phases=phases(a["fidelity"])) for a, _ in rows]
     return ({k: np.array([x[k] for x in xs], float) for k in xs[0]}, np.array([y for _, y in rows]))
 
 

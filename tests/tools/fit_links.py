@@ -152,17 +152,16 @@ def fit_pcie(folder: Path) -> dict[str, Any]:
     }
 
 
-def multicast(folder: Path) -> dict[str, dict[str, float]]:
-    table = {r["primitive"]: r for r in read(folder / "noc_ideal_bytes_per_cycle.csv")}
-    return {
-        arch: {
-            "single": float(table["One To All Multicast"][arch]),
-            "linked": float(table["One To All Multicast Linked"][arch]),
-            "dram_read": float(table["DRAM Read"][arch]),
-            "dram_write": float(table["DRAM Write"][arch]),
-        }
-        for arch in ("wormhole_b0", "blackhole")
-    }
+def add_dram_writes(cases: dict[str, Any], ideal: dict[str, dict[str, str]]) -> None:
+    """Writes to DRAM were measured at one size only: their speed, with the start of writes to L1."""
+    for arch in ("wormhole_b0", "blackhole"):
+        weights = cases[f"{arch}/write/l1/diff"]["weights"] | {"bandwidth": float(ideal["DRAM Write"][arch])}
+        cases[f"{arch}/write/dram/diff"] = {"rows": 1, "basis": "extrapolated", "weights": weights}
+
+
+def multicast(ideal: dict[str, dict[str, str]]) -> dict[str, dict[str, float]]:
+    names = {"single": "One To All Multicast", "linked": "One To All Multicast Linked"}
+    return {arch: {k: float(ideal[row][arch]) for k, row in names.items()} for arch in ("wormhole_b0", "blackhole")}
 
 
 def ethernet(folder: Path) -> dict[str, dict[str, Any]]:
@@ -187,40 +186,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     folder = parser.parse_args().data
-    unicasts, reshards = fit_unicast(folder), fit_reshard(folder)
-    write_weights(
-        "noc",
-        {
-            "source": "fits to tenstorrent/tt-metal@1fc9110 noc_estimator and tt-npe@10216031 traces "
-            "(Apache-2.0)",
-            "date": date_of(),
-            "unicast": unicasts,
-            "multicast": multicast(folder),
-            "reshard": reshards,
-        },
-    )
-    drams, pcies = fit_dram(folder), fit_pcie(folder)
-    write_weights(
-        "links",
-        {
-            "source": "fits to tenstorrent/tt-isa-documentation@39304719 DRAMTile and PCIExpressTile, "
-            "tt-metal fabric and "
-            "GEMM_FLOPS reports (Apache-2.0)",
-            "date": date_of(),
-            "dram": drams,
-            "pcie": pcies,
-            "ethernet": ethernet(folder),
-        },
-    )
-    for name, found in {
-        **unicasts,
-        **{f"reshard {k}": v for k, v in reshards.items()},
-        "dram": drams,
-    }.items():
-        print(
-            f"{name:32} {found['rows']:4} rows  fit {found['error_pct']:6.2f}  cv {found['cv_row_pct']:6.2f}"
-        )
+    ideal = {r["primitive"]: r for r in read(folder / "noc_ideal_bytes_per_cycle.csv")}
+    unicasts, reshards, drams, pcies = (f(folder) for f in (fit_unicast, fit_reshard, fit_dram, fit_pcie))
+    for name, found in {**unicasts, **{f"reshard {k}": v for k, v in reshards.items()}, "dram": drams}.items():
+        errors = f"fit {found['error_pct']:6.2f}  cv {found['cv_row_pct']:6.2f}"
+        print(f"{name:32} {found['rows']:4} rows  {errors}")
     print(f"{'pcie':32} {pcies['rows']:4} rows  fit {pcies['error_pct']:6.2f}")
+    add_dram_writes(unicasts, ideal)
+    write_weights("noc", {
+        "source": "fits to tenstorrent/tt-metal@1fc9110 noc_estimator and tt-npe@10216031 traces (Apache-2.0)",
+        "date": date_of(), "unicast": unicasts, "multicast": multicast(ideal), "reshard": reshards})
+    write_weights("links", {
+        "source": "fits to tenstorrent/tt-isa-documentation@39304719 DRAMTile and PCIExpressTile; tt-metal's "
+                  "fabric report (Apache-2.0)",
+        "date": date_of(), "dram": drams, "pcie": pcies, "ethernet": ethernet(folder)})
 
 
 if __name__ == "__main__":
