@@ -7,7 +7,8 @@
  *
  * Read by the copy engine and by tt kernels; static inline and without state.
  * defines: gr_tile_index, gr_tile_bytes, gr_tile_tilize, gr_tile_untilize, gr_tile_unpack, gr_tile_unpack_to,
- * gr_tile_pack, gr_tile_pack_dst16, gr_tile_encode, gr_tile_unpack_i32, gr_tile_pack_i32, gr_tile_clear_padding
+ * gr_tile_pack, gr_tile_pack_dst16, gr_tile_encode, gr_tile_unpack_i32, gr_tile_pack_i32,
+ * gr_tile_clear_padding
  */
 #ifndef GR_TILE_H
 #define GR_TILE_H
@@ -107,7 +108,8 @@ static inline void gr_tile_unpack_half(uint8_t format, const void *tile, int32_t
 }
 
 /* A tile with its element (r, c) at out[r * row + c / 16 * half + c % 16]. */
-static inline void gr_tile_unpack_to(uint8_t format, const void *tile, float *out, int64_t row, int64_t half) {
+static inline void gr_tile_unpack_to(uint8_t format, const void *tile, float *out, int64_t row,
+                                     int64_t half) {
 #define GR_EACH_HALF(FORMAT)                                 \
   for (int32_t r = 0; r < 32; ++r)                           \
     for (int32_t h = 0; h < 2; ++h)                          \

@@ -295,7 +295,8 @@ static inline int32_t gr_tt_conv2d(const gr_call *call) {
   const gr_arg *x = &call->args[0], *w = &call->args[1], *y = &call->args[call->nargs - 1];
   const int64_t *words = call->attrs;
   gr_tt_conv_job job = {.x = gr_tt_view_of(x), .w = gr_tt_view_of(w), .y = gr_tt_view_of(y),
-                        .how = gr_tt_arithmetic_of(gr_tt_words_of(words + 9), w, x, GR_SRC_A), .groups = words[8]};
+                        .how = gr_tt_arithmetic_of(gr_tt_words_of(words + 9), w, x, GR_SRC_A),
+                        .groups = words[8]};
   const gr_tt_words *n = &job.how.words;
   for (int d = 0; d < 2; ++d)
     job.side[d] = (gr_tt_conv_side){.stride = words[d], .pad = words[2 + d], .dilation = words[6 + d],

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "tt/exact_elementwise.h"
+#include "tt/fpu.h"
 #include "tt/work.h"
 
 /* ---------------------------------------------------------------- two inputs */
@@ -60,18 +61,21 @@ GR_TT_PAIRWISE(maximum_i32, int32_t, a[i] > b[i] ? a[i] : b[i])
 /* gr-kernel: tt/add */
 static inline int32_t gr_tt_add(const gr_call *call) {
   if (gr_tt_is_exact(call)) return gr_tt_exact_binary(call, GR_EXACT_ADD);
+  if (gr_tt_is_fpu(call)) return gr_tt_fpu_binary(call, GR_EXACT_ADD);
   return gr_tt_binary(call, gr_tt_add_f32, gr_tt_add_i32);
 }
 
 /* gr-kernel: tt/subtract */
 static inline int32_t gr_tt_subtract(const gr_call *call) {
   if (gr_tt_is_exact(call)) return gr_tt_exact_binary(call, GR_EXACT_SUB);
+  if (gr_tt_is_fpu(call)) return gr_tt_fpu_binary(call, GR_EXACT_SUB);
   return gr_tt_binary(call, gr_tt_subtract_f32, gr_tt_subtract_i32);
 }
 
 /* gr-kernel: tt/multiply */
 static inline int32_t gr_tt_multiply(const gr_call *call) {
   if (gr_tt_is_exact(call)) return gr_tt_exact_binary(call, GR_EXACT_MUL);
+  if (gr_tt_is_fpu(call)) return gr_tt_fpu_binary(call, GR_EXACT_MUL);
   return gr_tt_binary(call, gr_tt_multiply_f32, gr_tt_multiply_i32);
 }
 
