@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 import graph_runtime as gr
 from graph_runtime import core, devices
-from graph_runtime.compare import random_inputs
+from graph_runtime.compare import compare, random_inputs
 from graph_runtime.errors import PlanError
+from graph_runtime.graph import TensorType
 from graph_runtime.interpreter import heads, interpret
 from graph_runtime.loader import load_graph
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
-from graph_runtime.testing_graphs import random_graph
+from graph_runtime.testing_graphs import GraphMaker, random_graph
 from graph_runtime.write import graph_to_json
 
 PLACES = ["dram", "l1", "height", "width", "block", "block[2x3@1x2]", "height[1x7@4x1:col]"]
@@ -54,7 +55,7 @@ def random_layouts(rng, graph, names) -> dict[str, str]:
     return wishes
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), names=st.sampled_from(LISTS))
 def test_values_do_not_depend_on_layouts(seed, names):
     rng = np.random.default_rng(seed)
@@ -73,3 +74,31 @@ def test_values_do_not_depend_on_layouts(seed, names):
     entries = range(planned.graph.num_entries)
     assert [str(again.layout(e)) for e in entries] == [str(planned.layout(e)) for e in entries]
     assert again.storage.offset.tolist() == planned.storage.offset.tolist()
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), names=st.sampled_from(LISTS[:3]),
+       fmt=st.sampled_from(["f32", "bf16", "bfp8_b", "bfp4_b"]))
+def test_where_a_value_lies_changes_no_bit_of_it(seed, names, fmt):
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, names, nodes=8)
+    formats = {"tt": fmt}
+    wishes = {name: words.split("/")[0] for name, words in random_layouts(rng, graph, names).items()}
+    values, results = random_inputs(graph, seed), []
+    for layouts in ({}, wishes):
+        module = gr.create(graph, None, names, formats=formats, layouts=layouts)
+        module.run(**values)
+        results.append([module.get_output(i).numpy() for i in range(module.get_num_outputs())])
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=str(wishes))
+
+
+def test_block_formats_are_stored_and_computed_with():
+    maker = GraphMaker()
+    a, b = (maker.input(TensorType("float32", shape)) for shape in ((96, 256), (256, 64)))
+    graph = maker.graph([maker.op("relu", [maker.op("matmul", [a, b])])])
+    layouts = {"x0": "height", "x1": "l1", "matmul": "block[3x2]"}
+    worst = [compare(graph, None, ["tt:0"], formats={"tt": fmt}, layouts=layouts).worst
+             for fmt in ("f32", "bf16", "bfp8_b", "bfp4_b")]
+    assert worst == sorted(worst)
+    assert worst[3] < 0.1
