@@ -154,14 +154,26 @@ def _picked(x, window, dy, dx):
     ((1, 32, 56, 56), (32, 1, 3, 3), {"pads": (1, 1, 1, 1), "group": 32}, ["sparse", "depthwise"]),
     ((1, 64, 14, 14), (64, 32, 3, 3), {"pads": (1, 1, 1, 1), "group": 2}, ["sparse", "dense"]),
     ((1, 8, 14, 14), (64, 8, 2, 2), {"strides": (2, 2)}, ["dense"]),
+    ((1, 3, 224, 224), (768, 3, 16, 16), {"strides": (16, 16)}, ["dense"]),
+    ((1, 3, 224, 224), (32, 3, 3, 3), {"strides": (2, 2), "pads": (1, 1, 1, 1)},
+     ["row 0: sparse", "row 0: dense", "row 1: sparse", "row 1: dense", "sum 0"]),
 ])
 def test_what_a_convolution_becomes(x, w, attrs, names):
-    parts = parts_of_conv(x, w, **attrs)
-    assert [*parts] == names
-    dense = parts[names[-1]].op
-    taps = w[2] * w[3] if attrs.get("strides") != (2, 2) or w[2] == 1 else 1
-    channels = 1 if dense.kind == "depthwise" else -(-w[1] // 32)
-    assert dense.k == taps * channels
+    assert [*parts_of_conv(x, w, **attrs)] == names
+
+
+@pytest.mark.parametrize(("x", "w", "attrs", "k"), [
+    ((1, 64, 56, 56), (64, 64, 3, 3), {"pads": (1, 1, 1, 1)}, 9 * 2),
+    ((1, 64, 56, 56), (128, 64, 1, 1), {"strides": (2, 2)}, 2),
+    ((1, 64, 56, 56), (128, 64, 3, 3), {"strides": (2, 2)}, 9 * 2),
+    ((1, 32, 56, 56), (32, 1, 3, 3), {"group": 32}, 9),
+    ((1, 64, 14, 14), (64, 32, 3, 3), {"group": 2}, 9),
+    ((1, 3, 224, 224), (768, 3, 16, 16), {"strides": (16, 16)}, 24),
+    ((1, 3, 224, 224), (32, 3, 3, 3), {"strides": (2, 2), "pads": (1, 1, 1, 1)}, 2),
+])
+def test_the_inner_dimension_of_a_convolution(x, w, attrs, k):
+    main, = (p for p in parts_of_conv(x, w, **attrs).values() if p.principal)
+    assert main.op.k == k
 
 
 # **************** the sparse operand ****************
@@ -265,6 +277,24 @@ def test_an_input_that_is_read_as_a_weight_waits_in_dram():
     sources = [[o.source for o in parts_of(view, graph.names.index(n), E150)[0].op.operands]
                for n in ("first", "second")]
     assert sources == [["queue", "parameter"], ["op", "parameter"]]
+
+
+def test_a_user_that_reads_across_keeps_the_op_from_streaming():
+    b = GraphBuilder()
+    x = b.input("x", (256, 256), "bfloat16")
+    y = b.op("relu", x, name="relu")
+    b.output(b.op("matmul", y, y, name="mm", transpose_b=True))
+    graph = load_graph(b.to_json())
+    tried = legal_models(graph, graph.names.index("relu"), E150).tried
+    assert {c.verdict for c in tried if c.model.t > 1} == {"UserAccessPreventsStreaming"}
+    assert {c.verdict for c in tried if c.model.t == 1} == {LEGAL}
+
+
+def test_harvested_rows_are_not_used():
+    graph = conv_graph((1, 64, 64, 80), (64, 64, 1, 1))
+    rows = {text: max(m.grid.r for m in legal_models(graph, 2, devices.parse(text)).models)
+            for text in ("tt:0=e150", "tt:0=e150[rows=5]", "tt:0=wormhole_b0/buda")}
+    assert rows == {"tt:0=e150": 10, "tt:0=e150[rows=5]": 5, "tt:0=wormhole_b0/buda": 10}
 
 
 def test_formats_and_numerics_of_a_plan_decide_dst_and_bytes():

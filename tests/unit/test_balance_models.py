@@ -379,6 +379,13 @@ def test_no_legal_model_for_another_reason():
     assert caught.value.short is None
 
 
+def test_a_fixed_grid_that_does_not_divide_leaves_nothing_to_try():
+    graph = matmul_graph(128, 128, 128)
+    fixed = Settings(overrides=Overrides((3, 1)))
+    with pytest.raises(PlanError, match="of 0 tried, none fits what was fixed"):
+        require_legal(legal_models(graph, 2, E150, fixed), E150)
+
+
 def test_an_unknown_direction_is_refused_with_the_graph():
     with pytest.raises(Exception, match="'stream_dirs' is 'Q', must be one of"):
         matmul_graph(64, 64, 64, stream_dirs=["Q"])

@@ -1,9 +1,10 @@
 """Convolutions and pools, taken apart as TT-Buda's front end did: the path from a conv2d node to the matmul
 that the balancer sees.
 
-1. A stride is folded into the channels where those still fit one tile: s x s neighbouring pixels become one
-   pixel of s*s*C channels, and a K x K window of stride s one of ceil((K + shift) / s) taps of stride 1.
-2. Such a window, whose taps are one tile deep each, is split by its rows: one product for each, then added.
+1. A stride is folded into the channels where that makes the inner dimension shorter in tiles: s x s
+   neighbouring pixels become one pixel of s*s*C channels, and a K x K window of stride s one of
+   ceil((K + shift) / s) taps a side, of stride 1. Few channels do not fill a tile: folding fills it.
+2. Such a window is split by its rows: one product for each, then added.
 3. Each row is a sparse matmul, which picks the pixels of its taps, and a dense one with the weights. The
    dense one reads the taps side by side (vslice, then hstack), so it streams rows only.
 """
@@ -39,6 +40,11 @@ class Geometry:
     folded: bool = False
 
     @property
+    def depth(self) -> int:
+        """Tiles of the inner dimension: each tap has its channels in tiles of its own."""
+        return self.kernel[0] * self.kernel[1] * -(-self.channels // _TILE)
+
+    @property
     def trivial(self) -> bool:
         """One tap on each pixel: nothing to pick."""
         return (self.kernel == (1, 1) and self.strides == (1, 1) and self.begin == (0, 0)
@@ -61,19 +67,19 @@ def geometry(node: NodeView, kernel: tuple[int, int]) -> Geometry:
 
 
 def fold(g: Geometry) -> Geometry:
-    """Strides folded into channels, where that leaves them within one tile; else the same geometry.
+    """Strides folded into channels, where that makes the inner dimension shorter; else the same geometry.
 
     The window begins ``shift`` pixels earlier, at a multiple of the stride: its first taps are zeros.
     """
-    area = g.strides[0] * g.strides[1]
-    if area == 1 or g.dilations != (1, 1) or g.channels * area > _TILE:
+    if g.strides == (1, 1) or g.dilations != (1, 1):
         return g
     shift = [-b % s for b, s in zip(g.begin, g.strides, strict=True)]
     each = list(zip(g.image, g.kernel, g.begin, g.strides, shift, strict=True))
-    return replace(g, channels=g.channels * area, strides=(1, 1), folded=True,
-                   image=tuple(-(-n // s) for n, _, _, s, _ in each),
-                   kernel=tuple(-(-(k + d) // s) for _, k, _, s, d in each),
-                   begin=tuple((b + d) // s for _, _, b, s, d in each))
+    folded = replace(g, channels=g.channels * g.strides[0] * g.strides[1], strides=(1, 1), folded=True,
+                     image=tuple(-(-n // s) for n, _, _, s, _ in each),
+                     kernel=tuple(-(-(k + d) // s) for _, k, _, s, d in each),
+                     begin=tuple((b + d) // s for _, _, b, s, d in each))
+    return folded if folded.depth < g.depth else g
 
 
 # **************** parts ****************
