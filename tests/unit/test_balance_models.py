@@ -266,8 +266,10 @@ def test_a_repeating_operand_is_held_once():
     bias = Operand(full, row, "bf16", "queue", (Tm("broadcast", 8, dim="r"),))
     op = BalanceOp("eltwise", "add", full, (Operand(full, full, "bf16"), bias), (User("output"),), "bf16")
     model = enumerate_models(op, CHIP, Settings(overrides=Overrides((1, 1), stream=(1, 1))))[0].model
-    unit = model.ublock[0] * 4
-    assert model.inputs[1].tiles == 2 * unit
+    assert model.inputs[1].tiles == 2 * model.ublock[0] * 4
+    cut = Settings(overrides=Overrides((1, 2), dirs=("C",), stream=(1, 2)))
+    halves = enumerate_models(op, CHIP, cut)[0].model
+    assert halves.inputs[1].tiles == 2 * halves.ublock[0] * 2       # half of the columns, in two blocks
 
 
 # **************** properties ****************

@@ -61,7 +61,7 @@ def _spread(operand: Operand, shape, port: int, grid: Grid, chip: Chip) -> Buffe
                   chip.tile_bytes(operand.format))
 
 
-def broadcast_unit(op: BalanceOp, port: int, block: BlockShape) -> int:
+def broadcast_unit(op: BalanceOp, port: int, stream: Stream, block: BlockShape) -> int:
     """Tiles after which the reading of a broadcast operand repeats; 0 where it does not or is not used
     so."""
     operand = op.operands[port]
@@ -72,8 +72,7 @@ def broadcast_unit(op: BalanceOp, port: int, block: BlockShape) -> int:
         return 1
     if "r" not in dims or "c" in dims:
         return 0                                  # no two rows of ublocks read the same tiles
-    across_t = operand.shape.ct // (block.mblock[1] * block.ublock[1]) if op.out.ct > block.ublock[1] else 1
-    return block.mblock[1] * block.ublock[1] * block.ublock[0] * max(across_t, 1)
+    return block.mblock[1] * block.ublock[1] * block.ublock[0] * stream.c
 
 
 # **************** inputs ****************

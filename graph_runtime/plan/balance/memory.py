@@ -125,7 +125,7 @@ def _hold_broadcasts(draft: Draft) -> None:
     """Where the reading of an operand repeats and the repeating unit fits, it is held once."""
     streamed = {b.operand for b in draft.dram}
     for i, buffer in enumerate(draft.inputs):
-        unit = buffers.broadcast_unit(draft.op, buffer.operand, draft.block)
+        unit = buffers.broadcast_unit(draft.op, buffer.operand, draft.stream, draft.block)
         if not unit or buffer.operand in streamed:
             continue
         fixed = draft.op.operands[buffer.operand].fixed

@@ -124,6 +124,8 @@ class View:
             turned = attrs["transpose_a" if port == 0 else "transpose_b"]
             deep = Tiles(self.tiles(reader.outputs[0]).z, made.rt, made.ct)
             return (*((Tm("transpose"),) if turned else ()), *broadcasts(made, deep))
+        if reader.op == "dense" and port == 1:
+            return (Tm("transpose"),)
         if reader.op in _KEEP and reader.op not in ("cast", "concatenate"):
             return broadcasts(made, self.tiles(reader.outputs[0]))
         return ()
