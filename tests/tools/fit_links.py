@@ -161,7 +161,8 @@ def add_dram_writes(cases: dict[str, Any], ideal: dict[str, dict[str, str]]) -> 
 
 def multicast(ideal: dict[str, dict[str, str]]) -> dict[str, dict[str, float]]:
     names = {"single": "One To All Multicast", "linked": "One To All Multicast Linked"}
-    return {arch: {k: float(ideal[row][arch]) for k, row in names.items()} for arch in ("wormhole_b0", "blackhole")}
+    arches = ("wormhole_b0", "blackhole")
+    return {arch: {k: float(ideal[row][arch]) for k, row in names.items()} for arch in arches}
 
 
 def ethernet(folder: Path) -> dict[str, dict[str, Any]]:
@@ -188,13 +189,14 @@ def main() -> None:
     folder = parser.parse_args().data
     ideal = {r["primitive"]: r for r in read(folder / "noc_ideal_bytes_per_cycle.csv")}
     unicasts, reshards, drams, pcies = (f(folder) for f in (fit_unicast, fit_reshard, fit_dram, fit_pcie))
-    for name, found in {**unicasts, **{f"reshard {k}": v for k, v in reshards.items()}, "dram": drams}.items():
+    traced = {f"reshard {k}": v for k, v in reshards.items()}
+    for name, found in {**unicasts, **traced, "dram": drams}.items():
         errors = f"fit {found['error_pct']:6.2f}  cv {found['cv_row_pct']:6.2f}"
         print(f"{name:32} {found['rows']:4} rows  {errors}")
     print(f"{'pcie':32} {pcies['rows']:4} rows  fit {pcies['error_pct']:6.2f}")
     add_dram_writes(unicasts, ideal)
     write_weights("noc", {
-        "source": "fits to tenstorrent/tt-metal@1fc9110 noc_estimator and tt-npe@10216031 traces (Apache-2.0)",
+        "source": "fits to tenstorrent/tt-metal@1fc9110 noc_estimator, tt-npe@10216031 traces (Apache-2.0)",
         "date": date_of(), "unicast": unicasts, "multicast": multicast(ideal), "reshard": reshards})
     write_weights("links", {
         "source": "fits to tenstorrent/tt-isa-documentation@39304719 DRAMTile and PCIExpressTile; tt-metal's "
