@@ -162,6 +162,14 @@ def test_what_a_convolution_becomes(x, w, attrs, names):
     assert [*parts_of_conv(x, w, **attrs)] == names
 
 
+def test_a_window_of_many_taps_is_split_so_that_its_pixels_fit():
+    graph = conv_graph((1, 32, 64, 64), (32, 32, 15, 15), pads=(7, 7, 7, 7))
+    parts = part_models(graph, graph.names.index("conv"), E150)
+    assert sum(p.part.endswith("dense") for p in parts) == 15
+    for part in parts:
+        require_legal(part, E150)
+
+
 @pytest.mark.parametrize(("x", "w", "attrs", "k"), [
     ((1, 64, 56, 56), (64, 64, 3, 3), {"pads": (1, 1, 1, 1)}, 9 * 2),
     ((1, 64, 56, 56), (128, 64, 1, 1), {"strides": (2, 2)}, 2),

@@ -4,7 +4,8 @@ that the balancer sees.
 1. A stride is folded into the channels where that makes the inner dimension shorter in tiles: s x s
    neighbouring pixels become one pixel of s*s*C channels, and a K x K window of stride s one of
    ceil((K + shift) / s) taps a side, of stride 1. Few channels do not fill a tile: folding fills it.
-2. Such a window is split by its rows: one product for each, then added.
+2. Such a window is split by its rows: one product for each, then added. So is one of very many taps, whose
+   picked pixels would fit no core's L1.
 3. Each row is a sparse matmul, which picks the pixels of its taps, and a dense one with the weights. The
    dense one reads the taps side by side (vslice, then hstack), so it streams rows only.
 """
@@ -22,6 +23,7 @@ from .view import View
 __all__ = ["Geometry", "fold", "geometry"]
 
 _TILE = 32
+_MOST_TAPS = 64               # of one sparse matmul: twice that many bfloat16 tiles take half of a core's L1
 _NEXT = (User("op"),)
 
 
@@ -98,7 +100,8 @@ def _conv2d(view: View, node: NodeView) -> list[Part]:
         out = Tiles(out.z * group, out.rt, -(-weight[0] // group // _TILE))
         g = replace(g, channels=weight[1])
         main = replace(main, out=out)
-    rows = [[p] for p in range(g.kernel[0])] if g.folded else [range(g.kernel[0])]
+    split = g.folded or g.kernel[0] * g.kernel[1] > _MOST_TAPS
+    rows = [[p] for p in range(g.kernel[0])] if split else [range(g.kernel[0])]
     parts: list[Part] = []
     bias = [view.operand(node, 2, out)] if len(node.inputs) == 3 else []
     for i, taps in enumerate(rows):
