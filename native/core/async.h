@@ -142,7 +142,8 @@ void gr_cause_release(gr_cause *cause);
 
 /* ---------------------------------------------------------------- buffers (buffer.c), under gr_async_lock */
 gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, const char *holder);
-void gr_buffer_drop(gr_buffer *buffer);
+/* Drops a reference; a block that nobody holds and no work needs becomes idle, or with `now` is freed. */
+void gr_buffer_drop(gr_buffer *buffer, int now);
 void gr_buffers_trim_ended(gr_device *device);   /* gives back L1 that ended work has left */
 void gr_events_prune(gr_events *events);
 int32_t gr_events_reserve(gr_events *events, int32_t more);   /* room for so many gr_events_add */

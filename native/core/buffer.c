@@ -170,10 +170,10 @@ gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, co
   return buffer;
 }
 
-void gr_buffer_drop(gr_buffer *buffer) {
+void gr_buffer_drop(gr_buffer *buffer, int now) {
   if (atomic_fetch_sub_explicit(&buffer->refs, 1, memory_order_acq_rel) > 1) return;
   idle_class *class = NULL;
-  if (buffer->owned && buffer->device && (pending(buffer) || !give_back(buffer)))
+  if (buffer->owned && buffer->device && (pending(buffer) || !(now || give_back(buffer))))
     class = class_of(buffer->device, buffer->memory, buffer->extent);
   if (class) push(class, buffer);
   else unmake(buffer);
@@ -269,7 +269,7 @@ void gr_buffer_retain(gr_buffer *buffer) {
 void gr_buffer_release(gr_buffer *buffer) {
   if (!buffer) return;
   pthread_mutex_lock(&gr_async_lock);
-  gr_buffer_drop(buffer);
+  gr_buffer_drop(buffer, 0);
   pthread_mutex_unlock(&gr_async_lock);
 }
 

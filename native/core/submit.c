@@ -297,11 +297,12 @@ static gr_run *enqueue(gr_template *t, gr_buffer **buffers) {
   return run;
 }
 
-/* Drops what was taken: all of it after a failure, else what nobody keeps. */
+/* Drops what was taken: all of it after a failure, and then it is freed, so that whoever looks for memory to
+ * give back does not find it again and again; else what nobody keeps. */
 static void drop_taken(const gr_template *t, gr_buffer **buffers, const uint8_t *taken, int all) {
   for (int32_t s = 0; s < t->num_slots; ++s)
     if (taken[s] && (all || !t->slots[s].keep)) {
-      gr_buffer_drop(buffers[s]);
+      gr_buffer_drop(buffers[s], all);
       buffers[s] = NULL;
     }
 }
