@@ -77,11 +77,11 @@ def test_runs_in_flight_equal_inline_runs(jitter, seed, columns):
     session = Session(plan(graph, DEVICES, place=pins))
     session.max_in_flight = 4
     sets = [values(session, rng) for _ in range(6)]
-    wanted = [inline(session, given) for given in sets]       # the last set stays in the session
+    wanted = [inline(session, each) for each in sets]       # the last set stays in the session
     kept = jitter(session, seed)
     runs = []
-    for at, given in enumerate(sets):
-        some = {i: v for i, v in given.items() if at + 1 < len(sets) or rng.random() < 0.5}
+    for at, each in enumerate(sets):
+        some = {i: v for i, v in each.items() if at + 1 < len(sets) or rng.random() < 0.5}
         runs.append(session.submit(some))                     # what the last leaves out is the session's
     for run, want in zip(runs, wanted, strict=True):
         check(run, want)

@@ -34,14 +34,15 @@ def chain(document, func: str, count: int, device: list[int] | None = None, **co
 
 
 @pytest.fixture
-def slow(document, packed_library):
+def slow(new_document, packed_library):
     """Three steps of 10 ms, each adds one."""
-    return gr.create(chain(document, "slow", 3), packed_library)
+    return gr.create(chain(new_document(), "slow", 3), packed_library)
 
 
 @pytest.fixture
-def gate(document, packed_library):
+def gate(new_document, packed_library):
     """x + 1, where x >= 0."""
+    document = new_document()
     x = document.input("x")
     bad = document.call("fail_if_negative", x, name="the_gate")
     return gr.create(document.json(document.call("myadd", bad)), packed_library)
@@ -60,11 +61,14 @@ def first(run) -> float:
 def test_a_run_returns_before_it_is_over_and_its_array_may_be_changed(slow):
     x = full(1)
     run = slow.run_async(x=x)
-    assert not run.done() and not run.outputs[0].ready
+    assert not run.done()
+    assert not run.outputs[0].ready
     assert run.outputs[0].shape == (4,)
     x[:] = 50
     assert first(run) == 4                        # reading waits
-    assert run.done() and run.wait() is run and run.exception() is None
+    assert run.done()
+    assert run.wait() is run
+    assert run.exception() is None
 
 
 def test_outputs_are_not_overwritten_while_a_handle_lives(slow):
@@ -131,7 +135,8 @@ def test_no_more_than_max_in_flight(slow):
     slow.session.max_in_flight = 2
     begin = time.monotonic()
     runs = [slow.run_async(x=full(i)) for i in range(4)]
-    assert runs[1].done() and time.monotonic() - begin > 0.05     # the fourth began when two were over
+    assert runs[1].done()
+    assert time.monotonic() - begin > 0.05
     assert [first(run) for run in runs] == [3, 4, 5, 6]
 
 
@@ -174,8 +179,7 @@ def test_a_dropped_run_that_failed_warns(gate):
     while not run.done():
         time.sleep(0.001)
     with pytest.warns(ResourceWarning, match="the_gate"):
-        del run
-        gc.collect()
+        run = None
     asked = gate.run_async(x=full(-1))
     asked.exception()
     with warnings.catch_warnings():
@@ -234,7 +238,8 @@ def test_an_output_that_is_an_input_is_handed_out_as_a_copy(document, packed_lib
     mod.set_input("x", full(1))
     run = mod.run_async()
     mod.set_input("x", full(5))
-    assert run.outputs[0].numpy()[0] == 1 and run.outputs[1].numpy()[0] == 2
+    assert run.outputs[0].numpy()[0] == 1
+    assert run.outputs[1].numpy()[0] == 2
 
 
 @pytest.fixture
@@ -364,8 +369,7 @@ def test_where_memory_is_short_submit_waits_for_runs_that_end():
         assert run.outputs[0].numpy()[5, 5] == 0
         runs = []
         with pytest.raises(gr.DeviceMemoryError, match="the hog"):
-            for _ in range(40):
-                runs.append(mod.run_async())
+            runs.extend(mod.run_async() for _ in range(40))
         assert runs[0].outputs[0].numpy()[0, 0] == 0
         runs.clear()
         del run
@@ -376,8 +380,8 @@ def test_where_memory_is_short_submit_waits_for_runs_that_end():
 
 
 def script(text: str, *args: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-c", textwrap.dedent(text), *args], capture_output=True, text=True,
-                          timeout=60)
+    command = [sys.executable, "-c", textwrap.dedent(text), *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 _CHAIN = """

@@ -58,8 +58,10 @@ def test_the_shape_of_llama_cpp_26040_is_refused_without_the_wait_and_gets_one()
     reuse = order.index("n4")
     waited = [order[j] for j in found.wait[found.wait_ptr[reuse]:found.wait_ptr[reuse + 1]].tolist()]
     assert waited == ["n2"]
-    assert len(found.warnings) == 1 and "'n4'" in found.warnings[0] and "'n2'" in found.warnings[0]
-    with pytest.raises(CheckError, match="race.*'n4'.*writes bytes that 'n2'") as caught:
+    assert len(found.warnings) == 1
+    assert "'n4'" in found.warnings[0]
+    assert "'n2'" in found.warnings[0]
+    with pytest.raises(CheckError, match=r"race.*'n4'.*writes bytes that 'n2'") as caught:
         check_races(planned, without(found, int(found.wait_ptr[reuse])))
     assert (caught.value.rule, caught.value.node) == ("race", "n4")
 
@@ -74,8 +76,10 @@ def test_copies_run_where_copy_engines_are():
     found = lanes(plan(llama_shape(), DEVICES))
     planned = plan(llama_shape(), DEVICES)
     role = {name: found.queues[q] for name, q in zip(names(planned, found), found.qid, strict=True)}
-    assert role["n2"] == (2, "copy_in") and role["n6"] == (2, "copy_out")
-    assert role["n1"] == (0, "compute") and role["n3"] == (2, "compute")
+    assert role["n2"] == (2, "copy_in")
+    assert role["n6"] == (2, "copy_out")
+    assert role["n1"] == (0, "compute")
+    assert role["n3"] == (2, "compute")
 
 
 @pytest.mark.parametrize("seed", range(12))
