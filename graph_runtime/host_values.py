@@ -11,7 +11,7 @@ from . import dtypes
 from .errors import DocumentError, InputError
 from .graph import TensorType
 
-__all__ = ["aligned_empty", "as_array", "host_view"]
+__all__ = ["ALIGNMENT", "aligned_empty", "as_array", "as_host", "host_view"]
 
 ALIGNMENT = 64
 
@@ -49,6 +49,11 @@ def host_view(type_: TensorType, addr: int, owner: object, readonly: bool) -> np
     if readonly:
         view.flags.writeable = False
     return view
+
+
+def as_host(value: Any) -> np.ndarray:
+    """Anything that DLPack or numpy makes an array of. Raises InputError."""
+    return _from_foreign(value, np.dtype(object))
 
 
 def as_array(value: Any, type_: TensorType, what: str) -> np.ndarray:

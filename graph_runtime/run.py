@@ -67,6 +67,12 @@ class Run:
         self._asked = True
         return self._failure() if self._failed() else None
 
+    def forget(self) -> tuple[Any, ...]:
+        """The outputs, for who keeps them instead of the run: who reads one hears of a failure, so that
+        dropping the run does not warn."""
+        self._asked = True
+        return self.outputs
+
     def cancel(self) -> bool:
         """Leave out what has not begun; False where it was over already. What reads its outputs is cancelled
         too. Does not wait."""

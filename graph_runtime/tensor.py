@@ -81,13 +81,14 @@ class Tensor(Operators, Fetching):
         return self._id
 
     @property
-    def version(self) -> int:
-        """A number that no other contents have: copy_from gives a new one, on all handles of the memory. It
-        does not count what a session's runs write into its views."""
-        origin = self._origin or self
+    def version(self) -> tuple[int, int]:
+        """What no other contents have: a new one comes with every copy_from and every submission that writes
+        the memory, on all its handles; not with a session's inline runs."""
+        origin = self if self._origin is None else self._origin
         if origin._version is None:
             origin._version = next(_numbers)
-        return origin._version
+        buffer = self.alive().buffer
+        return origin._version, 0 if buffer is None else buffer.version
 
     @property
     def buffer(self) -> Buffer | None:
@@ -177,7 +178,7 @@ class Tensor(Operators, Fetching):
         if buffer is not None:
             buffer.wait(write=True)
             buffer.overwritten()
-        (self._origin or self)._version = None
+        (self if self._origin is None else self._origin)._version = None
         if isinstance(source, Tensor):
             self._copy_tensor(source, what)
             return
@@ -259,7 +260,8 @@ class Tensor(Operators, Fetching):
         self.alive()
         made = Tensor(self.device, self._handle, self.type, self.layout, self._addr, self._owner,
                       self.readonly)
-        made._origin, made._retained = self._origin or self, self._retained
+        made._origin = self if self._origin is None else self._origin
+        made._retained = self._retained
         return made
 
     def alive(self) -> Tensor:

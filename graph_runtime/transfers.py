@@ -10,17 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import allocate, borrow, check_layout, default_layout
-from .devices import Device, cpu, parse
-from .errors import InputError
-from .layout import Layout
+from . import dtypes
+from .arrays import allocate, check_layout, default_layout
+from .batches import fetch, spread
+from .devices import Device, parse
+from .errors import InputError, KernelError
+from .graph import TensorType
+from .host_values import as_host
+from .layout import HOST, Layout
 from .run import when_over
 from .single.lineage import watch
+from .single.place import place
 from .template import copy
 from .tensor import Tensor
 from .traffic import record_copy
 
-__all__ = ["duplicate", "gather", "scatter", "to", "to_layout", "wait_all", "waiting"]
+__all__ = ["duplicate", "gather", "queue_copy", "resolve", "scatter", "to", "to_layout", "wait_all", "waiting"]
 
 
 def to(tensor: Tensor, device: Device | str | None = None, layout: Layout | str | None = None,
@@ -36,21 +41,22 @@ def to(tensor: Tensor, device: Device | str | None = None, layout: Layout | str 
     """
     tensor.alive()
     device = tensor.device if device is None else parse(device)
-    wanted = _resolve(tensor, device, layout, format)
+    same = layout is None and format is None and device == tensor.device
+    wanted = tensor.layout if same else resolve(tensor.type, device, layout, format)
     if device == tensor.device and wanted == tensor.layout:
         return tensor.alias()
     return _copied(tensor, device, wanted)
 
 
-def _resolve(tensor: Tensor, device: Device, layout: Layout | str | None, format: str | None) -> Layout:
+def resolve(type_: TensorType, device: Device, layout: Layout | str | None = None,
+            format: str | None = None) -> Layout:
+    """The Layout that ``to`` takes for a type on a device. Raises DeviceError for one that cannot be."""
     if isinstance(layout, Layout):
         wanted = layout
-    elif layout is None and format is None and device == tensor.device:
-        return tensor.layout
     else:
-        chosen = default_layout(tensor.type, device, format)
+        chosen = default_layout(type_, device, format)
         wanted = chosen if layout is None else Layout(chosen.memory, layout, format or chosen.format)
-    check_layout(tensor.type, device, wanted)
+    check_layout(type_, device, wanted)
     return wanted
 
 
@@ -114,24 +120,34 @@ def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
         if not isinstance(tensor, Tensor):
             raise InputError(f"gather takes Tensors, item {i} is a {type(tensor).__name__}",
                              got=type(tensor).__name__)
-    host = cpu(0)
-    made = [_copied(tensor.alive(), host, default_layout(tensor.type, host)) for tensor in found]
-    wait_all(made)
-    return [tensor.__array__(copy=False) for tensor in made]
+    made: dict[int, np.ndarray] = {}
+    away = [i for i, t in enumerate(found) if t.alive().layout.memory != HOST and t.buffer is not None]
+    for device in dict.fromkeys(found[i].device for i in away):
+        here = [i for i in away if found[i].device == device]
+        made.update(zip(here, _fetched([found[i] for i in here]), strict=True))
+    return [made[i] if i in made else tensor.numpy() for i, tensor in enumerate(found)]
+
+
+def _fetched(tensors: list[Tensor]) -> list[np.ndarray]:
+    try:
+        return fetch(tensors)
+    except KernelError:                  # what eager ops should have made is made again by wait
+        wait_all(tensors)
+        return fetch(tensors)
 
 
 def scatter(arrays: Iterable[Any], device: Device | str, layout: Layout | str | None = None) -> list[Tensor]:
-    """Tensors on ``device`` with the values of host arrays (or what speaks DLPack), in one submission.
+    """Tensors on ``device`` with the values of host arrays (or what numpy or DLPack makes an array of), in one
+    submission. ``layout`` as for ``to``.
 
-    ``layout`` as for ``to``. It waits until the arrays have been read, so they can be written again. Raises
-    InputError, DeviceError, DeviceMemoryError.
+    The arrays have been read when it returns; the tensors' values follow. Raises InputError, DeviceError,
+    DeviceMemoryError.
     """
     device = parse(device)
-    borrowed = [borrow(np.ascontiguousarray(a) if isinstance(a, (np.ndarray, list, tuple, float, int)) else a)
-                for a in arrays]
-    made = [_copied(tensor, device, _resolve(tensor, device, layout, None)) for tensor in borrowed]
-    wait_all(made)
-    return made
+    given = [a if isinstance(a, np.ndarray) else as_host(a) for a in arrays]
+    types = [TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in given]
+    places = [place(device, type_, resolve(type_, device, layout)) for type_ in types]
+    return spread(given, places) if places else []
 
 
 # **************** waiting ****************

@@ -1,0 +1,78 @@
+"""Bundles of small programs on the kernels built in, and an open device."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import graph_runtime.runtime as rt
+from graph_runtime import GraphBuilder
+from graph_runtime.bundle import BundleProgram
+from graph_runtime.bundle_writer import write_bundle
+from graph_runtime.params import save_params
+from graph_runtime.plan import plan
+from graph_runtime.plan.record import record
+from graph_runtime.write import graph_to_json
+
+
+def _write(path, graphs, devices=("tt:0",), const=(), edit=lambda name, text: text):
+    """A bundle without a library. ``graphs`` {name: GraphBuilder}; ``edit`` may change a program's text."""
+    programs, files, params = [], {}, {}
+    for name, builder in graphs.items():
+        planned = plan(builder.build(), list(devices))
+        files[f"{name}.json"] = edit(name, graph_to_json(record(planned)).decode()).encode()
+        keys = {key: f"{name}/{key}" for key in builder.params}
+        params |= {keys[key]: value for key, value in builder.params.items()}
+        inputs = tuple(key for key in planned.graph.input_names if key not in keys)
+        programs.append(BundleProgram(name, f"{name}.json", inputs, planned.graph.output_names, keys,
+                                      planned.aliases, name in const))
+    if params:
+        files["params.bin"] = save_params(params)
+    return write_bundle(path, devices=list(devices), programs=programs, libraries=(), files=files,
+                        params="params.bin" if params else None)
+
+
+@pytest.fixture(scope="session")
+def new_bundle(tmp_path_factory):
+    """new_bundle(graphs, devices=["tt:0"], const=(), edit=...) -> Bundle"""
+
+    def make(graphs, **options):
+        return rt.load_bundle(_write(tmp_path_factory.mktemp("bundle") / "test.zip", graphs, **options))
+
+    return make
+
+
+def _binary(op, shape, dtype):
+    builder = GraphBuilder()
+    x, y = builder.input("x", shape, dtype), builder.input("y", shape, dtype)
+    builder.output(builder.op(op, x, y, name="out"))
+    return builder
+
+
+@pytest.fixture(scope="session")
+def binary():
+    """binary("add", shape, dtype): a GraphBuilder of one op of inputs x and y."""
+    return _binary
+
+
+@pytest.fixture(scope="session")
+def chain(new_bundle):
+    """Programs add, multiply, subtract of two float32 [64, 128] on tt:0."""
+    return new_bundle({op: _binary(op, (64, 128), "float32") for op in ("add", "multiply", "subtract")})
+
+
+@pytest.fixture
+def device():
+    """tt:0, open for the test."""
+    with rt.open_device("tt:0") as opened:
+        yield opened
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+@pytest.fixture
+def randn(rng):
+    """randn(shape, dtype="float32"): normal values."""
+    return lambda *shape, dtype="float32": rng.standard_normal(shape).astype(dtype)
