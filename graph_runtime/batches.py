@@ -13,6 +13,7 @@ import numpy as np
 from . import core, dtypes
 from .buffer import Buffer
 from .devices import cpu
+from .graph import TensorType
 from .host_values import ALIGNMENT, host_view
 from .lower import arg_record
 from .program import ARG, SLOT, STEP
@@ -68,8 +69,7 @@ def spread(arrays: Sequence[np.ndarray], places: Sequence[Place]) -> list[Tensor
 
 
 @cache
-def _bytes(extent: int):
-    from .graph import TensorType
+def _bytes(extent: int) -> TensorType:
     return TensorType("uint8", (extent,))
 
 
@@ -92,7 +92,8 @@ def _batch(places: tuple[Place, ...], to_host: bool) -> _Batch:
     return _Batch(template, tuple(offsets), extent, sum(place.type.nbytes for place in places))
 
 
-def _template(pairs: list[tuple[Place, Place]], offsets: list[int], packed: int, slots: np.ndarray) -> Template:
+def _template(pairs: list[tuple[Place, Place]], offsets: list[int], packed: int,
+              slots: np.ndarray) -> Template:
     """A step a pair (source, target), in one lane; side ``packed`` of each lies in the last slot."""
     flat, count = [place for pair in pairs for place in pair], np.arange(len(pairs))
     args = np.zeros(len(flat), ARG)
@@ -112,4 +113,5 @@ def _template(pairs: list[tuple[Place, Place]], offsets: list[int], packed: int,
     steps["op"] = core.address_of(label)
     source, target = pairs[0]
     queue = copy_queue(source.handle, source.layout, target.handle, target.layout)
-    return Template(steps, args, arg_slot, np.zeros(0, np.int64), [queue], slots, owners=(shapes, envs, label))
+    return Template(steps, args, arg_slot, np.zeros(0, np.int64), [queue], slots,
+                    owners=(shapes, envs, label))

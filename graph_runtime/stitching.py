@@ -194,7 +194,8 @@ def _queued(target: Executable, given: Sequence[Tensor], donated: Collection[int
         outputs = _op_by_op(target, context, fitting, registered, level)
     else:
         inputs = {spec.index: tensor for spec, tensor in zip(target.inputs, fitting, strict=True)}
-        outputs = list(target.session.submit(inputs, donate=[target.inputs[at].index for at in donated]).forget())
+        run = target.session.submit(inputs, donate=[target.inputs[at].index for at in donated])
+        outputs = list(run.forget())
     record("submit", target.opened.device)
     for (kind, device), (count, nbytes) in target.traffic.items():
         record(kind, device, nbytes, count)

@@ -32,13 +32,11 @@ from .traffic import record, record_copy
 
 __all__ = ["Tensor"]
 
-_numbers = itertools.count(1)       # of ids and versions: next() is one step, whatever thread asks
+_numbers = itertools.count(1)       # of ids and versions; next() is one step
 
 
 class Tensor(Operators, Fetching):
-    """A tensor on a device.
-
-    ``device`` where it lives, ``layout`` how its elements are stored there, ``type`` the shape and dtype that
+    """A tensor on a device: ``device`` where it lives, ``layout`` how its elements are stored there, ``type`` the shape and dtype that
     the host sees, ``readonly`` whether it is a constant. It keeps the memory that it shows alive, also when
     its session is gone. Two handles may show the same memory (``to`` its own place): see ``deallocate``.
 
@@ -82,8 +80,8 @@ class Tensor(Operators, Fetching):
 
     @property
     def version(self) -> tuple[int, int]:
-        """What no other contents have: a new one comes with every copy_from and every submission that writes
-        the memory, on all its handles; not with a session's inline runs."""
+        """What no other contents have: new with every copy_from and every submission that writes the memory,
+        on all its handles; not with a session's inline runs."""
         origin = self if self._origin is None else self._origin
         if origin._version is None:
             origin._version = next(_numbers)

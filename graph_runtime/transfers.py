@@ -25,7 +25,8 @@ from .template import copy
 from .tensor import Tensor
 from .traffic import record_copy
 
-__all__ = ["duplicate", "gather", "queue_copy", "resolve", "scatter", "to", "to_layout", "wait_all", "waiting"]
+__all__ = ["duplicate", "gather", "queue_copy", "resolve", "scatter", "to", "to_layout", "wait_all",
+           "waiting"]
 
 
 def to(tensor: Tensor, device: Device | str | None = None, layout: Layout | str | None = None,
@@ -137,7 +138,7 @@ def _fetched(tensors: list[Tensor]) -> list[np.ndarray]:
 
 
 def scatter(arrays: Iterable[Any], device: Device | str, layout: Layout | str | None = None) -> list[Tensor]:
-    """Tensors on ``device`` with the values of host arrays (or what numpy or DLPack makes an array of), in one
+    """Tensors on ``device`` with the values of host arrays (or what numpy or DLPack makes one of), in one
     submission. ``layout`` as for ``to``.
 
     The arrays have been read when it returns; the tensors' values follow. Raises InputError, DeviceError,

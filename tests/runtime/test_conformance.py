@@ -36,8 +36,9 @@ def test_01_eltwise_binary_op_chain(chain, device, randn):
     layout = rt.get_layout(chain, 0, 0)
     for program in range(3):
         outputs = rt.submit(device, chain, program, [activations, weights])
-        assert len(chain.programs[program].inputs) == 2 and len(outputs) == 1
-        activations = rt.to_layout(outputs[0], device, layout)     # deallocates its source: it is not retained
+        assert len(chain.programs[program].inputs) == 2
+        assert len(outputs) == 1
+        activations = rt.to_layout(outputs[0], device, layout)     # deallocates its source
         assert not rt.is_allocated(outputs[0])
     host = rt.to_host(activations)
     result = np.empty_like(a)
@@ -70,14 +71,15 @@ def test_02_to_layout_deallocation(storage, retain, chain, device, randn):
     sources = [make(randn(64, 128)) for _ in range(2)]
     for source, keep in zip(sources, retain, strict=True):
         made = rt.to_layout(source, device, TILE, retain=keep)
-        assert rt.get_retain(made) == keep and made.id != source.id
+        assert rt.get_retain(made) == keep
+        assert made.id != source.id
         assert rt.is_allocated(source) == (keep or storage != "device")
 
 
 @pytest.mark.parametrize("retain", FLAGS)
 @pytest.mark.parametrize("storage", ["borrowed", "owned", "device"])
 def test_03_submit_deallocation(storage, retain, chain, device, randn):
-    """tt-mlir's programs free what is not retained; ours do where donate=True says so, and else free nothing."""
+    """tt-mlir's programs free what is not retained; ours where donate=True says so, else nothing."""
     a, b = randn(64, 128), randn(64, 128)
     make = rt.create_borrowed_host_tensor if storage == "borrowed" else rt.create_owned_host_tensor
     inputs = [rt.to_layout(make(v), device, TILE, retain=keep)
@@ -193,7 +195,8 @@ def test_11_integer_casts_saturate(source, target):
     values = np.array([mine.min, 0, 1, mine.max], source)
     got = rt.create_owned_host_tensor(values, target).numpy()
     wanted = [min(max(int(v), theirs.min), theirs.max) for v in values]
-    assert got.dtype == np.dtype(target) and got.tolist() == wanted
+    assert got.dtype == np.dtype(target)
+    assert got.tolist() == wanted
 
 
 @pytest.mark.parametrize(("source", "target", "values", "wanted"), [
@@ -213,9 +216,11 @@ def test_12_owned_strided_and_borrowed():
     dense = np.arange(6, dtype=np.float32).reshape(2, 3)
     grid = np.arange(12, dtype=np.float32).reshape(3, 4)
     for view, wanted in ((dense, [0, 1, 2, 3, 4, 5]), (dense.T, [0, 3, 1, 4, 2, 5]),
-                         (grid[:, :2], [0, 1, 4, 5, 8, 9]), (np.arange(4, dtype=np.float32)[::-1], [3, 2, 1, 0])):
+                         (grid[:, :2], [0, 1, 4, 5, 8, 9]),
+                         (np.arange(4, dtype=np.float32)[::-1], [3, 2, 1, 0])):
         tensor = rt.create_owned_host_tensor(view)
-        assert tensor.numpy().ravel().tolist() == wanted and tensor.shape == view.shape
+        assert tensor.numpy().ravel().tolist() == wanted
+        assert tensor.shape == view.shape
     borrowed = rt.create_borrowed_host_tensor(dense)
     assert borrowed.__array__(copy=False).ctypes.data == dense.ctypes.data
     assert (borrowed.shape, borrowed.dtype) == ((2, 3), "float32")
@@ -231,7 +236,8 @@ def test_13_device_row_major_f32_to_bf16(device, randn):
     tensor = rt.to_device(rt.create_owned_host_tensor(values), device, rows)
     assert rt.has_layout(tensor, rows)
     made = rt.to_layout(tensor, device, target)
-    assert rt.has_layout(made, target) and made.device == device.device
+    assert rt.has_layout(made, target)
+    assert made.device == device.device
     assert (made.numpy() == values.astype(BF16).astype(np.float32)).all()
 
 
@@ -239,12 +245,14 @@ def test_14_serialization(device, tmp_path, randn):
     host = rt.create_owned_host_tensor(randn(3, 3))
     rt.dump_tensor(host, tmp_path / "host.bin")
     back = rt.load_tensor(tmp_path / "host.bin")
-    assert back.numpy().tobytes() == host.numpy().tobytes() and back.type == host.type
+    assert back.numpy().tobytes() == host.numpy().tobytes()
+    assert back.type == host.type
     layout = Layout("dram", "tile", "bf16")
     tiled = rt.to_device(rt.create_owned_host_tensor(randn(32, 32, dtype=BF16)), device, layout)
     rt.dump_tensor(tiled, tmp_path / "tiled.bin")
     loaded = rt.load_tensor(tmp_path / "tiled.bin", device)
-    assert loaded.device == device.device and rt.get_tensor_layout(loaded) == layout
+    assert loaded.device == device.device
+    assert rt.get_tensor_layout(loaded) == layout
     assert rt.to_host(loaded).numpy().tobytes() == rt.to_host(tiled).numpy().tobytes()
 
 
@@ -280,8 +288,8 @@ def test_16_devices_are_apart(chain, randn):
 
 
 def test_17_const_program_runs_once_for_equal_inputs(new_bundle, binary, device, randn):
-    bundle = new_bundle({"fold": binary("add", (32, 32), "bfloat16"), "use": binary("multiply", (32, 32),
-                                                                                    "bfloat16")}, const=("fold",))
+    graphs = {name: binary(op, (32, 32), "bfloat16") for name, op in (("fold", "add"), ("use", "multiply"))}
+    bundle = new_bundle(graphs, const=("fold",))
     x, b, c = (on_device(randn(32, 32, dtype=BF16), device, bundle) for _ in range(3))
     with rt.stats() as counted:
         for i in range(5):
@@ -297,7 +305,8 @@ def test_17_const_program_runs_once_for_equal_inputs(new_bundle, binary, device,
             assert (counted.count("const_miss"), counted.count("const_hit")) == (1, i)
         b.copy_from(np.zeros((32, 32), BF16))                     # a new version
         (folded,) = rt.submit(device, bundle, "fold", [b, c])
-        assert counted.count("const_miss") == 2 and (folded.numpy() == c.numpy()).all()
+        assert counted.count("const_miss") == 2
+        assert (folded.numpy() == c.numpy()).all()
 
 
 def test_18_const_results_are_shared_across_bundles(new_bundle, binary, device, randn):
@@ -419,11 +428,12 @@ def test_20_intermediate_tensor_manipulation(new_bundle, device):
         (out,) = rt.submit(device, bundle, 0, ones)
     finally:
         rt.unregister_hooks()
-    assert len(seen) == 1 and (seen[0] == 11).all()
+    assert len(seen) == 1
+    assert (seen[0] == 11).all()
     assert (out.numpy() == 2).all()
 
 
-@pytest.mark.parametrize("level", list(rt.MemoryLog) + [rt.MemoryLog.NONE, rt.MemoryLog.ANY])
+@pytest.mark.parametrize("level", [*list(rt.MemoryLog), rt.MemoryLog.NONE, rt.MemoryLog.ANY])
 def test_22_memory_logging(level, chain, device, add_inputs, caplog):
     caplog.set_level("INFO", "graph_runtime.memory")
     rt.set_memory_log_level(level)
