@@ -34,8 +34,8 @@ except ImportError as error:
         "it by `pip install -e .`; if graph_runtime is installed and a checkout in the current directory "
         "hides it, run `pytest` or `python -P` instead of `python -m`, or change the directory") from error
 
-__all__ = ["Arg", "DeviceHandle", "MemoryStats", "address_of", "check", "copy", "copy_kernel", "ffi",
-           "generic_kernels", "host_arg", "last_error", "lib", "library_close", "library_open",
+__all__ = ["Arg", "CoreStats", "DeviceHandle", "MemoryStats", "address_of", "check", "copy", "copy_kernel",
+           "ffi", "generic_kernels", "host_arg", "last_error", "lib", "library_close", "library_open",
            "library_symbol", "null_kernel", "open_device", "packed_kernel", "pool_set_threads",
            "pool_threads", "program_create", "tensor_arg", "tvm_call",
            "tvm_contexts", "tvm_function", "tvm_import", "tvm_open", "tvm_pointer", "tvm_system"]
@@ -110,6 +110,16 @@ class MemoryStats(NamedTuple):
     pages_written: int
 
 
+class CoreStats(NamedTuple):
+    """``opened`` cores, ``different`` ones among them, ``most_bytes`` of circular buffers that one asked for,
+    ``threads`` of the host that were cores."""
+
+    opened: int
+    different: int
+    most_bytes: int
+    threads: int
+
+
 class DeviceHandle:
     """A device that is there: its memory and the env its kernels get. ``env`` is a ``gr_env *``.
 
@@ -180,6 +190,12 @@ class DeviceHandle:
         out = ffi.new("uint64_t[8]")
         check(lib.gr_device_stats(self._open(), memory, out), device=str(self.device))
         return MemoryStats(*out)
+
+    def cores(self, reset: bool = False) -> CoreStats:
+        """What kernels took of the cores since the device was made or last reset; between two runs."""
+        out = ffi.new("uint64_t[4]")
+        check(lib.gr_device_cores(self._open(), reset, out), device=str(self.device))
+        return CoreStats(*out)
 
     def set_guard(self, on: bool) -> None:
         """Guard mode (GR_GUARD=1): device memory is PROT_NONE outside of kernels and copies, fresh memory

@@ -214,6 +214,14 @@ int32_t gr_device_stats(const gr_device *device, int32_t memory, uint64_t *out) 
   return GR_OK;
 }
 
+int32_t gr_device_cores(gr_device *device, int32_t reset, uint64_t *out) {
+  memset(out, 0, 4 * sizeof *out);
+  pthread_mutex_lock(&device->lock);
+  if (device->ops->cores) device->ops->cores(device, reset, out);
+  pthread_mutex_unlock(&device->lock);
+  return GR_OK;
+}
+
 /* ---------------------------------------------------------------- guard mode */
 
 int32_t gr_devices_guarded(void) { return atomic_load_explicit(&guarded, memory_order_relaxed); }

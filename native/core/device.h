@@ -52,6 +52,8 @@ typedef struct gr_device_ops {
   /* (optional) Under the device's lock: opens (1) or closes (0) the device's memory to the host's
    * instructions. */
   void (*expose)(gr_device *device, int32_t on);
+  /* (optional: no cores of its own) Under the device's lock: gr_device_cores. */
+  void (*cores)(gr_device *device, int32_t reset, uint64_t *out);
 } gr_device_ops;
 
 typedef struct gr_device_memory {

@@ -56,6 +56,10 @@ int32_t gr_device_discard(gr_device *device, int32_t memory, uint64_t addr, uint
 /* out[0] bytes allocated per bank, [1] free per bank, [2] largest free block per bank, [3] allocations,
  * [4] bytes copied in, [5] bytes copied out, [6] pages read, [7] pages written */
 int32_t gr_device_stats(const gr_device *device, int32_t memory, uint64_t *out);
+/* What kernels took of a device's cores since it was made or last reset (reset = 1: from now on). out[0] cores
+ * opened, [1] different cores among them, [2] most bytes of circular buffers on one, [3] host threads that
+ * were cores. All 0 where a device has no cores of its own. Between two runs. */
+int32_t gr_device_cores(gr_device *device, int32_t reset, uint64_t *out);
 /* *tag is what the address of a tensor that is cut so has above its bank address: addr | tag. */
 int32_t gr_device_shard(gr_device *device, const gr_shard *shard, uint64_t *tag);
 /* on = 1: the device's memory is PROT_NONE but while a kernel or copy of this device runs, fresh memory is

@@ -3,7 +3,7 @@
  * next.
  *
  * Called by kernels, on any thread.
- * defines: gr_tt_core_open, gr_tt_core_expose, gr_tt_core_close
+ * defines: gr_tt_core_open, gr_tt_core_counts, gr_tt_core_expose, gr_tt_core_close
  */
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +52,17 @@ static gr_tt_arena *arena_of_thread(gr_device *device, const gr_memory_desc *l1)
   return arena;
 }
 
+static void count_core(gr_tt_device *tt, gr_tt_arena *arena, int64_t index, uint64_t cb_bytes) {
+  uint64_t most = atomic_load_explicit(&tt->most_cb, memory_order_relaxed);
+  while (most < cb_bytes &&
+         !atomic_compare_exchange_weak_explicit(&tt->most_cb, &most, cb_bytes, memory_order_relaxed,
+                                                memory_order_relaxed)) {
+  }
+  atomic_fetch_or_explicit(&tt->cores_used[index / 64 % GR_TT_CORE_WORDS], (uint64_t)1 << index % 64,
+                           memory_order_relaxed);
+  ++arena->opened;
+}
+
 int32_t gr_tt_core_open(const gr_env *env, int64_t index, uint64_t cb_bytes, gr_core *core) {
   gr_device *device = gr_env_device(env);
   const gr_device_memory *m = gr_device_memory_of(device, GR_L1);
@@ -76,9 +87,26 @@ int32_t gr_tt_core_open(const gr_env *env, int64_t index, uint64_t cb_bytes, gr_
   gr_tt_arena *arena = arena_of_thread(device, &m->desc);
   if (!arena)
     return gr_fail(GR_ERR_OUT_OF_MEMORY, "the host has no memory for the L1 of a core of %s", device->name);
+  count_core(gr_tt_of(device), arena, index, cb_bytes);
   if (device->guard) memset(arena->l1, 0xFF, cb_bytes); /* what another core left there must not be of use */
   *core = (gr_core){.index = (int32_t)index, .l1 = arena->l1, .l1_bytes = cb_bytes};
   return GR_OK;
+}
+
+void gr_tt_core_counts(gr_device *device, int32_t reset, uint64_t *out) {
+  gr_tt_device *tt = gr_tt_of(device);
+  for (int i = 0; i < GR_TT_CORE_WORDS; ++i) {
+    uint64_t used = atomic_load_explicit(&tt->cores_used[i], memory_order_relaxed);
+    for (; used; used &= used - 1) ++out[1];
+    if (reset) atomic_store_explicit(&tt->cores_used[i], 0, memory_order_relaxed);
+  }
+  out[2] = atomic_load_explicit(&tt->most_cb, memory_order_relaxed);
+  if (reset) atomic_store_explicit(&tt->most_cb, 0, memory_order_relaxed);
+  for (gr_tt_arena *arena = tt->arenas; arena; arena = arena->next) {
+    out[0] += arena->opened;
+    out[3] += arena->opened > 0;
+    if (reset) arena->opened = 0;
+  }
 }
 
 void gr_tt_core_expose(gr_device *device, int on) {

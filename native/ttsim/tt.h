@@ -9,6 +9,8 @@
 
 #include "device.h"
 
+#define GR_TT_CORE_WORDS 4    /* no board has more than 256 cores */
+
 /* One memory: bank b's address a stands at space + b * bank_stride + a. */
 typedef struct gr_tt_banks {
   uint8_t *space;            /* NULL before the first allocation */
@@ -20,6 +22,7 @@ typedef struct gr_tt_arena {
   const void *thread;        /* a token: no two living threads have the same */
   uint8_t *l1;
   uint64_t bytes;
+  uint64_t opened;           /* cores since the counts began; by its thread, or between two runs */
   struct gr_tt_arena *next;
 } gr_tt_arena;
 
@@ -28,6 +31,8 @@ typedef struct gr_tt_device {
   gr_tt_arena *arenas;       /* under the device's lock */
   uint64_t serial;           /* never used twice, so a thread knows a device of the same address apart */
   _Atomic uint64_t l1_floor; /* lowest L1 address that a tensor holds: circular buffers end below it */
+  /* relaxed: only counts. Core c is bit c % 64 of word c / 64 % GR_TT_CORE_WORDS. */
+  _Atomic uint64_t cores_used[GR_TT_CORE_WORDS], most_cb;
 } gr_tt_device;
 
 static inline gr_tt_device *gr_tt_of(const gr_device *device) { return (gr_tt_device *)device->impl; }
@@ -43,6 +48,7 @@ void gr_tt_bank_close(gr_device *device);
 int32_t gr_tt_core_open(const gr_env *env, int64_t index, uint64_t cb_bytes, gr_core *core);
 void gr_tt_core_expose(gr_device *device, int on);   /* under the device's lock */
 void gr_tt_core_close(gr_device *device);
+void gr_tt_core_counts(gr_device *device, int32_t reset, uint64_t *out);   /* under the device's lock */
 
 /* sharded.c: a sharded tensor in its banks */
 typedef struct gr_tt_cut {
