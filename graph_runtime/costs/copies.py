@@ -12,7 +12,7 @@ from .cpu import Machine, host_copy_ns
 from .formulas import pnorm
 from .links import dram_cycles, ethernet_ns, pcie_ns
 from .noc import noc_cycles, reshard_cycles
-from .opmodel import op_cycles
+from .opmodel import tile_cycles
 from .types import Cost, worst
 from .weights_file import load
 
@@ -37,13 +37,8 @@ def copy_cost(
         return Cost(host_copy_ns(type.nbytes, host), "assumed", "copy on the host")
     if source.descriptor.on_host or target.descriptor.on_host:
         to_device = source.descriptor.on_host
-        return _over_pcie(
-            target.descriptor if to_device else source.descriptor,
-            target_layout if to_device else source_layout,
-            type,
-            to_device,
-            host,
-        )
+        device, layout = (target, target_layout) if to_device else (source, source_layout)
+        return _over_pcie(device.descriptor, layout, type, to_device, host)
     if source == target:
         return _relayout(source.descriptor, source_layout, target_layout, type)
     return _between(source, source_layout, target, target_layout, type, host)
@@ -81,9 +76,9 @@ def _relayout(board: Descriptor, source: Layout, target: Layout, type: TensorTyp
     cycles, basis = moves.cycles, moves.basis
     if (source.layout, source.format) != (target.layout, target.format):
         tiles = math.prod(matrix(target, type.shape)) / 1024
-        convert = op_cycles("nop", board.arch, mblock=(4, 4), ublock=(2, 4), formats=(target.format,) * 2)
-        each = convert.cycles / 128 * math.ceil(tiles / (board.grid[0] * board.grid[1]))
-        cycles, basis = pnorm(8.0, cycles, max(each, 1e-9)), worst(basis, "extrapolated")
+        convert = tile_cycles("nop", board.arch, (target.format,) * 2)
+        busiest = max(1, math.ceil(tiles / (board.grid[0] * board.grid[1])))
+        cycles, basis = pnorm(8.0, cycles, convert.cycles * busiest), worst(basis, "extrapolated")
     start = load("grid")["unary"]["weights"]["start_l1"]
     return Cost((start + cycles) * 1000 / board.clock_mhz, basis, moves.note)
 
@@ -101,9 +96,9 @@ def _reshard(board: Descriptor, source: Layout, target: Layout, type: TensorType
         shape=shape,
         page_bytes=pages(target, type.shape).nbytes,
     )
-    return (
-        found if board.arch == "wormhole_b0" else Cost(found.cycles, "assumed", f"{found.note}, Wormhole's")
-    )
+    if board.arch == "wormhole_b0":
+        return found
+    return Cost(found.cycles, "assumed", f"{found.note}, Wormhole's")
 
 
 def _streams(board: Descriptor, source: Layout, target: Layout, type: TensorType) -> Cost:
@@ -115,19 +110,13 @@ def _streams(board: Descriptor, source: Layout, target: Layout, type: TensorType
             parts.append(dram_cycles(board, _nbytes(layout, type), direction=direction, placed=False))
         elif layout.shard is None:
             page = pages(layout, type.shape)
-            parts.append(
-                noc_cycles(
-                    board.arch,
-                    nbytes=max(1, page.nbytes),
-                    direction=direction,
-                    transactions=max(1, math.ceil(page.count / cores)),
-                )
-            )
+            busiest = max(1, math.ceil(page.count / cores))
+            nbytes = max(1, page.nbytes)
+            parts.append(noc_cycles(board.arch, nbytes=nbytes, transactions=busiest, direction=direction))
     if not parts:
         return Cost(0.0, "assumed", "shards stay on their cores")
-    return Cost(
-        sum(p.cycles for p in parts), worst(*(p.basis for p in parts)), "read and written by all cores"
-    )
+    basis = worst(*(p.basis for p in parts))
+    return Cost(sum(p.cycles for p in parts), basis, "read and written by all cores")
 
 
 def _nbytes(layout: Layout, type: TensorType) -> int:

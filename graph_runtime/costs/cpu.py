@@ -12,8 +12,10 @@ from .weights_file import load
 
 __all__ = ["Machine", "cpu_node_cost", "host_copy_ns", "machine"]
 
-_PRODUCTS = ("matmul", "dense", "conv2d")
-_FUNCTIONS = ("exp", "tanh", "sigmoid", "gelu", "softmax", "sqrt", "divide", "layer_norm")
+_RATES = {
+    **dict.fromkeys(("matmul", "dense", "conv2d"), "product_gflops"),
+    **dict.fromkeys(("exp", "tanh", "sigmoid", "gelu", "softmax", "sqrt", "divide"), "function_gflops"),
+}  # of all other ops: simple_gflops
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +47,11 @@ def cpu_node_cost(
     op = registry.get(func.op or "")
     traffic = sum(t.nbytes for t in (*inputs, *outputs))
     if op is None:
-        return Cost(
-            host.call_ns + traffic / host.gb_per_s, "assumed", f"function {func.name}: its tensors once"
-        )
+        note = f"function {func.name}: its tensors once"
+        return Cost(host.call_ns + traffic / host.gb_per_s, "assumed", note)
     if op.is_nop:
         return Cost(0.0, host.basis, "no kernel")
-    rate = (
-        host.product_gflops
-        if op.name in _PRODUCTS
-        else host.function_gflops
-        if op.name in _FUNCTIONS
-        else host.simple_gflops
-    )
-    rate *= _width(outputs[0].dtype if outputs else "float32")
+    rate = getattr(host, _RATES.get(op.name, "simple_gflops")) * _width(outputs[0].dtype)
     work = op.flops(list(inputs), list(outputs), func.attrs) / rate
     return Cost(host.call_ns + max(work, traffic / host.gb_per_s), host.basis, "roofline of the host")
 

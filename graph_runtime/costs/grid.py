@@ -59,10 +59,8 @@ def gemm(w: Values, x: Values) -> Any:
     work = m * n * x["kt"] * product
     wire = w["gap"] + x["bytes"] / w["multicast"]
     strips = x["kt"] * np.where(x["spread"], x["mt"] * wire, n * wire + m * w["strip"])
-    stored = (
-        np.where(x["sharded"], x["kt"] * x["nt"], x["mt"] * x["kt"] + x["kt"] * x["nt"] + x["mt"] * x["nt"])
-        * x["bytes"]
-    )
+    weights, others = x["kt"] * x["nt"], x["mt"] * (x["kt"] + x["nt"])
+    stored = np.where(x["sharded"], weights, weights + others) * x["bytes"]
     busy = pnorm(_SHARP, work, strips, stored / w["dram"])
     return w["start"] + busy + m * n * x["bytes"] / w["out"]
 
@@ -149,12 +147,9 @@ def sharded_matmul(w: Values, x: Values) -> Any:
 def sharded_matmul_cycles(m: int, k: int, n: int, cores: int) -> Cost:
     """Device cycles of a bf16 matmul on Wormhole whose input 0 and output are height-sharded over
     ``cores``."""
-    weights = load("grid")["sharded_matmul"]["weights"]
-    return Cost(
-        float(sharded_matmul(weights, sharded_columns(m=m, k=k, n=n, cores=cores))),
-        "fitted",
-        f"height-sharded matmul on {cores} cores",
-    )
+    x = sharded_columns(m=m, k=k, n=n, cores=cores)
+    cycles = sharded_matmul(load("grid")["sharded_matmul"]["weights"], x)
+    return Cost(float(cycles), "fitted", f"height-sharded matmul on {cores} cores")
 
 
 def sharded_columns(*, m: int, k: int, n: int, cores: int) -> dict[str, float]:
@@ -184,21 +179,11 @@ def unary(w: Values, x: Values) -> Any:
 
 
 @lru_cache(maxsize=1 << 14)
-def grid_unary_cycles(
-    shape: tuple[int, ...], *, format: str = "bf16", memory: str = "dram", tile_cycles: float | None = None
-) -> Cost:
-    """Device cycles of an interleaved unary op on Wormhole (an n150's 56 worker cores): exp, or any other
-    whose math takes ``tile_cycles`` for a tile on one core."""
-    found = load("grid")["unary"]
-    weights = dict(found["weights"])
-    if tile_cycles is not None:
-        weights["tile"] = tile_cycles
+def grid_unary_cycles(shape: tuple[int, ...], *, format: str = "bf16", memory: str = "dram") -> Cost:
+    """Device cycles of exp over an interleaved tensor on Wormhole (an n150 with 56 worker cores)."""
     x = unary_columns(shape=shape, format=format, memory=memory)
-    return Cost(
-        float(unary(weights, x)),
-        "fitted" if tile_cycles is None else "extrapolated",
-        f"interleaved unary op, {x['tiles']} tiles on the busiest core",
-    )
+    cycles = unary(load("grid")["unary"]["weights"], x)
+    return Cost(float(cycles), "fitted", f"interleaved exp, {x['tiles']} tiles on the busiest core")
 
 
 def unary_columns(*, shape: tuple[int, ...], format: str, memory: str, cores: int = 56) -> dict[str, float]:

@@ -37,11 +37,10 @@ def dram(w: Mapping[str, float], x: Mapping[str, Any]) -> float:
     rate = w["peak"] * x["channels"] * w[direction]
     crowded = x["channels"] > 1 and not x["placed"]
     if crowded:
-        rate *= w[f"{direction}_far_noc{noc}"] * (
-            w["dynamic_far"] if x["dynamic"] and direction == "write" else 1.0
-        )
-    if direction == "write" and x["dynamic"] and x["cores"] > x["channels"]:
-        rate *= w["dynamic_shared"]
+        rate *= w[f"{direction}_far_noc{noc}"]
+    if direction == "write" and x["dynamic"]:
+        rate *= w["dynamic_far"] if crowded else 1.0
+        rate *= w["dynamic_shared"] if x["cores"] > x["channels"] else 1.0
     return rate
 
 
@@ -125,9 +124,8 @@ def pcie_ns(nbytes: int, *, to_device: bool, arch: str = "wormhole_b0") -> Cost:
     name = "DMA to device" if to_device else "DMA from device"
     rate = pcie_bandwidth(operation=name).cycles
     basis = "fitted" if arch == "wormhole_b0" else "assumed"
-    return Cost(
-        facts["latency_ns"][name] + nbytes / rate, basis, f"{name} at {rate:.1f} GB/s, Wormhole's PCIe gen4"
-    )
+    note = f"{name} at {rate:.1f} GB/s, Wormhole's PCIe gen4"
+    return Cost(facts["latency_ns"][name] + nbytes / rate, basis, note)
 
 
 def ethernet_ns(nbytes: int, *, arch: str = "wormhole_b0", links: int = 1, clock_mhz: float = 1000.0) -> Cost:
@@ -146,8 +144,5 @@ def dispatch_ns(board: Descriptor, *, traced: bool = True) -> Cost:
     if board.dispatch_ns is None:
         return Cost(0.0, "assumed", "ops start on their inputs")
     ns = board.dispatch_ns.traced if traced else board.dispatch_ns.untraced
-    return Cost(
-        float(ns),
-        "fitted" if board.arch == "wormhole_b0" else "assumed",
-        "host time minus device time of GEMMs",
-    )
+    basis = "fitted" if board.arch == "wormhole_b0" else "assumed"
+    return Cost(float(ns), basis, "host time minus device time of GEMMs")

@@ -24,7 +24,7 @@ DRAM = ((0, 1), (0, 11), (0, 5), (0, 7), (5, 1), (5, 11), (5, 2), (5, 9), (5, 8)
 WIDTH, HEIGHT = 10, 12
 _MOST_GROUPS = 1024  # of pages that travel as one in the count of loads
 Node = tuple[int, int]
-Shards = tuple[str, tuple[int, int]]  # "block" | "height", grid (rows, columns)
+Shards = tuple[str, tuple[int, int]]  # kind of a Shard, grid (rows, columns)
 
 
 def unicast(w: Mapping[str, float], x: Mapping[str, Any]) -> Any:
@@ -52,9 +52,8 @@ def noc_cycles(
     table = load("noc")["unicast"]
     axis = "same" if same_axis else "diff"
     # a case that was not measured stands on its nearest: the other axis, then Wormhole
-    keys = [f"{arch}/{direction}/{memory}/{a}" for a in (axis, "diff")] + [
-        f"wormhole_b0/{direction}/{memory}/diff"
-    ]
+    tries = ((arch, axis), (arch, "diff"), ("wormhole_b0", "diff"))
+    keys = [f"{a}/{direction}/{memory}/{ends}" for a, ends in tries]
     if arch not in ARCHES:
         raise PlanError(f"unknown architecture {arch!r}{did_you_mean(arch, ARCHES)}", got=arch)
     key = next(k for k in keys if k in table)
@@ -85,7 +84,7 @@ def reshard_cycles(*, source: Shards | None, target: Shards, shape: tuple[int, i
     Readers of shards use both NoCs, half of the pages each; readers of DRAM one.
     """
     name = "dram" if source is None else "l1"
-    x = dict(zip(("link", "sent", "received"), _loads(source, target, *_coarse(shape)), strict=True))
+    x = dict(zip(("link", "sent", "received"), _loads(source, target, _coarse(shape)), strict=True))
     per_page = shape[0] * shape[1] * page_bytes
     cycles = reshard(load("noc")["reshard"][name]["weights"], {k: v * per_page for k, v in x.items()})
     return Cost(float(cycles), "fitted", f"busiest link, sender and receiver of a reshard from {name}")
@@ -93,10 +92,8 @@ def reshard_cycles(*, source: Shards | None, target: Shards, shape: tuple[int, i
 
 def reshard(w: Mapping[str, float], x: Mapping[str, Any]) -> Any:
     """``x``: bytes on the busiest link, from the busiest sender, to the busiest receiver."""
-    busy = pnorm(
-        1 + w["overlap"], x["link"] / w["link"], x["sent"] / w["sent"], x["received"] / w["received"]
-    )
-    return w["start"] + busy
+    busy = (x[part] / w[part] for part in ("link", "sent", "received"))
+    return w["start"] + pnorm(1 + w["overlap"], *busy)
 
 
 def loads(source: Shards | None, target: Shards, shape: tuple[int, int]) -> tuple[float, float, float]:
@@ -105,11 +102,8 @@ def loads(source: Shards | None, target: Shards, shape: tuple[int, int]) -> tupl
     wanted = defaultdict(list)
     for row in range(shape[0]):
         for column in range(shape[1]):
-            at = (
-                DRAM[(row * shape[1] + column) % len(DRAM)]
-                if source is None
-                else _owner(source, row, column, shape)
-            )
+            bank = DRAM[(row * shape[1] + column) % len(DRAM)]
+            at = bank if source is None else _owner(source, row, column, shape)
             wanted[_owner(target, row, column, shape)].append(at)
     link, sent, received = Counter(), Counter(), Counter()
     for reader, owners in wanted.items():
@@ -126,12 +120,12 @@ def loads(source: Shards | None, target: Shards, shape: tuple[int, int]) -> tupl
 _loads = lru_cache(maxsize=4096)(loads)
 
 
-def _coarse(shape: tuple[int, int]) -> tuple[tuple[int, int]]:
+def _coarse(shape: tuple[int, int]) -> tuple[int, int]:
     """The shape with at most _MOST_GROUPS pages: shares hardly change when neighbours travel together."""
     rows, columns = shape
     while rows * columns > _MOST_GROUPS:
         rows, columns = (-(-rows // 2), columns) if rows >= columns else (rows, -(-columns // 2))
-    return ((rows, columns),)
+    return rows, columns
 
 
 def _owner(shards: Shards, row: int, column: int, shape: tuple[int, int]) -> Node:

@@ -20,8 +20,7 @@ def node_cost(
     """ns that a node takes on ``device`` once it runs, without dispatch (dispatch_ns).
 
     ``layouts``: of the node's inputs, then of its outputs. ``host``: constants of the machine, None: the
-    packaged ones. Inputs of the graph and reshapes cost nothing; copies are copy_cost's. Raises
-    UnsupportedOpError for an op without a model on tt.
+    packaged ones. Inputs of the graph and reshapes cost nothing; copies are copy_cost's.
     """
     node = graph.node(nid)
     if node.func is None or node.func.name == NOP or node.func.name == COPY:

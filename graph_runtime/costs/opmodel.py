@@ -18,7 +18,7 @@ from .formulas import FORMULAS
 from .types import Cost
 from .weights_file import load
 
-__all__ = ["attributes_of", "columns_of", "key_of", "op_cycles"]
+__all__ = ["attributes_of", "columns_of", "key_of", "op_cycles", "tile_cycles"]
 
 # ops on the matrix unit, whose time depends on the fidelity
 _BY_FIDELITY = ("matmul", "matmul_sparse", "depthwise", "multiply")
@@ -64,6 +64,14 @@ def op_cycles(
         return Cost(buda.cycles(op, choice.arch, block), choice.basis, choice.note)
     x = columns_of(t, mblock, ublock, m_k, u_kt, z, nonzero, choice.phases)
     return Cost(float(choice.formula(choice.weights, x)), choice.basis, choice.note)
+
+
+def tile_cycles(op: str, arch: str, formats: tuple[str, ...], fidelity: str = "HiFi4") -> Cost:
+    """Cycles of a core for each tile at an op's usual pace: the start and the handshakes of ublocks spread
+    over many tiles."""
+    dim = "r" if op == "reduce" else None
+    block = op_cycles(op, arch, mblock=(4, 4), ublock=(2, 4), formats=formats, fidelity=fidelity, dim=dim)
+    return Cost(block.cycles / 128, block.basis, block.note)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from .formulas import pnorm
 from .grid import gemm_cycles, sharded_matmul_cycles, tile_bytes
 from .links import dram_cycles
 from .noc import noc_cycles
-from .opmodel import op_cycles
+from .opmodel import tile_cycles
 from .types import Cost, worst
 from .weights_file import load
 from .work import Pass, Product, tiles_of, work_of
@@ -22,9 +22,6 @@ from .work import Pass, Product, tiles_of, work_of
 __all__ = ["modelled_node_cost", "tt_node_cost"]
 
 Types = tuple[TensorType, ...]
-# a macro block that shows an op's pace: handshakes of ublocks and start spread over many tiles
-_PACE = {"mblock": (4, 4), "ublock": (2, 4)}
-_PACE_TILES = 4 * 4 * 2 * 4
 _SHARP = 8.0
 _NO_FIDELITY = "HiFi4"  # what a node computes with that names none
 _OPERANDS = {"add": 2, "subtract": 2, "multiply": 2, "maximum": 2}
@@ -42,7 +39,7 @@ def tt_node_cost(
     if work.product is not None:
         done.append(_product(work.product, layouts, fidelity, board))
     done += [_pass(one, layouts[-1].format, fidelity, board, cores) for one in work.passes]
-    basis = worst(*(c.basis for c in done))
+    basis = worst(*(c.basis for c in done), "fitted" if work.known else "assumed")
     cycles = sum(c.cycles for c in done)
     if work.product is None:
         start = load("grid")["unary"]["weights"]["start_dram" if layouts[0].memory == DRAM else "start_l1"]
@@ -54,31 +51,21 @@ def tt_node_cost(
 
 def _pass(one: Pass, format: str, fidelity: str, board: Descriptor, cores: int) -> Cost:
     """Cycles of the busiest core for its tiles."""
-    formats = (format,) * (_OPERANDS.get(one.op, 1) + 1)
-    dim = "r" if one.op == "reduce" else None
-    block = op_cycles(one.op, board.arch, formats=formats, fidelity=fidelity, dim=dim, **_PACE)
-    return Cost(math.ceil(one.tiles / cores) * block.cycles / _PACE_TILES, block.basis, block.note)
+    tile = tile_cycles(one.op, board.arch, (format,) * (_OPERANDS.get(one.op, 1) + 1), fidelity)
+    return Cost(math.ceil(one.tiles / cores) * tile.cycles, tile.basis, tile.note)
 
 
 def _moved(types: Types, layouts: tuple[Layout, ...], board: Descriptor, cores: int) -> Cost:
     """Cycles until all tensors went between their memories and the cores. Of a sharded tensor each core has
     its part."""
-    in_dram = sum(_nbytes(t, at) for t, at in zip(types, layouts, strict=True) if at.memory == DRAM)
-    pages = sum(
-        tiles_of(t.shape)
-        for t, at in zip(types, layouts, strict=True)
-        if at.memory == L1 and at.shard is None
-    )
-    dram = dram_cycles(board, in_dram, placed=False)
-    if not pages:
+    placed = list(zip(types, layouts, strict=True))
+    dram = dram_cycles(board, sum(_nbytes(t, at) for t, at in placed if at.memory == DRAM), placed=False)
+    spread = [(t, at) for t, at in placed if at.memory == L1 and at.shard is None]
+    if not spread:
         return dram
-    page = max(_page_bytes(at) for at in layouts if at.memory == L1)
-    noc = noc_cycles(board.arch, nbytes=page, transactions=math.ceil(pages / cores))
-    return Cost(pnorm(2.0, max(dram.cycles, 1e-9), noc.cycles), worst(dram.basis, noc.basis), noc.note)
-
-
-def _page_bytes(layout: Layout) -> int:
-    return tile_bytes(layout.format)
+    pages = math.ceil(sum(tiles_of(t.shape) for t, _ in spread) / cores)
+    noc = noc_cycles(board.arch, nbytes=max(tile_bytes(at.format) for _, at in spread), transactions=pages)
+    return Cost(pnorm(2.0, dram.cycles, noc.cycles), worst(dram.basis, noc.basis), noc.note)
 
 
 def _nbytes(one: TensorType, layout: Layout) -> int:
@@ -89,56 +76,38 @@ def _nbytes(one: TensorType, layout: Layout) -> int:
 
 
 def _product(product: Product, layouts: tuple[Layout, ...], fidelity: str, board: Descriptor) -> Cost:
-    """Cycles of a product on the grid cut both ways, by rows only or by columns only, whichever is
-    fastest."""
-    rows, columns = board.grid
-    left, out = layouts[0], layouts[-1]
-    if (
-        left.shard is not None
-        and left.shard.kind == "height"
-        and board.arch == "wormhole_b0"
-        and left.format == "bf16"
-        and product.batch == 1
-    ):
-        return _gather(
-            product, sharded_matmul_cycles(product.m, product.k, product.n, left.shard.cores), board
-        )
-    in_l1 = left.memory == L1 and out.memory == L1
-    each = Product(1, product.m, product.k, product.n)
-    if product.batch > 1:  # whole products spread over the cores, each on one
-        in_l1, grids = True, ((1, 1),)
-        turns = math.ceil(product.batch / (rows * columns))
-    else:
-        grids, turns = ((rows, columns), (rows * columns, 1), (1, rows * columns)), 1
-    costs = [
-        gemm_cycles(
-            board.arch,
-            each.m,
-            each.k,
-            each.n,
-            format=left.format,
-            fidelity=fidelity,
-            grid=grid,
-            sharded=in_l1,
-        )
-        for grid in grids
-    ]
-    best = min(costs, key=lambda c: c.cycles)
-    basis = best.basis if best is costs[0] and product.batch == 1 else worst(best.basis, "extrapolated")
-    return _gather(product, Cost(best.cycles * turns, basis, best.note), board)
-
-
-def _gather(product: Product, cost: Cost, board: Descriptor) -> Cost:
-    """With the windows of a convolution, which the cores read from each other's L1 meanwhile."""
+    """Cycles of a product, with the windows of a convolution, which the cores read from each other's L1
+    meanwhile."""
+    cost = _spread(product, layouts, fidelity, board)
     if not product.gathered:
         return cost
-    elements = product.m * product.k / (board.grid[0] * board.grid[1])
-    reads = noc_cycles(board.arch, nbytes=2048, transactions=max(1, math.ceil(elements * 2 / 2048)))
-    return Cost(
-        pnorm(_SHARP, cost.cycles, reads.cycles),
-        worst(cost.basis, "extrapolated"),
-        f"{cost.note}, windows gathered",
-    )
+    nbytes = 2 * product.m * product.k / (board.grid[0] * board.grid[1])
+    reads = noc_cycles(board.arch, nbytes=2048, transactions=math.ceil(nbytes / 2048))
+    basis = worst(cost.basis, "extrapolated")
+    return Cost(pnorm(_SHARP, cost.cycles, reads.cycles), basis, f"{cost.note}, windows gathered")
+
+
+def _spread(product: Product, layouts: tuple[Layout, ...], fidelity: str, board: Descriptor) -> Cost:
+    """The grid cuts both sides, or the rows only, or the columns only, whichever is fastest; a shard says
+    it. Of a batch each core takes whole products."""
+    left, (rows, columns) = layouts[0], board.grid
+    cores = rows * columns
+    by_rows = left.shard is not None and left.shard.kind == "height"
+    if by_rows and (board.arch, left.format, product.batch) == ("wormhole_b0", "bf16", 1):
+        return sharded_matmul_cycles(product.m, product.k, product.n, left.shard.cores)
+
+    def cut(grid: tuple[int, int], in_l1: bool) -> Cost:
+        return gemm_cycles(board.arch, product.m, product.k, product.n, format=left.format, fidelity=fidelity,
+                           grid=grid, sharded=in_l1)
+
+    if product.batch > 1:
+        one = cut((1, 1), True)
+        turns = math.ceil(product.batch / cores)
+        return Cost(one.cycles * turns, worst(one.basis, "extrapolated"), f"{one.note}, {turns} in turn")
+    in_l1 = left.memory == L1 and layouts[-1].memory == L1
+    both, *others = (cut(grid, in_l1) for grid in ((rows, columns), (cores, 1), (1, cores)))
+    best = min((both, *others), key=lambda c: c.cycles)
+    return best if best is both else Cost(best.cycles, worst(best.basis, "extrapolated"), best.note)
 
 
 # ---------------------------------------------------------------- ops resident on cores
@@ -155,9 +124,9 @@ def modelled_node_cost(
     """ns of one input of an op that TT-Buda's balancer cut (its op model's ``kernel_cycles``): the kernel,
     or the slowest of its buffers. ``queue_bytes``: of one core, by buffer, that come from or go to DRAM;
     ``noc_bytes``: to or from other ops. ``readers``: cores of the epoch that use DRAM."""
-    board_dram = dram_cycles(board, 1)
-    share = max(2.0, readers / (board.memory(DRAM).banks / 1.5))
-    dram_rate = 1.0 / board_dram.cycles / board.memory(DRAM).banks / share
+    channels = board.memory(DRAM).banks
+    share = max(2.0, readers / (channels / 1.5))
+    dram_rate = 1.0 / dram_cycles(board, 1).cycles / channels / share
     flit = board.noc.flit_bytes if board.noc else 32
     limits = [kernel_cycles, *(b / dram_rate for b in queue_bytes), *(b / (flit / 2) for b in noc_bytes)]
     basis = "fitted" if max(limits) == kernel_cycles else "extrapolated"

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..errors import UnsupportedOpError, did_you_mean
 from ..graph import Func, TensorType
 
 __all__ = ["Pass", "Product", "Work", "tiles_of", "work_of"]
@@ -53,6 +52,7 @@ class Work:
 
     product: Product | None = None
     passes: tuple[Pass, ...] = ()
+    known: bool = True
 
 
 def tiles_of(shape: tuple[int, ...]) -> int:
@@ -67,29 +67,15 @@ def tiles_of(shape: tuple[int, ...]) -> int:
 
 
 def work_of(func: Func, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
-    """The work of a node of the registry's ops.
-
-    Raises UnsupportedOpError for an op that has no model here (one registered from outside, a library's
-    function).
-    """
-    op, out = func.op or func.name, outputs[0]
+    """The work of a node. Of a function that only a library knows, or an op registered from outside: its
+    tensors pass through the cores once, ``known`` False."""
+    op, out = func.op or "", outputs[0]
     if op in ("matmul", "dense", "conv2d"):
         product = _product(op, func, inputs, out)
         return Work(product, _windows(product) + _bias(inputs, out))
     passes = _passes(op, inputs, out)
     if passes is None:
-        known = (
-            *_UNARY,
-            *_BINARY,
-            *_MOVES,
-            *_REDUCTIONS,
-            *_POOLS,
-            *_GLOBAL_POOLS,
-            "matmul",
-            "dense",
-            "conv2d",
-        )
-        raise UnsupportedOpError(f"no cost model of op {op!r} on tt{did_you_mean(op, known)}", op=op, got=op)
+        return Work(passes=tuple(Pass("nop", tiles_of(t.shape)) for t in outputs), known=False)
     return Work(passes=passes)
 
 
@@ -109,46 +95,29 @@ def _passes(op: str, inputs: tuple[TensorType, ...], out: TensorType) -> tuple[P
     chains = {
         "bias_add": (Pass("add", made),),
         "divide": (Pass("reciprocal", tiles_of(inputs[-1].shape)), Pass("multiply", made)),
-        "softmax": (
-            Pass("reduce", made),
-            Pass("subtract", made),
-            Pass("exp", made),
-            Pass("reduce", made),
-            Pass("reciprocal", rows),
-            Pass("multiply", made),
-        ),
-        "layer_norm": (
-            Pass("reduce", made),
-            Pass("subtract", made),
-            Pass("multiply", made),
-            Pass("reduce", made),
-            Pass("sqrt", rows),
-            Pass("reciprocal", rows),
-            Pass("multiply", made),
-            Pass("multiply", made),
-            Pass("add", made),
-        ),
+        "softmax": _each(made, "reduce", "subtract", "exp", "reduce", "multiply") + _each(rows, "reciprocal"),
+        "layer_norm": _each(made, "reduce", "subtract", "multiply", "reduce", "multiply", "multiply", "add")
+        + _each(rows, "sqrt", "reciprocal"),
     }
     return chains.get(op)
+
+
+def _each(tiles: int, *ops: str) -> tuple[Pass, ...]:
+    return tuple(Pass(op, tiles) for op in ops)
 
 
 def _product(op: str, func: Func, inputs: tuple[TensorType, ...], out: TensorType) -> Product:
     a, b = inputs[0].shape, inputs[1].shape
     if op == "conv2d":
         # grouped weights are laid out as dense ones, zeros between groups, as ttnn does
-        return Product(
-            1,
-            math.prod(out.shape) // max(1, out.shape[1]),
-            a[1] * math.prod(b[2:]),
-            b[0],
-            gathered=math.prod(b[2:]) > 1,
-        )
+        pixels, taps = math.prod(out.shape) // out.shape[1], math.prod(b[2:])
+        return Product(1, pixels, a[1] * taps, b[0], gathered=taps > 1)
     if op == "dense":
         return Product(1, math.prod(a[:-1]), a[-1], b[0])
     k = a[-2] if func.attrs.get("transpose_a") else a[-1]
-    rows, columns = out.shape[-2:] if len(out.shape) > 1 else (1, out.shape[-1])
+    rows, columns = (1, 1, *out.shape)[-2:]
     if math.prod(b[:-2]) == 1:
-        return Product(1, math.prod(out.shape[:-1]), k, columns)
+        return Product(1, math.prod(out.shape[:-2]) * rows, k, columns)
     return Product(math.prod(out.shape[:-2]), rows, k, columns)
 
 

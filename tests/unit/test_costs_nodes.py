@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 
 import graph_runtime as gr
 from graph_runtime import costs, devices
 from graph_runtime.costs.work import tiles_of
-from graph_runtime.errors import UnsupportedOpError
-from graph_runtime.graph import TensorType
+from graph_runtime.graph import Func, TensorType
 from graph_runtime.layout import Layout
 from graph_runtime.ops import all_ops
 from graph_runtime.shards import Shard
@@ -84,14 +84,13 @@ def test_an_image_is_counted_with_its_channels_last():
     assert tiles_of((2, 12, 64, 64)) == 2 * 12 * 4
 
 
-def test_an_op_without_a_model_is_named():
-    graph, nid = graph_of("add", [("float32", (4,))] * 2, {})
-    func = graph.funcs[0]
-    from graph_runtime.costs.work import work_of
-
-    other = type(func)("mine", "mine", {}, 2, 1)
-    with pytest.raises(UnsupportedOpError, match="mine"):
-        work_of(other, graph.node(nid).input_types, graph.node(nid).output_types)
+def test_a_function_of_a_library_is_assumed_to_move_its_tensors():
+    graph, nid = graph_of("add", [("float32", (512, 512))] * 2, {})
+    mine = replace(graph, funcs=(Func("mine", None, {}, 2, 1),))
+    for device, at in ((devices.cpu(), HOST), (devices.tt(0), DRAM)):
+        cost = costs.node_cost(mine, nid, device, [at] * 3)
+        assert cost.cycles > 0
+        assert cost.basis == "assumed"
 
 
 def test_the_host_can_be_another_machine():
