@@ -80,7 +80,7 @@ def work_of(func: Func, inputs: tuple[TensorType, ...], outputs: tuple[TensorTyp
 
 
 def _passes(op: str, inputs: tuple[TensorType, ...], out: TensorType) -> tuple[Pass, ...] | None:
-    made, read = tiles_of(out.shape), tiles_of(inputs[0].shape)
+    made, read = tiles_of(out.shape), tiles_of(inputs[0].shape) if inputs else 0
     if op in _UNARY or op in _BINARY:
         return (Pass(_UNARY.get(op, op), made),)
     if op in _MOVES:
