@@ -16,6 +16,7 @@ from graph_runtime.layout import Layout
 from graph_runtime.ops import inputs as draws
 from graph_runtime.ops.numerics import FIDELITIES
 from graph_runtime.plan import plan
+from graph_runtime.plan.balance import legal_models
 from graph_runtime.session import Session
 
 MODES = [(f, d) for f in FIDELITIES for d in ("fp32", "bf16")]
@@ -257,6 +258,20 @@ def test_grid_and_blocks_never_change_a_sum(model, numerics):
     got, took = chosen(model, PRODUCT, numerics=numerics)
     np.testing.assert_array_equal(got, chosen(None, PRODUCT, numerics=numerics)[0])
     assert (took.opened, took.different) == (model.grid[0] * model.grid[1],) * 2
+
+
+def test_models_of_the_balancer_are_taken_as_they_are():
+    """Every tenth legal model of a product of two planes: the same bits, on as many cores as it says."""
+    arrays = [normal(np.random.default_rng(12), 2, 256, 128), normal(np.random.default_rng(13), 2, 128, 96)]
+    builder = gr.GraphBuilder(device="tt:0=e150")
+    builder.output(builder.op("matmul", *(builder.input(f"x{i}", a.shape) for i, a in enumerate(arrays))))
+    graph = builder.build()
+    found = legal_models(graph, 2, gr.devices.parse("tt:0=e150"))
+    wanted, _ = chosen(None, arrays)
+    for model in found.models[::10]:
+        got, took = chosen(model, arrays)
+        np.testing.assert_array_equal(got, wanted, str(model))
+        assert (took.different, took.most_bytes > 0) == (model.cores, True)
 
 
 def test_the_l1_of_a_model_is_what_its_cores_take():

@@ -16,7 +16,7 @@ from graph_runtime import core, devices
 from graph_runtime.layout import Layout, footprint, pages
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
-INCLUDES = [f"-I{NATIVE / folder}" for folder in ("include", "core", "ttsim")]
+INCLUDES = [f"-I{NATIVE / folder}" for folder in ("include", "core", "ttsim", "kernels")]
 SANITIZE = {
     "asan": ["-fsanitize=address,undefined"],
     "ubsan": ["-fsanitize=undefined"],
