@@ -20,7 +20,7 @@
 
 /* The integer that a phase takes of an operand, with its sign, and the operand's exponent field. */
 typedef struct gr_exact_part {
-  int16_t value, exponent;
+  int32_t value, exponent;
 } gr_exact_part;
 
 /* A zero operand's exponent: so low that no product with it is ever a group's largest. */
@@ -29,7 +29,7 @@ typedef struct gr_exact_part {
 static inline gr_exact_part gr_exact_part_of(uint32_t reg, uint32_t magnitude) {
   int32_t exponent = (int32_t)(reg >> 23 & 0xFFu), value = (int32_t)magnitude;
   if (exponent == 0) return (gr_exact_part){0, GR_EXACT_ZERO_EXPONENT};
-  return (gr_exact_part){(int16_t)(reg >> 31 ? -value : value), (int16_t)exponent};
+  return (gr_exact_part){reg >> 31 ? -value : value, exponent};
 }
 
 /* SrcA, 5 bits: phases 0 and 2 take the hidden bit and man[9:6], 1 and 3 man[5:1]; bit 0 is never used. */
@@ -123,9 +123,7 @@ static inline gr_exact_term gr_exact_group(const gr_exact_part *b, const gr_exac
   for (int i = 0; i < 8; ++i) {
     int32_t product = b[i].value * a[i].value, away = most - exponents[i];
     away = away > 30 ? 30 : away;
-    uint32_t magnitude = (uint32_t)(product < 0 ? -product : product);
-    int32_t rounded = (int32_t)(((magnitude << 1) + (1u << away)) >> (away + 1));
-    sum += product < 0 ? -rounded : rounded;
+    sum += (2 * product + (1 << away) - (product < 0)) >> (away + 1);   /* to nearest, ties away from zero */
   }
   return (gr_exact_term){most + bias, (uint32_t)(sum < 0 ? -sum : sum) << 13, sum < 0};
 }

@@ -3,8 +3,8 @@
     python tests/bench/bench_numerics.py [--op 'conv*'] [--table]
 
 A line: op, format, fidelity, dst ("" where none is named), kind of operands, and error, equal, disagree as
-graph_runtime.testing_numerics.Distance has them. --table: one row for an op, format and way to compute, the
-largest error of each kind.
+graph_runtime.testing_numerics.Distance has them. --table: one row for an op, format and Dst mode, the largest
+error over the fidelities for each kind of operands.
 """
 from __future__ import annotations
 
@@ -16,14 +16,27 @@ from dataclasses import asdict
 from graph_runtime.testing_numerics import CASES, KINDS, Distance, distance
 
 FORMATS = ("bf16", "bfp8_b", "f32")
-MODES = (("", ""), ("LoFi", "fp32"), ("HiFi2", "fp32"), ("HiFi3", "fp32"), ("HiFi4", "fp32"),
-         ("LoFi", "bf16"), ("HiFi2", "bf16"), ("HiFi4", "bf16"))
+FIDELITIES = ("LoFi", "HiFi2", "HiFi3", "HiFi4")
+WAYS = {"none named": [("", "")], "fp32": [(f, "fp32") for f in FIDELITIES],
+        "bf16": [(f, "bf16") for f in FIDELITIES]}
 
 
-def row(op: str, format: str, fidelity: str, dst: str, found: dict[str, Distance]) -> str:
-    """A line of the table: the error, "=" where all results have equal bits."""
-    cells = [f"{'=' if d.equal == 1.0 else f'{d.error:.1e}'}" for d in found.values()]
-    return f"| {op} | {format} | {f'{fidelity} {dst}'.strip() or 'none named'} | " + " | ".join(cells) + " |"
+def cell(found: list[Distance]) -> str:
+    """The largest error, "=" where all results have equal bits."""
+    return "=" if all(d.equal == 1.0 for d in found) else f"{max(d.error for d in found):.1e}"
+
+
+def measured(op: str, format: str, way: str, table: bool) -> None:
+    """Prints the lines, or the row, of an op, a format and a Dst mode."""
+    found: dict[str, list[Distance]] = {kind: [] for kind in KINDS}
+    for fidelity, dst in WAYS[way]:
+        for kind in KINDS:
+            found[kind].append(distance(op, kind, format, fidelity, dst))
+            if not table:
+                print(json.dumps({"op": op, "format": format, "fidelity": fidelity, "dst": dst, "kind": kind,
+                                  **asdict(found[kind][-1])}), flush=True)
+    if table:
+        print(f"| {op} | {format} | {way} | " + " | ".join(map(cell, found.values())) + " |", flush=True)
 
 
 def main() -> None:
@@ -33,18 +46,12 @@ def main() -> None:
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
     if options.table:
-        print("| op | format | fidelity, Dst | " + " | ".join(KINDS) + " |")
+        print("| op | format | Dst | " + " | ".join(KINDS) + " |")
         print("|---" * (3 + len(KINDS)) + "|")
     for op in (name for name in CASES if fnmatch.fnmatch(name, options.op)):
         for format in FORMATS:
-            for fidelity, dst in MODES:
-                found = {kind: distance(op, kind, format, fidelity, dst) for kind in KINDS}
-                if options.table:
-                    print(row(op, format, fidelity, dst, found), flush=True)
-                    continue
-                for kind, d in found.items():
-                    print(json.dumps({"op": op, "format": format, "fidelity": fidelity, "dst": dst,
-                                      "kind": kind, **asdict(d)}), flush=True)
+            for way in WAYS:
+                measured(op, format, way, options.table)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,9 @@ PRODUCT = {("bf16", "fp32"): 0.01, ("bfp8_b", "fp32"): 0.02, ("f32", "fp32"): 0.
            ("bf16", "bf16"): 0.04, ("bfp8_b", "bf16"): 0.04, ("f32", "bf16"): 0.04}
 # results around the smallest normal, 2**-126: flushed to zero one way and not the other
 DENORMAL = 1.1
+# add, subtract, multiply
+PAIR = {("bf16", "fp32"): 0.008, ("bfp8_b", "fp32"): 0.017, ("f32", "fp32"): 0.003,
+        ("bf16", "bf16"): 0.02, ("bfp8_b", "bf16"): 0.02, ("f32", "bf16"): 0.025}
 MODES = (("", ""), ("HiFi2", "fp32"), ("LoFi", "bf16"), ("HiFi4", "bf16"))
 USUAL = [kind for kind in KINDS if kind not in ("special", "denormal")]
 
@@ -32,6 +35,25 @@ def test_products_are_near(op, format):
             where = f"{kind}, {fidelity or 'nothing'} named, {dst or 'fp32'} Dst: {found}"
             assert found.error <= PRODUCT[format, dst or "fp32"], where
             assert found.disagree == 0, where
+
+
+@pytest.mark.parametrize("format", ["bf16", "bfp8_b", "f32"])
+@pytest.mark.parametrize("op", ["add", "subtract", "multiply"])
+def test_pairs_are_near(op, format):
+    for fidelity, dst in MODES:
+        for kind in USUAL:
+            found = distance(op, kind, format, fidelity, dst)
+            where = f"{kind}, {fidelity or 'nothing'} named, {dst or 'fp32'} Dst: {found}"
+            assert found.error <= PAIR[format, dst or "fp32"], where
+            assert found.disagree == 0, where
+
+
+@pytest.mark.parametrize("format", ["bf16", "bfp8_b", "f32"])
+@pytest.mark.parametrize("fidelity", ["LoFi", "HiFi2", "HiFi3", "HiFi4"])
+def test_products_of_pairs_in_a_32_bit_dst_are_equal(fidelity, format):
+    """Each phase adds to Dst bits that float32 holds."""
+    for kind in USUAL:
+        assert distance("multiply", kind, format, fidelity, "fp32").equal == 1.0, kind
 
 
 @pytest.mark.parametrize("op", ["matmul", "add", "multiply"])
@@ -58,7 +80,7 @@ def test_special_values_stay_in_their_rows_and_columns(format):
 @pytest.mark.parametrize("seed", range(1, 5))
 @pytest.mark.parametrize("op", CASES)
 def test_every_op_and_fidelity_is_near(op, seed):
-    for (format, dst), bound in PRODUCT.items():
+    for (format, dst), bound in (PAIR if op in ("add", "subtract", "multiply") else PRODUCT).items():
         for fidelity in ("LoFi", "HiFi2", "HiFi3", "HiFi4"):
             for kind in USUAL:
                 if kind == "wide" and blocks_of_channels(op, format, dst):
