@@ -219,6 +219,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder laid out as the silicon data")
     folder = parser.parse_args().data
+    if not folder.is_dir():
+        parser.error(f"--data {folder}: no such folder")
+    if not any((folder / "buda_op_perf").glob("*.csv")):
+        print(json.dumps({"table": "buda_op_perf", "skipped": "no such files"}))
     pooled: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
     for table in all_tables(folder):
         if not table.rows:

@@ -203,6 +203,12 @@ def test_dram_of_a_board(board):
     assert (1 << 20) / peak < near.cycles * 1000 / descriptor.clock_mhz < 1.3 * (1 << 20) / peak
 
 
+@pytest.mark.parametrize("arch", ARCHES)
+def test_a_linked_multicast_is_no_slower(arch):
+    linked, single = (costs.multicast_cycles(arch, 1 << 16, linked=on).cycles for on in (True, False))
+    assert 0 < linked <= single
+
+
 def test_dispatch_of_stacks():
     n150, e150 = (devices.parse(f"tt:0={b}").descriptor for b in ("n150", "e150"))
     assert costs.dispatch_ns(n150).cycles < costs.dispatch_ns(n150, traced=False).cycles
@@ -249,6 +255,6 @@ def test_the_benchmark_judges_any_folder_of_the_layout(tmp_path):
     rows = [json.loads(line) for line in run.stdout.splitlines()]
     table = next(r for r in rows if r.get("table") == "ttnn_predictor_matmul_height_sharded")
     assert (table["rows"], table["mape"], table["ordered"]) == (3, 0.0, 1.0)
-    assert sum("skipped" in r for r in rows) == 6
+    assert sum("skipped" in r for r in rows) == 7
     assert rows[-1]["group"] == "small sharded matmul"
     assert rows[-1]["holds"]
