@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from . import core
+from .bind import Bound
 from .lower import arg_record
 from .plan.check_races import check_races
 from .plan.columns import ragged, starts
@@ -16,24 +17,21 @@ from .program import ARG, SLOT, STEP
 from .slots import Slots
 from .template import ROLES, Template
 
-if TYPE_CHECKING:
-    from .session import Session
-
 __all__ = ["assemble"]
 
 ffi = core.ffi
 
 
-def assemble(session: Session, slots: Slots, copies: Collection[int]) -> Template:
+def assemble(bound: Bound, slots: Slots, copies: Collection[int]) -> Template:
     """The template of one run. ``copies``: graph inputs whose at_input copies are part of it.
 
     Warns where the file's own storage makes a queue wait. Raises CheckError where lanes race.
     """
-    plan, program, bound = session.plan, session.program, session.bound
+    program, plan = bound.program, bound.program.plan
     found = lanes(plan, copies)
     check_races(plan, found)
     for text in found.warnings:
-        warnings.warn(f"{session.name}: {text}", stacklevel=5)
+        warnings.warn(f"{bound.holder}: {text}", stacklevel=5)
     instr = np.zeros(plan.graph.num_nodes, np.int64)
     instr[program.nid] = np.arange(program.count)
     instr = instr[found.nid]
@@ -43,26 +41,26 @@ def assemble(session: Session, slots: Slots, copies: Collection[int]) -> Templat
     args = bound.args[rows]
     args["addr"] = slots.offset[eid] | bound.tags[eid]
     steps = np.zeros(len(instr), STEP)
-    _fill(steps, session, instr)
+    _fill(steps, bound, instr)
     steps["first_arg"], steps["nargs"] = starts(counts)[:-1], counts
     steps["lane"], steps["first_wait"] = found.qid, found.wait_ptr[:-1]
     steps["num_waits"] = np.diff(found.wait_ptr)
     names = _Names(plan.graph, found.nid, steps)
     queues = [(did, role) for did, role in found.queues]
     tensors = None if bound.tensors is None else bound.tensors[rows]
-    last = _Copies(session, slots, found.nid, queues, len(rows), len(found.wait))
-    table = _slot_table(session, slots)
+    last = _Copies(bound, slots, found.nid, queues, len(rows), len(found.wait))
+    table = _slot_table(bound, slots)
     return Template(
         np.concatenate([steps, last.steps]), np.concatenate([args, last.args]),
         np.concatenate([slots.slot[eid], last.arg_slot]), np.concatenate([found.wait, last.waits]),
-        [(session.handles[did], ROLES[role]) for did, role in queues], table, tensors=tensors,
-        name=session.name, owners=(bound, program, names, last))
+        [(bound.handles[did], ROLES[role]) for did, role in queues], table, tensors=tensors,
+        name=bound.holder, owners=(bound, program, names, last))
 
 
-def _fill(steps: np.ndarray, session: Session, instr: np.ndarray) -> None:
+def _fill(steps: np.ndarray, bound: Bound, instr: np.ndarray) -> None:
     """The columns that an instruction has wherever it runs."""
-    program, graph, call = session.program, session.graph, session.bound.instrs["call"]
-    steps["fn"] = session.bound.instrs["fn"][instr]
+    program, graph, call = bound.program, bound.program.plan.graph, bound.instrs["call"]
+    steps["fn"] = bound.instrs["fn"][instr]
     steps["attrs"], steps["env"] = call["attrs"][instr], call["env"][instr]
     scratch = np.array([k.scratch for k in program.kernels] or [0], np.uint64)
     steps["scratch"] = scratch[program.kid[instr]]
@@ -87,23 +85,23 @@ class _Copies:
     """Copies of kept values that are outputs, so that what is handed out is nobody else's: last steps of a
     run. ``queues`` gets the lanes that they need."""
 
-    def __init__(self, session: Session, slots: Slots, nid: np.ndarray, queues: list[tuple[int, str]],
+    def __init__(self, bound: Bound, slots: Slots, nid: np.ndarray, queues: list[tuple[int, str]],
                  num_args: int, num_waits: int):
-        plan, count = session.plan, len(slots.copied)
+        plan, count = bound.program.plan, len(slots.copied)
         self.steps, self.args = np.zeros(count, STEP), np.zeros(2 * count, ARG)
         self.arg_slot = np.zeros(2 * count, np.int32)
         self._envs = np.zeros((count, 2), np.uint64)
         self._label = ffi.new("char[]", b"copy of an output that is kept")
         self._shapes, waits = [], []
         for at, (output, eid) in enumerate(slots.copied.items()):
-            type_, did = plan.graph.entry_type(eid), int(session.plan.entry_did()[eid])
+            type_, did = plan.graph.entry_type(eid), int(plan.entry_did()[eid])
             shape = np.array(type_.shape or (0,), np.int64)
             self._shapes.append(shape)
             self.args[2 * at:2 * at + 2] = arg_record(type_, plan.layout(eid), type_.shape)
             self.args["shape"][2 * at:2 * at + 2] = shape.ctypes.data
-            self.args["addr"][2 * at:2 * at + 2] = session.bound.tags[eid]
+            self.args["addr"][2 * at:2 * at + 2] = bound.tags[eid]
             self.arg_slot[2 * at:2 * at + 2] = slots.slot[eid], slots.outputs[output]
-            self._envs[at] = core.address_of(session.handles[did].env)
+            self._envs[at] = core.address_of(bound.handles[did].env)
             if (did, COMPUTE) not in queues:
                 queues.append((did, COMPUTE))
             made = np.flatnonzero(nid == plan.graph.entry_nid[slots.value[eid]])   # by a copy in this run
@@ -117,9 +115,9 @@ class _Copies:
         self.waits = np.array(waits, np.int64)
 
 
-def _slot_table(session: Session, slots: Slots) -> np.ndarray:
+def _slot_table(bound: Bound, slots: Slots) -> np.ndarray:
     table = np.zeros(slots.count, SLOT)
-    devices = np.array([core.address_of(handle.pointer) for handle in session.handles], np.uint64)
+    devices = np.array([core.address_of(handle.pointer) for handle in bound.handles], np.uint64)
     table["device"], table["memory"] = devices[slots.did], slots.memory
     table["extent"] = np.maximum(slots.extent, 1)
     table["keep"][[s for o, s in enumerate(slots.outputs) if o not in slots.into]] = 1

@@ -50,14 +50,18 @@ class Lease:
 
 
 class Bound:
-    """The arrays of one session: ``instrs`` INSTR [instrs], ``args`` ARG [args], ``tensors`` DLTENSOR [args]
-    where functions of TVM's are called (else None), ``regions`` {(did, memory): Region}, ``entry_addr``
-    uint64 [entries] where each entry lives: in a region, or, for those in ``owners`` {eid: who owns the
-    memory}, where rehome put it. ``tags`` uint64 [entries]: what a sharded entry's address has above that."""
+    """The arrays of one session.
+
+    ``holder`` the session's name, ``handles`` its devices; ``instrs`` INSTR [instrs], ``args`` ARG [args],
+    ``tensors`` DLTENSOR [args] where functions of TVM's are called (else None), ``regions`` {(did, memory):
+    Region}, ``entry_addr`` uint64 [entries] where each entry lives: in a region, or, for those in ``owners``
+    {eid: who owns the memory}, where rehome put it. ``tags`` uint64 [entries]: what a sharded entry's address
+    has above that.
+    """
 
     def __init__(self, program: Program, handles: Sequence[core.DeviceHandle], holder: str):
         plan = program.plan
-        self.program, self._handles = program, handles
+        self.program, self.handles, self.holder = program, handles, holder
         self.owners: dict[int, object] = {}
         self._leases: weakref.WeakValueDictionary[int, Lease] = weakref.WeakValueDictionary()
         self.regions = {key: Region(handles[key[0]], key[1], extent, holder)
@@ -160,7 +164,7 @@ class Bound:
                 continue
             did, memory = int(storage.did[sid]), int(storage.memory[sid])
             addr = self.regions[did, memory].addr + int(storage.offset[sid])
-            self._handles[did].discard(memory, addr, int(storage.extent[sid]))
+            self.handles[did].discard(memory, addr, int(storage.extent[sid]))
 
     def move(self, eids: Sequence[int], addr: int | None) -> None:
         """Show these entries at ``addr`` in every argument; None: back at home."""

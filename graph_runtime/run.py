@@ -6,14 +6,16 @@
 """
 from __future__ import annotations
 
-import asyncio
 import threading
 import warnings
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import core
 from .buffer import error_of, wait_in_slices
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["Run", "when_over"]
 
@@ -111,6 +113,7 @@ _thread: threading.Thread | None = None
 
 async def when_over(over: Callable[[], bool]) -> None:
     """Come back when ``over()``, which the end of some run makes true. One thread watches for all loops."""
+    import asyncio  # takes longer to import than all of us
     global _thread
     future = asyncio.get_running_loop().create_future()
     with _lock:

@@ -153,9 +153,9 @@ class Session:
         """
         if self._submitter is None:
             from .submission import Submitter
-            self._submitter = Submitter(self, self._zero_copy)
+            self._submitter = Submitter(self.bound, self._zero_copy)
             self._around = self._around or bool(self.plan.aliases)
-        return self._submitter.submit(inputs or {}, out, donate)
+        return self._submitter.submit(inputs or {}, out, donate, self.max_in_flight)
 
     def _settle(self) -> None:
         """Memory is about to move: wait for queued runs, and look at it anew for later ones."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from . import core, dtypes, template
 from .assembly import assemble
+from .bind import Bound
 from .buffer import Buffer, wait_in_slices
 from .devices import cpu
 from .errors import InputError
@@ -24,10 +25,7 @@ from .run import Run
 from .slots import Slots, assign_slots, extent_of, memory_of
 from .template import Template
 from .tensor import Tensor, as_array
-
-if TYPE_CHECKING:
-    from .session import Session
-    from .zero_copy import ZeroCopy
+from .zero_copy import ZeroCopy
 
 __all__ = ["Submitter"]
 
@@ -40,20 +38,19 @@ class Submitter:
     Made at the session's first submit, and again after its memory has moved. Any thread.
     """
 
-    def __init__(self, session: Session, zero_copy: ZeroCopy):
+    def __init__(self, bound: Bound, zero_copy: ZeroCopy):
         if zero_copy.outputs:
-            raise InputError(f"outputs {sorted(zero_copy.outputs)} of {session.name} are bound to arrays, "
+            raise InputError(f"outputs {sorted(zero_copy.outputs)} of {bound.holder} are bound to arrays, "
                              "which is for run(): give submit out=, or call reset_zero_copy")
-        self._session = session
-        self._slots = slots = assign_slots(session.plan)
+        self._bound, self._plan, self._graph = bound, bound.program.plan, bound.program.plan.graph
+        self._slots = slots = assign_slots(self._plan)
         self._templates: dict[frozenset[int], Template] = {}
         self._flying: deque[Any] = deque()
         self._lock = threading.Lock()
-        graph = session.graph
-        self._input_slot = [int(slots.slot[eid]) for eid in graph.input_eids.tolist()]
-        self._copied = _slots_of_copies(session, slots)
-        self._own = {at: _borrow(session, slots, at) for at in np.flatnonzero(slots.kept).tolist()}
-        self._given = {i: _borrow(session, slots, self._input_slot[i], array)
+        self._input_slot = [int(slots.slot[eid]) for eid in self._graph.input_eids.tolist()]
+        self._copied = _slots_of_copies(bound, slots)
+        self._own = {at: _borrow(bound, slots, at) for at in np.flatnonzero(slots.kept).tolist()}
+        self._given = {i: _borrow(bound, slots, self._input_slot[i], array)
                        for i, array in zero_copy.inputs.items()}
         self._defaults = ffi.new("gr_buffer *[]", [
             self._own[at].pointer if at in self._own else ffi.NULL for at in range(slots.count)])
@@ -65,47 +62,46 @@ class Submitter:
     # **************** submitting ****************
 
     def submit(self, inputs: Mapping[int, Any], out: Mapping[int, Tensor] | Sequence[Tensor | None] | None,
-               donate: Collection[int]) -> Run:
+               donate: Collection[int], max_in_flight: int) -> Run:
         """See Session.submit."""
         outs = dict(out) if isinstance(out, Mapping) else \
             {i: t for i, t in enumerate(out or ()) if t is not None}
         given = {**self._given, **{self._index(i): value for i, value in inputs.items()}}
         donate = {self._index(i) for i in donate} | {i for i in self._slots.into.values() if i in inputs}
         made = self._template(frozenset(i for i in given if i in self._copied))
-        self._wait_for_turn()
+        self._wait_for_turn(max_in_flight)
         slots = ffi.new("gr_buffer *[]", self._slots.count)
         ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
         held = self._place_inputs(slots, given, donate, made)
         self._place_outputs(slots, outs, held)
         raw = made.submit(slots)
-        run = Run(raw, (), self._session.name)
+        run = Run(raw, (), self._bound.holder)
         lib.gr_run_retain(raw)
         self._flying.append(raw)
         run.outputs = self._hand_out(slots, outs, held)
         for index in donate:
-            _give_up(given.get(index), f"input {self._name(index)} of {self._session.name}")
+            _give_up(given.get(index), f"input {self._name(index)} of {self._bound.holder}")
         return run
 
     def _index(self, index: int) -> int:
         if isinstance(index, int) and 0 <= index < len(self._input_slot):
             return index
-        raise InputError(f"there is no input {index!r}: {self._session.name} has {len(self._input_slot)}",
+        raise InputError(f"there is no input {index!r}: {self._bound.holder} has {len(self._input_slot)}",
                          got=index, wanted=len(self._input_slot))
 
     def _name(self, index: int) -> str:
-        graph = self._session.graph
-        return repr(graph.names[graph.inputs[index]])
+        return repr(self._graph.names[self._graph.inputs[index]])
 
     def _template(self, copies: frozenset[int]) -> Template:
         with self._lock:
             found = self._templates.get(copies)
             if found is None:
-                found = self._templates[copies] = assemble(self._session, self._slots, copies)
+                found = self._templates[copies] = assemble(self._bound, self._slots, copies)
             return found
 
-    def _wait_for_turn(self) -> None:
+    def _wait_for_turn(self, max_in_flight: int) -> None:
         flying = self._flying
-        while (flying and lib.gr_run_done(flying[0])) or len(flying) >= self._session.max_in_flight:
+        while (flying and lib.gr_run_done(flying[0])) or len(flying) >= max_in_flight:
             try:
                 run = flying.popleft()
             except IndexError:                       # another thread was faster
@@ -137,10 +133,9 @@ class Submitter:
         return held
 
     def _input_buffer(self, index: int, value: Any, donated: bool) -> Buffer:
-        session = self._session
-        eid = int(session.graph.input_eids[index])
-        type_, layout = session.graph.entry_type(eid), session.plan.layout(eid)
-        handle = session.handles[int(session.plan.entry_did()[eid])]
+        eid = int(self._graph.input_eids[index])
+        type_, layout = self._graph.entry_type(eid), self._plan.layout(eid)
+        handle = self._bound.handles[int(self._plan.entry_did()[eid])]
         if isinstance(value, Buffer):                # an array that the input is bound to
             return value
         if isinstance(value, Tensor):
@@ -151,8 +146,8 @@ class Submitter:
             if buffer is not None and (value.device, value.layout) == (handle.device, layout):
                 buffer.live()
                 return buffer
-        memory, extent = memory_of(session.plan, eid), extent_of(session.plan, eid)
-        fresh = Buffer.alloc(handle, memory, extent, session.name)
+        memory, extent = memory_of(self._plan, eid), extent_of(self._plan, eid)
+        fresh = Buffer.alloc(handle, memory, extent, self._bound.holder)
         if isinstance(value, Tensor) and value.buffer is not None:
             template.copy(value.buffer, value.layout, fresh, layout, type_)
         elif isinstance(value, Tensor) or layout.memory == HOST:
@@ -175,14 +170,14 @@ class Submitter:
             slots[self._slots.outputs[index]] = buffer.live()
 
     def _out_buffer(self, index: int, tensor: Any) -> Buffer:
-        session, what = self._session, f"out[{index}]"
-        heads = session.graph.outputs
+        what = f"out[{index}]"
+        heads = self._graph.outputs
         if not isinstance(index, int) or not 0 <= index < len(heads):
-            raise InputError(f"there is no output {index!r}: {session.name} has {len(heads)}", got=index,
-                             wanted=len(heads))
+            raise InputError(f"there is no output {index!r}: {self._bound.holder} has {len(heads)}",
+                             got=index, wanted=len(heads))
         eid = int(heads[index])
-        type_, layout = session.graph.entry_type(eid), session.plan.layout(eid)
-        device = session.plan.devices[int(session.plan.entry_did()[eid])]
+        type_, layout = self._graph.entry_type(eid), self._plan.layout(eid)
+        device = self._plan.devices[int(self._plan.entry_did()[eid])]
         if not isinstance(tensor, Tensor) or tensor.buffer is None:
             raise InputError(f"{what} must be a tensor with memory of its own, got {type(tensor).__name__}",
                              got=type(tensor).__name__)
@@ -199,10 +194,10 @@ class Submitter:
 
     def _hand_out(self, slots: Any, outs: Mapping[int, Tensor], held: Mapping[int, Buffer]
                   ) -> tuple[Tensor, ...]:
-        session, found, made = self._session, [], {}
+        found, made = [], {}
         for index, at in enumerate(self._slots.outputs):
-            eid = int(session.graph.outputs[index])
-            handle = session.handles[int(self._slots.did[at])]
+            eid = int(self._graph.outputs[index])
+            handle = self._bound.handles[int(self._slots.did[at])]
             if index in outs:
                 found.append(outs[index])
                 continue
@@ -213,8 +208,8 @@ class Submitter:
             else:
                 buffer = made[at] = Buffer(handle, int(self._slots.memory[at]), int(self._slots.extent[at]),
                                            slots[at])
-            found.append(Tensor(handle.device, handle, session.graph.entry_type(eid),
-                                session.plan.layout(eid), buffer.addr, buffer))
+            found.append(Tensor(handle.device, handle, self._graph.entry_type(eid),
+                                self._plan.layout(eid), buffer.addr, buffer))
         return tuple(found)
 
     # **************** the session's own memory ****************
@@ -227,21 +222,21 @@ class Submitter:
             self._own[at].overwritten()
 
 
-def _borrow(session: Session, slots: Slots, at: int, array: np.ndarray | None = None) -> Buffer:
+def _borrow(bound: Bound, slots: Slots, at: int, array: np.ndarray | None = None) -> Buffer:
     """The memory that a kept value has in the session, or the array that it is bound to."""
-    eid, bound = int(slots.eid[at]), session.bound
+    eid = int(slots.eid[at])
     addr, owner = int(bound.entry_addr[eid]), bound.owner(eid)
     if array is not None:
         addr, owner = array.ctypes.data, array
-    return Buffer.borrow(session.handles[int(slots.did[at])], addr, int(slots.extent[at]), owner,
+    return Buffer.borrow(bound.handles[int(slots.did[at])], addr, int(slots.extent[at]), owner,
                          int(slots.memory[at]))
 
 
-def _slots_of_copies(session: Session, slots: Slots) -> dict[int, tuple[int, ...]]:
+def _slots_of_copies(bound: Bound, slots: Slots) -> dict[int, tuple[int, ...]]:
     """{graph input: the slots of what its at_input copies make}."""
-    graph = session.graph
-    return {index: tuple(int(slots.slot[graph.row_ptr[nid]]) for nid in session.program.nid[first:last])
-            for index, (first, last) in session.program.at_input.items()}
+    program = bound.program
+    return {index: tuple(int(slots.slot[program.plan.graph.row_ptr[nid]]) for nid in program.nid[first:last])
+            for index, (first, last) in program.at_input.items()}
 
 
 def _host_layout(type_: TensorType) -> Layout:

@@ -144,12 +144,13 @@ void gr_cause_release(gr_cause *cause);
 gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, const char *holder);
 /* Drops a reference; a block that nobody holds and no work needs becomes idle, or with `now` is freed. */
 void gr_buffer_drop(gr_buffer *buffer, int now);
-void gr_buffers_trim_ended(gr_device *device);   /* gives back L1 that ended work has left */
 void gr_events_prune(gr_events *events);
 int32_t gr_events_reserve(gr_events *events, int32_t more);   /* room for so many gr_events_add */
 void gr_events_add(gr_events *events, gr_run *run, int32_t lane, int32_t value);
 void gr_events_clear(gr_events *events);
 
+/* By a worker, not under the lock, after a run: gives back L1 that nobody holds. */
+void gr_buffers_run_ended(void);
 /* By gr_device_destroy, not under the lock: idle blocks are freed, others know that their device is gone. */
 void gr_buffers_forget(gr_device *device);
 

@@ -31,6 +31,7 @@ pthread_mutex_t gr_async_lock = PTHREAD_MUTEX_INITIALIZER;
 static idle_class *buckets[NUM_BUCKETS];
 static gr_buffer *all;
 static uint64_t buffers_made;
+static _Atomic int32_t l1_waiting;        /* idle blocks of L1, which go back when work is over */
 
 /* ---------------------------------------------------------------- events */
 
@@ -121,7 +122,9 @@ static gr_buffer *pop(idle_class *class) {
   if (!class->oldest) class->newest = NULL;
   class->count -= 1;
   buffer->later = NULL;
-  class->device->memories[class->memory].idle -= buffer->extent;
+  gr_device_memory *m = class->device->memories + class->memory;
+  m->idle -= buffer->extent;
+  if (m->desc.kind == GR_L1) atomic_fetch_sub_explicit(&l1_waiting, 1, memory_order_relaxed);
   return buffer;
 }
 
@@ -130,7 +133,9 @@ static void push(idle_class *class, gr_buffer *buffer) {
   else class->oldest = buffer;
   class->newest = buffer;
   class->count += 1;
-  class->device->memories[class->memory].idle += buffer->extent;
+  gr_device_memory *m = class->device->memories + class->memory;
+  m->idle += buffer->extent;
+  if (m->desc.kind == GR_L1) atomic_fetch_add_explicit(&l1_waiting, 1, memory_order_relaxed);
 }
 
 /* Whether a block that no work needs goes back at once: L1, because circular buffers want it; in guard mode,
@@ -213,10 +218,15 @@ int32_t gr_reclaim(gr_device *device, int32_t memory, int64_t budget_ns) {
   return 2;
 }
 
-void gr_buffers_trim_ended(gr_device *device) {
+void gr_buffers_run_ended(void) {
+  if (!atomic_load_explicit(&l1_waiting, memory_order_relaxed)) return;
   int more;
-  for (int32_t m = 0; m < device->num_memories; ++m)
-    if (device->memories[m].desc.kind == GR_L1 && device->memories[m].idle) trim(device, m, &more);
+  pthread_mutex_lock(&gr_async_lock);
+  for (int b = 0; b < NUM_BUCKETS; ++b)
+    for (idle_class *class = buckets[b]; class; class = class->next)
+      if (class->oldest && class->device->memories[class->memory].desc.kind == GR_L1)
+        trim(class->device, class->memory, &more);
+  pthread_mutex_unlock(&gr_async_lock);
 }
 
 uint64_t gr_buffers_idle(gr_device *device, int32_t memory) {

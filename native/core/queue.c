@@ -271,7 +271,10 @@ static void finish(gr_queue *queue, gr_lane_run *lane, gr_lane_run *before) {
   else queue->first = lane->next;
   if (queue->last == lane) queue->last = before;
   gr_run *run = lane->run;
-  if (atomic_fetch_sub_explicit(&run->left, 1, memory_order_acq_rel) == 1) gr_run_end(run);
+  if (atomic_fetch_sub_explicit(&run->left, 1, memory_order_acq_rel) == 1) {
+    gr_run_end(run);
+    gr_buffers_run_ended();
+  }
   atomic_fetch_sub_explicit(&queue->depth, 1, memory_order_release);
 }
 
