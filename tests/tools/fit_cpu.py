@@ -51,21 +51,20 @@ def seconds(op: str, shapes: tuple[tuple[int, ...], ...], attrs: dict, chain: in
 def measure() -> dict[str, float]:
     found = {}
     for name, (op, shapes, attrs) in CASES.items():
-        took = seconds(op, shapes, attrs, CHAIN if name == "call_ns" else 1)
+        ns = seconds(op, shapes, attrs, CHAIN if name == "call_ns" else 1) * 1e9
         types = [TensorType("float32", s) for s in shapes]
         entry = registry.require(op)
-        outputs = entry.infer(types, entry.decode(attrs))
-        amount = {"gb_per_s": entry.bytes_moved(types, outputs), "call_ns": took * 1e9 * took * 1e9}.get(
-            name, entry.flops(types, outputs, entry.decode(attrs))
-        )
-        found[name] = float(f"{amount / (took * 1e9):.3g}")
+        given = entry.decode(attrs)
+        outputs = entry.infer(types, given)
+        work = entry.bytes_moved(types, outputs) if name == "gb_per_s" else entry.flops(types, outputs, given)
+        found[name] = float(f"{ns if name == 'call_ns' else work / ns:.3g}")
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="make these the packaged constants")
-    parser.add_argument("--rounds", type=int, default=3, help="the best of so many, as others use the machine too")
+    parser.add_argument("--rounds", type=int, default=3, help="the best of so many counts")
     options = parser.parse_args()
     rounds = [measure() for _ in range(options.rounds)]
     found = {name: (min if name == "call_ns" else max)(r[name] for r in rounds) for name in CASES}
