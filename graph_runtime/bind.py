@@ -41,12 +41,23 @@ class Region:
 
 
 class Lease:
-    """What tensors of one entry hold instead of the region: while one is alive, somebody may look there."""
+    """What tensors of one entry hold instead of the region: while one is alive, somebody may look there.
 
-    __slots__ = ("__weakref__", "region")
+    ``events``: the Buffer that queued runs use for the same memory, None where there are none.
+    """
+
+    __slots__ = ("__weakref__", "_buffer", "region")
 
     def __init__(self, region: object):
-        self.region = region
+        self.region, self._buffer = region, None
+
+    @property
+    def events(self) -> object:
+        return self._buffer and self._buffer()
+
+    @events.setter
+    def events(self, buffer: object) -> None:
+        self._buffer = weakref.ref(buffer)            # the Buffer holds the lease
 
 
 class Bound:

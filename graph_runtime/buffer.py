@@ -94,6 +94,11 @@ class Buffer:
         return self.pointer
 
     @property
+    def events(self) -> Buffer:
+        """Itself: whoever owns a tensor's memory says so which Buffer has the events of its queued uses."""
+        return self
+
+    @property
     def addr(self) -> int:
         """Host pointer or bank address."""
         return _addr(self.live())

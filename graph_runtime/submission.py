@@ -15,7 +15,7 @@ import numpy as np
 
 from . import core, dtypes, template
 from .assembly import assemble
-from .bind import Bound
+from .bind import Bound, Lease
 from .buffer import Buffer, wait_in_slices
 from .devices import cpu
 from .errors import InputError
@@ -215,9 +215,9 @@ class Submitter:
     # **************** the session's own memory ****************
 
     def before_write(self, index: int) -> None:
-        """Graph input ``index`` in the session's memory is about to be overwritten by the caller: wait for
-        the runs that read it."""
-        for at in (self._input_slot[index], *self._copied.get(index, ())):
+        """Graph input ``index`` is about to be set: wait for the runs that read copies of it elsewhere, as its
+        own tensor waits for those that read it."""
+        for at in self._copied.get(index, ()):
             self._own[at].wait(write=True)
             self._own[at].overwritten()
 
@@ -228,8 +228,13 @@ def _borrow(bound: Bound, slots: Slots, at: int, array: np.ndarray | None = None
     addr, owner = int(bound.entry_addr[eid]), bound.owner(eid)
     if array is not None:
         addr, owner = array.ctypes.data, array
-    return Buffer.borrow(bound.handles[int(slots.did[at])], addr, int(slots.extent[at]), owner,
-                         int(slots.memory[at]))
+    if isinstance(owner, Lease) and owner.events is not None and owner.events.addr == addr:
+        return owner.events                      # another session's, whose parameters are shared
+    buffer = Buffer.borrow(bound.handles[int(slots.did[at])], addr, int(slots.extent[at]), owner,
+                           int(slots.memory[at]))
+    if isinstance(owner, Lease):
+        owner.events = buffer
+    return buffer
 
 
 def _slots_of_copies(bound: Bound, slots: Slots) -> dict[int, tuple[int, ...]]:

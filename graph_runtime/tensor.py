@@ -90,8 +90,12 @@ class Tensor(Operators, Fetching):
 
     @property
     def buffer(self) -> Buffer | None:
-        """The block of memory with its events; None for a view whose session runs inline only."""
+        """The block of memory with its events; None for a view of a session's memory."""
         return self._owner if isinstance(self._owner, Buffer) else None
+
+    @property
+    def _events(self) -> Buffer | None:
+        return getattr(self.alive()._owner, "events", None)
 
     @property
     def place(self) -> Any:
@@ -101,15 +105,14 @@ class Tensor(Operators, Fetching):
         return self._place
 
     def __repr__(self) -> str:
-        gone = f", {self._gone}" if self._gone else ""
-        return f"Tensor({self.type}, {self.device}, {self.layout}{gone})"
+        return f"Tensor({self.type}, {self.device}, {self.layout}{', ' + self._gone if self._gone else ''})"
 
     # **************** waiting ****************
 
     @property
     def ready(self) -> bool:
         """Whether the values are there: wait() would return, or raise, at once."""
-        buffer = self.alive().buffer
+        buffer = self._events
         return buffer is None or buffer.ready
 
     def wait(self, timeout: float | None = None) -> Tensor:
@@ -118,7 +121,7 @@ class Tensor(Operators, Fetching):
         Raises HandleError, TimeoutError, and what the run or copy raised that was to write them. What an
         eager op should have written is made again (single/lineage.py).
         """
-        buffer = self.alive().buffer
+        buffer = self._events
         if buffer is not None:
             try:
                 buffer.wait(timeout)
@@ -172,7 +175,7 @@ class Tensor(Operators, Fetching):
         """
         if self.readonly:
             raise InputError(f"this {self.type} is a constant of the library: it cannot be written")
-        buffer = self.alive().buffer
+        buffer = self._events
         if buffer is not None:
             buffer.wait(write=True)
             buffer.overwritten()
@@ -195,9 +198,7 @@ class Tensor(Operators, Fetching):
         core.copy(source.wait()._handle, source._arg, self._handle, self._arg)
         record_copy(source, self)
 
-    # TVM's names
-
-    asnumpy = numpy
+    asnumpy = numpy                  # TVM's names
     copyfrom = copy_from
 
     def copyto(self, target: Tensor) -> Tensor:

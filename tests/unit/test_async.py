@@ -449,3 +449,19 @@ if pid:
     print("fine")
 """, *files)
     assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
+
+
+# **************** live views of a session ****************
+
+def test_a_live_view_waits_for_runs_that_write_or_read_there(counter, slow):
+    view = counter.get_input("state")
+    counter.set_input("state", np.zeros((32, 32), F32))
+    counter.set_input("x", np.ones((32, 32), F32))
+    for _ in range(20):
+        counter.run_async()
+    assert view.numpy()[0, 0] == 20
+    x = slow.get_input("x")
+    x.copy_from(full(1))
+    run = slow.run_async()
+    x.copy_from(full(100))                           # the run has read it by then
+    assert first(run) == 4
