@@ -26,7 +26,7 @@ from .host_values import aligned_empty, as_array, host_view
 from .implicit import Fetching
 from .layout import HOST, Layout
 from .operators import Operators
-from .single.lineage import recover
+from .single.lineage import before_write, recover
 from .single.place import place
 from .traffic import record, record_copy
 
@@ -177,6 +177,7 @@ class Tensor(Operators, Fetching):
             raise InputError(f"this {self.type} is a constant of the library: it cannot be written")
         buffer = self._events
         if buffer is not None:
+            before_write(self)
             buffer.wait(write=True)
             buffer.overwritten()
         (self if self._origin is None else self._origin)._version = None
@@ -260,7 +261,7 @@ class Tensor(Operators, Fetching):
         made = Tensor(self.device, self._handle, self.type, self.layout, self._addr, self._owner,
                       self.readonly)
         made._origin = self if self._origin is None else self._origin
-        made._retained = self._retained
+        made._retained, made._recipe = self._retained, self._recipe
         return made
 
     def alive(self) -> Tensor:

@@ -73,7 +73,7 @@ def _copied(tensor: Tensor, device: Device, layout: Layout) -> Tensor:
 class _Copies:
     """Maker (single/lineage.py) of copies of what eager ops make."""
 
-    def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...], cause: Exception | None) -> None:
+    def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> None:
         (source,) = inputs
         again = allocate(tensor.type, tensor.device, tensor.layout)
         queue_copy(source.wait(), again)

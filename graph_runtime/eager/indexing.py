@@ -13,7 +13,7 @@ from .. import dtypes
 from ..single.apply import Refused, apply
 from ..single.host import on_host
 from ..single.operands import on_device, tensor
-from ..single.road import device_first
+from ..single.road import device_first, write
 from ..tensor import Tensor
 from .movement import reshape, take
 
@@ -56,7 +56,7 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
         made = apply("slice_update", attrs, x, _update(x, region, value))
     except Refused as refused:
         made = on_host("setitem", _set, (x, index, value), {}, refused.reason, refused.error)
-    x.copy_from(made)
+    write(x, made)
 
 
 def _set(array: np.ndarray, index: Any, value: Any) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from .. import dtypes
 from ..operators import METHODS, PROPERTIES
 from ..single.host import on_host, tensors_in, to_host
-from ..single.road import store
+from ..single.road import store, write
 from ..tensor import Tensor
 from . import arithmetic, functions, indexing, movement, reduction
 
@@ -104,7 +104,7 @@ def _at(ufunc: np.ufunc, array: Any, *rest: Any) -> None:
         ufunc.at(array, *args)
         return
     name = f"{ufunc.__name__}.at"
-    array.copy_from(on_host(name, changed, (array, *rest), {}, f"no device has a kernel for {name}"))
+    write(array, on_host(name, changed, (array, *rest), {}, f"no device has a kernel for {name}"))
 
 
 def array_function(
@@ -198,7 +198,7 @@ def _shape_args(args: tuple[Any, ...]) -> Any:
 
 
 def _fill(self: Tensor, value: Any) -> None:
-    self.copy_from(np.full(self.shape, value, dtypes.to_numpy(self.dtype)))
+    write(self, functions.full_like(self, value))
 
 
 def _strides(self: Tensor) -> tuple[int, ...]:

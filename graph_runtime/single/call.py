@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import config, library
+from .. import config, core, library
 from ..devices import NO_KERNELS
 from ..errors import (
     CompileError,
@@ -16,7 +16,7 @@ from ..errors import (
     LibraryError,
     PlanError,
 )
-from ..graph import Func, TensorType
+from ..graph import COPY, Func, TensorType
 from ..layout import same_image
 from ..ops import registry
 from ..program import Kernel
@@ -56,11 +56,12 @@ class Call:
         """From now on it is done on the host."""
         self.reason, self.error, self.launcher, self.alias = reason, error, None, False
 
-    def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...], cause: Exception | None) -> None:
-        """Of lineage: an output of this call failed. By the kernel once more where only an input had failed,
-        else by the op's reference on the host. Raises ``cause`` under strict(), and what the reference
-        raises; an index out of range is an IndexError."""
-        if cause is None and self.launcher is not None:
+    def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> None:
+        """Of lineage: an output of this call failed. By the kernel once more, for maybe only an input had
+        failed, then by the op's reference on the host. Raises KernelError under strict(), and what the
+        reference raises; an index out of range is an IndexError."""
+        cause: Exception | None = self.error
+        if self.launcher is not None:
             try:
                 again = self.launcher.launch(inputs)
                 again._recipe = None  # this is the place to notice
@@ -71,6 +72,9 @@ class Call:
                 cause = error.with_traceback(None)  # it would keep this frame, and the tensors in it
         if policy.is_strict() and cause is not None:
             raise cause
+        self._on_host(tensor, inputs, f"run error: {cause}" if self.reason is None else self.reason)
+
+    def _on_host(self, tensor: Tensor, inputs: tuple[Tensor, ...], reason: str) -> None:
         device, types = str(tensor.device), tuple(str(t) for t in self.types)
         try:
             (values,) = self.op.reference(gather(inputs), self.attrs)
@@ -80,7 +84,6 @@ class Call:
                 raise
             raise IndexError(str(error)) from error
         tensor.settle(push(values, tensor.place))
-        reason = f"run error: {cause or self.reason}"
         record("fallback", tensor.device, sum(source.nbytes for source in inputs))
         policy.record(self.op.name, device, types, reason)
 
@@ -170,7 +173,8 @@ def _select_reshape(call: Call) -> None:
     if same_image(source.layout, source.type.shape, target.layout, target.type.shape):
         call.alias = True
         return
-    copy = library.resolve(Func("__copy", None, {}, 1, 1), source.device.kernels, (), ())
+    env = core.address_of(source.handle.env)
+    copy = Kernel(COPY, core.copy_kernel(), words=(env, env))  # its attributes are the two sides' devices
     call.launcher = Launcher(copy, call.inputs, target, call)
 
 

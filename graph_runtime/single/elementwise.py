@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DeviceMemoryError, KernelError
+from ..errors import DeviceMemoryError
 from ..tensor import Tensor
 from . import policy
 from .apply import apply, ready_call
@@ -41,9 +41,9 @@ def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> Calla
     def function(a: Any, b: Any, /, out: Any = None, **more: Any) -> Any:
         if out is None and not more:
             try:
-                return ready[a.place, b.place].launcher.launch((a, b))
-            except (KeyError, AttributeError, DeviceMemoryError, KernelError):
-                pass  # new, not two tensors, or failed: the slow road knows what to do
+                return ready[a._place, b._place].launcher.launch_pair(a, b)
+            except (KeyError, AttributeError, TypeError, DeviceMemoryError):
+                pass  # new, not two tensors, gone, or no room: the slow road knows what to do
         return slow(a, b, out=out, **more)
 
     function.__name__ = function.__qualname__ = name

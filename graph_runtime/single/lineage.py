@@ -10,41 +10,42 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from typing import Any, Protocol
 
 from .. import core
 from ..errors import GraphRuntimeError, HandleError
 from . import policy
 
-__all__ = ["Maker", "recover", "settle_all", "watch"]
+__all__ = ["Maker", "before_write", "recover", "replace", "settle_all", "watch"]
 
 _pending, _failure, _NULL = core.lib.gr_buffer_pending, core.lib.gr_buffer_failure, core.ffi.NULL
-_MOST = 32  # outputs that are not looked at yet
-_queued: deque[weakref.ref] = deque()
+_MOST = 32  # outputs of a device that are not looked at yet
+_queued: defaultdict[core.DeviceHandle, deque[weakref.ref]] = defaultdict(deque)
 _recovering = threading.RLock()
+_active = False  # somebody is in recover()
 
 
 class Maker(Protocol):
     """Who stands first in a recipe."""
 
-    def make_again(self, tensor: Any, inputs: tuple[Any, ...], cause: Exception | None) -> None:
-        """Give ``tensor`` the values it should have, from inputs that have theirs. ``cause`` is why it
-        did not get them, None where only an input failed."""
+    def make_again(self, tensor: Any, inputs: tuple[Any, ...]) -> None:
+        """Give ``tensor`` the values it should have, from inputs that have theirs."""
 
 
 def watch(tensor: Any) -> None:
     """Look at this tensor, which has a recipe, when a few more were queued. Any thread."""
-    _queued.append(weakref.ref(tensor))
-    if len(_queued) > _MOST:
-        _sweep()
+    queued = _queued[tensor._handle]
+    queued.append(weakref.ref(tensor))
+    if len(queued) > _MOST and not _active:  # who makes something again launches, too
+        _sweep(queued)
 
 
-def _sweep() -> None:
+def _sweep(queued: deque[weakref.ref]) -> None:
     """From the oldest on, as far as ops are over."""
-    while _queued:
+    while queued:
         try:
-            ref = _queued.popleft()
+            ref = queued.popleft()
         except IndexError:  # another thread was faster
             return
         tensor = ref()
@@ -52,7 +53,7 @@ def _sweep() -> None:
             continue
         pointer = getattr(tensor.buffer, "pointer", None)
         if pointer is not None and _pending(pointer, 0):
-            _queued.appendleft(ref)
+            queued.appendleft(ref)
             return
         if pointer is None or not _failure(pointer, _NULL):
             tensor._recipe = None
@@ -65,14 +66,37 @@ def _sweep() -> None:
 
 def settle_all() -> None:
     """Wait for everything that is queued, and let go of what it keeps alive: when memory is short."""
-    for ref in list(_queued):
-        tensor = ref()
-        if tensor is not None and tensor._recipe is not None and tensor.buffer is not None:
-            try:
-                tensor.wait()
-            except (GraphRuntimeError, ArithmeticError, LookupError, TypeError):
-                pass  # as above
-    _queued.clear()
+    for tensor, _ in _unsettled():
+        _settle(tensor)
+
+
+def before_write(tensor: Any) -> None:
+    """The memory of this tensor will be overwritten: what is made of it cannot be made again afterwards."""
+    owner = tensor._owner
+    for reader, recipe in _unsettled():
+        if reader is not tensor and any(source._owner is owner for source in recipe[1]):
+            _settle(reader)
+
+
+def replace(tensor: Any, old: Any) -> None:
+    """The handle will lead to other values: what was made of its values is made of those of ``old``."""
+    for reader, (maker, inputs) in _unsettled():
+        if any(source is tensor for source in inputs):
+            reader._recipe = (maker, tuple([old if source is tensor else source for source in inputs]))
+
+
+def _unsettled() -> list[tuple[Any, tuple[Maker, tuple[Any, ...]]]]:
+    """Tensors of whom it is not known yet that they were made, and their recipes."""
+    refs = [ref for queued in list(_queued.values()) for ref in list(queued)]
+    alive = [tensor for tensor in [ref() for ref in refs] if tensor is not None]
+    return [(tensor, recipe) for tensor, recipe in [(t, t._recipe) for t in alive] if recipe is not None]
+
+
+def _settle(tensor: Any) -> None:
+    try:
+        tensor.wait()
+    except (GraphRuntimeError, ArithmeticError, LookupError, TypeError):
+        pass  # raised again where somebody waits for the tensor
 
 
 def recover(tensor: Any) -> bool:
@@ -81,25 +105,33 @@ def recover(tensor: Any) -> bool:
 
     Raises what its maker raises: the host's error where the host cannot do it either.
     """
+    global _active
     with _recovering:
-        stack, recipes = [(tensor, False)], {}
-        while stack:  # no recursion: chains are long
-            at, inputs_done = stack.pop()
-            if inputs_done:
-                _make_again(at, recipes)
-            elif id(at) not in recipes and _has_failed(at) and at._recipe is not None:
-                recipes[id(at)] = at._recipe
-                stack.append((at, True))
-                stack.extend((source, False) for source in at._recipe[1])
-        return not _has_failed(tensor)
+        before, _active = _active, True
+        try:
+            _recover(tensor)
+            return not _has_failed(tensor)
+        finally:
+            _active = before
+
+
+def _recover(tensor: Any) -> None:
+    stack, recipes = [(tensor, False)], {}
+    while stack:  # no recursion: chains are long
+        at, inputs_done = stack.pop()
+        if inputs_done:
+            _make_again(at, recipes)
+        elif id(at) not in recipes and _has_failed(at) and at._recipe is not None:
+            recipes[id(at)] = at._recipe
+            stack.append((at, True))
+            stack.extend((source, False) for source in at._recipe[1])
 
 
 def _make_again(tensor: Any, recipes: dict[int, Any]) -> None:
     maker, inputs = recipes[id(tensor)]
     failure = tensor.buffer.failure
-    cause = None if any(id(source) in recipes for source in inputs) else failure
     try:
-        maker.make_again(tensor, inputs, cause)
+        maker.make_again(tensor, inputs)
     except HandleError as error:  # an input was deallocated meanwhile
         raise failure from error
     tensor._recipe = None

@@ -14,9 +14,10 @@ from ..errors import InputError
 from ..tensor import Tensor
 from .apply import Refused
 from .host import on_host
+from .launch import rebind
 from .operands import cast, device_of
 
-__all__ = ["device_first", "host_only", "only", "store"]
+__all__ = ["device_first", "host_only", "only", "store", "write"]
 
 Function = Callable[..., Any]
 
@@ -91,16 +92,23 @@ def store(out: Any, made: Any, name: str) -> Any:
             wanted=of.name,
         )
     if isinstance(out, Tensor):
-        _write(out, made)
+        write(out, made)
     else:
         np.copyto(out, made.numpy() if isinstance(made, Tensor) else made, casting="same_kind")
     return out
 
 
-def _write(out: Tensor, made: Any) -> None:
+def write(out: Tensor, made: Any) -> None:
+    """Give the handle new values, of its shape. Other handles on the memory keep theirs, unless it is a
+    session's or the caller's own: that is overwritten, after who reads it. Raises as Tensor.copy_from."""
     if isinstance(made, Tensor) and made.dtype != out.dtype:
         try:
             made = cast(made, out.dtype)
         except Refused:
             made = made.numpy()
-    out.copy_from(made, "out=")
+    buffer = out.alive().buffer
+    shared = buffer is None or buffer.owner is not None or out.readonly
+    if isinstance(made, Tensor) and made.place is out.place and not shared:
+        rebind(out, made)
+    else:
+        out.copy_from(made, "out=")

@@ -117,6 +117,7 @@ struct gr_buffer {
   uint64_t version;
   gr_events writes;                  /* who wrote it last */
   gr_events reads;                   /* who reads it since */
+  int32_t arriving;                  /* events that the submission at hand adds at most */
   gr_buffer *next, *before;          /* all buffers of all devices */
   gr_buffer *later;                  /* the idle ones of its size, oldest first */
 };

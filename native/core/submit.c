@@ -271,11 +271,13 @@ static int32_t take_buffers(const gr_template *t, gr_buffer **buffers, uint8_t *
 static int32_t find_all(const gr_template *t, gr_buffer **buffers) {
   found.count = 0;
   int32_t status = GR_OK;
+  for (int32_t s = 0; s < t->num_slots; ++s) buffers[s]->arriving = 0;
   for (int32_t s = 0; s < t->num_slots && !status; ++s) {
     gr_buffer *buffer = buffers[s];
     int64_t first = t->usage_ptr[s], last = t->usage_ptr[s + 1];
-    status = gr_events_reserve(&buffer->writes, (int32_t)(last - first));
-    if (!status) status = gr_events_reserve(&buffer->reads, (int32_t)(last - first));
+    buffer->arriving += (int32_t)(last - first);           /* one buffer may be given for several slots */
+    status = gr_events_reserve(&buffer->writes, buffer->arriving);
+    if (!status) status = gr_events_reserve(&buffer->reads, buffer->arriving);
     for (int64_t u = first; u < last && !status; ++u)
       status = find_waits(buffer, t->usages + u, t->reads_first[s]);
   }

@@ -48,7 +48,10 @@ static int64_t size(const gr_arg *a)
   return n;
 }
 
-int32_t fails(const gr_call *call) { return call->env->set_error(call->env, "on purpose"); }
+int32_t fails(const gr_call *call) 
+{
+  return call->env->set_error(call->env, "on purpose");
+}
 
 int32_t sevens(const gr_call *call)
 {
@@ -58,10 +61,13 @@ int32_t sevens(const gr_call *call)
   return 0;
 }
 
-int32_t slow_copy(const gr_call *call)
+_Atomic int32_t gate = 1;
+
+int32_t gated_copy(const gr_call *call)
 {
   const gr_arg *out = &call->args[call->nargs - 1];
-  usleep(20000);
+  while (!gate)
+    usleep(100);
   for (int64_t i = 0; i < size(out); i++)
     ((float *)(uintptr_t)out->addr)[i] = ((const float *)(uintptr_t)call->args[0].addr)[i];
   return 0;
@@ -71,7 +77,8 @@ int32_t slow_copy(const gr_call *call)
 
 @pytest.fixture(scope="session")
 def faulty_library(tmp_path_factory) -> ctypes.CDLL:
-    """Kernels that fail, that write 7, that take 20 ms and copy their first argument; float32 on cpu."""
+    """Kernels that fail, that write 7, that wait until ``gate`` is not 0 and then copy their first argument;
+    float32 on cpu."""
     folder = tmp_path_factory.mktemp("faulty")
     (folder / "faulty.c").write_text(_FAULTY)
     include = Path(graph_runtime.__file__).parents[1] / "native" / "include"
@@ -97,3 +104,17 @@ def sabotage(monkeypatch, faulty_library):
 
     monkeypatch.setattr(library, "resolve", resolve)
     return change
+
+
+@pytest.fixture
+def gate(faulty_library, sabotage):
+    """gate(False) holds the queue of cpu:0 at the next exp, here a copy; gate(True) lets it go."""
+    flag = ctypes.c_int32.in_dll(faulty_library, "gate")
+    sabotage("exp", "gated_copy")
+
+    def change(is_open: bool) -> None:
+        flag.value = is_open
+
+    yield change
+    change(True)
+    settle_all()

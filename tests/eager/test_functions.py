@@ -1,12 +1,16 @@
 """Functions of eager mode against numpy: values, dtypes, shapes, and which of them stay on the device."""
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import graph_runtime as gr
 from graph_runtime import eager, ops
+from graph_runtime.eager import functions
 from graph_runtime.ops.inputs import nmse
 
 X, Y = (5, 40), (40,)
@@ -281,6 +285,18 @@ def test_formats_stay(rng):
     x = eager.array(rng.standard_normal((33, 40)).astype(np.float32), "tt:0")
     assert (x + x).layout.layout == "tile"
     assert (x + x).layout.format == "f32"
+
+
+def test_the_page_lists_every_function():
+    """docs/eager.md names what there is, in the row where it belongs."""
+    page = (Path(__file__).parents[2] / "docs" / "eager.md").read_text()
+    rows = (page.split(f"\n| {row}")[1].split("\n")[0] for row in ("kernels |", "the host,"))
+    kernels, host = (set(re.findall(r"\w+", row)) for row in rows)
+    assert {f.__name__ for f in functions.DEVICE.values()} <= kernels
+    assert {f.__name__ for f in functions.HOST.values()} <= host
+    others = {"Fallback", "array", "call", "fallbacks", "forget", "full", "getitem", "ones", "setitem",
+              "strict", "verify", "zeros"}
+    assert set(eager.__all__) - others <= kernels | host
 
 
 def test_layers(device, rng):

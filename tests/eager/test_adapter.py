@@ -1,0 +1,39 @@
+"""gr.eager gives numpy's names to what single/ does: no state, no threads, no own way to memory or to C."""
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import graph_runtime
+
+MODULES = sorted((Path(graph_runtime.__file__).parent / "eager").glob("*.py"))
+ALLOWED = {"devices", "dtypes", "graph", "operators", "ops", "single", "tensor"}
+OUTSIDE = {"__future__", "builtins", "collections", "dataclasses", "math", "numpy", "operator", "typing"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
+def test_imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            assert {alias.name.split(".")[0] for alias in node.names} <= OUTSIDE
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            assert node.module.split(".")[0] in OUTSIDE
+        elif isinstance(node, ast.ImportFrom) and node.level == 2:
+            names = {node.module.split(".")[0]} if node.module else {alias.name for alias in node.names}
+            assert names <= ALLOWED, f"line {node.lineno}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
+def test_no_state(path):
+    """Nothing is assigned in modules but constants and tables, and no function changes them."""
+    tree = ast.parse(path.read_text())
+    tables = {target.id for node in tree.body if isinstance(node, (ast.Assign, ast.AnnAssign))
+              for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+              if isinstance(target, ast.Name)}
+    for function in (n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.Lambda))):
+        for node in ast.walk(function):
+            assert not isinstance(node, (ast.Global, ast.Nonlocal)), f"line {node.lineno}"
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, (ast.Store, ast.Del)):
+                assert getattr(node.value, "id", None) not in tables, f"line {node.lineno}"
