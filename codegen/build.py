@@ -134,12 +134,14 @@ def build_bundle(
     jobs: int | None = None,
     progress: Progress | None = None,
     const: Collection[str] = (),
+    generate: bool = True,
 ) -> Path:
     """Plan a graph, compile what it calls, and write graph, kernels and parameters as one bundle.
 
     ``graph``: a Graph, a GraphBuilder, or what load_graph takes; or a mapping of names to such, the programs
-    of the bundle, in order. ``const``: names of programs whose results may be kept for equal inputs. ``out``:
-    a zip if it ends in .zip, else a folder; written whole or not at all. ``params``: what read_params takes,
+    of the bundle, in order. ``const``: names of programs whose results may be kept for equal inputs.
+    ``generate``: False leaves ops to the kernels built into the runtime: no compiler is needed. ``out``: a
+    zip if it ends in .zip, else a folder; written whole or not at all. ``params``: what read_params takes,
     by default those that a GraphBuilder holds. ``name``: the program's, if it is one. ``libraries``: files,
     or opened libraries, whose files go into the bundle as they are; functions they have are not generated.
     ``place``, ``device_map``, ``formats``, ``layouts``, ``numerics`` and ``strict`` as plan.plan's,
@@ -151,9 +153,7 @@ def build_bundle(
     options = {"place": place, "device_map": device_map, "formats": formats, "layouts": layouts,
                "numerics": numerics, "strict": strict, "inplace": inplace}
     plans = {key: make_plan(_read(item), devices, **options) for key, item in graphs.items()}
-    kernels, foreign = kernels_of(plans.values())
-    kernels = [k for k in kernels if not any(library.has(k.name, k.kind) for library in given)]
-    _refuse_foreign([f for f in foreign if not any(library.has(f[0], f[1]) for library in given)])
+    kernels = _missing(plans, given) if generate else []
     items = [BundleLibrary(f"libraries/{i}_{g.path.name}", g.kinds, g.isa) for i, g in enumerate(given)]
     given_params = {k: getattr(g, "params", None) if params is None else params for k, g in graphs.items()}
     programs, files = _programs(plans, given_params, const)
@@ -166,6 +166,13 @@ def build_bundle(
         return write_bundle(out, devices=[d.spelling for d in next(iter(plans.values())).devices],
                             programs=programs, libraries=items, files=files,
                             params=_PARAMS if _PARAMS in files else None)
+
+
+def _missing(plans: Mapping[str, Plan], given: Sequence[_Given]) -> list[Kernel]:
+    """The kernels that no library has. Raises UnsupportedOpError for one that cannot be generated."""
+    kernels, foreign = kernels_of(plans.values())
+    _refuse_foreign([f for f in foreign if not any(library.has(f[0], f[1]) for library in given)])
+    return [k for k in kernels if not any(library.has(k.name, k.kind) for library in given)]
 
 
 def _read(graph: Any) -> Graph:

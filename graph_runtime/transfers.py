@@ -25,7 +25,7 @@ from .template import copy
 from .tensor import Tensor
 from .traffic import record_copy
 
-__all__ = ["duplicate", "gather", "queue_copy", "resolve", "scatter", "to", "to_layout", "wait_all",
+__all__ = ["copy_into", "duplicate", "gather", "queue_copy", "resolve", "scatter", "to", "to_layout", "wait_all",
            "waiting"]
 
 
@@ -89,6 +89,20 @@ def queue_copy(source: Tensor, target: Tensor) -> None:
         return
     copy(source.buffer, source.layout, target.buffer, target.layout, source.type)
     record_copy(source, target)
+
+
+def copy_into(target: Tensor, source: Tensor) -> None:
+    """Queue a copy of ``source`` into the memory of ``target``, after all queued work that reads or writes it.
+
+    Raises InputError where types differ, for a constant, and for what is no Tensor.
+    """
+    for tensor in (target, source):
+        if not isinstance(tensor, Tensor):
+            raise InputError(f"copy takes Tensors, got {type(tensor).__name__}", got=type(tensor).__name__)
+    if target.alive().type != source.alive().type or target.readonly:
+        why = "is a constant" if target.readonly else f"is {target.type}, the source {source.type}"
+        raise InputError(f"the target {why}", got=str(source.type), wanted=str(target.type))
+    queue_copy(source, target)
 
 
 def duplicate(tensor: Tensor) -> Tensor:

@@ -14,10 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from .. import arrays, host_tensors, transfers
 from ..bundle import Bundle, read_bundle
 from ..devices import Device
-from ..executable import input_layout
+from ..executable import executable, input_layout
 from ..hooks import (
     Hooks,
     MemoryLog,
@@ -37,11 +39,11 @@ from ..traffic import Stats, stats
 
 __all__ = [
     "Hooks", "Layout", "MemoryLog", "MemoryView", "OpContext", "OpenDevice", "ProgramContext", "Stats",
-    "TensorDesc", "TensorRef", "close_device", "create_borrowed_host_tensor", "create_empty_tensor",
-    "create_owned_host_tensor", "deallocate", "debug_hooks", "dump_tensor", "get_layout",
+    "TensorDesc", "TensorRef", "close_device", "copy", "create_borrowed_host_tensor", "create_empty_tensor",
+    "create_owned_host_tensor", "deallocate", "debug_hooks", "dump_tensor", "gather", "get_layout",
     "get_op_debug_str", "get_op_input_refs", "get_op_loc_info", "get_op_output_refs", "get_retain",
-    "get_tensor_desc", "get_tensor_layout", "has_layout", "is_allocated", "load_bundle", "load_tensor",
-    "memcpy", "memory_view", "open_device", "retrieve_tensor_from_pool", "set_memory_log_level", "set_retain",
+    "get_tensor_desc", "get_tensor_layout", "has_layout", "is_allocated", "load_bundle", "load_program",
+    "load_tensor", "memcpy", "memory_view", "open_device", "retrieve_tensor_from_pool", "set_memory_log_level", "set_retain",
     "stats", "submit", "to_device", "to_host", "to_layout", "unregister_hooks", "update_tensor_in_pool",
     "wait",
 ]
@@ -67,6 +69,11 @@ def memory_view(device: OpenDevice) -> Mapping[str, MemoryView]:
 def load_bundle(path: str | PathLike) -> Bundle:
     """Read a bundle's index and check its hashes; its programs are loaded when they are first submitted."""
     return read_bundle(path)
+
+
+def load_program(device: OpenDevice, bundle: Bundle, program: str | int | None = None) -> None:
+    """Load a program now, with its parameters, which the first submit would do."""
+    executable(device, bundle, program)
 
 
 # **************** tensors ****************
@@ -149,6 +156,16 @@ def to_host(tensor: Tensor, blocking: bool = True) -> Tensor:
     """A host tensor, row-major; the device's stays. Not blocking: wait() on the result waits for the copy."""
     made = transfers.to(tensor, "cpu:0")
     return made.wait() if blocking else made
+
+
+def copy(target: Tensor, source: Tensor) -> None:
+    """Queue a copy into a tensor that is there, behind all queued work that uses it: transfers.copy_into."""
+    transfers.copy_into(target, source)
+
+
+def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
+    """The values of several, in one submission a device: transfers.gather."""
+    return transfers.gather(tensors)
 
 
 def memcpy(target: Any, source: Tensor, dtype: str | None = None) -> None:

@@ -1,0 +1,33 @@
+"""What the examples of program stitching share: bundles made on the spot, and the traffic they print."""
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import graph_runtime.runtime as rt
+from codegen.build import build_bundle
+from graph_runtime import GraphBuilder
+from graph_runtime.bundle import Bundle
+
+
+def bundle(name: str, programs: Mapping[str, GraphBuilder], device: str = "tt:0", **options: Any) -> Bundle:
+    """The programs as one bundle for a device, compiled apart from any other, opened."""
+    folder = Path(tempfile.mkdtemp(prefix="stitching_"))
+    path = build_bundle(dict(programs), [device], folder / f"{name}.zip", generate=False, **options)
+    return rt.load_bundle(path)
+
+
+def show(title: str, counted: rt.Stats) -> None:
+    """The traffic of a scope, a line for each kind of event and device."""
+    print(title)
+    for kind, device, count, nbytes in counted.rows():
+        print(f"  {device:<6} {kind:<12} {count:>6} {nbytes:>12,} B")
+
+
+def expect(what: str, got: int, wanted: int) -> None:
+    """Print a measured figure; exit where it is not the one that it must be."""
+    print(f"{what}: {got:,} (expected {wanted:,})")
+    if got != wanted:
+        raise SystemExit(f"{what} is {got:,}, it must be {wanted:,}")

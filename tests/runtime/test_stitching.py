@@ -1,0 +1,423 @@
+"""What #671 promised: inputs on the device, outputs that stay there, conversion at submit, eviction from L1,
+donation, and errors that say what to do."""
+from __future__ import annotations
+
+import json
+import threading
+
+import numpy as np
+import pytest
+
+import graph_runtime as gr
+import graph_runtime.runtime as rt
+from graph_runtime import (
+    DeviceError,
+    DeviceMemoryError,
+    DocumentError,
+    GraphBuilder,
+    HandleError,
+    InputError,
+    SessionBusyError,
+)
+from graph_runtime.layout import Layout
+
+TILE, ROWS = Layout("dram", "tile", "f32"), Layout("dram", "row_major", "f32")
+L1 = Layout("l1", "tile", "f32")
+WIDE = (10240, 512)                # 327,680 bytes in each of the 64 banks of L1, which have 1,395,424
+
+
+def put(device, array, layout=TILE):
+    return rt.to_device(rt.create_owned_host_tensor(array), device, layout)
+
+
+@pytest.fixture
+def pair(device, randn):
+    """Two inputs for the programs of ``chain``."""
+    return [put(device, randn(64, 128)) for _ in range(2)]
+
+
+def output_in_l1(_, text):
+    """A program's text, with its last entry in L1."""
+    document = json.loads(text)
+    ours = document["metadata"]["graph_runtime"]
+    sid = document["attrs"]["storage_id"][1][-1]
+    ours["layouts"].append({**ours["layouts"][0], "memory": "l1"})
+    ours["layout"][-1] = len(ours["layouts"]) - 1
+    ours["storage"][sid] |= {"memory": "l1", "offset": 0}
+    return json.dumps(document)
+
+
+def state():
+    """x and d -> x + d, written into x."""
+    builder = GraphBuilder()
+    x, d = builder.input("x", (32, 32)), builder.input("d", (32, 32))
+    new = builder.op("add", x, d, name="new")
+    builder.output(new)
+    builder.alias(new, x)
+    return builder
+
+
+@pytest.fixture(scope="module")
+def stateful(new_bundle):
+    return new_bundle({"step": state()})
+
+
+# **************** outputs and traffic ****************
+
+def test_weights_pushed_once_over_many_submits(chain, device, randn):
+    with rt.stats() as counted:
+        weights = put(device, randn(64, 128))
+        for _ in range(10):
+            rt.submit(device, chain, "add", [put(device, randn(64, 128)), weights])
+    assert counted.count("h2d", "tt:0") == 11
+    assert counted.count("d2h") == 0
+
+
+def test_outputs_of_one_bundle_feed_another_without_the_host(chain, new_bundle, binary, device, pair):
+    other = new_bundle({"maximum": binary("maximum", (64, 128), "float32")})
+    with rt.stats() as counted:
+        (total,) = rt.submit(device, chain, "add", pair)
+        (out,) = rt.submit(device, other, "maximum", [total, pair[0]])
+    assert [row[0] for row in counted.rows()] == ["submit"]
+    a, b = (t.numpy() for t in pair)
+    assert (out.numpy() == np.maximum(a + b, a)).all()
+
+
+def test_stats_agree_with_the_device_s_own_counters(device, randn):
+    """Rows of 64 floats need no padding, so both count the same bytes."""
+    before = device.handle.stats(0)
+    with rt.stats() as counted:
+        tensor = put(device, randn(40, 64), ROWS)
+        tensor.numpy()
+        rt.to_host(tensor)
+        gr.gather([tensor, tensor])
+    after = device.handle.stats(0)
+    assert counted.bytes("h2d") == after.bytes_in - before.bytes_in == 40 * 64 * 4
+    assert counted.bytes("d2h") == after.bytes_out - before.bytes_out == 4 * 40 * 64 * 4
+
+
+def test_copies_inside_of_a_program_are_counted(tmp_path, new_bundle, device, randn):
+    builder = GraphBuilder()
+    x = builder.input("x", (8, 64), device="cpu:0")
+    builder.output(builder.op("relu", builder.op("tanh", x, device="tt:0"), device="cpu:0"))
+    bundle = new_bundle({"mixed": builder}, devices=("cpu:0", "tt:0"))
+    x = rt.create_owned_host_tensor(randn(8, 64))
+    with rt.stats() as counted:
+        (out,) = rt.submit(device, bundle, "mixed", [x])
+    assert (counted.bytes("h2d", "tt:0"), counted.bytes("d2h", "tt:0")) == (8 * 64 * 4, 8 * 64 * 4)
+    assert np.allclose(out.numpy(), np.maximum(np.tanh(x.numpy()), 0), atol=1e-3)
+
+
+def test_two_input_tensors_in_flight(chain, device, randn):
+    values = [randn(64, 128) for _ in range(20)]
+    slots, one = [rt.create_empty_tensor((64, 128), "float32", device, TILE) for _ in range(2)], put(
+        device, np.ones((64, 128), np.float32))
+    outputs = []
+    for i, value in enumerate(values):
+        rt.copy(slots[i % 2], rt.create_borrowed_host_tensor(value))
+        outputs += rt.submit(device, chain, "add", [slots[i % 2], one])
+    for out, value in zip(outputs, values, strict=True):
+        assert (out.numpy() == value + 1).all()
+
+
+def test_outputs_stay_in_the_memory_that_the_program_says(new_bundle, binary, device, randn):
+    bundle = new_bundle({"add": binary("add", (64, 128), "float32")}, edit=output_in_l1)
+    inputs = [put(device, randn(64, 128)) for _ in range(2)]
+    (out,) = rt.submit(device, bundle, "add", inputs)
+    assert rt.get_tensor_layout(out).memory == "l1"
+    assert (out.numpy() == inputs[0].numpy() + inputs[1].numpy()).all()
+
+
+# **************** conversion ****************
+
+def test_a_mismatch_is_converted_and_counted(chain, device, randn):
+    rows, tiles = put(device, randn(64, 128), ROWS), put(device, randn(64, 128))
+    with rt.stats() as counted:
+        (out,) = rt.submit(device, chain, "add", [rows, tiles])
+    assert (counted.count("mismatch"), counted.count("conversion")) == (1, 1)
+    assert counted.bytes("mismatch", "tt:0") == 64 * 128 * 4
+    assert rt.has_layout(rows, ROWS)
+    assert (out.numpy() == rows.numpy() + tiles.numpy()).all()
+
+
+def test_strict_mode_raises_for_a_mismatch(chain, device, randn):
+    inputs = [put(device, randn(64, 128)), put(device, randn(64, 128), ROWS)]
+    with pytest.raises(InputError, match="input 1 \\('y'\\) .* layout mismatch: expected dram/tile/f32, got "
+                                         "dram/row_major/f32"):
+        rt.submit(device, chain, "add", inputs, strict=True)
+    rt.submit(device, chain, "add", [inputs[0], inputs[0]], strict=True)
+
+
+# **************** eviction ****************
+
+def test_evict_unused_moves_what_the_program_does_not_read(chain, device, randn):
+    idle, used = (put(device, randn(64, 128), L1) for _ in range(2))
+    retained = put(device, randn(64, 128), L1)
+    rt.set_retain(retained, True)
+    values = idle.numpy()
+    with rt.stats() as counted:
+        rt.submit(device, chain, "add", [used, used], evict="unused")
+    assert counted.count("eviction") == 2
+    assert [t.layout.memory for t in (idle, retained, used)] == ["dram", "dram", "l1"]
+    assert (idle.numpy() == values).all()                        # the handle is the same, and valid
+    assert rt.get_retain(retained)
+
+
+def test_handles_on_one_block_are_evicted_together(chain, device, pair, randn):
+    first = put(device, randn(64, 128), L1)
+    second = rt.to_device(first, device, L1)
+    assert second.buffer is first.buffer
+    rt.submit(device, chain, "add", pair, evict="unused")
+    assert second.buffer is first.buffer
+    assert first.layout.memory == second.layout.memory == "dram"
+
+
+def test_evict_on_pressure_moves_the_oldest_and_no_more(new_bundle, device):
+    """A program whose output goes to L1, when three idle tensors leave too little there."""
+    builder = GraphBuilder()
+    builder.output(builder.op("relu", builder.input("x", WIDE)))
+    bundle = new_bundle({"main": builder}, edit=output_in_l1)
+    rt.load_program(device, bundle, "main")
+    x = put(device, np.ones(WIDE, np.float32))
+    idle = [rt.create_empty_tensor(WIDE, "float32", device, L1) for _ in range(3)]
+    with pytest.raises(DeviceMemoryError):
+        rt.submit(device, bundle, "main", [x], evict="never")
+    with rt.stats() as counted:
+        (out,) = rt.submit(device, bundle, "main", [x])
+    assert counted.count("eviction") == 1
+    assert [t.layout.memory for t in (*idle, out)] == ["dram", "l1", "l1", "l1"]
+    assert (out.numpy() == 1).all()
+
+
+def test_out_of_memory_names_the_holders(device):
+    with pytest.raises(DeviceMemoryError, match=r"L1 buffer .*held per bank by: tensor float32\[") as caught:
+        assert not [rt.create_empty_tensor(WIDE, "float32", device, L1) for _ in range(10)]
+    assert caught.value.device == "tt:0"
+
+
+# **************** donation, retain, deallocation ****************
+
+def test_an_in_place_output_takes_its_input(stateful, device, randn):
+    x, d = put(device, randn(32, 32)), put(device, randn(32, 32))
+    wanted, addr = x.numpy() + d.numpy(), x.buffer.addr
+    (new,) = rt.submit(device, stateful, "step", [x, d])
+    assert new.buffer.addr == addr
+    assert (new.numpy() == wanted).all()
+    with pytest.raises(HandleError, match=r"donated to program 'step' of test.zip as input 0 \('x'\) in .*"
+                                          r"test_stitching.py:\d+") as caught:
+        x.numpy()
+    assert caught.value.tensor == x.id
+    assert d.is_allocated
+
+
+def test_a_retained_input_survives_an_in_place_program(stateful, device, randn):
+    x, d = put(device, randn(32, 32)), put(device, randn(32, 32))
+    rt.set_retain(x, True)
+    before = x.numpy()
+    with pytest.warns(UserWarning, match="retained"), rt.stats() as counted:
+        (new,) = rt.submit(device, stateful, "step", [x, d])
+    assert counted.count("rescue") == 1
+    assert (x.numpy() == before).all()
+    assert (new.numpy() == before + d.numpy()).all()
+
+
+def test_a_mismatched_input_of_an_in_place_program_is_donated_all_the_same(stateful, device, randn):
+    x, d = put(device, randn(32, 32), ROWS), put(device, randn(32, 32))
+    wanted = x.numpy() + d.numpy()
+    (new,) = rt.submit(device, stateful, "step", [x, d])
+    assert (new.numpy() == wanted).all()
+    assert not x.is_allocated
+
+
+def test_in_place_and_read_by_another_input(stateful, device, randn):
+    x = put(device, randn(32, 32))
+    with pytest.raises(InputError, match="another of its inputs"):
+        rt.submit(device, stateful, "step", [x, x])
+    with pytest.raises(InputError, match="another of its inputs"):
+        rt.submit(device, stateful, "step", [x, x.to()])
+    assert x.is_allocated
+
+
+def test_a_chain_of_in_place_steps_is_exact(stateful, device):
+    x, one = put(device, np.zeros((32, 32), np.float32)), put(device, np.ones((32, 32), np.float32))
+    for _ in range(100):
+        (x,) = rt.submit(device, stateful, "step", [x, one])
+    assert (x.numpy() == 100).all()
+
+
+def test_donated_inputs_by_number(chain, device, pair):
+    rt.submit(device, chain, "add", pair, donate=[1])
+    assert [t.is_allocated for t in pair] == [True, False]
+    with pytest.raises(InputError, match="donate"):
+        rt.submit(device, chain, "add", [pair[0]] * 2, donate=[2])
+
+
+def test_deallocating_what_a_queued_run_reads(chain, device, randn):
+    """Its memory is not used again before that run is over."""
+    for _ in range(30):
+        a, b = randn(64, 128), randn(64, 128)
+        inputs = [put(device, a), put(device, b)]
+        (out,) = rt.submit(device, chain, "add", inputs)
+        for tensor in inputs:
+            rt.deallocate(tensor, force=True)
+        noise = [put(device, randn(64, 128)) for _ in range(2)]
+        assert (out.numpy() == a + b).all()
+        del noise
+
+
+def test_force_frees_despite_aliases_and_retain_wins(device, randn):
+    tensor = put(device, randn(64, 128))
+    alias = rt.to_device(tensor, device, TILE)
+    assert not rt.get_retain(alias)
+    assert rt.deallocate(tensor)                                   # the memory stays for the alias
+    assert alias.numpy().shape == (64, 128)
+    third = alias.to()
+    rt.set_retain(third, True)
+    with pytest.warns(UserWarning, match="retained"):
+        assert not rt.deallocate(third, force=True)
+    assert rt.is_allocated(third)
+    assert rt.deallocate(alias, force=True)
+    with pytest.raises(HandleError, match="by force, through another handle"):
+        third.numpy()
+
+
+# **************** bad input ****************
+
+def test_use_after_deallocate_and_double_deallocate(chain, device, pair):
+    x = pair[0]
+    rt.deallocate(x)
+    for use in (x.numpy, x.wait, x.to, lambda: rt.deallocate(x), lambda: rt.to_host(x), lambda: gr.gather([x]),
+                lambda: rt.submit(device, chain, "add", pair), lambda: rt.set_retain(x, True),
+                lambda: x.copy_from(np.zeros((64, 128), np.float32)), lambda: x.ready, lambda: x + 1):
+        with pytest.raises(HandleError, match=f"tensor {x.id} .* was deallocated") as caught:
+            use()
+        assert caught.value.tensor == x.id
+    assert "was deallocated" in repr(x)
+    assert x.shape == (64, 128)                                    # what needs no values still answers
+
+
+def test_inputs_must_be_on_the_device(chain, device, pair, randn):
+    host = rt.create_owned_host_tensor(randn(64, 128))
+    with pytest.raises(DeviceError, match=r"input 1 \('y'\) of program 'add' .* must be on tt:0, tensor \d+ is on "
+                                          "cpu:0: move it with to_device"):
+        rt.submit(device, chain, "add", [pair[0], host])
+    with rt.open_device("tt:1") as other, pytest.raises(DeviceError, match="must be on tt:0"):
+        rt.submit(device, chain, "add", [pair[0], put(other, randn(64, 128))])
+
+
+def test_wrong_count_shape_dtype_and_kind(chain, device, pair, randn):
+    with pytest.raises(InputError, match=r"takes 2 inputs \(x, y\), got 1"):
+        rt.submit(device, chain, "add", pair[:1])
+    with pytest.raises(InputError, match=r"input 0 .*: shape mismatch: expected float32\[64, 128\], got float32\[3\]"):
+        rt.submit(device, chain, "add", [put(device, randn(3), ROWS), pair[1]])
+    with pytest.raises(InputError, match="dtype mismatch"):
+        rt.submit(device, chain, "add", [put(device, np.zeros((64, 128), np.int32),
+                                             Layout("dram", "row_major", "int32")), pair[1]])
+    with pytest.raises(InputError, match="is a ndarray, not a Tensor"):
+        rt.submit(device, chain, "add", [randn(64, 128), pair[1]])
+    for program, error in ((3, InputError), (-1, InputError), (True, InputError), ("ad", DocumentError)):
+        with pytest.raises(error, match="program"):
+            rt.submit(device, chain, program, pair)
+    with pytest.raises(InputError, match="evict"):
+        rt.submit(device, chain, "add", pair, evict="all")
+    with pytest.raises(InputError, match="no input"):
+        rt.get_layout(chain, "add", 2)
+
+
+def test_a_closed_device(chain, randn):
+    device = rt.open_device("tt:0")
+    tensor = put(device, randn(64, 128))
+    (out,) = rt.submit(device, chain, "add", [tensor, tensor])
+    rt.close_device(device)
+    for handle in (tensor, out):
+        with pytest.raises(HandleError, match="was on device tt:0, which was closed"):
+            handle.numpy()
+    for use in (lambda: rt.close_device(device), lambda: rt.submit(device, chain, "add", [tensor, tensor]),
+                lambda: rt.memory_view(device), lambda: put(device, randn(64, 128))):
+        with pytest.raises(DeviceError, match="is closed: open_device"):
+            use()
+    with rt.open_device("tt:0") as again:
+        assert put(again, randn(4, 4)).numpy().shape == (4, 4)
+
+
+def test_a_device_that_the_bundle_has_no_part_for(chain):
+    with rt.open_device("cpu:0") as host, pytest.raises(InputError, match="it has no part for cpu:0"):
+        rt.load_program(host, chain, "add")
+
+
+def test_a_const_program_cannot_overwrite_its_inputs(new_bundle, stateful):
+    with pytest.raises(DocumentError, match="const and overwrites"):
+        new_bundle({"step": state()}, const=("step",))
+
+
+def test_a_hook_that_submits_the_same_program(chain, device, pair):
+    def again(*_):
+        rt.submit(device, chain, "add", pair)
+
+    rt.debug_hooks(pre_op=again)
+    try:
+        with pytest.raises(SessionBusyError, match="program 'add'"):
+            rt.submit(device, chain, "add", pair)
+    finally:
+        rt.unregister_hooks()
+    (out,) = rt.submit(device, chain, "add", pair)
+    assert (out.numpy() == pair[0].numpy() + pair[1].numpy()).all()
+
+
+def test_op_contexts_end_with_their_hook(chain, device, pair):
+    seen = []
+    rt.debug_hooks(post_op=lambda bundle, program, op: seen.append((op, *rt.get_op_output_refs(op))))
+    try:
+        rt.submit(device, chain, "add", pair)
+    finally:
+        rt.unregister_hooks()
+    ((op, ref),) = seen
+    with pytest.raises(InputError, match="has returned"):
+        rt.retrieve_tensor_from_pool(op, ref)
+    with pytest.raises(InputError, match="there is no hook 'pre_ops'"):
+        rt.debug_hooks(pre_ops=print)
+    with pytest.raises(InputError, match="cannot be called"):
+        rt.debug_hooks(pre_op=3)
+
+
+def test_files_that_are_none(tmp_path):
+    (tmp_path / "junk").write_bytes(b"junk")
+    with pytest.raises(gr.ParamsError):
+        rt.load_tensor(tmp_path / "junk")
+    with pytest.raises(gr.ParamsError, match="cannot read"):
+        rt.load_tensor(tmp_path / "absent")
+    from graph_runtime.params import save_params
+    save_params({"w": np.zeros(3, np.float32)}, tmp_path / "params")
+    with pytest.raises(DocumentError, match="did not write"):
+        rt.load_tensor(tmp_path / "params")
+
+
+# **************** memory view, threads ****************
+
+def test_memory_view_names_its_holders(device):
+    before = rt.memory_view(device)["dram"]
+    tensor = rt.create_empty_tensor((640, 320), "float32", device, TILE)
+    now = rt.memory_view(device)["dram"]
+    assert {h.tensor for h in now.holders} - {h.tensor for h in before.holders} == {tensor.id}
+    holder = next(h for h in now.holders if h.tensor == tensor.id)
+    assert holder.bytes_per_bank >= -(-20 * 10 // now.num_banks) * 4096
+    assert now.total_bytes_allocated_per_bank >= before.total_bytes_allocated_per_bank
+
+
+def test_one_program_from_many_threads(chain, device):
+    wrong = []
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(15):
+            a, b = (rng.standard_normal((64, 128)).astype(np.float32) for _ in range(2))
+            (out,) = rt.submit(device, chain, "subtract", [put(device, a), put(device, b)])
+            if not (out.numpy() == a - b).all():
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
