@@ -25,8 +25,8 @@ from .template import copy
 from .tensor import Tensor
 from .traffic import record_copy
 
-__all__ = ["copy_into", "duplicate", "gather", "queue_copy", "resolve", "scatter", "to", "to_layout", "wait_all",
-           "waiting"]
+__all__ = ["copy_into", "duplicate", "gather", "queue_copy", "resolve", "scatter", "to", "to_layout",
+           "wait_all", "waiting"]
 
 
 def to(tensor: Tensor, device: Device | str | None = None, layout: Layout | str | None = None,
@@ -92,7 +92,7 @@ def queue_copy(source: Tensor, target: Tensor) -> None:
 
 
 def copy_into(target: Tensor, source: Tensor) -> None:
-    """Queue a copy of ``source`` into the memory of ``target``, after all queued work that reads or writes it.
+    """Queue a copy of ``source`` into the memory of ``target``, behind all queued work that uses it.
 
     Raises InputError where types differ, for a constant, and for what is no Tensor.
     """

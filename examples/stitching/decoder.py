@@ -1,9 +1,9 @@
-"""A decoder step whose KV cache stays on the device for 64 steps. Attention and the output layer are two bundles
-that were compiled unaware of each other, with different layouts; submit converts between them.
+"""A decoder step whose KV cache stays on the device for 64 steps. Attention and the output layer are two
+bundles that were compiled unaware of each other, with different layouts; submit converts between them.
 
-    token --> embedding --> attention(x, keys, values) --> hidden --> head --> logits --> host picks the next token
-                             ^    |  written in place       f32        bf16
-                             +----+
+    token -> embedding -> attention(x, keys, values) -> hidden -> head -> logits -> host picks the next token
+                           ^    |  written in place      f32       bf16
+                           +----+
 """
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def attention() -> GraphBuilder:
     x = builder.input("x", (1, WIDTH))
     caches = [builder.input(name, (STEPS, WIDTH)) for name in ("keys", "values")]
     here, masked = builder.input("here", (STEPS, 1)), builder.input("masked", (1, STEPS))
-    query, *rows = (builder.op("matmul", x, builder.input(name, (WIDTH, WIDTH))) for name in ("wq", "wk", "wv"))
+    weights = [builder.input(name, (WIDTH, WIDTH)) for name in ("wq", "wk", "wv")]
+    query, *rows = (builder.op("matmul", x, w) for w in weights)
     rest = builder.op("subtract", builder.param("ones", np.ones((STEPS, 1), np.float32)), here)
     keys, values = (builder.op("add", builder.op("multiply", cache, rest), builder.op("matmul", here, row))
                     for cache, row in zip(caches, rows, strict=True))

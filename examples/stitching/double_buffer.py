@@ -1,5 +1,5 @@
-"""Two input tensors of the caller, used in turn: while the device computes on one, the next batch is copied into
-the other. The same work one step after another is timed for comparison.
+"""Two input tensors of the caller, used in turn: while the device computes on one, the next batch is copied
+into the other. The same work one step after another is timed for comparison.
 
     copy queue     | x0 -> a | x1 -> b |   x2 -> a   |   x3 -> b ...
     compute queue            | f(a)          | f(b)          | f(a) ...
@@ -22,7 +22,8 @@ def model() -> GraphBuilder:
     builder = GraphBuilder()
     x, w = builder.input("x", (ROWS, WIDTH)), builder.input("w", (WIDTH, WIDTH))
     y = builder.op("relu", builder.op("matmul", x, w))
-    builder.output(builder.op("mean", builder.op("relu", builder.op("matmul", y, w)), axes=[1], keepdims=True))
+    z = builder.op("relu", builder.op("matmul", y, w))
+    builder.output(builder.op("mean", z, axes=[1], keepdims=True))
     return builder
 
 
@@ -47,7 +48,7 @@ def main() -> None:
     w = rng.standard_normal((WIDTH, WIDTH)).astype(np.float32) / 16
     program = bundle("double_buffer", {"f": model()})
     with rt.open_device("tt:0") as device:
-        weights = rt.to_layout(rt.create_borrowed_host_tensor(w), device, rt.get_layout(program, "f", "w")).wait()
+        weights = rt.to_layout(rt.create_borrowed_host_tensor(w), device, rt.get_layout(program, "f", "w"))
         run(device, program, batches[:1], weights, 1)                     # loads the program
         serial, one = run(device, program, batches, weights, 1)
         with rt.stats() as counted:

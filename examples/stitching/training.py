@@ -56,7 +56,8 @@ def main() -> None:
             w = push(np.zeros((FEATURES, 1), np.float32), "w")
             place, losses = w.buffer.addr, []
             for batch in batches:
-                loss, g = rt.submit(device, programs, "gradient", [push(batch, "x"), push(batch @ truth, "y"), w])
+                x, y = push(batch, "x"), push(batch @ truth, "y")
+                loss, g = rt.submit(device, programs, "gradient", [x, y, w])
                 (w,) = rt.submit(device, programs, "update", [w, g])        # the old handle is donated
                 losses.append(loss)
             values = [float(v[0, 0]) for v in rt.gather(losses)]

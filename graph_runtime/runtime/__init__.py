@@ -43,9 +43,9 @@ __all__ = [
     "create_owned_host_tensor", "deallocate", "debug_hooks", "dump_tensor", "gather", "get_layout",
     "get_op_debug_str", "get_op_input_refs", "get_op_loc_info", "get_op_output_refs", "get_retain",
     "get_tensor_desc", "get_tensor_layout", "has_layout", "is_allocated", "load_bundle", "load_program",
-    "load_tensor", "memcpy", "memory_view", "open_device", "retrieve_tensor_from_pool", "set_memory_log_level", "set_retain",
-    "stats", "submit", "to_device", "to_host", "to_layout", "unregister_hooks", "update_tensor_in_pool",
-    "wait",
+    "load_tensor", "memcpy", "memory_view", "open_device", "retrieve_tensor_from_pool",
+    "set_memory_log_level", "set_retain", "stats", "submit", "to_device", "to_host", "to_layout",
+    "unregister_hooks", "update_tensor_in_pool", "wait",
 ]
 
 # **************** devices and bundles ****************
