@@ -37,8 +37,9 @@ _numbers = itertools.count(1)       # of ids and versions; next() is one step
 
 class Tensor(Operators, Fetching):
     """A tensor on a device: ``device`` where it lives, ``layout`` how its elements are stored there, ``type``
-    the shape and dtype that the host sees, ``readonly`` whether it is a constant. It keeps the memory that it
-    shows alive, also when its session is gone. Two handles may show the same memory (``to`` its own place): see ``deallocate``.
+    the shape and dtype that the host sees, ``readonly`` whether it is a constant. It keeps the memory that
+    it shows alive, also when its session is gone. Two handles may show the same memory (``to`` its own
+    place): see ``deallocate``.
 
     Any use of a handle that was deallocated or donated raises HandleError, which says where that was.
     """
