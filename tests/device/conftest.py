@@ -31,7 +31,7 @@ def _poison(array: np.ndarray, layout: Layout) -> np.ndarray:
     filler = {"b": 1, "i": 77, "u": 77}.get(array.dtype.kind, np.nan)
     out = np.full(shape, filler, array.dtype)
     out[tuple(slice(0, n) for n in (1,) * (len(shape) - array.ndim) + array.shape)] = array
-    if layout.format == "bfp8_b" and out.size:
+    if layout.format.startswith("bfp") and out.size:
         groups = out.reshape(-1, 16)
         used = ~np.isnan(groups).all(axis=1)
         most = np.nanmax(np.abs(groups[used].astype(np.float32)), axis=1, keepdims=True)

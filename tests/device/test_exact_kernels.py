@@ -7,13 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from graph_runtime import dtypes, numerics
+import graph_runtime as gr
+from codegen.build import build_bundle
+from graph_runtime import dtypes, numerics, testing_numerics
 from graph_runtime.layout import Layout
 from graph_runtime.ops import registry
 
 MODES = [("", "fp32"), ("LoFi", "bf16"), ("HiFi2", "fp32"), ("HiFi3", "bf16"), ("HiFi4", "fp32")]
 TILE = {"bf16": Layout("dram", "tile", "bf16"), "f32": Layout("dram", "tile", "f32"),
-        "bfp8_b": Layout("dram", "tile", "bfp8_b")}
+        "bfp8_b": Layout("dram", "tile", "bfp8_b"), "bfp4_b": Layout("dram", "tile", "bfp4_b")}
 ROWS = {"bf16": Layout("dram", "row_major", "bf16"), "f32": Layout("dram", "row_major", "f32")}
 
 
@@ -174,6 +176,22 @@ def test_elementwise(tt, name, format, fidelity, mode):
         return np.stack([stored(plane, (33, 50), format, mode) for plane in dst])
     check(tt, name, [values((2, 33, 50), format, 1), values((33, 1), format, 2)], [TILE[format]] * 3,
           reference, fidelity=fidelity, mode=mode)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", ["matmul", "conv2d", "multiply"])
+def test_compiled_kernels_are_the_same(tmp_path, op):
+    arrays = testing_numerics.operands(op, "normal")
+    words = {"numerics": "exact", "fidelity": "HiFi2", "dst": "bf16"}
+    builder = gr.GraphBuilder(device="tt:0")
+    inputs = [builder.input(f"x{i}", a.shape) for i, a in enumerate(arrays)]
+    builder.output(builder.op(op, *inputs, **testing_numerics.CASES[op][1]))
+    module = gr.load(build_bundle(builder, ["tt:0"], tmp_path / "op.bundle", formats={"tt": "bf16"},
+                                  numerics={"tt": words}))
+    module.set_input(**{f"x{i}": a for i, a in enumerate(arrays)})
+    module.run()
+    np.testing.assert_array_equal(module.get_output(0).numpy(),
+                                  testing_numerics.run(op, arrays, "bf16", words))
 
 
 def test_integers_have_one_way(tt):
