@@ -197,6 +197,13 @@ class DeviceHandle:
         check(lib.gr_device_cores(self._open(), reset, out), device=str(self.device))
         return CoreStats(*out)
 
+    def traffic(self, memory: int) -> np.ndarray:
+        """int64 [banks, 2]: payload bytes that copies and kernels moved out of and into each bank."""
+        out = np.zeros((self.device.descriptor.memories[memory].banks, 2), np.int64)
+        check(lib.gr_device_traffic(self._open(), memory, ffi.cast("uint64_t *", out.ctypes.data)),
+              device=str(self.device))
+        return out
+
     def set_guard(self, on: bool) -> None:
         """Guard mode (GR_GUARD=1): device memory is PROT_NONE outside of kernels and copies, fresh memory
         holds NaNs."""

@@ -67,6 +67,11 @@ static void release_all(gr_device *device) {
   }
 }
 
+static void free_device(gr_device *device) {
+  for (int32_t m = 0; m < device->num_memories; ++m) free(device->memories[m].traffic);
+  free(device);
+}
+
 int32_t gr_device_create(const char *kind, const char *name, int32_t num_cores,
                          const gr_memory_desc *memories, int32_t num_memories, gr_device **out) {
   const gr_device_ops *ops = find_kind(kind);
@@ -80,8 +85,15 @@ int32_t gr_device_create(const char *kind, const char *name, int32_t num_cores,
   if (!device) return gr_fail(GR_ERR_OUT_OF_MEMORY, "no host memory for device %s", name);
   device->ops = ops;
   snprintf(device->name, sizeof device->name, "%s", name);
-  for (int32_t m = 0; m < num_memories; ++m) device->memories[m].desc = memories[m];
   device->num_memories = num_memories;
+  for (int32_t m = 0; m < num_memories; ++m) {
+    device->memories[m].desc = memories[m];
+    device->memories[m].traffic = calloc(2 * (size_t)memories[m].banks, sizeof *device->memories[m].traffic);
+    if (!device->memories[m].traffic) {
+      free_device(device);
+      return gr_fail(GR_ERR_OUT_OF_MEMORY, "no host memory for the counters of device %s", name);
+    }
+  }
   device->env = (gr_env){.abi = GR_ABI_VERSION,
                          .size = sizeof(gr_env),
                          .num_cores = num_cores,
@@ -90,7 +102,7 @@ int32_t gr_device_create(const char *kind, const char *name, int32_t num_cores,
                          .set_error = env_set_error};
   int32_t status = ops->open ? ops->open(device) : GR_OK;
   if (status) {
-    free(device);
+    free_device(device);
     return status;
   }
   pthread_mutex_init(&device->lock, NULL);
@@ -119,7 +131,7 @@ void gr_device_destroy(gr_device *device) {
   if (device->ops->close) device->ops->close(device);
   gr_shard_table_clear(&device->shards);
   pthread_mutex_destroy(&device->lock);
-  free(device);
+  free_device(device);
 }
 
 const gr_env *gr_device_env(const gr_device *device) { return &device->env; }
@@ -219,6 +231,14 @@ int32_t gr_device_cores(gr_device *device, int32_t reset, uint64_t *out) {
   pthread_mutex_lock(&device->lock);
   if (device->ops->cores) device->ops->cores(device, reset, out);
   pthread_mutex_unlock(&device->lock);
+  return GR_OK;
+}
+
+int32_t gr_device_traffic(const gr_device *device, int32_t memory, uint64_t *out) {
+  if (check_index(device, memory)) return GR_ERR_ARGUMENT;
+  const gr_device_memory *m = device->memories + memory;
+  for (int64_t i = 0; i < 2 * (int64_t)m->desc.banks; ++i)
+    out[i] = atomic_load_explicit(m->traffic + i, memory_order_relaxed);
   return GR_OK;
 }
 

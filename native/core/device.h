@@ -49,6 +49,8 @@ typedef struct gr_device_ops {
   /* (with copy_in) Where the same parts of pages stand, at[pages.count], for a copy that moves and counts
    * them itself, between gr_device_enter and leave. GR_ERR_BOUNDS as above. */
   int32_t (*locate)(gr_device *device, const gr_arg *arg, gr_pages pages, uint8_t **at);
+  /* (with locate) Counts parts of pages that such a copy has moved into (1) or out of (0) the device. */
+  void (*count)(gr_device *device, const gr_arg *arg, gr_pages pages, int32_t into);
   /* (optional) Under the device's lock: opens (1) or closes (0) the device's memory to the host's
    * instructions. */
   void (*expose)(gr_device *device, int32_t on);
@@ -61,6 +63,7 @@ typedef struct gr_device_memory {
   gr_ledger ledger;
   /* relaxed: they are only counts, read for a report */
   _Atomic uint64_t bytes_in, bytes_out, pages_read, pages_written;
+  _Atomic uint64_t *traffic;   /* [2 * banks] bytes out of and into each bank, by copies and kernels */
   uint64_t idle;               /* bytes per bank of idle buffers; under gr_async_lock */
 } gr_device_memory;
 

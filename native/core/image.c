@@ -194,8 +194,6 @@ int32_t gr_image_locate_tiles(const gr_image *image, int64_t first, int64_t coun
   return image->device->ops->locate(image->device, image->arg, tile_pages(image, first, count), at);
 }
 
-void gr_image_count_tiles(const gr_image *image, int64_t count, int32_t into) {
-  gr_device_memory *memory = gr_device_memory_of(image->device, image->arg->memory);
-  atomic_fetch_add_explicit(into ? &memory->bytes_in : &memory->bytes_out,
-                            (uint64_t)count * image->arg->page_bytes, memory_order_relaxed);
+void gr_image_count_tiles(const gr_image *image, int64_t first, int64_t count, int32_t into) {
+  image->device->ops->count(image->device, image->arg, tile_pages(image, first, count), into);
 }

@@ -51,6 +51,6 @@ int32_t gr_image_load_tiles(const gr_image *image, int64_t first, int64_t count,
 int32_t gr_image_store_tiles(const gr_image *image, int64_t first, int64_t count, const uint8_t *tiles);
 /* Where tiles stand, for a copy that moves them itself and counts them. */
 int32_t gr_image_locate_tiles(const gr_image *image, int64_t first, int64_t count, uint8_t **at);
-void gr_image_count_tiles(const gr_image *image, int64_t count, int32_t into);
+void gr_image_count_tiles(const gr_image *image, int64_t first, int64_t count, int32_t into);
 
 #endif

@@ -60,6 +60,8 @@ int32_t gr_device_stats(const gr_device *device, int32_t memory, uint64_t *out);
  * opened, [1] different cores among them, [2] most bytes of circular buffers on one, [3] host threads that
  * were cores. All 0 where a device has no cores of its own. Between two runs. */
 int32_t gr_device_cores(gr_device *device, int32_t reset, uint64_t *out);
+/* out[2 * b] bytes out of bank b, [2 * b + 1] into it, by copies and by kernels' page transfers; payload only */
+int32_t gr_device_traffic(const gr_device *device, int32_t memory, uint64_t *out);
 /* *tag is what the address of a tensor that is cut so has above its bank address: addr | tag. */
 int32_t gr_device_shard(gr_device *device, const gr_shard *shard, uint64_t *tag);
 /* on = 1: the device's memory is PROT_NONE but while a kernel or copy of this device runs, fresh memory is

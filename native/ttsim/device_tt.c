@@ -45,6 +45,7 @@ static const gr_device_ops tt_ops = {.kind = "tt",
                                      .copy_in = gr_tt_copy_in,
                                      .copy_out = gr_tt_copy_out,
                                      .locate = gr_tt_locate,
+                                     .count = gr_tt_count,
                                      .expose = expose_tt,
                                      .cores = gr_tt_core_counts};
 

@@ -4,7 +4,7 @@
  *
  * Called by kernels through gr_env and by the copy engine, on any thread; nothing is locked: who writes
  * what is the plan's.
- * defines: gr_tt_copy_in, gr_tt_copy_out, gr_tt_locate, gr_tt_page_read, gr_tt_page_write
+ * defines: gr_tt_copy_in, gr_tt_copy_out, gr_tt_locate, gr_tt_count, gr_tt_page_read, gr_tt_page_write
  */
 #include <string.h>
 
@@ -57,7 +57,8 @@ static int32_t begin(gr_device *device, const gr_arg *arg, gr_pages pages, gr_de
                          .base = banks->space + addr + header,
                          .bank_stride = banks->bank_stride,
                          .unit_stride = gr_page_stride(&m->desc, arg, (uint64_t)shard->unit_bytes),
-                         .banks = m->desc.banks}};
+                         .banks = m->desc.banks,
+                         .traffic = m->traffic}};
     return GR_OK;
   }
   uint64_t stride = gr_page_stride(&m->desc, arg, arg->page_bytes);
@@ -82,6 +83,16 @@ static void count(_Atomic uint64_t *counter, uint64_t n) {
   atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
+/* Bytes out of (0) or into (1) each bank that holds some of an interleaved tensor's pages. */
+static void count_banks(gr_device_memory *memory, gr_pages pages, int32_t into) {
+  int64_t banks = memory->desc.banks, rounds = pages.count / banks, rest = pages.count % banks;
+  int64_t bank = pages.first % banks, touched = rounds ? banks : rest;
+  for (int64_t i = 0; i < touched; ++i) {
+    count(memory->traffic + 2 * bank + into, (uint64_t)(rounds + (i < rest)) * pages.bytes);
+    if (++bank == banks) bank = 0;
+  }
+}
+
 /* ---------------------------------------------------------------- the host's side */
 
 int32_t gr_tt_copy_in(gr_device *device, const gr_arg *arg, gr_pages pages, const uint8_t *host,
@@ -95,6 +106,7 @@ int32_t gr_tt_copy_in(gr_device *device, const gr_arg *arg, gr_pages pages, cons
   } else {
     for (int64_t i = 0; i < pages.count; ++i, host += stride)
       gr_move(next_page(&at), host, pages.bytes, pages.streaming);
+    count_banks(memory, pages, 1);
   }
   count(&memory->bytes_in, (uint64_t)pages.count * pages.bytes);
   return GR_OK;
@@ -110,6 +122,7 @@ int32_t gr_tt_copy_out(gr_device *device, const gr_arg *arg, gr_pages pages, uin
   } else {
     for (int64_t i = 0; i < pages.count; ++i, host += stride)
       gr_move(host, next_page(&at), pages.bytes, pages.streaming);
+    count_banks(memory, pages, 0);
   }
   count(&memory->bytes_out, (uint64_t)pages.count * pages.bytes);
   return GR_OK;
@@ -126,6 +139,15 @@ int32_t gr_tt_locate(gr_device *device, const gr_arg *arg, gr_pages pages, uint8
     if (!at[i]) return out_of_bounds(device, arg, pages);
   }
   return GR_OK;
+}
+
+void gr_tt_count(gr_device *device, const gr_arg *arg, gr_pages pages, int32_t into) {
+  gr_device_memory *memory;
+  walk at;
+  if (begin(device, arg, pages, &memory, &at)) return;
+  count(into ? &memory->bytes_in : &memory->bytes_out, (uint64_t)pages.count * pages.bytes);
+  if (at.cut.shard) gr_tt_cut_count(&at.cut, pages, into);
+  else count_banks(memory, pages, into);
 }
 
 /* ---------------------------------------------------------------- a core's side */
@@ -167,6 +189,7 @@ int32_t gr_tt_page_read(const gr_env *env, const gr_core *core, const gr_arg *ar
     return out_of_bounds(gr_env_device(env), arg, whole);
   for (int64_t i = 0; i < pages && !at.cut.shard; ++i, to += arg->page_bytes)
     memcpy(to, next_page(&at), arg->page_bytes);
+  if (!at.cut.shard) count_banks(memory, whole, 0);
   count(&memory->pages_read, (uint64_t)pages);
   return GR_OK;
 }
@@ -183,6 +206,7 @@ int32_t gr_tt_page_write(const gr_env *env, const gr_core *core, const gr_arg *a
     return out_of_bounds(gr_env_device(env), arg, whole);
   for (int64_t i = 0; i < pages && !at.cut.shard; ++i, from += arg->page_bytes)
     memcpy(next_page(&at), from, arg->page_bytes);
+  if (!at.cut.shard) count_banks(memory, whole, 1);
   count(&memory->pages_written, (uint64_t)pages);
   return GR_OK;
 }

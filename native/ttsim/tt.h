@@ -2,7 +2,7 @@
  * circular-buffer space of its cores.
  *
  * Used by native/ttsim only.
- * defines: gr_tt_device, gr_tt_bank_*, gr_tt_core_*, gr_tt_copy_*, gr_tt_locate, gr_tt_page_*, gr_tt_cut_*
+ * defines: gr_tt_device, gr_tt_bank_*, gr_tt_core_*, gr_tt_copy_*, gr_tt_locate, gr_tt_count, gr_tt_page_*, gr_tt_cut_*
  */
 #ifndef GR_TT_H
 #define GR_TT_H
@@ -57,20 +57,24 @@ typedef struct gr_tt_cut {
   uint64_t bank_stride;
   uint64_t unit_stride;
   int32_t banks;
+  _Atomic uint64_t *traffic; /* as gr_device_memory's */
 } gr_tt_cut;
 
 /* Where a unit stands; NULL where its core is none of the device's. */
 uint8_t *gr_tt_cut_at(const gr_tt_cut *cut, int64_t unit);
-/* Moves parts of pages `stride` apart at host: to `to`, or where that is NULL from `from`. 0 where a page lies
+/* Moves and counts parts of pages `stride` apart at host: to `to`, or where that is NULL from `from`. 0 where a page lies
  * on no core. */
 int gr_tt_cut_move(const gr_tt_cut *cut, const gr_arg *arg, gr_pages pages, uint8_t *to, const uint8_t *from,
                    uint64_t stride);
+/* Counts whole tiles that somebody else has moved. */
+void gr_tt_cut_count(const gr_tt_cut *cut, gr_pages pages, int32_t into);
 
 /* noc.c */
 int32_t gr_tt_copy_in(gr_device *device, const gr_arg *arg, gr_pages pages, const uint8_t *host,
                       uint64_t stride);
 int32_t gr_tt_copy_out(gr_device *device, const gr_arg *arg, gr_pages pages, uint8_t *host, uint64_t stride);
 int32_t gr_tt_locate(gr_device *device, const gr_arg *arg, gr_pages pages, uint8_t **at);
+void gr_tt_count(gr_device *device, const gr_arg *arg, gr_pages pages, int32_t into);
 int32_t gr_tt_page_read(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first,
                         int64_t count, void *l1);
 int32_t gr_tt_page_write(const gr_env *env, const gr_core *core, const gr_arg *arg, int64_t first,

@@ -184,6 +184,8 @@ def test_a_kernel_sees_the_pages_of_an_interleaved_tensor(tt, load_c, kind, layo
     np.testing.assert_array_equal(tt.read_raw(rolled), tt.read_raw(straight)[::-1])
     count = pages(plain, shape).count
     assert (tt.handle.stats(1).pages_read, tt.handle.stats(0).pages_written) == (count, count)
+    moved = pages(plain, shape).nbytes * count
+    assert tt.handle.traffic(1).sum(0).tolist() == [moved, moved]       # in by the upload, out by the kernel
     with pytest.raises(DeviceError, match="are not in a tensor"):
         core.check(load_c(PAGES)("past_the_end", MOVE)(tt.handle.env, source.pointer, rolled.pointer))
 
@@ -219,3 +221,30 @@ def test_equal_shards_have_one_number_and_many_fit(tt):
     assert len(set(tags)) == 599
     tt.handle._tags.clear()
     assert [tag(rows) for rows in range(1, 600)] == tags
+
+
+# **************** bytes of each bank ****************
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32 - 1), fmt=st.sampled_from(["f32", "bf16"]),
+       shape=st.sampled_from([(33, 65), (2, 3, 40, 50), (70, 300), (512, 640)]))
+def test_traffic_is_counted_where_the_bytes_lie(make_tt, seed, shape, fmt):
+    """Up, then down: every page of a bank in and out once, in whatever pieces the copy engine moves them."""
+    rng, bench = np.random.default_rng(seed), make_tt()
+    with bench.handle:
+        layout = random_layout(rng, shape, bench, [fmt])
+        arg, index = bench.tensor("float32", shape, layout), ["dram", "l1"].index(layout.memory)
+        bench.upload(arg, np.zeros(shape, np.float32))
+        bench.download(arg, shape, np.float32)
+        page, got = pages(layout, shape), bench.handle.traffic(index)
+        banks = len(got)
+        if layout.shard is None:
+            wanted = np.bincount(np.arange(page.count) % banks, minlength=banks) * page.nbytes
+        else:
+            bits = np.zeros(shape, {"f32": np.uint32, "bf16": np.uint16}[fmt])
+            memory = bench.memories[index]
+            wanted = expected_banks(bits, layout, bench.handle.device.descriptor.grid, memory)[1].sum(1)
+        assert bench.handle.traffic(1 - index).sum() == 0
+        np.testing.assert_array_equal(got, np.stack([wanted, wanted], 1), str(layout))
+        stats = bench.handle.stats(index)
+        assert (stats.bytes_in, stats.bytes_out) == (wanted.sum(), wanted.sum())
