@@ -15,7 +15,7 @@ from dataclasses import asdict
 
 from graph_runtime.testing_numerics import CASES, KINDS, Distance, distance
 
-FORMATS = ("bf16", "bfp8_b", "f32")
+FORMATS = ("bf16", "bfp8_b", "bfp4_b", "f32")
 FIDELITIES = ("LoFi", "HiFi2", "HiFi3", "HiFi4")
 WAYS = {"none named": [("", "")], "fp32": [(f, "fp32") for f in FIDELITIES],
         "bf16": [(f, "bf16") for f in FIDELITIES]}

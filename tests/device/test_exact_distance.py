@@ -8,12 +8,15 @@ from graph_runtime.testing_numerics import CASES, KINDS, distance, operands, run
 
 # by what the op gives of its inputs' magnitudes: one unit of the output's format, and what the sums differ by
 PRODUCT = {("bf16", "fp32"): 0.01, ("bfp8_b", "fp32"): 0.02, ("f32", "fp32"): 0.005,
-           ("bf16", "bf16"): 0.04, ("bfp8_b", "bf16"): 0.04, ("f32", "bf16"): 0.04}
+           ("bf16", "bf16"): 0.04, ("bfp8_b", "bf16"): 0.04, ("f32", "bf16"): 0.04,
+           ("bfp4_b", "fp32"): 0.25, ("bfp4_b", "bf16"): 0.3}
 # results around the smallest normal, 2**-126: flushed to zero one way and not the other
 DENORMAL = 1.1
 # add, subtract, multiply
 PAIR = {("bf16", "fp32"): 0.008, ("bfp8_b", "fp32"): 0.017, ("f32", "fp32"): 0.003,
-        ("bf16", "bf16"): 0.02, ("bfp8_b", "bf16"): 0.02, ("f32", "bf16"): 0.025}
+        ("bf16", "bf16"): 0.02, ("bfp8_b", "bf16"): 0.02, ("f32", "bf16"): 0.025,
+        ("bfp4_b", "fp32"): 0.25, ("bfp4_b", "bf16"): 0.25}
+FORMATS = ["bf16", "bfp8_b", "bfp4_b", "f32"]
 MODES = (("", ""), ("HiFi2", "fp32"), ("LoFi", "bf16"), ("HiFi4", "bf16"))
 USUAL = [kind for kind in KINDS if kind not in ("special", "denormal")]
 
@@ -24,7 +27,7 @@ def blocks_of_channels(op: str, format: str, dst: str) -> bool:
     return op == "conv2d" and format.startswith("bfp") and dst == "bf16"
 
 
-@pytest.mark.parametrize("format", ["bf16", "bfp8_b", "f32"])
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("op", ["matmul", "conv2d"])
 def test_products_are_near(op, format):
     for fidelity, dst in MODES:
@@ -37,7 +40,7 @@ def test_products_are_near(op, format):
             assert found.disagree == 0, where
 
 
-@pytest.mark.parametrize("format", ["bf16", "bfp8_b", "f32"])
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("op", ["add", "subtract", "multiply"])
 def test_pairs_are_near(op, format):
     for fidelity, dst in MODES:
@@ -48,7 +51,7 @@ def test_pairs_are_near(op, format):
             assert found.disagree == 0, where
 
 
-@pytest.mark.parametrize("format", ["bf16", "bfp8_b", "f32"])
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("fidelity", ["LoFi", "HiFi2", "HiFi3", "HiFi4"])
 def test_products_of_pairs_in_a_32_bit_dst_are_equal(fidelity, format):
     """Each phase adds to Dst bits that float32 holds."""
