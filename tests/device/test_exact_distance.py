@@ -73,7 +73,8 @@ def test_special_values_stay_in_their_rows_and_columns(format):
                    for n in ("fast", "exact"))
     usual = [np.isfinite(x) & (np.abs(x) < 1e30) for x in (a, b)]
     clean = usual[0].all(axis=1)[:, None] & usual[1].all(axis=0)[None]
-    assert clean.any() and not clean.all()
+    assert clean.any()
+    assert not clean.all()
     np.testing.assert_allclose(fast[clean], exact[clean], rtol=0, atol=PRODUCT[format, "fp32"] * 128)
     assert not np.isnan(exact).any(), "the matrix unit makes no NaN"
     assert (~np.isfinite(fast)).sum() > (~np.isfinite(exact)).sum(), "float32 keeps NaN and Inf"
