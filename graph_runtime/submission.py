@@ -215,8 +215,8 @@ class Submitter:
     # **************** the session's own memory ****************
 
     def before_write(self, index: int) -> None:
-        """Graph input ``index`` is about to be set: wait for the runs that read copies of it elsewhere, as its
-        own tensor waits for those that read it."""
+        """Graph input ``index`` is about to be set: wait for the runs that read copies of it elsewhere, as
+        its own tensor waits for those that read it."""
         for at in self._copied.get(index, ()):
             self._own[at].wait(write=True)
             self._own[at].overwritten()

@@ -4,8 +4,8 @@
 
 handoff     one step of a queue to the next of another, both busy; and from submit to the first step when the
             workers sleep. Microseconds.
-pipeline    a chain of 8 stages on two devices, --runs of it in flight; a stage sleeps, so that the cores do not
-            bound it. The bound: the slower queue always busy.
+pipeline    a chain of 8 stages on two devices, --runs of it in flight; a stage sleeps, so that the cores do
+            not bound it. The bound: the slower queue always busy.
 copies      a copy in and a computation in every run; the bound: the longer of both, always busy.
 submit      what one submission costs the caller: an op of eager mode, a run of a session. Microseconds.
 """
@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -63,13 +64,13 @@ def kernels(folder: Path) -> tuple[int, int]:
 
 
 def chain(queues: Sequence[Queue], fn: int, words: np.ndarray) -> Template:
-    """Steps one after another, each on its queue, each waiting for the one before. ``words`` int64 [steps]."""
+    """Steps one after another, each on its queue, each waiting for the one before. ``words`` [steps]."""
     lanes = list(dict.fromkeys(queues))
     steps = np.zeros(len(queues), STEP)
     steps["fn"], steps["attrs"] = fn, words.ctypes.data + 8 * np.arange(len(queues))
     steps["env"] = [core.address_of(handle.env) for handle, _ in queues]
     steps["lane"] = [lanes.index(queue) for queue in queues]
-    steps["num_waits"][1:] = [a != b for a, b in zip(queues, queues[1:], strict=False)]
+    steps["num_waits"][1:] = [a != b for a, b in pairwise(queues)]
     steps["first_wait"] = np.maximum(np.arange(len(queues)) - 1, 0)
     return Template(steps, np.zeros(0, ARG), np.zeros(0, np.int32), np.arange(len(queues)), lanes,
                     np.zeros(0, SLOT), owners=(words,))
