@@ -26,12 +26,13 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime.dtypes import canonical
+from graph_runtime.graph import TensorType
 from graph_runtime.loader import load_graph
 from graph_runtime.manifest import ABI_VERSION, KernelEntry, Manifest, read_manifest
 from graph_runtime.params import read_params, save_params
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
-from graph_runtime.testing_graphs import random_graph
+from graph_runtime.testing_graphs import GraphMaker, random_graph
 from graph_runtime.write import graph_to_json
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "tvm"
@@ -68,7 +69,10 @@ def graphs() -> list[bytes]:
     for seed in range(6):
         graph = random_graph(np.random.default_rng(seed), DEVICES, nodes=6)
         found += [graph_to_json(graph), graph_to_json(record(plan(graph, DEVICES)))]
-    return found
+    maker = GraphMaker()
+    kept = maker.op("tanh", [maker.op("relu", [maker.input(TensorType("float32", (40, 50)))])])
+    wishes = {"x0": "height", "relu": "row_major/block[2x3@1x2:20x17]", "tanh": "bfp4_b/width[2x1]"}
+    return [*found, graph_to_json(record(plan(maker.graph([kept]), "tt:0", layouts=wishes)))]
 
 
 def parameters() -> list[bytes]:
