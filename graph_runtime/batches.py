@@ -4,8 +4,10 @@ On the host's side all values stand in one block, each at a multiple of 64 bytes
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -27,12 +29,14 @@ __all__ = ["fetch", "spread"]
 
 class _Batch(NamedTuple):
     """A template whose last slot is the block on the host, ``offsets`` of the values there, ``nbytes`` of the
-    values."""
+    values. ``rows``: values of one type that follow each other as one strided array (shape, dtype, offset,
+    strides), for to make one view and take its rows is quicker than many views."""
 
     template: Template
     offsets: tuple[int, ...]
     extent: int
     nbytes: int
+    rows: tuple[tuple[tuple[int, ...], np.dtype, int, tuple[int, ...]], ...]
 
 
 def fetch(tensors: Sequence[Tensor]) -> list[np.ndarray]:
@@ -46,8 +50,11 @@ def fetch(tensors: Sequence[Tensor]) -> list[np.ndarray]:
     block = Buffer(core.open_device(cpu(0)), 0, batch.extent, buffers[len(tensors)])
     block.wait()
     memory = host_view(_bytes(batch.extent), block.addr, block, readonly=False)
-    return [np.ndarray(tensor.shape, dtypes.to_numpy(tensor.dtype), memory, offset)
-            for tensor, offset in zip(tensors, batch.offsets, strict=True)]
+    arrays: list[np.ndarray] = []
+    for shape, dtype, offset, strides in batch.rows:
+        rows = np.ndarray(shape, dtype, memory, offset, strides)
+        arrays.extend(rows if len(shape) > 1 else [rows[i, ...] for i in range(len(rows))])
+    return arrays
 
 
 def spread(arrays: Sequence[np.ndarray], places: Sequence[Place]) -> list[Tensor]:
@@ -89,7 +96,18 @@ def _batch(places: tuple[Place, ...], to_host: bool) -> _Batch:
         for at, place in enumerate(places):
             slots[at] = (core.address_of(place.handle.pointer), place.memory, 1, place.extent)
     template = _template(pairs, offsets, 1 if to_host else 0, slots)
-    return _Batch(template, tuple(offsets), extent, sum(place.type.nbytes for place in places))
+    return _Batch(template, tuple(offsets), extent, sum(place.type.nbytes for place in places),
+                  tuple(_rows([place.type for place in places], offsets)))
+
+
+def _rows(types: Sequence[TensorType], offsets: Sequence[int]) -> Iterator[tuple]:
+    at = 0
+    for type_, group in groupby(types):
+        count, dtype = len(list(group)), dtypes.to_numpy(type_.dtype)
+        stride = -(-type_.nbytes // ALIGNMENT) * ALIGNMENT
+        inner = [dtype.itemsize * math.prod(type_.shape[d + 1:]) for d in range(len(type_.shape))]
+        yield (count, *type_.shape), dtype, offsets[at], (stride, *inner)
+        at += count
 
 
 def _template(pairs: list[tuple[Place, Place]], offsets: list[int], packed: int,

@@ -13,6 +13,7 @@ import numpy as np
 from . import dtypes
 from .arrays import allocate, check_layout, default_layout
 from .batches import fetch, spread
+from .core import DeviceHandle
 from .devices import Device, parse
 from .errors import InputError, KernelError
 from .graph import TensorType
@@ -131,16 +132,20 @@ def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
     Raises HandleError, InputError for what is no Tensor, and what the runs raised that were to write them.
     """
     found = list(tensors)
+    made: list[Any] = [None] * len(found)
+    away: dict[DeviceHandle, list[int]] = {}
     for i, tensor in enumerate(found):
         if not isinstance(tensor, Tensor):
             raise InputError(f"gather takes Tensors, item {i} is a {type(tensor).__name__}",
                              got=type(tensor).__name__)
-    made: dict[int, np.ndarray] = {}
-    away = [i for i, t in enumerate(found) if t.alive().layout.memory != HOST and t.buffer is not None]
-    for device in dict.fromkeys(found[i].device for i in away):
-        here = [i for i in away if found[i].device == device]
-        made.update(zip(here, _fetched([found[i] for i in here]), strict=True))
-    return [made[i] if i in made else tensor.numpy() for i, tensor in enumerate(found)]
+        if tensor.alive().layout.memory == HOST or tensor.buffer is None:
+            made[i] = tensor.numpy()
+        else:
+            away.setdefault(tensor._handle, []).append(i)
+    for here in away.values():
+        for i, array in zip(here, _fetched([found[i] for i in here]), strict=True):
+            made[i] = array
+    return made
 
 
 def _fetched(tensors: list[Tensor]) -> list[np.ndarray]:
