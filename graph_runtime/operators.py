@@ -30,6 +30,11 @@ class Operators:
     __slots__ = ()
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the values on the host: elements times itemsize, whatever the device pads or packs."""
+        return self.type.nbytes
+
+    @property
     def ndim(self) -> int:
         return len(self.shape)
 

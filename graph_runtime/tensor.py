@@ -68,11 +68,6 @@ class Tensor(Operators, Fetching):
         return self.type.dtype
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of the values on the host: elements times itemsize, whatever the device pads or packs."""
-        return self.type.nbytes
-
-    @property
     def id(self) -> int:
         """A number that no other handle of this process has."""
         if self._id is None:
