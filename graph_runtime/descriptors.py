@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -24,13 +24,15 @@ NO_KERNELS = "null"  # as a descriptor's ``kernels``: every op does nothing
 _MOST_CLOCK = 10_000
 
 
-class Dram(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Dram:
     """``channel_gb_per_s``: theoretical rate of one DRAM bank (a channel), 1e9 bytes a second."""
 
     channel_gb_per_s: float
 
 
-class Noc(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Noc:
     """``count`` networks on the chip, ``flit_bytes`` moved a clock by a link, ``nodes`` (rows, columns)."""
 
     count: int
@@ -38,14 +40,16 @@ class Noc(NamedTuple):
     nodes: tuple[int, int]
 
 
-class Pcie(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Pcie:
     """The host's link."""
 
     generation: int
     lanes: int
 
 
-class Dispatch(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Dispatch:
     """Nanoseconds that the host adds to an op: replayed from a trace, and enqueued one by one."""
 
     traced: int

@@ -215,7 +215,8 @@ def _explain(document: Any, schema: dict, places: list, rules: list) -> tuple[st
     if keyword in ("enum", "const"):
         return _choice(value, [rule] if keyword == "const" else rule, places), places
     if keyword == "type":
-        return f"must be {rule}, got {_show(value)}", places
+        kinds = rule if isinstance(rule, str) else " or ".join(rule)
+        return f"must be {kinds}, got {_show(value)}", places
     if keyword in ("minimum", "maximum"):
         return (
             f"must be {'at least' if keyword == 'minimum' else 'at most'} {rule}, got {_show(value)}",

@@ -72,6 +72,19 @@ def test_run_compares_with_a_file_and_with_the_interpreter(command, folder):
     assert code == 0
 
 
+def test_layouts_by_name_are_planned_and_run(command, folder):
+    options = ["--device", "tt:0=n300", "--params", "w.bin", "--layout", "act=l1/row_major/height[3x1]"]
+    code, out, err = command("run", "graph.json", "--compare", *options)
+    assert (code, err) == (0, "")
+    assert "as numpy" in out
+    code, out, _ = command("plan", "graph.json", *options[:2], *options[4:])
+    assert code == 0
+    assert "l1/row_major/f32/height[3x1:1x5]" in out
+    code, _, err = command("plan", "graph.json", *options[:2], "--layout", "act=l1/hight")
+    assert code == 2
+    assert "did you mean 'height'" in err
+
+
 def test_compile_then_run_verify_and_inspect_the_bundle(command, folder):
     code, out, _ = command("compile", "graph.json", "--params", "w.bin", "-o", "net.bundle",
                            "--device", "cpu:0", "--device", "tt:0", "--place", "bias=tt:0")
@@ -123,6 +136,9 @@ def test_devices_and_settings(command, folder):
     assert code == 0
     assert "tt:N=n150" in out
     assert "GR_CACHE_DIR" in json.loads(command("devices", "--settings", "--json")[1])
+    boards = json.loads(command("devices", "--json")[1])
+    assert boards["wormhole_b0/buda"]["noc"] == {"count": 2, "flit_bytes": 32, "nodes": [12, 10]}
+    assert boards["e150"]["sources"]["grid"].startswith("tt-buda-backend")
 
 
 def test_debug_levels_say_more_on_stderr(command, folder):
