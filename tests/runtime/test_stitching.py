@@ -288,7 +288,8 @@ def test_use_after_deallocate_and_double_deallocate(chain, device, pair):
     rt.deallocate(x)
     for use in (x.numpy, x.wait, x.to, lambda: rt.deallocate(x), lambda: rt.to_host(x),
                 lambda: gr.gather([x]), lambda: rt.submit(device, chain, "add", pair),
-                lambda: rt.set_retain(x, True), lambda: x.copy_from(np.zeros((64, 128), np.float32)), lambda: x.ready, lambda: x + 1):
+                lambda: rt.set_retain(x, True), lambda: x.copy_from(np.zeros((64, 128), np.float32)),
+                lambda: x.ready, lambda: x + 1):
         with pytest.raises(HandleError, match=f"tensor {x.id} .* was deallocated") as caught:
             use()
         assert caught.value.tensor == x.id
