@@ -81,8 +81,8 @@ class OpenDevice:
         return [t for t in found if memory is None or t.layout.memory == memory]
 
     def close(self) -> None:
-        """Wait for what is queued for its tensors, then let them and the programs go. Raises DeviceError for
-        one that is closed."""
+        """Let its tensors and programs go: handles cannot be used any more, memory comes back when queued work
+        is over. Raises DeviceError for one that is closed."""
         with self.alive().lock:
             self.is_open = False
             self.programs.clear()

@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from . import constants, hooks
+from .arrays import allocate
 from .bundle import Bundle
 from .errors import DeviceError, DeviceMemoryError, InputError, SessionBusyError
 from .executable import Executable, Spec, executable
@@ -41,7 +42,8 @@ def submit(opened: OpenDevice, bundle: Bundle, program: str | int | None, inputs
     are in the way ("on_pressure"), all ("unused"), none ("never").
 
     Raises InputError (count, type, layout under strict), DeviceError (closed, or an input elsewhere),
-    HandleError, DeviceMemoryError, and what loading the program raises. Then nothing was queued or donated.
+    HandleError, DeviceMemoryError, and what loading the program or a hook raises. Then nothing was queued or
+    donated, unless it was a hook that came after.
     """
     if evict not in EVICT:
         raise InputError(f"evict is one of {', '.join(EVICT)}, got {evict!r}", got=evict, wanted=list(EVICT))
@@ -137,17 +139,6 @@ def _donation(target: Executable, at: int) -> str:
 
 # **************** memory ****************
 
-def _submitted(target: Executable, given: Sequence[Tensor], donated: Collection[int],
-               pressure: bool) -> list[Tensor]:
-    """Convert and queue; where L1 is full and may be made free, move one tensor after the other out of it."""
-    while True:
-        try:
-            return _queued(target, given, donated)
-        except DeviceMemoryError:
-            if not pressure or not _evict(target.opened, given, 1):
-                raise
-
-
 def _evict(opened: OpenDevice, given: Sequence[Tensor], most: int) -> int:
     """Move up to ``most`` tensors from L1 to DRAM, the oldest first; their handles stay valid. Returns how
     many. Handles that show the same memory move together."""
@@ -182,20 +173,16 @@ def _fitting(target: Executable, at: int, tensor: Tensor) -> Tensor:
 
 # **************** running ****************
 
-def _queued(target: Executable, given: Sequence[Tensor], donated: Collection[int]) -> list[Tensor]:
+def _submitted(target: Executable, given: Sequence[Tensor], donated: Collection[int],
+               pressure: bool) -> list[Tensor]:
+    """Queue it between the hooks, and count what it moves."""
     registered, level = hooks.current()
     context = hooks.ProgramContext(target, tuple(given))
-    fitting = [_fitting(target, at, tensor) for at, tensor in enumerate(given)]
     if registered.pre_program:
         registered.pre_program(target.bundle, context)
     if hooks.MemoryLog.PROGRAM in level:
         hooks.log_memory(target.opened, f"before submit of {target.name}")
-    if registered.pre_op or registered.post_op or hooks.MemoryLog.OPERATION in level:
-        outputs = _op_by_op(target, context, fitting, registered, level)
-    else:
-        inputs = {spec.index: tensor for spec, tensor in zip(target.inputs, fitting, strict=True)}
-        run = target.session.submit(inputs, donate=[target.inputs[at].index for at in donated])
-        outputs = list(run.forget())
+    outputs = _queued(target, given, donated, context, pressure)
     record("submit", target.opened.device)
     for (kind, device), (count, nbytes) in target.traffic.items():
         record(kind, device, nbytes, count)
@@ -206,15 +193,38 @@ def _queued(target: Executable, given: Sequence[Tensor], donated: Collection[int
     return outputs
 
 
-def _op_by_op(target: Executable, context: hooks.ProgramContext, fitting: Sequence[Tensor],
+def _queued(target: Executable, given: Sequence[Tensor], donated: Collection[int],
+            context: hooks.ProgramContext, pressure: bool) -> list[Tensor]:
+    """Convert and queue; where L1 is full and may be made free, move one tensor after the other out of it."""
+    registered, level = hooks.current()
+    by_op = registered.pre_op or registered.post_op or hooks.MemoryLog.OPERATION in level
+    fitting: dict[int, Tensor] = {}
+    while True:
+        try:
+            for at, tensor in enumerate(given):
+                if at not in fitting:
+                    fitting[at] = _fitting(target, at, tensor)
+            if by_op:
+                return _op_by_op(target, context, fitting, registered, level)
+            inputs = {target.inputs[at].index: tensor for at, tensor in fitting.items()}
+            run = target.session.submit(inputs, donate=[target.inputs[at].index for at in donated])
+            return list(run.forget())
+        except DeviceMemoryError:
+            if not pressure or not _evict(target.opened, given, 1):
+                raise
+
+
+def _op_by_op(target: Executable, context: hooks.ProgramContext, fitting: dict[int, Tensor],
               registered: hooks.Hooks, level: hooks.MemoryLog) -> list[Tensor]:
     """Run in the program's own memory, in this thread; the outputs are copies."""
     if not target.lock.acquire(blocking=False):
         raise SessionBusyError(f"{target.name} is running with op hooks already, in this thread or another")
     session = target.session
     try:
-        for spec, tensor in zip(target.inputs, fitting, strict=True):
-            session.set_input(spec.index, tensor)
+        live = [session.output(i) for i in range(len(session.graph.outputs))]
+        outputs = [allocate(t.type, t.device, t.layout) for t in live]      # first: later nothing runs out
+        for at, spec in enumerate(target.inputs):
+            session.set_input(spec.index, fitting[at])
         for at in range(session.program.main):
             op = hooks.OpContext(target, at)
             if hooks.MemoryLog.OPERATION in level:
@@ -225,6 +235,8 @@ def _op_by_op(target: Executable, context: hooks.ProgramContext, fitting: Sequen
             if registered.post_op:
                 registered.post_op(target.bundle, context, op)
             op.close()
-        return [duplicate(session.output(i)) for i in range(len(session.graph.outputs))]
+        for source, made in zip(live, outputs, strict=True):
+            made.copy_from(source)
+        return outputs
     finally:
         target.lock.release()

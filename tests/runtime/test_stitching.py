@@ -17,6 +17,7 @@ from graph_runtime import (
     GraphBuilder,
     HandleError,
     InputError,
+    KernelError,
     SessionBusyError,
 )
 from graph_runtime.layout import Layout
@@ -423,3 +424,61 @@ def test_one_program_from_many_threads(chain, device):
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+# **************** faults ****************
+
+@pytest.fixture(scope="module")
+def failing(packed_library, new_document, tmp_path_factory):
+    """A program on cpu:0 that fails where its input begins with a negative number."""
+    from codegen.build import build_bundle
+    document = new_document()
+    x = document.input("x")
+    head = document.call("fail_if_negative", x, name="picky")
+    text = document.json(document.call("myadd", head, name="after"))
+    path = tmp_path_factory.mktemp("failing") / "failing.zip"
+    return rt.load_bundle(build_bundle(text, ["cpu:0"], path, libraries=[packed_library]))
+
+
+def test_a_kernel_that_fails_in_the_third_of_five_runs(failing):
+    with rt.open_device("cpu:0") as host:
+        outputs = []
+        for i in range(5):
+            x = rt.create_owned_host_tensor(np.full(4, -1 if i == 2 else i, np.float32))
+            outputs += rt.submit(host, failing, None, [x])
+        (late,) = rt.submit(host, failing, None, [outputs[2]])        # reads what never came
+        for i in (0, 1, 3, 4):
+            assert outputs[i].numpy()[0] == i + 1
+        for poisoned in (outputs[2], late):
+            with pytest.raises(KernelError, match="'picky'") as caught:
+                poisoned.numpy()
+            assert (caught.value.node, caught.value.device) == ("picky", "cpu:0")
+        with pytest.raises(KernelError, match="'picky'"):
+            gr.wait_all(outputs)
+        (out,) = rt.submit(host, failing, None, [outputs[4]])
+        assert out.numpy()[0] == 6
+
+
+def test_a_wait_that_is_interrupted_leaves_the_run_alone(chain, device, pair, monkeypatch):
+    from graph_runtime import buffer
+    (out,) = rt.submit(device, chain, "add", pair)
+    with monkeypatch.context() as patched:
+        patched.setattr(buffer, "_pending", lambda *_: True)
+
+        def interrupted(*_):
+            raise KeyboardInterrupt
+
+        patched.setattr(buffer, "wait_in_slices", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            out.numpy()
+    assert (out.numpy() == pair[0].numpy() + pair[1].numpy()).all()
+
+
+def test_out_of_memory_in_the_middle_of_a_pipeline(chain, device, pair):
+    """What was queued before goes on, and the next submit is right."""
+    (first,) = rt.submit(device, chain, "add", pair)
+    with pytest.raises(DeviceMemoryError):
+        rt.create_empty_tensor((1 << 20, 4096), "float32", device, TILE)
+    (second,) = rt.submit(device, chain, "multiply", [first, pair[0]])
+    a, b = (t.numpy() for t in pair)
+    assert np.allclose(second.numpy(), (a + b) * a, atol=1e-6)

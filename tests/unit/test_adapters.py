@@ -14,6 +14,12 @@ INSIDE = {"core", "buffer", "template", "batches", "bind", "slots", "assembly", 
           "program"}
 
 
+def _is_private(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Attribute) or not node.attr.startswith("_") or node.attr.endswith("__"):
+        return False
+    return not (isinstance(node.value, ast.Name) and node.value.id in ("self", "np"))
+
+
 @pytest.mark.parametrize("path", ADAPTERS, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_adapters_use_public_names_only(path):
     tree = ast.parse(path.read_text())
@@ -22,9 +28,7 @@ def test_adapters_use_public_names_only(path):
     imported |= {alias.name for node in ast.walk(tree)
                  if isinstance(node, ast.ImportFrom) and not node.module for alias in node.names}
     assert not imported & INSIDE, f"imports {sorted(imported & INSIDE)}"
-    private = [f"line {node.lineno}: .{node.attr}" for node in ast.walk(tree)
-               if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.endswith("__")
-               and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "np"))]
+    private = [f"line {node.lineno}: .{node.attr}" for node in ast.walk(tree) if _is_private(node)]
     assert not private
 
 
