@@ -26,7 +26,7 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
            place: Mapping[str, str | Device] | None = None, formats: Mapping[str, str] | None = None,
            layouts: Mapping[str, str] | None = None,
            numerics: Mapping[str, Mapping[str, str]] | None = None, threads: int | None = None,
-           name: str | None = None) -> GraphModule:
+           queues: str = "inline", name: str | None = None) -> GraphModule:
     """A GraphModule.
 
     ``graph``: JSON text if it begins with "{", else a path; also bytes, a Graph, a GraphBuilder (with the
@@ -35,7 +35,8 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
     fallback. ``params`` as load_params. ``strict``, ``device_map``, ``place`` (pins, glob -> device),
     ``formats`` (device -> format of its floats), ``layouts`` (glob -> "l1/height") and ``numerics`` (device
     -> {"fidelity": "HiFi2", "dst": "bf16", "numerics": "exact"}) as plan.plan. ``threads``: size of the
-    intra-op pool. ``name``: who holds the memory in out-of-memory texts, by default the file's name.
+    intra-op pool. ``queues``: "threads" lets run() use the devices' queues. ``name``: who holds the memory in
+    out-of-memory texts, by default the file's name.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError.
     """
@@ -45,7 +46,7 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
         planned = graph if loaded is None else make_plan(
             loaded, devices, place=place, device_map=device_map, formats=formats, layouts=layouts,
             numerics=numerics, strict=strict, inplace=inplace_rules(opened))
-        session = Session(planned, opened, threads, name=name or _name_of(graph))
+        session = Session(planned, opened, threads, name=name or _name_of(graph), queues=queues)
         if loaded is not None:
             link_constants(session, loaded, opened)
         module = GraphModule(session)

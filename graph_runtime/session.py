@@ -21,7 +21,7 @@ from .lower import lower
 from .plan.types import Plan
 from .run import Run
 from .tensor import Tensor
-from .zero_copy import ZeroCopy
+from .zero_copy import ZeroCopy, array_of
 
 if TYPE_CHECKING:
     from .submission import Submitter
@@ -39,14 +39,17 @@ class Session:
 
     ``plan`` what was decided, ``program`` what it became. ``libraries`` are searched in order before the
     kernels built in, ``threads`` sets the size of the process's intra-op pool, ``name`` is who holds the
-    memory in out-of-memory texts. Memory is held until the session and all its tensors are gone.
+    memory in out-of-memory texts. ``queues``: "threads" lets run() use the devices' queues, so that they work
+    at the same time. Memory is held until the session and all its tensors are gone.
 
     Raises LibraryError or UnsupportedOpError for a node without a kernel, DeviceMemoryError where memory is
     short.
     """
 
     def __init__(self, plan: Plan, libraries: Sequence[library.Library] = (), threads: int | None = None,
-                 name: str = "session"):
+                 name: str = "session", queues: str = "inline"):
+        if queues not in ("inline", "threads"):
+            raise InputError(f"queues is 'inline' or 'threads', not {queues!r}", got=queues)
         if threads is not None:
             core.pool_set_threads(threads)
         self.plan, self.graph, self.name, self.max_in_flight = plan, plan.graph, name, 8
@@ -62,13 +65,14 @@ class Session:
         self._copies_in: tuple[tuple[int, int], ...] = ()
         self._copies_out: tuple[tuple[np.ndarray, Tensor], ...] = ()
         self._constants: set[int] = set()            # entries in memory that may not be written
-        self._around = False                         # whether a run has something to do around it
+        self._queued = queues == "threads"
+        self._around = self._queued                  # whether a run is more than one call into C
         self._submitter: Submitter | None = None     # made by the first submit
 
     # **************** running ****************
 
     def run(self) -> None:
-        """Run all nodes once, in this thread, without the GIL.
+        """Run all nodes once, in this thread (or the queues' ones), without the GIL.
 
         Raises KernelError where a kernel fails, SessionBusyError where another thread is in this session;
         after either, and after KeyboardInterrupt, the session can be run again.
@@ -90,8 +94,12 @@ class Session:
             self._run_span(first, last)
 
     def _run_bound(self) -> None:
-        """A run with copies around it, for zero copy, or after queued runs that write the same inputs."""
+        """A run with copies around it, for zero copy, or after queued runs that write the same inputs; or in
+        the queues, unless outputs are bound to arrays."""
         with self._guard():
+            if self._queued and not self._zero_copy.outputs:
+                self._submissions().run_in_place()
+                return
             if self._submitter is not None and self.plan.aliases:
                 self._submitter.drain()
             for first, last in self._copies_in:
@@ -151,11 +159,14 @@ class Session:
 
         Raises InputError, DeviceMemoryError; what goes wrong later, the run's ``wait`` raises.
         """
+        return self._submissions().submit(inputs or {}, out, donate, self.max_in_flight)
+
+    def _submissions(self) -> Submitter:
         if self._submitter is None:
             from .submission import Submitter
             self._submitter = Submitter(self.bound, self._zero_copy)
             self._around = self._around or bool(self.plan.aliases)
-        return self._submitter.submit(inputs or {}, out, donate, self.max_in_flight)
+        return self._submitter
 
     def _settle(self) -> None:
         """Memory is about to move: wait for queued runs, and look at it anew for later ones."""
@@ -245,7 +256,7 @@ class Session:
         Where other devices read that input, the copy to them runs on each run.
         """
         with self._guard():
-            self._zero_copy.bind_input(index, _array_of(value))
+            self._zero_copy.bind_input(index, array_of(value))
             self._rebind()
 
     def bind_output(self, index: int, value: Any) -> None:
@@ -254,7 +265,7 @@ class Session:
         Raises InputError.
         """
         with self._guard():
-            self._zero_copy.bind_output(index, _array_of(value))
+            self._zero_copy.bind_output(index, array_of(value))
             self._rebind()
 
     def reset_input(self, index: int) -> None:
@@ -279,19 +290,7 @@ class Session:
         bound, spans = self._zero_copy, self.program.at_input
         self._copies_in = tuple(spans[i] for i in bound.inputs if i in spans)
         self._copies_out = tuple((bound.outputs[i], self.output(i)) for i in bound.copied)
-        self._around = bool(self._copies_in or self._copies_out)
-
-
-def _array_of(value: Any) -> np.ndarray:
-    """The memory of a numpy array, a host Tensor or anything that speaks DLPack, without a copy."""
-    if isinstance(value, np.ndarray):
-        return value
-    if isinstance(value, Tensor):
-        return value.__array__(copy=False)
-    if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)
-    raise InputError(f"zero copy needs a numpy array or a DLPack owner, got {type(value).__name__}",
-                     got=type(value).__name__)
+        self._around = bool(self._copies_in or self._copies_out or self._queued)
 
 
 def _span(first: int, last: int) -> Any:

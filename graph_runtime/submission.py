@@ -47,6 +47,7 @@ class Submitter:
         self._templates: dict[frozenset[int], Template] = {}
         self._flying: deque[Any] = deque()
         self._lock = threading.Lock()
+        self._own_outputs: dict[int, Buffer] | None = None      # for runs in place
         self._input_slot = [int(slots.slot[eid]) for eid in self._graph.input_eids.tolist()]
         self._copied = _slots_of_copies(bound, slots)
         self._own = {at: _borrow(bound, slots, at) for at in np.flatnonzero(slots.kept).tolist()}
@@ -72,7 +73,7 @@ class Submitter:
         self._wait_for_turn(max_in_flight)
         slots = ffi.new("gr_buffer *[]", self._slots.count)
         ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
-        held = self._place_inputs(slots, given, donate, made)
+        held = self._place_inputs(slots, given)
         self._place_outputs(slots, outs, held)
         raw = made.submit(slots)
         run = Run(raw, (), self._bound.holder)
@@ -82,6 +83,24 @@ class Submitter:
         for index in donate:
             _give_up(given.get(index), f"input {self._name(index)} of {self._bound.holder}")
         return run
+
+    def run_in_place(self) -> None:
+        """One run over the session's own memory, outputs too; returns when it is over. Raises as Run.wait."""
+        if self._own_outputs is None:
+            plain = {at for o, at in enumerate(self._slots.outputs)
+                     if o not in self._slots.into and o not in self._slots.copied}
+            self._own_outputs = {at: _borrow(self._bound, self._slots, at) for at in plain}
+        slots = ffi.new("gr_buffer *[]", self._slots.count)
+        ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
+        made = self._template(frozenset(i for i in self._given if i in self._copied))
+        held = self._place_inputs(slots, self._given)
+        for at, buffer in self._own_outputs.items():
+            slots[at] = buffer.pointer
+        run = Run(made.submit(slots), (), self._bound.holder)
+        for output in self._slots.copied:                  # the session shows what is kept itself
+            lib.gr_buffer_release(slots[self._slots.outputs[output]])
+        run.wait()
+        held.clear()
 
     def _index(self, index: int) -> int:
         if isinstance(index, int) and 0 <= index < len(self._input_slot):
@@ -120,19 +139,23 @@ class Submitter:
 
     # **************** inputs ****************
 
-    def _place_inputs(self, slots: Any, given: Mapping[int, Any], donate: Collection[int], made: Template
-                      ) -> dict[int, Buffer]:
+    def _place_inputs(self, slots: Any, given: Mapping[int, Any]) -> dict[int, Buffer]:
         """Buffers of what is given, by slot; with an input given, copies of it are the run's own."""
         held: dict[int, Buffer] = {}
         for index, value in given.items():
-            held[self._input_slot[index]] = self._input_buffer(index, value, index in donate)
+            held[self._input_slot[index]] = self._input_buffer(index, value)
             for at in self._copied.get(index, ()):
                 slots[at] = ffi.NULL
         for at, buffer in held.items():
             slots[at] = buffer.live()
+        written = {self._input_slot[i]: i for i in self._slots.into.values()}
+        for at in written.keys() & held.keys():
+            if any(other != at and buffer is held[at] for other, buffer in held.items()):
+                raise InputError(f"an output is written into input {self._name(written[at])}: its tensor "
+                                 "cannot be given for another input, too", got=written[at])
         return held
 
-    def _input_buffer(self, index: int, value: Any, donated: bool) -> Buffer:
+    def _input_buffer(self, index: int, value: Any) -> Buffer:
         eid = int(self._graph.input_eids[index])
         type_, layout = self._graph.entry_type(eid), self._plan.layout(eid)
         handle = self._bound.handles[int(self._plan.entry_did()[eid])]

@@ -8,6 +8,7 @@ output.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -17,8 +18,9 @@ from .errors import InputError
 from .graph import NOP, TensorType
 from .layout import HOST
 from .plan.types import Plan
+from .tensor import Tensor
 
-__all__ = ["ZeroCopy"]
+__all__ = ["ZeroCopy", "array_of"]
 
 ALIGNMENT = 64
 
@@ -146,3 +148,15 @@ def _check_array(type_: TensorType, array: np.ndarray) -> None:
                          "bytes: make it with graph_runtime.aligned_empty(shape, dtype)")
     if not array.flags.writeable:
         raise InputError("the array is read-only, the session's kernels get its address: copy it first")
+
+
+def array_of(value: Any) -> np.ndarray:
+    """The memory of a numpy array, a host Tensor or anything that speaks DLPack, without a copy."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, Tensor):
+        return value.__array__(copy=False)
+    if hasattr(value, "__dlpack__"):
+        return np.from_dlpack(value)
+    raise InputError(f"zero copy needs a numpy array or a DLPack owner, got {type(value).__name__}",
+                     got=type(value).__name__)

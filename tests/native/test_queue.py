@@ -80,10 +80,9 @@ def submit(made: Template) -> Run:
 def test_lanes_go_in_order_and_wait_for_each_other(c, two):
     log = np.zeros(100, np.int64)
     lanes = [(two[0], COMPUTE), (two[1], COMPUTE), (two[1], COPY_IN)]
-    say = lambda number, ns=0: (log.ctypes.data, number, ns)
-    made = template(lanes, [(0, c("note"), [], say(0, 2_000_000)), (1, c("note"), [0], say(1)),
-                            (2, c("note"), [1], say(2, 1_000_000)), (0, c("note"), [2], say(3)),
-                            (1, c("note"), [3], say(4))])
+    steps = [(0, [], 2_000_000), (1, [0], 0), (2, [1], 1_000_000), (0, [2], 0), (1, [3], 0)]
+    made = template(lanes, [(lane, c("note"), before, (log.ctypes.data, at, ns))
+                            for at, (lane, before, ns) in enumerate(steps)])
     for _ in range(20):
         log[:] = 0
         submit(made).wait(10)
@@ -105,15 +104,14 @@ def test_a_run_that_waits_is_overtaken(c, two):
 def test_a_failure_stops_its_lane_and_who_waits_for_it_but_nobody_else(c, two):
     log = np.zeros(10, np.int64)
     lanes = [(two[0], COMPUTE), (two[1], COMPUTE), (two[1], COPY_OUT)]
-    say = lambda number: (log.ctypes.data, number, 0)
-    made = template(lanes, [(0, c("note"), [], say(1)), (0, c("fail"), [], ()), (0, c("note"), [], say(2)),
-                            (1, c("note"), [0], say(3)), (2, c("note"), [1], say(4)),
-                            (1, c("note"), [], say(5)), (1, c("note"), [4], say(6))])
-    run = submit(made)
+    steps = [(0, "note", []), (0, "fail", []), (0, "note", []), (1, "note", [0]), (2, "note", [1]),
+             (1, "note", []), (1, "note", [4])]
+    run = submit(template(lanes, [(lane, c(kernel), before, (log.ctypes.data, at, 0))
+                                  for at, (lane, kernel, before) in enumerate(steps)]))
     with pytest.raises(KernelError, match="the disk is on fire") as caught:
         run.wait(10)
     assert caught.value.device == "cpu:0"
-    assert sorted(log[1:1 + log[0]].tolist()) == [1, 3, 5]
+    assert sorted(log[1:1 + log[0]].tolist()) == [0, 3, 5]
 
 
 def test_a_template_that_cannot_be_is_refused(c, two):
@@ -182,7 +180,8 @@ def upload(handle, values: np.ndarray) -> Buffer:
 
 def read(buffer: Buffer) -> np.ndarray:
     buffer.wait(20)
-    return np.frombuffer(core.ffi.buffer(core.ffi.cast("char *", buffer.addr), TYPE.nbytes), np.float32).copy()
+    raw = core.ffi.buffer(core.ffi.cast("char *", buffer.addr), TYPE.nbytes)
+    return np.frombuffer(raw, np.float32).copy()
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -249,7 +248,8 @@ def test_more_than_a_queue_takes_waits_and_memory_stays_bounded(c, two):
 def test_closing_a_device_cancels_what_is_queued_and_later_use_says_so(c):
     handle = core.DeviceHandle(devices.cpu(7))
     log = np.zeros(100, np.int64)
-    made = template([(handle, COMPUTE)], [(0, c("note"), [], (log.ctypes.data, i, 5_000_000)) for i in range(40)])
+    steps = [(0, c("note"), [], (log.ctypes.data, i, 5_000_000)) for i in range(40)]
+    made = template([(handle, COMPUTE)], steps)
     buffer = Buffer.alloc(handle, 0, 64)
     run = submit(made)
     handle.close()

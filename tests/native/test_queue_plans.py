@@ -111,6 +111,20 @@ def test_outputs_feed_other_runs_without_waiting(jitter, seed):
     assert kept
 
 
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_run_in_queues_equals_run_inline(jitter, seed):
+    rng = np.random.default_rng(seed)
+    planned = plan(random_graph(rng, DEVICES, nodes=16), DEVICES)
+    serial, queued = Session(planned), Session(planned, queues="threads")
+    kept = jitter(queued, seed)
+    for _ in range(3):
+        given = values(serial, rng)
+        for got, want in zip(inline(queued, given), inline(serial, given), strict=True):
+            np.testing.assert_array_equal(got, want)
+    assert len(kept) == queued.program.count
+
+
 def test_template_records_equal_the_c_structs():
     from graph_runtime.program import LANE, SLOT, STEP
     for name, dtype in (("gr_step", STEP), ("gr_lane", LANE), ("gr_slot", SLOT)):

@@ -279,6 +279,12 @@ def test_a_donated_input_cannot_be_used_again(slow):
         slow.run_async(x=x)
 
 
+def test_a_tensor_that_is_written_into_cannot_be_another_input_too(counter):
+    state = array(np.zeros((32, 32), F32), "tt:0").to("tt:0", layout="tile")
+    with pytest.raises(gr.InputError, match="another input"):
+        counter.run_async(state=state, x=state)
+
+
 # **************** wrong calls ****************
 
 def test_wrong_inputs_queue_nothing(slow):
