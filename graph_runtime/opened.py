@@ -81,7 +81,7 @@ class OpenDevice:
         return [t for t in found if memory is None or t.layout.memory == memory]
 
     def close(self) -> None:
-        """Let its tensors and programs go: handles cannot be used any more, memory comes back when queued work
+        """Let its tensors and programs go: handles end here, memory comes back when queued work
         is over. Raises DeviceError for one that is closed."""
         with self.alive().lock:
             self.is_open = False
