@@ -133,7 +133,7 @@ def test_a_template_without_steps_is_over_at_once():
 # **************** buffers ****************
 
 def test_a_buffer_that_was_freed_raises_and_its_memory_comes_back(two):
-    buffer = Buffer.alloc(two[0], 0, 128, "test")
+    buffer = Buffer.alloc(two[0], 0, 54321, "test")
     assert (buffer.ready, buffer.failure, buffer.version) == (True, None, 0)
     addr, number = buffer.addr, buffer.id
     buffer.free()
@@ -141,7 +141,7 @@ def test_a_buffer_that_was_freed_raises_and_its_memory_comes_back(two):
         with pytest.raises(DeviceError, match="was freed"):
             use()
     buffer.free(force=True)
-    again = Buffer.alloc(two[0], 0, 128, "test")
+    again = Buffer.alloc(two[0], 0, 54321, "test")
     assert again.addr == addr
     assert again.id != number
 
