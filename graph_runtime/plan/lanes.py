@@ -15,7 +15,7 @@ from ..graph import COPY
 from .columns import follow, func_mask, is_nop, ragged, starts
 from .types import Plan, Storage
 
-__all__ = ["COMPUTE", "COPY_IN", "COPY_OUT", "Lanes", "lanes", "overlapping"]
+__all__ = ["COMPUTE", "COPY_IN", "COPY_OUT", "Lanes", "labels", "lanes", "overlapping"]
 
 COMPUTE, COPY_IN, COPY_OUT = "compute", "copy_in", "copy_out"
 _ROLES = (COMPUTE, COPY_IN, COPY_OUT)
