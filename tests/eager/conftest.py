@@ -3,12 +3,11 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import graph_runtime
+from codegen.compile import native_folder
 from graph_runtime import eager, library
 from graph_runtime.program import Kernel
 from graph_runtime.single.lineage import settle_all
@@ -81,7 +80,7 @@ def faulty_library(tmp_path_factory) -> ctypes.CDLL:
     float32 on cpu."""
     folder = tmp_path_factory.mktemp("faulty")
     (folder / "faulty.c").write_text(_FAULTY)
-    include = Path(graph_runtime.__file__).parents[1] / "native" / "include"
+    include = native_folder() / "include"
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", f"-I{include}", folder / "faulty.c", "-o",
                     folder / "faulty.so"], check=True)
     return ctypes.CDLL(str(folder / "faulty.so"))
