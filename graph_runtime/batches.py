@@ -48,12 +48,12 @@ def fetch(tensors: Sequence[Tensor]) -> list[np.ndarray]:
     core.lib.gr_run_release(batch.template.submit(buffers))
     record("d2h", tensors[0].device, batch.nbytes, len(tensors))
     block = Buffer(core.open_device(cpu(0)), 0, batch.extent, buffers[len(tensors)])
-    block.wait()
     memory = host_view(_bytes(batch.extent), block.addr, block, readonly=False)
     arrays: list[np.ndarray] = []
-    for shape, dtype, offset, strides in batch.rows:
+    for shape, dtype, offset, strides in batch.rows:         # while the copies are on their way
         rows = np.ndarray(shape, dtype, memory, offset, strides)
         arrays.extend(rows if len(shape) > 1 else [rows[i, ...] for i in range(len(rows))])
+    block.wait()
     return arrays
 
 

@@ -87,7 +87,7 @@ class Tensor(Operators, Fetching):
     @property
     def buffer(self) -> Buffer | None:
         """The block of memory with its events; None for a view of a session's memory."""
-        return self._owner if isinstance(self._owner, Buffer) else None
+        return self._owner if self._owner.__class__ is Buffer else None
 
     @property
     def _events(self) -> Buffer | None:
@@ -262,8 +262,8 @@ class Tensor(Operators, Fetching):
 
     def alive(self) -> Tensor:
         """The handle itself. Raises HandleError for one that leads nowhere."""
-        why, buffer = self._gone, self.buffer
-        if why is None and buffer is not None and buffer.pointer is None:
+        why, owner = self._gone, self._owner
+        if why is None and owner.__class__ is Buffer and owner.pointer is None:
             why = "was freed by force, through another handle"
         if why is not None:
             raise HandleError(f"tensor {self.id} ({self.type} on {self.device}) {why}: it cannot be used any "

@@ -133,17 +133,19 @@ def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
     """
     found = list(tensors)
     made: list[Any] = [None] * len(found)
-    away: dict[DeviceHandle, list[int]] = {}
+    away: dict[DeviceHandle, tuple[list[int], list[Tensor]]] = {}
     for i, tensor in enumerate(found):
         if not isinstance(tensor, Tensor):
             raise InputError(f"gather takes Tensors, item {i} is a {type(tensor).__name__}",
                              got=type(tensor).__name__)
-        if tensor.alive().layout.memory == HOST or tensor.buffer is None:
+        if tensor.alive().buffer is None or tensor.layout.memory == HOST:
             made[i] = tensor.numpy()
-        else:
-            away.setdefault(tensor._handle, []).append(i)
-    for here in away.values():
-        for i, array in zip(here, _fetched([found[i] for i in here]), strict=True):
+            continue
+        indices, group = away.setdefault(tensor._handle, ([], []))
+        indices.append(i)
+        group.append(tensor)
+    for indices, group in away.values():
+        for i, array in zip(indices, _fetched(group), strict=True):
             made[i] = array
     return made
 
