@@ -130,7 +130,7 @@ def memories(plan: Plan) -> list[Row]:
                 "memory": memory.name,
                 "peak": peak,
                 "lower_bound": plan.lower_bound.get((did, index), 0),
-                "available": memory.usable,
+                "available": memory.available,
                 "banks": memory.banks,
                 "storages": int(mine.sum()),
                 "bytes": int(plan.storage.nbytes[mine].sum()),

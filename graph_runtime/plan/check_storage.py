@@ -84,7 +84,7 @@ def _check_places(facts: Facts) -> None:
     limits = np.ones((3, len(plan.devices) * most), np.int64)
     for did, device in enumerate(plan.devices):
         for index, memory in enumerate(device.descriptor.memories):
-            limits[:, did * most + index] = memory.alignment, memory.usable, plan.peak.get((did, index), 0)
+            limits[:, did * most + index] = memory.alignment, memory.available, plan.peak.get((did, index), 0)
     align, usable, peak = limits[:, storage.did.astype(np.int64) * most + storage.memory]
     end = storage.offset + storage.extent
     for wrong, text in ((storage.offset % align != 0, "starts at {offset}, which is no multiple of {align}"),
