@@ -86,10 +86,11 @@ static inline uint16_t gr_bf16_cut(float x) {
 /* As the unpacker: normalised to a float whose exponent field is (E - leading zeros) mod 256, so exponents
  * below their leading zeros wrap; magnitude 0 with a sign reads as -Inf. */
 static inline float gr_decode_block_datum(uint32_t exponent, uint32_t sign, uint32_t magnitude7) {
-  if (magnitude7 == 0) return gr_float_of(sign ? 0xFF800000u : 0u);
-  uint32_t zeros = (uint32_t)__builtin_clz(magnitude7) - 25u;
-  uint32_t fraction = (magnitude7 << (zeros + 1u)) & 0x7Fu;
-  return gr_float_of(sign << 31 | ((exponent - zeros) & 0xFFu) << 23 | fraction << 16);
+  /* as a float, the magnitude has exponent field 133 - zeros; without branches, so that it vectorises */
+  uint32_t bits = gr_bits_of((float)(int32_t)magnitude7) + ((exponent - 133u) << 23);
+  uint32_t nothing = -(uint32_t)(magnitude7 == 0);
+  bits = (((bits & 0x7FFFFFFFu) | sign << 31) & ~nothing) | (nothing & -sign & 0xFF800000u);
+  return gr_float_of(bits);
 }
 
 /* The packer: shared exponent and sign-magnitude bytes (sign 0x80, 7 bits) of 16 values in bf16 bits. */

@@ -81,12 +81,6 @@ static inline void gr_tile_untilize(uint32_t itemsize, const void *tile, int32_t
 
 /* ---------------------------------------------------------------- values */
 
-/* One block-float datum of a tile as the low bits sign : magnitude, at element index i. */
-static inline uint32_t gr_tile_datum(uint8_t format, const uint8_t *data, int32_t i) {
-  if (format == GR_BFP8_B) return data[i];
-  return (data[i / 2] >> (4 * (i % 2))) & 0xFu;
-}
-
 /* One face row of 16 elements at element index `from` of a tile of f32, bf16, bfp8_b or bfp4_b. f32 and bf16
  * keep their bits; block floats as gr_decode_block_datum. */
 static inline void gr_tile_unpack_half(uint8_t format, const void *tile, int32_t from, float *to) {
@@ -97,13 +91,18 @@ static inline void gr_tile_unpack_half(uint8_t format, const void *tile, int32_t
     const uint16_t *in = (const uint16_t *)tile + from;
     for (int i = 0; i < 16; ++i) to[i] = gr_bf16_decode(in[i]);
   } else if (format == GR_BFP8_B) {
+#pragma GCC unroll 1                           /* unrolled, it would not be vectorised */
     for (int i = 0; i < 16; ++i)
       to[i] = gr_decode_block_datum(exponents[from / 16], data[from + i] >> 7, data[from + i] & 0x7Fu);
   } else {
-    for (int i = 0; i < 16; ++i) {
-      uint32_t datum = gr_tile_datum(format, data, from + i);
-      to[i] = gr_decode_block_datum(exponents[from / 16], datum >> 3, (datum & 7u) << 4);
+    float low[8], high[8];
+#pragma GCC unroll 1
+    for (int i = 0; i < 8; ++i) {
+      uint32_t byte = data[from / 2 + i];
+      low[i] = gr_decode_block_datum(exponents[from / 16], byte >> 3 & 1u, (byte & 7u) << 4);
+      high[i] = gr_decode_block_datum(exponents[from / 16], byte >> 7, byte & 0x70u);
     }
+    for (int i = 0; i < 16; ++i) to[i] = i % 2 ? high[i / 2] : low[i / 2];
   }
 }
 
