@@ -8,6 +8,7 @@ import graph_runtime as gr
 from graph_runtime import core, devices, eager
 from graph_runtime.config import config
 from graph_runtime.errors import CompileError, DeviceMemoryError, KernelError, UnsupportedOpError
+from graph_runtime.single.lineage import settle_all
 
 
 @pytest.fixture
@@ -141,6 +142,9 @@ def hog():
     handle, taken = core.open_device(devices.parse("tt:0")), []
 
     def take(free: int) -> None:
+        settle_all()
+        while core.lib.gr_reclaim(handle.pointer, 0, 1_000_000_000):     # idle buffers would serve
+            pass
         while True:
             largest = handle.stats(0).largest_free
             if handle.stats(0).free <= free or largest <= free:
