@@ -29,6 +29,13 @@ class Operators:
 
     __slots__ = ()
 
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The end of a with block gives the memory back, as deallocate() does."""
+        self.deallocate()
+
     @property
     def nbytes(self) -> int:
         """Bytes of the values on the host: elements times itemsize, whatever the device pads or packs."""

@@ -115,6 +115,7 @@ def find(op: str, attrs: Attrs, inputs: tuple[Place, ...]) -> Call:
 def forget() -> None:
     """Drop every selection, and with it quarantines: for tests, and after a kernel was repaired."""
     _calls.clear()
+    policy.changed()
 
 
 def _select(name: str, attrs: Attrs, inputs: tuple[Place, ...]) -> Call:

@@ -19,11 +19,13 @@ from .road import device_first, only
 
 __all__ = ["binary"]
 
+_MOST = 4096  # shapes that never come again must not be kept for good
+
 
 def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> Callable[..., Any]:
     """numpy's ``ufunc`` by the registry's ``op``; ``floats``: integers as floats (true_divide)."""
     ready: dict[tuple[object, object], Call] = {}
-    policy.on_verify(ready.clear)
+    policy.on_change(ready.clear)
     name = ufunc.__name__
 
     def body(a: Any, b: Any, *, dtype: Any = None, **more: Any) -> Tensor:
@@ -31,7 +33,9 @@ def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> Calla
         a, b = together(name, a, b, dtype=_dtype(name, a, b, dtype, floats))
         made = apply(op, (), a, b)
         call = ready_call(op, (), (a, b))
-        if call is not None and len(ready) < 4096:
+        if call is not None:
+            if len(ready) >= _MOST:
+                ready.clear()
             ready[a.place, b.place] = call
         return made
 

@@ -39,6 +39,7 @@ class Place:
         return f"Place({self.type}, {self.device}, {self.layout})"
 
 
+_MOST = 1 << 16
 _places: dict[tuple[Device, TensorType, Layout], Place] = {}
 
 
@@ -48,6 +49,8 @@ def place(device: Device, type_: TensorType, layout: Layout) -> Place:
     found = _places.get(key)
     if found is None:
         device.descriptor.memory(layout.memory)
+        if len(_places) >= _MOST:
+            _places.clear()  # then equal ones may be two, which costs a selection
         found = _places.setdefault(key, Place(device, type_, layout))  # two threads: one of them wins
     return found
 

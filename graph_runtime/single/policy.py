@@ -11,9 +11,20 @@ from dataclasses import dataclass
 
 from ..errors import InputError, did_you_mean
 
-__all__ = ["Fallback", "fallbacks", "is_strict", "on_verify", "record", "strict", "verify", "verifying"]
+__all__ = [
+    "Fallback",
+    "changed",
+    "fallbacks",
+    "is_strict",
+    "on_change",
+    "record",
+    "strict",
+    "verify",
+    "verifying",
+]
 
 _MODES = ("off", "first")
+_MOST = 4096  # reasons that are kept apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,8 @@ def record(op: str, device: str, types: tuple[str, ...], reason: str) -> None:
     """Count one op that was done on the host."""
     key = (op, device, types, reason)
     with _lock:
+        if key not in _counts and len(_counts) >= _MOST:
+            key = (op, device, (), "(one of more reasons than are kept)")
         _counts[key] = _counts.get(key, 0) + 1
 
 
@@ -88,8 +101,7 @@ def verify(mode: str) -> None:
             wanted=_MODES,
         )
     _mode = mode
-    for listener in _listeners:
-        listener()
+    changed()
 
 
 def verifying() -> bool:
@@ -97,6 +109,12 @@ def verifying() -> bool:
     return _mode == "first"
 
 
-def on_verify(listener: Callable[[], None]) -> None:
-    """Call ``listener`` when the mode changes: who keeps calls that need no check drops them then."""
+def on_change(listener: Callable[[], None]) -> None:
+    """Call ``listener`` when what was selected does not hold any more: who keeps calls drops them then."""
     _listeners.append(listener)
+
+
+def changed() -> None:
+    """What was selected does not hold any more."""
+    for listener in _listeners:
+        listener()

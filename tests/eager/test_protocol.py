@@ -192,6 +192,13 @@ def test_an_array_in_place_takes_a_tensor(device):
     np.testing.assert_array_equal(y, A + A)
 
 
+def test_with_gives_the_memory_back():
+    with eager.array(A, "tt:0") as x:
+        y = x + 1
+    assert not x.is_allocated
+    np.testing.assert_array_equal(y.numpy(), A + 1)
+
+
 def test_a_foreign_class_has_its_turn():
     class Foreign:
         def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -115,6 +117,18 @@ def test_a_session_reads_and_feeds_eager_tensors(new_document):
     for step in range(5):
         wanted = np.maximum(wanted, 0) - step
     np.testing.assert_array_equal(x.numpy(), wanted)
+
+
+def test_the_interpreter_may_end_while_ops_are_queued():
+    program = ("import numpy as np\n"
+               "from graph_runtime import eager\n"
+               "x = eager.array(np.ones((300, 300), np.float32), 'tt:0')\n"
+               "kept = [x]\n"
+               "for _ in range(50):\n"
+               "    kept.append(kept[-1] @ x)\n")
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=100,
+                          check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_await_gives_way(gate):
