@@ -17,7 +17,7 @@ from .errors import InputError
 from .factory import open_program, read_graph
 from .graph import COPY, TensorType
 from .layout import HOST, Layout
-from .opened import OpenDevice
+from .opened import OpenDevice, opened
 from .plan import plan as make_plan
 
 __all__ = ["Executable", "Spec", "executable", "input_layout", "program_entry"]
@@ -35,6 +35,9 @@ class Spec(NamedTuple):
 
 def program_entry(bundle: Bundle, program: str | int | None) -> BundleProgram:
     """A bundle's program by name or number, the first for None. Raises InputError, DocumentError."""
+    if not isinstance(bundle, Bundle):
+        raise InputError(f"a bundle is wanted, got {type(bundle).__name__}: load_bundle gives one",
+                         got=type(bundle).__name__)
     if isinstance(program, int) and not isinstance(program, bool):
         if not 0 <= program < len(bundle.programs):
             raise InputError(f"program {program} is out of range: bundle {bundle.path.name} has "
@@ -63,15 +66,15 @@ def input_layout(bundle: Bundle, program: str | int | None, which: int | str) ->
     return layouts[which]
 
 
-def executable(opened: OpenDevice, bundle: Bundle, program: str | int | None) -> Executable:
+def executable(device: OpenDevice, bundle: Bundle, program: str | int | None) -> Executable:
     """The program, loaded once for an open device. Raises what factory.load raises, DeviceError for a closed
     device."""
     entry = program_entry(bundle, program)
     key = (id(bundle), entry.name)           # the Executable holds the bundle: the id stays its own
-    with opened.alive().lock:
-        found = opened.programs.get(key)
+    with opened(device).alive().lock:
+        found = device.programs.get(key)
         if found is None:
-            found = opened.programs[key] = Executable(opened, bundle, entry)
+            found = device.programs[key] = Executable(device, bundle, entry)
         return found
 
 

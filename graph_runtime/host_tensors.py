@@ -6,6 +6,7 @@ know how long they are, so that a wrong shape is an error and no crash.
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from .dlpack import viewed
 from .errors import DocumentError, InputError, ParamsError, as_path
 from .layout import HOST, Layout, pages
 from .params import read_params, save_params
+from .shards import Shard
 from .tensor import Tensor
 from .transfers import to
 
@@ -132,9 +134,16 @@ def dump(tensor: Tensor, path: str | os.PathLike) -> None:
     """Write a tensor's values and where it lives to a file: TVM's parameter binary with one entry, whose name
     is the place as JSON. Raises ParamsError for a dtype that has no array form, OSError."""
     layout = tensor.layout
-    place = {"device": str(tensor.device), "memory": layout.memory, "layout": layout.layout,
-             "format": layout.format}
+    place = {"device": str(tensor.device), **asdict(layout)}
     save_params({orjson.dumps(place).decode(): tensor.numpy()}, as_path(path, "a tensor's file"))
+
+
+def _shard(said: dict[str, Any] | None) -> Shard | None:
+    if said is None:
+        return None
+    (top, left), (bottom, right) = said["grid"]
+    rows, cols = said["shape"]
+    return Shard(said["kind"], ((top, left), (bottom, right)), (rows, cols), said["orientation"])
 
 
 def load(path: str | os.PathLike, device: Device | str | None = None) -> Tensor:
@@ -150,7 +159,7 @@ def load(path: str | os.PathLike, device: Device | str | None = None) -> Tensor:
     try:
         (text, values), = found.items()
         place = orjson.loads(text)
-        layout = Layout(place["memory"], place["layout"], place["format"])
+        layout = Layout(place["memory"], place["layout"], place["format"], _shard(place["shard"]))
     except (ValueError, KeyError, TypeError):
         raise DocumentError(f"{file} is a parameter file that dump_tensor did not write",
                             got=str(file)) from None

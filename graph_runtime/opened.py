@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from . import core
 from .devices import Device, parse
-from .errors import DeviceError
+from .errors import DeviceError, InputError
 from .tensor import Tensor
 
-__all__ = ["Holder", "MemoryView", "OpenDevice"]
+__all__ = ["Holder", "MemoryView", "OpenDevice", "opened"]
 
 
 class Holder(NamedTuple):
@@ -37,6 +37,14 @@ class MemoryView(NamedTuple):
     total_bytes_free_per_bank: int
     largest_contiguous_bytes_free_per_bank: int
     holders: tuple[Holder, ...]
+
+
+def opened(value: Any) -> OpenDevice:
+    """An OpenDevice, as it is. Raises InputError for anything else."""
+    if not isinstance(value, OpenDevice):
+        raise InputError(f"an open device is wanted, got {value!r}: open_device(\"tt:0\") gives one",
+                         got=value)
+    return value
 
 
 class OpenDevice:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from . import constants, hooks
@@ -72,6 +72,9 @@ def submit(opened: OpenDevice, bundle: Bundle, program: str | int | None, inputs
 # **************** checks ****************
 
 def _checked(target: Executable, inputs: Sequence[Tensor]) -> list[Tensor]:
+    if isinstance(inputs, Tensor) or not isinstance(inputs, Iterable):
+        raise InputError(f"inputs is a list of Tensors, got {type(inputs).__name__}",
+                         got=type(inputs).__name__)
     given = list(inputs)
     if len(given) != len(target.inputs):
         names = ", ".join(spec.name for spec in target.inputs)
@@ -108,11 +111,13 @@ def _donated(target: Executable, given: Sequence[Tensor], donate: Collection[int
     """Positions of the inputs that are given up. Raises InputError for one that is no input, or one twice."""
     if isinstance(donate, bool):
         asked = {at for at, t in enumerate(given) if donate and not t.retain}
-    else:
+    elif isinstance(donate, Iterable):
         asked = set(donate)
+    else:
+        raise InputError(f"donate is a list of positions, True or False, got {donate!r}", got=donate)
     if not asked <= set(range(len(given))):
-        raise InputError(f"donate={sorted(asked)}: {target.name} has inputs 0 to {len(given) - 1}",
-                         got=sorted(asked), wanted=len(given))
+        raise InputError(f"donate={donate!r}: {target.name} has inputs 0 to {len(given) - 1}", got=donate,
+                         wanted=len(given))
     found = []
     for at in sorted(asked | set(target.aliases)):
         if given[at].retain:

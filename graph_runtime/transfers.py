@@ -19,15 +19,15 @@ from .errors import InputError, KernelError
 from .graph import TensorType
 from .host_values import as_host
 from .layout import HOST, Layout
-from .run import when_over
+from .run import Run, when_over
 from .single.lineage import watch
 from .single.place import place
 from .template import copy
 from .tensor import Tensor
 from .traffic import record_copy
 
-__all__ = ["copy_into", "duplicate", "gather", "queue_copy", "resolve", "scatter", "to", "to_layout",
-           "wait_all", "waiting"]
+__all__ = ["checked", "copy_into", "duplicate", "gather", "queue_copy", "resolve", "scatter", "to",
+           "to_layout", "wait_all", "waiting"]
 
 
 def to(tensor: Tensor, device: Device | str | None = None, layout: Layout | str | None = None,
@@ -41,7 +41,7 @@ def to(tensor: Tensor, device: Device | str | None = None, layout: Layout | str 
 
     Raises HandleError, DeviceError for a layout that the device does not have, DeviceMemoryError.
     """
-    tensor.alive()
+    checked(tensor).alive()
     device = tensor.device if device is None else parse(device)
     same = layout is None and format is None and device == tensor.device
     wanted = tensor.layout if same else resolve(tensor.type, device, layout, format)
@@ -92,14 +92,20 @@ def queue_copy(source: Tensor, target: Tensor) -> None:
     record_copy(source, target)
 
 
+def checked(value: Any) -> Tensor:
+    """A Tensor, as it is. Raises InputError for anything else."""
+    if not isinstance(value, Tensor):
+        raise InputError(f"a Tensor is wanted, got {type(value).__name__}: create_borrowed_host_tensor makes "
+                         "one of an array", got=type(value).__name__)
+    return value
+
+
 def copy_into(target: Tensor, source: Tensor) -> None:
     """Queue a copy of ``source`` into the memory of ``target``, behind all queued work that uses it.
 
     Raises InputError where types differ, for a constant, and for what is no Tensor.
     """
-    for tensor in (target, source):
-        if not isinstance(tensor, Tensor):
-            raise InputError(f"copy takes Tensors, got {type(tensor).__name__}", got=type(tensor).__name__)
+    checked(source), checked(target)
     if target.alive().type != source.alive().type or target.readonly:
         why = "is a constant" if target.readonly else f"is {target.type}, the source {source.type}"
         raise InputError(f"the target {why}", got=str(source.type), wanted=str(target.type))
@@ -116,7 +122,7 @@ def to_layout(tensor: Tensor, device: Device | str | None, layout: Layout | str 
     """tt-mlir's toLayout: always a new handle. ``retain`` (default: the source's flag) says whether the
     source is kept, and is the result's flag; a source that is not kept is deallocated (host memory stays).
     Raises as ``to``."""
-    keep = tensor.retain if retain is None else bool(retain)
+    keep = checked(tensor).retain if retain is None else bool(retain)
     made = to(tensor, device, layout)
     made.retain = keep
     if not keep and not tensor.retain and tensor.buffer is not None:
@@ -176,7 +182,12 @@ def scatter(arrays: Iterable[Any], device: Device | str, layout: Layout | str | 
 
 def wait_all(items: Iterable[Any], timeout: float | None = None) -> None:
     """Wait for all Tensors (or Runs) of ``items``, ``timeout`` seconds in all, and then raise the first
-    failure. Raises TimeoutError."""
+    failure. Raises WaitTimeoutError, and InputError for what cannot be waited for."""
+    items = list(items)
+    for item in items:
+        if not isinstance(item, (Tensor, Run)):
+            raise InputError(f"wait_all takes Tensors and Runs, got {type(item).__name__}",
+                             got=type(item).__name__)
     deadline = None if timeout is None else time.monotonic() + timeout
     failure = None
     for item in items:

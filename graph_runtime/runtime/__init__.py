@@ -32,7 +32,7 @@ from ..hooks import (
 )
 from ..host_tensors import TensorDesc
 from ..layout import Layout
-from ..opened import MemoryView, OpenDevice
+from ..opened import MemoryView, OpenDevice, opened
 from ..stitching import submit
 from ..tensor import Tensor
 from ..traffic import Stats, stats
@@ -58,12 +58,12 @@ def open_device(device: Device | str) -> OpenDevice:
 
 def close_device(device: OpenDevice) -> None:
     """End its tensors and programs. Raises DeviceError for one that is closed."""
-    device.close()
+    opened(device).close()
 
 
 def memory_view(device: OpenDevice) -> Mapping[str, MemoryView]:
     """{memory: MemoryView} of a device, with the tensors that hold it."""
-    return device.memory_view()
+    return opened(device).memory_view()
 
 
 def load_bundle(path: str | PathLike) -> Bundle:
@@ -94,49 +94,49 @@ def create_empty_tensor(shape: int | Sequence[int], dtype: str = "float32", devi
     """A tensor whose values are undefined, on the host without a device: arrays.empty."""
     if device is None:
         return arrays.empty(shape, dtype, layout=layout)
-    return device.adopt(arrays.empty(shape, dtype, device.alive().device, layout))
+    return opened(device).adopt(arrays.empty(shape, dtype, opened(device).alive().device, layout))
 
 
 def get_tensor_desc(tensor: Tensor) -> TensorDesc:
     """Shape, dtype, strides and volumes."""
-    return host_tensors.describe(tensor)
+    return host_tensors.describe(transfers.checked(tensor))
 
 
 def get_tensor_layout(tensor: Tensor) -> Layout:
     """Memory, layout and format in which it is stored."""
-    return tensor.layout
+    return transfers.checked(tensor).layout
 
 
 def is_allocated(tensor: Tensor) -> bool:
     """Whether the handle still leads to memory."""
-    return tensor.is_allocated
+    return transfers.checked(tensor).is_allocated
 
 
 def set_retain(tensor: Tensor, retain: bool) -> None:
     """A retained tensor is neither deallocated nor donated."""
-    tensor.retain = retain
+    transfers.checked(tensor).retain = retain
 
 
 def get_retain(tensor: Tensor) -> bool:
     """Whether it is retained."""
-    return tensor.retain
+    return transfers.checked(tensor).retain
 
 
 def deallocate(tensor: Tensor, force: bool = False) -> bool:
     """Give a handle and its memory up: Tensor.deallocate."""
-    return tensor.deallocate(force)
+    return transfers.checked(tensor).deallocate(force)
 
 
 def dump_tensor(tensor: Tensor, path: str | PathLike) -> None:
     """Values and place to a file: host_tensors.dump."""
-    host_tensors.dump(tensor, path)
+    host_tensors.dump(transfers.checked(tensor), path)
 
 
 def load_tensor(path: str | PathLike, device: OpenDevice | None = None) -> Tensor:
     """The tensor of a file, on the host without a device: host_tensors.load."""
     if device is None:
         return host_tensors.load(path)
-    return device.adopt(host_tensors.load(path, device.alive().device))
+    return opened(device).adopt(host_tensors.load(path, opened(device).alive().device))
 
 
 # **************** movement ****************
@@ -144,12 +144,12 @@ def load_tensor(path: str | PathLike, device: OpenDevice | None = None) -> Tenso
 
 def to_device(tensor: Tensor, device: OpenDevice, layout: Layout | str | None = None) -> Tensor:
     """A handle on the values on a device; the source stays: transfers.to."""
-    return device.adopt(transfers.to(tensor, device.alive().device, layout))
+    return opened(device).adopt(transfers.to(tensor, opened(device).alive().device, layout))
 
 
 def to_layout(tensor: Tensor, device: OpenDevice, layout: Layout | str, retain: bool | None = None) -> Tensor:
     """A handle in another layout; a source that is not retained is deallocated: transfers.to_layout."""
-    return device.adopt(transfers.to_layout(tensor, device.alive().device, layout, retain))
+    return opened(device).adopt(transfers.to_layout(tensor, opened(device).alive().device, layout, retain))
 
 
 def to_host(tensor: Tensor, blocking: bool = True) -> Tensor:
@@ -188,7 +188,7 @@ def get_layout(bundle: Bundle, program: str | int | None, input: int | str) -> L
 
 def has_layout(tensor: Tensor, layout: Layout) -> bool:
     """Whether a tensor is stored that way."""
-    return tensor.layout == layout
+    return transfers.checked(tensor).layout == layout
 
 
 # **************** inside of hooks ****************

@@ -21,6 +21,7 @@ from graph_runtime import (
     SessionBusyError,
 )
 from graph_runtime.layout import Layout
+from graph_runtime.shards import Shard
 
 TILE, ROWS = Layout("dram", "tile", "f32"), Layout("dram", "row_major", "f32")
 L1 = Layout("l1", "tile", "f32")
@@ -196,6 +197,19 @@ def test_out_of_memory_names_the_holders(device):
     assert caught.value.device == "tt:0"
 
 
+def test_sharded_tensors_are_converted_evicted_and_stored(chain, device, pair, randn, tmp_path):
+    layout = Layout("l1", "tile", "f32", Shard("height", ((0, 0), (1, 0)), (32, 128)))
+    values = randn(64, 128)
+    sharded = put(device, values, layout)
+    (out,) = rt.submit(device, chain, "add", [sharded, pair[0]])
+    assert (out.numpy() == values + pair[0].numpy()).all()
+    rt.dump_tensor(sharded, tmp_path / "sharded.bin")
+    assert rt.get_tensor_layout(rt.load_tensor(tmp_path / "sharded.bin", device)) == layout
+    rt.submit(device, chain, "add", pair, evict="unused")
+    assert sharded.layout == TILE
+    assert (sharded.numpy() == values).all()
+
+
 # **************** donation, retain, deallocation ****************
 
 def test_an_in_place_output_takes_its_input(stateful, device, randn):
@@ -325,6 +339,28 @@ def test_wrong_count_shape_dtype_and_kind(chain, device, pair, randn):
         rt.submit(device, chain, "add", pair, evict="all")
     with pytest.raises(InputError, match="no input"):
         rt.get_layout(chain, "add", 2)
+
+
+def test_things_of_another_kind(chain, device, pair):
+    array = np.zeros((64, 128), np.float32)
+    no_tensor = (
+        lambda: rt.to_device(array, device), lambda: rt.to_layout(array, device, TILE),
+        lambda: rt.to_host(array), lambda: rt.deallocate(array), lambda: rt.set_retain(array, True),
+        lambda: rt.get_retain(array), lambda: rt.is_allocated(array), lambda: rt.has_layout(array, TILE),
+        lambda: rt.wait([array]), lambda: rt.copy(pair[0], array), lambda: rt.memcpy(array, array),
+        lambda: rt.dump_tensor(array, "x"), lambda: rt.get_tensor_desc(array),
+        lambda: rt.create_borrowed_host_tensor("text"), lambda: rt.create_owned_host_tensor(object()))
+    no_device_or_bundle = (
+        lambda: rt.to_device(pair[0], "tt:0"), lambda: rt.memory_view("tt:0"), lambda: rt.close_device("tt:0"),
+        lambda: rt.submit("tt:0", chain, "add", pair), lambda: rt.submit(device, "x.zip", "add", pair),
+        lambda: rt.get_layout("x.zip", 0, 0), lambda: rt.set_memory_log_level(3))
+    no_list = (
+        lambda: rt.submit(device, chain, "add", pair[0]), lambda: rt.submit(device, chain, "add", 3),
+        lambda: rt.submit(device, chain, "add", pair, donate=1),
+        lambda: rt.submit(device, chain, "add", pair, donate=["x"]))
+    for use in (*no_tensor, *no_device_or_bundle, *no_list):
+        with pytest.raises(InputError):
+            use()
 
 
 def test_a_closed_device(chain, randn):
