@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from . import core
-from .buffer import error_of, wait_in_slices
+from .buffer import error_of, keep_until, wait_in_slices
 
 if TYPE_CHECKING:
     import asyncio
@@ -41,10 +41,13 @@ class Run:
         return f"<Run of {self.name}, {state}>"
 
     def __del__(self) -> None:
-        if not self._asked and lib.gr_run_done(self._pointer) and self._failed():
-            warnings.warn(f"a run of {self.name} failed and nobody asked: {self._failure()}", ResourceWarning,
-                          source=self, stacklevel=2)
-        lib.gr_run_release(self._pointer)
+        pointer, name = self._pointer, self.name
+        if self._asked:
+            lib.gr_run_release(pointer)
+        elif lib.gr_run_done(pointer):
+            _drop(pointer, name)
+        else:
+            keep_until(lambda: lib.gr_run_done(pointer), lambda: _drop(pointer, name))
 
     def done(self) -> bool:
         """Whether nothing of it is still to come. Never waits, never raises."""
@@ -60,14 +63,14 @@ class Run:
         self._wait(timeout)
         if self._failed():
             self._asked = True
-            raise self._failure()
+            raise _failure(self._pointer)
         return self
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Wait, and return what ``wait`` would raise, None where nothing failed. Raises WaitTimeoutError."""
         self._wait(timeout)
         self._asked = True
-        return self._failure() if self._failed() else None
+        return _failure(self._pointer) if self._failed() else None
 
     def forget(self) -> tuple[Any, ...]:
         """The outputs, for who keeps them instead of the run: who reads one hears of a failure, so that
@@ -98,10 +101,19 @@ class Run:
     def _failed(self) -> bool:
         return bool(lib.gr_run_failure(self._pointer, ffi.NULL))
 
-    def _failure(self) -> Exception:
-        found = ffi.new("gr_failure *")
-        lib.gr_run_failure(self._pointer, found)
-        return error_of(found)
+
+def _failure(pointer: Any) -> Exception:
+    found = ffi.new("gr_failure *")
+    lib.gr_run_failure(pointer, found)
+    return error_of(found)
+
+
+def _drop(pointer: Any, name: str) -> None:
+    """Nobody asked how a run went that is over."""
+    if lib.gr_run_failure(pointer, ffi.NULL) not in (0, lib.GR_ERR_CANCELLED):
+        warnings.warn(f"a run of {name} failed and nobody asked: {_failure(pointer)}", RuntimeWarning,
+                      stacklevel=3)
+    lib.gr_run_release(pointer)
 
 
 # **************** asyncio ****************

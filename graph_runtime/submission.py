@@ -25,7 +25,7 @@ from .run import Run
 from .slots import Slots, assign_slots, extent_of, memory_of
 from .template import Template
 from .tensor import Tensor, as_array
-from .zero_copy import ZeroCopy
+from .zero_copy import ALIGNMENT, ZeroCopy
 
 __all__ = ["Submitter"]
 
@@ -166,8 +166,8 @@ class Submitter:
                 raise InputError(f"input {self._name(index)} is {value.type}, the graph says {type_}",
                                  got=str(value.type), wanted=str(type_))
             buffer = value.buffer
-            if buffer is not None and (value.device, value.layout) == (handle.device, layout):
-                buffer.live()
+            if buffer is not None and (value.device, value.layout) == (handle.device, layout) \
+                    and self._may_be_read_there(index, value):
                 return buffer
         memory, extent = memory_of(self._plan, eid), extent_of(self._plan, eid)
         fresh = Buffer.alloc(handle, memory, extent, self._bound.holder)
@@ -180,6 +180,12 @@ class Submitter:
             template.copy(staged, _host_layout(type_), fresh, layout, type_)
         return fresh
 
+    def _may_be_read_there(self, index: int, tensor: Tensor) -> bool:
+        """Whether kernels may use a tensor of the right layout itself: host memory must be aligned, and a
+        constant is not written into."""
+        unaligned = tensor.layout.memory == HOST and tensor.buffer.addr % ALIGNMENT
+        return not unaligned and not (tensor.readonly and index in self._slots.into.values())
+
     # **************** outputs ****************
 
     def _place_outputs(self, slots: Any, outs: Mapping[int, Tensor], held: dict[int, Buffer]) -> None:
@@ -190,7 +196,11 @@ class Submitter:
             if buffer.id in used:
                 raise InputError(f"out[{index}] is {used[buffer.id]} of this run, too", got=index)
             used[buffer.id] = f"out of another output than {index}"
-            slots[self._slots.outputs[index]] = buffer.live()
+            at = self._slots.outputs[index]
+            if slots[at] != ffi.NULL:
+                raise InputError(f"out[{index}]: another output, which is the same value, has an out already",
+                                 got=index)
+            slots[at] = buffer.live()
 
     def _out_buffer(self, index: int, tensor: Any) -> Buffer:
         what = f"out[{index}]"
@@ -217,7 +227,7 @@ class Submitter:
 
     def _hand_out(self, slots: Any, outs: Mapping[int, Tensor], held: Mapping[int, Buffer]
                   ) -> tuple[Tensor, ...]:
-        found, made = [], {}
+        found, made = [], {self._slots.outputs[o]: tensor.buffer for o, tensor in outs.items()}
         for index, at in enumerate(self._slots.outputs):
             eid = int(self._graph.outputs[index])
             handle = self._bound.handles[int(self._slots.did[at])]

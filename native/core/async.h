@@ -150,6 +150,8 @@ int32_t gr_events_reserve(gr_events *events, int32_t more);   /* room for so man
 void gr_events_add(gr_events *events, gr_run *run, int32_t lane, int32_t value);
 void gr_events_clear(gr_events *events);
 
+/* In a child of fork: idle blocks with work to come are never used again, nobody ends that work. */
+void gr_buffers_abandon(void);
 /* By a worker, not under the lock, after a run: gives back L1 that nobody holds. */
 void gr_buffers_run_ended(void);
 /* By gr_device_destroy, not under the lock: idle blocks are freed, others know that their device is gone. */

@@ -237,6 +237,15 @@ uint64_t gr_buffers_idle(gr_device *device, int32_t memory) {
   return idle;
 }
 
+void gr_buffers_abandon(void) {
+  for (int b = 0; b < NUM_BUCKETS; ++b)
+    for (idle_class *class = buckets[b]; class; class = class->next)
+      for (int32_t left = class->count; left > 0; --left) {
+        gr_buffer *buffer = pop(class);
+        if (!pending(buffer)) push(class, buffer);
+      }
+}
+
 void gr_buffers_forget(gr_device *device) {
   pthread_mutex_lock(&gr_async_lock);
   for (int b = 0; b < NUM_BUCKETS; ++b)
@@ -258,7 +267,6 @@ void gr_buffers_forget(gr_device *device) {
 /* ---------------------------------------------------------------- what Python calls */
 
 gr_buffer *gr_buffer_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder) {
-  if (gr_async_usable()) return NULL;
   pthread_mutex_lock(&gr_async_lock);
   gr_buffer *buffer = gr_buffer_take(device, memory, extent, holder);
   pthread_mutex_unlock(&gr_async_lock);

@@ -136,6 +136,14 @@ void gr_device_destroy(gr_device *device) {
 
 const gr_env *gr_device_env(const gr_device *device) { return &device->env; }
 
+void gr_devices_lock(int32_t on) {
+  if (on) pthread_mutex_lock(&list_lock);
+  for (gr_device *device = list; device; device = device->next)
+    if (on) pthread_mutex_lock(&device->lock);
+    else pthread_mutex_unlock(&device->lock);
+  if (!on) pthread_mutex_unlock(&list_lock);
+}
+
 /* Devices whose tensors are host pointers run on the pool itself. */
 void gr_devices_set_threads(int32_t threads) {
   pthread_mutex_lock(&list_lock);

@@ -101,6 +101,9 @@ int32_t gr_devices_guarded(void);
 /* The memory of a device that a gr_arg.memory means, NULL if it has none. */
 gr_device_memory *gr_device_memory_of(gr_device *device, int32_t kind);
 
+/* Locks (1) or unlocks (0) all devices and their list: around fork. */
+void gr_devices_lock(int32_t on);
+
 /* Tells every kind whose parallelism is the pool's (num_cores of host devices) how many threads there are
  * now. */
 void gr_devices_set_threads(int32_t threads);

@@ -252,8 +252,8 @@ static int advance(gr_queue *queue, gr_lane_run *lane) {
   if (!lane->cause) {
     int32_t status = leaves_out(queue, run) ? gr_fail(GR_ERR_CANCELLED, "cancelled before it began")
                                             : run_step(queue, run, t->steps + index);
-    gr_cause *cause = status ? gr_cause_make(t->steps + index, index, status, gr_error_text()) : NULL;
-    if (cause) {
+    if (status) {
+      gr_cause *cause = gr_cause_make(t->steps + index, index, status, gr_error_text());
       poison(lane, cause, place, index);
       gr_cause_release(cause);
     }
@@ -462,15 +462,25 @@ int32_t gr_async_shutdown(int64_t budget_ns) {
 
 /* ---------------------------------------------------------------- fork */
 
-static void before_fork(void) { pthread_mutex_lock(&gr_async_lock); }
+/* No worker is inside of what these locks guard while the process is copied, so the child can use it. */
+static void before_fork(void) {
+  pthread_mutex_lock(&gr_async_lock);
+  gr_devices_lock(1);
+}
 
-static void in_parent(void) { pthread_mutex_unlock(&gr_async_lock); }
+static void in_parent(void) {
+  gr_devices_lock(0);
+  pthread_mutex_unlock(&gr_async_lock);
+}
 
 static void in_child(void) {
+  gr_devices_lock(0);
+  if (atomic_load_explicit(&any_started, memory_order_relaxed)) {
+    atomic_store_explicit(&forked, 1, memory_order_relaxed);
+    gr_buffers_abandon();
+  }
   pthread_mutex_unlock(&gr_async_lock);
   gr_watch_reset();
-  if (!atomic_load_explicit(&any_started, memory_order_relaxed)) return;
-  atomic_store_explicit(&forked, 1, memory_order_relaxed);
 }
 
 __attribute__((constructor)) static void watch_forks(void) {

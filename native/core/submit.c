@@ -37,9 +37,18 @@ int64_t gr_now_ns(void) {
 
 /* ---------------------------------------------------------------- causes */
 
+/* For failures that there is no memory to tell apart. Its first reference is never dropped. */
+static gr_cause no_memory = {.refs = 1,
+                             .failure = {.status = GR_ERR_OUT_OF_MEMORY,
+                                         .op = "queued work",
+                                         .text = "the host has no memory to say what failed"}};
+
 gr_cause *gr_cause_make(const gr_step *step, int64_t index, int32_t status, const char *text) {
   gr_cause *cause = calloc(1, sizeof *cause);
-  if (!cause) return NULL;
+  if (!cause) {
+    atomic_fetch_add_explicit(&no_memory.refs, 1, memory_order_relaxed);
+    return &no_memory;
+  }
   cause->refs = 1;
   gr_failure *failure = &cause->failure;
   failure->status = status;

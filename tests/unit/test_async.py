@@ -18,6 +18,7 @@ import pytest
 import graph_runtime as gr
 from graph_runtime import core
 from graph_runtime.arrays import array, empty
+from graph_runtime.buffer import sweep
 from graph_runtime.graph import TensorType
 from graph_runtime.testing_graphs import GraphMaker
 
@@ -66,8 +67,8 @@ def test_a_run_returns_before_it_is_over_and_its_array_may_be_changed(slow):
     assert run.outputs[0].shape == (4,)
     x[:] = 50
     assert first(run) == 4                        # reading waits
-    assert run.done()
     assert run.wait() is run
+    assert run.done()
     assert run.exception() is None
 
 
@@ -174,12 +175,17 @@ def test_a_failed_buffer_that_is_written_again_is_good(gate):
     assert out.numpy()[0] == 2
 
 
-def test_a_dropped_run_that_failed_warns(gate):
+def test_a_dropped_run_that_failed_warns(gate, slow):
     run = gate.run_async(x=full(-1))
     while not run.done():
         time.sleep(0.001)
-    with pytest.warns(ResourceWarning, match="the_gate"):
+    with pytest.warns(RuntimeWarning, match="the_gate"):
         run = None
+    in_flight = gate.run_async(x=slow.run_async(x=full(-10)).outputs[0])
+    del in_flight
+    gate.run_async(x=full(0)).wait()                  # queued behind it
+    with pytest.warns(RuntimeWarning, match="the_gate"):
+        sweep()
     asked = gate.run_async(x=full(-1))
     asked.exception()
     with warnings.catch_warnings():
@@ -230,6 +236,24 @@ def test_out_is_written_and_checked(slow, gate):
     gone.buffer.free()
     with pytest.raises(gr.GraphRuntimeError):
         slow.session.submit({}, out=[gone])
+
+
+def test_one_value_that_is_two_outputs_has_one_out(document, packed_library):
+    y = document.call("slow", document.input("x"))
+    mod = gr.create(document.json(y, y), packed_library)
+    out = empty((4,))
+    run = mod.session.submit({0: full(1)}, out=[out])
+    assert [o.numpy()[0] for o in run.outputs] == [2, 2]
+    with pytest.raises(gr.InputError, match="same value"):
+        mod.session.submit({}, out=[out, empty((4,))])
+
+
+def test_host_memory_that_is_not_aligned_is_copied(slow):
+    from graph_runtime.arrays import borrow
+    raw = np.zeros(64, F32)
+    begin = 1 if raw.ctypes.data % 64 == 0 else 0
+    borrowed = borrow(raw[begin:begin + 4])
+    assert first(slow.run_async(x=borrowed)) == 3
 
 
 def test_an_output_that_is_an_input_is_handed_out_as_a_copy(document, packed_library):
@@ -438,6 +462,8 @@ if not pid:
         assert "stayed in the parent" in str(error), error
     mod.run(x=x)
     assert mod.get_output(0).numpy()[0] == 30
+    from graph_runtime.arrays import array
+    assert array(x).numpy()[0] == 0
     sys.exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 assert run.outputs[0].numpy()[0] == 30
