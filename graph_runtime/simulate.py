@@ -7,6 +7,7 @@ is free and all that it waits for is over: one pass in schedule order finds ever
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import pairwise
 
 import numpy as np
 
@@ -76,7 +77,7 @@ def node_times(
 
 
 def _keys(plan: Plan, nid: np.ndarray) -> list[tuple]:
-    """Of each node what its time depends on: function, device, and of each argument type, layout and device."""
+    """Of each node what its time depends on: function, device; of each argument type, layout, device."""
     graph, place = plan.graph, plan.entry_did()
     # one number an entry: equal where type, layout and device are
     entry = (graph.type_id.astype(np.int64) * len(plan.layouts) + plan.layout_id) * len(plan.devices) + place
@@ -99,7 +100,9 @@ def _time(plan: Plan, nid: int, traced: bool, host: Machine | None) -> tuple[int
                          graph.entry_type(makes[0]), host)
         begins = source == device
     else:
-        cost = node_cost(graph, nid, device, [plan.layout(e) for e in (*reads, *makes)], host=host)
+        fidelity = plan.numerics[plan.did[nid]].fidelity if plan.numerics else ""
+        cost = node_cost(graph, nid, device, [plan.layout(e) for e in (*reads, *makes)], host=host,
+                         fidelity=fidelity)
         begins = True
     start = dispatch_ns(device.descriptor, traced=traced) if begins else Cost(0.0, BASES[0], "no kernel")
     grounds = [one.basis for one in (cost, start) if one.cycles > 0] or [cost.basis]
@@ -112,7 +115,7 @@ def _schedule(found: Lanes, time: list[int], runs: int, in_flight: int) -> tuple
     """(start, cause) of each event. What an event waits for stands before it, so one pass is enough."""
     count, qid = len(time), found.qid.tolist()
     pointers, wait = found.wait_ptr.tolist(), found.wait.tolist()
-    waits = [wait[a:b] for a, b in zip(pointers, pointers[1:], strict=False)]
+    waits = [wait[a:b] for a, b in pairwise(pointers)]
     start, cause, end = [0] * (count * runs), [-1] * (count * runs), [0] * (count * runs)
     last = [-1] * len(found.queues)         # the event that stands last on each queue
     over: list[int] = []                    # of each run the event that ended last

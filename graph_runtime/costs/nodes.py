@@ -15,12 +15,19 @@ __all__ = ["node_cost"]
 
 
 def node_cost(
-    graph: Graph, nid: int, device: Device, layouts: Sequence[Layout], *, host: Machine | None = None
+    graph: Graph,
+    nid: int,
+    device: Device,
+    layouts: Sequence[Layout],
+    *,
+    host: Machine | None = None,
+    fidelity: str = "",
 ) -> Cost:
     """ns that a node takes on ``device`` once it runs, without dispatch (dispatch_ns).
 
     ``layouts``: of the node's inputs, then of its outputs. ``host``: constants of the machine, None: the
-    packaged ones. Inputs of the graph and reshapes cost nothing; copies are copy_cost's.
+    packaged ones. ``fidelity``: of a node that names none, "": the device's default. Inputs of the graph and
+    reshapes cost nothing; copies are copy_cost's.
     """
     node = graph.node(nid)
     if node.func is None or node.func.name == NOP or node.func.name == COPY:
@@ -29,4 +36,5 @@ def node_cost(
         return cpu_node_cost(node.func, node.input_types, node.output_types, host)
     if not all(t.size for t in (*node.input_types, *node.output_types)):
         return Cost(0.0, "measured", "a tensor without elements")
-    return tt_node_cost(node.func, node.input_types, node.output_types, tuple(layouts), device.descriptor)
+    return tt_node_cost(node.func, node.input_types, node.output_types, tuple(layouts), device.descriptor,
+                        fidelity)

@@ -29,11 +29,17 @@ _OPERANDS = {"add": 2, "subtract": 2, "multiply": 2, "maximum": 2}
 
 @lru_cache(maxsize=1 << 14)
 def tt_node_cost(
-    func: Func, inputs: Types, outputs: Types, layouts: tuple[Layout, ...], board: Descriptor
+    func: Func,
+    inputs: Types,
+    outputs: Types,
+    layouts: tuple[Layout, ...],
+    board: Descriptor,
+    fidelity: str = "",
 ) -> Cost:
-    """ns of one kernel over the whole grid (ttnn's way). ``layouts``: of the inputs, then of the outputs."""
+    """ns of one kernel over the whole grid (ttnn's way). ``layouts``: of the inputs, then of the outputs.
+    ``fidelity``: of a func that names none, "": the default."""
     work = work_of(func, inputs, outputs)
-    fidelity = Numerics.of(func.attrs).fidelity or _NO_FIDELITY
+    fidelity = Numerics.of(func.attrs).fidelity or fidelity or _NO_FIDELITY
     cores = board.grid[0] * board.grid[1]
     done: list[Cost] = []
     if work.product is not None:

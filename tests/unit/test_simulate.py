@@ -120,7 +120,7 @@ def test_a_graph_of_inputs_alone_takes_no_time():
     assert found.summary()["critical_path"] == []
 
 
-@pytest.mark.parametrize("options, said", [({"runs": 0}, "runs"), ({"in_flight": 0}, "in_flight"),
+@pytest.mark.parametrize(("options", "said"), [({"runs": 0}, "runs"), ({"in_flight": 0}, "in_flight"),
                                            ({"inputs": ["y"]}, "there are: v, w, x")])
 def test_bad_options_say_what_is_wrong(options, said):
     with pytest.raises(InputError, match=said):

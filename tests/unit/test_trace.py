@@ -52,10 +52,13 @@ def test_flows_are_pairs_that_begin_in_a_slice_and_end_in_a_later_one(seed):
         return any(begin <= event["ts"] <= end for begin, end in slices[event["pid"], event["tid"]])
 
     begins, ends = {e["id"]: e for e in events["s"]}, {e["id"]: e for e in events["f"]}
-    assert begins.keys() == ends.keys() and len(begins) == len(events["s"]) == len(events["f"])
+    assert begins.keys() == ends.keys()
+    assert len(begins) == len(events["s"]) == len(events["f"])
     for number, begin in begins.items():
-        assert bound(begin) and bound(ends[number])
-        assert begin["ts"] <= ends[number]["ts"] and ends[number]["bp"] == "e"
+        assert bound(begin)
+        assert bound(ends[number])
+        assert begin["ts"] <= ends[number]["ts"]
+        assert ends[number]["bp"] == "e"
     copies = [e for e in events["X"] if e["cat"] == "copy"]
     assert not copies or begins
 
