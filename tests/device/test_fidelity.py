@@ -274,6 +274,15 @@ def test_models_of_the_balancer_are_taken_as_they_are():
         assert (took.different, took.most_bytes > 0) == (model.cores, True)
 
 
+@pytest.mark.parametrize("numerics", [{}, {"fidelity": "HiFi2", "dst": "bf16"}], ids=str)
+@pytest.mark.parametrize("op", ["add", "multiply"])
+def test_elementwise_models_are_taken_too(op, numerics):
+    arrays = [PRODUCT[0], normal(np.random.default_rng(14), 256, 1)]
+    got, took = chosen(Model((2, 3), 2, "R", (1, 1), (2, 2), 1), arrays, op=op, numerics=numerics)
+    np.testing.assert_array_equal(got, chosen(None, arrays, op=op, numerics=numerics)[0])
+    assert (took.opened, took.different) == (6, 6)
+
+
 def test_the_l1_of_a_model_is_what_its_cores_take():
     small, large = (chosen(Model((1, 1), 8 // m, "R", (m, 4), (1, 1), k), PRODUCT)[1].most_bytes
                     for m, k in ((1, 1), (4, 6)))

@@ -6,8 +6,9 @@
  * direction R cuts the rows into t pieces, C the columns; planes are part of t). Own choice: blocks dealt
  * round to the cores, no spills. Order and place of blocks never change a sum, only the steps of K do.
  *
- * Who includes it: linear.h, conv.h. Thread: the caller's, blocks run on pool threads.
- * defines: gr_tt_blocks, gr_tt_blocks_of, gr_tt_blocks_cb, gr_tt_blocks_shrink, gr_tt_run_blocks
+ * Who includes it: linear.h, conv.h, elementwise.h. Thread: the caller's, blocks run on pool threads.
+ * defines: gr_tt_blocks, gr_tt_blocks_of, gr_tt_blocks_cb, gr_tt_blocks_shrink, gr_tt_run_blocks,
+ * gr_tt_run_pairs
  */
 #ifndef GR_TT_BLOCKING_H
 #define GR_TT_BLOCKING_H
@@ -163,6 +164,37 @@ static inline int32_t gr_tt_run_blocks(const gr_call *call, const gr_tt_words *n
   int64_t lines = out->outer * gr_tt_ceil(out->rows, blocks->height);
   return gr_tt_run(call, out->arg->layout == GR_TILE ? lines * gr_tt_ceil(out->cols, blocks->width) : lines,
                    bytes, gr_tt_block_unit, &run);
+}
+
+/* ---------------------------------------------------------------- panels by a chosen op model */
+
+/* A macroblock as panels of the cut. */
+static inline int32_t gr_tt_panels_block(const gr_tt_core *c, const void *ctx, gr_tt_rect at) {
+  const gr_tt_panels *cut = (const gr_tt_panels *)ctx;
+  for (int64_t r = 0; r < at.nr; r += cut->height)
+    for (int64_t col = 0; col < at.nc; col += cut->width) {
+      gr_tt_rect part = {at.plane, at.r0 + r, gr_tt_lesser(cut->height, at.nr - r), at.c0 + col,
+                         gr_tt_lesser(cut->width, at.nc - col)};
+      GR_TT_TRY(cut->panel(c, cut->job, cut, part));
+    }
+  return GR_OK;
+}
+
+/* gr_tt_run_panels of an element-wise op with two inputs, on the cores and with the circular buffers of the
+ * op model where one is chosen: two ublocks an input, two macroblocks of the output. A row-major output has
+ * no tiles to cut and is dealt round as ever. */
+static inline int32_t gr_tt_run_pairs(const gr_call *call, const gr_tt_words *n, gr_tt_panels *cut,
+                                      uint64_t bytes, gr_tt_panel_fn panel, const void *job) {
+  if (n->grid[0] <= 0 || cut->view.arg->layout != GR_TILE)
+    return gr_tt_run_panels(call, cut, bytes, panel, job);
+  uint64_t ublock = (uint64_t)(n->ublock[0] * n->ublock[1]), cb = 0;
+  uint64_t tiles[] = {ublock, ublock, ublock * (uint64_t)(n->mblock[0] * n->mblock[1])};
+  for (int i = 0; i < 3; ++i) cb += 2 * tiles[i] * call->args[i].page_bytes;
+  gr_tt_blocks blocks = {.height = 32 * n->mblock[0] * n->ublock[0],
+                         .width = 32 * n->mblock[1] * n->ublock[1]};
+  cut->panel = panel;
+  cut->job = job;
+  return gr_tt_run_blocks(call, n, &blocks, &cut->view, 0, bytes > cb ? bytes : cb, gr_tt_panels_block, cut);
 }
 
 #endif

@@ -32,11 +32,16 @@ static inline int32_t gr_tt_binary_panel(const gr_tt_core *c, const void *ctx, c
   return gr_tt_store(c, &cut->view, at, a, cut->width, 0);
 }
 
-static inline int32_t gr_tt_binary(const gr_call *call, gr_tt_pairwise floats, gr_tt_pairwise ints) {
+/* words: of an op of the matrix unit, else NULL */
+static inline int32_t gr_tt_binary(const gr_call *call, const int64_t *words, gr_tt_pairwise floats,
+                                   gr_tt_pairwise ints) {
   gr_tt_panels cut = gr_tt_cut(call, &call->args[2], 2);
   gr_tt_binary_job job = {{gr_tt_view_of(&call->args[0]), gr_tt_view_of(&call->args[1])},
                           gr_tt_is_float(call->args[2].format) ? floats : ints};
-  return gr_tt_run_panels(call, &cut, 2 * gr_tt_bytes(cut.height, cut.width), gr_tt_binary_panel, &job);
+  gr_tt_words chosen = {0};
+  if (words != NULL) chosen = gr_tt_words_of(words);
+  return gr_tt_run_pairs(call, &chosen, &cut, 2 * gr_tt_bytes(cut.height, cut.width), gr_tt_binary_panel,
+                         &job);
 }
 
 /* Integers wrap: they are computed as unsigned. */
@@ -62,29 +67,31 @@ GR_TT_PAIRWISE(maximum_i32, int32_t, a[i] > b[i] ? a[i] : b[i])
 static inline int32_t gr_tt_add(const gr_call *call) {
   if (gr_tt_is_exact(call)) return gr_tt_exact_binary(call, GR_EXACT_ADD);
   if (gr_tt_is_fpu(call)) return gr_tt_fpu_binary(call, GR_EXACT_ADD);
-  return gr_tt_binary(call, gr_tt_add_f32, gr_tt_add_i32);
+  return gr_tt_binary(call, call->attrs, gr_tt_add_f32, gr_tt_add_i32);
 }
 
 /* gr-kernel: tt/subtract */
 static inline int32_t gr_tt_subtract(const gr_call *call) {
   if (gr_tt_is_exact(call)) return gr_tt_exact_binary(call, GR_EXACT_SUB);
   if (gr_tt_is_fpu(call)) return gr_tt_fpu_binary(call, GR_EXACT_SUB);
-  return gr_tt_binary(call, gr_tt_subtract_f32, gr_tt_subtract_i32);
+  return gr_tt_binary(call, call->attrs, gr_tt_subtract_f32, gr_tt_subtract_i32);
 }
 
 /* gr-kernel: tt/multiply */
 static inline int32_t gr_tt_multiply(const gr_call *call) {
   if (gr_tt_is_exact(call)) return gr_tt_exact_binary(call, GR_EXACT_MUL);
   if (gr_tt_is_fpu(call)) return gr_tt_fpu_binary(call, GR_EXACT_MUL);
-  return gr_tt_binary(call, gr_tt_multiply_f32, gr_tt_multiply_i32);
+  return gr_tt_binary(call, call->attrs, gr_tt_multiply_f32, gr_tt_multiply_i32);
 }
 
 /* gr-kernel: tt/divide */
-static inline int32_t gr_tt_divide(const gr_call *call) { return gr_tt_binary(call, gr_tt_divide_f32, NULL); }
+static inline int32_t gr_tt_divide(const gr_call *call) {
+  return gr_tt_binary(call, NULL, gr_tt_divide_f32, NULL);
+}
 
 /* gr-kernel: tt/maximum */
 static inline int32_t gr_tt_maximum(const gr_call *call) {
-  return gr_tt_binary(call, gr_tt_maximum_f32, gr_tt_maximum_i32);
+  return gr_tt_binary(call, NULL, gr_tt_maximum_f32, gr_tt_maximum_i32);
 }
 
 /* ---------------------------------------------------------------- one input */

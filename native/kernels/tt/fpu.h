@@ -2,8 +2,8 @@
  * to what SrcA (a) and SrcB (b) hold, a pass for each product of parts (fidelity.h), Dst in 16 or 32 bits.
  *
  * A node that names neither fidelity nor a 16-bit Dst takes the vector unit's road instead, which keeps
- * float32. What differs from exact_elementwise.h: sums are rounded as float32, where the hardware first rounds
- * the smaller operand to the larger one's 11 bits.
+ * float32. What differs from exact_elementwise.h: sums are rounded as float32, where the hardware first
+ * rounds the smaller operand to the larger one's 11 bits.
  *
  * Who includes it: elementwise.h. Thread: any; a core makes a panel of the output.
  * defines: gr_tt_is_fpu, gr_tt_fpu_binary
@@ -13,8 +13,7 @@
 
 #include "exact.h"
 #include "fidelity.h"
-#include "tt/words.h"
-#include "tt/work.h"
+#include "tt/blocking.h"
 
 typedef struct gr_tt_fpu_job {
   gr_tt_view in[2];
@@ -23,7 +22,7 @@ typedef struct gr_tt_fpu_job {
   gr_passes passes;
 } gr_tt_fpu_job;
 
-/* Whether an op whose words are those of numerics alone computes in the matrix unit. Integers have one way. */
+/* Whether an op whose words are those of numerics alone is the matrix unit's. Integers have one way. */
 static inline int gr_tt_is_fpu(const gr_call *call) {
   gr_tt_words words = gr_tt_words_of(call->attrs);
   return (words.fidelity != 0 || words.dst_bits == 16) && gr_tt_is_float(call->args[2].format);
@@ -71,7 +70,7 @@ static inline int32_t gr_tt_fpu_binary(const gr_call *call, int32_t op) {
   gr_tt_words words = gr_tt_words_of(call->attrs);
   gr_tt_fpu_job job = {{gr_tt_view_of(&call->args[0]), gr_tt_view_of(&call->args[1])}, op, words.dst_bits,
                        gr_passes_of(gr_tt_phases(&words), words.dst_bits)};
-  return gr_tt_run_panels(call, &cut, 3 * gr_tt_bytes(cut.height, cut.width), gr_tt_fpu_panel, &job);
+  return gr_tt_run_pairs(call, &words, &cut, 3 * gr_tt_bytes(cut.height, cut.width), gr_tt_fpu_panel, &job);
 }
 
 #endif
