@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime import core, devices, eager
+from graph_runtime import core, devices, eager, transfers
 from graph_runtime.config import config
 from graph_runtime.errors import CompileError, DeviceMemoryError, KernelError, UnsupportedOpError
 from graph_runtime.single.lineage import settle_all
@@ -174,10 +174,22 @@ def test_out_of_memory_of_an_intermediate(hog):
     assert "out of device memory" in only_fallback().reason
 
 
-def test_one_gather_for_all_inputs(x):
+def test_one_gather_for_all_inputs(x, monkeypatch):
+    batches = []
+
+    def fetch(tensors):
+        batches.append(len(tensors))
+        return real(tensors)
+
+    real = transfers.fetch
+    monkeypatch.setattr(transfers, "fetch", fetch)
     tensors = [eager.array(x + i, "tt:0") for i in range(5)]
-    got = eager.vstack(tensors)
-    np.testing.assert_array_equal(got.numpy(), np.vstack([x + i for i in range(5)]))
+    with gr.stats() as stats:
+        got = eager.vstack([*tensors, tensors[0]])
+        assert batches == [5]
+    np.testing.assert_array_equal(got.numpy(), np.vstack([x, x + 1, x + 2, x + 3, x + 4, x]))
+    assert (stats.count("fallback", "tt:0"), stats.count("d2h"), stats.count("h2d")) == (1, 5, 1)
+    assert stats.bytes("h2d") == 6 * x.nbytes
 
 
 def test_what_no_device_holds_comes_back_as_numpys(x):
