@@ -20,6 +20,7 @@ from .graph import Graph, TensorType
 from .interpreter import heads, interpret
 from .ops import get
 from .ops.inputs import draw_array, nmse
+from .ops.numerics import Numerics
 from .plan import Plan, plan
 from .rearrange import cut, keep_all, permuted, replanned
 
@@ -264,4 +265,6 @@ def _without_place(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _bound(planned: Plan) -> float:
     used = {planned.layouts[i].format for i in np.unique(planned.layout_id).tolist()}
+    if planned.numerics or any(Numerics.of(f.attrs).as_dict() for f in planned.graph.funcs):
+        used.add("bf16")                          # operands or sums are cut, whatever they are stored as
     return max((_BOUNDS[f] for f in used if f in _BOUNDS), default=0.0)

@@ -2,9 +2,9 @@
 
     python tests/bench/bench_ttsim.py [--repeat 5] [--no-exact]
 
-One JSON line a case: {"bench": "ttsim", "case", "arithmetic", "ms", "gflops", "cpu_ms", "ratio"}. ``ratio`` is
-the tt time by the cpu time of the same run of this script (fast with no word named: at most 2). Times are the
-least of the repeats; inputs stay on the device.
+One JSON line a case: {"bench": "ttsim", "case", "arithmetic", "ms", "gflops", "cpu_ms", "ratio"}. ``ratio``
+is the tt time by the cpu time of the same run of this script (fast with no word named: at most 2). Times are
+the least of the repeats; inputs stay on the device.
 """
 from __future__ import annotations
 

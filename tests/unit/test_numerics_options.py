@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.compare import compare
 from graph_runtime.errors import GraphError, PlanError
 from graph_runtime.library import resolve
 from graph_runtime.lower import lower
@@ -106,3 +107,15 @@ def test_an_unknown_word_in_a_file_has_its_path():
         gr.load_graph(json.dumps(document).encode())
     with pytest.raises(GraphError, match=r"'fidelity' is 'Hifi2', must be one of .*did you mean 'HiFi2'"):
         two_products(fidelity="Hifi2")
+
+
+@pytest.mark.parametrize("said", ["by the node", "by the caller"])
+def test_comparing_allows_for_what_was_asked(said):
+    """A coarse product of float32 tensors is held to the bound of 16-bit floats, which it needs."""
+    b = gr.GraphBuilder(device="tt:0")
+    x, w = b.input("x", (32, 64)), b.input("w", (64, 32))
+    b.output(b.op("matmul", x, w, **({"fidelity": "LoFi"} if said == "by the node" else {})))
+    numerics = {"tt": {"fidelity": "LoFi"}} if said == "by the caller" else None
+    report = compare(b.build(), None, ["tt:0"], numerics=numerics)
+    assert report.ok
+    assert report.bound > report.worst > 1e-5
