@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
+from codegen.build import build_library
 from graph_runtime import core, ops
 from graph_runtime.errors import KernelError
 from graph_runtime.layout import Layout
+from graph_runtime.library import load_library
 from graph_runtime.ops import inputs as draws
 from graph_runtime.ops.numerics import FIDELITIES
 from graph_runtime.plan import plan
@@ -228,7 +230,7 @@ class Model:
     u_kt: int
 
 
-def chosen(model: Model | None, arrays, fmt="bf16", op="matmul", numerics=None, **attrs):
+def chosen(model: Model | None, arrays, fmt="bf16", op="matmul", numerics=None, libraries=(), **attrs):
     """(output, what the run took of the cores) of a graph of one op whose node has that model."""
     builder = gr.GraphBuilder(device="tt:0")
     inputs = [builder.input(f"x{i}", a.shape) for i, a in enumerate(arrays)]
@@ -237,7 +239,7 @@ def chosen(model: Model | None, arrays, fmt="bf16", op="matmul", numerics=None, 
     if model is not None:
         of = np.array([f.op == op for f in made.graph.funcs] + [False])[made.graph.func_id]
         made = replace(made, models=(model,), model_id=np.where(of, 0, -1).astype(np.int32))
-    session = Session(made)
+    session = Session(made, list(libraries))
     for i, array in enumerate(arrays):
         session.set_input(i, array)
     handle = core.open_device(made.devices[0])
@@ -281,6 +283,26 @@ def test_elementwise_models_are_taken_too(op, numerics):
     got, took = chosen(Model((2, 3), 2, "R", (1, 1), (2, 2), 1), arrays, op=op, numerics=numerics)
     np.testing.assert_array_equal(got, chosen(None, arrays, op=op, numerics=numerics)[0])
     assert (took.opened, took.different) == (6, 6)
+
+
+def test_a_compiled_library_follows_the_words_of_each_call(tmp_path):
+    """Fidelity and blocks are no constants of its kernels: one library serves all."""
+    builder = gr.GraphBuilder(device="tt:0")
+    builder.output(builder.op("matmul", *(builder.input(f"x{i}", a.shape) for i, a in enumerate(PRODUCT))))
+    library = load_library(build_library([plan(builder.build(), ["tt:0"])], tmp_path / "kernels.so"))
+    for numerics in ({}, {"fidelity": "LoFi"}, {"dst": "bf16", "numerics": "exact"}):
+        for model in (None, MODELS[2]):
+            got, took = chosen(model, PRODUCT, numerics=numerics, libraries=[library])
+            np.testing.assert_array_equal(got, chosen(model, PRODUCT, numerics=numerics)[0])
+            assert model is None or numerics.get("numerics") or took.different == 4
+
+
+def test_steps_of_a_convolution_spill_in_the_outputs_format():
+    x, w = normal(np.random.default_rng(0), 1, 32, 33, 40), normal(np.random.default_rng(1), 33, 32, 3, 3)
+    exact = ops.require("conv2d").reference([x, w], ops.require("conv2d").decode({}))[0]
+    errors = [draws.nmse(chosen(Model((2, 2), 1, "R", (1, 1), (1, 1), u_kt), [x, w], "bfp8_b", "conv2d",
+                                {"fidelity": "HiFi2", "dst": "bf16"})[0], exact) for u_kt in (9, 1)]
+    assert errors[0] < errors[1] < 0.05
 
 
 def test_the_l1_of_a_model_is_what_its_cores_take():
