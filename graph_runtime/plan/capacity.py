@@ -33,17 +33,17 @@ def _error(plan: Plan, did: int, index: int, needed: int) -> CapacityError:
     taken = int(ends[ends <= memory.available].max(initial=0))
     text = out_of_memory(device, memory, int(storage.nbytes[first]), int(storage.extent[first]), taken)
     each = "" if memory.banks == 1 else " of each bank"
-    node = _holder(plan, first)
+    node = _holder(plan, first).strip("'")
     layout = plan.layout(int(np.flatnonzero(plan.sid == first)[0])) if (plan.sid == first).any() else None
     return CapacityError(
-        f"{text} for {node}; the plan needs {needed} B{each}, held by "
+        f"{text} for {node!r}; the plan needs {needed} B{each}, held by "
         f"{', '.join(f'{name} {size} B' for name, size in holders)}"
-        + (f"; {remedy(device, memory, layout)}" if layout else ""),
+        + (f"; {remedy(device, memory, layout, node)}" if layout else ""),
         device=str(device),
         needed=needed,
         available=memory.available,
         holders=holders,
-        node=node.strip("'"),
+        node=node,
     )
 
 

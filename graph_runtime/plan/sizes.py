@@ -10,7 +10,7 @@ from ..errors import CapacityError, DeviceError, GraphRuntimeError, PlanError
 from ..graph import TensorType
 from ..layout import HOST, L1, TILE, Layout, Memory, footprint, matrix
 from ..shards import fault
-from .columns import intern
+from .columns import first_of, intern
 from .types import LaidOutGraph
 
 __all__ = ["Sizes", "entry_sizes", "out_of_memory", "remedy", "round_up"]
@@ -41,15 +41,17 @@ def entry_sizes(laid_out: LaidOutGraph) -> Sizes:
     entry_did = np.repeat(laid_out.placed.did, np.diff(graph.row_ptr))
     keys = (graph.type_id.astype(np.int64) * len(layouts) + laid_out.layout_id) * len(devices) + entry_did
     distinct, row = intern(keys, len(graph.types) * len(layouts) * len(devices))
+    first, maker = first_of(row, len(distinct)), graph.entry_nid
     regions: dict[tuple[int, int], int] = {}
     table = np.zeros((3, len(distinct)), np.int64)
     for at, key in enumerate(distinct.tolist()):
         rest, did = divmod(key, len(devices))
         type_, layout = graph.types[rest // len(layouts)], layouts[rest % len(layouts)]
         try:
-            memory, extent, nbytes = _size(type_, layout, devices[did])
+            name = graph.names[int(maker[first[at]])]
+            memory, extent, nbytes = _size(type_, layout, devices[did], name)
         except (DeviceError, PlanError) as error:
-            raise _with_place(laid_out, int(np.flatnonzero(row == at)[0]), error) from None
+            raise _with_place(laid_out, int(first[at]), error) from None
         table[:, at] = extent, nbytes, regions.setdefault((did, memory), len(regions))
     extent, nbytes, region = table[:, row]
     alignment = [devices[d].descriptor.memories[m].alignment for d, m in regions]
@@ -57,8 +59,8 @@ def entry_sizes(laid_out: LaidOutGraph) -> Sizes:
     return Sizes(extent, nbytes, region, dids, memories, np.array(alignment, np.int64))
 
 
-def _size(type_: TensorType, layout: Layout, device: Device) -> tuple[int, int, int]:
-    """(index of the memory, extent in each bank, bytes over all banks)."""
+def _size(type_: TensorType, layout: Layout, device: Device, node: str) -> tuple[int, int, int]:
+    """(index of the memory, extent in each bank, bytes over all banks) of an entry of a node's."""
     memory = device.descriptor.memory(layout.memory)
     index = device.descriptor.memories.index(memory)
     if memory.name == HOST:
@@ -72,7 +74,7 @@ def _size(type_: TensorType, layout: Layout, device: Device) -> tuple[int, int, 
     if extent > memory.available:
         raise CapacityError(
             f"{out_of_memory(device, memory, nbytes, extent, 0)}: {type_} in {layout} alone is too large; "
-            f"{remedy(device, memory, layout)}",
+            f"{remedy(device, memory, layout, node)}",
             needed=extent,
             available=memory.available,
         )
@@ -91,13 +93,13 @@ def out_of_memory(device: Device, memory: Memory, nbytes: int, extent: int, take
             f"block: {memory.available - taken} B) on {device}")
 
 
-def remedy(device: Device, memory: Memory, layout: Layout) -> str:
-    """What a user can change about a memory that is full."""
+def remedy(device: Device, memory: Memory, layout: Layout, node: str) -> str:
+    """What a user can change about a memory that is full, as that of a node's."""
     if memory.name == HOST:
         return f"place less on {device}"
     if memory.name == L1:
         cores = "shard it over more cores, or " if layout.shard else "shard it, or "
-        return f"{cores}keep it in dram (--layout 'NODE=dram')"
+        return f"{cores}keep it in dram (--layout '{node}=dram')"
     formats = "" if layout.format.startswith("bfp") else f"--format {device.kind}=bfp8_b, "
     return f"change: {formats}a smaller batch, or place less on {device}"
 

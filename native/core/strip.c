@@ -44,8 +44,9 @@ static int32_t locate(const gr_image *rows, const gr_image *tiles, int64_t first
   at->ahead = (int32_t)(known - width);
   at->host = gr_image_host_rows(rows, &block);
   at->stride = rows->row_bytes;
-  gr_image_count_tiles(tiles, first, width, into);
-  return gr_image_locate_tiles(tiles, first, known, at->tiles);
+  int32_t status = gr_image_locate_tiles(tiles, first, known, at->tiles);
+  if (!status) gr_image_count_tiles(tiles, first, width, into);
+  return status;
 }
 
 /* ---------------------------------------------------------------- towards the device */

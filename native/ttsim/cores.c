@@ -81,7 +81,8 @@ int32_t gr_tt_core_open(const gr_env *env, int64_t index, uint64_t cb_bytes, gr_
   if (base + cb_bytes > floor)
     return gr_fail(GR_ERR_OUT_OF_MEMORY,
                    "Statically allocated circular buffers clash with L1 buffers on core %lld of %s. "
-                   "L1 buffer allocated at %llu and static circular buffer region ends at %llu",
+                   "L1 buffer allocated at %llu and static circular buffer region ends at %llu; keep fewer or "
+                   "smaller tensors in l1",
                    (long long)index, device->name, (unsigned long long)floor,
                    (unsigned long long)(base + cb_bytes));
   gr_tt_arena *arena = arena_of_thread(device, &m->desc);

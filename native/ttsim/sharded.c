@@ -49,5 +49,6 @@ int gr_tt_cut_move(const gr_tt_cut *cut, const gr_arg *arg, gr_pages pages, uint
 }
 
 void gr_tt_cut_count(const gr_tt_cut *cut, gr_pages pages, int32_t into) {
-  for (int64_t i = 0; i < pages.count; ++i) count(cut, pages.first + i, into, pages.bytes);
+  for (int64_t i = 0; i < pages.count; ++i)
+    if (gr_tt_cut_at(cut, pages.first + i)) count(cut, pages.first + i, into, pages.bytes);
 }
