@@ -1,0 +1,178 @@
+"""What a plan's instructions move: payload bytes out of and into every bank, as the simulated device counts
+them (gr_device_traffic), and over every link between devices.
+
+A kernel reads each page of its inputs once and writes each page of its outputs once, but for operands that
+it needs anew: a product's, block by block (native/kernels/tt/blocking.h), and those that broadcast. Of EXACT
+ops on tiles (norms over the last axis), and of copies, that is to the byte; other ops (windows, indices, parts)
+are charged each page once.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .descriptors import Descriptor
+from .graph import COPY, TensorType
+from .layout import TILE, Layout, matrix, pages
+from .plan.types import Plan
+
+__all__ = ["EXACT", "Banks", "Links", "bank_bytes", "link_bytes", "page_banks"]
+
+_PANELS = ("add", "subtract", "multiply", "divide", "maximum", "bias_add")
+EXACT = frozenset((*_PANELS, "matmul", "dense", "relu", "gelu", "sigmoid", "tanh", "exp", "sqrt", "cast",
+                   "concatenate", "max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d", "sum",
+                   "mean", "max", "softmax", "layer_norm"))
+_BLOCK, _BLOCK_LEAST, _PANEL_BYTES = 128, 64, 262144      # native/kernels/tt: blocking.h, work.h
+
+Banks = dict[tuple[int, int], np.ndarray]
+Links = dict[tuple[int, int], int]
+
+
+def bank_bytes(plan: Plan, nids: Iterable[int]) -> Banks:
+    """{(did, memory): int64 [banks, 2] bytes out of and into each bank} of the nodes ``nids``, one run of
+    each. Host memory has no banks."""
+    found: Banks = {}
+    graph = plan.graph
+    producer = graph.entry_nid
+    for nid in nids:
+        reads = graph.in_eid[graph.in_ptr[nid]:graph.in_ptr[nid + 1]].tolist()
+        for eid, times in zip(reads, _times_read(plan, nid, reads), strict=True):
+            _add(found, plan, eid, int(plan.did[producer[eid]]), 0, times)
+        for eid in range(int(graph.row_ptr[nid]), int(graph.row_ptr[nid + 1])):
+            _add(found, plan, eid, int(plan.did[nid]), 1, 1)
+    return found
+
+
+def _add(found: Banks, plan: Plan, eid: int, did: int, into: int, times: int) -> None:
+    board, layout = plan.devices[did].descriptor, plan.layout(eid)
+    if board.on_host:
+        return
+    index = next(i for i, m in enumerate(board.memories) if m.name == layout.memory)
+    counts = found.setdefault((did, index), np.zeros((board.memories[index].banks, 2), np.int64))
+    counts[:, into] += times * page_banks(layout, plan.graph.entry_type(eid), board)
+
+
+# **************** how often a kernel reads its inputs ****************
+
+def _times_read(plan: Plan, nid: int, reads: list[int]) -> list[int]:
+    """How often each page of each input is read."""
+    func, board = plan.graph.funcs[plan.graph.func_id[nid]], plan.devices[plan.did[nid]].descriptor
+    out = int(plan.graph.row_ptr[nid])
+    if board.on_host or func.op is None:
+        return [1] * len(reads)
+    if not plan.graph.entry_type(out).size:
+        return [0] * len(reads)
+    views = [_view(plan.graph.entry_type(e).shape) for e in (*reads, out)]
+    if func.op in ("matmul", "dense"):
+        return _product(views, board.grid[0] * board.grid[1], _model(plan, nid))
+    tiled = [plan.layout(e).layout == TILE for e in (*reads, out)]
+    if func.op in _PANELS:
+        return _panels(views, tiled, func.op == "bias_add")
+    if func.op == "layer_norm":
+        planes, rows, _ = views[-1]
+        return [1, *[planes * math.ceil(rows / 32)] * 2]
+    if func.op == "softmax" and func.attrs["axis"] not in (-1, len(plan.graph.entry_type(out).shape) - 1):
+        return [3]                                   # for the maximum, the sum and the quotient
+    return [1] * len(reads)
+
+
+def _view(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Planes, rows, columns."""
+    rows, cols = (1, 1, *shape)[-2:]
+    return math.prod(shape[:-2]), rows, cols
+
+
+def _model(plan: Plan, nid: int) -> Any:
+    at = -1 if plan.model_id is None else int(plan.model_id[nid])
+    return plan.models[at] if at >= 0 else None
+
+
+def _product(views: list[tuple[int, int, int]], cores: int, model: Any) -> list[int]:
+    """The left side is read once for each column of blocks, the right side for each row of them, a bias for
+    each block; planes as often as they broadcast."""
+    planes, rows, cols = views[-1]
+    height, width = _block(planes, rows, cols, cores) if model is None else (
+        32 * model.mblock[0] * model.ublock[0], 32 * model.mblock[1] * model.ublock[1])
+    down, across = math.ceil(rows / height), math.ceil(cols / width)
+    left, right = (planes // max(views[i][0], 1) for i in range(2))
+    return [across * left, down * right, planes * down * across][:len(views) - 1]
+
+
+def _block(planes: int, rows: int, cols: int, cores: int) -> tuple[int, int]:
+    """Rows and columns of a block of the kernel's own choice (gr_tt_blocks_of)."""
+    sides = [min(_BLOCK, math.ceil(rows / 32) * 32), min(_BLOCK, math.ceil(cols / 32) * 32)]
+    while planes * math.ceil(rows / sides[0]) * math.ceil(cols / sides[1]) < cores:
+        at = 0 if sides[0] >= sides[1] else 1
+        if sides[at] <= _BLOCK_LEAST:
+            break
+        sides[at] = math.ceil(sides[at] // 2 / 32) * 32
+    return sides[0], sides[1]
+
+
+def _panels(views: list[tuple[int, int, int]], tiled: list[bool], bias: bool) -> list[int]:
+    """Elementwise kernels make panels of the output (gr_tt_cut). What has one row is read for each panel down,
+    what has one column for each across; of a row-major argument a page is a whole row."""
+    planes, rows, cols = views[-1]
+    elements, wide = _PANEL_BYTES // 4 // 2, math.ceil(cols / 32) * 32
+    height = 32 if any(tiled) else max(1, min(32, elements // max(wide, 32)))
+    width = max(32, min(wide, elements // height // 32 * 32))
+    down, across = math.ceil(rows / height), math.ceil(cols / width)
+    times = []
+    for (p, r, c), tile in zip(views[:-1], tiled, strict=False):
+        again = planes // max(p, 1) * (down if r == 1 else 1)
+        times.append(again * (across if c == 1 or not tile else 1))
+    return [times[0], planes * down * across] if bias else times
+
+
+# **************** banks and links ****************
+
+
+def page_banks(layout: Layout, type: TensorType, board: Descriptor) -> np.ndarray:
+    """int64 [banks]: payload bytes of a tensor in each bank of its memory."""
+    banks = next(m.banks for m in board.memories if m.name == layout.memory)
+    page = pages(layout, type.shape)
+    if layout.shard is None:
+        full, rest = divmod(page.count, banks)
+        return (full + (np.arange(banks) < rest)) * page.nbytes
+    return _shard_banks(layout, type, board, banks)
+
+
+def _shard_banks(layout: Layout, type: TensorType, board: Descriptor, banks: int) -> np.ndarray:
+    shard, (rows, cols) = layout.shard, matrix(layout, type.shape)
+    down, across = shard.count(rows, cols)
+    first, line, outer, inner = shard.walk(board.grid[1])
+    split = line if shard.kind == "block" else across
+    found, (high, wide) = np.zeros(banks, np.int64), shard.shape
+    page = pages(layout, type.shape)
+    element = page.nbytes / 1024 if layout.layout == TILE else page.nbytes / max(cols, 1)
+    for i in range(down):
+        for j in range(across):
+            k = i * split + j
+            elements = min(high, rows - i * high) * min(wide, cols - j * wide)
+            found[first + k // line * outer + k % line * inner] += round(elements * element)
+    return found
+
+
+def link_bytes(plan: Plan, nids: Iterable[int]) -> Links:
+    """{(source did, target did): bytes of the pages that copies among ``nids`` send}."""
+    found: Links = {}
+    graph = plan.graph
+    for nid in nids:
+        if graph.funcs[graph.func_id[nid]].name != COPY:
+            continue
+        source, made = int(graph.in_eid[graph.in_ptr[nid]]), int(graph.row_ptr[nid])
+        ends = int(plan.did[graph.entry_nid[source]]), int(plan.did[nid])
+        if ends[0] != ends[1]:
+            far = source if plan.devices[ends[1]].descriptor.on_host else made
+            found[ends] = found.get(ends, 0) + _payload(plan.layout(far), graph.entry_type(far))
+    return found
+
+
+def _payload(layout: Layout, type: TensorType) -> int:
+    if layout.memory == "host":
+        return type.nbytes
+    page = pages(layout, type.shape)
+    return page.count * page.nbytes

@@ -1,0 +1,88 @@
+"""Bytes that simulate charges are the bytes that the simulated device counts: per bank, in and out."""
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import graph_runtime as gr
+from graph_runtime import ops
+from graph_runtime.charges import EXACT, bank_bytes, link_bytes
+from graph_runtime.ops import inputs as draws
+
+STORED = {"f32": {}, "bfp8_b in l1": {"formats": {"tt": "bfp8_b"}, "layouts": {"y": "l1"}}}
+
+
+def cases():
+    """Cases of exact ops whose inputs and outputs are matrices at least, so tiled."""
+    for name in sorted(EXACT):
+        op = ops.all_ops()[name]
+        for case in op.cases:
+            (dtype, shape), axis = case.inputs[0], case.attrs.get("axis", -1)
+            last = name != "layer_norm" or axis in (-1, len(shape) - 1)
+            if dtype == "float32" and len(shape) > 1 and last and name != "cast":
+                yield pytest.param(op, case, id=f"{name}-{case.name}")
+
+
+def counted(module) -> dict:
+    """What the devices counted up to now, by (did, memory)."""
+    session = module.session
+    return {(did, m): session.handles[did].traffic(m) for did, device in enumerate(session.plan.devices)
+            if device.kind == "tt" for m in range(len(device.descriptor.memories))}
+
+
+def assert_charged(module, inputs) -> None:
+    """One run moves what is charged for its nodes, in every bank."""
+    for name, value in inputs.items():
+        module.set_input(name, value)
+    before, program = counted(module), module.session.program
+    module.run()
+    charged = bank_bytes(module.session.plan, program.nid[:program.main].tolist())
+    assert charged
+    for key, after in counted(module).items():
+        np.testing.assert_array_equal(after - before[key], charged.get(key, np.zeros_like(after)))
+
+
+@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize(("op", "case"), list(cases()))
+def test_kernels(op, case, stored):
+    b = gr.GraphBuilder(device="tt:0")
+    inputs = [b.input(f"x{i}", shape, dtype) for i, (dtype, shape) in enumerate(case.inputs)]
+    b.output(b.op(op.name, *inputs, name="y", **case.attrs))
+    module = gr.create(gr.load_graph(b.to_json()), None, ["tt:0"], **STORED[stored])
+    assert_charged(module, {f"x{i}": a for i, a in enumerate(draws.draw(case))})
+
+
+@pytest.mark.parametrize("shape", [(300, 200), (3, 65, 97), (1, 1)])
+@pytest.mark.parametrize("layout", ["dram", "l1", "dram/row_major", "l1/height", "l1/width", "l1/block[2x3]",
+                                    "l1/row_major/height"])
+def test_copies_and_shards(layout, shape):
+    """Host to device, relayout, an op, relayout, device to host; over two devices."""
+    b = gr.GraphBuilder()
+    x = b.input("x", shape, device="cpu:0")
+    there = b.copy(b.copy(x, "tt:0", name="up"), "tt:0", name="cut")
+    y = b.op("relu", b.copy(there, "tt:1", name="over"), name="y", device="tt:1")
+    b.output(b.copy(y, "cpu:0", name="down"))
+    module = gr.create(gr.load_graph(b.to_json()), None, ["cpu:0", "tt:0", "tt:1"], layouts={"cut": layout})
+    assert_charged(module, {"x": np.ones(shape, np.float32)})
+    plan, program = module.session.plan, module.session.program
+    sent = link_bytes(plan, program.nid[:program.main].tolist())
+    assert set(sent) == {(0, 1), (1, 2), (2, 0)}
+    up = plan.graph.names.index("up")
+    banks = bank_bytes(plan, [up])
+    assert sent[0, 1] == sum(int(counts[:, 1].sum()) for counts in banks.values())
+
+
+def test_a_chosen_op_model_reads_as_its_blocks_say():
+    """512x256 by 256x384 in blocks of 64x128: the left side thrice, the right side eight times."""
+    b = gr.GraphBuilder(device="tt:0")
+    b.output(b.op("matmul", b.input("x", (512, 256)), b.input("w", (256, 384)), name="y"))
+    module = gr.create(gr.load_graph(b.to_json()), None, ["tt:0"])
+    plan = module.session.plan
+    nid = plan.graph.names.index("y")
+    model = SimpleNamespace(mblock=(2, 4), ublock=(1, 1))
+    chosen = replace(plan, models=(model,), model_id=np.where(np.arange(plan.graph.num_nodes) == nid, 0, -1))
+    out = bank_bytes(chosen, [nid])[0, 0][:, 0].sum()
+    assert out == (3 * 512 * 256 + 8 * 256 * 384) * 4
