@@ -2,6 +2,8 @@
 donation, and errors that say what to do."""
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import threading
 
@@ -19,6 +21,8 @@ from graph_runtime import (
     InputError,
     KernelError,
     SessionBusyError,
+    WaitTimeoutError,
+    core,
 )
 from graph_runtime.layout import Layout
 from graph_runtime.shards import Shard
@@ -351,7 +355,8 @@ def test_things_of_another_kind(chain, device, pair):
         lambda: rt.dump_tensor(array, "x"), lambda: rt.get_tensor_desc(array),
         lambda: rt.create_borrowed_host_tensor("text"), lambda: rt.create_owned_host_tensor(object()))
     no_device_or_bundle = (
-        lambda: rt.to_device(pair[0], "tt:0"), lambda: rt.memory_view("tt:0"), lambda: rt.close_device("tt:0"),
+        lambda: rt.to_device(pair[0], "tt:0"), lambda: rt.memory_view("tt:0"),
+        lambda: rt.close_device("tt:0"),
         lambda: rt.submit("tt:0", chain, "add", pair), lambda: rt.submit(device, "x.zip", "add", pair),
         lambda: rt.get_layout("x.zip", 0, 0), lambda: rt.set_memory_log_level(3))
     no_list = (
@@ -518,3 +523,64 @@ def test_out_of_memory_in_the_middle_of_a_pipeline(chain, device, pair):
     (second,) = rt.submit(device, chain, "multiply", [first, pair[0]])
     a, b = (t.numpy() for t in pair)
     assert np.allclose(second.numpy(), (a + b) * a, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def slow(packed_library, new_document, tmp_path_factory):
+    """A program on cpu:0 that takes 10 ms and adds 1."""
+    from codegen.build import build_bundle
+    document = new_document()
+    text = document.json(document.call("slow", document.input("x"), name="slow"))
+    path = tmp_path_factory.mktemp("slow") / "slow.zip"
+    return rt.load_bundle(build_bundle(text, ["cpu:0"], path, libraries=[packed_library]))
+
+
+def test_wait_with_a_timeout_and_await(slow):
+    with rt.open_device("cpu:0") as host:
+        x = rt.create_owned_host_tensor(np.zeros(4, np.float32))
+        for _ in range(6):
+            (x,) = rt.submit(host, slow, None, [x])
+        assert not x.ready
+        for wait in (lambda: x.wait(0), lambda: rt.wait([x], timeout=0.001)):
+            with pytest.raises(WaitTimeoutError):
+                wait()
+        assert x.shape == (4,)
+
+        async def values():
+            return [(await t).numpy()[0] for t in rt.submit(host, slow, None, [x])]
+
+        assert asyncio.run(values()) == [7]
+        assert x.ready
+        assert x.numpy()[0] == 6
+
+
+def test_submit_returns_before_the_work_is_done(slow):
+    with rt.open_device("cpu:0") as host:
+        x = rt.create_owned_host_tensor(np.zeros(4, np.float32))
+        rt.load_program(host, slow)
+        outputs = [out for _ in range(4) for out in rt.submit(host, slow, None, [x])]
+        assert not outputs[-1].ready                       # 40 ms of work are queued
+        assert [out.numpy()[0] for out in outputs] == [1] * 4
+
+
+def test_nothing_leaks(chain, stateful, device, randn):
+    """Memory in use, blocks kept for reuse not counted, is after many submissions what it was before."""
+    def used():
+        gc.collect()
+        rt.wait(device.tensors())
+        return [device.handle.stats(m).allocated - core.lib.gr_buffers_idle(device.handle.pointer, m)
+                for m in (0, 1)]
+
+    def work():
+        x, w = put(device, randn(32, 32)), put(device, randn(64, 128), ROWS)
+        idle = put(device, randn(64, 128), L1)
+        for _ in range(20):
+            (x,) = rt.submit(device, stateful, "step", [x, put(device, randn(32, 32))])
+            rt.submit(device, chain, "add", [w, w], evict="unused")
+        gr.gather([x, idle])
+
+    work()
+    before = used()
+    for _ in range(5):
+        work()
+    assert used() == before
