@@ -40,12 +40,12 @@ void gr_events_clear(gr_events *events) {
   events->count = 0;
 }
 
-/* Forgets events that are over and went well. */
+/* Forgets events that are over. For reads: whether what they did went well is of no matter to the buffer. */
 void gr_events_prune(gr_events *events) {
   int32_t kept = 0;
   for (int32_t i = 0; i < events->count; ++i) {
     gr_event event = events->items[i];
-    if (gr_event_over(&event) && !gr_event_cause(&event)) gr_run_release(event.run);
+    if (gr_event_over(&event)) gr_run_release(event.run);
     else events->items[kept++] = event;
   }
   events->count = kept;

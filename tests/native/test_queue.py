@@ -1,8 +1,10 @@
 """Queues, templates and buffers by hand: order, failures, reuse of memory, closing, threads."""
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -241,6 +243,23 @@ def test_more_than_a_queue_takes_waits_and_memory_stays_bounded(c, two):
         buffer = Buffer(two[0], 0, TYPE.nbytes, made.call(zero.pointer, buffer.pointer))
     assert two[0].stats(0).allocated - before < 100 * 1024
     assert read(buffer)[0] == 0
+
+
+@pytest.mark.skipif(bool(os.environ.get("GR_BUILD")), reason="sanitizers keep what was freed for a while")
+def test_failed_runs_do_not_pile_up_in_a_buffer_that_they_read(c, two):
+    args = np.array([arg_record(TYPE, ROWS, TYPE.shape)] * 2)
+    made = one_kernel(two[0], Kernel("fail", c("fail")), args, np.array(TYPE.shape, np.int64), 0, TYPE.nbytes)
+    source = upload(two[0], np.zeros(64, np.float32))
+
+    def fail(times: int) -> int:
+        for _ in range(times):
+            made_buffer = Buffer(two[0], 0, TYPE.nbytes, made.call(source.pointer))
+        with pytest.raises(KernelError, match="on fire"):
+            made_buffer.wait(20)
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    before = fail(3000)
+    assert fail(3000) - before < 2 << 20
 
 
 # **************** closing ****************
