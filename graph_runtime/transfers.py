@@ -133,7 +133,7 @@ def to_layout(tensor: Tensor, device: Device | str | None, layout: Layout | str 
 # **************** many at once ****************
 
 def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
-    """Copies of the values on the host: one submission for each device that has any, one wait.
+    """Copies of the values on the host: one call into C for each device that has any, one wait.
 
     Raises HandleError, InputError for what is no Tensor, and what the runs raised that were to write them.
     """

@@ -134,6 +134,14 @@ void gr_run_cancel(gr_run *run);            /* steps that have not begun will no
 void gr_run_retain(gr_run *run);
 void gr_run_release(gr_run *run);
 
+/* ---------------------------------------------------------------- reading many
+ * Copies tensors of a device to host memory in this thread, from number *next on: waits until queued work has
+ * written sources[i], then copies. args [2 * count] are pairs, the source with addr counted from its buffer,
+ * the target with addr counted from base. GR_INTERRUPTED after about budget_ns, GR_ERR_KERNEL where what should
+ * have written it failed; *next is then the one to go on with. */
+int32_t gr_gather(gr_buffer *const *sources, const gr_env *env, const gr_arg *args, uint64_t base, int64_t count,
+                  int64_t budget_ns, int64_t *next);
+
 /* ---------------------------------------------------------------- the process */
 /* Waits until the count of runs that ended is not `seen`, at most about budget_ns; returns it. */
 uint64_t gr_runs_ended(uint64_t seen, int64_t budget_ns);

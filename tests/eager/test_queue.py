@@ -11,6 +11,8 @@ import pytest
 import graph_runtime as gr
 from graph_runtime import eager
 from graph_runtime.errors import HandleError, KernelError
+from graph_runtime.layout import Layout
+from graph_runtime.shards import Shard
 
 X = np.arange(8, dtype=np.float32)
 
@@ -150,3 +152,26 @@ def test_await_gives_way(gate):
         return seen
 
     assert asyncio.run(main()) == ["waits", "goes on", "has it"]
+
+
+def test_gather_of_all_kinds_of_tensors(device):
+    """Types, ranks and sizes in one call, some not made yet; every array is right and writable."""
+    arrays = [np.full(shape, i, dtype) for i, (shape, dtype) in enumerate([
+        ((), "float32"), ((3,), "float32"), ((3,), "float32"), ((3,), "int32"), ((2, 40), "float32"),
+        ((0, 4), "float32"), ((70, 33), "float32"), ((1,), "bool"), ((5, 5), "uint8")])]
+    tensors = [eager.array(a, device) for a in arrays]
+    made = [t + 1 if t.dtype == "float32" else t for t in tensors]
+    wanted = [a + 1 if a.dtype == np.float32 else a for a in arrays]
+    for got, array in zip(gr.gather(made), wanted, strict=True):
+        assert got.dtype == array.dtype
+        np.testing.assert_array_equal(got, array)
+        got[...] = 0
+    assert gr.gather([]) == []
+
+
+def test_gather_of_sharded_tensors():
+    values = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
+    layout = Layout("l1", "tile", "f32", Shard("height", ((0, 0), (1, 0)), (32, 64)))
+    tensors = [(eager.array(values, "tt:0") + i).to(layout=layout) for i in range(3)]
+    for i, got in enumerate(gr.gather([*tensors, tensors[0] * 2])):
+        np.testing.assert_array_equal(got, values + i if i < 3 else values * 2)
