@@ -584,3 +584,18 @@ def test_nothing_leaks(chain, stateful, device, randn):
     for _ in range(5):
         work()
     assert used() == before
+
+
+def test_an_in_place_program_does_not_write_to_constants(new_bundle):
+    """Memory that was borrowed read-only is copied; what was borrowed writable is written."""
+    bundle = new_bundle({"step": state()}, devices=("cpu:0",))
+    with rt.open_device("cpu:0") as host:
+        for writable in (False, True):
+            array = gr.aligned_empty((32, 32))             # kernels take no other host memory as it is
+            array[:] = 1
+            array.flags.writeable = writable
+            x, d = rt.create_borrowed_host_tensor(array), rt.create_owned_host_tensor(array)
+            (new,) = rt.submit(host, bundle, "step", [x, d])
+            assert (new.numpy() == 2).all()
+            assert (array == (2 if writable else 1)).all()
+            assert not x.is_allocated
