@@ -63,7 +63,8 @@ def fetch(tensors: Sequence[Tensor]) -> list[np.ndarray]:
     args, after = core.ffi.cast("gr_arg *", batch.args.ctypes.data), core.ffi.new("int64_t *")
     count = len(tensors)
     wait_in_slices(lambda budget: _gather(buffers, env, args, base, count, budget, after), None, "a gather")
-    record("d2h", tensors[0].device, batch.nbytes, count)
+    if not tensors[0].device.descriptor.on_host:
+        record("d2h", tensors[0].device, batch.nbytes, count)
     arrays: list[np.ndarray] = []
     for shape, dtype, offset, strides in batch.rows:
         rows = np.ndarray(shape, dtype, memory, offset, strides)

@@ -18,7 +18,7 @@ from .devices import Device, parse
 from .errors import InputError, KernelError
 from .graph import TensorType
 from .host_values import as_host
-from .layout import HOST, Layout
+from .layout import Layout
 from .run import Run, when_over
 from .single.lineage import watch
 from .single.place import place
@@ -144,7 +144,7 @@ def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
         if not isinstance(tensor, Tensor):
             raise InputError(f"gather takes Tensors, item {i} is a {type(tensor).__name__}",
                              got=type(tensor).__name__)
-        if tensor.alive().buffer is None or tensor.layout.memory == HOST:
+        if tensor.alive().buffer is None:
             made[i] = tensor.numpy()
             continue
         indices, group = away.setdefault(tensor._handle, ([], []))
