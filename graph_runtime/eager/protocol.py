@@ -3,6 +3,7 @@ it. ``attach`` puts the methods into operators.Operators."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -147,6 +148,10 @@ def _binary(ufunc: np.ufunc) -> tuple[Callable[..., Any], Callable[..., Any], Ca
     return forward, backward, in_place
 
 
+def _comparison(name: str, compare: Callable[[Any, Any], Any]) -> Callable[[Tensor, Any], Any]:
+    return lambda self, other: _host_ufunc(name, compare, (self, other), {}, None)
+
+
 def _unary(ufunc: np.ufunc) -> Callable[[Tensor], Any]:
     function = UFUNCS.get(ufunc) or (lambda x: _host_ufunc(ufunc.__name__, ufunc, (x,), {}, None))
     return lambda self: function(self)
@@ -168,13 +173,14 @@ _OPERATORS = {
     "lshift": np.left_shift,
     "rshift": np.right_shift,
 }
+# by operators, not ufuncs: == of what cannot be compared is False, as numpy's arrays have it
 _COMPARISONS = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
+    "eq": (np.equal, operator.eq),
+    "ne": (np.not_equal, operator.ne),
+    "lt": (np.less, operator.lt),
+    "le": (np.less_equal, operator.le),
+    "gt": (np.greater, operator.gt),
+    "ge": (np.greater_equal, operator.ge),
 }
 
 
@@ -182,8 +188,8 @@ def _operators() -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, ufunc in _OPERATORS.items():
         made[f"__{name}__"], made[f"__r{name}__"], made[f"__i{name}__"] = _binary(ufunc)
-    for name, ufunc in _COMPARISONS.items():
-        made[f"__{name}__"] = _binary(ufunc)[0]
+    for name, (ufunc, compare) in _COMPARISONS.items():
+        made[f"__{name}__"] = _comparison(ufunc.__name__, compare)
     made |= {
         "__neg__": _unary(np.negative),
         "__pos__": _unary(np.positive),

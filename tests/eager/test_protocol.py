@@ -176,6 +176,17 @@ def test_ufunc_at_and_errors(device):
         float(x)
 
 
+def test_equality_with_what_is_no_number(device):
+    x = eager.array(A, device)
+    for other in ("a", None):
+        assert not (x == other).numpy().any()
+        assert (x != other).numpy().all()
+    with pytest.raises(TypeError):
+        x + None
+    with pytest.raises(TypeError):
+        operator.lt(x, "a")
+
+
 def test_in_place_operators(device):
     x, y = eager.array(A, device), A.copy()
     same = x
