@@ -62,8 +62,8 @@ static inline int32_t gr_tt_panel_load_tile(const gr_tt_core *c, const gr_tt_vie
 /* Rows and columns of a rectangle that begins at multiples of 32, `transposed` as the panel sees them. What
  * lies beyond the rectangle in the panel's tiles is undefined. A row-major argument goes through rows
  * [32][at.nc, a multiple of 32 above]. */
-static inline int32_t gr_tt_panel_load(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at,
-                                       int transposed, const gr_tt_panel *to, float *rows) {
+GR_TT_APART int32_t gr_tt_panel_load(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at,
+                                     int transposed, const gr_tt_panel *to, float *rows) {
   int64_t down = gr_tt_ceil(at.nr, 32), across = gr_tt_ceil(at.nc, 32), ld = 32 * across;
   for (int64_t r = 0; r < down; ++r) {
     if (v->arg->layout != GR_TILE) {
@@ -86,7 +86,7 @@ static inline int32_t gr_tt_panel_load(const gr_tt_core *c, const gr_tt_view *v,
 /* ---------------------------------------------------------------- parts and products */
 
 /* Turns what was loaded, x[n], into the parts of a side: the first in place, the second at x + n. */
-static inline void gr_tt_parts_take(const gr_passes *passes, int side, float *x, int64_t n) {
+GR_TT_APART void gr_tt_parts_take(const gr_passes *passes, int side, float *x, int64_t n) {
   int first = passes->part[side][0], second = passes->part[side][1];
   if (passes->parts[side] == 2)
     for (int64_t i = 0; i < n; ++i) x[n + i] = gr_part_take(second, side, x[i]);
@@ -117,7 +117,7 @@ static inline gr_tt_arithmetic gr_tt_arithmetic_of(gr_tt_words words, const gr_a
 
 /* C += A B, the second parts of A and B a_part and b_part floats after the first: K tile by K tile, the
  * passes of each in turn. */
-static inline void gr_tt_products(const gr_tt_arithmetic *how, gr_gemm g, int64_t a_part, int64_t b_part) {
+GR_TT_APART void gr_tt_products(const gr_tt_arithmetic *how, gr_gemm g, int64_t a_part, int64_t b_part) {
   const gr_passes *passes = &how->passes;
   int64_t k = g.k, step = passes->count == 1 ? k : 32;
   const float *a = g.a, *b = g.b;
@@ -155,8 +155,8 @@ static inline void gr_tt_spill(const gr_tt_arithmetic *how, uint8_t format, floa
 
 /* Ends n sums: adds bias (NULL: none; step 0: one for all) as the matrix unit does, sums in SrcA and bias in
  * SrcB. Sums by no fidelity began with the bias and are left alone. */
-static inline void gr_tt_finish(const gr_tt_arithmetic *how, const float *bias, int64_t step, float *c,
-                                int64_t n) {
+GR_TT_APART void gr_tt_finish(const gr_tt_arithmetic *how, const float *bias, int64_t step, float *c,
+                              int64_t n) {
   if (!how->phases || bias == NULL) return;
   for (int64_t i = 0; i < n; ++i) {
     float sum = gr_part_take(GR_PART_FULL, GR_SRC_B, c[i]) +

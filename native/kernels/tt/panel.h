@@ -6,7 +6,7 @@
  * logical value.
  *
  * Who includes it: the bodies of this folder. Thread: a pool thread, one task per simulated core at a time.
- * defines: GR_TT_TRY, gr_tt_view, gr_tt_rect, gr_tt_core, gr_tt_bytes, gr_tt_load, gr_tt_store
+ * defines: GR_TT_APART, GR_TT_TRY, gr_tt_view, gr_tt_rect, gr_tt_core, gr_tt_bytes, gr_tt_load, gr_tt_store
  */
 #ifndef GR_TT_PANEL_H
 #define GR_TT_PANEL_H
@@ -15,6 +15,10 @@
 
 #include "gr_abi.h"
 #include "tile.h"
+
+/* Of a function that converts pages or walks over panels: a copy in every caller would more than double
+ * what a kernel costs to compile. */
+#define GR_TT_APART static __attribute__((noinline))
 
 #define GR_TT_TRY(expression)                    \
   do {                                           \
@@ -195,8 +199,8 @@ static inline int32_t gr_tt_load_tiles(const gr_tt_core *c, const gr_tt_view *v,
 
 /* The rectangle as out[nr][ld]; what lies beyond nc in a row is left alone. Any rectangle inside of the plane
  * will do. */
-static inline int32_t gr_tt_load(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, void *out,
-                                 int64_t ld) {
+GR_TT_APART int32_t gr_tt_load(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, void *out,
+                               int64_t ld) {
   uint32_t *to = (uint32_t *)out;
   if (v->arg->layout == GR_TILE) return gr_tt_load_tiles(c, v, at, to, ld);
   for (int64_t r = 0; r < at.nr; ++r) {
@@ -237,8 +241,8 @@ static inline int32_t gr_tt_store_tiles(const gr_tt_core *c, const gr_tt_view *v
 
 /* Writes in[nr][ld] to the rectangle. Tiled: it starts at multiples of 32 and ends at one or at the plane's
  * edge. Row-major: a part of a row is read, changed and written, so one core owns a row. */
-static inline int32_t gr_tt_store(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, const void *in,
-                                  int64_t ld, int keep) {
+GR_TT_APART int32_t gr_tt_store(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, const void *in,
+                                int64_t ld, int keep) {
   const uint32_t *from = (const uint32_t *)in;
   if (v->arg->layout == GR_TILE) return gr_tt_store_tiles(c, v, at, from, ld, keep);
   for (int64_t r = 0; r < at.nr; ++r) {
