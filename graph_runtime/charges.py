@@ -3,8 +3,8 @@ them (gr_device_traffic), and over every link between devices.
 
 A kernel reads each page of its inputs once and writes each page of its outputs once, but for operands that
 it needs anew: a product's, block by block (native/kernels/tt/blocking.h), and those that broadcast. Of EXACT
-ops on tiles (norms over the last axis), and of copies, that is to the byte; other ops (windows, indices, parts)
-are charged each page once.
+ops on tiles (norms over the last axis), and of copies, that is to the byte; other ops (windows, indices,
+parts) are charged each page once.
 """
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ def _block(planes: int, rows: int, cols: int, cores: int) -> tuple[int, int]:
 
 
 def _panels(views: list[tuple[int, int, int]], tiled: list[bool], bias: bool) -> list[int]:
-    """Elementwise kernels make panels of the output (gr_tt_cut). What has one row is read for each panel down,
-    what has one column for each across; of a row-major argument a page is a whole row."""
+    """Elementwise kernels make panels of the output (gr_tt_cut). What has one row is read for each panel
+    down, what has one column for each across; of a row-major argument a page is a whole row."""
     planes, rows, cols = views[-1]
     elements, wide = _PANEL_BYTES // 4 // 2, math.ceil(cols / 32) * 32
     height = 32 if any(tiled) else max(1, min(32, elements // max(wide, 32)))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .charges import Banks, Links, bank_bytes, link_bytes
 from .costs import BASES
 from .graph import COPY
 from .plan.columns import func_mask
@@ -129,6 +130,14 @@ class Timeline:
         totals = np.bincount(self.basis, weights=self.duration, minlength=len(BASES))
         whole = totals.sum() or 1.0
         return {name: float(total / whole) for name, total in zip(BASES, totals, strict=True)}
+
+    def bank_bytes(self) -> Banks:
+        """{(did, memory): int64 [banks, 2] bytes out of and into each bank} of one run."""
+        return bank_bytes(self.plan, self.nid[self.run == 0].tolist())
+
+    def link_bytes(self) -> Links:
+        """{(source did, target did): bytes} of one run."""
+        return link_bytes(self.plan, self.nid[self.run == 0].tolist())
 
     @property
     def is_copy(self) -> np.ndarray:

@@ -6,6 +6,7 @@ import typer
 from .bench import bench
 from .compile import compile_
 from .devices import devices
+from .estimate import estimate
 from .export import export
 from .inspect import inspect
 from .plan import plan
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.command(name="compile")(compile_)
 app.command()(run)
 app.command()(plan)
+app.command()(estimate)
 app.command()(verify)
 app.command()(inspect)
 app.command()(export)

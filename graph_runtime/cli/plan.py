@@ -14,6 +14,7 @@ from ..plan import plan as make_plan
 from ..plan.balance import POLICIES, as_json, as_table, explained, require_legal
 from ..plan.record import record
 from . import options as opt
+from .pictures import Html, write_pictures
 from .sources import open_program
 
 __all__ = ["plan"]
@@ -30,7 +31,7 @@ def plan(
         help="How the balancer of a buda board chooses: nlp, ribbon, optimal, ...")] = None,
     explain: Annotated[str | None, typer.Option(
         metavar="NODE", help="Instead: every way to cut this node onto the cores of a buda board.")] = None,
-    json: opt.Json = False,
+    html: Html = None, json: opt.Json = False,
 ) -> None:
     """Show what would run where, every copy, every buffer, and why.
 
@@ -46,6 +47,10 @@ def plan(
                          wanted=list(POLICIES))
     if explain is not None:
         return _explain(planned, explain, json)
+    if html:
+        from ..simulate import simulate
+
+        write_pictures(simulate(planned), program.name, None, html)
     if output:
         from ..write import graph_to_json
 

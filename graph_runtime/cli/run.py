@@ -12,6 +12,7 @@ from ..errors import InputError, did_you_mean
 from ..module import GraphModule
 from . import options as opt
 from .expect import Difference, compare_outputs, read_npz
+from .pictures import Html, Trace, write_pictures
 from .sources import Program, open_program
 from .trace import timed_run
 
@@ -32,7 +33,7 @@ def run(
         "--compare", help="Compare with the numpy interpreter; inputs not given are random.")] = False,
     seed: opt.Seed = 0, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
     numerics: opt.NumericsOf = None, strict: opt.Strict = False, threads: opt.Threads = None,
-    json: opt.Json = False,
+    trace: Trace = None, html: Html = None, json: opt.Json = False,
 ) -> None:
     """Run a graph once and show its outputs.
 
@@ -46,9 +47,11 @@ def run(
     expected = read_npz(expect) if expect else {}
     _set_inputs(module, opt.pairs(input, "--input"), expected, compare, np.random.default_rng(seed))
     start = time.perf_counter()
-    timed_run(module)
+    timeline = timed_run(module, record=bool(trace or html))
     seconds = time.perf_counter() - start
     values = [module.get_output(i).numpy() for i in range(module.get_num_outputs())]
+    if timeline is not None:
+        write_pictures(timeline, program.name, trace, html)
     if output:
         with output.open("wb") as file:         # numpy would add .npz to a name without it
             np.savez(file, **{f"output{i}": _storable(value) for i, value in enumerate(values)})

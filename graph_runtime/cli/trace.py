@@ -1,12 +1,15 @@
 """GR_DEBUG: what run and bench say on stderr about what they run."""
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 
 import typer
 
 from .. import config, report
+from ..measured import measured_run
 from ..module import GraphModule
+from ..plan import Plan
+from ..timeline import Timeline
 
 __all__ = ["show_plan", "timed_run"]
 
@@ -22,19 +25,22 @@ def show_plan(module: GraphModule) -> None:
              f"{', '.join(map(str, plan.devices))}, {plan.storage.count} storages\n{report.summary(plan)}")
 
 
-def timed_run(module: GraphModule) -> None:
-    """One run; from level 2 node by node, with a line for each as soon as it is over."""
-    if config.get("DEBUG") < 2:
+def timed_run(module: GraphModule, record: bool = False) -> Timeline | None:
+    """One run; from level 2 node by node, with a line for each as soon as it is over. With ``record`` its
+    timeline, which a run node by node makes."""
+    level = config.get("DEBUG")
+    if level < 2 and not record:
         module.run()
-        return
-    session = module.session
-    plan, program = session.plan, session.program
-    for at, nid in enumerate(program.nid[:program.main].tolist()):
-        begin = time.perf_counter()
-        session.run_span(at, at + 1)
-        taken = (time.perf_counter() - begin) * 1e6
+        return None
+    timeline = measured_run(module.session, _tell(module.session.plan) if level >= 2 else None)
+    return timeline if record else None
+
+
+def _tell(plan: Plan) -> Callable[[int, int], None]:
+    def line(nid: int, ns: int) -> None:
         node = plan.graph.node(nid)
-        _say(f"{taken:12.1f} us  {plan.devices[plan.did[nid]]!s:6}  {node.name} ({node.op})")
+        _say(f"{ns / 1e3:12.1f} us  {plan.devices[plan.did[nid]]!s:6}  {node.name} ({node.op})")
+    return line
 
 
 def _say(text: str) -> None:

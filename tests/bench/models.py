@@ -16,7 +16,7 @@ import models_text as text
 
 __all__ = ["Row", "missing", "rows"]
 
-Graph = Callable[[], bytes]
+Graph = Callable[[], str]
 
 _LLAMA_8B = {"layers": 32, "width": 4096, "heads": 32, "kv_heads": 8, "head": 128, "hidden": 14336,
              "vocabulary": 128256}
@@ -38,7 +38,7 @@ _DECODERS = {
     "Whisper-Small": {"layers": 12, "width": 768, "heads": 12, "kv_heads": 12, "head": 64, "hidden": 3072,
                       "vocabulary": 51865, "gated": False, "cross": 1500},
 }
-_GRAPHS: dict[str, Callable[[int], bytes]] = {
+_GRAPHS: dict[str, Callable[[int], str]] = {
     "ResNet-50 224": images.resnet50,
     "ResNet50": images.resnet50,
     "MobileNet-v2 224": images.mobilenet_v2,

@@ -40,12 +40,12 @@ class Net:
     def cat(self, *xs: Value) -> Value:
         return self.op("concatenate", *xs, axis=1)
 
-    def head(self, x: Value, classes: int = 1000) -> bytes:
+    def head(self, x: Value, classes: int = 1000) -> str:
         """Mean of each channel, then a dense layer."""
         x = self.op("flatten", self.op("global_avg_pool2d", x), axis=1)
         return self.done(self.op("dense", x, self.param(classes, x.shape[1]), self.param(classes)))
 
-    def done(self, *outputs: Value) -> bytes:
+    def done(self, *outputs: Value) -> str:
         self.b.output(*outputs)
         return self.b.to_json()
 
@@ -69,7 +69,7 @@ class Net:
         return self.op("reshape", y, shape=[n, out, 2 * h, 2 * w])
 
 
-def resnet50(batch: int) -> bytes:
+def resnet50(batch: int) -> str:
     net = Net((batch, 3, 224, 224))
     x = net.pool(net.conv(net.image, 64, 7, 2), 3, 2, 1)
     for stage, (blocks, width) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512))):
@@ -80,7 +80,7 @@ def resnet50(batch: int) -> bytes:
     return net.head(x)
 
 
-def mobilenet_v1(batch: int) -> bytes:
+def mobilenet_v1(batch: int) -> str:
     net = Net((batch, 3, 224, 224))
     x = net.conv(net.image, 32, 3, 2)
     for out, stride in ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *((512, 1),) * 5,
@@ -100,7 +100,7 @@ def _inverted(net: Net, x: Value, hidden: int, out: int, k: int, stride: int, sq
     return net.op("add", x, y) if stride == 1 and out == x.shape[1] else y
 
 
-def mobilenet_v2(batch: int) -> bytes:
+def mobilenet_v2(batch: int) -> str:
     net = Net((batch, 3, 224, 224))
     x = net.conv(net.image, 32, 3, 2)
     for factor, out, count, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2),
@@ -110,7 +110,7 @@ def mobilenet_v2(batch: int) -> bytes:
     return net.head(net.conv(x, 1280))
 
 
-def mobilenet_v3(batch: int) -> bytes:
+def mobilenet_v3(batch: int) -> str:
     """The large one."""
     net = Net((batch, 3, 224, 224))
     x = net.conv(net.image, 16, 3, 2)
@@ -125,7 +125,7 @@ def mobilenet_v3(batch: int) -> bytes:
     return net.done(net.op("dense", x, net.param(1000, 1280), net.param(1000)))
 
 
-def vovnet39(batch: int) -> bytes:
+def vovnet39(batch: int) -> str:
     net = Net((batch, 3, 224, 224))
     x = net.conv(net.conv(net.conv(net.image, 64, 3, 2), 64, 3), 128, 3, 2)
     for stage, (width, out, blocks) in enumerate(((128, 256, 1), (160, 512, 1), (192, 768, 2),
@@ -142,14 +142,14 @@ def vovnet39(batch: int) -> bytes:
     return net.head(x)
 
 
-def _unet(net: Net, stages: list[Value], x: Value, widths: tuple[int, ...], classes: int) -> bytes:
+def _unet(net: Net, stages: list[Value], x: Value, widths: tuple[int, ...], classes: int) -> str:
     for skip, width in zip(stages[::-1], widths[::-1], strict=True):
         x = net.cat(net.unpool(x, width), skip)
         x = net.conv(net.conv(x, width, 3), width, 3)
     return net.done(net.conv(x, classes))
 
 
-def unet(batch: int, height: int = 256, width: int = 256) -> bytes:
+def unet(batch: int, height: int = 256, width: int = 256) -> str:
     """32 channels at first, 512 at the bottom."""
     net = Net((batch, 3, height, width))
     widths, stages, x = (32, 64, 128, 256), [], net.image
@@ -160,7 +160,7 @@ def unet(batch: int, height: int = 256, width: int = 256) -> bytes:
     return _unet(net, stages, net.conv(net.conv(x, 512, 3), 512, 3), widths, 1)
 
 
-def unet_vgg19(batch: int) -> bytes:
+def unet_vgg19(batch: int) -> str:
     net = Net((batch, 3, 256, 256))
     stages, x = [], net.image
     for channels, convs in ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4)):
@@ -187,7 +187,7 @@ def _csp(net: Net, x: Value, out: int, blocks: int, shortcut: bool, act: Callabl
     return act(net.conv(net.cat(*parts, *(() if split else (side,))), out))
 
 
-def _yolo(batch: int, size: int, split: bool) -> bytes:
+def _yolo(batch: int, size: int, split: bool) -> str:
     net = Net((batch, 3, size, size))
     act = net.silu
 
@@ -222,11 +222,11 @@ def _yolo(batch: int, size: int, split: bool) -> bytes:
     return net.done(*found)
 
 
-def yolov5s(batch: int, size: int = 320) -> bytes:
+def yolov5s(batch: int, size: int = 320) -> str:
     return _yolo(batch, size, False)
 
 
-def yolov8s(batch: int, size: int = 640) -> bytes:
+def yolov8s(batch: int, size: int = 640) -> str:
     return _yolo(batch, size, True)
 
 

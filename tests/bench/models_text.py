@@ -50,7 +50,7 @@ def _layer(net: Net, x: Value, heads: int, hidden: int, norm_first: bool) -> Val
     return y if norm_first else _norm(net, y)
 
 
-def bert(batch: int, tokens: int = 384, layers: int = 24, width: int = 1024, heads: int = 16) -> bytes:
+def bert(batch: int, tokens: int = 384, layers: int = 24, width: int = 1024, heads: int = 16) -> str:
     """Embeddings and encoder; BERT-Large unless said."""
     net = Net((batch, tokens, width))
     x = _norm(net, net.op("add", net.image, net.param(1, tokens, width)))
@@ -59,11 +59,11 @@ def bert(batch: int, tokens: int = 384, layers: int = 24, width: int = 1024, hea
     return net.done(x)
 
 
-def sentence_bert(batch: int) -> bytes:
+def sentence_bert(batch: int) -> str:
     return bert(batch, 384, 12, 768, 12)
 
 
-def vit_base(batch: int) -> bytes:
+def vit_base(batch: int) -> str:
     """Patches of 16x16 pixels come cut: 196 of 768 numbers; with the class token 197."""
     net = Net((batch, 196, 768))
     x = net.op("concatenate", net.param(batch, 1, 768), _dense(net, net.image, 768), axis=1)
@@ -75,7 +75,7 @@ def vit_base(batch: int) -> bytes:
 
 
 def decoder(batch: int, *, layers: int, width: int, heads: int, kv_heads: int, head: int, hidden: int,
-            vocabulary: int, context: int = 256, gated: bool = True, cross: int = 0) -> bytes:
+            vocabulary: int, context: int = 256, gated: bool = True, cross: int = 0) -> str:
     """One token of ``batch`` users each, keys and values of ``context`` tokens kept; ``gated``: an MLP of
     three matrices; ``cross``: also attends to so many encoded tokens."""
     net = Net((1, batch, width))

@@ -1,0 +1,32 @@
+"""--trace and --html: the files that several commands write about a timeline."""
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..timeline import Timeline
+
+__all__ = ["Html", "Trace", "write_pictures"]
+
+Trace = Annotated[Path | None, typer.Option(
+    "--trace", help="Write the timeline as JSON that Perfetto (ui.perfetto.dev) and chrome://tracing open.")]
+Html = Annotated[Path | None, typer.Option(
+    "--html", help="Write one HTML file: placement, copies, timeline, memory maps, core grid, L1, banks.")]
+
+
+def write_pictures(timeline: Timeline, name: str, trace: Path | None, html: Path | None) -> None:
+    """Write the files that were asked for."""
+    if trace:
+        from ..trace import trace_json
+
+        trace.write_bytes(trace_json(timeline))
+    if html:
+        from ..pictures import html_page
+
+        command = shlex.join(["graph-runtime", *sys.argv[1:]])
+        html.write_text(html_page(timeline, f"{name} on {', '.join(map(str, timeline.plan.devices))}", command),
+                        encoding="utf-8")

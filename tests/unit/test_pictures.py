@@ -1,0 +1,96 @@
+"""HTML pages: one file that needs no other, whatever the graph's names are."""
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import graph_runtime as gr
+from graph_runtime.measured import measured_run
+from graph_runtime.pictures import html_page
+from graph_runtime.pictures_grid import utilisation
+from graph_runtime.plan import plan
+from graph_runtime.simulate import simulate
+from graph_runtime.testing_graphs import random_graph
+
+HOSTILE = "</title><script>alert('1')</script>\"&"
+DEVICES = ["cpu:0", "tt:0", "tt:1"]
+
+
+class Tags(HTMLParser):
+    """Names of all tags, and all attributes that could load something."""
+
+    def __init__(self):
+        super().__init__()
+        self.names, self.loads = set(), []
+
+    def handle_starttag(self, tag, attrs):
+        self.names.add(tag)
+        self.loads += [(k, v) for k, v in attrs if k in ("src", "href", "xlink:href") or k.startswith("on")]
+
+
+def sharded():
+    b = gr.GraphBuilder()
+    x = b.input("x", (300, 200), device="cpu:0")
+    h = b.op("matmul", x, b.input("w", (200, 128)), name=HOSTILE, device="tt:0")
+    b.output(b.op("relu", h, name="act", device="tt:0"))
+    return gr.load_graph(b.to_json())
+
+
+def page_of(graph, devices=DEVICES, **options) -> str:
+    return html_page(simulate(plan(graph, devices, **options), runs=2), HOSTILE, f"run {HOSTILE}")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_page_loads_nothing_and_its_drawings_are_well_formed(seed):
+    page = page_of(random_graph(np.random.default_rng(seed), DEVICES, nodes=25))
+    tags = Tags()
+    tags.feed(page)
+    assert not tags.loads
+    assert not tags.names & {"script", "link", "img", "iframe", "object", "embed"}
+    assert "http" not in page
+    assert "url(" not in page
+    assert "@import" not in page
+    drawings = re.findall(r"<svg.*?</svg>", page, re.S)
+    assert drawings
+    for drawing in drawings:
+        ElementTree.fromstring(drawing)
+
+
+def test_names_are_escaped():
+    page = page_of(sharded(), layouts={"act": "l1/height"})
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_sharded_values_take_the_cores_that_hold_them():
+    page = page_of(sharded(), layouts={"act": "l1/height[1x5]"})
+    l1 = page[page.index("L1 per core over time"):page.index("Memory map")]
+    assert "core 4: " in l1
+    taken = {int(core): float(share) for core, share in re.findall(r"core (\d+): ([\d.]+)%", l1)
+             if float(share) > 0}
+    assert set(taken) == set(range(5))
+    assert all(0 < share <= 100 for share in taken.values())
+
+
+def test_utilisation_is_a_share_and_falls_with_time():
+    planned = plan(sharded(), DEVICES)
+    nid = planned.graph.names.index(HOSTILE)
+    assert 0 < utilisation(planned, nid, 40_000) < utilisation(planned, nid, 20_000) <= 1
+    assert utilisation(planned, 0, 10) == 0
+
+
+def test_a_real_run_has_the_times_of_its_steps():
+    module = gr.create(sharded(), None, ["cpu:0", "tt:0"])
+    module.set_input(x=np.ones((300, 200), np.float32), w=np.ones((200, 128), np.float32))
+    told = []
+    timeline = measured_run(module.session, lambda nid, ns: told.append((nid, ns)))
+    assert [nid for nid, _ in told] == timeline.nid.tolist()
+    assert [ns for _, ns in told] == timeline.duration.tolist()
+    assert (timeline.start[1:] >= timeline.end[:-1]).all()
+    assert timeline.basis_shares()["measured"] == pytest.approx(1)
+    np.testing.assert_array_equal(module.get_output(0).numpy(), np.full((300, 128), 200, np.float32))
+    assert "act" in html_page(timeline, "real")
