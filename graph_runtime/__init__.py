@@ -59,7 +59,7 @@ _HOME = {
     "no_implicit_transfer": "traffic",
     "read_params": "params",
     "scatter": "transfers",
-    "simulate": "simulate",
+    "simulate": "simulation",
     "stats": "traffic",
     "tt": "devices",
     "wait_all": "transfers",

@@ -1,4 +1,4 @@
-"""A Timeline of a real run: each instruction run alone, one after the other, with the clock read around it."""
+"""A Timeline of a real run: each instruction alone, one after the other, the clock read around it."""
 from __future__ import annotations
 
 import time
@@ -9,7 +9,7 @@ import numpy as np
 from .costs import BASES
 from .plan.lanes import lanes
 from .session import Session
-from .simulate import critical_chain
+from .simulation import critical_chain
 from .timeline import Timeline
 
 __all__ = ["measured_run"]

@@ -28,8 +28,8 @@ def core_grids(timeline: Timeline) -> str:
         mine = [r for r in rows if timeline.plan.did[r["nid"]] == did and r["op"] != "__copy"]
         if board.on_host or not mine:
             continue
-        parts.append(f"<h3>{escape(str(device))}: {board.grid[0]}x{board.grid[1]} cores, one op at a time; the "
-                     f"slowest {min(_MOST, len(mine))} of {len(mine)}</h3>")
+        parts.append(f"<h3>{escape(str(device))}: {board.grid[0]}x{board.grid[1]} cores, one op at a time; "
+                     f"the slowest {min(_MOST, len(mine))} of {len(mine)}</h3>")
         for row in mine[:_MOST]:
             share = utilisation(timeline.plan, row["nid"], row["ns"])
             title = f"{row['name']} ({row['op']}): {row['ns']:,} ns, utilisation {share:.0%}"
@@ -38,8 +38,8 @@ def core_grids(timeline: Timeline) -> str:
 
 
 def utilisation(plan: Plan, nid: int, ns: int) -> float:
-    """Arithmetic of a node over what all multipliers of its board could do in ``ns``; 0 for an op that is only
-    known to a library."""
+    """Arithmetic of a node over what all multipliers of its board could do in ``ns``; 0 for an op that only a
+    library knows."""
     node, board = plan.graph.node(nid), plan.devices[plan.did[nid]].descriptor
     op = registry.get(node.func.op or "") if node.func else None
     if op is None or op.is_nop or board.on_host or not ns:

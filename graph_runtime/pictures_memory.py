@@ -35,8 +35,8 @@ def memory_maps(plan: Plan) -> str:
                 continue
             born, last = max(int(values.born[eid]), 0), min(int(values.last[eid]) + 1, count)
             offset = int(plan.storage.offset[sid])
-            title = (f"{plan.graph.names[producer[eid]]} {plan.graph.entry_type(eid)} "
-                     f"{plan.layout(eid)}, storage {sid}: {offset} + {extent} B a bank, steps {born} to {last}")
+            title = (f"{plan.graph.names[producer[eid]]} {plan.graph.entry_type(eid)} {plan.layout(eid)}, "
+                     f"storage {sid}: {offset} + {extent} B a bank, steps {born} to {last}")
             drawing.rect(_LEFT + born * _WIDTH / count, offset * _HEIGHT / peak,
                          (last - born) * _WIDTH / count, extent * _HEIGHT / peak, paint(sid), title, "#fff")
         bound = plan.lower_bound[did, memory]

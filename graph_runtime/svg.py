@@ -23,9 +23,9 @@ class Svg:
         self._parts.append(f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0.4):.2f}" '
                            f'height="{max(height, 0.4):.2f}" fill="{fill}" stroke="{stroke}">{inside}</rect>')
 
-    def line(self, x1: float, y1: float, x2: float, y2: float, stroke: str = "#999", width: float = 1) -> None:
+    def line(self, x1: float, y1: float, x2: float, y2: float, stroke: str = "#999") -> None:
         self._parts.append(f'<line x1="{x1:.2f}" y1="{y1:.2f}" x2="{x2:.2f}" y2="{y2:.2f}" '
-                           f'stroke="{stroke}" stroke-width="{width}"/>')
+                           f'stroke="{stroke}"/>')
 
     def path(self, points: Iterable[tuple[float, float]], stroke: str) -> None:
         """A line through the points."""
@@ -75,7 +75,8 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return f"<td>{'yes' if value else ''}</td>"
     if isinstance(value, (int, float)):
-        return f'<td class="n">{value:,.6g}</td>' if isinstance(value, float) else f'<td class="n">{value:,}</td>'
+        number = f"{value:,.6g}" if isinstance(value, float) else f"{value:,}"
+        return f'<td class="n">{number}</td>'
     return f"<td>{escape(', '.join(map(str, value)) if isinstance(value, list) else str(value))}</td>"
 
 

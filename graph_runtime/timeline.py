@@ -1,4 +1,4 @@
-"""Timeline: what ran or would run when, on which queue, and what follows from it. Made by simulate.py from
+"""Timeline: what ran or would run when, on which queue, and what follows from it. Made by simulation.py from
 costs, by measured.py from a real run; drawn by trace.py and pictures.py.
 
 All times are whole ns from the beginning of the first run.

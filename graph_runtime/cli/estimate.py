@@ -8,7 +8,7 @@ import typer
 from .. import report
 from ..factory import inplace_rules
 from ..plan import plan as make_plan
-from ..simulate import simulate
+from ..simulation import simulate
 from . import options as opt
 from .pictures import Html, Trace, write_pictures
 from .sources import open_program
@@ -25,7 +25,7 @@ def estimate(
     strict: opt.Strict = False,
     runs: Annotated[int, typer.Option("--runs", min=1, help="Runs that are submitted at once.")] = 1,
     input: Annotated[list[str] | None, typer.Option(
-        "--input", help="An input that every run sets anew: its copies are part of the run; repeatable.")] = None,
+        "--input", help="An input that every run sets, so that its copies are part of it; repeatable.")] = None,
     untraced: Annotated[bool, typer.Option(
         "--untraced", help="The host enqueues every op, instead of replaying a trace (stack ttnn).")] = False,
     trace: Trace = None, html: Html = None, json: opt.Json = False,
@@ -47,7 +47,7 @@ def estimate(
         return
     typer.echo(f"latency        {facts['latency_ns'] / 1e3:,.1f} us\n"
                f"throughput     {facts['throughput']:,.1f} runs a second ({runs} submitted at once)\n"
-               f"critical path  {facts['critical_ns'] / 1e3:,.1f} us over {len(facts['critical_path'])} nodes\n"
+               f"critical path  {facts['critical_ns'] / 1e3:,.1f} us, {len(facts['critical_path'])} nodes\n"
                f"dispatch       {facts['dispatch_ns'] / 1e3:,.1f} us\n"
                + "time stands on " + ", ".join(
                    f"{name} {share:.0%}" for name, share in facts["basis_shares"].items() if share) + "\n")

@@ -28,5 +28,5 @@ def write_pictures(timeline: Timeline, name: str, trace: Path | None, html: Path
         from ..pictures import html_page
 
         command = shlex.join(["graph-runtime", *sys.argv[1:]])
-        html.write_text(html_page(timeline, f"{name} on {', '.join(map(str, timeline.plan.devices))}", command),
-                        encoding="utf-8")
+        title = f"{name} on {', '.join(map(str, timeline.plan.devices))}"
+        html.write_text(html_page(timeline, title, command), encoding="utf-8")

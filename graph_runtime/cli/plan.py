@@ -48,7 +48,7 @@ def plan(
     if explain is not None:
         return _explain(planned, explain, json)
     if html:
-        from ..simulate import simulate
+        from ..simulation import simulate
 
         write_pictures(simulate(planned), program.name, None, html)
     if output:

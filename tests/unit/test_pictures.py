@@ -13,7 +13,7 @@ from graph_runtime.measured import measured_run
 from graph_runtime.pictures import html_page
 from graph_runtime.pictures_grid import utilisation
 from graph_runtime.plan import plan
-from graph_runtime.simulate import simulate
+from graph_runtime.simulation import simulate
 from graph_runtime.testing_graphs import random_graph
 
 HOSTILE = "</title><script>alert('1')</script>\"&"

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from graph_runtime.plan import plan
-from graph_runtime.simulate import simulate
+from graph_runtime.simulation import simulate
 from graph_runtime.testing_graphs import random_graph
 from graph_runtime.trace import live_bytes, trace_json
 

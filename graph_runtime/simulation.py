@@ -1,4 +1,4 @@
-"""simulate: when every instruction of a plan would run, by the queues and waits of plan/lanes.py and the
+"""simulate(): when every instruction of a plan would run, by the queues and waits of plan/lanes.py and the
 times of costs/. Nothing is executed, and equal plans give equal timelines.
 
 A queue runs its instructions one at a time in their order, runs after runs, so an event begins when its queue
