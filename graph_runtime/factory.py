@@ -25,8 +25,8 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
            strict: bool = False, device_map: Mapping[str, str | Device] | None = None,
            place: Mapping[str, str | Device] | None = None, formats: Mapping[str, str] | None = None,
            layouts: Mapping[str, str] | None = None,
-           numerics: Mapping[str, Mapping[str, str]] | None = None, threads: int | None = None,
-           queues: str = "inline", name: str | None = None) -> GraphModule:
+           numerics: Mapping[str, Mapping[str, str]] | None = None, policy: str | None = None,
+           threads: int | None = None, queues: str = "inline", name: str | None = None) -> GraphModule:
     """A GraphModule.
 
     ``graph``: JSON text if it begins with "{", else a path; also bytes, a Graph, a GraphBuilder (with the
@@ -34,9 +34,9 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
     list of them, or None for the kernels built in. ``devices``: "cpu:0", or a list, whose first is the
     fallback. ``params`` as load_params. ``strict``, ``device_map``, ``place`` (pins, glob -> device),
     ``formats`` (device -> format of its floats), ``layouts`` (glob -> "l1/height") and ``numerics`` (device
-    -> {"fidelity": "HiFi2", "dst": "bf16", "numerics": "exact"}) as plan.plan. ``threads``: size of the
-    intra-op pool. ``queues``: "threads" lets run() use the devices' queues. ``name``: who holds the memory in
-    out-of-memory texts, by default the file's name.
+    -> {"fidelity": "HiFi2", "dst": "bf16", "numerics": "exact"}) and ``policy`` ("nlp": op models of buda
+    boards) as plan.plan. ``threads``: size of the intra-op pool. ``queues``: "threads" lets run() use the
+    devices' queues. ``name``: who holds the memory in out-of-memory texts, by default the file's name.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError.
     """
@@ -45,7 +45,7 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
         loaded = None if isinstance(graph, Plan) else read_graph(graph)
         planned = graph if loaded is None else make_plan(
             loaded, devices, place=place, device_map=device_map, formats=formats, layouts=layouts,
-            numerics=numerics, strict=strict, inplace=inplace_rules(opened))
+            numerics=numerics, policy=policy, strict=strict, inplace=inplace_rules(opened))
         session = Session(planned, opened, threads, name=name or _name_of(graph), queues=queues)
         if loaded is not None:
             link_constants(session, loaded, opened)

@@ -31,7 +31,7 @@ def bench(
     Example: graph-runtime bench net.bundle --repeat 20 --threads 1
     """
     program = open_program(graph, device, library, params)
-    options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout)
+    options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout, policy)
     module = program.module(options, threads)
     rng = np.random.default_rng(seed)
     values = {name: opt.random_array(module.get_input(name).type, rng)

@@ -39,6 +39,9 @@ NumericsOf = Annotated[list[str] | None, typer.Option(
 Layouts = Annotated[list[str] | None, typer.Option(
     "--layout", help="Where and how nodes' values lie on a device: 'conv*=l1/block[4x8]', 'h=dram/row_major' "
     "(a glob as of --place); repeatable.")]
+Policy = Annotated[str | None, typer.Option(
+    "--policy", help="How ops are cut onto the cores of a buda board: nlp, ribbon, cnn, optimal, ...; without "
+    "it each kernel cuts its own.")]
 Strict = Annotated[bool, typer.Option(
     "--strict", help="No fallback: a device type that no --device has is an error.")]
 Threads = Annotated[int | None, typer.Option(
@@ -63,7 +66,7 @@ def pairs(items: Sequence[str] | None, option: str) -> dict[str, str]:
 def plan_options(place: Sequence[str] | None, map_: Sequence[str] | None, formats: Sequence[str] | None,
                  strict: bool, fidelity: Sequence[str] | None = None, dst: Sequence[str] | None = None,
                  numerics: Sequence[str] | None = None,
-                 layouts: Sequence[str] | None = None) -> dict[str, Any]:
+                 layouts: Sequence[str] | None = None, policy: str | None = None) -> dict[str, Any]:
     """The keyword arguments of create() and plan() that the options of those names say."""
     words: dict[str, dict[str, str]] = {}
     for name, items in (("fidelity", fidelity), ("dst", dst), ("numerics", numerics)):
@@ -71,7 +74,7 @@ def plan_options(place: Sequence[str] | None, map_: Sequence[str] | None, format
             words.setdefault(device, {})[name] = word
     return {"place": pairs(place, "--place"), "device_map": pairs(map_, "--map"),
             "formats": pairs(formats, "--format"), "layouts": pairs(layouts, "--layout"),
-            "numerics": words, "strict": strict}
+            "numerics": words, "strict": strict, **({} if policy is None else {"policy": policy})}
 
 
 def random_array(type_: TensorType, rng: np.random.Generator) -> np.ndarray:

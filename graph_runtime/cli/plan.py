@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from .. import report
-from ..errors import InputError, did_you_mean
 from ..factory import inplace_rules
 from ..plan import Plan
 from ..plan import plan as make_plan
-from ..plan.balance import POLICIES, as_json, as_table, explained, require_legal
+from ..plan.balance import as_json, as_table, balanced_json, balanced_text, explained, require_legal
+from ..plan.balance import require_policy
 from ..plan.record import record
 from . import options as opt
 from .pictures import Html, write_pictures
@@ -27,8 +27,7 @@ def plan(
     strict: opt.Strict = False,
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", help="Write the graph with its plan: running that file does exactly this.")] = None,
-    policy: Annotated[str | None, typer.Option(
-        help="How the balancer of a buda board chooses: nlp, ribbon, optimal, ...")] = None,
+    policy: opt.Policy = None,
     explain: Annotated[str | None, typer.Option(
         metavar="NODE", help="Instead: every way to cut this node onto the cores of a buda board.")] = None,
     html: Html = None, json: opt.Json = False,
@@ -39,12 +38,12 @@ def plan(
 
     Example: graph-runtime plan net.json --device tt:0=e150 --policy nlp --explain conv1
     """
+    if policy is not None:
+        require_policy(policy)
     program = open_program(graph, device, library)
     planned = make_plan(program.graph, program.devices, inplace=inplace_rules(program.libraries),
-                        **opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout))
-    if policy is not None and policy not in POLICIES:
-        raise InputError(f"unknown policy {policy!r}{did_you_mean(policy, POLICIES)}", got=policy,
-                         wanted=list(POLICIES))
+                        **opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout,
+                                           None if explain else policy))
     if explain is not None:
         return _explain(planned, explain, json)
     if html:
@@ -56,9 +55,11 @@ def plan(
 
         output.write_bytes(graph_to_json(record(planned)))
     if json:
-        opt.print_json(report.describe(planned))
+        opt.print_json({**report.describe(planned), "balance": [balanced_json(b) for b in planned.balanced]})
     else:
         typer.echo(report.text(planned, opt.terminal_width()), nl=False)
+        for balanced in planned.balanced:
+            typer.echo("\n" + balanced_text(balanced), nl=False)
 
 
 def _explain(planned: Plan, name: str, json: bool) -> None:

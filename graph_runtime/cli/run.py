@@ -41,7 +41,7 @@ def run(
 
     Example: graph-runtime run net.json --device cpu:0 --device tt:0 --place 'conv*=tt:0' --compare
     """
-    options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout)
+    options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout, policy)
     program = open_program(graph, device, library, params)
     module = program.module(options, threads)
     expected = read_npz(expect) if expect else {}

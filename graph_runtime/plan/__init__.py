@@ -1,6 +1,6 @@
 """Decisions: from a graph and a device list to a checked Plan, one pass a module.
 
-    place -> insert_transfers -> assign_layouts -> assign_storage -> check
+    place -> insert_transfers -> assign_layouts -> assign_storage -> assign_numerics -> balance -> check
 """
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ..devices import Device, parse_list
 from ..graph import Graph
+from .balance import balance, require_policy
 from .check import check
 from .layouts import assign_layouts
 from .memory import assign_storage
@@ -25,6 +26,7 @@ __all__ = [
     "assign_layouts",
     "assign_numerics",
     "assign_storage",
+    "balance",
     "check",
     "insert_transfers",
     "plan",
@@ -40,6 +42,7 @@ def plan(
     formats: Mapping[str, str] | None = None,
     layouts: Mapping[str, str] | None = None,
     numerics: Mapping[str, Mapping[str, str]] | None = None,
+    policy: str | None = None,
     strict: bool = False,
     inplace: Mapping[str, tuple[int, ...]] | None = None,
     use_storage_hints: bool = True,
@@ -49,12 +52,15 @@ def plan(
     ``place``: pins, glob -> device, over node, op and function names. ``device_map``: DLDeviceType -> device.
     ``formats``: device or kind -> format of its floats. ``layouts``: glob as of ``place`` -> layout of what
     those nodes make, as "l1" or "l1/tile/bf16/height[8x1]" (wishes.py). ``numerics``: device or kind ->
-    {"fidelity", "dst", "numerics"} of nodes that do not say (numerics.py). ``strict``: no fallback for
-    devices that are not in the list. ``inplace``: func_name -> inputs that output 0 may overwrite, from the
-    libraries' manifests. ``use_storage_hints``: follow the file's storage ids.
+    {"fidelity", "dst", "numerics"} of nodes that do not say (numerics.py). ``policy``: how op models are
+    chosen for boards of stack buda (balance.POLICIES); None: each kernel cuts its op itself. ``strict``: no
+    fallback for devices that are not in the list. ``inplace``: func_name -> inputs that output 0 may
+    overwrite, from the libraries' manifests. ``use_storage_hints``: follow the file's storage ids.
 
-    Raises PlanError, CheckError, CapacityError, UnsupportedOpError, DeviceError.
+    Raises PlanError, CheckError, CapacityError, UnsupportedOpError, DeviceError, InputError (policy).
     """
+    if policy is not None:
+        require_policy(policy)
     placed = insert_transfers(
         _place(graph, parse_list(devices), pins=place, device_map=device_map, strict=strict)
     )
@@ -63,4 +69,5 @@ def plan(
     planned = assign_storage(
         laid_out, loaded=graph if edited else None, inplace=inplace, use_hints=use_storage_hints
     )
-    return check(assign_numerics(planned, numerics), inplace=inplace)
+    planned = assign_numerics(planned, numerics)
+    return check(planned if policy is None else balance(planned, policy), inplace=inplace)

@@ -13,6 +13,7 @@ long they are needed, and refuses the plan with the first rule that it breaks:
     at_input   only copies of graph inputs run when an input is set
     alias      an output may be written into an input's buffer
     overlap    no write to bytes that something still needs
+    models     what a balancer chose fits node, core and chip; epochs and places make sense
 
 It is conservative where it need not know more: bytes count by whole entries with their padding, two storages
 that overlap in space by their whole extent, a graph input is needed for ever (it may be set once and run many
@@ -24,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .check_facts import Facts, check_columns
+from .check_models import check_models
 from .check_nodes import check_copies, check_devices, check_layouts, check_nops, check_order
 from .check_overlap import check_alias, check_overlap
 from .check_storage import check_at_input, check_storage
@@ -48,4 +50,5 @@ def check(plan: Plan, *, inplace: Mapping[str, tuple[int, ...]] | None = None) -
     check_storage(facts)
     check_at_input(facts)
     check_overlap(facts, check_alias(facts))
+    check_models(plan)
     return plan

@@ -93,7 +93,8 @@ class Plan:
     input index), ...). ``peak`` {(did, memory): extent in bytes} is what the session allocates;
     ``lower_bound`` the most that is live at once. ``numerics`` [devices]: what a node's arithmetic is where
     its own attributes do not say; empty: every device's default. ``model_id`` int32 [nodes] indexes
-    ``models``, the op models that a balancer chose, -1 or None as a whole: the kernel chooses.
+    ``models``, the op models that a balancer chose, -1 or None as a whole: the kernel chooses. ``balanced``:
+    a balance.Balanced of each buda board, with epochs and cores.
     """
 
     graph: Graph
@@ -115,6 +116,7 @@ class Plan:
     numerics: tuple[Numerics, ...] = ()
     models: tuple[Any, ...] = ()
     model_id: np.ndarray | None = None
+    balanced: tuple[Any, ...] = ()
 
     def __repr__(self) -> str:
         return (f"<Plan of {self.graph.num_nodes} nodes, {self.storage.count} storages, on "

@@ -5,16 +5,23 @@
 from __future__ import annotations
 
 from .chip import BUDA, Chip, chip_of
+from .choose import balance, balance_device, require_policy
+from .epochs import Balanced, Choice
 from .explain import as_json, as_table
+from .forks import Buffering
 from .legal import explained, legal_models, part_models, require_legal
 from .memory import Settings
 from .models import MOST_MODELS, enumerate_models
 from .op import DIRECTIONS, BalanceOp, Grid, Operand, Stream, Tiles, Tm, User
+from .shown import balanced_json, balanced_text
 from .types import LEGAL, POLICIES, REASONS, BlockShape, Buffer, Candidate, Candidates, OpModel, Overrides
 from .view import View, view_of
 
 __all__ = [
     "BUDA",
+    "Balanced",
+    "Buffering",
+    "Choice",
     "DIRECTIONS",
     "LEGAL",
     "MOST_MODELS",
@@ -38,12 +45,16 @@ __all__ = [
     "View",
     "as_json",
     "as_table",
+    "balance",
+    "balance_device",
+    "balanced_json",
+    "balanced_text",
     "chip_of",
     "enumerate_models",
     "explained",
-
     "legal_models",
     "part_models",
     "require_legal",
+    "require_policy",
     "view_of",
 ]

@@ -25,6 +25,8 @@ __all__ = ["Geometry", "fold", "geometry"]
 _TILE = 32
 _MOST_TAPS = 64               # of one sparse matmul: twice that many bfloat16 tiles take half of a core's L1
 _NEXT = (User("op"),)
+_PICKS = (None, ~0, None)     # ones and index are tables, the image is the node's input
+_WEIGHT_AND_BIAS = (~1, ~2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +108,14 @@ def _conv2d(view: View, node: NodeView) -> list[Part]:
     bias = [view.operand(node, 2, out)] if len(node.inputs) == 3 else []
     for i, taps in enumerate(rows):
         label = f"row {i}: " if len(rows) > 1 else ""
-        made = _product(view, node, main, g, taps, bias if len(rows) == 1 else [], label)
+        made = _product(view, node, main, g, taps, bias if len(rows) == 1 else [], label, len(parts))
         parts += made if not parts else [replace(p, principal=False) for p in made]
-    return parts + _sums(main, len(rows) - 1, bias if len(rows) > 1 else [])
+    return parts + _sums(main, len(rows) - 1, bias if len(rows) > 1 else [], len(parts))
 
 
 def _product(view: View, node: NodeView, main: BalanceOp, g: Geometry, rows: Sequence[int],
-             bias: Sequence[Operand], label: str) -> list[Part]:
-    """Sparse and dense matmul of some rows of the kernel."""
+             bias: Sequence[Operand], label: str, first: int) -> list[Part]:
+    """Sparse and dense matmul of some rows of the kernel; ``first``: index of the first part."""
     out, channels = main.out, -(-g.channels // _TILE)
     taps = len(rows) * g.kernel[1]
     k = taps * channels
@@ -127,7 +129,8 @@ def _product(view: View, node: NodeView, main: BalanceOp, g: Geometry, rows: Seq
     left = Operand(Tiles(out.z, out.rt, k), picked.out, main.format, "op",
                    (Tm("vslice", taps), Tm("hstack", taps)), sparse=True)
     dense = replace(main, operands=(left, weight, *bias), k=k, users=users)
-    return [Part(f"{label}sparse", picked), Part(f"{label}dense", dense, True)]
+    return [Part(f"{label}sparse", picked, reads=_PICKS),
+            Part(f"{label}dense", dense, True, (first, *_WEIGHT_AND_BIAS[:1 + len(bias)]))]
 
 
 def _picked(main: BalanceOp, g: Geometry, rows: Sequence[int], out: Tiles, taps: int) -> BalanceOp:
@@ -143,12 +146,15 @@ def _picked(main: BalanceOp, g: Geometry, rows: Sequence[int], out: Tiles, taps:
                    operands=(ones, image, index), users=side_by_side, encoding=found)
 
 
-def _sums(main: BalanceOp, count: int, bias: Sequence[Operand]) -> list[Part]:
-    """The partial products of the rows added up, then the bias."""
-    parts = [Part(f"sum {i}", chain(main, "add", main.out, [main.out, main.out])) for i in range(count)]
+def _sums(main: BalanceOp, count: int, bias: Sequence[Operand], first: int) -> list[Part]:
+    """The partial products of the rows added up, then the bias; ``first``: index of the first sum. Parts
+    before it are pairs of a sparse and a dense product, a row each."""
+    parts = [Part(f"sum {i}", chain(main, "add", main.out, [main.out, main.out]),
+                  reads=(first + i - 1 if i else 1, 2 * i + 3)) for i in range(count)]
     if bias:
         added = chain(main, "add", main.out, [main.out])
-        parts.append(Part("bias", replace(added, operands=(*added.operands, *bias))))
+        parts.append(Part("bias", replace(added, operands=(*added.operands, *bias)),
+                          reads=(first + count - 1, ~2)))
     if parts:
         parts[-1] = replace(parts[-1], op=replace(parts[-1].op, users=main.users))
     return parts
@@ -164,7 +170,8 @@ def _depthwise(view: View, node: NodeView, main: BalanceOp, g: Geometry) -> list
     side_by_side = (Tm("vslice", taps), Tm("hstack", taps))
     left = Operand(main.out, picked.out, main.format, "op", side_by_side, sparse=True)
     dense = replace(main, kind="depthwise", cycles_op="depthwise", k=taps, operands=(left, weight, *bias))
-    return [Part("sparse", picked), Part("depthwise", dense, True)]
+    return [Part("sparse", picked, reads=_PICKS),
+            Part("depthwise", dense, True, (0, *_WEIGHT_AND_BIAS[:1 + len(bias)]))]
 
 
 def _pool(view: View, node: NodeView) -> list[Part]:
@@ -176,7 +183,8 @@ def _pool(view: View, node: NodeView) -> list[Part]:
     picked = _picked(main, g, range(g.kernel[0]), Tiles(out.z, taps * out.rt, out.ct), taps)
     stacked = Tiles(out.z * taps, out.rt, out.ct)
     left = Operand(stacked, picked.out, main.format, "op", (Tm("vslice", taps),), sparse=True)
-    return [Part("sparse", picked), Part("reduce z", replace(main, operands=(left,), dim="z", k=taps), True)]
+    return [Part("sparse", picked, reads=_PICKS),
+            Part("reduce z", replace(main, operands=(left,), dim="z", k=taps), True, (0,))]
 
 
 MAKERS.update({"conv2d": _conv2d, "max_pool2d": _pool, "avg_pool2d": _pool})

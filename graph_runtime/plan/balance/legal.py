@@ -41,7 +41,8 @@ def part_models(graph: Graph, nid: int, device: Device, settings: Settings | Non
         mine = _with_attributes(settings or Settings(), node) if part.principal else settings or Settings()
         tried = enumerate_models(part.op, chip, mine)
         found.append(Candidates(nid, node.name, part.name, part.op, tried, part.principal, chip.l1_budget,
-                                tuple(c.model for c in tried if c.verdict == LEGAL), view.path(nid)))
+                                tuple(c.model for c in tried if c.verdict == LEGAL), view.path(nid),
+                                part.reads))
     return tuple(found)
 
 

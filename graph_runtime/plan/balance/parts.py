@@ -23,11 +23,14 @@ _ONE_TM = (User("op"),)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One op of a node. ``principal``: the one that the node is judged by and that its kernel follows."""
+    """One op of a node. ``principal``: the one that the node is judged by and that its kernel follows.
+    ``reads``: where each operand comes from: n >= 0 part n of the node, ~n its input n, None a table that the
+    compiler makes; empty: operand i is input i."""
 
     name: str
     op: BalanceOp
     principal: bool = False
+    reads: tuple[int | None, ...] = ()
 
 
 MAKERS: dict[str, Callable[[View, NodeView], list[Part]]] = {}
@@ -128,7 +131,7 @@ def _divide(view: View, node: NodeView) -> list[Part]:
                       users=_ONE_TM)
     product = replace(main, cycles_op="multiply",
                       operands=(main.operands[0], replace(main.operands[1], source="op")))
-    return [Part("reciprocal", inverse), Part("multiply", product, True)]
+    return [Part("reciprocal", inverse, reads=(~1,)), Part("multiply", product, True, (~0, 0))]
 
 
 # **************** movement ****************
@@ -183,7 +186,7 @@ def reductions(view: View, node: NodeView, dims: str) -> list[Part]:
         step = replace(main, cycles_op="reduce_z" if dim == "z" else "reduce", dim=dim, k=shape[i], out=left,
                        operands=(Operand(shape, shape, main.operands[0].format,
                                          "op" if parts else main.operands[0].source),), users=_ONE_TM)
-        parts.append(Part(f"reduce {dim}", step))
+        parts.append(Part(f"reduce {dim}", step, reads=(len(parts) - 1,) if parts else ()))
         shape = left
     parts[-1] = replace(parts[-1], op=replace(parts[-1].op, users=main.users))
     return parts
@@ -223,7 +226,9 @@ def _normalised(view: View, node: NodeView, dims: str, before: Sequence[str], af
 def _softmax(view: View, node: NodeView) -> list[Part]:
     dims = _axes(view, node, [node.func.attrs["axis"]])
     parts = _normalised(view, node, dims, ["exp"], ["reciprocal", "multiply"])
-    return [replace(p, principal=p.name == "exp") for p in parts]
+    n = len(dims)
+    reads = [(~0,), *((i,) for i in range(n)), (n,), (0, n + 1)]
+    return [replace(p, principal=p.name == "exp", reads=r) for p, r in zip(parts, reads, strict=True)]
 
 
 def _layer_norm(view: View, node: NodeView) -> list[Part]:
@@ -232,8 +237,11 @@ def _layer_norm(view: View, node: NodeView) -> list[Part]:
     mean = _normalised(view, node, dims, ["nop"], ["subtract"])
     parts = _normalised(view, node, dims, ["multiply"], ["sqrt", "reciprocal", "multiply", "multiply", "add"])
     parts = [*mean[1:], *parts]
-    last = len(parts) - 1
-    return [replace(p, principal=i == last) for i, p in enumerate(parts)]
+    n, last = len(dims), len(parts) - 1                 # part n is the input less its mean
+    reads = [(~0,), *((i,) for i in range(n - 1)), (~0, n - 1), (n,), *((n + 1 + i,) for i in range(n)),
+             (2 * n + 1,), (2 * n + 2,), (n, 2 * n + 3), (2 * n + 4, ~1), (2 * n + 5, ~2)]
+    return [replace(p, principal=i == last, reads=r)
+            for i, (p, r) in enumerate(zip(parts, reads, strict=True))]
 
 
 MAKERS.update({op: _elementwise for op in (*_BINARY, *(n for n in _UNARY if n != "slice"))})

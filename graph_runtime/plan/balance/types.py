@@ -141,7 +141,7 @@ class Overrides:
 class Candidates:
     """Every model that was tried for one op, in the order tried. ``part``: which op of the node this is
     ("matmul", "row 0: sparse", ...); ``principal``: the one that the node is judged by; ``budget``: bytes of
-    L1; ``models``: the legal ones; ``path``: where the document has the node."""
+    L1; ``models``: the legal ones; ``path``: where the document has the node; ``reads``: as of parts.Part."""
 
     nid: int
     node: str
@@ -152,6 +152,7 @@ class Candidates:
     budget: int
     models: tuple[OpModel, ...]
     path: str | None = None
+    reads: tuple[int | None, ...] = ()
 
     @property
     def counts(self) -> dict[str, object]:

@@ -1,0 +1,71 @@
+"""Plan -> Plan with a chosen op model for each node on a buda board: what `plan(policy=...)` does."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...errors import InputError, did_you_mean
+from ..types import Plan
+from .chip import BUDA
+from .epochs import Balanced, judge
+from .forks import Buffering
+from .limits import Loads
+from .memory import Settings
+from .network import network_of
+from .optimal import optimal
+from .policies import SIMPLE
+from .ribbon import ribbon
+from .types import POLICIES, OpModel
+
+__all__ = ["balance", "balance_device", "require_policy"]
+
+_MATRIX = ("matmul", "dense")       # kernels that make whole tiles, block by block
+_TILE = "tile"
+
+
+def require_policy(name: str) -> str:
+    """The name. Raises InputError for one that there is not."""
+    if name not in POLICIES:
+        raise InputError(f"unknown policy {name!r}{did_you_mean(name, POLICIES)}; there are "
+                         f"{', '.join(POLICIES)}", got=name, wanted=list(POLICIES))
+    return name
+
+
+def balance(plan: Plan, policy: str, *, seed: int = 0, settings: Settings | None = None,
+            buffering: Buffering | None = None) -> Plan:
+    """Choose an op model for every op on the plan's buda boards: ``models`` and ``model_id`` have those of
+    each node's principal op, ``balanced`` all of it, one Balanced a board. Other devices are left alone.
+
+    ``seed``: of policy random. ``buffering``: what may be done against deadlocks. Raises InputError for an
+    unknown policy, CapacityError or PlanError for an op without a legal model and for a deadlock that may
+    not be buffered.
+    """
+    require_policy(policy)
+    found = tuple(balance_device(plan, did, policy, seed=seed, settings=settings, buffering=buffering)
+                  for did, device in enumerate(plan.devices) if device.descriptor.stack == BUDA)
+    return replace(plan, balanced=found, **_columns(plan, found))
+
+
+def balance_device(plan: Plan, did: int, policy: str, *, seed: int = 0, settings: Settings | None = None,
+                   buffering: Buffering | None = None) -> Balanced:
+    """The same for one device, without writing it into the plan."""
+    loads, allowed = Loads(network_of(plan, did, settings)), buffering or Buffering()
+    if require_policy(policy) == "optimal":
+        return optimal(loads, seed, allowed)
+    rule = ribbon if policy == "ribbon" else SIMPLE[policy]
+    return judge(policy, loads, rule(loads, seed), allowed)
+
+
+def _columns(plan: Plan, found: tuple[Balanced, ...]) -> dict:
+    """models and model_id. A matrix whose result is stored in rows is left to its kernel, which then owns
+    whole rows."""
+    index: dict[OpModel, int] = {}
+    column = np.full(plan.graph.num_nodes, -1, np.int32)
+    for balanced in found:
+        for op, candidates in enumerate(balanced.network.ops):
+            node = plan.graph.node(candidates.nid)
+            rows = node.op in _MATRIX and plan.layout(node.outputs[0]).layout != _TILE
+            if candidates.principal and not rows:
+                column[candidates.nid] = index.setdefault(balanced.model(op), len(index))
+    return {"models": tuple(index), "model_id": column}

@@ -1,0 +1,145 @@
+"""Forks that join again in one epoch: the short branch must hold what the long one takes in before it gives
+anything, or both wait for ever.
+
+Amounts are counted in shares of the fork's result. An op gives its first block when it has 1 / t of its
+input, if it takes that input in the order in which it streams, else all of it. A branch holds what its
+buffers hold. Where that is too little, the buffer in front of the join grows, if that core's L1 has room;
+else the edge becomes a queue in DRAM.
+"""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import PlanError
+from .network import Network
+
+__all__ = ["Buffering", "Shortage", "settle_forks", "shortages"]
+
+_CLOSE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Buffering:
+    """What may be done against a deadlock: a larger buffer in L1, a queue in DRAM."""
+
+    l1: bool = True
+    dram: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """A fork and its join that block each other: ``edge`` into the join holds too little by ``tiles`` a
+    core."""
+
+    fork: int
+    join: int
+    edge: int
+    tiles: int
+    bytes: int
+
+
+def settle_forks(network: Network, model: np.ndarray, resident: np.ndarray,
+                 buffering: Buffering) -> tuple[np.ndarray, frozenset[int]]:
+    """(bytes of L1 added to each op's cores int64 [ops], edges that became queues in DRAM). Raises PlanError
+    where neither is allowed or possible."""
+    extra, queued, resident = np.zeros(len(network.ops), np.int64), set(), resident.copy()
+    grown: dict[int, float] = {}
+    while (short := next(iter(shortages(network, model, resident, grown)), None)) is not None:
+        op = short.join
+        room = network.chip.l1_budget - int(network.columns[op].l1_bytes[model[op]]) - int(extra[op])
+        if buffering.l1 and short.bytes <= room:
+            extra[op] += short.bytes
+            grown[short.edge] = grown.get(short.edge, 0) + short.tiles
+        elif buffering.dram:
+            queued.add(short.edge)
+            resident[short.edge] = False
+        else:
+            raise _deadlock(network, short, room, buffering)
+    return extra, frozenset(queued)
+
+
+def _deadlock(network: Network, short: Shortage, room: int, buffering: Buffering) -> PlanError:
+    fork, join = network.name(short.fork), network.name(short.join)
+    lacks = max(short.bytes - room, 0) if buffering.l1 else short.bytes
+    return PlanError(
+        f"fork-join of {fork!r} and {join!r} deadlocks: the branch {network.edge_name(short.edge)} must hold "
+        f"{short.bytes} bytes a core more before the other branch gives its first block, and "
+        f"{room} bytes of L1 are free; allow a queue in DRAM, or stream {fork!r} in fewer blocks",
+        node=network.ops[short.join].node, path=network.ops[short.join].path, short=lacks,
+        reasons={"ForkJoinDeadlock": 1})
+
+
+def shortages(network: Network, model: np.ndarray, resident: np.ndarray, grown: dict[int, float]):
+    """Yields each Shortage; ``grown``: tiles a core that edges hold already beyond their model."""
+    alive = [[e for e in into if resident[e]] for into in network.into]
+    for fork in range(len(network.ops)):
+        if sum(bool(resident[e]) for e in network.out_of[fork]) > 1:
+            yield from _of_fork(network, model, alive, fork, grown)
+
+
+def _of_fork(network: Network, model: np.ndarray, alive, fork: int, grown: dict[int, float]):
+    """need[v]: share of the fork's result that goes in before v gives its first block; hold[v]: share that
+    the branch to v, with v's output, holds."""
+    need = {fork: 1 / _columns(network, fork).pieces[model[fork]]}
+    hold = {fork: _held_out(network, model, fork)}
+    for op in range(fork + 1, len(network.ops)):
+        edges = [e for e in alive[op] if network.edges[e].producer in need]
+        if not edges:
+            continue
+        kept = {e: hold[network.edges[e].producer] + _held_in(network, model, e, grown) for e in edges}
+        if len(edges) > 1:
+            yield from _blocked(network, model, fork, op, kept, need)
+        need[op] = max(max(need[network.edges[e].producer], _taken(network, model, e)) for e in edges)
+        hold[op] = min(kept.values()) + _held_out(network, model, op)
+
+
+def _blocked(network: Network, model: np.ndarray, fork: int, join: int, kept, need):
+    for edge, held in kept.items():
+        wanted = max(need[network.edges[e].producer] for e in kept if e != edge)
+        if held + _CLOSE < wanted:
+            operand = network.ops[join].op.operands[network.edges[edge].port]
+            tiles = math.ceil((wanted - held) * math.prod(operand.source_shape)
+                              / _sharers(network, model, edge))
+            yield Shortage(fork, join, edge, tiles, tiles * network.chip.tile_bytes(operand.format))
+
+
+# **************** one op ****************
+
+def _columns(network: Network, op: int):
+    return network.columns[op]
+
+
+def _sharers(network: Network, model: np.ndarray, edge: int) -> int:
+    """Cores of the consumer over which an operand is spread: a product's is sent to all of a row or
+    column."""
+    _, op, port = network.edges[edge]
+    m, kind = network.columns[op].models[model[op]], network.ops[op].op.kind
+    if kind == "matmul" and port < 2:
+        return m.grid.r if port == 0 else m.grid.c
+    return m.grid.c if kind == "sparse_matmul" else m.cores
+
+
+def _taken(network: Network, model: np.ndarray, edge: int) -> float:
+    """Share of an operand that its reader wants for its first block."""
+    _, op, port = network.edges[edge]
+    what, m = network.ops[op].op, network.columns[op].models[model[op]]
+    if what.kind in ("sparse_matmul", "embedding"):
+        return 1.0
+    if what.kind == "matmul" and port < 2 and m.stream.by_rows != (port == 0):
+        return 1.0
+    return 1 / m.stream.count
+
+
+def _held_out(network: Network, model: np.ndarray, op: int) -> float:
+    m = network.columns[op].models[model[op]]
+    return sum(b.tiles for b in m.outputs) * m.cores / math.prod(network.ops[op].op.out)
+
+
+def _held_in(network: Network, model: np.ndarray, edge: int, grown: dict[int, float]) -> float:
+    _, op, port = network.edges[edge]
+    m = network.columns[op].models[model[op]]
+    tiles = sum(b.tiles for b in m.inputs if b.operand == port) + grown.get(edge, 0)
+    return tiles * _sharers(network, model, edge) / math.prod(network.ops[op].op.operands[port].source_shape)

@@ -1,0 +1,81 @@
+"""Rectangles of cores on the grid of a chip: the next free place, row by row."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Placer", "Spot"]
+
+
+class Spot(NamedTuple):
+    """Where an op's rectangle lies: its first row and column, and its rows and columns on the chip (a grid
+    of 8x2 may lie as 2x8)."""
+
+    row: int
+    col: int
+    rows: int
+    cols: int
+
+
+class Placer:
+    """The free cores of one epoch."""
+
+    def __init__(self, grid: tuple[int, int]):
+        self.grid = grid
+        self._free = [(1 << grid[1]) - 1] * grid[0]     # a bit a column
+
+    def copy(self) -> Placer:
+        other = Placer(self.grid)
+        other._free = list(self._free)
+        return other
+
+    @property
+    def free(self) -> int:
+        """Cores that nobody has."""
+        return sum(row.bit_count() for row in self._free)
+
+    def place(self, r: int, c: int, transpose: bool = True) -> Spot | None:
+        """Take the first free rectangle of r x c cores, or of c x r if ``transpose``; None: there is none."""
+        spot = self._find(r, c)
+        if transpose and r != c:
+            turned = self._find(c, r)
+            if turned is not None and (spot is None or turned[:2] < spot[:2]):
+                spot = turned
+        if spot is not None:
+            self.take(spot)
+        return spot
+
+    def spots(self, r: int, c: int) -> list[Spot]:
+        """Every free rectangle of r x c cores."""
+        rows, cols = self.grid
+        return [Spot(row, col, r, c) for row in range(rows - r + 1) for col in range(cols - c + 1)
+                if self._fits(row, col, r, c)]
+
+    def take(self, spot: Spot) -> None:
+        mask = ((1 << spot.cols) - 1) << spot.col
+        for row in range(spot.row, spot.row + spot.rows):
+            self._free[row] &= ~mask
+
+    def give_back(self, spot: Spot) -> None:
+        mask = ((1 << spot.cols) - 1) << spot.col
+        for row in range(spot.row, spot.row + spot.rows):
+            self._free[row] |= mask
+
+    def _fits(self, row: int, col: int, r: int, c: int) -> bool:
+        mask = ((1 << c) - 1) << col
+        return all(free & mask == mask for free in self._free[row:row + r])
+
+    def _find(self, r: int, c: int) -> Spot | None:
+        rows, cols = self.grid
+        if r > rows or c > cols:
+            return None
+        for row in range(rows - r + 1):
+            runs = self._free[row]
+            for below in self._free[row + 1:row + r]:
+                runs &= below
+            for _ in range(1, c):                       # bits that begin c free columns
+                runs &= runs >> 1
+                if not runs:
+                    break
+            if runs:
+                return Spot(row, (runs & -runs).bit_length() - 1, r, c)
+        return None

@@ -1,0 +1,135 @@
+"""How long an op keeps its epoch busy for one input: its kernel, or the slowest of its data movements.
+
+An operand that another op of the epoch makes comes over the NoC, everything else from DRAM, whose channels
+are shared by all cores that touch it in the epoch.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .chip import Chip
+from .network import Columns, Network
+from .op import BalanceOp
+
+__all__ = ["Load", "Loads", "Rates", "rates_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Bytes a cycle: ``noc`` of a core, ``dram`` of a channel as measured; ``streams``: cores that the
+    channels serve at full speed."""
+
+    noc: float
+    dram: float
+    streams: float
+
+    def fork(self, cores: int) -> int:
+        """By how much DRAM's speed is divided where so many cores touch it; at least 2."""
+        return max(2, math.ceil(cores / self.streams))
+
+
+# backend_api/device_config.hpp and policies/policy_utils.cpp of TT-Buda: 16 B/cycle is half of what the NoC
+# has; channels x subchannels / 1.5. Blackhole was never measured there: as Wormhole.
+_RATES = {
+    "grayskull": Rates(16.0, 11.0, 8 * 1 / 1.5),
+    "wormhole_b0": Rates(16.0, 20.4, 6 * 3 / 1.5),
+    "blackhole": Rates(16.0, 20.4, 6 * 3 / 1.5),
+}
+
+
+def rates_of(chip: Chip) -> Rates:
+    return _RATES[chip.arch]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """Of each model of an op, float64 [models]: ``base`` cycles of kernel and NoC, ``dram`` bytes of the
+    largest single stream from or to DRAM. ``touches``: whether there is such a stream."""
+
+    base: np.ndarray
+    dram: np.ndarray
+    touches: bool
+
+    def limiter(self, fork: int, rates: Rates) -> np.ndarray:
+        """Cycles for one input, int64 [models]."""
+        return np.ceil(np.maximum(self.base, self.dram * fork / rates.dram)).astype(np.int64)
+
+
+class Loads:
+    """The loads of a network's ops. Bytes are worked out once; where operands come from is asked each
+    time."""
+
+    def __init__(self, network: Network):
+        self.network = network
+        self.rates = rates_of(network.chip)
+        known: dict[int, tuple[list, np.ndarray]] = {}
+        self._bytes = []
+        for c, columns in zip(network.ops, network.columns, strict=True):
+            if id(columns) not in known:
+                known[id(columns)] = _traffic(c.op, columns, network.chip)
+            self._bytes.append(known[id(columns)])
+        self._edge_at = [{network.edges[e].port: e for e in into} for into in network.into]
+
+    def of(self, op: int, resident: Callable[[int], bool]) -> Load:
+        """``resident(edge)``: whether an edge's data goes from core to core."""
+        columns, (into, out) = self.network.columns[op], self._bytes[op]
+        base, dram = columns.cycles.astype(float), np.zeros(len(columns))
+        touches = False
+        for port, (count, fixed_in_l1) in enumerate(into):
+            if count is None:
+                continue
+            edge = self._edge_at[op].get(port)
+            if fixed_in_l1 or (edge is not None and resident(edge)):
+                base = np.maximum(base, count / self.rates.noc)
+            else:
+                dram, touches = np.maximum(dram, count), True
+        readers = [resident(e) for e in self.network.out_of[op]]
+        if any(readers):
+            base = np.maximum(base, out / self.rates.noc)
+        if self.network.leaves[op] or not all(readers) or not readers:
+            dram, touches = np.maximum(dram, out), True
+        return Load(base, dram, touches)
+
+    def out_bytes(self, op: int) -> np.ndarray:
+        """float64 [models]: bytes that a core gives away for one input."""
+        return self._bytes[op][1]
+
+
+# **************** bytes of one core for one input ****************
+
+def _traffic(op: BalanceOp, m: Columns, chip: Chip) -> tuple[list[tuple[np.ndarray | None, bool]], np.ndarray]:
+    """For each operand (float64 [models], whether it is a weight that stays in L1), and the output's bytes.
+    None: a table that is there before the epoch starts."""
+    in_dram = {b.operand for model in m.models[:1] for b in model.dram}
+    into = []
+    for port, operand in enumerate(op.operands):
+        if op.kind == "sparse_matmul" and port != 1:
+            into.append((None, False))
+            continue
+        count = _read(op, port, m) * chip.tile_bytes(operand.format)
+        into.append((count, operand.fixed and port not in in_dram))
+    return into, (m.t * m.rows * m.cols * chip.tile_bytes(op.format)).astype(float)
+
+
+def _read(op: BalanceOp, port: int, m: Columns) -> np.ndarray:
+    """Tiles that a core reads of an operand."""
+    if op.kind == "matmul" and port == 0:
+        return m.t * m.rows * op.k
+    if op.kind == "matmul" and port == 1:
+        return m.t * m.cols * op.k
+    if op.kind == "sparse_matmul":
+        strips = [op.encoding.worst_core(x.grid, x.stream, x.ublock[0], x.u_kt).strips for x in m.models]
+        return np.minimum(np.array(strips) * m.u_kt, m.t * op.k) * m.cols
+    if op.kind == "reduce":
+        return m.t * m.rows * m.cols * op.k
+    if op.kind in ("splice", "embedding") or (op.kind == "depthwise" and port == 0):
+        z, rt, ct = op.operands[port].shape
+        each = op.k if op.kind == "depthwise" else 1
+        return -(-z * rt * ct * each // m.cores)
+    source = op.operands[port].source_shape
+    rows = np.where(source.rt == 1, 1, m.rows)
+    return m.t * rows * np.where(source.ct == 1, 1, m.cols)

@@ -1,0 +1,169 @@
+"""The ops of a graph that one buda device runs, as balancing sees them: in order, with the edges along which
+data may go from core to core, and their legal models as columns.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ...devices import Device
+from ...graph import COPY, NOP
+from ..types import Plan
+from .chip import Chip, chip_of
+from .legal import part_models, require_legal
+from .memory import Settings
+from .types import Candidates, OpModel
+from .view import View, view_of
+
+__all__ = ["Columns", "Edge", "Network", "network_of", "view_of_plan"]
+
+
+class Edge(NamedTuple):
+    """Op ``producer`` makes what op ``consumer`` reads as operand ``port``; indices into Network.ops."""
+
+    producer: int
+    consumer: int
+    port: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """The legal models of an op, a row each, int64 [models] but for ``by_rows`` bool: grid, pieces of the
+    rows and columns over cores and time, stream factor, blocks in ublocks and tiles, cycles, cores, bytes."""
+
+    models: tuple[OpModel, ...]
+    grid_r: np.ndarray
+    grid_c: np.ndarray
+    par_r: np.ndarray
+    par_c: np.ndarray
+    pieces: np.ndarray
+    t: np.ndarray
+    by_rows: np.ndarray
+    mblock_m: np.ndarray
+    rows: np.ndarray
+    cols: np.ndarray
+    m_k: np.ndarray
+    u_kt: np.ndarray
+    cycles: np.ndarray
+    cores: np.ndarray
+    l1_bytes: np.ndarray
+
+    @classmethod
+    def of(cls, models: tuple[OpModel, ...]) -> Columns:
+        rows = [(m.grid.r, m.grid.c, m.grid.r * m.stream.r, m.grid.c * m.stream.c, m.stream.count, m.block.t,
+                 m.stream.by_rows, m.mblock[0], m.mblock[0] * m.ublock[0], m.mblock[1] * m.ublock[1], m.m_k,
+                 m.u_kt, m.cycles, m.cores, m.l1_bytes) for m in models]
+        return cls(models, *(np.array(c) for c in zip(*rows, strict=True)))
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Network:
+    """``ops`` in the order in which they are scheduled, ``columns`` of each, ``edges`` between them and
+    ``into``, ``out_of``: edge indices of each op. ``leaves`` bool [ops]: the result is also wanted in DRAM
+    (by a graph output, another device, a reader that rearranges it)."""
+
+    device: Device
+    chip: Chip
+    ops: tuple[Candidates, ...]
+    columns: tuple[Columns, ...]
+    edges: tuple[Edge, ...]
+    into: tuple[tuple[int, ...], ...]
+    out_of: tuple[tuple[int, ...], ...]
+    leaves: np.ndarray
+
+    def name(self, i: int) -> str:
+        """"conv1" of a node that is one op, else "conv1 (dense)"."""
+        op = self.ops[i]
+        return op.node if op.part == "" else f"{op.node} ({op.part})"
+
+    def edge_name(self, e: int) -> str:
+        producer, consumer, port = self.edges[e]
+        return f"{self.name(producer)} -> {self.name(consumer)}, operand {port}"
+
+
+def view_of_plan(plan: Plan, did: int) -> View:
+    """The graph of a plan with the formats and numerics that the plan gives a device's nodes."""
+    return view_of(plan.graph, formats=[plan.layouts[i].format for i in plan.layout_id],
+                   numerics=plan.numerics[did] if plan.numerics else None, origin=plan.origin)
+
+
+def network_of(plan: Plan, did: int, settings: Settings | None = None) -> Network:
+    """The ops of one device of a plan. Raises CapacityError or PlanError for an op without a legal model,
+    DeviceError for a device that is not of stack buda."""
+    device, view = plan.devices[did], view_of_plan(plan, did)
+    ops: list[Candidates] = []
+    last: dict[int, int] = {}                     # nid -> the op that makes its output 0
+    first: dict[int, int] = {}
+    for nid in np.flatnonzero((plan.did == did) & (plan.graph.func_id >= 0)).tolist():
+        if _runs_on_cores(view, nid):
+            first[nid] = len(ops)
+            ops += [require_legal(c, device)
+                    for c in part_models(plan.graph, nid, device, settings, view)]
+            last[nid] = len(ops) - 1
+    edges, leaves = _edges(view, ops, first, last)
+    known: dict[int, Columns] = {}
+    columns = []
+    for c in ops:                                 # equal ops have one enumeration, so one table of columns
+        if id(c.tried) not in known:
+            known[id(c.tried)] = Columns.of(c.models)
+        columns.append(known[id(c.tried)])
+    into, out_of = _sides(len(ops), edges)
+    return Network(device, chip_of(device), tuple(ops), tuple(columns), tuple(edges), into, out_of, leaves)
+
+
+def _runs_on_cores(view: View, nid: int) -> bool:
+    """Whether parts_of has parts for it: copies, reshapes and functions of a library run on no core."""
+    node = view.graph.node(nid)
+    types = (*node.input_types, *node.output_types)
+    return (node.func.op is not None and node.func.name not in (COPY, NOP) and node.op != "reshape"
+            and all(t.size for t in types))
+
+
+def _edges(view: View, ops: list[Candidates], first: dict[int, int],
+           last: dict[int, int]) -> tuple[list[Edge], np.ndarray]:
+    """The edges whose data a reader takes as it is made, and which results leave the cores otherwise."""
+    edges, leaves = [], np.zeros(len(ops), bool)
+    for i, c in enumerate(ops):
+        node = view.graph.node(c.nid)
+        for port, read in enumerate(c.reads or tuple(~p for p in range(len(c.op.operands)))):
+            if read is None or port >= len(c.op.operands):
+                continue
+            made = first[c.nid] + read if read >= 0 else last.get(view.producer(node.inputs[~read])[0])
+            if made is None:
+                continue
+            if ops[made].op.out == c.op.operands[port].source_shape:
+                edges.append(Edge(made, i, port))
+            else:
+                leaves[made] = True               # another shape in tiles: rearranged in DRAM
+    _mark_leaving(view, last, leaves)
+    return edges, leaves
+
+
+def _mark_leaving(view: View, last: dict[int, int], leaves: np.ndarray) -> None:
+    """Graph outputs, tensors written into an input, and what nodes read that are not in the network."""
+    graph = view.graph
+    for eid in view.results:
+        made = last.get(view.producer(eid)[0])
+        if made is not None:
+            leaves[made] = True
+    for nid in np.flatnonzero(graph.func_id >= 0).tolist():
+        if nid in last or graph.funcs[graph.func_id[nid]].name in (COPY, NOP):
+            continue
+        for eid in graph.node(nid).inputs:
+            made = last.get(view.producer(eid)[0])
+            if made is not None:
+                leaves[made] = True
+
+
+def _sides(count: int, edges: list[Edge]) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    into: list[list[int]] = [[] for _ in range(count)]
+    out_of: list[list[int]] = [[] for _ in range(count)]
+    for e, (producer, consumer, _) in enumerate(edges):
+        into[consumer].append(e)
+        out_of[producer].append(e)
+    return tuple(map(tuple, into)), tuple(map(tuple, out_of))

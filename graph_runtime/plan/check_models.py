@@ -1,0 +1,90 @@
+"""Check of chosen op models: what a kernel is told fits its node, its core and its chip; ops that are
+resident together have cores of their own, and epochs follow the order of data.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..errors import CheckError
+from .types import Plan
+
+__all__ = ["check_models"]
+
+_TILE = 32
+_PRODUCTS = ("matmul", "dense")
+
+
+def check_models(plan: Plan) -> None:
+    """Raises CheckError with rule "models"."""
+    if plan.model_id is None:
+        return
+    ids = np.asarray(plan.model_id)
+    if ids.shape != (plan.graph.num_nodes,) or ids.min(initial=-1) < -1 or ids.max(initial=-1) >= len(
+            plan.models):
+        raise CheckError(f"model_id has {ids.size} rows of {plan.graph.num_nodes} nodes, or an id beyond the "
+                         f"{len(plan.models)} models", rule="models")
+    for nid in np.flatnonzero(ids >= 0).tolist():
+        _check_node(plan, nid, plan.models[ids[nid]])
+    for balanced in plan.balanced:
+        _check_places(balanced)
+
+
+def _fail(plan: Plan, nid: int, text: str) -> None:
+    origin = int(plan.origin[nid])
+    raise CheckError(f"node {plan.graph.names[nid]!r}: the chosen op model {text}", rule="models",
+                     node=plan.graph.names[nid], path=f"$.nodes[{origin}]" if origin >= 0 else None)
+
+
+def _check_node(plan: Plan, nid: int, model: Any) -> None:
+    node, chip = plan.graph.node(nid), plan.devices[plan.did[nid]].descriptor
+    if node.func is None:
+        _fail(plan, nid, "belongs to a graph input")
+    sizes = (*model.grid, model.t, *model.mblock, *model.ublock, model.u_kt)
+    if min(sizes) < 1:
+        _fail(plan, nid, f"has a size below 1: {sizes}")
+    if chip.stack != "buda":
+        _fail(plan, nid, f"is for a board of stack buda, not {chip.board}")
+    if model.grid[0] > chip.grid[0] or model.grid[1] > chip.grid[1]:
+        _fail(plan, nid, f"has a grid of {model.grid[0]}x{model.grid[1]} cores on {chip.grid[0]}x"
+                         f"{chip.grid[1]}")
+    held = sum(b.factor * b.block.mblock[0] * b.block.mblock[1] * b.block.ublock[0] * b.block.ublock[1]
+               * b.tile_bytes for b in (*model.inputs, *model.outputs, *model.intermediates))
+    if held > model.l1_bytes or model.l1_bytes > chip.l1_budget:
+        _fail(plan, nid, f"has buffers of {held} bytes, says {model.l1_bytes}, and L1 has {chip.l1_budget}")
+    if node.op in _PRODUCTS:
+        _check_product(plan, nid, node, model)
+
+
+def _check_product(plan: Plan, nid: int, node, model: Any) -> None:
+    """Blocks cover the output exactly, and steps of K its depth."""
+    *deep, rows, cols = (1, 1, *node.output_types[0].shape)
+    planes, whole = math.prod(deep), -(-rows // _TILE) * -(-cols // _TILE)
+    made = model.t * math.prod(model.grid) * math.prod(model.mblock) * math.prod(model.ublock)
+    if made != planes * whole:
+        _fail(plan, nid, f"makes {made} tiles of {planes * whole}")
+    turned = node.op == "matmul" and node.func.attrs["transpose_a"]
+    depth = -(-node.input_types[0].shape[-2 if turned else -1] // _TILE)
+    if depth % model.u_kt:
+        _fail(plan, nid, f"takes K in steps of {model.u_kt} of {depth} tiles")
+
+
+def _check_places(balanced: Any) -> None:
+    """Rectangles of one epoch lie on the grid and apart; nothing is read in an earlier epoch than made."""
+    choice, network = balanced.choice, balanced.network
+    taken = np.full((int(choice.epoch.max(initial=-1)) + 1, *network.chip.grid), -1)
+    for op, (epoch, spot) in enumerate(zip(choice.epoch.tolist(), choice.spots, strict=True)):
+        part = taken[epoch, spot.row:spot.row + spot.rows, spot.col:spot.col + spot.cols]
+        if part.shape != (spot.rows, spot.cols) or min(spot) < 0:
+            raise CheckError(f"{network.name(op)}: its cores lie outside of the grid", rule="models",
+                             node=network.ops[op].node)
+        if (part >= 0).any():
+            raise CheckError(f"{network.name(op)} and {network.name(int(part.max()))} share cores in epoch "
+                             f"{epoch}", rule="models", node=network.ops[op].node)
+        part[...] = op
+    for producer, consumer, _ in network.edges:
+        if choice.epoch[producer] > choice.epoch[consumer]:
+            raise CheckError(f"{network.name(consumer)} runs in an epoch before {network.name(producer)}, "
+                             f"which it reads", rule="models", node=network.ops[consumer].node)
