@@ -10,7 +10,8 @@ C contract: a tt body of such an op (Body.numerics) reads WORDS words after the 
     [2] 0 fast, 1 exact
     [3] grid rows [4] grid columns [5] t [6] direction: 1 R, 2 C, 3 RZ, 4 CZ [7] mblock rows [8] columns
     [9] ublock rows [10] ublock columns, in tiles [11] u_kt: tiles of K between two spills
-[3] to [11] are the blocking that a balancer chose; all 0: the kernel chooses.
+    [12] bytes of L1 that its buffers take on a core
+[3] to [12] are the blocking that a balancer chose; all 0: the kernel chooses.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ STREAM_DIRS = Attr("stream_dirs", "strs", None,
 _CHOICES = {a.name: a.choices for a in ATTRS}
 NAMES = tuple(_CHOICES)
 _DIRECTIONS = {"R": 1, "C": 2, "RZ": 3, "CZ": 4}
-WORDS = 12
-NO_WORDS = (0, 32, 0) + (0,) * 9
+WORDS = 13
+NO_WORDS = (0, 32, 0) + (0,) * 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +79,12 @@ def options_error(options: Mapping[str, Any]) -> str | None:
 def tail(numerics: Numerics, model: Any = None) -> tuple[int, ...]:
     """The WORDS words. ``model``: what a balancer chose (plan/balance), None: the kernel chooses.
 
-    A model has grid (rows, columns), t, dir, mblock, ublock and u_kt.
+    A model has grid (rows, columns), t, dir, mblock, ublock, u_kt and l1_bytes.
     """
     fidelity = FIDELITIES.index(numerics.fidelity) + 1 if numerics.fidelity else 0
     words = (fidelity, 16 if numerics.dst == "bf16" else 32, int(numerics.numerics == "exact"))
     if model is None:
         return words + NO_WORDS[len(words):]
-    blocking = (*model.grid, model.t, _DIRECTIONS.get(model.dir, 0), *model.mblock, *model.ublock, model.u_kt)
+    blocking = (*model.grid, model.t, _DIRECTIONS.get(model.dir, 0), *model.mblock, *model.ublock, model.u_kt,
+                model.l1_bytes)
     return words + tuple(int(word) for word in blocking)

@@ -228,6 +228,7 @@ class Model:
     mblock: tuple[int, int]
     ublock: tuple[int, int]
     u_kt: int
+    l1_bytes: int = 400_000
 
 
 def chosen(model: Model | None, arrays, fmt="bf16", op="matmul", numerics=None, libraries=(), **attrs):
@@ -306,11 +307,12 @@ def test_steps_of_a_convolution_spill_in_the_outputs_format():
 
 
 def test_the_l1_of_a_model_is_what_its_cores_take():
-    small, large = (chosen(Model((1, 1), 8 // m, "R", (m, 4), (1, 1), k), PRODUCT)[1].most_bytes
-                    for m, k in ((1, 1), (4, 6)))
-    buffers = [2 * 2048 * (1 * k + 4 * k + m * 4) for m, k in ((1, 1), (4, 6))]
-    assert small >= buffers[0]
-    assert large >= buffers[1] > 2 * small
+    for l1_bytes in (100_032, 400_000):
+        for m, k in ((1, 1), (4, 6)):
+            model = Model((1, 1), 8 // m, "R", (m, 4), (1, 1), k, l1_bytes)
+            got, took = chosen(model, PRODUCT)
+            assert took.most_bytes == l1_bytes
+            np.testing.assert_array_equal(got, chosen(None, PRODUCT)[0])
 
 
 def test_k_blocks_spill_in_the_outputs_format():
@@ -341,7 +343,7 @@ def test_a_model_that_does_not_fit_its_node_is_an_error(change, text):
 def test_a_model_beyond_l1_is_out_of_memory():
     arrays = [normal(np.random.default_rng(0), 32 * 24, 32), normal(np.random.default_rng(0), 32, 32 * 24)]
     with pytest.raises(KernelError, match=r"circular buffers on core 0 of tt:0 grow to .* beyond max L1"):
-        chosen(Model((1, 1), 1, "R", (24, 24), (1, 1), 1), arrays)
+        chosen(Model((1, 1), 1, "R", (24, 24), (1, 1), 1, 1_600_000), arrays)
 
 
 def test_a_convolutions_model_says_cores_and_steps():

@@ -69,11 +69,11 @@ def test_a_planned_file_says_what_was_chosen_and_is_followed():
 
 def test_a_chosen_model_reaches_the_kernel():
     made = planned(two_products())
-    model = SimpleNamespace(grid=(2, 1), t=3, dir="R", mblock=(4, 5), ublock=(6, 7), u_kt=8)
+    model = SimpleNamespace(grid=(2, 1), t=3, dir="R", mblock=(4, 5), ublock=(6, 7), u_kt=8, l1_bytes=9)
     column = np.full(made.graph.num_nodes, -1, np.int32)
     column[-1] = 0
     made = replace(made, models=(model,), model_id=column)
-    assert words_of(made) == [NO_WORDS, (0, 32, 0, 2, 1, 3, 1, 4, 5, 6, 7, 8)]
+    assert words_of(made) == [NO_WORDS, (0, 32, 0, 2, 1, 3, 1, 4, 5, 6, 7, 8, 9)]
     assert tail(Numerics("LoFi"), model)[:4] == (1, 32, 0, 2)
 
 

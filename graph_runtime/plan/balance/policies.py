@@ -16,8 +16,9 @@ from .limits import Loads
 from .network import Columns, Network
 from .solver import GraphSolver
 
-__all__ = ["SIMPLE", "nlp_target"]
+__all__ = ["SIMPLE", "nlp_target", "pruned"]
 
+_LONG_K, _SHALLOW = 8, 4
 _SPARSE_CORES = 40                  # most of a sparse matmul under CNN
 _TARGET_LEAST, _TARGET_MOST = 45_000, 125_000
 _BAND = 0.8                         # within this share of NLP's target the larger block goes before the slower
@@ -31,6 +32,21 @@ def _best(live: np.ndarray, *keys: np.ndarray) -> int:
     return int(live[order[0]])
 
 
+def pruned(network: Network) -> GraphSolver:
+    """A solver without the models that TT-Buda drops before any policy looks: products that take few tiles
+    of a long K at a time, and convolutions whose sparse part is not one column of cores as high as the dense
+    one. What would leave an op none is kept."""
+    solver = GraphSolver(network)
+    for op, (c, m) in enumerate(zip(network.ops, network.columns, strict=True)):
+        if c.op.kind == "matmul" and c.op.k >= _LONG_K:
+            solver.keep(op, m.u_kt >= _SHALLOW)
+    for e, (p, c, port) in enumerate(network.edges):
+        if port == 0 and network.ops[p].op.kind == "sparse_matmul":
+            made, read = network.columns[p], network.columns[c]
+            solver.narrow(e, (made.grid_r[:, None] == read.grid_r) & (made.grid_c == 1)[:, None])
+    return solver
+
+
 def _in_turn(solver: GraphSolver, pick: Callable[[int, Columns, np.ndarray], int]) -> np.ndarray:
     chosen = []
     for op, columns in enumerate(solver.network.columns):
@@ -41,14 +57,14 @@ def _in_turn(solver: GraphSolver, pick: Callable[[int, Columns, np.ndarray], int
 
 def minimize_grid(loads: Loads, seed: int) -> Choice:
     """Fewest cores; of equals the fastest."""
-    solver = GraphSolver(loads.network)
+    solver = pruned(loads.network)
     chosen = _in_turn(solver, lambda op, m, live: _best(live, m.cores, m.cycles))
     return pack(loads.network, chosen, solver.cuts)
 
 
 def maximize_t_minimize_grid(loads: Loads, seed: int) -> Choice:
     """Most blocks in time, then the smallest perimeter, then fewest rows."""
-    solver = GraphSolver(loads.network)
+    solver = pruned(loads.network)
     chosen = _in_turn(solver, lambda op, m, live: _best(live, -m.t, m.grid_r + m.grid_c, m.grid_r, m.cycles))
     return pack(loads.network, chosen, solver.cuts, transpose=False)
 
@@ -63,7 +79,7 @@ def single_op_per_epoch(loads: Loads, seed: int) -> Choice:
 
 def random(loads: Loads, seed: int) -> Choice:
     """Any live model, all equally likely."""
-    solver, rng = GraphSolver(loads.network), np.random.default_rng(seed)
+    solver, rng = pruned(loads.network), np.random.default_rng(seed)
     return pack(loads.network, _in_turn(solver, lambda op, m, live: int(rng.choice(live))), solver.cuts)
 
 
@@ -72,7 +88,7 @@ def random(loads: Loads, seed: int) -> Choice:
 def cnn(loads: Loads, seed: int) -> Choice:
     """Most rows, weights in L1, then the slowest; sparse matmuls on at most 40 cores, and on the grid of the
     product that reads them."""
-    network, solver = loads.network, GraphSolver(loads.network)
+    network, solver = loads.network, pruned(loads.network)
     chosen: list[int] = []
     for op, m in enumerate(network.columns):
         live = solver.at(op)
@@ -98,7 +114,7 @@ def _or(all_of_them: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 def nlp(loads: Loads, seed: int) -> Choice:
     """All ops below one target of cycles, as close to it as can be: an op that is much faster than the
     slowest wastes its cores."""
-    solver = GraphSolver(loads.network)
+    solver = pruned(loads.network)
     target = nlp_target(loads.network)
     chosen = _in_turn(solver, lambda op, m, live: _nlp_pick(loads.network, op, m, live, target))
     return pack(loads.network, chosen, solver.cuts)

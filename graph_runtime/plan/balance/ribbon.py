@@ -14,6 +14,7 @@ from .grid import Placer, Spot
 from .limits import Loads
 from .network import Network
 from .op import BalanceOp
+from .policies import pruned
 from .solver import GraphSolver
 
 __all__ = ["ribbon"]
@@ -42,7 +43,7 @@ class _Trial:
 
 def ribbon(loads: Loads, seed: int) -> Choice:
     network = loads.network
-    solver, models, epochs, spots = GraphSolver(network), [], [], []
+    solver, models, epochs, spots = pruned(network), [], [], []
     while len(models) < len(network.ops):
         trials = [_try(loads, solver, len(models), rows, {}) for rows in range(1, network.chip.grid[0] + 1)]
         best = max((t for t in trials if t.models), key=lambda t: t.score)

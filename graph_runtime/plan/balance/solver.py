@@ -92,6 +92,16 @@ class GraphSolver:
         self.live = before
         return False
 
+    def narrow(self, edge: int, wanted: np.ndarray) -> bool:
+        """The same for pairs of an edge, bool [producer's models, consumer's models]."""
+        before, pairs = list(self.live), self._pairs
+        self._pairs = list(pairs)
+        self._pairs[edge] = pairs[edge] & wanted
+        if edge in self.cuts or (self._pairs[edge].any() and self.propagate([edge]) is None):
+            return True
+        self.live, self._pairs = before, pairs
+        return False
+
     def cut(self, edge: int) -> None:
         """Send an edge through DRAM."""
         self.cuts.add(edge)

@@ -7,8 +7,8 @@
  * round to the cores, no spills. Order and place of blocks never change a sum, only the steps of K do.
  *
  * Who includes it: linear.h, conv.h, elementwise.h. Thread: the caller's, blocks run on pool threads.
- * defines: gr_tt_blocks, gr_tt_blocks_of, gr_tt_blocks_cb, gr_tt_blocks_shrink, gr_tt_run_blocks,
- * gr_tt_run_pairs
+ * defines: gr_tt_blocks, gr_tt_blocks_of, gr_tt_blocks_share, gr_tt_blocks_shrink,
+ * gr_tt_run_blocks, gr_tt_run_pairs
  */
 #ifndef GR_TT_BLOCKING_H
 #define GR_TT_BLOCKING_H
@@ -25,8 +25,7 @@ typedef struct gr_tt_blocks {
   int64_t height, width;     /* of sums that are kept at a time */
   int64_t strip;             /* rows of A at a time */
   int64_t depth;             /* of K at a time */
-  int64_t unit;              /* what height may shrink by: 0 not at all */
-  int spills;
+  int64_t spill;             /* of K between two spills; 0: none */
 } gr_tt_blocks;
 
 /* Makes one block of the output, at most height x width; job is the op's own. */
@@ -38,8 +37,8 @@ static inline gr_tt_blocks gr_tt_blocks_of(const gr_call *call, const gr_tt_word
   if (n->grid[0] > 0) {
     int64_t strip = 32 * n->ublock[0];
     return (gr_tt_blocks){.height = n->mblock[0] * strip, .width = 32 * n->mblock[1] * n->ublock[1],
-                          .strip = strip, .depth = gr_tt_lesser(32 * n->u_kt, whole_k), .unit = strip,
-                          .spills = 1};
+                          .strip = strip, .depth = gr_tt_lesser(32 * n->u_kt, whole_k),
+                          .spill = 32 * n->u_kt};
   }
   int64_t rows = gr_tt_up(gr_tt_greater(out->rows, 1), 32), cols = gr_tt_up(gr_tt_greater(out->cols, 1), 32);
   gr_tt_blocks b = {.height = gr_tt_lesser(GR_TT_BLOCK, rows), .width = gr_tt_lesser(GR_TT_BLOCK, cols),
@@ -53,26 +52,31 @@ static inline gr_tt_blocks gr_tt_blocks_of(const gr_call *call, const gr_tt_word
   return b;
 }
 
-/* Circular buffers of a chosen op model: double-buffered inputs and output; 0 for the kernel's own choice. */
-static inline uint64_t gr_tt_blocks_cb(const gr_tt_words *n, const gr_arg *in0, const gr_arg *in1,
-                                       const gr_arg *out) {
-  if (n->grid[0] <= 0) return 0;
-  const gr_arg *args[] = {in0, in1, out};
-  int64_t tiles[] = {n->ublock[0] * n->u_kt, n->mblock[1] * n->ublock[1] * n->u_kt,
-                     n->mblock[0] * n->mblock[1] * n->ublock[0] * n->ublock[1]};
-  uint64_t bytes = 0;
-  for (int i = 0; i < 3; ++i) {
-    uint64_t tile = args[i]->layout == GR_TILE ? args[i]->page_bytes : gr_tile_bytes(args[i]->format);
-    bytes += 2 * (uint64_t)tiles[i] * tile;
-  }
-  return (bytes + 63) / 64 * 64;
+/* L1 at core->space of a chosen op model: all its buffers take but what gr_tt_run adds; 0 for the kernel's own
+ * choice. The buffers themselves (tiles with headers, twice) are not laid out: what stands there instead are
+ * floats. */
+static inline uint64_t gr_tt_blocks_share(const gr_call *call, const gr_tt_words *n) {
+  int64_t added = (int64_t)gr_tt_page_space(call) + GR_TILE_ELEMENTS * 4;
+  return n->grid[0] > 0 && n->l1 > added ? (uint64_t)(n->l1 - added) : 0;
 }
 
-/* Smaller, with the same sums: less of K where nothing spills between, else fewer rows. 0: no. */
+/* Smaller, with the same sums: fewer rows, less of K between two spills, fewer columns. 0: no. */
 static inline int gr_tt_blocks_shrink(gr_tt_blocks *b) {
-  int64_t *what = b->spills ? &b->height : &b->depth, step = b->spills ? b->unit : 32;
-  if (*what <= step) return 0;
-  *what -= step;
+  int64_t depth = b->depth - 32;
+  if (b->spill > 0 && b->height > b->strip) {
+    b->height -= b->strip;
+    return 1;
+  }
+  while (b->spill > 0 && depth >= 32 && b->spill % depth != 0) depth -= 32;
+  if (depth >= 32) {
+    b->depth = depth;
+  } else if (b->spill > 0 && b->width > 32) {
+    b->width = gr_tt_up(b->width / 2, 32);
+  } else if (b->spill > 0 && b->height > 32) {
+    b->height = b->strip = b->height - 32;
+  } else {
+    return 0;
+  }
   return 1;
 }
 
@@ -90,10 +94,13 @@ typedef struct gr_tt_block_run {
 /* Rows r0 .. r1-1, columns c0 .. c1-1 of a plane, block by block. */
 static inline int32_t gr_tt_block_span(const gr_tt_core *c, const gr_tt_block_run *run, int64_t plane,
                                        int64_t r0, int64_t r1, int64_t c0, int64_t c1) {
-  gr_tt_rect at = {.plane = plane, .c0 = c0, .nc = c1 - c0};
-  for (at.r0 = r0; at.r0 < r1 && at.nc > 0; at.r0 += run->blocks->height) {
+  gr_tt_rect at = {.plane = plane};
+  for (at.r0 = r0; at.r0 < r1; at.r0 += run->blocks->height) {
     at.nr = gr_tt_lesser(run->blocks->height, r1 - at.r0);
-    GR_TT_TRY(run->make(c, run->job, at));
+    for (at.c0 = c0; at.c0 < c1; at.c0 += run->blocks->width) {
+      at.nc = gr_tt_lesser(run->blocks->width, c1 - at.c0);
+      GR_TT_TRY(run->make(c, run->job, at));
+    }
   }
   return GR_OK;
 }
@@ -103,7 +110,7 @@ static inline int32_t gr_tt_block_core(const gr_tt_core *c, const void *ctx, int
   const gr_tt_block_run *run = (const gr_tt_block_run *)ctx;
   const gr_tt_words *n = run->n;
   const gr_tt_view *v = run->out;
-  int64_t height = 32 * n->mblock[0] * n->ublock[0], width = run->blocks->width;
+  int64_t height = 32 * n->mblock[0] * n->ublock[0], width = 32 * n->mblock[1] * n->ublock[1];
   int64_t pieces = run->pieces_r * run->pieces_c;
   for (int64_t t = 0; t < v->outer * pieces; ++t) {
     int64_t piece = t % pieces;

@@ -311,14 +311,14 @@ static inline int32_t gr_tt_conv2d(const gr_call *call) {
                                   {words[6], words[7]}, job.groups, job.channels, job.outputs, *n};
     return gr_tt_exact_conv(call, &exact);
   }
-  uint64_t cb = gr_tt_blocks_cb(n, x, w, y);
-  gr_tt_conv_plan(&job, cb > GR_TT_BLOCK_BYTES ? cb : GR_TT_BLOCK_BYTES);
+  uint64_t share = gr_tt_blocks_share(call, n);
+  gr_tt_conv_plan(&job, share > GR_TT_BLOCK_BYTES ? share : GR_TT_BLOCK_BYTES);
   uint64_t bytes = gr_tt_bytes(1, gr_tt_conv_floats(&job));
   int64_t units = job.bands * job.blocks * job.groups * y->shape[0];
   if (n->grid[0] > 0 && n->grid[0] * n->grid[1] > call->env->num_cores)
     return call->env->set_error(call->env, "the chosen op model has more cores than the device");
   if (n->grid[0] > 0 && y->layout == GR_TILE)
-    return gr_tt_run(call, n->grid[0] * n->grid[1], bytes > cb ? bytes : cb, gr_tt_conv_core, &job);
+    return gr_tt_run(call, n->grid[0] * n->grid[1], bytes > share ? bytes : share, gr_tt_conv_core, &job);
   return gr_tt_run(call, y->layout == GR_TILE ? units * job.across : units, bytes, gr_tt_conv_unit, &job);
 }
 

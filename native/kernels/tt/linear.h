@@ -93,7 +93,7 @@ static inline int32_t gr_tt_product_block(const gr_tt_core *c, const void *ctx, 
   gr_tt_product_l1 l1 = gr_tt_product_layout(c, job);
   GR_TT_TRY(gr_tt_product_begin(c, job, at, &l1));
   for (int64_t k0 = 0; k0 < job->k; k0 += blocks->depth) {
-    if (k0 > 0 && blocks->spills)
+    if (k0 > 0 && blocks->spill > 0 && k0 % blocks->spill == 0)
       gr_tt_spill(&job->how, job->out.arg->format, l1.sums, blocks->width, at.nr, at.nc);
     GR_TT_TRY(gr_tt_product_step(c, job, at, k0, gr_tt_lesser(blocks->depth, job->k - k0), &l1));
   }
@@ -111,12 +111,11 @@ static inline int32_t gr_tt_product_run(const gr_call *call, const int64_t *word
   job->how = gr_tt_arithmetic_of(how, job->a.arg, job->b.arg, GR_SRC_B);
   gr_tt_blocks *blocks = &job->blocks;
   *blocks = gr_tt_blocks_of(call, &job->how.words, &job->out, job->k);
-  uint64_t cb = gr_tt_blocks_cb(&job->how.words, job->a.arg, job->b.arg, job->out.arg);
-  uint64_t room = cb > GR_TT_BLOCK_BYTES ? cb : GR_TT_BLOCK_BYTES;
+  uint64_t share = gr_tt_blocks_share(call, &job->how.words), room = share > 0 ? share : GR_TT_BLOCK_BYTES;
   while (gr_tt_bytes(1, gr_tt_product_floats(job, blocks)) > room && gr_tt_blocks_shrink(blocks)) {
   }
   uint64_t bytes = gr_tt_bytes(1, gr_tt_product_floats(job, blocks));
-  return gr_tt_run_blocks(call, &job->how.words, blocks, &job->out, job->k, bytes > cb ? bytes : cb,
+  return gr_tt_run_blocks(call, &job->how.words, blocks, &job->out, job->k, bytes > share ? bytes : share,
                           gr_tt_product_block, job);
 }
 

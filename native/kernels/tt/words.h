@@ -15,13 +15,13 @@ typedef struct gr_tt_words {
   int32_t fidelity;        /* 1 LoFi .. 4 HiFi4; 0 none named */
   int32_t dst_bits;        /* 16 or 32 */
   int exact;
-  int64_t grid[2], t, direction, mblock[2], ublock[2], u_kt;     /* all 0: the kernel chooses */
+  int64_t grid[2], t, direction, mblock[2], ublock[2], u_kt, l1; /* all 0: the kernel chooses */
 } gr_tt_words;
 
 static inline gr_tt_words gr_tt_words_of(const int64_t *w) {
   gr_tt_words words = {.fidelity = (int32_t)w[0], .dst_bits = (int32_t)w[1], .exact = w[2] != 0,
                        .grid = {w[3], w[4]}, .t = w[5], .direction = w[6], .mblock = {w[7], w[8]},
-                       .ublock = {w[9], w[10]}, .u_kt = w[11]};
+                       .ublock = {w[9], w[10]}, .u_kt = w[11], .l1 = w[12]};
   return words;
 }
 
