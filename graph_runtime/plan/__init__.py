@@ -1,6 +1,6 @@
 """Decisions: from a graph and a device list to a checked Plan, one pass a module.
 
-    place -> insert_transfers -> assign_layouts -> assign_storage -> assign_numerics -> balance -> check
+    place -> insert_transfers -> assign_layouts -> assign_storage -> assign_numerics -> assign_models -> check
 """
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ..devices import Device, parse_list
 from ..graph import Graph
-from .balance import balance, require_policy
+from .balance import assign_models, require_policy
 from .check import check
 from .layouts import assign_layouts
 from .memory import assign_storage
@@ -24,9 +24,9 @@ __all__ = [
     "Plan",
     "Storage",
     "assign_layouts",
+    "assign_models",
     "assign_numerics",
     "assign_storage",
-    "balance",
     "check",
     "insert_transfers",
     "plan",
@@ -70,4 +70,4 @@ def plan(
         laid_out, loaded=graph if edited else None, inplace=inplace, use_hints=use_storage_hints
     )
     planned = assign_numerics(planned, numerics)
-    return check(planned if policy is None else balance(planned, policy), inplace=inplace)
+    return check(planned if policy is None else assign_models(planned, policy), inplace=inplace)

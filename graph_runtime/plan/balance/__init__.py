@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from .chip import BUDA, Chip, chip_of
-from .choose import balance, balance_device, require_policy
+from .choose import assign_models, balance_device, require_policy
 from .epochs import Balanced, Choice
 from .explain import as_json, as_table
 from .forks import Buffering
@@ -45,7 +45,7 @@ __all__ = [
     "View",
     "as_json",
     "as_table",
-    "balance",
+    "assign_models",
     "balance_device",
     "balanced_json",
     "balanced_text",

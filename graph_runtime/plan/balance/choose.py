@@ -18,7 +18,7 @@ from .policies import SIMPLE
 from .ribbon import ribbon
 from .types import POLICIES, OpModel
 
-__all__ = ["balance", "balance_device", "require_policy"]
+__all__ = ["assign_models", "balance_device", "require_policy"]
 
 _MATRIX = ("matmul", "dense")       # kernels that make whole tiles, block by block
 _TILE = "tile"
@@ -32,8 +32,8 @@ def require_policy(name: str) -> str:
     return name
 
 
-def balance(plan: Plan, policy: str, *, seed: int = 0, settings: Settings | None = None,
-            buffering: Buffering | None = None) -> Plan:
+def assign_models(plan: Plan, policy: str, *, seed: int = 0, settings: Settings | None = None,
+                  buffering: Buffering | None = None) -> Plan:
     """Choose an op model for every op on the plan's buda boards: ``models`` and ``model_id`` have those of
     each node's principal op, ``balanced`` all of it, one Balanced a board. Other devices are left alone.
 
