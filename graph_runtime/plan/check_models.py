@@ -15,6 +15,7 @@ __all__ = ["check_models"]
 
 _TILE = 32
 _PRODUCTS = ("matmul", "dense")
+_BLOCKED = (*_PRODUCTS, "add", "subtract", "multiply")
 
 
 def check_models(plan: Plan) -> None:
@@ -54,17 +55,19 @@ def _check_node(plan: Plan, nid: int, model: Any) -> None:
                * b.tile_bytes for b in (*model.inputs, *model.outputs, *model.intermediates))
     if held > model.l1_bytes or model.l1_bytes > chip.l1_budget:
         _fail(plan, nid, f"has buffers of {held} bytes, says {model.l1_bytes}, and L1 has {chip.l1_budget}")
-    if node.op in _PRODUCTS:
-        _check_product(plan, nid, node, model)
+    if node.op in _BLOCKED:
+        _check_blocks(plan, nid, node, model)
 
 
-def _check_product(plan: Plan, nid: int, node, model: Any) -> None:
-    """Blocks cover the output exactly, and steps of K its depth."""
+def _check_blocks(plan: Plan, nid: int, node, model: Any) -> None:
+    """Blocks cover the output exactly, and steps of K a product's depth."""
     *deep, rows, cols = (1, 1, *node.output_types[0].shape)
     planes, whole = math.prod(deep), -(-rows // _TILE) * -(-cols // _TILE)
     made = model.t * math.prod(model.grid) * math.prod(model.mblock) * math.prod(model.ublock)
     if made != planes * whole:
         _fail(plan, nid, f"makes {made} tiles of {planes * whole}")
+    if node.op not in _PRODUCTS:
+        return
     turned = node.op == "matmul" and node.func.attrs["transpose_a"]
     depth = -(-node.input_types[0].shape[-2 if turned else -1] // _TILE)
     if depth % model.u_kt:

@@ -17,10 +17,12 @@ from .optimal import optimal
 from .policies import SIMPLE
 from .ribbon import ribbon
 from .types import POLICIES, OpModel
+from .view import tiles
 
 __all__ = ["assign_models", "balance_device", "require_policy"]
 
-_MATRIX = ("matmul", "dense")       # kernels that make whole tiles, block by block
+# kernels that make an output of tiles block by block
+_BLOCKED = ("matmul", "dense", "add", "subtract", "multiply")
 _TILE = "tile"
 
 
@@ -58,14 +60,16 @@ def balance_device(plan: Plan, did: int, policy: str, *, seed: int = 0, settings
 
 
 def _columns(plan: Plan, found: tuple[Balanced, ...]) -> dict:
-    """models and model_id. A matrix whose result is stored in rows is left to its kernel, which then owns
-    whole rows."""
+    """models and model_id. A kernel works in blocks of the tensor as it is stored: where that is rows, or an
+    image that was balanced with pixels as rows, it is left to cut its work itself."""
     index: dict[OpModel, int] = {}
     column = np.full(plan.graph.num_nodes, -1, np.int32)
     for balanced in found:
         for op, candidates in enumerate(balanced.network.ops):
             node = plan.graph.node(candidates.nid)
-            rows = node.op in _MATRIX and plan.layout(node.outputs[0]).layout != _TILE
-            if candidates.principal and not rows:
+            stored = node.op not in _BLOCKED or (
+                plan.layout(node.outputs[0]).layout == _TILE
+                and tiles(node.output_types[0].shape) == candidates.op.out)
+            if candidates.principal and stored:
                 column[candidates.nid] = index.setdefault(balanced.model(op), len(index))
     return {"models": tuple(index), "model_id": column}

@@ -101,7 +101,8 @@ class Loads:
 
 # **************** bytes of one core for one input ****************
 
-def _traffic(op: BalanceOp, m: Columns, chip: Chip) -> tuple[list[tuple[np.ndarray | None, bool]], np.ndarray]:
+def _traffic(op: BalanceOp, m: Columns,
+             chip: Chip) -> tuple[list[tuple[np.ndarray | None, bool]], np.ndarray]:
     """For each operand (float64 [models], whether it is a weight that stays in L1), and the output's bytes.
     None: a table that is there before the epoch starts."""
     in_dram = {b.operand for model in m.models[:1] for b in model.dram}

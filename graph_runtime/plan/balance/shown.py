@@ -65,8 +65,8 @@ def epoch_rows(balanced: Balanced) -> list[dict[str, Any]]:
 def balanced_text(balanced: Balanced) -> str:
     """Both tables, the edges that go through DRAM within an epoch, and the sum."""
     told = balanced_json(balanced)
-    lines = [f"{told['device']}, policy {told['policy']}: {told['cycles']} cycles ({told['ms']:.3f} ms) for one "
-             f"input in {len(told['epochs'])} epochs"]
+    lines = [f"{told['device']}, policy {told['policy']}: {told['cycles']} cycles ({told['ms']:.3f} ms) for "
+             f"one input in {len(told['epochs'])} epochs"]
     lines += _table(_OPS, [_op_cells(row) for row in told["ops"]], left=2)
     lines += ["", *_table(_EPOCHS, [[str(r["epoch"]), str(r["ops"]), str(r["cores"]), str(r["cycles"]),
                                      _share(r["utilisation"])] for r in told["epochs"]])]

@@ -187,21 +187,19 @@ static inline int32_t gr_tt_panels_block(const gr_tt_core *c, const void *ctx, g
   return GR_OK;
 }
 
-/* gr_tt_run_panels of an element-wise op with two inputs, on the cores and with the circular buffers of the
- * op model where one is chosen: two ublocks an input, two macroblocks of the output. A row-major output has
- * no tiles to cut and is dealt round as ever. */
+/* gr_tt_run_panels of an element-wise op with two inputs, on the cores and with the L1 of the op model where
+ * one is chosen. A row-major output has no tiles to cut and is dealt round as ever. */
 static inline int32_t gr_tt_run_pairs(const gr_call *call, const gr_tt_words *n, gr_tt_panels *cut,
                                       uint64_t bytes, gr_tt_panel_fn panel, const void *job) {
   if (n->grid[0] <= 0 || cut->view.arg->layout != GR_TILE)
     return gr_tt_run_panels(call, cut, bytes, panel, job);
-  uint64_t ublock = (uint64_t)(n->ublock[0] * n->ublock[1]), cb = 0;
-  uint64_t tiles[] = {ublock, ublock, ublock * (uint64_t)(n->mblock[0] * n->mblock[1])};
-  for (int i = 0; i < 3; ++i) cb += 2 * tiles[i] * call->args[i].page_bytes;
+  uint64_t share = gr_tt_blocks_share(call, n);
   gr_tt_blocks blocks = {.height = 32 * n->mblock[0] * n->ublock[0],
                          .width = 32 * n->mblock[1] * n->ublock[1]};
   cut->panel = panel;
   cut->job = job;
-  return gr_tt_run_blocks(call, n, &blocks, &cut->view, 0, bytes > cb ? bytes : cb, gr_tt_panels_block, cut);
+  return gr_tt_run_blocks(call, n, &blocks, &cut->view, 0, bytes > share ? bytes : share, gr_tt_panels_block,
+                          cut);
 }
 
 #endif
