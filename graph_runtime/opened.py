@@ -50,7 +50,8 @@ def opened(value: Any) -> OpenDevice:
 class OpenDevice:
     """A device, open until ``close`` or the end of a with block.
 
-    ``device`` which one, ``handle`` its memory, ``programs`` what is loaded for it (executable.py keeps it).
+    ``device`` which one, ``handle`` its memory, ``programs`` what is loaded for it (executable.py keeps it),
+    ``lock`` for loading them and for donations.
     """
 
     def __init__(self, device: Device | str):
@@ -58,7 +59,7 @@ class OpenDevice:
         self.handle = core.open_device(self.device)
         self.is_open = True
         self.programs: dict[Any, Any] = {}
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()            # a hook may submit
         self._tensors: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
 
     def __repr__(self) -> str:

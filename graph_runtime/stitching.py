@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from . import constants, hooks
@@ -61,9 +62,12 @@ def submit(opened: OpenDevice, bundle: Bundle, program: str | int | None, inputs
             return [opened.adopt(tensor) for tensor in found]
     if evict == "unused":
         _evict(opened, given, len(opened.tensors("l1")))
-    outputs = _submitted(target, given, donated, pressure=evict == "on_pressure")
-    for at in donated:
-        given[at].give_up(_donation(target, at))
+    with opened.lock if donated else nullcontext():     # of two threads that donate one tensor one is told
+        for at in donated:
+            given[at].alive()
+        outputs = _submitted(target, given, donated, pressure=evict == "on_pressure")
+        for at in donated:
+            given[at].give_up(_donation(target, at))
     if target.const:
         outputs = constants.keep(target, given, outputs)
     return [opened.adopt(tensor) for tensor in outputs]

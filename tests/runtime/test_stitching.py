@@ -599,3 +599,25 @@ def test_an_in_place_program_does_not_write_to_constants(new_bundle):
             assert (new.numpy() == 2).all()
             assert (array == (2 if writable else 1)).all()
             assert not x.is_allocated
+
+
+def test_many_threads_donate_one_tensor(stateful, device, randn):
+    x, d = put(device, randn(32, 32)), put(device, randn(32, 32))
+    wanted, results = x.numpy() + d.numpy(), []
+    start = threading.Barrier(8)
+
+    def work():
+        start.wait()
+        try:
+            results.extend(rt.submit(device, stateful, "step", [x, d]))
+        except HandleError as error:
+            results.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (new,) = (r for r in results if not isinstance(r, HandleError))
+    assert len(results) == 8
+    assert (new.numpy() == wanted).all()
