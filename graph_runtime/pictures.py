@@ -16,7 +16,8 @@ __all__ = ["html_page"]
 
 _STYLE = """body{font:13px/1.45 system-ui,sans-serif;margin:1.5em;color:#222}h1{font-size:1.3em}
 h3{font-size:1em;margin:.8em 0 .2em}summary{font-size:1.1em;font-weight:600;cursor:pointer;margin:.8em 0 .4em}
-table{border-collapse:collapse}th,td{padding:.15em .6em;border-bottom:1px solid #e4e4e4;text-align:left;vertical-align:top}
+table{border-collapse:collapse}
+th,td{padding:.15em .6em;border-bottom:1px solid #e4e4e4;text-align:left;vertical-align:top}
 .n{text-align:right;font-variant-numeric:tabular-nums}svg text{font:11px system-ui,sans-serif}
 .grid{display:inline-block;margin:0 1em 1em 0;vertical-align:top}"""
 _COLOURS = {"measured": "#4c9f70", "fitted": "#4a86c5", "extrapolated": "#e0a63c", "assumed": "#b9b9b9"}

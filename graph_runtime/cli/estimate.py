@@ -25,7 +25,7 @@ def estimate(
     strict: opt.Strict = False,
     runs: Annotated[int, typer.Option("--runs", min=1, help="Runs that are submitted at once.")] = 1,
     input: Annotated[list[str] | None, typer.Option(
-        "--input", help="An input that every run sets, so that its copies are part of it; repeatable.")] = None,
+        "--input", help="An input that every run sets: its copies are part of it; repeatable.")] = None,
     untraced: Annotated[bool, typer.Option(
         "--untraced", help="The host enqueues every op, instead of replaying a trace (stack ttnn).")] = False,
     trace: Trace = None, html: Html = None, json: opt.Json = False,

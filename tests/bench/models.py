@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
+import models_deep as deep
 import models_images as images
 import models_text as text
 
@@ -51,6 +52,10 @@ _GRAPHS: dict[str, Callable[[int], str]] = {
     "UNet VGG19 256": images.unet_vgg19,
     "YOLOv5-Small": images.yolov5s,
     "YOLOv8s 640": images.yolov8s,
+    "YOLOv4 320": partial(deep.yolov4, size=320),
+    "YOLOv4 640": partial(deep.yolov4, size=640),
+    "HRNet-V2": deep.hrnet_w64,
+    "Inception-v4": deep.inception_v4,
     "ViT-base 224": text.vit_base,
     "ViT-Base": text.vit_base,
     "DeiT-Base": text.vit_base,
@@ -69,10 +74,13 @@ _CHIPS = re.compile(r" DP(\d+)$")
 _BUDA_HIFI2 = {"MobileNetV1", "MobileNetV2", "MobileNetV3", "ViT-Base", "DeiT-Base"}
 # The demo enqueued op by op: replaying a trace came with tt-metal's pull request 33927 (December 2025)
 _UNTRACED = {"Whisper distil-large-v3"}
-# boards of the tables -> ours and how many chips; e75 has no descriptor, loudboxes are bound by their host
+# Boards of the tables -> ours, and how many chips work side by side. An e75 is a Grayskull with 8 of 10 rows
+# at 1 GHz; a loudbox is four n300.
 _METAL = {"n150": "n150", "p150": "p150", "n300": "n300", "QuietBox-WH": "n300", "Galaxy-WH": "n300"}
 _BUDA = {"grayskull_e150": ("e150", 1), "wormhole_n150": ("wormhole_b0/buda", 1),
-         "n300_single_chip": ("wormhole_b0/buda", 1), "n300_dual_chip": ("wormhole_b0/buda", 2)}
+         "n300_single_chip": ("wormhole_b0/buda", 1), "n300_dual_chip": ("wormhole_b0/buda", 2),
+         "loudbox_4mmio": ("wormhole_b0/buda", 4), "loudbox_8chip": ("wormhole_b0/buda", 8),
+         "grayskull_e75": ("e150[rows=8,clock=1000]", 1)}
 
 
 @dataclass(frozen=True, slots=True)

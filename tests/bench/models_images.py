@@ -52,10 +52,10 @@ class Net:
     def silu(self, x: Value) -> Value:
         return self.op("multiply", x, self.op("sigmoid", x))
 
-    def twice(self, x: Value) -> Value:
-        """Nearest-neighbour upsampling by two: rows, then columns, taken twice."""
+    def larger(self, x: Value, factor: int) -> Value:
+        """Nearest-neighbour upsampling: rows, then columns, taken ``factor`` times."""
         for axis in (2, 3):
-            index = self.b.param(f"i{self._count}_{axis}", (2 * x.shape[axis],), "int32")
+            index = self.b.param(f"i{self._count}_{axis}", (factor * x.shape[axis],), "int32")
             x = self.op("take", x, index, axis=axis)
         self._count += 1
         return x
@@ -208,7 +208,7 @@ def _yolo(batch: int, size: int, split: bool) -> str:
     for at, out in ((2, 256), (1, 128)):
         x = x if split else act(net.conv(x, out))
         tops.append(x)
-        x = block(net.cat(net.twice(x), kept[at]), out, 1, False)
+        x = block(net.cat(net.larger(x, 2), kept[at]), out, 1, False)
     heads.append(x)
     for out, top in ((256, tops[2]), (512, tops[1])):
         x = block(net.cat(act(net.conv(x, x.shape[1], 3, 2)), top), out, 1, False)
