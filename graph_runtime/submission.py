@@ -81,7 +81,8 @@ class Submitter:
         self._flying.append(raw)
         run.outputs = self._hand_out(slots, outs, held)
         for index in donate:
-            _give_up(given.get(index), f"input {self._name(index)} of {self._bound.holder}")
+            if isinstance(value := given.get(index), Tensor):
+                value.give_up(f"was donated as input {self._name(index)} of {self._bound.holder}")
         return run
 
     def run_in_place(self) -> None:
@@ -291,13 +292,6 @@ def _stage(value: Any, type_: TensorType, what: str) -> Buffer:
 
 
 def _write(buffer: Buffer, type_: TensorType, layout: Layout, value: Any, what: str) -> None:
-    """Fill a fresh buffer now; one that was used before may still be read."""
-    buffer.wait(write=True)
+    """Fill a fresh buffer now, as soon as nobody reads what it held before."""
     tensor = Tensor(buffer.handle.device, buffer.handle, type_, layout, buffer.addr, buffer)
     tensor.copy_from(value, what)
-
-
-def _give_up(value: Any, where: str) -> None:
-    """A donated tensor is the run's: later use of the handle raises."""
-    if isinstance(value, Tensor):
-        value.give_up(f"was donated as {where}")

@@ -1,4 +1,5 @@
-/* async.h: the inside of asynchronous execution, shared by buffer.c, template.c, submit.c and queue.c.
+/* async.h: the inside of asynchronous execution, shared by buffer.c, idle.c, template.c, submit.c, run.c,
+ * queue.c and worker.c.
  *
  * One lock, gr_async_lock, orders submissions and guards buffers' events and the lists of idle buffers. It is
  * the innermost but for a device's and a queue's lock, and never held while a kernel runs or anybody waits.
@@ -133,7 +134,7 @@ static inline gr_cause *gr_event_cause(const gr_event *event) {
   return atomic_load_explicit(&lane->failed_at, memory_order_acquire) < event->value ? lane->cause : NULL;
 }
 
-/* ---------------------------------------------------------------- runs (submit.c) */
+/* ---------------------------------------------------------------- runs (run.c) */
 void gr_watch_wake(void);
 void gr_watch_reset(void);
 int32_t gr_event_wait(const gr_event *event, int64_t deadline_ns);
@@ -141,7 +142,12 @@ void gr_run_end(gr_run *run);          /* by the worker that ended its last lane
 gr_cause *gr_cause_make(const gr_step *step, int64_t index, int32_t status, const char *text);
 void gr_cause_release(gr_cause *cause);
 
-/* ---------------------------------------------------------------- buffers (buffer.c), under gr_async_lock */
+/* ---------------------------------------------------------------- buffers (buffer.c, idle.c), under gr_async_lock */
+gr_buffer *gr_buffer_make(gr_device *device, int32_t memory, uint64_t addr, uint64_t extent, int32_t owned);
+void gr_buffer_unmake(gr_buffer *buffer);
+void gr_buffer_renumber(gr_buffer *buffer);          /* gives it an id of its own anew */
+int gr_buffer_in_use(const gr_buffer *buffer);       /* whether queued work still writes or reads it */
+void gr_buffers_close(const gr_device *device);      /* its buffers know that it is gone */
 gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, const char *holder);
 /* Drops a reference; a block that nobody holds and no work needs becomes idle, or with `now` is freed. */
 void gr_buffer_drop(gr_buffer *buffer, int now);
@@ -157,7 +163,7 @@ void gr_buffers_run_ended(void);
 /* By gr_device_destroy, not under the lock: idle blocks are freed, others know that their device is gone. */
 void gr_buffers_forget(gr_device *device);
 
-/* ---------------------------------------------------------------- queues (queue.c) */
+/* ---------------------------------------------------------------- queues (queue.c, worker.c) */
 /* The queue of a device, made at first use; NULL with gr_last_error. */
 gr_queue *gr_queue_of(gr_device *device, int32_t role);
 /* Queues a lane; under gr_async_lock. */

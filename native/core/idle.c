@@ -1,0 +1,187 @@
+/* idle.c: blocks that nobody holds, by device, memory and size, together with their events: whoever takes
+ * one waits for them, so freeing never waits and a block is never used by two at once.
+ *
+ * Which idle block: the oldest if its events are over; else fresh memory, so that submissions need not wait
+ * for one another, until PENDING_MOST of that size are idle with work to come; then the oldest.
+ *
+ * Called by buffer.c and submit.c under gr_async_lock, and by graph_runtime/buffer.py.
+ * defines: gr_buffer_take, gr_buffer_drop, gr_reclaim, gr_buffers_*
+ */
+#include <stdlib.h>
+
+#include "async.h"
+#include "status.h"
+
+#define NUM_BUCKETS 256
+#define PENDING_MOST 16
+#define IDLE_BYTES_MOST (256ull << 20)   /* of one memory: what idle blocks may keep from the system */
+
+typedef struct idle_class {
+  gr_device *device;
+  int32_t memory;
+  int32_t count;
+  uint64_t extent;
+  gr_buffer *oldest, *newest;
+  struct idle_class *next;
+} idle_class;
+
+static idle_class *buckets[NUM_BUCKETS];
+static _Atomic int32_t l1_waiting;        /* idle blocks of L1, which go back when work is over */
+
+static idle_class *class_of(gr_device *device, int32_t memory, uint64_t extent) {
+  uint64_t hash = ((uint64_t)(uintptr_t)device >> 6) + (uint64_t)memory * 131 + extent / 64 * 0x9E3779B97F4A7C15ull;
+  idle_class **bucket = &buckets[hash >> 32 & (NUM_BUCKETS - 1)];
+  for (idle_class *at = *bucket; at; at = at->next)
+    if (at->device == device && at->memory == memory && at->extent == extent) return at;
+  idle_class *made = calloc(1, sizeof *made);
+  if (!made) return NULL;
+  *made = (idle_class){.device = device, .memory = memory, .extent = extent, .next = *bucket};
+  return *bucket = made;
+}
+
+static gr_buffer *pop(idle_class *class) {
+  gr_buffer *buffer = class->oldest;
+  class->oldest = buffer->later;
+  if (!class->oldest) class->newest = NULL;
+  class->count -= 1;
+  buffer->later = NULL;
+  gr_device_memory *m = class->device->memories + class->memory;
+  m->idle -= buffer->extent;
+  if (m->desc.kind == GR_L1) atomic_fetch_sub_explicit(&l1_waiting, 1, memory_order_relaxed);
+  return buffer;
+}
+
+static void push(idle_class *class, gr_buffer *buffer) {
+  if (class->newest) class->newest->later = buffer;
+  else class->oldest = buffer;
+  class->newest = buffer;
+  class->count += 1;
+  gr_device_memory *m = class->device->memories + class->memory;
+  m->idle += buffer->extent;
+  if (m->desc.kind == GR_L1) atomic_fetch_add_explicit(&l1_waiting, 1, memory_order_relaxed);
+}
+
+/* Whether a block that no work needs goes back at once: L1, because circular buffers want it; in guard mode,
+ * so that fresh memory is filled; and what would be too much. */
+static int give_back(const gr_buffer *buffer) {
+  const gr_device_memory *m = buffer->device->memories + buffer->memory;
+  return m->desc.kind == GR_L1 || buffer->device->guard ||
+         (m->idle + buffer->extent) * (uint64_t)m->desc.banks > IDLE_BYTES_MOST;
+}
+
+static gr_buffer *reuse(idle_class *class) {
+  if (gr_events_reserve(&class->oldest->reads, class->oldest->writes.count)) return NULL;
+  gr_buffer *buffer = pop(class);
+  for (int32_t i = 0; i < buffer->writes.count; ++i) {   /* old values: to be waited for, not to be read */
+    gr_event event = buffer->writes.items[i];
+    gr_events_add(&buffer->reads, event.run, event.lane, event.value);
+  }
+  gr_events_clear(&buffer->writes);
+  buffer->refs = 1;
+  buffer->version = 0;
+  gr_buffer_renumber(buffer);
+  return buffer;
+}
+
+gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, const char *holder) {
+  if (memory < 0 || memory >= device->num_memories) {
+    gr_fail(GR_ERR_ARGUMENT, "device %s has memories 0 to %d, not %d", device->name, device->num_memories - 1,
+            memory);
+    return NULL;
+  }
+  idle_class *class = class_of(device, memory, extent);
+  if (class && class->oldest && (class->count >= PENDING_MOST || !gr_buffer_in_use(class->oldest))) return reuse(class);
+  uint64_t addr;
+  if (gr_device_alloc(device, memory, extent, holder, &addr)) return class && class->oldest ? reuse(class) : NULL;
+  gr_buffer *buffer = gr_buffer_make(device, memory, addr, extent, 1);
+  if (!buffer) gr_device_free(device, memory, addr);
+  return buffer;
+}
+
+void gr_buffer_drop(gr_buffer *buffer, int now) {
+  if (atomic_fetch_sub_explicit(&buffer->refs, 1, memory_order_acq_rel) > 1) return;
+  idle_class *class = NULL;
+  if (buffer->owned && buffer->device && (gr_buffer_in_use(buffer) || !(now || give_back(buffer))))
+    class = class_of(buffer->device, buffer->memory, buffer->extent);
+  if (class) push(class, buffer);
+  else gr_buffer_unmake(buffer);
+}
+
+/* Frees idle blocks that no work needs; returns how many, and whether others will follow. */
+static int64_t trim(const gr_device *device, int32_t memory, int *more) {
+  int64_t freed = 0;
+  *more = 0;
+  for (int b = 0; b < NUM_BUCKETS; ++b)
+    for (idle_class *class = buckets[b]; class; class = class->next) {
+      if (class->device != device || class->memory != memory) continue;
+      for (int32_t left = class->count; left > 0; --left) {
+        gr_buffer *buffer = pop(class);
+        if (gr_buffer_in_use(buffer)) {
+          push(class, buffer);
+          *more = 1;
+        } else {
+          gr_buffer_unmake(buffer);
+          freed += 1;
+        }
+      }
+    }
+  return freed;
+}
+
+int32_t gr_reclaim(gr_device *device, int32_t memory, int64_t budget_ns) {
+  if (memory < 0 || memory >= device->num_memories) return 0;
+  int more;
+  uint64_t seen = gr_runs_ended(0, 0);
+  pthread_mutex_lock(&gr_async_lock);
+  int64_t freed = trim(device, memory, &more);
+  pthread_mutex_unlock(&gr_async_lock);
+  if (freed) return 1;
+  if (!more) return 0;
+  gr_runs_ended(seen, budget_ns);
+  return 2;
+}
+
+void gr_buffers_run_ended(void) {
+  if (!atomic_load_explicit(&l1_waiting, memory_order_relaxed)) return;
+  int more;
+  pthread_mutex_lock(&gr_async_lock);
+  for (int b = 0; b < NUM_BUCKETS; ++b)
+    for (idle_class *class = buckets[b]; class; class = class->next)
+      if (class->oldest && class->device->memories[class->memory].desc.kind == GR_L1)
+        trim(class->device, class->memory, &more);
+  pthread_mutex_unlock(&gr_async_lock);
+}
+
+uint64_t gr_buffers_idle(gr_device *device, int32_t memory) {
+  if (memory < 0 || memory >= device->num_memories) return 0;
+  pthread_mutex_lock(&gr_async_lock);
+  uint64_t idle = device->memories[memory].idle;
+  pthread_mutex_unlock(&gr_async_lock);
+  return idle;
+}
+
+void gr_buffers_abandon(void) {
+  for (int b = 0; b < NUM_BUCKETS; ++b)
+    for (idle_class *class = buckets[b]; class; class = class->next)
+      for (int32_t left = class->count; left > 0; --left) {
+        gr_buffer *buffer = pop(class);
+        if (!gr_buffer_in_use(buffer)) push(class, buffer);
+      }
+}
+
+void gr_buffers_forget(gr_device *device) {
+  pthread_mutex_lock(&gr_async_lock);
+  for (int b = 0; b < NUM_BUCKETS; ++b)
+    for (idle_class **at = &buckets[b]; *at;) {
+      idle_class *class = *at;
+      if (class->device != device) {
+        at = &class->next;
+        continue;
+      }
+      while (class->oldest) gr_buffer_unmake(pop(class));
+      *at = class->next;
+      free(class);
+    }
+  gr_buffers_close(device);
+  pthread_mutex_unlock(&gr_async_lock);
+}
