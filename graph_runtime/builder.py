@@ -136,9 +136,10 @@ class GraphBuilder:
         decoded = entry.decode(given)
         made = list(entry.infer(types, decoded))
         raw = {"gr.op": op, **{f"gr.{key}": orjson.dumps(decoded[key]).decode() for key in sorted(given)}}
+        said = {attr.name: decoded[attr.name] for attr in entry.attrs if decoded[attr.name] != attr.default}
         signature = (
             op,
-            sorted((k, repr(v)) for k, v in decoded.items()),
+            sorted((k, repr(v)) for k, v in said.items()),      # an op's new attribute renames no function
             list(map(str, types)),
             list(map(str, made)),
         )
