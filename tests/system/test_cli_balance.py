@@ -1,6 +1,7 @@
 """graph-runtime plan --explain: the table and the JSON of one node, and its errors."""
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -65,3 +66,22 @@ def test_errors_are_one_line(explain, options, text):
     assert code != 0
     assert text in err
     assert len(err.splitlines()) == 1
+
+
+def test_a_policy_shows_what_was_chosen(explain):
+    code, out, _ = explain("--device", "tt:0=e150", "--policy", "nlp")
+    assert code == 0
+    head, row = next((a, b) for a, b in itertools.pairwise(out.splitlines()) if a.startswith("node  part"))
+    assert head.split()[:6] == ["node", "part", "grid", "at", "cores", "t"]
+    assert row.split()[:2] == ["mm", "matmul"]
+    assert "policy nlp" in out
+
+
+def test_a_policy_as_json(explain):
+    code, out, _ = explain("--device", "tt:0=e150", "--policy", "ribbon", "--json")
+    assert code == 0
+    told, = json.loads(out)["balance"]
+    row, = told["ops"]
+    assert row["node"] == "mm"
+    assert row["cores"] == row["grid"][0] * row["grid"][1]
+    assert told["cycles"] == told["epochs"][row["epoch"]]["cycles"] >= row["cycles"]
