@@ -17,8 +17,9 @@ from .plan.columns import follow, is_nop, starts
 from .plan.lanes import overlapping
 from .plan.sizes import round_up
 from .plan.types import Plan
+from .program import Program
 
-__all__ = ["Slots", "assign_slots", "extent_of"]
+__all__ = ["Slots", "assign_slots", "extent_of", "memory_of", "slots_of_copies"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,6 +120,13 @@ def _close_up(storage, sids: np.ndarray, cell: np.ndarray, alignment: int) -> tu
 
 def _alignment(plan: Plan, region: int) -> int:
     return max(64, plan.devices[region // 16].descriptor.memories[region % 16].alignment)
+
+
+def slots_of_copies(program: Program, slots: Slots) -> dict[int, tuple[int, ...]]:
+    """{graph input: the slots of what its at_input copies make}."""
+    first_entry = program.plan.graph.row_ptr
+    return {index: tuple(int(slots.slot[first_entry[nid]]) for nid in program.nid[first:last])
+            for index, (first, last) in program.at_input.items()}
 
 
 # **************** one entry ****************

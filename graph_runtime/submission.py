@@ -22,7 +22,7 @@ from .errors import InputError
 from .graph import TensorType
 from .layout import HOST, ROW_MAJOR, Layout
 from .run import Run
-from .slots import Slots, assign_slots, extent_of, memory_of
+from .slots import Slots, assign_slots, extent_of, memory_of, slots_of_copies
 from .template import Template
 from .tensor import Tensor, as_array
 from .zero_copy import ALIGNMENT, ZeroCopy
@@ -49,7 +49,7 @@ class Submitter:
         self._lock = threading.Lock()
         self._own_outputs: dict[int, Buffer] | None = None      # for runs in place
         self._input_slot = [int(slots.slot[eid]) for eid in self._graph.input_eids.tolist()]
-        self._copied = _slots_of_copies(bound, slots)
+        self._copied = slots_of_copies(bound.program, slots)
         self._own = {at: _borrow(bound, slots, at) for at in np.flatnonzero(slots.kept).tolist()}
         self._given = {i: _borrow(bound, slots, self._input_slot[i], array)
                        for i, array in zero_copy.inputs.items()}
@@ -97,11 +97,17 @@ class Submitter:
         held = self._place_inputs(slots, self._given)
         for at, buffer in self._own_outputs.items():
             slots[at] = buffer.pointer
-        run = Run(made.submit(slots), (), self._bound.holder)
+        raw = made.submit(slots)
+        run = Run(raw, (), self._bound.holder)
         for output in self._slots.copied:                  # the session shows what is kept itself
             lib.gr_buffer_release(slots[self._slots.outputs[output]])
-        run.wait()
-        held.clear()
+        try:
+            run.wait()
+        finally:
+            if not run.done():                             # Ctrl-C: it goes on, in the session's memory
+                lib.gr_run_retain(raw)
+                self._flying.append(raw)
+            held.clear()
 
     def _index(self, index: int) -> int:
         if isinstance(index, int) and 0 <= index < len(self._input_slot):
@@ -269,13 +275,6 @@ def _borrow(bound: Bound, slots: Slots, at: int, array: np.ndarray | None = None
     if isinstance(owner, Lease):
         owner.events = buffer
     return buffer
-
-
-def _slots_of_copies(bound: Bound, slots: Slots) -> dict[int, tuple[int, ...]]:
-    """{graph input: the slots of what its at_input copies make}."""
-    program = bound.program
-    return {index: tuple(int(slots.slot[program.plan.graph.row_ptr[nid]]) for nid in program.nid[first:last])
-            for index, (first, last) in program.at_input.items()}
 
 
 def _host_layout(type_: TensorType) -> Layout:

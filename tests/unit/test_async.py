@@ -219,6 +219,16 @@ def test_ctrl_c_while_waiting_leaves_everything_as_it_is(document, packed_librar
     assert first(mod.run_async(x=full(1))) == 61
 
 
+def test_ctrl_c_in_a_run_of_queues_leaves_the_session_usable(document, packed_library):
+    mod = gr.create(chain(document, "slow", 30), packed_library, queues="threads")
+    threading.Timer(0.05, signal.raise_signal, [signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        mod.run(x=full(0))
+    mod.set_output_zero_copy(0, out := gr.aligned_empty(4))        # waits for what goes on
+    mod.run(x=full(5))
+    assert out[0] == 35
+
+
 # **************** out=, aliases, donation ****************
 
 def test_out_is_written_and_checked(slow, gate):
