@@ -149,7 +149,7 @@ def compare_arrangements(
     """
     graph = factory.read_graph(graph)
     reports: dict[str, Report | str] = {"as given": compare(graph, library, devices, **options)}
-    of_plan = ("place", "formats", "layouts", "numerics", "device_map", "strict")
+    of_plan = ("place", "formats", "layouts", "numerics", "policy", "device_map", "strict")
     plan_options = {k: v for k, v in options.items() if k in of_plan}
     planned = plan(graph, devices, **plan_options)
     options = _without_place(options)

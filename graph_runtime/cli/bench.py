@@ -23,7 +23,8 @@ def bench(
     end_to_end: Annotated[bool, typer.Option(
         "--end-to-end", help="Set inputs and fetch outputs too.")] = False,
     seed: opt.Seed = 0, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
-    numerics: opt.NumericsOf = None, strict: opt.Strict = False, threads: opt.Threads = None,
+    numerics: opt.NumericsOf = None, policy: opt.Policy = None, strict: opt.Strict = False,
+    threads: opt.Threads = None,
     json: opt.Json = False,
 ) -> None:
     """Time a graph on random inputs. On --device null:0 kernels do nothing: the time is the runtime's own.

@@ -32,7 +32,8 @@ def run(
     compare: Annotated[bool, typer.Option(
         "--compare", help="Compare with the numpy interpreter; inputs not given are random.")] = False,
     seed: opt.Seed = 0, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
-    numerics: opt.NumericsOf = None, strict: opt.Strict = False, threads: opt.Threads = None,
+    numerics: opt.NumericsOf = None, policy: opt.Policy = None, strict: opt.Strict = False,
+    threads: opt.Threads = None,
     trace: Trace = None, html: Html = None, json: opt.Json = False,
 ) -> None:
     """Run a graph once and show its outputs.

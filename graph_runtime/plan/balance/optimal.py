@@ -29,7 +29,7 @@ def optimal(loads: Loads, seed: int, buffering: Buffering) -> Balanced:
         require_library()
     solver = GraphSolver(loads.network)
     pairs = [solver.pairs(e) for e in range(len(loads.network.edges))]
-    choices = [rule(loads, seed) for name, rule in SIMPLE.items() if name != "random"]
+    choices = [rule(loads, seed) for rule in SIMPLE.values()]
     choices += [ribbon(loads, seed), best_chain(loads, pairs)]
     found = [judge("optimal", loads, choice, buffering) for choice in choices]
     best = min(found, key=lambda b: b.total)
