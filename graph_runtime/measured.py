@@ -9,7 +9,7 @@ import numpy as np
 from .costs import BASES
 from .plan.lanes import lanes
 from .session import Session
-from .simulation import critical_chain
+from .simulation import critical_chain, needs_of
 from .timeline import Timeline
 
 __all__ = ["measured_run"]
@@ -40,4 +40,4 @@ def measured_run(session: Session, after: Callable[[int, int], None] | None = No
     return Timeline(
         session.plan, found.queues, found.qid[row[nids]], np.zeros(count, np.int32), nids.astype(np.int64),
         start, end, np.zeros(count, np.int64), np.full(count, BASES.index("measured"), np.int8),
-        np.arange(count) - 1, position[critical_chain(session.plan, found, duration)])
+        np.arange(count) - 1, position[critical_chain(needs_of(session.plan, found), duration)])

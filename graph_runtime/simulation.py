@@ -3,6 +3,9 @@ times of costs/. Nothing is executed, and equal plans give equal timelines.
 
 A queue runs its instructions one at a time in their order, runs after runs, so an event begins when its queue
 is free and all that it waits for is over: one pass in schedule order finds every time.
+
+Ops that a balancer made resident have cores of their own: in an epoch each takes one input after the other,
+side by side with the others, and an epoch begins when the one before it has seen all runs.
 """
 from __future__ import annotations
 
@@ -17,9 +20,10 @@ from .graph import COPY
 from .plan.columns import follow, is_nop
 from .plan.lanes import Lanes, lanes
 from .plan.types import Plan
+from .residency import Residency, residency
 from .timeline import Timeline
 
-__all__ = ["node_times", "simulate"]
+__all__ = ["critical_chain", "needs_of", "node_times", "simulate"]
 
 _IN_FLIGHT = 8  # as Session.submit's bound
 
@@ -43,14 +47,17 @@ def simulate(
         if number < 1:
             raise InputError(f"{what} is {number}: simulate at least one run", got=number, wanted=1)
     found = lanes(plan, _positions(plan, inputs))
-    kernel, dispatch, basis = node_times(plan, found.nid, traced=traced, host=host)
+    resident = residency(plan)
+    kernel, dispatch, basis = node_times(plan, found.nid, traced=traced, host=host, resident=resident)
     time = kernel + dispatch
-    start, cause = _schedule(found, time.tolist(), runs, in_flight)
+    needs = needs_of(plan, found)
+    start, cause = _Schedule(found, time.tolist(), needs, resident).fill(runs, in_flight)
     count = len(found.nid)
     return Timeline(
         plan, found.queues, np.tile(found.qid, runs), np.repeat(np.arange(runs, dtype=np.int32), count),
         np.tile(found.nid, runs), start, start + np.tile(time, runs), np.tile(dispatch, runs),
-        np.tile(basis, runs), cause, critical_chain(plan, found, time), runs)
+        np.tile(basis, runs), cause, critical_chain(needs, time), runs,
+        None if resident is None else resident.epoch)
 
 
 def _positions(plan: Plan, inputs: Collection[str]) -> list[int]:
@@ -65,15 +72,20 @@ def _positions(plan: Plan, inputs: Collection[str]) -> list[int]:
 # **************** how long ****************
 
 def node_times(
-    plan: Plan, nid: np.ndarray, *, traced: bool = True, host: Machine | None = None
+    plan: Plan, nid: np.ndarray, *, traced: bool = True, host: Machine | None = None,
+    resident: Residency | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(ns, ns of dispatch, basis as an index of costs.BASES) of each node in ``nid``, int64, int64, int8:
-    equal calls are asked for once."""
+    equal calls are asked for once. ``resident``: nodes whose cores a balancer chose take what that says."""
     known: dict[tuple, tuple[int, int, int]] = {}
     rows = [known.get(key) or known.setdefault(key, _time(plan, n, traced, host))
             for n, key in zip(nid.tolist(), _keys(plan, nid), strict=True)]
     table = np.array(rows, np.int64).reshape(-1, 3)
-    return table[:, 0].copy(), table[:, 1].copy(), table[:, 2].astype(np.int8)
+    ns, dispatch, basis = table[:, 0].copy(), table[:, 1].copy(), table[:, 2].astype(np.int8)
+    if resident is not None:
+        there = resident.epoch[nid] >= 0
+        ns[there], dispatch[there], basis[there] = resident.ns[nid[there]], 0, BASES.index("extrapolated")
+    return ns, dispatch, basis
 
 
 def _keys(plan: Plan, nid: np.ndarray) -> list[tuple]:
@@ -111,37 +123,66 @@ def _time(plan: Plan, nid: int, traced: bool, host: Machine | None) -> tuple[int
 
 # **************** when ****************
 
-def _schedule(found: Lanes, time: list[int], runs: int, in_flight: int) -> tuple[np.ndarray, np.ndarray]:
-    """(start, cause) of each event. What an event waits for stands before it, so one pass is enough."""
-    count, qid = len(time), found.qid.tolist()
-    pointers, wait = found.wait_ptr.tolist(), found.wait.tolist()
-    waits = [wait[a:b] for a, b in pairwise(pointers)]
-    start, cause, end = [0] * (count * runs), [-1] * (count * runs), [0] * (count * runs)
-    last = [-1] * len(found.queues)         # the event that stands last on each queue
-    over: list[int] = []                    # of each run the event that ended last
-    for run in range(runs):
-        base, latest = run * count, -1
-        gate = over[run - in_flight] if run >= in_flight else -1
-        for i, q in enumerate(qid):
-            why = last[q]
+class _Schedule:
+    """Times of the events of several runs of one set of lanes."""
+
+    def __init__(self, found: Lanes, time: list[int], needs: list[list[int]], resident: Residency | None):
+        self.time, self.needs = time, needs
+        self.lane, self.groups = found.qid.tolist(), [range(len(time))]
+        self.resident = [False] * len(time)
+        if resident is not None:
+            self._take_epochs(found, resident)
+
+    def _take_epochs(self, found: Lanes, resident: Residency) -> None:
+        """A lane for each resident node, and groups of instructions that all runs pass before the next."""
+        epoch = resident.epoch[found.nid]
+        self.resident = (epoch >= 0).tolist()
+        self.lane = [len(found.queues) + i if there else q
+                     for i, (q, there) in enumerate(zip(self.lane, self.resident, strict=True))]
+        reached = np.maximum.accumulate(epoch) if len(epoch) else epoch
+        edges = [0, *(np.flatnonzero(np.diff(reached)) + 1).tolist(), len(epoch)]
+        self.groups = [range(a, b) for a, b in pairwise(edges)]
+
+    def fill(self, runs: int, in_flight: int) -> tuple[np.ndarray, np.ndarray]:
+        """(start, cause) of each event. What an event waits for stands before it, so one pass is enough."""
+        count = len(self.time)
+        self.start, self.cause, self.end = ([x] * (count * runs) for x in (0, -1, 0))
+        last: dict[int, int] = {}           # the event that stands last on each lane
+        boundary = -1                       # the event with which the epoch before ended
+        for group in self.groups:
+            over: list[int] = []            # of each run the event that ended last
+            for run in range(runs):
+                gate = over[run - in_flight] if run >= in_flight and len(self.groups) == 1 else -1
+                latest = self._one(group, run * count, last, gate, boundary)
+                before = over[-1] if over else -1
+                over.append(max((before, latest), key=lambda at: self.end[at] if at >= 0 else -1))
+            ended = [run * count + i for run in range(runs) for i in group if self.resident[i]]
+            boundary = max([boundary, *ended], key=lambda at: self.end[at] if at >= 0 else -1)
+        return np.array(self.start, np.int64), np.array(self.cause, np.int64)
+
+    def _one(self, group: range, base: int, last: dict[int, int], gate: int, boundary: int) -> int:
+        """One run through a group; the event that ended last."""
+        end, latest = self.end, -1
+        for i in group:
+            why = last.get(self.lane[i], -1)
             begin = end[why] if why >= 0 else 0
-            for j in waits[i]:
-                if end[base + j] > begin:
-                    why, begin = base + j, end[base + j]
-            if gate >= 0 and end[gate] > begin:
-                why, begin = gate, end[gate]
-            at = base + i
-            start[at], cause[at], end[at], last[q] = begin, why, begin + time[i], at
+            others = [base + j for j in self.needs[i]]
+            if gate >= 0:
+                others.append(gate)
+            if boundary >= 0 and self.resident[i]:
+                others.append(boundary)
+            for at in others:
+                if end[at] > begin:
+                    why, begin = at, end[at]
+            at = last[self.lane[i]] = base + i
+            self.start[at], self.cause[at], end[at] = begin, why, begin + self.time[i]
             if latest < 0 or end[at] > end[latest]:
                 latest = at
-        over.append(latest if not over or latest < 0 or end[latest] >= end[over[-1]] else over[-1])
-    return np.array(start, np.int64), np.array(cause, np.int64)
+        return latest
 
 
-def critical_chain(plan: Plan, found: Lanes, time: np.ndarray) -> np.ndarray:
-    """int64: rows of the longest chain of instructions that need each other's values, or the storage that
-    another queue's used before."""
-    needs = _needs(plan, found)
+def critical_chain(needs: list[list[int]], time: np.ndarray) -> np.ndarray:
+    """int64: rows of the longest chain of instructions that ``needs`` each other (needs_of); ``time`` ns."""
     ns, until, before = time.tolist(), [0] * len(time), [-1] * len(time)
     for i, row in enumerate(needs):
         for j in row:
@@ -155,8 +196,9 @@ def critical_chain(plan: Plan, found: Lanes, time: np.ndarray) -> np.ndarray:
     return np.array(rows[::-1], np.int64)
 
 
-def _needs(plan: Plan, found: Lanes) -> list[list[int]]:
-    """The instructions whose values each reads, through __nop, and those that it waits for."""
+def needs_of(plan: Plan, found: Lanes) -> list[list[int]]:
+    """Of each instruction those whose values it reads, through __nop, and those that it waits for because of
+    storage that another queue used before."""
     graph = plan.graph
     source = np.arange(graph.num_nodes)
     nops = np.flatnonzero(is_nop(graph) & (np.diff(graph.in_ptr) > 0))

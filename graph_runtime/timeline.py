@@ -82,10 +82,10 @@ class Timeline:
     @property
     def throughput(self) -> float:
         """Runs a second: of one run alone its latency's inverse; of several, after the pipeline has filled,
-        over the second half of them."""
+        over the second half of them; of several through epochs, which all runs leave together, over all."""
         half = self.runs // 2
-        if half == 0:
-            return 1e9 / max(self.latency_ns, 1)
+        if half == 0 or self.epoch is not None:
+            return self.runs * 1e9 / max(self.makespan_ns, 1)
         ends = np.maximum.accumulate(self.run_ends)
         return (self.runs - half) * 1e9 / max(int(ends[-1] - ends[half - 1]), 1)
 
