@@ -11,6 +11,7 @@ from .pictures_memory import bank_pictures, l1_over_time, memory_maps
 from .plan.lanes import labels
 from .svg import Svg, html_table, legend, section
 from .timeline import Timeline
+from .trace import tracks
 
 __all__ = ["html_page"]
 
@@ -68,22 +69,24 @@ def _legend() -> str:
 
 
 def _lanes(timeline: Timeline) -> Svg:
-    """A row a queue; what is on the critical path has a dark edge."""
+    """A row a queue, several where its events run side by side; what is on the critical path has a dark
+    edge."""
     plan, over = timeline.plan, max(timeline.makespan_ns, 1)
-    names = labels(timeline.queues, plan)
-    drawing = Svg(_LEFT + _WIDTH, _ROW * len(names) + 20)
+    names, placed = labels(timeline.queues, plan), tracks(timeline)
+    rows = {track: at for at, track in enumerate(sorted(set(placed)))}
+    drawing = Svg(_LEFT + _WIDTH, _ROW * len(rows) + 20)
     chain = set(timeline.nid[timeline.chain].tolist())
-    for queue, name in enumerate(names):
-        drawing.text(_LEFT - 6, queue * _ROW + 16, name, "end")
-        drawing.line(_LEFT, (queue + 1) * _ROW, _LEFT + _WIDTH, (queue + 1) * _ROW, "#eee")
-    columns = (timeline.queue, timeline.nid, timeline.run, timeline.start, timeline.end, timeline.basis)
-    for queue, nid, run, start, end, basis in zip(*(c.tolist() for c in columns), strict=True):
+    for (queue, slot), at in rows.items():
+        drawing.text(_LEFT - 6, at * _ROW + 16, "" if slot else names[queue], "end")
+        drawing.line(_LEFT, (at + 1) * _ROW, _LEFT + _WIDTH, (at + 1) * _ROW, "#eee")
+    columns = (timeline.nid, timeline.run, timeline.start, timeline.end, timeline.basis)
+    for track, nid, run, start, end, basis in zip(placed, *(c.tolist() for c in columns), strict=True):
         title = (f"{plan.graph.names[nid]}, run {run}: {start:,} to {end:,} ns ({end - start:,}), "
                  f"{BASES[basis]}")
-        drawing.rect(_LEFT + start * _WIDTH / over, queue * _ROW + 3, (end - start) * _WIDTH / over, _ROW - 6,
-                     _COLOURS[BASES[basis]], title, "#333" if nid in chain else "none")
-    drawing.text(_LEFT, _ROW * len(names) + 14, "0")
-    drawing.text(_LEFT + _WIDTH, _ROW * len(names) + 14, f"{over:,} ns", "end")
+        drawing.rect(_LEFT + start * _WIDTH / over, rows[track] * _ROW + 3,
+                     (end - start) * _WIDTH / over, _ROW - 6, _COLOURS[BASES[basis]], title, "#333" if nid in chain else "none")
+    drawing.text(_LEFT, _ROW * len(rows) + 14, "0")
+    drawing.text(_LEFT + _WIDTH, _ROW * len(rows) + 14, f"{over:,} ns", "end")
     return drawing
 
 

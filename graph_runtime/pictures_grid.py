@@ -1,12 +1,15 @@
-"""The core grid of each tt device with the ops on it: of those that run one at a time the slowest, each on
-the cores that hold its result, coloured by utilisation."""
+"""The core grid of each tt device with the ops on it, coloured by utilisation: of a board that a balancer cut
+one drawing an epoch, and one of its L1; else of the ops, which run one at a time, the slowest, each on the
+cores that hold its result."""
 from __future__ import annotations
 
 from html import escape
+from typing import Any
 
 import numpy as np
 
 from .descriptors import Descriptor
+from .layout import L1
 from .ops import registry
 from .plan.numerics import node_numerics
 from .plan.types import Plan
@@ -25,6 +28,10 @@ def core_grids(timeline: Timeline) -> str:
     parts, rows = [], timeline.nodes()
     for did, device in enumerate(timeline.plan.devices):
         board = device.descriptor
+        cut = next((b for b in timeline.plan.balanced if b.network.device == device), None)
+        if cut is not None:
+            parts.append(f"<h3>{escape(str(device))}, policy {escape(cut.policy)}</h3>{_epochs(cut, board)}")
+            continue
         mine = [r for r in rows if timeline.plan.did[r["nid"]] == did and r["op"] != "__copy"]
         if board.on_host or not mine:
             continue
@@ -35,6 +42,28 @@ def core_grids(timeline: Timeline) -> str:
             title = f"{row['name']} ({row['op']}): {row['ns']:,} ns, utilisation {share:.0%}"
             parts.append(_drawing(board, _cores(timeline.plan, row["nid"], board), share, title))
     return "".join(parts) or "<p>no device with cores takes part</p>"
+
+
+def _epochs(cut: Any, board: Descriptor) -> str:
+    """For each epoch the rectangles of its ops: kernel cycles over those of the epoch, then bytes of L1 over
+    what tensors may take."""
+    parts, room = [], board.memory(L1).available
+    for epoch, cycles in enumerate(cut.epoch_cycles.tolist()):
+        rows, columns = board.grid
+        used, full = (Svg(columns * _CELL, rows * _CELL) for _ in range(2))
+        for drawing in (used, full):
+            drawing.rect(0, 0, columns * _CELL, rows * _CELL, "#f4f4f4", stroke="#ccc")
+        for op in np.flatnonzero(cut.choice.epoch == epoch).tolist():
+            model, spot = cut.model(op), cut.choice.spots[op]
+            taken = model.l1_bytes + int(cut.extra[op])
+            title = (f"{cut.network.name(op)}: {model.cycles:,} of {cycles:,} cycles, grid {model.grid[0]}x"
+                     f"{model.grid[1]}, {taken:,} B of L1 a core")
+            for drawing, share in ((used, model.cycles / max(cycles, 1)), (full, taken / room)):
+                drawing.rect(spot.col * _CELL, spot.row * _CELL, spot.cols * _CELL, spot.rows * _CELL,
+                             heat(share), title, "#555")
+        parts.append(f'<div class="grid">{used} {full}<div>epoch {epoch}: {cycles:,} cycles, '
+                     f"{cut.utilisation[epoch]:.0%} of all cores busy; right: L1</div></div>")
+    return "".join(parts)
 
 
 def utilisation(plan: Plan, nid: int, ns: int) -> float:

@@ -16,7 +16,7 @@ from .plan.lifetimes import find_values
 from .plan.types import Plan
 from .timeline import Timeline
 
-__all__ = ["live_bytes", "trace_events", "trace_json"]
+__all__ = ["live_bytes", "trace_events", "trace_json", "tracks"]
 
 Event = dict[str, Any]
 
@@ -29,54 +29,63 @@ def trace_json(timeline: Timeline) -> bytes:
 
 def trace_events(timeline: Timeline) -> list[Event]:
     """Names of processes and threads, then slices, flows and counters."""
-    lanes = _tracks(timeline)
-    return _names(timeline) + _slices(timeline, lanes) + _flows(timeline, lanes) + _counters(timeline)
+    threads, tid = _threads(timeline)
+    return (_names(timeline, tid) + _slices(timeline, threads) + _flows(timeline, threads)
+            + _counters(timeline))
 
 
 def _us(ns: int) -> float:
     return ns / 1000
 
 
-def _tracks(timeline: Timeline) -> list[tuple[int, int]]:
-    """(pid, tid) of each event. Slices of one thread must nest, so ops of an epoch that run side by side get
-    a thread for each at a time; queues have the first one."""
-    per_queue, tracks = 1 + max(len(timeline), 1), [(0, 0)] * len(timeline)
+def tracks(timeline: Timeline) -> list[tuple[int, int]]:
+    """(queue, slot) of each event. Slices of one thread must nest, so events of a queue that run side by side
+    (ops of an epoch) have slots of their own; what runs one at a time is in slot 0."""
+    found = [(0, 0)] * len(timeline)
     free: dict[int, list[int]] = {}
     for at in np.lexsort((np.arange(len(timeline)), timeline.start)).tolist():
         queue = int(timeline.queue[at])
         ends = free.setdefault(queue, [])
         start, end = int(timeline.start[at]), int(timeline.end[at])
-        place = next((i for i, until in enumerate(ends) if until <= start), len(ends))
-        ends[place:place + 1] = [end]
-        tracks[at] = timeline.queues[queue][0], queue * per_queue + place
-    return tracks
+        slot = next((i for i, until in enumerate(ends) if until <= start), len(ends))
+        ends[slot:slot + 1] = [end]
+        found[at] = queue, slot
+    return found
 
 
-def _names(timeline: Timeline) -> list[Event]:
+def _threads(timeline: Timeline) -> tuple[list[tuple[int, int]], dict[tuple[int, int], int]]:
+    """(pid, tid) of each event, and the tid of each track."""
+    placed = tracks(timeline)
+    used = sorted({*placed, *((queue, 0) for queue in range(len(timeline.queues)))})
+    tid = {track: at for at, track in enumerate(used)}
+    return [(timeline.queues[track[0]][0], tid[track]) for track in placed], tid
+
+
+def _names(timeline: Timeline, tids: dict[tuple[int, int], int]) -> list[Event]:
     events: list[Event] = []
     for did in sorted({did for did, _ in timeline.queues}):
         device = timeline.plan.devices[did]
         for name, args in (("process_name", {"name": f"{device} ({device.descriptor.name})"}),
                            ("process_sort_index", {"sort_index": did})):
             events.append({"ph": "M", "name": name, "pid": did, "tid": 0, "args": args})
-    per_queue = 1 + max(len(timeline), 1)
-    for queue, (did, role) in enumerate(timeline.queues):
-        track = {"pid": did, "tid": queue * per_queue}
-        events.append({"ph": "M", "name": "thread_name", **track, "args": {"name": role}})
-        events.append({"ph": "M", "name": "thread_sort_index", **track, "args": {"sort_index": queue}})
+    for (queue, slot), tid in tids.items():
+        did, role = timeline.queues[queue]
+        name = f"{role}, side by side {slot}" if slot else role
+        for kind, args in (("thread_name", {"name": name}), ("thread_sort_index", {"sort_index": tid})):
+            events.append({"ph": "M", "name": kind, "pid": did, "tid": tid, "args": args})
     return events
 
 
 # **************** slices ****************
 
-def _slices(timeline: Timeline, tracks: list[tuple[int, int]]) -> list[Event]:
+def _slices(timeline: Timeline, threads: list[tuple[int, int]]) -> list[Event]:
     """One complete event an instruction; inside it, at its beginning, its dispatch."""
     plan, events = timeline.plan, []
     critical = set(timeline.nid[timeline.chain].tolist())
     columns = (timeline.nid, timeline.start, timeline.end, timeline.dispatch, timeline.run, timeline.basis)
     facts: dict[int, tuple[str, str, Event]] = {}
     for (pid, tid), nid, start, end, dispatch, run, basis in zip(
-            tracks, *(c.tolist() for c in columns), strict=True):
+            threads, *(c.tolist() for c in columns), strict=True):
         if nid not in facts:
             facts[nid] = _facts(plan, nid)
         name, kind, args = facts[nid]
@@ -103,7 +112,7 @@ def _facts(plan: Plan, nid: int) -> tuple[str, str, Event]:
 
 # **************** flows ****************
 
-def _flows(timeline: Timeline, tracks: list[tuple[int, int]]) -> list[Event]:
+def _flows(timeline: Timeline, threads: list[tuple[int, int]]) -> list[Event]:
     """From who makes a value to the copy of it, and from the copy to who reads it first: pairs of "s" and
     "f" with one id."""
     plan, events, number = timeline.plan, [], 0
@@ -121,7 +130,7 @@ def _flows(timeline: Timeline, tracks: list[tuple[int, int]]) -> list[Event]:
                 continue
             middle = (int(timeline.start[begin]) + int(timeline.end[begin])) / 2
             for phase, where, ts in (("s", begin, middle), ("f", end, int(timeline.start[end]))):
-                pid, tid = tracks[where]
+                pid, tid = threads[where]
                 events.append({"ph": phase, "id": number, "name": "copy", "cat": "flow", "pid": pid,
                                "tid": tid, "ts": ts / 1000, **({"bp": "e"} if phase == "f" else {})})
             number += 1

@@ -22,7 +22,7 @@ def estimate(
     graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None, place: opt.Place = None,
     map: opt.Map = None, format: opt.Formats = None, layout: opt.Layouts = None,
     fidelity: opt.Fidelity = None, dst: opt.Dst = None, numerics: opt.NumericsOf = None,
-    strict: opt.Strict = False,
+    policy: opt.Policy = None, strict: opt.Strict = False,
     runs: Annotated[int, typer.Option("--runs", min=1, help="Runs that are submitted at once.")] = 1,
     input: Annotated[list[str] | None, typer.Option(
         "--input", help="An input that every run sets: its copies are part of it; repeatable.")] = None,
@@ -37,8 +37,8 @@ def estimate(
     Example: graph-runtime estimate net.json --device tt:0=p150 --trace net.trace.json --html net.html
     """
     program = open_program(graph, device, library)
-    planned = make_plan(program.graph, program.devices, inplace=inplace_rules(program.libraries),
-                        **opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout))
+    options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout, policy)
+    planned = make_plan(program.graph, program.devices, inplace=inplace_rules(program.libraries), **options)
     timeline = simulate(planned, traced=not untraced, runs=runs, inputs=input or ())
     write_pictures(timeline, program.name, trace, html)
     facts = timeline.summary()

@@ -94,3 +94,13 @@ def test_a_real_run_has_the_times_of_its_steps():
     assert timeline.basis_shares()["measured"] == pytest.approx(1)
     np.testing.assert_array_equal(module.get_output(0).numpy(), np.full((300, 128), 200, np.float32))
     assert "act" in html_page(timeline, "real")
+
+
+def test_epochs_are_drawn_with_their_ops():
+    planned = plan(sharded(), ["cpu:0", "tt:0=e150"], policy="nlp")
+    page = html_page(simulate(planned, runs=2), "cut")
+    grid = page[page.index("Core grid"):page.index("L1 per core over time")]
+    assert "policy nlp" in grid
+    assert grid.count("cycles, grid") >= 2 * len(planned.balanced[0].network.ops)
+    for drawing in re.findall(r"<svg.*?</svg>", grid, re.S):
+        ElementTree.fromstring(drawing)

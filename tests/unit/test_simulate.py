@@ -125,3 +125,48 @@ def test_a_graph_of_inputs_alone_takes_no_time():
 def test_bad_options_say_what_is_wrong(options, said):
     with pytest.raises(InputError, match=said):
         simulate(plan(two_matmuls(), ["cpu:0", "tt:0=n150"]), **options)
+
+
+# **************** ops that are resident together ****************
+
+@pytest.fixture(scope="module")
+def epochs():
+    """A chain of products on a Grayskull, cut by the balancer."""
+    b = gr.GraphBuilder(device="tt:0")
+    x = b.input("x", (256, 256))
+    for i in range(6):
+        x = b.op("matmul", x, b.input(f"w{i}", (256, 256)), name=f"mm{i}")
+    b.output(x)
+    return plan(gr.load_graph(b.to_json()), ["tt:0=e150"], policy="nlp")
+
+
+def test_epochs_follow_one_another_and_their_ops_run_side_by_side(epochs):
+    found, runs = simulate(epochs, runs=5), 5
+    balanced = epochs.balanced[0]
+    ends = np.zeros(len(balanced.epoch_cycles), np.int64)
+    starts = np.full(len(ends), np.iinfo(np.int64).max)
+    which = found.epoch[found.nid]
+    np.maximum.at(ends, which, found.end)
+    np.minimum.at(starts, which, found.start)
+    assert (starts[1:] >= ends[:-1]).all()
+    clock = epochs.devices[0].descriptor.clock_mhz
+    least = sum(round(int(c) * 1000 / clock) * runs for c in balanced.epoch_cycles)
+    assert least <= found.makespan_ns <= int(found.duration.sum())
+    if len(ends) < 6:                   # ops of one epoch overlap over runs
+        assert found.makespan_ns < int(found.duration.sum())
+
+
+def test_a_resident_op_takes_one_input_after_the_other(epochs):
+    found = simulate(epochs, runs=4)
+    for nid in np.unique(found.nid):
+        rows = np.flatnonzero(found.nid == nid)
+        assert (found.start[rows][1:] >= found.end[rows][:-1]).all()
+    assert int(found.duration[found.limiting].sum()) == found.makespan_ns
+    assert not found.dispatch.any()
+
+
+def test_throughput_through_epochs_is_that_of_the_slowest_op_of_each(epochs):
+    few, many = simulate(epochs, runs=2), simulate(epochs, runs=200)
+    ideal = epochs.devices[0].descriptor.clock_mhz * 1e6 / epochs.balanced[0].total
+    assert few.throughput < many.throughput <= ideal * 1.001
+    assert many.throughput == pytest.approx(ideal, rel=0.05)
