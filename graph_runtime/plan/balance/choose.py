@@ -71,5 +71,8 @@ def _columns(plan: Plan, found: tuple[Balanced, ...]) -> dict:
                 plan.layout(node.outputs[0]).layout == _TILE
                 and tiles(node.output_types[0].shape) == candidates.op.out)
             if candidates.principal and stored:
-                column[candidates.nid] = index.setdefault(balanced.model(op), len(index))
+                model, extra = balanced.model(op), int(balanced.extra[op])
+                if extra:                              # a larger buffer in front of a join
+                    model = replace(model, l1_bytes=model.l1_bytes + extra)
+                column[candidates.nid] = index.setdefault(model, len(index))
     return {"models": tuple(index), "model_id": column}

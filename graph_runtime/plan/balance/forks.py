@@ -8,6 +8,7 @@ else the edge becomes a queue in DRAM.
 """
 from __future__ import annotations
 
+import heapq
 import math
 from dataclasses import dataclass
 
@@ -83,17 +84,29 @@ def shortages(network: Network, model: np.ndarray, resident: np.ndarray, grown: 
 def _of_fork(network: Network, model: np.ndarray, alive, fork: int, grown: dict[int, float]):
     """need[v]: share of the fork's result that goes in before v gives its first block; hold[v]: share that
     the branch to v, with v's output, holds."""
-    need = {fork: 1 / _columns(network, fork).pieces[model[fork]]}
+    need = {fork: 1 / network.columns[fork].pieces[model[fork]]}
     hold = {fork: _held_out(network, model, fork)}
-    for op in range(fork + 1, len(network.ops)):
+    for op in _after(network, alive, fork):
         edges = [e for e in alive[op] if network.edges[e].producer in need]
-        if not edges:
-            continue
         kept = {e: hold[network.edges[e].producer] + _held_in(network, model, e, grown) for e in edges}
         if len(edges) > 1:
             yield from _blocked(network, model, fork, op, kept, need)
         need[op] = max(max(need[network.edges[e].producer], _taken(network, model, e)) for e in edges)
         hold[op] = min(kept.values()) + _held_out(network, model, op)
+
+
+def _after(network: Network, alive, fork: int):
+    """The ops that the fork's data reaches within its epoch, in order."""
+    found, ahead = {fork}, [fork]
+    while ahead:
+        op = heapq.heappop(ahead)
+        if op != fork:
+            yield op
+        for e in network.out_of[op]:
+            reader = network.edges[e].consumer
+            if reader not in found and e in alive[reader]:
+                found.add(reader)
+                heapq.heappush(ahead, reader)
 
 
 def _blocked(network: Network, model: np.ndarray, fork: int, join: int, kept, need):
@@ -107,10 +120,6 @@ def _blocked(network: Network, model: np.ndarray, fork: int, join: int, kept, ne
 
 
 # **************** one op ****************
-
-def _columns(network: Network, op: int):
-    return network.columns[op]
-
 
 def _sharers(network: Network, model: np.ndarray, edge: int) -> int:
     """Cores of the consumer over which an operand is spread: a product's is sent to all of a row or
