@@ -100,6 +100,7 @@ class Hints:
     at_input: tuple[int, ...] = ()  # nids of copies that run when their graph input is set
     # device or kind -> {"fidelity": ..., "dst": ..., "numerics": ...}
     numerics: MappingProxyType | dict = field(default_factory=lambda: _EMPTY)
+    policy: str | None = None  # of the balancer
 
 
 @dataclass(frozen=True, slots=True)

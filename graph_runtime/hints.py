@@ -55,6 +55,7 @@ def read_hints(document: dict[str, Any], graph: Graph) -> Hints:
         read_aliases(ours, graph),
         read_at_input(ours, graph),
         read_numerics(ours),
+        ours.get("policy"),
     )
 
 

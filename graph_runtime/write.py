@@ -240,6 +240,8 @@ def _metadata(hints: Hints) -> dict[str, Any]:
         found["aliases"] = [list(pair) for pair in hints.aliases]
     if hints.numerics:
         found["numerics"] = {name: dict(words) for name, words in hints.numerics.items()}
+    if hints.policy is not None:
+        found["policy"] = hints.policy
     if hints.at_input:
         found["at_input"] = list(hints.at_input)
     return {"version": 1, **found} if found else {}

@@ -53,7 +53,8 @@ def plan(
     ``formats``: device or kind -> format of its floats. ``layouts``: glob as of ``place`` -> layout of what
     those nodes make, as "l1" or "l1/tile/bf16/height[8x1]" (wishes.py). ``numerics``: device or kind ->
     {"fidelity", "dst", "numerics"} of nodes that do not say (numerics.py). ``policy``: how op models are
-    chosen for boards of stack buda (balance.POLICIES); None: each kernel cuts its op itself. ``strict``: no
+    chosen for boards of stack buda (balance.POLICIES); None: as the file says, else each kernel cuts its op
+    itself. ``strict``: no
     fallback for devices that are not in the list. ``inplace``: func_name -> inputs that output 0 may
     overwrite, from the libraries' manifests. ``use_storage_hints``: follow the file's storage ids.
 
@@ -69,5 +70,5 @@ def plan(
     planned = assign_storage(
         laid_out, loaded=graph if edited else None, inplace=inplace, use_hints=use_storage_hints
     )
-    planned = assign_numerics(planned, numerics)
+    planned, policy = assign_numerics(planned, numerics), policy or graph.hints.policy
     return check(planned if policy is None else assign_models(planned, policy), inplace=inplace)

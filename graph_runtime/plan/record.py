@@ -27,7 +27,8 @@ def record(plan: Plan) -> Graph:
         at_input=tuple(np.flatnonzero(plan.at_input).tolist()),
         numerics={name: words.as_dict() for name, words in zip(_names(plan, ordinal), plan.numerics,
                                                                strict=bool(plan.numerics))
-                  if words.as_dict()})
+                  if words.as_dict()},
+        policy=plan.balanced[0].policy if plan.balanced else plan.graph.hints.policy)
     return replace(plan.graph, hints=hints)
 
 

@@ -98,7 +98,8 @@ def mlp() -> Graph:
     return net.done(h)
 
 
-NETS: dict[str, Callable[[], Graph]] = {"resnet50": resnet50, "mobile": mobile, "encoder": encoder, "mlp": mlp}
+NETS: dict[str, Callable[[], Graph]] = {
+    "resnet50": resnet50, "mobile": mobile, "encoder": encoder, "mlp": mlp}
 
 
 def measure(board: str, name: str, policies: list[str]) -> None:

@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,6 +28,8 @@ from graph_runtime.plan.balance.grid import Placer
 from graph_runtime.plan.balance.limits import Loads
 from graph_runtime.plan.balance.network import Edge, network_of
 from graph_runtime.plan.balance.solver import GraphSolver
+from graph_runtime.plan.record import record
+from graph_runtime.write import graph_to_json
 
 OTHERS = [p for p in POLICIES if p != "optimal"]
 BOARD = "tt:0=e150"
@@ -358,7 +362,20 @@ def test_convolutions_with_models_run_as_without(policy):
     assert took.opened
 
 
+def test_a_written_plan_is_balanced_as_it_was():
+    made = plan(mlp(), [BOARD], policy="ribbon")
+    again = plan(load_graph(graph_to_json(record(made))), [BOARD])
+    then, now = ([p.models[i] for i in p.model_id if i >= 0] for p in (made, again))
+    assert then == now
+    assert again.balanced[0].policy == "ribbon"
+
+
 # **************** errors ****************
+
+def test_the_schema_knows_every_policy():
+    schema = json.loads((Path(__file__).resolve().parents[2] / "schemas" / "graph.schema.json").read_text())
+    assert f'"enum": {json.dumps(list(POLICIES))}' in json.dumps(schema)
+
 
 def test_unknown_policy():
     with pytest.raises(InputError, match=r"unknown policy 'ribon' .did you mean 'ribbon'"):
