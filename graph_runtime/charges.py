@@ -157,7 +157,8 @@ def _shard_banks(layout: Layout, type: TensorType, board: Descriptor, banks: int
 
 
 def link_bytes(plan: Plan, nids: Iterable[int]) -> Links:
-    """{(source did, target did): bytes of the pages that copies among ``nids`` send}."""
+    """{(source did, target did): bytes that copies among ``nids`` send}: pages of the source, of the target
+    where a host sends, of both hosts the elements."""
     found: Links = {}
     graph = plan.graph
     for nid in nids:
@@ -166,7 +167,7 @@ def link_bytes(plan: Plan, nids: Iterable[int]) -> Links:
         source, made = int(graph.in_eid[graph.in_ptr[nid]]), int(graph.row_ptr[nid])
         ends = int(plan.did[graph.entry_nid[source]]), int(plan.did[nid])
         if ends[0] != ends[1]:
-            far = source if plan.devices[ends[1]].descriptor.on_host else made
+            far = made if plan.devices[ends[0]].descriptor.on_host else source
             found[ends] = found.get(ends, 0) + _payload(plan.layout(far), graph.entry_type(far))
     return found
 

@@ -84,7 +84,8 @@ def _lanes(timeline: Timeline) -> Svg:
         title = (f"{plan.graph.names[nid]}, run {run}: {start:,} to {end:,} ns ({end - start:,}), "
                  f"{BASES[basis]}")
         drawing.rect(_LEFT + start * _WIDTH / over, rows[track] * _ROW + 3,
-                     (end - start) * _WIDTH / over, _ROW - 6, _COLOURS[BASES[basis]], title, "#333" if nid in chain else "none")
+                     (end - start) * _WIDTH / over, _ROW - 6, _COLOURS[BASES[basis]], title,
+                     "#333" if nid in chain else "none")
     drawing.text(_LEFT, _ROW * len(rows) + 14, "0")
     drawing.text(_LEFT + _WIDTH, _ROW * len(rows) + 14, f"{over:,} ns", "end")
     return drawing

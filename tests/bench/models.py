@@ -15,7 +15,7 @@ import models_deep as deep
 import models_images as images
 import models_text as text
 
-__all__ = ["Row", "missing", "rows"]
+__all__ = ["Graph", "Row", "graph_of", "missing", "rows"]
 
 Graph = Callable[[], str]
 
@@ -113,11 +113,12 @@ class Row:
 
     def make(self) -> Graph:
         """What makes graph.json of one chip's part; equal for equal rows."""
-        return _graph(_CHIPS.sub("", self.model), self.batch // self.chips)
+        return graph_of(_CHIPS.sub("", self.model), self.batch // self.chips)
 
 
 @cache
-def _graph(model: str, batch: int) -> Graph:
+def graph_of(model: str, batch: int) -> Graph:
+    """What makes graph.json of a model of the tables."""
     return partial(_GRAPHS[model], batch)
 
 
