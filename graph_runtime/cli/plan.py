@@ -7,11 +7,22 @@ from typing import Annotated
 import typer
 
 from .. import report
+from ..errors import PlanError
 from ..factory import inplace_rules
 from ..plan import Plan
 from ..plan import plan as make_plan
-from ..plan.balance import as_json, as_table, balanced_json, balanced_text, explained, require_legal
-from ..plan.balance import require_policy
+from ..plan.balance import (
+    as_json,
+    as_table,
+    balance_device,
+    balanced_json,
+    balanced_text,
+    explained,
+    node_rows,
+    require_legal,
+    require_policy,
+    rows_text,
+)
 from ..plan.record import record
 from . import options as opt
 from .pictures import Html, write_pictures
@@ -45,7 +56,7 @@ def plan(
                         **opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout,
                                            None if explain else policy))
     if explain is not None:
-        return _explain(planned, explain, json)
+        return _explain(planned, explain, policy, json)
     if html:
         from ..simulation import simulate
 
@@ -62,12 +73,22 @@ def plan(
             typer.echo("\n" + balanced_text(balanced), nl=False)
 
 
-def _explain(planned: Plan, name: str, json: bool) -> None:
-    """The candidates of one node; then an error, if none of them is legal."""
+def _explain(planned: Plan, name: str, policy: str | None, json: bool) -> None:
+    """The candidates of one node, and those that the policy takes; then an error, if none of them is legal,
+    or if the policy fails at another node."""
     parts, device = explained(planned, name)
+    chosen, failed = [], None
+    if policy is not None:
+        try:
+            chosen = node_rows(balance_device(planned, planned.devices.index(device), policy), parts[0].nid)
+        except PlanError as error:
+            failed = error
     if json:
-        opt.print_json(as_json(parts))
+        opt.print_json({**as_json(parts), "chosen": chosen})
     else:
         typer.echo(as_table(parts), nl=False)
+        typer.echo(rows_text(f"policy {policy} takes", chosen) if chosen else "", nl=False)
     for part in parts:
         require_legal(part, device)
+    if failed is not None:
+        raise failed

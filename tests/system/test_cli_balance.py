@@ -77,6 +77,16 @@ def test_a_policy_shows_what_was_chosen(explain):
     assert "policy nlp" in out
 
 
+def test_explaining_with_a_policy_says_what_it_takes(explain):
+    code, out, _ = explain("--device", "tt:0=e150", "--policy", "nlp", "--explain", "mm", "--json")
+    assert code == 0
+    told = json.loads(out)
+    row, = told["chosen"]
+    same = ("grid", "t", "dir", "mblock", "ublock", "m_k", "u_kt", "l1_bytes", "cycles")
+    assert {k: row[k] for k in same} in [{k: c[k] for k in same} for c in told["candidates"]]
+    assert "policy nlp takes:" in explain("--device", "tt:0=e150", "--policy", "nlp", "--explain", "mm")[1]
+
+
 def test_a_policy_as_json(explain):
     code, out, _ = explain("--device", "tt:0=e150", "--policy", "ribbon", "--json")
     assert code == 0

@@ -13,7 +13,7 @@ from .legal import explained, legal_models, part_models, require_legal
 from .memory import Settings
 from .models import MOST_MODELS, enumerate_models
 from .op import DIRECTIONS, BalanceOp, Grid, Operand, Stream, Tiles, Tm, User
-from .shown import balanced_json, balanced_text
+from .shown import balanced_json, balanced_text, node_rows, rows_text
 from .types import LEGAL, POLICIES, REASONS, BlockShape, Buffer, Candidate, Candidates, OpModel, Overrides
 from .view import View, view_of
 
@@ -53,8 +53,10 @@ __all__ = [
     "enumerate_models",
     "explained",
     "legal_models",
+    "node_rows",
     "part_models",
     "require_legal",
     "require_policy",
+    "rows_text",
     "view_of",
 ]

@@ -18,6 +18,7 @@ __all__ = ["Chain", "best_chain"]
 
 _FORKS = (2, 6, 11, 16, 22)         # how much DRAM's speed is divided, supposed while models are picked
 _LEVELS = 7                         # targets of the first round; each round halves their distance
+_MOST_RUNS = 12_000
 _MOST_OPS = 60                      # of one epoch: half of the cores of the largest grid
 
 
@@ -71,14 +72,16 @@ def best_chain(loads: Loads, pairs: list[np.ndarray], rounds: int = 2) -> Choice
     count = len(loads.network.ops)
     chain = Chain(count)
     low, high = search.span()
-    for round_ in range(rounds):
-        for level in _targets(low, high, round_):
-            for fork in _FORKS:
-                search.aim(level, fork)
-                for first in range(count):
-                    chain.add(search.run(first))
-        epochs = chain.solve()
-    return _as_choice(epochs)
+    aims = [(level, fork) for round_ in range(rounds) for level in _targets(low, high, round_)
+            for fork in _FORKS]
+    # of very many ops each is looked at fewer times: every n-th aim, n no multiple of the forks
+    step = -(-len(aims) * count // _MOST_RUNS)
+    step += step % len(_FORKS) == 0
+    for level, fork in aims[::min(step, len(aims) // _LEVELS)]:
+        search.aim(level, fork)
+        for first in range(count):
+            chain.add(search.run(first))
+    return _as_choice(chain.solve())
 
 
 def _targets(low: float, high: float, round_: int) -> list[float]:

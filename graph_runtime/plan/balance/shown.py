@@ -7,7 +7,7 @@ import numpy as np
 
 from .epochs import Balanced
 
-__all__ = ["balanced_json", "balanced_rows", "balanced_text", "epoch_rows"]
+__all__ = ["balanced_json", "balanced_rows", "balanced_text", "epoch_rows", "node_rows", "rows_text"]
 
 _OPS = ("node", "part", "grid", "at", "cores", "t", "dir", "mblock", "ublock", "u_kt", "L1 bytes", "cycles",
         "limiter", "epoch", "utilisation")
@@ -50,6 +50,11 @@ def balanced_rows(balanced: Balanced) -> list[dict[str, Any]]:
     return rows
 
 
+def node_rows(balanced: Balanced, nid: int) -> list[dict[str, Any]]:
+    """The rows of one node's ops."""
+    return [row for row in balanced_rows(balanced) if row["nid"] == nid]
+
+
 def epoch_rows(balanced: Balanced) -> list[dict[str, Any]]:
     """One row an epoch; ``utilisation``: core cycles in kernels over those of the whole grid."""
     cores = np.zeros(len(balanced.epoch_cycles), np.int64)
@@ -73,6 +78,11 @@ def balanced_text(balanced: Balanced) -> str:
     lines += [f"through DRAM, no pair of models goes together: {name}" for name in told["cuts"]]
     lines += [f"through DRAM, a fork and its join would block each other: {name}" for name in told["queued"]]
     return "\n".join(lines) + "\n"
+
+
+def rows_text(head: str, rows: list[dict[str, Any]]) -> str:
+    """Rows of ops as a table under a head line."""
+    return "\n".join([f"{head}:", *_table(_OPS, [_op_cells(row) for row in rows], left=2)]) + "\n"
 
 
 def _share(part: float) -> str:
