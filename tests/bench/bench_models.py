@@ -9,8 +9,7 @@ Then a line for each board with ``rank`` (Spearman's correlation of predicted an
 
 Settings are those of the published runs (models.py): ttnn's hand-optimised models in block floats of 8 bits,
 LoFi, replayed from a trace; TT-Buda's benchmark in Float16_b, HiFi2 or HiFi3. Images are copied in while the
-run before computes, parameters lie in DRAM, other values in L1 as far as they fit. ``--plain`` predicts with
-what a plan without options has: bf16 in DRAM, HiFi4.
+run before computes, parameters lie in DRAM, other values in L1 as far as they fit.
 """
 from __future__ import annotations
 
@@ -68,21 +67,18 @@ def _in_l1(graph: gr.Graph, device: str, tile_bytes: int, share: float) -> dict[
 
 
 @cache
-def _predict(device: str, make: models.Graph, settings: tuple[str, str, bool], plain: bool
+def _predict(device: str, make: models.Graph, settings: tuple[str, str, bool]
              ) -> tuple[float, dict[str, float], float]:
     """(runs a second of one chip, basis shares, share of L1)."""
     graph, (format, fidelity, traced) = gr.load_graph(make()), settings
-    if plain:
-        made, share = plan(graph, ["cpu:0", f"tt:0={device}"], formats={"tt": "bf16"}), 0.0
-    else:
-        made, share = planned(graph, device, format, fidelity)
+    made, share = planned(graph, device, format, fidelity)
     timeline = gr.simulate(made, runs=RUNS, inputs=["image"], traced=traced)
     return timeline.throughput, timeline.basis_shares(), share
 
 
-def predict(row: models.Row, plain: bool = False) -> dict[str, Any]:
+def predict(row: models.Row) -> dict[str, Any]:
     """The row as a JSON line."""
-    runs, basis, share = _predict(row.device, row.make(), row.settings, plain)
+    runs, basis, share = _predict(row.device, row.make(), row.settings)
     made = runs * row.per_run
     return {"table": row.table, "model": row.model, "board": row.board, "batch": row.batch,
             "chips": row.chips, "unit": row.unit, "published": row.published, "predicted": round(made, 2),
@@ -112,12 +108,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--only", default="*", help="models, as a glob")
-    parser.add_argument("--plain", action="store_true")
     args = parser.parse_args()
     found = []
     for row in models.rows(args.data):
         if fnmatch.fnmatch(row.model, args.only):
-            found.append(predict(row, args.plain))
+            found.append(predict(row))
             print(json.dumps(found[-1]), flush=True)
     boards, tables = defaultdict(list), defaultdict(list)
     for line in found:
