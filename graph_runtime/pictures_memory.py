@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from html import escape
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from .timeline import Timeline
 
 __all__ = ["bank_pictures", "l1_over_time", "memory_maps"]
 
+Span = tuple[int, int, int, np.ndarray]     # begin, end (ns), bytes of a core, bool [cores]
 _WIDTH, _HEIGHT, _LEFT = 1000, 220, 90
 _MOST_CELLS = 20_000
 
@@ -50,14 +52,16 @@ def memory_maps(plan: Plan) -> str:
 
 def l1_over_time(timeline: Timeline) -> str:
     """For each device with L1 in use: time to the right, cores downwards, darker where more of it is taken.
-    Interleaved tensors take their share of every core, sharded ones of the cores that have a shard."""
+    Interleaved tensors take their share of every core, sharded ones of the cores that have a shard; ops of an
+    epoch have their buffers on their own cores."""
     parts, plan = [], timeline.plan
     for did, device in enumerate(plan.devices):
         index = next((i for i, m in enumerate(device.descriptor.memories) if m.name == L1), None)
-        if index is None or not plan.peak.get((did, index)):
+        cut = next((b for b in plan.balanced if b.network.device == device), None)
+        if index is None or not (cut or plan.peak.get((did, index))):
             continue
         memory, over = device.descriptor.memories[index], max(timeline.latency_ns, 1)
-        spans = _l1_spans(timeline, did, index)
+        spans = _l1_spans(timeline, did, index) + (_epoch_spans(timeline, cut) if cut else [])
         edges = np.unique([0, over, *(t for s in spans for t in s[:2])])
         if len(edges) * memory.banks > _MOST_CELLS:
             edges = np.unique(np.linspace(0, over, max(_MOST_CELLS // memory.banks, 2)).astype(np.int64))
@@ -71,8 +75,22 @@ def l1_over_time(timeline: Timeline) -> str:
     return "".join(parts) or "<p>no tensor lies in L1</p>"
 
 
-def _l1_spans(timeline: Timeline, did: int, memory: int) -> list[tuple[int, int, int, np.ndarray]]:
-    """(begin, end, bytes of a core, bool [cores]) of each value in L1."""
+def _epoch_spans(timeline: Timeline, cut: Any) -> list[Span]:
+    """What each op of a balanced board has in the L1 of its cores while its epoch lasts."""
+    found, over, ends = [], timeline.latency_ns, np.zeros(len(cut.epoch_cycles), np.int64)
+    mine = np.isin(timeline.nid, [c.nid for c in cut.network.ops])
+    np.maximum.at(ends, timeline.epoch[timeline.nid[mine]], timeline.end[mine])
+    begins = np.concatenate([[0], np.maximum.accumulate(ends)[:-1]])
+    for op, epoch in enumerate(cut.choice.epoch.tolist()):
+        spot, grid = cut.choice.spots[op], np.zeros(cut.network.device.descriptor.grid, bool)
+        grid[spot.row:spot.row + spot.rows, spot.col:spot.col + spot.cols] = True
+        taken = cut.model(op).l1_bytes + int(cut.extra[op])
+        found.append((int(begins[epoch]), min(int(ends[epoch]), over), taken, grid.ravel()))
+    return found
+
+
+def _l1_spans(timeline: Timeline, did: int, memory: int) -> list[Span]:
+    """What each value has in L1 while it lives."""
     plan, values = timeline.plan, find_values(timeline.plan.graph, timeline.plan.at_input)
     start, end = (np.zeros(plan.graph.num_nodes, np.int64) for _ in range(2))
     first = timeline.run == 0

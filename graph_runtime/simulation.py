@@ -130,6 +130,9 @@ class _Schedule:
         self.time, self.needs = time, needs
         self.lane, self.groups = found.qid.tolist(), [range(len(time))]
         self.resident = [False] * len(time)
+        self.start: list[int] = []
+        self.cause: list[int] = []
+        self.end: list[int] = []
         if resident is not None:
             self._take_epochs(found, resident)
 

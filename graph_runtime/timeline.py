@@ -14,7 +14,7 @@ import numpy as np
 from .charges import Banks, Links, bank_bytes, link_bytes
 from .costs import BASES
 from .graph import COPY
-from .plan.columns import func_mask
+from .plan.columns import func_mask, starts
 from .plan.lanes import labels
 from .plan.types import Plan
 
@@ -144,11 +144,22 @@ class Timeline:
         """bool [events]"""
         return func_mask(self.plan.graph, COPY)[self.nid]
 
+    @property
+    def nbytes(self) -> np.ndarray:
+        """int64 [events]: logical bytes that each event reads and writes."""
+        graph = self.plan.graph
+        entry = np.array([t.nbytes for t in graph.types], np.int64)[graph.type_id]
+        read, made = starts(entry[graph.in_eid]), starts(entry)
+        nid = self.nid
+        return (read[graph.in_ptr[nid + 1]] - read[graph.in_ptr[nid]]
+                + made[graph.row_ptr[nid + 1]] - made[graph.row_ptr[nid]])
+
     # **************** rows ****************
 
     def nodes(self) -> list[dict[str, Any]]:
         """One row a node that runs, slowest first: nid, name, op, queue, ns of one run, its share of the
-        latency, dispatch ns, basis, whether it is on the critical path."""
+        latency, dispatch ns, logical bytes read and written, basis, whether it is on the critical path."""
+        nbytes = self.nbytes.tolist()
         names, first = labels(self.queues, self.plan), np.flatnonzero(self.run == 0)
         on_path = set(self.nid[self.chain].tolist())
         rows = []
@@ -158,7 +169,7 @@ class Timeline:
             rows.append({
                 "nid": nid, "name": self.plan.graph.names[nid], "op": func.op or func.name,
                 "queue": names[self.queue[at]], "ns": ns, "share": ns / max(self.latency_ns, 1),
-                "dispatch_ns": int(self.dispatch[at]), "basis": BASES[self.basis[at]],
+                "dispatch_ns": int(self.dispatch[at]), "bytes": nbytes[at], "basis": BASES[self.basis[at]],
                 "critical": nid in on_path})
         return rows
 

@@ -101,6 +101,9 @@ def test_epochs_are_drawn_with_their_ops():
     page = html_page(simulate(planned, runs=2), "cut")
     grid = page[page.index("Core grid"):page.index("L1 per core over time")]
     assert "policy nlp" in grid
+    l1 = page[page.index("L1 per core over time"):page.index("Memory map")]
+    shares = [float(share) for share in re.findall(r"core \d+: ([\d.]+)%", l1)]
+    assert 0 < max(shares) <= 100
     assert grid.count("cycles, grid") >= 2 * len(planned.balanced[0].network.ops)
     for drawing in re.findall(r"<svg.*?</svg>", grid, re.S):
         ElementTree.fromstring(drawing)

@@ -94,6 +94,8 @@ def test_times_are_those_of_the_costs():
     layouts = [planned.layout(e) for e in (*graph.node(nid).inputs, *graph.node(nid).outputs)]
     expected = costs.node_cost(graph, nid, planned.devices[1], layouts)
     ns, _, basis = node_times(planned, np.array([nid]))
+    row = next(r for r in simulate(planned).nodes() if r["nid"] == nid)
+    assert row["bytes"] == (256 * 512 + 512 * 512 + 256 * 512) * 4
     assert ns[0] == round(expected.cycles)
     assert basis[0] >= costs.BASES.index(expected.basis)
 
