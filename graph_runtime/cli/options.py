@@ -40,8 +40,8 @@ Layouts = Annotated[list[str] | None, typer.Option(
     "--layout", help="Where and how nodes' values lie on a device: 'conv*=l1/block[4x8]', 'h=dram/row_major' "
     "(a glob as of --place); repeatable.")]
 Policy = Annotated[str | None, typer.Option(
-    "--policy", help="How ops are cut onto the cores of a buda board: nlp, ribbon, cnn, optimal, ...; without "
-    "it each kernel cuts its own.")]
+    "--policy", help="How ops are cut onto the cores of a buda board: nlp, ribbon, cnn, optimal, ...; "
+    "without it each kernel cuts its own.")]
 Strict = Annotated[bool, typer.Option(
     "--strict", help="No fallback: a device type that no --device has is an error.")]
 Threads = Annotated[int | None, typer.Option(

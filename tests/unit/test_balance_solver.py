@@ -1,6 +1,7 @@
 """The balancer's second half: edges, graph solver, policies, epochs, fork-joins, and what of it runs."""
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
 import sys
@@ -33,6 +34,7 @@ from graph_runtime.write import graph_to_json
 
 OTHERS = [p for p in POLICIES if p != "optimal"]
 BOARD = "tt:0=e150"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def mlp(dtype="bfloat16", rows=128, widths=(128, 256, 64), **attrs):
@@ -373,7 +375,7 @@ def test_a_written_plan_is_balanced_as_it_was():
 # **************** errors ****************
 
 def test_the_schema_knows_every_policy():
-    schema = json.loads((Path(__file__).resolve().parents[2] / "schemas" / "graph.schema.json").read_text())
+    schema = json.loads((ROOT / "schemas" / "graph.schema.json").read_text())
     assert f'"enum": {json.dumps(list(POLICIES))}' in json.dumps(schema)
 
 
@@ -388,6 +390,28 @@ def test_no_legal_model_is_told_with_its_reasons():
                   name="rows", axis=0))
     with pytest.raises(CapacityError, match=r"node 'rows' .*no legal op model.*lacks \d+ bytes"):
         plan(load_graph(b.to_json()), [BOARD], policy="nlp")
+
+
+def test_an_edge_without_a_pair_is_told_where_it_may_not_be_cut(monkeypatch):
+    none = solver._verdicts
+    monkeypatch.setattr(solver, "_verdicts", lambda net: [np.ones_like(v) for v in none(net)])
+    made = plan(mlp(), [BOARD])
+    assert balance_device(made, 0, "nlp").choice.cuts
+    with pytest.raises(PlanError, match=r"edge mm0 .matmul. -> r0 .relu., operand 0: .*BlocksNotReblockable"):
+        balance_device(made, 0, "nlp", buffering=Buffering(dram=False))
+
+
+def test_the_page_has_what_the_bench_prints():
+    page = (ROOT / "docs" / "balancer.md").read_text()
+    script = ROOT / "tests" / "bench" / "bench_balance.py"
+    spec = importlib.util.spec_from_file_location("bench_balance", script)
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    names = ["nlp", "ribbon", "cnn", "minimize_grid", "single_op_per_epoch", "optimal"]
+    made = plan(bench.mobile(), [BOARD])
+    row = next(line for line in page.splitlines() if line.startswith("| mobile |"))
+    told = [int(cell.replace(",", "")) for cell in row.split("|")[3:9]]
+    assert told == [balance_device(made, 0, name).total for name in names]
 
 
 def test_other_boards_are_left_alone():

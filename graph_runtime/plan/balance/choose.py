@@ -16,6 +16,7 @@ from .network import network_of
 from .optimal import optimal
 from .policies import SIMPLE
 from .ribbon import ribbon
+from .solver import GraphSolver
 from .types import POLICIES, OpModel
 from .view import tiles
 
@@ -39,9 +40,9 @@ def assign_models(plan: Plan, policy: str, *, seed: int = 0, settings: Settings 
     """Choose an op model for every op on the plan's buda boards: ``models`` and ``model_id`` have those of
     each node's principal op, ``balanced`` all of it, one Balanced a board. Other devices are left alone.
 
-    ``seed``: of policy random. ``buffering``: what may be done against deadlocks. Raises InputError for an
-    unknown policy, CapacityError or PlanError for an op without a legal model and for a deadlock that may
-    not be buffered.
+    ``seed``: of policy random. ``buffering``: what may be done against deadlocks; without its queues in DRAM
+    it is an error, too, if no pair of models goes along some edge. Raises InputError for an unknown policy,
+    CapacityError for an op that fits no core, PlanError for the rest.
     """
     require_policy(policy)
     found = tuple(balance_device(plan, did, policy, seed=seed, settings=settings, buffering=buffering)
@@ -53,6 +54,8 @@ def balance_device(plan: Plan, did: int, policy: str, *, seed: int = 0, settings
                    buffering: Buffering | None = None) -> Balanced:
     """The same for one device, without writing it into the plan."""
     loads, allowed = Loads(network_of(plan, did, settings)), buffering or Buffering()
+    if not allowed.dram:
+        GraphSolver(loads.network).require_uncut()
     if require_policy(policy) == "optimal":
         return optimal(loads, seed, allowed)
     rule = ribbon if policy == "ribbon" else SIMPLE[policy]

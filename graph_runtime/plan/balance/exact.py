@@ -49,7 +49,7 @@ def best_epoch(loads: Loads, solver: GraphSolver, first: int, end: int, below: f
     network = loads.network
     ops = range(first, end)
     inside = [e for op in ops for e in network.into[op] if network.edges[e].producer >= first]
-    here = frozenset(e for e in inside)
+    here = frozenset(inside)
     load = [loads.of(op, here.__contains__) for op in ops]
     area = network.chip.grid[0] * network.chip.grid[1]
     best: Epoch | None = None
@@ -59,8 +59,7 @@ def best_epoch(loads: Loads, solver: GraphSolver, first: int, end: int, below: f
             live = _consistent(network, solver, ops, inside, [x < below for x in limit])
             if live is None:
                 break
-            touching = [area if one.touches else 0 for one in load]
-            found = _Program(network, solver, ops, inside, live, limit, [bool(t) for t in touching],
+            found = _Program(network, solver, ops, inside, live, limit, [one.touches for one in load],
                              int(loads.rates.streams * fork)).solve(below)
             if found is None:
                 break

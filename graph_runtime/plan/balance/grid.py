@@ -23,16 +23,6 @@ class Placer:
         self.grid = grid
         self._free = [(1 << grid[1]) - 1] * grid[0]     # a bit a column
 
-    def copy(self) -> Placer:
-        other = Placer(self.grid)
-        other._free = list(self._free)
-        return other
-
-    @property
-    def free(self) -> int:
-        """Cores that nobody has."""
-        return sum(row.bit_count() for row in self._free)
-
     def place(self, r: int, c: int, transpose: bool = True) -> Spot | None:
         """Take the first free rectangle of r x c cores, or of c x r if ``transpose``; None: there is none."""
         spot = self._find(r, c)

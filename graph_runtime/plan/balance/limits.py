@@ -66,7 +66,7 @@ class Loads:
     def __init__(self, network: Network):
         self.network = network
         self.rates = rates_of(network.chip)
-        known: dict[int, tuple[list, np.ndarray]] = {}
+        known: dict[int, tuple[list[_Operand], np.ndarray]] = {}
         self._bytes = []
         for c, columns in zip(network.ops, network.columns, strict=True):
             if id(columns) not in known:
@@ -83,10 +83,10 @@ class Loads:
             if count is None:
                 continue
             edge = self._edge_at[op].get(port)
-            if fixed_in_l1 or (edge is not None and resident(edge)):
-                base = np.maximum(base, count / self.rates.noc)
-            else:
-                dram, touches = np.maximum(dram, count), True
+            near = fixed_in_l1 | (edge is not None and resident(edge))
+            base = np.maximum(base, np.where(near, count / self.rates.noc, 0.0))
+            dram = np.maximum(dram, np.where(near, 0.0, count))
+            touches |= not near.all()
         readers = [resident(e) for e in self.network.out_of[op]]
         if any(readers):
             base = np.maximum(base, out / self.rates.noc)
@@ -101,18 +101,22 @@ class Loads:
 
 # **************** bytes of one core for one input ****************
 
-def _traffic(op: BalanceOp, m: Columns,
-             chip: Chip) -> tuple[list[tuple[np.ndarray | None, bool]], np.ndarray]:
-    """For each operand (float64 [models], whether it is a weight that stays in L1), and the output's bytes.
-    None: a table that is there before the epoch starts."""
-    in_dram = {b.operand for model in m.models[:1] for b in model.dram}
-    into = []
+# bytes float64 [models], None for a table that is there before the epoch starts; whether it is a weight that
+# stays in L1, bool [models]
+_Operand = tuple[np.ndarray | None, np.ndarray]
+
+
+def _traffic(op: BalanceOp, m: Columns, chip: Chip) -> tuple[list[_Operand], np.ndarray]:
+    """Of each operand, and the output's bytes."""
+    into: list[_Operand] = []
+    never = np.zeros(len(m), bool)
     for port, operand in enumerate(op.operands):
         if op.kind == "sparse_matmul" and port != 1:
-            into.append((None, False))
+            into.append((None, never))
             continue
         count = _read(op, port, m) * chip.tile_bytes(operand.format)
-        into.append((count, operand.fixed and port not in in_dram))
+        held = [all(b.operand != port for b in model.dram) for model in m.models] if operand.fixed else never
+        into.append((count, np.asarray(held)))
     return into, (m.t * m.rows * m.cols * chip.tile_bytes(op.format)).astype(float)
 
 

@@ -73,9 +73,7 @@ def _try(loads: Loads, solver: GraphSolver, first: int, rows: int, caps: dict[in
     network = loads.network
     trial, placer = _Trial(first, solver.copy(), [], [], []), Placer(network.chip.grid)
     for op in range(first, len(network.ops)):
-        before = trial.solver.copy(), placer.copy()
         if not _add(loads, trial, placer, op, rows, caps):
-            trial.solver, _ = before
             break
     if trial.models and _half_pair(network, trial.end):
         last = trial.end - 1
@@ -99,6 +97,7 @@ def _half_pair(network: Network, end: int) -> bool:
 
 
 def _add(loads: Loads, trial: _Trial, placer: Placer, op: int, rows: int, caps: dict[int, int]) -> bool:
+    """Whether the op found a model and a place; nothing has changed where it did not."""
     network = loads.network
     m, what = network.columns[op], network.ops[op].op
     load = loads.of(op, lambda e: network.edges[e].producer >= trial.first)

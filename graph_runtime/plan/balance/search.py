@@ -102,10 +102,9 @@ class _Search:
     def __init__(self, loads: Loads, pairs: list[np.ndarray]):
         self.loads, self.pairs, self.network = loads, pairs, loads.network
         self._known: dict[tuple, Load] = {}
-        edges, leaves = self.network.edges, self.network.leaves
-        never = len(edges) and len(leaves) + 1
+        edges, leaves, never = self.network.edges, self.network.leaves, len(self.network.ops) + 1
         self.last_reader = np.array(                     # the epoch must reach it for the result to stay
-            [max((edges[e].consumer for e in out), default=never) if not leaves[op] else len(leaves) + 1
+            [never if leaves[op] else max((edges[e].consumer for e in out), default=never)
              for op, out in enumerate(self.network.out_of)], np.int64)
         # a fork that streams blocks one of its branches until the other holds enough: better it does not
         self._whole = [(m.pieces == 1) | (len(out) < 2)
@@ -163,8 +162,8 @@ class _Search:
         return _Run(first, models, spots, self._cycles(first, models))
 
     def _pick(self, op: int, first: int, models: list[int]) -> int | None:
-        """The model of fewest cores that keeps to the target and to the producers; the fastest that goes with
-        them where the op is the first and none does."""
+        """The model of fewest cores that keeps to the target and goes with the producers' models, if there is
+        one also with some of its readers'."""
         good = self.meets(op, first)
         for e in self.network.into[op]:
             producer = self.network.edges[e].producer

@@ -112,7 +112,8 @@ class GraphSolver:
             reasons = self.reasons(edge)
             told = ", ".join(f"{n} {name}" for name, n in reasons.items()) or "none by itself"
             raise PlanError(f"edge {self.network.edge_name(edge)}: no pair of op models goes from core to "
-                            f"core: {told}; let it go through DRAM, or fix fewer models", reasons=reasons,
+                            f"core: {told}; let it go through DRAM, or store and cut what "
+                            "it joins in ways that divide each other", reasons=reasons,
                             node=self.network.ops[self.network.edges[edge].consumer].node)
 
     def _around(self, op: int) -> tuple[int, ...]:
