@@ -58,7 +58,8 @@ def fetch(tensors: Sequence[Tensor]) -> list[np.ndarray]:
     a run failed that was to write them."""
     batch = _fetch(tuple([tensor.place for tensor in tensors]))
     memory = aligned_empty(batch.extent, np.uint8)
-    buffers = core.ffi.new("gr_buffer *[]", [tensor.buffer.live() for tensor in tensors])
+    pointers = [tensor.buffer.live() for tensor in tensors]     # kept: other threads may drop the tensors'
+    buffers = core.ffi.new("gr_buffer *[]", pointers)
     env, base = tensors[0].place.handle.env, memory.ctypes.data
     args, after = core.ffi.cast("gr_arg *", batch.args.ctypes.data), core.ffi.new("int64_t *")
     count = len(tensors)

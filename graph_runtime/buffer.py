@@ -12,6 +12,7 @@ import atexit
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from . import core
@@ -30,7 +31,7 @@ ffi, lib = core.ffi, core.lib
 _SLICE_NS = 50_000_000                  # C comes back after this long, so that a signal (Ctrl-C) is seen
 _OUT_OF_MEMORY, _INTERRUPTED = lib.GR_ERR_OUT_OF_MEMORY, lib.GR_INTERRUPTED
 _alloc, _release, _addr = lib.gr_buffer_alloc, lib.gr_buffer_release, lib.gr_buffer_addr
-_pending = lib.gr_buffer_pending
+_pending, _gc = lib.gr_buffer_pending, ffi.gc
 
 
 class Buffer:
@@ -39,14 +40,18 @@ class Buffer:
     ``handle`` the opened device, ``memory`` the index of its memory, ``addr`` and ``extent`` (bytes; per bank
     on tt), ``id`` a number never used twice, ``pointer`` the ``gr_buffer *``. Every holder keeps the block;
     ``free`` gives it up for all of them.
+
+    ``pointer`` holds the reference of C's, and is itself held by every call that was given it: what another
+    thread drops or frees meanwhile is released when that call is over. Who puts it into an array of C's keeps
+    it beside the array.
     """
 
     __slots__ = ("__weakref__", "extent", "handle", "memory", "owner", "pointer")
 
     def __init__(self, handle: core.DeviceHandle, memory: int, extent: int, pointer: Any,
                  owner: object = None):
-        self.handle, self.memory, self.extent = handle, memory, extent
-        self.pointer, self.owner = pointer, owner
+        self.handle, self.memory, self.extent, self.owner = handle, memory, extent, owner
+        self.pointer = _gc(pointer, _release if owner is None else partial(_release_borrowed, owner))
 
     @classmethod
     def alloc(cls, handle: core.DeviceHandle, memory: int, extent: int, holder: str = "tensor") -> Buffer:
@@ -76,15 +81,6 @@ class Buffer:
     def __repr__(self) -> str:
         where = "freed" if self.pointer is None else f"{self.extent} B at {self.addr:#x}"
         return f"<Buffer on {self.handle.device}: {where}>"
-
-    def __del__(self) -> None:
-        pointer, self.pointer = self.pointer, None
-        if pointer is None:
-            return
-        if self.owner is not None and _pending(pointer, 1):
-            keep_until(lambda: not _pending(pointer, 1), lambda: _release(pointer), self.owner)
-            return
-        _release(pointer)
 
     def live(self) -> Any:
         """The ``gr_buffer *``. Raises DeviceError where the buffer was freed."""
@@ -148,7 +144,15 @@ class Buffer:
         if self.pointer is None and force:
             return
         self.live()
-        self.__del__()
+        self.pointer = None
+
+
+def _release_borrowed(owner: object, pointer: Any) -> None:
+    """Release a ``gr_buffer *``; the owner of its memory stays until nothing that is queued uses it."""
+    if _pending(pointer, 1):
+        keep_until(lambda: not _pending(pointer, 1), lambda: _release(pointer), owner)
+    else:
+        _release(pointer)
 
 
 # **************** waiting and errors ****************

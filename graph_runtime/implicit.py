@@ -29,7 +29,7 @@ class Fetching:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
-            view = self.wait()._host_view()
+            view = self._written()[0]
             if view is None or (dtype is not None and np.dtype(dtype) != view.dtype):
                 raise ValueError(f"{self!r} needs a copy to become an array: use copy=None or copy=True")
             return view

@@ -13,18 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from . import core, dtypes, template
+from . import core, template
 from .assembly import assemble
 from .bind import Bound, Lease
 from .buffer import Buffer, wait_in_slices
-from .devices import cpu
 from .errors import InputError
-from .graph import TensorType
-from .layout import HOST, ROW_MAJOR, Layout
+from .layout import HOST
 from .run import Run
 from .slots import Slots, assign_slots, extent_of, memory_of, slots_of_copies
+from .staging import host_layout, stage, write
 from .template import Template
-from .tensor import Tensor, as_array
+from .tensor import Tensor
 from .zero_copy import ALIGNMENT, ZeroCopy
 
 __all__ = ["Submitter"]
@@ -56,10 +55,6 @@ class Submitter:
         self._defaults = ffi.new("gr_buffer *[]", [
             self._own[at].pointer if at in self._own else ffi.NULL for at in range(slots.count)])
 
-    def __del__(self) -> None:
-        for run in getattr(self, "_flying", ()):
-            lib.gr_run_release(run)
-
     # **************** submitting ****************
 
     def submit(self, inputs: Mapping[int, Any], out: Mapping[int, Tensor] | Sequence[Tensor | None] | None,
@@ -73,12 +68,12 @@ class Submitter:
         self._wait_for_turn(max_in_flight)
         slots = ffi.new("gr_buffer *[]", self._slots.count)
         ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
-        held = self._place_inputs(slots, given)
-        self._place_outputs(slots, outs, held)
+        kept: list[Any] = []
+        held = self._place_inputs(slots, given, kept)
+        self._place_outputs(slots, outs, held, kept)
         raw = made.submit(slots)
         run = Run(raw, (), self._bound.holder)
-        lib.gr_run_retain(raw)
-        self._flying.append(raw)
+        self._fly(raw)
         run.outputs = self._hand_out(slots, outs, held)
         for index in donate:
             if isinstance(value := given.get(index), Tensor):
@@ -94,7 +89,8 @@ class Submitter:
         slots = ffi.new("gr_buffer *[]", self._slots.count)
         ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
         made = self._template(frozenset(i for i in self._given if i in self._copied))
-        held = self._place_inputs(slots, self._given)
+        kept: list[Any] = []
+        held = self._place_inputs(slots, self._given, kept)
         for at, buffer in self._own_outputs.items():
             slots[at] = buffer.pointer
         raw = made.submit(slots)
@@ -105,8 +101,7 @@ class Submitter:
             run.wait()
         finally:
             if not run.done():                             # Ctrl-C: it goes on, in the session's memory
-                lib.gr_run_retain(raw)
-                self._flying.append(raw)
+                self._fly(raw)
             held.clear()
 
     def _index(self, index: int) -> int:
@@ -125,28 +120,35 @@ class Submitter:
                 found = self._templates[copies] = assemble(self._bound, self._slots, copies)
             return found
 
+    def _fly(self, raw: Any) -> None:
+        """Count a ``gr_run *`` among those in flight, with a reference that whoever looks at it holds."""
+        lib.gr_run_retain(raw)
+        self._flying.append(ffi.gc(raw, lib.gr_run_release))
+
     def _wait_for_turn(self, max_in_flight: int) -> None:
         flying = self._flying
-        while (flying and lib.gr_run_done(flying[0])) or len(flying) >= max_in_flight:
+        while True:
             try:
                 run = flying.popleft()
-            except IndexError:                       # another thread was faster
+            except IndexError:                       # another thread was faster, or nothing flies
+                return
+            if not lib.gr_run_done(run) and len(flying) + 1 < max_in_flight:
+                flying.appendleft(run)
                 return
             try:
-                wait_in_slices(lambda budget, run=run: lib.gr_run_wait(run, budget), None, "a run")
+                _wait(run)
             except BaseException:
                 flying.appendleft(run)
                 raise
-            lib.gr_run_release(run)
 
     def drain(self) -> None:
         """Until nothing of the session is in flight."""
         for run in list(self._flying):
-            wait_in_slices(lambda budget, run=run: lib.gr_run_wait(run, budget), None, "a run")
+            _wait(run)
 
     # **************** inputs ****************
 
-    def _place_inputs(self, slots: Any, given: Mapping[int, Any]) -> dict[int, Buffer]:
+    def _place_inputs(self, slots: Any, given: Mapping[int, Any], kept: list[Any]) -> dict[int, Buffer]:
         """Buffers of what is given, by slot; with an input given, copies of it are the run's own."""
         held: dict[int, Buffer] = {}
         for index, value in given.items():
@@ -154,7 +156,7 @@ class Submitter:
             for at in self._copied.get(index, ()):
                 slots[at] = ffi.NULL
         for at, buffer in held.items():
-            slots[at] = buffer.live()
+            slots[at] = _keep(kept, buffer)
         written = {self._input_slot[i]: i for i in self._slots.into.values()}
         for at in written.keys() & held.keys():
             if any(other != at and buffer is held[at] for other, buffer in held.items()):
@@ -181,10 +183,10 @@ class Submitter:
         if isinstance(value, Tensor) and value.buffer is not None:
             template.copy(value.buffer, value.layout, fresh, layout, type_)
         elif isinstance(value, Tensor) or layout.memory == HOST:
-            _write(fresh, type_, layout, value, f"input {self._name(index)}")
+            write(fresh, type_, layout, value, f"input {self._name(index)}")
         else:
-            staged = _stage(value, type_, f"input {self._name(index)}")
-            template.copy(staged, _host_layout(type_), fresh, layout, type_)
+            staged = stage(value, type_, f"input {self._name(index)}")
+            template.copy(staged, host_layout(type_), fresh, layout, type_)
         return fresh
 
     def _may_be_read_there(self, index: int, tensor: Tensor) -> bool:
@@ -195,7 +197,8 @@ class Submitter:
 
     # **************** outputs ****************
 
-    def _place_outputs(self, slots: Any, outs: Mapping[int, Tensor], held: dict[int, Buffer]) -> None:
+    def _place_outputs(self, slots: Any, outs: Mapping[int, Tensor], held: dict[int, Buffer], kept: list[Any]
+                       ) -> None:
         used = {buffer.id: "an input" for buffer in held.values()}
         used |= {buffer.id: "the session's own memory" for buffer in self._own.values()} if outs else {}
         for index, tensor in outs.items():
@@ -207,7 +210,7 @@ class Submitter:
             if slots[at] != ffi.NULL:
                 raise InputError(f"out[{index}]: another output, which is the same value, has an out already",
                                  got=index)
-            slots[at] = buffer.live()
+            slots[at] = _keep(kept, buffer)
 
     def _out_buffer(self, index: int, tensor: Any) -> Buffer:
         what = f"out[{index}]"
@@ -262,6 +265,16 @@ class Submitter:
             self._own[at].overwritten()
 
 
+def _wait(run: Any) -> None:
+    wait_in_slices(lambda budget: lib.gr_run_wait(run, budget), None, "a run")
+
+
+def _keep(kept: list[Any], buffer: Buffer) -> Any:
+    """A pointer for an array of C's; ``kept`` holds it until it is submitted."""
+    kept.append(buffer.live())
+    return kept[-1]
+
+
 def _borrow(bound: Bound, slots: Slots, at: int, array: np.ndarray | None = None) -> Buffer:
     """The memory that a kept value has in the session, or the array that it is bound to."""
     eid = int(slots.eid[at])
@@ -275,22 +288,3 @@ def _borrow(bound: Bound, slots: Slots, at: int, array: np.ndarray | None = None
     if isinstance(owner, Lease):
         owner.events = buffer
     return buffer
-
-
-def _host_layout(type_: TensorType) -> Layout:
-    stored = dtypes.format_of(type_.dtype)
-    return Layout(HOST, ROW_MAJOR, stored.name if stored else type_.dtype)
-
-
-def _stage(value: Any, type_: TensorType, what: str) -> Buffer:
-    """A host value in a buffer of its own, so that the caller may change his array at once."""
-    array = as_array(value, type_, what)
-    staged = Buffer.alloc(core.open_device(cpu(0)), 0, type_.nbytes, what)
-    _write(staged, type_, _host_layout(type_), array, what)
-    return staged
-
-
-def _write(buffer: Buffer, type_: TensorType, layout: Layout, value: Any, what: str) -> None:
-    """Fill a fresh buffer now, as soon as nobody reads what it held before."""
-    tensor = Tensor(buffer.handle.device, buffer.handle, type_, layout, buffer.addr, buffer)
-    tensor.copy_from(value, what)

@@ -167,5 +167,5 @@ def copy(source: Buffer, source_layout: Layout, target: Buffer, target_layout: L
     another layout or format. Waits for nothing; ``target``'s events say when it is there. Both are kept until
     then. Raises as Template.submit."""
     template = _copy_template(source.handle, source_layout, target.handle, target_layout, type_)
-    pair = ffi.new("gr_buffer *[]", [source.live(), target.live()])
-    lib.gr_run_release(template.submit(pair))
+    kept = [source.live(), target.live()]
+    lib.gr_run_release(template.submit(ffi.new("gr_buffer *[]", kept)))

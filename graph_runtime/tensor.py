@@ -22,10 +22,11 @@ from .devices import Device
 from .dlpack import HOST_DEVICE, export
 from .errors import HandleError, InputError, KernelError
 from .graph import TensorType
-from .host_values import aligned_empty, as_array, host_view
+from .host_values import aligned_empty, as_array
 from .implicit import Fetching
 from .layout import HOST, Layout
 from .operators import Operators
+from .shown import Shown
 from .single.lineage import before_write, recover
 from .single.place import place
 from .traffic import record, record_copy
@@ -35,13 +36,13 @@ __all__ = ["Tensor"]
 _numbers = itertools.count(1)       # of ids and versions; next() is one step
 
 
-class Tensor(Operators, Fetching):
+class Tensor(Operators, Fetching, Shown):
     """A tensor on a device: ``device`` where it lives, ``layout`` how its elements are stored there, ``type``
     the shape and dtype that the host sees, ``readonly`` whether it is a constant. It keeps the memory that
     it shows alive, also when its session is gone. Two handles may show the same memory (``to`` its own
     place): see ``deallocate``.
 
-    Any use of a handle that was deallocated or donated raises HandleError, which says where that was.
+    Using a handle that was deallocated or donated raises HandleError, which says where that was.
     """
 
     __slots__ = ("__weakref__", "_addr", "_copy_arg", "_gone", "_handle", "_id", "_origin", "_owner",
@@ -138,11 +139,11 @@ class Tensor(Operators, Fetching):
 
         Raises DocumentError for a dtype that has no array form, and as wait.
         """
-        view = self.wait()._host_view()
+        view, arg, _owner = self._written()
         if view is not None:
             return view.copy()
         array = aligned_empty(self.shape, dtypes.to_numpy(self.dtype))
-        core.copy(self._handle, self._arg, None, core.host_arg(array, self.dtype))
+        core.copy(self._handle, arg, None, core.host_arg(array, self.dtype))
         record("d2h", self.device, self.nbytes)
         return array
 
@@ -192,7 +193,8 @@ class Tensor(Operators, Fetching):
         if source.type != self.type:
             raise InputError(f"{what} is {source.type}, the graph says {self.type}", got=str(source.type),
                              wanted=str(self.type))
-        core.copy(source.wait()._handle, source._arg, self._handle, self._arg)
+        view, arg, _owner = source._written()
+        core.copy(source._handle, arg or core.host_arg(view, self.dtype), self._handle, self._arg)
         record_copy(source, self)
 
     asnumpy = numpy                  # TVM's names
@@ -215,6 +217,7 @@ class Tensor(Operators, Fetching):
     def retain(self) -> bool:
         """Whether deallocate() and donations leave this handle alone."""
         return self._retained
+
     @retain.setter
     def retain(self, on: bool) -> None:
         self.alive()._retained = bool(on)
@@ -228,13 +231,14 @@ class Tensor(Operators, Fetching):
         HandleError for one that is gone already, InputError for a session's view.
         """
         buffer = self.alive().buffer
-        if buffer is None:
+        on_host = self.layout.memory == HOST
+        if buffer is None or not (on_host or buffer.owner is None):
             raise InputError(f"{self!r} shows memory of a session: it goes with the session")
         if self._retained:
             warnings.warn(f"tensor {self.id} is retained and was not deallocated: set retain to False "
                           "first", stacklevel=2)
             return False
-        if self.layout.memory == HOST:
+        if on_host:
             return False
         self.give_up("was deallocated")
         if force:
@@ -253,9 +257,8 @@ class Tensor(Operators, Fetching):
 
     def alias(self) -> Tensor:
         """Another handle on the same memory, with the same retain flag and version."""
-        self.alive()
-        made = Tensor(self.device, self._handle, self.type, self.layout, self._addr, self._owner,
-                      self.readonly)
+        now = self.alive()
+        made = Tensor(now.device, now._handle, now.type, now.layout, now._addr, now._owner, now.readonly)
         made._origin = self if self._origin is None else self._origin
         made._retained, made._recipe = self._retained, self._recipe
         return made
@@ -279,19 +282,3 @@ class Tensor(Operators, Fetching):
 
     def __reduce__(self) -> Any:
         raise TypeError("a Tensor is a handle on memory of this process: pickle tensor.numpy() instead")
-
-    # **************** for the modules that move values ****************
-
-    @property
-    def _arg(self) -> core.Arg:
-        """What the copy engine gets."""
-        if self._copy_arg is None:
-            self._copy_arg = core.tensor_arg(self._addr, self.type.dtype, self.type.shape, self.layout,
-                                            handle=self._handle)
-        return self._copy_arg
-
-    def _host_view(self) -> np.ndarray | None:
-        """The live values of a host tensor of a dtype that numpy has, else None."""
-        if self._view is None and self.layout.memory == HOST:
-            self._view = host_view(self.type, self._addr, self._owner, self.readonly)
-        return self._view

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -53,6 +54,37 @@ def test_shared_handles(device, rng):
     for i, got in enumerate(together(work)):
         np.testing.assert_array_equal(got, wanted(i))
     assert eager.fallbacks() == []
+
+
+@pytest.fixture
+def hasty():
+    """Threads change often."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_reading_a_handle_that_others_write(device):
+    """Whoever reads sees the old values or the new ones, whole: never memory that was given to others."""
+    x = eager.array(np.zeros((40, 40), np.float32), device)
+    writing, torn = True, []
+
+    def write() -> None:
+        nonlocal x, writing
+        for _ in range(2500):
+            x += 1.0
+        writing = False
+
+    def read(i: int) -> None:
+        while writing:
+            got = (lambda: [x.numpy()], lambda: gr.gather([x, x]), lambda: [(x + x).numpy()])[i % 3]()
+            torn.extend(a for a in got if (a != a[0, 0]).any() or a[0, 0] != int(a[0, 0]))
+
+    assert together(lambda i: write() if i == 0 else read(i)) == [None] * THREADS
+    assert torn == []
+    assert x.numpy()[0, 0] == 2500
 
 
 def test_a_tensor_made_here_is_read_there():

@@ -148,6 +148,18 @@ def test_a_buffer_that_was_freed_raises_and_its_memory_comes_back(two):
     assert again.id != number
 
 
+def test_a_call_keeps_the_memory_that_another_thread_frees_meanwhile(two):
+    """C uses the gr_buffer * that it was given; Python's Buffer may be gone by then."""
+    buffer = Buffer.alloc(two[0], 0, 98765, "test")
+    given, addr, number = buffer.live(), buffer.addr, buffer.id
+    buffer.free()
+    other = Buffer.alloc(two[0], 0, 98765, "test")
+    assert other.addr != addr
+    assert core.lib.gr_buffer_id(given) == number
+    del given
+    assert Buffer.alloc(two[0], 0, 98765, "test").addr == addr
+
+
 def test_borrowed_memory_is_kept_until_the_last_queued_use(two):
     class Owner:
         pass

@@ -19,6 +19,7 @@ import graph_runtime as gr
 from graph_runtime import core
 from graph_runtime.arrays import array, empty
 from graph_runtime.buffer import sweep
+from graph_runtime.errors import InputError
 from graph_runtime.graph import TensorType
 from graph_runtime.testing_graphs import GraphMaker
 
@@ -295,6 +296,15 @@ def test_an_output_written_into_an_input_is_the_next_runs_state(counter):
     assert counter.get_output(0).numpy()[0, 0] == 6
 
 
+def test_the_sessions_own_state_cannot_be_freed_by_who_was_shown_it(counter):
+    counter.set_input("state", np.zeros((32, 32), F32))
+    counter.set_input("x", np.ones((32, 32), F32))
+    (shown,) = counter.run_async().outputs
+    with pytest.raises(InputError, match="memory of a session"):
+        shown.deallocate(force=True)
+    assert counter.run_async().outputs[0].numpy()[0, 0] == 2
+
+
 def test_the_tensor_that_is_written_into_is_donated(counter):
     state = array(np.zeros((32, 32), F32), "tt:0").to("tt:0", layout="tile")
     run = counter.run_async(state=state, x=np.ones((32, 32), F32))
@@ -362,6 +372,33 @@ def test_many_threads_in_one_session(slow):
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(10 * i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+def test_threads_that_submit_beside_threads_that_wait_for_all(document, packed_library):
+    """Who waits for a run keeps it, whoever else lets go of it (the address sanitizer sees the rest)."""
+    mod = gr.create(chain(document, "myadd", 1), packed_library)
+    mod.session.max_in_flight = 2
+    mod.run_async(x=full(0)).wait()
+    begin, errors = threading.Barrier(4), []
+
+    def work(base):
+        begin.wait()
+        try:
+            for i in range(300):
+                run = mod.run_async(x=full(base + i))
+                if base:
+                    mod.session._submitter.drain()
+                if i % 10 == 0:
+                    assert first(run) == base + i + 1
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(1000 * i,)) for i in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,0 +1,35 @@
+"""Host values on their way into a run: in buffers of their own, so that the caller may change his array as
+soon as submit returns."""
+from __future__ import annotations
+
+from typing import Any
+
+from . import core, dtypes
+from .buffer import Buffer
+from .devices import cpu
+from .graph import TensorType
+from .host_values import as_array
+from .layout import HOST, ROW_MAJOR, Layout
+from .tensor import Tensor
+
+__all__ = ["host_layout", "stage", "write"]
+
+
+def host_layout(type_: TensorType) -> Layout:
+    """How an array of the type stands in host memory."""
+    stored = dtypes.format_of(type_.dtype)
+    return Layout(HOST, ROW_MAJOR, stored.name if stored else type_.dtype)
+
+
+def stage(value: Any, type_: TensorType, what: str) -> Buffer:
+    """A host value in a buffer of its own, so that the caller may change his array at once."""
+    array = as_array(value, type_, what)
+    staged = Buffer.alloc(core.open_device(cpu(0)), 0, type_.nbytes, what)
+    write(staged, type_, host_layout(type_), array, what)
+    return staged
+
+
+def write(buffer: Buffer, type_: TensorType, layout: Layout, value: Any, what: str) -> None:
+    """Fill a fresh buffer now, as soon as nobody reads what it held before."""
+    tensor = Tensor(buffer.handle.device, buffer.handle, type_, layout, buffer.addr, buffer)
+    tensor.copy_from(value, what)
