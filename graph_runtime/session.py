@@ -98,7 +98,7 @@ class Session:
         the queues, unless outputs are bound to arrays."""
         with self._guard():
             if self._queued and not self._zero_copy.outputs:
-                self._submissions().run_in_place()
+                self.submissions().run_in_place()
                 return
             if self._submitter is not None and self.plan.aliases:
                 self._submitter.drain()
@@ -159,9 +159,10 @@ class Session:
 
         Raises InputError, DeviceMemoryError; what goes wrong later, the run's ``wait`` raises.
         """
-        return self._submissions().submit(inputs or {}, out, donate, self.max_in_flight)
+        return self.submissions().submit(inputs or {}, out, donate, self.max_in_flight)
 
-    def _submissions(self) -> Submitter:
+    def submissions(self) -> Submitter:
+        """What queues its runs."""
         if self._submitter is None:
             from .submission import Submitter
             self._submitter = Submitter(self.bound, self._zero_copy)

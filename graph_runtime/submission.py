@@ -80,8 +80,9 @@ class Submitter:
                 value.give_up(f"was donated as input {self._name(index)} of {self._bound.holder}")
         return run
 
-    def run_in_place(self) -> None:
-        """One run over the session's own memory, outputs too; returns when it is over. Raises as Run.wait."""
+    def run_in_place(self, times: np.ndarray | None = None) -> None:
+        """One run over the session's own memory, outputs too; returns when it is over. ``times``: as
+        Template.clock's, kept with the session. Raises as Run.wait."""
         if self._own_outputs is None:
             plain = {at for o, at in enumerate(self._slots.outputs)
                      if o not in self._slots.into and o not in self._slots.copied}
@@ -93,6 +94,8 @@ class Submitter:
         held = self._place_inputs(slots, self._given, kept)
         for at, buffer in self._own_outputs.items():
             slots[at] = buffer.pointer
+        self._times = times
+        made.clock(times)
         raw = made.submit(slots)
         run = Run(raw, (), self._bound.holder)
         for output in self._slots.copied:                  # the session shows what is kept itself
@@ -100,6 +103,7 @@ class Submitter:
         try:
             run.wait()
         finally:
+            made.clock(None)
             if not run.done():                             # Ctrl-C: it goes on, in the session's memory
                 self._fly(raw)
             held.clear()

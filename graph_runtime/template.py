@@ -100,6 +100,12 @@ class Template:
             made = _submit_op(self.pointer, a, b, c)
         return made
 
+    def clock(self, times: np.ndarray | None) -> None:
+        """Have workers write when each step begins and ends into ``times`` int64 [steps, 2] (ns of the
+        monotonic clock), None: no longer. Only while no run of the template is queued."""
+        lib.gr_template_clock(self.pointer, _NULL if times is None else ffi.cast("int64_t *",
+                                                                                 times.ctypes.data))
+
     def _make_room(self) -> None:
         places = dict.fromkeys((int(s["device"]), int(s["memory"])) for s in self.slots if s["extent"])
         make_room([(ffi.cast("gr_device *", device), memory) for device, memory in places], self._devices)

@@ -51,7 +51,7 @@ def run(
     timeline = timed_run(module, record=bool(trace or html))
     seconds = time.perf_counter() - start
     values = [module.get_output(i).numpy() for i in range(module.get_num_outputs())]
-    if timeline is not None:
+    if timeline is not None and (trace or html):
         write_pictures(timeline, program.name, trace, html)
     if output:
         with output.open("wb") as file:         # numpy would add .npz to a name without it

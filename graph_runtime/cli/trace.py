@@ -6,7 +6,7 @@ from collections.abc import Callable
 import typer
 
 from .. import config, report
-from ..measured import measured_run
+from ..measured import queued_run, stepped_run
 from ..module import GraphModule
 from ..plan import Plan
 from ..timeline import Timeline
@@ -27,13 +27,13 @@ def show_plan(module: GraphModule) -> None:
 
 def timed_run(module: GraphModule, record: bool = False) -> Timeline | None:
     """One run; from level 2 node by node, with a line for each as soon as it is over. With ``record`` its
-    timeline, which a run node by node makes."""
-    level = config.get("DEBUG")
-    if level < 2 and not record:
-        module.run()
-        return None
-    timeline = measured_run(module.session, _tell(module.session.plan) if level >= 2 else None)
-    return timeline if record else None
+    timeline: of a run on queues, or of those steps."""
+    if config.get("DEBUG") >= 2:
+        return stepped_run(module.session, _tell(module.session.plan))
+    if record:
+        return queued_run(module.session)
+    module.run()
+    return None
 
 
 def _tell(plan: Plan) -> Callable[[int, int], None]:

@@ -92,6 +92,7 @@ typedef struct gr_lane_step {
 
 struct gr_template {
   _Atomic int32_t busy;
+  _Atomic(int64_t *) clock;          /* NULL, or where workers write when each step began and ended */
   int32_t num_lanes, num_slots;
   int64_t num_steps;
   char holder[64];

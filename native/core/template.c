@@ -2,7 +2,7 @@
  * slot, which is all that gr_submit needs to order it after the work that is queued already.
  *
  * Called by graph_runtime/run.py, any thread.
- * defines: gr_template_create, gr_template_busy, gr_template_destroy
+ * defines: gr_template_create, gr_template_busy, gr_template_clock, gr_template_destroy
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,6 +157,10 @@ gr_template *gr_template_create(const gr_template_desc *desc) {
 
 int32_t gr_template_busy(const gr_template *tmpl) {
   return atomic_load_explicit(&tmpl->busy, memory_order_acquire);
+}
+
+void gr_template_clock(gr_template *tmpl, int64_t *times) {
+  atomic_store_explicit(&tmpl->clock, times, memory_order_release);
 }
 
 void gr_template_destroy(gr_template *tmpl) {

@@ -216,7 +216,9 @@ static int advance(gr_queue *queue, gr_lane_run *lane) {
   gr_run *run = lane->run;
   const gr_template *t = run->tmpl;
   int64_t index = step_of(lane)->step;
+  int64_t *clock = atomic_load_explicit(&run->tmpl->clock, memory_order_acquire);
   int32_t place = atomic_load_explicit(&lane->done, memory_order_relaxed);
+  if (clock) clock[2 * index] = gr_now_ns();
   if (!lane->cause) {
     int32_t status = leaves_out(queue, run) ? gr_fail(GR_ERR_CANCELLED, "cancelled before it began")
                                             : run_step(queue, run, t->steps + index);
@@ -226,6 +228,7 @@ static int advance(gr_queue *queue, gr_lane_run *lane) {
       gr_cause_release(cause);
     }
   }
+  if (clock) clock[2 * index + 1] = gr_now_ns();
   int64_t me = lane - run->lanes;
   int last = place + 1 == t->lane_ptr[me + 1] - t->lane_ptr[me];
   /* seq_cst: either who is about to sleep sees this, or we see that he wants to be woken */

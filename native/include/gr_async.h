@@ -116,6 +116,9 @@ typedef struct gr_template_desc {
 
 gr_template *gr_template_create(const gr_template_desc *desc);
 int32_t gr_template_busy(const gr_template *tmpl);   /* runs that are not over */
+/* From now on workers write into times[2 * step] and times[2 * step + 1] when a step began and ended (ns of
+ * the monotonic clock); NULL: no longer. One run at a time, and none while it is changed. */
+void gr_template_clock(gr_template *tmpl, int64_t *times);
 void gr_template_destroy(gr_template *tmpl);         /* when no longer busy */
 
 /* ---------------------------------------------------------------- submissions and runs */
