@@ -154,9 +154,8 @@ def _named(kind: str, board: str, stack: str | None, text: str) -> Descriptor:
         return of_kind[board]
     stacks = {d.stack: d for d in boards().values() if d.kind == kind and d.board == board}
     if stack not in stacks:
-        has = " and ".join(sorted(stacks))
-        raise DeviceError(f"{kind} board {board} has no stack {stack!r}{did_you_mean(stack, stacks)}; it has "
-                          f"{has}", got=text, wanted=sorted(stacks))
+        raise DeviceError(f"{kind} board {board} has no stack {stack!r}{did_you_mean(stack, stacks)}",
+                          got=text, wanted=sorted(stacks))
     return stacks[stack]
 
 

@@ -119,7 +119,7 @@ class TtBench:
         try:
             held = [t.numpy() for t in tensors]
             words = call_words(op, attrs, "tt", types, outputs)
-            self.call(kernel, [*tensors, out], [*words[:-1], u_kt] if u_kt else words)
+            self.call(kernel, [*tensors, out], [*words[:-2], u_kt, words[-1]] if u_kt else words)
             got = out.numpy()
             for tensor, kept in [*zip(tensors, held, strict=True), (fresh[0], noise), (fresh[-1], noise)]:
                 if tensor is not out:

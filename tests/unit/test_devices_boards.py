@@ -75,7 +75,7 @@ def test_names_say_board_stack_and_parameters(text, name, grid, clock):
 
 @pytest.mark.parametrize(("text", "says"), [
     ("tt:0=n15", "did you mean 'n150'"), ("tt:0=wormhole_b0/bud", "did you mean 'buda'"),
-    ("tt:0=n150/buda", "no stack 'buda'.*it has ttnn"), ("tt:0=n150[row=3]", "did you mean 'rows'"),
+    ("tt:0=n150/buda", "no stack 'buda'.*there are: ttnn"), ("tt:0=n150[row=3]", "did you mean 'rows'"),
     ("tt:0=n150[rows=9]", "from 1 to 8"), ("tt:0=n150[rows=0]", "from 1 to 8"),
     ("tt:0=n150[clock=x]", "whole number"),
     ("tt:0=n150[]", "not NAME=VALUE"), ("tt:0=n150[rows=1,rows=2]", "said twice"),

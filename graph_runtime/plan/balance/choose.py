@@ -30,8 +30,8 @@ _TILE = "tile"
 def require_policy(name: str) -> str:
     """The name. Raises InputError for one that there is not."""
     if name not in POLICIES:
-        raise InputError(f"unknown policy {name!r}{did_you_mean(name, POLICIES)}; there are "
-                         f"{', '.join(POLICIES)}", got=name, wanted=list(POLICIES))
+        raise InputError(f"unknown policy {name!r}{did_you_mean(name, POLICIES)}", got=name,
+                         wanted=list(POLICIES))
     return name
 
 
