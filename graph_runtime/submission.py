@@ -47,6 +47,7 @@ class Submitter:
         self._flying: deque[Any] = deque()
         self._lock = threading.Lock()
         self._own_outputs: dict[int, Buffer] | None = None      # for runs in place
+        self._times: np.ndarray | None = None                   # of the last of them that was timed
         self._input_slot = [int(slots.slot[eid]) for eid in self._graph.input_eids.tolist()]
         self._copied = slots_of_copies(bound.program, slots)
         self._own = {at: _borrow(bound, slots, at) for at in np.flatnonzero(slots.kept).tolist()}
@@ -81,8 +82,7 @@ class Submitter:
         return run
 
     def run_in_place(self, times: np.ndarray | None = None) -> None:
-        """One run over the session's own memory, outputs too; returns when it is over. ``times``: as
-        Template.clock's, kept with the session. Raises as Run.wait."""
+        """One run over the session's own memory. ``times``: Template.clock's. Raises as Run.wait."""
         if self._own_outputs is None:
             plain = {at for o, at in enumerate(self._slots.outputs)
                      if o not in self._slots.into and o not in self._slots.copied}
