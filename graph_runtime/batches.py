@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import groupby
-from typing import NamedTuple
+from operator import is_
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,11 +57,11 @@ class _Spread(NamedTuple):
 def fetch(tensors: Sequence[Tensor]) -> list[np.ndarray]:
     """The values of free tensors of one device, in arrays that share a block; waits. Raises KernelError where
     a run failed that was to write them."""
-    batch = _fetch(tuple([tensor.place for tensor in tensors]))
+    places, pointers = _of_one_time(tensors)
+    batch = _fetch(tuple(places))
     memory = aligned_empty(batch.extent, np.uint8)
-    pointers = [tensor.buffer.live() for tensor in tensors]     # kept: other threads may drop the tensors'
     buffers = core.ffi.new("gr_buffer *[]", pointers)
-    env, base = tensors[0].place.handle.env, memory.ctypes.data
+    env, base = places[0].handle.env, memory.ctypes.data
     args, after = core.ffi.cast("gr_arg *", batch.args.ctypes.data), core.ffi.new("int64_t *")
     count = len(tensors)
     wait_in_slices(lambda budget: _gather(buffers, env, args, base, count, budget, after), None, "a gather")
@@ -71,6 +72,20 @@ def fetch(tensors: Sequence[Tensor]) -> list[np.ndarray]:
         rows = np.ndarray(shape, dtype, memory, offset, strides)
         arrays.extend(rows if len(shape) > 1 else [rows[i, ...] for i in range(len(rows))])
     return arrays
+
+
+def _of_one_time(tensors: Sequence[Tensor]) -> tuple[list[Place], list[Any]]:
+    """Places, and the ``gr_buffer *`` of what stands there, which are to be kept while C reads it: other
+    threads may let the handles lead elsewhere meanwhile."""
+    while True:
+        owners = [tensor._owner for tensor in tensors]
+        places = [tensor._place or tensor.place for tensor in tensors]
+        pointers = [getattr(owner, "pointer", None) for owner in owners]
+        if not all(pointers):
+            for tensor in tensors:
+                tensor.alive()
+        elif all(map(is_, owners, [tensor._owner for tensor in tensors])):
+            return places, pointers
 
 
 def spread(arrays: Sequence[np.ndarray], places: Sequence[Place]) -> list[Tensor]:

@@ -178,6 +178,7 @@ class Submitter:
             if value.type != type_:
                 raise InputError(f"input {self._name(index)} is {value.type}, the graph says {type_}",
                                  got=str(value.type), wanted=str(type_))
+            value = value.alias()                    # of one time: other threads may evict it meanwhile
             buffer = value.buffer
             if buffer is not None and (value.device, value.layout) == (handle.device, layout) \
                     and self._may_be_read_there(index, value):

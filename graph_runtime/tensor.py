@@ -252,6 +252,7 @@ class Tensor(Operators, Fetching, Shown):
     def settle(self, other: Tensor) -> None:
         """Lead to the memory of ``other`` from now on, which has the same values in another place of the same
         device; the old memory goes when queued work is over. For evictions: handles stay valid."""
+        _kept = self._owner                # its end may let other threads in, who should find all of it new
         self.layout, self._addr, self._owner = other.layout, other._addr, other._owner
         self._view = self._copy_arg = self._place = None
 

@@ -139,19 +139,20 @@ def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
     """
     found = list(tensors)
     made: list[Any] = [None] * len(found)
-    away: dict[DeviceHandle, tuple[list[int], list[Tensor]]] = {}
+    away: dict[DeviceHandle, list[int]] = {}
     for i, tensor in enumerate(found):
         if not isinstance(tensor, Tensor):
             raise InputError(f"gather takes Tensors, item {i} is a {type(tensor).__name__}",
                              got=type(tensor).__name__)
-        if tensor.alive().buffer is None:
+        if tensor.buffer is None:                # a session's view, or gone
             made[i] = tensor.numpy()
             continue
-        indices, group = away.setdefault(tensor._handle, ([], []))
-        indices.append(i)
-        group.append(tensor)
-    for indices, group in away.values():
-        for i, array in zip(indices, _fetched(group), strict=True):
+        group = away.get(tensor._handle)
+        if group is None:
+            group = away[tensor._handle] = []
+        group.append(i)
+    for group in away.values():
+        for i, array in zip(group, _fetched([found[i] for i in group]), strict=True):
             made[i] = array
     return made
 
