@@ -169,7 +169,8 @@ def vary(descriptor: Descriptor, parameters: Mapping[str, str]) -> Descriptor:
         most = limits.get(name)
         if most is None:
             raise DeviceError(
-                f"{descriptor.name} has no parameter {name!r}{did_you_mean(name, limits) or '; it takes none'}",
+                f"{descriptor.name} has no parameter {name!r}"
+                f"{did_you_mean(name, limits) or '; it takes none'}",
                 got=name, wanted=sorted(limits))
         if not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= most):
             raise DeviceError(f"{descriptor.name}[{name}={text}]: {name} is a whole number from 1 to {most}",

@@ -26,6 +26,7 @@ from .timeline import Timeline
 __all__ = ["critical_chain", "needs_of", "node_times", "simulate"]
 
 _IN_FLIGHT = 8  # as Session.submit's bound
+_MOST_EVENTS = 20_000_000  # a timeline keeps some 50 bytes of each
 
 
 def simulate(
@@ -44,9 +45,15 @@ def simulate(
     runs may have begun and not ended. ``host``: constants of the machine. Raises InputError.
     """
     for what, number in (("runs", runs), ("in_flight", in_flight)):
-        if number < 1:
-            raise InputError(f"{what} is {number}: simulate at least one run", got=number, wanted=1)
+        if not isinstance(number, int) or number < 1:
+            raise InputError(f"{what} is {number!r}: simulate at least one run", got=number, wanted=1)
+    if not isinstance(plan, Plan):
+        raise InputError(f"simulate takes a Plan, got {type(plan).__name__}: make one with "
+                         "graph_runtime.plan.plan(graph, devices)", got=type(plan).__name__)
     found = lanes(plan, _positions(plan, inputs))
+    if runs * len(found.nid) > _MOST_EVENTS:
+        raise InputError(f"{runs} runs of {len(found.nid)} instructions are more than {_MOST_EVENTS:,} "
+                         "events: simulate fewer runs", got=runs, wanted=_MOST_EVENTS // len(found.nid))
     resident = residency(plan)
     kernel, dispatch, basis = node_times(plan, found.nid, traced=traced, host=host, resident=resident)
     time = kernel + dispatch

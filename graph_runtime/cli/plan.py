@@ -69,6 +69,9 @@ def plan(
         opt.print_json({**report.describe(planned), "balance": [balanced_json(b) for b in planned.balanced]})
     else:
         typer.echo(report.text(planned, opt.terminal_width()), nl=False)
+        if policy is not None and not planned.balanced:
+            typer.echo(f"\npolicy {policy}: no device is a board of stack buda, so nothing was balanced; try "
+                       "--device tt:0=e150")
         for balanced in planned.balanced:
             typer.echo("\n" + balanced_text(balanced), nl=False)
 

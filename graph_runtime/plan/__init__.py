@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..devices import Device, parse_list
+from ..errors import InputError
 from ..graph import Graph
 from .balance import assign_models, require_policy
 from .check import check
@@ -58,8 +59,16 @@ def plan(
     fallback for devices that are not in the list. ``inplace``: func_name -> inputs that output 0 may
     overwrite, from the libraries' manifests. ``use_storage_hints``: follow the file's storage ids.
 
-    Raises PlanError, CheckError, CapacityError, UnsupportedOpError, DeviceError, InputError (policy).
+    Raises PlanError, CheckError, CapacityError, UnsupportedOpError, DeviceError, InputError (policy, types).
     """
+    for name, value in (("place", place), ("device_map", device_map), ("formats", formats),
+                        ("layouts", layouts), ("numerics", numerics)):
+        _require_mapping(name, value)
+    for name, value in (numerics or {}).items():
+        _require_mapping(f"numerics of {name}", value)
+    if not isinstance(graph, Graph):
+        raise InputError(f"plan takes a Graph, got {type(graph).__name__}: use GraphBuilder.build() or "
+                         "load_graph(file)", got=type(graph).__name__)
     if policy is not None:
         require_policy(policy)
     placed = insert_transfers(
@@ -72,3 +81,13 @@ def plan(
     )
     planned, policy = assign_numerics(planned, numerics), policy or graph.hints.policy
     return check(planned if policy is None else assign_models(planned, policy), inplace=inplace)
+
+
+_EXAMPLES = {"place": "{'conv*': 'tt:0'}", "device_map": "{'2': 'tt:0'}", "formats": "{'tt': 'bf16'}",
+             "layouts": "{'conv*': 'l1'}", "numerics": "{'tt': {'fidelity': 'HiFi2'}}"}
+
+
+def _require_mapping(name: str, value: object) -> None:
+    if value is not None and not isinstance(value, Mapping):
+        example = _EXAMPLES.get(name, "{'fidelity': 'HiFi2'}")
+        raise InputError(f"{name} is a mapping, as {example}; got {value!r}", got=type(value).__name__)

@@ -72,7 +72,7 @@ def follow_wishes(placed: PlacedGraph, wishes: Mapping[str, str], layout_id: np.
 
 def _read(text: str) -> _Wish:
     said: dict[str, object] = {}
-    for word in text.split("/"):
+    for word in str(text).split("/"):
         kinds = [name for name, values in (("memory", (DRAM, L1)), ("layout", (ROW_MAJOR, TILE)),
                                            ("format", FORMATS), ("interleaved", (_INTERLEAVED,)))
                  if word in values]

@@ -57,8 +57,9 @@ def test_formats_and_fidelity_of_the_command_line_are_what_is_balanced(explain):
 
 @pytest.mark.parametrize(("options", "text"), [
     (["--device", "tt:0", "--explain", "mm"], "only boards of stack buda are balanced"),
+    (["--device", "cpu:0", "--explain", "mm"], "node 'mm' is on cpu:0, where nothing is cut"),
     (["--device", "tt:0=e150", "--explain", "m"], "there is no node 'm'"),
-    (["--device", "tt:0=e150", "--explain", "x"], "it runs on no core"),
+    (["--device", "tt:0=e150", "--explain", "x"], "runs on no core"),
     (["--device", "tt:0=e150", "--policy", "nlb", "--explain", "mm"], "did you mean 'nlp'"),
 ])
 def test_errors_are_one_line(explain, options, text):
@@ -95,3 +96,9 @@ def test_a_policy_as_json(explain):
     assert row["node"] == "mm"
     assert row["cores"] == row["grid"][0] * row["grid"][1]
     assert told["cycles"] == told["epochs"][row["epoch"]]["cycles"] >= row["cycles"]
+
+
+def test_a_policy_without_a_board_for_it_says_so(explain):
+    code, out, _ = explain("--device", "tt:0", "--policy", "nlp")
+    assert code == 0
+    assert "policy nlp: no device is a board of stack buda" in out

@@ -165,8 +165,9 @@ def test_l1_that_is_full_names_node_bank_holders_and_a_way_out():
     a, b = maker.input(f(4096, 2048)), maker.input(f(4096, 2048))
     graph = maker.graph([maker.op("add", [a, b])])
     says = (r"Not enough space to allocate 33554432 B L1 buffer across 64 banks, where each bank needs to "
-            r"store 524288 B, but bank size is 1325652 B \(allocated: 1048576 B, free: 277076 B, largest free "
-            r"block: 277076 B\) on tt:0 for 'n2'.*held by 'x0' 33554432 B, 'x1'.*keep it in dram \(--layout")
+            r"store 524288 B, but bank size is 1325652 B \(allocated: 1048576 B, free: 277076 B, largest "
+            r"free block: 277076 B\) on tt:0 for 'n2'.*held by 'x0' 33554432 B, 'x1'"
+            r".*keep it in dram \(--layout")
     with pytest.raises(CapacityError, match=says) as caught:
         plan(graph, ["tt:0"], layouts={"*": "l1"})
     assert (caught.value.node, caught.value.needed, caught.value.available) == ("n2", 3 * 524288, 1325652)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_runtime.devices import parse_list
-from graph_runtime.errors import CheckError, PlanError, UnsupportedOpError
+from graph_runtime.errors import CheckError, InputError, PlanError, UnsupportedOpError
 from graph_runtime.graph import COPY, TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.placement import place
@@ -283,3 +283,22 @@ def test_what_nothing_reads_moves_with_the_nodes():
     assert new.extra_columns == {"dtype": ("list_int", (7, 8, 0, 9)), "count": ("size_t", 3)}
     assert new.control_deps == {3: (1, 0)}
     assert new.hints.storage_scope == ("", "", "", "global")
+
+
+@pytest.mark.parametrize(("options", "says"), [
+    ({"formats": "bf16"}, "formats is a mapping, as {'tt': 'bf16'}; got 'bf16'"),
+    ({"numerics": "LoFi"}, "numerics is a mapping"), ({"place": ["tt:0"]}, "place is a mapping"),
+    ({"numerics": {"tt": "LoFi"}}, "numerics of tt is a mapping, as {'fidelity': 'HiFi2'}"),
+    ({"layouts": "l1"}, "layouts is a mapping"),
+])
+def test_options_of_another_type_are_told(options, says):
+    maker = GraphMaker()
+    graph = maker.graph([maker.op("relu", [maker.input(F4)])])
+    with pytest.raises(InputError) as caught:
+        plan(graph, ["tt:0"], **options)
+    assert says in str(caught.value)
+
+
+def test_what_is_no_graph_is_told():
+    with pytest.raises(InputError, match=r"plan takes a Graph, got GraphMaker.*load_graph"):
+        plan(GraphMaker(), ["cpu:0"])

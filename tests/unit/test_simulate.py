@@ -123,10 +123,16 @@ def test_a_graph_of_inputs_alone_takes_no_time():
 
 
 @pytest.mark.parametrize(("options", "said"), [({"runs": 0}, "runs"), ({"in_flight": 0}, "in_flight"),
+                                           ({"runs": "3"}, "runs is '3'"), ({"runs": 1 << 40}, "fewer runs"),
                                            ({"inputs": ["y"]}, "there are: v, w, x")])
 def test_bad_options_say_what_is_wrong(options, said):
     with pytest.raises(InputError, match=said):
         simulate(plan(two_matmuls(), ["cpu:0", "tt:0=n150"]), **options)
+
+
+def test_what_is_no_plan_is_told():
+    with pytest.raises(InputError, match="simulate takes a Plan, got GraphBuilder"):
+        simulate(gr.GraphBuilder())
 
 
 # **************** ops that are resident together ****************

@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...devices import Device
-from ...errors import CapacityError, InputError, PlanError, did_you_mean
+from ...errors import CapacityError, DeviceError, InputError, PlanError, did_you_mean
 from ...graph import Graph
 from ..types import Plan
 from . import convolution  # noqa: F401 - registers conv2d and pools
@@ -55,13 +55,18 @@ def legal_models(graph: Graph, nid: int, device: Device, settings: Settings | No
 def explained(plan: Plan, name: str) -> tuple[tuple[Candidates, ...], Device]:
     """part_models of a planned node, with the formats and numerics of the plan, and the node's device.
 
-    Raises InputError for a name that the graph has not, else as ``part_models``.
+    Raises InputError for a name that the graph has not, DeviceError for a node on the host, else as
+    ``part_models``.
     """
     graph = plan.graph
     if name not in graph.names:
         raise InputError(f"there is no node {name!r}{did_you_mean(name, graph.names)}", got=name)
     nid = graph.names.index(name)
     did = int(plan.did[nid])
+    if plan.devices[did].descriptor.on_host:
+        raise DeviceError(f"node {name!r} is on {plan.devices[did]}, where nothing is cut onto cores: place "
+                          f"it on a board of stack buda (--device tt:0=e150 --place '{name}=tt:0')",
+                          node=name, device=str(plan.devices[did]))
     view = view_of(graph, formats=[plan.layouts[i].format for i in plan.layout_id],
                    numerics=plan.numerics[did] if plan.numerics else None, origin=plan.origin)
     return part_models(graph, nid, plan.devices[did], view=view), plan.devices[did]

@@ -46,7 +46,7 @@ def parts_of(view: View, nid: int, device: Device) -> tuple[Part, ...]:
     make = MAKERS.get(node.op) if node.func is not None and node.func.op is not None else None
     if make is None:
         raise UnsupportedOpError(
-            f"node {node.name!r} is {node.op}: it runs on no core of {device}: there is nothing to balance",
+            f"node {node.name!r} (op {node.op}) runs on no core of {device}: there is nothing to balance",
             node=node.name, op=node.op, device=str(device), path=view.path(nid))
     if not all(t.size for t in (*node.input_types, *node.output_types)):
         raise PlanError(f"node {node.name!r} has a tensor without elements: there is nothing to balance",
