@@ -86,8 +86,9 @@ class OpenDevice:
 
     def tensors(self, memory: str | None = None) -> list[Tensor]:
         """The tensors that live here, the oldest first; those of one memory, if it is named."""
-        found = [t for _, t in sorted(self._tensors.items()) if t.is_allocated and t.device == self.device]
-        return [t for t in found if memory is None or t.layout.memory == memory]
+        alive = [t for t in [ref() for ref in self._tensors.valuerefs()] if t is not None]
+        found = [t for t in alive if t.is_allocated and t.device == self.device]
+        return sorted((t for t in found if memory is None or t.layout.memory == memory), key=lambda t: t.id)
 
     def close(self) -> None:
         """Let its tensors and programs go: handles end here, memory comes back when queued work

@@ -141,7 +141,7 @@ def _watch() -> None:
     seen = lib.gr_runs_ended(0, 0)
     while True:
         with _lock:
-            ended = [item for item in _waiting if item[1].cancelled() or item[0]()]
+            ended = [item for item in _waiting if item[1].cancelled() or _is_over(item[0])]
             _waiting[:] = [item for item in _waiting if item not in ended]
             if not _waiting:
                 _thread = None
@@ -150,6 +150,14 @@ def _watch() -> None:
         if _thread is not threading.current_thread():
             return
         seen = lib.gr_runs_ended(seen, _SLICE_NS)
+
+
+def _is_over(over: Callable[[], bool]) -> bool:
+    """What raises is over, too: the handle is gone, and its owner hears of it where he waits."""
+    try:
+        return over()
+    except Exception:
+        return True
 
 
 def _wake(future: asyncio.Future) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import sys
 import threading
 
 import numpy as np
@@ -599,6 +600,28 @@ def test_an_in_place_program_does_not_write_to_constants(new_bundle):
             assert (new.numpy() == 2).all()
             assert (array == (2 if writable else 1)).all()
             assert not x.is_allocated
+
+
+def test_tensors_of_a_device_are_listed_while_threads_make_others(device, randn):
+    first, stop = put(device, randn(32, 32)), threading.Event()
+    many = [rt.to_device(first, device, TILE) for _ in range(300)]
+
+    def make():
+        while not stop.is_set():
+            rt.to_device(first, device, TILE)
+
+    thread, interval = threading.Thread(target=make), sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    thread.start()
+    try:
+        for _ in range(300):
+            seen = [tensor.id for tensor in device.tensors()]
+            assert len(seen) > len(many)
+            assert seen == sorted(seen)
+    finally:
+        stop.set()
+        thread.join()
+        sys.setswitchinterval(interval)
 
 
 def test_many_threads_donate_one_tensor(stateful, device, randn):

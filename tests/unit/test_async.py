@@ -125,6 +125,24 @@ def test_await_leaves_the_loop_free(slow):
     assert ticks > 3
 
 
+def test_a_handle_that_goes_while_it_is_awaited_raises_there_and_others_are_woken(slow):
+    async def main():
+        lost, kept = slow.run_async(x=full(1)).outputs[0], slow.run_async(x=full(2)).outputs[0]
+
+        async def wait_for(tensor):
+            await tensor
+
+        tasks = [asyncio.ensure_future(wait_for(tensor)) for tensor in (lost, kept)]
+        await asyncio.sleep(0)
+        lost.give_up("was donated")
+        with pytest.raises(gr.GraphRuntimeError, match="donated"):
+            await asyncio.wait_for(tasks[0], 20)
+        await asyncio.wait_for(tasks[1], 20)
+        await asyncio.wait_for(slow.run_async(x=full(3)), 20)
+
+    asyncio.run(main())
+
+
 def test_timeout_says_so_and_the_run_goes_on(slow):
     run = slow.run_async(x=full(0))
     with pytest.raises(gr.WaitTimeoutError, match="goes on") as caught:
