@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 import warnings
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -225,13 +226,27 @@ def test_cancel_leaves_out_what_has_not_begun(slow):
     assert first(slow.run_async(x=full(1))) == 4
 
 
+@contextmanager
+def ctrl_c_after(seconds):
+    """SIGINT in the block, which it must end. A block that ends before is a failure of its own test: no
+    signal comes later, to end pytest in the middle of others."""
+    timer = threading.Timer(seconds, signal.raise_signal, [signal.SIGINT])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+    finally:
+        timer.cancel()
+        timer.join()
+        signal.signal(signal.SIGINT, before)
+
+
 def test_ctrl_c_while_waiting_leaves_everything_as_it_is(document, packed_library):
     mod = gr.create(chain(document, "slow", 60), packed_library)
     run = mod.run_async(x=full(0))
-    timer = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
-    timer.start()
     begin = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
+    with ctrl_c_after(0.1):
         run.wait()
     assert time.monotonic() - begin < 0.4
     assert first(run) == 60
@@ -240,8 +255,7 @@ def test_ctrl_c_while_waiting_leaves_everything_as_it_is(document, packed_librar
 
 def test_ctrl_c_in_a_run_of_queues_leaves_the_session_usable(document, packed_library):
     mod = gr.create(chain(document, "slow", 30), packed_library, queues="threads")
-    threading.Timer(0.05, signal.raise_signal, [signal.SIGINT]).start()
-    with pytest.raises(KeyboardInterrupt):
+    with ctrl_c_after(0.05):
         mod.run(x=full(0))
     mod.set_output_zero_copy(0, out := gr.aligned_empty(4))        # waits for what goes on
     mod.run(x=full(5))
