@@ -52,13 +52,18 @@ Inputs = Annotated[list[str] | None, typer.Option(
 Seed = Annotated[int, typer.Option("--seed", help="Seed of random inputs.")]
 
 
+_SHOWN = {"--fidelity": "tt=HiFi2", "--dst": "tt=bf16", "--numerics": "tt=exact", "--format": "tt=bf16",
+          "--layout": "'conv1=l1'", "--place": "'conv*=tt:0'"}
+
+
 def pairs(items: Sequence[str] | None, option: str) -> dict[str, str]:
     """{left: right} of left=right texts. Raises InputError for one without an equals sign."""
     found = {}
     for item in items or ():
         left, equals, right = item.partition("=")
         if not (left and equals and right):
-            raise InputError(f"{option} {item!r}: write {option} NAME=VALUE", got=item)
+            raise InputError(f"{option} {item!r}: write {option} {_SHOWN.get(option, 'NAME=VALUE')}",
+                             got=item)
         found[left] = right
     return found
 

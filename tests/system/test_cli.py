@@ -173,6 +173,7 @@ def test_bench(command, folder):
     (["run", "graph.json", "--params", "w.bin"], 2, "inputs without a value: x"),
     (["run", "graph.json", "--params", "w.bin", "--input", "y=random"], 2, "there are: w, x"),
     (["run", "graph.json", "--params", "w.bin", "--input", "x"], 2, "--input NAME=VALUE"),
+    (["plan", "graph.json", "--device", "tt:0", "--fidelity", "LoFi"], 2, "write --fidelity tt=HiFi2"),
     (["run", "graph.json", "--params", "w.bin", "--input", "x=none.npy"], 2, "none.npy"),
     (["run", "graph.json", "--params", "x.npy", "--input", "x=x.npy"], 2, "x.npy"),
     (["run", "graph.json", "--device", "gpu:0"], 2, "unknown device kind 'gpu'"),
