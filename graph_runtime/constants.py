@@ -5,12 +5,12 @@ and the versions of the inputs. An entry goes with any of its inputs.
 """
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from .executable import Executable
+from .locks import new_lock
 from .tensor import Tensor
 from .traffic import record
 
@@ -26,7 +26,7 @@ class _Entry(NamedTuple):
         return all((made := ref()) is not None and made.is_allocated for ref in self.inputs)
 
 
-_lock = threading.Lock()
+_lock = new_lock()
 _kept: dict[tuple, _Entry] = {}
 
 

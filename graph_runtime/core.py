@@ -6,7 +6,6 @@ here. Every call releases the GIL.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -25,6 +24,7 @@ from .errors import (
     SessionBusyError,
 )
 from .layout import HOST, LAYOUT_CODES, MEMORY_CODES, ROW_MAJOR, Layout, pages, shard_words
+from .locks import new_lock
 
 try:
     from . import _core
@@ -223,7 +223,7 @@ class DeviceHandle:
 
 
 _handles: dict[Device, DeviceHandle] = {}
-_handles_lock = threading.Lock()
+_handles_lock = new_lock()
 
 
 def open_device(device: Device) -> DeviceHandle:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections import Counter
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from .errors import InputError
 from .factory import open_program, read_graph
 from .graph import COPY, TensorType
 from .layout import HOST, Layout
+from .locks import new_lock
 from .opened import OpenDevice, opened
 from .plan import plan as make_plan
 
@@ -95,7 +95,7 @@ class Executable:
         self.aliases = {position[to]: out for out, to in plan.aliases if to in position}
         self.const = entry.const
         self.traffic = self._traffic()
-        self.lock = threading.Lock()
+        self.lock = new_lock()
 
     @property
     def name(self) -> str:

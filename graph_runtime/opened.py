@@ -5,13 +5,13 @@ The simulated device itself is the process's (core.open_device): sessions of oth
 """
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import Any, NamedTuple
 
 from . import core
 from .devices import Device, parse
 from .errors import DeviceError, InputError
+from .locks import new_rlock
 from .tensor import Tensor
 
 __all__ = ["Holder", "MemoryView", "OpenDevice", "opened"]
@@ -59,7 +59,7 @@ class OpenDevice:
         self.handle = core.open_device(self.device)
         self.is_open = True
         self.programs: dict[Any, Any] = {}
-        self.lock = threading.RLock()            # a hook may submit
+        self.lock = new_rlock()            # a hook may submit
         self._tensors: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import core
 from .buffer import error_of, keep_until, wait_in_slices
+from .locks import new_lock
 
 if TYPE_CHECKING:
     import asyncio
@@ -119,7 +120,7 @@ def _drop(pointer: Any, name: str) -> None:
 # **************** asyncio ****************
 
 _waiting: list[tuple[Callable[[], bool], asyncio.Future]] = []
-_lock = threading.Lock()
+_lock = new_lock()
 _thread: threading.Thread | None = None
 
 
@@ -127,6 +128,8 @@ async def when_over(over: Callable[[], bool]) -> None:
     """Come back when ``over()``, which the end of some run makes true. One thread watches for all loops."""
     import asyncio  # takes longer to import than all of us
     global _thread
+    if lib.gr_async_usable():                    # in a child of fork nothing ends: who waits is told
+        return
     future = asyncio.get_running_loop().create_future()
     with _lock:
         _waiting.append((over, future))

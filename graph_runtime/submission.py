@@ -6,7 +6,6 @@ number may be in flight.
 """
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from .bind import Bound, Lease
 from .buffer import Buffer, wait_in_slices
 from .errors import InputError
 from .layout import HOST
+from .locks import new_lock
 from .run import Run
 from .slots import Slots, assign_slots, extent_of, memory_of, slots_of_copies
 from .staging import host_layout, stage, write
@@ -45,7 +45,7 @@ class Submitter:
         self._slots = slots = assign_slots(self._plan)
         self._templates: dict[frozenset[int], Template] = {}
         self._flying: deque[Any] = deque()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._own_outputs: dict[int, Buffer] | None = None      # for runs in place
         self._times: np.ndarray | None = None                   # of the last of them that was timed
         self._input_slot = [int(slots.slot[eid]) for eid in self._graph.input_eids.tolist()]

@@ -9,7 +9,6 @@ Counters are the process's: a scope sees what all threads move while it is open.
 """
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,6 +16,7 @@ from typing import Any
 
 from .errors import ImplicitTransferError, InputError, did_you_mean
 from .layout import HOST
+from .locks import new_lock
 
 __all__ = ["KINDS", "Stats", "no_implicit_transfer", "record", "record_copy", "refuse_hidden", "stats"]
 
@@ -37,7 +37,7 @@ KINDS = {
     "fallback": "eager operations done on the host",
 }
 
-_lock = threading.Lock()
+_lock = new_lock()
 _totals: dict[tuple[str, str], tuple[int, int]] = {}
 _forbidden: ContextVar[bool] = ContextVar("graph_runtime_no_implicit_transfer", default=False)
 

@@ -8,13 +8,13 @@ long, keeps only what is still queued.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import defaultdict, deque
 from typing import Any, Protocol
 
 from .. import core
 from ..errors import GraphRuntimeError, HandleError
+from ..locks import new_rlock
 from . import policy
 
 __all__ = ["Maker", "before_write", "recover", "replace", "settle_all", "watch"]
@@ -22,7 +22,7 @@ __all__ = ["Maker", "before_write", "recover", "replace", "settle_all", "watch"]
 _pending, _failure, _NULL = core.lib.gr_buffer_pending, core.lib.gr_buffer_failure, core.ffi.NULL
 _MOST = 32  # outputs of a device that are not looked at yet
 _queued: defaultdict[core.DeviceHandle, deque[weakref.ref]] = defaultdict(deque)
-_recovering = threading.RLock()
+_recovering = new_rlock()
 _active = False  # somebody is in recover()
 
 

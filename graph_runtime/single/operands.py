@@ -3,7 +3,6 @@ there."""
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from typing import Any
 
@@ -13,6 +12,7 @@ from .. import dtypes
 from ..devices import Device
 from ..errors import DocumentError, InputError
 from ..graph import TensorType
+from ..locks import new_lock
 from ..tensor import Tensor
 from .apply import Refused, apply
 from .move import push
@@ -23,7 +23,7 @@ __all__ = ["axes_of", "cast", "device_of", "dtype_key", "dtype_name", "on_device
 
 _MOST_CONSTANTS = 1024
 _constants: OrderedDict[tuple[Device, str, str], Tensor] = OrderedDict()
-_lock = threading.Lock()
+_lock = new_lock()
 
 
 def tensor(value: Any) -> Tensor:

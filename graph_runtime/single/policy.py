@@ -3,13 +3,13 @@ says what was done on the host, how often, and why."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 from ..errors import InputError, did_you_mean
+from ..locks import new_lock
 
 __all__ = [
     "Fallback",
@@ -43,7 +43,7 @@ class Fallback:
         return f"{self.op}({', '.join(self.types)}) of {self.device} on the host, {times}: {self.reason}"
 
 
-_lock = threading.Lock()
+_lock = new_lock()
 _counts: dict[tuple[str, str, tuple[str, ...], str], int] = {}
 _strict: ContextVar[bool] = ContextVar("graph_runtime_strict", default=False)
 _mode = "off"

@@ -173,7 +173,6 @@ void gr_queue_poke(gr_queue *queue);
 int32_t gr_queue_depth(const gr_queue *queue);
 /* GR_OK, or why nothing can be queued now: closed, forked, shut down. */
 int32_t gr_queue_usable(const gr_queue *queue);
-int32_t gr_async_usable(void);
 void gr_queues_close(gr_device *device);   /* by gr_device_destroy: cancels, drains, joins */
 
 int64_t gr_now_ns(void);

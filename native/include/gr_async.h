@@ -151,6 +151,9 @@ uint64_t gr_runs_ended(uint64_t seen, int64_t budget_ns);
 /* Cancels everything and lets nothing new in; GR_OK when all threads are gone, else GR_INTERRUPTED after
  * about budget_ns. */
 int32_t gr_async_shutdown(int64_t budget_ns);
+/* GR_OK, or with gr_last_error why nothing can be queued, and nothing that is queued will end, in this process: it
+ * is a child of fork, whose parent has the threads, or it is ending. */
+int32_t gr_async_usable(void);
 /* cdef-end */
 
 #endif

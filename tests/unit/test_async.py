@@ -551,6 +551,46 @@ print("fine")
     assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
 
 
+def test_fork_while_other_threads_hold_locks(files):
+    """Whoever held a lock of ours is not in the child to let go of it."""
+    done = script(_CHAIN + """
+import asyncio
+from graph_runtime.locks import _locks
+
+async def waiting():
+    await run
+
+run = mod.run_async(x=x)
+held = list(_locks)
+for lock in held:
+    lock.acquire()
+pid = os.fork()
+if not pid:
+    for use in (lambda: mod.run_async(x=x), lambda: asyncio.run(asyncio.wait_for(waiting(), 20))):
+        try:
+            use()
+        except gr.GraphRuntimeError as error:
+            assert "stayed in the parent" in str(error), error
+    gr.stats()
+    sys.exit(7)
+for _ in range(200):
+    done, status = os.waitpid(pid, os.WNOHANG)
+    if done:
+        break
+    time.sleep(0.1)
+else:
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    raise SystemExit("the child hangs")
+assert os.waitstatus_to_exitcode(status) == 7
+for lock in held:
+    lock.release()
+assert run.outputs[0].numpy()[0] == 30
+print("fine")
+""", *files)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
+
+
 def test_a_child_forked_before_the_first_run_has_queues_of_its_own(files):
     done = script(_CHAIN + """
 pid = os.fork()
