@@ -1,6 +1,6 @@
 """Throughput of whole networks: predicted by simulate, never fitted, over published.
 
-    python tests/bench/bench_models.py --data DIR [--only GLOB]
+    python tests/bench/bench_models.py --data DIR [--only GLOB] [--policy NAME]
 
 DIR is laid out as the project's silicon data. A JSON line for each row: table, model, board, batch, chips,
 unit, published, predicted, ratio, basis (shares of the time), in_l1 (of L1, the largest value kept there).
@@ -10,6 +10,10 @@ Then a line for each board with ``rank`` (Spearman's correlation of predicted an
 Settings are those of the published runs (models.py): ttnn's hand-optimised models in block floats of 8 bits,
 LoFi, replayed from a trace; TT-Buda's benchmark in Float16_b, HiFi2 or HiFi3. Images are copied in while the
 run before computes, parameters lie in DRAM, other values in L1 as far as they fit.
+
+TT-Buda's rows are predicted one op at a time over the whole grid. With ``--policy`` they are cut by the
+balancer instead, for one input, of which a batch passes through the epochs; "policy" says so in the line (a
+graph that has no legal cut is predicted as without).
 """
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ import numpy as np
 import graph_runtime as gr
 from graph_runtime.devices import parse
 from graph_runtime.dtypes import FORMATS
-from graph_runtime.errors import CapacityError
+from graph_runtime.errors import CapacityError, PlanError
 from graph_runtime.plan import plan
 from graph_runtime.plan.types import Plan
 
@@ -76,14 +80,32 @@ def _predict(device: str, make: models.Graph, settings: tuple[str, str, bool]
     return timeline.throughput, timeline.basis_shares(), share
 
 
-def predict(row: models.Row) -> dict[str, Any]:
+@cache
+def _cut(device: str, model: str, settings: tuple[str, str, bool], policy: str) -> Plan | None:
+    """A plan for one input with the balancer's epochs, None where there is no legal one."""
+    graph = gr.load_graph(models.graph_of(model, 1)())
+    try:
+        return plan(graph, ["cpu:0", f"tt:0={device}"], formats={"tt": settings[0]}, policy=policy,
+                    numerics={"tt": {"fidelity": settings[1]}})
+    except PlanError:
+        return None
+
+
+def predict(row: models.Row, policy: str | None = None) -> dict[str, Any]:
     """The row as a JSON line."""
-    runs, basis, share = _predict(row.device, row.make(), row.settings)
-    made = runs * row.per_run
+    cut = None
+    if policy and row.table == "buda":
+        cut = _cut(row.device, row.model, row.settings, policy)
+    if cut is not None:
+        timeline = gr.simulate(cut, runs=row.batch // row.chips, inputs=["image"])
+        made, share, basis = timeline.throughput * row.chips, 0.0, timeline.basis_shares()
+    else:
+        runs, basis, share = _predict(row.device, row.make(), row.settings)
+        made = runs * row.per_run
     return {"table": row.table, "model": row.model, "board": row.board, "batch": row.batch,
             "chips": row.chips, "unit": row.unit, "published": row.published, "predicted": round(made, 2),
             "ratio": round(made / row.published, 3), "basis": {k: round(v, 3) for k, v in basis.items()},
-            "in_l1": share}
+            "in_l1": share, "policy": policy if cut is not None else None}
 
 
 def spearman(one: Sequence[float], other: Sequence[float]) -> float:
@@ -108,11 +130,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--only", default="*", help="models, as a glob")
+    parser.add_argument("--policy", help="of the balancer, for TT-Buda's rows")
     args = parser.parse_args()
     found = []
     for row in models.rows(args.data):
         if fnmatch.fnmatch(row.model, args.only):
-            found.append(predict(row))
+            found.append(predict(row, args.policy))
             print(json.dumps(found[-1]), flush=True)
     boards, tables = defaultdict(list), defaultdict(list)
     for line in found:
