@@ -137,7 +137,7 @@ def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
 
     Raises HandleError, InputError for what is no Tensor, and what the runs raised that were to write them.
     """
-    found = list(tensors)
+    found = _listed(tensors, "gather")
     made: list[Any] = [None] * len(found)
     away: dict[DeviceHandle, list[int]] = {}
     for i, tensor in enumerate(found):
@@ -155,6 +155,13 @@ def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
         for i, array in zip(group, _fetched([found[i] for i in group]), strict=True):
             made[i] = array
     return made
+
+
+def _listed(items: Iterable[Any], what: str) -> list[Any]:
+    """Of a Tensor a list would be its rows, fetched one by one."""
+    if isinstance(items, Tensor) or not isinstance(items, Iterable):
+        raise InputError(f"{what} takes a list, got one {type(items).__name__}", got=type(items).__name__)
+    return list(items)
 
 
 def _fetched(tensors: list[Tensor]) -> list[np.ndarray]:
@@ -184,7 +191,7 @@ def scatter(arrays: Iterable[Any], device: Device | str, layout: Layout | str | 
 def wait_all(items: Iterable[Any], timeout: float | None = None) -> None:
     """Wait for all Tensors (or Runs) of ``items``, ``timeout`` seconds in all, and then raise the first
     failure. Raises WaitTimeoutError, and InputError for what cannot be waited for."""
-    items = list(items)
+    items = _listed(items, "wait_all")
     for item in items:
         if not isinstance(item, (Tensor, Run)):
             raise InputError(f"wait_all takes Tensors and Runs, got {type(item).__name__}",

@@ -24,3 +24,17 @@ def test_links_lead_to_files(page):
     links = re.findall(r"\]\(([^)#\s]+)", text)
     broken = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert broken == []
+
+
+def _examples() -> list:
+    pages = [ROOT / "docs" / name for name in ("runtime.md", "eager.md")]
+    return [pytest.param(code, id=f"{page.name}-{i}") for page in pages for i, code in enumerate(
+        re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S))]
+
+
+@pytest.mark.parametrize("code", _examples())
+def test_examples_run_as_they_stand(code, tmp_path):
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True,
+                          timeout=100, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout

@@ -99,6 +99,15 @@ def test_scatter_has_read_the_arrays_when_it_returns(values):
         assert (got == right).all()
 
 
+@pytest.mark.parametrize("call", [gr.gather, gr.wait_all])
+def test_one_tensor_is_no_list_of_its_rows(call, tensor):
+    with gr.stats() as moved, pytest.raises(InputError, match="takes a list, got one Tensor"):
+        call(tensor)
+    assert list(moved.rows()) == []
+    with pytest.raises(InputError, match="takes a list, got one int"):
+        call(5)
+
+
 def test_gather_is_one_copy_each_from_several_devices(values):
     tensors = [gr.scatter([values + i], place)[0] for i, place in enumerate(PLACES)]
     with gr.stats() as counted:
