@@ -197,6 +197,18 @@ def test_optimal_is_never_worse(planned):
     assert best.total <= min(balance_device(planned, 0, p).total for p in OTHERS)
 
 
+def test_optimal_takes_ops_that_no_target_of_cycles_holds():
+    """A gather reads a table from DRAM: its kernels are done long before."""
+    b = GraphBuilder()
+    h = b.op("take", b.input("table", (32128, 1024), "bfloat16"), b.input("ids", (64,), "int32"), name="rows")
+    for _ in range(7):
+        h = b.op("relu", h)
+    b.output(h)
+    graph = load_graph(b.to_json())
+    best, other = (plan(graph, BOARD, policy=p).balanced[0].total for p in ("optimal", "nlp"))
+    assert 0 < best <= other
+
+
 def test_single_op_per_epoch_and_minimize_grid_do_what_they_say(planned):
     alone = balance_device(planned, 0, "single_op_per_epoch")
     assert len(alone.epoch_cycles) == len(alone.network.ops)
