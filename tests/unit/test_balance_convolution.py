@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from graph_runtime import devices, ops
 from graph_runtime.builder import GraphBuilder
 from graph_runtime.costs import NonZero
+from graph_runtime.errors import PlanError
 from graph_runtime.graph import TensorType
 from graph_runtime.loader import load_graph
+from graph_runtime.plan import plan
 from graph_runtime.plan.balance import (
     LEGAL,
     Grid,
@@ -316,3 +318,14 @@ def test_formats_and_numerics_of_a_plan_decide_dst_and_bytes():
     other = legal_models(graph, nid, E150, view=view)
     assert (other.op.dst_bits, other.op.fidelity, other.op.format) == (32, "LoFi", "bfp8_b")
     assert {b.tile_bytes for m in other.models for b in m.outputs} == {1120}
+
+
+@pytest.mark.parametrize(("op", "attrs"), [("conv2d", {"pads": [1, 1, 1, 1]}),
+                                         ("max_pool2d", {"kernel_shape": [3, 3]})])
+def test_an_image_too_large_to_be_encoded_is_told_at_once(op, attrs):
+    b = GraphBuilder()
+    x = b.input("x", (1, 3, 4001, 4003))
+    b.output(b.op(op, x, *([b.input("w", (7, 3, 3, 3))] if op == "conv2d" else []), name="wide", **attrs))
+    with pytest.raises(PlanError, match=r"node 'wide': 9 taps over .*cut the image.*nodes\[") as caught:
+        plan(b.build(), ["tt:0=e150"], policy="nlp")
+    assert caught.value.node == "wide"

@@ -51,7 +51,11 @@ def parts_of(view: View, nid: int, device: Device) -> tuple[Part, ...]:
     if not all(t.size for t in (*node.input_types, *node.output_types)):
         raise PlanError(f"node {node.name!r} has a tensor without elements: there is nothing to balance",
                         node=node.name, op=node.op, device=str(device), path=view.path(nid))
-    parts = make(view, node)
+    try:
+        parts = make(view, node)
+    except PlanError as error:
+        raise PlanError(f"node {node.name!r}: {error}", node=node.name, op=node.op, device=str(device),
+                        path=view.path(nid)) from None
     if not any(p.principal for p in parts):
         parts[0] = replace(parts[0], principal=True)
     return tuple(parts)

@@ -11,10 +11,12 @@ from functools import cache
 import numpy as np
 
 from ...costs import NonZero
+from ...errors import PlanError
 from .op import Grid, Stream
 
 __all__ = ["MOST_BITS", "Encoding", "Window", "encoding"]
 
+_MOST_PICKS = 1 << 24       # some hundred bytes each while they are sorted out
 MOST_BITS = 16              # of one index: tile pointer, row and depth within the ublock
 _TILE = 32
 _STRIP_BYTES, _UBLOCK_BYTES, _INDEX_BYTES = 4, 4, 2
@@ -89,8 +91,14 @@ def _most_of(core: np.ndarray, key: np.ndarray, span: int) -> int:
 
 @cache
 def encoding(window: Window) -> Encoding:
-    """The Encoding of a window over one image, rows of each tap padded to whole tiles."""
+    """The Encoding of a window over one image, rows of each tap padded to whole tiles. Raises PlanError for
+    one that would take gigabytes to write down."""
     (h, w), (oh, ow) = window.image, window.out
+    if oh * ow * len(window.taps) > _MOST_PICKS:
+        picks = oh * ow * len(window.taps)
+        raise PlanError(f"{len(window.taps)} taps over {oh}x{ow} pixels pick {picks:,} pixels: a sparse matmul "
+                        f"of at most {_MOST_PICKS:,} is balanced; cut the image, or place it on cpu",
+                        got=picks, wanted=_MOST_PICKS)
     each = -(-oh * ow // _TILE)
     parts = []
     for tap, (p, q) in enumerate(window.taps):
@@ -103,8 +111,15 @@ def encoding(window: Window) -> Encoding:
     row, col = np.concatenate(parts, axis=1)
     tile = np.stack([row // _TILE, col // _TILE])
     key = tile[0] * -(-h * w // _TILE) + tile[1]
-    found, first, where = np.unique(key, return_index=True, return_inverse=True)
-    pattern = np.full((len(found), _TILE), -1, np.int8)
-    pattern[where, row % _TILE] = col % _TILE
-    distinct = len(np.unique(pattern, axis=0)) if len(found) else 0
-    return Encoding(tile[0][first], tile[1][first], distinct, len(window.taps), each)
+    new = np.diff(key, prepend=-1) > 0       # pixels and what they read ascend together: keys are sorted
+    first = np.flatnonzero(new)
+    pattern = np.full((len(first), _TILE), -1, np.int8)
+    pattern[np.cumsum(new) - 1, row % _TILE] = col % _TILE
+    return Encoding(tile[0][first], tile[1][first], _distinct(pattern), len(window.taps), each)
+
+
+def _distinct(pattern: np.ndarray) -> int:
+    """How many rows of int8 [n, 32] differ: sorted as four numbers each, not as bytes."""
+    words = pattern.view(np.int64)
+    words = words[np.lexsort(words.T)]
+    return int((words[1:] != words[:-1]).any(axis=1).sum()) + bool(len(words))
