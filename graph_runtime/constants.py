@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .executable import Executable
-from .locks import new_lock
 from .tensor import Tensor
 from .traffic import record
 
-__all__ = ["entries", "find", "keep"]
+__all__ = ["entries", "find", "keep", "key_of"]
 
 
 class _Entry(NamedTuple):
@@ -26,19 +25,19 @@ class _Entry(NamedTuple):
         return all((made := ref()) is not None and made.is_allocated for ref in self.inputs)
 
 
-_lock = new_lock()
 _kept: dict[tuple, _Entry] = {}
 
 
-def _key(target: Executable, inputs: Sequence[Tensor]) -> tuple:
+def key_of(target: Executable, inputs: Sequence[Tensor]) -> tuple:
+    """What results are kept by. Taken before the program is queued: should another thread write an input
+    meanwhile, the results are found for contents that never come again."""
     return target.fingerprint(), target.opened.device, tuple(tensor.version for tensor in inputs)
 
 
-def find(target: Executable, inputs: Sequence[Tensor]) -> list[Tensor] | None:
+def find(target: Executable, key: tuple) -> list[Tensor] | None:
     """New handles on the outputs that are kept for these inputs, retained; None if there are none (any
     more). Counts a hit or a miss."""
-    with _lock:
-        found = _kept.get(_key(target, inputs))
+    found = _kept.get(key)
     if found is not None and all(tensor.is_allocated for tensor in found.outputs):
         record("const_hit", target.opened.device)
         return [tensor.alias() for tensor in found.outputs]
@@ -46,16 +45,15 @@ def find(target: Executable, inputs: Sequence[Tensor]) -> list[Tensor] | None:
     return None
 
 
-def keep(target: Executable, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
+def keep(key: tuple, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
     """Keep the outputs while all inputs live; returns retained handles on them."""
-    key = _key(target, inputs)
     for tensor in outputs:
         tensor.retain = True
     made = _Entry(tuple(tensor.alias() for tensor in outputs), tuple(weakref.ref(t) for t in inputs))
-    with _lock:
-        for other in [other for other, entry in _kept.items() if not entry.alive]:
-            del _kept[other]                       # an input was deallocated, its handle is still there
-        _kept[key] = made
+    for other, entry in list(_kept.items()):       # handles that end take entries out at any time
+        if not entry.alive:
+            _kept.pop(other, None)                 # an input was deallocated, its handle is still there
+    _kept[key] = made
     for tensor in inputs:
         weakref.finalize(tensor, _kept.pop, key, None).atexit = False
     return list(outputs)
@@ -63,5 +61,4 @@ def keep(target: Executable, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 
 def entries() -> int:
     """How many results are kept now."""
-    with _lock:
-        return len(_kept)
+    return len(_kept)

@@ -57,7 +57,8 @@ def submit(opened: OpenDevice, bundle: Bundle, program: str | int | None, inputs
         raise InputError(f"{target.name} is const: its results are kept with its inputs, which cannot be "
                          "donated", got=sorted(donated))
     if target.const:
-        found = constants.find(target, given)
+        key = constants.key_of(target, given)
+        found = constants.find(target, key)
         if found is not None:
             return [opened.adopt(tensor) for tensor in found]
     if evict == "unused":
@@ -69,7 +70,7 @@ def submit(opened: OpenDevice, bundle: Bundle, program: str | int | None, inputs
         for at in donated:
             given[at].give_up(_donation(target, at))
     if target.const:
-        outputs = constants.keep(target, given, outputs)
+        outputs = constants.keep(key, given, outputs)
     return [opened.adopt(tensor) for tensor in outputs]
 
 

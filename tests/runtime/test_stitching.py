@@ -24,6 +24,7 @@ from graph_runtime import (
     SessionBusyError,
     WaitTimeoutError,
     core,
+    stitching,
 )
 from graph_runtime.layout import Layout
 from graph_runtime.shards import Shard
@@ -388,6 +389,24 @@ def test_a_closed_device(chain, randn):
 def test_a_device_that_the_bundle_has_no_part_for(chain):
     with rt.open_device("cpu:0") as host, pytest.raises(InputError, match="it has no part for cpu:0"):
         rt.load_program(host, chain, "add")
+
+
+def test_a_const_result_is_not_kept_for_what_is_written_meanwhile(new_bundle, binary, device, randn,
+                                                                  monkeypatch):
+    bundle = new_bundle({"fold": binary("add", (32, 32), "float32")}, const=("fold",))
+    a, b = put(device, randn(32, 32)), put(device, randn(32, 32))
+    submitted = stitching._submitted
+
+    def write_after(*args, **options):
+        outputs = submitted(*args, **options)
+        a.copy_from(np.zeros((32, 32), np.float32))                # as another thread might
+        return outputs
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stitching, "_submitted", write_after)
+        rt.submit(device, bundle, "fold", [a, b])
+    (folded,) = rt.submit(device, bundle, "fold", [a, b])
+    np.testing.assert_array_equal(folded.numpy(), b.numpy())
 
 
 def test_a_const_program_cannot_overwrite_its_inputs(new_bundle, stateful):
