@@ -96,8 +96,8 @@ def encoding(window: Window) -> Encoding:
     (h, w), (oh, ow) = window.image, window.out
     if oh * ow * len(window.taps) > _MOST_PICKS:
         picks = oh * ow * len(window.taps)
-        raise PlanError(f"{len(window.taps)} taps over {oh}x{ow} pixels pick {picks:,} pixels: a sparse matmul "
-                        f"of at most {_MOST_PICKS:,} is balanced; cut the image, or place it on cpu",
+        raise PlanError(f"{len(window.taps)} taps over {oh}x{ow} pixels pick {picks:,} pixels: a sparse "
+                        f"matmul of at most {_MOST_PICKS:,} is balanced; cut the image, or place it on cpu",
                         got=picks, wanted=_MOST_PICKS)
     each = -(-oh * ow // _TILE)
     parts = []
