@@ -41,11 +41,13 @@ def empty(
 ) -> Tensor:
     """A tensor whose values are undefined: row-major in the device's main memory, or of a layout.
 
-    Raises DocumentError for an unknown dtype, DeviceError where the device cannot store it,
-    DeviceMemoryError.
+    Raises InputError for a negative extent, DocumentError for an unknown dtype, DeviceError where the device
+    cannot store it, DeviceMemoryError.
     """
     device = parse(device)
     shape = (shape,) if isinstance(shape, int) else tuple(int(d) for d in shape)
+    if any(extent < 0 for extent in shape):
+        raise InputError(f"shape {shape} has a negative extent", got=shape)
     name = dtypes.canonical(dtype) if isinstance(dtype, str) else dtypes.from_numpy(dtype)
     type_ = TensorType(name, shape)
     layout = row_major(type_, device) if layout is None else layout

@@ -159,7 +159,7 @@ class Session:
 
         Raises InputError, DeviceMemoryError; what goes wrong later, the run's ``wait`` raises.
         """
-        return self.submissions().submit(inputs or {}, out, donate, self.max_in_flight)
+        return self.submissions().submit({} if inputs is None else inputs, out, donate, self.max_in_flight)
 
     def submissions(self) -> Submitter:
         """What queues its runs."""

@@ -1,18 +1,31 @@
-"""Host values on their way into a run: in buffers of their own, so that the caller may change his array as
-soon as submit returns."""
+"""What a run is given: whether it is of the right kind; and host values in buffers of their own, so that the
+caller may change his array as soon as submit returns."""
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 from . import core, dtypes
 from .buffer import Buffer
 from .devices import cpu
+from .errors import InputError
 from .graph import TensorType
 from .host_values import as_array
 from .layout import HOST, ROW_MAJOR, Layout
 from .tensor import Tensor
 
-__all__ = ["host_layout", "stage", "write"]
+__all__ = ["check_kinds", "host_layout", "stage", "write"]
+
+
+def check_kinds(inputs: Any, out: Any, donate: Any) -> None:
+    """Of what Session.submit is given. Raises InputError."""
+    for what, value, kinds, wanted in (
+            ("inputs", inputs, Mapping, "a mapping of input numbers to values"),
+            ("out", out, (Mapping, Sequence, NoneType), "a list of tensors, or output numbers and tensors"),
+            ("donate", donate, Collection, "a list of input numbers")):
+        if not isinstance(value, kinds):
+            raise InputError(f"{what} is {wanted}, got {type(value).__name__}", got=type(value).__name__)
 
 
 def host_layout(type_: TensorType) -> Layout:

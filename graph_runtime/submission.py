@@ -21,7 +21,7 @@ from .layout import HOST
 from .locks import new_lock
 from .run import Run
 from .slots import Slots, assign_slots, extent_of, memory_of, slots_of_copies
-from .staging import host_layout, stage, write
+from .staging import check_kinds, host_layout, stage, write
 from .template import Template
 from .tensor import Tensor
 from .zero_copy import ALIGNMENT, ZeroCopy
@@ -61,6 +61,7 @@ class Submitter:
     def submit(self, inputs: Mapping[int, Any], out: Mapping[int, Tensor] | Sequence[Tensor | None] | None,
                donate: Collection[int], max_in_flight: int) -> Run:
         """See Session.submit."""
+        check_kinds(inputs, out, donate)
         outs = dict(out) if isinstance(out, Mapping) else \
             {i: t for i, t in enumerate(out or ()) if t is not None}
         given = {**self._given, **{self._index(i): value for i, value in inputs.items()}}

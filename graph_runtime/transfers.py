@@ -158,8 +158,8 @@ def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
 
 
 def _listed(items: Iterable[Any], what: str) -> list[Any]:
-    """Of a Tensor a list would be its rows, fetched one by one."""
-    if isinstance(items, Tensor) or not isinstance(items, Iterable):
+    """Of a Tensor, or an array, a list would be its rows, one by one."""
+    if isinstance(items, (Tensor, np.ndarray)) or not isinstance(items, Iterable):
         raise InputError(f"{what} takes a list, got one {type(items).__name__}", got=type(items).__name__)
     return list(items)
 
@@ -180,7 +180,7 @@ def scatter(arrays: Iterable[Any], device: Device | str, layout: Layout | str | 
     DeviceMemoryError.
     """
     device = parse(device)
-    given = [a if isinstance(a, np.ndarray) else as_host(a) for a in arrays]
+    given = [a if isinstance(a, np.ndarray) else as_host(a) for a in _listed(arrays, "scatter")]
     types = [TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in given]
     places = [place(device, type_, resolve(type_, device, layout)) for type_ in types]
     return spread(given, places) if places else []

@@ -363,6 +363,15 @@ def test_a_tensor_that_is_written_into_cannot_be_another_input_too(counter):
 
 # **************** wrong calls ****************
 
+@pytest.mark.parametrize(("given", "said"), [
+    ({"inputs": 5}, "inputs is a mapping .* got int"), ({"inputs": [1]}, "inputs is a mapping .* got list"),
+    ({"out": 7}, "out is a list of tensors.* got int"), ({"donate": 0}, "donate is a list .* got int")])
+def test_things_of_another_kind_are_input_errors(slow, given, said):
+    with pytest.raises(InputError, match=said):
+        slow.session.submit(**given)
+    assert first(slow.run_async(x=full(1))) == 4
+
+
 def test_wrong_inputs_queue_nothing(slow):
     for wrong in (np.zeros(5, F32), array(np.zeros((2, 2), F32)), "text"):
         with pytest.raises(gr.InputError):
