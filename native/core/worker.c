@@ -143,7 +143,7 @@ static gr_lane_run *find_ready_or_want(gr_queue *queue, gr_lane_run **before) {
 /* ---------------------------------------------------------------- running */
 
 static int32_t make_room(gr_queue *queue, const gr_step *step) {
-  if (step->nargs > queue->args_room) {
+  if (step->nargs > queue->args_room || !queue->args) {      /* memcpy wants an address, of no bytes, too */
     size_t room = (size_t)step->nargs + 16;
     free(queue->args);
     free(queue->packed);
