@@ -25,10 +25,15 @@ def test_every_block_is_known():
         ("sh", "install"), ("sh", ""), ("python", ""), ("text", "")}
 
 
-@pytest.mark.parametrize("code", _blocks("python"))
-def test_python_blocks(code, capsys):
-    exec(compile(code, "README.md", "exec"), {})
-    assert np.array2string(np.full(10, 0.1, np.float32)) in capsys.readouterr().out
+def test_python_blocks(capsys):
+    """One after another, as a reader types them."""
+    namespace = {}
+    for code in _blocks("python"):
+        exec(compile(code, "README.md", "exec"), namespace)
+    printed = capsys.readouterr().out
+    assert np.array2string(np.full(10, 0.1, np.float32)) in printed
+    assert "[4.0, 4.0, 4.0]" in printed
+    assert namespace["counted"].count("d2h") == 0
 
 
 @pytest.mark.parametrize("script", _blocks("sh"))
