@@ -97,9 +97,13 @@ class Tensor(Operators, Fetching, Shown):
     @property
     def place(self) -> Any:
         """Device, type and layout as one object, the same for all tensors that agree in them."""
-        if self._place is None:
-            self._place = place(self.device, self.type, self.layout)
-        return self._place
+        found = self._place
+        while found is None:                # another thread may evict the tensor meanwhile
+            owner = self._owner
+            made = place(self.device, self.type, self.layout)
+            if self._owner is owner:
+                self._place = found = made
+        return found
 
     def __repr__(self) -> str:
         return f"Tensor({self.type}, {self.device}, {self.layout}{', ' + self._gone if self._gone else ''})"
@@ -253,8 +257,9 @@ class Tensor(Operators, Fetching, Shown):
         """Lead to the memory of ``other`` from now on, which has the same values in another place of the same
         device; the old memory goes when queued work is over. For evictions: handles stay valid."""
         _kept = self._owner                # its end may let other threads in, who should find all of it new
+        self._place = None                 # first: who reads the owner, then the place, gets no older place
         self.layout, self._addr, self._owner = other.layout, other._addr, other._owner
-        self._view = self._copy_arg = self._place = None
+        self._view = self._copy_arg = None
 
     def alias(self) -> Tensor:
         """Another handle on the same memory, with the same retain flag and version."""

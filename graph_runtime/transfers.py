@@ -88,6 +88,7 @@ def queue_copy(source: Tensor, target: Tensor) -> None:
     if source.buffer is None or target.buffer is None:
         target.copy_from(source)
         return
+    source, target = source.alias(), target.alias()   # of one time: other threads may evict them meanwhile
     copy(source.buffer, source.layout, target.buffer, target.layout, source.type)
     record_copy(source, target)
 

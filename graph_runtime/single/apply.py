@@ -11,7 +11,7 @@ from ..tensor import Tensor
 from ..transfers import gather
 from . import policy
 from .call import Attrs, Call, find
-from .launch import alias
+from .launch import Moved, alias
 
 __all__ = ["Refused", "apply", "ready_call"]
 
@@ -43,7 +43,16 @@ def apply(op: str, attrs: Attrs, *inputs: Tensor) -> Tensor:
     Raises Refused where the device cannot (no kernel, out of memory, a run error, a result that was found
     wrong), DeviceError for inputs on several devices, InputError for attributes that the op does not have.
     """
-    call = find(op, attrs, tuple([tensor.place for tensor in inputs]))
+    while True:
+        call = find(op, attrs, tuple([tensor.place for tensor in inputs]))
+        try:
+            return _made(call, inputs)
+        except Moved:  # another thread evicted an input meanwhile
+            continue
+
+
+def _made(call: Call, inputs: tuple[Tensor, ...]) -> Tensor:
+    """What apply does with the call that it found. Raises Moved, too."""
     if call.reason is not None:
         raise Refused(call.reason, call.error)
     if call.alias:

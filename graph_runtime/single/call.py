@@ -25,7 +25,7 @@ from ..traffic import record
 from ..transfers import gather
 from . import policy
 from .compiled import compiled_kernel
-from .launch import Launcher
+from .launch import Launcher, Moved
 from .move import push
 from .place import Place, default_place
 
@@ -42,10 +42,12 @@ class Call:
     ``error`` is the exception behind ``reason``, if there is one.
     """
 
-    __slots__ = ("alias", "attrs", "error", "inputs", "launcher", "op", "output", "reason", "verified")
+    __slots__ = (
+        "_given", "alias", "attrs", "error", "inputs", "launcher", "op", "output", "reason", "verified",
+    )
 
-    def __init__(self, op: registry.Op, attrs: dict[str, Any], inputs: tuple[Place, ...]):
-        self.op, self.attrs, self.inputs = op, attrs, inputs
+    def __init__(self, op: registry.Op, given: Attrs, inputs: tuple[Place, ...]):
+        self.op, self._given, self.attrs, self.inputs = op, given, op.decode(dict(given)), inputs
         self.output: Place | None = None
         self.launcher: Launcher | None = None
         self.alias = self.verified = False
@@ -68,6 +70,9 @@ class Call:
                 again.buffer.wait()
                 tensor.settle(again)
                 return
+            except Moved:  # an input was evicted meanwhile
+                places = tuple([source.place for source in inputs])
+                return find(self.op.name, self._given, places).make_again(tensor, inputs)
             except KernelError as error:
                 cause = error.with_traceback(None)  # it would keep this frame, and the tensors in it
         if policy.is_strict() and cause is not None:
@@ -123,7 +128,7 @@ def _select(name: str, attrs: Attrs, inputs: tuple[Place, ...]) -> Call:
     _one_device(name, inputs)
     device = inputs[0].device
     try:
-        call = Call(op, op.decode(dict(attrs)), inputs)
+        call = Call(op, attrs, inputs)
     except GraphError as error:
         raise InputError(str(error), op=name) from error
     call.verified = device.kernels == NO_KERNELS  # nothing is computed there

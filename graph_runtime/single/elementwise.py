@@ -46,8 +46,8 @@ def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> Calla
         if out is None and not more:
             try:
                 return ready[a._place, b._place].launcher.launch_pair(a, b)
-            except (KeyError, AttributeError, TypeError, DeviceMemoryError):
-                pass  # new, not two tensors, gone, or no room: the slow road knows what to do
+            except (LookupError, AttributeError, TypeError, DeviceMemoryError):
+                pass  # new, moved, not two tensors, gone, or no room: the slow road knows what to do
         return slow(a, b, out=out, **more)
 
     function.__name__ = function.__qualname__ = name

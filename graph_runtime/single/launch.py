@@ -12,13 +12,17 @@ from ..program import ARG, Kernel
 from ..template import one_kernel
 from ..tensor import Tensor
 from .lineage import Maker, replace, settle_all, watch
-from .place import Place
+from .place import Place, place
 
-__all__ = ["Launcher", "alias", "rebind"]
+__all__ = ["Launcher", "Moved", "alias", "rebind"]
 
 ffi, lib = core.ffi, core.lib
 _submit_op, _addr, _NULL = lib.gr_submit_op, lib.gr_buffer_addr, ffi.NULL
 _MOST_INPUTS = 3  # of gr_submit_op
+
+
+class Moved(LookupError):
+    """An input is not where the call was selected for: another thread evicted it. Select anew."""
 
 
 class Launcher:
@@ -26,10 +30,10 @@ class Launcher:
     a tensor in the output's place whose values come later. Nothing waits, but where too much is queued or
     memory is short. ``maker`` makes an output again whose kernel failed."""
 
-    __slots__ = ("_maker", "_template", "kernel", "output", "pointer")
+    __slots__ = ("_maker", "_template", "inputs", "kernel", "output", "pointer")
 
     def __init__(self, kernel: Kernel, inputs: tuple[Place, ...], output: Place, maker: Maker):
-        self.kernel, self.output, self._maker = kernel, output, maker
+        self.kernel, self.inputs, self.output, self._maker = kernel, inputs, output, maker
         places = (*inputs, output)
         shapes = np.array([d for p in places for d in p.type.shape] or [0], np.int64)
         args = np.stack([arg_record(p.type, p.layout, p.type.shape) for p in places]).view(ARG)
@@ -39,9 +43,9 @@ class Launcher:
         self.pointer = self._template.pointer
 
     def launch(self, inputs: tuple[Tensor, ...]) -> Tensor:
-        """Raises HandleError for a tensor that is gone, DeviceMemoryError. What goes wrong later is raised
-        where the output is waited for."""
-        buffers = [_buffer_of(tensor) for tensor in inputs]
+        """Raises HandleError for a tensor that is gone, Moved, DeviceMemoryError. What goes wrong later is
+        raised where the output is waited for."""
+        buffers = [_buffer_at(at, tensor) for at, tensor in zip(self.inputs, inputs, strict=True)]
         try:
             made = self._made(self._enqueue(buffers), inputs)
         except DeviceMemoryError:
@@ -54,7 +58,11 @@ class Launcher:
     def launch_pair(self, a: Tensor, b: Tensor) -> Tensor:
         """launch((a, b)), where both have a buffer. Raises AttributeError or TypeError for one that has none
         or is gone, and as launch."""
-        pointer = _submit_op(self.pointer, a._owner.pointer, b._owner.pointer, _NULL)
+        first, second = a._owner.pointer, b._owner.pointer
+        at, beside = self.inputs  # places after buffers: settle has its order for us
+        if a._place is not at or b._place is not beside:
+            raise Moved
+        pointer = _submit_op(self.pointer, first, second, _NULL)
         return self._made(pointer, (a, b)) if pointer else self.launch((a, b))
 
     def _enqueue(self, buffers: list[Buffer]) -> object:
@@ -75,18 +83,23 @@ class Launcher:
         return made
 
 
-def _buffer_of(tensor: Tensor) -> Buffer:
-    """The memory of a tensor with its events; a session's view is borrowed for the time of the call."""
+def _buffer_at(at: Place, tensor: Tensor) -> Buffer:
+    """The memory of a tensor with its events; a session's view is borrowed for the time of the call. Raises
+    Moved where the tensor is not in that place."""
     buffer = tensor.alive().buffer
+    if tensor.place is not at:              # after the buffer: settle has its order for us
+        raise Moved
     if buffer is not None:
         return buffer
-    at = tensor.wait().place
-    return Buffer.borrow(at.handle, tensor._addr, at.extent, tensor._owner, at.memory)
+    return Buffer.borrow(at.handle, tensor.wait()._addr, at.extent, tensor._owner, at.memory)
 
 
 def alias(tensor: Tensor, to: Place) -> Tensor:
-    """The same memory as another type."""
-    made = Tensor(to.device, to.handle, to.type, to.layout, tensor._addr, tensor._owner, tensor.readonly)
+    """The same memory as another type. Raises Moved where it has not the layout of ``to`` any more."""
+    now = tensor.alias()
+    if now.layout != to.layout:
+        raise Moved
+    made = Tensor(to.device, to.handle, to.type, to.layout, now._addr, now._owner, now.readonly)
     if tensor._recipe is not None:
         made._recipe = (_Aliases(), (tensor,))
         watch(made)
@@ -108,4 +121,5 @@ class _Aliases:
 
     def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> None:
         (source,) = inputs
-        tensor.settle(alias(source.wait(), tensor.place))
+        now = source.wait().alias()         # it may have been evicted, with or without its aliases
+        tensor.settle(alias(now, place(now.device, tensor.type, now.layout)))

@@ -11,7 +11,14 @@ from graph_runtime import core, devices, eager, transfers
 from graph_runtime.buffer import sweep
 from graph_runtime.config import config
 from graph_runtime.errors import CompileError, DeviceMemoryError, KernelError, UnsupportedOpError
+from graph_runtime.layout import Layout
+from graph_runtime.shards import Shard
+from graph_runtime.single.apply import ready_call
+from graph_runtime.single.launch import Moved
 from graph_runtime.single.lineage import settle_all
+
+DRAM = Layout("dram", "tile", "f32")
+SHARDED = Layout("l1", "tile", "f32", Shard("height", ((1, 0), (1, 0)), (32, 32)))
 
 
 @pytest.fixture
@@ -77,6 +84,27 @@ def test_a_run_error_in_the_middle_of_a_chain(x, sabotage):
         wanted = np.exp(wanted * np.float32(0.5)) - x
     np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-5)
     assert only_fallback().count == 4
+
+
+def test_a_run_error_is_repaired_where_the_inputs_are_now(x, sabotage):
+    """They were evicted meanwhile: what is made again reads them in their new place."""
+    sabotage("exp", "fails")
+    a = eager.array(x, "tt:0").to(layout=SHARDED)
+    made = eager.exp(a) + a, eager.exp(a).reshape(-1)
+    a.settle(a.to(layout=DRAM))
+    np.testing.assert_allclose(made[0].numpy(), np.exp(x) + x, rtol=1e-5)
+    np.testing.assert_allclose(made[1].numpy(), np.exp(x).reshape(-1), rtol=1e-5)
+    assert {found.op for found in eager.fallbacks()} == {"exp"}
+
+
+def test_a_call_is_not_launched_for_tensors_that_moved(x):
+    a, b = (eager.array(x, "tt:0").to(layout=SHARDED) for _ in range(2))
+    call = ready_call("add", (), (a, b))
+    a.settle(a.to(layout=DRAM))
+    for launch in (lambda: call.launcher.launch_pair(a, b), lambda: call.launcher.launch((a, b))):
+        with pytest.raises(Moved):
+            launch()
+    np.testing.assert_array_equal((a + b).numpy(), x + x)
 
 
 def test_verify_finds_a_wrong_kernel_and_keeps_it_out(x, sabotage):

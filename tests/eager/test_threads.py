@@ -13,9 +13,13 @@ import pytest
 import graph_runtime as gr
 from graph_runtime import core, devices, eager
 from graph_runtime.buffer import Buffer
+from graph_runtime.layout import Layout
+from graph_runtime.shards import Shard
 from graph_runtime.single.lineage import settle_all
 
 THREADS = 6
+DRAM = Layout("dram", "tile", "f32")
+SHARDED = Layout("l1", "tile", "f32", Shard("height", ((0, 0), (1, 0)), (32, 64)))
 
 
 def together(work) -> list:
@@ -85,6 +89,35 @@ def test_reading_a_handle_that_others_write(device):
     assert together(lambda i: write() if i == 0 else read(i)) == [None] * THREADS
     assert torn == []
     assert x.numpy()[0, 0] == 2500
+
+
+@pytest.mark.usefixtures("hasty")
+def test_ops_on_a_tensor_that_others_evict(rng):
+    """An op reads its input where it was or where it is, by the layout that it has there."""
+    array = rng.integers(-8, 8, (64, 64)).astype(np.float32)
+    x, other = (eager.array(array, "tt:0").to(layout=layout) for layout in (SHARDED, DRAM))
+    moving, wrong = True, []
+
+    def move() -> None:
+        nonlocal moving
+        try:
+            for n in range(1500):
+                x.settle(x.to(layout=(DRAM, SHARDED)[n % 2]))          # as evictions do, and back
+        finally:
+            moving = False
+
+    def read(i: int) -> None:
+        ops = (lambda: x + other, lambda: eager.add(x, x), lambda: x.to("cpu:0") * 2.0,
+               lambda: x.reshape(-1) * 2, lambda: -x.to(layout="row_major") * -2.0)
+        while moving:
+            got = ops[i - 1]().numpy().reshape(array.shape)
+            if (got != 2 * array).any():
+                wrong.append(i)
+
+    assert together(lambda i: move() if i == 0 else read(i)) == [None] * THREADS
+    assert sorted(set(wrong)) == []
+    assert eager.fallbacks() == []
+    assert (x.numpy() == array).all()
 
 
 def test_a_tensor_made_here_is_read_there():
