@@ -51,7 +51,7 @@ class OpenDevice:
     """A device, open until ``close`` or the end of a with block.
 
     ``device`` which one, ``handle`` its memory, ``programs`` what is loaded for it (executable.py keeps it),
-    ``lock`` for loading them and for donations.
+    ``lock`` for loading them.
     """
 
     def __init__(self, device: Device | str):
@@ -59,7 +59,7 @@ class OpenDevice:
         self.handle = core.open_device(self.device)
         self.is_open = True
         self.programs: dict[Any, Any] = {}
-        self.lock = new_rlock()            # a hook may submit
+        self.lock = new_rlock()
         self._tensors: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
 
     def __repr__(self) -> str:

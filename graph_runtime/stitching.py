@@ -17,11 +17,11 @@ from typing import Any
 from . import constants, hooks
 from .arrays import allocate
 from .bundle import Bundle
-from .errors import DeviceError, DeviceMemoryError, InputError, SessionBusyError
+from .errors import DeviceError, DeviceMemoryError, HandleError, InputError, SessionBusyError
 from .executable import Executable, Spec, executable
 from .layout import Layout
 from .opened import OpenDevice
-from .tensor import Tensor
+from .tensor import Tensor, donations
 from .traffic import record
 from .transfers import duplicate, to
 
@@ -63,7 +63,7 @@ def submit(opened: OpenDevice, bundle: Bundle, program: str | int | None, inputs
             return [opened.adopt(tensor) for tensor in found]
     if evict == "unused":
         _evict(opened, given, len(opened.tensors("l1")))
-    with opened.lock if donated else nullcontext():     # of two threads that donate one tensor one is told
+    with donations if donated else nullcontext():     # of two threads that donate one tensor one is told
         for at in donated:
             given[at].alive()
         outputs = _submitted(target, given, donated, pressure=evict == "on_pressure")
@@ -157,13 +157,16 @@ def _evict(opened: OpenDevice, given: Sequence[Tensor], most: int) -> int:
     for tensor in opened.tensors("l1"):
         if moved == most:
             break
-        same = [t for t in opened.tensors("l1") if t.buffer is tensor.buffer]
-        if tensor.buffer is None or tensor.layout.memory != "l1" or any(t.id in used for t in same):
+        try:
+            now = tensor.alias()            # of one time: other threads may write or deallocate it meanwhile
+        except HandleError:
             continue
-        layout = Layout("dram", tensor.layout.layout, tensor.layout.format)
-        elsewhere = to(tensor, layout=layout)
+        same = [t for t in opened.tensors("l1") if t.buffer is now.buffer]
+        if now.buffer is None or now.layout.memory != "l1" or any(t.id in used for t in same):
+            continue
+        elsewhere = to(now, layout=Layout("dram", now.layout.layout, now.layout.format))
         for handle in same:
-            handle.settle(elsewhere)
+            handle.settle(elsewhere, of=now.buffer)
         record("eviction", opened.device, tensor.nbytes)
         moved += 1
     return moved

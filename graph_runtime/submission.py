@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from .run import Run
 from .slots import Slots, assign_slots, extent_of, memory_of, slots_of_copies
 from .staging import check_kinds, host_layout, stage, write
 from .template import Template
-from .tensor import Tensor
+from .tensor import Tensor, donations
 from .zero_copy import ALIGNMENT, ZeroCopy
 
 __all__ = ["Submitter"]
@@ -68,18 +69,19 @@ class Submitter:
         donate = {self._index(i) for i in donate} | {i for i in self._slots.into.values() if i in inputs}
         made = self._template(frozenset(i for i in given if i in self._copied))
         self._wait_for_turn(max_in_flight)
-        slots = ffi.new("gr_buffer *[]", self._slots.count)
-        ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
-        kept: list[Any] = []
-        held = self._place_inputs(slots, given, kept)
-        self._place_outputs(slots, outs, held, kept)
-        raw = made.submit(slots)
-        run = Run(raw, (), self._bound.holder)
-        self._fly(raw)
-        run.outputs = self._hand_out(slots, outs, held)
-        for index in donate:
-            if isinstance(value := given.get(index), Tensor):
-                value.give_up(f"was donated as input {self._name(index)} of {self._bound.holder}")
+        with donations if donate else nullcontext():  # of two threads that donate one tensor one is told
+            slots = ffi.new("gr_buffer *[]", self._slots.count)
+            ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
+            kept: list[Any] = []
+            held = self._place_inputs(slots, given, kept)
+            self._place_outputs(slots, outs, held, kept)
+            raw = made.submit(slots)
+            run = Run(raw, (), self._bound.holder)
+            self._fly(raw)
+            run.outputs = self._hand_out(slots, outs, held)
+            for index in donate:
+                if isinstance(value := given.get(index), Tensor):
+                    value.give_up(f"was donated as input {self._name(index)} of {self._bound.holder}")
         return run
 
     def run_in_place(self, times: np.ndarray | None = None) -> None:

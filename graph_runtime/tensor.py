@@ -25,14 +25,16 @@ from .graph import TensorType
 from .host_values import aligned_empty, as_array
 from .implicit import Fetching
 from .layout import HOST, Layout
+from .locks import new_rlock
 from .operators import Operators
 from .shown import Shown
 from .single.lineage import before_write, recover
 from .single.place import place
 from .traffic import record, record_copy
 
-__all__ = ["Tensor"]
+__all__ = ["Tensor", "donations"]
 
+donations = new_rlock()             # from the look at what is donated until it is given up; a hook may submit
 _numbers = itertools.count(1)       # of ids and versions; next() is one step
 
 
@@ -253,9 +255,12 @@ class Tensor(Operators, Fetching, Shown):
         """Let later uses raise HandleError, "tensor 7 <why>"; the memory lives as long as others need it."""
         self._gone, self._owner, self._view, self._copy_arg, self._origin = why, None, None, None, None
 
-    def settle(self, other: Tensor) -> None:
+    def settle(self, other: Tensor, of: Buffer | None = None) -> None:
         """Lead to the memory of ``other`` from now on, which has the same values in another place of the same
-        device; the old memory goes when queued work is over. For evictions: handles stay valid."""
+        device; the old memory goes when queued work is over. ``of``: unless it has left that memory already.
+        For evictions: handles stay valid."""
+        if of is not None and self._owner is not of:
+            return
         _kept = self._owner                # its end may let other threads in, who should find all of it new
         self._place = None                 # first: who reads the owner, then the place, gets no older place
         self.layout, self._addr, self._owner = other.layout, other._addr, other._owner

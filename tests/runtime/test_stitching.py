@@ -7,6 +7,7 @@ import gc
 import json
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -24,7 +25,9 @@ from graph_runtime import (
     SessionBusyError,
     WaitTimeoutError,
     core,
+    executable,
     stitching,
+    submission,
 )
 from graph_runtime.layout import Layout
 from graph_runtime.shards import Shard
@@ -178,6 +181,23 @@ def test_handles_on_one_block_are_evicted_together(chain, device, pair, randn):
     rt.submit(device, chain, "add", pair, evict="unused")
     assert second.buffer is first.buffer
     assert first.layout.memory == second.layout.memory == "dram"
+
+
+def test_what_is_deallocated_while_others_are_evicted(chain, device, pair, randn, monkeypatch):
+    """By another thread: here while the first of two is copied, and both are gone."""
+    evicted = [put(device, randn(64, 128), L1) for _ in range(2)]
+
+    def slow_copy(tensor, **options):
+        made = to(tensor, **options)
+        for handle in evicted:
+            handle.deallocate()
+        return made
+
+    to = stitching.to
+    monkeypatch.setattr(stitching, "to", slow_copy)
+    rt.submit(device, chain, "add", pair, evict="unused")
+    assert [handle.buffer for handle in evicted] == [None, None]
+    assert device.tensors("l1") == []
 
 
 def test_evict_on_pressure_moves_the_oldest_and_no_more(new_bundle, device):
@@ -643,19 +663,30 @@ def test_tensors_of_a_device_are_listed_while_threads_make_others(device, randn)
         sys.setswitchinterval(interval)
 
 
-def test_many_threads_donate_one_tensor(stateful, device, randn):
-    x, d = put(device, randn(32, 32)), put(device, randn(32, 32))
+@pytest.mark.parametrize("layout", [TILE, ROWS], ids=["as it is", "converted"])
+@pytest.mark.parametrize("direct", [0, 4, 8])
+def test_many_threads_donate_one_tensor(stateful, device, randn, monkeypatch, layout, direct):
+    """By rt.submit, and ``direct`` by Session.submit: whoever is first gets it."""
+    x, d = put(device, randn(32, 32), layout), put(device, randn(32, 32))
     wanted, results = x.numpy() + d.numpy(), []
-    start = threading.Barrier(8)
+    session = executable.executable(device, stateful, "step").session
+    start, place_inputs = threading.Barrier(8), submission.Submitter._place_inputs
 
-    def work():
+    def slow_place_inputs(*args):
+        placed = place_inputs(*args)
+        time.sleep(0.01)                              # others come
+        return placed
+
+    def work(i):
         start.wait()
         try:
-            results.extend(rt.submit(device, stateful, "step", [x, d]))
+            results.extend(session.submit({0: x, 1: d}, donate=[0]).forget() if i < direct else
+                           rt.submit(device, stateful, "step", [x, d]))
         except HandleError as error:
             results.append(error)
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
+    monkeypatch.setattr(submission.Submitter, "_place_inputs", slow_place_inputs)
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
