@@ -2,22 +2,25 @@
 them (gr_device_traffic), and over every link between devices.
 
 A kernel reads each page of its inputs once and writes each page of its outputs once, but for operands that
-it needs anew: a product's, block by block (native/kernels/tt/blocking.h), and those that broadcast. Of EXACT
-ops on tiles (norms over the last axis), and of copies, that is to the byte; other ops (windows, indices,
-parts) are charged each page once.
+it needs anew: a product's, block by block (native/kernels/tt/blocking.h), those that broadcast, and those of
+windows, slices, indices and transposes (walks.py). Of EXACT ops on tiles (norms over the last axis), of
+copies and of the ops of WALKS that is to the byte.
 """
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from .descriptors import Descriptor
 from .graph import COPY, TensorType
-from .layout import TILE, Layout, matrix, pages
+from .layout import TILE, Layout, pages, shard_words
+from .ops import registry
+from .ops.numerics import Numerics, tail
 from .plan.types import Plan
+from .walks import WALKS, Arg, Moves, Times, cut
 
 __all__ = ["EXACT", "Banks", "Links", "bank_bytes", "link_bytes", "page_banks"]
 
@@ -25,34 +28,53 @@ _PANELS = ("add", "subtract", "multiply", "divide", "maximum", "bias_add")
 EXACT = frozenset((*_PANELS, "matmul", "dense", "relu", "gelu", "sigmoid", "tanh", "exp", "sqrt", "cast",
                    "concatenate", "max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d", "sum",
                    "mean", "max", "softmax", "layer_norm"))
-_BLOCK, _BLOCK_LEAST, _PANEL_BYTES = 128, 64, 262144      # native/kernels/tt: blocking.h, work.h
+_BLOCK, _BLOCK_LEAST = 128, 64      # native/kernels/tt/blocking.h
 
 Banks = dict[tuple[int, int], np.ndarray]
 Links = dict[tuple[int, int], int]
 
 
-def bank_bytes(plan: Plan, nids: Iterable[int]) -> Banks:
+def bank_bytes(plan: Plan, nids: Iterable[int], indices: Mapping[int, np.ndarray] | None = None) -> Banks:
     """{(did, memory): int64 [banks, 2] bytes out of and into each bank} of the nodes ``nids``, one run of
-    each. Host memory has no banks."""
+    each. Host memory has no banks. What a take reads depends on its indices: those of ``indices`` [nid],
+    else some that are far apart (basis: assumed)."""
     found: Banks = {}
     graph = plan.graph
-    producer = graph.entry_nid
     for nid in nids:
-        reads = graph.in_eid[graph.in_ptr[nid]:graph.in_ptr[nid + 1]].tolist()
-        for eid, times in zip(reads, _times_read(plan, nid, reads), strict=True):
-            _add(found, plan, eid, int(plan.did[producer[eid]]), 0, times)
-        for eid in range(int(graph.row_ptr[nid]), int(graph.row_ptr[nid + 1])):
-            _add(found, plan, eid, int(plan.did[nid]), 1, 1)
+        ends = graph.in_eid[graph.in_ptr[nid]:graph.in_ptr[nid + 1]].tolist()
+        made = range(int(graph.row_ptr[nid]), int(graph.row_ptr[nid + 1]))
+        moves = _moves(plan, nid, ends, (indices or {}).get(nid))
+        for eid, times in zip((*ends, *made), moves.reads, strict=False):
+            _add(found, plan, eid, 0, times)
+        for eid in made:
+            _add(found, plan, eid, 1, moves.writes)
     return found
 
 
-def _add(found: Banks, plan: Plan, eid: int, did: int, into: int, times: int) -> None:
+def _add(found: Banks, plan: Plan, eid: int, into: int, times: Times) -> None:
+    did = int(plan.did[plan.graph.entry_nid[eid]])
     board, layout = plan.devices[did].descriptor, plan.layout(eid)
     if board.on_host:
         return
     index = next(i for i, m in enumerate(board.memories) if m.name == layout.memory)
     counts = found.setdefault((did, index), np.zeros((board.memories[index].banks, 2), np.int64))
-    counts[:, into] += times * page_banks(layout, plan.graph.entry_type(eid), board)
+    counts[:, into] += page_banks(layout, plan.graph.entry_type(eid), board, times)
+
+
+def _moves(plan: Plan, nid: int, reads: list[int], indices: np.ndarray | None) -> Moves:
+    """How often a node's kernel reads each page of its inputs, and writes its outputs'."""
+    graph, device = plan.graph, plan.devices[plan.did[nid]]
+    func, out = graph.funcs[graph.func_id[nid]], int(graph.row_ptr[nid])
+    walk = WALKS.get(func.op or "")
+    if walk is None or device.descriptor.on_host or not graph.entry_type(out).size:
+        return Moves(_times_read(plan, nid, reads), 1)
+    view, op = graph.node(nid), registry.get(func.op)
+    args = [Arg(plan.layout(e), graph.entry_type(e).shape) for e in (*reads, out)]
+    words = tuple(op.words(view.input_types, view.output_types, func.attrs))
+    if func.op == "conv2d":
+        named = plan.numerics[plan.did[nid]] if plan.numerics else Numerics()
+        words += tail(Numerics.of(func.attrs).over(named), _model(plan, nid))
+    return walk(args, words, indices)
 
 
 # **************** how often a kernel reads its inputs ****************
@@ -116,9 +138,7 @@ def _panels(views: list[tuple[int, int, int]], tiled: list[bool], bias: bool) ->
     """Elementwise kernels make panels of the output (gr_tt_cut). What has one row is read for each panel
     down, what has one column for each across; of a row-major argument a page is a whole row."""
     planes, rows, cols = views[-1]
-    elements, wide = _PANEL_BYTES // 4 // 2, math.ceil(cols / 32) * 32
-    height = 32 if any(tiled) else max(1, min(32, elements // max(wide, 32)))
-    width = max(32, min(wide, elements // height // 32 * 32))
+    height, width = cut(any(tiled), cols, 2)
     down, across = math.ceil(rows / height), math.ceil(cols / width)
     times = []
     for (p, r, c), tile in zip(views[:-1], tiled, strict=False):
@@ -130,29 +150,32 @@ def _panels(views: list[tuple[int, int, int]], tiled: list[bool], bias: bool) ->
 # **************** banks and links ****************
 
 
-def page_banks(layout: Layout, type: TensorType, board: Descriptor) -> np.ndarray:
-    """int64 [banks]: payload bytes of a tensor in each bank of its memory."""
+def page_banks(layout: Layout, type: TensorType, board: Descriptor, times: Times = 1) -> np.ndarray:
+    """int64 [banks]: payload bytes of a tensor in each bank of its memory; ``times``: how often they count,
+    one number or int64 [pages]."""
     banks = next(m.banks for m in board.memories if m.name == layout.memory)
     page = pages(layout, type.shape)
-    if layout.shard is None:
+    if layout.shard is not None:
+        return _shard_banks(layout, type, board, np.broadcast_to(times, page.count))
+    if isinstance(times, int):
         full, rest = divmod(page.count, banks)
-        return (full + (np.arange(banks) < rest)) * page.nbytes
-    return _shard_banks(layout, type, board, banks)
+        return (full + (np.arange(banks) < rest)) * page.nbytes * times
+    rounds = np.zeros(-(-page.count // banks) * banks, np.int64)
+    rounds[:page.count] = times
+    return rounds.reshape(-1, banks).sum(0) * page.nbytes
 
 
-def _shard_banks(layout: Layout, type: TensorType, board: Descriptor, banks: int) -> np.ndarray:
-    shard, (rows, cols) = layout.shard, matrix(layout, type.shape)
-    down, across = shard.count(rows, cols)
-    first, line, outer, inner = shard.walk(board.grid[1])
-    split = line if shard.kind == "block" else across
-    found, (high, wide) = np.zeros(banks, np.int64), shard.shape
+def _shard_banks(layout: Layout, type: TensorType, board: Descriptor, times: np.ndarray) -> np.ndarray:
+    """Each unit of a page, a tile or a shard's part of a row, in its core's bank (native/ttsim/sharded.c)."""
+    across, rows, cols, nbytes, split, first, line, outer, inner = shard_words(layout, type.shape,
+                                                                               board.grid[1])
     page = pages(layout, type.shape)
-    element = page.nbytes / 1024 if layout.layout == TILE else page.nbytes / max(cols, 1)
-    for i in range(down):
-        for j in range(across):
-            k = i * split + j
-            elements = min(high, rows - i * high) * min(wide, cols - j * wide)
-            found[first + k // line * outer + k % line * inner] += round(elements * element)
+    parts = -(-page.nbytes // nbytes)
+    unit = np.arange(page.count * parts)
+    k = unit // across // rows * split + unit % across // cols
+    payload = np.minimum(nbytes, page.nbytes - unit % parts * nbytes) * times[unit // parts]
+    found = np.zeros(next(m.banks for m in board.memories if m.name == layout.memory), np.int64)
+    np.add.at(found, first + k // line * outer + k % line * inner, payload)
     return found
 
 

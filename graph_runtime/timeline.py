@@ -5,6 +5,7 @@ All times are whole ns from the beginning of the first run.
 """
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -131,9 +132,10 @@ class Timeline:
         whole = totals.sum() or 1.0
         return {name: float(total / whole) for name, total in zip(BASES, totals, strict=True)}
 
-    def bank_bytes(self) -> Banks:
-        """{(did, memory): int64 [banks, 2] bytes out of and into each bank} of one run."""
-        return bank_bytes(self.plan, self.nid[self.run == 0].tolist())
+    def bank_bytes(self, indices: Mapping[int, np.ndarray] | None = None) -> Banks:
+        """{(did, memory): int64 [banks, 2] bytes out of and into each bank} of one run. ``indices`` [nid]: of
+        takes, assumed to be spread over the axis where they are not given."""
+        return bank_bytes(self.plan, self.nid[self.run == 0].tolist(), indices)
 
     def link_bytes(self) -> Links:
         """{(source did, target did): bytes} of one run."""

@@ -1,6 +1,7 @@
 """Bytes that simulate charges are the bytes that the simulated device counts: per bank, in and out."""
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,6 +13,9 @@ from graph_runtime import ops
 from graph_runtime.charges import EXACT, bank_bytes, link_bytes
 from graph_runtime.ops import inputs as draws
 
+WALKED = ("conv2d", "transpose", "slice", "take")
+PLACED = ("dram", "l1", "dram/row_major", "l1/row_major", "l1/height", "l1/width", "l1/row_major/height",
+          "l1/row_major/block[3x4]")
 STORED = {"f32": {}, "bfp8_b in l1": {"formats": {"tt": "bfp8_b"}, "layouts": {"y": "l1"}}}
 
 
@@ -39,7 +43,10 @@ def assert_charged(module, inputs) -> None:
         module.set_input(name, value)
     before, program = counted(module), module.session.program
     module.run()
-    charged = bank_bytes(module.session.plan, program.nid[:program.main].tolist())
+    plan = module.session.plan
+    taken = {nid: inputs["x1"] for nid in range(plan.graph.num_nodes)
+             if plan.graph.func_id[nid] >= 0 and plan.graph.funcs[plan.graph.func_id[nid]].op == "take"}
+    charged = bank_bytes(plan, program.nid[:program.main].tolist(), taken)
     assert charged
     for key, after in counted(module).items():
         np.testing.assert_array_equal(after - before[key], charged.get(key, np.zeros_like(after)))
@@ -53,6 +60,75 @@ def test_kernels(op, case, stored):
     b.output(b.op(op.name, *inputs, name="y", **case.attrs))
     module = gr.create(gr.load_graph(b.to_json()), None, ["tt:0"], **STORED[stored])
     assert_charged(module, {f"x{i}": a for i, a in enumerate(draws.draw(case))})
+
+
+def walked():
+    """Every case of the ops whose kernels read some pages more often than others, but for what tt has not."""
+    for name in WALKED:
+        takes = ops.all_ops()[name].bodies["tt"].dtypes
+        for case in ops.all_ops()[name].cases:
+            if case.inputs[0][0] in takes and ("int64", (9,)) not in case.inputs:
+                yield pytest.param(name, case.inputs, case.attrs, draws.draw(case), id=f"{name}-{case.name}")
+
+
+def wide():
+    """Outputs of several panels, K in several steps, rows longer than a cover."""
+    for name, attrs, *shapes in (
+        ("conv2d", {"pads": (1, 1, 1, 1)}, (1, 70, 40, 90), (33, 70, 3, 3), (33,)),
+        ("conv2d", {"pads": (3, 3, 3, 3), "strides": (2, 2)}, (1, 3, 71, 140), (24, 3, 7, 7)),
+        ("conv2d", {}, (1, 2100, 3, 35), (20, 2100, 1, 1)),
+        ("transpose", {"perm": (1, 0)}, (1100, 70)),
+        ("transpose", {"perm": (1, 2, 0)}, (70, 2, 1100)),
+        ("transpose", {"perm": (0, 1, 2)}, (2, 3, 2100)),
+        ("slice", {"axes": (0, 1), "starts": (70, -1), "ends": (3, 5), "steps": (-3, -2)}, (80, 4300)),
+        ("slice", {"axes": (1,), "starts": (2,), "ends": (2400,)}, (40, 2500)),
+    ):
+        values = [np.random.default_rng(0).standard_normal(s).astype(np.float32) for s in shapes]
+        yield pytest.param(name, [("float32", s) for s in shapes], attrs, values, id=f"{name}-{shapes[0]}")
+    for axis, data, count in ((0, (300, 1200), 50), (1, (3, 1100), 1300)):
+        index = np.random.default_rng(1).integers(-data[axis], data[axis], count).astype(np.int32)
+        yield pytest.param("take", [("float32", data), ("int32", (count,))], {"axis": axis},
+                           [np.ones(data, np.float32), index], id=f"take-{data}")
+
+
+def check(name, inputs, attrs, values, layout="dram", **options):
+    """One op with all that it reads and makes in one layout; what is empty in none."""
+    b = gr.GraphBuilder(device="tt:0")
+    ends = [b.input(f"x{i}", shape, dtype) for i, (dtype, shape) in enumerate(inputs)]
+    b.output(b.op(name, *ends, name="y", **attrs))
+    graph = gr.load_graph(b.to_json())
+    layouts = {node: layout for eid, node in enumerate(graph.names) if graph.entry_type(eid).size}
+    module = gr.create(graph, None, ["tt:0"], layouts=layouts, **options)
+    assert_charged(module, {f"x{i}": value for i, value in enumerate(values)})
+
+
+@pytest.mark.parametrize("layout", PLACED)
+@pytest.mark.parametrize(("name", "inputs", "attrs", "values"), list(walked()))
+def test_walks(name, inputs, attrs, values, layout):
+    check(name, inputs, attrs, values, layout)
+
+
+@pytest.mark.parametrize("layout", ["dram", "l1", "dram/row_major"])
+@pytest.mark.parametrize(("name", "inputs", "attrs", "values"), list(wide()))
+def test_wide_walks(name, inputs, attrs, values, layout):
+    check(name, inputs, attrs, values, layout)
+
+
+@pytest.mark.parametrize("layout", ["dram", "dram/row_major"])
+@pytest.mark.parametrize("how", [{"fidelity": "HiFi3"}, {"dst": "bf16"}, {"numerics": "exact"}],
+                         ids=["HiFi3", "dst16", "exact"])
+@pytest.mark.parametrize(("name", "inputs", "attrs", "values"),
+                         [c for c in (*walked(), *wide()) if c.values[0] == "conv2d"])
+def test_convolutions_as_they_are_asked_for(name, inputs, attrs, values, how, layout):
+    if "exact" in how.values() and math.prod(values[0].shape) > 5000:
+        pytest.skip("exact is slow")
+    check(name, inputs, attrs, values, layout, numerics={"tt": how})
+
+
+@pytest.mark.parametrize("stored", ["bf16", "bfp8_b", "bfp4_b"])
+@pytest.mark.parametrize(("name", "inputs", "attrs", "values"), [*walked(), *wide()])
+def test_walks_over_formats(name, inputs, attrs, values, stored):
+    check(name, inputs, attrs, values, formats={"tt": stored})
 
 
 @pytest.mark.parametrize("shape", [(300, 200), (3, 65, 97), (1, 1)])
