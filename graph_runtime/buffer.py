@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from numbers import Real
 from typing import Any
 
 from . import core
@@ -20,15 +21,17 @@ from .errors import (
     DeviceError,
     DeviceMemoryError,
     GraphRuntimeError,
+    InputError,
     KernelError,
     RunCancelledError,
     WaitTimeoutError,
 )
 
-__all__ = ["Buffer", "error_of", "keep_until", "make_room", "sweep", "wait_in_slices"]
+__all__ = ["Buffer", "check_timeout", "error_of", "keep_until", "make_room", "sweep", "wait_in_slices"]
 
 ffi, lib = core.ffi, core.lib
 _SLICE_NS = 50_000_000                  # C comes back after this long, so that a signal (Ctrl-C) is seen
+_AGES = 1e9                             # seconds; more is no limit
 _OUT_OF_MEMORY, _INTERRUPTED = lib.GR_ERR_OUT_OF_MEMORY, lib.GR_INTERRUPTED
 _alloc, _release, _addr = lib.gr_buffer_alloc, lib.gr_buffer_release, lib.gr_buffer_addr
 _pending, _gc = lib.gr_buffer_pending, ffi.gc
@@ -124,8 +127,9 @@ class Buffer:
         """Until queued work has written it; with ``write``, has read it too, so that it may be overwritten.
 
         Raises the first cause where that failed (unless ``write``), WaitTimeoutError after ``timeout``
-        seconds.
+        seconds, InputError for what is no timeout.
         """
+        check_timeout(timeout)
         pointer = self.live()
         if _pending(pointer, write):
             wait_in_slices(lambda budget: lib.gr_buffer_wait(pointer, write, budget), timeout, str(self))
@@ -157,10 +161,17 @@ def _release_borrowed(owner: object, pointer: Any) -> None:
 
 # **************** waiting and errors ****************
 
+def check_timeout(timeout: Any) -> None:
+    """Raises InputError for what is neither None nor a number of seconds, 0 or more."""
+    if timeout is not None and not (isinstance(timeout, Real) and timeout >= 0):
+        raise InputError(f"timeout is the seconds to wait at most, 0 or more, or None for no limit, got "
+                         f"{timeout!r}", got=timeout)
+
+
 def wait_in_slices(wait: Callable[[int], int], timeout: float | None, what: str) -> None:
     """Call ``wait(budget in ns)``, which gives a gr_status, until it is not GR_INTERRUPTED. Between two calls
     Python handles signals. Raises WaitTimeoutError after ``timeout`` seconds, and what the status means."""
-    deadline = None if timeout is None else time.monotonic_ns() + int(timeout * 1e9)
+    deadline = None if timeout is None else time.monotonic_ns() + int(min(timeout, _AGES) * 1e9)
     while True:
         budget = _SLICE_NS if deadline is None else max(0, min(_SLICE_NS, deadline - time.monotonic_ns()))
         status = wait(budget)
@@ -168,7 +179,8 @@ def wait_in_slices(wait: Callable[[int], int], timeout: float | None, what: str)
             core.check(status)
             return
         if deadline is not None and time.monotonic_ns() >= deadline:
-            raise WaitTimeoutError(f"{what} was not over after {timeout:g} s; it goes on", wanted=timeout)
+            raise WaitTimeoutError(f"{what} was not over after {float(timeout):g} s; it goes on",
+                                   wanted=timeout)
 
 
 def error_of(failure: Any) -> GraphRuntimeError:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from . import core
-from .buffer import error_of, keep_until, wait_in_slices
+from .buffer import check_timeout, error_of, keep_until, wait_in_slices
 from .locks import new_lock
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Run:
 
         Raises KernelError with the first cause where a step failed, or one of another run that it reads from;
         RunCancelledError; WaitTimeoutError after ``timeout`` seconds: the run goes on, as it does after
-        KeyboardInterrupt.
+        KeyboardInterrupt; InputError for what is no timeout.
         """
         self._wait(timeout)
         if self._failed():
@@ -95,6 +95,7 @@ class Run:
         return self.wait()
 
     def _wait(self, timeout: float | None) -> None:
+        check_timeout(timeout)
         if not lib.gr_run_done(self._pointer):
             wait_in_slices(lambda budget: lib.gr_run_wait(self._pointer, budget), timeout,
                            f"a run of {self.name}")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import core, dtypes
-from .buffer import Buffer
+from .buffer import Buffer, check_timeout
 from .devices import Device
 from .dlpack import HOST_DEVICE, export
 from .errors import HandleError, InputError, KernelError
@@ -121,9 +121,12 @@ class Tensor(Operators, Fetching, Shown):
     def wait(self, timeout: float | None = None) -> Tensor:
         """Wait until the values are there, ``timeout`` seconds at most, and return the handle itself.
 
-        Raises HandleError, TimeoutError, and what the run or copy raised that was to write them. What an
-        eager op should have written is made again (single/lineage.py).
+        Raises HandleError, WaitTimeoutError, InputError for what is no timeout, and what the run or copy
+        raised that was to write them. What an eager op should have written is made again
+        (single/lineage.py).
         """
+        if timeout is not None:
+            check_timeout(timeout)
         buffer = self._events
         if buffer is not None:
             try:

@@ -13,6 +13,7 @@ import numpy as np
 from . import dtypes
 from .arrays import allocate, check_layout, default_layout
 from .batches import fetch, spread
+from .buffer import check_timeout
 from .core import DeviceHandle
 from .devices import Device, parse
 from .errors import InputError, KernelError
@@ -191,7 +192,8 @@ def scatter(arrays: Iterable[Any], device: Device | str, layout: Layout | str | 
 
 def wait_all(items: Iterable[Any], timeout: float | None = None) -> None:
     """Wait for all Tensors (or Runs) of ``items``, ``timeout`` seconds in all, and then raise the first
-    failure. Raises WaitTimeoutError, and InputError for what cannot be waited for."""
+    failure. Raises WaitTimeoutError, and InputError for what cannot be waited for or is no timeout."""
+    check_timeout(timeout)
     items = _listed(items, "wait_all")
     for item in items:
         if not isinstance(item, (Tensor, Run)):

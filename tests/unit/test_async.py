@@ -152,6 +152,27 @@ def test_timeout_says_so_and_the_run_goes_on(slow):
     assert first(run) == 3
 
 
+@pytest.mark.parametrize("timeout", ["x", -1, -0.001, float("nan"), 1j, [1]])
+def test_what_is_no_timeout(slow, timeout):
+    """Told whether there is anything to wait for or not."""
+    run = slow.run_async(x=full(0))
+    made, constant = run.outputs[0], array(full(0))
+    waits = (run.wait, run.exception, made.wait, made.buffer.wait, lambda t: gr.wait_all([made, run], t),
+             lambda t: gr.wait_all([], t), slow.get_output(0).wait, constant.wait)
+    for _ in range(2):
+        for wait in waits:
+            with pytest.raises(InputError, match=r"timeout is .*seconds.* None"):
+                wait(timeout)
+        run.wait()
+
+
+@pytest.mark.parametrize("timeout", [None, 30, 30.5, F32(30), float("inf"), 1e300])
+def test_what_is_a_timeout(slow, timeout):
+    run = slow.run_async(x=full(0))
+    gr.wait_all([run.outputs[0].wait(timeout), run.wait(timeout)], timeout)
+    assert first(run) == 3
+
+
 def test_no_more_than_max_in_flight(slow):
     slow.session.max_in_flight = 2
     begin = time.monotonic()
