@@ -104,8 +104,9 @@ class OpenDevice:
         made = {}
         for number, memory in enumerate(self.alive().device.descriptor.memories):
             now = self.handle.stats(number)
-            holders = tuple(Holder(t.id, str(t.type), t.buffer.addr, t.buffer.extent, t.retain)
-                            for t in self.tensors(memory.name) if t.buffer is not None)
+            blocks = [(t, t.buffer) for t in self.tensors(memory.name)]  # other threads may deallocate some
+            holders = tuple(Holder(t.id, str(t.type), block.addr, block.extent, t.retain)
+                            for t, block in blocks if block is not None)
             made[memory.name] = MemoryView(memory.banks, memory.usable, now.allocated, now.free,
                                            now.largest_free, holders)
         return made

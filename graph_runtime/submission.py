@@ -232,6 +232,7 @@ class Submitter:
         if not isinstance(tensor, Tensor) or tensor.buffer is None:
             raise InputError(f"{what} must be a tensor with memory of its own, got {type(tensor).__name__}",
                              got=type(tensor).__name__)
+        tensor = tensor.alias()                      # of one time, as inputs
         if index in self._slots.into:
             raise InputError(f"{what}: that output is written into input {self._slots.into[index]}",
                              got=index)

@@ -647,7 +647,8 @@ def test_tensors_of_a_device_are_listed_while_threads_make_others(device, randn)
 
     def make():
         while not stop.is_set():
-            rt.to_device(first, device, TILE)
+            for tensor in [device.adopt(first.alias()) for _ in range(50)]:
+                tensor.deallocate()
 
     thread, interval = threading.Thread(target=make), sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
@@ -657,6 +658,7 @@ def test_tensors_of_a_device_are_listed_while_threads_make_others(device, randn)
             seen = [tensor.id for tensor in device.tensors()]
             assert len(seen) > len(many)
             assert seen == sorted(seen)
+            assert len(device.memory_view()["dram"].holders) > len(many)
     finally:
         stop.set()
         thread.join()
