@@ -20,15 +20,14 @@ from .layout import TILE, Layout, pages, shard_words
 from .ops import registry
 from .ops.numerics import Numerics, tail
 from .plan.types import Plan
-from .walks import WALKS, Arg, Moves, Times, cut
+from .walks import WALKS, Arg, Call, Moves, Times, cut
 
 __all__ = ["EXACT", "Banks", "Links", "bank_bytes", "link_bytes", "page_banks"]
 
 _PANELS = ("add", "subtract", "multiply", "divide", "maximum", "bias_add")
-EXACT = frozenset((*_PANELS, "matmul", "dense", "relu", "gelu", "sigmoid", "tanh", "exp", "sqrt", "cast",
+EXACT = frozenset((*_PANELS, "relu", "gelu", "sigmoid", "tanh", "exp", "sqrt", "cast",
                    "concatenate", "max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d", "sum",
                    "mean", "max", "softmax", "layer_norm"))
-_BLOCK, _BLOCK_LEAST = 128, 64      # native/kernels/tt/blocking.h
 
 Banks = dict[tuple[int, int], np.ndarray]
 Links = dict[tuple[int, int], int]
@@ -70,11 +69,11 @@ def _moves(plan: Plan, nid: int, reads: list[int], indices: np.ndarray | None) -
         return Moves(_times_read(plan, nid, reads), 1)
     view, op = graph.node(nid), registry.get(func.op)
     args = [Arg(plan.layout(e), graph.entry_type(e).shape) for e in (*reads, out)]
-    words = tuple(op.words(view.input_types, view.output_types, func.attrs))
-    if func.op == "conv2d":
+    words = tuple(op.words(view.input_types, view.output_types, func.attrs)) if op.words else ()
+    if op.bodies["tt"].numerics:
         named = plan.numerics[plan.did[nid]] if plan.numerics else Numerics()
         words += tail(Numerics.of(func.attrs).over(named), _model(plan, nid))
-    return walk(args, words, indices)
+    return walk(Call(args, words, math.prod(device.descriptor.grid), indices))
 
 
 # **************** how often a kernel reads its inputs ****************
@@ -88,8 +87,6 @@ def _times_read(plan: Plan, nid: int, reads: list[int]) -> list[int]:
     if not plan.graph.entry_type(out).size:
         return [0] * len(reads)
     views = [_view(plan.graph.entry_type(e).shape) for e in (*reads, out)]
-    if func.op in ("matmul", "dense"):
-        return _product(views, board.grid[0] * board.grid[1], _model(plan, nid))
     tiled = [plan.layout(e).layout == TILE for e in (*reads, out)]
     if func.op in _PANELS:
         return _panels(views, tiled, func.op == "bias_add")
@@ -110,28 +107,6 @@ def _view(shape: tuple[int, ...]) -> tuple[int, int, int]:
 def _model(plan: Plan, nid: int) -> Any:
     at = -1 if plan.model_id is None else int(plan.model_id[nid])
     return plan.models[at] if at >= 0 else None
-
-
-def _product(views: list[tuple[int, int, int]], cores: int, model: Any) -> list[int]:
-    """The left side is read once for each column of blocks, the right side for each row of them, a bias for
-    each block; planes as often as they broadcast."""
-    planes, rows, cols = views[-1]
-    height, width = _block(planes, rows, cols, cores) if model is None else (
-        32 * model.mblock[0] * model.ublock[0], 32 * model.mblock[1] * model.ublock[1])
-    down, across = math.ceil(rows / height), math.ceil(cols / width)
-    left, right = (planes // max(views[i][0], 1) for i in range(2))
-    return [across * left, down * right, planes * down * across][:len(views) - 1]
-
-
-def _block(planes: int, rows: int, cols: int, cores: int) -> tuple[int, int]:
-    """Rows and columns of a block of the kernel's own choice (gr_tt_blocks_of)."""
-    sides = [min(_BLOCK, math.ceil(rows / 32) * 32), min(_BLOCK, math.ceil(cols / 32) * 32)]
-    while planes * math.ceil(rows / sides[0]) * math.ceil(cols / sides[1]) < cores:
-        at = 0 if sides[0] >= sides[1] else 1
-        if sides[at] <= _BLOCK_LEAST:
-            break
-        sides[at] = math.ceil(sides[at] // 2 / 32) * 32
-    return sides[0], sides[1]
 
 
 def _panels(views: list[tuple[int, int, int]], tiled: list[bool], bias: bool) -> list[int]:

@@ -1,5 +1,6 @@
 """Which pages a tt kernel reads and writes, and how often, where that is not the same for all pages of an
-argument: conv2d, transpose, slice, take (native/kernels/tt: conv.h, exact_conv.h, move.h, slice.h).
+argument: products, conv2d, transpose, slice, take (native/kernels/tt: linear.h, conv.h, exact_*.h, move.h,
+slice.h).
 
 A walk is a pure function of the arguments' shapes and layouts and of the call's words; take's also of its
 indices. A kernel loads rectangles, and a page as often as rectangles touch it; rows and columns are
@@ -15,8 +16,9 @@ import numpy as np
 
 from .layout import TILE, Layout, pages
 from .walks_conv import Plan, exact_rows, plan_of
+from .walks_product import blocks_of
 
-__all__ = ["WALKS", "Arg", "Moves", "Times", "cut", "far_apart"]
+__all__ = ["WALKS", "Arg", "Call", "Moves", "Times", "cut", "far_apart"]
 
 _PANEL_BYTES, _COVER = 262144, 512     # work.h, slice.h
 
@@ -53,9 +55,20 @@ class Arg:
         """int64 [pages]: how often rectangles touch each page: the planes so often, with each span of rows
         each span of columns."""
         _, height, width = self.view
+        width = width if self.tiled else max(width, 1)          # an empty row is a page, too
         down, across = (hits(s, n, unit) for s, n, unit in zip((rows, cols), (height, width), self.unit,
                                                               strict=True))
         return (planes[:, None, None] * down[:, None] * across).reshape(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A kernel's call: inputs and output, all words, cores of the device; a take's indices where known."""
+
+    args: Sequence[Arg]
+    words: Sequence[int]
+    cores: int
+    indices: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +122,8 @@ def _moves(reads: list[np.ndarray], out: Arg, width: int) -> Moves:
 
 # **************** conv2d ****************
 
-def _conv2d(args: Sequence[Arg], words: Sequence[int], indices: np.ndarray | None) -> Moves:
+def _conv2d(call: Call) -> Moves:
+    args, words = call.args, call.words
     x, w, y = args[0], args[1], args[-1]
     plan = plan_of([a.shape for a in args], words, max(a.page_bytes for a in args))
     exact = words[11] != 0
@@ -161,14 +175,50 @@ def _exact_weights(w: Arg, plan: Plan, windows: int) -> np.ndarray:
     return w.touched(np.full(w.view[0], windows), _steps(w.view[1], 1), _steps(w.view[2], 1))
 
 
+# **************** products ****************
+
+def _matmul(call: Call) -> Moves:
+    return _product(call, call.words[2:], call.words[0] != 0, call.words[1] != 0)
+
+
+def _dense(call: Call) -> Moves:
+    return _product(call, call.words, False, True)
+
+
+def _product(call: Call, words: Sequence[int], turn_a: bool, turn_b: bool) -> Moves:
+    """A block loads its rows of A, strip by strip, and its columns of B, each in steps of K."""
+    a, b, out = call.args[0], call.args[1], call.args[-1]
+    planes, rows, cols = out.view
+    k = a.view[1 if turn_a else 2]
+    plan = blocks_of(out.view, k, words, max(x.page_bytes for x in call.args), call.cores)
+    down = _split(_steps(rows, plan.macro[0]), plan.height)
+    across = _split(_steps(cols, plan.macro[1]), plan.width)
+    steps, times = _steps(k, plan.depth), [len(across[0]), len(down[0])]
+    spans = [(_split(down, plan.strip), steps), (steps, across)]
+    reads = []
+    for arg, turned, pair, again in zip((a, b), (turn_a, turn_b), spans, times, strict=True):
+        loads = np.full(arg.view[0], planes // max(arg.view[0], 1) * again)
+        reads.append(arg.touched(loads, *(pair[::-1] if turned else pair)))
+    if len(call.args) == 4:
+        reads.append(call.args[2].touched(np.array([planes * len(down[0])]), _steps(1, 1), across))
+    return _moves(reads, out, plan.width)
+
+
+def _split(spans: Spans, step: int) -> Spans:
+    """Each span in spans of ``step``, which begin anew in each."""
+    parts = [_steps(int(end - first), step) for first, end in zip(*spans, strict=True)]
+    return (np.concatenate([p[0] + first for p, first in zip(parts, spans[0], strict=True)]),
+            np.concatenate([p[1] + first for p, first in zip(parts, spans[0], strict=True)]))
+
+
 # **************** movement ****************
 
-def _transpose(args: Sequence[Arg], words: Sequence[int], indices: np.ndarray | None) -> Moves:
+def _transpose(call: Call) -> Moves:
     """An output dimension is walked in panels if it is one of the last two, else element by element."""
-    x, out = args
+    x, out = call.args
     ndim = max(len(x.shape), 2)
-    perm = list(words) if len(x.shape) > 1 else [0, 1]
-    height, width = _pair(args)
+    perm = list(call.words) if len(x.shape) > 1 else [0, 1]
+    height, width = _pair(call.args)
     spans = []
     for d in (ndim - 2, ndim - 1):
         step = {ndim - 2: height, ndim - 1: width}.get(perm.index(d), 1)
@@ -176,11 +226,11 @@ def _transpose(args: Sequence[Arg], words: Sequence[int], indices: np.ndarray | 
     return _moves([x.touched(np.ones(x.view[0], np.int64), spans[0], spans[1])], out, width)
 
 
-def _slice(args: Sequence[Arg], words: Sequence[int], indices: np.ndarray | None) -> Moves:
+def _slice(call: Call) -> Moves:
     """A panel loads each page of rows that it takes any from, and columns as many as fit a cover."""
-    x, out = args
-    height, width = _pair(args)
-    strides = [(0, 1), (0, 1), *zip(words[::2], words[1::2], strict=True)]
+    x, out = call.args
+    height, width = _pair(call.args)
+    strides = [(0, 1), (0, 1), *zip(call.words[::2], call.words[1::2], strict=True)]
     planes = np.zeros((1,), np.int64)
     for size, count, (start, step) in zip(x.shape[:-2], out.shape[:-2], strides[2:], strict=False):
         planes = (planes[:, None] * size + start + step * np.arange(count)).ravel()
@@ -205,14 +255,14 @@ def far_apart(count: int, size: int) -> np.ndarray:
     return np.arange(count) * max(round(size * 0.618), 1) % max(size, 1)
 
 
-def _take(args: Sequence[Arg], words: Sequence[int], indices: np.ndarray | None) -> Moves:
+def _take(call: Call) -> Moves:
     """Output elements in the kernel's order; what lies in the rectangle that is held is not loaded anew."""
-    data, chosen, out = args
-    axis, count = words[0], math.prod(chosen.shape)
+    data, chosen, out = call.args
+    axis, count = call.words[0], math.prod(chosen.shape)
     size, after = data.shape[axis], math.prod(data.shape[axis + 1:])
-    index = far_apart(count, size) if indices is None else np.asarray(indices, np.int64).ravel()
+    index = far_apart(count, size) if call.indices is None else np.asarray(call.indices, np.int64).ravel()
     index = np.where(index < 0, index + size, index)
-    height, width = _pair(args)
+    height, width = _pair(call.args)
     planes, rows, cols = out.view
     reads = [np.zeros(pages(a.layout, a.shape).count, np.int64) for a in (data, chosen)]
     for c0 in range(0, cols, width):
@@ -244,5 +294,6 @@ def _load(times: np.ndarray, arg: Arg, at: np.ndarray, new: np.ndarray) -> None:
     times += hits((first, end), len(times), 1)
 
 
-WALKS: dict[str, Callable[[Sequence[Arg], Sequence[int], np.ndarray | None], Moves]] = {
-    "conv2d": _conv2d, "transpose": _transpose, "slice": _slice, "take": _take}
+WALKS: dict[str, Callable[[Call], Moves]] = {
+    "matmul": _matmul, "dense": _dense, "conv2d": _conv2d, "transpose": _transpose, "slice": _slice,
+    "take": _take}

@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .walks_product import BLOCK_BYTES, parts_of, share_of
+
 __all__ = ["Plan", "exact_rows", "plan_of"]
 
-_UNITS, _COLS, _STRIPE, _BLOCK_BYTES = 8, 64, 16, 524288      # conv.h, gemm.h, blocking.h
-_EXACT_ROWS, _EXACT_STRIP = 8, 16384                          # exact_conv.h
+_UNITS, _COLS, _STRIPE = 8, 64, 16        # conv.h, gemm.h
+_EXACT_ROWS, _EXACT_STRIP = 8, 16384      # exact_conv.h
 
 
 @dataclass(slots=True)
@@ -73,27 +75,17 @@ def exact_rows(stride: tuple[int, int]) -> int:
     return rows
 
 
-def _parts(fidelity: int, dst_bits: int) -> tuple[int, int]:
-    """Parts that weights and image are kept in (gr_passes_of)."""
-    if dst_bits != 16:
-        return (2, 2) if fidelity == 3 else (1, 1)
-    phases = fidelity or 4
-    return 1 + (phases > 1), 1 + (phases > 2)
-
-
 def _cut(plan: Plan, images: int, words: Sequence[int], page_bytes: int) -> None:
     """Sets block and depth, so that a window's L1 stays in its share."""
-    grid, width, u_kt, taken = words[3], words[8] * words[10], words[11], words[12]
+    grid, width, u_kt = words[3], words[8] * words[10], words[11]
     taps = max(plan.kernel[0], 1) * max(plan.kernel[1], 1)
     pieces = -(-_UNITS // (plan.bands * plan.across * plan.groups * images))
     plan.block = max(min(plan.outputs, 16), -(-plan.outputs // pieces))
     plan.depth = max(1, plan.k)
-    share = 0
     if grid > 0:
         plan.block = min(plan.outputs, 32 * width)
         plan.depth = min(-(-plan.depth // 32) * 32, 32 * u_kt)
-        share = taken - (-(-page_bytes // 64) * 64 + 4096)
-    room, whole, parts = max(share, _BLOCK_BYTES), math.lcm(taps, 32), _parts(words[0], words[1])
+    room, whole, parts = max(share_of(words, page_bytes), BLOCK_BYTES), math.lcm(taps, 32), parts_of(words)
     while -(-_floats(plan, parts) * 4 // 64) * 64 > room:
         if grid <= 0 and plan.depth > max(4 * 32, whole):
             plan.depth = (plan.depth - 1) // whole * whole
