@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the core under a sanitizer into a scratch folder and runs the native tests and fuzzers on it.
+# Builds the core under a sanitizer into a scratch folder and runs on it the native tests, the fuzzers, and the tests of what
+# queues work: runs, handles, stitching, eager ops.
 #
 #     tests/tools/sanitize.sh asan|ubsan|tsan [PYTHON [PYTEST ARGUMENT...]]
 #
@@ -33,10 +34,7 @@ case $flavour in
     *) echo "sanitize.sh: no flavour $flavour: asan, ubsan or tsan" >&2 && exit 2 ;;
 esac
 
-folders=()
-for folder in tests/native tests/fuzz; do
-    if [ -d "$root/$folder" ]; then folders+=("$folder"); fi
-done
+folders=(tests/native tests/fuzz tests/runtime tests/eager tests/unit/test_async.py)
 cd "$root"
 # leaks: the interpreter's own at exit would drown ours. capture=sys: reports are written to the file descriptor.
 PYTHONPATH="$scratch/site" GR_BUILD=$flavour LD_PRELOAD="$preload" PYTHONDONTWRITEBYTECODE=1 \
