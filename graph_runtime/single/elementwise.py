@@ -24,7 +24,7 @@ _MOST = 4096  # shapes that never come again must not be kept for good
 
 def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> Callable[..., Any]:
     """numpy's ``ufunc`` by the registry's ``op``; ``floats``: integers as floats (true_divide)."""
-    ready: dict[tuple[object, object], Call] = {}
+    ready: dict[tuple[object, ...], Call] = {}
     policy.on_change(ready.clear)
     name = ufunc.__name__
 
@@ -36,7 +36,7 @@ def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> Calla
         if call is not None:
             if len(ready) >= _MOST:
                 ready.clear()
-            ready[a.place, b.place] = call
+            ready[call.inputs] = call
         return made
 
     body.__name__ = body.__qualname__ = name
