@@ -20,7 +20,8 @@ from .layout import TILE, Layout, pages, shard_words
 from .ops import registry
 from .ops.numerics import Numerics, tail
 from .plan.types import Plan
-from .walks import WALKS, Arg, Call, Moves, Times, cut
+from .walks import WALKS
+from .walks_args import Arg, Call, Moves, Times, cut
 
 __all__ = ["EXACT", "Banks", "Links", "bank_bytes", "link_bytes", "page_banks"]
 
@@ -90,11 +91,6 @@ def _times_read(plan: Plan, nid: int, reads: list[int]) -> list[int]:
     tiled = [plan.layout(e).layout == TILE for e in (*reads, out)]
     if func.op in _PANELS:
         return _panels(views, tiled, func.op == "bias_add")
-    if func.op == "layer_norm":
-        planes, rows, _ = views[-1]
-        return [1, *[planes * math.ceil(rows / 32)] * 2]
-    if func.op == "softmax" and func.attrs["axis"] not in (-1, len(plan.graph.entry_type(out).shape) - 1):
-        return [3]                                   # for the maximum, the sum and the quotient
     return [1] * len(reads)
 
 
