@@ -17,6 +17,7 @@ from .walks_conv import Plan, exact_rows, plan_of
 from .walks_move import MOVES
 from .walks_panels import PANELS
 from .walks_product import blocks_of
+from .walks_reduce import REDUCTIONS
 
 __all__ = ["WALKS"]
 
@@ -106,4 +107,4 @@ def _product(call: Call, words: Sequence[int], turn_a: bool, turn_b: bool) -> Mo
 
 
 WALKS: dict[str, Callable[[Call], Moves]] = {"matmul": _matmul, "dense": _dense, "conv2d": _conv2d, **MOVES,
-                                            **PANELS}
+                                            **PANELS, **REDUCTIONS}
