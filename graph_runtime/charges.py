@@ -1,10 +1,8 @@
 """What a plan's instructions move: payload bytes out of and into every bank, as the simulated device counts
 them (gr_device_traffic), and over every link between devices.
 
-A kernel reads each page of its inputs once and writes each page of its outputs once, but for operands that
-it needs anew: a product's, block by block (native/kernels/tt/blocking.h), those that broadcast, and those of
-windows, slices, indices and transposes (walks.py). Of EXACT ops on tiles (norms over the last axis), of
-copies and of the ops of WALKS that is to the byte.
+A copy reads each page of its input once and writes each page of its output once. So are ops charged that have
+no walk (slice_update). The others are charged to the byte what their kernels load and store (walks.py).
 """
 from __future__ import annotations
 
@@ -16,19 +14,14 @@ import numpy as np
 
 from .descriptors import Descriptor
 from .graph import COPY, TensorType
-from .layout import TILE, Layout, pages, shard_words
+from .layout import Layout, pages, shard_words
 from .ops import registry
 from .ops.numerics import Numerics, tail
 from .plan.types import Plan
 from .walks import WALKS
-from .walks_args import Arg, Call, Moves, Times, cut
+from .walks_args import Arg, Call, Moves, Times
 
-__all__ = ["EXACT", "Banks", "Links", "bank_bytes", "link_bytes", "page_banks"]
-
-_PANELS = ("add", "subtract", "multiply", "divide", "maximum", "bias_add")
-EXACT = frozenset((*_PANELS, "relu", "gelu", "sigmoid", "tanh", "exp", "sqrt", "cast",
-                   "concatenate", "max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d", "sum",
-                   "mean", "max", "softmax", "layer_norm"))
+__all__ = ["Banks", "Links", "bank_bytes", "link_bytes", "page_banks"]
 
 Banks = dict[tuple[int, int], np.ndarray]
 Links = dict[tuple[int, int], int]
@@ -67,7 +60,8 @@ def _moves(plan: Plan, nid: int, reads: list[int], indices: np.ndarray | None) -
     func, out = graph.funcs[graph.func_id[nid]], int(graph.row_ptr[nid])
     walk = WALKS.get(func.op or "")
     if walk is None or device.descriptor.on_host or not graph.entry_type(out).size:
-        return Moves(_times_read(plan, nid, reads), 1)
+        made = func.op is None or device.descriptor.on_host or graph.entry_type(out).size > 0
+        return Moves([int(made)] * len(reads), 1)
     view, op = graph.node(nid), registry.get(func.op)
     args = [Arg(plan.layout(e), graph.entry_type(e).shape) for e in (*reads, out)]
     words = tuple(op.words(view.input_types, view.output_types, func.attrs)) if op.words else ()
@@ -77,45 +71,9 @@ def _moves(plan: Plan, nid: int, reads: list[int], indices: np.ndarray | None) -
     return walk(Call(args, words, math.prod(device.descriptor.grid), indices))
 
 
-# **************** how often a kernel reads its inputs ****************
-
-def _times_read(plan: Plan, nid: int, reads: list[int]) -> list[int]:
-    """How often each page of each input is read."""
-    func, board = plan.graph.funcs[plan.graph.func_id[nid]], plan.devices[plan.did[nid]].descriptor
-    out = int(plan.graph.row_ptr[nid])
-    if board.on_host or func.op is None:
-        return [1] * len(reads)
-    if not plan.graph.entry_type(out).size:
-        return [0] * len(reads)
-    views = [_view(plan.graph.entry_type(e).shape) for e in (*reads, out)]
-    tiled = [plan.layout(e).layout == TILE for e in (*reads, out)]
-    if func.op in _PANELS:
-        return _panels(views, tiled, func.op == "bias_add")
-    return [1] * len(reads)
-
-
-def _view(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Planes, rows, columns."""
-    rows, cols = (1, 1, *shape)[-2:]
-    return math.prod(shape[:-2]), rows, cols
-
-
 def _model(plan: Plan, nid: int) -> Any:
     at = -1 if plan.model_id is None else int(plan.model_id[nid])
     return plan.models[at] if at >= 0 else None
-
-
-def _panels(views: list[tuple[int, int, int]], tiled: list[bool], bias: bool) -> list[int]:
-    """Elementwise kernels make panels of the output (gr_tt_cut). What has one row is read for each panel
-    down, what has one column for each across; of a row-major argument a page is a whole row."""
-    planes, rows, cols = views[-1]
-    height, width = cut(any(tiled), cols, 2)
-    down, across = math.ceil(rows / height), math.ceil(cols / width)
-    times = []
-    for (p, r, c), tile in zip(views[:-1], tiled, strict=False):
-        again = planes // max(p, 1) * (down if r == 1 else 1)
-        times.append(again * (across if c == 1 or not tile else 1))
-    return [times[0], planes * down * across] if bias else times
 
 
 # **************** banks and links ****************

@@ -1,5 +1,5 @@
-"""Walks of the ops that make their output panel by panel: of one input, pools and norms
-(native/kernels/tt: elementwise.h, pool.h, normalize.h)."""
+"""Walks of the ops that make their output panel by panel: of one or two inputs, bias_add, pools and
+norms (native/kernels/tt: elementwise.h, fpu.h, linear.h, pool.h, normalize.h)."""
 from __future__ import annotations
 
 import math
@@ -7,11 +7,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .walks_args import Call, Moves, cut, moves, steps
+from .dtypes import FORMATS
+from .ops.numerics import NO_WORDS
+from .walks_args import Call, Moves, cut, moves, split, steps
 
 __all__ = ["PANELS"]
 
 _MAPS = ("relu", "gelu", "sigmoid", "tanh", "exp", "sqrt", "cast")
+_PAIRS = ("add", "subtract", "multiply", "divide", "maximum")
 
 
 def _cut(call: Call, count: int) -> tuple[int, int]:
@@ -24,6 +27,44 @@ def _map(call: Call) -> Moves:
     _, rows, cols = out.view
     ones = np.ones(x.view[0], np.int64)
     return moves([x.touched(ones, steps(rows, height), steps(cols, width))], out, width)
+
+
+def _pair(call: Call) -> Moves:
+    """What has one row is read for each panel down, what has one column for each across. A chosen op model's
+    macroblocks are cut into panels of their own."""
+    *inputs, out = call.args
+    words = call.words or NO_WORDS
+    exact, fpu = words[2] != 0, words[0] != 0 or words[1] == 16
+    floats = FORMATS[out.layout.format].itemsize is None or out.layout.format in ("f32", "bf16")
+    height, width = _cut(call, 3 if floats and (exact or fpu) else 2)
+    _, rows, cols = out.view
+    down, across = steps(rows, height), steps(cols, width)
+    if words[3] > 0 and out.tiled and not (exact and floats):
+        down = split(steps(rows, 32 * words[7] * words[9]), height)
+        across = split(steps(cols, 32 * words[8] * words[10]), width)
+    reads = []
+    for x in inputs:
+        planes, *sides = x.view
+        spans = [s if n > 1 else (0 * s[0], 0 * s[1] + n) for n, s in zip(sides, (down, across), strict=True)]
+        reads.append(x.touched(np.full(planes, out.view[0] // max(planes, 1)), spans[0], spans[1]))
+    return moves(reads, out, width)
+
+
+def _bias_add(call: Call) -> Moves:
+    """The part of the bias that belongs to a panel's columns or rows, or its plane's element."""
+    x, bias, out = call.args
+    height, width = _cut(call, 2)
+    planes, rows, cols = out.view
+    down, across = steps(rows, height), steps(cols, width)
+    from_back, panels = len(x.shape) - 1 - call.words[0], len(down[0]) * len(across[0])
+    spans, again = across, len(down[0]) * planes
+    if from_back == 1:
+        spans, again = down, len(across[0]) * planes
+    elif from_back > 1:
+        spans, again = steps(bias.view[2], 1), panels * planes // max(bias.view[2], 1)
+    reads = [x.touched(np.ones(x.view[0], np.int64), down, across),
+             bias.touched(np.array([again]), steps(1, 1), spans)]
+    return moves(reads, out, width)
 
 
 def _pool(call: Call) -> Moves:
@@ -72,5 +113,6 @@ def _layer_norm(call: Call) -> Moves:
 
 
 PANELS: dict[str, Callable[[Call], Moves]] = {
-    **dict.fromkeys(_MAPS, _map), "max_pool2d": _pool, "avg_pool2d": _pool, "softmax": _softmax,
+    **dict.fromkeys(_MAPS, _map), **dict.fromkeys(_PAIRS, _pair), "bias_add": _bias_add,
+    "max_pool2d": _pool, "avg_pool2d": _pool, "softmax": _softmax,
     "layer_norm": _layer_norm}

@@ -10,24 +10,13 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime import ops
-from graph_runtime.charges import EXACT, bank_bytes, link_bytes
+from graph_runtime.charges import bank_bytes, link_bytes
 from graph_runtime.ops import inputs as draws
 from graph_runtime.walks import WALKS
 
 WALKED = tuple(name for name in WALKS if name != "cast")      # its cases are pairs of types, not shapes
+MATRIX_UNIT = ("matmul", "dense", "conv2d", "add", "subtract", "multiply")
 PLACED = ("dram", "l1", "dram/row_major", "l1/height", "l1/width", "l1/row_major/block[3x4]")
-STORED = {"f32": {}, "bfp8_b in l1": {"formats": {"tt": "bfp8_b"}, "layouts": {"y": "l1"}}}
-
-
-def cases():
-    """Cases of exact ops whose inputs and outputs are matrices at least, so tiled."""
-    for name in sorted(EXACT):
-        op = ops.all_ops()[name]
-        for case in op.cases:
-            (dtype, shape), axis = case.inputs[0], case.attrs.get("axis", -1)
-            last = name != "layer_norm" or axis in (-1, len(shape) - 1)
-            if dtype == "float32" and len(shape) > 1 and last and name != "cast":
-                yield pytest.param(op, case, id=f"{name}-{case.name}")
 
 
 def counted(module) -> dict:
@@ -52,16 +41,6 @@ def assert_charged(module, inputs) -> None:
         np.testing.assert_array_equal(after - before[key], charged.get(key, np.zeros_like(after)))
 
 
-@pytest.mark.parametrize("stored", STORED)
-@pytest.mark.parametrize(("op", "case"), list(cases()))
-def test_kernels(op, case, stored):
-    b = gr.GraphBuilder(device="tt:0")
-    inputs = [b.input(f"x{i}", shape, dtype) for i, (dtype, shape) in enumerate(case.inputs)]
-    b.output(b.op(op.name, *inputs, name="y", **case.attrs))
-    module = gr.create(gr.load_graph(b.to_json()), None, ["tt:0"], **STORED[stored])
-    assert_charged(module, {f"x{i}": a for i, a in enumerate(draws.draw(case))})
-
-
 def walked():
     """Every case of the ops whose kernels read some pages more often than others, but for what tt has not."""
     for name in WALKED:
@@ -80,6 +59,10 @@ def wide():
         ("matmul", {}, (3, 200, 1200), (1200, 300)),
         ("matmul", {"transpose_a": True, "transpose_b": True}, (2, 300, 150), (2, 170, 300)),
         ("dense", {}, (260, 90), (200, 90), (200,)),
+        ("add", {}, (3, 70, 1200), (70, 1)),
+        ("multiply", {}, (70, 1200), (1, 1200)),
+        ("maximum", {}, (2, 1, 1200), (1, 40, 1)),
+        ("bias_add", {"axis": 1}, (2, 70, 1200), (70,)),
         ("relu", {}, (70, 2500)),
         ("sum", {"axes": (0, 2)}, (3, 70, 1200)),
         ("mean", {"axes": (1,)}, (3, 70, 1200)),
@@ -134,7 +117,7 @@ def test_wide_walks(name, inputs, attrs, values, layout):
 @pytest.mark.parametrize("how", [{"fidelity": "HiFi3"}, {"dst": "bf16"}, {"numerics": "exact"}],
                          ids=["HiFi3", "dst16", "exact"])
 @pytest.mark.parametrize(("name", "inputs", "attrs", "values"),
-                         [c for c in (*walked(), *wide()) if c.values[0] in ("conv2d", "matmul", "dense")])
+                         [c for c in (*walked(), *wide()) if c.values[0] in MATRIX_UNIT])
 def test_products_as_they_are_asked_for(name, inputs, attrs, values, how, layout):
     if "exact" in how.values() and math.prod(values[0].shape) > 5000:
         pytest.skip("exact is slow")
