@@ -1,8 +1,8 @@
 """What a plan's instructions move: payload bytes out of and into every bank, as the simulated device counts
 them (gr_device_traffic), and over every link between devices.
 
-A copy reads each page of its input once and writes each page of its output once. So are ops charged that have
-no walk (slice_update). The others are charged to the byte what their kernels load and store (walks.py).
+A copy reads each page of its input once and writes each page of its output once. Ops are charged to the byte
+what their kernels load and store (walks.py).
 """
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def _moves(plan: Plan, nid: int, reads: list[int], indices: np.ndarray | None) -
     if op.bodies["tt"].numerics:
         named = plan.numerics[plan.did[nid]] if plan.numerics else Numerics()
         words += tail(Numerics.of(func.attrs).over(named), _model(plan, nid))
-    return walk(Call(args, words, math.prod(device.descriptor.grid), indices))
+    in_place = bool(reads) and int(plan.sid[reads[0]]) == int(plan.sid[out])
+    return walk(Call(args, words, math.prod(device.descriptor.grid), indices, in_place))
 
 
 def _model(plan: Plan, nid: int) -> Any:

@@ -56,12 +56,14 @@ class Arg:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A kernel's call: inputs and output, all words, cores of the device; a take's indices where known."""
+    """A kernel's call: inputs and output, all words, cores of the device; a take's indices where known;
+    whether the output takes the first input's place."""
 
     args: Sequence[Arg]
     words: Sequence[int]
     cores: int
     indices: np.ndarray | None = None
+    in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,14 +27,45 @@ def _transpose(call: Call) -> Moves:
     return moves([x.touched(np.ones(x.view[0], np.int64), spans[0], spans[1])], out, width)
 
 
+def _planes(whole: Arg, part: Arg, strides: list[tuple[int, int]]) -> np.ndarray:
+    """The planes of ``whole`` that a strided part of it lies in, in its order."""
+    planes = np.zeros(1, np.int64)
+    for size, count, (start, step) in zip(whole.shape[:-2], part.shape[:-2], strides[2:], strict=False):
+        planes = (planes[:, None] * size + start + step * np.arange(count)).ravel()
+    return planes
+
+
+def _slice_update(call: Call) -> Moves:
+    """All of x goes to the output, or, in place, the panels that the update falls on."""
+    x, update, out = call.args
+    height, width = pair(call.args)
+    strides = [(0, 1), (0, 1), *zip(call.words[::2], call.words[1::2], strict=True)]
+    (top, down), (left, right) = strides[-2:]
+    rows, cols = top + down * np.arange(update.view[1]), left + right * np.arange(update.view[2])
+    hit = np.bincount(_planes(x, update, strides), minlength=x.view[0]) * (len(cols) > 0)
+    bands, across = steps(x.view[1], height), steps(x.view[2], width)
+    changed = tuple(s[np.unique(rows // height)] for s in bands)
+    below = tuple(s[np.unique(cols // width)] for s in across)
+    columns = [np.flatnonzero(cols // width == p) for p in np.unique(cols // width)]
+    spans = np.array([(c[0], c[-1] + 1) for c in columns], np.int64).reshape(-1, 2).T
+    unit, units = update.unit[0], max(-(-update.view[1] // update.unit[0]), 1)
+    blocks = np.unique(rows // height * units + np.arange(len(rows)) // unit) % units
+    loads = np.bincount(blocks, minlength=units)[:-(-update.view[1] // unit), None]
+    loads = np.ones((update.view[0], 1, 1), np.int64) * loads * hits((spans[0], spans[1]), update.view[2],
+                                                                    update.unit[1])
+    if not call.in_place:
+        return moves([x.touched(np.ones(x.view[0], np.int64), bands, across), loads.reshape(-1)], out, width)
+    stores = out.touched(hit, changed, below)
+    again = stores if len(across[0]) > 1 and not out.tiled else 0
+    return Moves([x.touched(hit, bands, below), loads.reshape(-1), again], stores)
+
+
 def _slice(call: Call) -> Moves:
     """A panel loads each page of rows that it takes any from, and columns as many as fit a cover."""
     x, out = call.args
     height, width = pair(call.args)
     strides = [(0, 1), (0, 1), *zip(call.words[::2], call.words[1::2], strict=True)]
-    planes = np.zeros((1,), np.int64)
-    for size, count, (start, step) in zip(x.shape[:-2], out.shape[:-2], strides[2:], strict=False):
-        planes = (planes[:, None] * size + start + step * np.arange(count)).ravel()
+    planes = _planes(x, out, strides)
     (top, down), (left, right) = strides[-2:]
     unit, units = x.unit[0], max(-(-x.view[1] // x.unit[0]), 1)
     r = np.arange(out.view[1])
@@ -113,4 +144,5 @@ def _load(times: np.ndarray, arg: Arg, at: np.ndarray, new: np.ndarray) -> None:
 
 
 MOVES: dict[str, Callable[[Call], Moves]] = {"transpose": _transpose, "slice": _slice, "take": _take,
+                                            "slice_update": _slice_update,
                                             "concatenate": _concatenate}

@@ -81,6 +81,7 @@ def wide():
         ("transpose", {"perm": (0, 1, 2)}, (2, 3, 2100)),
         ("slice", {"axes": (0, 1), "starts": (70, -1), "ends": (3, 5), "steps": (-3, -2)}, (80, 4300)),
         ("slice", {"axes": (1,), "starts": (2,), "ends": (2400,)}, (40, 2500)),
+        ("slice_update", {"axes": (0, 1), "starts": (69, 1020), "steps": (-2, 3)}, (70, 2500), (9, 40)),
     ):
         values = [np.random.default_rng(0).standard_normal(s).astype(np.float32) for s in shapes]
         yield pytest.param(name, [("float32", s) for s in shapes], attrs, values, id=f"{name}-{shapes[0]}")
@@ -199,3 +200,31 @@ def test_what_a_balancer_chose(op, attrs, shapes, policy):
     plan = module.session.plan
     assert plan.models[int(plan.model_id[plan.graph.names.index("y")])].grid
     assert_charged(module, params)
+
+
+@pytest.mark.parametrize("layout", ["dram", "dram/row_major"])
+def test_an_update_in_place_moves_what_it_changes(layout):
+    b = gr.GraphBuilder(device="tt:0")
+    x = b.input("x", (3, 70, 2500))
+    y = b.op("slice_update", x, b.input("u", (1, 9, 40)), name="y", starts=(1, 20, 1020))
+    b.output(y)
+    b.alias(y, x)
+    module = gr.create(gr.load_graph(b.to_json()), None, ["tt:0"], layouts=dict.fromkeys("xuy", layout))
+    plan = module.session.plan
+    assert plan.sid[plan.graph.names.index("x")] == plan.sid[plan.graph.names.index("y")]
+    assert_charged(module, {"x": np.ones((3, 70, 2500), np.float32), "u": np.ones((1, 9, 40), np.float32)})
+
+
+def test_every_op_has_a_walk():
+    assert set(WALKS) == {name for name, op in ops.all_ops().items() if "tt" in op.bodies}
+
+
+def test_a_take_of_unknown_indices_reads_much():
+    """100 rows of a long table: each needs tiles of its own, and so no indices read more in all."""
+    b = gr.GraphBuilder(device="tt:0")
+    b.output(b.op("take", b.input("x", (5000, 64)), b.input("i", (100,), "int32"), name="y"))
+    plan = gr.create(gr.load_graph(b.to_json()), None, ["tt:0"]).session.plan
+    nid = plan.graph.names.index("y")
+    most, drawn = (bank_bytes(plan, [nid], {nid: i} if i is not None else None)[0, 0][:, 0].sum()
+                   for i in (None, np.random.default_rng(3).integers(0, 5000, 100)))
+    assert most == 100 * 2 * 4096 + 4 * 400 >= drawn       # and each of four panels the indices
