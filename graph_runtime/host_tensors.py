@@ -1,4 +1,4 @@
-"""Host memory of a caller's as tensors, owned or borrowed; plain copies between the two; tensors in files.
+"""Host memory of a caller's as tensors of their own; plain copies between the two; tensors in files.
 
 tt-mlir's functions take addresses. These take arrays (or what speaks DLPack or the buffer protocol), which
 know how long they are, so that a wrong shape is an error and no crash.
@@ -23,7 +23,7 @@ from .shards import Shard
 from .tensor import Tensor
 from .transfers import to
 
-__all__ = ["ALIASES", "TensorDesc", "borrowed", "cast", "describe", "dump", "load", "memcpy", "owned"]
+__all__ = ["ALIASES", "TensorDesc", "cast", "describe", "dump", "load", "memcpy", "owned"]
 
 # dtypes that no tt device stores -> what an owned tensor of them becomes (tt-mlir's rule)
 ALIASES = {"float64": "float32", "float16": "bfloat16", "int64": "int32", "uint64": "uint32"}
@@ -53,7 +53,7 @@ def describe(tensor: Tensor) -> TensorDesc:
     return TensorDesc(shape, tensor.dtype, itemsize, stride, tensor.size, physical)
 
 
-# **************** owned and borrowed ****************
+# **************** owned ****************
 
 def owned(value: Any, dtype: str | None = None) -> Tensor:
     """A host tensor with a dense copy of ``value``, whatever its strides.
@@ -70,11 +70,6 @@ def owned(value: Any, dtype: str | None = None) -> Tensor:
     made = arrays.empty(array.shape, wanted)
     made.copy_from(cast(array, wanted))
     return made
-
-
-def borrowed(value: Any) -> Tensor:
-    """A host tensor over the caller's memory: see arrays.borrow."""
-    return arrays.borrow(value)
 
 
 def cast(array: np.ndarray, dtype: str) -> np.ndarray:

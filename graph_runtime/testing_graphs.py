@@ -11,6 +11,7 @@ import numpy as np
 from .devices import Device, parse_list
 from .graph import COPY, NOP, Func, Graph, Hints, TensorType
 from .ops import registry
+from .plan.columns import starts
 
 __all__ = ["GraphMaker", "random_graph"]
 
@@ -95,8 +96,8 @@ class GraphMaker:
             names=tuple(self.names),
             func_id=func_id,
             funcs=tuple(self.funcs.values()),
-            row_ptr=_starts(self.made),
-            in_ptr=_starts(self.reads),
+            row_ptr=starts(np.array([len(made) for made in self.made], np.int64)),
+            in_ptr=starts(np.array([len(read) for read in self.reads], np.int64)),
             in_eid=np.array([e for r in self.reads for e in r], np.int64),
             type_id=np.array([table[t] for t in self.types], np.int32),
             types=tuple(table),
@@ -104,10 +105,6 @@ class GraphMaker:
             outputs=np.array(outputs, np.int64),
             hints=Hints(**hints),
         )
-
-
-def _starts(rows: list[list]) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum([len(r) for r in rows], dtype=np.int64)]).astype(np.int64)
 
 
 def random_graph(rng: np.random.Generator, devices: Sequence[str | Device] = ("cpu:0",), *, nodes: int = 12,

@@ -55,9 +55,9 @@ def plan(
     those nodes make, as "l1" or "l1/tile/bf16/height[8x1]" (wishes.py). ``numerics``: device or kind ->
     {"fidelity", "dst", "numerics"} of nodes that do not say (numerics.py). ``policy``: how op models are
     chosen for boards of stack buda (balance.POLICIES); None: as the file says, else each kernel cuts its op
-    itself. ``strict``: no
-    fallback for devices that are not in the list. ``inplace``: func_name -> inputs that output 0 may
-    overwrite, from the libraries' manifests. ``use_storage_hints``: follow the file's storage ids.
+    itself. ``strict``: no fallback for devices that are not in the list. ``inplace``: func_name -> inputs
+    that output 0 may overwrite, from the libraries' manifests. ``use_storage_hints``: follow the file's
+    storage ids.
 
     Raises PlanError, CheckError, CapacityError, UnsupportedOpError, DeviceError, InputError (policy, types).
     """

@@ -105,10 +105,6 @@ gr_buffer *gr_buffer_borrow(gr_device *device, int32_t memory, uint64_t addr, ui
   return buffer;
 }
 
-void gr_buffer_retain(gr_buffer *buffer) {
-  atomic_fetch_add_explicit(&buffer->refs, 1, memory_order_relaxed);
-}
-
 void gr_buffer_release(gr_buffer *buffer) {
   if (!buffer) return;
   pthread_mutex_lock(&gr_async_lock);
@@ -117,8 +113,6 @@ void gr_buffer_release(gr_buffer *buffer) {
 }
 
 uint64_t gr_buffer_addr(const gr_buffer *buffer) { return buffer->addr; }
-
-uint64_t gr_buffer_extent(const gr_buffer *buffer) { return buffer->extent; }
 
 uint64_t gr_buffer_id(const gr_buffer *buffer) { return buffer->id; }
 

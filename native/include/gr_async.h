@@ -46,10 +46,8 @@ int32_t gr_last_status(void);               /* gr_status of this thread's last f
 gr_buffer *gr_buffer_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder);
 /* Memory of somebody else's, who keeps it as long as gr_buffer_pending(.., 1) after the last reference. */
 gr_buffer *gr_buffer_borrow(gr_device *device, int32_t memory, uint64_t addr, uint64_t extent);
-void gr_buffer_retain(gr_buffer *buffer);
 void gr_buffer_release(gr_buffer *buffer);
 uint64_t gr_buffer_addr(const gr_buffer *buffer);
-uint64_t gr_buffer_extent(const gr_buffer *buffer);
 uint64_t gr_buffer_id(const gr_buffer *buffer);       /* never used twice */
 uint64_t gr_buffer_version(gr_buffer *buffer);        /* submissions that write it, so far */
 /* Whether queued work still writes it; with `readers` set, or reads it. */
