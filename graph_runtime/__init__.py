@@ -34,6 +34,8 @@ _HOME = {
     "InputError": "errors",
     "KernelError": "errors",
     "LibraryError": "errors",
+    "MissingDataError": "errors",
+    "Model": "model",
     "ParamsError": "errors",
     "Plan": "plan.types",
     "PlanError": "errors",

@@ -3,6 +3,7 @@
     GraphRuntimeError               root; carries fields, and one line: what, where, what to do
      +- DocumentError               bytes that are no valid document (graph.json, params, bundle, manifest)
      |   +- ParamsError             a parameter file; .offset is the byte where it went wrong
+     |   +- MissingDataError        a constant whose file is not there
      +- GraphError                  a well-formed document that is no valid graph; .path says where
      |   +- UnsupportedOpError      an op, dtype or attribute that has no kernel; lists what there is
      +- PlanError                   a placement, layout or storage that cannot be
@@ -32,9 +33,8 @@ from pathlib import Path
 __all__ = [
     "CapacityError", "CheckError", "CompileError", "DeviceError", "DeviceMemoryError", "DocumentError",
     "GraphError", "GraphRuntimeError", "HandleError", "ImplicitTransferError", "InputError", "KernelError",
-    "LibraryError", "ParamsError", "PlanError", "RunCancelledError", "SessionBusyError", "UnsupportedOpError",
-    "WaitTimeoutError", "as_path",
-    "did_you_mean",
+    "LibraryError", "MissingDataError", "ParamsError", "PlanError", "RunCancelledError", "SessionBusyError",
+    "UnsupportedOpError", "WaitTimeoutError", "as_path", "did_you_mean",
 ]
 
 
@@ -81,6 +81,10 @@ class ParamsError(DocumentError):
     """A parameter file that is truncated or malformed; ``offset`` is the byte where it went wrong."""
 
     offset: int | None = None
+
+
+class MissingDataError(DocumentError):
+    """The values of a constant are needed and the file that has them is not there; ``path`` names it."""
 
 
 class GraphError(GraphRuntimeError):

@@ -1,0 +1,56 @@
+"""A model: a graph with constants that are typed now and read later."""
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from graph_runtime import GraphBuilder
+from graph_runtime.errors import GraphError, InputError
+from graph_runtime.graph import TensorType
+from graph_runtime.model import Constant, Model
+
+
+def built() -> GraphBuilder:
+    b = GraphBuilder()
+    b.output(b.op("matmul", b.input("x", (4, 8)), b.param("w", np.ones((8, 3), np.float32)), name="y"))
+    return b
+
+
+def test_params_of_a_builder_are_constants_and_the_rest_are_inputs():
+    model = Model.from_builder(built())
+    assert (model.input_names, model.output_names, list(model.constants)) == (("x",), ("y",), ["w"])
+    np.testing.assert_array_equal(model.constants["w"].read(), np.ones((8, 3)))
+
+
+def test_a_constant_must_be_of_an_input_and_of_its_type():
+    graph = built().build()
+    with pytest.raises(InputError, match="did you mean 'w'"):
+        Model.of(graph, {"ww": np.ones((8, 3), np.float32)})
+    with pytest.raises(InputError, match=r"float64\[8, 3\].*float32\[8, 3\]"):
+        Model.of(graph, {"w": np.ones((8, 3))})
+
+
+def test_a_derived_constant_is_computed_when_read_and_kept_only_while_held():
+    calls = []
+    base = Constant.of(np.arange(4.0), "base")
+
+    def twice(array):
+        calls.append(1)
+        return array * 2
+
+    derived = Constant.derived(base.type, twice, base, source="twice base")
+    assert not calls
+    held = derived.read()
+    assert derived.read() is held
+    del held
+    gc.collect()
+    np.testing.assert_array_equal(derived.read(), np.arange(4.0) * 2)
+    assert len(calls) == 2
+
+
+def test_a_derivation_of_another_type_is_an_error():
+    wrong = Constant.derived(TensorType("float32", (3,)), lambda: np.ones(4, np.float32), source="a mistake")
+    with pytest.raises(GraphError, match=r"a mistake: derived float32\[4\]"):
+        wrong.read()
