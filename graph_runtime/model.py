@@ -101,7 +101,7 @@ class Model:
     """
 
     graph: Graph
-    constants: Mapping[str, Constant] = _NONE
+    constants: Mapping[str, Constant] = field(default_factory=lambda: _NONE)
     notes: tuple[Note, ...] = ()
     dims: Mapping[str, int] = field(default_factory=lambda: _NONE)
 
@@ -113,8 +113,8 @@ class Model:
                 raise InputError(text, got=name)
             wanted = self.graph.entry_type(entries[name])
             if constant.type != wanted:
-                text = f"constant {name!r} ({constant.source}) is {constant.type}, the graph's input is {wanted}"
-                raise InputError(text, got=constant.type, wanted=wanted)
+                raise InputError(f"constant {name!r} ({constant.source}) is {constant.type}, "
+                                 f"its input is {wanted}", got=constant.type, wanted=wanted)
 
     def __repr__(self) -> str:
         return (f"<Model of {self.graph.num_nodes} nodes, {len(self.constants)} constants: "
