@@ -10,16 +10,14 @@ b.to_json()
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import orjson
 
 from . import devices, dtypes
-from .draft import Draft, device_name, plain, storage_ids, tensor_type, to_document
+from .draft import Draft, device_name, op_call, storage_ids, tensor_type, to_document
 from .errors import GraphError
 from .graph import COPY, NOP, Graph, TensorType
 from .loader import graph_from_document
@@ -125,28 +123,15 @@ class GraphBuilder:
         refuses.
         """
         entry = registry.require(op)
-        types = self._types(op, inputs)
-        least, most = entry.arity
-        if not least <= len(inputs) <= most:
-            raise GraphError(
-                f"op {op} takes {least if least == most else f'{least} to {most}'} inputs, got {len(inputs)}",
-                op=op,
-            )
-        given = {key: plain(value) for key, value in attrs.items() if value is not None}
-        decoded = entry.decode(given)
-        made = list(entry.infer(types, decoded))
-        raw = {"gr.op": op, **{f"gr.{key}": orjson.dumps(decoded[key]).decode() for key in sorted(given)}}
-        said = {attr.name: decoded[attr.name] for attr in entry.attrs if decoded[attr.name] != attr.default}
-        signature = (
-            op,
-            sorted((k, repr(v)) for k, v in said.items()),      # an op's new attribute renames no function
-            list(map(str, types)),
-            list(map(str, made)),
-        )
-        function = self._function(op, func_name, signature, entry.is_nop)
+        made = op_call(op, self._types(op, inputs), attrs)
+        if entry.is_nop and func_name not in (None, NOP):
+            text = f"op {op} moves no data, so it calls no function: leave func_name out"
+            raise GraphError(text, op=op, got=func_name)
+        function = self._function(func_name or made.func_name, made.signature)
         if entry.is_nop and device is None:
             device = self._nodes[inputs[0].nid].device  # it moves no data, so it stays where its input is
-        return self._one_or_all(self._call(function, raw, name or op, inputs, made, device, storage))
+        values = self._call(function, made.raw, name or op, inputs, made.made, device, storage)
+        return self._one_or_all(values)
 
     def call(
         self,
@@ -165,7 +150,7 @@ class GraphBuilder:
         """
         types = self._types(func_name, inputs)
         made = [tensor_type(dtype, shape, func_name) for dtype, shape in out_types]
-        self._function(func_name, func_name, ("", [], list(map(str, types)), list(map(str, made))), False)
+        self._function(func_name, ("", [], list(map(str, types)), list(map(str, made))))
         raw = {**(attrs or {}), "flatten_data": str(int(flatten))}
         return self._one_or_all(self._call(func_name, raw, name or func_name, inputs, made, device, storage))
 
@@ -224,24 +209,14 @@ class GraphBuilder:
                 )
         return [value.type for value in inputs]
 
-    def _function(self, op: str, func_name: str | None, signature: tuple, is_nop: bool) -> str:
-        if is_nop:
-            if func_name not in (None, NOP):
-                raise GraphError(
-                    f"op {op} moves no data, so it calls no function: leave func_name out",
-                    op=op,
-                    got=func_name,
-                )
-            return NOP
-        if func_name is None:
-            digest = hashlib.sha256(orjson.dumps(signature)).hexdigest()[:8]
-            func_name = f"{op}_{digest}"
+    def _function(self, func_name: str, signature: tuple) -> str:
+        """The name, held against the calls that had it before. Raises GraphError where they differ."""
         known = self._signatures.setdefault(func_name, signature)
-        if known != signature:
+        if func_name != NOP and known != signature:
             raise GraphError(
                 f"func_name {func_name!r} stands for {_text(known)} already and cannot for "
                 f"{_text(signature)}",
-                op=op,
+                op=signature[0],
                 got=func_name,
             )
         return func_name
@@ -252,7 +227,7 @@ class GraphBuilder:
         raw: Mapping[str, str],
         name: str,
         inputs: Sequence[Value],
-        made: list[TensorType],
+        made: Sequence[TensorType],
         device: Place,
         storage: Storage,
     ) -> tuple[Value, ...]:
@@ -275,7 +250,7 @@ class GraphBuilder:
     def _add(
         self,
         name: str,
-        types: list[TensorType],
+        types: Sequence[TensorType],
         reads: list[tuple[int, int]],
         attrs: dict[str, str] | None,
         device: Place,

@@ -5,19 +5,67 @@ What was said of some nodes only is completed here: devices, storage ids.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import orjson
 
 from . import devices, dtypes
 from .columns import pool_type
 from .errors import DocumentError, GraphError
 from .graph import NOP, TensorType
+from .ops import registry
 
-__all__ = ["Draft", "device_name", "plain", "storage_ids", "tensor_type", "to_document"]
+__all__ = ["Draft", "OpCall", "device_name", "op_call", "plain", "storage_ids", "tensor_type", "to_document"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpCall:
+    """A call of a registered op: ``attrs`` decoded, ``raw`` the gr.* strings that a node has in a file, the
+    output types ``made``, and the ``signature`` that calls of one function share."""
+
+    attrs: dict[str, Any]
+    raw: dict[str, str]
+    made: tuple[TensorType, ...]
+    signature: tuple
+
+    @property
+    def func_name(self) -> str:
+        """The function's name: the op and a hash of the signature; __nop for a reshape."""
+        op = self.signature[0]
+        if registry.require(op).is_nop:
+            return NOP
+        return f"{op}_{hashlib.sha256(orjson.dumps(self.signature)).hexdigest()[:8]}"
+
+
+def op_call(op: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> OpCall:
+    """An op's call for inputs of these types; attributes that are None are not given.
+
+    Raises UnsupportedOpError for an unknown op, GraphError for attributes or types that its rule refuses.
+    """
+    entry = registry.require(op)
+    least, most = entry.arity
+    if not least <= len(types) <= most:
+        raise GraphError(
+            f"op {op} takes {least if least == most else f'{least} to {most}'} inputs, got {len(types)}",
+            op=op,
+        )
+    given = {key: plain(value) for key, value in attrs.items() if value is not None}
+    decoded = entry.decode(given)
+    made = tuple(entry.infer(list(types), decoded))
+    raw = {"gr.op": op, **{f"gr.{key}": orjson.dumps(decoded[key]).decode() for key in sorted(given)}}
+    said = {attr.name: decoded[attr.name] for attr in entry.attrs if decoded[attr.name] != attr.default}
+    return OpCall(
+        decoded,
+        raw,
+        made,
+        # an op's new attribute renames no function
+        (op, sorted((k, repr(v)) for k, v in said.items()), list(map(str, types)), list(map(str, made))),
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -27,7 +75,7 @@ class Draft:
     """
 
     name: str
-    types: list[TensorType]
+    types: Sequence[TensorType]
     reads: list[tuple[int, int]]
     attrs: dict[str, str] | None
     device: str | None
@@ -136,6 +184,8 @@ def plain(value: Any) -> Any:
         value = value.item()
     if isinstance(value, (np.ndarray, tuple, list)):
         return [plain(v) for v in value]
+    if isinstance(value, Mapping):
+        return {key: plain(v) for key, v in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         raise GraphError(f"an attribute cannot be {value}: JSON has no such number", got=value)
     return value

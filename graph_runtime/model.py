@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from . import dtypes
-from .errors import GraphError, InputError, did_you_mean
+from .errors import GraphError, InputError, MissingDataError, did_you_mean
 from .graph import Graph, TensorType
 
 if TYPE_CHECKING:
     from .builder import GraphBuilder
 
-__all__ = ["SMALL", "Constant", "Model", "Note"]
+__all__ = ["Constant", "Model", "Note"]
 
-SMALL = 64 * 1024  # bytes up to which a rule may look at a constant's values
+_SMALL = 64 * 1024  # bytes
 _NONE: Mapping = MappingProxyType({})
 
 
@@ -49,7 +49,16 @@ class Constant:
     @property
     def is_small(self) -> bool:
         """Small enough for a rule to look at its values."""
-        return self.type.nbytes <= SMALL
+        return self.type.nbytes <= _SMALL
+
+    def peek(self) -> np.ndarray | None:
+        """Its values if it is small and they are there, else None."""
+        if not self.is_small:
+            return None
+        try:
+            return self.read()
+        except MissingDataError:
+            return None
 
     @staticmethod
     def of(array: np.ndarray, source: str) -> Constant:
@@ -97,13 +106,17 @@ class Model:
     """A valid graph, and the values of those of its inputs that are constants.
 
     ``constants``: by name of the graph input. ``notes``: in the order in which things were done. ``dims``:
-    the symbolic dimensions of the source and what they were bound to.
+    the symbolic dimensions of the source and what they were bound to. ``origins``: the source's nodes that a
+    node stands for, by its name; its results are those of the last of them. A node that is not in it stands
+    for itself. ``pins``: the devices that nodes were asked onto, by exact name (rewrite.pinned).
     """
 
     graph: Graph
     constants: Mapping[str, Constant] = field(default_factory=lambda: _NONE)
     notes: tuple[Note, ...] = ()
     dims: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    origins: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NONE)
+    pins: Mapping[str, str] = field(default_factory=lambda: _NONE)
 
     def __post_init__(self) -> None:
         entries = dict(zip(self.graph.input_names, self.graph.input_eids.tolist(), strict=True))

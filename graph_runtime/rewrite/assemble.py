@@ -1,0 +1,137 @@
+"""A Net -> a Model, and the device columns of a graph as names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..devices import dl_types, type_name
+from ..errors import GraphError
+from ..graph import Graph, Hints, TensorType
+from ..model import Model
+from .values import Node, Value
+
+if TYPE_CHECKING:
+    from .net import Net
+
+__all__ = ["assemble", "column_devices"]
+
+
+def column_devices(graph: Graph) -> list[str | None]:
+    """What the file's device columns say of each node: "tt:0", "4:1" for a DLDeviceType without a name, None
+    without columns or for a node that makes nothing."""
+    types = graph.hints.device_type
+    if types is None:
+        return [None] * graph.num_nodes
+    ids = np.zeros_like(types) if graph.hints.device_id is None else graph.hints.device_id
+    pairs = list(zip(types.tolist(), ids.tolist(), strict=True))
+    names = {(t, i): f"{type_name(t) or t}:{i}" for t, i in set(pairs)}
+    of_entry = [names[pair] for pair in pairs]
+    rows = graph.row_ptr.tolist()
+    return [of_entry[rows[n]] if rows[n + 1] > rows[n] else None for n in range(graph.num_nodes)]
+
+
+def assemble(net: Net) -> Model:
+    """The model that a net has become. Columns of the source that say where a tensor is stored do not survive
+    a change; devices, aliases, numerics and policy do. Raises GraphError where rules made a cycle."""
+    source = net.source
+    notes = (*source.notes, *net.notes)
+    if not net.changed:
+        return replace(source, notes=notes) if net.notes else source
+    inputs = [v for v in net.inputs if v.constant is None or v.readers or v.heads]
+    nodes = list(_scheduled(net.nodes()))
+    names = _unique_names(inputs, nodes, net.outputs)
+    graph = _graph(inputs, nodes, names, net)
+    constants = {names[v]: v.constant for v in inputs if v.constant is not None}
+    origins = {names[n]: n.origins for n in nodes if n.origins != (names[n],)}
+    asked = set(source.pins.values())
+    pins = {names[x]: x.device for x in (*inputs, *nodes) if x.device is not None and x.device in asked}
+    return Model(graph, constants, notes, source.dims, origins, pins)
+
+
+def _scheduled(nodes: Iterable[Node]) -> Iterator[Node]:
+    """The nodes, in their order but each behind what it reads."""
+    done: set[Node] = set()
+    for first in nodes:
+        stack = [first]
+        while stack:
+            node = stack[-1]
+            missing = [v.producer for v in node.inputs if v.producer is not None and v.producer not in done]
+            if node in done or not missing:
+                stack.pop()
+                if node not in done:
+                    done.add(node)
+                    yield node
+                continue
+            for producer in missing:
+                if producer in stack:
+                    text = f"rewriting made a cycle through node {producer.name!r}"
+                    raise GraphError(text, node=producer.name)
+            stack += missing[::-1]
+
+
+def _unique_names(inputs: list[Value], nodes: list[Node], outputs: list[Value]) -> dict[Value | Node, str]:
+    """A name for each: what users say, names of inputs and outputs, stays; others step aside."""
+    fixed = [v for v in inputs if v.constant is None]
+    fixed += dict.fromkeys(v.producer for v in outputs if v.producer is not None)
+    names: dict[Value | Node, str] = {}
+    taken: dict[str, int] = {}
+    for item in dict.fromkeys(chain(fixed, inputs, nodes)):
+        name = item.name
+        while name in taken:
+            taken[item.name] += 1
+            name = f"{item.name}_{taken[item.name]}"
+        taken[name] = 0
+        names[item] = name
+    return names
+
+
+def _graph(inputs: list[Value], nodes: list[Node], names: dict[Value | Node, str], net: Net) -> Graph:
+    values = [*inputs, *(v for node in nodes for v in node.outputs)]
+    eid = {value: i for i, value in enumerate(values)}
+    types: dict[TensorType, int] = {}
+    funcs = {func: i for i, func in enumerate(dict.fromkeys(node.func for node in nodes))}
+    return Graph(
+        tuple(names[item] for item in (*inputs, *nodes)),
+        np.array([-1] * len(inputs) + [funcs[node.func] for node in nodes], np.int32),
+        tuple(funcs),
+        np.cumsum([0] + [1] * len(inputs) + [len(node.outputs) for node in nodes]),
+        np.cumsum([0] * (len(inputs) + 1) + [len(node.inputs) for node in nodes]),
+        np.array([eid[v] for node in nodes for v in node.inputs], np.int64),
+        np.array([types.setdefault(v.type, len(types)) for v in values], np.int32),
+        tuple(types),
+        np.arange(len(inputs), dtype=np.int64),
+        np.array([eid[v] for v in net.outputs], np.int64),
+        _hints(net, inputs, nodes),
+    )
+
+
+def _hints(net: Net, inputs: list[Value], nodes: list[Node]) -> Hints:
+    """What the file asked for and still holds."""
+    old = net.source.graph.hints
+    at = {value: i for i, value in enumerate(inputs)}
+    aliases = tuple((out, at[net.inputs[i]]) for out, i in old.aliases if net.inputs[i] in at)
+    kept = Hints(aliases=aliases, numerics=old.numerics, policy=old.policy)
+    if old.device_type is None:
+        return kept
+    places = [_place(v, nodes) for v in inputs]
+    places += [node.device for node in nodes for _ in node.outputs]
+    numbers = {name: _number(name) for name in dict.fromkeys(places)}
+    return replace(kept, device_type=np.array([numbers[p][0] for p in places], np.int64),
+                   device_id=np.array([numbers[p][1] for p in places], np.int64))
+
+
+def _place(value: Value, nodes: list[Node]) -> str:
+    """Of an input: what was said, for a new constant its first reader's."""
+    if value.device is not None:
+        return value.device
+    return next((reader.device for reader in value.readers if reader.device), nodes[0].device or "cpu:0")
+
+
+def _number(name: str) -> tuple[int, int]:
+    kind, _, ordinal = name.partition(":")
+    return (int(kind) if kind.isdecimal() else dl_types()[kind]), int(ordinal)

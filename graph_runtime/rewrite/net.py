@@ -1,0 +1,227 @@
+"""A model in a form that rules change: nodes in order, each value knows who makes and who reads it.
+
+    net = Net(model)
+    for node in net.nodes("add"):
+        x, y = node.inputs
+        if y.scalar() == 0.0 and x.type == node.output.type:
+            net.replace(node.output, x)
+            net.note("neutral", f"{node.name} adds 0 and goes", [node])
+    model = net.model()
+
+What nobody reads any more goes at once. Names of inputs and outputs stay what they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ..draft import op_call
+from ..errors import GraphError
+from ..graph import Func, TensorType
+from ..model import Constant, Model, Note
+from .assemble import assemble, column_devices
+from .values import Node, Value, supports
+
+__all__ = ["Net", "Node", "Value"]
+
+
+class Net:
+    """A model while rules rewrite it. ``inputs``: the graph's inputs and constants; ``outputs``: its heads.
+
+    ``kinds``: the device kinds whose support a rule must not take away from what it rewrites.
+    """
+
+    def __init__(self, model: Model, kinds: Sequence[str] = ("cpu", "tt")):
+        self.source, self.kinds = model, tuple(kinds)
+        self.notes: list[Note] = []
+        self.changed = False
+        self._functions: dict[tuple, tuple[Func, tuple[TensorType, ...]]] = {}
+        self._by_op: dict[str | None, dict[Node, None]] = {}
+        self._first: Node | None = None
+        self._last: Node | None = None
+        self.inputs: list[Value] = []
+        self.outputs: list[Value] = []
+        self._load(model)
+
+    # ---------------------------------------------------------------- reading
+
+    def nodes(self, *ops: str) -> Iterator[Node]:
+        """The nodes that are there now, in order; of the given ops, those in no certain order. What goes
+        while the caller rewrites is left out, what comes is not visited."""
+        if ops:
+            found = [node for op in ops for node in self._by_op.get(op, ())]
+        else:
+            found, at = [], self._first
+            while at is not None:
+                found.append(at)
+                at = at.after
+        return (node for node in found if node.alive)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_op.values()))
+
+    def together(self, nodes: Iterable[Node]) -> bool:
+        """Whether nodes may become one: nobody asked for them to run in different places."""
+        return len({node.device for node in nodes}) < 2
+
+    def keeps_support(self, nodes: Sequence[Node], op: str, inputs: Sequence[Value],
+                      **attrs: Any) -> bool:
+        """Whether an op runs wherever all the nodes that it would replace run. False, too, where it does not
+        take these inputs."""
+        try:
+            func, made = self._function(op, tuple(v.type for v in inputs), attrs)
+        except GraphError:
+            return False
+        types = [v.type for v in inputs]
+        return all(
+            supports(op, func.attrs, kind, types, made)
+            for kind in self.kinds
+            if all(node.supported_on(kind) for node in nodes)
+        )
+
+    # ---------------------------------------------------------------- rewriting
+
+    def add(self, op: str, inputs: Sequence[Value], *, before: Node | None, name: str | None = None,
+            device: str | None = None, origins: Sequence[str] = (), **attrs: Any) -> Any:
+        """Another node, in front of ``before`` (None: at the end): its Value, a tuple of several.
+
+        What is not said is as ``before`` has it: name, device, origins. Names need not be unique, ``model``
+        makes them so. Raises GraphError, UnsupportedOpError as GraphBuilder.op does.
+        """
+        func, made = self._function(op, tuple(v.type for v in inputs), attrs)
+        if before is not None:
+            name, device, origins = name or before.name, device or before.device, origins or before.origins
+        node = Node(func, list(inputs), made, name or op, device, tuple(origins))
+        self._link(node, before)
+        self.changed = True
+        return node.outputs[0] if len(made) == 1 else tuple(node.outputs)
+
+    def constant(self, constant: Constant, name: str) -> Value:
+        """A constant as a value; it goes again if nothing reads it."""
+        value = Value(constant.type, None, 0, name)
+        value.constant = constant
+        self.inputs.append(value)
+        return value
+
+    def replace(self, old: Value, new: Value) -> None:
+        """All that reads ``old`` reads ``new``, and what was there only for ``old`` goes.
+
+        An output of the graph keeps its name. Raises GraphError where the types differ.
+        """
+        if old.type != new.type:
+            raise GraphError(f"{old.name} is {old.type} and cannot become {new.name}, {new.type}",
+                             got=new.type, wanted=old.type)
+        if old.heads:
+            new = self._named(old, new)
+        for reader, count in old.readers.items():
+            reader.inputs = [new if value is old else value for value in reader.inputs]
+            new.readers[reader] = new.readers.get(reader, 0) + count
+        if old.heads:
+            self.outputs = [new if value is old else value for value in self.outputs]
+        new.heads, old.heads, old.readers = new.heads + old.heads, 0, {}
+        self.changed = True
+        if old.producer is not None:
+            self._drop([old.producer])
+
+    def replace_all(self, old: Node, new: Value | Sequence[Value]) -> None:
+        """Replace each result of a node."""
+        for was, now in zip(old.outputs, [new] if isinstance(new, Value) else new, strict=True):
+            self.replace(was, now)
+
+    def note(self, rule: str, text: str, nodes: Iterable[Node | str] = ()) -> None:
+        """Say what a rule did and why: a sentence with the names of nodes."""
+        names = (name for node in nodes for name in (node.origins if isinstance(node, Node) else (node,)))
+        self.notes.append(Note(rule, text, tuple(dict.fromkeys(names))))
+
+    def prune(self) -> None:
+        """Drop what no output needs."""
+        self._drop(list(self.nodes()))
+
+    def model(self) -> Model:
+        """The rewritten model; the one that it was made of if nothing changed but notes."""
+        return assemble(self)
+
+    # ---------------------------------------------------------------- within
+
+    def _function(self, op: str, types: tuple[TensorType, ...],
+                  attrs: dict[str, Any]) -> tuple[Func, tuple[TensorType, ...]]:
+        key = (op, types, repr(attrs))
+        if key not in self._functions:
+            call = op_call(op, types, attrs)
+            raw = {"func_name": call.func_name, "num_inputs": str(len(types)),
+                   "num_outputs": str(len(call.made)), "flatten_data": "0", **call.raw}
+            self._functions[key] = (Func(call.func_name, op, call.attrs, len(types), len(call.made), raw=raw),
+                                    call.made)
+        return self._functions[key]
+
+    def _named(self, old: Value, new: Value) -> Value:
+        """``new`` under the name of ``old``, which is an output: by a change of names where the new one's
+        producer is nobody else's output, else by a nop."""
+        a, b = old.producer, new.producer
+        if a is not None and b is not None and len(a.outputs) == len(b.outputs) and old.index == new.index \
+                and not any(v.heads for v in b.outputs):
+            a.name, b.name = b.name, a.name
+            return new
+        return self.add("reshape", [new], before=a, name=old.name, shape=list(new.shape))
+
+    def _link(self, node: Node, before: Node | None) -> None:
+        node.after, node.before = before, self._last if before is None else before.before
+        if node.before is None:
+            self._first = node
+        else:
+            node.before.after = node
+        if before is None:
+            self._last = node
+        else:
+            before.before = node
+        self._by_op.setdefault(node.op, {})[node] = None
+
+    def _drop(self, nodes: list[Node]) -> None:
+        """Take out the nodes that nobody reads, and then those that only they read."""
+        while nodes:
+            node = nodes.pop()
+            if not node.alive or not node.is_pure or any(v.heads or v.readers for v in node.outputs):
+                continue
+            node.alive, self.changed = False, True
+            for value in dict.fromkeys(node.inputs):
+                del value.readers[node]
+                if value.producer is not None:
+                    nodes.append(value.producer)
+            self._unlink(node)
+            del self._by_op[node.op][node]
+
+    def _unlink(self, node: Node) -> None:
+        if node.before is None:
+            self._first = node.after
+        else:
+            node.before.after = node.after
+        if node.after is None:
+            self._last = node.before
+        else:
+            node.after.before = node.before
+
+    def _load(self, model: Model) -> None:
+        graph = model.graph
+        place = column_devices(graph)
+        entries: list[Value | None] = [None] * graph.num_entries
+        types = [graph.types[t] for t in graph.type_id.tolist()]
+        rows, reads = graph.row_ptr.tolist(), graph.in_eid.tolist()
+        starts, func_id = graph.in_ptr.tolist(), graph.func_id.tolist()
+        for nid in graph.inputs.tolist():
+            name = graph.names[nid]
+            value = Value(types[rows[nid]], None, 0, name)
+            value.constant, value.device = model.constants.get(name), model.pins.get(name) or place[nid]
+            self.inputs.append(value)
+            entries[rows[nid]] = value
+        for nid, name in enumerate(graph.names):
+            if func_id[nid] < 0:
+                continue
+            node = Node(graph.funcs[func_id[nid]], [entries[e] for e in reads[starts[nid]:starts[nid + 1]]],
+                        types[rows[nid]:rows[nid + 1]], name, model.pins.get(name) or place[nid],
+                        model.origins.get(name, (name,)))
+            entries[rows[nid]:rows[nid + 1]] = node.outputs
+            self._link(node, None)
+        self.outputs = [entries[e] for e in graph.outputs.tolist()]
+        for value in self.outputs:
+            value.heads += 1

@@ -1,0 +1,147 @@
+"""The parts of a Net: values, and the nodes that make and read them. Only net.py changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import UnsupportedOpError
+from ..graph import COPY, NOP, Func, TensorType
+from ..model import Constant
+from ..ops import registry
+from ..ops.select import select
+
+__all__ = ["Node", "Value", "supports"]
+
+
+class Value:
+    """A tensor of the graph: an input, a constant or a result of a node.
+
+    ``producer`` is None for inputs and constants; ``constant`` is None unless it is one. ``heads``: how many
+    outputs of the graph it is. Compared by identity.
+    """
+
+    __slots__ = ("_name", "constant", "device", "heads", "index", "producer", "readers", "type")
+
+    def __init__(self, type: TensorType, producer: Node | None, index: int, name: str = ""):
+        self.type, self.producer, self.index, self._name = type, producer, index, name
+        self.constant: Constant | None = None
+        self.device: str | None = None           # of an input: what the file's column says
+        self.heads = 0
+        self.readers: dict[Node, int] = {}       # node -> how many of its inputs are this value
+
+    def __repr__(self) -> str:
+        return f"<Value {self.name}: {self.type}>"
+
+    @property
+    def name(self) -> str:
+        """An input's name, a node's name, "node:k" where the node has several results."""
+        if self.producer is None:
+            return self._name
+        return f"{self.producer.name}:{self.index}" if len(self.producer.outputs) > 1 else self.producer.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.type.dtype
+
+    @property
+    def op(self) -> str | None:
+        """The op that makes it, None for an input, a constant or what a library's function makes."""
+        return None if self.producer is None else self.producer.op
+
+    def users(self) -> list[Node]:
+        """The nodes that read it, each once."""
+        return list(self.readers)
+
+    @property
+    def used_once(self) -> bool:
+        """One input of one node reads it and it is no output: the one that does not matter to others."""
+        return not self.heads and sum(self.readers.values()) == 1
+
+    def look(self) -> np.ndarray | None:
+        """The values of a small constant that can be read now, else None: all that a rule may decide by."""
+        return None if self.constant is None else self.constant.peek()
+
+    def scalar(self) -> float | None:
+        """The one number of a small constant whose elements are all equal, else None."""
+        array = self.look()
+        if array is None or not array.size or not (array == array.flat[0]).all():
+            return None
+        return float(array.flat[0])
+
+
+class Node:
+    """A call: of a registered op (``op`` and decoded ``attrs``), or of a library's function, a copy or a nop
+    without an op (``op`` is None, ``func`` says). ``device`` is where it was asked to run, None if nobody
+    said. ``origins`` as Model.origins. Compared by identity."""
+
+    __slots__ = ("after", "alive", "before", "device", "func", "inputs", "name", "origins", "outputs")
+
+    def __init__(self, func: Func, inputs: list[Value], types: tuple[TensorType, ...], name: str,
+                 device: str | None, origins: tuple[str, ...]):
+        self.func, self.inputs, self.name = func, inputs, name
+        self.device, self.origins = device, origins
+        self.outputs = [Value(t, self, i) for i, t in enumerate(types)]
+        self.alive = True
+        self.before: Node | None = None          # neighbours in the order of the graph
+        self.after: Node | None = None
+        for value in inputs:
+            value.readers[self] = value.readers.get(self, 0) + 1
+
+    def __repr__(self) -> str:
+        return f"<Node {self.name}: {self.op or self.func.name}>"
+
+    @property
+    def op(self) -> str | None:
+        return self.func.op
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """Decoded, with defaults. Not to be changed: add another node."""
+        return self.func.attrs
+
+    @property
+    def output(self) -> Value:
+        """Its first result; the only one of most ops."""
+        return self.outputs[0]
+
+    @property
+    def input_types(self) -> list[TensorType]:
+        return [v.type for v in self.inputs]
+
+    @property
+    def output_types(self) -> list[TensorType]:
+        return [v.type for v in self.outputs]
+
+    @property
+    def is_pure(self) -> bool:
+        """It may go when nobody reads it: all but functions that only a library knows."""
+        return self.func.op is not None or self.func.name in (COPY, NOP)
+
+    @property
+    def is_nop(self) -> bool:
+        return self.func.name == NOP
+
+    def supported_on(self, kind: str) -> bool:
+        """Whether a device kind has a kernel for it, as far as the registry can say."""
+        return self.func.op is None or supports(self.func.op, self.attrs, kind, self.input_types,
+                                                self.output_types)
+
+
+def supports(op: str, attrs: Mapping[str, Any], kind: str, inputs: Sequence[TensorType],
+             outputs: Sequence[TensorType]) -> bool:
+    """Whether the registry has a kernel of a device kind for an op of these types; ``attrs`` are decoded."""
+    entry = registry.get(op)
+    if entry is None or entry.is_nop:
+        return True
+    try:
+        select(entry, dict(attrs), kind, inputs, outputs)
+    except UnsupportedOpError:
+        return False
+    return True
