@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +16,20 @@ from graph_runtime.bundle_writer import write_bundle
 from graph_runtime.devices import NO_KERNELS, Device
 from graph_runtime.elf import read_elf
 from graph_runtime.errors import CompileError, LibraryError, UnsupportedOpError, did_you_mean
-from graph_runtime.graph import COPY, NOP, Graph, NodeView
-from graph_runtime.loader import load_graph
+from graph_runtime.graph import COPY, NOP, NodeView
 from graph_runtime.manifest import Manifest, find_manifest
+from graph_runtime.model import Constant
 from graph_runtime.ops import registry
-from graph_runtime.params import read_params, save_params
-from graph_runtime.plan import plan as make_plan
 from graph_runtime.plan.record import record
 from graph_runtime.plan.types import Plan
 from graph_runtime.write import graph_to_json
 
 from .bodies import find_bodies
-from .compile import Progress, compile_library, native_folder
+from .compile import compile_library, native_folder
+from .prepare import Prepared, Tell, prepare, same_value, silent
 from .render import Kernel, render
 
-__all__ = ["build_bundle", "build_library", "kernels_of"]
-
-_PARAMS = "params.bin"
+__all__ = ["build_bundle", "build_library", "cached_library", "kernels_of", "write_prepared"]
 
 
 def kernels_of(plans: Iterable[Plan]) -> tuple[list[Kernel], list[tuple[str, str, str]]]:
@@ -84,24 +81,33 @@ def build_library(
     *,
     march: str = "auto",
     jobs: int | None = None,
-    progress: Progress | None = None,
+    tell: Tell = silent,
 ) -> Path:
     """Generate and compile every kernel of ``plans`` into the module library ``out``; arguments as
-    compile_library's.
+    compile_library's; ``tell`` hears of kernels compiled.
 
     Raises UnsupportedOpError, which names them, if a node's function has no gr.op; CompileError as
     compile_library does.
     """
     kernels, foreign = kernels_of(plans)
     _refuse_foreign(foreign)
-    return _compile(kernels, out, march, jobs, progress)
+    return _compile(kernels, out, march, jobs, tell)
+
+
+def cached_library(plans: Sequence[Plan], libraries: Sequence[Any] = (), *, march: str = "auto",
+                   jobs: int | None = None, tell: Tell = silent) -> Path | None:
+    """As build_library, for what ``libraries`` (files, or opened ones) do not have; the library stays in the
+    cache. None where nothing is missing."""
+    given = [_Given(Path(getattr(library, "path", library))) for library in libraries]
+    kernels = _missing(dict(enumerate(plans)), given)
+    return _compile(kernels, None, march, jobs, tell) if kernels else None
 
 
 def _compile(
-    kernels: list[Kernel], out: str | os.PathLike, march: str, jobs: int | None, progress: Progress | None
+    kernels: list[Kernel], out: str | os.PathLike | None, march: str, jobs: int | None, tell: Tell
 ) -> Path:
     rendered = render(kernels, find_bodies(native_folder() / "kernels"))
-    return compile_library(rendered, out, march=march, jobs=jobs, progress=progress)
+    return compile_library(rendered, out, march=march, jobs=jobs, tell=partial(tell, "compiling kernels"))
 
 
 def _refuse_foreign(foreign: list[tuple[str, str, str]]) -> None:
@@ -124,102 +130,93 @@ def build_bundle(
     params: Any = None,
     name: str = "main",
     libraries: Sequence[Any] = (),
-    place: Mapping[str, str | Device] | None = None,
-    device_map: Mapping[str, str | Device] | None = None,
-    formats: Mapping[str, str] | None = None,
-    layouts: Mapping[str, str] | None = None,
-    numerics: Mapping[str, Mapping[str, str]] | None = None,
-    strict: bool = False,
     march: str = "auto",
     jobs: int | None = None,
-    progress: Progress | None = None,
+    tell: Tell = silent,
     const: Collection[str] = (),
     generate: bool = True,
+    **options: Any,
 ) -> Path:
     """Plan a graph, compile what it calls, and write graph, kernels and parameters as one bundle.
 
-    ``graph``: a Graph, a GraphBuilder, or what load_graph takes; or a mapping of names to such, the programs
-    of the bundle, in order. ``const``: names of programs whose results may be kept for equal inputs.
-    ``generate``: False leaves ops to the kernels built into the runtime: no compiler is needed. ``out``: a
-    zip if it ends in .zip, else a folder; written whole or not at all. ``params``: what read_params takes,
-    by default those that a GraphBuilder holds. ``name``: the program's, if it is one. ``libraries``: files,
-    or opened libraries, whose files go into the bundle as they are; functions they have are not generated.
-    ``place``, ``device_map``, ``formats``, ``layouts``, ``numerics`` and ``strict`` as plan.plan's,
-    ``march``, ``jobs`` and ``progress`` as compile_library's. Equal inputs give equal bytes. Raises what they
-    raise."""
+    ``graph``: what prepare takes: an ONNX file, a Model, a graph.json, a Graph, a GraphBuilder; or a mapping
+    of names to such, the programs of the bundle, in order. ``const``: names of programs whose results may be
+    kept for equal inputs. ``generate``: False leaves ops to the kernels built into the runtime: no compiler
+    is needed. ``out``: a zip if it ends in .zip, else a folder; written whole or not at all. ``params``: what
+    read_params takes, more constants than the source has. ``name``: the program's, if it is one.
+    ``libraries``: files, or opened libraries, whose files go into the bundle as they are; functions they have
+    are not generated. ``march`` and ``jobs`` as compile_library's. ``tell`` hears of steps that take long.
+    ``options`` as prepare's. Equal inputs give equal bytes. Raises what prepare and compile_library raise."""
     given = [_Given(Path(getattr(library, "path", library))) for library in libraries]
-    inplace = {entry.name: entry.inplace for library in given for entry in library.entries}
     graphs = dict(graph) if isinstance(graph, Mapping) else {name: graph}
-    options = {"place": place, "device_map": device_map, "formats": formats, "layouts": layouts,
-               "numerics": numerics, "strict": strict, "inplace": inplace}
-    plans = {key: make_plan(_read(item), devices, **options) for key, item in graphs.items()}
+    _require_names(const, graphs)
+    options["inplace"] = {entry.name: entry.inplace for library in given for entry in library.entries}
+    prepared = {key: prepare(item, devices, params=params, tell=tell, **options)
+                for key, item in graphs.items()}
+    return _write(prepared, given, out, march, jobs, tell, const, generate)
+
+
+def write_prepared(prepared: Prepared, out: str | os.PathLike, *, name: str = "main",
+                   libraries: Sequence[Any] = (), march: str = "auto", jobs: int | None = None,
+                   tell: Tell = silent) -> Path:
+    """As build_bundle, for one program that is prepared already."""
+    given = [_Given(Path(getattr(library, "path", library))) for library in libraries]
+    return _write({name: prepared}, given, out, march, jobs, tell, (), True)
+
+
+def _write(prepared: Mapping[str, Prepared], given: Sequence[_Given], out: str | os.PathLike, march: str,
+           jobs: int | None, tell: Tell, const: Collection[str], generate: bool) -> Path:
+    plans = {key: item.plan for key, item in prepared.items()}
     kernels = _missing(plans, given) if generate else []
     items = [BundleLibrary(f"libraries/{i}_{g.path.name}", g.kinds, g.isa) for i, g in enumerate(given)]
-    given_params = {k: getattr(g, "params", None) if params is None else params for k, g in graphs.items()}
-    programs, files = _programs(plans, given_params, const)
+    programs, files, params = _programs(prepared, const)
     files |= {item.file: library.path for item, library in zip(items, given, strict=True)}
     with tempfile.TemporaryDirectory(prefix="graph_runtime_") as folder:
         if kernels:
-            built = _Given(_compile(kernels, Path(folder) / "kernels.so", march, jobs, progress))
+            built = _Given(_compile(kernels, Path(folder) / "kernels.so", march, jobs, tell))
             items.insert(0, BundleLibrary("kernels.so", built.kinds, built.isa))
             files["kernels.so"] = built.path
         return write_bundle(out, devices=[d.spelling for d in next(iter(plans.values())).devices],
-                            programs=programs, libraries=items, files=files,
-                            params=_PARAMS if _PARAMS in files else None)
+                            programs=programs, libraries=items, files=files, params=params,
+                            tell=partial(tell, "writing parameters"))
 
 
-def _missing(plans: Mapping[str, Plan], given: Sequence[_Given]) -> list[Kernel]:
+def _missing(plans: Mapping[Any, Plan], given: Sequence[_Given]) -> list[Kernel]:
     """The kernels that no library has. Raises UnsupportedOpError for one that cannot be generated."""
     kernels, foreign = kernels_of(plans.values())
     _refuse_foreign([f for f in foreign if not any(library.has(f[0], f[1]) for library in given)])
     return [k for k in kernels if not any(library.has(k.name, k.kind) for library in given)]
 
 
-def _read(graph: Any) -> Graph:
-    if isinstance(graph, Graph):
-        return graph
-    return graph.build() if hasattr(graph, "build") else load_graph(graph)
+def _require_names(const: Collection[str], programs: Mapping[str, Any]) -> None:
+    if unknown := sorted(set(const) - set(programs)):
+        raise CompileError(f"const names {unknown[0]!r}, which is no program"
+                           f"{did_you_mean(unknown[0], programs)}", got=unknown)
 
 
-def _programs(plans: Mapping[str, Plan], params: Mapping[str, Any],
-              const: Collection[str]) -> tuple[list[BundleProgram], dict[str, bytes]]:
-    """The bundle's programs, and the files that they are in: graphs and, if there are any, parameters.
+def _programs(prepared: Mapping[str, Prepared], const: Collection[str],
+              ) -> tuple[list[BundleProgram], dict[str, bytes], dict[str, Constant]]:
+    """The bundle's programs, the files of their graphs, and their parameters.
 
     Parameters of one name and equal values are stored once.
     """
-    if unknown := sorted(set(const) - set(plans)):
-        raise CompileError(f"const names {unknown[0]!r}, which is no program"
-                           f"{did_you_mean(unknown[0], plans)}", got=unknown)
     programs, files, stored = [], {}, {}
-    for name, planned in plans.items():
-        known = _known(planned.graph, params[name])
-        keys = {key: _place(stored, name, key, value) for key, value in known.items()}
-        file = f"{name}.json" if len(plans) > 1 else "main.json"
-        files[file] = graph_to_json(record(planned))
-        inputs = tuple(key for key in planned.graph.input_names if key not in known)
-        programs.append(BundleProgram(name, file, inputs, planned.graph.output_names, keys, planned.aliases,
+    for name, item in prepared.items():
+        graph, constants = item.plan.graph, item.model.constants
+        keys = {key: _place(stored, name, key, constants[key]) for key in graph.input_names
+                if key in constants}
+        file = f"{name}.json" if len(prepared) > 1 else "main.json"
+        files[file] = graph_to_json(record(item.plan))
+        inputs = tuple(key for key in graph.input_names if key not in constants)
+        programs.append(BundleProgram(name, file, inputs, graph.output_names, keys, item.plan.aliases,
                                       name in const))
-    if stored:
-        files[_PARAMS] = save_params(stored)
-    return programs, files
+    return programs, files, stored
 
 
-def _known(graph: Graph, params: Any) -> dict[str, np.ndarray]:
-    """The parameters that the graph has inputs for."""
-    given = {} if params is None else read_params(params)
-    known = {key: given[key] for key in graph.input_names if key in given}
-    if skipped := [key for key in given if key not in known]:
-        names = ", ".join(skipped[:10])
-        warnings.warn(f"parameters that the graph has no inputs for were left out: {names}", stacklevel=4)
-    return known
-
-
-def _place(stored: dict[str, np.ndarray], program: str, name: str, value: np.ndarray) -> str:
+def _place(stored: dict[str, Constant], program: str, name: str, value: Constant) -> str:
     """Store a parameter, and return its key: its name, after the program's where that is another's."""
     for key in (name, f"{program}/{name}"):
-        other = stored.setdefault(key, value)
-        if other is value or (other.dtype == value.dtype and other.tobytes() == value.tobytes()
-                              and other.shape == value.shape):
+        if same_value(stored.setdefault(key, value), value):
             return key
     raise CompileError(f"parameter {name!r} of program {program!r} has a name that another program uses",
                        got=name)

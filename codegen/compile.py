@@ -25,9 +25,7 @@ from . import glue
 from .render import Rendered
 from .toolchain import FLAGS, Compiler, find_compiler, target
 
-__all__ = ["Progress", "cache_folder", "compile_library", "native_folder"]
-
-Progress = Callable[[int, int], None]  # (steps done, steps in all)
+__all__ = ["cache_folder", "compile_library", "native_folder"]
 
 _LINK = (
     "-shared",
@@ -55,26 +53,27 @@ def cache_folder() -> Path:
 
 def compile_library(
     rendered: Rendered,
-    out: str | os.PathLike,
+    out: str | os.PathLike | None,
     *,
     march: str = "auto",
     jobs: int | None = None,
-    progress: Progress | None = None,
+    tell: Callable[[int, int], None] = lambda done, total: None,
 ) -> Path:
-    """Compile into the module library ``out`` (written whole or not at all) and return its path.
+    """Compile into the module library ``out`` (written whole or not at all) and return its path; None leaves
+    it in the cache.
 
     ``march``: "auto", "native" or a level as "x86-64-v2". ``jobs``: compilers at a time, default the cores
     this process may use.
-    ``progress`` is called with (steps done, steps in all) from this thread. Equal inputs give equal bytes,
+    ``tell`` is called with (steps done, steps in all) from this thread. Equal inputs give equal bytes,
     in any folder.
     Raises CompileError where there is no compiler or it refuses the code.
     """
-    out = Path(out)
+    out = None if out is None else Path(out)
     compiler = find_compiler()
     isa_name, march_flags = target(march)
     flags = (*FLAGS, *march_flags)
     include = glue.python_include()
-    module = glue.module_name(out.name.split(".")[0]) if include else ""
+    module = glue.module_name(out.name.split(".")[0]) if out and include else ""
     key = _key(rendered, compiler, (*flags, *_LINK), isa_name, module)
     manifest = Manifest(
         abi=ABI_VERSION,
@@ -83,7 +82,7 @@ def compile_library(
         compiler=compiler.version,
         flags=flags,
         sources=key,
-        importable=include is not None,
+        importable=bool(module),
         kernels=rendered.entries,
     )
     cached = cache_folder() / f"{key}.so"
@@ -95,10 +94,12 @@ def compile_library(
                 manifest,
                 part,
                 jobs,
-                progress,
+                tell,
             )
-    elif progress:
-        progress(1, 1)
+    else:
+        tell(1, 1)
+    if out is None:
+        return cached
     with _writing(out) as part:
         shutil.copyfile(cached, part)
     return out
@@ -226,7 +227,7 @@ def _build(
     manifest: Manifest,
     out: Path,
     jobs: int | None,
-    progress: Progress | None,
+    tell: Callable[[int, int], None],
 ) -> None:
     units = {**rendered.units, "manifest.c": _manifest_source(manifest)}
     with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
@@ -237,8 +238,7 @@ def _build(
         try:
             for done, step in enumerate(as_completed(steps), 1):
                 step.result()
-                if progress:
-                    progress(done, len(steps) + 1)
+                tell(done, len(steps) + 1)
         except BaseException:
             pool.shutdown(cancel_futures=True)  # Ctrl-C and the first error: start no more compilers
             raise
@@ -246,8 +246,7 @@ def _build(
     # linked inside the folder under one name: the output's name must not reach the linker
     build.compiler.run([*_LINK, *objects, "-o", "library.so", "-lm"], build.folder)
     os.replace(build.folder / "library.so", out)
-    if progress:
-        progress(len(steps) + 1, len(steps) + 1)
+    tell(len(steps) + 1, len(steps) + 1)
 
 
 def _manifest_source(manifest: Manifest) -> str:

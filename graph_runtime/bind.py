@@ -5,7 +5,7 @@ A Bound owns what C points into. Nothing here runs anything; session.py does.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -150,27 +150,25 @@ class Bound:
             lease = self._leases[eid] = Lease(region)
         return lease
 
-    def rehome(self, eids: Sequence[int], addr: int, owner: object) -> None:
-        """Let these entries, one value and all its aliases, live in memory of somebody else's from now on.
-        Their own goes back to the system where nobody else uses it and no tensor shows it."""
-        watched = any(eid in self._leases for eid in eids)
-        was_here = [eid for eid in eids if eid not in self.owners]
-        self.entry_addr[list(eids)] = addr
-        self.owners.update(dict.fromkeys(eids, owner))
-        self.move(eids, None)
-        if was_here and not watched:
-            self._discard(was_here)
+    def rehome(self, places: Mapping[int, tuple[int, object]]) -> None:
+        """Let entries, whole values with all their aliases, live in memory of somebody else's from now on:
+        {eid: (address, who keeps it alive)}. Their own goes back to the system where nobody else uses it and
+        no tensor shows it."""
+        free = [eid for eid in places if eid not in self.owners and eid not in self._leases]
+        for eid, (addr, owner) in places.items():
+            self.entry_addr[eid], self.owners[eid] = addr, owner
+        self.move(list(places), None)
+        self._discard(free)
 
     def _discard(self, eids: Sequence[int]) -> None:
         plan, storage = self.program.plan, self.program.plan.storage
         kept = np.ones(len(plan.sid), bool)
         kept[list(self.owners)] = False
-        end = storage.offset + storage.extent
+        kept[list(self._leases)] = True
+        used, end = np.unique(plan.sid[kept]), storage.offset + storage.extent
         for sid in np.unique(plan.sid[list(eids)]).tolist():
-            used = np.unique(plan.sid[kept])
             near = (storage.did[used] == storage.did[sid]) & (storage.memory[used] == storage.memory[sid])
-            used = used[near]
-            overlaps = (storage.offset[used] < end[sid]) & (storage.offset[sid] < end[used])
+            overlaps = near & (storage.offset[used] < end[sid]) & (storage.offset[sid] < end[used])
             if not storage.extent[sid] or overlaps.any():
                 continue
             did, memory = int(storage.did[sid]), int(storage.memory[sid])
@@ -179,7 +177,9 @@ class Bound:
 
     def move(self, eids: Sequence[int], addr: int | None) -> None:
         """Show these entries at ``addr`` in every argument; None: back at home."""
-        rows = np.flatnonzero(np.isin(self.program.eid, list(eids)))
+        moved = np.zeros(len(self.entry_addr), bool)
+        moved[list(eids)] = True
+        rows = np.flatnonzero(moved[self.program.eid])
         shown = self.program.eid[rows]
         home = self.entry_addr[shown] if addr is None else np.uint64(addr)
         self.args["addr"][rows] = self.tags[shown] | home

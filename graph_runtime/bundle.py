@@ -3,42 +3,45 @@
     bundle.json     what is in it (schemas/bundle.schema.json), with the sha256 of every other file
     main.json       a graph.json that carries its plan's columns
     kernels.so      a module library
-    params.bin      TVM's parameter binary
+    params.bin      parameters, raw and aligned (weights.py); bundle.json says what lies where
 
-bundle_writer.py writes them.
+bundle_writer.py writes them. Opening a bundle compares the size of every file and the sha256 of all but
+libraries, whose hash is compared before one is opened, and the parameter file, which is mapped and not read:
+``Bundle.verify`` compares that, too, as ``graph-runtime verify`` does.
 """
 
 from __future__ import annotations
 
 import hashlib
-import mmap
 import os
 import shutil
 import tempfile
 import weakref
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from . import dtypes
+from .bundle_files import INDEX, Member, find_member, zip_members
 from .document import check_schema, parse_json
-from .errors import DocumentError, as_path, did_you_mean
-from .params import read_params
+from .errors import DocumentError, ParamsError, as_path, did_you_mean
+from .graph import TensorType
+from .weights import Slot, check_slots, map_values
 
-__all__ = ["FORMAT", "INDEX", "VERSION", "Bundle", "BundleLibrary", "BundleProgram", "check_name",
+__all__ = ["FORMAT", "INDEX", "VERSION", "Bundle", "BundleLibrary", "BundleProgram",
            "check_references", "read_bundle"]
 
-FORMAT, VERSION = "graph_runtime.bundle", 1
-INDEX = "bundle.json"
+FORMAT, VERSION = "graph_runtime.bundle", 2
 _MOST_INDEX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class BundleProgram:
     """One program: ``graph`` is its file in the bundle, ``inputs`` and ``outputs`` names in order
-    (parameters are not inputs here), ``params`` {input name: key in the parameter file}, ``aliases``
+    (parameters are not inputs here), ``params`` {input name: key of the parameter}, ``aliases``
     ((output index, input index), ...). ``const``: equal inputs give equal outputs, which may be kept."""
 
     name: str
@@ -60,20 +63,26 @@ class BundleLibrary:
 
 
 class Bundle:
-    """An opened bundle, hashes checked. ``devices`` is the list it was compiled for. Parameters are views of
-    the mapped file; a library in a zip is unpacked into a folder that goes when this object does."""
+    """An opened bundle. ``devices`` is the list it was compiled for, ``files`` {name: sha256 in hex},
+    ``sizes`` {name: bytes}, ``slots`` where each parameter lies. A library in a zip is unpacked into a folder
+    that goes when this object does."""
 
-    def __init__(self, path: Path, index: Mapping, views: Mapping[str, memoryview], is_zip: bool):
+    def __init__(self, path: Path, index: Mapping, members: Mapping[str, Member], is_zip: bool):
         self.path = path
         self.devices: tuple[str, ...] = tuple(index["devices"])
         self.programs = tuple(_program(raw) for raw in index["programs"])
         self.libraries = tuple(
-            BundleLibrary(raw["file"], tuple(raw["kinds"]), raw["isa"]) for raw in index["libraries"]
-        )
-        self.params_file: str | None = index["params"]
-        self.files: Mapping[str, str] = index["files"]
+            BundleLibrary(raw["file"], tuple(raw["kinds"]), raw["isa"]) for raw in index["libraries"])
+        params = index["params"]
+        self.params_file: str | None = params and params["file"]
+        self.slots: Mapping[str, Slot] = {key: _slot(raw, key) for key, raw in params["tensors"].items()
+                                          } if params else {}
+        self.files: Mapping[str, str] = {name: row["sha256"] for name, row in index["files"].items()}
+        self.sizes: Mapping[str, int] = {name: row["bytes"] for name, row in index["files"].items()}
         self.memo: dict[str, tuple] = {}          # program -> layouts of its inputs (executable.py)
-        self._views = views
+        self._members, self._views = members, {}
+        if self.params_file is not None:
+            check_slots(self.slots, self.sizes[self.params_file], f"bundle {path}")
         self._unpacked = (
             Path(tempfile.mkdtemp(prefix="graph_runtime_")) if is_zip and self.libraries else None
         )
@@ -95,11 +104,21 @@ class Bundle:
 
     def read(self, file: str) -> memoryview:
         """The bytes of one file, mapped."""
-        if file not in self._views:
+        if file not in self._members:
             raise DocumentError(
-                f"bundle {self.path} has no file {file!r}{did_you_mean(file, self._views)}", got=file
+                f"bundle {self.path} has no file {file!r}{did_you_mean(file, self._members)}", got=file
             )
+        if file not in self._views:
+            self._views[file] = self._members[file].view()
         return self._views[file]
+
+    def verify(self, tell: Callable[[int, int], None] = lambda done, total: None) -> None:
+        """Compare the sha256 of every file with what the index says. ``tell`` is called with (files compared,
+        files in all). Raises DocumentError, which names the first that differs."""
+        for done, name in enumerate(self.files):
+            tell(done, len(self.files))
+            _compare(self.path, name, self._members[name].sha256(), self.files[name])
+        tell(len(self.files), len(self.files))
 
     def library_path(self, library: BundleLibrary) -> Path:
         """Where the library lies on disk, to be opened while this object lives."""
@@ -116,19 +135,28 @@ class Bundle:
         return target
 
     def params(self, program: BundleProgram) -> dict[str, np.ndarray]:
-        """Parameters of a program by input name, views of the mapped file. Raises ParamsError,
-        DocumentError."""
-        if self.params_file is None:
-            return {}
-        stored = read_params(self.read(self.params_file))
-        missing = sorted({key for key in program.params.values() if key not in stored})
+        """Parameters of a program by input name, in a mapping of the file that is this call's own: what is
+        written to them stays in it. Raises ParamsError, DocumentError."""
+        missing = sorted({key for key in program.params.values() if key not in self.slots})
         if missing:
             raise DocumentError(
-                f"bundle {self.path}: program {program.name!r} needs parameter {missing[0]!r}, "
-                f"{self.params_file} does not have it",
+                f"bundle {self.path}: program {program.name!r} needs parameter {missing[0]!r}, which is not "
+                f"in it{did_you_mean(missing[0], self.slots)}",
                 got=missing,
             )
-        return {name: stored[key] for name, key in program.params.items()}
+        if not program.params:
+            return {}
+        found = map_values(*self._members[self.params_file], self.slots, set(program.params.values()))
+        return {name: found[key] for name, key in program.params.items()}
+
+
+def _slot(raw: Mapping, key: str) -> Slot:
+    try:
+        dtype = dtypes.canonical(raw["dtype"])
+        dtypes.to_numpy(dtype)
+    except DocumentError as error:
+        raise ParamsError(f"parameter {key!r}: {error}", path=f"$.params.tensors[{key!r}]") from None
+    return Slot(TensorType(dtype, tuple(raw["shape"])), raw["offset"])
 
 
 def _program(raw: Mapping) -> BundleProgram:
@@ -148,38 +176,49 @@ def _program(raw: Mapping) -> BundleProgram:
 
 def read_bundle(path: str | os.PathLike) -> Bundle:
     """Open a bundle. Raises DocumentError where it is no bundle, of another version, where a file is
-    missing, has another hash, or a path that leaves the bundle."""
+    missing, has another size or hash, or a path that leaves the bundle."""
     path = as_path(path, "a bundle")
     is_zip = path.is_file()
     if not is_zip and not path.is_dir():
         raise DocumentError(f"there is no bundle at {path}", got=str(path))
     try:
-        files = _zip_views(path) if is_zip else None
-        index = _read_index(path, files[INDEX] if files and INDEX in files else None, is_zip)
-        views = {name: _view(path, name, files) for name in index["files"]}
+        zipped = zip_members(path) if is_zip else None
+        index = _read_index(path, zipped)
+        members = {name: find_member(path, name, zipped) for name in index["files"]}
+        check_references(path, index)
+        _check_files(path, index, members)
     except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise DocumentError(f"cannot read bundle {path}: {error}", got=str(path)) from None
-    for name, wanted in index["files"].items():
-        got = hashlib.sha256(views[name]).hexdigest()
-        if got != wanted:
-            raise DocumentError(
-                f"bundle {path}: file {name} was changed: its sha256 is {got}, {INDEX} says {wanted}",
-                got=got,
-                wanted=wanted,
-                path=f"$.files[{name!r}]",
-            )
-    check_references(path, index)
-    return Bundle(path, index, views, is_zip)
+    return Bundle(path, index, members, is_zip)
 
 
-def _read_index(path: Path, view: memoryview | None, is_zip: bool) -> dict:
-    if view is None and (is_zip or not (path / INDEX).is_file()):
+def _check_files(path: Path, index: Mapping, members: Mapping[str, Member]) -> None:
+    """Sizes of all files, hashes of those that nothing compares later: see this module's head."""
+    later = {entry["file"] for entry in index["libraries"]}
+    later |= {index["params"]["file"]} if index["params"] else set()
+    for name, row in index["files"].items():
+        if members[name].size != row["bytes"]:
+            raise DocumentError(f"bundle {path}: file {name} was changed: it has {members[name].size} bytes, "
+                                f"{INDEX} says {row['bytes']}", got=members[name].size, wanted=row["bytes"],
+                                path=f"$.files[{name!r}]")
+        if name not in later:
+            _compare(path, name, members[name].sha256(), row["sha256"])
+
+
+def _compare(path: Path, name: str, got: str, wanted: str) -> None:
+    if got != wanted:
+        raise DocumentError(f"bundle {path}: file {name} was changed: its sha256 is {got}, {INDEX} says "
+                            f"{wanted}", got=got, wanted=wanted, path=f"$.files[{name!r}]")
+
+
+def _read_index(path: Path, zipped: Mapping[str, Member] | None) -> dict:
+    if not ((path / INDEX).is_file() if zipped is None else INDEX in zipped):
         raise DocumentError(f"{path} is no bundle: it has no {INDEX}", got=str(path))
-    size = len(view) if view is not None else (path / INDEX).stat().st_size
-    if size > _MOST_INDEX:
-        raise DocumentError(f"{path}: {INDEX} has {size} bytes, at most {_MOST_INDEX} are allowed", got=size)
-    data = bytes(view) if view is not None else (path / INDEX).read_bytes()
-    index = parse_json(data, f"{path}: {INDEX}")
+    member = Member(path / INDEX, 0, (path / INDEX).stat().st_size) if zipped is None else zipped[INDEX]
+    if member.size > _MOST_INDEX:
+        raise DocumentError(f"{path}: {INDEX} has {member.size} bytes, at most {_MOST_INDEX} are allowed",
+                            got=member.size)
+    index = parse_json(bytes(member.view()), f"{path}: {INDEX}")
     version = index.get("version") if isinstance(index, dict) else None
     if version != VERSION:
         raise DocumentError(
@@ -192,68 +231,10 @@ def _read_index(path: Path, view: memoryview | None, is_zip: bool) -> dict:
     return index
 
 
-def _zip_views(path: Path) -> dict[str, memoryview]:
-    """Every member of a stored zip, as a view of the mapped file."""
-    with path.open("rb") as file:
-        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    views = {}
-    with zipfile.ZipFile(path) as archive:
-        for info in archive.infolist():
-            if info.compress_type != zipfile.ZIP_STORED:
-                raise DocumentError(
-                    f"bundle {path}: {info.filename} is compressed; a bundle's zip is stored, so that it "
-                    f"can be mapped",
-                    got=info.filename,
-                )
-            # the local header: 30 bytes, then name and extra field, whose lengths stand in its last 4
-            at = info.header_offset
-            begin = (
-                at
-                + 30
-                + int.from_bytes(data[at + 26 : at + 28], "little")
-                + int.from_bytes(data[at + 28 : at + 30], "little")
-            )
-            if info.file_size != info.compress_size or begin + info.file_size > len(data):
-                raise DocumentError(f"bundle {path}: {info.filename} is cut off", got=info.filename)
-            views[info.filename] = data[begin : begin + info.file_size]
-    return views
-
-
-def _view(path: Path, name: str, zipped: Mapping[str, memoryview] | None) -> memoryview:
-    check_name(path, name)
-    if zipped is not None:
-        if name not in zipped:
-            raise DocumentError(f"bundle {path}: file {name} is missing", got=name)
-        return zipped[name]
-    file = path / name
-    if not file.is_file() or not file.resolve().is_relative_to(path.resolve()):
-        raise DocumentError(f"bundle {path}: file {name} is missing, or lies outside of it", got=name)
-    with file.open("rb") as opened:
-        empty = os.fstat(opened.fileno()).st_size == 0
-        return memoryview(b"" if empty else mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
-
-
-def check_name(path: Path, name: str) -> None:
-    pure = PurePosixPath(name)
-    if (
-        pure.is_absolute()
-        or ".." in pure.parts
-        or "\\" in name
-        or "\0" in name
-        or not pure.parts
-        or name == INDEX
-    ):
-        raise DocumentError(
-            f"bundle {path}: {name!r} is no file name of a bundle: paths are relative and stay inside",
-            got=name,
-            path=f"$.files[{name!r}]",
-        )
-
-
 def check_references(path: Path, index: Mapping) -> None:
     named = [(f"$.programs[{i}].graph", p["graph"]) for i, p in enumerate(index["programs"])]
     named += [(f"$.libraries[{i}].file", entry["file"]) for i, entry in enumerate(index["libraries"])]
-    named += [("$.params", index["params"])] if index["params"] is not None else []
+    named += [("$.params.file", index["params"]["file"])] if index["params"] else []
     for where, file in named:
         if file not in index["files"]:
             raise DocumentError(

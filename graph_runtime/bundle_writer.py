@@ -1,25 +1,35 @@
 """Writing bundles: one appears whole or not at all, because it is made beside its place and renamed. Equal
-contents give equal bytes."""
+contents give equal bytes. Parameters are streamed: one of them is in memory at a time."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import orjson
 
-from .bundle import FORMAT, INDEX, VERSION, BundleLibrary, BundleProgram, check_name, check_references
+from .bundle import FORMAT, VERSION, BundleLibrary, BundleProgram, check_references
+from .bundle_files import INDEX, check_name
 from .errors import GraphRuntimeError
+from .weights import Slot, lay_out, type_of, write_values
 
-__all__ = ["write_bundle"]
+__all__ = ["PARAMS", "write_bundle"]
 
+PARAMS = "params.bin"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold
+_PAGE = 4096                    # what a member of a zip is aligned to
+_PADDING_ID = b"\x35\xd9"       # of an extra field that only fills, as others who align zips have it
+_ZIP64 = 1 << 31                # sizes near and above it need a longer header
+_CHUNK = 1 << 20
 
 
 def write_bundle(
@@ -29,39 +39,50 @@ def write_bundle(
     programs: Sequence[BundleProgram],
     libraries: Sequence[BundleLibrary],
     files: Mapping[str, bytes | os.PathLike],
-    params: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    tell: Callable[[int, int], None] = lambda done, total: None,
 ) -> Path:
     """Write a bundle: a stored zip if ``path`` ends in .zip, else a folder. ``files`` {name: bytes, or a
-    path to copy} must have every file that programs, libraries and ``params`` name.
+    path to copy} must have every file that programs and libraries name. ``params`` {key: an array or a
+    Constant}. ``tell`` is called with (parameters written, parameters in all).
 
-    An older bundle at ``path`` is replaced; anything else there is refused. Raises DocumentError, and
-    OSError where the disk does.
+    An older bundle at ``path`` is replaced; anything else there is refused. Raises DocumentError, what
+    reading a Constant raises, and OSError where the disk does.
     """
     path = Path(path)
     _refuse_to_overwrite(path)
-    contents = {
-        name: data if isinstance(data, bytes) else Path(data).read_bytes()
-        for name, data in sorted(files.items())
-    }
+    slots, size = lay_out({key: type_of(value) for key, value in (params or {}).items()})
     index = {
         "format": FORMAT,
         "version": VERSION,
         "devices": list(devices),
         "programs": [_program(p) for p in programs],
         "libraries": [asdict(entry) for entry in libraries],
-        "params": params,
-        "files": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
+        "params": {"file": PARAMS, "tensors": {key: _slot(slot) for key, slot in slots.items()}
+                   } if slots else None,
+        "files": dict.fromkeys(sorted([*files, *([PARAMS] if slots else [])])),
     }
-    for name in contents:
+    for name in index["files"]:
         check_name(path, name)
     check_references(path, index)
-    contents[INDEX] = orjson.dumps(index, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".zip":
-        _write_zip(path, contents)
-    else:
-        _write_folder(path, contents)
+    with _zip(path) if path.suffix == ".zip" else _folder(path) as place:
+        for name in index["files"]:
+            if name == PARAMS and slots:
+                with place.member(name, size) as sink:
+                    write_values(sink, slots, params, tell)
+            else:
+                with _opened(files[name]) as (source, length), place.member(name, length) as sink:
+                    shutil.copyfileobj(source, sink, _CHUNK)
+            index["files"][name] = {"bytes": sink.count, "sha256": sink.digest.hexdigest()}
+        text = orjson.dumps(index, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        with place.member(INDEX, len(text)) as sink:
+            sink.write(text)
     return path
+
+
+def _slot(slot: Slot) -> dict[str, Any]:
+    return {"dtype": slot.type.dtype, "shape": list(slot.type.shape), "offset": slot.offset}
 
 
 def _program(program: BundleProgram) -> dict:
@@ -69,6 +90,18 @@ def _program(program: BundleProgram) -> dict:
     raw = asdict(program)
     return raw if raw["const"] else {key: value for key, value in raw.items() if key != "const"}
 
+
+@contextmanager
+def _opened(data: bytes | os.PathLike) -> Iterator[tuple[BinaryIO, int]]:
+    """A stream of what stands for a file, and its bytes."""
+    if isinstance(data, bytes):
+        yield io.BytesIO(data), len(data)
+        return
+    with Path(data).open("rb") as file:
+        yield file, os.fstat(file.fileno()).st_size
+
+
+# **************** what may be replaced ****************
 
 def _refuse_to_overwrite(path: Path) -> None:
     """Raise GraphRuntimeError for what is no bundle: replacing takes away all that stands there."""
@@ -103,12 +136,54 @@ def _is_index(data: bytes) -> bool:
     return isinstance(index, dict) and index.get("format") == FORMAT
 
 
-def _write_zip(path: Path, contents: Mapping[str, bytes]) -> None:
+# **************** where it is written ****************
+
+class _Hashed:
+    """A sink that counts and hashes what it passes on."""
+
+    def __init__(self, file: BinaryIO):
+        self._file, self.count, self.digest = file, 0, hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        self.count += len(data)
+        return self._file.write(data)
+
+
+class _Folder:
+    def __init__(self, path: Path):
+        self.path = path
+
+    @contextmanager
+    def member(self, name: str, size: int) -> Iterator[_Hashed]:
+        """A sink for a file of ``size`` bytes."""
+        (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+        with (self.path / name).open("wb") as file:
+            yield _Hashed(file)
+
+
+class _Zip:
+    def __init__(self, archive: zipfile.ZipFile):
+        self.archive = archive
+
+    @contextmanager
+    def member(self, name: str, size: int) -> Iterator[_Hashed]:
+        """A sink for a member of ``size`` bytes, which begins at a page, so that it can be mapped."""
+        info = zipfile.ZipInfo(name, _EPOCH)
+        info.file_size = size
+        long = size > _ZIP64 - (_ZIP64 >> 3)
+        before = self.archive.fp.tell() + 30 + len(name.encode()) + (20 if long else 0) + 4
+        info.extra = _PADDING_ID + (-before % _PAGE).to_bytes(2, "little") + bytes(-before % _PAGE)
+        with self.archive.open(info, "w", force_zip64=long) as file:
+            yield _Hashed(file)
+
+
+@contextmanager
+def _zip(path: Path) -> Iterator[_Zip]:
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            for member, data in contents.items():
-                archive.writestr(zipfile.ZipInfo(member, _EPOCH), data)
+            yield _Zip(archive)
         os.chmod(name, 0o644)
         os.replace(name, path)
     except BaseException:
@@ -116,12 +191,11 @@ def _write_zip(path: Path, contents: Mapping[str, bytes]) -> None:
         raise
 
 
-def _write_folder(path: Path, contents: Mapping[str, bytes]) -> None:
+@contextmanager
+def _folder(path: Path) -> Iterator[_Folder]:
     made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
-        for name, data in contents.items():
-            (made / name).parent.mkdir(parents=True, exist_ok=True)
-            (made / name).write_bytes(data)
+        yield _Folder(made)
         made.chmod(0o755)
         if path.exists():
             _swap(made, path)

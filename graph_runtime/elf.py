@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import isa
-from .errors import LibraryError
+from .errors import ForeignMachineError, LibraryError
 
 __all__ = ["SharedObject", "read_elf"]
 
@@ -57,7 +57,7 @@ def read_elf(path: Path, data: bytes | mmap.mmap) -> SharedObject:
     arch = _MACHINES.get(machine, f"ELF machine {machine}")
     if ident[4:6] != b"\x02\x01" or arch != isa.host_arch():
         width = "" if ident[4] == 2 else " 32-bit"
-        raise LibraryError(
+        raise ForeignMachineError(
             f"{path} is for{width} {arch}, this machine is {isa.host_arch()}: compile the graph here",
             got=arch,
             wanted=isa.host_arch(),

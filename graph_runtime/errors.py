@@ -9,7 +9,8 @@
      +- PlanError                   a placement, layout or storage that cannot be
      |   +- CheckError              the independent checker refused a plan
      |   +- CapacityError           a plan needs more memory than its device has
-     +- LibraryError                a module library that does not fit: ABI, hash, ISA, kernel, signature
+     +- LibraryError                a module library that does not fit: ABI, hash, kernel, signature
+     |   +- ForeignMachineError     a library for another architecture or instruction set
      +- CompileError                the C compiler is missing or refused generated code
      +- DeviceError                 a device that is unknown, not in the list, or closed
      |   +- DeviceMemoryError       out of device memory at run time; also a MemoryError
@@ -32,8 +33,9 @@ from pathlib import Path
 
 __all__ = [
     "CapacityError", "CheckError", "CompileError", "DeviceError", "DeviceMemoryError", "DocumentError",
-    "GraphError", "GraphRuntimeError", "HandleError", "ImplicitTransferError", "InputError", "KernelError",
-    "LibraryError", "MissingDataError", "ParamsError", "PlanError", "RunCancelledError", "SessionBusyError",
+    "ForeignMachineError", "GraphError", "GraphRuntimeError", "HandleError", "ImplicitTransferError",
+    "InputError", "KernelError", "LibraryError", "MissingDataError", "ParamsError", "PlanError",
+    "RunCancelledError", "SessionBusyError",
     "UnsupportedOpError", "WaitTimeoutError", "as_path", "did_you_mean",
 ]
 
@@ -111,6 +113,10 @@ class CapacityError(PlanError):
 
 class LibraryError(GraphRuntimeError):
     """A module library that cannot serve this graph on this machine."""
+
+
+class ForeignMachineError(LibraryError):
+    """A library that was built for another architecture or instruction set; ``got`` is that one."""
 
 
 class CompileError(GraphRuntimeError):

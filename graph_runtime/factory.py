@@ -2,23 +2,29 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .builder import GraphBuilder
 from .bundle import Bundle, BundleProgram, read_bundle
 from .devices import Device
+from .errors import ForeignMachineError
 from .graph import Graph
 from .library import Library, load_library
 from .loader import gc_paused, load_graph
+from .model import Constant
 from .module import GraphModule
 from .plan import Plan
 from .plan import plan as make_plan
 from .session import Session
-from .sharing import link_constants
+from .sharing import adopt_inputs, link_constants
 
-__all__ = ["create", "inplace_rules", "load", "open_program", "read_graph"]
+__all__ = ["adopt_params", "bundle_libraries", "create", "inplace_rules", "load", "open_program",
+           "read_graph", "set_constants"]
 
 
 def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params: Any = None,
@@ -72,12 +78,41 @@ def load(bundle: str | os.PathLike, devices: Any = None, program: str | None = N
 def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *,
                  threads: int | None = None) -> GraphModule:
     """load(), for a bundle that is open already."""
-    libraries = [load_library(bundle.library_path(item), sha256=bundle.files[item.file])
-                 for item in bundle.libraries]
-    module = create(bytes(bundle.read(entry.graph)), libraries, devices or bundle.devices, threads=threads,
-                    name=bundle.path.name)
-    module.load_params(bundle.params(entry))
+    module = create(bytes(bundle.read(entry.graph)), bundle_libraries(bundle), devices or bundle.devices,
+                    threads=threads, name=bundle.path.name)
+    adopt_params(module, bundle.params(entry))
     return module
+
+
+def adopt_params(module: GraphModule, params: Mapping[str, np.ndarray]) -> None:
+    """Set parameters that stay where they are: inputs on the host live in these arrays for good, others are
+    copied (sharing.adopt_inputs). For a module that did nothing yet."""
+    adopt_inputs(module.session, {module.get_input_index(name): array for name, array in params.items()})
+    module.params.update(params)
+
+
+def set_constants(module: GraphModule, constants: Mapping[str, Constant]) -> None:
+    """Set a model's constants by name, each read, copied and let go before the next. Raises InputError, and
+    what reading them raises (MissingDataError)."""
+    for name, constant in constants.items():
+        module.set_input(name, constant.read())
+    module.params.update(constants)
+
+
+def bundle_libraries(bundle: Bundle) -> list[Library]:
+    """A bundle's libraries, opened. One that was built for another processor is left out with a warning:
+    where functions of it have gr.op, the kernels built in serve, which are slower.
+
+    Raises LibraryError for one that is damaged.
+    """
+    opened = []
+    for item in bundle.libraries:
+        try:
+            opened.append(load_library(bundle.library_path(item), sha256=bundle.files[item.file]))
+        except ForeignMachineError as error:
+            warnings.warn(f"{error}. Until then the kernels built into this installation serve, which may be "
+                          "slower", stacklevel=3)
+    return opened
 
 
 def read_graph(source: Any) -> Graph:

@@ -21,7 +21,7 @@ import orjson
 from . import core, isa
 from .devices import NO_KERNELS
 from .elf import SharedObject, read_elf
-from .errors import LibraryError, UnsupportedOpError, as_path, did_you_mean
+from .errors import ForeignMachineError, LibraryError, UnsupportedOpError, as_path, did_you_mean
 from .graph import COPY, Func, TensorType
 from .manifest import KernelEntry, Manifest, find_manifest
 from .ops import numerics, registry
@@ -146,22 +146,22 @@ def _examine(path: Path, sha256: str | None) -> SharedObject:
 
 def _check_manifest(path: Path, manifest: Manifest, shared: SharedObject) -> None:
     if manifest.arch != isa.host_arch():
-        raise LibraryError(
-            f"{path} was built for {manifest.arch}, this machine is {isa.host_arch()}: compile the graph "
-            f"here",
+        raise ForeignMachineError(
+            f"{path} was built for {manifest.arch}, this machine is {isa.host_arch()}: compile the "
+            f"graph here",
             got=manifest.arch,
             wanted=isa.host_arch(),
         )
     missing = isa.missing_features(manifest.isa)
     if missing is None:
-        raise LibraryError(
+        raise ForeignMachineError(
             f"{path} was built for an instruction set this version does not know: {manifest.isa!r}",
             got=manifest.isa,
             wanted=tuple(isa.LEVELS),
         )
     if missing:
         level = manifest.isa.split("+")[0]
-        raise LibraryError(
+        raise ForeignMachineError(
             f"{path} was built for {level}, this CPU ({isa.best_level()}) lacks {', '.join(missing)}: "
             f"compile with --march {isa.best_level()}",
             got=manifest.isa,

@@ -33,15 +33,15 @@ _FUNCTIONS = frozenset({
 
 class GraphModule:
     """A graph that is ready to run, with the methods of TVM's GraphModule.
-
-    ``session`` runs it; a GraphModule in its place gives its session. Names and indices are those of the
-    graph's arg_nodes and heads; a name that two nodes have is the last one's, as in TVM.
+    ``session`` runs it, ``params`` names the inputs that are parameters; a GraphModule in its place gives
+    both. Names and indices are those of the graph's arg_nodes and heads; a name that two nodes have is the
+    last one's, as in TVM.
     """
 
     functions = _FUNCTIONS      # what module["name"] finds
 
     def __init__(self, session: Session | GraphModule):
-        self._params: set[str] = getattr(session, "_params", set())
+        self.params: set[str] = getattr(session, "params", set())
         self.session = session = getattr(session, "session", session)
         graph = session.graph
         self._input_index = {name: i for i, name in enumerate(graph.input_names)}
@@ -127,7 +127,7 @@ class GraphModule:
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
         """({name: shape}, {name: dtype}) of the inputs that load_params has not set."""
         graph = self.session.graph
-        names = [name for name in self._input_index if name not in self._params]
+        names = [name for name in self._input_index if name not in self.params]
         eids = [graph.input_eids[self._input_index[name]] for name in names]
         return _info(graph, names, eids)
 
@@ -159,7 +159,7 @@ class GraphModule:
             names = ", ".join(map(repr, skipped[:10])) + (" ..." if len(skipped) > 10 else "")
             warnings.warn(f"parameters that the graph has no inputs for were skipped: {names}", stacklevel=2)
         self.set_input(**known)
-        self._params.update(known)
+        self.params.update(known)
 
     def share_params(self, other: GraphModule, params: bytes | str | os.PathLike | Mapping[str, Any]) -> None:
         """Let the parameters that ``params`` names live in the memory of ``other``, which may be deleted.
@@ -169,7 +169,7 @@ class GraphModule:
         """
         names = list(read_params(params))
         share_inputs(self.session, other.session, names)
-        self._params.update(name for name in names if name in self._input_index)
+        self.params.update(name for name in names if name in self._input_index)
 
     def run_from_inputs(self, device_type: int | str, device_id: int, *pairs: Any) -> list[Tensor]:
         """Set inputs given as name, value, name, value ..., run, and return copies of all outputs there.

@@ -226,22 +226,23 @@ class Session:
         """Address of an entry, and what keeps the memory there alive."""
         return int(self.bound.entry_addr[eid]), self.bound.owner(eid)
 
-    def rehome(self, eid: int, addr: int, owner: object, readonly: bool = False) -> None:
-        """Let a null node's entry live at ``addr`` for good, with all that shows the same value.
+    def rehome(self, places: Mapping[int, tuple[int, object]], readonly: bool = False) -> None:
+        """Let null nodes' entries live at other addresses for good, with all that shows the same values:
+        {eid: (address, what keeps the memory there alive)}.
 
-        ``owner`` keeps that memory alive. The entry's own goes back to the system. Copies to devices that
-        read the entry run once.
+        The entries' own goes back to the system. Copies to devices that read them run once.
         """
         with self._guard():
             self._settle()
-            group = self._zero_copy.group(eid).tolist()
+            moved = {other: place for eid, place in places.items()
+                     for other in self._zero_copy.group(eid).tolist()}
             self._tensors.clear()                    # else they would hold the memory that is to go
-            self.bound.rehome(group, addr, owner)
+            self.bound.rehome(moved)
             if readonly:
-                self._constants.update(group)
+                self._constants.update(moved)
             self._rebind()
-            nid = self.graph.entry_nid[eid]
-            for index in np.flatnonzero(self.graph.inputs == nid).tolist():
+            nids = self.graph.entry_nid[list(places)]
+            for index in np.flatnonzero(np.isin(self.graph.inputs, nids)).tolist():
                 self._run_copies(self.program.at_input.get(index))
 
     def _run_copies(self, span: tuple[int, int] | None) -> None:

@@ -1,14 +1,15 @@
 """Inputs of a session that live in memory of others: another session's parameters, constants of a library.
 
+    adopt_inputs   arrays in a mapped file, as a bundle has its parameters
     share_inputs   the entries become the other session's memory, the duplicate goes back to the system
     link_constants `_lookup_linked_param` of a TVM 0.8 library: parameters that were linked into it
 
-Both keep the other's memory alive: the other session, or the library object, may go.
+All keep the other's memory alive: the array, the other session, or the library object may go.
 """
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -20,10 +21,35 @@ from .layout import HOST, ROW_MAJOR, Layout
 from .library import Library
 from .session import Session
 from .tensor import Tensor
+from .weights import ALIGNMENT
 
-__all__ = ["link_constants", "share_inputs"]
+__all__ = ["adopt_inputs", "link_constants", "share_inputs"]
 
 _LOOKUP = "_lookup_linked_param"
+
+
+def adopt_inputs(session: Session, arrays: Mapping[int, np.ndarray]) -> None:
+    """Let graph inputs, {index: array}, live in these arrays for good, where they can; others are copied.
+
+    Copied are those on a device of its own memory, those that the graph overwrites, and arrays that are not
+    as an input is: of another type, strided, or not at a multiple of 64 bytes. Raises InputError for an array
+    that cannot be set.
+    """
+    written = {to for _, to in session.plan.aliases}
+    plan, graph = session.plan, session.graph
+    fit = {}
+    for index, array in arrays.items():
+        eid = int(graph.input_eids[index])
+        type_ = graph.entry_type(eid)
+        if (plan.layout(eid).memory == HOST and index not in written and array.nbytes
+                and array.shape == type_.shape and array.dtype == dtypes.to_numpy(type_.dtype)
+                and array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0):
+            fit[index] = array
+    session.rehome({int(graph.input_eids[index]): (array.ctypes.data, array)
+                    for index, array in fit.items()})
+    for index, array in arrays.items():
+        if index not in fit:
+            session.set_input(index, array)
 
 
 def share_inputs(session: Session, other: Session, names: Sequence[str]) -> None:
@@ -46,9 +72,8 @@ def share_inputs(session: Session, other: Session, names: Sequence[str]) -> None
             raise InputError(f"the other module has no input {name!r} to share", got=name,
                              wanted=sorted(theirs))
         _check_alike(name, session, index, other, theirs[name])
-    for name, index in pairs:
-        addr, owner = other.place(int(other.graph.input_eids[theirs[name]]))
-        session.rehome(int(session.graph.input_eids[index]), addr, owner)
+    session.rehome({int(session.graph.input_eids[index]):
+                    other.place(int(other.graph.input_eids[theirs[name]])) for name, index in pairs})
 
 
 def _by_name(graph: Graph) -> dict[str, int]:
@@ -97,7 +122,7 @@ def _link(session: Session, nid: int, addr: int, library: Library) -> None:
     eid = int(session.graph.row_ptr[nid])
     target = session.tensor(eid)
     if target.layout.memory == HOST:
-        session.rehome(eid, addr, library, readonly=True)
+        session.rehome({eid: (addr, library)}, readonly=True)
         return
     host, stored = cpu(0), dtypes.format_of(target.type.dtype)
     layout = Layout(HOST, ROW_MAJOR, stored.name if stored else target.type.dtype)

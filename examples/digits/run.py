@@ -47,11 +47,11 @@ def make_plans() -> dict[str, Plan]:
 
 def compile_kernels(plans: dict[str, Plan]) -> Path:
     """Compile what the plans call into one module library."""
-    def progress(done: int, total: int) -> None:
+    def progress(what: str, done: int, total: int) -> None:
         if sys.stdout.isatty() or done == total:
             print(f"\rcompiling: {done} of {total}", end="" if done < total else "\n", flush=True)
 
-    return build_library(list(plans.values()), OUT / "kernels.so", progress=progress)
+    return build_library(list(plans.values()), OUT / "kernels.so", tell=progress)
 
 
 def classify(name: str, library: Path, images: np.ndarray) -> np.ndarray:

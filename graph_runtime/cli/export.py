@@ -24,7 +24,7 @@ def export(
     Example: graph-runtime export net.bundle --dialect tvm -o deploy
     """
     program = open_program(graph, None, library, params)
-    files = write_files(program.graph, output, dialect=dialect, params=program.params,
+    files = write_files(program.graph, output, dialect=dialect, params=program.values,
                         libraries=program.libraries)
     if json:
         opt.print_json({"files": [str(file) for file in files]})

@@ -15,8 +15,9 @@ import typer
 from .. import dtypes
 from ..errors import InputError
 from ..graph import TensorType
+from ..model import Note
 
-Source = Annotated[Path, typer.Argument(metavar="GRAPH", help="graph.json, or a bundle.")]
+Source = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, graph.json, or a bundle.")]
 Devices = Annotated[list[str] | None, typer.Option(
     "--device", help="A device, as cpu:0, tt:0, tt:0=e150 or tt:0=wormhole_b0/buda[rows=9,clock=900]; repeat "
     "for more. The first is the fallback.")]
@@ -24,6 +25,13 @@ LibraryFiles = Annotated[list[Path] | None, typer.Option(
     "--library", help="A module library; repeat for more. Without one the kernels built in serve.")]
 Params = Annotated[Path | None, typer.Option(
     "--params", help="Parameters: TVM's binary, .npz or .safetensors.")]
+Dims = Annotated[list[str] | None, typer.Option(
+    "--dim", help="Bind a symbolic dimension of an ONNX file: batch=4; repeatable.")]
+Fuse = Annotated[bool | None, typer.Option(
+    "--fuse/--no-fuse", help="Whether nodes are fused and rewritten. Without either: those of an ONNX file "
+    "are, those of a graph.json are run as they stand.")]
+Verbose = Annotated[bool, typer.Option(
+    "--verbose", "-v", help="Say what import and rewrites did, and why.")]
 Place = Annotated[list[str] | None, typer.Option(
     "--place", help="Pin nodes: 'conv*=tt:0' (a glob over node, op and function names); repeatable.")]
 Map = Annotated[list[str] | None, typer.Option(
@@ -53,7 +61,7 @@ Seed = Annotated[int, typer.Option("--seed", help="Seed of random inputs.")]
 
 
 _SHOWN = {"--fidelity": "tt=HiFi2", "--dst": "tt=bf16", "--numerics": "tt=exact", "--format": "tt=bf16",
-          "--layout": "'conv1=l1'", "--place": "'conv*=tt:0'"}
+          "--layout": "'conv1=l1'", "--place": "'conv*=tt:0'", "--dim": "batch=4"}
 
 
 def pairs(items: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -80,6 +88,26 @@ def plan_options(place: Sequence[str] | None, map_: Sequence[str] | None, format
     return {"place": pairs(place, "--place"), "device_map": pairs(map_, "--map"),
             "formats": pairs(formats, "--format"), "layouts": pairs(layouts, "--layout"),
             "numerics": words, "strict": strict, **({} if policy is None else {"policy": policy})}
+
+
+def sizes(dims: Mapping[str, str]) -> dict[str, int]:
+    """{dimension: size} of --dim. Raises InputError for a size that is no positive number."""
+    for name, text in dims.items():
+        if not text.isdecimal() or not 0 < int(text) < 1 << 31:
+            raise InputError(f"--dim {name}={text}: a size is a positive number, as in --dim batch=4",
+                             got=text)
+    return {name: int(text) for name, text in dims.items()}
+
+
+def notes_json(notes: Sequence[Note]) -> list[dict[str, Any]]:
+    """What import and rewrites did, as JSON-able rows."""
+    return [{"rule": note.rule, "text": note.text, "nodes": note.nodes} for note in notes]
+
+
+def print_notes(notes: Sequence[Note]) -> None:
+    """A line a note, on stderr."""
+    for note in notes:
+        typer.echo(f"{note.rule}: {note.text}", err=True)
 
 
 def random_array(type_: TensorType, rng: np.random.Generator) -> np.ndarray:

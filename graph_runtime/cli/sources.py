@@ -1,43 +1,87 @@
-"""What commands take as GRAPH: a graph.json or a bundle, and the devices that it asks for."""
+"""What commands take as MODEL: an ONNX file, a graph.json or a bundle, and the devices that it asks for."""
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..bundle import Bundle, read_bundle
+from ..bundle import Bundle, BundleProgram, read_bundle
 from ..devices import dl_kinds
-from ..errors import DeviceError, DocumentError
-from ..factory import create
+from ..errors import DeviceError, DocumentError, InputError
+from ..factory import adopt_params, bundle_libraries, create, inplace_rules, set_constants
 from ..graph import Graph
 from ..library import Library, load_library
 from ..loader import load_graph
+from ..model import Model
 from ..module import GraphModule
+from . import options as opt
 from .trace import show_plan
 
 __all__ = ["Program", "asked_devices", "is_bundle", "open_program"]
 
 _MOST_DEVICES = 256  # of one kind, opened because a file says so
+Tell = Callable[[str, int, int], None]
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A graph with its libraries, the devices it runs on, and parameters (None, a path or arrays)."""
+    """A graph with its libraries, the devices it runs on, and parameters (None, a path or arrays).
+
+    ``source``: the Model of an ONNX file, else the Graph. ``entry``: which program of ``bundle`` it is.
+    """
 
     name: str
-    graph: Graph
+    source: Model | Graph
     libraries: list[Library]
     devices: Sequence[str]
     params: Any = None
     bundle: Bundle | None = None
+    entry: BundleProgram | None = None
 
-    def module(self, options: Mapping[str, Any], threads: int | None = None) -> GraphModule:
-        """Ready to run, parameters set."""
-        module = create(self.graph, self.libraries, self.devices, params=self.params, threads=threads,
-                        name=self.name, **options)
+    @property
+    def graph(self) -> Graph:
+        return self.source.graph if isinstance(self.source, Model) else self.source
+
+    @property
+    def values(self) -> Any:
+        """The parameters, as read_params takes them: those given, else the bundle's; None where none are."""
+        return self.bundle.params(self.entry) if self.bundle and self.params is None else self.params
+
+    def prepare(self, options: Mapping[str, Any], fuse: bool | None = None, tell: Tell = _silent) -> Any:
+        """Rewritten and planned: codegen.prepare.Prepared."""
+        from codegen.prepare import prepare
+
+        return prepare(self.source, self.devices, params=self.values, fuse=fuse, tell=tell,
+                       inplace=inplace_rules(self.libraries), **options)
+
+    def module(self, options: Mapping[str, Any], threads: int | None = None, fuse: bool | None = None,
+               tell: Tell = _silent) -> GraphModule:
+        """Ready to run, parameters set. Kernels of an ONNX file are compiled, or found in the cache."""
+        if self.bundle is not None and self.params is None:
+            module = create(self.graph, self.libraries, self.devices, threads=threads, name=self.name,
+                            **options)
+            adopt_params(module, self.values)
+        elif fuse or isinstance(self.source, Model):
+            module = self._compiled(self.prepare(options, fuse, tell), threads, tell)
+        else:
+            module = create(self.graph, self.libraries, self.devices, params=self.params, threads=threads,
+                            name=self.name, **options)
         show_plan(module)
+        return module
+
+    def _compiled(self, prepared: Any, threads: int | None, tell: Tell) -> GraphModule:
+        from codegen.build import cached_library
+
+        built = cached_library([prepared.plan], self.libraries, tell=tell)
+        libraries = [*self.libraries, *([load_library(built)] if built else [])]
+        module = create(prepared.plan, libraries, threads=threads, name=self.name)
+        set_constants(module, prepared.model.constants)
         return module
 
 
@@ -47,21 +91,28 @@ def is_bundle(path: Path) -> bool:
 
 
 def open_program(path: Path, devices: Sequence[str] | None = None, libraries: Sequence[Path] | None = None,
-                 params: Path | None = None) -> Program:
-    """Read GRAPH. --device, --library and --params come before what a bundle brings.
+                 params: Path | None = None, dims: Mapping[str, str] | None = None,
+                 tell: Tell = _silent) -> Program:
+    """Read MODEL. --device, --library and --params come before what a bundle brings. ``dims``: of --dim.
 
-    Raises DocumentError, GraphError, LibraryError.
+    Raises DocumentError, GraphError, LibraryError, InputError.
     """
+    from codegen.prepare import is_onnx, read_model
+
     opened = [load_library(file) for file in libraries or ()]
+    if dims and (is_bundle(path) or not is_onnx(path)):
+        raise InputError(f"--dim binds dimensions of an ONNX file, {path} has none that are open",
+                         got=dict(dims))
     if is_bundle(path):
         bundle = read_bundle(path)
         entry = bundle.program()
-        opened = opened or [load_library(bundle.library_path(item), sha256=bundle.files[item.file])
-                            for item in bundle.libraries]
-        return Program(path.name, load_graph(bytes(bundle.read(entry.graph))), opened,
-                       devices or bundle.devices, params or bundle.params(entry), bundle)
+        return Program(path.name, load_graph(bytes(bundle.read(entry.graph))),
+                       opened or bundle_libraries(bundle), devices or bundle.devices, params, bundle, entry)
     if not path.is_file():
         raise DocumentError(f"there is no file {path}", got=str(path))
+    if is_onnx(path):
+        model = read_model(path, opt.sizes(dims or {}), tell)
+        return Program(path.name, model, opened, devices or ["cpu:0"], params)
     graph = load_graph(path)
     return Program(path.name, graph, opened, devices or asked_devices(graph), params)
 

@@ -8,7 +8,6 @@ import graph_runtime.runtime as rt
 from graph_runtime import GraphBuilder
 from graph_runtime.bundle import BundleProgram
 from graph_runtime.bundle_writer import write_bundle
-from graph_runtime.params import save_params
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
 from graph_runtime.write import graph_to_json
@@ -25,10 +24,8 @@ def _write(path, graphs, devices=("tt:0",), const=(), edit=lambda name, text: te
         inputs = tuple(key for key in planned.graph.input_names if key not in keys)
         programs.append(BundleProgram(name, f"{name}.json", inputs, planned.graph.output_names, keys,
                                       planned.aliases, name in const))
-    if params:
-        files["params.bin"] = save_params(params)
     return write_bundle(path, devices=list(devices), programs=programs, libraries=(), files=files,
-                        params="params.bin" if params else None)
+                        params=params)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,6 @@ import pytest
 from graph_runtime.bundle import BundleLibrary, BundleProgram, read_bundle
 from graph_runtime.bundle_writer import write_bundle
 from graph_runtime.errors import DocumentError, GraphRuntimeError
-from graph_runtime.params import save_params
 
 KINDS = ["b.bundle", "b.zip"]
 
@@ -20,13 +19,12 @@ KINDS = ["b.bundle", "b.zip"]
 def write(path, **changes):
     parts = {
         "devices": ["cpu:0", "tt:0"],
-        "params": "params.bin",
+        "params": {"weight": np.arange(4, dtype="f4")},
         "programs": [BundleProgram("main", "main.json", ("x",), ("y",), {"w": "weight"}, ((0, 0),))],
         "libraries": [BundleLibrary("lib/kernels.so", ("cpu", "tt"), "x86-64-v3")],
         "files": {
             "main.json": b"{}",
             "lib/kernels.so": b"\x7fELF...",
-            "params.bin": save_params({"weight": np.arange(4, dtype="f4")}),
         },
     }
     return write_bundle(path, **{**parts, **changes})
@@ -65,7 +63,8 @@ def test_an_older_bundle_is_replaced_and_nothing_is_left_beside_it(tmp_path, nam
     write(tmp_path / name)
     write(
         tmp_path / name,
-        files={"main.json": b"[]", "lib/kernels.so": b"", "params.bin": save_params({"weight": np.zeros(1)})},
+        files={"main.json": b"[]", "lib/kernels.so": b""},
+        params={"weight": np.zeros(1)},
     )
     assert bytes(read_bundle(tmp_path / name).read("main.json")) == b"[]"
     assert os.listdir(tmp_path) == [name]
@@ -110,7 +109,7 @@ def test_a_changed_file_is_named_with_both_hashes(tmp_path):
 def test_paths_that_leave_the_bundle_are_refused(tmp_path, file):
     write(tmp_path / "b")
     index = orjson.loads((tmp_path / "b" / "bundle.json").read_bytes())
-    index["files"][file] = "0" * 64
+    index["files"][file] = {"bytes": 0, "sha256": "0" * 64}
     (tmp_path / "b" / "bundle.json").write_bytes(orjson.dumps(index))
     with pytest.raises(DocumentError, match="no file name of a bundle"):
         read_bundle(tmp_path / "b")
@@ -128,10 +127,10 @@ def test_a_link_that_leaves_the_bundle_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"version": 2}, "version 2"),
+        ({"version": 3}, "version 3"),
         ({"programs": []}, "programs"),
         ({"more": 1}, "more"),
-        ({"params": "gone.bin"}, "gone.bin"),
+        ({"params": {"file": "gone.bin", "tensors": {}}}, "gone.bin"),
         ({"devices": ["gpu zero"]}, "devices"),
         ({"format": "zip"}, "format"),
     ],

@@ -331,7 +331,7 @@ def test_equal_inputs_give_equal_bytes_in_any_folder_with_any_jobs(toy, tmp_path
 def test_the_second_compile_comes_from_the_cache_and_a_broken_file_is_made_anew(toy, tmp_path, monkeypatch):
     steps = []
     first = toy.compile(
-        tmp_path / "kernels.so", toy.kernel("a"), progress=lambda *step: steps.append(step)
+        tmp_path / "kernels.so", toy.kernel("a"), tell=lambda *step: steps.append(step)
     ).read_bytes()
     assert steps == [(k, 4) for k in (1, 2, 3, 4)]
     (cached,) = compile_module.cache_folder().glob("*.so")

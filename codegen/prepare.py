@@ -1,0 +1,143 @@
+"""The one road from what a user has to a plan: compile, run, plan, estimate, verify and inspect all take it.
+
+    source --frontends--> Model --simplify, fuse--> Model --plan--> Plan        prepare() does all of it
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graph_runtime.builder import GraphBuilder
+from graph_runtime.devices import Device
+from graph_runtime.errors import InputError
+from graph_runtime.graph import Graph
+from graph_runtime.loader import load_graph
+from graph_runtime.model import Constant, Model, Note
+from graph_runtime.params import read_params
+from graph_runtime.plan import plan as make_plan
+from graph_runtime.plan.types import Plan
+
+__all__ = ["Prepared", "Tell", "is_onnx", "prepare", "read_model", "same_value", "silent"]
+
+# tags of the fields of a ModelProto that writers put after the first
+_SECOND_FIELDS = (0x12, 0x1A, 0x22, 0x28, 0x3A, 0x42)
+
+Tell = Callable[[str, int, int], None]  # (what is being done, steps done, steps in all: 0 where unknown)
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """A Tell for who wants to hear nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A model on its way to a run: ``source`` as it was imported, ``model`` after the rewrites, with the
+    constants that the plan's graph wants, and the ``plan``."""
+
+    source: Model
+    model: Model
+    plan: Plan
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What the front-end and the rewrites did and why, in order."""
+        return self.model.notes
+
+
+def prepare(
+    source: Any,
+    devices: str | Device | Sequence[str | Device],
+    *,
+    params: Any = None,
+    dims: Mapping[str, int] | None = None,
+    fuse: bool | None = None,
+    tell: Tell = silent,
+    **options: Any,
+) -> Prepared:
+    """Read a model, rewrite it for devices, and plan it.
+
+    ``source``: a Model, a GraphBuilder, a Graph, JSON text or bytes, or the path of an ONNX file or a
+    graph.json. ``params``: values of inputs that are constants from then on, what read_params takes.
+    ``dims``: {symbolic dimension: size} of an ONNX file. ``fuse``: whether rewrites may change nodes; by
+    default those of an ONNX file or a Model, not those of a graph.json, a Graph or a GraphBuilder, which say
+    how they want to be run. ``tell`` hears of steps that take long. ``options``: as plan.plan's.
+
+    Raises what the front-end, the rewrites and plan raise: DocumentError, GraphError, UnsupportedOpError,
+    PlanError, DeviceError, InputError.
+    """
+    imported = read_model(source, dims, tell)
+    imported = _with_params(imported, params)
+    rewritten = isinstance(source, Model) or is_onnx(source)
+    model = imported
+    del fuse, rewritten
+    tell("planning", 0, 0)
+    planned = make_plan(model.graph, devices, **options)
+    return Prepared(imported, model, planned)
+
+
+# **************** reading ****************
+
+def read_model(source: Any, dims: Mapping[str, int] | None = None, tell: Tell = silent) -> Model:
+    """The Model of a source, as prepare takes it."""
+    if is_onnx(source):
+        from graph_runtime.frontends.onnx import load_model
+
+        tell("importing", 0, 0)
+        return load_model(source, dims=dims or {})
+    if dims:
+        raise InputError(f"dims {dict(dims)} bind symbolic dimensions of an ONNX file; this graph has none",
+                         got=dict(dims))
+    if isinstance(source, Model):
+        return source
+    if isinstance(source, GraphBuilder):
+        return Model.from_builder(source)
+    return Model(source if isinstance(source, Graph) else load_graph(source))
+
+
+def is_onnx(source: Any) -> bool:
+    """Whether a source is the path of an ONNX file: by its suffix, or by how protobuf begins."""
+    if not isinstance(source, (str, os.PathLike)) or str(source).lstrip().startswith("{"):
+        return False
+    path = Path(source)
+    if path.suffix == ".onnx":
+        return True
+    try:
+        with path.open("rb") as file:
+            return path.suffix != ".json" and _is_model_proto(file.read(16))
+    except OSError:
+        return False
+
+
+def _is_model_proto(head: bytes) -> bool:
+    """Field 1 is ir_version, a small number; the field after it has a name, a number or a message."""
+    return len(head) > 2 and head[0] == 0x08 and head[1] < 0x20 and head[2] in _SECOND_FIELDS
+
+
+def _with_params(model: Model, params: Any) -> Model:
+    """The model with more of its inputs constant."""
+    if params is None:
+        return model
+    given = read_params(params)
+    known = {key: Constant.of(given[key], f"parameter {key}") for key in model.graph.input_names
+             if key in given}
+    if skipped := [key for key in given if key not in known]:
+        names = ", ".join(skipped[:10]) + (" ..." if len(skipped) > 10 else "")
+        warnings.warn(f"parameters that the graph has no inputs for were left out: {names}", stacklevel=4)
+    return replace(model, constants={**model.constants, **known})
+
+
+def same_value(a: Constant, b: Constant) -> bool:
+    """Whether two constants are bit for bit equal; both are read where their types agree."""
+    if a is b:
+        return True
+    if a.type != b.type:
+        return False
+    left, right = (np.ascontiguousarray(c.read()).reshape(-1).view(np.uint8) for c in (a, b))
+    return bool(np.array_equal(left, right))

@@ -1,0 +1,30 @@
+"""What commands show on stderr while they work: what is done now, with a bar where its steps are known."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["progress"]
+
+
+@contextmanager
+def progress(shown: bool = True) -> Iterator[Callable[[str, int, int], None]]:
+    """A function (what is being done, steps done, steps in all or 0), whose bar is gone when the block ends.
+
+    It shows nothing where stderr is no terminal: a log gets results and warnings only.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    tasks: dict[str, int] = {}
+    with Progress(*columns, console=console, transient=True,
+                  disable=not (shown and console.is_terminal)) as bars:
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                for task in tasks.values():
+                    bars.update(task, visible=False)
+                tasks[what] = bars.add_task(what, total=None)
+            bars.update(tasks[what], completed=done, total=total or None)
+        yield tell
