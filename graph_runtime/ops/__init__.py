@@ -1,6 +1,6 @@
 """The op table. Importing this package registers every family; ``all_ops()`` is the table."""
 
-from . import conv, elementwise, linear, movement, pool, reduce, shape, slicing  # noqa: F401
+from . import compare, conv, elementwise, functions, linear, movement, pool, reduce, shape, slicing  # noqa: F401
 from .registry import REQUIRED, Attr, Body, Case, Op, all_ops, get, register, require
 
 __all__ = ["REQUIRED", "Attr", "Body", "Case", "Op", "all_ops", "get", "register", "require", "support_table"]

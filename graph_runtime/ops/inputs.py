@@ -28,7 +28,8 @@ def draw_array(t: TensorType, rng: np.random.Generator, how: str = "normal") -> 
 
     ``how``: "normal" (integers: -100 .. 100, as far as the dtype has them), "uniform" (-1 .. 1; integers as
     normal), "positive" (0.5 .. 2; integers 1 .. 100), "wide" (magnitudes 3 .. 150 of both signs, so that no
-    device format flushes one to 0), "index:N" (integers -N .. N - 1). bool is 0 or 1 evenly.
+    device format flushes one to 0), "digits" (integers -3 .. 3, as far as the dtype has them, in any dtype),
+    "shift" (0 .. bits + 2 of an integer), "index:N" (integers -N .. N - 1). bool is 0 or 1 evenly.
     """
     dtype = dtypes.to_numpy(t.dtype)
     if dtype.kind == "b":
@@ -36,6 +37,10 @@ def draw_array(t: TensorType, rng: np.random.Generator, how: str = "normal") -> 
     if how.startswith("index:"):
         n = int(how[6:])
         return np.asarray(rng.integers(-n, n, t.shape)).astype(dtype)
+    if how == "digits":
+        return np.asarray(rng.integers(0 if dtype.kind == "u" else -3, 4, t.shape)).astype(dtype)
+    if how == "shift":
+        return np.asarray(rng.integers(0, 8 * dtype.itemsize + 3, t.shape)).astype(dtype)
     if dtype.kind in "iu":
         low = 1 if how == "positive" else max(-100, np.iinfo(dtype).min)
         return np.asarray(rng.integers(low, 101, t.shape)).astype(dtype)

@@ -1,13 +1,14 @@
-"""Reductions and normalisations: sum mean max, softmax, layer_norm.
+"""Reductions and normalisations: sum mean prod max min, all any, softmax, layer_norm.
 
 C contract (args are the inputs, then the output). Attribute words:
-    sum, mean, max   [0] mask of the reduced axes: bit d is set for axis d (keepdims shows in the
+    sum .. any       [0] mask of the reduced axes: bit d is set for axis d (keepdims shows in the
                      output's shape only)
     softmax          [0] axis (non-negative)
     layer_norm       [0] axis (non-negative): the dimensions axis .. last are normalised together;
                      scale and bias have their shape
                      [1] epsilon, the bits of a double
-Floats are summed in a wider type than they are stored in; int32 sums wrap. max is NaN where any element is.
+Floats are summed and multiplied in a wider type than they are stored in; integers wrap. max and min are NaN
+where any element is. all and any run the bodies of min and max.
 layer_norm: (x - mean) / sqrt(variance + epsilon) * scale + bias, variance without Bessel's correction.
 """
 
@@ -24,11 +25,11 @@ _NMSE = {
     "float64": rules.ROUNDED | {"cpu": 1e-24},
     "float16": rules.ROUNDED | {"cpu": 1e-6},
     "bfloat16": rules.ROUNDED | {"cpu": 1e-4},
-    "int32": rules.EXACT,
+    **dict.fromkeys((*rules.INTS, "bool"), rules.EXACT),
 }
 
 
-# ---------------------------------------------------------------- sum mean max
+# ---------------------------------------------------------------- sum mean prod max min all any
 
 
 def _axes(op, attrs, ndim):
@@ -40,7 +41,8 @@ def _axes(op, attrs, ndim):
     return tuple(axes)
 
 
-def _reduction(op, doc, compute, allowed, empty_ok):
+def _reduction(op, doc, compute, allowed, empty_ok, tt=(), body=None):
+    """``body``: the kernels' name where it is not the op's."""
     def infer(inputs, attrs):
         (x,) = inputs
         rules.one_dtype(op, inputs, allowed)
@@ -55,12 +57,17 @@ def _reduction(op, doc, compute, allowed, empty_ok):
     def reference(arrays, attrs):
         (x,) = arrays
         empty = x.size == 0 and not empty_ok  # only the shape is left to say, which np.max does not
-        y = (np.sum if empty else compute)(
-            rules.wide(x), axis=_axes(op, attrs, x.ndim), keepdims=attrs["keepdims"]
-        )
+        wide = rules.wide(x) if x.dtype.kind in "fV" else x
+        with np.errstate(over="ignore"):
+            y = (np.sum if empty else compute)(
+                wide, axis=_axes(op, attrs, x.ndim), keepdims=attrs["keepdims"]
+            )
         return [rules.narrow(y, x.dtype.name)]
 
-    exact = op == "max"
+    exact = op in ("max", "min", "all", "any")
+    bodies = {"cpu": Body(body or op, allowed, rules.by_dtype)}
+    if tt:
+        bodies["tt"] = Body(body or op, tt)
     register(
         Op(
             op,
@@ -74,13 +81,14 @@ def _reduction(op, doc, compute, allowed, empty_ok):
                 Attr("keepdims", "bool", True, "keep the reduced axes with size 1"),
             ),
             words=lambda i, o, a: [rules.axes_mask(_axes(op, a, len(i[0].shape)))],
-            bodies={"cpu": Body(op, allowed, rules.by_dtype), "tt": Body(op, rules.TT_FLOATS)},
+            bodies=bodies,
             cases=tuple(_reduction_cases(allowed, exact, empty_ok)),
         )
     )
 
 
 def _reduction_cases(allowed, exact, empty_ok):
+    first = allowed[0]
     for name, shape, attrs in (
         ("all", (3, 40, 33), {}),
         ("last", (3, 65, 97), {"axes": (-1,)}),
@@ -93,16 +101,21 @@ def _reduction_cases(allowed, exact, empty_ok):
         ("vector", (1000,), {"axes": (0,), "keepdims": False}),
         ("empty", (0, 4), {"axes": (1,)}),
     ):
-        yield Case(name, (("float32", shape),), attrs, nmse=rules.EXACT if exact else _NMSE["float32"])
+        yield Case(name, ((first, shape),), attrs, nmse=rules.EXACT if exact else _NMSE[first])
     if empty_ok:
-        yield Case("nothing", (("float32", (4, 0)),), {"axes": (1,)}, nmse=rules.EXACT)
+        yield Case("nothing", ((first, (4, 0)),), {"axes": (1,)}, nmse=rules.EXACT)
     for t in allowed[1:]:
         yield Case(t, ((t, (3, 33, 20)),), {"axes": (0, 2)}, nmse=rules.EXACT if exact else _NMSE[t])
 
 
-_reduction("sum", "sum over axes", np.sum, (*rules.FLOATS, "int32"), True)
-_reduction("mean", "mean over axes", np.mean, rules.FLOATS, False)
-_reduction("max", "greatest element over axes", np.max, (*rules.FLOATS, "int32"), False)
+_NUMBERS = rules.FLOATS + rules.INTS
+_reduction("sum", "sum over axes", np.sum, _NUMBERS, True, rules.TT_FLOATS)
+_reduction("mean", "mean over axes", np.mean, rules.FLOATS, False, rules.TT_FLOATS)
+_reduction("prod", "product over axes", np.prod, _NUMBERS, True)
+_reduction("max", "greatest element over axes", np.max, rules.ALL, False, rules.TT_FLOATS)
+_reduction("min", "least element over axes", np.min, rules.ALL, False)
+_reduction("all", "whether all elements are true", np.all, ("bool",), True, body="min")
+_reduction("any", "whether any element is true", np.any, ("bool",), True, body="max")
 
 
 # ---------------------------------------------------------------- softmax

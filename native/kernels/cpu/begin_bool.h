@@ -14,3 +14,4 @@
 #define GR_WIDE GR_U
 #define GR_IS_NAN(x) 0
 #define GR_LEAST 0
+#define GR_IS_BOOL 1

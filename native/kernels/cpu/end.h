@@ -14,3 +14,4 @@
 #undef GR_TANH
 #undef GR_FN
 #undef GR_BODY
+#undef GR_IS_BOOL

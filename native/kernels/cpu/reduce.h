@@ -1,16 +1,18 @@
-/* reduce.h: sum mean max over axes. Template over floats and int32. Floats are summed in double, int32 wraps.
+/* reduce.h: sum mean prod max min over axes. Template over all types. Floats are summed in double, integers wrap.
  *
  * Dimensions are merged to runs that are kept or reduced. If the last run is kept, CHUNK sums run side by
  * side; if it is reduced, it is summed in LANES partial sums, so that the order of additions does not depend
  * on the machine.
  *
- * defines: gr_cpu_{sum,mean,max}__<suffix>
+ * defines: gr_cpu_{sum,mean,prod,max,min}__<suffix>
  */
 #define GR_CHUNK 32
 #define GR_LANES 8
 #define GR_SUM 0
 #define GR_MEAN 1
 #define GR_MAX 2
+#define GR_MIN 3
+#define GR_PROD 4
 
 typedef struct GR_FN(reduction) {
   const GR_T *x;
@@ -23,14 +25,16 @@ typedef struct GR_FN(reduction) {
   int64_t total;               /* elements behind one result */
 } GR_FN(reduction);
 
-/* The neutral element; a maximum starts at its first element instead. */
+/* The neutral element; a maximum or minimum starts at its first element instead. */
 GR_INLINE GR_WIDE GR_FN(reduce_start)(const GR_T *x, int kind) {
-  return kind == GR_MAX ? (GR_WIDE)GR_LOAD(*x) : 0;
+  return kind == GR_MAX || kind == GR_MIN ? (GR_WIDE)GR_LOAD(*x) : kind == GR_PROD;
 }
 
 GR_INLINE GR_WIDE GR_FN(reduce_step)(GR_WIDE a, GR_WIDE b, int kind) {
-  if (kind != GR_MAX) return a + b;
-  return (GR_C)a >= (GR_C)b || GR_IS_NAN(a) ? a : b;
+  if (kind == GR_PROD) return a * b;
+  if (kind == GR_MAX) return (GR_C)a >= (GR_C)b || GR_IS_NAN(a) ? a : b;
+  if (kind == GR_MIN) return (GR_C)a <= (GR_C)b || GR_IS_NAN(a) ? a : b;
+  return a + b;
 }
 
 GR_INLINE GR_T GR_FN(reduce_end)(GR_WIDE value, int64_t total, int kind) {
@@ -131,7 +135,8 @@ GR_INLINE int GR_FN(reduce_split)(GR_FN(reduction) *r, const gr_arg *x, int64_t 
   return is_reduced[runs - 1];
 }
 
-GR_INLINE int32_t GR_FN(reduce)(const gr_call *call, int32_t (*inner)(void *, int64_t, int64_t),
+/* ``nothing``: the reduction of no elements. */
+GR_INLINE int32_t GR_FN(reduce)(const gr_call *call, GR_T nothing, int32_t (*inner)(void *, int64_t, int64_t),
                                 int32_t (*outer)(void *, int64_t, int64_t)) {
   const gr_arg *x = &call->args[0], *out = &call->args[1];
   int64_t results = gr_size(out), size = gr_size(x);
@@ -139,8 +144,8 @@ GR_INLINE int32_t GR_FN(reduce)(const gr_call *call, int32_t (*inner)(void *, in
   r.x = gr_ptr(x);
   r.out = gr_ptr(out);
   if (results == 0) return GR_OK;
-  if (size == 0) { /* the sum of nothing */
-    memset(r.out, 0, (size_t)results * sizeof(GR_T));
+  if (size == 0) {
+    for (int64_t i = 0; i < results; i++) r.out[i] = nothing;
     return GR_OK;
   }
   if (GR_FN(reduce_split)(&r, x, call->attrs[0])) {
@@ -157,24 +162,39 @@ GR_INLINE int32_t GR_FN(reduce)(const gr_call *call, int32_t (*inner)(void *, in
     return GR_FN(reduce_outer)(ctx, first, last, kind);                                        \
   }
 
+#if !GR_IS_BOOL
 GR_REDUCTION(sum, GR_SUM)
-/* gr-kernel: cpu/sum : f32 f64 f16 bf16 i32 */
+/* gr-kernel: cpu/sum : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 */
 static inline int32_t GR_BODY(sum)(const gr_call *call) {
-  return GR_FN(reduce)(call, GR_FN(sum_inner), GR_FN(sum_outer));
+  return GR_FN(reduce)(call, GR_STORE((GR_C)0), GR_FN(sum_inner), GR_FN(sum_outer));
 }
+
+GR_REDUCTION(prod, GR_PROD)
+/* gr-kernel: cpu/prod : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 */
+static inline int32_t GR_BODY(prod)(const gr_call *call) {
+  return GR_FN(reduce)(call, GR_STORE((GR_C)1), GR_FN(prod_inner), GR_FN(prod_outer));
+}
+#endif
 
 #if GR_FLOAT
 GR_REDUCTION(mean, GR_MEAN)
 /* gr-kernel: cpu/mean : f32 f64 f16 bf16 */
 static inline int32_t GR_BODY(mean)(const gr_call *call) {
-  return GR_FN(reduce)(call, GR_FN(mean_inner), GR_FN(mean_outer));
+  return GR_FN(reduce)(call, GR_STORE((GR_C)0), GR_FN(mean_inner), GR_FN(mean_outer));
 }
 #endif
 
+/* Of no elements: what bools have (any: false, all: true); the ops' rules refuse numbers then. */
 GR_REDUCTION(max, GR_MAX)
-/* gr-kernel: cpu/max : f32 f64 f16 bf16 i32 */
+/* gr-kernel: cpu/max : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool */
 static inline int32_t GR_BODY(max)(const gr_call *call) {
-  return GR_FN(reduce)(call, GR_FN(max_inner), GR_FN(max_outer));
+  return GR_FN(reduce)(call, GR_STORE((GR_C)0), GR_FN(max_inner), GR_FN(max_outer));
+}
+
+GR_REDUCTION(min, GR_MIN)
+/* gr-kernel: cpu/min : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool */
+static inline int32_t GR_BODY(min)(const gr_call *call) {
+  return GR_FN(reduce)(call, GR_STORE((GR_C)1), GR_FN(min_inner), GR_FN(min_outer));
 }
 
 #undef GR_REDUCTION
@@ -183,3 +203,5 @@ static inline int32_t GR_BODY(max)(const gr_call *call) {
 #undef GR_SUM
 #undef GR_MEAN
 #undef GR_MAX
+#undef GR_MIN
+#undef GR_PROD

@@ -1,0 +1,153 @@
+"""Functions of one float: rounding, exponentials, trigonometry, activations; isnan and isinf.
+
+C contract: args are x and the output. Attribute words: the attributes in the order of the table, each the
+bits of a double; isinf has [0] detect_positive and [1] detect_negative (0 or 1). Each but isnan and isinf
+(which give bool) may write over its input. 16-bit floats are computed in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from . import rules
+from .pointwise import float_word_of, sigmoid, unary
+from .registry import Attr, Case
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+def _plain(name: str, doc: str, compute, *, flops: int = 4, **more) -> None:
+    """An op without attributes."""
+    unary(name, doc, lambda x, attrs: compute(x), flops=flops, **more)
+
+
+def _softplus(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+# ---------------------------------------------------------------- rounding: exact
+
+_EXACT = {"flops": 1, "nmse": rules.EXACT}
+_plain("ceil", "the least integer not below x", np.ceil, make="wide", **_EXACT)
+_plain("floor", "the greatest integer not above x", np.floor, make="wide", **_EXACT)
+_plain("round", "the nearest integer, halves to the even one", np.rint, make="wide", **_EXACT)
+
+# ---------------------------------------------------------------- exponentials and powers
+
+_plain("expm1", "exp(x) - 1, accurate near 0", np.expm1)
+_plain("log", "natural logarithm, NaN below 0", np.log, make="positive")
+_plain("log1p", "log(1 + x), accurate near 0", np.log1p, make="positive")
+_plain("reciprocal", "1 / x", lambda x: 1 / x, flops=1, make="wide")
+_plain("rsqrt", "1 / sqrt(x)", lambda x: 1 / np.sqrt(x), flops=2, make="positive")
+_plain("erf", "the error function", lambda x: np.asarray(_erf(x), np.float64))
+
+# ---------------------------------------------------------------- trigonometry
+
+_plain("sin", "sine, x in radians", np.sin)
+_plain("cos", "cosine, x in radians", np.cos)
+_plain("tan", "tangent, x in radians", np.tan, make="uniform")
+_plain("asin", "inverse sine, NaN outside of -1 .. 1", np.arcsin, make="uniform")
+_plain("acos", "inverse cosine, NaN outside of -1 .. 1", np.arccos, make="uniform")
+_plain("atan", "inverse tangent", np.arctan)
+_plain("sinh", "hyperbolic sine", np.sinh)
+_plain("cosh", "hyperbolic cosine", np.cosh)
+_plain("asinh", "inverse hyperbolic sine", np.arcsinh)
+_plain("acosh", "inverse hyperbolic cosine, NaN below 1", np.arccosh, make="positive")
+_plain("atanh", "inverse hyperbolic tangent", np.arctanh, make="uniform")
+
+# ---------------------------------------------------------------- activations
+
+_plain("softplus", "log(1 + exp(x))", _softplus)
+_plain("softsign", "x / (1 + |x|)", lambda x: x / (1 + np.abs(x)), flops=3)
+_plain("silu", "x * sigmoid(x), also called swish", lambda x: x * sigmoid(x))
+_plain("mish", "x * tanh(softplus(x))", lambda x: x * np.tanh(_softplus(x)), flops=8)
+_plain("hard_swish", "x * max(0, min(1, x / 6 + 1/2))", lambda x: x * np.clip(x / 6 + 0.5, 0, 1), flops=4)
+
+
+def _activation(name: str, doc: str, compute, *attrs: Attr, **more) -> None:
+    """An op whose attributes are all floats."""
+    words = float_word_of(*(a.name for a in attrs))
+    unary(name, doc, compute, attrs=attrs, words=words, flops=4, **more)
+
+
+def _alpha(default: float, meaning: str) -> Attr:
+    return Attr("alpha", "float", default, meaning)
+
+
+def _other(attrs: dict) -> tuple[Case, ...]:
+    return (Case("attributes", (("float32", (33, 40)),), attrs, nmse=rules.ROUNDED),)
+
+
+_activation(
+    "leaky_relu",
+    "x, below 0 alpha * x",
+    lambda x, a: np.where(x < 0, a["alpha"] * x, x),
+    _alpha(0.01, "slope below 0"),
+    more=_other({"alpha": 0.3}),
+)
+_activation(
+    "elu",
+    "x, below 0 alpha * (exp(x) - 1)",
+    lambda x, a: np.where(x < 0, a["alpha"] * np.expm1(x), x),
+    _alpha(1.0, "minus the limit for small x"),
+    more=_other({"alpha": 0.7}),
+)
+_activation(
+    "selu",
+    "gamma * elu(x)",
+    lambda x, a: a["gamma"] * np.where(x < 0, a["alpha"] * np.expm1(x), x),
+    _alpha(1.6732631921768188, "of the elu"),
+    Attr("gamma", "float", 1.0507010221481323, "factor of the whole"),
+    more=_other({"alpha": 2.0, "gamma": 3.0}),
+)
+_activation(
+    "celu",
+    "max(0, x) + min(0, alpha * (exp(x / alpha) - 1))",
+    lambda x, a: np.where(x < 0, a["alpha"] * np.expm1(x / a["alpha"]), x),
+    _alpha(1.0, "minus the limit for small x"),
+    more=_other({"alpha": 2.0}),
+)
+_activation(
+    "hard_sigmoid",
+    "max(0, min(1, alpha * x + beta))",
+    lambda x, a: np.clip(a["alpha"] * x + a["beta"], 0, 1),
+    _alpha(0.2, "slope"),
+    Attr("beta", "float", 0.5, "the value at 0"),
+    more=_other({"alpha": 0.5, "beta": 0.6}),
+)
+_activation(
+    "thresholded_relu",
+    "x where it is above alpha, else 0",
+    lambda x, a: np.where((x > a["alpha"]) | np.isnan(x), x, 0),
+    _alpha(1.0, "the threshold"),
+    nmse=rules.EXACT,
+    make="wide",
+    more=_other({"alpha": -2.0}),
+)
+_activation(
+    "shrink",
+    "x + bias below -lambd, x - bias above lambd, 0 between",
+    lambda x, a: np.where(x < -a["lambd"], x + a["bias"], np.where(x > a["lambd"], x - a["bias"], 0 * x)),
+    Attr("lambd", "float", 0.5, "the threshold"),
+    Attr("bias", "float", 0.0, "how far values move to 0"),
+    make="wide",
+    more=_other({"lambd": 1.5, "bias": 1.25}),
+)
+
+# ---------------------------------------------------------------- what a float is
+
+unary("isnan", "true where x is NaN", lambda x, a: np.isnan(x), result="bool", nmse=rules.EXACT)
+unary(
+    "isinf",
+    "true where x is infinite",
+    lambda x, a: (np.isposinf(x) & a["detect_positive"]) | (np.isneginf(x) & a["detect_negative"]),
+    attrs=(
+        Attr("detect_positive", "bool", True, "infinity counts"),
+        Attr("detect_negative", "bool", True, "minus infinity counts"),
+    ),
+    words=lambda i, o, a: [int(a["detect_positive"]), int(a["detect_negative"])],
+    result="bool",
+    nmse=rules.EXACT,
+)

@@ -1,0 +1,205 @@
+"""Makers of ops that compute each element by itself: one input, or two that broadcast as in numpy.
+
+``unary`` and ``binary`` register an op with its rule, its numpy reference and its cases; elementwise.py,
+functions.py and compare.py call them. The reference computes in float64 and rounds once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..graph import TensorType
+from . import rules
+from .numerics import ATTRS
+from .registry import Attr, Body, Case, Op, register
+
+__all__ = ["binary", "float_word_of", "sigmoid", "unary"]
+
+_SHAPES = (
+    ("small", (16,), (16,)),
+    ("tiles", (3, 65, 97), (3, 65, 97)),
+    ("scalar", (), ()),
+    ("rows", (2, 33, 65), (65,)),
+    ("columns", (33, 1), (1, 65)),
+    ("left", (31,), (2, 2, 70, 31)),
+    ("planes", (2, 3, 4, 40, 33), (3, 1, 40, 1)),
+    ("scalar_right", (40, 70), ()),
+    ("scalar_left", (1, 1, 1), (5, 33)),
+    ("empty", (0, 4), (1, 4)),
+)
+_FEW_SHAPES = tuple(row for row in _SHAPES if row[0] in ("rows", "columns", "planes", "empty"))
+
+
+def _typed(nmse: dict[str, float], dtype: str) -> dict[str, float]:
+    # a function within a few ulp may round to the neighbour in a 16-bit result
+    if nmse["cpu"] and dtype in ("float16", "bfloat16"):
+        return nmse | {"cpu": 1e-6 if dtype == "bfloat16" else 1e-8}
+    return nmse
+
+
+# ---------------------------------------------------------------- two inputs
+
+
+def _binary_cases(
+    make: tuple[str, ...],
+    allowed: tuple[str, ...],
+    few: bool,
+    nmse: dict[str, float],
+    attrs: dict,
+) -> tuple[Case, ...]:
+    first, *types = ("float32", *allowed) if "float32" in allowed else allowed
+    rows = [
+        Case(name, ((first, a), (first, b)), attrs, make=make, nmse=nmse)
+        for name, a, b in (_FEW_SHAPES if few else _SHAPES)
+    ]
+    rows += [
+        Case(t, ((t, (3, 40, 70)), (t, (40, 1))), attrs, make=make, nmse=_typed(nmse, t))
+        for t in types
+        if t != first
+    ]
+    return tuple(rows)
+
+
+def _numpy_binary(compute: Callable, result: str | None) -> Callable:
+    def reference(arrays, attrs):
+        a, b = arrays
+        dtype = np.dtype(result) if result else a.dtype
+        with np.errstate(all="ignore"):
+            if a.dtype.kind in "fV":  # float64 holds what two narrower floats give: one rounding
+                a, b = rules.wide(a), rules.wide(b)
+            return [np.asarray(compute(a, b, attrs)).astype(dtype)]
+
+    return reference
+
+
+def binary(
+    name: str,
+    doc: str,
+    compute: Callable,
+    tt: tuple[str, ...] = (),
+    allowed: tuple[str, ...] = rules.FLOATS + rules.INTS,
+    make: tuple[str, ...] = (),
+    *,
+    numerics: bool = False,
+    result: str | None = None,
+    few: bool = True,
+    flops: int = 1,
+    nmse: dict[str, float] = rules.EXACT,
+    attrs: tuple[Attr, ...] = (),
+    words: Callable | None = None,
+    more: tuple[Case, ...] = (),
+) -> None:
+    """Register ``compute(a, b, attrs)`` as op ``name``. ``result``: dtype of the output, None: the inputs'.
+    ``few``: a case less of each kind of broadcast. ``more``: further cases."""
+
+    def infer(inputs, given):
+        dtype = rules.one_dtype(name, inputs, allowed)
+        return [TensorType(result or dtype, rules.broadcast(name, *(t.shape for t in inputs)))]
+
+    bodies = {"cpu": Body(name, allowed, rules.by_dtype)}
+    if tt:
+        bodies["tt"] = Body(name, tt, numerics=numerics)
+    register(
+        Op(
+            name,
+            doc,
+            (2, 2),
+            infer,
+            _numpy_binary(compute, result),
+            lambda i, o, a: flops * o[0].size,
+            attrs=(*attrs, *(ATTRS if numerics else ())),
+            words=words,
+            bodies=bodies,
+            inplace=() if result and allowed != (result,) else (0, 1),
+            cases=_binary_cases(make, allowed, few, nmse, {}) + more,
+        )
+    )
+
+
+# ---------------------------------------------------------------- one input
+
+
+def _unary_cases(
+    make: str, nmse: dict[str, float], allowed: tuple[str, ...], few: bool, attrs: dict
+) -> tuple[Case, ...]:
+    shapes = (
+        ("small", (16,)),
+        ("tiles", (2, 65, 97)),
+        ("scalar", ()),
+        ("ragged", (31,)),
+        ("rank5", (2, 1, 3, 33, 40)),
+        ("empty", (3, 0)),
+    )
+    first = "float32" if "float32" in allowed else allowed[0]
+    rows = [
+        Case(name, ((first, s),), attrs, make=(make,), nmse=nmse)
+        for name, s in (shapes[1:5:3] + shapes[5:] if few else shapes)
+    ]
+    types = [t for t in allowed if t != first]
+    return (
+        *rows,
+        *(Case(t, ((t, (3, 33, 65)),), attrs, make=(make,), nmse=_typed(nmse, t)) for t in types),
+    )
+
+
+def unary(
+    name: str,
+    doc: str,
+    compute: Callable,
+    *,
+    flops: int = 1,
+    allowed: tuple[str, ...] = rules.FLOATS,
+    tt: tuple[str, ...] = (),
+    make: str = "normal",
+    nmse: dict[str, float] = rules.ROUNDED,
+    attrs: tuple[Attr, ...] = (),
+    words: Callable | None = None,
+    result: str | None = None,
+    few: bool = True,
+    given: dict | None = None,
+    more: tuple[Case, ...] = (),
+) -> None:
+    """Register ``compute(x, attrs)`` as op ``name``. ``result``: dtype of the output, None: the input's.
+    ``few``: fewer shapes among the cases. ``given``: the cases' attributes, ``more``: further cases."""
+
+    def infer(inputs, decoded):
+        dtype = rules.one_dtype(name, inputs, allowed)
+        return [TensorType(result or dtype, inputs[0].shape)]
+
+    def reference(arrays, decoded):
+        dtype = np.dtype(result) if result else arrays[0].dtype
+        wide = rules.wide(arrays[0]) if arrays[0].dtype.kind in "fV" else arrays[0]
+        with np.errstate(all="ignore"):
+            return [np.asarray(compute(wide, decoded)).astype(dtype)]
+
+    bodies = {"cpu": Body(name, allowed, rules.by_dtype)}
+    if tt:
+        bodies["tt"] = Body(name, tt)
+    register(
+        Op(
+            name,
+            doc,
+            (1, 1),
+            infer,
+            reference,
+            lambda i, o, a: flops * o[0].size,
+            attrs=attrs,
+            words=words,
+            bodies=bodies,
+            inplace=() if result and allowed != (result,) else (0,),
+            cases=_unary_cases(make, nmse, allowed, few, given or {}) + more,
+        )
+    )
+
+
+def float_word_of(*names: str) -> Callable:
+    """The ``words`` of an op whose float attributes ``names`` are passed as doubles."""
+    return lambda inputs, outputs, attrs: [rules.float_word(attrs[name]) for name in names]
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-x)) without overflow."""
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
