@@ -7,6 +7,7 @@ cpu also NAME in TVM's packed convention. Everything else in a unit is static. E
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,8 +24,8 @@ from .bodies import Instance, includes
 
 __all__ = ["Kernel", "Rendered", "render"]
 
-# Fixed, so that the bytes do not depend on the number of cores. Most of what a tt kernel costs to compile is
-# the conversion of pages, which the kernels of a unit share.
+# Kernels of a unit, on average. Most of what a tt kernel costs to compile is the conversion of pages, which
+# the kernels of a unit share.
 _KERNELS_PER_UNIT = {"cpu": 6, "tt": 18}
 _INT64_MIN = -(1 << 63)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -100,10 +101,23 @@ def _units(items: list[tuple[Kernel, Instance, KernelEntry]]) -> dict[str, str]:
     for kind in sorted({kernel.kind for kernel, _, _ in items}):
         # kernels of one body side by side: a unit then includes few families
         group = sorted((i for i in items if i[0].kind == kind), key=lambda i: (i[1], i[0].name))
-        size = _KERNELS_PER_UNIT.get(kind, 6)
-        for start in range(0, len(group), size):
-            units[f"{kind}_{start // size:04d}.c"] = _unit(group[start:start + size])
+        for part in _cut(group, _KERNELS_PER_UNIT.get(kind, 6)):
+            text = _unit(part)
+            units[f"{kind}_{hashlib.sha256(text.encode()).hexdigest()[:16]}.c"] = text
     return units
+
+
+def _cut(group: list[tuple[Kernel, Instance, KernelEntry]], size: int) -> list[list]:
+    """Units of about ``size`` kernels, cut where a kernel's own hash says so: a kernel more or less changes
+    one unit or two, and all others are found in the cache."""
+    parts: list[list] = [[]]
+    least = (size + 1) // 2
+    for item in group:
+        parts[-1].append(item)
+        count, ends = len(parts[-1]), hashlib.sha256(str(item[0]).encode()).digest()[0] % least == 0
+        if (count >= least and ends) or count >= 2 * size:
+            parts.append([])
+    return [part for part in parts if part]
 
 
 def _entry(kernel: Kernel, selected: Selected) -> KernelEntry:

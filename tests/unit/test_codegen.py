@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from codegen import cache as cache_module
 from codegen import compile as compile_module
 from codegen import glue, toolchain
 from graph_runtime import isa
@@ -27,7 +28,45 @@ def test_text_does_not_depend_on_the_order_of_kernels(toy):
     ]
     kernels[4] = toy.kernel("k4", kind="tt")
     assert toy.render(*kernels) == toy.render(*reversed(kernels))
-    assert len(toy.render(*kernels).units) == 4
+    kinds = [name.split("_")[0] for name in toy.render(*kernels).units]
+    assert kinds.count("tt") == 1
+    assert 2 <= kinds.count("cpu") <= 5
+
+
+def test_one_kernel_more_changes_two_units_at_most(toy):
+    kernels = [toy.kernel(f"k{i}", shape=(i + 1,)) for i in range(80)]
+    units = [set(toy.render(*kernels[:i], *kernels[i + 1:]).units) for i in (0, 40, 79)]
+    whole = set(toy.render(*kernels).units)
+    assert len(whole) > 8
+    assert all(len(whole - less) <= 2 for less in units)
+
+
+def test_units_that_others_compiled_are_not_compiled_again(toy, tmp_path, monkeypatch):
+    kernels, compiled = [toy.kernel(f"k{i}", shape=(i + 1,)) for i in range(30)], []
+    first = toy.compile(tmp_path / "a.so", *kernels)
+    whole = set(toy.render(*kernels).units)
+    run = toolchain.Compiler.run
+    monkeypatch.setattr(toolchain.Compiler, "run", lambda self, arguments, folder: (
+        compiled.extend(a for a in arguments if a.startswith("cpu_") and a.endswith(".c")),
+        run(self, arguments, folder)))
+    toy.compile(tmp_path / "b.so", *kernels[1:])
+    assert set(compiled) == set(toy.render(*kernels[1:]).units) - whole
+    with config(CACHE_DIR=str(tmp_path / "empty")):
+        assert toy.compile(tmp_path / "c" / "a.so", *kernels).read_bytes() == first.read_bytes()
+
+
+def test_the_cache_keeps_to_its_size_and_forgets_what_was_not_used_for_longest(tmp_path):
+    with config(CACHE_DIR=str(tmp_path), CACHE_MB=1):
+        folder = cache_module.objects_folder()
+        folder.mkdir()
+        for age in range(12):
+            (folder / f"{age}.o").write_bytes(bytes(100_000))
+            os.utime(folder / f"{age}.o", (1e9 - age, 1e9 - age))
+        (folder / ".half").write_bytes(b"")
+        os.utime(folder / ".half", (1e9, 1e9))
+        cache_module.touch(folder / "11.o")
+        cache_module.prune()
+        assert sorted(p.name for p in folder.iterdir()) == sorted(["11.o", *(f"{i}.o" for i in range(7))])
 
 
 @pytest.mark.parametrize("name", ["a-b", "1a", "", "a b", "a\n", "é", 'a"b', "a;int x"])
@@ -334,7 +373,7 @@ def test_the_second_compile_comes_from_the_cache_and_a_broken_file_is_made_anew(
         tmp_path / "kernels.so", toy.kernel("a"), tell=lambda *step: steps.append(step)
     ).read_bytes()
     assert steps == [(k, 4) for k in (1, 2, 3, 4)]
-    (cached,) = compile_module.cache_folder().glob("*.so")
+    (cached,) = cache_module.cache_folder().glob("*.so")
     cached.write_bytes(b"cut off")
     assert toy.compile(tmp_path / "kernels.so", toy.kernel("a")).read_bytes() == first
     monkeypatch.setattr(compile_module, "_build", None)  # no compiler runs from here on
@@ -349,7 +388,7 @@ def test_a_changed_header_is_another_library(toy, tmp_path):
     header.write_text(header.read_text().replace("+ b[i]", "- b[i]"))
     compile_module._headers_hash.cache_clear()
     toy.compile(tmp_path / "kernels.so", toy.kernel("a"))
-    assert len(list(compile_module.cache_folder().glob("*.so"))) == 2
+    assert len(list(cache_module.cache_folder().glob("*.so"))) == 2
 
 
 _RACER = """
@@ -381,9 +420,8 @@ def test_processes_that_compile_one_library_at_once(tmp_path):
     for racer in racers:
         racer.stdin.close()
     assert ctypes.CDLL(str(out)).a__direct(ctypes.byref(Call(nargs=3))) == 3
-    left = [p.name for p in (tmp_path / "cache").rglob("*") if p.suffix != ".so" and p.is_file()] + list(
-        tmp_path.glob(".kernels*")
-    )
+    files = [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
+    left = [p.name for p in files if p.suffix not in (".so", ".o")] + list(tmp_path.glob(".kernels*"))
     assert left == []
 
 
@@ -394,7 +432,7 @@ def test_a_body_that_does_not_compile_or_link_is_an_error_with_the_compilers_tex
     with pytest.raises(CompileError, match=text):
         toy.compile(tmp_path / "kernels.so", toy.kernel("a", op=op))
     assert not (tmp_path / "kernels.so").exists()
-    assert list(compile_module.cache_folder().iterdir()) == []
+    assert list(cache_module.cache_folder().iterdir()) == []
 
 
 def test_without_a_compiler_the_error_says_what_to_do(toy, tmp_path, monkeypatch):
