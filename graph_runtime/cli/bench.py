@@ -7,6 +7,7 @@ import numpy as np
 import typer
 
 from . import options as opt
+from .progress import progress
 from .sources import open_program
 
 __all__ = ["bench"]
@@ -14,7 +15,7 @@ __all__ = ["bench"]
 
 def bench(
     graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None,
-    params: opt.Params = None, place: opt.Place = None, map: opt.Map = None, format: opt.Formats = None,
+    params: opt.Params = None, dim: opt.Dims = None, fuse: opt.Fuse = None, place: opt.Place = None, map: opt.Map = None, format: opt.Formats = None,
     layout: opt.Layouts = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Measurements.")] = 10,
     number: Annotated[int, typer.Option("--number", min=1, help="Runs a measurement, at least.")] = 1,
@@ -31,9 +32,10 @@ def bench(
 
     Example: graph-runtime bench net.bundle --repeat 20 --threads 1
     """
-    program = open_program(graph, device, library, params)
+    program = open_program(graph, device, library, params, opt.pairs(dim, "--dim"))
     options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout, policy)
-    module = program.module(options, threads)
+    with progress(not json) as tell:
+        module = program.module(options, threads, fuse, tell)
     rng = np.random.default_rng(seed)
     values = {name: opt.random_array(module.get_input(name).type, rng)
               for name in module.get_input_info()[0]}

@@ -9,32 +9,33 @@ import orjson
 import typer
 
 from .. import report
-from ..factory import inplace_rules
 from ..manifest import find_manifest
 from ..params import read_params
-from ..plan import plan as make_plan
 from ..tvm_inspect import describe
 from . import options as opt
-from .sources import Program, is_bundle, open_program
+from .sources import Program, is_bundle, open_program, open_programs
 
 __all__ = ["inspect"]
 
 
 def inspect(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="graph.json, bundle, library or parameters.")],
-    device: opt.Devices = None, json: opt.Json = False,
+    file: Annotated[Path, typer.Argument(
+        metavar="FILE", help="An ONNX file, graph.json, bundle, library or parameters.")],
+    device: opt.Devices = None, dim: opt.Dims = None, json: opt.Json = False,
 ) -> None:
-    """Show what a file holds: inputs, outputs and pool map of a graph; parts and pool map of a bundle;
+    """Show what a file holds: inputs, outputs and pool map of a model; parts and pool map of a bundle;
     kernels; parameters.
 
     Example: graph-runtime inspect net.bundle
     """
+    from codegen.prepare import is_onnx
+
     if is_bundle(file) and file.suffix != ".npz":
         found, text = _bundle(file, device)
     elif _head(file).startswith(b"\x7fELF"):
         found, text = _library(file)
-    elif _head(file).lstrip().startswith(b"{"):
-        found, text = _graph(file, device)
+    elif _head(file).lstrip().startswith(b"{") or is_onnx(file):
+        found, text = _graph(file, device, opt.pairs(dim, "--dim"))
     else:
         found, text = _params(file)
     if json:
@@ -50,43 +51,51 @@ def _head(file: Path) -> bytes:
 
 def _memory(program: Program) -> tuple[dict[str, Any], list[str]]:
     """The pool map of a program."""
-    planned = make_plan(program.graph, program.devices, inplace=inplace_rules(program.libraries))
+    planned = program.prepare({}).plan
     found = {"pool": report.pool(planned), "memories": report.memories(planned)}
     return found, ["", report.summary(planned, opt.terminal_width()), "", report.pictures(planned)]
 
 
-def _graph(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]:
-    program = open_program(file, devices)
-    graph = program.graph
+def _graph(file: Path, devices: list[str] | None, dims: dict[str, str]) -> tuple[dict[str, Any], str]:
+    program = open_program(file, devices, dims=dims)
+    graph, constants = program.graph, program.constants
     memory, pictures = _memory(program)
     kinds = sorted({f.op or f.name for f in graph.funcs})
     found = {"kind": "graph", "nodes": graph.num_nodes, "entries": graph.num_entries, "ops": kinds,
+             "constants": len(constants), "constant_bytes": sum(c.type.nbytes for c in constants.values()),
              "inputs": {n: str(graph.entry_type(int(e))) for n, e in zip(
-                 graph.input_names, graph.input_eids, strict=True)},
+                 graph.input_names, graph.input_eids, strict=True) if n not in constants},
              "outputs": [str(graph.entry_type(int(e))) for e in graph.outputs],
              **memory}
     lines = [f"graph {file.name}: {graph.num_nodes} nodes, {graph.num_entries} entries",
              f"ops {' '.join(kinds)}"]
+    if constants:
+        lines += [f"{len(constants)} constants, {found['constant_bytes']:,} bytes"]
     lines += [f"input  {name}: {type_}" for name, type_ in found["inputs"].items()]
     lines += [f"output {i}: {type_}" for i, type_ in enumerate(found["outputs"])]
     return found, "\n".join(lines + pictures)
 
 
 def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]:
-    program = open_program(file, devices)
-    bundle = program.bundle
-    memory, pictures = _memory(program)
+    programs = open_programs(file, devices)
+    bundle = programs[0].bundle
+    memory = [_memory(program) for program in programs]
+    rows = [{"name": p.name, "graph": p.graph, "inputs": p.inputs, "outputs": p.outputs,
+             "params": len(p.params), "const": p.const} for p in bundle.programs]
     found = {"kind": "bundle", "devices": list(bundle.devices), "files": dict(bundle.files),
-             "programs": [{"name": p.name, "graph": p.graph, "inputs": p.inputs, "outputs": p.outputs,
-                           "params": len(p.params)} for p in bundle.programs],
+             "sizes": dict(bundle.sizes), "programs": rows,
              "libraries": [{"file": x.file, "kinds": x.kinds, "isa": x.isa} for x in bundle.libraries],
-             **memory}
+             **memory[0][0]}
     lines = [f"bundle {file.name} for {', '.join(bundle.devices)}"]
     lines += [f"program {p['name']}: {p['graph']}, inputs {', '.join(p['inputs']) or 'none'}, outputs "
-              f"{', '.join(p['outputs']) or 'none'}, {p['params']} parameters" for p in found["programs"]]
+              f"{', '.join(p['outputs']) or 'none'}, {p['params']} parameters" for p in rows]
     lines += [f"library {x['file']}: {', '.join(x['kinds'])} ({x['isa']})" for x in found["libraries"]]
-    lines += [f"sha256 {digest[:16]}  {name}" for name, digest in bundle.files.items()]
-    return found, "\n".join(lines + pictures)
+    lines += [f"sha256 {digest[:16]}  {bundle.sizes[name]:>13,} B  {name}"
+              for name, digest in bundle.files.items()]
+    for row, (of_program, pictures) in zip(rows, memory, strict=True):
+        row.update(of_program if len(rows) > 1 else {})
+        lines += [*(["", f"program {row['name']}"] if len(rows) > 1 else []), *pictures]
+    return found, "\n".join(lines)
 
 
 def _library(file: Path) -> tuple[dict[str, Any], str]:

@@ -8,9 +8,7 @@ import typer
 
 from .. import report
 from ..errors import PlanError
-from ..factory import inplace_rules
 from ..plan import Plan
-from ..plan import plan as make_plan
 from ..plan.balance import (
     as_json,
     as_table,
@@ -26,13 +24,15 @@ from ..plan.balance import (
 from ..plan.record import record
 from . import options as opt
 from .pictures import Html, write_pictures
+from .progress import progress
 from .sources import open_program
 
 __all__ = ["plan"]
 
 
 def plan(
-    graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None, place: opt.Place = None,
+    graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None,
+    dim: opt.Dims = None, fuse: opt.Fuse = None, place: opt.Place = None,
     map: opt.Map = None, format: opt.Formats = None, layout: opt.Layouts = None,
     fidelity: opt.Fidelity = None, dst: opt.Dst = None, numerics: opt.NumericsOf = None,
     strict: opt.Strict = False,
@@ -41,20 +41,23 @@ def plan(
     policy: opt.Policy = None,
     explain: Annotated[str | None, typer.Option(
         metavar="NODE", help="Instead: every way to cut this node onto the cores of a buda board.")] = None,
-    html: Html = None, json: opt.Json = False,
+    html: Html = None, verbose: opt.Verbose = False, json: opt.Json = False,
 ) -> None:
     """Show what would run where, every copy, every buffer, and why.
 
     Example: graph-runtime plan net.json --device cpu:0 --device tt:0 --place 'conv*=tt:0' -o planned.json
 
+    Example: graph-runtime plan model.onnx --device cpu:0 --device tt:0 --dim batch=4 -v
+
     Example: graph-runtime plan net.json --device tt:0=e150 --policy nlp --explain conv1
     """
     if policy is not None:
         require_policy(policy)
-    program = open_program(graph, device, library)
-    planned = make_plan(program.graph, program.devices, inplace=inplace_rules(program.libraries),
-                        **opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout,
-                                           None if explain else policy))
+    with progress(not json) as tell:
+        program = open_program(graph, device, library, None, opt.pairs(dim, "--dim"), tell)
+        prepared = program.prepare(opt.plan_options(
+            place, map, format, strict, fidelity, dst, numerics, layout, None if explain else policy), fuse, tell)
+    planned = prepared.plan
     if explain is not None:
         return _explain(planned, explain, policy, json)
     if html:
@@ -66,8 +69,11 @@ def plan(
 
         output.write_bytes(graph_to_json(record(planned)))
     if json:
-        opt.print_json({**report.describe(planned), "balance": [balanced_json(b) for b in planned.balanced]})
+        opt.print_json({**report.describe(planned), "balance": [balanced_json(b) for b in planned.balanced],
+                        "notes": opt.notes_json(prepared.notes)})
     else:
+        if verbose:
+            opt.print_notes(prepared.notes)
         typer.echo(report.text(planned, opt.terminal_width()), nl=False)
         if policy is not None and not planned.balanced:
             typer.echo(f"\npolicy {policy}: no device is a board of stack buda, so nothing was balanced; try "

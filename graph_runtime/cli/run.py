@@ -13,6 +13,7 @@ from ..module import GraphModule
 from . import options as opt
 from .expect import Difference, compare_outputs, read_npz
 from .pictures import Html, Trace, write_pictures
+from .progress import progress
 from .sources import Program, open_program
 from .trace import timed_run
 
@@ -21,7 +22,8 @@ __all__ = ["run"]
 
 def run(
     graph: opt.Source, input: opt.Inputs = None, params: opt.Params = None, device: opt.Devices = None,
-    library: opt.LibraryFiles = None, place: opt.Place = None, map: opt.Map = None,
+    library: opt.LibraryFiles = None, dim: opt.Dims = None, fuse: opt.Fuse = None,
+    place: opt.Place = None, map: opt.Map = None,
     format: opt.Formats = None, layout: opt.Layouts = None,
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", help="Write the outputs to an .npz: output0, output1, ...")] = None,
@@ -40,11 +42,14 @@ def run(
 
     Example: graph-runtime run net.bundle --input x=x.npy --output y.npz
 
+    Example: graph-runtime run model.onnx --input x=random
+
     Example: graph-runtime run net.json --device cpu:0 --device tt:0 --place 'conv*=tt:0' --compare
     """
     options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout, policy)
-    program = open_program(graph, device, library, params)
-    module = program.module(options, threads)
+    with progress(not json) as tell:
+        program = open_program(graph, device, library, params, opt.pairs(dim, "--dim"), tell)
+        module = program.module(options, threads, fuse, tell)
     expected = read_npz(expect) if expect else {}
     _set_inputs(module, opt.pairs(input, "--input"), expected, compare, np.random.default_rng(seed))
     start = time.perf_counter()

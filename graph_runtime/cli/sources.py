@@ -14,12 +14,12 @@ from ..factory import adopt_params, bundle_libraries, create, inplace_rules, set
 from ..graph import Graph
 from ..library import Library, load_library
 from ..loader import load_graph
-from ..model import Model
+from ..model import Constant, Model
 from ..module import GraphModule
 from . import options as opt
 from .trace import show_plan
 
-__all__ = ["Program", "asked_devices", "is_bundle", "open_program"]
+__all__ = ["Program", "asked_devices", "is_bundle", "open_program", "open_programs"]
 
 _MOST_DEVICES = 256  # of one kind, opened because a file says so
 Tell = Callable[[str, int, int], None]
@@ -47,6 +47,11 @@ class Program:
     @property
     def graph(self) -> Graph:
         return self.source.graph if isinstance(self.source, Model) else self.source
+
+    @property
+    def constants(self) -> Mapping[str, Constant]:
+        """Of an ONNX file."""
+        return self.source.constants if isinstance(self.source, Model) else {}
 
     @property
     def values(self) -> Any:
@@ -93,7 +98,15 @@ def is_bundle(path: Path) -> bool:
 def open_program(path: Path, devices: Sequence[str] | None = None, libraries: Sequence[Path] | None = None,
                  params: Path | None = None, dims: Mapping[str, str] | None = None,
                  tell: Tell = _silent) -> Program:
-    """Read MODEL. --device, --library and --params come before what a bundle brings. ``dims``: of --dim.
+    """Read MODEL; of a bundle the first program. As open_programs."""
+    return open_programs(path, devices, libraries, params, dims, tell)[0]
+
+
+def open_programs(path: Path, devices: Sequence[str] | None = None,
+                  libraries: Sequence[Path] | None = None, params: Path | None = None,
+                  dims: Mapping[str, str] | None = None, tell: Tell = _silent) -> list[Program]:
+    """Read MODEL: every program of a bundle, or one. --device, --library and --params come before what a
+    bundle brings. ``dims``: of --dim.
 
     Raises DocumentError, GraphError, LibraryError, InputError.
     """
@@ -105,16 +118,16 @@ def open_program(path: Path, devices: Sequence[str] | None = None, libraries: Se
                          got=dict(dims))
     if is_bundle(path):
         bundle = read_bundle(path)
-        entry = bundle.program()
-        return Program(path.name, load_graph(bytes(bundle.read(entry.graph))),
-                       opened or bundle_libraries(bundle), devices or bundle.devices, params, bundle, entry)
+        opened = opened or bundle_libraries(bundle)
+        return [Program(path.name, load_graph(bytes(bundle.read(entry.graph))), opened,
+                        devices or bundle.devices, params, bundle, entry) for entry in bundle.programs]
     if not path.is_file():
         raise DocumentError(f"there is no file {path}", got=str(path))
     if is_onnx(path):
         model = read_model(path, opt.sizes(dims or {}), tell)
-        return Program(path.name, model, opened, devices or ["cpu:0"], params)
+        return [Program(path.name, model, opened, devices or ["cpu:0"], params)]
     graph = load_graph(path)
-    return Program(path.name, graph, opened, devices or asked_devices(graph), params)
+    return [Program(path.name, graph, opened, devices or asked_devices(graph), params)]
 
 
 def asked_devices(graph: Graph) -> list[str]:

@@ -2,40 +2,55 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import typer
 
 from .. import library as libraries
-from ..factory import inplace_rules
 from ..lower import lower
-from ..plan import plan as make_plan
 from . import options as opt
-from .sources import open_program
+from .progress import progress
+from .sources import Program, open_programs
 
 __all__ = ["verify"]
 
 
 def verify(
-    graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None, map: opt.Map = None,
-    strict: opt.Strict = False, json: opt.Json = False,
+    graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None, dim: opt.Dims = None,
+    map: opt.Map = None, strict: opt.Strict = False, json: opt.Json = False,
 ) -> None:
-    """Check a file as loading does: document, graph, plan (by the checker), a kernel for each node.
+    """Check a file as loading does: document, graph, plan (by the checker), a kernel for each node. Of a
+    bundle every program, and the hash of every byte, parameters too.
 
-    Exits with 1 where the checker refuses the plan, 2 where the file is no graph or a kernel is missing.
+    Exits with 1 where the checker refuses the plan, 2 where the file is no graph, was changed, or a kernel is
+    missing.
 
     Example: graph-runtime verify planned.json --device cpu:0 --device tt:0
+
+    Example: graph-runtime verify net.bundle
     """
-    program = open_program(graph, device, library)
-    planned = make_plan(program.graph, program.devices, inplace=inplace_rules(program.libraries),
-                        **opt.plan_options(None, map, None, strict))
-    lowered = lower(planned, partial(libraries.resolve, libraries=tuple(program.libraries)))
-    found = {"nodes": program.graph.num_nodes, "entries": program.graph.num_entries,
-             "storages": planned.storage.count, "kernels": len(lowered.kernels),
-             "copies_inserted": int((planned.origin < 0).sum()), "warnings": list(planned.warnings)}
+    with progress(not json) as tell:
+        programs = open_programs(graph, device, library, None, opt.pairs(dim, "--dim"), tell)
+        if programs[0].bundle is not None:
+            programs[0].bundle.verify(partial(tell, "comparing hashes"))
+        rows = [_check(program, opt.plan_options(None, map, None, strict)) for program in programs]
     if json:
-        opt.print_json({"ok": True, **found})
+        opt.print_json({"ok": True, **rows[0], **({"programs": rows} if len(rows) > 1 else {})})
         return
-    for warning in planned.warnings:
-        typer.echo(f"warning: {warning}", err=True)
-    typer.echo(f"ok: {found['nodes']} nodes, {found['storages']} storages, {found['kernels']} kernels, "
-               f"{found['copies_inserted']} copies inserted")
+    for program, row in zip(programs, rows, strict=True):
+        for warning in row["warnings"]:
+            typer.echo(f"warning: {warning}", err=True)
+        named = f" {program.entry.name}:" if len(rows) > 1 else ""
+        typer.echo(f"ok:{named} {row['nodes']} nodes, {row['storages']} storages, {row['kernels']} kernels, "
+                   f"{row['copies_inserted']} copies inserted")
+
+
+def _check(program: Program, options: dict[str, Any]) -> dict[str, Any]:
+    """What planning and lowering a program finds."""
+    planned = program.prepare(options).plan
+    lowered = lower(planned, partial(libraries.resolve, libraries=tuple(program.libraries)))
+    if program.bundle is not None:
+        program.bundle.params(program.entry)
+    return {"nodes": program.graph.num_nodes, "entries": program.graph.num_entries,
+            "storages": planned.storage.count, "kernels": len(lowered.kernels),
+            "copies_inserted": int((planned.origin < 0).sum()), "warnings": list(planned.warnings)}
