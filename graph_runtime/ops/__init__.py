@@ -1,6 +1,18 @@
 """The op table. Importing this package registers every family; ``all_ops()`` is the table."""
 
-from . import compare, conv, elementwise, functions, linear, movement, pool, reduce, shape, slicing  # noqa: F401
+from . import (  # noqa: F401
+    compare,
+    conv,
+    elementwise,
+    functions,
+    linear,
+    movement,
+    packed,
+    pool,
+    reduce,
+    shape,
+    slicing,
+)
 from .registry import REQUIRED, Attr, Body, Case, Op, all_ops, get, register, require
 
 __all__ = ["REQUIRED", "Attr", "Body", "Case", "Op", "all_ops", "get", "register", "require", "support_table"]

@@ -1,10 +1,11 @@
-"""Convolution: conv2d on NCHW images with OIHW weights.
+"""Convolution: conv2d on NCHW images with OIHW weights, or on NHWC images with weights in panels (cpu).
 
 C contract (args: x [N,C,H,W], w [O,C/group,KH,KW], optional bias [O]; then y [N,O,OH,OW]; nargs tells).
 Attribute words:
     conv2d    [0] stride_h [1] stride_w [2] pad_top [3] pad_left [4] pad_bottom [5] pad_right [6] dilation_h
     [7] dilation_w
-              [8] group
+              [8] group; with NHWC [9] kernel_h [10] kernel_w; x, y are [N,H,W,C] and w is in panels
+              (packed.py), a panel's k = (kernel_h, kernel_w, channels of a group)
 y[n,o,i,j] = bias[o] + sum over c,p,q of w[o,c,p,q] * x[n, g*C/group + c, i*stride_h - pad_top + p*dilation_h,
 j*...], where g = o / (O / group) and x is 0 outside of the image.
 On tt it reads the words of numerics.py after these.
@@ -19,6 +20,7 @@ from ..graph import TensorType
 from . import rules
 from .linear import gemm_scratch
 from .numerics import ATTRS, STREAM_DIRS
+from .packed import packed_attr, panel_type, refuse_packed, takes_packed, unpack
 from .registry import Attr, Body, Case, Op, register
 
 __all__ = ["window_count"]
@@ -49,41 +51,77 @@ def window_count(op: str, size: int, window: int, stride: int, pads: int, ceil_m
     return count - (ceil_mode and (count - 1) * stride >= size + begin)
 
 
+def _geometry(inputs, attrs):
+    """Shapes of the image [N,C,H,W] and the weight [O,C/group,KH,KW], however they are laid out."""
+    x, w = inputs[0].shape, inputs[1].shape
+    if attrs["layout"] == "NCHW":
+        return x, w
+    n, h, width, c = x
+    return (n, c, h, width), (attrs["packed"], c // attrs["group"], *attrs["kernel_shape"])
+
+
+def _check_panels(inputs, attrs):
+    """Raise GraphError unless NHWC, panels and kernel_shape come together and fit."""
+    x, w = inputs[:2]
+    if attrs["layout"] == "NCHW":
+        if attrs["packed"]:
+            rules.fail("conv2d", "packed weights are for layout NHWC", got=attrs["packed"])
+        if attrs["kernel_shape"] not in (None, w.shape[2:]):
+            rules.fail("conv2d", f"kernel_shape is {list(attrs['kernel_shape'])}, but the weight is {w}",
+                       got=attrs["kernel_shape"], wanted=w.shape[2:])
+        return
+    if not attrs["packed"] or attrs["kernel_shape"] is None:
+        rules.fail("conv2d", "layout NHWC takes its weight in panels: packed and kernel_shape say of what size")
+    (o,) = rules.limit("conv2d", "packed", (attrs["packed"],), 1, 1)
+    kernel = rules.limit("conv2d", "kernel_shape", attrs["kernel_shape"], 2, 1)
+    c, group = x.shape[3], attrs["group"]
+    if group not in (1, c) or (group > 1 and o != c):
+        rules.fail("conv2d", f"weights in panels are of one group, or of one channel a group, got {group} of "
+                   f"{c} channels for {o}", got=group)
+    wanted = panel_type(o, c // group * kernel[0] * kernel[1])
+    if w != wanted:
+        rules.fail("conv2d", f"packed={o}: the weight must be {wanted}, got {w}", got=w.shape,
+                   wanted=wanted.shape)
+
+
 def _infer(inputs, attrs):
     x, w = inputs[:2]
     dtype = rules.one_dtype("conv2d", inputs, _TYPES)
-    rules.rank("conv2d", "input 0 (image)", x, 4, "N,C,H,W")
-    rules.rank("conv2d", "input 1 (weight)", w, 4, "O,C/group,KH,KW")
-    if not x.shape[2] * x.shape[3]:
+    (group,) = rules.limit("conv2d", "group", (attrs["group"],), 1, 1)
+    rules.rank("conv2d", "input 0 (image)", x, 4, "N,C,H,W" if attrs["layout"] == "NCHW" else "N,H,W,C")
+    if not attrs["packed"]:
+        rules.rank("conv2d", "input 1 (weight)", w, 4, "O,C/group,KH,KW")
+    _check_panels(inputs, attrs)
+    image, weight = _geometry(inputs, attrs)
+    if not image[2] * image[3]:
         rules.fail("conv2d", f"the image {x} has no pixels", got=x.shape)
     strides = rules.limit("conv2d", "strides", attrs["strides"], 2, 1)
     pads = rules.limit("conv2d", "pads", attrs["pads"], 4, 0)
     dilations = rules.limit("conv2d", "dilations", attrs["dilations"], 2, 1)
-    (group,) = rules.limit("conv2d", "group", (attrs["group"],), 1, 1)
-    if x.shape[1] != w.shape[1] * group:
+    if image[1] != weight[1] * group:
         rules.fail(
             "conv2d",
-            f"the image {x} has {x.shape[1]} channels, but the weight {w} with group {group} needs "
-            f"{w.shape[1] * group}",
-            got=x.shape[1],
-            wanted=w.shape[1] * group,
+            f"the image {x} has {image[1]} channels, but the weight {w} with group {group} needs "
+            f"{weight[1] * group}",
+            got=image[1],
+            wanted=weight[1] * group,
         )
-    if w.shape[0] % group:
+    if weight[0] % group:
         rules.fail(
-            "conv2d", f"{w.shape[0]} output channels cannot be split into {group} groups", got=w.shape[0]
+            "conv2d", f"{weight[0]} output channels cannot be split into {group} groups", got=weight[0]
         )
-    if len(inputs) == 3 and inputs[2].shape != (w.shape[0],):
+    if len(inputs) == 3 and inputs[2].shape != (weight[0],):
         rules.fail(
             "conv2d",
-            f"bias must have shape [{w.shape[0]}] (O of the weight), got {inputs[2]}",
+            f"bias must have shape [{weight[0]}] (O of the weight), got {inputs[2]}",
             got=inputs[2].shape,
-            wanted=(w.shape[0],),
+            wanted=(weight[0],),
         )
     out = [
         window_count(
             "conv2d",
-            x.shape[2 + d],
-            (w.shape[2 + d] - 1) * dilations[d] + (w.shape[2 + d] > 0),
+            image[2 + d],
+            (weight[2 + d] - 1) * dilations[d] + (weight[2 + d] > 0),
             strides[d],
             pads[d] + pads[d + 2],
             False,
@@ -91,11 +129,23 @@ def _infer(inputs, attrs):
         )
         for d in (0, 1)
     ]
-    return [TensorType(dtype, (x.shape[0], w.shape[0], *out))]
+    if attrs["layout"] == "NHWC":
+        return [TensorType(dtype, (image[0], *out, weight[0]))]
+    return [TensorType(dtype, (image[0], weight[0], *out))]
+
+
+def _plain(arrays, attrs):
+    """Image and weight as NCHW and OIHW."""
+    x, w = arrays[:2]
+    if attrs["layout"] == "NCHW":
+        return x, w
+    columns = unpack(w, attrs["packed"])
+    oihw = columns.reshape(*attrs["kernel_shape"], -1, attrs["packed"]).transpose(3, 2, 0, 1)
+    return x.transpose(0, 3, 1, 2), oihw
 
 
 def _conv2d(arrays, attrs):
-    x, w = (rules.wide(a) for a in arrays[:2])
+    x, w = (rules.wide(a) for a in _plain(arrays, attrs))
     (top, left, bottom, right), group = attrs["pads"], attrs["group"]
     (dh, dw), (sh, sw) = attrs["dilations"], attrs["strides"]
     n, c = x.shape[:2]
@@ -108,11 +158,14 @@ def _conv2d(arrays, attrs):
     y = y.reshape(n, o, *y.shape[3:])
     if len(arrays) == 3:
         y = y + rules.wide(arrays[2])[:, None, None]
+    if attrs["layout"] == "NHWC":
+        y = np.ascontiguousarray(y.transpose(0, 2, 3, 1))
     return [rules.narrow(y, arrays[0].dtype.name)]
 
 
 def _flops(i, o, a):
-    return 2 * o[0].size * i[1].size // max(i[1].shape[0], 1) + (o[0].size if len(i) == 3 else 0)
+    _, channels, kh, kw = _geometry(i, a)[1]
+    return 2 * o[0].size * channels * kh * kw + (o[0].size if len(i) == 3 else 0)
 
 
 def _scratch(i, o, a):
@@ -121,7 +174,8 @@ def _scratch(i, o, a):
 
 
 def _words(i, o, a):
-    return [*a["strides"], *a["pads"], *a["dilations"], a["group"]]
+    kernel = a["kernel_shape"] if a["layout"] == "NHWC" else ()
+    return [*a["strides"], *a["pads"], *a["dilations"], a["group"], *kernel]
 
 
 def _cases():
@@ -147,6 +201,11 @@ def _cases():
     ):
         tail = (("float32", w[:1]),) if bias else ()
         yield Case(name, (("float32", x), ("float32", w), *tail), attrs, nmse=_NMSE)
+        if attrs.get("group", 1) in (1, w[0]):
+            panels = panel_type(w[0], w[1] * w[2] * w[3])
+            packed = {"layout": "NHWC", "packed": w[0], "kernel_shape": w[2:]}
+            yield Case(f"packed_{name}", (("float32", (x[0], *x[2:], x[1])), ("float32", panels.shape), *tail),
+                       attrs | packed, nmse=_NMSE)
     for t in _TYPES[1:]:
         yield Case(
             t,
@@ -172,13 +231,17 @@ register(
                 "dilations", "ints", (1, 1), "distance of the weight's elements in the image: height, width"
             ),
             Attr("group", "int", 1, "channels are split into so many groups, each convolved alone"),
+            Attr("layout", "str", "NCHW", "of the image; NHWC takes its weight in panels", ("NCHW", "NHWC")),
+            packed_attr("output channels O"),
+            Attr("kernel_shape", "ints", None, "height and width of the window; default: the weight's"),
             *ATTRS,
             STREAM_DIRS,
         ),
         bodies={
-            "cpu": Body("conv2d", _TYPES, rules.by_dtype, scratch=_scratch),
-            "tt": Body("conv2d", rules.TT_FLOATS, numerics=True),
+            "cpu": Body("conv2d", _TYPES, rules.by_dtype, scratch=_scratch, accepts=refuse_packed),
+            "tt": Body("conv2d", rules.TT_FLOATS, accepts=refuse_packed, numerics=True),
         },
+        variants={"cpu": (Body("conv2d_packed", ("float32",), rules.by_dtype, accepts=takes_packed),)},
         cases=tuple(_cases()),
     )
 )

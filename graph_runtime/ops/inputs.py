@@ -6,10 +6,26 @@ from __future__ import annotations
 import numpy as np
 
 from .. import dtypes
+from ..errors import UnsupportedOpError
 from ..graph import TensorType
 from .registry import Case, Op
+from .select import select
 
-__all__ = ["draw", "draw_array", "expected", "nmse"]
+__all__ = ["cases_on", "draw", "draw_array", "expected", "nmse"]
+
+
+def cases_on(op: Op, kind: str) -> list[Case]:
+    """The cases of an op that a device kind has a kernel for."""
+    return [case for case in op.cases if _has_kernel(op, case, kind)]
+
+
+def _has_kernel(op: Op, case: Case, kind: str) -> bool:
+    types, attrs = [TensorType(*t) for t in case.inputs], op.decode(case.attrs)
+    try:
+        select(op, attrs, kind, types, op.infer(types, attrs))
+    except UnsupportedOpError:
+        return False
+    return True
 
 
 def draw(case: Case, seed: int = 0) -> list[np.ndarray]:

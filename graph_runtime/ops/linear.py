@@ -2,6 +2,7 @@
 
 C contract (args are the inputs, then the output; nargs tells whether there is a bias). Attribute words:
     dense     none            x [.., K], w [N, K], optional bias [N] -> y [.., N];  y = x @ w.T + bias
+              with packed: [0] N; w is in panels (packed.py)
     matmul    [0] transpose_a  [1] transpose_b (0 or 1): the last two dimensions of that input are swapped
               before the product; the dimensions before them broadcast as in numpy
     bias_add  [0] axis (non-negative)   x, bias [x.shape[axis]] -> x + bias along axis; may write over x
@@ -17,6 +18,7 @@ import numpy as np
 from ..graph import TensorType
 from . import rules
 from .numerics import ATTRS, STREAM_DIRS
+from .packed import packed_attr, panel_type, refuse_packed, takes_packed, unpack
 from .registry import Attr, Body, Case, Op, register
 
 _TYPES = (*rules.FLOATS, "int32")
@@ -39,13 +41,25 @@ def gemm_scratch(m: int, n: int, k: int, dtype: str) -> int:
 # ---------------------------------------------------------------- dense
 
 
+def _dense_sizes(inputs, attrs):
+    """N and K."""
+    w = inputs[1].shape
+    return (attrs["packed"], w[1]) if attrs["packed"] else w
+
+
 def _dense_infer(inputs, attrs):
     x, w = inputs[:2]
     dtype = rules.one_dtype("dense", inputs, _TYPES)
-    rules.rank("dense", "input 1 (weight)", w, 2, "N,K")
     if not x.shape:
         rules.fail("dense", f"input 0 must have at least 1 dimension [..,K], got {x}", got=x.shape)
-    n, k = w.shape
+    if attrs["packed"]:
+        wanted = panel_type(*rules.limit("dense", "packed", (attrs["packed"],), 1, 1), x.shape[-1])
+        if w != wanted:
+            rules.fail("dense", f"packed={attrs['packed']}: the weight must be {wanted}, got {w}",
+                       got=w.shape, wanted=wanted.shape)
+    else:
+        rules.rank("dense", "input 1 (weight)", w, 2, "N,K")
+    n, k = _dense_sizes(inputs, attrs)
     if x.shape[-1] != k:
         rules.fail(
             "dense",
@@ -65,16 +79,20 @@ def _dense_infer(inputs, attrs):
 
 def _dense(arrays, attrs):
     x, w, *bias = arrays
-    y = rules.wide(x) @ rules.wide(w).T
+    w = unpack(w, attrs["packed"]) if attrs["packed"] else w.T
+    y = rules.wide(x) @ rules.wide(w)
     return [rules.narrow(y + rules.wide(bias[0]) if bias else y, x.dtype.name)]
 
 
 def _dense_flops(i, o, a):
-    return 2 * o[0].size * i[1].shape[1] + (o[0].size if len(i) == 3 else 0)
+    return 2 * o[0].size * _dense_sizes(i, a)[1] + (o[0].size if len(i) == 3 else 0)
 
 
 def _dense_scratch(i, o, a):
     return gemm_scratch(math.prod(i[0].shape[:-1]), *i[1].shape, i[0].dtype)
+
+
+_PACKED = Body("dense_packed", ("float32",), rules.by_dtype, accepts=takes_packed)
 
 
 def _dense_cases():
@@ -90,6 +108,10 @@ def _dense_cases():
     ):
         tail = (("float32", (n,)),) if bias else ()
         yield Case(name, (("float32", x), ("float32", (n, x[-1])), *tail), nmse=_NMSE)
+        if name in ("tiles", "vector", "batch", "ragged", "one", "no_k"):
+            panels = panel_type(n, x[-1])
+            yield Case(f"packed_{name}", (("float32", x), ("float32", panels.shape), *tail), {"packed": n},
+                       nmse=_NMSE)
     for t in _TYPES[1:]:
         yield Case(t, ((t, (33, 65)), (t, (40, 65)), (t, (40,))), nmse=_TYPED[t])
 
@@ -102,11 +124,13 @@ register(
         _dense_infer,
         _dense,
         _dense_flops,
-        attrs=(*ATTRS, STREAM_DIRS),
+        attrs=(packed_attr("outputs N"), *ATTRS, STREAM_DIRS),
+        words=lambda i, o, a: [a["packed"]] if a["packed"] else [],
         bodies={
-            "cpu": Body("dense", _TYPES, rules.by_dtype, scratch=_dense_scratch),
-            "tt": Body("dense", rules.TT_FLOATS, numerics=True),
+            "cpu": Body("dense", _TYPES, rules.by_dtype, scratch=_dense_scratch, accepts=refuse_packed),
+            "tt": Body("dense", rules.TT_FLOATS, accepts=refuse_packed, numerics=True),
         },
+        variants={"cpu": (_PACKED,)},
         cases=tuple(_dense_cases()),
     )
 )

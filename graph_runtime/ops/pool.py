@@ -8,7 +8,7 @@ C contract (args: x [N,C,H,W], then y [N,C,OH,OW]; the global pools give [N,C,1,
 A window starts at i*stride_h - pad_top. Padding never wins a maximum and adds nothing to a sum; an average
 divides by the elements inside the image, or, with count_include_pad, by those inside the padded image
 (ceil_mode's overhang never counts). Every window holds at least one element of the image. ceil_mode shows in
-OH and OW only.
+OH and OW only. With layout NHWC (cpu, float32) x and y are [N,H,W,C].
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..graph import TensorType
-from . import rules
+from . import images, rules
 from .conv import window_count
 from .registry import REQUIRED, Attr, Body, Case, Op, register
 
@@ -25,9 +25,7 @@ _MAX_TYPES = (*rules.FLOATS, "int32")
 
 
 def _infer_window(op, inputs, attrs, allowed):
-    (x,) = inputs
-    rules.one_dtype(op, inputs, allowed)
-    rules.rank(op, "input 0", x, 4, "N,C,H,W")
+    image, laid_out = images.image(op, inputs, attrs, allowed)
     kernel = rules.limit(op, "kernel_shape", attrs["kernel_shape"], 2, 1)
     strides = rules.limit(op, "strides", attrs["strides"], 2, 1)
     pads = rules.limit(op, "pads", attrs["pads"], 4, 0)
@@ -40,11 +38,11 @@ def _infer_window(op, inputs, attrs, allowed):
             )
     out = [
         window_count(
-            op, x.shape[2 + d], kernel[d], strides[d], pads[d] + pads[d + 2], attrs["ceil_mode"], pads[d]
+            op, image[2 + d], kernel[d], strides[d], pads[d] + pads[d + 2], attrs["ceil_mode"], pads[d]
         )
         for d in (0, 1)
     ]
-    return [TensorType(x.dtype, (*x.shape[:2], *out))]
+    return [TensorType(inputs[0].dtype, laid_out(*image[:2], *out))]
 
 
 def _spans(size, count, kernel, stride, begin, end):
@@ -80,6 +78,7 @@ _ATTRS = (
     Attr("strides", "ints", (1, 1), "step of the window: height, width"),
     Attr("pads", "ints", (0, 0, 0, 0), "padding around the image: top, left, bottom, right"),
     Attr("ceil_mode", "bool", False, "count a last window that overhangs the padded image"),
+    images.LAYOUT,
 )
 _INCLUDE = Attr("count_include_pad", "bool", False, "divide by the padded elements too")
 
@@ -104,6 +103,9 @@ def _window_cases(nmse, types, extra):
         *extra,
     ):
         yield Case(name, (("float32", shape),), attrs, nmse=nmse["float32"])
+        n, *pixels = shape
+        last = (n, *pixels[1:], pixels[0])
+        yield Case(f"nhwc_{name}", (("float32", last),), attrs | {"layout": "NHWC"}, nmse=nmse["float32"])
     for t in types[1:]:
         yield Case(
             t,
@@ -133,10 +135,17 @@ def _window_flops(i, o, a):
 def _reference(reduce_of, op, allowed):
     def reference(arrays, attrs):
         (x,) = arrays
-        out = _infer_window(op, [TensorType(x.dtype.name, x.shape)], attrs, allowed)[0].shape[2:]
-        return [rules.narrow(_pool(rules.wide(x), attrs, out, reduce_of(attrs)), x.dtype.name)]
+        shape = _infer_window(op, [TensorType(x.dtype.name, x.shape)], attrs, allowed)[0].shape
+        if attrs["layout"] == "NCHW":
+            return [rules.narrow(_pool(rules.wide(x), attrs, shape[2:], reduce_of(attrs)), x.dtype.name)]
+        y = _pool(rules.wide(x.transpose(0, 3, 1, 2)), attrs, shape[1:3], reduce_of(attrs))
+        return [rules.narrow(np.ascontiguousarray(y.transpose(0, 2, 3, 1)), x.dtype.name)]
 
     return reference
+
+
+_MAX_CPU, _MAX_VARIANTS = images.bodies("max_pool2d", _MAX_TYPES)
+_AVG_CPU, _AVG_VARIANTS = images.bodies("avg_pool2d", _AVG_TYPES)
 
 
 register(
@@ -150,9 +159,10 @@ register(
         attrs=_ATTRS,
         words=_window_words,
         bodies={
-            "cpu": Body("max_pool2d", _MAX_TYPES, rules.by_dtype),
-            "tt": Body("max_pool2d", rules.TT_FLOATS),
+            "cpu": _MAX_CPU,
+            "tt": Body("max_pool2d", rules.TT_FLOATS, accepts=images.nchw),
         },
+        variants={"cpu": _MAX_VARIANTS},
         cases=tuple(_window_cases(_EXACT, _MAX_TYPES, ())),
     )
 )
@@ -167,9 +177,10 @@ register(
         attrs=(*_ATTRS, _INCLUDE),
         words=_window_words,
         bodies={
-            "cpu": Body("avg_pool2d", _AVG_TYPES, rules.by_dtype),
-            "tt": Body("avg_pool2d", rules.TT_FLOATS),
+            "cpu": _AVG_CPU,
+            "tt": Body("avg_pool2d", rules.TT_FLOATS, accepts=images.nchw),
         },
+        variants={"cpu": _AVG_VARIANTS},
         cases=tuple(
             _window_cases(
                 _MEAN,
@@ -208,20 +219,20 @@ register(
 
 def _infer_global(op, allowed):
     def infer(inputs, attrs):
-        (x,) = inputs
-        rules.one_dtype(op, inputs, allowed)
-        rules.rank(op, "input 0", x, 4, "N,C,H,W")
-        if not x.shape[2] * x.shape[3]:
-            rules.fail(op, f"the image {x} has no elements to pool", got=x.shape)
-        return [TensorType(x.dtype, (*x.shape[:2], 1, 1))]
+        image, laid_out = images.image(op, inputs, attrs, allowed)
+        if not image[2] * image[3]:
+            rules.fail(op, f"the image {inputs[0]} has no elements to pool", got=image)
+        return [TensorType(inputs[0].dtype, laid_out(*image[:2], 1, 1))]
 
     return infer
 
 
 def _global(op, doc, compute, allowed, nmse):
     def reference(arrays, attrs):
-        return [rules.narrow(compute(rules.wide(arrays[0])), arrays[0].dtype.name)]
+        axes = (2, 3) if attrs["layout"] == "NCHW" else (1, 2)
+        return [rules.narrow(compute(rules.wide(arrays[0]), axes), arrays[0].dtype.name)]
 
+    body, variants = images.bodies(op, allowed)
     shapes = (
         ("digits", (2, 16, 2, 2)),
         ("tiles", (2, 33, 35, 40)),
@@ -236,9 +247,15 @@ def _global(op, doc, compute, allowed, nmse):
             _infer_global(op, allowed),
             reference,
             lambda i, o, a: i[0].size,
-            bodies={"cpu": Body(op, allowed, rules.by_dtype), "tt": Body(op, rules.TT_FLOATS)},
+            attrs=(images.LAYOUT,),
+            bodies={"cpu": body, "tt": Body(op, rules.TT_FLOATS, accepts=images.nchw)},
+            variants={"cpu": variants},
             cases=(
                 *(Case(name, (("float32", s),), nmse=nmse["float32"]) for name, s in shapes),
+                *(
+                    Case(f"nhwc_{name}", (("float32", s),), {"layout": "NHWC"}, nmse=nmse["float32"])
+                    for name, s in shapes
+                ),
                 *(Case(t, ((t, (2, 3, 5, 7)),), nmse=nmse[t]) for t in allowed[1:]),
             ),
         )
@@ -248,14 +265,14 @@ def _global(op, doc, compute, allowed, nmse):
 _global(
     "global_max_pool2d",
     "greatest element of each channel",
-    lambda x: x.max(axis=(2, 3), keepdims=True),
+    lambda x, axes: x.max(axis=axes, keepdims=True),
     _MAX_TYPES,
     _EXACT,
 )
 _global(
     "global_avg_pool2d",
     "mean of each channel",
-    lambda x: x.mean(axis=(2, 3), keepdims=True),
+    lambda x, axes: x.mean(axis=axes, keepdims=True),
     _AVG_TYPES,
     _MEAN,
 )

@@ -17,9 +17,10 @@ import numpy as np
 from ..errors import GraphError, UnsupportedOpError, did_you_mean
 from ..graph import TensorType
 
-__all__ = ["REQUIRED", "Attr", "Body", "Case", "Op", "all_ops", "get", "register", "require"]
+__all__ = ["KERNEL", "REQUIRED", "Attr", "Body", "Case", "Op", "all_ops", "get", "register", "require"]
 
 REQUIRED: Any = object()
+KERNEL = "kernel"  # gr.kernel: which body of several
 Attrs = dict[str, Any]
 Types = Sequence[TensorType]
 
@@ -84,6 +85,8 @@ class Op:
     count as two.
     ``reference(arrays, attrs)`` returns the outputs; float16 and bfloat16 compute in float32 and round once.
     ``words(inputs, outputs, attrs)``: the int64 attribute words that the C bodies read as call->attrs.
+    ``bodies``: by device kind, the kernel that serves it; ``variants``: others, which take what the first does
+    not accept, or stand in for it where a node names one (``gr.kernel``).
     ``inplace``: inputs that output 0 may overwrite when types are equal. ``is_nop``: a reshape, no kernel at
     all on cpu.
     """
@@ -97,6 +100,7 @@ class Op:
     attrs: tuple[Attr, ...] = ()
     words: Callable[[Types, Types, Attrs], list[int]] | None = None
     bodies: dict[str, Body] = field(default_factory=dict)
+    variants: dict[str, tuple[Body, ...]] = field(default_factory=dict)
     inplace: tuple[int, ...] = ()
     is_nop: bool = False
     cases: tuple[Case, ...] = ()
@@ -105,6 +109,8 @@ class Op:
         """Given attributes with defaults filled in. Raises GraphError for an unknown, missing or ill-typed
         one; its field ``attribute`` names one that was given."""
         known = {a.name: a for a in self.attrs}
+        if self.variants:
+            known[KERNEL] = _kernel_attr(self)
         for name in given:
             if name not in known:
                 raise GraphError(
@@ -113,11 +119,17 @@ class Op:
                     got=name,
                     attribute=name,
                 )
-        return {a.name: _decode(self.name, a, given) for a in self.attrs}
+        return {name: _decode(self.name, a, given) for name, a in known.items() if name != KERNEL or name in given}
 
     def bytes_moved(self, inputs: Types, outputs: Types) -> int:
         """Bytes read and written at least once."""
         return sum(t.nbytes for t in (*inputs, *outputs))
+
+
+def _kernel_attr(op: Op) -> Attr:
+    """The attribute that names one of several kernels: present where it is given, never by default."""
+    names = {b.name for b in op.bodies.values()} | {b.name for v in op.variants.values() for b in v}
+    return Attr(KERNEL, "str", None, "the kernel that serves this node", tuple(sorted(names)))
 
 
 _KINDS: dict[str, Callable[[Any], bool]] = {

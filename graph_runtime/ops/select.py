@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ..errors import UnsupportedOpError
 from . import numerics
-from .registry import Attrs, Op, Types
+from .registry import KERNEL, Attrs, Body, Op, Types
 
-__all__ = ["Selected", "call_words", "numeric_words", "select"]
+__all__ = ["Selected", "call_words", "candidates", "numeric_words", "select"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ def select(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -> Se
     ``attrs`` are decoded (defaults filled in). Raises UnsupportedOpError, which lists what there is, for a
     kind without a body, a dtype the body does not take, or types it does not accept.
     """
-    body = op.bodies.get(kind)
-    if body is None:
+    bodies = candidates(op, attrs, kind)
+    if not bodies:
         there = ", ".join(sorted(op.bodies)) or "no device kind"
         raise UnsupportedOpError(
             f"op {op.name} has no kernel for {kind} devices (it has one for {there})",
@@ -43,9 +43,30 @@ def select(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -> Se
             got=kind,
             wanted=tuple(sorted(op.bodies)),
         )
+    body = next((b for b in bodies if _refusal(op, b, kind, attrs, inputs, outputs) is None), None)
+    if body is None:
+        raise _refusal(op, bodies[0], kind, attrs, inputs, outputs)
+    suffix = body.suffix(inputs, outputs) if body.suffix else ""
+    scratch = body.scratch(inputs, outputs, attrs) if body.scratch else 0
+    return Selected(kind, body.name, suffix, scratch)
+
+
+def candidates(op: Op, attrs: Attrs, kind: str) -> list[Body]:
+    """The bodies of a device kind that may serve a node: the one that it names (``gr.kernel``), else all, the
+    default first."""
+    bodies = [op.bodies[kind]] if kind in op.bodies else []
+    bodies += op.variants.get(kind, ())
+    named = [b for b in bodies if b.name == attrs.get(KERNEL)]
+    return named or bodies
+
+
+def _refusal(
+    op: Op, body: Body, kind: str, attrs: Attrs, inputs: Types, outputs: Types
+) -> UnsupportedOpError | None:
+    """Why a body does not take these types, None if it does."""
     dtype = (inputs or outputs)[0].dtype
     if dtype not in body.dtypes:
-        raise UnsupportedOpError(
+        return UnsupportedOpError(
             f"op {op.name} on {kind} does not take {dtype}; it takes {', '.join(body.dtypes)}",
             op=op.name,
             got=dtype,
@@ -53,12 +74,10 @@ def select(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -> Se
         )
     reason = body.accepts(inputs, outputs, attrs) if body.accepts else None
     if reason:
-        raise UnsupportedOpError(
+        return UnsupportedOpError(
             f"op {op.name} on {kind}: {reason}", op=op.name, got=[str(t) for t in inputs]
         )
-    suffix = body.suffix(inputs, outputs) if body.suffix else ""
-    scratch = body.scratch(inputs, outputs, attrs) if body.scratch else 0
-    return Selected(kind, body.name, suffix, scratch)
+    return None
 
 
 def call_words(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -> tuple[int, ...]:

@@ -32,15 +32,7 @@ def layout_of(dtype: str, storage: tuple[str, str], memory: str = "dram") -> Lay
     return Layout(memory, kind, fmt)
 
 
-def supported(op, case) -> bool:
-    types, attrs = [TensorType(d, s) for d, s in case.inputs], op.decode(case.attrs)
-    body = op.bodies["tt"]
-    refused = body.accepts and body.accepts(types, op.infer(types, attrs), attrs)
-    return types[0].dtype in body.dtypes and not refused
-
-
-CASES = {op.name: [c for c in op.cases if supported(op, c)]
-         for op in ops.all_ops().values() if "tt" in op.bodies}
+CASES = {op.name: draws.cases_on(op, "tt") for op in ops.all_ops().values() if "tt" in op.bodies}
 
 
 def types_of(op, case) -> list[TensorType]:

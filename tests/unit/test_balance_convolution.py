@@ -14,6 +14,7 @@ from graph_runtime.costs import NonZero
 from graph_runtime.errors import PlanError
 from graph_runtime.graph import TensorType
 from graph_runtime.loader import load_graph
+from graph_runtime.ops import inputs as draws
 from graph_runtime.plan import plan
 from graph_runtime.plan.balance import (
     LEGAL,
@@ -40,8 +41,8 @@ def _has_elements(op, case):
     return all(t.size for t in (*types, *op.infer(types, op.decode(case.attrs))))
 
 
-ON_TT = [(op, case) for op in ops.all_ops().values() if "tt" in op.bodies for case in op.cases
-         if case.inputs and case.inputs[0][0] in op.bodies["tt"].dtypes and _has_elements(op, case)]
+ON_TT = [(op, case) for op in ops.all_ops().values() for case in draws.cases_on(op, "tt")
+         if case.inputs and _has_elements(op, case)]
 
 
 def conv_graph(x, w, bias=False, op="conv2d", dtype="bfloat16", **attrs):

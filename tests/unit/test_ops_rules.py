@@ -14,7 +14,7 @@ from graph_runtime.ops.numerics import NAMES, STREAM_DIRS
 from graph_runtime.ops.select import select
 
 OPS = list(ops.all_ops().values())
-OURS = {*NAMES, STREAM_DIRS.name}                    # attributes that ONNX's ops do not have
+OURS = {*NAMES, STREAM_DIRS.name, "layout", "packed"}  # attributes that ONNX's ops do not have
 
 
 def infer(name, *types, **attrs):
@@ -114,6 +114,7 @@ def test_defaults_are_onnx():
         "pads": (0, 0, 0, 0),
         "dilations": (1, 1),
         "group": 1,
+        "kernel_shape": None,
     }
     assert ops.require("sum").decode({}) == {"axes": None, "keepdims": True}
 

@@ -1,0 +1,101 @@
+"""Weights in panels, as the fast cpu products read them: pack_panels, and what conv2d and dense share with it.
+
+A panel is 32 output columns: float32 [ceil(n / 32), k, 32], padded with zeros, k = taps x channels, the
+channels inside. It is the same for every instruction set, so it is made once, when a model is compiled.
+
+C contract (args: w, then the panels). Attribute words:
+    pack_panels   [0] transpose: w is [n, channels, taps ..], or with 1 [k, n]
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..graph import TensorType
+from . import rules
+from .registry import Attr, Body, Case, Op, register
+
+__all__ = ["PANEL", "packed_attr", "panel_type", "refuse_packed", "takes_packed", "unpack"]
+
+PANEL = 32  # GR_PANEL of native/kernels/panels.h
+
+
+def packed_attr(what: str) -> Attr:
+    """The attribute that says that the weight is in panels."""
+    return Attr("packed", "int", 0, f"0, or the number of {what}: the weight is in panels (pack_panels)")
+
+
+def panel_type(n: int, k: int) -> TensorType:
+    """The type of a weight of ``n`` output columns and ``k`` products each, in panels."""
+    return TensorType("float32", (-(-n // PANEL), k, PANEL))
+
+
+def refuse_packed(inputs, outputs, attrs) -> str | None:
+    """Body.accepts of a kernel that reads plain weights."""
+    return "it reads plain weights, these are in panels (packed)" if attrs["packed"] else None
+
+
+def takes_packed(inputs, outputs, attrs) -> str | None:
+    """Body.accepts of a kernel that reads panels only."""
+    return None if attrs["packed"] else "it reads weights in panels (packed), these are plain"
+
+
+def unpack(panels: np.ndarray, n: int) -> np.ndarray:
+    """[k, n] of panels [ceil(n / 32), k, 32]."""
+    return panels.transpose(1, 0, 2).reshape(panels.shape[1], panels.shape[0] * PANEL)[:, :n]
+
+
+# ---------------------------------------------------------------- pack_panels
+
+
+def _infer(inputs, attrs):
+    (w,) = inputs
+    rules.one_dtype("pack_panels", inputs, ("float32",))
+    if len(w.shape) < 2 or (attrs["transpose"] and len(w.shape) > 2):
+        wanted = "2 dimensions [k,n]" if attrs["transpose"] else "at least 2 dimensions [n,channels,..]"
+        rules.fail("pack_panels", f"input 0 must have {wanted}, got {w}", got=w.shape)
+    n, k = w.shape[::-1] if attrs["transpose"] else (w.shape[0], math.prod(w.shape[1:]))
+    return [panel_type(n, k)]
+
+
+def _pack(arrays, attrs):
+    (w,) = arrays
+    if attrs["transpose"]:
+        columns = w
+    else:
+        columns = np.moveaxis(w.reshape(*w.shape[:2], math.prod(w.shape[2:])), (0, 1), (2, 1))
+        columns = columns.reshape(-1, w.shape[0]) if columns.size else np.zeros(
+            (math.prod(w.shape[1:]), w.shape[0]), w.dtype)
+    k, n = columns.shape
+    panels = -(-n // PANEL)
+    padded = np.zeros((k, panels * PANEL), w.dtype)
+    padded[:, :n] = columns
+    return [np.ascontiguousarray(padded.reshape(k, panels, PANEL).transpose(1, 0, 2))]
+
+
+register(
+    Op(
+        "pack_panels",
+        "weights in panels of 32 columns, as the fast cpu kernels read them",
+        (1, 1),
+        _infer,
+        _pack,
+        lambda i, o, a: 0,
+        attrs=(Attr("transpose", "bool", False, "the weight is [k,n], not [n,channels,..]"),),
+        words=lambda i, o, a: [int(a["transpose"])],
+        bodies={"cpu": Body("pack_panels", ("float32",), rules.by_bytes)},
+        cases=tuple(
+            Case(name, (("float32", shape),), {"transpose": transpose}, nmse=rules.EXACT)
+            for name, shape, transpose in (
+                ("dense", (70, 33), False),
+                ("matmul", (33, 70), True),
+                ("conv", (40, 5, 3, 2), False),
+                ("depthwise", (32, 1, 3, 3), False),
+                ("no_k", (3, 0), False),
+                ("empty", (0, 3), False),
+            )
+        ),
+    )
+)

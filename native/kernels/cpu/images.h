@@ -1,0 +1,103 @@
+/* images.h: NHWC images, channel by channel: depthwise convolution and pools in float32, for each instruction
+ * set.
+ *
+ * Work is a row of output pixels. A vector holds neighbouring channels of one pixel, so that no window needs a
+ * shuffle, whatever its strides.
+ *
+ * Who includes it: conv_packed.h, pool_nhwc.h. Thread: any.
+ * defines: gr_image, gr_depthwise_run, gr_pool_nhwc
+ */
+#ifndef GR_CPU_IMAGES_H
+#define GR_CPU_IMAGES_H
+
+#include "cpu/common.h"
+
+typedef struct gr_image {
+  const float *x;                /* [n][h][w][c] */
+  float *out;                    /* [n][oh][ow][c] */
+  int64_t h, w, c, oh, ow;
+  int64_t kh, kw, sh, sw, top, left, dh, dw;
+  const float *weights, *bias;   /* depthwise: [ceil(c / 32)][kh * kw][32]; NULL or [c] */
+  int clamp;
+  float least, most;
+  int64_t bottom, right, include_pad;
+} gr_image;
+
+/* Output columns first .. last-1 whose windows lie inside of the image's width. */
+GR_INLINE void gr_image_inside(const gr_image *s, int64_t *first, int64_t *last) {
+  int64_t reach = (s->kw - 1) * s->dw;
+  *first = gr_min(s->ow, gr_ceil_div(s->left, s->sw));
+  int64_t room = s->w - 1 - reach + s->left;      /* the last window that fits starts here, padding counted */
+  *last = gr_max(*first, room < 0 ? 0 : gr_min(s->ow, room / s->sw + 1));
+}
+
+/* Kernel rows (or columns) first .. last-1 that lie inside of the image, of a window that starts at ``at``. */
+GR_INLINE void gr_image_taps(int64_t at, int64_t size, int64_t taps, int64_t dilation, int64_t *first,
+                             int64_t *last) {
+  *first = at >= 0 ? 0 : gr_min(taps, gr_ceil_div(-at, dilation));
+  *last = gr_max(*first, at >= size ? 0 : gr_min(taps, gr_ceil_div(size - at, dilation)));
+}
+
+enum gr_image_work { GR_DEPTHWISE, GR_MAX, GR_MEAN };
+
+/* ---------------------------------------------------------------- one a machine */
+
+#define GR_ISA(name) name##_any
+#define GR_ISA_LANES 4
+#define GR_ISA_TARGET
+#define GR_ISA_SPLAT(x) {x, x, x, x}
+#define GR_ISA_FUSED(x, y, z) ((x) * (y) + (z))
+#include "cpu/images_isa.h"
+
+#if defined(__x86_64__)
+#define GR_ISA(name) name##_avx2
+#define GR_ISA_LANES 8
+#define GR_ISA_TARGET __attribute__((target("avx2,fma")))
+#define GR_ISA_SPLAT(x) {x, x, x, x, x, x, x, x}
+#define GR_ISA_FUSED(x, y, z) __builtin_ia32_vfmaddps256(x, y, z)
+#include "cpu/images_isa.h"
+
+#define GR_ISA(name) name##_avx512
+#define GR_ISA_LANES 16
+#define GR_ISA_TARGET __attribute__((target("avx512f")))
+#define GR_ISA_SPLAT(x) {x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}
+#define GR_ISA_FUSED(x, y, z) __builtin_ia32_vfmaddps512_mask(x, y, z, (unsigned short)-1, 4)
+#include "cpu/images_isa.h"
+#endif
+
+/* ---------------------------------------------------------------- which instruction set */
+
+static int32_t gr_image_rows(const gr_image *s, int64_t first, int64_t last, int work) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return gr_image_rows_avx512(s, first, last, work);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return gr_image_rows_avx2(s, first, last, work);
+#endif
+  return gr_image_rows_any(s, first, last, work);
+}
+
+static int32_t gr_depthwise_rows(void *ctx, int64_t first, int64_t last) {
+  return gr_image_rows(ctx, first, last, GR_DEPTHWISE);
+}
+static int32_t gr_max_rows(void *ctx, int64_t first, int64_t last) {
+  return gr_image_rows(ctx, first, last, GR_MAX);
+}
+static int32_t gr_mean_rows(void *ctx, int64_t first, int64_t last) {
+  return gr_image_rows(ctx, first, last, GR_MEAN);
+}
+
+GR_INLINE int32_t gr_images_run(const gr_call *call, gr_image *s, int32_t (*rows)(void *, int64_t, int64_t)) {
+  const gr_arg *x = &call->args[0], *out = &call->args[call->nargs - 1];
+  s->x = gr_ptr(x);
+  s->out = gr_ptr(out);
+  s->h = x->shape[1];
+  s->w = x->shape[2];
+  s->c = x->shape[3];
+  s->oh = out->shape[1];
+  s->ow = out->shape[2];
+  if (gr_size(out) == 0) return GR_OK;
+  int64_t cost = gr_max(1, s->ow * s->c * gr_min(s->kh, s->h) * gr_min(s->kw, s->w) / 4);
+  return gr_parallel(call->env, out->shape[0] * s->oh, gr_ceil_div(GR_GRAIN, cost), rows, s);
+}
+
+#endif

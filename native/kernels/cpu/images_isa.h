@@ -1,0 +1,187 @@
+/* images_isa.h: images.h for one instruction set; included once for each, and by images.h only.
+ *
+ * defines: GR_ISA(gr_image_rows)
+ */
+typedef float GR_ISA(gr_floats_i) __attribute__((vector_size(GR_ISA_LANES * 4), aligned(4), may_alias));
+typedef int32_t GR_ISA(gr_ints_i) __attribute__((vector_size(GR_ISA_LANES * 4), aligned(4), may_alias));
+
+#define GR_V GR_ISA(gr_floats_i)
+#define GR_VI GR_ISA(gr_ints_i)
+#define GR_PIXELS 8                    /* sums side by side: as many as hide the latency of a multiply-add */
+#define GR_ALWAYS static inline __attribute__((always_inline)) GR_ISA_TARGET
+
+/* x where wanted (all bits of a lane set), else y */
+GR_ALWAYS GR_V GR_ISA(gr_image_select)(GR_VI wanted, GR_V x, GR_V y) {
+  return (GR_V)(((GR_VI)x & wanted) | ((GR_VI)y & ~wanted));
+}
+
+/* The taps of one row of output pixels. */
+typedef struct GR_ISA(gr_taps) {
+  const float *x;                      /* the image; then the tap p, q of column 0 and channel 0 */
+  int64_t row, p0, p1;                 /* of the image where the window starts; kernel rows inside */
+} GR_ISA(gr_taps);
+
+/* ---------------------------------------------------------------- depthwise */
+
+/* ``pixels`` neighbouring output pixels from ox on, GR_ISA_LANES channels from c on, kernel columns q0 .. q1-1. */
+GR_ALWAYS void GR_ISA(gr_depthwise_pixels)(const gr_image *s, const GR_ISA(gr_taps) *t, int64_t ox, int64_t c,
+                                           int64_t q0, int64_t q1, int pixels, float *out) {
+  const float *w = s->weights + c / 32 * s->kh * s->kw * 32 + c % 32;
+  int64_t step = s->sw * s->c;
+  GR_V acc[GR_PIXELS], zero = {0};
+#pragma GCC unroll 8
+  for (int i = 0; i < pixels; ++i) acc[i] = s->bias ? *(const GR_V *)(s->bias + c) : zero;
+  for (int64_t p = t->p0; p < t->p1; ++p) {
+    const float *row = t->x + ((t->row + p * s->dh) * s->w + ox * s->sw - s->left) * s->c + c;
+    for (int64_t q = q0; q < q1; ++q) {
+      GR_V weight = *(const GR_V *)(w + (p * s->kw + q) * 32);
+      const float *at = row + q * s->dw * s->c;
+#pragma GCC unroll 8
+      for (int i = 0; i < pixels; ++i) acc[i] = GR_ISA_FUSED(*(const GR_V *)(at + i * step), weight, acc[i]);
+    }
+  }
+  GR_V low = GR_ISA_SPLAT(s->least), high = GR_ISA_SPLAT(s->most);
+#pragma GCC unroll 8
+  for (int i = 0; i < pixels; ++i) {
+    GR_V y = acc[i];
+    if (s->clamp) {
+      y = GR_ISA(gr_image_select)(y < low, low, y);
+      y = GR_ISA(gr_image_select)(y > high, high, y);
+    }
+    *(GR_V *)(out + (ox + i) * s->c + c) = y;
+  }
+}
+
+/* Channels that fill no vector. */
+GR_ALWAYS void GR_ISA(gr_depthwise_rest)(const gr_image *s, const GR_ISA(gr_taps) *t, int64_t ox, int64_t q0,
+                                         int64_t q1, float *out) {
+  for (int64_t c = s->c / GR_ISA_LANES * GR_ISA_LANES; c < s->c; ++c) {
+    const float *w = s->weights + c / 32 * s->kh * s->kw * 32 + c % 32;
+    float y = s->bias ? s->bias[c] : 0;
+    for (int64_t p = t->p0; p < t->p1; ++p) {
+      for (int64_t q = q0; q < q1; ++q) {
+        int64_t column = ox * s->sw - s->left + q * s->dw;
+        float x = t->x[((t->row + p * s->dh) * s->w + column) * s->c + c];
+        y = __builtin_fmaf(x, w[(p * s->kw + q) * 32], y);
+      }
+    }
+    if (s->clamp) y = y < s->least ? s->least : y > s->most ? s->most : y;
+    out[ox * s->c + c] = y;
+  }
+}
+
+GR_ALWAYS void GR_ISA(gr_depthwise_row)(const gr_image *s, const GR_ISA(gr_taps) *t, float *out) {
+  int64_t inside, outside, whole = s->c / GR_ISA_LANES * GR_ISA_LANES, q0, q1;
+  gr_image_inside(s, &inside, &outside);
+  for (int64_t c = 0; c < whole; c += GR_ISA_LANES) {
+    int64_t ox = 0;
+    while (ox < s->ow) {
+      if (ox >= inside && ox + GR_PIXELS <= outside) {
+        GR_ISA(gr_depthwise_pixels)(s, t, ox, c, 0, s->kw, GR_PIXELS, out);
+        ox += GR_PIXELS;
+        continue;
+      }
+      gr_image_taps(ox * s->sw - s->left, s->w, s->kw, s->dw, &q0, &q1);
+      GR_ISA(gr_depthwise_pixels)(s, t, ox, c, q0, q1, 1, out);
+      ++ox;
+    }
+  }
+  if (whole == s->c) return;
+  for (int64_t ox = 0; ox < s->ow; ++ox) {
+    gr_image_taps(ox * s->sw - s->left, s->w, s->kw, s->dw, &q0, &q1);
+    GR_ISA(gr_depthwise_rest)(s, t, ox, q0, q1, out);
+  }
+}
+
+/* ---------------------------------------------------------------- pools */
+
+/* The greatest (a NaN wins and stays) or the sum, of one window and the channels of a vector. */
+GR_ALWAYS GR_V GR_ISA(gr_pool_vector)(const float *x, const gr_image *s, int64_t rows, int64_t columns, int mean) {
+  GR_V total = {0};
+  if (!mean) total = *(const GR_V *)x;
+  for (int64_t p = 0; p < rows; ++p) {
+    const float *at = x + p * s->w * s->c;
+    GR_V sum = {0};                    /* of a row: sums of few, so that a whole image rounds little */
+    for (int64_t q = 0; q < columns; ++q, at += s->c) {
+      GR_V a = *(const GR_V *)at;
+      if (mean)
+        sum += a;
+      else
+        total = GR_ISA(gr_image_select)((a > total) | (a != a), a, total);
+    }
+    total += sum;
+  }
+  return total;
+}
+
+GR_ALWAYS float GR_ISA(gr_pool_one)(const float *x, const gr_image *s, int64_t rows, int64_t columns, int mean) {
+  float total = mean ? 0 : *x;
+  for (int64_t p = 0; p < rows; ++p) {
+    const float *at = x + p * s->w * s->c;
+    float sum = 0;
+    for (int64_t q = 0; q < columns; ++q, at += s->c) {
+      if (mean)
+        sum += *at;
+      else
+        total = *at > total || *at != *at ? *at : total;
+    }
+    total += sum;
+  }
+  return total;
+}
+
+/* Elements of a window along one dimension that an average divides by. */
+GR_ALWAYS int64_t GR_ISA(gr_pool_length)(int64_t at, int64_t size, int64_t kernel, int64_t end, int64_t taps,
+                                         int64_t include_pad) {
+  return include_pad ? gr_min(at + kernel, size + end) - at : taps;
+}
+
+GR_ALWAYS void GR_ISA(gr_pool_row)(const gr_image *s, const GR_ISA(gr_taps) *t, float *out, int mean) {
+  int64_t rows = t->p1 - t->p0, q0, q1;
+  int64_t height = GR_ISA(gr_pool_length)(t->row, s->h, s->kh, s->bottom, rows, s->include_pad);
+  for (int64_t ox = 0; ox < s->ow; ++ox, out += s->c) {
+    int64_t at = ox * s->sw - s->left;
+    gr_image_taps(at, s->w, s->kw, 1, &q0, &q1);
+    int64_t width = GR_ISA(gr_pool_length)(at, s->w, s->kw, s->right, q1 - q0, s->include_pad), c = 0;
+    const float *x = t->x + ((t->row + t->p0) * s->w + at + q0) * s->c;
+    float count = (float)(height * width);
+    GR_V counts = GR_ISA_SPLAT(count);
+    for (; c + GR_ISA_LANES <= s->c; c += GR_ISA_LANES) {
+      GR_V y = GR_ISA(gr_pool_vector)(x + c, s, rows, q1 - q0, mean);
+      if (mean) y /= counts;
+      *(GR_V *)(out + c) = y;
+    }
+    for (; c < s->c; ++c) {
+      float y = GR_ISA(gr_pool_one)(x + c, s, rows, q1 - q0, mean);
+      out[c] = mean ? y / count : y;
+    }
+  }
+}
+
+/* ---------------------------------------------------------------- rows of output pixels */
+
+static __attribute__((noinline)) GR_ISA_TARGET int32_t GR_ISA(gr_image_rows)(const gr_image *s, int64_t first,
+                                                                             int64_t last, int work) {
+  for (int64_t i = first; i < last; ++i) {
+    GR_ISA(gr_taps) t = {s->x + i / s->oh * s->h * s->w * s->c, i % s->oh * s->sh - s->top, 0, 0};
+    float *out = s->out + i * s->ow * s->c;
+    gr_image_taps(t.row, s->h, s->kh, s->dh, &t.p0, &t.p1);
+    if (work == GR_DEPTHWISE)
+      GR_ISA(gr_depthwise_row)(s, &t, out);
+    else if (work == GR_MEAN)
+      GR_ISA(gr_pool_row)(s, &t, out, 1);
+    else
+      GR_ISA(gr_pool_row)(s, &t, out, 0);
+  }
+  return GR_OK;
+}
+
+#undef GR_V
+#undef GR_VI
+#undef GR_PIXELS
+#undef GR_ALWAYS
+#undef GR_ISA
+#undef GR_ISA_LANES
+#undef GR_ISA_TARGET
+#undef GR_ISA_SPLAT
+#undef GR_ISA_FUSED

@@ -1,0 +1,153 @@
+/* panels.h: C = A B in float32, B constant and packed, the inner loop of the cpu's dense and conv2d.
+ *
+ * B lies in panels of 32 columns, [ceil(n / 32)][k][32] padded with zeros, the same for every instruction
+ * set. A is gathered block by block into rows of a fixed distance that the nearest cache holds, so that it may
+ * lie anyhow: rows of a matrix, or an image under a window (cpu/conv_packed.h). The widest instruction set that
+ * the machine has is chosen when it runs. Products are fused into their sums, sums run over k in order
+ * (one row: in GR_LINES interleaved sums); docs/numerics.md says what that means for the last bits.
+ *
+ * Who includes it: kernel bodies. Thread: any; gr_panels_run spreads the work over the pool.
+ * defines: GR_PANEL, GR_DEPTH, GR_A_ROW, gr_panels, gr_panels_run, gr_panels_serial
+ */
+#ifndef GR_PANELS_H
+#define GR_PANELS_H
+
+#include "cpu/common.h"
+
+#define GR_PANEL 32
+#define GR_DEPTH 384                   /* of a block: its rows of A take half of the nearest cache */
+#define GR_A_ROW (GR_DEPTH + 16)       /* floats from row to row of a block: no power of two, so no two rows collide */
+#define GR_BLOCK_ROWS 14               /* at most, of any instruction set */
+#define GR_GROUP_BYTES 655360          /* of B that the second cache keeps while rows of A pass by */
+#define GR_PANELS_GRAIN 400000         /* flops below which another thread is not woken */
+
+typedef struct gr_panels gr_panels;
+struct gr_panels {
+  int64_t rows, n, k;
+  const float *a;                      /* a[row * a_row + p]; what gather makes of it */
+  int64_t a_row;
+  /* NULL: as above. Else brings rows first_row .. first_row+rows-1 of A, elements first .. last-1, to
+   * to[row * GR_A_ROW + element - first]. */
+  void (*gather)(const gr_panels *p, int64_t first_row, int64_t rows, int64_t first, int64_t last, float *to);
+  const void *image;                   /* gather's own */
+  const float *b;                      /* [ceil(n / 32)][k][32] */
+  float *c;                            /* c[row * c_row + column] */
+  int64_t c_row;
+  const float *bias;                   /* NULL or [n] */
+  const float *extra;                  /* NULL, or what is added to the result, laid out as c */
+  int clamp;                           /* the result is kept in least .. most */
+  float least, most;
+  /* NULL, or what is done with a finished part of C while it is in the cache */
+  void (*after)(const gr_panels *p, int64_t row, int64_t rows, int64_t column, int64_t columns);
+  const void *steps;                   /* of after */
+  /* set by gr_panels_run: a piece of work is row_piece rows of column_piece panels */
+  int64_t row_piece, column_piece;
+};
+
+/* One register tile's place. */
+typedef struct gr_tile {
+  const float *a, *b;
+  int64_t k, c_row;
+  const float *bias, *extra;
+  float *c;
+  int more;                            /* c holds the sum of earlier k */
+  int clamp;
+  float least, most;
+} gr_tile;
+
+/* ---------------------------------------------------------------- gathering */
+
+/* memcpy of floats whose number is known late, without a call. */
+GR_INLINE void gr_copy_floats(float *to, const float *from, int64_t n) {
+  for (; n >= 16; n -= 16, to += 16, from += 16) memcpy(to, from, 64);
+  for (; n >= 4; n -= 4, to += 4, from += 4) memcpy(to, from, 16);
+  for (; n > 0; --n) *to++ = *from++;
+}
+
+/* The gather of a matrix whose rows are contiguous. */
+static void gr_gather_rows(const gr_panels *p, int64_t first_row, int64_t rows, int64_t first, int64_t last,
+                           float *to) {
+  const float *a = p->a + first_row * p->a_row + first;
+  for (int64_t i = 0; i < rows; ++i) gr_copy_floats(to + i * GR_A_ROW, a + i * p->a_row, last - first);
+}
+
+/* ---------------------------------------------------------------- one a machine */
+
+#define GR_ISA(name) name##_any
+#define GR_ISA_LANES 4
+#define GR_ISA_ROWS 4
+#define GR_ISA_TARGET
+#define GR_ISA_SPLAT(x) {x, x, x, x}
+#define GR_ISA_FUSED(x, y, z) ((x) * (y) + (z))
+#include "panels_isa.h"
+
+#if defined(__x86_64__)
+#define GR_ISA(name) name##_avx2
+#define GR_ISA_LANES 8
+#define GR_ISA_ROWS 6
+#define GR_ISA_TARGET __attribute__((target("avx2,fma")))
+#define GR_ISA_SPLAT(x) {x, x, x, x, x, x, x, x}
+#define GR_ISA_FUSED(x, y, z) __builtin_ia32_vfmaddps256(x, y, z)
+#include "panels_isa.h"
+
+#define GR_ISA(name) name##_avx512
+#define GR_ISA_LANES 16
+#define GR_ISA_ROWS 14
+#define GR_ISA_TARGET __attribute__((target("avx512f")))
+#define GR_ISA_SPLAT(x) {x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}
+#define GR_ISA_FUSED(x, y, z) __builtin_ia32_vfmaddps512_mask(x, y, z, (unsigned short)-1, 4)
+#include "panels_isa.h"
+#endif
+
+/* ---------------------------------------------------------------- which instruction set */
+
+/* Rows row .. row_end-1 of panels panel .. panel_end-1. */
+static inline void gr_panels_block(const gr_panels *p, int64_t row, int64_t row_end, int64_t panel,
+                                   int64_t panel_end) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) {
+    gr_panels_block_avx512(p, row, row_end, panel, panel_end);
+    return;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    gr_panels_block_avx2(p, row, row_end, panel, panel_end);
+    return;
+  }
+#endif
+  gr_panels_block_any(p, row, row_end, panel, panel_end);
+}
+
+/* ---------------------------------------------------------------- all of C */
+
+static inline void gr_panels_serial(const gr_panels *p) {
+  gr_panels_block(p, 0, p->rows, 0, gr_ceil_div(p->n, GR_PANEL));
+}
+
+static int32_t gr_panels_task(void *ctx, int64_t index) {
+  const gr_panels *p = ctx;
+  int64_t pieces = gr_ceil_div(p->rows, p->row_piece), panels = gr_ceil_div(p->n, GR_PANEL);
+  int64_t row = index % pieces * p->row_piece, panel = index / pieces * p->column_piece;
+  gr_panels_block(p, row, gr_min(p->rows, row + p->row_piece), panel,
+                  gr_min(panels, panel + p->column_piece));
+  return GR_OK;
+}
+
+/* Over the pool: a few pieces a thread, cut along the columns where there are enough, because every piece
+ * reads all of its B; else along the rows. */
+static inline int32_t gr_panels_run(const gr_env *env, gr_panels *p) {
+  if (p->rows == 0 || p->n == 0) return GR_OK;
+  int64_t panels = gr_ceil_div(p->n, GR_PANEL), flops = 2 * p->rows * p->n * gr_max(p->k, 1);
+  int64_t wanted = gr_min(4 * (int64_t)env->num_cores, flops / GR_PANELS_GRAIN);
+  if (env->num_cores == 1 || wanted <= 1) {
+    gr_panels_serial(p);
+    return GR_OK;
+  }
+  int by_columns = panels >= wanted;
+  p->column_piece = by_columns ? gr_ceil_div(panels, wanted) : panels;
+  p->row_piece = by_columns ? p->rows
+                            : gr_ceil_div(gr_ceil_div(p->rows, wanted), GR_BLOCK_ROWS) * GR_BLOCK_ROWS;
+  return env->parallel_for(env, gr_ceil_div(p->rows, p->row_piece) * gr_ceil_div(panels, p->column_piece),
+                           gr_panels_task, p);
+}
+
+#endif

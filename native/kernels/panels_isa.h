@@ -1,0 +1,232 @@
+/* panels_isa.h: panels.h for one instruction set; included once for each, and by panels.h only.
+ *
+ * GR_ISA(name) names the functions. A register tile is up to GR_ISA_ROWS rows of two vectors of GR_ISA_LANES
+ * floats: as many sums as the registers hold beside two vectors of B and one splat of A.
+ *
+ * defines: GR_ISA(gr_panels_block)
+ */
+typedef float GR_ISA(gr_floats_p) __attribute__((vector_size(GR_ISA_LANES * 4), aligned(4), may_alias));
+typedef int32_t GR_ISA(gr_ints_p) __attribute__((vector_size(GR_ISA_LANES * 4), aligned(4), may_alias));
+
+#define GR_V GR_ISA(gr_floats_p)
+#define GR_VI GR_ISA(gr_ints_p)
+#define GR_WIDTH (2 * GR_ISA_LANES)    /* columns of a tile */
+#define GR_ALWAYS static inline __attribute__((always_inline)) GR_ISA_TARGET
+
+/* ---------------------------------------------------------------- a register tile */
+
+/* A NaN stays one: it is neither below nor above a bound. */
+GR_ALWAYS GR_V GR_ISA(gr_panels_clamp)(GR_V x, float least, float most) {
+  GR_V low = GR_ISA_SPLAT(least), high = GR_ISA_SPLAT(most);
+  GR_VI under = x < low, over = x > high;
+  return (GR_V)(((GR_VI)low & under) | ((GR_VI)high & over) | ((GR_VI)x & ~(under | over)));
+}
+
+GR_ALWAYS void GR_ISA(gr_panels_tile)(const gr_tile *t, int rows, int vectors) {
+  GR_V acc[GR_ISA_ROWS * 2], zero = {0};
+  const float *a = t->a, *b = t->b;
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) {
+      const float *from = t->more ? t->c + i * t->c_row : t->bias;
+      acc[i * 2 + v] = from ? *(const GR_V *)(from + v * GR_ISA_LANES) : zero;
+    }
+  }
+  for (int64_t p = t->k; p > 0; --p, ++a, b += GR_PANEL) {
+    GR_V in[2];
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) in[v] = *(const GR_V *)(b + v * GR_ISA_LANES);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) {
+      float x = a[i * GR_A_ROW];
+      GR_V all = GR_ISA_SPLAT(x);
+#pragma GCC unroll 2
+      for (int v = 0; v < vectors; ++v) acc[i * 2 + v] = GR_ISA_FUSED(all, in[v], acc[i * 2 + v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) {
+      GR_V x = acc[i * 2 + v];
+      if (t->extra) x += *(const GR_V *)(t->extra + i * t->c_row + v * GR_ISA_LANES);
+      if (t->clamp) x = GR_ISA(gr_panels_clamp)(x, t->least, t->most);
+      *(GR_V *)(t->c + i * t->c_row + v * GR_ISA_LANES) = x;
+    }
+  }
+}
+
+#define GR_TILE_ROWS(r)                        \
+  case r:                                      \
+    if (vectors == 2)                          \
+      GR_ISA(gr_panels_tile)(t, r, 2);         \
+    else                                       \
+      GR_ISA(gr_panels_tile)(t, r, 1);         \
+    return;
+
+/* Not inlined: it holds the loop for every number of rows. */
+static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_rows)(const gr_tile *t, int64_t rows,
+                                                                           int vectors) {
+  switch (rows) {
+    GR_TILE_ROWS(1)
+    GR_TILE_ROWS(2)
+    GR_TILE_ROWS(3)
+    GR_TILE_ROWS(4)
+#if GR_ISA_ROWS > 4
+    GR_TILE_ROWS(5)
+    GR_TILE_ROWS(6)
+#endif
+#if GR_ISA_ROWS > 6
+    GR_TILE_ROWS(7)
+    GR_TILE_ROWS(8)
+    GR_TILE_ROWS(9)
+    GR_TILE_ROWS(10)
+    GR_TILE_ROWS(11)
+    GR_TILE_ROWS(12)
+    GR_TILE_ROWS(13)
+    GR_TILE_ROWS(14)
+#endif
+  }
+}
+#undef GR_TILE_ROWS
+
+/* A tile of less columns than its vectors hold: by way of buffers that are wide enough. */
+static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_edge)(const gr_tile *t, int64_t rows,
+                                                                           int64_t columns) {
+  float c[GR_ISA_ROWS * GR_WIDTH] = {0}, extra[GR_ISA_ROWS * GR_WIDTH] = {0}, bias[GR_WIDTH] = {0};
+  gr_tile tile = *t;
+  for (int64_t i = 0; i < rows; ++i) {
+    if (t->more) memcpy(c + i * GR_WIDTH, t->c + i * t->c_row, (size_t)columns * 4);
+    if (t->extra) memcpy(extra + i * GR_WIDTH, t->extra + i * t->c_row, (size_t)columns * 4);
+  }
+  if (t->bias) memcpy(bias, t->bias, (size_t)columns * 4);
+  tile.c = c;
+  tile.c_row = GR_WIDTH;
+  tile.bias = bias;
+  tile.extra = t->extra ? extra : NULL;
+  GR_ISA(gr_panels_rows)(&tile, rows, columns > GR_ISA_LANES ? 2 : 1);
+  for (int64_t i = 0; i < rows; ++i) memcpy(t->c + i * t->c_row, c + i * GR_WIDTH, (size_t)columns * 4);
+}
+
+/* ---------------------------------------------------------------- one row: a walk through B */
+
+#define GR_LINES 4                     /* sums side by side, or each would wait for the one before */
+
+/* One panel's columns of the only row. */
+GR_ALWAYS void GR_ISA(gr_panels_line)(const float *a, const float *b, int64_t k, GR_V *sums) {
+  GR_V acc[GR_LINES][GR_PANEL / GR_ISA_LANES] = {{{0}}};
+  int64_t p = 0;
+  for (; p + GR_LINES <= k; p += GR_LINES) {
+#pragma GCC unroll 4
+    for (int l = 0; l < GR_LINES; ++l) {
+      float x = a[p + l];
+      GR_V all = GR_ISA_SPLAT(x);
+      /* memory is far: far enough ahead to hide it, within a page so that the address is mapped mostly */
+      __builtin_prefetch(b + (p + l) * GR_PANEL + 1024);
+      __builtin_prefetch(b + (p + l) * GR_PANEL + 1024 + 16);
+#pragma GCC unroll 8
+      for (int v = 0; v < GR_PANEL / GR_ISA_LANES; ++v)
+        acc[l][v] = GR_ISA_FUSED(all, *(const GR_V *)(b + (p + l) * GR_PANEL + v * GR_ISA_LANES), acc[l][v]);
+    }
+  }
+  for (; p < k; ++p) {
+    float x = a[p];
+    GR_V all = GR_ISA_SPLAT(x);
+#pragma GCC unroll 8
+    for (int v = 0; v < GR_PANEL / GR_ISA_LANES; ++v)
+      acc[0][v] = GR_ISA_FUSED(all, *(const GR_V *)(b + p * GR_PANEL + v * GR_ISA_LANES), acc[0][v]);
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < GR_PANEL / GR_ISA_LANES; ++v)
+    sums[v] = (acc[0][v] + acc[1][v]) + (acc[2][v] + acc[3][v]);
+}
+
+static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_vector)(const gr_panels *p, int64_t row,
+                                                                             int64_t first, int64_t last) {
+  const float *a = p->a + row * p->a_row;
+  for (int64_t panel = first; panel < last; ++panel) {
+    GR_V sums[GR_PANEL / GR_ISA_LANES];
+    float line[GR_PANEL];
+    GR_ISA(gr_panels_line)(a, p->b + panel * p->k * GR_PANEL, p->k, sums);
+    memcpy(line, sums, sizeof line);
+    int64_t column = panel * GR_PANEL, columns = gr_min(GR_PANEL, p->n - column);
+    float *c = p->c + row * p->c_row + column;
+    for (int64_t j = 0; j < columns; ++j) {
+      float x = line[j];
+      if (p->bias) x += p->bias[column + j];
+      if (p->extra) x += p->extra[row * p->c_row + column + j];
+      if (p->clamp) x = x < p->least ? p->least : x > p->most ? p->most : x;
+      c[j] = x;
+    }
+  }
+  int64_t column = first * GR_PANEL;
+  if (p->after) p->after(p, row, 1, column, gr_min(p->n, last * GR_PANEL) - column);
+}
+
+/* ---------------------------------------------------------------- blocks */
+
+/* rows gathered rows of A, elements first .. first+depth-1 of k, times panels panel .. panel_end-1. */
+GR_ALWAYS void GR_ISA(gr_panels_strip)(const gr_panels *p, const float *a, int64_t row, int64_t rows,
+                                       int64_t first, int64_t depth, int64_t panel, int64_t panel_end) {
+  int last = first + depth == p->k;
+  for (; panel < panel_end; ++panel) {
+    const float *b = p->b + (panel * p->k + first) * GR_PANEL;
+    for (int64_t half = 0; half < GR_PANEL; half += GR_WIDTH) {
+      int64_t column = panel * GR_PANEL + half, columns = gr_min(GR_WIDTH, p->n - column);
+      if (columns <= 0) break;
+      gr_tile t = {a, b + half, depth, p->c_row, p->bias && first == 0 ? p->bias + column : NULL,
+                   p->extra && last ? p->extra + row * p->c_row + column : NULL,
+                   p->c + row * p->c_row + column, first > 0, p->clamp && last, p->least, p->most};
+      if (columns % GR_ISA_LANES == 0)
+        GR_ISA(gr_panels_rows)(&t, rows, (int)(columns / GR_ISA_LANES));
+      else
+        GR_ISA(gr_panels_edge)(&t, rows, columns);
+    }
+  }
+}
+
+static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_block)(const gr_panels *p, int64_t row,
+                                                                            int64_t row_end, int64_t panel,
+                                                                            int64_t panel_end) {
+  if (p->rows == 1 && p->gather == NULL) {
+    GR_ISA(gr_panels_vector)(p, row, panel, panel_end);
+    return;
+  }
+  _Alignas(64) float a[GR_ISA_ROWS * GR_A_ROW];
+  /* Where enough panels of all of k fit into the second cache, k runs inside of the rows, and C is written
+   * once; else a depth of k passes all rows before the next. */
+  int64_t group = gr_max(1, GR_GROUP_BYTES / (4 * GR_PANEL * gr_max(p->k, 1)));
+  int inside = group >= gr_min(4, panel_end - panel);
+  if (!inside) group = GR_GROUP_BYTES / (4 * GR_PANEL * GR_DEPTH);
+  int64_t turn = inside ? GR_ISA_ROWS : row_end - row;
+  for (int64_t from = panel; from < panel_end; from += group) {
+    int64_t to = gr_min(panel_end, from + group), column = from * GR_PANEL;
+    for (int64_t top = row; top < row_end; top += turn) {
+      int64_t bottom = gr_min(row_end, top + turn), first = 0;
+      do {
+        int64_t depth = gr_min(GR_DEPTH, p->k - first);
+        for (int64_t i = top; i < bottom; i += GR_ISA_ROWS) {
+          int64_t rows = gr_min(GR_ISA_ROWS, bottom - i);
+          (p->gather ? p->gather : gr_gather_rows)(p, i, rows, first, first + depth, a);
+          GR_ISA(gr_panels_strip)(p, a, i, rows, first, depth, from, to);
+          if (p->after && first + depth == p->k)
+            p->after(p, i, rows, column, gr_min(p->n, to * GR_PANEL) - column);
+        }
+        first += depth;
+      } while (first < p->k);
+    }
+  }
+}
+
+#undef GR_V
+#undef GR_VI
+#undef GR_WIDTH
+#undef GR_LINES
+#undef GR_ALWAYS
+#undef GR_ISA
+#undef GR_ISA_LANES
+#undef GR_ISA_ROWS
+#undef GR_ISA_TARGET
+#undef GR_ISA_SPLAT
+#undef GR_ISA_FUSED
