@@ -14,7 +14,7 @@ from .errors import DeviceError, InputError, PlanError, did_you_mean
 from .graph import TensorType
 from .host_values import aligned_empty
 from .layout import HOST, L1, ROW_MAJOR, TILE, Layout, footprint, matrix
-from .plan.layouts import choose
+from .plan.defaults import choose
 from .shards import fault
 from .tensor import Tensor
 

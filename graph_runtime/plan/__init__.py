@@ -4,10 +4,10 @@
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ..devices import Device, parse_list
-from ..errors import InputError
+from ..errors import InputError, PlanError
 from ..graph import Graph
 from .balance import assign_models, require_policy
 from .check import check
@@ -39,6 +39,11 @@ def plan(
     devices: str | Device | Sequence[str | Device],
     *,
     place: Mapping[str, str | Device] | None = None,
+    placement: str | Callable | Placement | None = None,
+    objective: str = "serial",
+    fallback: str = "error",
+    inputs: Collection[str] = (),
+    kernels: Mapping[str, Collection[str]] | None = None,
     device_map: Mapping[str, str | Device] | None = None,
     formats: Mapping[str, str] | None = None,
     layouts: Mapping[str, str] | None = None,
@@ -50,32 +55,26 @@ def plan(
 ) -> Plan:
     """Decide devices, copies, layouts and storage of a graph, and check the result.
 
-    ``place``: pins, glob -> device, over node, op and function names. ``device_map``: DLDeviceType -> device.
-    ``formats``: device or kind -> format of its floats. ``layouts``: glob as of ``place`` -> layout of what
-    those nodes make, as "l1" or "l1/tile/bf16/height[8x1]" (wishes.py). ``numerics``: device or kind ->
-    {"fidelity", "dst", "numerics"} of nodes that do not say (numerics.py). ``policy``: how op models are
-    chosen for boards of stack buda (balance.POLICIES); None: as the file says, else each kernel cuts its op
-    itself. ``strict``: no fallback for devices that are not in the list. ``inplace``: func_name -> inputs
-    that output 0 may overwrite, from the libraries' manifests. ``use_storage_hints``: follow the file's
-    storage ids.
+    ``place``: pins, glob -> device. ``placement``: a policy, or a ready Placement of this graph on these
+    devices. Both, and ``objective`` to ``device_map``, and ``strict``, as placement.place. ``formats``:
+    device or kind -> format of its floats. ``layouts``: glob as of ``place`` -> layout of what those nodes
+    make, as "l1" or "l1/tile/bf16/height[8x1]" (wishes.py). ``numerics``: device or kind -> {"fidelity",
+    "dst", "numerics"} of nodes that do not say (numerics.py). ``policy``: how op models are chosen for boards
+    of stack buda (balance.POLICIES); None: as the file says, else each kernel cuts its op itself.
+    ``inplace``: func_name -> inputs that output 0 may overwrite, from the libraries' manifests.
+    ``use_storage_hints``: follow the file's storage ids.
 
     Raises PlanError, CheckError, CapacityError, UnsupportedOpError, DeviceError, InputError (policy, types).
     """
-    for name, value in (("place", place), ("device_map", device_map), ("formats", formats),
-                        ("layouts", layouts), ("numerics", numerics)):
-        _require_mapping(name, value)
-    for name, value in (numerics or {}).items():
-        _require_mapping(f"numerics of {name}", value)
-    if not isinstance(graph, Graph):
-        raise InputError(f"plan takes a Graph, got {type(graph).__name__}: use GraphBuilder.build() or "
-                         "load_graph(file)", got=type(graph).__name__)
-    if policy is not None:
-        require_policy(policy)
-    placed = insert_transfers(
-        _place(graph, parse_list(devices), pins=place, device_map=device_map, strict=strict)
-    )
+    _require(graph, policy, place=place, device_map=device_map, formats=formats, layouts=layouts,
+             numerics=numerics)
+    if not isinstance(placement, Placement):
+        placement = _place(graph, devices, pins=place, device_map=device_map, strict=strict,
+                           placement=placement, objective=objective, fallback=fallback, inputs=inputs,
+                           formats=formats, kernels=kernels)
+    placed = insert_transfers(_matching(placement, graph, devices))
     laid_out = assign_layouts(placed, formats, layouts)
-    edited = bool(place or layouts) or laid_out.placed.graph is not graph
+    edited = bool(place or layouts or placement.problem) or laid_out.placed.graph is not graph
     planned = assign_storage(
         laid_out, loaded=graph if edited else None, inplace=inplace, use_hints=use_storage_hints
     )
@@ -85,6 +84,27 @@ def plan(
 
 _EXAMPLES = {"place": "{'conv*': 'tt:0'}", "device_map": "{'2': 'tt:0'}", "formats": "{'tt': 'bf16'}",
              "layouts": "{'conv*': 'l1'}", "numerics": "{'tt': {'fidelity': 'HiFi2'}}"}
+
+
+def _matching(placement: Placement, graph: Graph, devices: str | Device | Sequence[str | Device]
+              ) -> Placement:
+    if placement.graph is not graph or placement.devices != parse_list(devices):
+        raise PlanError(f"{placement} is of another graph or device list: make one of this graph and these "
+                        "devices", got=placement)
+    return placement
+
+
+def _require(graph: object, policy: str | None, **mappings: object) -> None:
+    """Raises InputError for what is no Graph or policy, and for options that are no mappings."""
+    if policy is not None:
+        require_policy(policy)
+    for name, value in mappings.items():
+        _require_mapping(name, value)
+    for name, value in (mappings["numerics"] or {}).items():
+        _require_mapping(f"numerics of {name}", value)
+    if not isinstance(graph, Graph):
+        raise InputError(f"plan takes a Graph, got {type(graph).__name__}: use GraphBuilder.build() or "
+                         "load_graph(file)", got=type(graph).__name__)
 
 
 def _require_mapping(name: str, value: object) -> None:

@@ -1,45 +1,81 @@
 """Graph + devices -> Placement: which device each node runs on, and why.
 
-A pin decides first, then the file's device columns, else devices[0]; an input without either goes to its
-first consumer. The caller's list keeps its order: its first device is the fallback, whatever its kind.
+A pin decides first, then the file's device columns, then a policy (placing/), else devices[0]; an input
+without any of these goes to its first consumer. The caller's list keeps its order: its first device is the
+fallback, whatever its kind.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
-from ..devices import NO_KERNELS, Device, dl_types, parse, type_name
-from ..errors import PlanError, UnsupportedOpError, did_you_mean
+from ..costs import Machine
+from ..devices import Device, dl_types, parse, parse_list, type_name
+from ..errors import InputError, PlanError, did_you_mean
 from ..graph import COPY, NOP, Graph
-from ..ops import registry
-from ..ops.select import select
-from .columns import first_of, intern, slot_nid
+from .columns import intern, slot_nid
+from .fallbacks import FALLBACKS, fall_back, require_able, require_kernels
 from .globs import matching
+from .placing.causes import sentences
+from .placing.policies import decide, find_policy
+from .placing.problem import PlacementProblem, make_problem
+from .placing.schedule import require_objective
 from .types import Placement
 
 __all__ = ["place"]
 
 
-def place(graph: Graph, devices: Sequence[Device], *, pins: Mapping[str, str | Device] | None = None,
-          device_map: Mapping[str, str | Device] | None = None, strict: bool = False) -> Placement:
+def place(graph: Graph, devices: str | Device | Sequence[str | Device], *,
+          pins: Mapping[str, str | Device] | None = None,
+          device_map: Mapping[str, str | Device] | None = None, strict: bool = False,
+          placement: str | Callable[[PlacementProblem], np.ndarray] | None = None,
+          objective: str = "serial", fallback: str = "error", inputs: Collection[str] = (),
+          formats: Mapping[str, str] | None = None, kernels: Mapping[str, Collection[str]] | None = None,
+          host: Machine | None = None) -> Placement:
     """Give each node a device of ``devices``.
 
     ``pins``: glob over node name, op name and function name -> device; the last one that matches a node wins.
     ``device_map``: a DLDeviceType, by name or number, -> device: what the file's column calls "opencl" runs
     on tt:0. ``strict``: a type or ordinal that the list does not have is an error instead of a warning.
+    ``placement``: who places the rest: a policy's name (placing.POLICIES), "package.module:function", or such
+    a function; None: devices[0]. ``objective``: what policies make least, "serial", "makespan" or
+    "throughput". ``fallback``: what happens to a node that was asked to run where it cannot, "error", or
+    "host": it runs on a host of the list, with a warning. Costs: ``inputs``, those graph inputs that every
+    run sets anew; ``formats``, device -> format of its floats; ``kernels``, function -> device kinds that
+    libraries have it for; ``host``, the machine's constants.
 
-    Raises PlanError for a pin or mapping that names nothing, for a node whose outputs lie on two devices, and
-    under ``strict``; UnsupportedOpError where a device has no kernel for a node.
+    Raises PlanError for a pin or mapping that names nothing, for a node whose outputs lie on two devices, for
+    a policy's answer that is no placement, and under ``strict``; UnsupportedOpError, which lists all of
+    them, where devices have no kernel for nodes; InputError for unknown words.
     """
-    devices = tuple(devices)
+    devices = parse_list(devices)
+    require_objective(objective)
+    if fallback not in FALLBACKS:
+        raise InputError(f"fallback is {' or '.join(map(repr, FALLBACKS))}, not {fallback!r}", got=fallback,
+                         wanted=list(FALLBACKS))
+    if placement is not None:
+        find_policy(placement)
     causes = _Causes()
-    did, cause_id, warnings = _from_columns(graph, devices, device_map or {}, strict, causes)
-    pinned = _apply_pins(graph, devices, pins or {}, did, cause_id, causes)
-    if graph.hints.device_type is None:
+    did, cause_id, said, warnings = _from_columns(graph, devices, device_map or {}, strict, causes)
+    pinned = _apply_pins(graph, devices, pins or {}, did, cause_id, causes) | said
+    asked, kernels = np.where(pinned, did, -1).astype(np.int32), kernels or {}
+    if fallback == "host":
+        fallen, texts = fall_back(graph, devices, did, pinned | (placement is None), kernels)
+        cause_id[fallen] = [causes.add(text) for text in texts]
+        warnings += texts
+        asked[fallen] = np.where(asked[fallen] < 0, 0, asked[fallen])      # devices[0] was asked for
+    problem = None
+    if placement is not None:
+        pinned |= _foreign(graph, kernels, pinned, cause_id, causes, devices)
+        problem = make_problem(graph, devices, pin=np.where(pinned, did, -1), inputs=inputs, formats=formats,
+                               kernels=kernels, host=host, objective=objective)
+        require_able(graph, devices, did, kernels, problem.allowed)
+        warnings += _follow_policy(problem, placement, pinned, did, cause_id, causes)
+    if not said.all():
         _inputs_follow(graph, devices, pinned, did, cause_id, causes)
-    _check_kernels(graph, devices, did)
-    return Placement(graph, devices, did, cause_id, tuple(causes.texts), tuple(warnings))
+    require_kernels(graph, devices, did, kernels)
+    return Placement(graph, devices, did, cause_id, tuple(causes.texts), tuple(warnings), asked, problem)
 
 
 class _Causes:
@@ -53,6 +89,34 @@ class _Causes:
         return len(self.texts) - 1
 
 
+# **************** policies ****************
+
+def _foreign(graph: Graph, kernels: Mapping[str, Collection[str]], pinned: np.ndarray, cause_id: np.ndarray,
+             causes: _Causes, devices: tuple[Device, ...]) -> np.ndarray:
+    """bool [nodes]: nodes that nobody pinned whose function only a library knows that nobody named."""
+    unknown = [f.op is None and f.name not in (COPY, NOP) and f.name not in kernels for f in graph.funcs]
+    found = np.array([*unknown, False])[graph.func_id] & ~pinned
+    if found.any():
+        cause_id[found] = causes.add(f"only a library knows the function, and no library was named: it stays "
+                                     f"on the first device of the list, {devices[0]}")
+    return found
+
+
+def _follow_policy(problem: PlacementProblem, policy: str | Callable, pinned: np.ndarray, did: np.ndarray,
+                   cause_id: np.ndarray, causes: _Causes) -> list[str]:
+    """Write what a policy says into did and cause_id; warnings."""
+    calls = problem.graph.func_id >= 0
+    free = np.flatnonzero(calls & ~pinned)
+    name = policy if isinstance(policy, str) else getattr(policy, "__name__", "function")
+    if not len(free):
+        return [f"placement {name} decides nothing: pins and the file's device columns place every node"
+                ] if calls.any() else []
+    decided = decide(problem, policy)
+    did[free] = decided[free]
+    cause_id[free] = [causes.add(text) for text in sentences(problem, decided, free, name)]
+    return []
+
+
 # **************** columns ****************
 
 def _from_columns(
@@ -61,13 +125,14 @@ def _from_columns(
     device_map: Mapping[str, str | Device],
     strict: bool,
     causes: _Causes,
-) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """did and cause of each node from device_index and device_id, and the warnings about devices that are not
-    there."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
+    """did and cause of each node from device_index and device_id, whether the columns say it, and the
+    warnings about devices that are not there."""
     mapped = _read_map(devices, device_map)
     if graph.hints.device_type is None:
         first = causes.add(f"no device column: the first device of the list, {devices[0]}")
-        return np.zeros(graph.num_nodes, np.int32), np.full(graph.num_nodes, first, np.int32), []
+        count = graph.num_nodes
+        return np.zeros(count, np.int32), np.full(count, first, np.int32), np.zeros(count, bool), []
     types = np.asarray(graph.hints.device_type, np.int64)
     ids = (
         np.zeros_like(types) if graph.hints.device_id is None else np.asarray(graph.hints.device_id, np.int64)
@@ -87,7 +152,8 @@ def _from_columns(
     node_row = _first_entry(graph, row)
     return (np.array([*dids, 0], np.int32)[node_row],
             np.array([*reasons, causes.add(f"makes nothing: the first device of the list, {devices[0]}")],
-                     np.int32)[node_row], warnings)
+                     np.int32)[node_row],
+            np.array([*(dl_type >= 0 for dl_type, _ in rows), False])[node_row], warnings)
 
 
 def _distinct_pairs(types: np.ndarray, ids: np.ndarray) -> tuple[list[tuple[int, int]], np.ndarray]:
@@ -109,7 +175,9 @@ def _first_entry(graph: Graph, row: np.ndarray) -> np.ndarray:
 
 def _resolve(dl_type: int, ordinal: int, devices: tuple[Device, ...],
              mapped: dict[int, int]) -> tuple[int, str, bool]:
-    """Device index, cause, and whether the list lacks what the column asks for."""
+    """Device index, cause, and whether the list lacks what the column asks for. -1: it says nothing."""
+    if dl_type < 0:
+        return 0, f"the file says no device: the first of the list, {devices[0]}", False
     name = f"device_index {dl_type} ({type_name(dl_type) or 'unknown type'})"
     if dl_type in mapped:
         return mapped[dl_type], f"{name} is mapped to {devices[mapped[dl_type]]}", False
@@ -199,43 +267,3 @@ def _inputs_follow(graph: Graph, devices: tuple[Device, ...], pinned: np.ndarray
         [causes.add(f"an input lives where its first consumer runs: {d}") for d in devices], np.int32
     )
     cause_id[free] = text_of[did[free]]
-
-
-# **************** kernels ****************
-
-def _check_kernels(graph: Graph, devices: tuple[Device, ...], did: np.ndarray) -> None:
-    """Each (function, device) pair in use, once: nodes that share a function share their types."""
-    calls = np.flatnonzero(graph.func_id >= 0)
-    if not len(calls):
-        return
-    keys = graph.func_id[calls].astype(np.int64) * len(devices) + did[calls]
-    distinct, row = intern(keys, len(graph.funcs) * len(devices))
-    example = calls[first_of(row, len(distinct))]
-    for key, nid in zip(distinct.tolist(), example.tolist(), strict=True):
-        device = devices[key % len(devices)]
-        reason = _no_kernel(graph, nid, key // len(devices), device)
-        if reason:
-            node = graph.node(nid)
-            raise UnsupportedOpError(
-                f"node {node.name!r} (op {node.op}) cannot run on {device}: {reason}; place it on "
-                f"another device",
-                path=f"$.nodes[{nid}]",
-                node=node.name,
-                op=node.op,
-                device=str(device),
-                reason=reason,
-            )
-
-
-def _no_kernel(graph: Graph, nid: int, fid: int, device: Device) -> str | None:
-    """Why the registry has no body for a node on a device; None if it has, or if only a library can say."""
-    func = graph.funcs[fid]
-    op = None if func.op is None else registry.get(func.op)
-    if op is None or op.is_nop or func.name in (COPY, NOP) or device.kernels == NO_KERNELS:
-        return None
-    node = graph.node(nid)
-    try:
-        select(op, func.attrs, device.kernels, node.input_types, node.output_types)
-    except UnsupportedOpError as error:
-        return str(error)
-    return None

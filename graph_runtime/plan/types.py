@@ -15,6 +15,8 @@ from ..devices import Device
 from ..graph import Graph
 from ..layout import Layout
 from ..ops.numerics import Numerics
+from .placing import table
+from .placing.problem import PlacementProblem, make_problem
 
 __all__ = ["LaidOutGraph", "PlacedGraph", "Placement", "Plan", "Storage"]
 
@@ -22,7 +24,8 @@ __all__ = ["LaidOutGraph", "PlacedGraph", "Placement", "Plan", "Storage"]
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
     """The device of each node. ``did`` int32 [nodes] indexes ``devices`` (the caller's list, order kept);
-    ``cause_id`` int32 [nodes] indexes ``causes``, one sentence each."""
+    ``cause_id`` int32 [nodes] indexes ``causes``, one sentence each. ``asked`` int32 [nodes]: the device that
+    a pin or the file asks for, -1: nobody asks; None: not known. ``problem``: what a policy decided about."""
 
     graph: Graph
     devices: tuple[Device, ...]
@@ -30,6 +33,31 @@ class Placement:
     cause_id: np.ndarray
     causes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    asked: np.ndarray | None = None
+    problem: PlacementProblem | None = None
+
+    def __repr__(self) -> str:
+        counts = np.bincount(self.did[self.graph.func_id >= 0], minlength=len(self.devices))
+        parts = [f"{count} on {device}" for device, count in zip(self.devices, counts, strict=True)]
+        return f"<Placement of {int(counts.sum())} nodes: {', '.join(parts)}>"
+
+    def report(self) -> list[dict[str, Any]]:
+        """One row a node that runs, and an input that every run copies: nid, node, op, asked (None: nobody
+        did), device, why, ns, and copies: from, to, bytes and ns of each copy of what it makes."""
+        asked = np.full(len(self.did), -1) if self.asked is None else self.asked
+        why = [self.causes[i] for i in self.cause_id.tolist()]
+        return table.node_rows(self._problem(), self.did, asked, why)
+
+    def summary(self) -> dict[str, Any]:
+        """{"devices", "copies", "elsewhere", "predictions"}: sums a device and a way, the rows of nodes that
+        are elsewhere than asked, and of each objective the ns, the bound and the best single device."""
+        said = {**table.totals(self.report()), "predictions": table.predictions(self._problem(), self.did)}
+        return {**said, "warnings": list(self.warnings)}
+
+    def _problem(self) -> PlacementProblem:
+        if self.problem is not None:
+            return self.problem
+        return make_problem(self.graph, self.devices, pin=self.did)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ from ..devices import Device
 from ..errors import DeviceError
 from ..graph import TensorType
 from ..layout import HOST, ROW_MAJOR, Layout, footprint
-from ..plan.layouts import choose
+from ..plan.defaults import choose
 
 __all__ = ["Place", "default_place", "held", "place"]
 

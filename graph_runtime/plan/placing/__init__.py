@@ -1,0 +1,9 @@
+"""Which device each node runs on, by predicted time.
+
+    Graph + devices --problem--> PlacementProblem --policies--> device of each node --causes, table--> why
+"""
+from .policies import POLICIES, decide
+from .problem import UNSUPPORTED, PlacementProblem, make_problem
+from .schedule import OBJECTIVES, evaluate
+
+__all__ = ["OBJECTIVES", "POLICIES", "UNSUPPORTED", "PlacementProblem", "decide", "evaluate", "make_problem"]

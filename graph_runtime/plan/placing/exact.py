@@ -1,0 +1,120 @@
+"""The policy ``optimal``: branch and bound over all assignments of a small graph, many at a time.
+
+Assignments grow node by node, in node order, so that the times of what stands already are exact; those whose
+lower bound is no better than the best known are dropped. Where they become too many, those with the least
+bound are kept: the answer is then the best that was seen, and ``bound`` what no assignment goes below.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .problem import UNSUPPORTED, PlacementProblem
+from .schedule import Times, evaluate
+
+__all__ = ["Exact", "lower_bound", "solve"]
+
+_MOST_CELLS = 1 << 24           # int64 that the assignments of one round hold: 128 MB
+_LATE_OWNERS = 8                # nodes that own values which are read before them: tried before all others
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exact:
+    """``did`` int16 [nodes] and its ``ns``; ``bound`` ns: no assignment takes less. Equal: it is optimal."""
+
+    did: np.ndarray
+    ns: int
+    bound: int
+
+
+def lower_bound(problem: PlacementProblem) -> int:
+    """ns that no assignment goes below, with every node on its fastest device and free copies: all of them
+    (serial), the longest chain or a k-th of all (makespan), a k-th of all (throughput)."""
+    least, tail = _least(problem)
+    share = -(-int(least.sum()) // problem.num_devices)
+    chain = int((least + tail).max(initial=0))
+    return {"serial": int(least.sum()), "makespan": max(share, chain), "throughput": share}[problem.objective]
+
+
+def solve(problem: PlacementProblem, known: np.ndarray) -> Exact:
+    """The best assignment, where ``known`` int16 [nodes] is one that the search is to beat."""
+    best, least = int(evaluate(problem, known[None])[0]), _Bounds(problem)
+    times, dropped = _begin(problem), best
+    cells = 3 * problem.num_nodes + len(problem.eid) * problem.num_devices + 6 * problem.num_devices
+    most = max(_MOST_CELLS // cells, 1)
+    bounds = np.zeros(len(times.rows), np.int64)
+    for nid in range(problem.num_nodes):
+        times, bounds = _branch(problem, times, bounds, nid)
+        bounds = np.maximum(bounds, least.of(times, nid))
+        kept = np.flatnonzero(bounds < best)
+        if len(kept) > most:
+            order = np.argsort(bounds[kept], kind="stable")
+            dropped = min(dropped, int(bounds[kept[order[most]]]))
+            kept = np.sort(kept[order[:most]])
+        times, bounds = times.take(kept), bounds[kept]
+    if len(times.rows):
+        found = times.objective
+        at = int(np.argmin(found))
+        if found[at] < best:
+            known, best = times.did[at], int(found[at])
+    return Exact(known, best, min(best, dropped))
+
+
+def _begin(problem: PlacementProblem) -> Times:
+    """An empty assignment; one for each way to place nodes that own values which are read before them."""
+    early = np.unique(problem.owner[problem.use_value][problem.owner[problem.use_value] > problem.use_nid])
+    times = Times(problem, 1)
+    for at, nid in enumerate(early.tolist()):
+        options = np.flatnonzero(problem.allowed[nid])
+        options = options if at < _LATE_OWNERS else options[:1]
+        rows = np.repeat(np.arange(len(times.rows)), len(options))
+        did = np.tile(options, len(times.rows))
+        times = times.take(rows)
+        times.did[:, nid] = did
+    return times
+
+
+def _branch(problem: PlacementProblem, times: Times, bounds: np.ndarray, nid: int
+            ) -> tuple[Times, np.ndarray]:
+    """Every assignment on with node ``nid`` on each device that may run it."""
+    said = times.did[:, nid]
+    rows, did = [], []
+    for device in np.flatnonzero(problem.allowed[nid]).tolist():
+        fits = np.flatnonzero((said < 0) | (said == device))
+        rows.append(fits)
+        did.append(np.full(len(fits), device, np.int64))
+    of = np.concatenate(rows)
+    times = times.take(of)
+    times.step(nid, np.concatenate(did))
+    return times, bounds[of]
+
+
+class _Bounds:
+    """Lower bounds of assignments whose first nodes are placed."""
+
+    def __init__(self, problem: PlacementProblem):
+        least, self.tail = _least(problem)
+        self.kind, self.k = problem.objective, problem.num_devices
+        self.rest = int(least.sum()) - np.cumsum(least)
+
+    def of(self, times: Times, nid: int) -> np.ndarray:
+        """int64 [rows], once node ``nid`` is placed, too."""
+        rest = int(self.rest[nid])
+        if self.kind == "serial":
+            return times.serial + rest
+        share = -((times.load[:, :self.k].sum(1) + rest) // -self.k)
+        if self.kind == "throughput":
+            return np.maximum(times.bottleneck, share)
+        return np.maximum(np.maximum(times.over[:, nid] + self.tail[nid], share), times.makespan)
+
+
+def _least(problem: PlacementProblem) -> tuple[np.ndarray, np.ndarray]:
+    """int64 [nodes]: each node's least time; and that of the longest chain after it."""
+    least = np.where(problem.allowed, problem.cost, UNSUPPORTED).min(1)
+    tail = np.zeros(problem.num_nodes, np.int64)
+    for nid, value in zip(problem.use_nid[::-1].tolist(), problem.use_value[::-1].tolist(), strict=True):
+        maker = problem.ready[value]
+        if maker >= 0:
+            tail[maker] = max(tail[maker], least[nid] + tail[nid])
+    return least, tail

@@ -1,0 +1,152 @@
+"""The policies by name, and those from outside: ``package.module:function``.
+
+A policy is ``policy(problem) -> int array [nodes]`` of device indices. All but ``single`` end in a local
+search from their own answer and the best single device, so that none is worse than that device alone.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+import numpy as np
+
+from ...errors import InputError, PlanError, did_you_mean
+from .cuts import best_cut
+from .exact import solve
+from .heft import heft as heft_order
+from .problem import UNSUPPORTED, PlacementProblem
+from .schedule import evaluate
+from .search import refine, singles
+
+__all__ = ["POLICIES", "Policy", "decide", "find_policy"]
+
+Policy = Callable[[PlacementProblem], np.ndarray]
+_TILTS = (0.25, 0.5, 0.8, 1.25, 2.0, 4.0)     # a device is made dearer, so that cuts share work out
+_MANY = 3000                                  # nodes from which fewer cuts are tried
+
+
+def single(problem: PlacementProblem) -> np.ndarray:
+    """Everything that it can run on one device, the best for the objective; the rest on a host."""
+    rows = singles(problem)
+    return rows[np.argmin(evaluate(problem, rows))]
+
+
+def greedy(problem: PlacementProblem) -> np.ndarray:
+    """Node by node, each where it and the copies of what it reads take least; then local search."""
+    allowed = np.where(problem.allowed, problem.cost, UNSUPPORTED)
+    did = np.argmin(allowed, 1).astype(np.int16)
+    first = np.searchsorted(problem.use_nid, np.arange(problem.num_nodes + 1))
+    there = np.zeros((len(problem.eid), problem.num_devices), bool)
+    for nid in range(problem.num_nodes):
+        values = problem.use_value[first[nid]:first[nid + 1]]
+        ways = problem.copy[values, did[problem.owner[values]]]             # 0 where it lies already
+        did[nid] = np.argmin(allowed[nid] + np.where(there[values], 0, ways).sum(0))
+        there[values, did[nid]] = True
+    return refine(problem, [did])
+
+
+def mincut(problem: PlacementProblem) -> np.ndarray:
+    """Least serial time, by cuts: exact for two devices. For other objectives cuts with one device made
+    dearer, then local search."""
+    starts = singles(problem)
+    plain = best_cut(problem, starts)
+    if problem.objective == "serial":
+        return plain if problem.num_devices == 2 else refine(problem, [plain])
+    found = [plain]
+    for device in range(problem.num_devices):
+        for tilt in _TILTS if problem.num_nodes < _MANY else _TILTS[1::3]:
+            cost = problem.cost.copy()
+            able = cost[:, device] < UNSUPPORTED
+            cost[able, device] = (cost[able, device] * tilt).astype(np.int64)
+            found.append(best_cut(problem, starts, cost))
+    return refine(problem, found)
+
+
+def heft(problem: PlacementProblem) -> np.ndarray:
+    """Longest way to the end first, each where it is over earliest; then local search."""
+    return refine(problem, [heft_order(problem)])
+
+
+def optimal(problem: PlacementProblem) -> np.ndarray:
+    """The best there is, by branch and bound, for graphs of about 20 nodes; of larger ones the best seen."""
+    return solve(problem, _start(problem)).did
+
+
+def _start(problem: PlacementProblem) -> np.ndarray:
+    rows = np.stack([mincut(problem), heft(problem)])
+    return rows[np.argmin(evaluate(problem, rows))]
+
+
+POLICIES: dict[str, Policy] = {
+    "single": single, "greedy": greedy, "mincut": mincut, "heft": heft, "optimal": optimal}
+
+
+# **************** use ****************
+
+def find_policy(name: str | Policy) -> Policy:
+    """The policy of that name, of ``package.module:function``, or a function itself.
+
+    Raises InputError for a name that there is not, PlanError for a module that cannot be imported.
+    """
+    if callable(name):
+        return name
+    if not isinstance(name, str):
+        raise InputError(f"a placement is a policy's name or a function, got {type(name).__name__}",
+                         got=type(name).__name__, wanted=[*POLICIES])
+    if ":" not in name:
+        if name not in POLICIES:
+            raise InputError(f"unknown placement policy {name!r}{did_you_mean(name, POLICIES)}; one of your "
+                             "own is package.module:function", got=name, wanted=[*POLICIES])
+        return POLICIES[name]
+    module, _, function = name.partition(":")
+    try:
+        found = import_module(module)
+    except Exception as error:                       # whatever a module's own code does when it is imported
+        raise PlanError(f"placement policy {name}: cannot import {module}: "
+                        f"{type(error).__name__}: {error}", got=name) from error
+    policy = getattr(found, function, None)
+    if not callable(policy):
+        there = [k for k, v in vars(found).items() if callable(v) and not k.startswith("_")]
+        raise PlanError(f"placement policy {name}: {module} has no function {function!r}"
+                        f"{did_you_mean(function, there)}", got=name)
+    return policy
+
+
+def decide(problem: PlacementProblem, policy: str | Policy) -> np.ndarray:
+    """int32 [nodes]: what a policy says, checked. Raises PlanError where that is no placement."""
+    name = policy if isinstance(policy, str) else getattr(policy, "__name__", "function")
+    try:
+        said = find_policy(policy)(problem)
+    except (InputError, PlanError):
+        raise
+    except Exception as error:
+        if name in POLICIES:
+            raise
+        raise PlanError(f"placement policy {name} failed: {type(error).__name__}: {error}",
+                        got=name) from error
+    return _checked(problem, said, name)
+
+
+def _checked(problem: PlacementProblem, said: object, name: str) -> np.ndarray:
+    count, k = problem.num_nodes, problem.num_devices
+    did = np.asarray(said)
+    if did.shape != (count,) or did.dtype.kind not in "iu":
+        raise PlanError(f"placement policy {name} returned {did.dtype}{list(did.shape)}: a policy returns "
+                        f"integers [{count}], a device index of each node", got=str(did.dtype),
+                        wanted=f"int[{count}]")
+    bad = np.flatnonzero((did < 0) | (did >= k))
+    if len(bad):
+        node = problem.graph.names[bad[0]]
+        raise PlanError(f"placement policy {name} put node {node!r} on device {int(did[bad[0]])}: there are "
+                        f"0 to {k - 1}", node=node, got=int(did[bad[0]]), wanted=k - 1)
+    did = np.where(problem.graph.func_id < 0, problem.pin, did).astype(np.int32)
+    bad = np.flatnonzero(~problem.allowed[np.arange(count), did])
+    if len(bad):
+        nid, device = int(bad[0]), problem.devices[did[bad[0]]]
+        node, pin = problem.graph.names[nid], int(problem.pin[nid])
+        reason = (f"it is pinned to {problem.devices[pin]}" if pin >= 0 and pin != did[nid] else
+                  problem.reasons.get((int(problem.graph.func_id[nid]), int(did[nid])),
+                                      "the device cannot run it"))
+        raise PlanError(f"placement policy {name} put node {node!r} on {device}: {reason}; choose among "
+                        "problem.allowed", node=node, device=str(device), reason=reason)
+    return did

@@ -1,0 +1,225 @@
+"""What a placement policy decides about, in integers: ns of each node on each device, ns of each copy.
+
+A value is copied once to each device that reads it and does not hold it. Inputs of the graph are constants,
+whose copies are made when they are set and cost no run anything, unless every run sets them anew or writes
+them.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...costs import Machine, copy_cost, dispatch_ns, node_cost
+from ...devices import Device
+from ...errors import InputError, PlanError, did_you_mean
+from ...graph import COPY, NOP, Graph, TensorType
+from ...layout import ROW_MAJOR, Layout, same_image
+from ..columns import first_of, intern, slot_nid
+from ..defaults import choose
+from .supports import Kernels, unable
+
+__all__ = ["UNSUPPORTED", "PlacementProblem", "make_problem"]
+
+UNSUPPORTED = 1 << 50       # ns of a node on a device that cannot run it: 13 days
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacementProblem:
+    """A graph's nodes, in an order in which they could run one by one, and k devices; times are int64 ns.
+
+    ``cost`` int64 [nodes, k]: of each node with its dispatch, UNSUPPORTED where the device cannot run it.
+    ``pin`` int32 [nodes]: the device that is asked for, -1: any; of an input the one that it is set on.
+    ``on_host`` bool [k].
+    A value is an entry that may have to be copied: ``eid`` int64 [values]. ``owner`` int64 [values]: the node
+    on whose device it lies; ``ready`` int64 [values]: the node that makes it, -1: it is there when the run
+    begins. ``copy`` int64 [values, k, k]: ns from the second axis' device to the third's.
+    The distinct reads: node ``use_nid`` int64 [uses] (ascending) reads value ``use_value`` int64 [uses].
+    ``reasons`` {(function id, device index): why that device cannot run it}. ``objective``: what is to be
+    least, one of schedule.OBJECTIVES.
+    """
+
+    graph: Graph
+    devices: tuple[Device, ...]
+    cost: np.ndarray
+    pin: np.ndarray
+    on_host: np.ndarray
+    eid: np.ndarray
+    owner: np.ndarray
+    ready: np.ndarray
+    copy: np.ndarray
+    use_nid: np.ndarray
+    use_value: np.ndarray
+    reasons: Mapping[tuple[int, int], str]
+    objective: str = "serial"
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.pin)
+
+    @property
+    def num_devices(self) -> int:
+        return len(self.devices)
+
+    @property
+    def allowed(self) -> np.ndarray:
+        """bool [nodes, k]: the device can run the node, and no pin says another."""
+        asked = self.pin[:, None]
+        return (self.cost < UNSUPPORTED) & ((asked < 0) | (asked == np.arange(self.num_devices)))
+
+    @property
+    def edges(self) -> np.ndarray:
+        """int64 [uses, 3]: (node whose device holds the value, node that reads it, value)."""
+        return np.stack([self.owner[self.use_value], self.use_nid, self.use_value], 1)
+
+
+def make_problem(graph: Graph, devices: Sequence[Device], *, pin: np.ndarray | None = None,
+                 inputs: Collection[str] = (), formats: Mapping[str, str] | None = None,
+                 kernels: Kernels | None = None, host: Machine | None = None,
+                 objective: str = "serial") -> PlacementProblem:
+    """The problem of a graph and a device list.
+
+    ``pin`` int32 [nodes], -1: any device. ``inputs``: graph inputs that every run sets anew, from the first
+    host of the list. ``formats``: device or kind -> format of its floats. ``kernels``: function -> device
+    kinds that a library has it for. ``host``: constants of the machine, None: the packaged ones.
+
+    Raises InputError for an input that the graph does not have.
+    """
+    devices = tuple(devices)
+    prices = _Prices(graph, devices, formats or {}, kernels or {}, host)
+    pin = np.full(graph.num_nodes, -1, np.int32) if pin is None else np.array(pin, np.int32)
+    on_host = np.array([d.descriptor.on_host for d in devices])
+    null = graph.func_id < 0
+    pin[null & (pin < 0)] = int(np.argmax(on_host))
+    owner, ready = _owners(graph, inputs)
+    value_of = np.full(graph.num_entries, -1, np.int64)
+    read = np.unique(graph.in_eid)
+    eid = read[owner[read] >= 0]
+    value_of[eid] = np.arange(len(eid))
+    reads = np.stack([slot_nid(graph), value_of[graph.in_eid]], 1)
+    uses = np.unique(reads[reads[:, 1] >= 0], axis=0)
+    uses = uses[uses[:, 0] != owner[eid][uses[:, 1]]]
+    return PlacementProblem(graph, devices, prices.nodes(), pin, on_host, eid, owner[eid], ready[eid],
+                            prices.copies(eid), uses[:, 0], uses[:, 1], prices.reasons, objective)
+
+
+def _owners(graph: Graph, inputs: Collection[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Of each entry the node on whose device it lies (-1: a constant, it lies wherever it is read), and the
+    node that makes it (-1: the caller)."""
+    names = graph.input_names
+    for name in inputs:
+        if name not in names:
+            raise InputError(f"the graph has no input {name!r}{did_you_mean(name, names)}", got=name)
+    owner = graph.entry_nid.copy()
+    constant = graph.func_id[owner] < 0
+    ready = np.where(constant, -1, owner)
+    set_anew = np.isin(owner, graph.inputs[[i for i, name in enumerate(names) if name in set(inputs)]])
+    owner[constant & ~set_anew] = -1
+    for out, into in graph.hints.aliases:            # what is written lies where its writer runs
+        if 0 <= out < len(graph.outputs) and 0 <= into < len(graph.inputs):
+            owner[graph.input_eids[into]] = graph.entry_nid[graph.outputs[out]]
+    return owner, ready
+
+
+class _Prices:
+    """Costs of a graph's nodes and copies on its devices, with the planner's own layouts; each distinct one
+    is asked for once."""
+
+    def __init__(self, graph: Graph, devices: tuple[Device, ...], formats: Mapping[str, str],
+                 kernels: Kernels, host: Machine | None):
+        self.graph, self.devices, self.kernels, self.host = graph, devices, kernels, host
+        self.formats = [formats.get(str(d), formats.get(d.kind)) for d in devices]
+        self.reasons: dict[tuple[int, int], str] = {}
+        self.layouts = [[self._layout(t, did) for did in range(len(devices))] for t in graph.types]
+
+    def _layout(self, type_: TensorType, did: int) -> Layout | str:
+        """The layout of a type on a device, or why that cannot hold it."""
+        try:
+            return choose(type_, self.devices[did].descriptor, self.formats[did])[0]
+        except PlanError as error:
+            return str(error)
+
+    def nodes(self) -> np.ndarray:
+        """int64 [nodes, k]; inputs cost nothing."""
+        graph, count = self.graph, len(self.devices)
+        table = np.zeros((graph.num_nodes, count), np.int64)
+        own = np.array([f.name in (COPY, NOP) for f in graph.funcs] + [False])[graph.func_id]
+        calls = np.flatnonzero((graph.func_id >= 0) & ~own)
+        if len(calls):
+            _, row = intern(graph.func_id[calls], len(graph.funcs))
+            first = calls[first_of(row, int(row.max()) + 1)]       # nodes of one function share their types
+            table[calls] = np.array([[self._node(int(n), did) for did in range(count)] for n in first])[row]
+        moved = self._from_inputs()
+        known: dict[tuple[int, int], list[int]] = {}
+        for nid in np.flatnonzero(own).tolist():
+            key = (self._slot(nid), int(graph.type_id[graph.row_ptr[nid]]))
+            if key not in known:
+                known[key] = [self._reshape(*key, did) for did in range(count)]
+            if graph.funcs[graph.func_id[nid]].name == NOP:
+                unable = np.array(known[key]) == UNSUPPORTED
+                table[nid] = np.where(unable, UNSUPPORTED, 0) if moved[nid] else known[key]
+        return table
+
+    def _slot(self, nid: int) -> int:
+        """Type id of a node's first input, of its output where it has none."""
+        at = self.graph.in_ptr[nid]
+        eid = self.graph.in_eid[at] if at < self.graph.in_ptr[nid + 1] else self.graph.row_ptr[nid]
+        return int(self.graph.type_id[eid])
+
+    def _from_inputs(self) -> list[bool]:
+        """Of each node whether it only reshapes an input: it then moves bytes when that is set."""
+        graph, maker = self.graph, self.graph.entry_nid.tolist()
+        nop = [f.name == NOP for f in graph.funcs] + [False]
+        found = (graph.func_id < 0).tolist()
+        ptr, read = graph.in_ptr.tolist(), graph.in_eid.tolist()
+        for nid, fid in enumerate(graph.func_id.tolist()):
+            if nop[fid]:
+                found[nid] = all(found[maker[e]] for e in read[ptr[nid]:ptr[nid + 1]])
+        return found
+
+    def _node(self, nid: int, did: int) -> int:
+        node, device, fid = self.graph.node(nid), self.devices[did], int(self.graph.func_id[nid])
+        reason = unable(node, device, self.kernels)
+        if reason is not None:
+            self.reasons[fid, did] = reason
+            return UNSUPPORTED
+        layouts = [self.layouts[self.graph.type_id[e]][did] for e in (*node.inputs, *node.outputs)]
+        cost = node_cost(self.graph, nid, device, layouts, host=self.host)
+        return max(round(cost.cycles), 0) + round(dispatch_ns(device.descriptor).cycles)
+
+    def _reshape(self, source: int, made: int, did: int) -> int:
+        """A reshape moves bytes where its two types have no common physical image."""
+        device, before, after = self.devices[did], self.layouts[source][did], self.layouts[made][did]
+        if isinstance(before, str) or isinstance(after, str):
+            return UNSUPPORTED
+        types = self.graph.types
+        if device.descriptor.on_host or same_image(before, types[source].shape, after, types[made].shape):
+            return 0
+        cost = copy_cost(device, before, device, after, types[made], self.host)
+        return round(cost.cycles) + round(dispatch_ns(device.descriptor).cycles)
+
+    # **************** copies ****************
+
+    def copies(self, eid: np.ndarray) -> np.ndarray:
+        """int64 [entries of eid, k, k]; 0 where a device cannot hold the type."""
+        count = len(self.devices)
+        type_id = self.graph.type_id[eid]
+        used, row = intern(type_id, len(self.graph.types))
+        table = [[[self._copy(int(t), s, d) for d in range(count)] for s in range(count)] for t in used]
+        return np.array(table, np.int64).reshape(-1, count, count)[row]
+
+    def _copy(self, type_id: int, source: int, target: int) -> int:
+        a, b = self.layouts[type_id][source], self.layouts[type_id][target]
+        if source == target or isinstance(a, str) or isinstance(b, str):
+            return 0
+        devices, type_ = self.devices, self.graph.types[type_id]
+        try:
+            return round(copy_cost(devices[source], a, devices[target], b, type_, self.host).cycles)
+        except PlanError:                          # no way between the two: down to the host and up again
+            host = next((d for d in devices if d.descriptor.on_host), None)
+            if host is None:
+                return UNSUPPORTED
+            plain = Layout(host.main_memory.name, ROW_MAJOR, a.format)
+            down = copy_cost(devices[source], a, host, plain, type_, self.host)
+            return round(down.cycles + copy_cost(host, plain, devices[target], b, type_, self.host).cycles)

@@ -1,0 +1,125 @@
+"""Local search: nodes change their device, alone or in groups that belong together, as long as the objective
+falls. A round tries all moves, then takes as many of those that gain as go well together."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations, islice
+
+import numpy as np
+
+from .deltas import copy_changes
+from .problem import UNSUPPORTED, PlacementProblem
+from .schedule import evaluate
+
+__all__ = ["improve", "refine", "singles"]
+
+_SMALL = 16                     # nodes of a graph in which every pair and triple is tried
+_MOST_CELLS = 12_000_000        # (assignment, node) pairs that a search looks at: 1 to 2 seconds
+_MOST_ROWS = 4096               # moves of a round
+_STARTS = 3                     # assignments that are improved
+
+
+def singles(problem: PlacementProblem) -> np.ndarray:
+    """int16 [k, nodes]: on each device all that it can run; the rest on the first host that can, else where
+    it is fastest."""
+    allowed = problem.allowed
+    at_home = allowed & problem.on_host
+    fastest = np.argmin(np.where(allowed, problem.cost, UNSUPPORTED), 1)
+    other = np.where(at_home.any(1), np.argmax(at_home, 1), fastest)
+    return np.stack([np.where(allowed[:, d], d, other) for d in range(problem.num_devices)]).astype(np.int16)
+
+
+def refine(problem: PlacementProblem, starts: Sequence[np.ndarray]) -> np.ndarray:
+    """The best that local search makes of ``starts`` and of the best single device: never worse than
+    those."""
+    rows = np.unique(np.stack([*starts, *singles(problem)]).astype(np.int16), axis=0)
+    times = evaluate(problem, rows)
+    best = rows[np.argsort(times, kind="stable")[:_STARTS]]
+    found = np.stack([improve(problem, row, _MOST_CELLS // len(best)) for row in best])
+    return found[np.argmin(evaluate(problem, found))]
+
+
+def improve(problem: PlacementProblem, did: np.ndarray, cells: int = _MOST_CELLS) -> np.ndarray:
+    """``did`` int16 [nodes] after local search, at most ``cells`` pairs of an assignment and a node long."""
+    groups = _groups(problem)
+    best = int(evaluate(problem, did[None])[0])
+    while True:
+        moves = _moves(problem, did, groups, min(_MOST_ROWS, cells // (2 * problem.num_nodes)))
+        if not len(moves):
+            return did
+        times = evaluate(problem, moves)
+        cells -= 2 * moves.size
+        gains = np.flatnonzero(times < best)
+        if not len(gains):
+            return did
+        order = gains[np.argsort(times[gains], kind="stable")]
+        together = _together(did, moves[order])
+        times = evaluate(problem, together)
+        did, best = together[np.argmin(times)], int(times.min())
+
+
+def _together(did: np.ndarray, moves: np.ndarray) -> np.ndarray:
+    """Of moves, best first: the first, the first two, and so on; where two want one node the earlier has
+    it."""
+    found, now, changed = [], did.copy(), np.zeros(len(did), bool)
+    for move in moves:
+        differs = move != did
+        if not (differs & changed).any():
+            now = np.where(differs, move, now)
+            changed |= differs
+            found.append(now)
+    return np.stack(found)
+
+
+def _moves(problem: PlacementProblem, did: np.ndarray, groups: list[np.ndarray], most: int) -> np.ndarray:
+    """int16 [at most ``most``, nodes]: assignments in which one group goes to one device, those of single
+    nodes that serve the serial time best first."""
+    allowed, k = problem.allowed, problem.num_devices
+    free = allowed & (np.arange(k) != did[:, None]) & (problem.graph.func_id >= 0)[:, None]
+    gain = problem.cost - problem.cost[np.arange(len(did)), did][:, None] + copy_changes(problem, did)
+    nid, target = np.nonzero(free)
+    order = np.argsort(gain[nid, target], kind="stable")
+    rows = [(np.array([n]), d) for n, d in zip(nid[order].tolist(), target[order].tolist(), strict=True)]
+    half = rows if len(rows) <= most // 2 else rows[:most // 2]
+    wide = [(group[free[group, d]], d) for group in groups for d in range(k)]
+    chosen = half + [(group, d) for group, d in wide if len(group)][:most - len(half)]
+    moves = np.repeat(did[None], len(chosen), 0)
+    for row, (group, d) in enumerate(chosen):
+        moves[row, group] = d
+    return np.unique(moves, axis=0) if len(moves) else moves
+
+
+def _groups(problem: PlacementProblem) -> list[np.ndarray]:
+    """Sets of nodes that may go together: what hangs on one node alone (a branch), producers with their
+    readers, and in small graphs any two or three."""
+    calls = np.flatnonzero((problem.graph.func_id >= 0) & (problem.allowed.sum(1) > 1)).tolist()
+    owner, reader, _ = problem.edges.T
+    found = {tuple(branch) for branch in _branches(problem, calls) if len(branch) > 1}
+    found |= {(a, b) for a, b in zip(owner.tolist(), reader.tolist(), strict=True)}
+    if len(calls) <= _SMALL:
+        found |= {*combinations(calls, 2), *combinations(calls, 3)}
+    ordered = sorted(found, key=lambda group: (-len(group), group))
+    return [np.array(group) for group in ordered]
+
+
+def _branches(problem: PlacementProblem, calls: list[int]) -> list[list[int]]:
+    """Of each node the nodes that read only what it, or such a node, makes; itself first."""
+    sources: list[set[int]] = [set() for _ in range(problem.num_nodes)]
+    readers: list[list[int]] = [[] for _ in range(problem.num_nodes)]
+    for owner, nid, _ in problem.edges.tolist():
+        if nid > owner and owner not in sources[nid]:
+            sources[nid].add(owner)
+            readers[owner].append(nid)
+    budget, found = 50 * problem.num_nodes, []
+    for root in islice(calls, _MOST_ROWS):
+        branch, missing = [root], {}
+        for node in branch:
+            for nid in readers[node]:
+                missing[nid] = missing.get(nid, len(sources[nid])) - 1
+                if missing[nid] == 0:
+                    branch.append(nid)
+        found.append(branch)
+        budget -= len(branch)
+        if budget < 0:
+            break
+    return found

@@ -1,0 +1,51 @@
+"""Whether a device can run a node: it has a kernel, and can hold what the node reads and makes."""
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ...devices import NO_KERNELS, Device
+from ...errors import PlanError, UnsupportedOpError
+from ...graph import COPY, NOP, NodeView
+from ...ops import registry
+from ...ops.select import select
+from ..defaults import choose
+
+__all__ = ["Kernels", "is_foreign", "no_kernel", "unable"]
+
+Kernels = Mapping[str, Collection[str]]       # function -> device kinds that a library has it for
+
+
+def is_foreign(node: NodeView) -> bool:
+    """Only a library knows what the node does."""
+    return node.func is not None and node.func.op is None and node.func.name not in (COPY, NOP)
+
+
+def unable(node: NodeView, device: Device, kernels: Kernels) -> str | None:
+    """Why a device cannot run a node; None where it can, or where only a library that nobody named knows."""
+    for type_ in (*node.input_types, *node.output_types):
+        try:
+            choose(type_, device.descriptor, None)
+        except PlanError as error:
+            return str(error)
+    return no_kernel(node, device, kernels)
+
+
+def no_kernel(node: NodeView, device: Device, kernels: Kernels) -> str | None:
+    """Why neither a library nor the registry has a kernel for a node on a device."""
+    func = node.func
+    if func is None or func.name in (COPY, NOP) or device.kernels == NO_KERNELS:
+        return None
+    kinds = kernels.get(func.name)
+    if kinds is not None and device.kind in kinds:
+        return None
+    op = None if func.op is None else registry.get(func.op)
+    if op is None:
+        return None if kinds is None else (f"the libraries have function {func.name} for "
+                                           f"{', '.join(sorted(kinds))} only")
+    if op.is_nop:
+        return None
+    try:
+        select(op, func.attrs, device.kernels, node.input_types, node.output_types)
+    except UnsupportedOpError as error:
+        return str(error)
+    return None

@@ -1,0 +1,91 @@
+"""A placement as rows: which node runs where, why, how long, and what each copy costs. Makes values, prints
+nothing."""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .cuts import best_cut
+from .deltas import copy_table, serial_ns
+from .exact import lower_bound
+from .problem import PlacementProblem
+from .schedule import OBJECTIVES, evaluate, measure
+from .search import singles
+
+__all__ = ["node_rows", "predictions", "totals"]
+
+Row = dict[str, Any]
+
+
+def node_rows(problem: PlacementProblem, did: np.ndarray, asked: np.ndarray, causes: list[str]) -> list[Row]:
+    """One row a node that runs, and one an input that is copied on every run: nid, node, op, asked (None:
+    nobody asked), device, why, ns, and copies of what it makes: to, bytes, ns."""
+    names = [str(d) for d in problem.devices]
+    did = np.where(problem.graph.func_id < 0, problem.pin, did)          # inputs come from there
+    sent = _copies(problem, did, names)
+    rows = []
+    for nid in range(problem.num_nodes):
+        view = problem.graph.node(nid)
+        if view.func is None and nid not in sent:
+            continue
+        wanted = names[asked[nid]] if asked[nid] >= 0 else None
+        here = int(did[nid])
+        rows.append({"nid": nid, "node": view.name, "op": view.op, "asked": wanted, "device": names[here],
+                     "why": causes[nid], "ns": int(problem.cost[nid, here]), "copies": sent.get(nid, [])})
+    return rows
+
+
+def _copies(problem: PlacementProblem, did: np.ndarray, names: list[str]) -> dict[int, list[Row]]:
+    """The copies of what each node makes."""
+    table, graph = copy_table(problem, did), problem.graph
+    found: dict[int, list[Row]] = {}
+    entry_nid = graph.entry_nid
+    reads = np.zeros(table.shape, bool)
+    reads[problem.use_value, did[problem.use_nid]] = True
+    home = did[problem.owner]
+    reads[np.arange(len(home)), home] = False
+    for value, target in np.argwhere(reads).tolist():
+        eid = int(problem.eid[value])
+        found.setdefault(int(entry_nid[eid]), []).append({
+            "from": names[home[value]], "to": names[target], "bytes": graph.entry_type(eid).nbytes,
+            "ns": int(table[value, target])})
+    return found
+
+
+def totals(rows: list[Row]) -> dict[str, list[Row]]:
+    """{"devices": nodes and ns of each, "copies": count, bytes and ns of each way, "elsewhere": rows of nodes
+    that are not where they were asked for}."""
+    devices: dict[str, Row] = {}
+    ways: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        one = devices.setdefault(row["device"], {"device": row["device"], "nodes": 0, "ns": 0})
+        one["nodes"] += row["op"] != "input"
+        one["ns"] += row["ns"]
+        for copy in row["copies"]:
+            key = copy["from"], copy["to"]
+            way = ways.setdefault(key, {"from": key[0], "to": key[1], "copies": 0, "bytes": 0, "ns": 0})
+            way["copies"] += 1
+            way["bytes"] += copy["bytes"]
+            way["ns"] += copy["ns"]
+    elsewhere = [row for row in rows if row["asked"] not in (None, row["device"])]
+    return {"devices": list(devices.values()), "copies": list(ways.values()), "elsewhere": elsewhere}
+
+
+def predictions(problem: PlacementProblem, did: np.ndarray) -> list[Row]:
+    """One row an objective: ns of this placement, ns that none goes below, the best single device and its
+    ns."""
+    alone = singles(problem)
+    did = np.where(problem.graph.func_id < 0, problem.pin, did)
+    times = measure(problem, did[None])
+    rows = []
+    for objective, ns in zip(OBJECTIVES, (times.serial, times.makespan, times.bottleneck), strict=True):
+        other = replace(problem, objective=objective)
+        found = evaluate(other, alone)
+        bound = lower_bound(other)
+        if objective == "serial" and problem.num_devices == 2:
+            bound = serial_ns(problem, best_cut(problem, alone))
+        rows.append({"objective": objective, "ns": int(ns[0]), "bound_ns": min(bound, int(ns[0])),
+                     "single": str(problem.devices[int(np.argmin(found))]), "single_ns": int(found.min())})
+    return rows
