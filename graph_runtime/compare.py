@@ -8,87 +8,27 @@ report.ok; print(report)
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from . import factory
+from .differences import Difference, Report, bound_of, distances
 from .errors import PlanError, UnsupportedOpError
-from .graph import Graph, TensorType
+from .graph import Graph
 from .interpreter import heads, interpret
+from .model import Model
 from .ops import get
 from .ops.inputs import draw_array, nmse
-from .ops.numerics import Numerics
 from .plan import Plan, plan
 from .rearrange import cut, keep_all, permuted, replanned
 
-__all__ = ["Difference", "Report", "compare", "compare_arrangements", "random_inputs"]
+__all__ = ["Difference", "Report", "compare", "compare_arrangements", "compare_prepared",
+           "random_inputs"]
 
-# Normalised mean squared error that the outputs of a network may have, by the coarsest format in which a
-# float was stored.
-_BOUNDS = {"f64": 1e-20, "f32": 1e-8, "f16": 1e-4, "bf16": 5e-3, "bfp8_b": 2e-2, "bfp4_b": 2e-1}
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """How one entry differs from the interpreter's. ``max_rel`` is relative to the wanted element where that
-    is not 0;
-    ``correlation`` is Pearson's, 1.0 where both are constant and equal."""
-
-    name: str
-    op: str
-    device: str
-    type: TensorType
-    max_abs: float
-    max_rel: float
-    nmse: float
-    correlation: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.nmse:10.2e} {self.max_abs:10.2e} {self.max_rel:10.2e} {self.correlation:12.9f}  "
-            f"{self.name} ({self.op} on {self.device}) {self.type}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Differences, worst nmse first. ``outputs``: the graph's heads, one a head. With nodes=True also one an
-    entry:
-    ``accumulated``, run as a whole, and ``isolated``, each node fed with the interpreter's values. ``bound``:
-    the nmse that the outputs are judged by."""
-
-    outputs: tuple[Difference, ...]
-    bound: float
-    accumulated: tuple[Difference, ...] = ()
-    isolated: tuple[Difference, ...] = ()
-
-    @property
-    def worst(self) -> float:
-        """The greatest nmse of an output; 0.0 for a graph without outputs."""
-        return max((d.nmse for d in self.outputs), default=0.0)
-
-    @property
-    def ok(self) -> bool:
-        """Whether every output is within the bound, and every node alone."""
-        return all(d.nmse <= self.bound for d in (*self.outputs, *self.isolated))
-
-    def __str__(self) -> str:
-        lines = [
-            f"{'as numpy' if self.ok else 'DIFFERS from numpy'}: worst nmse {self.worst:.2e}, "
-            f"bound {self.bound:.0e}"
-        ]
-        for title in ("outputs", "isolated", "accumulated"):
-            rows = getattr(self, title)
-            if rows:
-                lines += [
-                    f"{title:<10}       nmse    max abs    max rel  correlation",
-                    *(f"{'':6}{d}" for d in rows[:20]),
-                ]
-                lines += [f"{'':6}... and {len(rows) - 20} more"] if len(rows) > 20 else []
-        return "\n".join(lines)
+_SAME = 1e-3  # nmse up to which a rewritten value is taken to be the source's, in the source's form
 
 
 def compare(
@@ -116,26 +56,104 @@ def compare(
     arrays = random_inputs(graph, seed) | {name: np.asarray(a) for name, a in (inputs or {}).items()}
     wanted = interpret(graph, arrays, functions=functions)
     made = factory.create(graph, library, devices, **options)
-    planned = made.session.plan
-    bound = _bound(planned) if bound is None else bound
-    outputs = _measure(graph, graph.outputs, heads(graph, wanted), _run(made, arrays), planned)
-    if not nodes:
-        return Report(outputs, bound)
-    del made
-    whole = keep_all(placed := _as_placed(graph, planned))
-    accumulated = _run(factory.create(whole, library, devices, **_without_place(options)), arrays)
-    alone, feeds = cut(placed)
-    fed = {name: wanted[eid] for name, eid in feeds.items()}
-    isolated = _run(factory.create(alone, library, devices, **_without_place(options)), fed)
-    made_by_op = np.flatnonzero((graph.func_id >= 0)[graph.entry_nid])
-    return Report(
-        outputs,
-        bound,
-        _measure(
-            graph, made_by_op, [wanted[e] for e in made_by_op], [accumulated[e] for e in made_by_op], planned
-        ),
-        _measure(graph, made_by_op, [wanted[e] for e in made_by_op], isolated, planned),
-    )
+    case = _Case(graph, made.session.plan, wanted, heads(graph, wanted), library, devices, options)
+    return case.report(_run(made, arrays), arrays, bound, nodes)
+
+
+def compare_prepared(
+    prepared: Any,
+    library: Any = None,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    bound: float | None = None,
+    nodes: bool = True,
+    functions: Mapping[str, Callable] | None = None,
+    **options: Any,
+) -> Report:
+    """As compare, for what codegen.prepare.prepare gave: the judge is the model as it was imported, before
+    any rewrite. A node that stands for several is compared with what the last of them makes there.
+
+    ``options``: formats, layouts and numerics that the plan was made with.
+    """
+    source, model = prepared.source, prepared.model
+    given = random_inputs(source.graph, seed, set(source.constants))
+    given |= {name: np.asarray(a) for name, a in (inputs or {}).items()}
+    original = interpret(source.graph, given | _constants(source), functions=functions)
+    arrays = given | _constants(model)
+    wanted = interpret(model.graph, arrays, functions=functions, settle=_originals(source, original, model))
+    made = factory.create(prepared.plan, library)
+    case = _Case(model.graph, prepared.plan, wanted, heads(source.graph, original), library,
+                 prepared.plan.devices, options)
+    return case.report(_run(made, arrays), arrays, bound, nodes)
+
+
+def _constants(model: Model) -> dict[str, np.ndarray]:
+    return {name: constant.read() for name, constant in model.constants.items()}
+
+
+def _originals(source: Model, values: Sequence[np.ndarray], model: Model,
+               ) -> Callable[[int, np.ndarray], np.ndarray]:
+    """settle() of interpret: the value that the source has where a rewritten node stands, where it has it in
+    the same form (a layout of the rewrites' own, say, it has not)."""
+    graph = model.graph
+    rows = {name: int(row) for name, row in zip(source.graph.names, source.graph.row_ptr[:-1], strict=True)}
+    entry_nid = graph.entry_nid
+
+    def settle(eid: int, value: np.ndarray) -> np.ndarray:
+        nid = int(entry_nid[eid])
+        name = graph.names[nid]
+        row = rows.get(model.origins.get(name, (name,))[-1])
+        if row is None:
+            return value
+        other = row + eid - int(graph.row_ptr[nid])
+        if other >= len(values) or source.graph.entry_type(other) != graph.entry_type(eid):
+            return value
+        return values[other] if nmse(value, values[other]) < _SAME else value
+    return settle
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A graph and its plan, what every entry and every head should be, and how to run it once more."""
+
+    graph: Graph
+    plan: Plan
+    wanted: Sequence[np.ndarray]
+    heads: Sequence[np.ndarray]
+    library: Any
+    devices: Any
+    options: Mapping[str, Any]
+
+    def report(self, results: Sequence[np.ndarray], arrays: Mapping[str, np.ndarray], bound: float | None,
+               nodes: bool) -> Report:
+        """Judge the heads, and with ``nodes`` every entry that a function makes."""
+        graph, bound = self.graph, bound_of(self.plan) if bound is None else bound
+        outputs = self._measure(graph.outputs, self.heads, results)
+        if not nodes:
+            return Report(outputs, bound)
+        placed = _as_placed(graph, self.plan)
+        made = np.flatnonzero((graph.func_id >= 0)[graph.entry_nid])
+        wanted = [self.wanted[eid] for eid in made]
+        accumulated = self._rerun(keep_all(placed), arrays)
+        alone, feeds = cut(placed)
+        isolated = self._rerun(alone, {name: self.wanted[eid] for name, eid in feeds.items()})
+        return Report(outputs, bound, self._measure(made, wanted, [accumulated[eid] for eid in made]),
+                      self._measure(made, wanted, isolated))
+
+    def _rerun(self, graph: Graph, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        options = _without_place(self.options)
+        return _run(factory.create(graph, self.library, self.devices, **options), arrays)
+
+    def _measure(self, eids: Sequence[int], wanted: Sequence[np.ndarray],
+                 actual: Sequence[np.ndarray]) -> tuple[Difference, ...]:
+        rows, device_of = [], _devices_by_name(self.plan)
+        for eid, want, got in zip(np.asarray(eids).tolist(), wanted, actual, strict=True):
+            node = self.graph.node(int(self.graph.entry_nid[eid]))
+            name = node.name if len(node.outputs) == 1 else f"{node.name}:{eid - node.outputs[0]}"
+            rows.append(Difference(name, node.op, device_of[node.name], self.graph.entry_type(eid),
+                                   *distances(got, want)))
+        return tuple(sorted(rows, key=lambda d: -d.nmse))
 
 
 def compare_arrangements(
@@ -176,13 +194,14 @@ def _orders(count: int) -> list[tuple[int, ...]]:
     return [tuple((i + shift) % count for i in range(count)) for shift in range(1, count)]
 
 
-def random_inputs(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:
-    """Values for all inputs, drawn from a seed as their first reader's first test case draws them; indices
-    stay in range."""
+def random_inputs(graph: Graph, seed: int = 0, but: Collection[str] = ()) -> dict[str, np.ndarray]:
+    """Values for all inputs ``but`` some, drawn from a seed as their first reader's first test case draws
+    them; indices stay in range."""
     rng = np.random.default_rng(seed)
     return {
         name: draw_array(graph.entry_type(eid), rng, _how(graph, eid))
         for name, eid in zip(graph.input_names, graph.input_eids.tolist(), strict=True)
+        if name not in but
     }
 
 
@@ -202,39 +221,6 @@ def _how(graph: Graph, eid: int) -> str:
 def _run(module: Any, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     module.run(**arrays)
     return [np.array(module.get_output(i).numpy()) for i in range(module.get_num_outputs())]
-
-
-def _measure(
-    graph: Graph,
-    eids: Sequence[int],
-    wanted: Sequence[np.ndarray],
-    actual: Sequence[np.ndarray],
-    planned: Plan,
-) -> tuple[Difference, ...]:
-    rows = []
-    device_of = _devices_by_name(planned)
-    for eid, want, got in zip(np.asarray(eids).tolist(), wanted, actual, strict=True):
-        node = graph.node(int(graph.entry_nid[eid]))
-        name = node.name if len(node.outputs) == 1 else f"{node.name}:{eid - node.outputs[0]}"
-        rows.append(
-            Difference(name, node.op, device_of[node.name], graph.entry_type(eid), *_distances(got, want))
-        )
-    return tuple(sorted(rows, key=lambda d: -d.nmse))
-
-
-def _distances(got: np.ndarray, want: np.ndarray) -> tuple[float, float, float, float]:
-    """max abs, max rel, nmse, correlation."""
-    error = nmse(got, want)
-    with np.errstate(all="ignore"):
-        a, w = np.asarray(got, np.float64).ravel(), np.asarray(want, np.float64).ravel()
-        both = np.isfinite(a) & np.isfinite(w)
-        a, w = a[both], w[both]
-        distance = np.abs(a - w)
-        relative = distance[w != 0] / np.abs(w[w != 0])
-        da, dw = a - a.mean() if a.size else a, w - w.mean() if w.size else w
-        norm = np.sqrt((da * da).sum() * (dw * dw).sum())
-        correlation = float((da * dw).sum() / norm) if norm else float(error == 0.0)
-    return float(distance.max(initial=0.0)), float(relative.max(initial=0.0)), error, correlation
 
 
 def _devices_by_name(planned: Plan) -> dict[str, str]:
@@ -260,11 +246,5 @@ def _as_placed(graph: Graph, planned: Plan) -> Graph:
 
 def _without_place(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options for a graph that carries its devices: pins and maps have done their work."""
-    return {k: v for k, v in options.items() if k not in ("place", "device_map")}
-
-
-def _bound(planned: Plan) -> float:
-    used = {planned.layouts[i].format for i in np.unique(planned.layout_id).tolist()}
-    if planned.numerics or any(Numerics.of(f.attrs).as_dict() for f in planned.graph.funcs):
-        used.add("bf16")                          # operands or sums are cut, whatever they are stored as
-    return max((_BOUNDS[f] for f in used if f in _BOUNDS), default=0.0)
+    done = ("place", "device_map", "placement", "objective", "fallback", "inplace")
+    return {k: v for k, v in options.items() if k not in done}

@@ -18,13 +18,15 @@ Inputs = Mapping[str, np.ndarray] | Sequence[np.ndarray]
 
 
 def interpret(
-    graph: Graph, inputs: Inputs, *, functions: Mapping[str, Callable] | None = None
+    graph: Graph, inputs: Inputs, *, functions: Mapping[str, Callable] | None = None,
+    settle: Callable[[int, np.ndarray], np.ndarray] | None = None,
 ) -> list[np.ndarray]:
     """The value of every entry, by eid, as each op's numpy reference computes it.
 
     ``inputs``: {name: array}, or arrays in the order of the graph's inputs; dtypes and shapes must be the
     graph's. ``functions``: {func_name: callable} for functions without gr.op; called with the input arrays,
-    it returns an array or several.
+    it returns an array or several. ``settle(eid, value)`` may give another value for an entry that was
+    computed before others read it.
 
     Raises InputError for inputs that do not fit, UnsupportedOpError for a function nobody defines, GraphError
     where a function's result has another type than the graph says, KernelError where a reference fails (an
@@ -44,6 +46,8 @@ def interpret(
         made = _call(node, [values[e] for e in node.inputs], functions or {})
         for eid, type_, array in zip(node.outputs, node.output_types, made, strict=True):
             values[eid] = _checked(node, type_, array)
+            if settle is not None:
+                values[eid] = settle(eid, values[eid])
     return values
 
 

@@ -15,7 +15,8 @@ __all__ = ["bench"]
 
 def bench(
     graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None,
-    params: opt.Params = None, dim: opt.Dims = None, fuse: opt.Fuse = None, place: opt.Place = None, map: opt.Map = None, format: opt.Formats = None,
+    params: opt.Params = None, dim: opt.Dims = None, fuse: opt.Fuse = None,
+    place: opt.Place = None, map: opt.Map = None, format: opt.Formats = None,
     layout: opt.Layouts = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Measurements.")] = 10,
     number: Annotated[int, typer.Option("--number", min=1, help="Runs a measurement, at least.")] = 1,

@@ -56,7 +56,8 @@ def plan(
     with progress(not json) as tell:
         program = open_program(graph, device, library, None, opt.pairs(dim, "--dim"), tell)
         prepared = program.prepare(opt.plan_options(
-            place, map, format, strict, fidelity, dst, numerics, layout, None if explain else policy), fuse, tell)
+            place, map, format, strict, fidelity, dst, numerics, layout, None if explain else policy),
+            fuse, tell)
     planned = prepared.plan
     if explain is not None:
         return _explain(planned, explain, policy, json)

@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
+from ..differences import Report
 from ..errors import InputError, did_you_mean
+from ..model import Model
 from ..module import GraphModule
 from . import options as opt
 from .expect import Difference, compare_outputs, read_npz
@@ -32,7 +35,10 @@ def run(
     rtol: Annotated[float, typer.Option("--rtol", help="Relative tolerance of --expect.")] = 1e-5,
     atol: Annotated[float, typer.Option("--atol", help="Absolute tolerance of --expect.")] = 1e-6,
     compare: Annotated[bool, typer.Option(
-        "--compare", help="Compare with the numpy interpreter; inputs not given are random.")] = False,
+        "--compare", help="Compare with the numpy interpreter, every node too: alone, and with errors added "
+                          "up; worst first. Inputs not given are random.")] = False,
+    against: Annotated[str | None, typer.Option(
+        "--against", help="Compare the outputs with those of another runtime: onnxruntime.")] = None,
     seed: opt.Seed = 0, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
     numerics: opt.NumericsOf = None, policy: opt.Policy = None, strict: opt.Strict = False,
     threads: opt.Threads = None,
@@ -51,7 +57,8 @@ def run(
         program = open_program(graph, device, library, params, opt.pairs(dim, "--dim"), tell)
         module = program.module(options, threads, fuse, tell)
     expected = read_npz(expect) if expect else {}
-    _set_inputs(module, opt.pairs(input, "--input"), expected, compare, np.random.default_rng(seed))
+    _set_inputs(module, opt.pairs(input, "--input"), expected,
+                compare or against is not None, np.random.default_rng(seed))
     start = time.perf_counter()
     timeline = timed_run(module, record=bool(trace or html))
     seconds = time.perf_counter() - start
@@ -62,9 +69,10 @@ def run(
         with output.open("wb") as file:         # numpy would add .npz to a name without it
             np.savez(file, **{f"output{i}": _storable(value) for i, value in enumerate(values)})
     differences = compare_outputs(values, expected, rtol, atol) if expect else None
-    report = _compare(program, module, options) if compare else None
-    _show(module, values, seconds, differences, report, json)
-    if (differences and not all(d.ok for d in differences)) or (report is not None and not report.ok):
+    reports = [_compare(program, module, options, fuse)] if compare else []
+    reports += [_against(program, module, values, graph, against)] if against else []
+    _show(module, values, seconds, differences, reports, json)
+    if (differences and not all(d.ok for d in differences)) or not all(report.ok for report in reports):
         raise typer.Exit(1)
 
 
@@ -94,11 +102,27 @@ def _set_inputs(module: GraphModule, given: dict[str, str], expected: dict[str, 
     module.set_input(**values)
 
 
-def _compare(program: Program, module: GraphModule, options: dict[str, Any]) -> Any:
-    from ..compare import compare
+def _arrays(module: GraphModule, names: Iterable[str]) -> dict[str, np.ndarray]:
+    return {name: module.get_input(name).numpy() for name in names}
 
-    arrays = {name: module.get_input(name).numpy() for name in module.session.graph.input_names}
-    return compare(program.graph, program.libraries, program.devices, inputs=arrays, **options)
+
+def _compare(program: Program, module: GraphModule, options: dict[str, Any], fuse: bool | None) -> Report:
+    from ..compare import compare, compare_prepared
+
+    if fuse or isinstance(program.source, Model):
+        names = [name for name in program.graph.input_names if name not in program.constants]
+        return compare_prepared(program.prepare(options, fuse), program.libraries,
+                                inputs=_arrays(module, names), **options)
+    return compare(program.graph, program.libraries, program.devices, nodes=True,
+                   inputs=_arrays(module, module.session.graph.input_names), **options)
+
+
+def _against(program: Program, module: GraphModule, values: list[np.ndarray], path: Path,
+             name: str) -> Report:
+    from ..against import compare_with
+
+    names = [name for name in program.graph.input_names if name not in program.constants]
+    return compare_with(name, path, _arrays(module, names), values, module.session.plan)
 
 
 def _storable(value: np.ndarray) -> np.ndarray:
@@ -107,7 +131,7 @@ def _storable(value: np.ndarray) -> np.ndarray:
 
 
 def _show(module: GraphModule, values: list[np.ndarray], seconds: float,
-          differences: list[Difference] | None, report: Any, json: bool) -> None:
+          differences: list[Difference] | None, reports: list[Report], json: bool) -> None:
     names = module.session.graph.output_names
     if json:
         rows = [{"name": name, "shape": value.shape, "dtype": value.dtype.name} for name, value in zip(
@@ -115,8 +139,8 @@ def _show(module: GraphModule, values: list[np.ndarray], seconds: float,
         result: dict[str, Any] = {"outputs": rows, "seconds": seconds}
         if differences is not None:
             result["expect"] = [d.as_dict() for d in differences]
-        if report is not None:
-            result["compare"] = {"ok": report.ok, "worst_nmse": report.worst, "bound": report.bound}
+        for report in reports:
+            result["compare" if report.judge == "numpy" else report.judge] = report.as_dict()
         opt.print_json(result)
         return
     for i, (name, value) in enumerate(zip(names, values, strict=True)):
@@ -124,5 +148,5 @@ def _show(module: GraphModule, values: list[np.ndarray], seconds: float,
         more = " ..." if value.size > 6 else ""
         typer.echo(f"output {i} {name}: {value.dtype.name}{list(value.shape)} {text}{more}")
     typer.echo(f"run: {seconds * 1e3:.3f} ms")
-    for line in [*(differences or ()), *([report] if report is not None else ())]:
+    for line in [*(differences or ()), *reports]:
         typer.echo(str(line))
