@@ -1,0 +1,56 @@
+"""ONNX files -> Model: opsets 7 and later, every dimension bound, weights left in their file.
+
+model = graph_runtime.frontends.onnx.load_model("bert.onnx", dims={"batch": 4})
+
+docs/onnx.md is for users, docs/onnx-ops.md the table of ops.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError
+from ...model import Model
+
+__all__ = ["load_model", "require_onnx"]
+
+
+def load_model(source: str | os.PathLike | bytes | Any, *, dims: Mapping[str, int] | None = None,
+               values: Mapping[str, np.ndarray] | None = None,
+               folder: str | os.PathLike | None = None) -> Model:
+    """The Model of an ONNX file.
+
+    ``source``: a path, the bytes of a file, or a ModelProto; external data of the latter two is looked for
+    in ``folder``. ``dims``: sizes of symbolic dimensions, by name. ``values``: graph inputs that become
+    constants, by name; needed where an op must know values when it is converted, as Reshape its shape.
+
+    Raises InputError (no onnx, dimensions not bound), DocumentError (no ONNX file), GraphError (an ill-formed
+    graph), UnsupportedOpError (all nodes that cannot be converted, in one).
+    """
+    from . import families  # noqa: F401  (it fills the table of converters)
+    from .importer import Importer
+    from .prepare import prepared
+    file, opsets, types, bound = prepared(source, require_onnx(), dict(dims or {}),
+                                          None if folder is None else Path(folder))
+    given = dict(values or {})
+    for name in given:
+        if name not in types:
+            raise InputError(f"the model has no input {name!r}", got=name)
+    return Importer(file, opsets, types, bound, given).model()
+
+
+def require_onnx() -> ModuleType:
+    """The onnx package. Raises InputError with the command that installs it."""
+    try:
+        import onnx
+        import onnx.inliner
+    except ImportError as error:
+        raise InputError('reading ONNX files needs the onnx package: pip install "graph-runtime[onnx]"',
+                         wanted="onnx") from error
+    return onnx

@@ -1,0 +1,134 @@
+"""What must hold before a node is converted: versions, names, order; and the types of the graph's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import GraphError, InputError, did_you_mean
+from ...graph import TensorType
+from .read import MOST_BYTES, dtype_name
+
+__all__ = ["NEWEST", "OLDEST", "check_graph", "input_types", "opsets"]
+
+OLDEST, NEWEST = 7, 28      # of the default domain: those that the converters were written for
+
+
+def opsets(model: Any, onnx: Any) -> dict[str, int]:
+    """{domain: version}. Raises GraphError for a version of the default domain that the converters do not
+    know; older than the oldest may be a model whose ops have not changed until then."""
+    found = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
+    version = found.setdefault("", OLDEST)
+    old = version < OLDEST and not all(
+        _unchanged(onnx, node.op_type, version) for node in model.graph.node if node.domain in ("", "ai.onnx"))
+    if old or version > NEWEST:
+        raise GraphError(f"the model is of opset {version}; opsets {OLDEST} to {NEWEST} are supported. "
+                         f"onnx.version_converter may help", path="$.opset_import", got=version)
+    return found
+
+
+def _unchanged(onnx: Any, op: str, version: int) -> bool:
+    """Whether an op of this version is that of the oldest opset."""
+    try:
+        made = [onnx.defs.get_schema(op, v, "").since_version for v in (version, OLDEST)]
+    except onnx.defs.SchemaError:
+        return False
+    return made[0] == made[1]
+
+
+def check_graph(graph: Any, path: str = "$.graph", outer: frozenset[str] = frozenset()) -> None:
+    """Names are made once and before they are read; subgraphs too.
+
+    Raises GraphError, which says whether a name that is read too early is made later (a cycle) or never.
+    """
+    made = set(outer)
+    for kind, items in (("input", graph.input), ("initializer", graph.initializer)):
+        seen: set[str] = set()
+        for i, item in enumerate(items):
+            if not item.name or item.name in seen:
+                raise GraphError(f"{kind} {item.name!r} " + ("stands twice" if item.name else "has no name"),
+                                 path=f"{path}.{kind}[{i}]", got=item.name)
+            seen.add(item.name)
+        made |= seen
+    if graph.sparse_initializer:
+        raise GraphError("sparse initialisers are not supported", path=f"{path}.sparse_initializer[0]")
+    later = {name for node in graph.node for name in node.output if name}
+    for i, node in enumerate(graph.node):
+        _check_node(node, f"{path}.node[{i}]", made, later)
+    names = set()
+    for i, info in enumerate(graph.output):
+        if info.name not in made:
+            raise GraphError(f"no node makes output {info.name!r}{did_you_mean(info.name, later)}",
+                             path=f"{path}.output[{i}]", got=info.name)
+        if info.name in names and not outer:
+            raise GraphError(f"output {info.name!r} stands twice", path=f"{path}.output[{i}]", got=info.name)
+        names.add(info.name)
+    if not graph.output:
+        raise GraphError("the graph has no outputs", path=path)
+
+
+def _check_node(node: Any, path: str, made: set[str], later: set[str]) -> None:
+    for k, name in enumerate(node.input):
+        if name and name not in made:
+            text = ("which is made by this node or a later one: the graph has a cycle, or its nodes are not "
+                    "in order" if name in later else f"which nothing makes{did_you_mean(name, made)}")
+            raise GraphError(f"node {node.name!r} ({node.op_type}) reads {name!r}, {text}",
+                             path=f"{path}.input[{k}]", node=node.name, op=node.op_type, got=name)
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            check_graph(attribute.g, f"{path}.{attribute.name}", frozenset(made))
+    for k, name in enumerate(node.output):
+        if name and name in made:
+            raise GraphError(f"node {node.name!r} ({node.op_type}) makes {name!r}, which there is already",
+                             path=f"{path}.output[{k}]", node=node.name, op=node.op_type, got=name)
+        made.add(name)
+
+
+def input_types(graph: Any, dims: Mapping[str, int]) -> tuple[dict[str, TensorType], dict[str, int]]:
+    """(type of each input that is no initialiser, the symbolic dimensions that were bound).
+
+    A dimension without a name is called "<input>.<axis>". Raises InputError for dimensions that ``dims``
+    lacks (all in one) or that are not in the model, GraphError for inputs that are no tensors.
+    """
+    initial = {tensor.name for tensor in graph.initializer}
+    types, bound, open_, known = {}, {}, [], set()
+    for i, info in enumerate(graph.input):
+        if info.name in initial:
+            continue
+        path = f"$.graph.input[{i}]"
+        if info.type.WhichOneof("value") != "tensor_type":
+            kind = info.type.WhichOneof("value") or "not typed"
+            raise GraphError(f"input {info.name!r} is no tensor but {kind}", path=path, got=kind)
+        tensor = info.type.tensor_type
+        if not tensor.HasField("shape"):
+            raise GraphError(f"input {info.name!r} has no shape, not even a number of dimensions", path=path)
+        shape = []
+        for axis, dim in enumerate(tensor.shape.dim):
+            name = None if dim.HasField("dim_value") else dim.dim_param or f"{info.name}.{axis}"
+            if name is not None:
+                known.add(name)
+                if name not in dims:
+                    open_.append(f"{name} (axis {axis} of {info.name!r})")
+                    continue
+                bound[name] = dims[name]
+            shape.append(dim.dim_value if name is None else dims[name])
+        if min(shape, default=0) < 0:
+            raise GraphError(f"input {info.name!r} has the shape {shape}", path=path, got=shape)
+        kind = TensorType(dtype_name(tensor.elem_type, f"input {info.name!r}"), tuple(shape))
+        if kind.nbytes > MOST_BYTES:
+            raise GraphError(f"input {info.name!r} is {kind}: {kind.nbytes} bytes are more than is supported",
+                             path=path, got=kind.shape)
+        types[info.name] = kind
+    _refuse_dims(dims, known, open_)
+    return types, bound
+
+
+def _refuse_dims(dims: Mapping[str, int], known: set[str], open_: list[str]) -> None:
+    for name, size in dims.items():
+        if name not in known:
+            raise InputError(f"the model has no dimension {name!r}{did_you_mean(name, known)}", got=name)
+        if not isinstance(size, int) or size < 0:
+            raise InputError(f"dimension {name!r} must be a whole number, got {size!r}", got=size)
+    if open_:
+        raise InputError(f"dimensions without a size: {', '.join(dict.fromkeys(open_))}; bind each, as in "
+                         f"--dim {open_[0].split(' (')[0]}=1", wanted=tuple(open_))

@@ -1,0 +1,208 @@
+"""What a converter works with: one ONNX node, its typed inputs and attributes, and the tape.
+
+@converter("Selu")
+def _selu(ctx):
+    return ctx.op("selu", ctx.input(0), alpha=ctx.attr("alpha", 1.67326), gamma=ctx.attr("gamma", 1.0507))
+
+A converter returns the node's results in order: a Value, or a tuple of them, in which None is a result that
+it cannot make. It reads every attribute that it honours through ``attr``; one that nobody read is an error,
+so that no attribute is ever ignored by oversight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ... import dtypes
+from ...errors import UnsupportedOpError
+from ...graph import TensorType
+from ...model import Constant
+from .tape import Tape, Value
+
+__all__ = ["FLOATS", "Context", "Converter", "Results", "UnknownValueError", "converter", "table"]
+
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+Results = Value | None | tuple[Value | None, ...]
+_MISSING: Any = object()
+
+
+class UnknownValueError(UnsupportedOpError):
+    """A value is needed while the model is converted and known at run time only; ``inputs``: of the graph's
+    inputs those that it is computed from."""
+
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """``limits``: what of the ONNX op is not done, for people; "" where all is."""
+
+    op: str
+    domain: str
+    convert: Callable[[Context], Results]
+    limits: str
+
+
+_TABLE: dict[tuple[str, str], Converter] = {}
+
+
+def converter(*ops: str, limits: str = "", domain: str = "") -> Callable:
+    """Register a function as the converter of these ONNX ops."""
+    def add(function: Callable[[Context], Results]) -> Callable[[Context], Results]:
+        for op in ops:
+            if (domain, op) in _TABLE:
+                raise UnsupportedOpError(f"ONNX op {op} has two converters", op=op)
+            _TABLE[domain, op] = Converter(op, domain, function, limits)
+        return function
+    return add
+
+
+def table() -> dict[tuple[str, str], Converter]:
+    """Every converter by (domain, op)."""
+    return _TABLE
+
+
+class Context:
+    """One node while it is converted. ``opset``: the version of the node's domain. ``graph``: converts a
+    subgraph attribute (control.py)."""
+
+    def __init__(self, tape: Tape, node: Any, inputs: list[Value | None], attrs: dict[str, Any], opset: int,
+                 onnx_op: str, num_outputs: int, subgraph: Callable | None = None):
+        self.tape, self.node, self.inputs, self.opset = tape, node, inputs, opset
+        self.onnx_op, self.num_outputs, self.subgraph = onnx_op, num_outputs, subgraph
+        self._attrs, self._read = attrs, set()
+
+    # ---------------------------------------------------------------- the node
+
+    def has(self, index: int) -> bool:
+        """Whether an optional input is given."""
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def input(self, index: int) -> Value:
+        """A required input. Raises UnsupportedOpError where the node lacks it."""
+        if not self.has(index):
+            self.fail(f"input {index} is missing")
+        return self.inputs[index]
+
+    def optional(self, index: int) -> Value | None:
+        return self.inputs[index] if self.has(index) else None
+
+    def wants(self, index: int) -> bool:
+        """Whether output ``index`` is used."""
+        return index < self.num_outputs and bool(self.node.output[index])
+
+    def attr(self, name: str, default: Any = _MISSING) -> Any:
+        """An attribute: int, float, str, list of these, a Constant or a GraphProto. Without a default it is
+        required."""
+        self._read.add(name)
+        if name not in self._attrs and default is _MISSING:
+            self.fail(f"attribute {name!r} is missing")
+        return self._attrs.get(name, default)
+
+    def unread(self) -> list[str]:
+        """Attributes that nobody asked for."""
+        return sorted(set(self._attrs) - self._read)
+
+    def ignore(self, *names: str) -> None:
+        """Attributes that change no result."""
+        self._read |= set(names)
+
+    def fail(self, reason: str, **fields: Any) -> NoReturn:
+        """Refuse the node. ``reason`` goes into the list that the user gets."""
+        raise UnsupportedOpError(reason, op=self.onnx_op, **fields)
+
+    # ---------------------------------------------------------------- values that must be known
+
+    def value(self, index: int, default: Any = _MISSING) -> np.ndarray:
+        """The values of an input, which must be known now; ``default`` where it is not given."""
+        if not self.has(index) and default is not _MISSING:
+            return default
+        return self.values_of(self.input(index), f"input {index}")
+
+    def values_of(self, value: Value, what: str) -> np.ndarray:
+        """Raises UnknownValueError where the values are known at run time only, or absent."""
+        array = value.known()
+        if array is not None:
+            return array
+        if value.constant is not None:
+            self.fail(f"the values of {what} ({value.constant.source}) are needed to convert the node, and "
+                      f"are {'absent' if value.constant.is_small else 'too many'}")
+        inputs = tuple(value.inputs())
+        raise UnknownValueError(
+            f"{what} must be known before a run, but it is computed from {', '.join(map(repr, inputs))}",
+            op=self.onnx_op, inputs=inputs)
+
+    def ints(self, index: int, default: Any = _MISSING) -> list[int]:
+        """The values of an input of integers, flat."""
+        found = self.value(index, default)
+        return found if found is default else [int(v) for v in np.asarray(found).reshape(-1)]
+
+    def axis(self, value: int, rank: int, name: str = "axis") -> int:
+        """A non-negative axis."""
+        if not -rank <= value < rank:
+            self.fail(f"{name} {value} is out of range for {rank} dimensions")
+        return value % rank if rank else 0
+
+    # ---------------------------------------------------------------- emitting
+
+    def op(self, op: str, *inputs: Value, **attrs: Any) -> Any:
+        """A registry op: its result, or a tuple where it has several."""
+        made = self.tape.op(op, inputs, attrs)
+        return made[0] if len(made) == 1 else made
+
+    def const(self, array: Any, dtype: str | None = None) -> Value:
+        """A constant."""
+        return self.tape.array(array, dtype, f"a constant of {self.node.name or self.onnx_op}")
+
+    def scalar(self, value: Any, like: Value) -> Value:
+        """A constant of no dimensions and the dtype of ``like``."""
+        return self.const(value, like.dtype)
+
+    def cast(self, x: Value, dtype: str) -> Value:
+        return x if x.dtype == dtype else self.op("cast", x, to=dtype)
+
+    def reshape(self, x: Value, shape: tuple[int, ...] | list[int]) -> Value:
+        """The same elements in a shape that is known in full."""
+        shape = tuple(int(n) for n in shape)
+        if shape == x.shape:
+            return x
+        if x.type.size == 0 and 0 in shape:     # no elements: registry's 0 would keep a dimension
+            return self.const(np.zeros(shape), x.dtype)
+        return self.op("reshape", x, shape=shape)
+
+    def transpose(self, x: Value, perm: list[int] | tuple[int, ...]) -> Value:
+        perm = [int(p) for p in perm]
+        return x if perm == list(range(x.rank)) else self.op("transpose", x, perm=perm)
+
+    def expand(self, x: Value, shape: tuple[int, ...]) -> Value:
+        """Broadcast to exactly this shape."""
+        return x if x.shape == tuple(shape) else self.op("broadcast_to", x, shape=tuple(shape))
+
+    def slice(self, x: Value, axis: int, start: int, end: int, step: int = 1) -> Value:
+        """x[start:end:step] along one axis."""
+        if (start, step) == (0, 1) and end == x.shape[axis]:
+            return x
+        return self.op("slice", x, starts=[start], ends=[end], axes=[axis], steps=[step])
+
+    def full(self, shape: tuple[int, ...], value: Any, dtype: str) -> Value:
+        """A tensor of one value; no memory of its size is needed before a run where it is large."""
+        return self.expand(self.const(value, dtype), tuple(shape))
+
+    def filled(self, shape: tuple[int, ...], make: Callable[[], np.ndarray], dtype: str,
+               source: str) -> Value:
+        """A constant that is computed when it is read."""
+        kind = TensorType(dtype, tuple(shape))
+        read = Constant.derived(kind, lambda: np.asarray(make()).astype(dtypes.to_numpy(dtype)),
+                                source=source)
+        return Value(kind, constant=read)
+
+    def each(self, op: str, *values: Value, **attrs: Any) -> Value:
+        """Fold an op of two inputs over any number of values."""
+        made = values[0]
+        for value in values[1:]:
+            made = self.op(op, made, value, **attrs)
+        return made

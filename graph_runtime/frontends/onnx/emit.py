@@ -1,0 +1,86 @@
+"""What a tape's outputs need -> a Model, with the names of the ONNX file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ... import builder as build
+from ...model import Constant, Model, Note
+from .tape import Node, Tape, Value
+
+__all__ = ["emit"]
+
+
+def emit(tape: Tape, inputs: Sequence[Value], outputs: Mapping[str, Value], notes: Sequence[Note],
+         dims: Mapping[str, int]) -> Model:
+    """The model. Inputs stay even where nothing reads them. An output's node has the output's name; where the
+    output is an input, a constant, one result of several or has a second name, a reshape is that node."""
+    own = _named(outputs)
+    out = _Emitter(inputs, outputs, {value.name for value in inputs})
+    for node in _needed(tape, outputs.values()):
+        out.node(node, keep=id(node) in own.values())
+    for name, value in outputs.items():
+        same = value.node is None and value.constant is None and value.name == name
+        out.output(name, value, direct=same or name in own)
+    return Model(out.builder.build(), out.constants, tuple(notes), dict(dims))
+
+
+def _named(outputs: Mapping[str, Value]) -> dict[str, int]:
+    """Give the nodes that make one output, and nothing else, its name: {output: id of its node}."""
+    own: dict[str, int] = {}
+    for name, value in outputs.items():
+        node = value.node
+        if node is not None and len(node.outputs) == 1 and id(node) not in own.values():
+            own[name], node.name = id(node), name
+    return own
+
+
+def _needed(tape: Tape, values: Iterable[Value]) -> list[Node]:
+    """The nodes that the values are computed from, in order."""
+    needed, stack = set(), [v.node for v in values if v.node is not None]
+    while stack:
+        node = stack.pop()
+        if id(node) not in needed:
+            needed.add(id(node))
+            stack += [v.node for v in node.inputs if v.node is not None]
+    return [node for node in tape.nodes if id(node) in needed]
+
+
+class _Emitter:
+    """The builder in the making. A constant becomes a graph input where it is first read."""
+
+    def __init__(self, inputs: Sequence[Value], outputs: Mapping[str, Value], taken: set[str]):
+        self.builder = build.GraphBuilder()
+        self.constants: dict[str, Constant] = {}
+        self._taken = taken | set(outputs)
+        self._counts: dict[str, int] = {}
+        self._made = {id(v): self.builder.input(v.name, v.shape, v.dtype) for v in inputs}
+
+    def node(self, node: Node, keep: bool) -> None:
+        """``keep``: its name is an output's."""
+        reads = [self._read(value) for value in node.inputs]
+        name = node.name if keep else self._unique(node.name or node.op)
+        made = self.builder.op(node.op, *reads, name=name, **node.attrs)
+        made = made if isinstance(made, tuple) else (made,)
+        self._made |= {id(v): m for v, m in zip(node.outputs, made, strict=True)}
+
+    def output(self, name: str, value: Value, direct: bool) -> None:
+        made = self._read(value)
+        if not direct:
+            made = self.builder.op("reshape", made, name=name, shape=value.shape)
+        self.builder.output(made)
+
+    def _read(self, value: Value) -> build.Value:
+        if id(value) not in self._made:
+            name = self._unique(value.name or "constant")
+            self.constants[name] = value.constant
+            self._made[id(value)] = self.builder.input(name, value.shape, value.dtype)
+        return self._made[id(value)]
+
+    def _unique(self, stem: str) -> str:
+        name = stem
+        while name in self._taken:
+            self._counts[stem] = self._counts.get(stem, 0) + 1
+            name = f"{stem}_{self._counts[stem]}"
+        self._taken.add(name)
+        return name

@@ -1,0 +1,80 @@
+"""If, Loop and Scan where what they decide by is known before a run: the taken branch, the unrolled body."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..context import Context, Results, converter
+from ..tape import Value
+
+MOST_TRIPS = 10_000
+
+
+@converter("If", limits="the condition must be known before a run")
+def _if(ctx: Context) -> Results:
+    taken = "then_branch" if bool(ctx.value(0).reshape(-1)[0]) else "else_branch"
+    ctx.ignore("then_branch", "else_branch")
+    return tuple(ctx.subgraph(ctx.attr(taken), {}, taken))
+
+
+@converter("Loop", limits="unrolled; trip count and conditions must be known before a run")
+def _loop(ctx: Context) -> Results:
+    body, state = ctx.attr("body"), [ctx.input(i) for i in range(2, len(ctx.inputs))]
+    trips = ctx.ints(0, None)
+    go = bool(np.asarray(ctx.value(1, True)).reshape(-1)[0])
+    limit = None if trips is None else trips[0]
+    if trips is None and not ctx.has(1):
+        ctx.fail("it has neither trip count nor condition: it never ends")
+    scanned: list[list[Value]] = []
+    i = 0
+    while go and (limit is None or i < limit):
+        if i >= MOST_TRIPS:
+            ctx.fail(f"it has more than {MOST_TRIPS} iterations")
+        given = [ctx.const(i, "int64"), ctx.const(True, "bool"), *state]
+        names = [info.name for info in body.input]
+        out = ctx.subgraph(body, dict(zip(names, given, strict=True)), f"body[{i}]")
+        if limit is None or out[0].known() is not None or i + 1 < limit:
+            go = bool(ctx.values_of(out[0], "the body's condition").reshape(-1)[0])
+        state = out[1:len(state) + 1]
+        scanned.append(out[len(state) + 1:])
+        i += 1
+    if not scanned and len(body.output) > len(state) + 1:
+        ctx.fail("it runs no iteration, so that the shape of its scan outputs is not known")
+    return (*state, *(_stacked(ctx, list(column), 0) for column in zip(*scanned, strict=True)))
+
+
+def _stacked(ctx: Context, values: list[Value], axis: int) -> Value:
+    values = [ctx.op("unsqueeze", v, axes=[axis]) for v in values]
+    return values[0] if len(values) == 1 else ctx.op("concatenate", *values, axis=axis)
+
+
+@converter("Scan", limits="unrolled; opset 9 and later")
+def _scan(ctx: Context) -> Results:
+    if ctx.opset < 9:
+        ctx.fail("opset 8 has other inputs, which are not supported")
+    body, count = ctx.attr("body"), ctx.attr("num_scan_inputs")
+    inputs = [ctx.input(i) for i in range(len(ctx.inputs))]
+    state, scanned = inputs[:len(inputs) - count], inputs[len(inputs) - count:]
+    axes = [ctx.axis(a, v.rank, "scan_input_axes") for a, v in
+            zip(ctx.attr("scan_input_axes", [0] * count), scanned, strict=True)]
+    backward = ctx.attr("scan_input_directions", [0] * count)
+    steps = scanned[0].shape[axes[0]]
+    if any(v.shape[a] != steps for v, a in zip(scanned, axes, strict=True)) or not 0 < steps <= MOST_TRIPS:
+        ctx.fail(f"scan inputs of {steps} steps; each must have as many, from 1 to {MOST_TRIPS}")
+    results = []
+    for t in range(steps):
+        parts = []
+        for value, axis, back in zip(scanned, axes, backward, strict=True):
+            at = steps - 1 - t if back else t
+            part = ctx.slice(value, axis, at, at + 1)
+            parts.append(ctx.reshape(part, value.shape[:axis] + value.shape[axis + 1:]))
+        names = [info.name for info in body.input]
+        out = ctx.subgraph(body, dict(zip(names, [*state, *parts], strict=True)), f"body[{t}]")
+        state = out[:len(state)]
+        results.append(out[len(state):])
+    columns = [list(column) for column in zip(*results, strict=True)]
+    out_axes = ctx.attr("scan_output_axes", [0] * len(columns))
+    turned = ctx.attr("scan_output_directions", [0] * len(columns))
+    made = [_stacked(ctx, column[::-1] if back else column, axis % (column[0].rank + 1))
+            for column, axis, back in zip(columns, out_axes, turned, strict=True)]
+    return (*state, *made)

@@ -1,0 +1,147 @@
+"""Numbers on an integer grid: to it, from it, and products of tensors that are on it."""
+
+from __future__ import annotations
+
+from ..context import Context, Results, converter
+from ..read import DTYPES
+from ..tape import Value
+from .conv import convolve
+from .linear import matmul
+
+_GRID = ("int8", "uint8", "int16", "uint16", "int32")
+
+
+def _along(ctx: Context, param: Value, x: Value, axis: int, block: int) -> Value:
+    """A scale or zero point in a shape that broadcasts to x: one for all, one of each index of an axis, or
+    one for each ``block`` neighbours along it."""
+    if param.type.size == 1 and param.rank <= 1:
+        return ctx.reshape(param, ())
+    if param.rank == 1 and x.rank >= 1 and not block:
+        return ctx.reshape(param, (param.shape[0], *(1,) * (x.rank - axis - 1)))
+    if param.rank != x.rank or not block:
+        ctx.fail(f"a scale of {param.type} does not fit {x.type} with axis {axis} and block_size {block}")
+    count = param.shape[axis]
+    wide = ctx.op("unsqueeze", param, axes=[axis + 1])
+    wide = ctx.expand(wide, (*param.shape[:axis + 1], block, *param.shape[axis + 1:]))
+    wide = ctx.reshape(wide, (*param.shape[:axis], count * block, *param.shape[axis + 1:]))
+    return ctx.slice(wide, axis, 0, x.shape[axis])
+
+
+def _quantized(ctx: Context, x: Value, scale: Value, zero: Value | None, dtype: str) -> Value:
+    """saturate(round(x / scale) + zero), halves to even. In float32 integers of 16 bits are exact, and the
+    cast saturates."""
+    if dtype not in _GRID:
+        ctx.fail(f"{dtype} is no integer grid that is supported")
+    made = ctx.op("round", ctx.op("divide", x, scale))
+    if zero is not None:
+        made = ctx.op("add", made, ctx.cast(zero, made.dtype))
+    return ctx.cast(made, dtype)
+
+
+@converter("QuantizeLinear", limits="to integers of 8 and 16 bits and int32")
+def _quantize(ctx: Context) -> Results:
+    x, scale, zero = ctx.input(0), ctx.input(1), ctx.optional(2)
+    axis, block = ctx.attr("axis", 1), ctx.attr("block_size", 0)
+    ctx.ignore("saturate")
+    precision = DTYPES.get(ctx.attr("precision", 0), scale.dtype)
+    code = ctx.attr("output_dtype", 0)
+    dtype = zero.dtype if zero is not None else DTYPES.get(code, "uint8") if code else "uint8"
+    axis = ctx.axis(axis, x.rank) if scale.type.size > 1 or block else 0
+    x, scale = (ctx.cast(v, "float32" if precision in ("float16", "bfloat16") else precision)
+                for v in (x, scale))
+    scale = _along(ctx, scale, x, axis, block)
+    return _quantized(ctx, x, scale, None if zero is None else _along(ctx, zero, x, axis, block), dtype)
+
+
+@converter("DequantizeLinear", limits="of integers of 8 to 32 bits")
+def _dequantize(ctx: Context) -> Results:
+    x, scale, zero = ctx.input(0), ctx.input(1), ctx.optional(2)
+    axis, block = ctx.attr("axis", 1), ctx.attr("block_size", 0)
+    dtype = DTYPES.get(ctx.attr("output_dtype", 0), scale.dtype)
+    if x.dtype not in _GRID:
+        ctx.fail(f"{x.dtype} is no integer grid that is supported")
+    axis = ctx.axis(axis, x.rank) if scale.type.size > 1 or block else 0
+    wide = ctx.cast(x, "int32")
+    if zero is not None:
+        wide = ctx.op("subtract", wide, ctx.cast(_along(ctx, zero, x, axis, block), "int32"))
+    scale = ctx.cast(_along(ctx, scale, x, axis, block), "float32")
+    return ctx.cast(ctx.op("multiply", ctx.cast(wide, "float32"), scale), dtype)
+
+
+@converter("DynamicQuantizeLinear")
+def _dynamic(ctx: Context) -> Results:
+    x = ctx.input(0)
+    axes, zero = list(range(x.rank)), ctx.scalar(0, x)
+    low = ctx.op("minimum", ctx.op("min", x, axes=axes, keepdims=False), zero)
+    high = ctx.op("maximum", ctx.op("max", x, axes=axes, keepdims=False), zero)
+    scale = ctx.op("divide", ctx.op("subtract", high, low), ctx.scalar(255, x))
+    point = ctx.op("round", ctx.op("divide", ctx.op("subtract", zero, low), scale))
+    point = ctx.cast(point, "uint8")
+    return _quantized(ctx, x, scale, point, "uint8"), scale, point
+
+
+# ---------------------------------------------------------------- products
+
+
+def _centred(ctx: Context, x: Value, zero: Value | None, axis: int | None = None) -> Value:
+    """int32 x - zero point, which is one for all or one of each index of an axis."""
+    wide = ctx.cast(x, "int32")
+    if zero is None:
+        return wide
+    zero = ctx.cast(zero, "int32")
+    if zero.rank == 1 and zero.shape[0] == 1:
+        zero = ctx.reshape(zero, ())
+    elif zero.rank == 1 and axis is not None:
+        zero = ctx.reshape(zero, (zero.shape[0], *(1,) * (x.rank - axis % x.rank - 1)))
+    return ctx.op("subtract", wide, zero)
+
+
+@converter("MatMulInteger")
+def _matmul_integer(ctx: Context) -> Results:
+    a, b = ctx.input(0), ctx.input(1)
+    return matmul(ctx, _centred(ctx, a, ctx.optional(2), -2), _centred(ctx, b, ctx.optional(3), -1))
+
+
+@converter("ConvInteger", limits="1 and 2 spatial dimensions")
+def _conv_integer(ctx: Context) -> Results:
+    x = _centred(ctx, ctx.input(0), ctx.optional(2))
+    return convolve(ctx, x, _centred(ctx, ctx.input(1), ctx.optional(3), 0), None)
+
+
+def _requantized(ctx: Context, product: Value, scale: Value, zero: Value, dtype: str) -> Value:
+    """int32 * scale on the result's grid. In float64, in which int32 is exact."""
+    made = ctx.op("multiply", ctx.cast(product, "float64"), scale)
+    made = ctx.op("add", ctx.op("round", made), ctx.cast(zero, "float64"))
+    return ctx.cast(made, dtype)
+
+
+@converter("QLinearMatMul")
+def _qlinear_matmul(ctx: Context) -> Results:
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (ctx.input(i) for i in range(8))
+    product = matmul(ctx, _centred(ctx, a, a_zero, -2), _centred(ctx, b, b_zero, -1))
+    a_scale = _scale(ctx, a_scale, a.rank, -2)
+    scale = ctx.op("divide", ctx.op("multiply", a_scale, _scale(ctx, b_scale, b.rank, -1)),
+                   _scale(ctx, y_scale, product.rank, -2))
+    return _requantized(ctx, product, scale, _scale(ctx, y_zero, product.rank, -2), y_zero.dtype)
+
+
+def _scale(ctx: Context, value: Value, rank: int, axis: int) -> Value:
+    """float64, one for all, or one a row (axis -2) or column (axis -1)."""
+    value = ctx.cast(value, "float64")
+    if value.type.size == 1:
+        return ctx.reshape(value, ())
+    return ctx.reshape(value, (value.shape[0], 1)) if value.rank == 1 and axis == -2 else value
+
+
+@converter("QLinearConv", limits="1 and 2 spatial dimensions")
+def _qlinear_conv(ctx: Context) -> Results:
+    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (ctx.input(i) for i in range(8))
+    product = convolve(ctx, _centred(ctx, x, x_zero), _centred(ctx, w, w_zero, 0), ctx.optional(8))
+    x_scale, y_scale, y_zero = (_scale(ctx, v, 1, 0) for v in (x_scale, y_scale, y_zero))
+    w_scale = ctx.cast(w_scale, "float64")
+    if w_scale.type.size == 1:
+        w_scale = ctx.reshape(w_scale, ())
+    else:
+        w_scale = ctx.reshape(w_scale, (w_scale.shape[0], *(1,) * (x.rank - 2)))
+    scale = ctx.op("divide", ctx.op("multiply", x_scale, w_scale), y_scale)
+    return _requantized(ctx, product, scale, y_zero, ctx.input(7).dtype)

@@ -1,0 +1,160 @@
+"""Resize and Upsample: along each axis by a matrix that the sizes and attributes tell, or by picking."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ..context import Context, Results, converter
+from ..tape import Value
+
+
+@converter("Upsample")
+def _upsample(ctx: Context) -> Results:
+    x = ctx.input(0)
+    scales = ctx.attr("scales", None) if ctx.opset < 9 else ctx.value(1).reshape(-1).tolist()
+    mode = ctx.attr("mode", "nearest")
+    if mode not in ("nearest", "linear", "bilinear"):
+        ctx.fail(f"mode is {mode!r}")
+    for axis, scale in enumerate(scales):
+        size = math.floor(x.shape[axis] * scale)
+        places = np.arange(size) / scale
+        if mode == "nearest":
+            x = _picked(ctx, x, axis, np.floor(places))
+        else:
+            x = _mixed(ctx, x, axis, places, _linear)
+    return x
+
+
+@converter("Resize")
+def _resize(ctx: Context) -> Results:
+    x = ctx.input(0)
+    axes = [ctx.axis(a, x.rank, "axes") for a in ctx.attr("axes", None) or range(x.rank)]
+    scales, sizes = _scales(ctx, x, axes)
+    mode, how = ctx.attr("mode", "nearest"), ctx.attr("coordinate_transformation_mode", "half_pixel")
+    roi = ctx.value(1, None) if how == "tf_crop_and_resize" and ctx.opset >= 11 else None
+    outside: list[tuple[int, np.ndarray]] = []
+    for i, axis in enumerate(axes):
+        n = x.shape[axis]
+        box = None if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
+        if sizes[i] == n and scales[i] == 1.0 and box is None:
+            continue
+        places = _source(ctx, how, n, sizes[i], scales[i], box)
+        if box is not None:
+            outside.append((axis, (places < 0) | (places > n - 1)))
+        x = _along(ctx, x, axis, places, mode, scales[i])
+    ctx.attr("extrapolation_value", 0.0)
+    if ctx.attr("antialias", 0) and mode == "nearest":
+        ctx.fail("antialias is for linear and cubic")
+    return _extrapolated(ctx, x, outside)
+
+
+def _scales(ctx: Context, x: Value, axes: list[int]) -> tuple[list[float], list[int]]:
+    """Of each axis: by how much it grows, and its new size."""
+    at = 1 if ctx.opset < 11 else 2
+    given = ctx.value(at, None)
+    policy = ctx.attr("keep_aspect_ratio_policy", "stretch")
+    if given is not None and given.size:
+        scales = [float(s) for s in given.reshape(-1)]
+        return scales, [math.floor(x.shape[a] * s) for a, s in zip(axes, scales, strict=True)]
+    sizes = ctx.ints(3)
+    scales = [s / x.shape[a] for a, s in zip(axes, sizes, strict=True)]
+    if policy != "stretch":
+        one = min(scales) if policy == "not_larger" else max(scales)
+        scales = [one] * len(axes)
+        sizes = [math.floor(x.shape[a] * one + 0.5) for a in axes]
+    return scales, sizes
+
+
+def _source(ctx: Context, how: str, n: int, size: int, scale: float,
+            box: tuple[float, float] | None) -> np.ndarray:
+    """Where in the old axis each new element lies."""
+    i, wide = np.arange(size, dtype=np.float64), scale * n      # wide: the new size before it was rounded
+    if how == "half_pixel":
+        return (i + 0.5) / scale - 0.5
+    if how == "half_pixel_symmetric":
+        middle = n / 2 * (1 - size / wide)
+        return middle + (i + 0.5) / scale - 0.5
+    if how == "pytorch_half_pixel":
+        return (i + 0.5) / scale - 0.5 if size > 1 else np.zeros(1)
+    if how == "align_corners":
+        return i * (n - 1) / (wide - 1) if size > 1 else np.zeros(1)
+    if how == "asymmetric":
+        return i / scale
+    if how == "tf_crop_and_resize" and box is not None:
+        start, end = box
+        if size > 1:
+            return start * (n - 1) + i * (end - start) * (n - 1) / (wide - 1)
+        return np.array([0.5 * (start + end) * (n - 1)])
+    return ctx.fail(f"coordinate_transformation_mode is {how!r}")
+
+
+def _along(ctx: Context, x: Value, axis: int, places: np.ndarray, mode: str, scale: float) -> Value:
+    if mode == "nearest":
+        rounding = ctx.attr("nearest_mode", "round_prefer_floor") if ctx.opset >= 11 else "floor"
+        rounded = {"round_prefer_floor": lambda p: np.ceil(p - 0.5),
+                   "round_prefer_ceil": lambda p: np.floor(p + 0.5),
+                   "floor": np.floor, "ceil": np.ceil}.get(rounding)
+        if rounded is None:
+            ctx.fail(f"nearest_mode is {rounding!r}")
+        return _picked(ctx, x, axis, rounded(places))
+    if mode not in ("linear", "cubic"):
+        ctx.fail(f"mode is {mode!r}")
+    if mode == "linear":
+        kernel, reach = _linear, 1
+    else:
+        a = ctx.attr("cubic_coeff_a", -0.75)
+        kernel, reach = (lambda d: _cubic(d, a)), 2
+    shrink = min(scale, 1.0) if ctx.attr("antialias", 0) else 1.0
+    return _mixed(ctx, x, axis, places, kernel, reach, bool(ctx.attr("exclude_outside", 0)), shrink)
+
+
+def _picked(ctx: Context, x: Value, axis: int, places: np.ndarray) -> Value:
+    places = np.clip(places, 0, x.shape[axis] - 1).astype(np.int64)
+    return ctx.op("take", x, ctx.const(places), axis=axis)
+
+
+def _linear(distance: np.ndarray) -> np.ndarray:
+    return np.clip(1 - np.abs(distance), 0, None)
+
+
+def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
+    d = np.abs(distance)
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+
+
+def _mixed(ctx: Context, x: Value, axis: int, places: np.ndarray, kernel: Callable, reach: int = 1,
+           exclude: bool = False, shrink: float = 1.0) -> Value:
+    """Each new element is a weighted sum of neighbours; those outside are the edge's, or left out."""
+    n, wide = x.shape[axis], math.ceil(reach / shrink)
+    base = np.floor(places).astype(np.int64)
+    near = base[:, None] + np.arange(-wide + 1 - (shrink != 1.0), wide + 1 + (shrink != 1.0))
+    weights = kernel((places[:, None] - near) * shrink)
+    if exclude:
+        weights = np.where((near < 0) | (near >= n), 0.0, weights)
+    if exclude or shrink != 1.0:
+        weights = weights / weights.sum(1, keepdims=True)
+    matrix = np.zeros((len(places), n))
+    np.add.at(matrix, (np.arange(len(places))[:, None], np.clip(near, 0, n - 1)), weights)
+    dtype, perm = x.dtype, [*(d for d in range(x.rank) if d != axis), axis]
+    moved = ctx.transpose(x, perm)
+    lead = moved.shape[:-1]
+    flat = ctx.reshape(moved, (math.prod(lead), n))
+    wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+    made = ctx.op("matmul", ctx.cast(flat, wide), ctx.const(matrix, wide), transpose_b=True)
+    made = ctx.cast(ctx.reshape(made, (*lead, len(places))), dtype)
+    return ctx.transpose(made, [perm.index(d) for d in range(x.rank)])
+
+
+def _extrapolated(ctx: Context, x: Value, outside: list[tuple[int, np.ndarray]]) -> Value:
+    """Elements that lie outside of the old image along any axis get extrapolation_value."""
+    value = ctx.scalar(ctx.attr("extrapolation_value", 0.0), x)
+    for axis, mask in outside:
+        if mask.any():
+            mask = ctx.const(mask.reshape(-1, *(1,) * (x.rank - axis - 1)))
+            x = ctx.op("where", mask, value, x)
+    return x

@@ -1,0 +1,194 @@
+"""ModelProto -> Model: names to values, node by node in the file's order, all refusals collected into one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...errors import GraphError, GraphRuntimeError, KernelError, UnsupportedOpError
+from ...graph import TensorType
+from ...model import Model, Note
+from .attributes import decode
+from .context import Context, UnknownValueError, table
+from .emit import emit
+from .read import DTYPES, ModelFile, tensor_constant
+from .tape import Tape, Value
+
+__all__ = ["Failure", "Importer"]
+
+_UNKNOWN = object()     # the result of a node that could not be converted
+_MOST_LISTED = 40
+_MALFORMED = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError)
+
+
+class _UnknownError(Exception):
+    """A subgraph's result comes from a node outside that could not be converted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A node that cannot be converted. ``error`` is None where an op it depends on failed."""
+
+    node: str
+    op: str
+    reason: str
+    path: str
+    error: GraphRuntimeError | None = None
+
+
+@dataclass(eq=False)
+class Importer:
+    """``opsets``: {domain: version}. ``given``: values of graph inputs that are known already."""
+
+    file: ModelFile
+    opsets: Mapping[str, int]
+    types: Mapping[str, TensorType]     # of the graph's inputs, dimensions bound
+    dims: Mapping[str, int]
+    given: Mapping[str, np.ndarray] = field(default_factory=dict)
+    tape: Tape = field(default_factory=Tape)
+    notes: list[Note] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+    def model(self) -> Model:
+        """Raises UnsupportedOpError, which lists every node that cannot be converted and why; GraphError for
+        a graph that is none."""
+        graph = self.file.proto.graph
+        scope = self._initializers(graph)
+        inputs = []
+        for info in graph.input:
+            if info.name in scope:
+                continue        # before IR version 4 initialisers are listed among the inputs
+            if info.name in self.given:
+                scope[info.name] = self.tape.array(self.given[info.name], source=f"input {info.name}")
+            else:
+                scope[info.name] = Value(self.types[info.name], info.name)
+                inputs.append(scope[info.name])
+        self.nodes(graph, scope, "$.graph")
+        self._refuse()
+        outputs = {}
+        for i, info in enumerate(graph.output):
+            outputs[info.name] = self._output(scope, info, f"$.graph.output[{i}]")
+        return emit(self.tape, inputs, outputs, self.notes, self.dims)
+
+    def _initializers(self, graph: Any) -> dict[str, Any]:
+        found = {}
+        for i, tensor in enumerate(graph.initializer):
+            constant = tensor_constant(self.file, tensor, f"initializer {tensor.name!r}", i)
+            found[tensor.name] = Value(constant.type, tensor.name, constant)
+        return found
+
+    def _output(self, scope: Mapping[str, Any], info: Any, path: str) -> Value:
+        value = scope[info.name]
+        code = info.type.tensor_type.elem_type
+        if code and DTYPES.get(code) != value.dtype:
+            raise GraphError(f"output {info.name!r} is declared as {DTYPES.get(code, code)}, but the nodes "
+                             f"make {value.dtype}", path=path, got=value.dtype, wanted=DTYPES.get(code))
+        return value
+
+    # ---------------------------------------------------------------- nodes
+
+    def nodes(self, graph: Any, scope: dict[str, Any], path: str, prefix: str = "") -> None:
+        """Convert a graph's nodes; results go into ``scope``."""
+        for i, node in enumerate(graph.node):
+            results = self._node(node, scope, f"{path}.node[{i}]", prefix)
+            for name, value in zip(node.output, results, strict=False):
+                if name:
+                    scope[name] = value
+
+    def _node(self, node: Any, scope: dict[str, Any], path: str, prefix: str) -> list[Any]:
+        name = prefix + (node.name or next((o for o in node.output if o), node.op_type))
+        op = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+        unknown = [_UNKNOWN] * len(node.output)
+        entry = table().get(("" if node.domain == "ai.onnx" else node.domain, node.op_type))
+        if entry is None:
+            self._failed(name, op, "there is no converter for this op", path)
+            return unknown
+        inputs = [scope[i] if i else None for i in node.input]
+        if any(value is _UNKNOWN for value in inputs):
+            return unknown
+        first = len(self.tape.nodes)
+        try:
+            results = self._convert(node, entry, inputs, op, scope, path, name)
+        except _UnknownError:
+            return unknown
+        except (GraphError, KernelError) as error:
+            self._failed(name, op, str(error), path, error)
+            return unknown
+        except _MALFORMED as error:     # converters may take for granted what the ONNX standard says
+            reason = f"the node is ill-formed: {type(error).__name__}: {error}"
+            self._failed(name, op, reason, path, GraphError(reason))
+            return unknown
+        self._name(self.tape.nodes[first:], results, name)
+        return results
+
+    def _convert(self, node: Any, entry: Any, inputs: list, op: str, scope: dict, path: str,
+                 name: str) -> list:
+        attrs = {a.name: decode(self.file, a) for a in node.attribute}
+        opset = self.opsets["" if node.domain == "ai.onnx" else node.domain]
+
+        def subgraph(graph: Any, bound: Mapping[str, Value], step: str) -> list[Value]:
+            return self._subgraph(graph, scope, bound, f"{path}.{step}", f"{name}.{step}.")
+
+        ctx = Context(self.tape, node, inputs, attrs, opset, op, len(node.output), subgraph)
+        results = entry.convert(ctx)
+        results = list(results) if isinstance(results, (tuple, list)) else [results]
+        if unread := ctx.unread():
+            ctx.fail(f"attribute {unread[0]!r} is not supported")
+        for i, wanted in enumerate(node.output):
+            if wanted and (i >= len(results) or results[i] is None):
+                ctx.fail(f"output {i} is not supported")
+        return results
+
+    def _subgraph(self, graph: Any, scope: Mapping[str, Any], bound: Mapping[str, Value], path: str,
+                  prefix: str) -> list[Value]:
+        """The outputs of a subgraph whose inputs are ``bound``. It sees the outer scope."""
+        inner = {**scope, **bound}
+        for tensor in graph.initializer:
+            constant = tensor_constant(self.file, tensor, f"initializer {tensor.name!r}")
+            inner[tensor.name] = Value(constant.type, tensor.name, constant)
+        before = len(self.failures)
+        self.nodes(graph, inner, path, prefix)
+        if len(self.failures) > before:
+            raise UnsupportedOpError("its subgraph has nodes that are not supported", op=prefix)
+        found = []
+        for info in graph.output:
+            if info.name not in inner:
+                raise GraphError(f"no node makes output {info.name!r} of the subgraph", path=path)
+            if inner[info.name] is _UNKNOWN:
+                raise _UnknownError
+            found.append(inner[info.name])
+        return found
+
+    def _name(self, nodes: list, results: list, name: str) -> None:
+        """The node that makes the result has the ONNX node's name, the others names derived from it."""
+        last = {id(value.node) for value in results if value is not None and value.node is not None}
+        for node in nodes:
+            if not node.name:
+                node.name = name if id(node) in last else f"{name}.{node.op}"
+
+    # ---------------------------------------------------------------- refusing
+
+    def _failed(self, name: str, op: str, reason: str, path: str, error: Exception | None = None) -> None:
+        self.failures.append(Failure(name, op, reason, path, error))
+
+    def _refuse(self) -> None:
+        """Raise one error about all failures, if there are any."""
+        if not self.failures:
+            return
+        rows = [f"{f.op} {f.node!r} ({f.reason})" for f in self.failures[:_MOST_LISTED]]
+        more = len(self.failures) - len(rows)
+        unknown = [f.error for f in self.failures if isinstance(f.error, UnknownValueError)]
+        kind = UnsupportedOpError
+        if len(unknown) == len(self.failures):
+            kind = UnknownValueError
+        elif all(f.error and not isinstance(f.error, UnsupportedOpError) for f in self.failures):
+            kind = GraphError
+        first = self.failures[0]
+        raise kind(
+            f"{len(self.failures)} node{'s' * (len(self.failures) > 1)} of {self.file.name} cannot be "
+            f"converted: {'; '.join(rows)}{f'; and {more} more' if more else ''}",
+            path=first.path, op=first.op, node=first.node, failures=tuple(self.failures),
+            inputs=tuple(sorted({name for error in unknown for name in error.inputs})))

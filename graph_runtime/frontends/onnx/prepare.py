@@ -1,0 +1,64 @@
+"""A source -> a checked ModelFile: parsed, functions inlined, names and versions checked, dims bound."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...errors import GraphError
+from ...graph import TensorType
+from .check import check_graph, input_types, opsets
+from .context import table
+from .read import ModelFile, open_model
+
+__all__ = ["prepared"]
+
+Prepared = tuple[ModelFile, dict[str, int], dict[str, TensorType], dict[str, int]]
+
+
+def prepared(source: Any, onnx: Any, dims: Mapping[str, int], folder: Path | None) -> Prepared:
+    """(file, {domain: opset}, types of the inputs, dimensions that were bound). Raises as load_model."""
+    file = open_model(source, onnx, folder)
+    _inline(file, onnx, opsets(file.proto, onnx))
+    check_graph(file.proto.graph)
+    return (file, opsets(file.proto, onnx), *input_types(file.proto.graph, dims))
+
+
+def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:
+    """Replace the model's own functions, and standard ops without a converter that ONNX itself defines by
+    others, by their bodies."""
+    functions, known = [], table()
+    if file.proto.functions:
+        try:
+            file.proto = onnx.inliner.inline_local_functions(file.proto)
+        except Exception as error:      # whatever the C++ code throws
+            raise GraphError(f"the functions of {file.name} cannot be inlined: {error}") from error
+    for domain, op in {(n.domain, n.op_type) for n in _nodes(file.proto.graph)}:
+        domain = "" if domain == "ai.onnx" else domain
+        if (domain, op) not in known and domain in versions:
+            if _defined_by_others(onnx, op, versions[domain], domain):
+                functions.append((domain, op))
+    if functions:
+        with contextlib.suppress(Exception):        # what stays is refused with the others
+            file.proto = onnx.inliner.inline_selected_functions(file.proto, functions,
+                                                                inline_schema_functions=True)
+
+
+def _nodes(graph: Any) -> list[Any]:
+    """All nodes, those of subgraphs too."""
+    found = list(graph.node)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                found += _nodes(attribute.g)
+    return found
+
+
+def _defined_by_others(onnx: Any, op: str, version: int, domain: str) -> bool:
+    try:
+        schema = onnx.defs.get_schema(op, version, domain)
+    except onnx.defs.SchemaError:
+        return False
+    return schema.has_function or schema.has_context_dependent_function

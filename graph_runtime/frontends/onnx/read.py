@@ -1,0 +1,193 @@
+"""An ONNX file -> ModelProto and typed constants, whose bytes stay in the file until they are read.
+
+Weights inside the model file and external data are mapped, never copied. A path of external data must stay
+inside the model's folder, its bytes inside their file. A file that is not there is no error before somebody
+reads the values.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes
+from ...errors import DocumentError, GraphError, MissingDataError, as_path
+from ...graph import TensorType
+from ...model import Constant
+from .wire import Span, split
+
+__all__ = ["DTYPES", "ModelFile", "dtype_name", "open_model", "tensor_constant"]
+
+# TensorProto.DataType -> canonical dtype
+DTYPES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool",
+          10: "float16", 11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16"}
+# the typed field that holds a dtype's values, where they are not raw; 16-bit floats are bits in int32_data
+_FIELD = {"float32": "float_data", "float64": "double_data", "int64": "int64_data", "uint32": "uint64_data",
+          "uint64": "uint64_data"}
+MOST_BYTES = 2**44  # of one tensor: more than any machine that will run this, less than overflows
+
+
+@dataclass(eq=False)
+class ModelFile:
+    """A parsed model: ``proto`` lacks the raw data of large initialisers, which lie at ``spans`` (by index)
+    of ``data``. ``folder`` is where external data is looked for, None for a model that is no file."""
+
+    proto: Any
+    name: str
+    data: memoryview
+    spans: Mapping[int, Span]
+    folder: Path | None
+    opened: dict[Path, memoryview] = field(default_factory=dict)  # files of external data
+
+
+def open_model(source: str | os.PathLike | bytes | Any, onnx: Any, folder: Path | None = None) -> ModelFile:
+    """A model from its path, bytes or ModelProto.
+
+    Raises InputError for a source of another kind, MissingDataError where there is no such file,
+    DocumentError for bytes that are no ONNX model.
+    """
+    if isinstance(source, onnx.ModelProto):
+        source = source.SerializeToString()
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        name, data = "the model", memoryview(source)
+    else:
+        path = as_path(source, "an ONNX model")
+        name, data, folder = path.name, _map(path), path.parent
+    rest, spans = split(data)
+    try:
+        proto = onnx.load_model_from_string(rest)
+    except Exception as error:      # protobuf's DecodeError, which is a class of whichever protobuf is there
+        raise DocumentError(f"{name} is no ONNX model: {error}", got=name) from error
+    if not proto.HasField("graph"):
+        raise DocumentError(f"{name} is no ONNX model: it has no graph", got=name)
+    return ModelFile(proto, name, data, spans, folder)
+
+
+def _map(path: Path) -> memoryview:
+    try:
+        with open(path, "rb") as file:
+            if not os.fstat(file.fileno()).st_size:
+                raise DocumentError(f"{path} is empty", got=str(path))
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except FileNotFoundError as error:
+        raise MissingDataError(f"there is no file {path}", got=str(path)) from error
+    except OSError as error:
+        raise DocumentError(f"cannot read {path}: {error.strerror}", got=str(path)) from error
+
+
+def dtype_name(code: int, what: str) -> str:
+    """The canonical dtype of a TensorProto.DataType. Raises GraphError for one that is not supported."""
+    if code not in DTYPES:
+        raise GraphError(f"{what} has element type {code}, which is not supported; those that are: "
+                         f"{', '.join(DTYPES.values())}", got=code, wanted=tuple(DTYPES.values()))
+    return DTYPES[code]
+
+
+def tensor_constant(file: ModelFile, tensor: Any, what: str, index: int | None = None) -> Constant:
+    """The constant that a TensorProto says. ``index``: its place among the graph's initialisers.
+
+    Raises GraphError for an unknown element type or sizes that contradict each other or are beyond reason.
+    """
+    dtype, dims = dtype_name(tensor.data_type, what), tuple(tensor.dims)
+    if min(dims, default=1) < 0:
+        raise GraphError(f"{what} has the shape {list(dims)}", got=dims)
+    kind = TensorType(dtype, dims)
+    if kind.nbytes > MOST_BYTES:
+        raise GraphError(f"{what} is {kind}: {kind.nbytes} bytes are more than is supported", got=dims)
+    source = f"{what.removeprefix('initializer ')} of {file.name}"
+    if tensor.HasField("segment"):
+        raise GraphError(f"{what} is stored in segments, which is not supported", got=what)
+    if tensor.data_location == tensor.EXTERNAL:
+        return _external(file, tensor, kind, what, source)
+    span = file.spans.get(index) if index is not None else None
+    if span is not None:
+        _sized(kind, span.length, what)
+        return Constant(kind, lambda: _view(file.data, span, kind), source)
+    array = _inline(tensor, kind, what)
+    return Constant(kind, lambda: array, source)
+
+
+def _sized(kind: TensorType, length: int, what: str) -> None:
+    if length != kind.nbytes:
+        raise GraphError(f"{what} is {kind}, {kind.nbytes} bytes, but its data has {length}",
+                         got=length, wanted=kind.nbytes)
+
+
+def _view(data: memoryview, span: Span, kind: TensorType) -> np.ndarray:
+    dtype = dtypes.to_numpy(kind.dtype)
+    array = np.frombuffer(data, np.uint8, span.length, span.offset).view(dtype).reshape(kind.shape)
+    return array if array.flags.aligned else array.copy()
+
+
+def _inline(tensor: Any, kind: TensorType, what: str) -> np.ndarray:
+    dtype = dtypes.to_numpy(kind.dtype)
+    if tensor.HasField("raw_data"):
+        raw = tensor.raw_data
+        _sized(kind, len(raw), what)
+        return np.frombuffer(raw, np.uint8).view(dtype).reshape(kind.shape)
+    values = getattr(tensor, _FIELD.get(kind.dtype, "int32_data"))
+    if len(values) != kind.size:
+        raise GraphError(f"{what} is {kind}, {kind.size} elements, but its data has {len(values)}",
+                         got=len(values), wanted=kind.size)
+    if kind.dtype in ("float16", "bfloat16"):
+        return np.array(values, np.int64).astype(np.uint16).view(dtype).reshape(kind.shape)
+    wide = np.array(values, np.uint64 if dtype.kind == "u" and dtype.itemsize > 2 else None)
+    return (wide if len(values) else np.zeros(0)).astype(dtype).reshape(kind.shape)
+
+
+def _external(file: ModelFile, tensor: Any, kind: TensorType, what: str, source: str) -> Constant:
+    said = {entry.key: entry.value for entry in tensor.external_data}
+    path = _inside(file.folder, said.get("location", ""), what)
+    try:
+        offset, length = int(said.get("offset", 0)), int(said.get("length", kind.nbytes))
+    except ValueError as error:
+        raise GraphError(f"{what}: offset and length of external data must be integers, got {said}",
+                         got=said) from error
+    _sized(kind, length, what)
+    if offset < 0:
+        raise GraphError(f"{what}: external data at offset {offset}", got=offset)
+    span = Span(offset, length)
+    _within(path, span, what)
+
+    def read() -> np.ndarray:
+        if not kind.size:
+            return np.zeros(kind.shape, dtypes.to_numpy(kind.dtype))
+        if path not in file.opened:
+            if not path.exists():
+                raise MissingDataError(f"the values of {source} are needed and their file is absent: {path}",
+                                       got=str(path))
+            file.opened[path] = _map(path)
+        _within(path, span, what)
+        return _view(file.opened[path], span, kind)
+
+    return Constant(kind, read, source)
+
+
+def _within(path: Path, span: Span, what: str) -> None:
+    """Raise GraphError where the file is there and shorter than the span says."""
+    size = path.stat().st_size if path.is_file() else math.inf
+    if span.offset + span.length > size:
+        raise GraphError(f"{what}: bytes {span.offset} to {span.offset + span.length} of {path.name}, "
+                         f"which has {size}", got=span.offset + span.length, wanted=size)
+
+
+def _inside(folder: Path | None, location: str, what: str) -> Path:
+    """The file of external data. Raises GraphError where it does not stay in the model's folder."""
+    if not location or "\0" in location:
+        raise GraphError(f"{what}: external data has no location", got=location)
+    if folder is None:
+        raise GraphError(f"{what} is external data in {location!r}, but the model was not given as a file; "
+                         f"pass folder=", got=location)
+    root = os.path.realpath(folder)
+    path = os.path.realpath(os.path.join(root, location))
+    if os.path.commonpath([root, path]) != root or os.path.isabs(location):
+        raise GraphError(f"{what}: external data in {location!r}, which leaves the model's folder",
+                         got=location)
+    return Path(path)

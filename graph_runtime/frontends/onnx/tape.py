@@ -1,0 +1,143 @@
+"""Registry ops as converters emit them: typed at once, computed at once where all is known and small."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes
+from ...errors import GraphError, KernelError
+from ...graph import TensorType
+from ...model import Constant
+from ...ops import registry
+from .read import MOST_BYTES
+
+__all__ = ["Node", "Tape", "Value"]
+
+MOST_NODES = 1_000_000  # beyond it, an unrolled loop is a mistake or an attack
+SMALL = 64 * 1024  # bytes of each tensor of an op that is computed here
+MOST_FOLDED = 2**24  # flops of an op that is computed here
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """A tensor: an input of the graph (neither ``node`` nor ``constant``), a constant, or a node's result.
+
+    ``name``: of an input, or of a constant that has one.
+    """
+
+    type: TensorType
+    name: str = ""
+    constant: Constant | None = None
+    node: Node | None = None
+    index: int = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.type.dtype
+
+    @property
+    def rank(self) -> int:
+        return len(self.type.shape)
+
+    def known(self) -> np.ndarray | None:
+        """The values, None where they are not known before a run, absent, or too many to look at."""
+        return None if self.constant is None else self.constant.peek()
+
+    def inputs(self) -> list[str]:
+        """Names of the graph's inputs that it is computed from."""
+        found, seen, stack = [], set(), [self]
+        while stack:
+            value = stack.pop()
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            if value.node is not None:
+                stack += value.node.inputs
+            elif value.constant is None:
+                found.append(value.name)
+        return sorted(set(found))
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A call of a registry op. ``name`` is given when the ONNX node that it stands for is done."""
+
+    op: str
+    inputs: tuple[Value, ...]
+    attrs: dict[str, Any]
+    outputs: tuple[Value, ...] = ()
+    name: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class Tape:
+    """Nodes in the order in which they were emitted."""
+
+    nodes: list[Node] = field(default_factory=list)
+
+    def array(self, array: Any, dtype: str | None = None, source: str = "a constant") -> Value:
+        """A constant with these values."""
+        array = np.asarray(array, None if dtype is None else dtypes.to_numpy(dtype))
+        return Value(TensorType(dtypes.from_numpy(array.dtype), array.shape),
+                     constant=Constant.of(array, source))
+
+    def op(self, op: str, inputs: Sequence[Value], attrs: Mapping[str, Any]) -> tuple[Value, ...]:
+        """The results of a registry op. Raises UnsupportedOpError for one that is not registered, GraphError
+        for inputs or attributes that it refuses, KernelError for constants that it cannot compute with."""
+        entry = registry.require(op)
+        least, most = entry.arity
+        if not least <= len(inputs) <= most:
+            raise GraphError(f"op {op} takes {least} to {most} inputs, got {len(inputs)}", op=op)
+        decoded = entry.decode({k: plain(v) for k, v in attrs.items() if v is not None})
+        types = [value.type for value in inputs]
+        made = list(entry.infer(types, decoded))
+        for t in made:
+            if t.nbytes > MOST_BYTES:
+                raise GraphError(f"op {op}: a result is {t}: {t.nbytes} bytes are more than is supported",
+                                 op=op, got=t.shape)
+        folded = self._fold(entry, inputs, decoded, types, made)
+        if folded is not None:
+            return folded
+        if len(self.nodes) >= MOST_NODES:
+            raise GraphError(f"the model unrolls to more than {MOST_NODES} ops", op=op, wanted=MOST_NODES)
+        given = {k: decoded[k] for k, v in attrs.items() if v is not None}
+        node = Node(op, tuple(inputs), given)
+        node.outputs = tuple(Value(t, node=node, index=i) for i, t in enumerate(made))
+        self.nodes.append(node)
+        return node.outputs
+
+    def _fold(self, entry: registry.Op, inputs: Sequence[Value], attrs: dict, types: list[TensorType],
+              made: list[TensorType]) -> tuple[Value, ...] | None:
+        if not inputs or any(value.constant is None for value in inputs):
+            return None
+        if max(t.nbytes for t in (*types, *made)) > SMALL or entry.flops(types, made, attrs) > MOST_FOLDED:
+            return None
+        arrays = [value.known() for value in inputs]
+        if any(array is None for array in arrays):
+            return None
+        try:
+            results = entry.reference(arrays, attrs)
+        except KernelError:
+            raise
+        except Exception as error:      # a reference is written for values that a kernel would take
+            raise KernelError(f"op {entry.name}: {error}", op=entry.name) from error
+        source = f"{entry.name} of {', '.join(v.constant.source for v in inputs)}"[:200]
+        return tuple(Value(t, constant=Constant.of(np.asarray(array), source))
+                     for t, array in zip(made, results, strict=True))
+
+
+def plain(value: Any) -> Any:
+    """Numpy's integers and floats as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [plain(v) for v in value] if isinstance(value, (list, tuple)) else value
