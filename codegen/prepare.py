@@ -78,7 +78,7 @@ def prepare(
     model = imported
     del fuse, rewritten
     tell("planning", 0, 0)
-    planned = make_plan(model.graph, devices, **options)
+    planned = make_plan(model.graph, devices, inputs=model.input_names if model.constants else (), **options)
     return Prepared(imported, model, planned)
 
 

@@ -57,6 +57,7 @@ _HOME = {
     "load": "factory",
     "load_graph": "loader",
     "load_library": "library",
+    "place": "plan.placement",
     "load_module": "tvm_library",
     "no_implicit_transfer": "traffic",
     "read_params": "params",

@@ -23,8 +23,8 @@ from .plan import plan as make_plan
 from .session import Session
 from .sharing import adopt_inputs, link_constants
 
-__all__ = ["adopt_params", "bundle_libraries", "create", "inplace_rules", "load", "open_program",
-           "read_graph", "set_constants"]
+__all__ = ["adopt_params", "bundle_libraries", "create", "inplace_rules", "library_kernels", "load",
+           "open_program", "read_graph", "set_constants"]
 
 
 def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params: Any = None,
@@ -32,6 +32,7 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
            place: Mapping[str, str | Device] | None = None, formats: Mapping[str, str] | None = None,
            layouts: Mapping[str, str] | None = None,
            numerics: Mapping[str, Mapping[str, str]] | None = None, policy: str | None = None,
+           placement: Any = None, objective: str = "serial", fallback: str = "error",
            threads: int | None = None, queues: str = "inline", name: str | None = None) -> GraphModule:
     """A GraphModule.
 
@@ -41,7 +42,8 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
     fallback. ``params`` as load_params. ``strict``, ``device_map``, ``place`` (pins, glob -> device),
     ``formats`` (device -> format of its floats), ``layouts`` (glob -> "l1/height") and ``numerics`` (device
     -> {"fidelity": "HiFi2", "dst": "bf16", "numerics": "exact"}) and ``policy`` ("nlp": op models of buda
-    boards) as plan.plan. ``threads``: size of the intra-op pool. ``queues``: "threads" lets run() use the
+    boards), ``placement`` ("mincut": who places the rest), ``objective`` and ``fallback`` as plan.plan.
+    ``threads``: size of the intra-op pool. ``queues``: "threads" lets run() use the
     devices' queues. ``name``: who holds the memory in out-of-memory texts, by default the file's name.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError.
@@ -51,7 +53,8 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
         loaded = None if isinstance(graph, Plan) else read_graph(graph)
         planned = graph if loaded is None else make_plan(
             loaded, devices, place=place, device_map=device_map, formats=formats, layouts=layouts,
-            numerics=numerics, policy=policy, strict=strict, inplace=inplace_rules(opened))
+            numerics=numerics, policy=policy, strict=strict, placement=placement, objective=objective,
+            fallback=fallback, inplace=inplace_rules(opened), kernels=library_kernels(opened))
         session = Session(planned, opened, threads, name=name or _name_of(graph), queues=queues)
         if loaded is not None:
             link_constants(session, loaded, opened)
@@ -138,3 +141,11 @@ def _libraries(library: Any) -> list[Library]:
 def inplace_rules(libraries: Sequence[Library]) -> dict[str, tuple[int, ...]]:
     """func_name -> inputs that output 0 may overwrite, as the libraries' manifests say."""
     return {name: entry.inplace for library in libraries for (name, _), entry in library.kernels.items()}
+
+
+def library_kernels(libraries: Sequence[Library]) -> dict[str, set[str]]:
+    """func_name -> the device kinds that a library's manifest has it for."""
+    found: dict[str, set[str]] = {}
+    for name, kind in (key for library in libraries for key in library.kernels):
+        found.setdefault(name, set()).add(kind)
+    return found

@@ -23,7 +23,8 @@ def compile_(
         "--library", help="A module library that the bundle takes along, for functions without gr.op; "
                           "repeat for more.")] = None,
     params: opt.Params = None, dim: opt.Dims = None, fuse: opt.Fuse = None,
-    place: opt.Place = None, map: opt.Map = None, format: opt.Formats = None,
+    place: opt.Place = None, placement: opt.Placement = None, objective: opt.Objective = "serial",
+    fallback: opt.Fallback = "error", map: opt.Map = None, format: opt.Formats = None,
     layout: opt.Layouts = None, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
     numerics: opt.NumericsOf = None, strict: opt.Strict = False,
     march: Annotated[str, typer.Option(
@@ -46,7 +47,8 @@ def compile_(
                              "or an ONNX file; the one in a bundle is named by graph-runtime inspect",
                              got=str(graph))
         prepared = program.prepare(opt.plan_options(
-            place, map, format, strict, fidelity, dst, numerics, layout), fuse, tell)
+            place, map, format, strict, fidelity, dst, numerics, layout, None, placement, objective,
+            fallback), fuse, tell)
         write_prepared(prepared, output, libraries=library or (), march=march, jobs=jobs, tell=tell)
     if json:
         opt.print_json({"bundle": str(output), "devices": list(map(str, prepared.plan.devices)),

@@ -34,6 +34,13 @@ Verbose = Annotated[bool, typer.Option(
     "--verbose", "-v", help="Say what import and rewrites did, and why.")]
 Place = Annotated[list[str] | None, typer.Option(
     "--place", help="Pin nodes: 'conv*=tt:0' (a glob over node, op and function names); repeatable.")]
+Placement = Annotated[str | None, typer.Option(
+    "--placement", help="Who places what neither --place nor the file places: single, greedy, mincut, heft, "
+    "optimal, or package.module:function; without it the first device.")]
+Objective = Annotated[str, typer.Option(
+    "--objective", help="What --placement makes least: serial, makespan or throughput.")]
+Fallback = Annotated[str, typer.Option(
+    "--fallback", help="A node that cannot run where it is asked to: error, or host with a warning.")]
 Map = Annotated[list[str] | None, typer.Option(
     "--map", help="Use a device for a device type of the file: opencl=tt:0; repeatable.")]
 Formats = Annotated[list[str] | None, typer.Option(
@@ -79,7 +86,9 @@ def pairs(items: Sequence[str] | None, option: str) -> dict[str, str]:
 def plan_options(place: Sequence[str] | None, map_: Sequence[str] | None, formats: Sequence[str] | None,
                  strict: bool, fidelity: Sequence[str] | None = None, dst: Sequence[str] | None = None,
                  numerics: Sequence[str] | None = None,
-                 layouts: Sequence[str] | None = None, policy: str | None = None) -> dict[str, Any]:
+                 layouts: Sequence[str] | None = None, policy: str | None = None,
+                 placement: str | None = None, objective: str = "serial", fallback: str = "error"
+                 ) -> dict[str, Any]:
     """The keyword arguments of create() and plan() that the options of those names say."""
     words: dict[str, dict[str, str]] = {}
     for name, items in (("fidelity", fidelity), ("dst", dst), ("numerics", numerics)):
@@ -87,7 +96,8 @@ def plan_options(place: Sequence[str] | None, map_: Sequence[str] | None, format
             words.setdefault(device, {})[name] = word
     return {"place": pairs(place, "--place"), "device_map": pairs(map_, "--map"),
             "formats": pairs(formats, "--format"), "layouts": pairs(layouts, "--layout"),
-            "numerics": words, "strict": strict, **({} if policy is None else {"policy": policy})}
+            "numerics": words, "strict": strict, "placement": placement, "objective": objective,
+            "fallback": fallback, **({} if policy is None else {"policy": policy})}
 
 
 def sizes(dims: Mapping[str, str]) -> dict[str, int]:

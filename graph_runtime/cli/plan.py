@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .. import report
+from .. import report, report_placement
 from ..errors import PlanError
 from ..plan import Plan
 from ..plan.balance import (
@@ -33,6 +33,7 @@ __all__ = ["plan"]
 def plan(
     graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None,
     dim: opt.Dims = None, fuse: opt.Fuse = None, place: opt.Place = None,
+    placement: opt.Placement = None, objective: opt.Objective = "serial", fallback: opt.Fallback = "error",
     map: opt.Map = None, format: opt.Formats = None, layout: opt.Layouts = None,
     fidelity: opt.Fidelity = None, dst: opt.Dst = None, numerics: opt.NumericsOf = None,
     strict: opt.Strict = False,
@@ -49,6 +50,8 @@ def plan(
 
     Example: graph-runtime plan model.onnx --device cpu:0 --device tt:0 --dim batch=4 -v
 
+    Example: graph-runtime plan net.json --device cpu:0 --device tt:0 --placement mincut
+
     Example: graph-runtime plan net.json --device tt:0=e150 --policy nlp --explain conv1
     """
     if policy is not None:
@@ -56,8 +59,8 @@ def plan(
     with progress(not json) as tell:
         program = open_program(graph, device, library, None, opt.pairs(dim, "--dim"), tell)
         prepared = program.prepare(opt.plan_options(
-            place, map, format, strict, fidelity, dst, numerics, layout, None if explain else policy),
-            fuse, tell)
+            place, map, format, strict, fidelity, dst, numerics, layout, None if explain else policy,
+            placement, objective, fallback), fuse, tell)
     planned = prepared.plan
     if explain is not None:
         return _explain(planned, explain, policy, json)
@@ -71,16 +74,24 @@ def plan(
         output.write_bytes(graph_to_json(record(planned)))
     if json:
         opt.print_json({**report.describe(planned), "balance": [balanced_json(b) for b in planned.balanced],
+                        "placement": report_placement.describe(planned.placement) if placement else None,
                         "notes": opt.notes_json(prepared.notes)})
     else:
         if verbose:
             opt.print_notes(prepared.notes)
-        typer.echo(report.text(planned, opt.terminal_width()), nl=False)
-        if policy is not None and not planned.balanced:
-            typer.echo(f"\npolicy {policy}: no device is a board of stack buda, so nothing was balanced; try "
-                       "--device tt:0=e150")
-        for balanced in planned.balanced:
-            typer.echo("\n" + balanced_text(balanced), nl=False)
+        _show(planned, placement, policy)
+
+
+def _show(planned: Plan, placement: str | None, policy: str | None) -> None:
+    width = opt.terminal_width()
+    typer.echo(report.text(planned, width), nl=False)
+    if placement is not None:
+        typer.echo("\n" + report_placement.text(planned.placement, width), nl=False)
+    if policy is not None and not planned.balanced:
+        typer.echo(f"\npolicy {policy}: no device is a board of stack buda, so nothing was balanced; try "
+                   "--device tt:0=e150")
+    for balanced in planned.balanced:
+        typer.echo("\n" + balanced_text(balanced), nl=False)
 
 
 def _explain(planned: Plan, name: str, policy: str | None, json: bool) -> None:

@@ -26,7 +26,8 @@ __all__ = ["run"]
 def run(
     graph: opt.Source, input: opt.Inputs = None, params: opt.Params = None, device: opt.Devices = None,
     library: opt.LibraryFiles = None, dim: opt.Dims = None, fuse: opt.Fuse = None,
-    place: opt.Place = None, map: opt.Map = None,
+    place: opt.Place = None, placement: opt.Placement = None, objective: opt.Objective = "serial",
+    fallback: opt.Fallback = "error", map: opt.Map = None,
     format: opt.Formats = None, layout: opt.Layouts = None,
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", help="Write the outputs to an .npz: output0, output1, ...")] = None,
@@ -52,7 +53,8 @@ def run(
 
     Example: graph-runtime run net.json --device cpu:0 --device tt:0 --place 'conv*=tt:0' --compare
     """
-    options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout, policy)
+    options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout, policy,
+                               placement, objective, fallback)
     with progress(not json) as tell:
         program = open_program(graph, device, library, params, opt.pairs(dim, "--dim"), tell)
         module = program.module(options, threads, fuse, tell)

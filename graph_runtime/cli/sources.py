@@ -10,7 +10,7 @@ from typing import Any
 from ..bundle import Bundle, BundleProgram, read_bundle
 from ..devices import dl_kinds
 from ..errors import DeviceError, DocumentError, InputError
-from ..factory import adopt_params, bundle_libraries, create, inplace_rules, set_constants
+from ..factory import adopt_params, bundle_libraries, create, inplace_rules, library_kernels, set_constants
 from ..graph import Graph
 from ..library import Library, load_library
 from ..loader import load_graph
@@ -63,7 +63,8 @@ class Program:
         from codegen.prepare import prepare
 
         return prepare(self.source, self.devices, params=self.values, fuse=fuse, tell=tell,
-                       inplace=inplace_rules(self.libraries), **options)
+                       inplace=inplace_rules(self.libraries), kernels=library_kernels(self.libraries),
+                       **options)
 
     def module(self, options: Mapping[str, Any], threads: int | None = None, fuse: bool | None = None,
                tell: Tell = _silent) -> GraphModule:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from ..devices import Device, parse_list
 from ..errors import InputError, PlanError
@@ -78,7 +79,8 @@ def plan(
     planned = assign_storage(
         laid_out, loaded=graph if edited else None, inplace=inplace, use_hints=use_storage_hints
     )
-    planned, policy = assign_numerics(planned, numerics), policy or graph.hints.policy
+    planned = replace(assign_numerics(planned, numerics), placement=placement)
+    policy = policy or graph.hints.policy
     return check(planned if policy is None else assign_models(planned, policy), inplace=inplace)
 
 

@@ -122,7 +122,7 @@ class Plan:
     ``lower_bound`` the most that is live at once. ``numerics`` [devices]: what a node's arithmetic is where
     its own attributes do not say; empty: every device's default. ``model_id`` int32 [nodes] indexes
     ``models``, the op models that a balancer chose, -1 or None as a whole: the kernel chooses. ``balanced``:
-    a balance.Balanced of each buda board, with epochs and cores.
+    a balance.Balanced of each buda board, with epochs and cores. ``placement``: what it was made of.
     """
 
     graph: Graph
@@ -145,6 +145,7 @@ class Plan:
     models: tuple[Any, ...] = ()
     model_id: np.ndarray | None = None
     balanced: tuple[Any, ...] = ()
+    placement: Placement | None = None
 
     def __repr__(self) -> str:
         return (f"<Plan of {self.graph.num_nodes} nodes, {self.storage.count} storages, on "
