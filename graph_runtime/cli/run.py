@@ -27,8 +27,8 @@ def run(
     graph: opt.Source, input: opt.Inputs = None, params: opt.Params = None, device: opt.Devices = None,
     library: opt.LibraryFiles = None, dim: opt.Dims = None, fuse: opt.Fuse = None,
     place: opt.Place = None, placement: opt.Placement = None, objective: opt.Objective = "serial",
-    fallback: opt.Fallback = "error", map: opt.Map = None,
-    format: opt.Formats = None, layout: opt.Layouts = None,
+    fallback: opt.Fallback = "error", map: opt.Map = None, format: opt.Formats = None,
+    layout: opt.Layouts = None,
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", help="Write the outputs to an .npz: output0, output1, ...")] = None,
     expect: Annotated[Path | None, typer.Option(
@@ -42,8 +42,7 @@ def run(
         "--against", help="Compare the outputs with those of another runtime: onnxruntime.")] = None,
     seed: opt.Seed = 0, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
     numerics: opt.NumericsOf = None, policy: opt.Policy = None, strict: opt.Strict = False,
-    threads: opt.Threads = None,
-    trace: Trace = None, html: Html = None, json: opt.Json = False,
+    threads: opt.Threads = None, trace: Trace = None, html: Html = None, json: opt.Json = False,
 ) -> None:
     """Run a graph once and show its outputs.
 
