@@ -20,7 +20,10 @@ from .weights_file import load
 
 __all__ = [
     "gemm",
+    "gemm_columns",
     "gemm_cycles",
+    "gemm_parts",
+    "gemm_weights",
     "grid_unary_cycles",
     "passes",
     "sharded_matmul",
@@ -52,6 +55,12 @@ def gemm(w: Values, x: Values) -> Any:
     Each core multiplies, or waits for its unpackers; strips of both inputs are multicast along rows and
     columns; DRAM gives and takes what is not in L1. The first strips and the last results do not overlap.
     """
+    work, strips, stored, out = gemm_parts(w, x)
+    return w["start"] + pnorm(_SHARP, work, strips, stored) + out
+
+
+def gemm_parts(w: Values, x: Values) -> tuple[Any, Any, Any, Any]:
+    """The cycles that gemm puts together: products, strips on the NoC, DRAM; and the last results."""
     cores = x["rows"] * x["columns"]
     m = np.where(x["spread"], x["mt"], np.ceil(x["mt"] / x["rows"]))
     n = np.where(x["spread"], np.ceil(x["nt"] / cores), np.ceil(x["nt"] / x["columns"]))
@@ -61,8 +70,7 @@ def gemm(w: Values, x: Values) -> Any:
     strips = x["kt"] * np.where(x["spread"], x["mt"] * wire, n * wire + m * w["strip"])
     weights, others = x["kt"] * x["nt"], x["mt"] * (x["kt"] + x["nt"])
     stored = np.where(x["sharded"], weights, weights + others) * x["bytes"]
-    busy = pnorm(_SHARP, work, strips, stored / w["dram"])
-    return w["start"] + busy + m * n * x["bytes"] / w["out"]
+    return work, strips, stored / w["dram"], m * n * x["bytes"] / w["out"]
 
 
 @lru_cache(maxsize=1 << 14)
@@ -86,10 +94,15 @@ def gemm_cycles(
     """
     buda.known_ops(arch)
     x = gemm_columns(m=m, k=k, n=n, format=format, fidelity=fidelity, grid=grid, sharded=sharded, tuned=tuned)
-    found = load("grid")["gemm"][_STANDS_FOR.get(arch, arch)]
-    weights = {**found["weights"], "product": PRODUCT[arch]}
+    weights = gemm_weights(arch)
     basis = "assumed" if arch in _STANDS_FOR else "fitted" if fidelity != "HiFi3" else "extrapolated"
     return Cost(float(gemm(weights, x)), basis, f"whole-grid GEMM on {grid[0]}x{grid[1]} {arch} cores")
+
+
+def gemm_weights(arch: str) -> dict[str, float]:
+    """The fitted weights of gemm for an architecture."""
+    found = load("grid")["gemm"][_STANDS_FOR.get(arch, arch)]
+    return {**found["weights"], "product": PRODUCT[arch]}
 
 
 def gemm_columns(

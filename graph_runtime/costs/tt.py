@@ -19,11 +19,11 @@ from .types import Cost, worst
 from .weights_file import load
 from .work import Pass, Product, tiles_of, work_of
 
-__all__ = ["modelled_node_cost", "tt_node_cost"]
+__all__ = ["NO_FIDELITY", "modelled_node_cost", "nbytes_moved", "pass_cycles", "tt_node_cost"]
 
 Types = tuple[TensorType, ...]
 _SHARP = 8.0
-_NO_FIDELITY = "HiFi4"  # what a node computes with that names none
+NO_FIDELITY = "HiFi4"  # what a node computes with that names none
 _OPERANDS = {"add": 2, "subtract": 2, "multiply": 2, "maximum": 2}
 
 
@@ -39,12 +39,12 @@ def tt_node_cost(
     """ns of one kernel over the whole grid (ttnn's way). ``layouts``: of the inputs, then of the outputs.
     ``fidelity``: of a func that names none, "": the default."""
     work = work_of(func, inputs, outputs)
-    fidelity = Numerics.of(func.attrs).fidelity or fidelity or _NO_FIDELITY
+    fidelity = Numerics.of(func.attrs).fidelity or fidelity or NO_FIDELITY
     cores = board.grid[0] * board.grid[1]
     done: list[Cost] = []
     if work.product is not None:
         done.append(_product(work.product, layouts, fidelity, board))
-    done += [_pass(one, layouts[-1].format, fidelity, board, cores) for one in work.passes]
+    done += [pass_cycles(one, layouts[-1].format, fidelity, board, cores) for one in work.passes]
     basis = worst(*(c.basis for c in done), "fitted" if work.known else "assumed")
     cycles = sum(c.cycles for c in done)
     if work.product is None:
@@ -55,7 +55,7 @@ def tt_node_cost(
     return Cost(cycles * 1000 / board.clock_mhz, basis, "; ".join(dict.fromkeys(c.note for c in done)))
 
 
-def _pass(one: Pass, format: str, fidelity: str, board: Descriptor, cores: int) -> Cost:
+def pass_cycles(one: Pass, format: str, fidelity: str, board: Descriptor, cores: int) -> Cost:
     """Cycles of the busiest core for its tiles."""
     tile = tile_cycles(one.op, board.arch, (format,) * (_OPERANDS.get(one.op, 1) + 1), fidelity)
     return Cost(math.ceil(one.tiles / cores) * tile.cycles, tile.basis, tile.note)
@@ -65,7 +65,7 @@ def _moved(types: Types, layouts: tuple[Layout, ...], board: Descriptor, cores: 
     """Cycles until all tensors went between their memories and the cores. Of a sharded tensor each core has
     its part."""
     placed = list(zip(types, layouts, strict=True))
-    dram = dram_cycles(board, sum(_nbytes(t, at) for t, at in placed if at.memory == DRAM), placed=False)
+    dram = dram_cycles(board, sum(nbytes_moved(t, at) for t, at in placed if at.memory == DRAM), placed=False)
     spread = [(t, at) for t, at in placed if at.memory == L1 and at.shard is None]
     if not spread:
         return dram
@@ -74,7 +74,7 @@ def _moved(types: Types, layouts: tuple[Layout, ...], board: Descriptor, cores: 
     return Cost(pnorm(2.0, dram.cycles, noc.cycles), worst(dram.basis, noc.basis), noc.note)
 
 
-def _nbytes(one: TensorType, layout: Layout) -> int:
+def nbytes_moved(one: TensorType, layout: Layout) -> int:
     """Bytes that are moved of a tensor: whole tiles, or its rows."""
     if layout.layout == TILE:
         return tiles_of(one.shape) * tile_bytes(layout.format)

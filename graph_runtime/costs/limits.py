@@ -1,0 +1,65 @@
+"""What bounds a kernel on a tt board: the cycles that it would take if only its arithmetic, only the NoC or only
+DRAM cost time. tt.py puts the same parts together."""
+
+from __future__ import annotations
+
+import math
+
+from ..descriptors import Descriptor
+from ..graph import Func, TensorType
+from ..layout import DRAM, L1, Layout
+from ..ops.numerics import Numerics
+from .grid import gemm_columns, gemm_parts, gemm_weights, tile_bytes
+from .links import dram_cycles
+from .noc import noc_cycles
+from .tt import NO_FIDELITY, nbytes_moved, pass_cycles
+from .work import Product, tiles_of, work_of
+
+__all__ = ["tt_limits"]
+
+
+def tt_limits(
+    func: Func,
+    inputs: tuple[TensorType, ...],
+    outputs: tuple[TensorType, ...],
+    layouts: tuple[Layout, ...],
+    board: Descriptor,
+    fidelity: str = "",
+) -> dict[str, float]:
+    """{"math", "NoC", "DRAM": cycles} of a node; ``layouts`` of its inputs, then of its outputs. They overlap
+    on the board, so the largest of them is what bounds the node."""
+    work = work_of(func, inputs, outputs)
+    fidelity = Numerics.of(func.attrs).fidelity or fidelity or NO_FIDELITY
+    cores = board.grid[0] * board.grid[1]
+    placed = list(zip((*inputs, *outputs), layouts, strict=True))
+    math_cycles = sum(pass_cycles(one, layouts[-1].format, fidelity, board, cores).cycles
+                      for one in work.passes)
+    spread = [(t, at) for t, at in placed if at.memory == L1 and at.shard is None]
+    noc = 0.0
+    if spread:
+        count = math.ceil(sum(tiles_of(t.shape) for t, _ in spread) / cores)
+        nbytes = max(tile_bytes(at.format) for _, at in spread)
+        noc = noc_cycles(board.arch, nbytes=nbytes, transactions=count).cycles
+    dram = dram_cycles(board, sum(nbytes_moved(t, at) for t, at in placed if at.memory == DRAM),
+                       placed=False).cycles
+    if work.product is not None:
+        products, strips, stored = _product(work.product, layouts, fidelity, board)
+        math_cycles, noc, dram = math_cycles + products, noc + strips, max(dram, stored)
+    return {"math": float(math_cycles), "NoC": float(noc), "DRAM": float(dram)}
+
+
+def _product(product: Product, layouts: tuple[Layout, ...], fidelity: str,
+             board: Descriptor) -> tuple[float, float, float]:
+    """Cycles of products, strips and DRAM, for the cut of the grid that is fastest."""
+    rows, columns = board.grid
+    cores = rows * columns
+    sharded = product.batch > 1 or (layouts[0].memory == L1 and layouts[-1].memory == L1)
+    weights, best = gemm_weights(board.arch), None
+    for grid in ((1, 1),) if product.batch > 1 else ((rows, columns), (cores, 1), (1, cores)):
+        x = gemm_columns(m=product.m, k=product.k, n=product.n, format=layouts[0].format, fidelity=fidelity,
+                         grid=grid, sharded=sharded, tuned=True)
+        work, strips, stored, _ = (float(part) for part in gemm_parts(weights, x))
+        if best is None or max(work, strips, stored) < max(best):
+            best = (work, strips, stored)
+    turns = math.ceil(product.batch / cores)
+    return tuple(part * turns for part in best)
