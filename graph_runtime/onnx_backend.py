@@ -100,8 +100,10 @@ class GraphRuntimeBackend(Backend):
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:
-        """``kwargs``: as create()'s: formats, place, layouts. Raises what load_model and create raise."""
-        return Prepared(model, _devices(device), kwargs)
+        """``kwargs``: as create()'s (formats, place, layouts); rtol and atol are the caller's own. Raises
+        what load_model and create raise."""
+        options = {key: value for key, value in kwargs.items() if key not in ("rtol", "atol")}
+        return Prepared(model, _devices(device), options)
 
     @classmethod
     def run_model(cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple:

@@ -19,6 +19,9 @@ def decode(file: ModelFile, attribute: Any) -> Any:
     Raises GraphError for an attribute of another kind, or text that is not UTF-8.
     """
     what = f"attribute {attribute.name!r}"
+    if attribute.ref_attr_name:
+        raise GraphError(f"{what} refers to {attribute.ref_attr_name!r}, which only a function has",
+                         got=attribute.ref_attr_name)
     kind = attribute.type
     if kind not in _FIELDS:
         raise GraphError(f"{what} is of a kind that is not supported (AttributeType {kind})", got=kind)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -151,6 +151,9 @@ class Importer:
             inner[tensor.name] = Value(constant.type, tensor.name, constant)
         before = len(self.failures)
         self.nodes(graph, inner, path, prefix)
+        if unknown := _unknown(self.failures[before:]):
+            raise UnknownValueError("its subgraph needs values that are not known before a run", op=prefix,
+                                    inputs=unknown)
         if len(self.failures) > before:
             raise UnsupportedOpError("its subgraph has nodes that are not supported", op=prefix)
         found = []
@@ -180,9 +183,8 @@ class Importer:
             return
         rows = [f"{f.op} {f.node!r} ({f.reason})" for f in self.failures[:_MOST_LISTED]]
         more = len(self.failures) - len(rows)
-        unknown = [f.error for f in self.failures if isinstance(f.error, UnknownValueError)]
-        kind = UnsupportedOpError
-        if len(unknown) == len(self.failures):
+        unknown, kind = _unknown(self.failures), UnsupportedOpError
+        if unknown:
             kind = UnknownValueError
         elif all(f.error and not isinstance(f.error, UnsupportedOpError) for f in self.failures):
             kind = GraphError
@@ -191,4 +193,12 @@ class Importer:
             f"{len(self.failures)} node{'s' * (len(self.failures) > 1)} of {self.file.name} cannot be "
             f"converted: {'; '.join(rows)}{f'; and {more} more' if more else ''}",
             path=first.path, op=first.op, node=first.node, failures=tuple(self.failures),
-            inputs=tuple(sorted({name for error in unknown for name in error.inputs})))
+            inputs=unknown)
+
+
+def _unknown(failures: Sequence[Failure]) -> tuple[str, ...]:
+    """The graph inputs whose values would help, if that is all that the failures are about."""
+    errors = [f.error for f in failures]
+    if not all(isinstance(error, UnknownValueError) for error in errors):
+        return ()
+    return tuple(sorted({name for error in errors for name in error.inputs}))

@@ -35,11 +35,11 @@ def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:
             file.proto = onnx.inliner.inline_local_functions(file.proto)
         except Exception as error:      # whatever the C++ code throws
             raise GraphError(f"the functions of {file.name} cannot be inlined: {error}") from error
-    for domain, op in {(n.domain, n.op_type) for n in _nodes(file.proto.graph)}:
-        domain = "" if domain == "ai.onnx" else domain
-        if (domain, op) not in known and domain in versions:
-            if _defined_by_others(onnx, op, versions[domain], domain):
-                functions.append((domain, op))
+    for node in _nodes(file.proto.graph):
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        if (domain, node.op_type) not in known and domain in versions:
+            if _defined_by_others(onnx, node, versions[domain], domain):
+                functions.append((domain, node.op_type))
     if functions:
         with contextlib.suppress(Exception):        # what stays is refused with the others
             file.proto = onnx.inliner.inline_selected_functions(file.proto, functions,
@@ -56,9 +56,15 @@ def _nodes(graph: Any) -> list[Any]:
     return found
 
 
-def _defined_by_others(onnx: Any, op: str, version: int, domain: str) -> bool:
+def _defined_by_others(onnx: Any, node: Any, version: int, domain: str) -> bool:
+    """Whether ONNX has a body for the node's op; the node then gets the defaults of its attributes, which a
+    body takes for granted."""
     try:
-        schema = onnx.defs.get_schema(op, version, domain)
+        schema = onnx.defs.get_schema(node.op_type, version, domain)
     except onnx.defs.SchemaError:
         return False
+    given = {attribute.name for attribute in node.attribute}
+    for name, attribute in schema.attributes.items():
+        if name not in given and attribute.default_value.type:
+            node.attribute.append(attribute.default_value)
     return schema.has_function or schema.has_context_dependent_function

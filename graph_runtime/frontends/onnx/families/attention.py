@@ -92,12 +92,9 @@ def _bias(ctx: Context, q: Value, k: Value, past: int) -> Value | None:
     rows, columns = q.shape[2], k.shape[2]
     allowed, mask = _allowed(ctx, rows, columns, past), ctx.optional(3)
     if mask is not None and mask.shape[-1] < columns:
-        pads = [0] * (2 * mask.rank - 1) + [columns - mask.shape[-1]]
-        if mask.dtype == "bool":
-            mask = ctx.op("pad", ctx.cast(mask, "uint8"), pads=pads, mode="constant", value=0.0)
-            mask = ctx.cast(mask, "bool")
-        else:
-            mask = ctx.op("pad", mask, pads=pads, mode="constant", value=-math.inf)
+        shape = (*mask.shape[:-1], columns - mask.shape[-1])
+        hidden = ctx.full(shape, False if mask.dtype == "bool" else -math.inf, mask.dtype)
+        mask = ctx.op("concatenate", mask, hidden, axis=mask.rank - 1)
     low = ctx.scalar(-math.inf, q)
     if mask is not None and mask.dtype == "bool":
         mask = ctx.op("where", mask, ctx.scalar(0, q), low)

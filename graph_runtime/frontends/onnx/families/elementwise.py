@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ..context import FLOATS, Context, Results, converter
@@ -117,9 +119,12 @@ def _clip(ctx: Context) -> Results:
 
 def _bounded(ctx: Context, x: Value, low, high) -> Value:
     """clip with bounds that are known; integers by maximum and minimum, which are exact."""
+    if x.dtype in FLOATS:       # a bound at infinity is none
+        low = None if low is None or low == -math.inf else low
+        high = None if high is None or high == math.inf else high
     if low is None and high is None:
         return x
-    if x.dtype in FLOATS:
+    if x.dtype in FLOATS and all(v is None or math.isfinite(v) for v in (low, high)):
         return ctx.op("clip", x, min=None if low is None else float(low),
                       max=None if high is None else float(high))
     if low is not None:

@@ -180,7 +180,19 @@ def pad(ctx: Context, x: Value, pads: list[int], value=0, mode: str = "constant"
     inexact = mode == "constant" and x.dtype in ("int64", "uint64") and abs(int(value)) > 2**53
     if inexact:
         ctx.fail(f"padding of {x.dtype} with {value} is not supported")
+    if mode == "constant" and not np.isfinite(float(value)):    # no attribute of a file can be infinite
+        return _framed(ctx, x, pads, value)
     return ctx.op("pad", x, pads=pads, mode=mode, value=float(value) if mode == "constant" else 0.0)
+
+
+def _framed(ctx: Context, x: Value, pads: list[int], value: float) -> Value:
+    """x between tensors of one value, dimension by dimension."""
+    for axis in range(x.rank):
+        sides = [ctx.full((*x.shape[:axis], count, *x.shape[axis + 1:]), value, x.dtype)
+                 for count in (pads[axis], pads[axis + len(pads) // 2])]
+        parts = [part for part in (sides[0], x, sides[1]) if part.shape[axis]]
+        x = parts[0] if len(parts) == 1 else ctx.op("concatenate", *parts, axis=axis)
+    return x
 
 
 @converter("CenterCropPad")

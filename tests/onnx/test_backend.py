@@ -1,0 +1,103 @@
+"""The node tests of the ONNX backend test suite on cpu, with GR_ONNX_DEVICE=tt:0,cpu:0 on tt.
+
+Skipped is what names its reason below: an element type or op that we do not list, or a limit that a converter
+states. Everything else passes.
+"""
+from __future__ import annotations
+
+import os
+import re
+import unittest
+import warnings
+
+import pytest
+
+onnx = pytest.importorskip("onnx")
+onnx_test = pytest.importorskip("onnx.backend.test")
+
+from onnx.backend.test.loader import load_model_tests  # noqa: E402
+
+from graph_runtime import onnx_backend  # noqa: E402
+from graph_runtime.frontends.onnx import families  # noqa: E402, F401
+from graph_runtime.frontends.onnx.context import table  # noqa: E402
+from graph_runtime.frontends.onnx.read import DTYPES  # noqa: E402
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+DEVICE = os.environ.get("GR_ONNX_DEVICE", "CPU")
+LEAST = 1350 if DEVICE == "CPU" else 600        # tests that run
+# what a converter says that it does not do, or what no exact comparison can ask
+LIMITS = {
+    r"training_dropout(?!.*zero_ratio)": "drops elements at random",
+    r"test_scan_sum": "Scan of opset 8",
+    r"bernoulli|random": "random numbers",
+    r"(linear_attention|causal_conv).*": "the onnx package's inliner cannot always expand this op",
+}
+# tests whose stored results were rounded to 16 bits after each step: two units in the last place
+ROUGH = {r"attention_.*bf16": {"rtol": 0.02}, r"attention_.*fp16": {"rtol": 0.003}}
+
+
+def reason(case) -> str | None:
+    """Why a test is skipped, None if it is not."""
+    codes = {value.type.tensor_type.elem_type if value.type.HasField("tensor_type")
+             else value.type.WhichOneof("value")
+             for value in (*case.model.graph.input, *case.model.graph.output, *case.model.graph.value_info)}
+    if others := codes - set(DTYPES):
+        return f"element types {sorted(map(str, others))}"
+    for pattern, text in LIMITS.items():
+        if re.search(pattern, case.name):
+            return text
+    for node in case.model.graph.node:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        if (domain, node.op_type) not in table() and not _expanded(node, case.model):
+            return f"no converter for {domain}{'.' * bool(domain)}{node.op_type}"
+    return None
+
+
+def _expanded(node, model) -> bool:
+    versions = {o.domain: o.version for o in model.opset_import}
+    try:
+        schema = onnx.defs.get_schema(node.op_type, versions.get(node.domain, 1), node.domain)
+    except onnx.defs.SchemaError:
+        return False
+    return schema.has_function or schema.has_context_dependent_function
+
+
+class _OnDevice(onnx_backend.GraphRuntimeBackend):
+    """The suite knows CPU and CUDA only."""
+
+    @classmethod
+    def prepare(cls, model, device="CPU", **kwargs):
+        return super().prepare(model, DEVICE if device == "CPU" else device, **kwargs)
+
+
+def _made() -> tuple[type, dict[str, str]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases = {case.name: case for case in load_model_tests(kind="node")}
+        rough = {name: kwargs for pattern, kwargs in ROUGH.items() for name in cases if re.search(pattern, name)}
+        made = onnx_test.BackendTest(_OnDevice, __name__, test_kwargs=rough)
+        suite = made.test_cases["OnnxBackendNodeModelTest"]
+    skipped = {}
+    for attribute in [name for name in dir(suite) if name.startswith("test_")]:
+        name, device = attribute.rsplit("_", 1)
+        if device != "cpu":
+            delattr(suite, attribute)
+        elif text := reason(cases[name]):
+            skipped[name] = text
+            setattr(suite, attribute, unittest.skip(text)(getattr(suite, attribute)))
+    return suite, skipped
+
+
+OnnxBackendNodeModelTest, SKIPPED = _made()
+
+
+def test_as_many_node_tests_run_as_we_say():
+    count = sum(name.startswith("test_") for name in dir(OnnxBackendNodeModelTest))
+    assert count - len(SKIPPED) >= LEAST
+
+
+def test_no_listed_op_is_skipped_as_a_whole(node_cases):
+    run = {node.op_type for case in node_cases if case.name not in SKIPPED for node in case.model.graph.node}
+    listed = {op for domain, op in table() if not domain}
+    assert listed - run == set()
