@@ -33,6 +33,7 @@ _TABLE = (
     Setting("EAGER_COMPILE", 0, "1: eager ops run kernels compiled for their shapes, not those built in"),
     Setting("DEBUG", 0, "run and bench say on stderr: 1 devices and memories, 2 also a timed line a node, "
                         "3 the whole plan with its causes too"),
+    Setting("TORCH_DEVICES", "tt:0,tt:1", "the devices that torch knows as tt:0, tt:1, .., as tt:0=n150"),
 )
 _values: dict[str, int | str] = {}
 

@@ -16,7 +16,7 @@ import cffi
 from setuptools.command.build_ext import build_ext as _build_ext
 
 NATIVE = Path(__file__).resolve().parent
-HEADERS = ("gr_abi.h", "gr_program.h", "gr_core.h", "gr_async.h", "gr_tvm.h", "gr_oracle.h")
+HEADERS = ("gr_abi.h", "gr_program.h", "gr_core.h", "gr_async.h", "gr_tvm.h", "gr_oracle.h", "gr_handles.h")
 FLAGS = [
     "-std=gnu11",
     "-O3",

@@ -1,0 +1,20 @@
+"""PyTorch on the simulated device: importing this makes torch.device("tt") real.
+
+    import torch, graph_runtime.torch
+    model = Net().to("tt");  y = model(x.to("tt")).to("cpu")
+    fast = torch.compile(model, backend="tt")
+
+Needs torch 2.13 (the extra graph-runtime[torch]); see docs/torch.md.
+"""
+
+from .required import check as _check
+
+_check()
+
+from .journal import Stats, no_fallback, stats  # noqa: E402
+from .registration import register as _register  # noqa: E402
+from .store import devices  # noqa: E402
+
+_register()
+
+__all__ = ["Stats", "devices", "no_fallback", "stats"]

@@ -1,0 +1,212 @@
+"""The kernels without which torch knows no tensor of a device: making, viewing, copying, resizing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..tensor import Tensor
+from . import content
+from .journal import Refused, count
+from .kinds import kind_of
+from .required import TorchDeviceError
+from .store import device_of, devices, empty, store_of, wrap
+
+__all__ = ["KERNELS", "duplicate", "move"]
+
+aten = torch.ops.aten
+_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+
+
+# **************** making ****************
+
+
+def empty_memory_format(
+    size: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    memory_format: Any = None,
+) -> torch.Tensor:
+    """aten::empty.memory_format"""
+    shape, dtype = tuple(size), torch.get_default_dtype() if dtype is None else dtype
+    strides = None
+    if memory_format not in (None, torch.contiguous_format, torch.preserve_format):
+        strides = torch.empty(shape, device="meta", memory_format=memory_format).stride()
+    return _made(shape, strides, dtype, layout, device, pin_memory)
+
+
+def empty_strided(
+    size: Any,
+    stride: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+) -> torch.Tensor:
+    """aten::empty_strided"""
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    return _made(tuple(size), tuple(stride), dtype, layout, device, pin_memory)
+
+
+def _made(
+    shape: tuple[int, ...], strides: Any, dtype: torch.dtype, layout: Any, device: Any, pin_memory: Any
+) -> torch.Tensor:
+    if layout not in (None, torch.strided):
+        raise TorchDeviceError(
+            f"tt tensors are strided, not {layout}: keep this one on the CPU", got=str(layout)
+        )
+    if pin_memory:
+        raise TorchDeviceError("only CPU memory can be pinned, not that of tt")
+    return empty(shape, strides, dtype, device_of(device))
+
+
+# **************** copying ****************
+
+
+def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """aten::_copy_from: any strides and dtypes, from and to the host and between devices."""
+    if source.device.type == "cpu":
+        content.put(target, source.to(target.dtype).expand(target.shape))
+    elif target.device.type == "cpu":
+        target.copy_(content.fetch(source).to(target.dtype))
+    elif target.numel():
+        _on_devices(source, target)
+    return target
+
+
+def _on_devices(source: torch.Tensor, target: torch.Tensor) -> None:
+    try:
+        if source.dtype == target.dtype and source.shape == target.shape:
+            values = _raw_base(source)
+            if values is None:
+                values = content.image(source)
+        else:
+            values = _cast(content.image(source), target)
+        content.assign(target, move(values, target))
+    except Refused:
+        content.put(target, content.fetch(source).to(target.dtype).expand(target.shape))
+
+
+def _raw_base(source: torch.Tensor) -> Tensor | None:
+    """The base of a storage that is copied whole, bit by bit."""
+    store = store_of(source)
+    whole = content.shows_all(source, store) and store.dtype == source.dtype
+    return store.base if whole and kind_of(source.dtype).raw else None
+
+
+def _cast(values: Tensor, target: torch.Tensor) -> Tensor:
+    kind = kind_of(target.dtype)
+    if kind.raw:
+        raise Refused(f"the device does not compute with {target.dtype}".replace("torch.", ""))
+    if values.type.dtype != kind.stored:
+        values = content.apply("cast", (("to", kind.stored),), values)
+    if values.type.shape != tuple(target.shape):
+        values = content.apply("broadcast_to", (("shape", tuple(target.shape)),), values)
+    return values
+
+
+def move(values: Tensor, target: torch.Tensor) -> Tensor:
+    """The values on the device of a torch tensor."""
+    device = devices()[target.device.index]
+    return values if values.device == device else values.to(device, values.layout)
+
+
+def duplicate(tensor: torch.Tensor) -> torch.Tensor:
+    """A row-major tensor with the same values, which share memory until one of the two is written."""
+    base = _raw_base(tensor)
+    return wrap(
+        content.image(tensor) if base is None else base,
+        tensor.dtype,
+        tensor.device.index,
+        tuple(tensor.shape),
+    )
+
+
+def copy_from_and_resize(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """aten::_copy_from_and_resize"""
+    if target.shape != source.shape:
+        resize_(target, source.shape)
+    return copy_from(source, target)
+
+
+def local_scalar_dense(tensor: torch.Tensor) -> Any:
+    """aten::_local_scalar_dense: a Python number."""
+    return content.fetch(tensor).item()
+
+
+# **************** metadata only ****************
+
+
+def _metadata(op: Any) -> Any:
+    def kernel(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return op.redispatch(_CPU, self, *args, **kwargs)
+
+    return kernel
+
+
+def _set(tensor: torch.Tensor, storage: Any, offset: int, size: Any, stride: Any) -> torch.Tensor:
+    made = aten.set_.source_Storage_storage_offset.redispatch(_CPU, tensor, storage, offset, size, stride)
+    if made.numel():
+        content.retype(store_of(made), made)
+    return made
+
+
+def set_storage_offset(
+    self: torch.Tensor, storage: Any, offset: int, size: Any, stride: Any = ()
+) -> torch.Tensor:
+    """aten::set_.source_Storage_storage_offset"""
+    return _set(self, storage, offset, size, stride)
+
+
+def set_storage(self: torch.Tensor, storage: Any) -> torch.Tensor:
+    """aten::set_.source_Storage, which storage.cpu() needs"""
+    return _set(self, storage, 0, [storage.nbytes() // self.element_size()], [1])
+
+
+def set_tensor(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """aten::set_.source_Tensor"""
+    return _set(
+        self, other.untyped_storage(), other.storage_offset(), list(other.size()), list(other.stride())
+    )
+
+
+def resize_(self: torch.Tensor, size: Any, *, memory_format: Any = None) -> torch.Tensor:
+    """aten::resize_: the elements that fit are kept."""
+    shape = tuple(size)
+    if shape == tuple(self.shape):
+        return self
+    before = (
+        content.fetch(self.as_strided((self.numel(),), (1,)))
+        if self.numel() and self.is_contiguous()
+        else None
+    )
+    made = empty(shape, None, self.dtype, self.device.index)
+    kept = 0 if before is None else min(before.numel(), made.numel())
+    if kept:
+        host = torch.zeros(made.numel(), dtype=self.dtype)
+        host[:kept] = before[:kept]
+        content.put(made, host.reshape(shape))
+        count("partial")
+    return set_tensor(self, made)
+
+
+KERNELS = {
+    "empty.memory_format": empty_memory_format,
+    "empty_strided": empty_strided,
+    "_copy_from": copy_from,
+    "_copy_from_and_resize": copy_from_and_resize,
+    "_local_scalar_dense": local_scalar_dense,
+    "set_.source_Storage_storage_offset": set_storage_offset,
+    "set_.source_Storage": set_storage,
+    "set_.source_Tensor": set_tensor,
+    "resize_": resize_,
+    **{
+        name: _metadata(getattr(aten, name).default)
+        for name in ("as_strided", "view", "_reshape_alias", "unfold")
+    },
+}

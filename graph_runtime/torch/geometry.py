@@ -1,0 +1,74 @@
+"""Views as ops: which reshape, slice and transpose give the elements that a strided view shows.
+
+A view whose strides divide one another is a box in the storage, seen as mixed digits: of base [4, 6] the view
+x[1:3].T has strides (1, 6), so with digits [4, 6] it is rows 1 to 2, all columns, transposed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+__all__ = ["Box", "box_of", "contiguous_strides"]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """``digits`` the shape in which the storage is seen, from its first element on (``used`` of them);
+    ``starts`` and ``sizes`` of the box; ``perm`` the order in which its dimensions become those of the view,
+    ``kept`` the view's shape with 1 where it repeats elements (``repeats``). ``whole``: the box is all of
+    the storage."""
+
+    digits: tuple[int, ...]
+    starts: tuple[int, ...]
+    sizes: tuple[int, ...]
+    perm: tuple[int, ...]
+    kept: tuple[int, ...]
+    repeats: bool
+    whole: bool
+
+    @property
+    def used(self) -> int:
+        return math.prod(self.digits)
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in elements of a row-major tensor, as torch counts them."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def box_of(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, count: int) -> Box | None:
+    """The Box of a view with elements in a storage of ``count`` elements; None where it is none (overlapping
+    windows, strides that do not divide one another)."""
+    dims = [
+        (stride, size, i)
+        for i, (size, stride) in enumerate(zip(shape, strides, strict=True))
+        if size > 1 and stride > 0
+    ]
+    repeats = any(size > 1 and stride == 0 for size, stride in zip(shape, strides, strict=True))
+    ordered = sorted(dims, key=lambda d: -d[0])
+    steps = [d[0] for d in ordered]
+    if not steps or steps[-1] != 1:
+        steps.append(1)
+        ordered.append((1, 1, -1))
+    if any(a % b for a, b in itertools.pairwise(steps)):
+        return None
+    digits = [count // steps[0], *(a // b for a, b in itertools.pairwise(steps))]
+    starts, rest = [], offset
+    for step in steps:
+        starts.append(rest // step)
+        rest %= step
+    sizes = [d[1] for d in ordered]
+    if any(start + size > digit for start, size, digit in zip(starts, sizes, digits, strict=True)):
+        return None
+    place = {d[2]: at for at, d in enumerate(ordered) if d[2] >= 0}
+    rank = [place[i] for i in range(len(shape)) if i in place]
+    perm = (*rank, *(at for at, d in enumerate(ordered) if d[2] < 0))
+    kept = tuple(size if i in place else 1 for i, size in enumerate(shape))
+    whole = not any(starts) and sizes == digits and math.prod(digits) == count
+    return Box(tuple(digits), tuple(starts), tuple(sizes), perm, kept, repeats, whole)

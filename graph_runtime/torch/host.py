@@ -1,0 +1,135 @@
+"""The host's way: arguments fetched, torch's own kernel of the CPU, results placed back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..traffic import record
+from . import content
+from .copies import empty_strided, set_tensor
+from .journal import note_fallback
+from .kinds import kind_of
+from .required import TorchDeviceError
+from .store import device_of, devices, torch_device
+
+__all__ = ["check_devices", "on_host", "to_device"]
+
+# operations whose indices may be on the CPU
+_INDEXED = ("aten::index", "aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index")
+
+
+def check_devices(op: Any, args: Any, kwargs: Any) -> int | None:
+    """The number of the one device among the tensors of a call, None where there is none. CPU tensors of no
+    dimensions are numbers. Raises torch's RuntimeError for more than one device."""
+    found: dict[torch.device, None] = {}
+    indexed = op._schema.name.rstrip("_") in _INDEXED
+    for position, arg in enumerate((*args, *kwargs.values())):
+        for tensor in _tensors(arg):
+            device = tensor.device
+            if device.type == "cpu" and (tensor.dim() == 0 or (indexed and position == 1)):
+                continue
+            found[device] = None
+    if len(found) > 1:
+        names = ", ".join(sorted((str(d) for d in found), reverse=True)[:-1])
+        last = min(str(d) for d in found)
+        raise TorchDeviceError(
+            f"Expected all tensors to be on the same device, but found at least two devices, "
+            f"{names} and {last}! ({op._schema.name})",
+            op=op._schema.name,
+            got=[str(d) for d in found],
+        )
+    return next((d.index for d in found if d.type == "tt"), None)
+
+
+def _tensors(arg: Any) -> list[torch.Tensor]:
+    if isinstance(arg, torch.Tensor):
+        return [arg]
+    if isinstance(arg, (list, tuple)):
+        return [t for item in arg for t in _tensors(item)]
+    return []
+
+
+class _Swap:
+    """Arguments with CPU tensors for tt ones, each fetched once; ``back`` finds the original of one."""
+
+    def __init__(self) -> None:
+        self.copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.back: dict[int, torch.Tensor] = {}
+
+    def __call__(self, x: Any) -> Any:
+        if isinstance(x, torch.Tensor):
+            return self._tensor(x) if x.device.type == "tt" else x
+        if isinstance(x, (list, tuple)):
+            return type(x)(self(item) for item in x)
+        if isinstance(x, torch.device):
+            return torch.device("cpu")
+        return x
+
+    def _tensor(self, x: torch.Tensor) -> torch.Tensor:
+        found = self.copies.get(id(x))
+        if found is None:
+            host = content.fetch(x)
+            if not x.is_contiguous() and x.numel():
+                host = (
+                    torch.empty_strided(x.size(), x.stride(), dtype=x.dtype).copy_(host)
+                    if _dense(x)
+                    else host
+                )
+            found = self.copies[id(x)] = (x, host)
+            self.back[id(host)] = x
+        return found[1]
+
+
+def _dense(x: torch.Tensor) -> bool:
+    return torch._prims_common.is_non_overlapping_and_dense_or_false(x)
+
+
+def on_host(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
+    """The result of an operation done on the host, counted with its reason."""
+    note_fallback(op._schema.name, reason)
+    index = check_devices(op, args, kwargs)
+    if index is None:
+        index = device_of(kwargs.get("device"))
+    swap = _Swap()
+    given, more = swap(list(args)), {key: swap(value) for key, value in kwargs.items()}
+    result = op(*given, **more)
+    written = [a.alias_info is not None and a.alias_info.is_write for a in op._schema.arguments]
+    for position, argument in enumerate(op._schema.arguments):
+        if written[position]:
+            original = args[position] if position < len(args) else kwargs.get(argument.name)
+            changed = given[position] if position < len(args) else more.get(argument.name)
+            _write_back(original, changed)
+    record("fallback", devices()[index], sum(x.numel() * x.element_size() for x, _ in swap.copies.values()))
+    return _placed(result, swap, index)
+
+
+def _write_back(original: Any, changed: Any) -> None:
+    if isinstance(original, (list, tuple)):
+        for one, other in zip(original, changed, strict=True):
+            _write_back(one, other)
+    elif isinstance(original, torch.Tensor) and original.device.type == "tt":
+        if original.shape != changed.shape:  # an out= that was resized
+            set_tensor(original, to_device(changed, original.device.index))
+        else:
+            content.put(original, changed)
+
+
+def _placed(result: Any, swap: _Swap, index: int) -> Any:
+    if isinstance(result, torch.Tensor):
+        original = swap.back.get(id(result))
+        return to_device(result, index) if original is None else original
+    if isinstance(result, (list, tuple)):
+        placed = [_placed(item, swap, index) for item in result]
+        return type(result)(placed) if type(result) in (list, tuple) else tuple(placed)
+    return result
+
+
+def to_device(tensor: torch.Tensor, index: int) -> torch.Tensor:
+    """A CPU tensor's values on a device, with its strides where they are dense."""
+    kind_of(tensor.dtype)
+    strides = tensor.stride() if _dense(tensor) else tensor.contiguous().stride()
+    made = empty_strided(tensor.size(), strides, dtype=tensor.dtype, device=torch_device(index))
+    content.put(made, tensor)
+    return made

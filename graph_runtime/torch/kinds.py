@@ -1,0 +1,92 @@
+"""Element types: torch's, DLPack's, and what a device stores.
+
+A device stores some dtypes as they are; values of the others are kept bit by bit as integers that it has
+(``raw``): they can be moved and copied there, and are computed with on the host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from .. import dtypes
+
+__all__ = ["Kind", "array_of", "kind_of", "tensor_of", "torch_dtype"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A torch dtype: ``stored`` the dtype in which a device keeps it, ``words`` elements of that for each of
+    its own, ``raw``: those are bits, not values. ``code`` and ``bits`` are DLPack's."""
+
+    dtype: torch.dtype
+    stored: str
+    words: int
+    raw: bool
+    code: int
+    bits: int
+
+
+_KINDS = {
+    k.dtype: k
+    for k in (
+        Kind(torch.float32, "float32", 1, False, 2, 32),
+        Kind(torch.bfloat16, "bfloat16", 1, False, 4, 16),
+        Kind(torch.int32, "int32", 1, False, 0, 32),
+        Kind(torch.int16, "int16", 1, False, 0, 16),
+        Kind(torch.int8, "int8", 1, False, 0, 8),
+        Kind(torch.uint8, "uint8", 1, False, 1, 8),
+        Kind(torch.uint16, "uint16", 1, False, 1, 16),
+        Kind(torch.uint32, "uint32", 1, False, 1, 32),
+        Kind(torch.bool, "bool", 1, False, 6, 8),
+        Kind(torch.int64, "int32", 2, True, 0, 64),
+        Kind(torch.uint64, "int32", 2, True, 1, 64),
+        Kind(torch.float64, "int32", 2, True, 2, 64),
+        Kind(torch.float16, "int16", 1, True, 2, 16),
+        Kind(torch.complex64, "int32", 2, True, 5, 64),
+        Kind(torch.complex128, "int32", 4, True, 5, 128),
+        Kind(torch.float8_e4m3fn, "uint8", 1, True, 10, 8),
+        Kind(torch.float8_e5m2, "uint8", 1, True, 12, 8),
+    )
+}
+_OF_STORED = {k.stored: k.dtype for k in _KINDS.values() if not k.raw}
+# numpy has no bfloat16 that torch knows: bits go by integers of their width
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32, 16: torch.int32}
+
+
+def kind_of(dtype: torch.dtype) -> Kind:
+    """Raises TypeError for a dtype that a device cannot hold (quantized ones, bits)."""
+    found = _KINDS.get(dtype)
+    if found is None:
+        raise TypeError(f"the device tt holds no {dtype}")
+    return found
+
+
+def torch_dtype(stored: str) -> torch.dtype:
+    """The torch dtype of values that a device stores as they are."""
+    return _OF_STORED[stored]
+
+
+def array_of(tensor: torch.Tensor) -> np.ndarray:
+    """The values of a CPU tensor as a C-contiguous array of the stored dtype; words of an element are a
+    longer last dimension. Shares memory where the tensor is contiguous."""
+    kind = kind_of(tensor.dtype)
+    tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    if tensor.dim() == 0:
+        tensor = tensor.reshape(1) if kind.words > 1 else tensor
+    if not kind.raw and kind.stored not in ("bfloat16",):
+        return tensor.numpy()
+    shape = (*tensor.shape[:-1], tensor.shape[-1] * kind.words) if kind.words > 1 else tuple(tensor.shape)
+    bits = tensor.view(_BITS[tensor.element_size()]).numpy().reshape(shape)
+    return bits.view(dtypes.to_numpy(kind.stored))
+
+
+def tensor_of(array: np.ndarray, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+    """A CPU tensor of ``dtype`` and ``shape`` over the memory of what array_of made."""
+    kind = kind_of(dtype)
+    if not kind.raw and kind.stored != "bfloat16":
+        return torch.from_numpy(array.reshape(shape))
+    bits = array.reshape(-1).view(dtypes.to_numpy(str(_BITS[dtype.itemsize]).removeprefix("torch.")))
+    return torch.from_numpy(bits).view(dtype).reshape(shape)

@@ -1,0 +1,118 @@
+"""What is told to torch, once a process."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch.utils import backend_registration
+
+from . import autocast, rules, serialization
+from .copies import KERNELS
+from .eager import Operation, fallback
+from .module import DeviceModule
+
+__all__ = ["register"]
+
+_libraries: list[Any] = []  # kernels go when their Library does
+_KEY = torch._C.DispatchKey
+# redirected by torch's own kernels to others that we have; ours would be in the way of autograd
+_COMPOSITE = (_KEY.CompositeImplicitAutograd,)
+_METADATA = frozenset(
+    {
+        "view",
+        "reshape",
+        "t",
+        "transpose",
+        "permute",
+        "expand",
+        "unsqueeze",
+        "squeeze",
+        "slice",
+        "select",
+        "split",
+        "split_with_sizes",
+        "unbind",
+        "alias",
+        "detach",
+        "_reshape_copy",
+        "clone",
+        "_to_copy",
+        "contiguous",
+        "lift_fresh",
+        "lift_fresh_copy",
+        "view_copy",
+        "full",
+        "zeros",
+        "ones",
+        "scalar_tensor",
+        "full_like",
+        "zeros_like",
+        "ones_like",
+        "new_zeros",
+        "_unsafe_view",
+        "fill",
+        "slice_scatter",
+        "select_scatter",
+        "linear",
+        "matmul",
+    }
+)
+
+
+def register() -> None:
+    """Make torch.device("tt") real."""
+    if _libraries:
+        return
+    backend_registration._setup_privateuseone_for_python_backend("tt", backend_module=DeviceModule())
+    aten, rest = torch.library.Library("aten", "IMPL"), torch.library.Library("_", "IMPL")
+    _libraries.extend([aten, rest])
+    for name, kernel in KERNELS.items():
+        aten.impl(name, kernel, "PrivateUse1")
+    for op, rule in _overloads():
+        aten.impl(
+            op._schema.name.removeprefix("aten::") + f".{op._overloadname}".removesuffix(".default"),
+            Operation(op, rule),
+            "PrivateUse1",
+        )
+    rest.fallback(fallback, "PrivateUse1")
+    rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    autocast.register(aten)
+    serialization.register()
+    torch._tensor_str._tensor_str = _shown_on_host(torch._tensor_str._tensor_str)
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    sys.modules.setdefault("torch.tt", torch.tt)
+
+
+def _overloads() -> list[tuple[Any, rules.Rule]]:
+    """The functional overloads that have a rule and a kernel of their own: those that torch does by other
+    operations, and views, stay torch's."""
+    found = []
+    for name, rule in rules.table().items():
+        packet = getattr(torch.ops.aten, name, None)
+        if packet is None or name in _METADATA:
+            continue
+        for overload in packet.overloads():
+            op = getattr(packet, overload)
+            schema = op._schema
+            if not torch._C._dispatch_has_kernel(op.name()):  # of numbers, for TorchScript
+                continue
+            composite = any(op.has_kernel_for_dispatch_key(key) for key in _COMPOSITE)
+            if (
+                not schema.is_mutable
+                and not composite
+                and "names" not in overload
+                and "Dimname" not in str(schema)
+            ):
+                found.append((op, rule))
+    return found
+
+
+def _shown_on_host(shown: Any) -> Any:
+    """What makes the text of a tensor, given the values on the CPU: it looks at them by many operations."""
+
+    def on_host(tensor: torch.Tensor, indent: int) -> str:
+        return shown(tensor.cpu() if tensor.device.type == "tt" else tensor, indent)
+
+    return on_host

@@ -1,0 +1,70 @@
+"""Casts, copies, and tensors of one number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..journal import Refused
+from .operands import cast, is_value, name_of
+from .table import rule
+
+
+@rule("_to_copy")
+def to_copy(e: Any, x: Any, *, dtype: Any = None, **more: Any) -> Any:
+    return x if dtype is None else cast(e, x, name_of(dtype))
+
+
+@rule("clone", "alias", "detach", "lift_fresh_copy", "lift_fresh", "contiguous")
+def clone(e: Any, x: Any, **more: Any) -> Any:
+    return x
+
+
+@rule("full")
+def full(e: Any, size: Any, fill_value: Any, *, dtype: Any = None, **more: Any) -> Any:
+    if dtype is None:
+        dtype = {bool: "bool", int: "int32"}.get(type(fill_value), "float32")
+    name = dtype if isinstance(dtype, str) else name_of(dtype)
+    made = e.scalar(fill_value, name)
+    return e.op("broadcast_to", made, shape=tuple(size)) if tuple(size) else made
+
+
+@rule("scalar_tensor")
+def scalar_tensor(e: Any, number: Any, *, dtype: Any = None, **more: Any) -> Any:
+    return full(e, (), number, dtype=dtype)
+
+
+@rule("zeros")
+def zeros(e: Any, size: Any, *, dtype: Any = None, **more: Any) -> Any:
+    return full(e, size, 0.0, dtype=dtype)
+
+
+@rule("ones")
+def ones(e: Any, size: Any, *, dtype: Any = None, **more: Any) -> Any:
+    return full(e, size, 1.0, dtype=dtype)
+
+
+@rule("full_like")
+def full_like(e: Any, x: Any, fill_value: Any, *, dtype: Any = None, **more: Any) -> Any:
+    return full(e, x.shape, fill_value, dtype=x.dtype if dtype is None else dtype)
+
+
+@rule("zeros_like")
+def zeros_like(e: Any, x: Any, **more: Any) -> Any:
+    return full_like(e, x, 0, dtype=more.get("dtype"))
+
+
+@rule("ones_like")
+def ones_like(e: Any, x: Any, **more: Any) -> Any:
+    return full_like(e, x, 1, dtype=more.get("dtype"))
+
+
+@rule("new_zeros")
+def new_zeros(e: Any, x: Any, size: Any, *, dtype: Any = None, **more: Any) -> Any:
+    return full(e, size, 0, dtype=x.dtype if dtype is None else dtype)
+
+
+@rule("fill")
+def fill(e: Any, x: Any, value: Any) -> Any:
+    if is_value(value):
+        raise Refused("filling with a tensor is the host's")
+    return full(e, x.shape, value, dtype=x.dtype)

@@ -1,0 +1,254 @@
+"""Elementwise operations and casts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..journal import Refused
+from .operands import cast, float_of, is_float, is_value, pair, scalar_like
+from .table import rule
+
+_UNARY = {
+    "relu": "relu",
+    "neg": "negative",
+    "abs": "abs",
+    "sign": "sign",
+    "ceil": "ceil",
+    "floor": "floor",
+    "round": "round",
+    "logical_not": "logical_not",
+    "bitwise_not": "bitwise_not",
+}
+_FLOAT_UNARY = {
+    "exp": "exp",
+    "sqrt": "sqrt",
+    "tanh": "tanh",
+    "sigmoid": "sigmoid",
+    "log": "log",
+    "sin": "sin",
+    "cos": "cos",
+    "tan": "tan",
+    "asin": "asin",
+    "acos": "acos",
+    "atan": "atan",
+    "sinh": "sinh",
+    "cosh": "cosh",
+    "asinh": "asinh",
+    "acosh": "acosh",
+    "atanh": "atanh",
+    "erf": "erf",
+    "reciprocal": "reciprocal",
+    "rsqrt": "rsqrt",
+    "log1p": "log1p",
+    "expm1": "expm1",
+    "silu": "silu",
+    "mish": "mish",
+    "hardswish": "hard_swish",
+}
+_BINARY = {
+    "mul": "multiply",
+    "maximum": "maximum",
+    "minimum": "minimum",
+    "bitwise_and": "bitwise_and",
+    "bitwise_or": "bitwise_or",
+    "bitwise_xor": "bitwise_xor",
+}
+_COMPARISON = {
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+_LOGICAL = {"logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor"}
+
+
+def _unary(op: str) -> Any:
+    return lambda e, x: e.op(op, x)
+
+
+def _float_unary(op: str) -> Any:
+    return lambda e, x: e.op(op, float_of(e, x))
+
+
+def _binary(op: str) -> Any:
+    return lambda e, a, b: e.op(op, *pair(e, a, b))
+
+
+def _logical(op: str) -> Any:
+    return lambda e, a, b: e.op(
+        op, *(cast(e, x, "bool") if is_value(x) else e.scalar(bool(x), "bool") for x in (a, b))
+    )
+
+
+for _name, _op in _UNARY.items():
+    rule(_name)(_unary(_op))
+for _name, _op in _FLOAT_UNARY.items():
+    rule(_name)(_float_unary(_op))
+for _name, _op in {**_BINARY, **_COMPARISON}.items():
+    rule(_name)(_binary(_op))
+for _name, _op in _LOGICAL.items():
+    rule(_name)(_logical(_op))
+
+
+@rule("add")
+def add(e: Any, a: Any, b: Any, *, alpha: Any = 1) -> Any:
+    a, b = pair(e, a, b)
+    return e.op("add", a, b if alpha == 1 else e.op("multiply", b, scalar_like(e, alpha, b)))
+
+
+@rule("sub")
+def sub(e: Any, a: Any, b: Any, *, alpha: Any = 1) -> Any:
+    a, b = pair(e, a, b)
+    return e.op("subtract", a, b if alpha == 1 else e.op("multiply", b, scalar_like(e, alpha, b)))
+
+
+@rule("rsub")
+def rsub(e: Any, a: Any, b: Any, alpha: Any = 1) -> Any:
+    a, b = pair(e, a, b)
+    return e.op("subtract", b, a if alpha == 1 else e.op("multiply", a, scalar_like(e, alpha, a)))
+
+
+@rule("div")
+def div(e: Any, a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
+    a, b = pair(e, a, b)
+    if rounding_mode is not None and is_float(a):
+        made = e.op("divide", a, b)
+        if rounding_mode == "floor":
+            return e.op("floor", made)
+        raise Refused("division that truncates has no op for floats")
+    if rounding_mode == "floor":
+        raise Refused("division that rounds down has no op for integers")
+    if rounding_mode is None:
+        a, b = float_of(e, a), float_of(e, b)
+    return e.op("divide", a, b)
+
+
+@rule("pow")
+def power(e: Any, a: Any, b: Any) -> Any:
+    if not is_value(b) and is_value(a):
+        if b == 2:
+            return e.op("multiply", a, a)
+        if b == 1:
+            return a
+        if is_float(a) and b == 0.5:
+            return e.op("sqrt", a)
+        if is_float(a) and b == -1:
+            return e.op("divide", scalar_like(e, 1, a), a)
+        if is_float(a) and b == 3:
+            return e.op("multiply", e.op("multiply", a, a), a)
+    a, b = pair(e, a, b)
+    if not is_float(a):
+        raise Refused("powers of integers are the host's")
+    return e.op("power", a, b)
+
+
+@rule("square")
+def square(e: Any, x: Any) -> Any:
+    return e.op("multiply", x, x)
+
+
+@rule("addcmul")
+def addcmul(e: Any, x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+    made = e.op("multiply", a, b)
+    return e.op("add", x, made if value == 1 else e.op("multiply", made, scalar_like(e, value, made)))
+
+
+@rule("addcdiv")
+def addcdiv(e: Any, x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+    made = e.op("divide", a, b)
+    return e.op("add", x, made if value == 1 else e.op("multiply", made, scalar_like(e, value, made)))
+
+
+@rule("lerp")
+def lerp(e: Any, a: Any, b: Any, weight: Any) -> Any:
+    weight = weight if is_value(weight) else scalar_like(e, weight, a)
+    return e.op("add", a, e.op("multiply", e.op("subtract", b, a), weight))
+
+
+@rule("where")
+def where(e: Any, condition: Any, a: Any = None, b: Any = None) -> Any:
+    if a is None:
+        raise Refused("the shape of the result depends on values")
+    return e.op("where", cast(e, condition, "bool"), *pair(e, a, b))
+
+
+@rule("masked_fill")
+def masked_fill(e: Any, x: Any, mask: Any, value: Any) -> Any:
+    value = cast(e, value, x.dtype) if is_value(value) else scalar_like(e, value, x)
+    return e.op("where", mask, value, x)
+
+
+@rule("clamp")
+def clamp(e: Any, x: Any, min: Any = None, max: Any = None) -> Any:
+    if is_value(min) or is_value(max):
+        made = e.op("maximum", *pair(e, x, min)) if min is not None else x
+        return e.op("minimum", *pair(e, made, max)) if max is not None else made
+    if is_float(x):
+        return e.op(
+            "clip", x, min=None if min is None else float(min), max=None if max is None else float(max)
+        )
+    if any(isinstance(bound, float) for bound in (min, max)):
+        raise Refused("integers clamped by floats are the host's")
+    made = e.op("maximum", x, scalar_like(e, min, x)) if min is not None else x
+    return e.op("minimum", made, scalar_like(e, max, x)) if max is not None else made
+
+
+@rule("clamp_min")
+def clamp_min(e: Any, x: Any, min: Any) -> Any:
+    return clamp(e, x, min)
+
+
+@rule("clamp_max")
+def clamp_max(e: Any, x: Any, max: Any) -> Any:
+    return clamp(e, x, None, max)
+
+
+@rule("hardtanh")
+def hardtanh(e: Any, x: Any, min_val: Any = -1, max_val: Any = 1) -> Any:
+    return clamp(e, x, float(min_val), float(max_val))
+
+
+@rule("leaky_relu")
+def leaky_relu(e: Any, x: Any, negative_slope: float = 0.01) -> Any:
+    return e.op("leaky_relu", x, alpha=float(negative_slope))
+
+
+@rule("elu")
+def elu(e: Any, x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
+    if scale != 1 or input_scale != 1:
+        raise Refused("elu of other scales has no op")
+    return e.op("elu", x, alpha=float(alpha))
+
+
+@rule("hardsigmoid")
+def hardsigmoid(e: Any, x: Any) -> Any:
+    return e.op("hard_sigmoid", x, alpha=1 / 6, beta=0.5)
+
+
+@rule("softplus")
+def softplus(e: Any, x: Any, beta: Any = 1, threshold: Any = 20) -> Any:
+    if beta != 1:
+        raise Refused("softplus of another beta has no op")
+    return e.op("softplus", x)
+
+
+@rule("gelu")
+def gelu(e: Any, x: Any, *, approximate: str = "none") -> Any:
+    return e.op("gelu", x, approximate=approximate)
+
+
+@rule("remainder", "fmod")
+def remainder(e: Any, a: Any, b: Any) -> Any:
+    raise Refused("remainders are the host's")
+
+
+@rule("isnan")
+def isnan(e: Any, x: Any) -> Any:
+    return e.op("isnan", x)
+
+
+@rule("isinf")
+def isinf(e: Any, x: Any) -> Any:
+    return e.op("isinf", x)

@@ -1,0 +1,208 @@
+"""Shapes, slices, joins, indices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..journal import Refused
+from .operands import axis_of, broadcast, pair, reshape, shape_of
+from .table import rule
+
+
+@rule("view", "_unsafe_view", "reshape", "_reshape_copy", "view_copy")
+def view(e: Any, x: Any, size: Any) -> Any:
+    if not isinstance(size, (list, tuple)):
+        raise Refused("a view as another dtype is the host's")
+    return reshape(e, x, shape_of(size, math.prod(x.shape)))
+
+
+@rule("t")
+def t(e: Any, x: Any) -> Any:
+    return x if len(x.shape) < 2 else e.op("transpose", x, perm=(1, 0))
+
+
+@rule("transpose")
+def transpose(e: Any, x: Any, dim0: int, dim1: int) -> Any:
+    perm = list(range(len(x.shape)))
+    a, b = axis_of(dim0, len(perm)), axis_of(dim1, len(perm))
+    if not perm or a == b:
+        return x
+    perm[a], perm[b] = perm[b], perm[a]
+    return e.op("transpose", x, perm=tuple(perm))
+
+
+@rule("permute")
+def permute(e: Any, x: Any, dims: Any) -> Any:
+    perm = tuple(axis_of(d, len(x.shape)) for d in dims)
+    return x if perm == tuple(range(len(perm))) else e.op("transpose", x, perm=perm)
+
+
+@rule("expand")
+def expand(e: Any, x: Any, size: Any, *, implicit: bool = False) -> Any:
+    size = tuple(size)
+    lead = len(size) - len(x.shape)
+    shape = tuple(x.shape[i - lead] if n == -1 else n for i, n in enumerate(size))
+    return broadcast(e, x, shape)
+
+
+@rule("unsqueeze")
+def unsqueeze(e: Any, x: Any, dim: int) -> Any:
+    at = dim % (len(x.shape) + 1)
+    return reshape(e, x, (*x.shape[:at], 1, *x.shape[at:]))
+
+
+@rule("squeeze")
+def squeeze(e: Any, x: Any, dim: Any = None) -> Any:
+    dims = range(len(x.shape)) if dim is None else [dim] if isinstance(dim, int) else dim
+    drop = {axis_of(d, len(x.shape)) for d in dims}
+    return reshape(e, x, tuple(n for i, n in enumerate(x.shape) if not (i in drop and n == 1)))
+
+
+def cut(e: Any, x: Any, axis: int, start: int, end: int, step: int = 1) -> Any:
+    """Elements start, start + step, .. below end of an axis."""
+    if (start, end, step) == (0, x.shape[axis], 1):
+        return x
+    return e.op("slice", x, starts=(start,), ends=(end,), axes=(axis,), steps=(step,))
+
+
+@rule("slice")
+def slice_(e: Any, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+    axis = axis_of(dim, len(x.shape))
+    first, last, _ = slice(start, end).indices(x.shape[axis])
+    if last <= first:
+        raise Refused("the slice is empty")
+    return cut(e, x, axis, first, last, step)
+
+
+@rule("select")
+def select(e: Any, x: Any, dim: int, index: int) -> Any:
+    axis = axis_of(dim, len(x.shape))
+    at = index % x.shape[axis]
+    return reshape(e, cut(e, x, axis, at, at + 1), (*x.shape[:axis], *x.shape[axis + 1 :]))
+
+
+@rule("slice_scatter")
+def slice_scatter(
+    e: Any, x: Any, source: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
+    axis = axis_of(dim, len(x.shape))
+    first, _, _ = slice(start, end).indices(x.shape[axis])
+    return e.op("slice_update", x, source, starts=(first,), axes=(axis,), steps=(step,))
+
+
+@rule("select_scatter")
+def select_scatter(e: Any, x: Any, source: Any, dim: int, index: int) -> Any:
+    axis = axis_of(dim, len(x.shape))
+    source = reshape(e, source, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+    return e.op("slice_update", x, source, starts=(index % x.shape[axis],), axes=(axis,))
+
+
+@rule("slice_backward")
+def slice_backward(e: Any, grad: Any, sizes: Any, dim: int, start: int, end: int, step: int) -> Any:
+    empty = broadcast(e, e.scalar(0, grad.dtype), tuple(sizes))
+    return slice_scatter(e, empty, grad, dim, start, end, step)
+
+
+@rule("select_backward")
+def select_backward(e: Any, grad: Any, sizes: Any, dim: int, index: int) -> Any:
+    return select_scatter(e, broadcast(e, e.scalar(0, grad.dtype), tuple(sizes)), grad, dim, index)
+
+
+@rule("split")
+def split(e: Any, x: Any, size: Any, dim: int = 0) -> Any:
+    axis = axis_of(dim, len(x.shape))
+    total = x.shape[axis]
+    sizes = (
+        list(size)
+        if isinstance(size, (list, tuple))
+        else [min(size, total - at) for at in range(0, total, size)]
+    )
+    return _parts(e, x, axis, sizes)
+
+
+@rule("split_with_sizes")
+def split_with_sizes(e: Any, x: Any, sizes: Any, dim: int = 0) -> Any:
+    return _parts(e, x, axis_of(dim, len(x.shape)), list(sizes))
+
+
+@rule("unbind")
+def unbind(e: Any, x: Any, dim: int = 0) -> Any:
+    return tuple(select(e, x, dim, i) for i in range(x.shape[axis_of(dim, len(x.shape))]))
+
+
+def _parts(e: Any, x: Any, axis: int, sizes: list[int]) -> Any:
+    if 0 in sizes:
+        raise Refused("a part is empty")
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    return tuple(cut(e, x, axis, end - size, end) for size, end in zip(sizes, ends, strict=True))
+
+
+@rule("cat")
+def cat(e: Any, tensors: Any, dim: int = 0) -> Any:
+    given = [x for x in tensors if x.shape != (0,)]
+    axis = axis_of(dim, len(given[0].shape))
+    return given[0] if len(given) == 1 else e.op("concatenate", *pair(e, *given), axis=axis)
+
+
+@rule("stack")
+def stack(e: Any, tensors: Any, dim: int = 0) -> Any:
+    at = dim % (len(tensors[0].shape) + 1)
+    shape = tensors[0].shape
+    rows = [reshape(e, x, (*shape[:at], 1, *shape[at:])) for x in pair(e, *tensors)]
+    return rows[0] if len(rows) == 1 else e.op("concatenate", *rows, axis=at)
+
+
+@rule("flip")
+def flip(e: Any, x: Any, dims: Any) -> Any:
+    return e.op("reverse", x, axes=tuple(axis_of(d, len(x.shape)) for d in dims))
+
+
+@rule("repeat")
+def repeat(e: Any, x: Any, repeats: Any) -> Any:
+    lead = len(repeats) - len(x.shape)
+    return e.op("tile", reshape(e, x, (1,) * lead + tuple(x.shape)), repeats=tuple(repeats))
+
+
+@rule("constant_pad_nd")
+def constant_pad(e: Any, x: Any, pad: Any, value: Any = 0) -> Any:
+    n = len(x.shape)
+    before, after = [0] * n, [0] * n
+    for i in range(len(pad) // 2):
+        before[n - 1 - i], after[n - 1 - i] = pad[2 * i], pad[2 * i + 1]
+    if min(*before, *after) < 0:
+        raise Refused("padding that cuts is the host's")
+    return e.op("pad", x, pads=(*before, *after), value=float(value))
+
+
+# **************** indices ****************
+
+
+@rule("embedding", indices=(1,))
+def embedding(
+    e: Any,
+    weight: Any,
+    indices: Any,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    return e.op("take", weight, indices, axis=0)
+
+
+@rule("index_select", indices=(2,))
+def index_select(e: Any, x: Any, dim: int, index: Any) -> Any:
+    return e.op("take", x, index, axis=axis_of(dim, len(x.shape)))
+
+
+@rule("gather", indices=(2,))
+def gather(e: Any, x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    return e.op("take_along_axis", x, index, axis=axis_of(dim, len(x.shape)))
+
+
+@rule("index", indices=(1,))
+def index(e: Any, x: Any, indices: Any) -> Any:
+    given = [i for i in indices if i is not None]
+    if len(given) != 1 or given[0].dtype == "bool":
+        raise Refused("several indices, or masks, are the host's")
+    return e.op("take", x, given[0], axis=list(indices).index(given[0]))

@@ -1,0 +1,223 @@
+"""Layers of networks: normalisation, pooling, dropout."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..journal import Refused
+from .operands import cast, reshape, scalar_like
+from .table import rule
+
+
+@rule("native_layer_norm")
+def native_layer_norm(e: Any, x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+    axis = len(x.shape) - len(shape)
+    axes = tuple(range(axis, len(x.shape)))
+    mean = e.op("mean", x, axes=axes, keepdims=True)
+    centered = e.op("subtract", x, mean)
+    variance = e.op("mean", e.op("multiply", centered, centered), axes=axes, keepdims=True)
+    rstd = e.op("divide", scalar_like(e, 1.0, x), e.op("sqrt", e.op("add", variance, scalar_like(e, eps, x))))
+    if weight is not None and bias is not None:
+        made = e.op("layer_norm", x, weight, bias, axis=axis, epsilon=eps)
+    else:
+        made = e.op("multiply", centered, rstd)
+        made = made if weight is None else e.op("multiply", made, weight)
+        made = made if bias is None else e.op("add", made, bias)
+    return made, mean, rstd
+
+
+@rule("native_layer_norm_backward")
+def native_layer_norm_backward(
+    e: Any, grad: Any, x: Any, shape: Any, mean: Any, rstd: Any, weight: Any, bias: Any, mask: Any
+) -> Any:
+    axis = len(x.shape) - len(shape)
+    inner, outer = tuple(range(axis, len(x.shape))), tuple(range(axis))
+    hat = e.op("multiply", e.op("subtract", x, mean), rstd)
+    of_x = of_weight = of_bias = None
+    if mask[0]:
+        scaled = grad if weight is None else e.op("multiply", grad, weight)
+        part = e.op("subtract", scaled, e.op("mean", scaled, axes=inner, keepdims=True))
+        along = e.op("mean", e.op("multiply", scaled, hat), axes=inner, keepdims=True)
+        of_x = e.op("multiply", e.op("subtract", part, e.op("multiply", hat, along)), rstd)
+    if mask[1]:
+        product = e.op("multiply", grad, hat)
+        of_weight = e.op("sum", product, axes=outer, keepdims=False) if outer else product
+    if mask[2]:
+        of_bias = e.op("sum", grad, axes=outer, keepdims=False) if outer else grad
+    return of_x, of_weight, of_bias
+
+
+# **************** batch normalisation: four outputs or more, statistics functional ****************
+
+
+def _channels(e: Any, value: Any, ndim: int) -> Any:
+    return reshape(e, value, (1, math.prod(value.shape), *(1,) * (ndim - 2)))
+
+
+def _normalised(e: Any, x: Any, weight: Any, bias: Any, mean: Any, rstd: Any) -> Any:
+    n = len(x.shape)
+    made = e.op("multiply", e.op("subtract", x, _channels(e, mean, n)), _channels(e, rstd, n))
+    made = made if weight is None else e.op("multiply", made, _channels(e, weight, n))
+    return made if bias is None else e.op("add", made, _channels(e, bias, n))
+
+
+def _rstd(e: Any, variance: Any, eps: float) -> Any:
+    one = scalar_like(e, 1.0, variance)
+    return e.op("divide", one, e.op("sqrt", e.op("add", variance, scalar_like(e, eps, variance))))
+
+
+@rule("_native_batch_norm_legit_no_training")
+def batch_norm_inference(
+    e: Any, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float, eps: float
+) -> Any:
+    made = _normalised(e, x, weight, bias, mean, _rstd(e, variance, eps))
+    return made, None, None
+
+
+@rule("_native_batch_norm_legit_functional")
+def batch_norm_training(
+    e: Any,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    if not training:
+        made = _normalised(e, x, weight, bias, mean, _rstd(e, variance, eps))
+        return made, None, None, mean, variance
+    axes = (0, *range(2, len(x.shape)))
+    count = math.prod(x.shape[a] for a in axes)
+    now = e.op("mean", x, axes=axes, keepdims=False)
+    centered = e.op("subtract", x, _channels(e, now, len(x.shape)))
+    spread = e.op("mean", e.op("multiply", centered, centered), axes=axes, keepdims=False)
+    rstd = _rstd(e, spread, eps)
+    unbiased = e.op("multiply", spread, scalar_like(e, count / max(count - 1, 1), spread))
+    return (
+        _normalised(e, x, weight, bias, now, rstd),
+        now,
+        rstd,
+        _moved(e, mean, now, momentum),
+        _moved(e, variance, unbiased, momentum),
+    )
+
+
+def _moved(e: Any, old: Any, new: Any, momentum: float) -> Any:
+    if old is None:
+        return None
+    return e.op(
+        "add",
+        e.op("multiply", old, scalar_like(e, 1 - momentum, old)),
+        e.op("multiply", new, scalar_like(e, momentum, old)),
+    )
+
+
+@rule("native_batch_norm_backward")
+def batch_norm_backward(
+    e: Any,
+    grad: Any,
+    x: Any,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    mean: Any,
+    rstd: Any,
+    training: bool,
+    eps: float,
+    mask: Any,
+) -> Any:
+    n, axes = len(x.shape), (0, *range(2, len(x.shape)))
+    if not training:
+        mean, rstd = running_mean, _rstd(e, running_var, eps)
+    hat = e.op("multiply", e.op("subtract", x, _channels(e, mean, n)), _channels(e, rstd, n))
+    of_bias = e.op("sum", grad, axes=axes, keepdims=False)
+    of_weight = e.op("sum", e.op("multiply", grad, hat), axes=axes, keepdims=False)
+    of_x = None
+    if mask[0]:
+        scale = _channels(e, rstd if weight is None else e.op("multiply", rstd, weight), n)
+        part = grad
+        if training:
+            share = scalar_like(e, 1 / math.prod(x.shape[a] for a in axes), x)
+            part = e.op("subtract", part, e.op("multiply", _channels(e, of_bias, n), share))
+            along = e.op("multiply", _channels(e, of_weight, n), share)
+            part = e.op("subtract", part, e.op("multiply", hat, along))
+        of_x = e.op("multiply", part, scale)
+    return of_x, of_weight if mask[1] else None, of_bias if mask[2] else None
+
+
+# **************** pooling ****************
+
+
+@rule("avg_pool2d")
+def avg_pool2d(
+    e: Any,
+    x: Any,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: Any = None,
+) -> Any:
+    if divisor_override is not None or len(x.shape) != 4:
+        raise Refused("this kind of pooling is the host's")
+    kernel, padding = two(kernel), two(padding)
+    return e.op(
+        "avg_pool2d",
+        x,
+        kernel_shape=kernel,
+        strides=two(stride) if stride else kernel,
+        pads=(*padding, *padding),
+        ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad,
+    )
+
+
+@rule("max_pool2d")
+def max_pool2d(
+    e: Any,
+    x: Any,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    if two(dilation) != (1, 1) or len(x.shape) != 4:
+        raise Refused("this kind of pooling is the host's")
+    kernel, padding = two(kernel), two(padding)
+    return e.op(
+        "max_pool2d",
+        x,
+        kernel_shape=kernel,
+        strides=two(stride) if stride else kernel,
+        pads=(*padding, *padding),
+        ceil_mode=ceil_mode,
+    )
+
+
+def two(given: Any) -> tuple[int, int]:
+    """A number, or one or two of them, as two."""
+    if isinstance(given, int):
+        return given, given
+    return (given[0], given[0]) if len(given) == 1 else tuple(given)
+
+
+@rule("_adaptive_avg_pool2d")
+def adaptive_avg_pool2d(e: Any, x: Any, size: Any) -> Any:
+    if tuple(size) != (1, 1) or len(x.shape) != 4:
+        raise Refused("adaptive pooling to more than one element is the host's")
+    return e.op("global_avg_pool2d", x)
+
+
+# **************** dropout ****************
+
+
+@rule("native_dropout_backward")
+def native_dropout_backward(e: Any, grad: Any, mask: Any, scale: float) -> Any:
+    made = e.op("multiply", grad, cast(e, mask, grad.dtype))
+    return made if scale == 1 else e.op("multiply", made, scalar_like(e, scale, made))

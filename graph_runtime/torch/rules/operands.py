@@ -1,0 +1,121 @@
+"""Operands of rules: torch's promotion, Python numbers, broadcasting, axes."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from ..journal import Refused
+
+__all__ = [
+    "FLOATS",
+    "axes_of",
+    "axis_of",
+    "broadcast",
+    "cast",
+    "float_of",
+    "is_float",
+    "is_value",
+    "name_of",
+    "pair",
+    "reshape",
+    "scalar_like",
+    "shape_of",
+]
+
+FLOATS = ("float32", "bfloat16", "float64", "float16")
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """The runtime's name of a torch dtype; 64-bit integers are int32 there."""
+    name = str(dtype).removeprefix("torch.")
+    return {"int64": "int32", "long": "int32"}.get(name, name)
+
+
+def is_value(x: Any) -> bool:
+    """Whether an argument is a tensor, not a number, list or None."""
+    return hasattr(x, "shape") and hasattr(x, "dtype")
+
+
+def is_float(value: Any) -> bool:
+    return value.dtype in FLOATS
+
+
+@cache
+def _promoted(kinds: tuple[tuple[Any, bool], ...]) -> str:
+    """torch.result_type of (dtype name or Python type, whether it has no dimensions)."""
+    made: Any = None
+    state: Any = None
+    for kind, scalar in kinds:
+        dtype = getattr(torch, kind) if isinstance(kind, str) else None
+        operand = kind(1) if dtype is None else torch.empty(() if scalar else (1,), dtype=dtype)
+        if state is None:
+            state = operand
+            made = operand.dtype if dtype is not None else None
+        else:
+            made = torch.result_type(state, operand)
+            dims = (isinstance(state, torch.Tensor) and state.dim()) or (dtype is not None and not scalar)
+            state = torch.empty((1,) if dims else (), dtype=made)
+    return name_of(made)
+
+
+def pair(e: Any, *operands: Any) -> list[Any]:
+    """Operands, values or Python numbers, as values of their common dtype by torch's rule."""
+    kinds = tuple((x.dtype, not x.shape) if is_value(x) else (type(x), True) for x in operands)
+    if any(kind is complex for kind, _ in kinds):
+        raise Refused("no device computes with complex numbers")
+    dtype = _promoted(kinds)
+    return [cast(e, x, dtype) if is_value(x) else e.scalar(x, dtype) for x in operands]
+
+
+def cast(e: Any, value: Any, dtype: str) -> Any:
+    """The value in another dtype."""
+    return value if value.dtype == dtype else e.op("cast", value, to=dtype)
+
+
+def float_of(e: Any, value: Any) -> Any:
+    """The value as a float: integers and bools as float32, torch's default."""
+    return value if is_float(value) else cast(e, value, "float32")
+
+
+def scalar_like(e: Any, number: Any, value: Any) -> Any:
+    """A Python number as a value of the dtype of another."""
+    return e.scalar(number, value.dtype)
+
+
+def axis_of(dim: int, ndim: int) -> int:
+    """A dimension counted from the front."""
+    return dim % max(ndim, 1)
+
+
+def axes_of(dim: Any, ndim: int) -> tuple[int, ...]:
+    """Dimensions counted from the front, sorted; None and [] are all of them."""
+    if dim is None or (not isinstance(dim, int) and not len(dim)):
+        return tuple(range(ndim))
+    dims = (dim,) if isinstance(dim, int) else dim
+    return tuple(sorted(axis_of(d, ndim) for d in dims))
+
+
+def reshape(e: Any, value: Any, shape: Any) -> Any:
+    """The same elements in another shape."""
+    shape = tuple(shape)
+    return value if value.shape == shape else e.op("reshape", value, shape=shape)
+
+
+def broadcast(e: Any, value: Any, shape: Any) -> Any:
+    """The value repeated to a shape."""
+    shape = tuple(shape)
+    return value if value.shape == shape else e.op("broadcast_to", value, shape=shape)
+
+
+def shape_of(sizes: Any, count: int) -> tuple[int, ...]:
+    """Sizes with one -1 worked out for ``count`` elements."""
+    sizes = tuple(sizes)
+    if -1 not in sizes:
+        return sizes
+    known = 1
+    for size in sizes:
+        known *= size if size != -1 else 1
+    return tuple(count // known if size == -1 else size for size in sizes)

@@ -1,0 +1,150 @@
+"""Reductions, and what is normalised along axes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..journal import Refused
+from .operands import axes_of, axis_of, cast, is_float, name_of, scalar_like
+from .table import rule
+
+
+@rule("sum")
+def sum_(e: Any, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    if not is_float(x):
+        raise Refused("sums of integers are 64-bit, which the device has not")
+    if dtype is not None:
+        x = cast(e, x, name_of(dtype))
+    return _over(e, "sum", x, dim, keepdim)
+
+
+@rule("mean")
+def mean(e: Any, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    if dtype is not None:
+        x = cast(e, x, name_of(dtype))
+    if not is_float(x):
+        raise Refused("means are of floats")
+    return _over(e, "mean", x, dim, keepdim)
+
+
+@rule("amax")
+def amax(e: Any, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+    return _over(e, "max", x, dim, keepdim)
+
+
+@rule("amin")
+def amin(e: Any, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+    return _over(e, "min", x, dim, keepdim)
+
+
+@rule("max")
+def max_(e: Any, x: Any, *dims: Any) -> Any:
+    if dims:
+        raise Refused("the greatest elements with their indices are the host's")
+    return _over(e, "max", x, None, False)
+
+
+@rule("min")
+def min_(e: Any, x: Any, *dims: Any) -> Any:
+    if dims:
+        raise Refused("the least elements with their indices are the host's")
+    return _over(e, "min", x, None, False)
+
+
+def _over(e: Any, op: str, x: Any, dim: Any, keepdim: bool) -> Any:
+    if not x.shape:
+        return x
+    return e.op(op, x, axes=axes_of(dim, len(x.shape)), keepdims=bool(keepdim))
+
+
+@rule("argmax", wide=True)
+def argmax(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return _arg(e, "argmax", x, dim, keepdim)
+
+
+@rule("argmin", wide=True)
+def argmin(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return _arg(e, "argmin", x, dim, keepdim)
+
+
+def _arg(e: Any, op: str, x: Any, dim: Any, keepdim: bool) -> Any:
+    if not is_float(x) or not x.shape or dim is None:
+        raise Refused("indices over all elements are the host's")
+    return e.op(op, x, axis=axis_of(dim, len(x.shape)), keepdims=bool(keepdim))
+
+
+@rule("var")
+def var(e: Any, x: Any, dim: Any = None, *args: Any, correction: Any = 1, keepdim: bool = False) -> Any:
+    if args or not is_float(x):
+        raise Refused("variances are given by correction=")
+    _, made = _spread(e, x, dim, correction, keepdim)
+    return made
+
+
+@rule("var_mean")
+def var_mean(e: Any, x: Any, dim: Any = None, *args: Any, correction: Any = 1, keepdim: bool = False) -> Any:
+    if args or not is_float(x):
+        raise Refused("variances are given by correction=")
+    _, made = _spread(e, x, dim, correction, keepdim)
+    return made, _over(e, "mean", x, dim, keepdim)
+
+
+def _spread(e: Any, x: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    axes = axes_of(dim, len(x.shape))
+    count = math.prod(x.shape[a] for a in axes)
+    centered = e.op("subtract", x, e.op("mean", x, axes=axes, keepdims=True))
+    made = e.op("mean", e.op("multiply", centered, centered), axes=axes, keepdims=bool(keepdim))
+    if correction:
+        made = e.op("multiply", made, scalar_like(e, count / max(count - correction, 1e-30), made))
+    return centered, made
+
+
+# **************** softmax and its gradients ****************
+
+
+@rule("_softmax")
+def softmax(e: Any, x: Any, dim: int, half_to_float: bool = False) -> Any:
+    return e.op("softmax", x, axis=axis_of(dim, len(x.shape)))
+
+
+@rule("_log_softmax")
+def log_softmax(e: Any, x: Any, dim: int, half_to_float: bool = False) -> Any:
+    axis = axis_of(dim, len(x.shape))
+    if e.has("log_softmax", x):
+        return e.op("log_softmax", x, axis=axis)
+    shifted = e.op("subtract", x, e.op("max", x, axes=(axis,), keepdims=True))
+    total = e.op("sum", e.op("exp", shifted), axes=(axis,), keepdims=True)
+    return e.op("subtract", shifted, e.op("log", total))
+
+
+@rule("_softmax_backward_data")
+def softmax_backward(e: Any, grad: Any, made: Any, dim: int, input_dtype: Any) -> Any:
+    axis = axis_of(dim, len(made.shape))
+    product = e.op("multiply", grad, made)
+    return e.op(
+        "subtract", product, e.op("multiply", made, e.op("sum", product, axes=(axis,), keepdims=True))
+    )
+
+
+@rule("_log_softmax_backward_data")
+def log_softmax_backward(e: Any, grad: Any, made: Any, dim: int, input_dtype: Any) -> Any:
+    axis = axis_of(dim, len(made.shape))
+    total = e.op("sum", grad, axes=(axis,), keepdims=True)
+    return e.op("subtract", grad, e.op("multiply", e.op("exp", made), total))
+
+
+@rule("linalg_vector_norm")
+def vector_norm(
+    e: Any, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    if ord != 2 or dtype is not None or not is_float(x):
+        raise Refused("norms other than the Euclidean are the host's")
+    return e.op("sqrt", _over(e, "sum", e.op("multiply", x, x), dim, keepdim))
+
+
+@rule("cumsum")
+def cumsum(e: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:
+    if not is_float(x) or dtype is not None:
+        raise Refused("running sums of integers are 64-bit, which the device has not")
+    return e.op("cumsum", x, axis=axis_of(dim, len(x.shape)))

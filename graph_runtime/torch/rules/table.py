@@ -1,0 +1,70 @@
+"""The table of lowering rules: how an aten operation is done by ops of the registry.
+
+A rule is a function of the aten op's arguments with tensors as values of an Emitter. The same rules serve
+eager operations (each op is launched at once) and compiled graphs (each op becomes a node):
+
+    @rule("addmm")
+    def addmm(e, bias, a, b, *, beta=1, alpha=1): return e.op("add", e.op("matmul", a, b), bias)
+
+An Emitter has ``op(name, *values, **attrs)`` and ``scalar(number, dtype)``; a value has ``dtype``, the
+runtime's name of it, and ``shape``. A rule that cannot raises Refused with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..journal import Refused
+
+__all__ = ["Emitter", "Rule", "find", "rule", "table"]
+
+
+class Emitter(Protocol):
+    """What rules are written against."""
+
+    def op(self, name: str, *values: Any, **attrs: Any) -> Any:
+        """One op of the registry: its output, or a tuple of them. Raises Refused."""
+
+    def scalar(self, number: Any, dtype: str) -> Any:
+        """A value of no dimensions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``indices``: positions of arguments that may be 64-bit integers, because they are indices: rules see
+    them as int32. ``wide``: the op's integer results are 64-bit, the rule's int32."""
+
+    body: Callable[..., Any]
+    indices: tuple[int, ...] = ()
+    wide: bool = False
+
+
+_rules: dict[str, Rule] = {}
+
+
+def rule(*names: str, indices: tuple[int, ...] = (), wide: bool = False) -> Callable[..., Any]:
+    """Decorates the rule of the aten operations ``names`` (of all their overloads)."""
+
+    def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            if name in _rules:
+                raise ValueError(f"two rules for aten::{name}")
+            _rules[name] = Rule(body, indices, wide)
+        return body
+
+    return decorate
+
+
+def find(name: str) -> Rule:
+    """The rule of aten::name. Raises Refused where there is none."""
+    found = _rules.get(name)
+    if found is None:
+        raise Refused(f"no rule for aten::{name}")
+    return found
+
+
+def table() -> dict[str, Rule]:
+    """All rules by the name of their aten operation."""
+    return dict(_rules)

@@ -1,0 +1,225 @@
+"""What stands behind the address of a torch storage: tensors of the runtime in the device's memory.
+
+    torch storage --address--> Store.base      the values, row after row, in the layout that the device likes
+                               Store.images    the same values as views show them, made when an op needs them
+
+Values are immutable: a write makes a new base (and drops the images), so copies and detached tensors share
+memory until one of them is written. An address says nothing to the host: reading there faults.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections import OrderedDict
+from typing import Any
+
+import torch
+
+from .. import core
+from .. import devices as runtime_devices
+from ..arrays import allocate
+from ..config import get
+from ..devices import Device
+from ..errors import DeviceMemoryError
+from ..graph import TensorType
+from ..locks import new_rlock
+from ..single.place import default_place
+from ..tensor import Tensor
+from .kinds import Kind, kind_of
+from .required import TorchDeviceError
+
+__all__ = [
+    "Store",
+    "collect",
+    "device_of",
+    "devices",
+    "empty",
+    "live",
+    "reserve",
+    "store_of",
+    "torch_device",
+    "twin",
+    "wrap",
+]
+
+ffi, lib = core.ffi, core.lib
+_MOST_IMAGES = 8  # of one store: views that nobody asks for again must not fill the device
+
+_capsule = ctypes.pythonapi.PyCapsule_New
+_capsule.restype, _capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_from_dlpack = torch._C._from_dlpack
+_export, _address, _collect = lib.gr_handle_export, lib.gr_handle_address, lib.gr_handles_collect
+_contiguous = torch.contiguous_format
+
+
+class Store:
+    """The values of one torch storage of ``nbytes`` on ``device`` (number ``index`` of torch's).
+
+    ``base`` holds the storage's elements, as ``dtype``, in row-major order: None while they are undefined.
+    ``images`` {(dtype, shape, strides, offset): the contiguous tensor that such a view shows}.
+    """
+
+    __slots__ = ("base", "device", "dtype", "images", "index", "nbytes")
+
+    def __init__(self, device: Device, index: int, nbytes: int, base: Tensor | None, dtype: torch.dtype):
+        self.device, self.index, self.nbytes, self.base, self.dtype = device, index, nbytes, base, dtype
+        self.images: OrderedDict[Any, Tensor] = OrderedDict()
+
+    def settle(self, base: Tensor, dtype: torch.dtype) -> None:
+        """The storage holds these values from now on."""
+        self.base, self.dtype, self.images = base, dtype, OrderedDict()
+
+    def keep(self, key: Any, image: Tensor) -> Tensor:
+        """Remember what a view shows; the one that was asked for longest ago goes."""
+        self.images[key] = image
+        while len(self.images) > _MOST_IMAGES:
+            self.images.popitem(last=False)
+        return image
+
+
+# **************** devices ****************
+
+_devices: tuple[Device, ...] = ()
+
+
+def devices() -> tuple[Device, ...]:
+    """The devices that torch knows as tt:0, tt:1, ..: of the setting GR_TORCH_DEVICES."""
+    global _devices
+    if not _devices:
+        _devices = runtime_devices.parse_list([name.strip() for name in str(get("TORCH_DEVICES")).split(",")])
+    return _devices
+
+
+def torch_device(index: int) -> torch.device:
+    """torch's name of device number ``index``."""
+    return torch.device("tt", index)
+
+
+def device_of(device: torch.device | str | int | None) -> int:
+    """The number of a torch device; None, or no index, is the current one's. Raises TorchDeviceError for one
+    that is not there."""
+    if isinstance(device, str):
+        device = torch.device(device)
+    index = device.index if isinstance(device, torch.device) else device
+    index = current[0] if index is None else index
+    if not 0 <= index < len(devices()):
+        raise TorchDeviceError(
+            f"there is no device tt:{index}: torch sees {len(devices())}, named by GR_TORCH_DEVICES",
+            device=f"tt:{index}",
+            wanted=[str(d) for d in devices()],
+        )
+    return index
+
+
+current = [0]  # the index of what "tt" means
+
+
+# **************** storages ****************
+
+_stores: dict[int, Store] = {}
+_lock = new_rlock()  # a finalizer that runs inside may come back in
+_gone = ffi.new("uint64_t[256]")
+
+
+def collect() -> None:
+    """Give back the memory of storages that torch has dropped."""
+    with _lock:
+        _collect_locked()
+
+
+def _collect_locked() -> None:
+    count = _collect(_gone, 256)
+    while count:
+        for address in _gone[0:count]:
+            _stores.pop(address, None)
+        count = _collect(_gone, 256)
+
+
+def _new(kind: Kind, shape: Any, strides: Any, store: Store) -> torch.Tensor:
+    """A torch tensor whose storage is ``store``. ``strides`` None: row-major."""
+    dims = ffi.new("int64_t[]", shape) if shape else ffi.NULL
+    steps = ffi.NULL if strides is None or not shape else ffi.new("int64_t[]", strides)
+    with _lock:
+        _collect_locked()
+        managed = _export(store.index, kind.code, kind.bits, len(shape), dims, steps)
+        if managed == ffi.NULL:
+            raise DeviceMemoryError(core.last_error(), device=str(store.device))
+        _stores[_address(managed)] = store
+    return _from_dlpack(_capsule(int(ffi.cast("uintptr_t", managed)), b"dltensor", None))
+
+
+def empty(
+    shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: torch.dtype, index: int
+) -> torch.Tensor:
+    """A torch tensor of undefined values; ``strides`` None: row-major. Raises DeviceMemoryError, TypeError
+    for a dtype that no device holds."""
+    kind, device = kind_of(dtype), devices()[index]
+    if 0 in shape:
+        return _new(kind, shape, strides, Store(device, index, 0, None, dtype))
+    count = (
+        math.prod(shape)
+        if strides is None
+        else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    )
+    dense = tuple(shape) if count == math.prod(shape) else (count,)
+    store = Store(device, index, count * dtype.itemsize, reserve(kind, dense, device), dtype)
+    return _new(kind, shape, strides, store)
+
+
+def reserve(kind: Kind, shape: tuple[int, ...], device: Device) -> Tensor:
+    """Memory for values of a kind, undefined. Raises DeviceMemoryError."""
+    place = default_place(device, TensorType(kind.stored, stored_shape(kind, shape)))
+    try:
+        return allocate(place.type, device, place.layout, f"torch {kind.dtype} {list(shape)}")
+    except DeviceMemoryError:
+        collect()
+        return allocate(place.type, device, place.layout, f"torch {kind.dtype} {list(shape)}")
+
+
+def stored_shape(kind: Kind, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of what a device stores for values of a kind: words of an element follow each other."""
+    if kind.words == 1:
+        return tuple(shape)
+    return (*shape[:-1], shape[-1] * kind.words) if shape else (kind.words,)
+
+
+def wrap(made: Tensor, dtype: torch.dtype, index: int, shape: tuple[int, ...] | None = None) -> torch.Tensor:
+    """A torch tensor, row-major, with values that are on device ``index`` already. ``shape``: of raw values,
+    whose stored shape is another."""
+    shape = made.type.shape if shape is None else shape
+    store = Store(made.device, index, math.prod(shape) * dtype.itemsize, made, dtype)
+    return _new(kind_of(dtype), shape, None, store)
+
+
+def twin(store: Store) -> torch.Tensor:
+    """uint8 [nbytes] over a storage of its own that holds the same values."""
+    made = Store(store.device, store.index, store.nbytes, store.base, store.dtype)
+    return _new(kind_of(torch.uint8), (store.nbytes,), None, made)
+
+
+def store_of(tensor: torch.Tensor) -> Store:
+    """The Store behind a tt tensor with elements. Raises TorchDeviceError for a storage that is not ours."""
+    address = tensor.data_ptr()
+    found = _stores.get(address)
+    if found is None or tensor.storage_offset():
+        address -= tensor.storage_offset() * tensor.element_size()
+        found = _stores.get(address)
+    if found is None:
+        raise TorchDeviceError(
+            f"the memory of this tensor on {tensor.device} was not made by graph_runtime: "
+            "make tt tensors by torch's functions only",
+            got=hex(address),
+        )
+    return found
+
+
+def storage_of(address: int) -> Store | None:
+    """The Store of a storage's address, None for an address that is none."""
+    return _stores.get(address)
+
+
+def live() -> list[Store]:
+    """All storages that torch has not dropped."""
+    collect()
+    return list(_stores.values())

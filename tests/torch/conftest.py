@@ -1,0 +1,32 @@
+"""Fixtures of the tests of graph_runtime.torch: torch with the device tt, and counters from zero."""
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def tt():
+    """graph_runtime.torch, its counters cleared."""
+    import graph_runtime.torch as tt
+
+    tt.stats(clear=True)
+    return tt
+
+
+@pytest.fixture
+def same():
+    """same(tt tensor, cpu tensor, tolerance): equal dtype, shape and values."""
+
+    def check(made, wanted, tolerance=1e-5):
+        made = made.detach().cpu()
+        assert made.dtype == wanted.dtype
+        torch.testing.assert_close(made, wanted.detach(), rtol=tolerance, atol=tolerance, equal_nan=True)
+
+    return check
