@@ -16,7 +16,7 @@ import numpy as np
 
 from graph_runtime.builder import GraphBuilder
 from graph_runtime.devices import Device
-from graph_runtime.errors import InputError
+from graph_runtime.errors import DocumentError, InputError
 from graph_runtime.graph import Graph
 from graph_runtime.loader import load_graph
 from graph_runtime.model import Constant, Model, Note
@@ -24,7 +24,7 @@ from graph_runtime.params import read_params
 from graph_runtime.plan import plan as make_plan
 from graph_runtime.plan.types import Plan
 
-__all__ = ["Prepared", "Tell", "is_onnx", "prepare", "read_model", "same_value", "silent"]
+__all__ = ["Prepared", "Tell", "batch_dims", "is_onnx", "prepare", "read_model", "same_value", "silent"]
 
 # tags of the fields of a ModelProto that writers put after the first
 _SECOND_FIELDS = (0x12, 0x1A, 0x22, 0x28, 0x3A, 0x42)
@@ -118,6 +118,31 @@ def is_onnx(source: Any) -> bool:
 def _is_model_proto(head: bytes) -> bool:
     """Field 1 is ir_version, a small number; the field after it has a name, a number or a message."""
     return len(head) > 2 and head[0] == 0x08 and head[1] < 0x20 and head[2] in _SECOND_FIELDS
+
+
+def batch_dims(path: str | os.PathLike, batch: int) -> set[str]:
+    """Names of the symbolic dimensions that come first in inputs of an ONNX file; of them --batch binds.
+
+    Raises InputError for another source, and where the first dimensions are fixed to other sizes.
+    """
+    if not is_onnx(path):
+        raise InputError(f"a batch of {batch} needs an ONNX file whose first dimension is open; {path} has "
+                         "the sizes that it was written with", got=str(path))
+    from graph_runtime.frontends.onnx import require_onnx
+
+    try:
+        graph = require_onnx().load(os.fspath(path), load_external_data=False).graph
+    except Exception as error:                  # protobuf's own, and OSError
+        raise DocumentError(f"{path} is no ONNX file: {error}", got=str(path)) from None
+    known = {tensor.name for tensor in graph.initializer}
+    firsts = [info.type.tensor_type.shape.dim[0] for info in graph.input
+              if info.name not in known and info.type.tensor_type.shape.dim]
+    names = {first.dim_param for first in firsts if first.dim_param}
+    fixed = sorted({first.dim_value for first in firsts if first.dim_value} - {batch})
+    if not names and fixed:
+        raise InputError(f"{path} has no open batch dimension, its inputs begin with {fixed}: export it with "
+                         f"a symbolic one, or leave out the batch of {batch}", got=batch, wanted=fixed)
+    return names
 
 
 def _with_params(model: Model, params: Any) -> Model:

@@ -80,7 +80,7 @@ def compare_boards(plan_on: Callable[[str], Plan], boards: Sequence[str], **opti
 
 
 def memories(plan: Plan) -> tuple[dict[str, Any], ...]:
-    """Rows (device, memory, banks, needed, available): bytes of one bank, every bank holds the same ranges."""
+    """Rows (device, memory, banks, needed, available): bytes of one bank; all banks hold the same ranges."""
     rows = []
     for (did, index), needed in sorted(plan.peak.items()):
         memory = plan.devices[did].descriptor.memories[index]

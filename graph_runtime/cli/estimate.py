@@ -6,20 +6,32 @@ from typing import Annotated
 import typer
 
 from .. import report
-from ..factory import inplace_rules
-from ..plan import plan as make_plan
+from ..errors import InputError
+from ..estimate import bounds
 from ..simulation import simulate
 from . import options as opt
+from .boards import show_boards
 from .pictures import Html, Trace, write_pictures
-from .sources import open_program
+from .progress import progress
+from .sources import open_program, with_batch
 
 __all__ = ["estimate"]
 
 _SLOWEST = 15
+_IN_FLIGHT = 8  # runs that fill the queues of a board
 
 
 def estimate(
-    graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None, place: opt.Place = None,
+    graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None,
+    board: Annotated[str | None, typer.Option(
+        "--board", help="Boards to compare, as n150,p150,e150: the model on each as tt:0, beside its host. "
+                        "Instead of --device.")] = None,
+    dtype: Annotated[str | None, typer.Option(
+        "--dtype", help="How the boards store floats: bf16, bfp8_b, ...; as --format tt=...")] = None,
+    batch: Annotated[int | None, typer.Option(
+        "--batch", min=1, help="The first dimension of the inputs of an ONNX file.")] = None,
+    dim: opt.Dims = None, fuse: opt.Fuse = None, place: opt.Place = None,
+    placement: opt.Placement = None, objective: opt.Objective = "serial", fallback: opt.Fallback = "error",
     map: opt.Map = None, format: opt.Formats = None, layout: opt.Layouts = None,
     fidelity: opt.Fidelity = None, dst: opt.Dst = None, numerics: opt.NumericsOf = None,
     policy: opt.Policy = None, strict: opt.Strict = False,
@@ -30,20 +42,35 @@ def estimate(
         "--untraced", help="The host enqueues every op, instead of replaying a trace (stack ttnn).")] = False,
     trace: Trace = None, html: Html = None, json: opt.Json = False,
 ) -> None:
-    """Predict how long a graph takes on boards that need not be there, and how sure that is.
+    """Predict whether a model fits on boards that need not be there, how long it takes, what bounds its
+    slowest nodes, and how sure that is. No kernel is built, no weight is read.
+
+    Example: graph-runtime estimate model.onnx --board n150,p150,e150 --dtype bfp8_b --batch 32
 
     Example: graph-runtime estimate net.json --device tt:0=n150 --runs 8
 
     Example: graph-runtime estimate net.json --device tt:0=p150 --trace net.trace.json --html net.html
     """
-    program = open_program(graph, device, library)
-    options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout, policy)
-    planned = make_plan(program.graph, program.devices, inplace=inplace_rules(program.libraries), **options)
-    timeline = simulate(planned, traced=not untraced, runs=runs, inputs=input or ())
+    formats = [*(format or ()), *([f"tt={dtype}"] if dtype else ())]
+    options = opt.plan_options(place, map, formats, strict, fidelity, dst, numerics, layout, policy,
+                               placement, objective, fallback)
+    if board is not None and device:
+        raise InputError("--board and --device exclude each other: a board is tt:0, beside its host",
+                         got=board)
+    with progress(not json) as tell:
+        dims = with_batch(graph, batch, opt.pairs(dim, "--dim"))
+        program = open_program(graph, device, library, None, dims, tell)
+        if board is not None:
+            show_boards(program, board, options, fuse=fuse, batch=batch or 1, traced=not untraced,
+                        runs=max(runs, _IN_FLIGHT), json=json, tell=tell)
+            return
+        timeline = simulate(program.prepare(options, fuse, tell).plan, traced=not untraced, runs=runs,
+                            inputs=input or ())
     write_pictures(timeline, program.name, trace, html)
-    facts = timeline.summary()
+    facts, bound = timeline.summary(), bounds(timeline)
+    nodes = [{**row, "bound": bound[row["nid"]]} for row in timeline.nodes()]
     if json:
-        opt.print_json({**facts, "nodes": timeline.nodes()})
+        opt.print_json({**facts, "nodes": nodes})
         return
     typer.echo(f"latency        {facts['latency_ns'] / 1e3:,.1f} us\n"
                f"throughput     {facts['throughput']:,.1f} runs a second ({runs} submitted at once)\n"
@@ -52,8 +79,9 @@ def estimate(
                + "time stands on " + ", ".join(
                    f"{name} {share:.0%}" for name, share in facts["basis_shares"].items() if share) + "\n")
     queues = [{**row, "utilisation": f"{row['utilisation']:.1%}"} for row in facts["queues"]]
-    rows = [{**row, "share": f"{row['share']:.1%}"} for row in timeline.nodes()[:_SLOWEST]]
+    rows = [{**row, "share": f"{row['share']:.1%}"} for row in nodes[:_SLOWEST]]
     width = opt.terminal_width()
     typer.echo(report.table(queues, ("queue", "events", "busy_ns", "utilisation"), width) + "\n")
-    typer.echo(report.table(rows, ("name", "op", "queue", "ns", "share", "dispatch_ns", "basis", "critical"),
+    typer.echo(report.table(rows, ("name", "op", "queue", "ns", "share", "dispatch_ns", "bound", "basis",
+                                   "critical"),
                             width))

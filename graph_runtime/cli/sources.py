@@ -19,7 +19,8 @@ from ..module import GraphModule
 from . import options as opt
 from .trace import show_plan
 
-__all__ = ["Program", "asked_devices", "is_bundle", "open_program", "open_programs"]
+__all__ = ["Program", "asked_devices", "is_bundle", "open_program", "open_programs",
+           "with_batch"]
 
 _MOST_DEVICES = 256  # of one kind, opened because a file says so
 Tell = Callable[[str, int, int], None]
@@ -129,6 +130,18 @@ def open_programs(path: Path, devices: Sequence[str] | None = None,
         return [Program(path.name, model, opened, devices or ["cpu:0"], params)]
     graph = load_graph(path)
     return [Program(path.name, graph, opened, devices or asked_devices(graph), params)]
+
+
+def with_batch(path: Path, batch: int | None, dims: dict[str, str]) -> dict[str, str]:
+    """``dims`` with what --batch binds: the first dimension of an ONNX file's inputs, where it is open.
+
+    Raises InputError where there is none.
+    """
+    if batch is None:
+        return dims
+    from codegen.prepare import batch_dims
+
+    return {name: str(batch) for name in batch_dims(path, batch)} | dims
 
 
 def asked_devices(graph: Graph) -> list[str]:

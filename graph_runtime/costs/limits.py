@@ -1,5 +1,5 @@
-"""What bounds a kernel on a tt board: the cycles that it would take if only its arithmetic, only the NoC or only
-DRAM cost time. tt.py puts the same parts together."""
+"""What bounds a kernel on a tt board: the cycles that it would take if only its arithmetic, only the NoC or
+only DRAM cost time. tt.py puts the same parts together."""
 
 from __future__ import annotations
 
