@@ -1,7 +1,7 @@
 """graph-runtime estimate"""
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,29 +17,32 @@ from .sources import open_program, with_batch
 
 __all__ = ["estimate"]
 
+Boards = Annotated[str | None, typer.Option(
+    "--board", help="Boards to compare, as n150,p150,e150: the model on each as tt:0, beside its host. "
+                    "Instead of --device.")]
+Dtype = Annotated[str | None, typer.Option(
+    "--dtype", help="How the boards store floats: bf16, bfp8_b, ...; as --format tt=...")]
+Batch = Annotated[int | None, typer.Option(
+    "--batch", min=1, help="The first dimension of the inputs of an ONNX file.")]
+Runs = Annotated[int, typer.Option("--runs", min=1, help="Runs that are submitted at once.")]
+SetInputs = Annotated[list[str] | None, typer.Option(
+    "--input", help="An input that every run sets: its copies are part of it; repeatable.")]
+Untraced = Annotated[bool, typer.Option(
+    "--untraced", help="The host enqueues every op, instead of replaying a trace (stack ttnn).")]
+
 _SLOWEST = 15
 _IN_FLIGHT = 8  # runs that fill the queues of a board
 
 
 def estimate(
     graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None,
-    board: Annotated[str | None, typer.Option(
-        "--board", help="Boards to compare, as n150,p150,e150: the model on each as tt:0, beside its host. "
-                        "Instead of --device.")] = None,
-    dtype: Annotated[str | None, typer.Option(
-        "--dtype", help="How the boards store floats: bf16, bfp8_b, ...; as --format tt=...")] = None,
-    batch: Annotated[int | None, typer.Option(
-        "--batch", min=1, help="The first dimension of the inputs of an ONNX file.")] = None,
+    board: Boards = None, dtype: Dtype = None, batch: Batch = None,
     dim: opt.Dims = None, fuse: opt.Fuse = None, place: opt.Place = None,
     placement: opt.Placement = None, objective: opt.Objective = "serial", fallback: opt.Fallback = "error",
     map: opt.Map = None, format: opt.Formats = None, layout: opt.Layouts = None,
     fidelity: opt.Fidelity = None, dst: opt.Dst = None, numerics: opt.NumericsOf = None,
     policy: opt.Policy = None, strict: opt.Strict = False,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Runs that are submitted at once.")] = 1,
-    input: Annotated[list[str] | None, typer.Option(
-        "--input", help="An input that every run sets: its copies are part of it; repeatable.")] = None,
-    untraced: Annotated[bool, typer.Option(
-        "--untraced", help="The host enqueues every op, instead of replaying a trace (stack ttnn).")] = False,
+    runs: Runs = 1, input: SetInputs = None, untraced: Untraced = False,
     trace: Trace = None, html: Html = None, json: opt.Json = False,
 ) -> None:
     """Predict whether a model fits on boards that need not be there, how long it takes, what bounds its
@@ -72,6 +75,10 @@ def estimate(
     if json:
         opt.print_json({**facts, "nodes": nodes})
         return
+    _show(facts, nodes, runs)
+
+
+def _show(facts: dict[str, Any], nodes: list[dict[str, Any]], runs: int) -> None:
     typer.echo(f"latency        {facts['latency_ns'] / 1e3:,.1f} us\n"
                f"throughput     {facts['throughput']:,.1f} runs a second ({runs} submitted at once)\n"
                f"critical path  {facts['critical_ns'] / 1e3:,.1f} us, {len(facts['critical_path'])} nodes\n"

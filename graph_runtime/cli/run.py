@@ -22,6 +22,18 @@ from .trace import timed_run
 
 __all__ = ["run"]
 
+Output = Annotated[Path | None, typer.Option(
+    "--output", "-o", help="Write the outputs to an .npz: output0, output1, ...")]
+Expect = Annotated[Path | None, typer.Option(
+    "--expect", help="An .npz: output<i> to compare with, in:<name> for inputs not given.")]
+Rtol = Annotated[float, typer.Option("--rtol", help="Relative tolerance of --expect.")]
+Atol = Annotated[float, typer.Option("--atol", help="Absolute tolerance of --expect.")]
+Compare = Annotated[bool, typer.Option(
+    "--compare", help="Compare with the numpy interpreter, every node too: alone, and with errors added "
+                      "up; worst first. Inputs not given are random.")]
+Against = Annotated[str | None, typer.Option(
+    "--against", help="Compare the outputs with those of another runtime: onnxruntime.")]
+
 
 def run(
     graph: opt.Source, input: opt.Inputs = None, params: opt.Params = None, device: opt.Devices = None,
@@ -29,17 +41,8 @@ def run(
     place: opt.Place = None, placement: opt.Placement = None, objective: opt.Objective = "serial",
     fallback: opt.Fallback = "error", map: opt.Map = None, format: opt.Formats = None,
     layout: opt.Layouts = None,
-    output: Annotated[Path | None, typer.Option(
-        "--output", "-o", help="Write the outputs to an .npz: output0, output1, ...")] = None,
-    expect: Annotated[Path | None, typer.Option(
-        "--expect", help="An .npz: output<i> to compare with, in:<name> for inputs not given.")] = None,
-    rtol: Annotated[float, typer.Option("--rtol", help="Relative tolerance of --expect.")] = 1e-5,
-    atol: Annotated[float, typer.Option("--atol", help="Absolute tolerance of --expect.")] = 1e-6,
-    compare: Annotated[bool, typer.Option(
-        "--compare", help="Compare with the numpy interpreter, every node too: alone, and with errors added "
-                          "up; worst first. Inputs not given are random.")] = False,
-    against: Annotated[str | None, typer.Option(
-        "--against", help="Compare the outputs with those of another runtime: onnxruntime.")] = None,
+    output: Output = None, expect: Expect = None, rtol: Rtol = 1e-5, atol: Atol = 1e-6,
+    compare: Compare = False, against: Against = None,
     seed: opt.Seed = 0, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
     numerics: opt.NumericsOf = None, policy: opt.Policy = None, strict: opt.Strict = False,
     threads: opt.Threads = None, trace: Trace = None, html: Html = None, json: opt.Json = False,
