@@ -75,7 +75,8 @@ def _made() -> tuple[type, dict[str, str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cases = {case.name: case for case in load_model_tests(kind="node")}
-        rough = {name: kwargs for pattern, kwargs in ROUGH.items() for name in cases if re.search(pattern, name)}
+        rough = {name: kwargs for pattern, kwargs in ROUGH.items() for name in cases
+                 if re.search(pattern, name)}
         made = onnx_test.BackendTest(_OnDevice, __name__, test_kwargs=rough)
         suite = made.test_cases["OnnxBackendNodeModelTest"]
     skipped = {}

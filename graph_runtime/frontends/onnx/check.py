@@ -15,8 +15,10 @@ OLDEST, NEWEST = 7, 28      # of the default domain: those that the converters w
 
 
 def opsets(model: Any, onnx: Any) -> dict[str, int]:
-    """{domain: version}. Raises GraphError for a version of the default domain that the converters do not
-    know; older than the oldest may be a model whose ops have not changed until then."""
+    """{domain: version}. A model may be older than the oldest opset if its ops have not changed until then.
+
+    Raises GraphError for a version of the default domain that the converters do not know.
+    """
     found = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
     version = found.setdefault("", OLDEST)
     old = version < OLDEST and not all(
@@ -90,6 +92,7 @@ def input_types(graph: Any, dims: Mapping[str, int]) -> tuple[dict[str, TensorTy
     A dimension without a name is called "<input>.<axis>". Raises InputError for dimensions that ``dims``
     lacks (all in one) or that are not in the model, GraphError for inputs that are no tensors.
     """
+    _check_sizes(dims)
     initial = {tensor.name for tensor in graph.initializer}
     types, bound, open_, known = {}, {}, [], set()
     for i, info in enumerate(graph.input):
@@ -123,12 +126,16 @@ def input_types(graph: Any, dims: Mapping[str, int]) -> tuple[dict[str, TensorTy
     return types, bound
 
 
-def _refuse_dims(dims: Mapping[str, int], known: set[str], open_: list[str]) -> None:
+def _check_sizes(dims: Mapping[str, int]) -> None:
     for name, size in dims.items():
-        if name not in known:
-            raise InputError(f"the model has no dimension {name!r}{did_you_mean(name, known)}", got=name)
         if not isinstance(size, int) or size < 0:
             raise InputError(f"dimension {name!r} must be a whole number, got {size!r}", got=size)
+
+
+def _refuse_dims(dims: Mapping[str, int], known: set[str], open_: list[str]) -> None:
+    for name in dims:
+        if name not in known:
+            raise InputError(f"the model has no dimension {name!r}{did_you_mean(name, known)}", got=name)
     if open_:
         raise InputError(f"dimensions without a size: {', '.join(dict.fromkeys(open_))}; bind each, as in "
                          f"--dim {open_[0].split(' (')[0]}=1", wanted=tuple(open_))

@@ -65,7 +65,6 @@ def _in_steps(ctx: Context, qkv: tuple[Value, Value, Value], bias: Value | None,
     if softcap:
         cap = ctx.scalar(softcap, q)
         capped = ctx.op("multiply", ctx.op("tanh", ctx.op("divide", capped, cap)), cap)
-        stages[0] = capped if ctx.opset >= 24 else stages[0]
     masked = capped if bias is None else ctx.op("add", capped, bias)
     soft = ctx.op("softmax", ctx.cast(masked, precision), axis=-1)
     soft = _guarded(ctx, ctx.cast(soft, q.dtype), bias)

@@ -20,7 +20,8 @@ def _batch(ctx: Context) -> Results:
     x, *given = (ctx.input(i) for i in range(5))
     epsilon, training = ctx.attr("epsilon", 1e-5), ctx.opset >= 14 and ctx.attr("training_mode", 0)
     momentum = ctx.attr("momentum", 0.9)
-    ctx.ignore("spatial")
+    if ctx.attr("spatial", 1) != 1:
+        ctx.fail("spatial is 0")
     if training:
         return _batch_training(ctx, x, given, epsilon, momentum)
     if all(v.constant is not None for v in given):

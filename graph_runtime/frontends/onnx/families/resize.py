@@ -33,7 +33,8 @@ def _resize(ctx: Context) -> Results:
     x = ctx.input(0)
     axes = [ctx.axis(a, x.rank, "axes") for a in ctx.attr("axes", None) or range(x.rank)]
     scales, sizes = _scales(ctx, x, axes)
-    mode, how = ctx.attr("mode", "nearest"), ctx.attr("coordinate_transformation_mode", "half_pixel")
+    mode = ctx.attr("mode", "nearest")
+    how = ctx.attr("coordinate_transformation_mode", "half_pixel") if ctx.opset >= 11 else "asymmetric"
     roi = ctx.value(1, None) if how == "tf_crop_and_resize" and ctx.opset >= 11 else None
     outside: list[tuple[int, np.ndarray]] = []
     for i, axis in enumerate(axes):

@@ -1,0 +1,53 @@
+"""Write docs/onnx-ops.md from the table of ONNX converters: which ops are read, and what of them is not.
+
+    python tests/tools/onnx_table.py            writes the file
+    python tests/tools/onnx_table.py --check    exits with 1 if the file is out of date
+
+Needs the extra "onnx".
+"""
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import onnx
+
+from graph_runtime.frontends.onnx import families  # noqa: F401  (it fills the table)
+from graph_runtime.frontends.onnx.check import NEWEST, OLDEST
+from graph_runtime.frontends.onnx.context import Converter, table
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "onnx-ops.md"
+HEAD = """# ONNX ops
+
+Made from the converters in graph_runtime/frontends/onnx by `python tests/tools/onnx_table.py`; do not edit.
+{count} ops of the default domain, opsets {oldest} to {newest}. Element types are float32, float64, float16,
+bfloat16, integers of 8 to 64 bits with and without sign, and bool, as far as the kernels of the op take them
+([ops.md](ops.md)). Ops that are not listed and that ONNX itself defines by others (SwiGLU, SoftmaxCrossEntropyLoss,
+HannWindow, ...) are expanded by the onnx package. What else a file has is listed in one error.
+
+| op | since opset | not done |
+|---|---|---|
+"""
+
+
+def _since(op: str) -> int:
+    """The first opset that has the op."""
+    return min(s.since_version for s in onnx.defs.get_all_schemas_with_history()
+               if s.name == op and s.domain == "")
+
+
+def _row(entry: Converter) -> str:
+    return f"| {entry.op} | {_since(entry.op)} | {entry.limits or '-'} |"
+
+
+def page() -> str:
+    """The text of docs/onnx-ops.md."""
+    entries = [entry for _, entry in sorted(table().items()) if not entry.domain]
+    head = HEAD.format(count=len(entries), oldest=OLDEST, newest=NEWEST)
+    return head + "\n".join(map(_row, entries)) + "\n"
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        sys.exit(PAGE.read_text(encoding="utf-8") != page())
+    PAGE.write_text(page(), encoding="utf-8")
