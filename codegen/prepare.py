@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from graph_runtime.builder import GraphBuilder
-from graph_runtime.devices import Device
+from graph_runtime.devices import Device, parse_list
 from graph_runtime.errors import DocumentError, InputError
 from graph_runtime.graph import Graph
 from graph_runtime.loader import load_graph
@@ -26,6 +26,7 @@ from graph_runtime.plan.types import Plan
 
 __all__ = ["Prepared", "Tell", "batch_dims", "is_onnx", "prepare", "read_model", "same_value", "silent"]
 
+_POLICY = "mincut"
 # tags of the fields of a ModelProto that writers put after the first
 _SECOND_FIELDS = (0x12, 0x1A, 0x22, 0x28, 0x3A, 0x42)
 
@@ -67,16 +68,19 @@ def prepare(
     graph.json. ``params``: values of inputs that are constants from then on, what read_params takes.
     ``dims``: {symbolic dimension: size} of an ONNX file. ``fuse``: whether rewrites may change nodes; by
     default those of an ONNX file or a Model, not those of a graph.json, a Graph or a GraphBuilder, which say
-    how they want to be run. ``tell`` hears of steps that take long. ``options``: as plan.plan's.
+    how they want to be run. ``tell`` hears of steps that take long. ``options``: as plan.plan's; what may be
+    rewritten is placed by the policy mincut where there are several devices, and neither ``place`` nor
+    ``placement`` says otherwise.
 
     Raises what the front-end, the rewrites and plan raise: DocumentError, GraphError, UnsupportedOpError,
     PlanError, DeviceError, InputError.
     """
-    imported = read_model(source, dims, tell)
-    imported = _with_params(imported, params)
-    rewritten = isinstance(source, Model) or is_onnx(source)
+    imported = _with_params(read_model(source, dims, tell), params)
+    fuse = isinstance(source, Model) or is_onnx(source) if fuse is None else fuse
     model = imported
-    del fuse, rewritten
+    said = options.get("place") or options.get("placement") is not None
+    if fuse and not said and len(parse_list(devices)) > 1:
+        options["placement"] = _POLICY
     tell("planning", 0, 0)
     planned = make_plan(model.graph, devices, inputs=model.input_names if model.constants else (), **options)
     return Prepared(imported, model, planned)
