@@ -15,7 +15,7 @@ from .schedule import Times, evaluate
 
 __all__ = ["Exact", "lower_bound", "solve"]
 
-_MOST_CELLS = 1 << 24           # int64 that the assignments of one round hold: 128 MB
+_MOST_CELLS = 1 << 22           # int64 that the assignments of one round hold: 32 MB
 _LATE_OWNERS = 8                # nodes that own values which are read before them: tried before all others
 
 

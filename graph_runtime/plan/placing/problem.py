@@ -35,7 +35,8 @@ class PlacementProblem:
     A value is an entry that may have to be copied: ``eid`` int64 [values]. ``owner`` int64 [values]: the node
     on whose device it lies; ``ready`` int64 [values]: the node that makes it, -1: it is there when the run
     begins. ``copy`` int64 [values, k, k]: ns from the second axis' device to the third's.
-    The distinct reads: node ``use_nid`` int64 [uses] (ascending) reads value ``use_value`` int64 [uses].
+    The distinct reads: node ``use_nid`` int64 [uses] (ascending) reads value ``use_value`` int64 [uses], in
+    the order of its inputs.
     ``reasons`` {(function id, device index): why that device cannot run it}. ``objective``: what is to be
     least, one of schedule.OBJECTIVES.
     """
@@ -97,11 +98,20 @@ def make_problem(graph: Graph, devices: Sequence[Device], *, pin: np.ndarray | N
     read = np.unique(graph.in_eid)
     eid = read[owner[read] >= 0]
     value_of[eid] = np.arange(len(eid))
-    reads = np.stack([slot_nid(graph), value_of[graph.in_eid]], 1)
-    uses = np.unique(reads[reads[:, 1] >= 0], axis=0)
+    uses = _distinct(np.stack([slot_nid(graph), value_of[graph.in_eid]], 1))
     uses = uses[uses[:, 0] != owner[eid][uses[:, 1]]]
-    return PlacementProblem(graph, devices, prices.nodes(), pin, on_host, eid, owner[eid], ready[eid],
+    constant = graph.func_id < 0
+    constant[graph.entry_nid[owner >= 0]] = False
+    return PlacementProblem(graph, devices, prices.nodes(constant), pin, on_host, eid, owner[eid], ready[eid],
                             prices.copies(eid), uses[:, 0], uses[:, 1], prices.reasons, objective)
+
+
+def _distinct(reads: np.ndarray) -> np.ndarray:
+    """int64 [uses, 2]: each (node, value) once, in the order of the nodes' inputs, which is that of copies;
+    value -1 is left out."""
+    reads = reads[reads[:, 1] >= 0]
+    keys = reads[:, 0] * (reads[:, 1].max(initial=0) + 1) + reads[:, 1]
+    return reads[np.sort(np.unique(keys, return_index=True)[1])]
 
 
 def _owners(graph: Graph, inputs: Collection[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -140,8 +150,9 @@ class _Prices:
         except PlanError as error:
             return str(error)
 
-    def nodes(self) -> np.ndarray:
-        """int64 [nodes, k]; inputs cost nothing."""
+    def nodes(self, constant: np.ndarray) -> np.ndarray:
+        """int64 [nodes, k]; inputs, and reshapes of those that are ``constant`` bool [nodes], cost
+        nothing."""
         graph, count = self.graph, len(self.devices)
         table = np.zeros((graph.num_nodes, count), np.int64)
         own = np.array([f.name in (COPY, NOP) for f in graph.funcs] + [False])[graph.func_id]
@@ -150,7 +161,7 @@ class _Prices:
             _, row = intern(graph.func_id[calls], len(graph.funcs))
             first = calls[first_of(row, int(row.max()) + 1)]       # nodes of one function share their types
             table[calls] = np.array([[self._node(int(n), did) for did in range(count)] for n in first])[row]
-        moved = self._from_inputs()
+        moved = self._reshaped(constant)
         known: dict[tuple[int, int], list[int]] = {}
         for nid in np.flatnonzero(own).tolist():
             key = (self._slot(nid), int(graph.type_id[graph.row_ptr[nid]]))
@@ -167,11 +178,11 @@ class _Prices:
         eid = self.graph.in_eid[at] if at < self.graph.in_ptr[nid + 1] else self.graph.row_ptr[nid]
         return int(self.graph.type_id[eid])
 
-    def _from_inputs(self) -> list[bool]:
-        """Of each node whether it only reshapes an input: it then moves bytes when that is set."""
+    def _reshaped(self, constant: np.ndarray) -> list[bool]:
+        """Of each node whether it only reshapes a constant: it then moves bytes when that is set."""
         graph, maker = self.graph, self.graph.entry_nid.tolist()
         nop = [f.name == NOP for f in graph.funcs] + [False]
-        found = (graph.func_id < 0).tolist()
+        found = constant.tolist()
         ptr, read = graph.in_ptr.tolist(), graph.in_eid.tolist()
         for nid, fid in enumerate(graph.func_id.tolist()):
             if nop[fid]:
