@@ -110,7 +110,8 @@ def test_an_attribute_that_nobody_knows_is_refused(kit):
 
 def test_functions_of_the_model_are_inlined(kit):
     body = [helper.make_node("Mul", ["a", "a"], ["s"]), helper.make_node("Add", ["s", "b"], ["c"])]
-    function = helper.make_function("own", "SquareAdd", ["a", "b"], ["c"], body, [helper.make_opsetid("", 17)])
+    function = helper.make_function("own", "SquareAdd", ["a", "b"], ["c"], body,
+                                    [helper.make_opsetid("", 17)])
     node = helper.make_node("SquareAdd", ["x", "x"], ["y"], domain="own")
     model = kit.load(kit.make([node], {"x": (3,)}, ["y"], functions=[function]))
     np.testing.assert_array_equal(kit.reference(model, {"x": np.array([1, 2, 3], np.float32)})[0], [2, 6, 12])

@@ -22,8 +22,8 @@ HEAD = """# ONNX ops
 Made from the converters in graph_runtime/frontends/onnx by `python tests/tools/onnx_table.py`; do not edit.
 {count} ops of the default domain, opsets {oldest} to {newest}. Element types are float32, float64, float16,
 bfloat16, integers of 8 to 64 bits with and without sign, and bool, as far as the kernels of the op take them
-([ops.md](ops.md)). Ops that are not listed and that ONNX itself defines by others (SwiGLU, SoftmaxCrossEntropyLoss,
-HannWindow, ...) are expanded by the onnx package. What else a file has is listed in one error.
+([ops.md](ops.md)). Ops that are not listed and that ONNX itself defines by others (SwiGLU, HannWindow,
+SoftmaxCrossEntropyLoss, ...) are expanded by the onnx package. What else a file has is listed in one error.
 
 | op | since opset | not done |
 |---|---|---|

@@ -22,7 +22,8 @@ def opsets(model: Any, onnx: Any) -> dict[str, int]:
     found = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
     version = found.setdefault("", OLDEST)
     old = version < OLDEST and not all(
-        _unchanged(onnx, node.op_type, version) for node in model.graph.node if node.domain in ("", "ai.onnx"))
+        _unchanged(onnx, node.op_type, version) for node in model.graph.node
+        if node.domain in ("", "ai.onnx"))
     if old or version > NEWEST:
         raise GraphError(f"the model is of opset {version}; opsets {OLDEST} to {NEWEST} are supported. "
                          f"onnx.version_converter may help", path="$.opset_import", got=version)
