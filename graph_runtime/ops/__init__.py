@@ -1,17 +1,24 @@
 """The op table. Importing this package registers every family; ``all_ops()`` is the table."""
 
 from . import (  # noqa: F401
+    attention,
     compare,
     conv,
+    convolutions,
     elementwise,
+    fill,
     functions,
     linear,
     movement,
+    normalize,
+    order,
     packed,
     pool,
     reduce,
+    scatter,
     shape,
     slicing,
+    windows,
 )
 from .registry import REQUIRED, Attr, Body, Case, Op, all_ops, get, register, require
 

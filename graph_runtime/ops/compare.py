@@ -9,7 +9,7 @@ C contract (args are the inputs, then the output). Attribute words:
 Rules: comparisons give bool and are false for NaN, but for not_equal. minimum and clip keep NaN. Integer
 power wraps; a negative exponent is a kernel error, and so is an integer mod by zero. mod has the divisor's
 sign, with fmod the dividend's, as C. A shift by the type's bits or more gives 0 (a right shift of a negative
-number: -1). where: args are cond (bool), a, b, all three broadcast; its bodies go by the size of a's elements.
+number: -1). where: args are cond (bool), a, b, all three broadcast; its bodies go by the size of elements.
 """
 
 from __future__ import annotations

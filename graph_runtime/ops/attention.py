@@ -1,0 +1,104 @@
+"""attention: softmax(q k^T scale + bias) v.
+
+C contract (args: q [.., s, d], k [.., t, d], v [.., t, e], optional bias that broadcasts to [.., s, t]; then the
+output [.., s, e]; nargs tells). The leading dimensions broadcast as in numpy. Attribute words:
+    attention    [0] scale, the bits of a double [1] causal: query i sees keys 0 .. i only
+Sums are in float32 (float64 of float64). A query that sees no key at all gives NaN.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..graph import TensorType
+from . import rules
+from .registry import Attr, Body, Case, Op, register
+
+_NMSE = {
+    "float32": rules.ROUNDED | {"cpu": 1e-11},
+    "float64": rules.ROUNDED | {"cpu": 1e-24},
+    "float16": rules.ROUNDED | {"cpu": 1e-6},
+    "bfloat16": rules.ROUNDED | {"cpu": 1e-4},
+}
+
+
+def _infer(inputs, attrs):
+    q, k, v = inputs[:3]
+    dtype = rules.one_dtype("attention", inputs, rules.FLOATS)
+    for name, t in zip("qkv", (q, k, v), strict=True):
+        if len(t.shape) < 2:
+            rules.fail("attention", f"{name} must have at least 2 dimensions [..,rows,columns], got {t}", got=t)
+    (s, d), (t, e) = q.shape[-2:], v.shape[-2:]
+    if k.shape[-2:] != (t, d):
+        text = f"k must be [..,{t},{d}] (rows of v, columns of q), got {k}"
+        rules.fail("attention", text, got=k.shape, wanted=(t, d))
+    if not t * d:
+        rules.fail("attention", f"there is nothing to attend to in {k}", got=k.shape)
+    batch = rules.broadcast("attention", *(x.shape[:-2] for x in (q, k, v)))
+    if len(inputs) == 4:
+        bias, wanted = inputs[3].shape, (*batch, s, t)
+        if len(bias) > len(wanted) or rules.broadcast("attention", bias, wanted) != wanted:
+            text = f"bias {inputs[3]} does not broadcast to {list(wanted)}"
+            rules.fail("attention", text, got=bias, wanted=wanted)
+    return [TensorType(dtype, (*batch, s, e))]
+
+
+def _scale(inputs, attrs) -> float:
+    return 1 / math.sqrt(inputs[0].shape[-1]) if attrs["scale"] is None else attrs["scale"]
+
+
+def _attention(arrays, attrs):
+    q, k, v, *bias = (rules.wide(a) for a in arrays)
+    if not q.size:
+        types = [TensorType(arrays[0].dtype.name, a.shape) for a in arrays]
+        return [np.zeros(_infer(types, attrs)[0].shape, arrays[0].dtype)]
+    scores = q @ k.swapaxes(-1, -2) * _scale(arrays, attrs)
+    scores = scores + bias[0] if bias else scores
+    if attrs["causal"]:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+    with np.errstate(invalid="ignore"):
+        e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return [rules.narrow(e / e.sum(axis=-1, keepdims=True) @ v, arrays[0].dtype.name)]
+
+
+def _flops(i, o, a):
+    rows, keys = o[0].size // max(o[0].shape[-1], 1), i[1].shape[-2]
+    return rows * keys * (2 * i[0].shape[-1] + 2 * o[0].shape[-1] + 8)
+
+
+def _cases():
+    for name, q, k, v, bias, attrs in (
+        ("heads", (2, 3, 33, 16), (2, 3, 33, 16), (2, 3, 33, 16), None, {}),
+        ("keys", (2, 5, 40), (2, 97, 40), (2, 97, 33), None, {"scale": 0.3}),
+        ("causal", (2, 35, 8), (2, 35, 8), (2, 35, 8), None, {"causal": True}),
+        ("mask", (2, 3, 17, 8), (2, 3, 70, 8), (2, 3, 70, 8), (2, 1, 17, 70), {}),
+        ("rows_of_mask", (2, 5, 8), (2, 33, 8), (2, 33, 8), (33,), {"causal": True}),
+        ("shared_keys", (2, 4, 5, 8), (2, 1, 40, 8), (1, 40, 300), None, {}),
+        ("one", (1, 64), (40, 64), (40, 64), None, {}),
+        ("empty", (0, 3, 8), (0, 5, 8), (0, 5, 8), None, {}),
+    ):
+        shapes = (q, k, v) if bias is None else (q, k, v, bias)
+        yield Case(name, tuple(("float32", s) for s in shapes), attrs, nmse=_NMSE["float32"])
+    for t in rules.FLOATS[1:]:
+        yield Case(t, ((t, (3, 9, 16)), (t, (3, 33, 16)), (t, (3, 33, 8)), (t, (9, 33))), nmse=_NMSE[t])
+
+
+register(
+    Op(
+        "attention",
+        "softmax(q k^T scale + bias) v",
+        (3, 4),
+        _infer,
+        _attention,
+        _flops,
+        attrs=(
+            Attr("scale", "float", None, "factor of the scores; 1 / sqrt(d) by default"),
+            Attr("causal", "bool", False, "query i sees keys 0 .. i only"),
+        ),
+        words=lambda i, o, a: [rules.float_word(_scale(i, a)), int(a["causal"])],
+        bodies={"cpu": Body("attention", rules.FLOATS, rules.by_dtype)},
+        cases=tuple(_cases()),
+    )
+)

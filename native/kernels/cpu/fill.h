@@ -1,0 +1,133 @@
+/* fill.h: broadcast_to tile pad. Template over the element's size: the bits are only moved.
+ *
+ * Attribute words: graph_runtime/ops/fill.py.
+ *
+ * defines: gr_cpu_{broadcast_to tile pad}__<b1|b2|b4|b8>
+ */
+#include "cpu/broadcast.h"
+
+/* ---------------------------------------------------------------- broadcast_to */
+
+static void GR_FN(copy_row)(void *to, const void *const *in, int64_t n, const int64_t *words) {
+  (void)words;
+  memcpy(to, in[0], (size_t)n * sizeof(GR_T));
+}
+
+/* gr-kernel: cpu/broadcast_to : b1 b2 b4 b8 */
+static inline int32_t GR_BODY(broadcast_to)(const gr_call *call) {
+  const int64_t sizes[1] = {sizeof(GR_T)};
+  return gr_broadcast(call, 1, sizes, sizeof(GR_T), GR_FN(copy_row));
+}
+
+/* ---------------------------------------------------------------- tile */
+
+/* Where the outer position `index` of out, over dimensions 0 .. last-1, lies in x, in elements of x. */
+GR_INLINE int64_t GR_FN(tile_source)(const gr_arg *x, const gr_arg *out, int32_t last, int64_t index) {
+  int64_t at = 0, step = gr_span(x, last, x->ndim);
+  for (int32_t d = last - 1; d >= 0; d--) {
+    at += index % out->shape[d] % x->shape[d] * step;
+    index /= out->shape[d];
+    step *= x->shape[d];
+  }
+  return at;
+}
+
+/* Runs first .. last-1 of out: x from dimension `attrs[0]` on, as often as it is repeated there. */
+typedef struct GR_FN(tiling) {
+  const gr_arg *x, *out;
+  int32_t dim;                 /* the last dimension that is repeated */
+  int64_t n, repeats;
+} GR_FN(tiling);
+
+static int32_t GR_FN(tile_runs)(void *ctx, int64_t first, int64_t last) {
+  const GR_FN(tiling) *t = ctx;
+  for (int64_t i = first; i < last; i++) {
+    const GR_T *x = (const GR_T *)gr_ptr(t->x) + GR_FN(tile_source)(t->x, t->out, t->dim, i);
+    GR_T *out = (GR_T *)gr_ptr(t->out) + i * t->n * t->repeats;
+    for (int64_t r = 0; r < t->repeats; r++) memcpy(out + r * t->n, x, (size_t)t->n * sizeof(GR_T));
+  }
+  return GR_OK;
+}
+
+/* gr-kernel: cpu/tile : b1 b2 b4 b8 */
+static inline int32_t GR_BODY(tile)(const gr_call *call) {
+  const gr_arg *x = &call->args[0], *out = &call->args[1];
+  int64_t size = gr_size(out);
+  if (size == 0) return GR_OK;
+  int32_t dim = x->ndim - 1;
+  while (dim > 0 && x->shape[dim] == out->shape[dim]) dim--;
+  GR_FN(tiling) t = {x, out, gr_max(dim, 0), gr_span(x, gr_max(dim, 0), x->ndim), 1};
+  if (x->ndim) t.repeats = out->shape[t.dim] / x->shape[t.dim];
+  int64_t run = t.n * t.repeats;
+  return gr_parallel(call->env, size / run, gr_ceil_div(GR_GRAIN, run), GR_FN(tile_runs), &t);
+}
+
+/* ---------------------------------------------------------------- pad */
+
+#define GR_PAD_CONSTANT 0
+#define GR_PAD_EDGE 1
+#define GR_PAD_REFLECT 2
+#define GR_PAD_WRAP 3
+
+/* Which of n elements stands `at` elements behind the first one; -1: none, but the value. */
+GR_INLINE int64_t GR_FN(pad_source)(int64_t at, int64_t n, int64_t mode) {
+  if (at >= 0 && at < n) return at;
+  if (mode == GR_PAD_CONSTANT) return -1;
+  if (mode == GR_PAD_EDGE) return at < 0 ? 0 : n - 1;
+  if (mode == GR_PAD_WRAP) return (at % n + n) % n;
+  if (n == 1) return 0;
+  int64_t period = 2 * n - 2, turned = (at < 0 ? -at : at) % period;
+  return gr_min(turned, period - turned);
+}
+
+/* Rows first .. last-1 of out. */
+static int32_t GR_FN(pad_rows)(void *ctx, int64_t first, int64_t last) {
+  const gr_call *call = ctx;
+  const gr_arg *x = &call->args[0], *out = &call->args[1];
+  int64_t mode = call->attrs[0], n = x->shape[x->ndim - 1], width = out->shape[x->ndim - 1];
+  int64_t before = call->attrs[1 + x->ndim];
+  GR_T value = (GR_T)call->attrs[1];
+  for (int64_t row = first; row < last; row++) {
+    int64_t left = row, at = 0, step = n, inside = 1;
+    for (int32_t d = x->ndim - 2; d >= 0; d--) {
+      int64_t i = GR_FN(pad_source)(left % out->shape[d] - call->attrs[2 + d], x->shape[d], mode);
+      inside = inside && i >= 0;
+      at += i * step;
+      step *= x->shape[d];
+      left /= out->shape[d];
+    }
+    GR_T *to = (GR_T *)gr_ptr(out) + row * width;
+    const GR_T *from = (const GR_T *)gr_ptr(x) + at;
+    /* first .. end of the row are elements of x as they follow each other */
+    int64_t begin = inside ? gr_min(gr_max(before, 0), width) : width;
+    int64_t end = inside ? gr_max(begin, gr_min(width, before + n)) : width;
+    for (int64_t j = 0; j < begin; j++) {
+      int64_t i = inside ? GR_FN(pad_source)(j - before, n, mode) : -1;
+      to[j] = i < 0 ? value : from[i];
+    }
+    if (end > begin) memcpy(to + begin, from + begin - before, (size_t)(end - begin) * sizeof(GR_T));
+    for (int64_t j = end; j < width; j++) {
+      int64_t i = GR_FN(pad_source)(j - before, n, mode);
+      to[j] = i < 0 ? value : from[i];
+    }
+  }
+  return GR_OK;
+}
+#undef GR_PAD_CONSTANT
+#undef GR_PAD_EDGE
+#undef GR_PAD_REFLECT
+#undef GR_PAD_WRAP
+
+/* gr-kernel: cpu/pad : b1 b2 b4 b8 */
+static inline int32_t GR_BODY(pad)(const gr_call *call) {
+  const gr_arg *x = &call->args[0], *out = &call->args[1];
+  int64_t size = gr_size(out);
+  if (size == 0) return GR_OK;
+  if (x->ndim == 0) {
+    memcpy(gr_ptr(out), gr_ptr(x), sizeof(GR_T));
+    return GR_OK;
+  }
+  int64_t width = out->shape[x->ndim - 1];
+  return gr_parallel(call->env, size / width, gr_ceil_div(GR_GRAIN, width), GR_FN(pad_rows),
+                     (void *)(uintptr_t)call);
+}

@@ -1,0 +1,82 @@
+/* indices.h: where an element or a tuple of indices points to, in elements of the data. Not a template.
+ *
+ * Who calls it: indexed.h and scatter.h.
+ *
+ * defines: gr_index, gr_along, gr_along_of, gr_along_at, gr_tuples, gr_tuples_of, gr_tuple_at
+ */
+#ifndef GR_CPU_INDICES_H
+#define GR_CPU_INDICES_H
+
+#include "cpu/common.h"
+
+/* The i-th number of indices, counted from the front of n; -1 where it is out of range. */
+GR_INLINE int64_t gr_index(const gr_arg *indices, int64_t i, int64_t n) {
+  int64_t index = indices->dtype == GR_I64 ? ((const int64_t *)gr_ptr(indices))[i]
+                                           : ((const int32_t *)gr_ptr(indices))[i];
+  if (index < 0) index += n;
+  return index >= 0 && index < n ? index : -1;
+}
+
+/* ---------------------------------------------------------------- an index along an axis for each element */
+
+typedef struct gr_along {
+  const gr_call *call;
+  const gr_arg *data, *indices, *out;
+  int32_t axis;
+  int64_t stride[GR_MAX_DIMS]; /* of data */
+} gr_along;
+
+/* The axis is the call's first word. */
+GR_INLINE gr_along gr_along_of(const gr_call *call, const gr_arg *out) {
+  gr_along p = {call, &call->args[0], &call->args[1], out, (int32_t)call->attrs[0], {0}};
+  int64_t step = 1;
+  for (int32_t d = p.data->ndim - 1; d >= 0; d--) {
+    p.stride[d] = step;
+    step *= p.data->shape[d];
+  }
+  return p;
+}
+
+/* Where the i-th index points to; -1 where it is out of range. */
+GR_INLINE int64_t gr_along_at(const gr_along *p, int64_t i) {
+  int64_t index = gr_index(p->indices, i, p->data->shape[p->axis]), at = index * p->stride[p->axis], left = i;
+  if (index < 0) return -1;
+  for (int32_t d = p->data->ndim - 1; d >= 0; d--) {
+    int64_t n = p->indices->shape[d];
+    if (d != p->axis) at += left % n * p->stride[d];
+    left /= n;
+  }
+  return at;
+}
+
+/* ---------------------------------------------------------------- a tuple of indices for each slice */
+
+typedef struct gr_tuples {
+  const gr_call *call;
+  const gr_arg *data, *indices, *out;
+  int64_t count, k, n;         /* tuples, numbers of each, elements of a slice */
+  int64_t batch;               /* dimensions in front that data and indices share */
+  int64_t each;                /* tuples of one batch */
+} gr_tuples;
+
+GR_INLINE gr_tuples gr_tuples_of(const gr_call *call, int64_t batch, const gr_arg *out) {
+  const gr_arg *data = &call->args[0], *indices = &call->args[1];
+  int32_t last = indices->ndim - 1;
+  int64_t k = indices->shape[last];
+  return (gr_tuples){call, data, indices, out, gr_span(indices, 0, last), k,
+                     gr_span(data, (int32_t)(batch + k), data->ndim), batch,
+                     gr_span(indices, (int32_t)batch, last)};
+}
+
+/* Where the slice of the i-th tuple begins; -1 where an index is out of range. */
+GR_INLINE int64_t gr_tuple_at(const gr_tuples *p, int64_t i) {
+  int64_t at = i / p->each;
+  for (int64_t j = 0; j < p->k; j++) {
+    int64_t n = p->data->shape[p->batch + j], index = gr_index(p->indices, i * p->k + j, n);
+    if (index < 0) return -1;
+    at = at * n + index;
+  }
+  return at * p->n;
+}
+
+#endif

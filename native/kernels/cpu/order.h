@@ -1,0 +1,182 @@
+/* order.h: argmax argmin cumsum topk along one axis. Template over numbers.
+ *
+ * Attribute words: graph_runtime/ops/order.py. x is seen as [outer, n, inner]; a task is a column of it, or for
+ * the running ones a strip of GR_STRIP neighbouring columns that walk down the axis together.
+ *
+ * defines: gr_cpu_{argmax argmin cumsum topk}__<suffix>
+ */
+#define GR_STRIP 32
+
+typedef struct GR_FN(axis) {
+  const gr_call *call;
+  const GR_T *x;
+  int64_t n, inner, strips;
+} GR_FN(axis);
+
+GR_INLINE GR_FN(axis) GR_FN(axis_of)(const gr_call *call) {
+  const gr_arg *x = &call->args[0];
+  int32_t axis = (int32_t)call->attrs[0];
+  GR_FN(axis) p = {call, gr_ptr(x), x->shape[axis], gr_span(x, axis + 1, x->ndim), 0};
+  p.strips = gr_ceil_div(p.inner, GR_STRIP);
+  return p;
+}
+
+/* All strips of x through `run`. */
+GR_INLINE int32_t GR_FN(axis_run)(const gr_call *call, int32_t (*run)(void *, int64_t, int64_t)) {
+  GR_FN(axis) p = GR_FN(axis_of)(call);
+  int64_t cost = gr_max(1, p.n * gr_min(p.inner, GR_STRIP));
+  return gr_parallel(call->env, gr_span(&call->args[0], 0, (int32_t)call->attrs[0]) * p.strips,
+                     gr_ceil_div(GR_GRAIN, cost), run, &p);
+}
+
+/* ---------------------------------------------------------------- argmax argmin */
+
+GR_INLINE int GR_FN(beats)(GR_C a, GR_C best, int least, int last) {
+  if (GR_IS_NAN(best)) return last && GR_IS_NAN(a);
+  if (GR_IS_NAN(a)) return 1;
+  return (least ? a < best : a > best) || (last && a == best);
+}
+
+GR_INLINE int32_t GR_FN(arg_strips)(const GR_FN(axis) *p, int64_t first, int64_t last_strip, int least,
+                                    int last) {
+  for (int64_t i = first; i < last_strip; i++) {
+    int64_t outer = i / p->strips, column = i % p->strips * GR_STRIP;
+    int64_t width = gr_min(GR_STRIP, p->inner - column);
+    const GR_T *x = p->x + outer * p->n * p->inner + column;
+    int64_t *out = (int64_t *)gr_ptr(&p->call->args[1]) + outer * p->inner + column;
+    GR_C best[GR_STRIP];
+    for (int64_t c = 0; c < width; c++) {
+      best[c] = GR_LOAD(x[c]);
+      out[c] = 0;
+    }
+    for (int64_t k = 1; k < p->n; k++) {
+      for (int64_t c = 0; c < width; c++) {
+        GR_C a = GR_LOAD(x[k * p->inner + c]);
+        if (!GR_FN(beats)(a, best[c], least, last)) continue;
+        best[c] = a;
+        out[c] = k;
+      }
+    }
+  }
+  return GR_OK;
+}
+
+static int32_t GR_FN(argmax_strips)(void *ctx, int64_t first, int64_t last) {
+  const GR_FN(axis) *p = ctx;
+  return GR_FN(arg_strips)(p, first, last, 0, (int)p->call->attrs[1]);
+}
+
+static int32_t GR_FN(argmin_strips)(void *ctx, int64_t first, int64_t last) {
+  const GR_FN(axis) *p = ctx;
+  return GR_FN(arg_strips)(p, first, last, 1, (int)p->call->attrs[1]);
+}
+
+/* gr-kernel: cpu/argmax : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 */
+static inline int32_t GR_BODY(argmax)(const gr_call *call) { return GR_FN(axis_run)(call, GR_FN(argmax_strips)); }
+
+/* gr-kernel: cpu/argmin : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 */
+static inline int32_t GR_BODY(argmin)(const gr_call *call) { return GR_FN(axis_run)(call, GR_FN(argmin_strips)); }
+
+/* ---------------------------------------------------------------- cumsum */
+
+static int32_t GR_FN(cumsum_strips)(void *ctx, int64_t first, int64_t last) {
+  const GR_FN(axis) *p = ctx;
+  int64_t exclusive = p->call->attrs[1], reverse = p->call->attrs[2];
+  for (int64_t i = first; i < last; i++) {
+    int64_t column = i % p->strips * GR_STRIP, at = i / p->strips * p->n * p->inner + column;
+    int64_t width = gr_min(GR_STRIP, p->inner - column);
+    GR_T *out = (GR_T *)gr_ptr(&p->call->args[1]) + at;
+    GR_WIDE sum[GR_STRIP] = {0};
+    for (int64_t step = 0; step < p->n; step++) {
+      int64_t k = reverse ? p->n - 1 - step : step;
+      for (int64_t c = 0; c < width; c++) {
+        GR_WIDE before = sum[c];
+        sum[c] += GR_LOAD(p->x[at + k * p->inner + c]);
+        out[k * p->inner + c] = GR_STORE((GR_C)(exclusive ? before : sum[c]));
+      }
+    }
+  }
+  return GR_OK;
+}
+
+/* gr-kernel: cpu/cumsum : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 */
+static inline int32_t GR_BODY(cumsum)(const gr_call *call) { return GR_FN(axis_run)(call, GR_FN(cumsum_strips)); }
+#undef GR_STRIP
+
+/* ---------------------------------------------------------------- topk */
+
+/* A column of the outputs, which is kept as a heap whose root is the worst of those kept. */
+typedef struct GR_FN(heap) {
+  GR_T *value;
+  int64_t *index;
+  int64_t step;                /* between elements of the column */
+  int largest;
+} GR_FN(heap);
+
+/* Whether a, at index ia, comes before b: of equal ones the lower index. NaN is the greatest. */
+GR_INLINE int GR_FN(before)(GR_C a, int64_t ia, GR_C b, int64_t ib, int largest) {
+  int above = GR_IS_NAN(a) ? !GR_IS_NAN(b) : a > b, below = GR_IS_NAN(b) ? !GR_IS_NAN(a) : b > a;
+  if (above || below) return largest ? above : below;
+  return ia < ib;
+}
+
+GR_INLINE int GR_FN(heap_before)(const GR_FN(heap) *h, int64_t i, int64_t j) {
+  return GR_FN(before)(GR_LOAD(h->value[i * h->step]), h->index[i * h->step], GR_LOAD(h->value[j * h->step]),
+                       h->index[j * h->step], h->largest);
+}
+
+GR_INLINE void GR_FN(heap_swap)(const GR_FN(heap) *h, int64_t i, int64_t j) {
+  GR_T value = h->value[i * h->step];
+  int64_t index = h->index[i * h->step];
+  h->value[i * h->step] = h->value[j * h->step];
+  h->index[i * h->step] = h->index[j * h->step];
+  h->value[j * h->step] = value;
+  h->index[j * h->step] = index;
+}
+
+/* Let element i of the first n sink below those that come after it. */
+static inline void GR_FN(heap_sink)(const GR_FN(heap) *h, int64_t i, int64_t n) {
+  for (int64_t child = 2 * i + 1; child < n; child = 2 * i + 1) {
+    if (child + 1 < n && GR_FN(heap_before)(h, child, child + 1)) child++;
+    if (!GR_FN(heap_before)(h, i, child)) return;
+    GR_FN(heap_swap)(h, i, child);
+    i = child;
+  }
+}
+
+/* Columns first .. last-1. */
+static int32_t GR_FN(topk_columns)(void *ctx, int64_t first, int64_t last) {
+  const GR_FN(axis) *p = ctx;
+  const gr_arg *values = &p->call->args[1];
+  int64_t k = values->shape[p->call->attrs[0]];
+  for (int64_t column = first; column < last; column++) {
+    int64_t outer = column / p->inner, c = column % p->inner, at = outer * k * p->inner + c;
+    const GR_T *x = p->x + outer * p->n * p->inner + c;
+    GR_FN(heap) h = {(GR_T *)gr_ptr(values) + at, (int64_t *)gr_ptr(&p->call->args[2]) + at, p->inner,
+                     (int)p->call->attrs[1]};
+    for (int64_t i = 0; i < k; i++) {
+      h.value[i * h.step] = x[i * p->inner];
+      h.index[i * h.step] = i;
+    }
+    for (int64_t i = k / 2 - 1; i >= 0; i--) GR_FN(heap_sink)(&h, i, k);
+    for (int64_t i = k; i < p->n; i++) {
+      if (!GR_FN(before)(GR_LOAD(x[i * p->inner]), i, GR_LOAD(*h.value), *h.index, h.largest)) continue;
+      *h.value = x[i * p->inner];
+      *h.index = i;
+      GR_FN(heap_sink)(&h, 0, k);
+    }
+    for (int64_t left = k - 1; left > 0; left--) { /* the worst of those left goes to their end */
+      GR_FN(heap_swap)(&h, 0, left);
+      GR_FN(heap_sink)(&h, 0, left);
+    }
+  }
+  return GR_OK;
+}
+
+/* gr-kernel: cpu/topk : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 */
+static inline int32_t GR_BODY(topk)(const gr_call *call) {
+  GR_FN(axis) p = GR_FN(axis_of)(call);
+  if (gr_size(&call->args[1]) == 0) return GR_OK;
+  return gr_parallel(call->env, gr_span(&call->args[0], 0, (int32_t)call->attrs[0]) * p.inner,
+                     gr_ceil_div(GR_GRAIN, 4 * p.n), GR_FN(topk_columns), &p);
+}
