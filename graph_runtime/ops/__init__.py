@@ -14,6 +14,7 @@ from . import (  # noqa: F401
     order,
     packed,
     pool,
+    pool_indices,
     reduce,
     scatter,
     shape,

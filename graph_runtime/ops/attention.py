@@ -1,7 +1,7 @@
 """attention: softmax(q k^T scale + bias) v.
 
-C contract (args: q [.., s, d], k [.., t, d], v [.., t, e], optional bias that broadcasts to [.., s, t]; then the
-output [.., s, e]; nargs tells). The leading dimensions broadcast as in numpy. Attribute words:
+C contract (args: q [.., s, d], k [.., t, d], v [.., t, e], optional bias that broadcasts to [.., s, t]; then
+the output [.., s, e]; nargs tells). The leading dimensions broadcast as in numpy. Attribute words:
     attention    [0] scale, the bits of a double [1] causal: query i sees keys 0 .. i only
 Sums are in float32 (float64 of float64). A query that sees no key at all gives NaN.
 """
@@ -29,7 +29,8 @@ def _infer(inputs, attrs):
     dtype = rules.one_dtype("attention", inputs, rules.FLOATS)
     for name, t in zip("qkv", (q, k, v), strict=True):
         if len(t.shape) < 2:
-            rules.fail("attention", f"{name} must have at least 2 dimensions [..,rows,columns], got {t}", got=t)
+            text = f"{name} must have at least 2 dimensions [..,rows,columns], got {t}"
+            rules.fail("attention", text, got=t.shape)
     (s, d), (t, e) = q.shape[-2:], v.shape[-2:]
     if k.shape[-2:] != (t, d):
         text = f"k must be [..,{t},{d}] (rows of v, columns of q), got {k}"

@@ -186,7 +186,8 @@ def _transpose(arrays, attrs):
     for p, q in itertools.product(range(kh), range(kw)):
         tap = w[:, :, p, q].reshape(group, c // group, per_group)
         made = np.einsum("ngchw,gco->ngohw", parts, tap).reshape(n, o, h, wide)
-        full[:, :, p * dh : p * dh + (h - 1) * sh + 1 : sh, q * dw : q * dw + (wide - 1) * sw + 1 : sw] += made
+        rows = slice(p * dh, p * dh + (h - 1) * sh + 1, sh)
+        full[:, :, rows, q * dw : q * dw + (wide - 1) * sw + 1 : sw] += made
     y = full[:, :, top : top + oh, left : left + ow]
     if len(arrays) == 3:
         y = y + rules.wide(arrays[2])[:, None, None]
@@ -237,9 +238,10 @@ def _weight_infer(inputs, attrs):
         )
         for d, k in enumerate(kernel)
     ]
-    if len(grad.shape) != 4 or (grad.shape[0], *grad.shape[2:]) != (x.shape[0], *out) or grad.shape[1] % group:
-        text = f"input 1 (grad) must be [{x.shape[0]},O,{out[0]},{out[1]}], O a multiple of {group}, got {grad}"
-        rules.fail(op, text, got=grad.shape)
+    fits = len(grad.shape) == 4 and (grad.shape[0], *grad.shape[2:]) == (x.shape[0], *out)
+    if not fits or grad.shape[1] % group:
+        wanted = f"[{x.shape[0]},O,{out[0]},{out[1]}], O a multiple of {group}"
+        rules.fail(op, f"input 1 (grad) must be {wanted}, got {grad}", got=grad.shape)
     return [TensorType(dtype, (grad.shape[1], x.shape[1] // group, *kernel))]
 
 

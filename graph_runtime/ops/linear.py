@@ -6,7 +6,8 @@ C contract (args are the inputs, then the output; nargs tells whether there is a
     matmul    [0] transpose_a  [1] transpose_b (0 or 1): the last two dimensions of that input are swapped
               before the product; the dimensions before them broadcast as in numpy
     bias_add  [0] axis (non-negative)   x, bias [x.shape[axis]] -> x + bias along axis; may write over x
-int32 products and sums wrap. On tt dense and matmul read the words of numerics.py after these.
+Products and sums of integers wrap; matmul takes all of them, dense int32. On tt dense and matmul read the
+words of numerics.py after these.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from .packed import packed_attr, panel_type, refuse_packed, takes_packed, unpack
 from .registry import Attr, Body, Case, Op, register
 
 _TYPES = (*rules.FLOATS, "int32")
+_MATMUL_TYPES = (*_TYPES, *(t for t in rules.INTS if t != "int32"))
 _NMSE = rules.ROUNDED | {"cpu": 1e-11, "tt/f32": 1e-11}
 _TYPED = {
     "float32": _NMSE,
     "float64": _NMSE | {"cpu": 1e-24},
     "float16": _NMSE | {"cpu": 1e-6},
     "bfloat16": _NMSE | {"cpu": 1e-4},
-    "int32": _NMSE | {"cpu": 0.0},
+    **dict.fromkeys(rules.INTS, _NMSE | {"cpu": 0.0}),
 }
 _PANEL = 16  # no panel of native/kernels/cpu/gemm.h has more rows or columns than this
 
@@ -146,7 +148,7 @@ def _planes(inputs, attrs):
 
 
 def _matmul_infer(inputs, attrs):
-    dtype = rules.one_dtype("matmul", inputs, _TYPES)
+    dtype = rules.one_dtype("matmul", inputs, _MATMUL_TYPES)
     for i, t in enumerate(inputs):
         if len(t.shape) < 2:
             rules.fail(
@@ -194,7 +196,7 @@ def _matmul_cases():
             {"transpose_a": bool(ta), "transpose_b": bool(tb)},
             nmse=_NMSE,
         )
-    for t in _TYPES[1:]:
+    for t in _MATMUL_TYPES[1:]:
         yield Case(t, ((t, (2, 33, 65)), (t, (65, 40))), nmse=_TYPED[t])
 
 
@@ -215,7 +217,7 @@ register(
         ),
         words=lambda i, o, a: [int(a["transpose_a"]), int(a["transpose_b"])],
         bodies={
-            "cpu": Body("matmul", _TYPES, rules.by_dtype, scratch=_matmul_scratch),
+            "cpu": Body("matmul", _MATMUL_TYPES, rules.by_dtype, scratch=_matmul_scratch),
             "tt": Body("matmul", rules.TT_FLOATS, numerics=True),
         },
         cases=tuple(_matmul_cases()),

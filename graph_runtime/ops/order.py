@@ -6,8 +6,8 @@ C contract (args are x, then the outputs). Attribute words:
     cumsum           [0] axis [1] exclusive [2] reverse
     topk             [0] axis [1] largest; args x, values, indices (int64); k is the outputs' size along axis
 NaN is the greatest and the least of all for argmax and argmin (as numpy), the greatest for topk. Of equal
-elements the first one counts, with select_last_index the last one; topk puts the one of the lower index first.
-cumsum of floats adds in a wider type; integers wrap.
+elements the first one counts, with select_last_index the last one; topk puts the one of the lower index
+first. cumsum of floats adds in a wider type; integers wrap.
 """
 
 from __future__ import annotations

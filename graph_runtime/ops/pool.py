@@ -3,7 +3,7 @@
 C contract (args: x [N,C,H,W], then y [N,C,OH,OW]; the global pools give [N,C,1,1]). Attribute words:
     max_pool2d, avg_pool2d    [0] kernel_h [1] kernel_w [2] stride_h [3] stride_w [4] pad_top
                               [5] pad_left [6] pad_bottom [7] pad_right
-                              [8] count_include_pad (0 for max_pool2d)
+                              [8] count_include_pad; max_pool2d: 0 [9] dilation_h [10] dilation_w
     global_*                  none
 A window starts at i*stride_h - pad_top. Padding never wins a maximum and adds nothing to a sum; an average
 divides by the elements inside the image, or, with count_include_pad, by those inside the padded image
@@ -19,6 +19,7 @@ from ..graph import TensorType
 from . import images, rules
 from .conv import window_count
 from .registry import REQUIRED, Attr, Body, Case, Op, register
+from .windows import dilated_cases, elements_of, is_dilated, pooled, undilated, windows_of
 
 _AVG_TYPES = rules.FLOATS
 _MAX_TYPES = (*rules.FLOATS, "int32")
@@ -26,6 +27,9 @@ _MAX_TYPES = (*rules.FLOATS, "int32")
 
 def _infer_window(op, inputs, attrs, allowed):
     image, laid_out = images.image(op, inputs, attrs, allowed)
+    if is_dilated(attrs):
+        shape = pooled(op, TensorType(inputs[0].dtype, image), attrs, 2, allowed).shape
+        return [TensorType(inputs[0].dtype, laid_out(*shape))]
     kernel = rules.limit(op, "kernel_shape", attrs["kernel_shape"], 2, 1)
     strides = rules.limit(op, "strides", attrs["strides"], 2, 1)
     pads = rules.limit(op, "pads", attrs["pads"], 4, 0)
@@ -55,6 +59,10 @@ def _spans(size, count, kernel, stride, begin, end):
 def _pool(x, attrs, out, reduce):
     """reduce(values [N,C,h,w], padded count) -> [N,C] for every window."""
     y = np.empty((*x.shape[:2], *out), x.dtype)
+    if is_dilated(attrs):
+        for at, index, padded in windows_of(x, attrs, out):
+            y[at] = reduce(elements_of(x, index)[..., None], padded)
+        return y
     (kh, kw), (sh, sw), (top, left, bottom, right) = attrs["kernel_shape"], attrs["strides"], attrs["pads"]
     for i, (h0, h1, hp) in enumerate(_spans(x.shape[2], out[0], kh, sh, top, bottom)):
         for j, (w0, w1, wp) in enumerate(_spans(x.shape[3], out[1], kw, sw, left, right)):
@@ -80,6 +88,7 @@ _ATTRS = (
     Attr("ceil_mode", "bool", False, "count a last window that overhangs the padded image"),
     images.LAYOUT,
 )
+_DILATIONS = Attr("dilations", "ints", (1, 1), "distance of a window's elements: height, width")
 _INCLUDE = Attr("count_include_pad", "bool", False, "divide by the padded elements too")
 
 
@@ -125,7 +134,8 @@ _MEAN = {
 
 
 def _window_words(i, o, a):
-    return [*a["kernel_shape"], *a["strides"], *a["pads"], int(a.get("count_include_pad", 0))]
+    shared = [*a["kernel_shape"], *a["strides"], *a["pads"], int(a.get("count_include_pad", 0))]
+    return [*shared, *a.get("dilations", ())]
 
 
 def _window_flops(i, o, a):
@@ -145,6 +155,10 @@ def _reference(reduce_of, op, allowed):
 
 
 _MAX_CPU, _MAX_VARIANTS = images.bodies("max_pool2d", _MAX_TYPES)
+_MAX_VARIANTS = (
+    *map(undilated, _MAX_VARIANTS),
+    Body("max_pool2d_dilated", _MAX_TYPES, rules.by_dtype, accepts=images.nchw),
+)
 _AVG_CPU, _AVG_VARIANTS = images.bodies("avg_pool2d", _AVG_TYPES)
 
 
@@ -156,14 +170,14 @@ register(
         lambda i, a: _infer_window("max_pool2d", i, a, _MAX_TYPES),
         _reference(lambda attrs: _max, "max_pool2d", _MAX_TYPES),
         _window_flops,
-        attrs=_ATTRS,
+        attrs=(*_ATTRS, _DILATIONS),
         words=_window_words,
         bodies={
-            "cpu": _MAX_CPU,
-            "tt": Body("max_pool2d", rules.TT_FLOATS, accepts=images.nchw),
+            "cpu": undilated(_MAX_CPU),
+            "tt": undilated(Body("max_pool2d", rules.TT_FLOATS, accepts=images.nchw)),
         },
         variants={"cpu": _MAX_VARIANTS},
-        cases=tuple(_window_cases(_EXACT, _MAX_TYPES, ())),
+        cases=(*_window_cases(_EXACT, _MAX_TYPES, ()), *dilated_cases(_MAX_TYPES)),
     )
 )
 register(

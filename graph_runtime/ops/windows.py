@@ -1,21 +1,20 @@
-"""Windows of two and three dimensions, which may be dilated: max_pool3d avg_pool3d, lp_pool2d,
-max_pool2d_indices, max_pool2d_backward.
+"""Windows of two and three dimensions, which may be dilated: max_pool3d avg_pool3d, lp_pool2d; and what
+pool_indices.py shares with them.
 
 C contract (args are the inputs, then the outputs; an image [N,C,H,W] counts as [N,C,1,H,W]). Attribute words:
     [0] kernel_d [1] kernel_h [2] kernel_w [3 .. 5] strides [6 .. 8] pads in front [9 .. 11] pads behind
     [12 .. 14] dilations
     [15] avg_pool3d: count_include_pad; lp_pool2d: the bits of the double p; max_pool2d_indices: storage_order
 Padding never wins a maximum and adds nothing to a sum; an average divides by the elements inside the image,
-or, with count_include_pad, by those inside the padded image. max_pool2d_indices: args x, values, indices
-(int64), which count from the beginning of x, row-major, or with storage_order 1 with H running fastest. Where
-several elements of a window are greatest the first one is meant. max_pool2d_backward: args x,
-grad (of the pool's output), out: each value of grad is added to the element of x's shape that its window took.
+or, with count_include_pad, by those inside the padded image.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,8 +23,23 @@ from . import rules
 from .conv import window_count
 from .registry import REQUIRED, Attr, Body, Case, Op, register
 
-_MAX_TYPES = (*rules.FLOATS, "int32", "int8", "uint8")
-_NMSE = {
+__all__ = [
+    "MAX_TYPES",
+    "NMSE",
+    "dilated_cases",
+    "elements_of",
+    "is_dilated",
+    "pooled",
+    "undilated",
+    "window_attrs",
+    "window_cases",
+    "window_flops",
+    "window_words",
+    "windows_of",
+]
+
+MAX_TYPES = (*rules.FLOATS, "int32", "int8", "uint8")
+NMSE = {
     "float32": rules.ROUNDED,
     "float64": rules.ROUNDED | {"cpu": 1e-24},
     "float16": rules.ROUNDED | {"cpu": 1e-6},
@@ -33,7 +47,8 @@ _NMSE = {
 }
 
 
-def _attrs(dims: int) -> tuple[Attr, ...]:
+def window_attrs(dims: int) -> tuple[Attr, ...]:
+    """The attributes of a pool over images (dims 2) or volumes (3)."""
     sides = "height, width" if dims == 2 else "depth, height, width"
     return (
         Attr("kernel_shape", "ints", REQUIRED, f"of the window: {sides}"),
@@ -44,8 +59,8 @@ def _attrs(dims: int) -> tuple[Attr, ...]:
     )
 
 
-def _infer(op, x, attrs, dims, allowed) -> TensorType:
-    """The type of the pool's output. Every window holds an element of the image."""
+def pooled(op: str, x: TensorType, attrs, dims: int, allowed: tuple[str, ...]) -> TensorType:
+    """The type of the pool's output. Raises GraphError also where a window would hold padding only."""
     rules.one_dtype(op, [x], allowed)
     rules.rank(op, "input 0", x, 2 + dims, "N,C,H,W" if dims == 2 else "N,C,D,H,W")
     kernel = rules.limit(op, "kernel_shape", attrs["kernel_shape"], dims, 1)
@@ -62,8 +77,29 @@ def _infer(op, x, attrs, dims, allowed) -> TensorType:
     return TensorType(x.dtype, (*x.shape[:2], *out))
 
 
-def _words(dims, last):
-    """The words; ``last(attrs)``: word 15."""
+def is_dilated(attrs) -> bool:
+    """Whether the elements of a window do not lie side by side; an op without the attribute has none."""
+    return any(d != 1 for d in attrs.get("dilations", ()))
+
+
+def undilated(body: Body) -> Body:
+    """The same kernel of pool.py, which takes no dilations."""
+
+    def accepts(inputs, outputs, attrs):
+        return "it takes no dilations" if is_dilated(attrs) else body.accepts(inputs, outputs, attrs)
+
+    return replace(body, accepts=accepts)
+
+
+def dilated_cases(types: tuple[str, ...]) -> Iterator[Case]:
+    """Cases of a pool with dilations, one a dtype."""
+    attrs = {"kernel_shape": (3, 2), "dilations": (2, 3), "strides": (2, 1), "pads": (1, 0, 1, 1)}
+    for t in types:
+        yield Case(f"dilated_{t}", ((t, (2, 3, 9, 40)),), attrs, nmse=rules.EXACT)
+
+
+def window_words(dims: int, last: Callable) -> Callable:
+    """The op's ``words``; ``last(attrs)``: word 15."""
 
     def words(i, o, a):
         lead = 3 - dims
@@ -76,7 +112,7 @@ def _words(dims, last):
     return words
 
 
-def _windows(x, attrs, out):
+def windows_of(x: np.ndarray, attrs, out: tuple[int, ...]) -> Iterator[tuple]:
     """(output position, index of the window's elements inside the image, padded elements) of each window."""
     dims = len(out)
     kernel, strides, pads = attrs["kernel_shape"], attrs["strides"], attrs["pads"]
@@ -94,7 +130,7 @@ def _windows(x, attrs, out):
         yield (..., *at), [row[0] for row in rows], math.prod(row[1] for row in rows)
 
 
-def _elements(x, index):
+def elements_of(x: np.ndarray, index: list[np.ndarray]) -> np.ndarray:
     """[N, C, elements of a window]."""
     return x[np.ix_(*map(np.arange, x.shape[:2]), *index)].reshape(*x.shape[:2], math.prod(map(len, index)))
 
@@ -104,11 +140,11 @@ def _pool(op, dims, allowed, reduce):
 
     def reference(arrays, attrs):
         (x,) = arrays
-        out = _infer(op, TensorType(x.dtype.name, x.shape), attrs, dims, allowed)
+        out = pooled(op, TensorType(x.dtype.name, x.shape), attrs, dims, allowed)
         wide = rules.wide(x)
         y = np.empty(out.shape, wide.dtype)
-        for at, index, padded in _windows(x, attrs, out.shape[2:]):
-            y[at] = reduce(_elements(wide, index), padded, attrs)
+        for at, index, padded in windows_of(x, attrs, out.shape[2:]):
+            y[at] = reduce(elements_of(wide, index), padded, attrs)
         return [rules.narrow(y, x.dtype.name)]
 
     return reference
@@ -130,16 +166,17 @@ _CASES = {
 }
 
 
-def _cases(dims, types, nmse, more=(), given=None):
-    given = given or {}
+def window_cases(dims, types, nmse, more=()) -> Iterator[Case]:
+    """Cases of float32, ``more`` among them, then one a dtype. ``nmse``: by dtype."""
     for name, shape, attrs in (*_CASES[dims], *more):
-        yield Case(name, (("float32", shape),), given | attrs, nmse=nmse["float32"])
+        yield Case(name, (("float32", shape),), attrs, nmse=nmse["float32"])
     for t in types[1:]:
         shape, kernel = (2, 3, *(5, 6, 7)[3 - dims :]), (2, 2, 3)[3 - dims :]
-        yield Case(t, ((t, shape),), given | {"kernel_shape": kernel, "pads": (1,) * 2 * dims}, nmse=nmse[t])
+        yield Case(t, ((t, shape),), {"kernel_shape": kernel, "pads": (1,) * 2 * dims}, nmse=nmse[t])
 
 
-def _flops(i, o, a):
+def window_flops(i, o, a) -> int:
+    """One an element of each window."""
     return o[0].size * math.prod(a["kernel_shape"])
 
 
@@ -149,25 +186,24 @@ def _window_op(op, doc, dims, allowed, reduce, cases, attrs=(), last=lambda a: 0
             op,
             doc,
             (1, 1),
-            lambda i, a: [_infer(op, i[0], a, dims, allowed)],
+            lambda i, a: [pooled(op, i[0], a, dims, allowed)],
             _pool(op, dims, allowed, reduce),
-            _flops,
-            attrs=(*_attrs(dims), *attrs),
-            words=_words(dims, last),
+            window_flops,
+            attrs=(*window_attrs(dims), *attrs),
+            words=window_words(dims, last),
             bodies={"cpu": Body(op, allowed, rules.by_dtype)},
             cases=tuple(cases),
         )
     )
 
 
-_EXACT = dict.fromkeys(_MAX_TYPES, rules.EXACT)
 _window_op(
     "max_pool3d",
     "greatest element of each window of a volume",
     3,
-    _MAX_TYPES,
+    MAX_TYPES,
     lambda e, padded, a: e.max(axis=2),
-    _cases(3, _MAX_TYPES, _EXACT),
+    window_cases(3, MAX_TYPES, dict.fromkeys(MAX_TYPES, rules.EXACT)),
 )
 _window_op(
     "avg_pool3d",
@@ -175,10 +211,10 @@ _window_op(
     3,
     rules.FLOATS,
     lambda e, padded, a: e.sum(axis=2) / (padded if a["count_include_pad"] else e.shape[2]),
-    _cases(
+    window_cases(
         3,
         rules.FLOATS,
-        _NMSE,
+        NMSE,
         (
             (
                 "include_pad",
@@ -203,114 +239,7 @@ _window_op(
     2,
     rules.FLOATS,
     _lp,
-    _cases(2, rules.FLOATS, _NMSE, (("cubes", (1, 2, 9, 9), {"kernel_shape": (3, 3), "p": 3.0}),)),
+    window_cases(2, rules.FLOATS, NMSE, (("cubes", (1, 2, 9, 9), {"kernel_shape": (3, 3), "p": 3.0}),)),
     (Attr("p", "float", 2.0, "the exponent"),),
     lambda a: rules.float_word(a["p"]),
-)
-
-
-# ---------------------------------------------------------------- where the maximum is
-
-
-def _winners(x, attrs, out):
-    """For each window: position of its greatest element in the plane [H*W]; [N, C, OH, OW]."""
-    w = x.shape[3]
-    found = np.zeros(out, np.int64)
-    for at, (rows, columns), _ in _windows(x, attrs, out[2:]):
-        flat = (rows[:, None] * w + columns).ravel()
-        found[at] = flat[_elements(x, (rows, columns)).argmax(axis=2)]
-    return found
-
-
-def _indices_reference(arrays, attrs):
-    (x,) = arrays
-    out = _infer("max_pool2d_indices", TensorType(x.dtype.name, x.shape), attrs, 2, _MAX_TYPES).shape
-    n, c, h, w = x.shape
-    at = _winners(rules.wide(x), attrs, out)
-    values = np.take_along_axis(x.reshape(n, c, h * w), at.reshape(n, c, out[2] * out[3]), 2).reshape(out)
-    if attrs["storage_order"]:
-        at = at % w * h + at // w
-    return [values, at + (np.arange(n * c) * h * w).reshape(n, c, 1, 1)]
-
-
-def _indices_infer(inputs, attrs):
-    out = _infer("max_pool2d_indices", inputs[0], attrs, 2, _MAX_TYPES)
-    return [out, TensorType("int64", out.shape)]
-
-
-register(
-    Op(
-        "max_pool2d_indices",
-        "greatest element of each window, and where it is in x",
-        (1, 1),
-        _indices_infer,
-        _indices_reference,
-        _flops,
-        attrs=(
-            *_attrs(2),
-            Attr("storage_order", "int", 0, "indices count: 0 row by row, 1 column by column", (0, 1)),
-        ),
-        words=_words(2, lambda a: a["storage_order"]),
-        bodies={"cpu": Body("max_pool2d_indices", _MAX_TYPES, rules.by_dtype)},
-        cases=tuple(
-            _cases(
-                2,
-                _MAX_TYPES,
-                _EXACT,
-                (("columns", (2, 2, 5, 7), {"kernel_shape": (2, 2), "storage_order": 1}),),
-            )
-        ),
-    )
-)
-
-
-def _backward_infer(inputs, attrs):
-    x, grad = inputs
-    rules.one_dtype("max_pool2d_backward", inputs, rules.FLOATS)
-    wanted = _infer("max_pool2d_backward", x, attrs, 2, rules.FLOATS).shape
-    if grad.shape != wanted:
-        text = f"input 1 (grad) must have the pool's shape {list(wanted)}, got {grad}"
-        rules.fail("max_pool2d_backward", text, got=grad.shape, wanted=wanted)
-    return [x]
-
-
-def _backward(arrays, attrs):
-    x, grad = arrays
-    n, c = x.shape[:2]
-    at = _winners(rules.wide(x), attrs, grad.shape).reshape(n * c, -1)
-    out = np.zeros((n * c, x.shape[2] * x.shape[3]))
-    np.add.at(out, (np.arange(n * c)[:, None], at), rules.wide(grad).reshape(n * c, -1))
-    return [rules.narrow(out.reshape(x.shape), x.dtype.name)]
-
-
-register(
-    Op(
-        "max_pool2d_backward",
-        "gradient of max_pool2d by its input",
-        (2, 2),
-        _backward_infer,
-        _backward,
-        lambda i, o, a: _flops(i, i[1:], a),
-        attrs=_attrs(2),
-        words=_words(2, lambda a: 0),
-        bodies={"cpu": Body("max_pool2d_backward", rules.FLOATS, rules.by_dtype)},
-        cases=(
-            Case(
-                "halves",
-                (("float32", (2, 3, 40, 6)), ("float32", (2, 3, 20, 3))),
-                {"kernel_shape": (2, 2), "strides": (2, 2)},
-                nmse=rules.ROUNDED,
-            ),
-            *(
-                Case(
-                    t,
-                    ((t, (2, 3, 9, 33)), (t, (2, 3, 9, 33))),
-                    {"kernel_shape": (3, 3), "pads": (1,) * 4},
-                    make=("digits",),
-                    nmse=_NMSE[t],
-                )
-                for t in rules.FLOATS
-            ),
-        ),
-    )
 )

@@ -5,7 +5,7 @@
  * Images [N,C,H,W] are volumes of depth 1. One task is a plane (n, c). Attribute words:
  * graph_runtime/ops/windows.py. The pools of images without dilations are in pool.h.
  *
- * defines: gr_cpu_{max_pool3d avg_pool3d lp_pool2d max_pool2d_indices max_pool2d_backward}__<suffix>
+ * defines: gr_cpu_{max_pool3d max_pool2d_dilated avg_pool3d lp_pool2d max_pool2d_indices max_pool2d_backward}__<suffix>
  */
 #include "cpu/common.h"
 
@@ -108,6 +108,16 @@ static int32_t GR_FN(window_max)(void *ctx, int64_t first, int64_t last) {
 /* gr-kernel: cpu/max_pool3d : f32 f64 f16 bf16 i32 i8 u8 */
 static inline int32_t GR_BODY(max_pool3d)(const gr_call *call) {
   return GR_FN(window_run)(call, &call->args[1], GR_FN(window_max));
+}
+
+/* max_pool2d whose windows are dilated: its words (pool.py) as this file's. */
+/* gr-kernel: cpu/max_pool2d_dilated : f32 f64 f16 bf16 i32 */
+static inline int32_t GR_BODY(max_pool2d_dilated)(const gr_call *call) {
+  const int64_t *w = call->attrs;
+  const int64_t words[16] = {1, w[0], w[1], 1, w[2], w[3], 0, w[4], w[5], 0, w[6], w[7], 1, w[9], w[10], 0};
+  gr_call inner = *call;
+  inner.attrs = words;
+  return GR_FN(window_run)(&inner, &call->args[1], GR_FN(window_max));
 }
 
 static int32_t GR_FN(window_max_indices)(void *ctx, int64_t first, int64_t last) {
