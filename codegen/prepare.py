@@ -94,7 +94,10 @@ def read_model(source: Any, dims: Mapping[str, int] | None = None, tell: Tell = 
         from graph_runtime.frontends.onnx import load_model
 
         tell("importing", 0, 0)
-        return load_model(source, dims=dims or {})
+        try:
+            return load_model(source, dims=dims or {})
+        except DocumentError as error:
+            raise DocumentError(f"{source}: {error}", **error.fields) from None
     if dims:
         raise InputError(f"dims {dict(dims)} bind symbolic dimensions of an ONNX file; this graph has none",
                          got=dict(dims))
