@@ -39,6 +39,8 @@ class Eager:
     """The Emitter that does each op at once, on device number ``index``. ``calls``: (op, attrs, inputs) of
     what it did, for who wants to do the same again."""
 
+    graph = False
+
     def __init__(self, index: int):
         self.index, self.device = index, devices()[index]
         self.calls: list[tuple[str, tuple, tuple[Any, ...]]] = []

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch.utils import backend_registration
 
-from . import autocast, rules, serialization
+from . import autocast, backend, modules, rules, serialization
+from .composites import COMPOSITES
 from .copies import KERNELS
 from .eager import Operation, fallback
 from .module import DeviceModule
@@ -68,7 +69,7 @@ def register() -> None:
     backend_registration._setup_privateuseone_for_python_backend("tt", backend_module=DeviceModule())
     aten, rest = torch.library.Library("aten", "IMPL"), torch.library.Library("_", "IMPL")
     _libraries.extend([aten, rest])
-    for name, kernel in KERNELS.items():
+    for name, kernel in {**KERNELS, **COMPOSITES}.items():
         aten.impl(name, kernel, "PrivateUse1")
     for op, rule in _overloads():
         aten.impl(
@@ -80,6 +81,8 @@ def register() -> None:
     rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     autocast.register(aten)
     serialization.register()
+    backend.register()
+    modules.register()
     torch._tensor_str._tensor_str = _shown_on_host(torch._tensor_str._tensor_str)
     torch.__future__.set_swap_module_params_on_conversion(True)
     sys.modules.setdefault("torch.tt", torch.tt)

@@ -28,11 +28,11 @@ def narrowed(x: torch.Tensor) -> Tensor:
 
 
 def widened(values: Tensor) -> Tensor:
-    """int32 values as the words of 64-bit ones."""
+    """int32 values as the words of 64-bit ones: the upper word is 0, or -1 below zero."""
     shape = (*values.type.shape, 1)
     low = content.apply("reshape", (("shape", shape),), values)
-    zero, minus = (operands.on_device(n, values.device, "int32") for n in (0, -1))
-    high = content.apply("maximum", (), content.apply("minimum", (), low, zero), minus)
+    below = content.apply("subtract", (), low, content.apply("relu", (), low))
+    high = content.apply("maximum", (), below, operands.on_device(-1, values.device, "int32"))
     words = content.apply("concatenate", (("axis", len(shape) - 1),), low, high)
     stored = (*values.type.shape[:-1], 2 * values.type.shape[-1]) if values.type.shape else (2,)
     return content.apply("reshape", (("shape", stored),), words)

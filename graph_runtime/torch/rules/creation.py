@@ -53,6 +53,11 @@ def zeros_like(e: Any, x: Any, **more: Any) -> Any:
     return full_like(e, x, 0, dtype=more.get("dtype"))
 
 
+@rule("zero")
+def zero(e: Any, x: Any) -> Any:
+    return full_like(e, x, 0)
+
+
 @rule("ones_like")
 def ones_like(e: Any, x: Any, **more: Any) -> Any:
     return full_like(e, x, 1, dtype=more.get("dtype"))

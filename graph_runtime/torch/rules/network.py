@@ -200,6 +200,22 @@ def max_pool2d(
     )
 
 
+@rule("max_pool2d_with_indices")
+def max_pool2d_with_indices(
+    e: Any,
+    x: Any,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    """In graphs only: nobody needs the indices there, and a graph that does is refused."""
+    if not e.graph:
+        raise Refused("indices of maxima are found on the host")
+    return max_pool2d(e, x, kernel, stride, padding, dilation, ceil_mode), None
+
+
 def two(given: Any) -> tuple[int, int]:
     """A number, or one or two of them, as two."""
     if isinstance(given, int):

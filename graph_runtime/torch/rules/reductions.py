@@ -58,6 +58,16 @@ def _over(e: Any, op: str, x: Any, dim: Any, keepdim: bool) -> Any:
     return e.op(op, x, axes=axes_of(dim, len(x.shape)), keepdims=bool(keepdim))
 
 
+@rule("any")
+def any_(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return _over(e, "any", cast(e, x, "bool"), dim, keepdim)
+
+
+@rule("all")
+def all_(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return _over(e, "all", cast(e, x, "bool"), dim, keepdim)
+
+
 @rule("argmax", wide=True)
 def argmax(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     return _arg(e, "argmax", x, dim, keepdim)

@@ -22,7 +22,9 @@ __all__ = ["Emitter", "Rule", "find", "rule", "table"]
 
 
 class Emitter(Protocol):
-    """What rules are written against."""
+    """What rules are written against. ``graph``: whether nodes are collected, or done at once."""
+
+    graph: bool
 
     def op(self, name: str, *values: Any, **attrs: Any) -> Any:
         """One op of the registry: its output, or a tuple of them. Raises Refused."""

@@ -173,3 +173,18 @@ def embedding_dense_backward(
     rows = math.prod(indices.shape)
     hot = one_hot(e, reshape(e, indices, (rows,)), count, grad.dtype)
     return e.op("matmul", e.op("transpose", hot, perm=(1, 0)), reshape(e, grad, (rows, grad.shape[-1])))
+
+
+@rule("max_pool2d_backward")
+def max_pool2d_backward(
+    e: Any, grad: Any, x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool
+) -> Any:
+    return e.op(
+        "max_pool2d_backward",
+        x,
+        grad,
+        kernel_shape=tuple(kernel),
+        strides=tuple(stride),
+        pads=(*padding, *padding),
+        ceil_mode=ceil_mode,
+    )

@@ -1,0 +1,118 @@
+"""torch.compile(model, backend="tt"): graphs that torch traced, forward and backward, as programs.
+
+dynamo --graph--> AOTAutograd --aten, functional--> Compiled --sizes--> Program --submit--> handles
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+from torch._dynamo.backends.common import aot_autograd
+
+from ..errors import CapacityError, GraphError, GraphRuntimeError, PlanError, UnsupportedOpError
+from . import journal
+from .decompositions import table
+from .graphs import lower
+from .journal import Refused
+from .options import Options, read
+from .program import Program
+
+__all__ = ["Compiled", "compile_graph", "register"]
+
+_numbers = itertools.count()
+
+
+class Compiled:
+    """A graph of aten operations, run as programs: one for each set of sizes, at most ``max_programs``, else
+    op by op."""
+
+    def __init__(self, gm: torch.fx.GraphModule, examples: Sequence[Any], kind: str, options: Options):
+        self.gm, self.options, self.name = gm, options, f"{kind}_{next(_numbers)}"
+        self.programs: OrderedDict[Any, Program | None] = OrderedDict()
+        self._only: Program | None = None
+        if all(_is_static(x) for x in examples):
+            self._only = self.programs[()] = self._program(examples)
+            self._choose = self._the_one
+        else:
+            self._choose = self._of_sizes
+
+    def __call__(self, *args: Any) -> Any:
+        program = self._choose(args)
+        return self.gm(*args) if program is None else program(args)
+
+    def _the_one(self, args: Sequence[Any]) -> Program | None:
+        return self._only
+
+    def _of_sizes(self, args: Sequence[Any]) -> Program | None:
+        key = tuple(tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in args)
+        found = self.programs.get(key, self.programs)
+        if found is not self.programs:
+            return found
+        if len(self.programs) >= self.options.max_programs:
+            self._give_up(f"more than {self.options.max_programs} sets of sizes (option max_programs)")
+            return None
+        found = self.programs[key] = self._program(args)
+        return found
+
+    def _program(self, args: Sequence[Any]) -> Program | None:
+        options = self.options
+        try:
+            lowered = lower(self.gm, args, pins=options.placement, strict=options.fallback != "cpu")
+            name = self.name if not self.programs else f"{self.name}_{len(self.programs)}"
+            made = Program(lowered, options, name)
+        except (Refused, UnsupportedOpError, GraphError, PlanError, CapacityError, TypeError) as error:
+            self._give_up(str(error), error)
+            return None
+        journal.count("compiles")
+        return made
+
+    def _give_up(self, reason: str, error: Exception | None = None) -> None:
+        if self.options.fallback == "error" or journal.forbidden():
+            raise UnsupportedOpError(
+                f"graph {self.name} of torch.compile cannot be lowered: {reason}", got=self.name
+            ) from error
+        journal.note_graph(reason)
+
+
+def _is_static(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and all(isinstance(n, int) for n in x.shape)
+
+
+def compile_graph(kind: str, options: Options) -> Callable[[torch.fx.GraphModule, Sequence[Any]], Any]:
+    """A compiler of AOTAutograd's for graphs of a kind: "forward", "backward" or "inference"."""
+
+    def compiler(gm: torch.fx.GraphModule, examples: Sequence[Any]) -> Any:
+        return make_boxed_func(Compiled(gm, examples, kind, options))
+
+    return compiler
+
+
+def backend(
+    gm: torch.fx.GraphModule,
+    examples: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Any:
+    """The backend of torch.compile. Raises InputError for options that it does not have."""
+    if mode not in (None, "default"):
+        raise GraphRuntimeError(f'backend "tt" has no mode {mode!r}: say options={{...}}', got=mode)
+    chosen = read(options)
+    made = aot_autograd(
+        fw_compiler=compile_graph("forward", chosen),
+        bw_compiler=compile_graph("backward", chosen),
+        inference_compiler=compile_graph("inference", chosen),
+        decompositions=table(),
+        partition_fn=min_cut_rematerialization_partition,
+    )
+    return made(gm, examples)
+
+
+def register() -> None:
+    """Let torch.compile know the backend "tt"."""
+    torch._dynamo.register_backend(backend, name="tt")

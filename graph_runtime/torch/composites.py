@@ -1,0 +1,66 @@
+"""Operations that torch fuses for other devices, in terms of smaller ones: as kernels of eager operations,
+and as decompositions of graphs."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+
+__all__ = ["COMPOSITES"]
+
+
+def transformer_encoder_layer(
+    src: torch.Tensor,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: torch.Tensor,
+    qkv_bias: torch.Tensor,
+    proj_weight: torch.Tensor,
+    proj_bias: torch.Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: torch.Tensor,
+    norm_bias_1: torch.Tensor,
+    norm_weight_2: torch.Tensor,
+    norm_bias_2: torch.Tensor,
+    ffn_weight_1: torch.Tensor,
+    ffn_bias_1: torch.Tensor,
+    ffn_weight_2: torch.Tensor,
+    ffn_bias_2: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    mask_type: int | None = None,
+) -> torch.Tensor:
+    """aten::_transformer_encoder_layer_fwd, which nn.TransformerEncoderLayer calls where nothing is trained.
+    mask_type: 0 [length, length], 1 [batch, length], 2 [batch, heads, length, length], True: left out."""
+
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        batch, length, _ = x.shape
+        parts = functional.linear(x, qkv_weight, qkv_bias).reshape(batch, length, 3, num_heads, -1)
+        query, key, value = parts.permute(2, 0, 3, 1, 4).unbind(0)
+        scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
+        if mask is not None:
+            seen = mask[:, None, None, :] if mask_type == 1 else mask
+            scores = scores.masked_fill(seen, float("-inf")) if mask.dtype == torch.bool else scores + seen
+        mixed = (torch.softmax(scores, -1) @ value).transpose(1, 2).reshape(batch, length, embed_dim)
+        return functional.linear(mixed, proj_weight, proj_bias)
+
+    def feed(x: torch.Tensor) -> torch.Tensor:
+        hidden = functional.linear(x, ffn_weight_1, ffn_bias_1)
+        hidden = functional.gelu(hidden) if use_gelu else torch.relu(hidden)
+        return functional.linear(hidden, ffn_weight_2, ffn_bias_2)
+
+    def first(x: torch.Tensor) -> torch.Tensor:
+        return functional.layer_norm(x, (embed_dim,), norm_weight_1, norm_bias_1, eps)
+
+    def second(x: torch.Tensor) -> torch.Tensor:
+        return functional.layer_norm(x, (embed_dim,), norm_weight_2, norm_bias_2, eps)
+
+    if norm_first:
+        x = src + attend(first(src))
+        return x + feed(second(x))
+    x = first(src + attend(src))
+    return second(x + feed(x))
+
+
+COMPOSITES = {"_transformer_encoder_layer_fwd": transformer_encoder_layer}

@@ -1,0 +1,76 @@
+"""Which aten operations are decomposed before graphs are lowered: torch's core set, but for those that have a
+rule; and max pooling's gradient, which needs no indices here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions
+
+from . import rules
+from .composites import COMPOSITES
+
+__all__ = ["table"]
+
+aten = torch.ops.aten
+# these have rules for eager operations; in graphs torch's decomposition leads to ops that fuse
+_ALWAYS = frozenset({"native_dropout", "_native_batch_norm_legit", "native_batch_norm", "addcmul", "addcdiv"})
+
+
+@torch.library.custom_op("graph_runtime::max_pool2d_backward", mutates_args=())
+def max_pool2d_backward(
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    ceil_mode: bool,
+) -> torch.Tensor:
+    """The gradient of max_pool2d: that of a window goes to the first of its greatest elements."""
+    _, indices = aten.max_pool2d_with_indices(x, kernel, stride, padding, [1, 1], ceil_mode)
+    return aten.max_pool2d_with_indices_backward(grad, x, kernel, stride, padding, [1, 1], ceil_mode, indices)
+
+
+@max_pool2d_backward.register_fake
+def _(
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    ceil_mode: bool,
+) -> torch.Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _without_indices(
+    grad: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, indices: Any
+) -> Any:
+    if list(dilation) not in ([1], [1, 1]) or x.dim() != 4:
+        return NotImplemented
+    kernel, padding = _two(kernel), _two(padding)
+    return torch.ops.graph_runtime.max_pool2d_backward(
+        grad, x, kernel, _two(stride) if stride else kernel, padding, ceil_mode
+    )
+
+
+def _two(given: Any) -> list[int]:
+    given = list(given)
+    return given * 2 if len(given) == 1 else given
+
+
+@cache
+def table() -> dict[Any, Callable[..., Any]]:
+    """{operation: its decomposition}, as AOTAutograd takes it."""
+    known = set(rules.table()) - _ALWAYS
+    found = {
+        op: decomposition
+        for op, decomposition in core_aten_decompositions().items()
+        if not isinstance(op, torch._ops.OpOverload) or op._schema.name.removeprefix("aten::") not in known
+    }
+    found[aten.max_pool2d_with_indices_backward.default] = _without_indices
+    found |= {getattr(aten, name).default: function for name, function in COMPOSITES.items()}
+    return found

@@ -1,0 +1,190 @@
+"""Rules as nodes of a graph: what a lowered graph is made of, and the Emitter that adds to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import dtypes
+from ..builder import GraphBuilder, Value
+from ..errors import GraphError, UnsupportedOpError
+from ..ops import registry
+from ..ops.select import select
+from .journal import Refused
+from .store import devices
+
+__all__ = ["CPU", "Emitter", "Lowered", "Output", "Turned"]
+
+CPU = "cpu:0"
+_NOT_ON_TT = ("float64", "int64", "float16", "uint64")
+
+
+@dataclass(frozen=True)
+class Output:
+    """A result of a graph. ``number``: which output of ours; else ``argument``: it is this argument as it is;
+    else ``constant``. ``dtype`` and ``device`` are those that torch expects of it."""
+
+    number: int | None = None
+    argument: int | None = None
+    constant: Any = None
+    dtype: torch.dtype | None = None
+    device: torch.device | None = None
+
+
+@dataclass
+class Lowered:
+    """``inputs``: (argument number, name) of our graph's inputs; ``hoisted``: (name, function of no arguments
+    that makes the values on the host); ``outputs`` in torch's order; ``on_cpu``: reasons why nodes of a
+    device's graph stand on the CPU, with how many; ``used`` devices."""
+
+    builder: GraphBuilder
+    inputs: list[tuple[int, str]] = field(default_factory=list)
+    hoisted: list[tuple[str, Callable[[], torch.Tensor]]] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    on_cpu: dict[str, int] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Turned:
+    """A value with its last two dimensions swapped, while nobody needs it so (then it is ``made``): products
+    do that themselves."""
+
+    source: Any
+    perm: tuple[int, ...]
+    made: Any = None
+
+    @property
+    def dtype(self) -> str:
+        return self.source.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.source.shape[i] for i in self.perm)
+
+
+class Emitter:
+    """The Emitter of rules that adds nodes to a builder, on ``device``, or on the CPU where that device has
+    no kernel (unless ``strict``) or ``pins`` {glob of op or node names: device} say so."""
+
+    graph = True
+
+    def __init__(self, lowered: Lowered, pins: Mapping[str, str], strict: bool):
+        self.lowered, self.builder, self.pins, self.strict = lowered, lowered.builder, pins, strict
+        self.device, self.name = CPU, ""
+        self._constants: dict[tuple[str, str, bytes, tuple[int, ...]], Value] = {}
+        self._where: dict[int, str] = {}  # of each node
+        self.inputs: set[int] = set()  # nodes that are inputs or constants
+
+    def op(self, name: str, *values: Any, **attrs: Any) -> Any:
+        if registry.get(name) is None:
+            raise Refused(f"the registry has no op {name}")
+        if name == "transpose" and _swaps_last(attrs["perm"]) and not isinstance(values[0], Turned):
+            return Turned(values[0], tuple(attrs["perm"]))
+        if name == "matmul":
+            values, attrs = _with_flags(values, attrs)
+        given = [self.plain(value) for value in values]
+        return self._add(name, given, {key: value for key, value in attrs.items() if value is not None})
+
+    def plain(self, value: Any) -> Any:
+        """A value as a node gives it."""
+        if not isinstance(value, Turned):
+            return value
+        if value.made is None:
+            value.made = self._add("transpose", [self.plain(value.source)], {"perm": value.perm})
+        return value.made
+
+    def _add(self, name: str, given: Sequence[Value], attrs: Mapping[str, Any]) -> Any:
+        entry = registry.require(name)
+        place = self.where(given[0]) if entry.is_nop else self._place(entry, given, attrs)
+        try:
+            made = self.builder.op(name, *given, device=place, name=self.name or name, **attrs)
+        except GraphError as error:
+            raise Refused(str(error)) from error
+        for value in made if isinstance(made, tuple) else (made,):
+            self._where[value.nid] = place
+        self.lowered.used.add(place)
+        return made
+
+    def where(self, value: Value) -> str:
+        """The device that a value is on."""
+        return self._where[value.nid]
+
+    def input(self, name: str, shape: Sequence[int], dtype: str, device: str) -> Value:
+        """An input of the graph."""
+        made = self.builder.input(name, tuple(map(int, shape)), dtype, device=device)
+        self._where[made.nid] = device
+        self.lowered.used.add(device)
+        self.inputs.add(made.nid)
+        return made
+
+    def copy(self, value: Value) -> Value:
+        """The value on the device that is the current one."""
+        made = self.builder.copy(value, self.device)
+        self._where[made.nid] = self.device
+        self.lowered.used.add(self.device)
+        return made
+
+    def _place(self, entry: Any, given: Sequence[Value], attrs: Mapping[str, Any]) -> str:
+        wanted = self.device
+        for glob, device in self.pins.items():
+            if fnmatchcase(entry.name, glob) or fnmatchcase(self.name, glob):
+                wanted = device
+        if wanted == CPU:
+            return wanted
+        try:
+            decoded = entry.decode(attrs)
+            types = [value.type for value in given]
+            kind = next(d.kernels for d in devices() if str(d) == wanted)
+            made = entry.infer(types, decoded)
+            stored = [*types, *made]
+            missing = next((t.dtype for t in stored if t.dtype in _NOT_ON_TT), None)
+            if missing is not None:
+                raise UnsupportedOpError(f"{wanted} has no {missing}")
+            select(entry, decoded, kind, types, made)
+        except (GraphError, UnsupportedOpError) as error:
+            if self.strict:
+                raise Refused(str(error)) from error
+            self.lowered.on_cpu[str(error)] = self.lowered.on_cpu.get(str(error), 0) + 1
+            return CPU
+        return wanted
+
+    def scalar(self, number: Any, dtype: str) -> Value:
+        return self.array(number, dtype)
+
+    def array(self, values: Any, dtype: str) -> Value:
+        """A constant of the graph."""
+        array = np.asarray(values).astype(dtypes.to_numpy(dtype))
+        key = (self.device, dtype, array.tobytes(), array.shape)
+        found = self._constants.get(key)
+        if found is None:
+            found = self.builder.param(f"constant_{len(self._constants)}", array, device=self.device)
+            self._constants[key] = found
+            self._where[found.nid] = self.device
+            self.lowered.used.add(self.device)
+            self.inputs.add(found.nid)
+        return found
+
+    def has(self, name: str, value: Any) -> bool:
+        return registry.get(name) is not None
+
+
+def _swaps_last(perm: Sequence[int]) -> bool:
+    n = len(perm)
+    return n >= 2 and tuple(perm) == (*range(n - 2), n - 1, n - 2)
+
+
+def _with_flags(values: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    """Operands of a product that are turned, as they were, and the attributes that say so."""
+    names, attrs, plain = ("transpose_a", "transpose_b"), dict(attrs), []
+    for value, name in zip(values, names, strict=False):
+        turned = isinstance(value, Turned)
+        plain.append(value.source if turned else value)
+        if turned:
+            attrs[name] = not attrs.get(name, False)
+    return plain, attrs

@@ -1,0 +1,196 @@
+"""A graph of torch's (FX, of aten operations) as a graph of ours: rules emit nodes instead of launches.
+
+    lower(gm, arguments, ...) -> Lowered      arguments: tensors, fake or not, and numbers
+
+A symbolic graph is lowered for the sizes that it is called with, so one graph may become several programs.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..builder import GraphBuilder, Value
+from . import rules
+from .emitter import CPU, Emitter, Lowered, Output, Turned
+from .hoist import HOISTED
+from .journal import Refused
+from .kinds import array_of, kind_of
+from .rules.operands import name_of
+from .store import devices
+
+__all__ = ["lower"]
+
+
+def lower(
+    gm: torch.fx.GraphModule,
+    arguments: Sequence[Any],
+    *,
+    pins: Mapping[str, str] | None = None,
+    strict: bool = False,
+    device: str | None = None,
+) -> Lowered:
+    """The graph for these arguments (tensors, fake or not, and numbers). Raises Refused, with the operation
+    and the reason, where some operation has no rule.
+
+    ``device``: where operations go, whatever torch says.
+    """
+    lowered = Lowered(GraphBuilder(device=CPU))
+    return _Lowering(gm, arguments, lowered, Emitter(lowered, pins or {}, strict), device).run()
+
+
+class _Lowering:
+    def __init__(
+        self,
+        gm: torch.fx.GraphModule,
+        arguments: Sequence[Any],
+        lowered: Lowered,
+        emitter: Emitter,
+        device: str | None,
+    ):
+        self.gm, self.arguments, self.lowered, self.emitter = gm, arguments, lowered, emitter
+        self.forced = device
+        self.env: dict[torch.fx.Node, Any] = {}
+        self.argument: dict[int, int] = {}  # node of an input -> number of its argument
+
+    def run(self) -> Lowered:
+        number = 0
+        for node in self.gm.graph.nodes:
+            if node.op == "placeholder":
+                self.env[node] = self._placeholder(node, number)
+                number += 1
+            elif node.op == "get_attr":
+                self.env[node] = self._constant(node)
+            elif node.op == "call_function":
+                self.env[node] = self._call(node)
+            elif node.op == "output":
+                self._outputs(node.args[0])
+            else:
+                raise Refused(f"a node {node.op} {node.target} has no rule")
+        return self.lowered
+
+    def _device(self, value: Any) -> str:
+        """Our device for a tensor of torch's graph."""
+        if self.forced is not None:
+            return self.forced
+        device = value.device
+        if device.type == "cpu":
+            return CPU
+        if device.type != "tt":
+            raise Refused(f"a tensor is on {device}")
+        return str(devices()[device.index or 0])
+
+    def _placeholder(self, node: torch.fx.Node, number: int) -> Any:
+        given, meta = self.arguments[number], node.meta.get("val")
+        if not isinstance(given, torch.Tensor):
+            return given
+        name, dtype = f"argument_{number}", name_of(given.dtype)
+        if 0 in given.shape:
+            raise Refused("an argument has no elements")
+        if given.dtype in (torch.complex64, torch.complex128):
+            raise Refused(f"no device computes with {given.dtype}".replace("torch.", ""))
+        where = self._device(given if meta is None else meta)
+        if where != CPU and given.dtype in (torch.float64, torch.float16):
+            raise Refused(f"{where} does not compute with {given.dtype}".replace("torch.", ""))
+        if not node.users:
+            return None
+        self.lowered.inputs.append((number, name))
+        made = self.emitter.input(name, given.shape, dtype, where)
+        self.argument[made.nid] = number
+        return made
+
+    def _constant(self, node: torch.fx.Node) -> Value:
+        tensor = self.gm
+        for part in node.target.split("."):
+            tensor = getattr(tensor, part)
+        kind_of(tensor.dtype)
+        self.emitter.device = self._device(tensor)
+        array = array_of(tensor.cpu().to(torch.int32) if tensor.dtype == torch.int64 else tensor.cpu())
+        return self.emitter.array(array.reshape(tuple(tensor.shape)), name_of(tensor.dtype))
+
+    def _call(self, node: torch.fx.Node) -> Any:
+        args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), lambda n: self.env[n])
+        target = node.target
+        if target is operator.getitem:
+            return args[0][args[1]]
+        if not isinstance(target, torch._ops.OpOverload):
+            return _numbers(target, args)
+        name = target._schema.name.removeprefix("aten::").removeprefix("graph_runtime::")
+        if name in ("sym_size", "sym_stride", "sym_numel"):
+            return args[0].shape[args[1]] if name == "sym_size" else math.prod(args[0].shape)
+        meta = node.meta.get("val")
+        self.emitter.device = self._device(_first(meta))
+        self.emitter.name = node.name
+        if name in HOISTED:
+            return self._hoist(node, name, args, kwargs)
+        try:
+            made = rules.find(name).body(self.emitter, *args, **_known(kwargs))
+        except TypeError as error:
+            raise Refused(f"{target}: {error}") from error
+        except Refused as refused:
+            raise Refused(f"{target}: {refused.args[0]}") from refused
+        return made
+
+    def _hoist(self, node: torch.fx.Node, name: str, args: Any, kwargs: Any) -> Value:
+        """Random numbers, and ranges: made on the host before each run, or once."""
+        make, always = HOISTED[name](args, kwargs, _first(node.meta["val"]).dtype)
+        if not always:
+            return self.emitter.array(array_of(make()), name_of(make().dtype))
+        sample, number = make(), len(self.lowered.hoisted)
+        self.lowered.hoisted.append((f"random_{number}", make))
+        dtype = name_of(sample.dtype)
+        return self.emitter.input(f"random_{number}", sample.shape, dtype, self.emitter.device)
+
+    def _outputs(self, results: Any) -> None:
+        for node in results:
+            value = self.env[node] if isinstance(node, torch.fx.Node) else node
+            self.lowered.outputs.append(self._output(node, value))
+
+    def _output(self, node: Any, value: Any) -> Output:
+        if not isinstance(value, (Value, Turned)):
+            if isinstance(node, torch.fx.Node) and node.op == "placeholder" and value is None:
+                return Output(argument=list(self.gm.graph.nodes).index(node))
+            return Output(constant=value)
+        meta = node.meta.get("val")
+        if node.op == "placeholder":
+            return Output(argument=self.argument[value.nid])
+        value = self.emitter.plain(value)
+        wanted = name_of(meta.dtype)
+        self.emitter.device = self._device(meta)
+        self.emitter.name = node.name
+        if value.dtype != wanted:
+            value = self.emitter.op("cast", value, to=wanted)
+        if value.nid in self.emitter.inputs or self.emitter.where(value) != self.emitter.device:
+            value = self.emitter.copy(value)
+        self.lowered.builder.output(value)
+        return Output(
+            number=sum(o.number is not None for o in self.lowered.outputs),
+            dtype=meta.dtype,
+            device=meta.device,
+        )
+
+
+def _known(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in kwargs.items() if key not in ("device", "layout", "pin_memory")}
+
+
+def _first(meta: Any) -> Any:
+    """The tensor of a node's meta value; the first of several."""
+    if isinstance(meta, (list, tuple)):
+        return next(m for m in meta if isinstance(m, torch.Tensor))
+    if not isinstance(meta, torch.Tensor):
+        raise Refused("a node makes no tensor")
+    return meta
+
+
+def _numbers(target: Any, args: Any) -> Any:
+    """Arithmetic on sizes."""
+    module = getattr(target, "__module__", "")
+    if module in ("_operator", "math", "builtins") or module.startswith("torch.sym"):
+        return target(*args)
+    name = getattr(target, "__name__", str(target))
+    raise Refused(f"a call of {name} has no rule")

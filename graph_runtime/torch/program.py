@@ -1,0 +1,154 @@
+"""A lowered graph as a program that is submitted: weights and activations are handles, nothing is waited for
+but what torch wants on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..arrays import borrow
+from ..devices import Device, cpu
+from ..errors import InputError
+from ..layout import HOST
+from ..plan import plan
+from ..session import Session
+from ..simulation import simulate
+from ..tensor import Tensor
+from ..trace import trace_json
+from . import content
+from .emitter import Lowered, Output
+from .journal import Refused, count
+from .kinds import array_of, kind_of, tensor_of
+from .options import Options
+from .rules.operands import name_of
+from .store import devices, store_of, wrap
+from .wide import narrowed, widened
+
+__all__ = ["Program"]
+
+_ALIGNMENT = 64  # of host memory that kernels read where it is
+
+
+class Program:
+    """``program(args)``: the graph's results as torch tensors, in torch's order.
+
+    Arguments on a device are handed over where they are; in another layout than the program wants, a copy is
+    made once and kept with the storage until it is written. Raises what planning and running raise.
+    """
+
+    def __init__(self, lowered: Lowered, options: Options, name: str):
+        self.outputs, self.hoisted, self.name = lowered.outputs, lowered.hoisted, name
+        self.on_cpu = dict(lowered.on_cpu)
+        graph = lowered.builder.build()
+        self.session: Session | None = None
+        self._inputs: list[tuple[int, int, Any, Device]] = []
+        self._random: list[tuple[int, Callable[[], torch.Tensor]]] = []
+        if not graph.num_nodes or not len(graph.outputs):
+            return
+        used = [d for d in (*devices(), cpu(0)) if str(d) in lowered.used]
+        planned = plan(
+            graph, used, formats=_present(options.formats, used), numerics=_present(options.numerics, used)
+        )
+        self.session = Session(planned, name=f"torch {name}")
+        numbers = {key: i for i, key in enumerate(graph.input_names)}
+        for key, array in lowered.builder.params.items():
+            if key in numbers:
+                self.session.set_input(numbers[key], array)
+        for argument, key in lowered.inputs:
+            if key in numbers:
+                index = numbers[key]
+                eid = int(graph.input_eids[index])
+                device = planned.devices[int(planned.entry_did()[eid])]
+                self._inputs.append((argument, index, planned.layout(eid), device))
+        self._random = [(numbers[key], make) for key, make in lowered.hoisted if key in numbers]
+        self._submit = self.session.submit
+        if options.trace is not None:
+            options.trace.mkdir(parents=True, exist_ok=True)
+            (options.trace / f"{name}.json").write_bytes(trace_json(simulate(planned)))
+
+    def __call__(self, args: Sequence[Any]) -> list[Any]:
+        made: Sequence[Tensor] = ()
+        if self.session is not None:
+            inputs = {
+                index: self._value(args[argument], layout, device)
+                for argument, index, layout, device in self._inputs
+            }
+            for index, make in self._random:
+                inputs[index] = array_of(make())
+            made = self._submit(inputs).outputs
+            count("programs")
+        return [self._result(output, made, args) for output in self.outputs]
+
+    # **************** arguments ****************
+
+    def _value(self, x: torch.Tensor, layout: Any, device: Device) -> Any:
+        if x.device.type == "cpu":
+            return _on_host(x, device)
+        store = store_of(x)
+        base = store.base
+        if base is None or store.dtype != x.dtype or base.type.shape != x.shape or not x.is_contiguous():
+            base = _image(x)
+        if base.layout == layout and base.device == device:
+            return base
+        return prepared(x, base, layout, device)
+
+    # **************** results ****************
+
+    def _result(self, output: Output, made: Sequence[Tensor], args: Sequence[Any]) -> Any:
+        if output.number is None:
+            return output.constant if output.argument is None else args[output.argument]
+        values = made[output.number]
+        if output.device.type == "cpu":
+            host = tensor_of(values.numpy(), _narrow(output.dtype), values.type.shape)
+            return host.to(output.dtype)
+        index = output.device.index or 0
+        if output.dtype == torch.int64:
+            return wrap(widened(values), torch.int64, index, values.type.shape)
+        return wrap(values, output.dtype, index)
+
+
+def _present(options: Any, used: Sequence[Device]) -> Any:
+    """Options of devices and kinds that a program uses."""
+    names = {str(d) for d in used} | {d.kind for d in used}
+    return {key: value for key, value in options.items() if key in names} or None
+
+
+def _narrow(dtype: torch.dtype) -> torch.dtype:
+    return torch.int32 if dtype == torch.int64 else dtype
+
+
+def _on_host(x: torch.Tensor, device: Device) -> Any:
+    """A CPU tensor as an input: where it is if kernels can read it there, else its values."""
+    array = array_of(x.to(_narrow(x.dtype)))
+    if device.descriptor.on_host and array.ctypes.data % _ALIGNMENT == 0 and array.size:
+        return borrow(array)
+    return array.reshape(tuple(x.shape))
+
+
+def _image(x: torch.Tensor) -> Tensor:
+    try:
+        return narrowed(x) if x.dtype == torch.int64 else content.image(x)
+    except Refused as refused:
+        store, key = store_of(x), ("host", x.dtype, x.shape, x.stride(), x.storage_offset())
+        found = store.images.get(key)
+        if found is None:
+            count("prepared")
+            if kind_of(x.dtype).raw:
+                raise InputError(
+                    f"a compiled graph got {x.dtype}: {refused.args[0]}", got=name_of(x.dtype)
+                ) from refused
+            found = store.keep(key, content.upload(content.fetch(x), store))
+        return found
+
+
+def prepared(x: torch.Tensor, base: Tensor, layout: Any, device: Device) -> Tensor:
+    """The values of a tensor in the layout that a program wants; made once, kept with the storage."""
+    store = store_of(x)
+    key = (layout, device, x.dtype, x.shape, x.stride(), x.storage_offset())
+    found = store.images.get(key)
+    if found is None:
+        count("prepared")
+        found = store.keep(key, base.to(device, None if layout.memory == HOST else layout))
+    return found
