@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import GraphError, InputError, did_you_mean
+from ...errors import DocumentError, GraphError, InputError, did_you_mean
 from ...graph import TensorType
 from .read import MOST_BYTES, dtype_name
 
-__all__ = ["NEWEST", "OLDEST", "check_graph", "input_types", "opsets"]
+__all__ = ["NEWEST", "OLDEST", "check_graph", "check_text", "input_types", "opsets"]
 
 OLDEST, NEWEST = 7, 28      # of the default domain: those that the converters were written for
 
@@ -37,6 +37,24 @@ def _unchanged(onnx: Any, op: str, version: int) -> bool:
     except onnx.defs.SchemaError:
         return False
     return made[0] == made[1]
+
+
+def check_text(model: Any) -> None:
+    """Raise DocumentError where a name is no UTF-8: the parser hands such out as bytes."""
+    texts = [o.domain for o in model.opset_import]
+    texts += [text for f in model.functions for text in (f.domain, f.name)]
+    if not all(isinstance(text, str) for text in texts) or not _readable(model.graph):
+        raise DocumentError("no ONNX model: a name in it is no UTF-8 text")
+
+
+def _readable(graph: Any) -> bool:
+    texts = [item.name for items in (graph.input, graph.output, graph.initializer) for item in items]
+    texts += [dim.dim_param for info in graph.input for dim in info.type.tensor_type.shape.dim]
+    for node in graph.node:
+        texts += [node.op_type, node.domain, node.name, *node.input, *node.output]
+        texts += [text for a in node.attribute for text in (a.name, a.ref_attr_name)]
+    inner = [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
+    return all(isinstance(text, str) for text in texts) and all(map(_readable, inner))
 
 
 def check_graph(graph: Any, path: str = "$.graph", outer: frozenset[str] = frozenset()) -> None:

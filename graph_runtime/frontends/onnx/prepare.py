@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import GraphError
 from ...graph import TensorType
-from .check import check_graph, input_types, opsets
+from .check import check_graph, check_text, input_types, opsets
 from .context import table
 from .read import ModelFile, open_model
 
@@ -21,6 +21,7 @@ Prepared = tuple[ModelFile, dict[str, int], dict[str, TensorType], dict[str, int
 def prepared(source: Any, onnx: Any, dims: Mapping[str, int], folder: Path | None) -> Prepared:
     """(file, {domain: opset}, types of the inputs, dimensions that were bound). Raises as load_model."""
     file = open_model(source, onnx, folder)
+    check_text(file.proto)
     _inline(file, onnx, opsets(file.proto, onnx))
     check_graph(file.proto.graph)
     return (file, opsets(file.proto, onnx), *input_types(file.proto.graph, dims))
