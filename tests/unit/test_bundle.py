@@ -1,6 +1,7 @@
 """Bundles: whole or not at all, equal bytes for equal contents, nothing trusted."""
 
 import os
+import weakref
 import zipfile
 from importlib import resources
 
@@ -11,7 +12,8 @@ import pytest
 
 from graph_runtime.bundle import BundleLibrary, BundleProgram, read_bundle
 from graph_runtime.bundle_writer import write_bundle
-from graph_runtime.errors import DocumentError, GraphRuntimeError
+from graph_runtime.errors import DocumentError, GraphRuntimeError, ParamsError
+from graph_runtime.graph import TensorType
 
 KINDS = ["b.bundle", "b.zip"]
 
@@ -213,3 +215,105 @@ def test_only_a_bundle_is_replaced_never_a_pipe_a_foreign_zip_or_a_folder_of_som
     assert (tmp_path / "project" / "bundle.json").is_file()
     for name in ("a.bundle", "a.zip"):
         read_bundle(write(write(tmp_path / name)))
+
+
+# ---------------------------------------------------------------- parameters
+def _odd_sizes():
+    rng = np.random.default_rng(3)
+    return {"a": rng.standard_normal((3, 5)).astype("f4"), "empty": np.zeros((0, 4), "i8"),
+            "flags": np.array([True, False, True]), "half": rng.standard_normal(7).astype("f2"),
+            "scalar": np.float64(2.5), "strided": np.arange(24, dtype="i4").reshape(4, 6)[:, ::2]}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_parameters_lie_aligned_in_a_mapped_file(tmp_path, name):
+    values = _odd_sizes()
+    program = BundleProgram("main", "main.json", (), (), {key: key for key in values})
+    bundle = read_bundle(write(tmp_path / name, programs=[program], params=values))
+    found = bundle.params(program)
+    assert list(found) == list(values)
+    for key, value in values.items():
+        np.testing.assert_array_equal(found[key], value)
+        assert found[key].dtype == np.asarray(value).dtype
+        assert bundle.slots[key].offset % 64 == 0
+        assert not found[key].nbytes or found[key].ctypes.data % 64 == 0
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_is_written_to_a_parameter_stays_in_its_own_mapping(tmp_path, name):
+    path = write(tmp_path / name)
+    bundle = read_bundle(path)
+    first, second = (bundle.params(bundle.program())["w"] for _ in range(2))
+    first[:] = 9
+    np.testing.assert_array_equal(second, np.arange(4))
+    np.testing.assert_array_equal(read_bundle(path).params(bundle.program())["w"], np.arange(4))
+    bundle.verify()
+
+
+class Lazy:
+    """A Constant's form: its type now, its values when it is read; counts how many are alive."""
+
+    alive = most = 0
+
+    def __init__(self, size):
+        self.type = TensorType("float32", (size,))
+
+    def read(self):
+        array = np.full(self.type.shape, self.type.size, "f4")
+        Lazy.alive += 1
+        Lazy.most = max(Lazy.most, Lazy.alive)
+        weakref.finalize(array, setattr, Lazy, "alive", 0)
+        return array
+
+
+def test_parameters_are_read_one_at_a_time_and_writing_tells_how_far_it_is(tmp_path):
+    said = []
+    values = {f"p{i}": Lazy(10 + i) for i in range(5)}
+    program = BundleProgram("main", "main.json", (), (), {key: key for key in values})
+    bundle = read_bundle(write(tmp_path / "b", programs=[program], params=values,
+                               tell=lambda done, total: said.append((done, total))))
+    assert Lazy.most == 1
+    assert said == [(i, 5) for i in range(6)]
+    assert {key: value.tolist() for key, value in bundle.params(program).items()} == {
+        f"p{i}": [10.0 + i] * (10 + i) for i in range(5)}
+
+
+def test_a_constant_that_reads_as_another_type_leaves_no_bundle(tmp_path):
+    lying = Lazy(4)
+    lying.read = lambda: np.zeros(5, "f4")
+    with pytest.raises(ParamsError, match="float32\\[4\\], its source gives float32\\[5\\]"):
+        write(tmp_path / "b", params={"weight": lying})
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_changed_parameters_are_found_by_verify_and_other_sizes_at_once(tmp_path, name):
+    path = write(tmp_path / name)
+    file = path if path.is_file() else path / "params.bin"
+    data = bytearray(file.read_bytes())
+    data[data.index(np.arange(4, dtype="f4").tobytes()) + 5] ^= 1
+    file.write_bytes(data)
+    bundle = read_bundle(path)                      # a hash of all weights would be most of what loading takes
+    with pytest.raises(DocumentError, match=r"params\.bin was changed"):
+        bundle.verify()
+    if path.is_dir():
+        file.write_bytes(data + b"x")
+        with pytest.raises(DocumentError, match="17 bytes"):
+            read_bundle(path)
+
+
+@pytest.mark.parametrize(("change", "match"), [
+    ({"offset": 64}, "ends at byte 80, the file has 16"),
+    ({"offset": 7}, "multiple of 64"),
+    ({"shape": [1 << 40, 1 << 40]}, "the file has 16"),
+    ({"dtype": "float33"}, "float33"),
+    ({"dtype": "handle"}, "handle"),
+    ({"shape": [-1]}, "-1"),
+])
+def test_a_parameter_that_cannot_lie_where_the_index_says_is_refused(tmp_path, change, match):
+    path = write(tmp_path / "b")
+    index = orjson.loads((path / "bundle.json").read_bytes())
+    index["params"]["tensors"]["weight"] |= change
+    (path / "bundle.json").write_bytes(orjson.dumps(index))
+    with pytest.raises(DocumentError, match=match):
+        read_bundle(path)
