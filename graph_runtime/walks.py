@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .walks_args import Arg, Call, Moves, hits, inside, moves, split, steps
+from .walks_args import Arg, Call, Moves, behind, broadcast, hits, inside, moves, split, steps
 from .walks_conv import Plan, exact_rows, plan_of
 from .walks_move import MOVES
 from .walks_panels import PANELS
@@ -25,18 +25,20 @@ __all__ = ["WALKS"]
 # **************** conv2d ****************
 
 def _conv2d(call: Call) -> Moves:
-    args, words = call.args, call.words
+    args, words, extra = call.args, call.words[:9] + behind(call.words[9:]), call.words[10]
     x, w, y = args[0], args[1], args[-1]
-    plan = plan_of([a.shape for a in args], words, max(a.page_bytes for a in args))
+    plan = plan_of([a.shape for a in args], words, max(a.page_bytes for a in args), extra)
     exact = words[11] != 0
     windows = y.shape[0] * plan.bands * plan.across
     image = _exact_image if exact else _image
     reads = [image(x, y, plan), (_exact_weights if exact else _weights)(w, plan, windows)]
-    if len(args) == 4:
+    if len(args) - extra == 4:
         first, end = steps(plan.outputs, plan.block)
         each = np.arange(plan.groups)[:, None] * plan.outputs
         spans = (first + each).ravel(), (end + each).ravel()
         reads.append(args[2].touched(np.array([windows]), steps(1, 1), spans))
+    down, across = steps(y.view[1], plan.height), steps(y.view[2], plan.width)
+    reads += [broadcast(a, y, down, across) for a in args[len(args) - 1 - extra:-1]]
     return moves(reads, y, plan.width)
 
 
@@ -88,11 +90,13 @@ def _dense(call: Call) -> Moves:
 
 
 def _product(call: Call, words: Sequence[int], turn_a: bool, turn_b: bool) -> Moves:
-    """A block loads its rows of A, strip by strip, and its columns of B, each in steps of K."""
-    a, b, out = call.args[0], call.args[1], call.args[-1]
+    """A block loads its rows of A, strip by strip, and its columns of B, each in steps of K; what its epilogue
+    reads, 32 rows at a time. ``words``: those of the epilogue, then those of numerics."""
+    a, b, out, extra, words = call.args[0], call.args[1], call.args[-1], words[1], behind(words)
     planes, rows, cols = out.view
     k = a.view[1 if turn_a else 2]
-    plan = blocks_of(out.view, k, words, max(x.page_bytes for x in call.args), call.cores)
+    plan = blocks_of(out.view, k, words, max(x.page_bytes for x in call.args), call.cores,
+                     extra)
     down = split(steps(rows, plan.macro[0]), plan.height)
     across = split(steps(cols, plan.macro[1]), plan.width)
     of_k, times = steps(k, plan.depth), [len(across[0]), len(down[0])]
@@ -101,8 +105,10 @@ def _product(call: Call, words: Sequence[int], turn_a: bool, turn_b: bool) -> Mo
     for arg, turned, pair, again in zip((a, b), (turn_a, turn_b), spans, times, strict=True):
         loads = np.full(arg.view[0], planes // max(arg.view[0], 1) * again)
         reads.append(arg.touched(loads, *(pair[::-1] if turned else pair)))
-    if len(call.args) == 4:
+    if len(call.args) - extra == 4:
         reads.append(call.args[2].touched(np.array([planes * len(down[0])]), steps(1, 1), across))
+    rows = split(down, 32)
+    reads += [broadcast(x, out, rows, across) for x in call.args[len(call.args) - 1 - extra:-1]]
     return moves(reads, out, plan.width)
 
 

@@ -54,16 +54,16 @@ class Plan:
         return high, wide
 
 
-def plan_of(shapes: Sequence[tuple[int, ...]], words: Sequence[int], page_bytes: int) -> Plan:
-    """``shapes`` of x, w, perhaps a bias, y, which is not empty; ``words`` of the call; ``page_bytes`` of the
-    argument with the largest page."""
+def plan_of(shapes: Sequence[tuple[int, ...]], words: Sequence[int], page_bytes: int, extra: int) -> Plan:
+    """``shapes`` of x, w, what else is read, y, which is not empty; ``words`` of the call but those of an
+    epilogue, which reads ``extra`` inputs; ``page_bytes`` of the argument with the largest page."""
     w, y = shapes[1], shapes[-1]
     exact, groups = bool(words[11]), words[8]
     rows, cols = (32, 32) if exact else (min(32, y[2]), min(_COLS, y[3]))
     plan = Plan((w[2], w[3]), (words[0], words[1]), (words[2], words[3]), (words[6], words[7]), groups, w[1],
                 y[1] // groups, rows, cols, -(-y[2] // rows), -(-y[3] // cols))
     if not exact:
-        _cut(plan, y[0], words[9:], page_bytes)
+        _cut(plan, y[0], words[9:], page_bytes, extra)
     return plan
 
 
@@ -75,7 +75,7 @@ def exact_rows(stride: tuple[int, int]) -> int:
     return rows
 
 
-def _cut(plan: Plan, images: int, words: Sequence[int], page_bytes: int) -> None:
+def _cut(plan: Plan, images: int, words: Sequence[int], page_bytes: int, extra: int) -> None:
     """Sets block and depth, so that a window's L1 stays in its share."""
     grid, width, u_kt = words[3], words[8] * words[10], words[11]
     taps = max(plan.kernel[0], 1) * max(plan.kernel[1], 1)
@@ -86,7 +86,7 @@ def _cut(plan: Plan, images: int, words: Sequence[int], page_bytes: int) -> None
         plan.block = min(plan.outputs, 32 * width)
         plan.depth = min(-(-plan.depth // 32) * 32, 32 * u_kt)
     room, whole, parts = max(share_of(words, page_bytes), BLOCK_BYTES), math.lcm(taps, 32), parts_of(words)
-    while -(-_floats(plan, parts) * 4 // 64) * 64 > room:
+    while -(-_floats(plan, parts, extra) * 4 // 64) * 64 > room:
         if grid <= 0 and plan.depth > max(4 * 32, whole):
             plan.depth = (plan.depth - 1) // whole * whole
         elif plan.block > 16:
@@ -99,7 +99,7 @@ def _cut(plan: Plan, images: int, words: Sequence[int], page_bytes: int) -> None
             return
 
 
-def _floats(plan: Plan, parts: tuple[int, int]) -> int:
+def _floats(plan: Plan, parts: tuple[int, int], extra: int) -> int:
     """Of L1 that a window takes (gr_tt_conv_floats)."""
     kernel = [max(t, 1) for t in plan.kernel]
     taps, reach, depth = kernel[0] * kernel[1], plan.reach, plan.depth
@@ -109,4 +109,5 @@ def _floats(plan: Plan, parts: tuple[int, int]) -> int:
     planes = min(plan.channels, depth // taps if depth % taps == 0 else (depth - 1) // taps + 2)
     rows = max(depth + 2 * kernel[1], taps)
     return (plan.block * area + parts[1] * planes * math.prod(phases) * math.prod(lines) + 2 * _STRIPE
-            + parts[0] * plan.block * depth + plan.block + depth + max(rows, reach[0] * reach[1]))
+            + parts[0] * plan.block * depth + plan.block + depth + max(rows, reach[0] * reach[1])
+            + extra * 32 * lines[1])

@@ -9,7 +9,7 @@ import numpy as np
 
 from .dtypes import FORMATS
 from .ops.numerics import NO_WORDS
-from .walks_args import Call, Moves, cut, moves, split, steps
+from .walks_args import Call, Moves, broadcast, cut, moves, split, steps
 
 __all__ = ["PANELS"]
 
@@ -30,8 +30,7 @@ def _map(call: Call) -> Moves:
 
 
 def _pair(call: Call) -> Moves:
-    """What has one row is read for each panel down, what has one column for each across. A chosen op model's
-    macroblocks are cut into panels of their own."""
+    """A chosen op model's macroblocks are cut into panels of their own."""
     *inputs, out = call.args
     words = call.words or NO_WORDS
     exact, fpu = words[2] != 0, words[0] != 0 or words[1] == 16
@@ -42,12 +41,15 @@ def _pair(call: Call) -> Moves:
     if words[3] > 0 and out.tiled and not (exact and floats):
         down = split(steps(rows, 32 * words[7] * words[9]), height)
         across = split(steps(cols, 32 * words[8] * words[10]), width)
-    reads = []
-    for x in inputs:
-        planes, *sides = x.view
-        spans = [s if n > 1 else (0 * s[0], 0 * s[1] + n) for n, s in zip(sides, (down, across), strict=True)]
-        reads.append(x.touched(np.full(planes, out.view[0] // max(planes, 1)), spans[0], spans[1]))
-    return moves(reads, out, width)
+    return moves([broadcast(x, out, down, across) for x in inputs], out, width)
+
+
+def _fused(call: Call) -> Moves:
+    """A panel for each input and one for the result."""
+    *inputs, out = call.args
+    height, width = _cut(call, len(call.args))
+    down, across = steps(out.view[1], height), steps(out.view[2], width)
+    return moves([broadcast(x, out, down, across) for x in inputs], out, width)
 
 
 def _bias_add(call: Call) -> Moves:
@@ -113,6 +115,6 @@ def _layer_norm(call: Call) -> Moves:
 
 
 PANELS: dict[str, Callable[[Call], Moves]] = {
-    **dict.fromkeys(_MAPS, _map), **dict.fromkeys(_PAIRS, _pair), "bias_add": _bias_add,
+    **dict.fromkeys(_MAPS, _map), **dict.fromkeys(_PAIRS, _pair), "bias_add": _bias_add, "fused": _fused,
     "max_pool2d": _pool, "avg_pool2d": _pool, "softmax": _softmax,
     "layer_norm": _layer_norm}

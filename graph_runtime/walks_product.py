@@ -40,9 +40,9 @@ def share_of(words: Sequence[int], page_bytes: int) -> int:
 
 
 def blocks_of(view: tuple[int, int, int], k: int, words: Sequence[int], page_bytes: int,
-              cores: int) -> Blocks:
+              cores: int, extra: int) -> Blocks:
     """Of an output of (planes, rows, columns). ``words`` those of numerics; ``page_bytes`` of the argument
-    with the largest page."""
+    with the largest page; ``extra``: inputs of the epilogue."""
     whole = _up(max(k, 1), 32)
     if words[2]:
         return Blocks(32, 32, (32, 32), 32, 32)
@@ -53,7 +53,7 @@ def blocks_of(view: tuple[int, int, int], k: int, words: Sequence[int], page_byt
         macro = words[7] * strip, 32 * words[8] * words[10]
         blocks = Blocks(*macro, macro, strip, min(u_kt, whole), u_kt)
     room, parts = share_of(words, page_bytes) or BLOCK_BYTES, parts_of(words)
-    while _up(_floats(blocks, parts) * 4, 64) > room and _shrink(blocks):
+    while _up((_floats(blocks, parts) + extra * 32 * blocks.width) * 4, 64) > room and _shrink(blocks):
         pass
     return blocks
 

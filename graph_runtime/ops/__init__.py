@@ -8,6 +8,7 @@ from . import (  # noqa: F401
     elementwise,
     fill,
     functions,
+    fused,
     linear,
     movement,
     normalize,

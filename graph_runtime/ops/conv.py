@@ -1,11 +1,13 @@
 """Convolution: conv2d on NCHW images with OIHW weights, or on NHWC images with weights in panels (cpu).
 
-C contract (args: x [N,C,H,W], w [O,C/group,KH,KW], optional bias [O]; then y [N,O,OH,OW]; nargs tells).
+C contract (args: x [N,C,H,W], w [O,C/group,KH,KW], optional bias [O], inputs of the epilogue; then y
+[N,O,OH,OW]).
 Attribute words:
     conv2d    [0] stride_h [1] stride_w [2] pad_top [3] pad_left [4] pad_bottom [5] pad_right [6] dilation_h
     [7] dilation_w
               [8] group; with NHWC [9] kernel_h [10] kernel_w; x, y are [N,H,W,C] and w is in panels
-              (packed.py), a panel's k = (kernel_h, kernel_w, channels of a group)
+              (packed.py), a panel's k = (kernel_h, kernel_w, channels of a group); then those of the epilogue
+              (steps.py)
 y[n,o,i,j] = bias[o] + sum over c,p,q of w[o,c,p,q] * x[n, g*C/group + c, i*stride_h - pad_top + p*dilation_h,
 j*...], where g = o / (O / group) and x is 0 outside of the image.
 On tt it reads the words of numerics.py after these.
@@ -18,10 +20,11 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from ..graph import TensorType
 from . import rules
+from .epilogue import register_product
 from .linear import gemm_scratch
 from .numerics import ATTRS, STREAM_DIRS
 from .packed import packed_attr, panel_type, refuse_packed, takes_packed, unpack
-from .registry import Attr, Body, Case, Op, register
+from .registry import Attr, Body, Case, Op
 
 __all__ = ["window_count"]
 
@@ -215,7 +218,25 @@ def _cases():
         )
 
 
-register(
+def _split(made, attrs):
+    return (1, 2) if attrs["layout"] == "NCHW" else (0, 3)
+
+
+def _epilogue_cases():
+    """Residual, scale of channels, number; of many channels a group, of few, and in int32."""
+    steps = [["add", [-1, 3], {}], ["multiply", [-2, 4], {}], ["add", [-3, 5], {}], ["relu", [-4], {}]]
+    for name, x, w, more in (
+        ("epilogue", (2, 5, 9, 7), (40, 5, 3, 3), {"pads": (1, 1, 1, 1)}),
+        ("epilogue_depthwise", (2, 6, 9, 70), (6, 1, 3, 3), {"pads": (1, 1, 1, 1), "group": 6}),
+    ):
+        extra = (("float32", (x[0], w[0], *x[2:])), ("float32", (w[0], 1, 1)), ("float32", ()))
+        own = (("float32", x), ("float32", w), ("float32", w[:1]))
+        yield Case(name, (*own, *extra), {**more, "epilogue": steps}, nmse=_NMSE)
+    yield Case("epilogue_int32", (("int32", (1, 2, 5, 5)), ("int32", (6, 2, 3, 3)), ("int32", (6, 3, 3))),
+               {"epilogue": [["maximum", [-1, 2], {}]]}, nmse=rules.EXACT)
+
+
+register_product(
     Op(
         "conv2d",
         "2-d convolution, NCHW and OIHW",
@@ -238,10 +259,12 @@ register(
             STREAM_DIRS,
         ),
         bodies={
-            "cpu": Body("conv2d", _TYPES, rules.by_dtype, scratch=_scratch, accepts=refuse_packed),
-            "tt": Body("conv2d", rules.TT_FLOATS, accepts=refuse_packed, numerics=True),
+            "cpu": Body("conv2d", _TYPES, rules.by_dtype, _scratch, refuse_packed, epilogue=True),
+            "tt": Body("conv2d", rules.TT_FLOATS, accepts=refuse_packed, numerics=True, epilogue=True),
         },
         variants={"cpu": (Body("conv2d_packed", ("float32",), rules.by_dtype, accepts=takes_packed),)},
         cases=tuple(_cases()),
-    )
+    ),
+    _split,
+    tuple(_epilogue_cases()),
 )

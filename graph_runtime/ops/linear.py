@@ -1,10 +1,10 @@
 """Linear ops: dense, matmul, bias_add.
 
-C contract (args are the inputs, then the output; nargs tells whether there is a bias). Attribute words:
+C contract (args are the inputs, then the output). Attribute words; those of the epilogue (steps.py) follow:
     dense     none            x [.., K], w [N, K], optional bias [N] -> y [.., N];  y = x @ w.T + bias
               with packed: [0] N; w is in panels (packed.py)
     matmul    [0] transpose_a  [1] transpose_b (0 or 1): the last two dimensions of that input are swapped
-              before the product; the dimensions before them broadcast as in numpy
+              before the product; the dimensions before them broadcast as in numpy; optional bias [N]
     bias_add  [0] axis (non-negative)   x, bias [x.shape[axis]] -> x + bias along axis; may write over x
 Products and sums of integers wrap; matmul takes all of them, dense int32. On tt dense and matmul read the
 words of numerics.py after these.
@@ -18,6 +18,7 @@ import numpy as np
 
 from ..graph import TensorType
 from . import rules
+from .epilogue import register_product
 from .numerics import ATTRS, STREAM_DIRS
 from .packed import packed_attr, panel_type, refuse_packed, takes_packed, unpack
 from .registry import Attr, Body, Case, Op, register
@@ -118,7 +119,21 @@ def _dense_cases():
         yield Case(t, ((t, (33, 65)), (t, (40, 65)), (t, (40,))), nmse=_TYPED[t])
 
 
-register(
+def _dense_split(made, attrs):
+    return 0, len(made.shape) - 1
+
+
+def _dense_epilogue_cases():
+    scaled = [["multiply", [-1, 3], {}], ["sigmoid", [-2], {}], ["add", [-3, 4], {}]]
+    for name, x, n in (("epilogue", (2, 33, 40), 65), ("epilogue_row", (2, 40), 70)):
+        extra = (("float32", (n,)), ("float32", (*x[:-1], 1)))
+        yield Case(name, (("float32", x), ("float32", (n, x[-1])), ("float32", (n,)), *extra),
+                   {"epilogue": scaled}, nmse=_NMSE)
+    yield Case("epilogue_bf16", (("bfloat16", (33, 65)), ("bfloat16", (40, 65)), ("bfloat16", (33, 40))),
+               {"epilogue": [["gelu", [-1], {}], ["add", [-2, 2], {}]]}, nmse=_TYPED["bfloat16"])
+
+
+register_product(
     Op(
         "dense",
         "x @ w.T + bias, TVM's nn.dense",
@@ -129,12 +144,14 @@ register(
         attrs=(packed_attr("outputs N"), *ATTRS, STREAM_DIRS),
         words=lambda i, o, a: [a["packed"]] if a["packed"] else [],
         bodies={
-            "cpu": Body("dense", _TYPES, rules.by_dtype, scratch=_dense_scratch, accepts=refuse_packed),
-            "tt": Body("dense", rules.TT_FLOATS, accepts=refuse_packed, numerics=True),
+            "cpu": Body("dense", _TYPES, rules.by_dtype, _dense_scratch, refuse_packed, epilogue=True),
+            "tt": Body("dense", rules.TT_FLOATS, accepts=refuse_packed, numerics=True, epilogue=True),
         },
         variants={"cpu": (_PACKED,)},
         cases=tuple(_dense_cases()),
-    )
+    ),
+    _dense_split,
+    tuple(_dense_epilogue_cases()),
 )
 
 
@@ -143,13 +160,13 @@ register(
 
 def _planes(inputs, attrs):
     """Shapes (m, k), (k, n) of the two planes after the transposes."""
-    a, b = (t.shape[-2:] for t in inputs)
+    a, b = (t.shape[-2:] for t in inputs[:2])
     return (a[::-1] if attrs["transpose_a"] else a), (b[::-1] if attrs["transpose_b"] else b)
 
 
 def _matmul_infer(inputs, attrs):
     dtype = rules.one_dtype("matmul", inputs, _MATMUL_TYPES)
-    for i, t in enumerate(inputs):
+    for i, t in enumerate(inputs[:2]):
         if len(t.shape) < 2:
             rules.fail(
                 "matmul", f"input {i} must have at least 2 dimensions, got {t}; unsqueeze it", got=t.shape
@@ -163,14 +180,16 @@ def _matmul_infer(inputs, attrs):
             got=k2,
             wanted=k,
         )
-    return [TensorType(dtype, (*rules.broadcast("matmul", *(t.shape[:-2] for t in inputs)), m, n))]
+    if len(inputs) == 3 and inputs[2].shape != (n,):
+        rules.fail("matmul", f"bias must have shape [{n}], got {inputs[2]}", got=inputs[2].shape, wanted=(n,))
+    return [TensorType(dtype, (*rules.broadcast("matmul", *(t.shape[:-2] for t in inputs[:2])), m, n))]
 
 
 def _matmul(arrays, attrs):
-    a, b = (rules.wide(x) for x in arrays)
+    a, b, *bias = (rules.wide(x) for x in arrays)
     a = a.swapaxes(-1, -2) if attrs["transpose_a"] else a
     b = b.swapaxes(-1, -2) if attrs["transpose_b"] else b
-    return [rules.narrow(a @ b, arrays[0].dtype.name)]
+    return [rules.narrow(a @ b + bias[0] if bias else a @ b, arrays[0].dtype.name)]
 
 
 def _matmul_scratch(i, o, a):
@@ -201,14 +220,27 @@ def _matmul_cases():
 
 
 _BOOL = "swap the last two dimensions of input {} first"
-register(
+
+
+def _matmul_split(made, attrs):
+    return len(made.shape) - 2, len(made.shape) - 1
+
+
+def _matmul_epilogue_cases():
+    scaled = [["multiply", [-1, 3], {}], ["add", [-2, 4], {}]]
+    yield Case("bias", (("float32", (2, 33, 40)), ("float32", (40, 31)), ("float32", (31,))), nmse=_NMSE)
+    inputs = ((3, 33, 40), (2, 1, 40, 31), (31,), (), (2, 1, 33, 31))
+    yield Case("epilogue", tuple(("float32", s) for s in inputs), {"epilogue": scaled}, nmse=_NMSE)
+
+
+register_product(
     Op(
         "matmul",
-        "batched matrix product with numpy's broadcasting of the batch dimensions",
-        (2, 2),
+        "batched matrix product with numpy's broadcasting of the batch dimensions, + bias",
+        (2, 3),
         _matmul_infer,
         _matmul,
-        lambda i, o, a: 2 * o[0].size * _planes(i, a)[0][1],
+        lambda i, o, a: 2 * o[0].size * _planes(i, a)[0][1] + (o[0].size if len(i) == 3 else 0),
         attrs=(
             Attr("transpose_a", "bool", False, _BOOL.format(0)),
             Attr("transpose_b", "bool", False, _BOOL.format(1)),
@@ -217,11 +249,13 @@ register(
         ),
         words=lambda i, o, a: [int(a["transpose_a"]), int(a["transpose_b"])],
         bodies={
-            "cpu": Body("matmul", _MATMUL_TYPES, rules.by_dtype, scratch=_matmul_scratch),
-            "tt": Body("matmul", rules.TT_FLOATS, numerics=True),
+            "cpu": Body("matmul", _MATMUL_TYPES, rules.by_dtype, _matmul_scratch, epilogue=True),
+            "tt": Body("matmul", rules.TT_FLOATS, numerics=True, epilogue=True),
         },
         cases=tuple(_matmul_cases()),
-    )
+    ),
+    _matmul_split,
+    tuple(_matmul_epilogue_cases()),
 )
 
 

@@ -27,8 +27,8 @@ Types = Sequence[TensorType]
 
 @dataclass(frozen=True, slots=True)
 class Attr:
-    """One attribute. ``kind``: int, ints, float, bool, str, strs. ``default`` is ONNX's where it has the op,
-    REQUIRED, or None for "decided from the shapes"."""
+    """One attribute. ``kind``: int, ints, float, bool, str, strs, steps (a program, steps.py). ``default`` is
+    ONNX's where it has the op, REQUIRED, or None for "decided from the shapes"."""
 
     name: str
     kind: str
@@ -49,6 +49,7 @@ class Body:
     ``scratch(inputs, outputs, attrs)``: host bytes the call needs.
     ``accepts(inputs, outputs, attrs)``: None, or a sentence saying why these types cannot be done here.
     ``numerics``: it reads the words of ops/numerics.py after the op's own.
+    ``epilogue``: it runs the op's epilogue (epilogue.py); without, it takes only calls that have none.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Body:
     scratch: Callable[[Types, Types, Attrs], int] | None = None
     accepts: Callable[[Types, Types, Attrs], str | None] | None = None
     numerics: bool = False
+    epilogue: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +141,21 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     "bool": lambda v: isinstance(v, bool) or v in (0, 1),
     "str": lambda v: isinstance(v, str),
     "strs": lambda v: isinstance(v, (list, tuple)) and all(isinstance(x, str) for x in v),
+    "steps": lambda v: isinstance(v, (list, tuple)) and all(map(_is_step, v)),
 }
 _READ: dict[str, Callable[[Any], Any]] = {
     "ints": lambda v: tuple(map(int, v)),
     "strs": tuple,
     "float": float,
     "bool": bool,
+    "steps": lambda v: tuple((name, tuple(reads), dict(attrs)) for name, reads, attrs in v),
 }
+
+
+def _is_step(value: Any) -> bool:
+    """[op, [input, ...], {attribute: value}]"""
+    return (isinstance(value, (list, tuple)) and len(value) == 3 and isinstance(value[0], str)
+            and _KINDS["ints"](value[1]) and isinstance(value[2], dict))
 
 
 def _decode(op: str, attr: Attr, given: Attrs) -> Any:

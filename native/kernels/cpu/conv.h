@@ -6,6 +6,8 @@
  *
  * defines: gr_cpu_conv2d__<suffix>
  */
+#define GR_STEPS(name) GR_FN(GR_CAT(conv_steps_, name))
+#include "cpu/steps_block.h"
 #define GR_GEMM(name) GR_FN(GR_CAT(conv_, name))
 #include "cpu/gemm.h"
 
@@ -63,6 +65,7 @@ typedef struct GR_FN(direct) {
   const GR_T *w, *bias;
   GR_T *out;
   int64_t group, per_group;    /* output channels a group */
+  const gr_steps *steps;       /* the epilogue */
 } GR_FN(direct);
 
 /* Add one weight times its pixels to the sums of output pixels j0 .. j0 + width - 1 of a row. */
@@ -105,6 +108,12 @@ static int32_t GR_FN(direct_planes)(void *ctx, int64_t first, int64_t last) {
         }
         GR_U bias = d->bias ? (GR_U)GR_LOAD(d->bias[o]) : 0;
         GR_T *out = d->out + (plane * s->oh + i) * s->ow + j0;
+        if (d->steps) {
+          GR_C values[GR_ROW];
+          for (int64_t j = 0; j < width; j++) values[j] = (GR_C)(sums[j] + bias);
+          GR_STEPS(block)(d->steps, n, o, i * s->ow + j0, 1, width, values, width, out, width);
+          continue;
+        }
         for (int64_t j = 0; j < width; j++) out[j] = GR_STORE((GR_C)(sums[j] + bias));
       }
     }
@@ -118,28 +127,33 @@ static int32_t GR_FN(direct_planes)(void *ctx, int64_t first, int64_t last) {
 static inline int32_t GR_BODY(conv2d)(const gr_call *call) {
   const gr_arg *x = &call->args[0], *w = &call->args[1], *out = &call->args[call->nargs - 1];
   const int64_t *words = call->attrs;
-  const GR_T *bias = call->nargs == 4 ? gr_ptr(&call->args[2]) : NULL;
+  const GR_T *bias = gr_steps_own(call, words + 9) == 3 ? gr_ptr(&call->args[2]) : NULL;
+  gr_steps steps;
+  gr_steps_open(&steps, call, words + 9, 1, 2);
   int64_t group = words[8], channels = w->shape[1], per_group = w->shape[0] / group;
   int64_t pixels = out->shape[2] * out->shape[3], taps = channels * w->shape[2] * w->shape[3];
   if (gr_size(out) == 0) return GR_OK;
   GR_FN(image) image = {gr_ptr(x), x->shape[2], x->shape[3], out->shape[2], out->shape[3], channels,
                         w->shape[2], w->shape[3], words[0], words[1], words[2], words[3], words[6], words[7]};
   if (per_group <= GR_FEW_CHANNELS) {
-    GR_FN(direct) d = {image, gr_ptr(w), bias, gr_ptr(out), group, per_group};
+    GR_FN(direct) d = {image, gr_ptr(w), bias, gr_ptr(out), group, per_group,
+                       steps.count ? &steps : NULL};
     int64_t cost = gr_max(1, 2 * taps * pixels);
     return gr_parallel(call->env, x->shape[0] * w->shape[0], gr_ceil_div(GR_GRAIN, cost),
                        GR_FN(direct_planes), &d);
   }
   GR_GEMM(args) g = {.m = per_group, .n = pixels, .k = taps, .a_row = taps, .a_col = 1, .b = &image,
-                     .pack_b = GR_FN(pack_image), .c_row = pixels, .bias_row = 1};
+                     .pack_b = GR_FN(pack_image), .c_row = pixels, .bias_row = 1, .steps = steps.count ? &steps : NULL};
   for (int64_t o = 0; o < group; o++) {
     g.a = (const GR_T *)gr_ptr(w) + o * per_group * taps;
     g.bias = bias ? bias + o * per_group : NULL;
     g.a_is_packed = 0;
+    g.first_row = o * per_group;
     for (int64_t n = 0; n < x->shape[0]; n++) {
       int64_t plane = n * group + o;
       image.x = (const GR_T *)gr_ptr(x) + plane * channels * image.h * image.w;
       g.c = (GR_T *)gr_ptr(out) + plane * per_group * pixels;
+      g.plane = n;
       int32_t status = GR_GEMM(run)(call, &g);
       if (status) return status;
       g.a_is_packed = 1; /* the weights stay for the next image */
@@ -149,6 +163,7 @@ static inline int32_t GR_BODY(conv2d)(const gr_call *call) {
 }
 #undef GR_FEW_CHANNELS
 #undef GR_ROW
+#undef GR_STEPS
 #undef GR_GEMM
 #undef GR_GEMM_LANES
 #undef GR_GEMM_COLS

@@ -36,6 +36,8 @@ struct GR_GEMM(args) {
   int64_t c_row;
   const GR_T *bias;            /* NULL, or bias[i * bias_row + j * bias_col] */
   int64_t bias_row, bias_col;
+  const gr_steps *steps;       /* the epilogue; C's first row is row first_row of its plane */
+  int64_t plane, first_row;
   GR_U *packed_a, *packed_b;
   int a_is_packed;             /* by the run before, with equal m, n, k and a */
 };
@@ -93,8 +95,27 @@ GR_INLINE void GR_GEMM(block)(int64_t k, const GR_U *a, const GR_U *b, GR_U *sum
   memcpy(sums, acc, sizeof acc);
 }
 
+/* A block of C with its epilogue. */
+static void GR_GEMM(store_steps)(const GR_GEMM(args) *g, int64_t row, int64_t column, int64_t rows,
+                                 int64_t columns, const GR_U *sums) {
+  GR_C values[GR_GEMM_ROWS * GR_GEMM_COLS];
+  for (int64_t i = 0; i < rows; i++) {
+    const GR_T *bias = g->bias ? g->bias + (row + i) * g->bias_row + column * g->bias_col : NULL;
+    for (int64_t j = 0; j < columns; j++) {
+      GR_U sum = sums[i * GR_GEMM_COLS + j];
+      values[i * GR_GEMM_COLS + j] = (GR_C)(bias ? sum + (GR_U)GR_LOAD(bias[j * g->bias_col]) : sum);
+    }
+  }
+  GR_STEPS(block)(g->steps, g->plane, g->first_row + row, column, rows, columns, values, GR_GEMM_COLS,
+                  g->c + row * g->c_row + column, g->c_row);
+}
+
 GR_INLINE void GR_GEMM(store)(const GR_GEMM(args) *g, int64_t row, int64_t column, const GR_U *sums) {
   int64_t rows = gr_min(GR_GEMM_ROWS, g->m - row), columns = gr_min(GR_GEMM_COLS, g->n - column);
+  if (g->steps) {
+    GR_GEMM(store_steps)(g, row, column, rows, columns, sums);
+    return;
+  }
   for (int64_t i = 0; i < rows; i++) {
     GR_T *c = g->c + (row + i) * g->c_row + column;
     const GR_U *sum = sums + i * GR_GEMM_COLS;

@@ -17,6 +17,7 @@
 #include "tt/blocking.h"
 #include "tt/exact_conv.h"
 #include "tt/operand.h"
+#include "tt/steps.h"
 
 #define GR_TT_CONV_UNITS 8    /* units worth having: each reads weights and input anew, so not one a core */
 #define GR_TT_CONV_COLS 64    /* most columns of a window */
@@ -40,12 +41,13 @@ typedef struct gr_tt_conv_job {
   int64_t plane, area;                      /* floats of an input channel, of an output channel's sums */
   int64_t planes;                           /* input channels in L1 at a time */
   int64_t bands, across, blocks;            /* windows down and across a plane, channel blocks of a group */
+  gr_tt_program program;                    /* the epilogue */
 } gr_tt_conv_job;
 
 /* L1 of one core: sums [block][area], image parts [planes][plane], weights parts [block][depth], where each
- * k of the image is, the bias, and what is read before it is put in its place. */
+ * k of the image is, the bias, panels of the epilogue, and what is read before it is put in its place. */
 typedef struct gr_tt_conv_l1 {
-  float *sums, *x, *w, *bias, *rows;
+  float *sums, *x, *w, *bias, *panels, *rows;
   int32_t *at;
 } gr_tt_conv_l1;
 
@@ -145,6 +147,7 @@ static inline int32_t gr_tt_conv_store(const gr_tt_core *c, const gr_tt_conv_job
     float *sums = l1->sums + o * job->area;
     gr_tt_rect to = {at.image * job->groups * job->outputs + channel + o, at.r0, at.nr, at.c0, at.nc};
     gr_tt_finish(&job->how, job->bias.arg != NULL ? l1->bias + o : NULL, 0, sums, at.nr * pitch);
+    GR_TT_TRY(gr_tt_program_run(c, &job->program, &job->y, to, sums, pitch, l1->panels));
     GR_TT_TRY(gr_tt_store(c, &job->y, to, sums, pitch, 0));
   }
   return GR_OK;
@@ -157,7 +160,8 @@ static inline gr_tt_conv_l1 gr_tt_conv_layout(const gr_tt_core *c, const gr_tt_c
   l1.w = l1.x + p->parts[GR_SRC_B] * job->planes * job->plane + 2 * GR_STRIPE;
   l1.bias = l1.w + p->parts[GR_SRC_A] * job->block * job->depth;
   l1.at = (int32_t *)(void *)(l1.bias + job->block);
-  l1.rows = (float *)(void *)(l1.at + job->depth);
+  l1.panels = (float *)(void *)(l1.at + job->depth);
+  l1.rows = l1.panels + gr_tt_program_floats(&job->program, job->side[1].lines);
   return l1;
 }
 
@@ -245,7 +249,7 @@ static inline int64_t gr_tt_conv_floats(const gr_tt_conv_job *job) {
   int64_t rows = gr_tt_greater(job->depth + 2 * w->taps, h->taps * w->taps);
   return job->block * job->area + p->parts[GR_SRC_B] * job->planes * job->plane + 2 * GR_STRIPE +
          p->parts[GR_SRC_A] * job->block * job->depth + job->block + job->depth +
-         gr_tt_greater(rows, h->in * w->in);
+         gr_tt_greater(rows, h->in * w->in) + gr_tt_program_floats(&job->program, w->lines);
 }
 
 static inline void gr_tt_conv_set_depth(gr_tt_conv_job *job, int64_t depth) {
@@ -295,20 +299,22 @@ static inline int32_t gr_tt_conv2d(const gr_call *call) {
   const gr_arg *x = &call->args[0], *w = &call->args[1], *y = &call->args[call->nargs - 1];
   const int64_t *words = call->attrs;
   gr_tt_conv_job job = {.x = gr_tt_view_of(x), .w = gr_tt_view_of(w), .y = gr_tt_view_of(y),
-                        .how = gr_tt_arithmetic_of(gr_tt_words_of(words + 9), w, x, GR_SRC_A),
+                        .how = gr_tt_arithmetic_of(gr_tt_words_of(gr_steps_end(words + 9)), w, x, GR_SRC_A),
                         .groups = words[8]};
+  job.program = gr_tt_program_of(call, words + 9, job.how.words.dst_bits);
   const gr_tt_words *n = &job.how.words;
   for (int d = 0; d < 2; ++d)
     job.side[d] = (gr_tt_conv_side){.stride = words[d], .pad = words[2 + d], .dilation = words[6 + d],
                                     .taps = gr_tt_greater(1, w->shape[2 + d])};
-  if (call->nargs == 4) job.bias = gr_tt_view_of(&call->args[2]);
+  if (gr_steps_own(call, words + 9) == 3) job.bias = gr_tt_view_of(&call->args[2]);
   job.channels = w->shape[1];
   job.outputs = y->shape[1] / job.groups;
   job.k = job.channels * w->shape[2] * w->shape[3];
   if (job.y.outer * job.y.rows * job.y.cols == 0) return GR_OK;
   if (n->exact) {
     gr_tt_exact_conv_job exact = {job.x, job.w, job.bias, job.y, {words[0], words[1]}, {words[2], words[3]},
-                                  {words[6], words[7]}, job.groups, job.channels, job.outputs, *n};
+                                  {words[6], words[7]}, job.groups, job.channels, job.outputs, *n,
+                                  job.program};
     return gr_tt_exact_conv(call, &exact);
   }
   uint64_t share = gr_tt_blocks_share(call, n);

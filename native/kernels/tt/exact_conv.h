@@ -20,12 +20,13 @@ typedef struct gr_tt_exact_conv_job {
   int64_t stride[2], pad[2], dilation[2];
   int64_t groups, channels, outputs; /* channels and outputs of a group */
   gr_tt_words words;
+  gr_tt_program program;       /* the epilogue */
 } gr_tt_exact_conv_job;
 
-/* L1: dst [32 rows][32 columns][32 channels], im2col tiles [ROWS][32][32], one tile of weights, one more, and
- * a strip of the input. */
+/* L1: dst [32 rows][32 columns][32 channels], im2col tiles [ROWS][32][32], one tile of weights, one more,
+ * one for each input of the epilogue, and a strip of the input. */
 typedef struct gr_tt_exact_conv_l1 {
-  uint32_t *dst, *acts, *weights, *spare, *strip;
+  uint32_t *dst, *acts, *weights, *spare, *panels, *strip;
 } gr_tt_exact_conv_l1;
 
 /* What a core works on: image and group, its first output channel, and the corner of a 32x32 tile of y. */
@@ -116,7 +117,7 @@ static inline int32_t gr_tt_exact_conv_finish(const gr_tt_core *c, const gr_tt_e
   for (int64_t o = 0; o < s->count; ++o) {
     for (int64_t i = 0; i < s->nr * 32; ++i) l1->spare[i] = l1->dst[i * 32 + o];
     gr_tt_rect at = {s->image * job->groups * job->outputs + first + o, s->r0, s->nr, s->c0, s->nc};
-    GR_TT_TRY(gr_tt_exact_store(c, &job->y, at, (int32_t)bits, l1->spare));
+    GR_TT_TRY(gr_tt_exact_store(c, &job->y, at, &job->program, l1->spare, l1->panels));
   }
   return GR_OK;
 }
@@ -128,7 +129,8 @@ static inline int32_t gr_tt_exact_conv_unit(const gr_tt_core *c, const void *ctx
   l1.acts = l1.dst + 32 * GR_TILE_ELEMENTS;
   l1.weights = l1.acts + GR_TT_EXACT_ROWS * GR_TILE_ELEMENTS;
   l1.spare = l1.weights + GR_TILE_ELEMENTS;
-  l1.strip = l1.spare + GR_TILE_ELEMENTS;
+  l1.panels = l1.spare + GR_TILE_ELEMENTS;
+  l1.strip = l1.panels + job->program.inputs * GR_TILE_ELEMENTS;
   gr_tt_exact_spot s = {.r0 = unit % lines * 32, .first = unit / lines % blocks * 32};
   s.group = unit / lines / blocks % job->groups;
   s.image = unit / lines / blocks / job->groups;
@@ -150,7 +152,7 @@ static inline int32_t gr_tt_exact_conv_unit(const gr_tt_core *c, const void *ctx
 
 static inline int32_t gr_tt_exact_conv(const gr_call *call, const gr_tt_exact_conv_job *job) {
   int64_t strip = gr_tt_greater(GR_TT_EXACT_STRIP, 31 * job->stride[1] + 1);
-  int64_t tiles = 32 + GR_TT_EXACT_ROWS + 2, images = job->y.arg->shape[0];
+  int64_t tiles = 32 + GR_TT_EXACT_ROWS + 2 + job->program.inputs, images = job->y.arg->shape[0];
   int64_t units = images * job->groups * gr_tt_ceil(job->outputs, 32) * gr_tt_ceil(job->y.rows, 32);
   return gr_tt_run(call, units, gr_tt_bytes(1, tiles * GR_TILE_ELEMENTS + strip), gr_tt_exact_conv_unit, job);
 }

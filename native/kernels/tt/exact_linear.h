@@ -11,6 +11,7 @@
 #define GR_TT_EXACT_LINEAR_H
 
 #include "exact.h"
+#include "tt/steps.h"
 #include "tt/words.h"
 #include "tt/work.h"
 
@@ -41,10 +42,13 @@ static inline void gr_tt_exact_bias(uint8_t output, uint8_t format, int32_t dst_
   }
 }
 
-/* Packs dst to the rectangle of at most 32x32; padding counts for no block's exponent. */
+/* Runs the epilogue, whose inputs take what follows dst as `panels` says, and packs dst to the rectangle of at
+ * most 32x32; padding counts for no block's exponent. */
 static inline int32_t gr_tt_exact_store(const gr_tt_core *c, const gr_tt_view *out, gr_tt_rect at,
-                                        int32_t dst_bits, uint32_t *dst) {
-  for (int32_t i = 0; i < GR_TILE_ELEMENTS; ++i) dst[i] = gr_exact_packed(dst[i], dst_bits);
+                                        const gr_tt_program *program, uint32_t *dst, uint32_t *panels) {
+  for (int32_t i = 0; i < GR_TILE_ELEMENTS; ++i) dst[i] = gr_exact_packed(dst[i], program->dst_bits);
+  float *x = (float *)(void *)dst;
+  GR_TT_TRY(gr_tt_program_run(c, program, out, at, x, 32, (float *)(void *)panels));
   return gr_tt_store(c, out, at, dst, 32, 0);
 }
 
@@ -55,6 +59,7 @@ typedef struct gr_tt_exact_job {
   int transpose_a, transpose_b;
   int64_t k;
   gr_tt_words words;
+  gr_tt_program program;        /* the epilogue */
 } gr_tt_exact_job;
 
 /* nr x nc elements from r0, c0 on as a tile of source registers, 0 around them; transposed: the tile of the
@@ -95,14 +100,15 @@ static inline int32_t gr_tt_exact_panel(const gr_tt_core *c, const void *ctx, co
     GR_TT_TRY(gr_tt_load(c, &job->bias, (gr_tt_rect){0, 0, 1, at.c0, at.nc}, spare, 32));
     gr_tt_exact_bias(output, job->bias.arg->format, words->dst_bits, spare, dst);
   }
-  return gr_tt_exact_store(c, &cut->view, at, words->dst_bits, dst);
+  return gr_tt_exact_store(c, &cut->view, at, &job->program, dst, spare + GR_TILE_ELEMENTS);
 }
 
 static inline int32_t gr_tt_exact_matmul(const gr_call *call, const gr_arg *out, const gr_tt_exact_job *job) {
   gr_tt_panels cut = {.view = gr_tt_view_of(out), .height = 32, .width = 32};
   cut.down = gr_tt_ceil(cut.view.rows, 32);
   cut.across = gr_tt_ceil(cut.view.cols, 32);
-  return gr_tt_run_panels(call, &cut, 4 * gr_tt_bytes(32, 32), gr_tt_exact_panel, job);
+  uint64_t bytes = gr_tt_bytes(4 + job->program.inputs, GR_TILE_ELEMENTS);
+  return gr_tt_run_panels(call, &cut, bytes, gr_tt_exact_panel, job);
 }
 
 #endif

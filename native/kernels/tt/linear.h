@@ -12,6 +12,7 @@
 #include "tt/blocking.h"
 #include "tt/exact_linear.h"
 #include "tt/operand.h"
+#include "tt/steps.h"
 
 typedef struct gr_tt_product {
   gr_tt_view a, b, bias, out;   /* bias.arg is NULL where there is none */
@@ -19,18 +20,20 @@ typedef struct gr_tt_product {
   int64_t k;
   gr_tt_arithmetic how;
   gr_tt_blocks blocks;
+  gr_tt_program program;        /* the epilogue */
 } gr_tt_product;
 
 /* L1 of one core: sums [height][width], parts of A [strip][depth], parts of B in stripes
- * [width / STRIPE][depth][STRIPE], 32 rows as a row-major argument is read, one row of bias. */
+ * [width / STRIPE][depth][STRIPE], 32 rows as a row-major argument is read, one row of bias, panels of the epilogue. */
 typedef struct gr_tt_product_l1 {
-  float *sums, *a, *b, *rows, *bias;
+  float *sums, *a, *b, *rows, *bias, *panels;
 } gr_tt_product_l1;
 
 static inline int64_t gr_tt_product_floats(const gr_tt_product *job, const gr_tt_blocks *b) {
   int64_t rows = gr_tt_greater(b->depth, gr_tt_greater(b->strip, b->width));
   return b->height * b->width + b->depth * b->strip * job->how.passes.parts[job->how.sides[0]] +
-         b->depth * b->width * job->how.passes.parts[job->how.sides[1]] + 32 * rows + b->width;
+         b->depth * b->width * job->how.passes.parts[job->how.sides[1]] + 32 * rows + b->width +
+         gr_tt_program_floats(&job->program, b->width);
 }
 
 static inline gr_tt_product_l1 gr_tt_product_layout(const gr_tt_core *c, const gr_tt_product *job) {
@@ -40,6 +43,7 @@ static inline gr_tt_product_l1 gr_tt_product_layout(const gr_tt_core *c, const g
   l1.b = l1.a + b->depth * b->strip * job->how.passes.parts[job->how.sides[0]];
   l1.rows = l1.b + b->depth * b->width * job->how.passes.parts[job->how.sides[1]];
   l1.bias = l1.rows + 32 * gr_tt_greater(b->depth, gr_tt_greater(b->strip, b->width));
+  l1.panels = l1.bias + b->width;
   return l1;
 }
 
@@ -99,13 +103,18 @@ static inline int32_t gr_tt_product_block(const gr_tt_core *c, const void *ctx, 
   }
   for (int64_t r = 0; r < at.nr; ++r)
     gr_tt_finish(&job->how, job->bias.arg != NULL ? l1.bias : NULL, 1, l1.sums + r * blocks->width, at.nc);
+  GR_TT_TRY(gr_tt_program_run(c, &job->program, &job->out, at, l1.sums, blocks->width, l1.panels));
   return gr_tt_store(c, &job->out, at, l1.sums, blocks->width, 0);
 }
 
+/* words: those of the epilogue, then those of numerics */
 static inline int32_t gr_tt_product_run(const gr_call *call, const int64_t *words, gr_tt_product *job) {
-  gr_tt_words how = gr_tt_words_of(words);
+  gr_tt_words how = gr_tt_words_of(gr_steps_end(words));
+  job->program = gr_tt_program_of(call, words, how.dst_bits);
+  if (gr_steps_own(call, words) == 3) job->bias = gr_tt_view_of(&call->args[2]);
   if (how.exact) {
-    gr_tt_exact_job exact = {job->a, job->b, job->bias, job->transpose_a, job->transpose_b, job->k, how};
+    gr_tt_exact_job exact = {job->a, job->b, job->bias, job->transpose_a, job->transpose_b, job->k, how,
+                             job->program};
     return gr_tt_exact_matmul(call, job->out.arg, &exact);
   }
   job->how = gr_tt_arithmetic_of(how, job->a.arg, job->b.arg, GR_SRC_B);
@@ -122,7 +131,7 @@ static inline int32_t gr_tt_product_run(const gr_call *call, const int64_t *word
 /* gr-kernel: tt/matmul */
 static inline int32_t gr_tt_matmul(const gr_call *call) {
   gr_tt_product job = {.a = gr_tt_view_of(&call->args[0]), .b = gr_tt_view_of(&call->args[1]),
-                       .out = gr_tt_view_of(&call->args[2])};
+                       .out = gr_tt_view_of(&call->args[call->nargs - 1])};
   job.transpose_a = call->attrs[0] != 0;
   job.transpose_b = call->attrs[1] != 0;
   job.k = job.transpose_a ? job.a.rows : job.a.cols;
@@ -134,7 +143,6 @@ static inline int32_t gr_tt_dense(const gr_call *call) {
   gr_tt_product job = {.a = gr_tt_view_of(&call->args[0]), .b = gr_tt_view_of(&call->args[1]),
                        .out = gr_tt_view_of(&call->args[call->nargs - 1]), .transpose_b = 1};
   job.k = job.a.cols;
-  if (call->nargs == 4) job.bias = gr_tt_view_of(&call->args[2]);
   return gr_tt_product_run(call, call->attrs, &job);
 }
 

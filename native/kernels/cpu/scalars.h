@@ -1,0 +1,38 @@
+/* scalars.h: functions of one float or double, once for each: gr_logisticf, gr_logistic, ... Kernels and
+ * programs of steps share them, so that a fused op gives the bits that it gives alone.
+ *
+ * Who reads it: the templates of this directory, as GR_MATH(gr_logistic). Thread: any.
+ * defines: gr_{exp_of,logistic,gelu_erf,gelu_tanh,clip}[f]
+ */
+#ifndef GR_CPU_SCALARS_H
+#define GR_CPU_SCALARS_H
+
+#include "cpu/common.h"
+
+GR_INLINE float gr_exp_off(float a) { return gr_expf(a); }
+GR_INLINE double gr_exp_of(double a) { return exp(a); }
+
+/* logistic: by exp of a negative number only, so that nothing overflows.
+ * gelu_erf: x (1 + erf(x / sqrt 2)) / 2 = x erfc(-x / sqrt 2) / 2, no cancellation for negative x.
+ * gelu_tanh: x (1 + tanh u) / 2 = x logistic(2 u).
+ * clip: min(max(a, low), high), NaN stays. */
+#define GR_SCALARS(T, F)                                                                            \
+  GR_INLINE T gr_logistic##F(T a) {                                                                 \
+    T e = gr_exp_of##F(-fabs##F(a));                                                                \
+    return (a >= 0 ? 1 : e) / (1 + e);                                                              \
+  }                                                                                                 \
+  GR_INLINE T gr_gelu_erf##F(T a) { return (T)0.5 * a * erfc##F(a * (T)-0.70710678118654752440); }  \
+  GR_INLINE T gr_gelu_tanh##F(T a) {                                                                \
+    T u = (T)1.5957691216057307118 * (a + (T)0.044715 * a * a * a);                                 \
+    return a * gr_logistic##F(u);                                                                   \
+  }                                                                                                 \
+  GR_INLINE T gr_clip##F(T a, T low, T high) {                                                      \
+    T above = a < low ? low : a;                                                                    \
+    return above > high ? high : above;                                                             \
+  }
+
+GR_SCALARS(float, f)
+GR_SCALARS(double, )
+#undef GR_SCALARS
+
+#endif

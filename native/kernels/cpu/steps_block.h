@@ -1,0 +1,169 @@
+/* steps_block.h: runs a program of steps (steps.h) on a block of results. Template: GR_STEPS(name) names its
+ * functions, so that several families of a unit may include it.
+ *
+ * Strips of GR_STEPS_STRIP elements go through all steps before the next one does, a register each: what the
+ * steps hand over stays in the nearest cache. A step computes the bits that the op alone does.
+ *
+ * defines: GR_STEPS(block)
+ */
+#include "cpu/scalars.h"
+#include "steps.h"
+
+/* A register: n elements, or one that stands for all of them (step 0). */
+typedef struct GR_STEPS(register) {
+  const GR_C *at;
+  int step;
+} GR_STEPS(register);
+
+/* What a strip is of: rows x columns elements, at most GR_STEPS_STRIP. */
+typedef struct GR_STEPS(place) {
+  int64_t plane, row, column, rows, columns;
+} GR_STEPS(place);
+
+/* rows of elements, side by side in `to`. */
+GR_INLINE void GR_STEPS(gather)(GR_C *to, const GR_T *from, int64_t row_stride, int64_t stride,
+                                const GR_STEPS(place) *at) {
+  for (int64_t r = 0; r < at->rows; r++, to += at->columns) {
+    const GR_T *row = from + r * row_stride;
+    if (stride) {
+      GR_INDEPENDENT
+      for (int64_t j = 0; j < at->columns; j++) to[j] = GR_LOAD(row[j]);
+    } else {
+      GR_C value = GR_LOAD(row[0]);
+      for (int64_t j = 0; j < at->columns; j++) to[j] = value;
+    }
+  }
+}
+
+GR_INLINE GR_STEPS(register) GR_STEPS(load)(const gr_steps *s, const gr_steps_input *input,
+                                            const GR_STEPS(place) *at, GR_C *buffer) {
+  const GR_T *from = (const GR_T *)gr_ptr(input->arg) + gr_steps_offset(s, input, at->plane, at->row, at->column);
+  int one_row = at->rows == 1 || input->row == 0;
+  if (!input->column && one_row) {
+    buffer[0] = GR_LOAD(*from);
+    return (GR_STEPS(register)){buffer, 0};
+  }
+  int contiguous = input->column && (at->rows == 1 || input->row == at->columns);
+  if (sizeof(GR_T) == sizeof(GR_C) && contiguous) return (GR_STEPS(register)){(const GR_C *)(const void *)from, 1};
+  GR_STEPS(gather)(buffer, from, input->row, input->column, at);
+  return (GR_STEPS(register)){buffer, 1};
+}
+
+/* d[i] = value of a = x[i]. Of one element for all there is one result for all. */
+#define GR_STEP1(code, value)                          \
+  case code:                                           \
+    GR_INDEPENDENT                                     \
+    for (int64_t i = 0; i < n; i++) {                  \
+      GR_C a = x.at[i];                                \
+      d[i] = (GR_C)(value);                            \
+    }                                                  \
+    break;
+
+#define GR_STEP2(code, value)                          \
+  case code:                                           \
+    if (x.step && y.step) {                            \
+      GR_INDEPENDENT                                   \
+      for (int64_t i = 0; i < n; i++) {                \
+        GR_C a = x.at[i], b = y.at[i];                 \
+        d[i] = (GR_C)(value);                          \
+      }                                                \
+    } else if (x.step) {                               \
+      GR_C b = *y.at;                                  \
+      GR_INDEPENDENT                                   \
+      for (int64_t i = 0; i < n; i++) {                \
+        GR_C a = x.at[i];                              \
+        d[i] = (GR_C)(value);                          \
+      }                                                \
+    } else {                                           \
+      GR_C a = *x.at;                                  \
+      GR_INDEPENDENT                                   \
+      for (int64_t i = 0; i < n; i++) {                \
+        GR_C b = y.at[i];                              \
+        d[i] = (GR_C)(value);                          \
+      }                                                \
+    }                                                  \
+    break;
+
+/* One instruction on n elements. */
+GR_INLINE void GR_STEPS(apply)(const int64_t *w, GR_STEPS(register) x, GR_STEPS(register) y, GR_C *d, int64_t n) {
+#if GR_FLOAT
+  GR_C p = (GR_C)gr_steps_parameter(w, 0), q = (GR_C)gr_steps_parameter(w, 1);
+#endif
+  switch (w[0]) {
+    GR_STEP2(GR_STEP_ADD, (GR_U)a + (GR_U)b)
+    GR_STEP2(GR_STEP_SUBTRACT, (GR_U)a - (GR_U)b)
+    GR_STEP2(GR_STEP_MULTIPLY, (GR_U)a * (GR_U)b)
+    GR_STEP2(GR_STEP_MAXIMUM, a >= b || GR_IS_NAN(a) ? a : b)
+    GR_STEP2(GR_STEP_MINIMUM, a <= b || GR_IS_NAN(a) ? a : b)
+    GR_STEP1(GR_STEP_RELU, a < 0 ? 0 : a)
+#if GR_FLOAT
+    GR_STEP2(GR_STEP_DIVIDE, a / b)
+    GR_STEP1(GR_STEP_GELU, GR_MATH(gr_gelu_erf)(a))
+    GR_STEP1(GR_STEP_GELU_TANH, GR_MATH(gr_gelu_tanh)(a))
+    GR_STEP1(GR_STEP_SIGMOID, GR_MATH(gr_logistic)(a))
+    GR_STEP1(GR_STEP_TANH, GR_TANH(a))
+    GR_STEP1(GR_STEP_EXP, GR_EXP(a))
+    GR_STEP1(GR_STEP_SQRT, GR_MATH(sqrt)(a))
+    GR_STEP1(GR_STEP_ABS, GR_MATH(fabs)(a))
+    GR_STEP1(GR_STEP_NEGATIVE, -a)
+    GR_STEP1(GR_STEP_SILU, a * GR_MATH(gr_logistic)(a))
+    GR_STEP1(GR_STEP_HARD_SWISH, a * GR_MATH(gr_clip)(a / 6 + (GR_C)0.5, 0, 1))
+    GR_STEP1(GR_STEP_HARD_SIGMOID, GR_MATH(gr_clip)(p * a + q, 0, 1))
+    GR_STEP1(GR_STEP_CLIP, GR_MATH(gr_clip)(a, p, q))
+    GR_STEP1(GR_STEP_LEAKY_RELU, a < 0 ? p * a : a)
+    GR_STEP1(GR_STEP_RECIPROCAL, 1 / a)
+    GR_STEP1(GR_STEP_ERF, GR_MATH(erf)(a))
+    GR_STEP1(GR_STEP_LOG, GR_MATH(log)(a))
+#endif
+    default: break; /* ops/steps.py makes no other code */
+  }
+}
+#undef GR_STEP1
+#undef GR_STEP2
+
+/* All steps on one strip; in may be NULL: a program without a product. */
+GR_INLINE void GR_STEPS(strip)(const gr_steps *s, const GR_STEPS(place) *at, const GR_C *in, int64_t in_row,
+                               GR_T *out, int64_t out_row) {
+  _Alignas(64) GR_C buffer[GR_STEPS_REGISTERS][GR_STEPS_STRIP];
+  GR_STEPS(register) registers[GR_STEPS_REGISTERS] = {{0}}, last = {0};
+  int64_t n = at->rows * at->columns;
+  int in_place = sizeof(GR_T) == sizeof(GR_C) && (at->rows == 1 || out_row == at->columns);
+  if (in && (at->rows == 1 || in_row == at->columns)) {
+    registers[0] = (GR_STEPS(register)){in, 1};
+  } else if (in) {
+    for (int64_t r = 0; r < at->rows; r++)
+      memcpy(buffer[0] + r * at->columns, in + r * in_row, (size_t)at->columns * sizeof(GR_C));
+    registers[0] = (GR_STEPS(register)){buffer[0], 1};
+  }
+  for (int64_t i = 0; i < s->count; i++) {
+    const int64_t *w = s->words + i * GR_STEPS_WORDS;
+    if (w[0] == GR_STEP_LOAD) {
+      registers[w[1]] = GR_STEPS(load)(s, &s->inputs[w[2]], at, buffer[w[1]]);
+      continue;
+    }
+    GR_STEPS(register) x = registers[w[2]], y = registers[w[3]];
+    int step = x.step || y.step;
+    GR_C *d = in_place && step && i == s->count - 1 ? (GR_C *)(void *)out : buffer[w[1]];
+    /* where no element differs there is one result, by the loop that reads single elements */
+    if (!step) x.step = y.step = 1;
+    GR_STEPS(apply)(w, x, y, d, step ? n : 1);
+    last = registers[w[1]] = (GR_STEPS(register)){d, step};
+  }
+  if ((const void *)last.at == (const void *)out) return;
+  for (int64_t r = 0; r < at->rows; r++, out += out_row) {
+    GR_INDEPENDENT
+    for (int64_t j = 0; j < at->columns; j++) out[j] = GR_STORE(last.at[last.step ? r * at->columns + j : 0]);
+  }
+}
+
+/* The block's elements (row .. row + rows-1, column .. column + columns-1) of a plane. */
+static void GR_STEPS(block)(const gr_steps *s, int64_t plane, int64_t row, int64_t column, int64_t rows,
+                            int64_t columns, const GR_C *in, int64_t in_row, GR_T *out, int64_t out_row) {
+  int64_t width = gr_min(columns, GR_STEPS_STRIP), height = gr_max(1, GR_STEPS_STRIP / gr_max(width, 1));
+  for (int64_t r = 0; r < rows; r += height) {
+    for (int64_t j = 0; j < columns; j += width) {
+      GR_STEPS(place) at = {plane, row + r, column + j, gr_min(height, rows - r), gr_min(width, columns - j)};
+      GR_STEPS(strip)(s, &at, in ? in + r * in_row + j : NULL, in_row, out + r * out_row + j, out_row);
+    }
+  }
+}
