@@ -90,8 +90,8 @@ def _dense(call: Call) -> Moves:
 
 
 def _product(call: Call, words: Sequence[int], turn_a: bool, turn_b: bool) -> Moves:
-    """A block loads its rows of A, strip by strip, and its columns of B, each in steps of K; what its epilogue
-    reads, 32 rows at a time. ``words``: those of the epilogue, then those of numerics."""
+    """A block loads its rows of A, strip by strip, and its columns of B, each in steps of K; what its
+    epilogue reads, 32 rows at a time. ``words``: those of the epilogue, then those of numerics."""
     a, b, out, extra, words = call.args[0], call.args[1], call.args[-1], words[1], behind(words)
     planes, rows, cols = out.view
     k = a.view[1 if turn_a else 2]

@@ -10,8 +10,8 @@ import numpy as np
 
 from .layout import TILE, Layout, pages
 
-__all__ = ["Arg", "Call", "Moves", "Spans", "Times", "behind", "broadcast", "cut", "hits", "inside", "moves", "pair", "split",
-           "steps"]
+__all__ = ["Arg", "Call", "Moves", "Spans", "Times", "behind", "broadcast", "cut", "hits", "inside",
+           "moves", "pair", "split", "steps"]
 
 _PANEL_BYTES = 262144               # native/kernels/tt/work.h
 
@@ -81,8 +81,8 @@ def behind(words: Sequence[int]) -> Sequence[int]:
 
 
 def broadcast(x: Arg, out: Arg, down: Spans, across: Spans) -> np.ndarray:
-    """How often each page of x is touched where rectangles of ``out``, of which it is an input with numpy's
-    broadcasting, load their part: what has one row for each span down, what has one column for each across."""
+    """How often each page of x is touched where rectangles of ``out``, to which it is broadcast, load their
+    part of it: what has one row for each span down, what has one column for each across."""
     planes, *sides = x.view
     spans = [s if n > 1 else (0 * s[0], 0 * s[1] + n) for n, s in zip(sides, (down, across), strict=True)]
     return x.touched(np.full(planes, out.view[0] // max(planes, 1)), spans[0], spans[1])

@@ -1,1 +1,65 @@
-"""Model -> Model: rules that make a graph smaller and faster without changing what it computes."""
+"""Model -> Model: rules that make a graph smaller and faster without changing what it computes.
+
+    model = simplify(model, devices, pins)      # constants, patterns, transposes
+    model = fuse(model, devices)                # epilogues of products, groups of elementwise ops
+
+A rule is a function of a Net (net.py) in a module here, listed below in the order in which they run. Each
+change leaves a Note. None takes away a device that could run the nodes before, joins nodes that were asked
+onto different devices, or computes a value twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ..devices import NO_KERNELS, Device, parse_list
+from ..model import Model
+from .activations import activations
+from .attention import attentions
+from .epilogues import epilogues
+from .folding import fold
+from .groups import fused_groups
+from .net import Net
+from .neutral import casts, equal_nodes, neutral, reshapes, transposes
+from .norms import layer_norms, softmaxes
+from .pins import pinned
+from .products import absorb_transposes, biases, scales
+from .sinking import sink_transposes
+
+__all__ = ["FUSION", "SIMPLIFICATION", "fuse", "pinned", "rewrite", "simplify"]
+
+Rule = Callable[[Net], None]
+Devices = str | Device | Sequence[str | Device]
+SIMPLIFICATION: tuple[Rule, ...] = (
+    fold, casts, neutral, reshapes, transposes, sink_transposes, transposes, equal_nodes, activations,
+    layer_norms, softmaxes, attentions, transposes, absorb_transposes, scales, biases, scales, biases,
+    reshapes, fold, equal_nodes,
+)
+FUSION: tuple[Rule, ...] = (epilogues, fused_groups)
+
+
+def simplify(model: Model, devices: Devices = ("cpu:0", "tt:0"),
+             pins: Mapping[str, str | Device] | None = None) -> Model:
+    """A model that computes the same with fewer nodes: constants folded, patterns found, transposes gone.
+
+    ``devices``: what it may run on; no rule takes one of them away from a node. ``pins``: as ``place`` of
+    plan(); they are carried to the nodes that come of those that they name (Model.pins). Raises PlanError for
+    a pin that names nothing.
+    """
+    return rewrite(pinned(model, pins or {}), SIMPLIFICATION, devices)
+
+
+def fuse(model: Model, devices: Devices = ("cpu:0", "tt:0"),
+         pins: Mapping[str, str | Device] | None = None) -> Model:
+    """A model with elementwise ops in the epilogues of products and in groups of one kernel; as simplify."""
+    return rewrite(pinned(model, pins or {}), FUSION, devices)
+
+
+def rewrite(model: Model, rules: Sequence[Rule], devices: Devices) -> Model:
+    """Run rules over a model, in order; also with rules of your own."""
+    kinds = dict.fromkeys(d.kernels for d in parse_list(devices))
+    net = Net(model, [kind for kind in kinds if kind != NO_KERNELS])
+    for rule in rules:
+        rule(net)
+    net.prune()
+    return net.model()

@@ -17,7 +17,7 @@
 #include "tt/blocking.h"
 #include "tt/exact_conv.h"
 #include "tt/operand.h"
-#include "tt/steps.h"
+#include "tt/program.h"
 
 #define GR_TT_CONV_UNITS 8    /* units worth having: each reads weights and input anew, so not one a core */
 #define GR_TT_CONV_COLS 64    /* most columns of a window */

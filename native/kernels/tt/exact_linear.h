@@ -11,7 +11,7 @@
 #define GR_TT_EXACT_LINEAR_H
 
 #include "exact.h"
-#include "tt/steps.h"
+#include "tt/program.h"
 #include "tt/words.h"
 #include "tt/work.h"
 

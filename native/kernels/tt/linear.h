@@ -12,7 +12,7 @@
 #include "tt/blocking.h"
 #include "tt/exact_linear.h"
 #include "tt/operand.h"
-#include "tt/steps.h"
+#include "tt/program.h"
 
 typedef struct gr_tt_product {
   gr_tt_view a, b, bias, out;   /* bias.arg is NULL where there is none */

@@ -1,4 +1,4 @@
-/* steps.h: programs of steps (native/kernels/steps.h) on panels in L1, and the op fused.
+/* program.h: programs of steps (steps.h) on panels in L1, and the op fused.
  *
  * What a program reads besides the product is loaded 32 rows at a time into a panel for each input; then rows
  * go through the steps in pieces, as tiles through Dst: in float32, after each step rounded to bf16 where Dst
@@ -7,8 +7,8 @@
  * Who includes it: products of this folder. Thread: a pool thread, one task per simulated core.
  * defines: gr_tt_program, gr_tt_program_of, gr_tt_program_floats, gr_tt_program_run, gr_tt_fused
  */
-#ifndef GR_TT_STEPS_H
-#define GR_TT_STEPS_H
+#ifndef GR_TT_PROGRAM_H
+#define GR_TT_PROGRAM_H
 
 #include <math.h>
 

@@ -1,0 +1,108 @@
+"""softmax(q k^T scale + bias) v -> the op attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..ops import registry
+from .matching import closed, with_number
+from .net import Net, Node, Value
+from .neutral import permutation
+
+__all__ = ["attentions"]
+
+
+@dataclass
+class _Scores:
+    """scale q k^T (+ bias) before the softmax; ``k`` is [.., d, t] unless ``k_is_rows``."""
+
+    q: Value
+    k: Value
+    k_is_rows: bool
+    scale: float
+    bias: Value | None
+    nodes: list[Node] = field(default_factory=list)
+
+
+def attentions(net: Net) -> None:
+    """matmul(softmax(matmul(q, k^T) * scale + bias), v), the scale on either side of the product, where an
+    attention kernel runs wherever these nodes do and k comes transposed from rows."""
+    if registry.get("attention") is None:
+        return
+    for node in net.nodes("matmul"):
+        weights = node.inputs[0]
+        if weights.op != "softmax" or not weights.used_once or len(node.inputs) != 2 \
+                or node.attrs["transpose_a"] or node.attrs["transpose_b"] or node.attrs["epilogue"]:
+            continue
+        softmax = weights.producer
+        if softmax.attrs["axis"] % len(weights.shape) != len(weights.shape) - 1:
+            continue
+        found = _scores(softmax.inputs[0])
+        if found is not None:
+            _replace(net, node, found, softmax)
+
+
+def _scores(value: Value) -> _Scores | None:
+    """The scores that a softmax reads, taken apart."""
+    plain = _product(value)
+    if plain is not None or value.op != "add" or not value.used_once:
+        return plain
+    a, b = value.producer.inputs
+    for x, bias in ((a, b), (b, a)):
+        found = _product(x) if x.type == value.type else None
+        if found is not None:
+            found.bias = bias
+            found.nodes.append(value.producer)
+            return found
+    return None
+
+
+def _product(value: Value) -> _Scores | None:
+    value, scale, nodes = _unscaled(value)
+    node = value.producer
+    if node is None or node.op != "matmul" or not value.used_once or len(node.inputs) != 2 \
+            or node.attrs["transpose_a"] or node.attrs["epilogue"]:
+        return None
+    q, of_q, more = _unscaled(node.inputs[0])
+    k, of_k, others = _unscaled(node.inputs[1])
+    return _Scores(q, k, node.attrs["transpose_b"], scale * of_q * of_k, None,
+                   [*nodes, node, *more, *others])
+
+
+def _unscaled(value: Value) -> tuple[Value, float, list[Node]]:
+    """A value without the numbers that it is multiplied or divided by."""
+    scale, nodes = 1.0, []
+    while value.used_once:
+        if (found := with_number(value, "multiply")) is not None:
+            scale *= found[1]
+        elif (found := with_number(value, "divide")) is not None and found[1] != 0.0:
+            scale /= found[1]
+        else:
+            break
+        nodes.append(value.producer)
+        value = found[0]
+    return value, scale, nodes
+
+
+def _replace(net: Net, root: Node, found: _Scores, softmax: Node) -> None:
+    nodes = [*found.nodes, softmax, root]
+    if not closed(nodes, root) or not net.together(nodes):
+        return
+    k = found.k
+    if not found.k_is_rows:
+        if k.op != "transpose":
+            return
+        ndim = len(k.shape)
+        perm = [*range(ndim - 2), ndim - 1, ndim - 2]
+        if permutation(k.producer) == tuple(perm):
+            k = k.producer.inputs[0]
+        else:
+            k = net.add("transpose", [k], before=root, name=f"{k.name}_rows", perm=perm,
+                        origins=k.producer.origins)
+    inputs = [found.q, k, root.inputs[1], *([found.bias] if found.bias is not None else [])]
+    if not net.keeps_support(nodes, "attention", inputs, scale=found.scale):
+        return
+    net.note("attentions", f"{len(nodes)} nodes up to {root.name} are attention of {found.q.name}, {k.name} "
+             f"and {root.inputs[1].name}", nodes)
+    net.replace(root.output, net.add("attention", inputs, before=root, scale=found.scale,
+                                     origins=[o for n in nodes for o in n.origins]))

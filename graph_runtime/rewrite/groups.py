@@ -1,0 +1,116 @@
+"""Groups of elementwise ops that become one kernel: a seed and what follows it, closed, so that nothing in
+the middle is read by others and no value is computed twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..ops import registry, steps
+from .net import Net, Node, Value
+
+__all__ = ["Group", "fused_groups", "grow", "is_step"]
+
+_LOOKAHEAD = 8   # nodes that may be taken before the group is closed again
+_MOST = 16       # steps of a group: longer programs leave the nearest cache
+
+
+@dataclass
+class Group:
+    """``nodes`` in order; the first may be a product, which its steps read as -1. Only the last one's result
+    is read by others."""
+
+    nodes: list[Node]
+    has_product: bool
+
+    def program(self, first_input: int) -> tuple[list[Value], list]:
+        """The inputs that the steps read from outside, and the steps, which call them ``first_input`` and
+        so on."""
+        inputs: dict[Value, int] = {}
+        made = {node.output: -1 - j for j, node in enumerate(self.nodes)}
+        body = []
+        for node in self.nodes[1:] if self.has_product else self.nodes:
+            reads = [made[v] if v in made else inputs.setdefault(v, first_input + len(inputs))
+                     for v in node.inputs]
+            body.append([node.op, reads, _given(node)])
+        return list(inputs), body
+
+
+def is_step(node: Node, net: Net) -> bool:
+    """An op that can be a step, of one dtype."""
+    return node.op in steps.CODES and node.output.dtype in steps.DTYPES \
+        and all(v.dtype == node.output.dtype for v in node.inputs)
+
+
+def _given(node: Node) -> dict:
+    defaults = {a.name: a.default for a in registry.require(node.op).attrs}
+    return {key: v for key, v in node.attrs.items() if key in defaults and v != defaults[key]}
+
+
+def grow(net: Net, seed: Node, place: dict[Node, int]) -> Iterator[Group]:
+    """The groups that begin with a seed, of at least two nodes, the largest first. All nodes make the seed's
+    type and were asked onto one device. ``place``: of each node in the order of the graph."""
+    has_product = not is_step(seed, net)
+    nodes, inside, whole = [seed], {seed}, []
+    while len(nodes) <= _MOST and len(nodes) - (len(whole[-1]) if whole else 1) < _LOOKAHEAD:
+        following = _next(net, nodes, inside, place)
+        if following is None:
+            break
+        more = [following] if has_product else [*_alone(net, following, inside), following]
+        nodes += more
+        inside.update(more)
+        if _is_closed(nodes, inside):
+            whole.append(list(nodes))
+    return (Group(found, has_product) for found in whole[::-1] if len(found) <= _MOST + has_product)
+
+
+def _next(net: Net, nodes: list[Node], inside: set[Node], place: dict[Node, int]) -> Node | None:
+    """The first node behind the group that reads it and may join."""
+    readers = {r for n in nodes for r in n.output.readers if r not in inside and r in place}
+    for reader in sorted(readers, key=place.__getitem__):
+        if _joins(net, reader, nodes[0]):
+            return reader
+    return None
+
+
+def _joins(net: Net, node: Node, seed: Node) -> bool:
+    return is_step(node, net) and node.output.type == seed.output.type and node.device == seed.device
+
+
+def _alone(net: Net, node: Node, inside: set[Node]) -> list[Node]:
+    """Elementwise producers of a node's other inputs that only it and the group read, first things first."""
+    found: list[Node] = []
+    for value in node.inputs:
+        maker = value.producer
+        if maker is None or maker in inside or maker in found or not _joins(net, maker, node):
+            continue
+        if value.heads or any(r is not node and r not in inside for r in value.readers):
+            continue
+        found += [n for n in _alone(net, maker, inside) if n not in found] + [maker]
+    return found
+
+
+def _is_closed(nodes: list[Node], inside: set[Node]) -> bool:
+    """Whether others read the last node's result only."""
+    return not any(n.output.heads or any(r not in inside for r in n.output.readers) for n in nodes[:-1])
+
+
+def fused_groups(net: Net) -> None:
+    """Elementwise ops of one type that follow each other are one kernel."""
+    place = {node: i for i, node in enumerate(net.nodes())}
+    for node in list(net.nodes()):
+        if node.alive and is_step(node, net) and len(node.outputs) == 1:
+            for group in grow(net, node, place):
+                if _take(net, group):
+                    break
+
+
+def _take(net: Net, group: Group) -> bool:
+    inputs, program = group.program(0)
+    if not net.keeps_support(group.nodes, "fused", inputs, body=program):
+        return False
+    last = group.nodes[-1]
+    net.note("fused_groups", f"{', '.join(n.name for n in group.nodes)} are one kernel", group.nodes)
+    net.replace(last.output, net.add("fused", inputs, before=last, body=program,
+                                     origins=[o for n in group.nodes for o in n.origins]))
+    return True

@@ -1,0 +1,135 @@
+"""Nodes that change nothing, or nothing together: x + 0, x * 1, copies within casts, inverse transposes,
+chains of reshapes; and equal nodes, of which one is enough."""
+
+from __future__ import annotations
+
+from ..ops import registry
+from .net import Net, Node, Value
+
+__all__ = ["casts", "equal_nodes", "neutral", "reshapes", "transposes"]
+
+# op -> the number that changes nothing as its second input; of the others in either place
+_NEUTRAL = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "divide": 1.0, "power": 1.0}
+_COMMUTE = ("add", "multiply")
+
+
+def neutral(net: Net) -> None:
+    """x + 0, x - 0, x * 1, x / 1, x ** 1 are x, where the number does not widen it."""
+    for node in net.nodes(*_NEUTRAL):
+        x, y = node.inputs
+        for value, other in ((x, y), (y, x)) if node.op in _COMMUTE else ((x, y),):
+            if value.type == node.output.type and other.scalar() == _NEUTRAL[node.op]:
+                text = f"{node.name}: {node.op} of {_NEUTRAL[node.op]:g} changes nothing"
+                net.note("neutral", text, [node])
+                net.replace(node.output, value)
+                break
+
+
+def casts(net: Net) -> None:
+    """A cast to the type that is there; a cast back through a type that holds all values."""
+    for node in net.nodes("cast"):
+        x = node.inputs[0]
+        if x.type == node.output.type:
+            net.note("casts", f"{node.name} casts {x.dtype} to itself", [node])
+            net.replace(node.output, x)
+        elif x.op == "cast" and _holds(x.producer.inputs[0].dtype, x.dtype):
+            source = x.producer.inputs[0]
+            net.note("casts", f"{x.producer.name} and {node.name} cast {source.dtype} to {node.output.dtype} "
+                     f"through {x.dtype}, which loses nothing", [x.producer, node])
+            if source.type == node.output.type:
+                net.replace(node.output, source)
+            else:
+                net.replace(node.output, net.add("cast", [source], before=node, to=node.output.dtype))
+
+
+# dtype -> those that hold all its values
+_WIDER = {
+    "bool": ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16",
+             "float32", "float64"),
+    "int8": ("int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"),
+    "uint8": ("int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32",
+              "float64"),
+    "int16": ("int32", "int64", "float32", "float64"),
+    "uint16": ("int32", "uint32", "int64", "uint64", "float32", "float64"),
+    "int32": ("int64", "float64"),
+    "uint32": ("int64", "uint64", "float64"),
+    "float16": ("float32", "float64"),
+    "bfloat16": ("float32", "float64"),
+    "float32": ("float64",),
+}
+
+
+def _holds(dtype: str, through: str) -> bool:
+    return through in _WIDER.get(dtype, ())
+
+
+# ---------------------------------------------------------------- reshapes
+
+
+def reshapes(net: Net) -> None:
+    """A reshape of a reshape is one; one that gives the shape that is there is none."""
+    for node in net.nodes(*(name for name, op in registry.all_ops().items() if op.is_nop)):
+        x = node.inputs[0]
+        if x.type == node.output.type:
+            net.note("reshapes", f"{node.name} gives the shape that is there", [node])
+            net.replace(node.output, x)
+        elif x.producer is not None and x.op is not None and x.producer.is_nop:
+            first = x.producer.inputs[0]
+            net.note("reshapes", f"{x.producer.name} and {node.name} are one reshape", [x.producer, node])
+            net.replace(node.output, reshaped(net, first, node.output.shape, node))
+
+
+def reshaped(net: Net, value: Value, shape: tuple[int, ...], before: Node, **more) -> Value:
+    """``value`` in a shape: itself where it has it."""
+    if value.shape == shape:
+        return value
+    return net.add("reshape", [value], before=before, shape=list(shape), **more)
+
+
+# ---------------------------------------------------------------- transposes
+
+
+def permutation(node: Node) -> tuple[int, ...]:
+    """Which input dimension each output dimension of a transpose is."""
+    ndim = len(node.output.shape)
+    perm = node.attrs["perm"]
+    return tuple(p % ndim for p in perm) if perm is not None else tuple(range(ndim))[::-1]
+
+
+def transposes(net: Net) -> None:
+    """A transpose of a transpose is one, or none; one that only moves dimensions of size 1 is a reshape."""
+    for node in net.nodes("transpose"):
+        x, perm = node.inputs[0], permutation(node)
+        if x.op == "transpose" and net.together([x.producer, node]):
+            inner = permutation(x.producer)
+            both = tuple(inner[p] for p in perm)
+            source = x.producer.inputs[0]
+            cancel = both == tuple(range(len(both)))
+            net.note("transposes", f"{x.producer.name} and {node.name} "
+                     f"{'cancel' if cancel else 'are one transpose'}", [x.producer, node])
+            if cancel:
+                net.replace(node.output, source)
+            else:
+                net.replace(node.output, net.add("transpose", [source], before=node, perm=list(both)))
+            continue
+        moved = [p for p in perm if x.shape[p] != 1]
+        if moved == sorted(moved):
+            net.note("transposes", f"{node.name} moves no elements: a reshape", [node])
+            net.replace(node.output, reshaped(net, x, node.output.shape, node))
+
+
+# ---------------------------------------------------------------- equal nodes
+
+
+def equal_nodes(net: Net) -> None:
+    """Nodes of one op with equal attributes and inputs, asked onto one device, compute the same."""
+    seen: dict[tuple, Node] = {}
+    for node in net.nodes():
+        if node.op is None or not node.is_pure:
+            continue
+        key = (id(node.func), node.device, *map(id, node.inputs))
+        first = seen.setdefault(key, node)
+        if first is node:
+            continue
+        net.note("equal_nodes", f"{node.name} computes what {first.name} does", [first, node])
+        net.replace_all(node, first.outputs)

@@ -1,0 +1,171 @@
+"""Normalisations that exporters write out: layer_norm, rms_norm, softmax."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .. import dtypes
+from ..model import Constant
+from ..ops import registry
+from .matching import closed, with_number
+from .net import Net, Node, Value
+from .neutral import reshaped
+
+__all__ = ["layer_norms", "softmaxes"]
+
+
+@dataclass
+class _Norm:
+    """centred / sqrt(mean(centred^2) + epsilon): of x - mean(x), or of x itself (rms)."""
+
+    x: Value
+    epsilon: float
+    axis: int
+    op: str
+    nodes: list[Node] = field(default_factory=list)
+
+
+def layer_norms(net: Net) -> None:
+    """(x - mean) / sqrt(mean((x - mean)^2) + epsilon), and without the mean rms_norm, over the last
+    dimensions; a scale and a shift that follow are taken along where they have these dimensions."""
+    for node in net.nodes("divide", "multiply"):
+        found = _normalised(node)
+        if found is None or registry.get(found.op) is None:
+            continue
+        shape, chain, params = found.x.shape[found.axis:], [node], []
+        for op in ("multiply", "add") if found.op == "layer_norm" else ("multiply",):
+            step = _affine(chain[-1], op, shape)
+            params.append(step and step[1])
+            chain += [step[0]] if step else []
+        _replace(net, found, chain, params)
+
+
+def _replace(net: Net, found: _Norm, chain: list[Node], params: list[Value | None]) -> None:
+    """``chain``: the quotient and what follows it; ``params``: scale and shift where there are."""
+    root, nodes = chain[-1], [*found.nodes, *chain]
+    if not closed(nodes, root) or not net.together(nodes):
+        return
+    shape, dtype = found.x.shape[found.axis:], found.x.dtype
+    values = [_param(net, value, fill, shape, dtype, root)
+              for value, fill in zip(params, (1.0, 0.0), strict=False)]
+    attrs = {"axis": found.axis - len(found.x.shape), "epsilon": found.epsilon}
+    if not net.keeps_support(nodes, found.op, [found.x, *values], **attrs):
+        return
+    nodes = list(dict.fromkeys(nodes))
+    net.note("layer_norms", f"{len(nodes)} nodes up to {root.name} are {found.op} of {found.x.name}", nodes)
+    made = net.add(found.op, [found.x, *values], before=root, origins=[o for n in nodes for o in n.origins],
+                   **attrs)
+    net.replace(root.output, made)
+
+
+def _param(net: Net, value: Value | None, fill: float, shape: tuple[int, ...], dtype: str,
+           before: Node) -> Value:
+    if value is None:
+        array = np.full(shape, fill, dtypes.to_numpy(dtype))
+        name = f"{before.name}_{'scale' if fill else 'bias'}"
+        return net.constant(Constant.of(array, f"{fill:g} everywhere"), name)
+    return reshaped(net, value, shape, before)
+
+
+def _affine(node: Node, op: str, shape: tuple[int, ...]) -> tuple[Node, Value] | None:
+    """The only reader of a node and its other input, where it is op with a value of the normalised
+    dimensions."""
+    if not node.output.used_once or (reader := node.output.users()[0]).op != op:
+        return None
+    value = reader.inputs[1] if reader.inputs[0] is node.output else reader.inputs[0]
+    ones = len(value.shape) - len(shape)
+    if ones < 0 or value.shape != (1,) * ones + shape or reader.output.type != node.output.type:
+        return None
+    return reader, value
+
+
+def _normalised(node: Node) -> _Norm | None:
+    """What a quotient, or a product with a reciprocal, normalises."""
+    for centred, root in _quotients(node):
+        if root.op not in ("sqrt", "rsqrt"):
+            continue
+        plus = with_number(root.producer.inputs[0], "add")
+        if plus is None or plus[1] < 0 or plus[0].op != "mean":
+            continue
+        mean = plus[0].producer
+        square = mean.inputs[0]
+        if not _is_square(square, centred) or (axis := _last_axes(mean)) is None:
+            continue
+        nodes = [root.producer, root.producer.inputs[0].producer, mean, square.producer]
+        if node.op == "multiply" and root.op == "sqrt":
+            nodes.append(next(v.producer for v in node.inputs if v.op == "reciprocal"))
+        return _centre(centred, axis, plus[1], nodes)
+    return None
+
+
+def _quotients(node: Node) -> list[tuple[Value, Value]]:
+    """(x, root) where the node is x / root, x * reciprocal(root) or x * rsqrt: root as sqrt or rsqrt makes
+    it."""
+    a, b = node.inputs
+    if node.op == "divide":
+        return [(a, b)] if b.op == "sqrt" else []
+    found = []
+    for x, y in ((a, b), (b, a)):
+        if y.op == "rsqrt":
+            found.append((x, y))
+        elif y.op == "reciprocal" and y.producer.inputs[0].op == "sqrt":
+            found.append((x, y.producer.inputs[0]))
+    return found
+
+
+def _is_square(value: Value, x: Value) -> bool:
+    if value.op == "multiply":
+        return value.producer.inputs == [x, x]
+    return with_number(value, "power") == (x, 2.0)
+
+
+def _last_axes(mean: Node) -> int | None:
+    """The first of the dimensions that are reduced, where they are the last ones and stay with size 1."""
+    ndim = len(mean.inputs[0].shape)
+    axes = mean.attrs["axes"]
+    axes = sorted(a % ndim for a in axes) if axes is not None else list(range(ndim))
+    whole = bool(axes) and axes == list(range(axes[0], ndim)) and mean.attrs["keepdims"]
+    return axes[0] if whole else None
+
+
+def _centre(centred: Value, axis: int, epsilon: float, nodes: list[Node]) -> _Norm:
+    """layer_norm of x where ``centred`` is x - mean(x) over these dimensions, else rms_norm of it."""
+    if centred.op == "subtract":
+        x, mean = centred.producer.inputs
+        if mean.op == "mean" and mean.producer.inputs[0] is x and _last_axes(mean.producer) == axis:
+            return _Norm(x, epsilon, axis, "layer_norm", [*nodes, centred.producer, mean.producer])
+    return _Norm(centred, epsilon, axis, "rms_norm", nodes)
+
+
+# ---------------------------------------------------------------- softmax
+
+
+def softmaxes(net: Net) -> None:
+    """exp(x - max(x)) / sum(exp(x - max(x))) along one axis."""
+    for node in net.nodes("divide"):
+        top, below = node.inputs
+        if top.op != "exp" or below.op != "sum" or below.producer.inputs[0] is not top:
+            continue
+        shifted = top.producer.inputs[0]
+        if shifted.op != "subtract" or shifted.producer.inputs[1].op != "max":
+            continue
+        x, most = shifted.producer.inputs
+        axis = _one_axis(below.producer)
+        if most.producer.inputs[0] is not x or axis is None or _one_axis(most.producer) != axis:
+            continue
+        nodes = [most.producer, shifted.producer, top.producer, below.producer, node]
+        if not closed(nodes, node) or not net.together(nodes) \
+                or not net.keeps_support(nodes, "softmax", [x], axis=axis):
+            continue
+        net.note("softmaxes", f"{len(nodes)} nodes up to {node.name} are softmax of {x.name}", nodes)
+        origins = tuple(o for n in nodes for o in n.origins)
+        net.replace(node.output, net.add("softmax", [x], before=node, origins=origins, axis=axis))
+
+
+def _one_axis(node: Node) -> int | None:
+    axes = node.attrs["axes"]
+    if axes is None or len(axes) != 1 or not node.attrs["keepdims"]:
+        return None
+    return axes[0] % len(node.inputs[0].shape)

@@ -1,0 +1,158 @@
+"""What stands around products: biases and scales of output channels (so batch_norm, which front-ends write as
+a multiply and an add) go into weights and bias, transposes into the operands."""
+
+from __future__ import annotations
+
+from .folding import folded
+from .net import Net, Node, Value
+from .neutral import permutation, reshaped
+
+__all__ = ["PRODUCTS", "absorb_transposes", "biases", "given", "scales"]
+
+PRODUCTS = ("conv2d", "dense", "matmul")
+
+
+def _channels(node: Node) -> tuple[int, int]:
+    """The axis of a product's output that the weight's output channels are, and their number."""
+    axis = 1 if node.op == "conv2d" else len(node.output.shape) - 1
+    return axis, node.output.shape[axis]
+
+
+def _is_plain(node: Node) -> bool:
+    """Neither an epilogue nor packed weights: what rules here know."""
+    return not node.attrs["epilogue"] and not node.attrs.get("packed")
+
+
+def _by_channel(node: Node, value: Value) -> bool:
+    """Whether a value is one number a channel, or one for all, when it is broadcast to the output."""
+    axis, count = _channels(node)
+    ndim = len(node.output.shape)
+    shape = (1,) * (ndim - len(value.shape)) + value.shape
+    wanted = tuple(count if d == axis else 1 for d in range(ndim))
+    return len(shape) == ndim and shape in (wanted, (1,) * ndim)
+
+
+def _reader(node: Node) -> Node | None:
+    """The one node that reads a product, where it makes the same type on the same device."""
+    if not node.output.used_once:
+        return None
+    reader = node.output.users()[0]
+    same = len(reader.outputs) == 1 and reader.output.type == node.output.type
+    return reader if same and reader.device == node.device else None
+
+
+def biases(net: Net) -> None:
+    """product + one number a channel: the op's own bias."""
+    for node in net.nodes(*PRODUCTS):
+        reader = _reader(node)
+        if reader is None or not _is_plain(node):
+            continue
+        if reader.op == "bias_add":
+            value = reader.inputs[1]
+            fits = reader.inputs[0] is node.output and \
+                reader.attrs["axis"] % len(node.output.shape) == _channels(node)[0]
+        elif reader.op in ("add", "subtract"):
+            value = reader.inputs[1] if reader.inputs[0] is node.output else reader.inputs[0]
+            fits = _by_channel(node, value) and value.type.size == _channels(node)[1]
+            if reader.op == "subtract":
+                fits = fits and reader.inputs[0] is node.output and value.constant is not None
+        else:
+            continue
+        if fits and value.dtype == node.output.dtype and _bias_known(node, value):
+            _take_bias(net, node, reader, value)
+
+
+def _bias_known(node: Node, value: Value) -> bool:
+    """A second bias is added when the model is compiled, so both are constants."""
+    return len(node.inputs) == 2 or (value.constant is not None and node.inputs[2].constant is not None)
+
+
+def _take_bias(net: Net, node: Node, reader: Node, value: Value) -> None:
+    vector = reshaped(net, value, (_channels(node)[1],), node)
+    if reader.op == "subtract":
+        vector = _constant(net, net.add("negative", [vector], before=node), node)
+    if len(node.inputs) == 3:
+        vector = _constant(net, net.add("add", [node.inputs[2], vector], before=node), node)
+    inputs = [*node.inputs[:2], vector]
+    attrs = given(node)
+    if not net.keeps_support([node, reader], node.op, inputs, **attrs):
+        return
+    net.note("biases", f"{reader.name} adds {value.name} to each channel of {node.name}: its bias",
+             [node, reader])
+    made = net.add(node.op, inputs, before=node, name=reader.name, origins=(*node.origins, *reader.origins),
+                   **attrs)
+    net.replace(reader.output, made)
+
+
+def scales(net: Net) -> None:
+    """product * one constant a channel: into constant weights and bias."""
+    for node in net.nodes(*PRODUCTS):
+        reader = _reader(node)
+        if reader is None or reader.op not in ("multiply", "divide") or not _is_plain(node):
+            continue
+        value = reader.inputs[1] if reader.inputs[0] is node.output else reader.inputs[0]
+        if value is node.output or (reader.op == "divide" and reader.inputs[0] is not node.output):
+            continue
+        weights = [*node.inputs[1:], value]
+        if any(v.constant is None for v in weights) or not _by_channel(node, value):
+            continue
+        if node.op == "matmul" and len(node.inputs[1].shape) != 2:
+            continue
+        _take_scale(net, node, reader, value)
+
+
+def _take_scale(net: Net, node: Node, reader: Node, value: Value) -> None:
+    channels = _channels(node)[1]
+    across = node.op == "matmul" and not node.attrs["transpose_b"]      # weights [K, N], else [N, ...]
+    of_weight = (channels,) if across else (channels, *(1,) * (len(node.inputs[1].shape) - 1))
+    scaled = []
+    for part, shape in ((node.inputs[1], of_weight), *((b, (channels,)) for b in node.inputs[2:])):
+        factor = reshaped(net, value, shape if value.type.size > 1 else (), node)
+        scaled.append(_constant(net, net.add(reader.op, [part, factor], before=node), node))
+    net.note("scales", f"{reader.name} scales channels of {node.name} by {value.name}: into its weights",
+             [node, reader])
+    made = net.add(node.op, [node.inputs[0], *scaled], before=node, name=reader.name,
+                   origins=(*node.origins, *reader.origins), **given(node))
+    net.replace(reader.output, made)
+
+
+def _constant(net: Net, value: Value, near: Node) -> Value:
+    """A value that depends on constants only as a constant."""
+    if value.constant is not None or value.producer is None:
+        return value
+    for source in value.producer.inputs:
+        if source.constant is None:
+            net.replace(source, _constant(net, source, near))
+    made = folded(value.producer)
+    return value if made is None else net.constant(made, f"{near.name}_{value.producer.op}")
+
+
+def given(node: Node) -> dict:
+    """A product's attributes to be given again."""
+    return {key: value for key, value in node.attrs.items() if value not in (None, "", ())}
+
+
+# ---------------------------------------------------------------- transposes of operands
+
+
+def absorb_transposes(net: Net) -> None:
+    """matmul of an operand whose last two dimensions are swapped reads them swapped; of another transpose
+    that ends in a swap, only the swap is taken."""
+    for node in net.nodes("matmul"):
+        for i, flag in ((0, "transpose_a"), (1, "transpose_b")):
+            x = node.inputs[i]
+            if x.op != "transpose" or not x.used_once or not net.together([x.producer, node]):
+                continue
+            ndim, perm = len(x.shape), permutation(x.producer)
+            if perm != (*range(ndim - 2), ndim - 1, ndim - 2):
+                continue
+            inputs = list(node.inputs)
+            inputs[i] = x.producer.inputs[0]
+            attrs = {**given(node), flag: not node.attrs[flag]}
+            if not net.keeps_support([node], "matmul", inputs, **attrs):
+                continue
+            net.note("absorb_transposes", f"{node.name} reads {inputs[i].name} with its last dimensions "
+                     f"swapped, so that {x.producer.name} goes", [x.producer, node])
+            made = net.add("matmul", inputs, before=node, **attrs)
+            net.replace(node.output, made)
+            node = made.producer
