@@ -197,6 +197,13 @@ def _matmul_scratch(i, o, a):
     return gemm_scratch(m, n, k, i[0].dtype)
 
 
+def _bare_integers(i, o, a):
+    """The kernel of integers but int32 makes products only."""
+    if i[0].dtype not in _TYPES and (len(i) == 3 or a["epilogue"]):
+        return f"products of {i[0].dtype} take neither a bias nor an epilogue"
+    return None
+
+
 def _matmul_cases():
     for name, a, b, ta, tb in (
         ("tiles", (65, 97), (97, 70), 0, 0),
@@ -249,7 +256,8 @@ register_product(
         ),
         words=lambda i, o, a: [int(a["transpose_a"]), int(a["transpose_b"])],
         bodies={
-            "cpu": Body("matmul", _MATMUL_TYPES, rules.by_dtype, _matmul_scratch, epilogue=True),
+            "cpu": Body("matmul", _MATMUL_TYPES, rules.by_dtype, _matmul_scratch, _bare_integers,
+                        epilogue=True),
             "tt": Body("matmul", rules.TT_FLOATS, numerics=True, epilogue=True),
         },
         cases=tuple(_matmul_cases()),
