@@ -1,4 +1,4 @@
-"""Small networks with random weights, as exporters write them: a ResNet block, a BERT layer, a decoder step."""
+"""Small networks with random weights, as exporters write them: ResNet block, BERT layer, decoder step."""
 from __future__ import annotations
 
 import numpy as np
@@ -36,7 +36,8 @@ class Net:
         return self.op("Add", self.op("MatMul", x, self.weight(rows, columns)), self.weight(columns))
 
     def norm(self, x, size):
-        return self.op("LayerNormalization", x, self.weight(size, offset=1.0), self.weight(size), epsilon=1e-5)
+        scale, shift = self.weight(size, offset=1.0), self.weight(size)
+        return self.op("LayerNormalization", x, scale, shift, epsilon=1e-5)
 
     def batch_norm(self, x, channels):
         params = [self.weight(channels, offset=1.0), self.weight(channels), self.weight(channels)]

@@ -1,6 +1,9 @@
 """Files: where weights lie, what is refused, and that nothing is read or allocated before it must be."""
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -125,7 +128,7 @@ def test_graphs_that_are_none_are_refused(kit):
     _graph_error(kit, kit.make([("Relu", ["x"], ["x"])], {"x": (2,)}, ["x"]), "there is already")
     _graph_error(kit, kit.make([relu], {"x": (2,)}, ["q"]), "no node makes output 'q'")
     _graph_error(kit, kit.make([relu], {"x": (2,)}, []), "no outputs")
-    _graph_error(kit, kit.make([relu], {"x": (2,)}, ["y"], opset=6), "opset 6")
+    _graph_error(kit, kit.make([("Add", ["x", "x"], ["y"])], {"x": (2,)}, ["y"], opset=6), "opset 6")
     _graph_error(kit, kit.make([relu], {"x": (2,)}, ["y"], opset=99), "opset 99")
     add, three = ("Add", ["x", "w"], ["y"]), {"w": np.ones(3, np.float32)}
     _graph_error(kit, kit.make([add], {"x": (2,)}, ["y"], three), "do not broadcast")
@@ -160,7 +163,7 @@ def test_tensors_beyond_reason_are_refused_before_they_are_made(kit, op, shape, 
     weights = {"s": np.array(shape), "one": np.ones(1, np.float32), "zero": np.array(0),
                "much": np.array(10**15), "one0": np.array(1)}
     used = {name: weights[name] for name in inputs}
-    with pytest.raises(GraphRuntimeError, match=r"more than is supported|at most"):
+    with pytest.raises(GraphRuntimeError, match=r"more than is supported|at most|2\*\*31"):
         kit.load(kit.make([(op, inputs, ["y"])], {}, ["y"], used))
 
 
@@ -168,3 +171,14 @@ def test_an_output_of_another_type_than_declared_is_refused(kit):
     proto = kit.make([("Relu", ["x"], ["y"])], {"x": (2,)}, ["y"])
     proto.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
     _graph_error(kit, proto, "declared as int64")
+
+
+def test_onnx_is_imported_where_a_file_is_read_only():
+    code = "import sys, graph_runtime, graph_runtime.cli; assert 'onnx' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_missing_extra_is_named_with_its_command(kit, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(InputError, match=r'pip install "graph-runtime\[onnx\]"'):
+        kit.load(b"")

@@ -65,14 +65,16 @@ def test_flipped_and_cut_bytes(kit, data):
 
 
 NAMES = ["x", "t", "m", "a", "s", "r", "c", "y", "w", "b", "axes", "low", "shape", "", "nowhere"]
-OPS = ["Add", "MatMul", "Reshape", "Gather", "Concat", "Split", "Pad", "Conv", "Slice", "Gemm", "Resize", "LSTM",
-       "Where", "TopK", "Tile", "Expand", "OneHot", "If", "Loop", "MaxPool", "Squeeze", "Einsum", "Attention"]
+OPS = ["Add", "MatMul", "Reshape", "Gather", "Concat", "Split", "Pad", "Conv", "Slice", "Gemm", "Resize",
+       "LSTM", "Where", "TopK", "Tile", "Expand", "OneHot", "If", "Loop", "MaxPool", "Squeeze", "Einsum",
+       "Attention"]
 
 
 def _edit(draw, proto):
     graph = proto.graph
     node = draw(st.sampled_from(list(graph.node)))
-    what = draw(st.sampled_from(["input", "output", "op", "drop", "attribute", "dims", "type", "opset", "more"]))
+    what = draw(st.sampled_from(["input", "output", "op", "drop", "attribute", "dims", "type", "opset",
+                                 "more"]))
     if what == "input" and node.input:
         node.input[draw(st.integers(0, len(node.input) - 1))] = draw(st.sampled_from(NAMES))
     elif what == "output":

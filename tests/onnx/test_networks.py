@@ -58,7 +58,8 @@ def _near(found, wanted, place):
 @pytest.fixture(scope="module", params=networks.NETWORKS)
 def network(request, kit, tmp_path_factory):
     net, outputs = networks.NETWORKS[request.param]()
-    shapes = {name: (onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for name, a in net.inputs.items()}
+    shapes = {name: (onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+              for name, a in net.inputs.items()}
     proto = kit.make(net.nodes, shapes, outputs, net.weights)
     for info in proto.graph.output:
         info.type.tensor_type.elem_type = onnx.TensorProto.FLOAT

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
+from ...loader import gc_paused
 from ...model import Model
 
 __all__ = ["load_model", "require_onnx"]
@@ -42,7 +43,8 @@ def load_model(source: str | os.PathLike | bytes | Any, *, dims: Mapping[str, in
     for name in given:
         if name not in types:
             raise InputError(f"the model has no input {name!r}", got=name)
-    return Importer(file, opsets, types, bound, given).model()
+    with gc_paused():
+        return Importer(file, opsets, types, bound, given).model()
 
 
 def require_onnx() -> ModuleType:
