@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from .costs import BASES, Cost, Machine, copy_cost, dispatch_ns, node_cost
+from .costs import BASES, Cost, Machine, copy_cost, dispatch_ns, machine, node_cost
 from .errors import InputError, did_you_mean
 from .graph import COPY
 from .plan.columns import follow, is_nop
@@ -23,7 +23,7 @@ from .plan.types import Plan
 from .residency import Residency, residency
 from .timeline import Timeline
 
-__all__ = ["critical_chain", "needs_of", "node_times", "simulate"]
+__all__ = ["critical_chain", "handoffs", "needs_of", "node_times", "simulate"]
 
 _IN_FLIGHT = 8  # as Session.submit's bound
 _MOST_EVENTS = 20_000_000  # a timeline keeps some 50 bytes of each
@@ -58,7 +58,8 @@ def simulate(
     kernel, dispatch, basis = node_times(plan, found.nid, traced=traced, host=host, resident=resident)
     time = kernel + dispatch
     needs = needs_of(plan, found)
-    start, cause = _Schedule(found, time.tolist(), needs, resident).fill(runs, in_flight)
+    late = handoffs(plan, found, needs, host)
+    start, cause = _Schedule(found, time.tolist(), needs, late, resident).fill(runs, in_flight)
     count = len(found.nid)
     return Timeline(
         plan, found.queues, np.tile(found.qid, runs), np.repeat(np.arange(runs, dtype=np.int32), count),
@@ -133,8 +134,9 @@ def _time(plan: Plan, nid: int, traced: bool, host: Machine | None) -> tuple[int
 class _Schedule:
     """Times of the events of several runs of one set of lanes."""
 
-    def __init__(self, found: Lanes, time: list[int], needs: list[list[int]], resident: Residency | None):
-        self.time, self.needs = time, needs
+    def __init__(self, found: Lanes, time: list[int], needs: list[list[int]], late: list[list[int]],
+                 resident: Residency | None):
+        self.time, self.needs, self.late = time, needs, late
         self.lane, self.groups = found.qid.tolist(), [range(len(time))]
         self.resident = [False] * len(time)
         self.start: list[int] = []
@@ -176,19 +178,30 @@ class _Schedule:
         for i in group:
             why = last.get(self.lane[i], -1)
             begin = end[why] if why >= 0 else 0
-            others = [base + j for j in self.needs[i]]
-            if gate >= 0:
-                others.append(gate)
-            if boundary >= 0 and self.resident[i]:
-                others.append(boundary)
-            for at in others:
-                if end[at] > begin:
-                    why, begin = at, end[at]
+            for j, ns in zip(self.needs[i], self.late[i], strict=True):
+                if end[base + j] + ns > begin:
+                    why, begin = base + j, end[base + j] + ns
+            if gate >= 0 and end[gate] > begin:
+                why, begin = gate, end[gate]
+            if boundary >= 0 and self.resident[i] and end[boundary] > begin:
+                why, begin = boundary, end[boundary]
             at = last[self.lane[i]] = base + i
             self.start[at], self.cause[at], end[at] = begin, why, begin + self.time[i]
             if latest < 0 or end[at] > end[latest]:
                 latest = at
         return latest
+
+
+def handoffs(plan: Plan, found: Lanes, needs: list[list[int]], host: Machine | None = None
+             ) -> list[list[int]]:
+    """Of each need how many ns it takes from its end until who waits for it begins: between two queues of
+    hosts a thread has to hear of it."""
+    on_host = [plan.devices[did].descriptor.on_host for did, _ in found.queues]
+    if sum(on_host) < 2:
+        return [[0] * len(row) for row in needs]
+    ns, queue = round((host or machine()).handoff_ns), found.qid.tolist()
+    return [[ns if queue[j] != queue[i] and on_host[queue[i]] and on_host[queue[j]] else 0 for j in row]
+            for i, row in enumerate(needs)]
 
 
 def critical_chain(needs: list[list[int]], time: np.ndarray) -> np.ndarray:

@@ -22,7 +22,8 @@ _RATES = {
 class Machine:
     """What a host can do, all threads together: ``product_gflops`` of matmul and conv2d in float32,
     ``simple_gflops`` of other arithmetic, ``function_gflops`` of exp and its like, ``gb_per_s`` between
-    memory and cores, ``call_ns`` a kernel's call. ``basis``: "fitted" where it was measured on this machine,
+    memory and cores, ``call_ns`` a kernel's call, ``handoff_ns`` from the end of a step on one queue of the
+    host to the beginning of one on another that waits for it. ``basis``: "fitted" where it was measured on this machine,
     else "assumed"."""
 
     product_gflops: float
@@ -31,6 +32,7 @@ class Machine:
     gb_per_s: float
     call_ns: float
     basis: str = "assumed"
+    handoff_ns: float = 12_000.0
 
 
 @cache

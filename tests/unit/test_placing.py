@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from graph_runtime.devices import parse_list
 from graph_runtime.errors import InputError, PlanError
+from graph_runtime.graph import Graph
 from graph_runtime.plan import plan
+from graph_runtime.plan.columns import is_nop
 from graph_runtime.plan.placing.cuts import best_cut
 from graph_runtime.plan.placing.deltas import copy_changes, copy_table, serial_ns
 from graph_runtime.plan.placing.exact import lower_bound, solve
@@ -95,7 +97,7 @@ def apart(planned: Plan) -> Plan:
     return replace(planned, sid=np.arange(count, dtype=np.int32), storage=storage)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(SEEDS, DEVICES)
 def test_serial_time_and_its_changes_are_as_defined(seed, devices):
     rng = np.random.default_rng(seed)
@@ -110,7 +112,13 @@ def test_serial_time_and_its_changes_are_as_defined(seed, devices):
         assert copy_table(problem, moved).sum() - copies == change[nid, device]
 
 
-@settings(max_examples=40, deadline=None)
+def has_reshapes_in_a_row(graph: Graph) -> bool:
+    """Whether the second of two reshapes of a constant runs on every run depends on where the first is."""
+    nop, maker = is_nop(graph), graph.entry_nid
+    return any(nop[n] and nop[maker[graph.in_eid[graph.in_ptr[n]]]] for n in range(graph.num_nodes))
+
+
+@settings(max_examples=30, deadline=None)
 @given(SEEDS, DEVICES, st.booleans())
 def test_times_are_those_of_the_simulated_plan(seed, devices, set_anew):
     """The same queues, the same costs: what the schedule says of an assignment is what simulate() says of its
@@ -118,6 +126,7 @@ def test_times_are_those_of_the_simulated_plan(seed, devices, set_anew):
     rng = np.random.default_rng(seed)
     listed = parse_list(devices)
     graph = random_graph(rng, devices, nodes=14, columns=False)
+    assume(set_anew or not has_reshapes_in_a_row(graph))
     inputs = graph.input_names if set_anew else ()
     problem = make_problem(graph, listed, inputs=inputs)
     did = np.array([rng.choice(np.flatnonzero(row)) for row in problem.allowed], np.int32)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...costs import Machine, copy_cost, dispatch_ns, node_cost
+from ...costs import Machine, copy_cost, dispatch_ns, machine, node_cost
 from ...devices import Device
 from ...errors import InputError, PlanError, did_you_mean
 from ...graph import COPY, NOP, Graph, TensorType
@@ -37,6 +37,7 @@ class PlacementProblem:
     begins. ``copy`` int64 [values, k, k]: ns from the second axis' device to the third's.
     The distinct reads: node ``use_nid`` int64 [uses] (ascending) reads value ``use_value`` int64 [uses], in
     the order of its inputs.
+    ``handoff``: ns from the end of a step on one queue of a host to one that waits for it on another.
     ``reasons`` {(function id, device index): why that device cannot run it}. ``objective``: what is to be
     least, one of schedule.OBJECTIVES.
     """
@@ -53,6 +54,7 @@ class PlacementProblem:
     use_nid: np.ndarray
     use_value: np.ndarray
     reasons: Mapping[tuple[int, int], str]
+    handoff: int = 0
     objective: str = "serial"
 
     @property
@@ -103,7 +105,8 @@ def make_problem(graph: Graph, devices: Sequence[Device], *, pin: np.ndarray | N
     constant = graph.func_id < 0
     constant[graph.entry_nid[owner >= 0]] = False
     return PlacementProblem(graph, devices, prices.nodes(constant), pin, on_host, eid, owner[eid], ready[eid],
-                            prices.copies(eid), uses[:, 0], uses[:, 1], prices.reasons, objective)
+                            prices.copies(eid), uses[:, 0], uses[:, 1], prices.reasons,
+                            round((host or machine()).handoff_ns), objective)
 
 
 def _distinct(reads: np.ndarray) -> np.ndarray:

@@ -31,13 +31,16 @@ class Times:
         self.load = np.zeros((rows, 3 * k), np.int64)       # ns of each queue's work: compute, in, out
         self.free = np.zeros((rows, 3 * k), np.int64)       # when each queue is free
         self.did = np.full((rows, count), -1, np.int16)
-        self.over = np.zeros((rows, count), np.int64)       # when each node is over
+        self.over = np.zeros((rows, count), np.int64)       # when each node is over, and on which queue
+        self.by = np.full((rows, count), -1, np.int8)
         self.arrive = np.full((rows, len(problem.eid), k), _NEVER, np.int64)
         self._queue = _copy_queues(problem.on_host)
+        host = np.tile(problem.on_host, 3)                  # of each queue
+        late = np.where(host[:, None] & host & ~np.eye(3 * k, dtype=bool), problem.handoff, 0)
+        self._late = np.vstack([late, np.zeros((1, 3 * k), np.int64)])      # -1: nobody brought it
         self._ptr = np.searchsorted(problem.use_nid, np.arange(count + 1)).tolist()
         self._value, self._owner = problem.use_value.tolist(), problem.owner.tolist()
         self._ready, self._call = problem.ready.tolist(), (problem.graph.func_id >= 0).tolist()
-        self._nothing = ~problem.cost.any(1)
 
     @property
     def makespan(self) -> np.ndarray:
@@ -61,7 +64,7 @@ class Times:
         other = object.__new__(Times)
         other.__dict__.update(self.__dict__)
         other.rows = np.arange(len(rows))
-        for name in ("serial", "load", "free", "did", "over", "arrive"):
+        for name in ("serial", "load", "free", "did", "over", "by", "arrive"):
             setattr(other, name, getattr(self, name)[rows])
         return other
 
@@ -70,38 +73,40 @@ class Times:
         self.did[:, nid] = did
         if not self._call[nid]:
             return                                   # an input
-        begin = np.zeros(len(self.rows), np.int64)
+        cost, free = self.problem.cost[nid][did], self.free[self.rows, did]
+        begin, over = np.zeros((2, len(self.rows)), np.int64)
+        by = np.where(cost > 0, did, -1)
         for at in range(self._ptr[nid], self._ptr[nid + 1]):
             value = self._value[at]
-            source = self.did[:, self._owner[value]]
-            np.maximum(begin, self._at(value, source, did), out=begin)
-        if self._nothing[nid]:                       # a reshape is no instruction
-            self.over[:, nid] = begin
-            return
-        cost = self.problem.cost[nid][did]
-        end = np.maximum(begin, self.free[self.rows, did]) + cost
-        self.over[:, nid] = self.free[self.rows, did] = end
+            end, queue = self._arrived(value, self.did[:, self._owner[value]], did)
+            np.maximum(begin, end + self._late[queue, did], out=begin)
+            np.maximum(over, end, out=over)
+            by = np.where(cost > 0, by, queue)        # a reshape that moves nothing is no instruction
+        end = np.where(cost > 0, np.maximum(begin, free) + cost, over)
+        self.over[:, nid], self.by[:, nid] = end, by
+        self.free[self.rows, did] = np.where(cost > 0, end, free)
         self.load[self.rows, did] += cost
         self.serial += cost
 
-    def _at(self, value: int, source: np.ndarray, did: np.ndarray) -> np.ndarray:
-        """When a value has arrived on devices ``did``, from where it lies; copies it where it has to be."""
-        ready = self._ready[value]
-        made = self.over[:, ready] if ready >= 0 else np.zeros(len(self.rows), np.int64)
+    def _arrived(self, value: int, source: np.ndarray, did: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """When a value is on devices ``did``, and which queue brought it; copies it where it has to be."""
+        ready, count = self._ready[value], len(self.rows)
+        made = self.over[:, ready] if ready >= 0 else np.zeros(count, np.int64)
+        maker = self.by[:, ready] if ready >= 0 else np.full(count, -1)
         here = source == did
         if here.all():
-            return made
-        there = self.arrive[:, value]
-        arrived = there[self.rows, did]
-        rows = np.flatnonzero(~here & (arrived == _NEVER))
+            return made, maker
+        there, queue = self.arrive[:, value], self._queue[source, did]
+        end = there[self.rows, did]
+        rows = np.flatnonzero(~here & (end == _NEVER))
         if len(rows):
-            s, d = source[rows], did[rows]
-            queue, ns = self._queue[s, d], self.problem.copy[value][s, d]
-            end = np.maximum(made[rows], self.free[rows, queue]) + ns
-            self.free[rows, queue] = there[rows, d] = arrived[rows] = end
-            self.load[rows, queue] += ns
+            q, d = queue[rows], did[rows]
+            ns = self.problem.copy[value][source[rows], d]
+            begin = np.maximum(made[rows] + self._late[maker[rows], q], self.free[rows, q])
+            self.free[rows, q] = there[rows, d] = end[rows] = begin + ns
+            self.load[rows, q] += ns
             self.serial[rows] += ns
-        return np.where(here, made, arrived)
+        return np.where(here, made, end), np.where(here, maker, queue)
 
 
 def _copy_queues(on_host: np.ndarray) -> np.ndarray:
