@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 
 from ..graph import TensorType
 from . import rules, steps
@@ -33,6 +34,7 @@ def register_product(op: Op, split: Split, cases: tuple[Case, ...] = ()) -> Op:
     all rows' dimensions, and so in all columns'. ``cases``: further rows of the table, with an epilogue.
     """
 
+    @wraps(op.infer)                                        # its module is the op's family
     def infer(inputs: Types, attrs: Attrs) -> list[TensorType]:
         program, own = attrs["epilogue"], own_inputs(len(inputs), attrs)
         if not op.arity[0] <= own <= op.arity[1] or any(k < own for k in steps.extras(program)):

@@ -1,0 +1,350 @@
+"""Every rule fires on the pattern that exporters write and on none that only looks like it; whatever happens,
+the rewritten model computes the same."""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from graph_runtime import GraphBuilder, load_graph
+from graph_runtime.interpreter import heads, interpret
+from graph_runtime.model import Model
+from graph_runtime.rewrite import fuse, simplify
+from graph_runtime.write import graph_to_json
+
+RNG = np.random.default_rng(7)
+
+
+class Maker(GraphBuilder):
+    """A builder with constants by value, as exporters write them."""
+
+    def number(self, value, shape=()):
+        return self.param(f"c{len(self.params)}", np.full(shape, value, np.float32))
+
+    def weight(self, *shape):
+        return self.param(f"w{len(self.params)}", RNG.standard_normal(shape).astype(np.float32))
+
+
+def run(model: Model, inputs: dict) -> list[np.ndarray]:
+    values = {name: c.read() for name, c in model.constants.items()}
+    return heads(model.graph, interpret(model.graph, {**inputs, **values}))
+
+
+def ops_of(model: Model) -> list[str]:
+    graph = model.graph
+    return [graph.node(nid).op for nid in range(graph.num_nodes) if graph.func_id[nid] >= 0]
+
+
+def rewritten(build, *, fused: bool = False, devices=("cpu:0",)) -> Model:
+    """What becomes of build(maker) -> output, held against what it was."""
+    b = Maker()
+    made = build(b)
+    b.output(*(made if isinstance(made, tuple) else (made,)))
+    model = Model.from_builder(b)
+    inputs = {
+        name: RNG.standard_normal(model.graph.entry_type(eid).shape).astype(np.float32)
+        for name, eid in zip(model.graph.input_names, model.graph.input_eids.tolist(), strict=True)
+        if name in model.input_names
+    }
+    result = simplify(model, devices)
+    result = fuse(result, devices) if fused else result
+    assert result.output_names == model.output_names
+    load_graph(graph_to_json(result.graph))
+    for was, now in zip(run(model, inputs), run(result, inputs), strict=True):
+        np.testing.assert_allclose(now, was, rtol=2e-5, atol=2e-5)
+    return result
+
+
+def assert_rule(model: Model, rule: str, *ops: str) -> None:
+    """The rule said something, and these ops are what is left."""
+    assert any(note.rule == rule and note.nodes and note.text for note in model.notes), model.notes
+    assert sorted(ops_of(model)) == sorted(ops)
+
+
+# ---------------------------------------------------------------- gelu, silu, hard_swish
+
+
+def gelu_erf(b, x, *, root=2**0.5, half=0.5, one=1.0, order=0):
+    e = b.op("add", b.op("erf", b.op("divide", x, b.number(root))), b.number(one))
+    if order == 0:                                         # torch: (x * e) * 0.5
+        return b.op("multiply", b.op("multiply", x, e), b.number(half))
+    if order == 1:                                         # (x * 0.5) * e
+        return b.op("multiply", b.op("multiply", x, b.number(half)), e)
+    return b.op("multiply", x, b.op("multiply", e, b.number(half)))
+
+
+def gelu_tanh(b, x, *, cubic=0.044715, cube="power"):
+    if cube == "power":
+        third = b.op("power", x, b.number(3.0))
+    else:
+        third = b.op("multiply", b.op("multiply", x, x), x)
+    u = b.op("multiply", b.op("add", x, b.op("multiply", third, b.number(cubic))),
+             b.number(math.sqrt(2 / math.pi)))
+    gate = b.op("add", b.op("tanh", u), b.number(1.0))
+    return b.op("multiply", b.op("multiply", x, b.number(0.5)), gate)
+
+
+@pytest.mark.parametrize("order", range(3))
+def test_gelu_by_erf_in_every_order(order):
+    model = rewritten(lambda b: gelu_erf(b, b.input("x", (3, 8)), order=order))
+    assert_rule(model, "activations", "gelu")
+    assert model.constants == {}
+
+
+@pytest.mark.parametrize("cube", ["power", "multiply"])
+def test_gelu_by_tanh(cube):
+    model = rewritten(lambda b: gelu_tanh(b, b.input("x", (3, 8)), cube=cube))
+    assert_rule(model, "activations", "gelu")
+    assert "tanh" in model.notes[0].text
+
+
+@pytest.mark.parametrize("wrong", [{"root": 1.5}, {"half": 0.25}, {"one": 2.0}])
+def test_a_wrong_constant_is_no_gelu(wrong):
+    assert "gelu" not in ops_of(rewritten(lambda b: gelu_erf(b, b.input("x", (3, 8)), **wrong)))
+
+
+def test_a_wrong_cubic_is_no_gelu():
+    assert "gelu" not in ops_of(rewritten(lambda b: gelu_tanh(b, b.input("x", (3, 8)), cubic=0.05)))
+
+
+def test_a_part_of_a_gelu_that_others_read_stays():
+    def build(b):
+        x = b.input("x", (3, 8))
+        e = b.op("erf", b.op("divide", x, b.number(math.sqrt(2))))
+        gate = b.op("add", e, b.number(1.0))
+        return b.op("multiply", b.op("multiply", x, gate), b.number(0.5)), e
+
+    assert "gelu" not in ops_of(rewritten(build))
+
+
+def test_the_factor_of_a_gelu_is_its_own_input():
+    def build(b):
+        x, y = b.input("x", (3, 8)), b.input("y", (3, 8))
+        gate = b.op("add", b.op("erf", b.op("divide", x, b.number(math.sqrt(2)))), b.number(1.0))
+        return b.op("multiply", b.op("multiply", y, gate), b.number(0.5))
+
+    assert "gelu" not in ops_of(rewritten(build))
+
+
+def test_silu_and_hard_swish():
+    model = rewritten(lambda b: (lambda x: b.op("multiply", b.op("sigmoid", x), x))(b.input("x", (3, 8))))
+    assert_rule(model, "activations", "silu")
+
+    def hard(b):
+        x = b.input("x", (3, 8))
+        gate = b.op("clip", b.op("add", x, b.number(3.0)), min=0.0, max=6.0)
+        return b.op("divide", b.op("multiply", x, gate), b.number(6.0))
+
+    assert_rule(rewritten(hard), "activations", "hard_swish")
+
+
+def test_sigmoid_of_another_value_is_no_silu():
+    model = rewritten(lambda b: b.op("multiply", b.input("x", (3, 8)), b.op("sigmoid", b.input("y", (3, 8)))))
+    assert "silu" not in ops_of(model)
+
+
+# ---------------------------------------------------------------- norms, softmax
+
+
+def layer_norm(b, x, *, axes=(-1,), square="power", scale=(8,), divide=True, mean_axes=None):
+    centred = b.op("subtract", x, b.op("mean", x, axes=list(mean_axes or axes), keepdims=True))
+    factor = b.number(2.0) if square == "power" else centred
+    squared = b.op(square, centred, factor)
+    var = b.op("add", b.op("mean", squared, axes=list(axes), keepdims=True), b.number(1e-5))
+    root = b.op("sqrt", var)
+    y = b.op("divide", centred, root) if divide else b.op("multiply", centred, b.op("reciprocal", root))
+    if scale is None:
+        return y
+    return b.op("add", b.op("multiply", y, b.weight(*scale)), b.weight(*scale))
+
+
+@pytest.mark.parametrize("options", [{}, {"square": "multiply"}, {"divide": False}, {"scale": None},
+                                     {"axes": (-2, -1), "scale": (4, 8)}])
+def test_layer_norm_as_it_is_written_out(options):
+    model = rewritten(lambda b: layer_norm(b, b.input("x", (2, 4, 8)), **options))
+    assert_rule(model, "layer_norms", "layer_norm")
+
+
+def test_a_norm_over_another_axis_is_left():
+    assert "layer_norm" not in ops_of(rewritten(
+        lambda b: layer_norm(b, b.input("x", (2, 4, 8)), axes=(1,), scale=(8,))))
+
+
+def test_a_mean_over_another_axis_makes_no_layer_norm():
+    model = rewritten(lambda b: layer_norm(b, b.input("x", (2, 8, 8)), mean_axes=(1,)))
+    assert "layer_norm" not in ops_of(model)
+
+
+def test_a_scale_of_other_dimensions_stays_behind_the_norm():
+    def build(b):
+        y = layer_norm(b, b.input("x", (2, 4, 8)), scale=None)
+        return b.op("multiply", y, b.weight(4, 1))
+
+    assert sorted(ops_of(rewritten(build))) == ["layer_norm", "multiply"]
+
+
+def test_rms_norm():
+    def build(b):
+        x = b.input("x", (2, 4, 8))
+        mean = b.op("mean", b.op("power", x, b.number(2.0)), axes=[-1], keepdims=True)
+        y = b.op("multiply", x, b.op("rsqrt", b.op("add", mean, b.number(1e-6))))
+        return b.op("multiply", y, b.weight(8))
+
+    assert_rule(rewritten(build), "layer_norms", "rms_norm")
+
+
+def softmax(b, x, *, axis=-1, sum_axis=None, shift=True):
+    top = b.op("subtract", x, b.op("max", x, axes=[axis], keepdims=True)) if shift else x
+    e = b.op("exp", top)
+    return b.op("divide", e, b.op("sum", e, axes=[axis if sum_axis is None else sum_axis], keepdims=True))
+
+
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_softmax(axis):
+    assert_rule(rewritten(lambda b: softmax(b, b.input("x", (2, 4, 8)), axis=axis)), "softmaxes", "softmax")
+
+
+@pytest.mark.parametrize("options", [{"sum_axis": 1}, {"shift": False}])
+def test_what_is_not_quite_softmax(options):
+    assert "softmax" not in ops_of(rewritten(lambda b: softmax(b, b.input("x", (2, 4, 8)), **options)))
+
+
+# ---------------------------------------------------------------- attention
+
+
+def attention(b, *, scale="product", swap=True, mask=True, axis=-1, shared=False):
+    """As torch exports it: heads by transposes [0, 2, 1, 3], keys by [0, 2, 3, 1]."""
+    q, k, v = (b.op("transpose", b.input(name, (2, 5, 3, 4)), perm=perm)
+               for name, perm in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1] if swap else [0, 2, 1, 3]),
+                                  ("v", [0, 2, 1, 3])))
+    if scale == "sides":
+        q, k = (b.op("multiply", t, b.number(4 ** -0.25)) for t in (q, k))
+    s = b.op("matmul", q, k, transpose_b=not swap)
+    if scale == "product":
+        s = b.op("divide", s, b.number(2.0))
+    if mask:
+        s = b.op("add", s, b.input("mask", (2, 1, 1, 5)))
+    p = b.op("softmax", s, axis=axis)
+    y = b.op("transpose", b.op("matmul", p, v), perm=[0, 2, 1, 3])
+    return (y, p) if shared else y
+
+
+@pytest.mark.parametrize("options", [{}, {"scale": "sides"}, {"mask": False}, {"swap": False}])
+def test_attention(options):
+    model = rewritten(lambda b: attention(b, **options))
+    assert_rule(model, "attentions", "attention", *["transpose"] * 4)
+
+
+@pytest.mark.parametrize("options", [{"axis": -2}, {"shared": True}])
+def test_what_is_no_attention(options):
+    assert "attention" not in ops_of(rewritten(lambda b: attention(b, **options)))
+
+
+# ---------------------------------------------------------------- products
+
+
+def conv_bn(b, *, channels=(6, 1, 1), relu=True, op="multiply"):
+    y = b.op("conv2d", b.input("x", (2, 3, 7, 7)), b.weight(6, 3, 3, 3), b.weight(6), pads=[1, 1, 1, 1])
+    y = b.op("add", b.op(op, y, b.weight(*channels)), b.weight(*channels))
+    return b.op("relu", y) if relu else y
+
+
+@pytest.mark.parametrize("options", [{}, {"channels": (1, 6, 1, 1)}, {"op": "divide"}])
+def test_batch_norm_goes_into_the_weights(options):
+    model = rewritten(lambda b: conv_bn(b, **options))
+    assert_rule(model, "scales", "conv2d", "relu")
+    assert all("folded from" in c.source for c in model.constants.values())
+
+
+def test_a_scale_of_columns_of_pixels_stays():
+    model = rewritten(lambda b: conv_bn(b, channels=(7,)))
+    assert ops_of(model) == ["conv2d", "multiply", "add", "relu"]
+
+
+def test_weights_that_a_user_sets_are_left_alone():
+    def build(b):
+        y = b.op("matmul", b.input("x", (4, 8)), b.input("w", (8, 3)))
+        return b.op("multiply", y, b.weight(3))
+
+    assert ops_of(rewritten(build)) == ["matmul", "multiply"]
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_scale_and_bias_of_a_matmul(transpose):
+    def build(b):
+        w = b.weight(3, 8) if transpose else b.weight(8, 3)
+        y = b.op("matmul", b.input("x", (2, 4, 8)), w, transpose_b=transpose)
+        return b.op("add", b.weight(3), b.op("multiply", y, b.weight(3)))
+
+    assert_rule(rewritten(build), "biases", "matmul")
+
+
+def test_a_product_that_is_read_twice_keeps_its_bias_outside():
+    def build(b):
+        y = b.op("matmul", b.input("x", (4, 8)), b.weight(8, 3))
+        return b.op("add", y, b.weight(3)), y
+
+    assert sorted(ops_of(rewritten(build))) == ["add", "matmul"]
+
+
+def test_a_swapped_operand_is_read_swapped():
+    def build(b):
+        k = b.op("transpose", b.input("k", (2, 5, 4)), perm=[0, 2, 1])
+        return b.op("matmul", b.input("q", (2, 3, 4)), k)
+
+    model = rewritten(build)
+    assert_rule(model, "absorb_transposes", "matmul")
+
+
+# ---------------------------------------------------------------- small ones
+
+
+def test_inverse_transposes_cancel_also_around_elementwise_ops():
+    def build(b):
+        y = b.op("transpose", b.input("x", (2, 3, 4, 5)), perm=[0, 2, 3, 1])
+        y = b.op("relu", b.op("multiply", y, b.number(2.0)))
+        return b.op("transpose", y, perm=[0, 3, 1, 2])
+
+    assert_rule(rewritten(build), "sink_transposes", "multiply", "relu")
+
+
+def test_a_transpose_that_others_read_stays():
+    def build(b):
+        y = b.op("transpose", b.input("x", (2, 3, 4)), perm=[0, 2, 1])
+        return b.op("transpose", b.op("relu", y), perm=[0, 2, 1]), y
+
+    assert ops_of(rewritten(build)).count("transpose") == 2
+
+
+def test_chains_of_reshapes_casts_and_neutral_numbers():
+    def build(b):
+        y = b.op("reshape", b.op("reshape", b.input("x", (2, 3, 4)), shape=[6, 4]), shape=[2, 12])
+        y = b.op("add", b.op("multiply", y, b.number(1.0)), b.number(0.0, (1, 12)))
+        return b.op("cast", b.op("cast", y, to="float64"), to="float32")
+
+    model = rewritten(build)
+    assert ops_of(model) == ["reshape"]
+    assert {note.rule for note in model.notes} == {"reshapes", "neutral", "casts"}
+
+
+def test_a_cast_that_loses_something_stays():
+    def build(b):
+        return b.op("cast", b.op("cast", b.input("x", (8,)), to="int32"), to="float32")
+
+    assert ops_of(rewritten(build)) == ["cast", "cast"]
+
+
+def test_a_zero_that_widens_is_no_neutral_number():
+    model = rewritten(lambda b: b.op("add", b.input("x", (1, 4)), b.number(0.0, (3, 4))))
+    assert ops_of(model) == ["add"]
+
+
+def test_constants_are_folded_and_equal_nodes_are_one():
+    def build(b):
+        x, w = b.input("x", (4,)), b.op("exp", b.weight(4))
+        return b.op("add", b.op("multiply", x, w), b.op("multiply", x, w))
+
+    model = rewritten(build)
+    assert sorted(ops_of(model)) == ["add", "multiply"]
+    assert {note.rule for note in model.notes} >= {"fold", "equal_nodes"}
