@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,21 +30,27 @@ def prepared(source: Any, onnx: Any, dims: Mapping[str, int], folder: Path | Non
 def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:
     """Replace the model's own functions, and standard ops without a converter that ONNX itself defines by
     others, by their bodies."""
-    functions, known = [], table()
     if file.proto.functions:
         try:
             file.proto = onnx.inliner.inline_local_functions(file.proto)
         except Exception as error:      # whatever the C++ code throws
             raise GraphError(f"the functions of {file.name} cannot be inlined: {error}") from error
-    for node in _nodes(file.proto.graph):
+    seen: set[tuple[str, str]] = set()
+    while found := set(_expandable(file.proto.graph, onnx, versions)) - seen:     # bodies have such ops, too
+        seen |= found
+        with contextlib.suppress(Exception):        # what stays is refused with the others
+            file.proto = onnx.inliner.inline_selected_functions(file.proto, sorted(found),
+                                                                inline_schema_functions=True)
+
+
+def _expandable(graph: Any, onnx: Any, versions: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """(domain, op) of what ONNX defines by others and no converter takes."""
+    known = table()
+    for node in _nodes(graph):
         domain = "" if node.domain == "ai.onnx" else node.domain
         if (domain, node.op_type) not in known and domain in versions:
             if _defined_by_others(onnx, node, versions[domain], domain):
-                functions.append((domain, node.op_type))
-    if functions:
-        with contextlib.suppress(Exception):        # what stays is refused with the others
-            file.proto = onnx.inliner.inline_selected_functions(file.proto, functions,
-                                                                inline_schema_functions=True)
+                yield domain, node.op_type
 
 
 def _nodes(graph: Any) -> list[Any]:
