@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ..graph import Func, TensorType
-from ..ops import registry
+from ..ops import registry, steps
 from .types import Cost
 from .weights_file import load
 
@@ -53,9 +53,20 @@ def cpu_node_cost(
         return Cost(host.call_ns + traffic / host.gb_per_s, "assumed", note)
     if op.is_nop:
         return Cost(0.0, host.basis, "no kernel")
-    rate = getattr(host, _RATES.get(op.name, "simple_gflops")) * _width(outputs[0].dtype)
-    work = op.flops(list(inputs), list(outputs), func.attrs) / rate
+    work = _work_ns(op, func, inputs, outputs, host) / _width(outputs[0].dtype)
     return Cost(host.call_ns + max(work, traffic / host.gb_per_s), host.basis, "roofline of the host")
+
+
+def _work_ns(op: registry.Op, func: Func, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...],
+             host: Machine) -> float:
+    """ns of arithmetic in float32; that of a program step by step, as fast as each op alone."""
+    program = func.attrs["body"] if op.name == "fused" else func.attrs.get("epilogue", ())
+    flops, total = op.flops(list(inputs), list(outputs), func.attrs), 0.0
+    for step in program:
+        own = steps.flops([step], outputs[0])
+        flops -= own
+        total += own / getattr(host, _RATES.get(step[0], "simple_gflops"))
+    return total + flops / getattr(host, _RATES.get(op.name, "simple_gflops"))
 
 
 def _width(dtype: str) -> float:

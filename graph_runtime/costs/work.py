@@ -4,9 +4,12 @@ move."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..graph import Func, TensorType
+from ..ops.epilogue import own_inputs
+from ..ops.steps import Step
 
 __all__ = ["Pass", "Product", "Work", "tiles_of", "work_of"]
 
@@ -72,7 +75,10 @@ def work_of(func: Func, inputs: tuple[TensorType, ...], outputs: tuple[TensorTyp
     op, out = func.op or "", outputs[0]
     if op in ("matmul", "dense", "conv2d"):
         product = _product(op, func, inputs, out)
-        return Work(product, _windows(product) + _bias(inputs, out))
+        own = own_inputs(len(inputs), func.attrs)
+        return Work(product, _windows(product) + _bias(own, out) + _steps(func.attrs["epilogue"], out))
+    if op == "fused":
+        return Work(passes=_steps(func.attrs["body"], out))
     passes = _passes(op, inputs, out)
     if passes is None:
         return Work(passes=tuple(Pass("nop", tiles_of(t.shape)) for t in outputs), known=False)
@@ -128,5 +134,13 @@ def _windows(product: Product) -> tuple[Pass, ...]:
     return (Pass("nop", math.ceil(product.m / 32) * math.ceil(product.k / 32)),)
 
 
-def _bias(inputs: tuple[TensorType, ...], out: TensorType) -> tuple[Pass, ...]:
-    return (Pass("add", tiles_of(out.shape)),) if len(inputs) == 3 else ()
+def _bias(own: int, out: TensorType) -> tuple[Pass, ...]:
+    return (Pass("add", tiles_of(out.shape)),) if own == 3 else ()
+
+
+def _steps(program: Sequence[Step], out: TensorType) -> tuple[Pass, ...]:
+    """The passes of a program (ops/steps.py): what each step's op alone makes of the whole output."""
+    found: tuple[Pass, ...] = ()
+    for name, reads, _ in program:
+        found += _passes(name, (out,) * len(reads), out) or (Pass("nop", tiles_of(out.shape)),)
+    return found

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from ...graph import NodeView
 from .op import BalanceOp, Operand, Tiles, Tm, User
-from .parts import MAKERS, Part, chain, result
+from .parts import MAKERS, Part, chain, has_bias, result
 from .sparse import Window, encoding
 from .view import View
 
@@ -105,7 +105,7 @@ def _conv2d(view: View, node: NodeView) -> list[Part]:
     split = g.folded or g.kernel[0] * g.kernel[1] > _MOST_TAPS
     rows = [[p] for p in range(g.kernel[0])] if split else [range(g.kernel[0])]
     parts: list[Part] = []
-    bias = [view.operand(node, 2, out)] if len(node.inputs) == 3 else []
+    bias = [view.operand(node, 2, out)] if has_bias(node) else []
     for i, taps in enumerate(rows):
         label = f"row {i}: " if len(rows) > 1 else ""
         made = _product(view, node, main, g, taps, bias if len(rows) == 1 else [], label, len(parts))
@@ -164,7 +164,7 @@ def _depthwise(view: View, node: NodeView, main: BalanceOp, g: Geometry) -> list
     """Each channel by itself: taps are multiplied elementwise and added in Dst."""
     taps = g.kernel[0] * g.kernel[1]
     weight = view.operand(node, 1, Tiles(1, taps, main.out.ct), source=Tiles(1, taps, main.out.ct))
-    bias = [view.operand(node, 2, main.out)] if len(node.inputs) == 3 else []
+    bias = [view.operand(node, 2, main.out)] if has_bias(node) else []
     picked = _picked(main, g, range(g.kernel[0]),
                      Tiles(main.out.z, taps * main.out.rt, -(-g.channels // _TILE)), taps)
     side_by_side = (Tm("vslice", taps), Tm("hstack", taps))

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from ...devices import Device
 from ...errors import PlanError, UnsupportedOpError
 from ...graph import NodeView
+from ...ops.epilogue import own_inputs
 from ...ops.numerics import Numerics
 from .op import BalanceOp, Operand, Tiles, Tm, User
 from .view import View
 
-__all__ = ["MAKERS", "Part", "chain", "parts_of", "result"]
+__all__ = ["MAKERS", "Part", "chain", "has_bias", "parts_of", "result"]
 
 _UNARY = {"relu": "nop", "gelu": "gelu", "sigmoid": "sigmoid", "tanh": "tanh", "exp": "exp", "sqrt": "sqrt",
           "cast": "nop", "slice": "nop"}
@@ -52,7 +53,7 @@ def parts_of(view: View, nid: int, device: Device) -> tuple[Part, ...]:
         raise PlanError(f"node {node.name!r} has a tensor without elements: there is nothing to balance",
                         node=node.name, op=node.op, device=str(device), path=view.path(nid))
     try:
-        parts = make(view, node)
+        parts = _with_epilogue(view, node, make(view, node))
     except PlanError as error:
         raise PlanError(f"node {node.name!r}: {error}", node=node.name, op=node.op, device=str(device),
                         path=view.path(nid)) from None
@@ -89,6 +90,8 @@ def _matmul(view: View, node: NodeView) -> list[Part]:
     k = source[0].rt if turned[0] else source[0].ct
     operands = [view.operand(node, 0, Tiles(out.z, out.rt, k), tms=turned[0]),
                 view.operand(node, 1, Tiles(out.z, k, out.ct), tms=turned[1])]
+    if has_bias(node):
+        operands.append(view.operand(node, 2, out))
     return [Part("matmul", result(view, node, "matmul", "matmul", operands, k=k), True)]
 
 
@@ -101,9 +104,44 @@ def _dense(view: View, node: NodeView) -> list[Part]:
     if weight.source == "op":
         weight = view.operand(node, 1, Tiles(out.z, k, n), tms=(Tm("transpose"),))
     operands = [view.operand(node, 0), weight]
-    if len(node.inputs) == 3:
+    if has_bias(node):
         operands.append(view.operand(node, 2, out))
     return [Part("matmul", result(view, node, "matmul", "matmul", operands, k=k), True)]
+
+
+def has_bias(node: NodeView) -> bool:
+    """Whether a product's third input is its bias, not its epilogue's."""
+    return own_inputs(len(node.inputs), node.func.attrs) == 3
+
+
+# ****************  programs of steps  ****************
+
+def _with_epilogue(view: View, node: NodeView, parts: list[Part]) -> list[Part]:
+    """The steps of a product's epilogue behind it, one after the other, as TT-Buda would run them."""
+    program = node.func.attrs.get("epilogue")
+    if not program:
+        return parts
+    product = replace(parts[-1], op=replace(parts[-1].op, users=_ONE_TM))
+    return _steps(view, node, [*parts[:-1], product], program, len(parts) - 1)
+
+
+def _fused(view: View, node: NodeView) -> list[Part]:
+    return _steps(view, node, [], node.func.attrs["body"], 0)
+
+
+def _steps(view: View, node: NodeView, parts: list[Part], program: Sequence, first: int) -> list[Part]:
+    """``first``: the part that the program calls -1."""
+    out = view.tiles(node.outputs[0])
+    main = result(view, node, "eltwise", "nop", [])
+    for name, reads, attrs in program:
+        op = chain(main, name if name in _BINARY else _UNARY.get(name, "nop"), out, [out] * len(reads),
+                   approx=attrs.get("approximate") == "tanh")
+        operands = tuple(made if k < 0 else view.operand(node, k, out)
+                         for k, made in zip(reads, op.operands, strict=True))
+        parts.append(Part(name, replace(op, operands=operands),
+                          reads=tuple(first - 1 - k if k < 0 else ~k for k in reads)))
+    parts[-1] = replace(parts[-1], op=replace(parts[-1].op, users=main.users))
+    return parts
 
 
 # **************** elementwise ****************
@@ -253,5 +291,5 @@ MAKERS.update({
     "matmul": _matmul, "dense": _dense, "bias_add": _bias_add, "divide": _divide, "transpose": _moved,
     "slice": _moved, "concatenate": _spliced, "slice_update": _spliced, "take": _take, "sum": _reduce,
     "mean": _reduce, "max": _reduce, "softmax": _softmax, "layer_norm": _layer_norm,
-    "global_max_pool2d": _global_pool, "global_avg_pool2d": _global_pool,
+    "global_max_pool2d": _global_pool, "global_avg_pool2d": _global_pool, "fused": _fused,
 })
