@@ -24,7 +24,7 @@ from .net import Net
 from .neutral import casts, equal_nodes, neutral, reshapes, transposes
 from .norms import layer_norms, softmaxes
 from .pins import pinned
-from .products import absorb_transposes, biases, scales
+from .products import absorb_transposes, affine
 from .sinking import sink_transposes
 
 __all__ = ["FUSION", "SIMPLIFICATION", "fuse", "pinned", "rewrite", "simplify"]
@@ -33,8 +33,7 @@ Rule = Callable[[Net], None]
 Devices = str | Device | Sequence[str | Device]
 SIMPLIFICATION: tuple[Rule, ...] = (
     fold, casts, neutral, reshapes, transposes, sink_transposes, transposes, equal_nodes, activations,
-    layer_norms, softmaxes, attentions, transposes, absorb_transposes, scales, biases, scales, biases,
-    reshapes, fold, equal_nodes,
+    layer_norms, softmaxes, attentions, transposes, absorb_transposes, affine, reshapes, fold, equal_nodes,
 )
 FUSION: tuple[Rule, ...] = (epilogues, fused_groups)
 

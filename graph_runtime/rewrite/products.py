@@ -7,7 +7,7 @@ from .folding import folded
 from .net import Net, Node, Value
 from .neutral import permutation, reshaped
 
-__all__ = ["PRODUCTS", "absorb_transposes", "biases", "given", "scales"]
+__all__ = ["PRODUCTS", "absorb_transposes", "affine", "given"]
 
 PRODUCTS = ("conv2d", "dense", "matmul")
 
@@ -41,25 +41,31 @@ def _reader(node: Node) -> Node | None:
     return reader if same and reader.device == node.device else None
 
 
-def biases(net: Net) -> None:
-    """product + one number a channel: the op's own bias."""
+def affine(net: Net) -> None:
+    """product * one constant a channel: into constant weights and bias; product + one number a channel: the
+    op's own bias. Also chains of them, as batch_norm is written."""
     for node in net.nodes(*PRODUCTS):
-        reader = _reader(node)
-        if reader is None or not _is_plain(node):
-            continue
-        if reader.op == "bias_add":
-            value = reader.inputs[1]
-            fits = reader.inputs[0] is node.output and \
-                reader.attrs["axis"] % len(node.output.shape) == _channels(node)[0]
-        elif reader.op in ("add", "subtract"):
-            value = reader.inputs[1] if reader.inputs[0] is node.output else reader.inputs[0]
-            fits = _by_channel(node, value) and value.type.size == _channels(node)[1]
-            if reader.op == "subtract":
-                fits = fits and reader.inputs[0] is node.output and value.constant is not None
-        else:
-            continue
-        if fits and value.dtype == node.output.dtype and _bias_known(node, value):
-            _take_bias(net, node, reader, value)
+        following: Node | None = node
+        while following is not None and _is_plain(following) and (reader := _reader(following)) is not None:
+            following = _bias(net, following, reader) or _scale(net, following, reader)
+
+
+def _bias(net: Net, node: Node, reader: Node) -> Node | None:
+    """The product with the bias that its reader adds, None where it adds none."""
+    axis, count = _channels(node)
+    if reader.op == "bias_add":
+        value = reader.inputs[1]
+        fits = reader.inputs[0] is node.output and reader.attrs["axis"] % len(node.output.shape) == axis
+    elif reader.op in ("add", "subtract"):
+        value = reader.inputs[1] if reader.inputs[0] is node.output else reader.inputs[0]
+        fits = _by_channel(node, value) and value.type.size == count
+        if reader.op == "subtract":
+            fits = fits and reader.inputs[0] is node.output and value.constant is not None
+    else:
+        return None
+    if not fits or value.dtype != node.output.dtype or not _bias_known(node, value):
+        return None
+    return _take_bias(net, node, reader, value)
 
 
 def _bias_known(node: Node, value: Value) -> bool:
@@ -67,41 +73,37 @@ def _bias_known(node: Node, value: Value) -> bool:
     return len(node.inputs) == 2 or (value.constant is not None and node.inputs[2].constant is not None)
 
 
-def _take_bias(net: Net, node: Node, reader: Node, value: Value) -> None:
+def _take_bias(net: Net, node: Node, reader: Node, value: Value) -> Node | None:
     vector = reshaped(net, value, (_channels(node)[1],), node)
     if reader.op == "subtract":
         vector = _constant(net, net.add("negative", [vector], before=node), node)
     if len(node.inputs) == 3:
         vector = _constant(net, net.add("add", [node.inputs[2], vector], before=node), node)
-    inputs = [*node.inputs[:2], vector]
-    attrs = given(node)
+    inputs, attrs = [*node.inputs[:2], vector], given(node)
     if not net.keeps_support([node, reader], node.op, inputs, **attrs):
-        return
+        return None
     net.note("biases", f"{reader.name} adds {value.name} to each channel of {node.name}: its bias",
              [node, reader])
     made = net.add(node.op, inputs, before=node, name=reader.name, origins=(*node.origins, *reader.origins),
                    **attrs)
     net.replace(reader.output, made)
+    return made.producer
 
 
-def scales(net: Net) -> None:
-    """product * one constant a channel: into constant weights and bias."""
-    for node in net.nodes(*PRODUCTS):
-        reader = _reader(node)
-        if reader is None or reader.op not in ("multiply", "divide") or not _is_plain(node):
-            continue
-        value = reader.inputs[1] if reader.inputs[0] is node.output else reader.inputs[0]
-        if value is node.output or (reader.op == "divide" and reader.inputs[0] is not node.output):
-            continue
-        weights = [*node.inputs[1:], value]
-        if any(v.constant is None for v in weights) or not _by_channel(node, value):
-            continue
-        if node.op == "matmul" and len(node.inputs[1].shape) != 2:
-            continue
-        _take_scale(net, node, reader, value)
+def _scale(net: Net, node: Node, reader: Node) -> Node | None:
+    """The product with the scale that its reader applies, None where it applies none that is constant."""
+    if reader.op not in ("multiply", "divide") or (reader.op == "divide"
+                                                   and reader.inputs[0] is not node.output):
+        return None
+    value = reader.inputs[1] if reader.inputs[0] is node.output else reader.inputs[0]
+    if any(v.constant is None for v in (*node.inputs[1:], value)) or not _by_channel(node, value):
+        return None
+    if node.op == "matmul" and len(node.inputs[1].shape) != 2:
+        return None
+    return _take_scale(net, node, reader, value)
 
 
-def _take_scale(net: Net, node: Node, reader: Node, value: Value) -> None:
+def _take_scale(net: Net, node: Node, reader: Node, value: Value) -> Node:
     channels = _channels(node)[1]
     across = node.op == "matmul" and not node.attrs["transpose_b"]      # weights [K, N], else [N, ...]
     of_weight = (channels,) if across else (channels, *(1,) * (len(node.inputs[1].shape) - 1))
@@ -114,6 +116,7 @@ def _take_scale(net: Net, node: Node, reader: Node, value: Value) -> None:
     made = net.add(node.op, [node.inputs[0], *scaled], before=node, name=reader.name,
                    origins=(*node.origins, *reader.origins), **given(node))
     net.replace(reader.output, made)
+    return made.producer
 
 
 def _constant(net: Net, value: Value, near: Node) -> Value:

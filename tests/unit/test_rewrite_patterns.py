@@ -257,6 +257,18 @@ def test_batch_norm_goes_into_the_weights(options):
     assert all("folded from" in c.source for c in model.constants.values())
 
 
+def test_batch_norm_as_a_chain_of_its_formula():
+    def build(b):
+        y = b.op("conv2d", b.input("x", (2, 3, 7, 7)), b.weight(6, 3, 3, 3))
+        mean, scale, shift = (b.weight(6, 1, 1) for _ in range(3))
+        var = b.param("var", RNG.uniform(0.5, 2, (6, 1, 1)).astype(np.float32))
+        root = b.op("sqrt", b.op("add", var, b.number(1e-5)))
+        y = b.op("divide", b.op("subtract", y, mean), root)
+        return b.op("add", b.op("multiply", y, scale), shift)
+
+    assert_rule(rewritten(build), "scales", "conv2d")
+
+
 def test_a_scale_of_columns_of_pixels_stays():
     model = rewritten(lambda b: conv_bn(b, channels=(7,)))
     assert ops_of(model) == ["conv2d", "multiply", "add", "relu"]
