@@ -80,7 +80,8 @@ class Prepared(BackendRep):
                 values |= {name: arrays[name] for name in wanted}
 
     def _open(self, model: Model) -> GraphModule:
-        module = create(model.graph, None, self._devices, **self._options)
+        options = dict(self._options)
+        module = create(model.graph, options.pop("library", None), self._devices, **options)
         for name, constant in model.constants.items():
             module.set_input(name, constant.read())
         return module
@@ -100,7 +101,7 @@ class GraphRuntimeBackend(Backend):
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:
-        """``kwargs``: as create()'s (formats, place, layouts); rtol and atol are the caller's own. Raises
+        """``kwargs``: as create()'s (library, formats, place); rtol and atol are the caller's own. Raises
         what load_model and create raise."""
         options = {key: value for key, value in kwargs.items() if key not in ("rtol", "atol")}
         return Prepared(model, _devices(device), options)

@@ -6,6 +6,7 @@ from . import (
     conv,
     elementwise,
     gather,
+    grid,
     linear,
     normalise,
     pool,
@@ -16,5 +17,5 @@ from . import (
     shapes,
 )
 
-__all__ = ["attention", "control", "conv", "elementwise", "gather", "linear", "normalise", "pool", "quantize",
-           "recurrent", "reduce", "resize", "shapes"]
+__all__ = ["attention", "control", "conv", "elementwise", "gather", "grid", "linear", "normalise", "pool",
+           "quantize", "recurrent", "reduce", "resize", "shapes"]
