@@ -27,7 +27,7 @@ def test_links_lead_to_files(page):
 
 
 def _examples() -> list:
-    pages = [ROOT / "docs" / name for name in ("runtime.md", "eager.md", "rewriting.md")]
+    pages = [ROOT / "docs" / name for name in ("runtime.md", "eager.md", "placement.md", "rewriting.md")]
     return [pytest.param(code, id=f"{page.name}-{i}") for page in pages for i, code in enumerate(
         re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S))]
 

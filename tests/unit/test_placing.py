@@ -1,4 +1,4 @@
-"""Policies on random problems: equal to brute force where they claim to be exact, no worse than a device alone,
+"""Policies on random problems: equal to brute force where they are exact, no worse than a device alone,
 and always within pins and what devices can run."""
 from __future__ import annotations
 
