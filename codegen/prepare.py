@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,14 +16,16 @@ from typing import Any
 
 import numpy as np
 
+from graph_runtime import rewrite
 from graph_runtime.builder import GraphBuilder
-from graph_runtime.devices import Device, parse_list
-from graph_runtime.errors import DocumentError, InputError
+from graph_runtime.devices import Device, parse, parse_list
+from graph_runtime.errors import DocumentError, InputError, PlanError
 from graph_runtime.graph import Graph
 from graph_runtime.loader import load_graph
 from graph_runtime.model import Constant, Model, Note
 from graph_runtime.params import read_params
 from graph_runtime.plan import plan as make_plan
+from graph_runtime.plan.globs import matching
 from graph_runtime.plan.types import Plan
 
 __all__ = ["Prepared", "Tell", "batch_dims", "is_onnx", "prepare", "read_model", "same_value", "silent"]
@@ -77,13 +81,38 @@ def prepare(
     """
     imported = _with_params(read_model(source, dims, tell), params)
     fuse = isinstance(source, Model) or is_onnx(source) if fuse is None else fuse
-    model = imported
-    said = options.get("place") or options.get("placement") is not None
-    if fuse and not said and len(parse_list(devices)) > 1:
-        options["placement"] = _POLICY
+    model, place = imported, options.get("place") or {}
+    if fuse:
+        model = _rewritten(imported, devices, place, tell)
+        options["place"] = _pins(model, place)
+        if not place and options.get("placement") is None and len(parse_list(devices)) > 1:
+            options["placement"] = _POLICY
     tell("planning", 0, 0)
     planned = make_plan(model.graph, devices, inputs=model.input_names if model.constants else (), **options)
     return Prepared(imported, model, planned)
+
+
+# **************** rewriting ****************
+
+def _rewritten(model: Model, devices: str | Device | Sequence[str | Device],
+               place: Mapping[str, str | Device], tell: Tell) -> Model:
+    tell("simplifying", 0, 0)
+    simple = rewrite.simplify(model, devices, place)
+    tell("fusing", 0, 0)
+    return rewrite.fuse(simple, devices)
+
+
+def _pins(model: Model, place: Mapping[str, str | Device]) -> dict[str, str | Device]:
+    """The caller's pins that still name something, and by their names the nodes that stand for pinned ones
+    and are not named by them any more."""
+    kept, named = {}, {}
+    for pin, device in place.items():
+        with contextlib.suppress(PlanError):             # all that it named has become part of other nodes
+            hits = np.flatnonzero(matching(model.graph, pin, "pin"))
+            kept[pin] = device
+            named |= dict.fromkeys((model.graph.names[nid] for nid in hits.tolist()), str(parse(device)))
+    return {**kept, **{glob.escape(name): device for name, device in model.pins.items()
+                       if named.get(name) != device}}
 
 
 # **************** reading ****************

@@ -2,9 +2,10 @@
 
     python tests/bench/bench_agree.py --models DIR [--names mlp,resnet50,...] [--on cpu,tt,mixed]
 
-DIR has NAME.onnx beside NAME.npz, whose arrays in_<input> and out_<output> another framework made. cpu: float32 on
-cpu:0. tt: bfloat16 on tt:0, a host for what it has no kernel for. mixed: placed by mincut. Of each output the
-greatest difference relative to the greatest value, and the correlation; the aims are 1e-4 on cpu, 0.99 on tt.
+DIR has NAME.onnx beside NAME.npz, whose arrays in_<input> and out_<output> another framework made. cpu:
+float32 on cpu:0. tt: bfloat16 on tt:0, a host for what it has no kernel for. mixed: placed by mincut. Of each
+output the greatest difference relative to the greatest value, and the correlation; the aims are 1e-4 on cpu,
+0.99 on tt.
 """
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ WHERE = {"cpu": (["cpu:0"], {}),
          "mixed": (["cpu:0", "tt:0"], {"formats": {"tt": "bf16"}, "placement": "mincut"})}
 
 
-def outputs(model: Path, inputs: dict[str, np.ndarray], where: str) -> tuple[dict[str, np.ndarray], float, dict]:
+def outputs(model: Path, inputs: dict[str, np.ndarray], where: str,
+            ) -> tuple[dict[str, np.ndarray], float, dict[str, int]]:
     """(outputs by name, seconds of the second run, nodes on each device)."""
     devices, options = WHERE[where]
     prepared = prepare(model, devices, **options)

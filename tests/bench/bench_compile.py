@@ -1,11 +1,11 @@
 """What compiling costs, as JSON lines.
 
-    python tests/bench/bench_compile.py [--models DIR] [--names resnet50,...] [--devices cpu:0,tt:0] [--nodes 10000]
+    python tests/bench/bench_compile.py [--models DIR] [--names resnet50] [--devices cpu:0,tt:0] [--nodes N]
 
-compile: a model to a bundle in a process of its own, with an empty cache (cold) and again (warm): seconds, peak
-memory, bytes of the bundle. load: that bundle to a module, without importing. passes: a chain of many nodes as a
-Model through every pass, by stage. The aims: ResNet-50 cold below 60 s and warm below 5 s on two quiet cores,
-10,000 nodes through all passes below 5 s, loading below 1 us a node.
+compile: a model to a bundle in a process of its own, with an empty cache (cold) and again (warm): seconds,
+peak memory, bytes of the bundle. load: that bundle to a module, without importing. passes: a chain of many
+nodes as a Model through every pass, by stage. The aims: ResNet-50 cold below 60 s and warm below 5 s on two
+quiet cores, 10,000 nodes through all passes below 5 s, loading below 1 us a node.
 """
 from __future__ import annotations
 
@@ -58,11 +58,12 @@ def bench_model(model: Path, devices: list[str]) -> None:
         for state in ("cold", "warm"):
             row = compile_model(model, bundle, devices, f"{folder}/cache")
             size = sum(file.stat().st_size for file in bundle.iterdir())
-            print(json.dumps({"bench": "compile", "model": model.stem, "devices": devices, "cache": state, **row,
-                              "bundle_mb": round(size / 1e6, 1)}), flush=True)
+            print(json.dumps({"bench": "compile", "model": model.stem, "devices": devices, "cache": state,
+                              **row, "bundle_mb": round(size / 1e6, 1)}), flush=True)
         seconds, nodes = load_seconds(bundle)
-        print(json.dumps({"bench": "load", "model": model.stem, "devices": devices, "ms": round(seconds * 1e3, 2),
-                          "nodes": nodes, "us_per_node": round(seconds * 1e6 / nodes, 2)}), flush=True)
+        print(json.dumps({"bench": "load", "model": model.stem, "devices": devices,
+                          "ms": round(seconds * 1e3, 2), "nodes": nodes,
+                          "us_per_node": round(seconds * 1e6 / nodes, 2)}), flush=True)
 
 
 def chain(nodes: int) -> Model:

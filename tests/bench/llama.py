@@ -3,8 +3,8 @@
     python tests/bench/llama.py llama.onnx
     graph-runtime estimate llama.onnx --board n150,p150 --dtype bfp8_b --batch 32
 
-One step of decoding: 32 layers, 4096 wide, 32 heads of 128 that share 8 heads of keys and values, a feed-forward of
-14336, 128256 words, and caches of ``past`` positions for an open batch.
+One step of decoding: 32 layers, 4096 wide, 32 heads of 128 that share 8 heads of keys and values, a
+feed-forward of 14336, 128256 words, and caches of ``past`` positions for an open batch.
 """
 from __future__ import annotations
 
@@ -59,35 +59,39 @@ def linear(net: Net, out: str, x: str, k: int, n: int) -> str:
     return net.op("MatMul", out, x, net.weight(f"{out}.weight", k, n))
 
 
-def rotate(net: Net, out: str, x: str, half: int) -> str:
+def rotate(net: Net, out: str, x: str) -> str:
     """x * cos + (-second half, first half) * sin"""
-    net.nodes.append(helper.make_node("Split", [x, "halves"], [f"{out}.a", f"{out}.b"], name=f"{out}.split", axis=3))
-    turned = net.op("Concat", f"{out}.turned", net.op("Neg", f"{out}.neg", f"{out}.b"), f"{out}.a", axis=3)
-    return net.op("Add", out, net.op("Mul", f"{out}.cos", x, "cos"), net.op("Mul", f"{out}.sin", turned, "sin"))
+    halves = [f"{out}.a", f"{out}.b"]
+    net.nodes.append(helper.make_node("Split", [x, "halves"], halves, name=f"{out}.split", axis=3))
+    turned = net.op("Concat", f"{out}.turned", net.op("Neg", f"{out}.neg", halves[1]), halves[0], axis=3)
+    straight = net.op("Mul", f"{out}.cos", x, "cos")
+    return net.op("Add", out, straight, net.op("Mul", f"{out}.sin", turned, "sin"))
 
 
 def attention(net: Net, p: str, x: str, width: int, heads: int, groups: int, size: int) -> str:
     """Grouped-query attention of one position over a cache: [B, groups, past, size] for keys and values."""
-    shared = heads // groups
-    q = rotate(net, f"{p}.q_rope", net.op("Reshape", f"{p}.q_heads", linear(net, f"{p}.q", x, width, heads * size),
-                                          "per_group_q"), size // 2)
-    k = rotate(net, f"{p}.k_rope", net.op("Reshape", f"{p}.k_heads", linear(net, f"{p}.k", x, width, groups * size),
-                                          "per_group_kv"), size // 2)
-    v = net.op("Reshape", f"{p}.v_heads", linear(net, f"{p}.v", x, width, groups * size), "per_group_kv")
+    q = linear(net, f"{p}.q", x, width, heads * size)
+    k, v = (linear(net, f"{p}.{name}", x, width, groups * size) for name in "kv")
+    q = rotate(net, f"{p}.q_rope", net.op("Reshape", f"{p}.q_heads", q, "per_group_q"))
+    k = rotate(net, f"{p}.k_rope", net.op("Reshape", f"{p}.k_heads", k, "per_group_kv"))
+    v = net.op("Reshape", f"{p}.v_heads", v, "per_group_kv")
     keys = net.op("Concat", f"{p}.present_k", f"{p}.past_k", k, axis=2)
     values = net.op("Concat", f"{p}.present_v", f"{p}.past_v", v, axis=2)
     scores = net.op("MatMul", f"{p}.scores", q, net.op("Transpose", f"{p}.keys_t", keys, perm=[0, 1, 3, 2]))
     weights = net.op("Softmax", f"{p}.weights", net.op("Mul", f"{p}.scaled", scores, "scale"), axis=-1)
     mixed = net.op("Reshape", f"{p}.mixed", net.op("MatMul", f"{p}.heads", weights, values), "flat")
-    assert shared * groups == heads
     return linear(net, f"{p}.o", mixed, heads * size, width)
 
 
 def feed_forward(net: Net, p: str, x: str, width: int, hidden: int) -> str:
     gate = linear(net, f"{p}.gate", x, width, hidden)
     silu = net.op("Mul", f"{p}.silu", gate, net.op("Sigmoid", f"{p}.sigmoid", gate))
-    return linear(net, f"{p}.down", net.op("Mul", f"{p}.gated", silu, linear(net, f"{p}.up", x, width, hidden)),
-                  hidden, width)
+    gated = net.op("Mul", f"{p}.gated", silu, linear(net, f"{p}.up", x, width, hidden))
+    return linear(net, f"{p}.down", gated, hidden, width)
+
+
+def _cache(name: str, *shape: int) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, FLOAT, ["batch", *shape])
 
 
 def decoder(layers: int = 32, width: int = 4096, heads: int = 32, groups: int = 8, hidden: int = 14336,
@@ -110,9 +114,8 @@ def decoder(layers: int = 32, width: int = 4096, heads: int = 32, groups: int = 
         x = net.op("Add", f"{p}.residual1", x, mixed)
         x = net.op("Add", f"{p}.residual2", x,
                    feed_forward(net, p, rms_norm(net, f"{p}.norm2", x, width), width, hidden))
-        inputs += [helper.make_tensor_value_info(f"{p}.past_{k}", FLOAT, ["batch", groups, past, size]) for k in "kv"]
-        outputs += [helper.make_tensor_value_info(f"{p}.present_{k}", FLOAT, ["batch", groups, past + 1, size])
-                    for k in "kv"]
+        inputs += [_cache(f"{p}.past_{k}", groups, past, size) for k in "kv"]
+        outputs += [_cache(f"{p}.present_{k}", groups, past + 1, size) for k in "kv"]
     linear(net, "logits", rms_norm(net, "norm", x, width), width, words)
     graph = helper.make_graph(net.nodes, "llama", inputs, outputs, net.weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
