@@ -22,6 +22,7 @@ from graph_runtime.model import Constant
 from graph_runtime.ops import registry
 from graph_runtime.plan.record import record
 from graph_runtime.plan.types import Plan
+from graph_runtime.snapshot import write_snapshot
 from graph_runtime.write import graph_to_json
 
 from .bodies import find_bodies
@@ -207,9 +208,12 @@ def _programs(prepared: Mapping[str, Prepared], const: Collection[str],
                 if key in constants}
         file = f"{name}.json" if len(prepared) > 1 else "main.json"
         files[file] = graph_to_json(record(item.plan))
+        ready = write_snapshot(item.plan)
+        plan_file = f"{file.removesuffix('.json')}.plan" if ready is not None else None
+        files |= {plan_file: ready} if ready is not None else {}
         inputs = tuple(key for key in graph.input_names if key not in constants)
         programs.append(BundleProgram(name, file, inputs, graph.output_names, keys, item.plan.aliases,
-                                      name in const))
+                                      name in const, plan_file))
     return programs, files, stored
 
 

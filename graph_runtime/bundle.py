@@ -5,8 +5,10 @@
     kernels.so      a module library
     params.bin      parameters, raw and aligned (weights.py); bundle.json says what lies where
 
-bundle_writer.py writes them. Opening a bundle compares the size of every file and the sha256 of all but
-libraries, whose hash is compared before one is opened, and the parameter file, which is mapped and not read:
+    main.plan       the same plan, ready to be used (snapshot.py)
+
+bundle_writer.py writes them. Opening a bundle compares the size of every file; the sha256 of a file is
+compared when it is read, of a library before it is opened. The parameter file is mapped and not read:
 ``Bundle.verify`` compares that, too, as ``graph-runtime verify`` does.
 """
 
@@ -42,7 +44,8 @@ _MOST_INDEX = 64 << 20
 class BundleProgram:
     """One program: ``graph`` is its file in the bundle, ``inputs`` and ``outputs`` names in order
     (parameters are not inputs here), ``params`` {input name: key of the parameter}, ``aliases``
-    ((output index, input index), ...). ``const``: equal inputs give equal outputs, which may be kept."""
+    ((output index, input index), ...). ``plan``: the file of its plan's snapshot (snapshot.py), None where
+    there is none. ``const``: equal inputs give equal outputs, which may be kept."""
 
     name: str
     graph: str
@@ -51,6 +54,7 @@ class BundleProgram:
     params: Mapping[str, str] = field(default_factory=dict)
     aliases: tuple[tuple[int, int], ...] = ()
     const: bool = False
+    plan: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +107,13 @@ class Bundle:
         )
 
     def read(self, file: str) -> memoryview:
-        """The bytes of one file, mapped."""
+        """The bytes of one file, mapped; its hash is compared the first time. Raises DocumentError."""
         if file not in self._members:
             raise DocumentError(
                 f"bundle {self.path} has no file {file!r}{did_you_mean(file, self._members)}", got=file
             )
         if file not in self._views:
+            _compare(self.path, file, self._members[file].sha256(), self.files[file])
             self._views[file] = self._members[file].view()
         return self._views[file]
 
@@ -168,6 +173,7 @@ def _program(raw: Mapping) -> BundleProgram:
         dict(raw["params"]),
         tuple((out, to) for out, to in raw["aliases"]),
         raw.get("const", False),
+        raw.get("plan"),
     )
 
 
@@ -186,23 +192,18 @@ def read_bundle(path: str | os.PathLike) -> Bundle:
         index = _read_index(path, zipped)
         members = {name: find_member(path, name, zipped) for name in index["files"]}
         check_references(path, index)
-        _check_files(path, index, members)
+        _check_sizes(path, index, members)
     except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise DocumentError(f"cannot read bundle {path}: {error}", got=str(path)) from None
     return Bundle(path, index, members, is_zip)
 
 
-def _check_files(path: Path, index: Mapping, members: Mapping[str, Member]) -> None:
-    """Sizes of all files, hashes of those that nothing compares later: see this module's head."""
-    later = {entry["file"] for entry in index["libraries"]}
-    later |= {index["params"]["file"]} if index["params"] else set()
+def _check_sizes(path: Path, index: Mapping, members: Mapping[str, Member]) -> None:
     for name, row in index["files"].items():
         if members[name].size != row["bytes"]:
             raise DocumentError(f"bundle {path}: file {name} was changed: it has {members[name].size} bytes, "
                                 f"{INDEX} says {row['bytes']}", got=members[name].size, wanted=row["bytes"],
                                 path=f"$.files[{name!r}]")
-        if name not in later:
-            _compare(path, name, members[name].sha256(), row["sha256"])
 
 
 def _compare(path: Path, name: str, got: str, wanted: str) -> None:
@@ -232,7 +233,8 @@ def _read_index(path: Path, zipped: Mapping[str, Member] | None) -> dict:
 
 
 def check_references(path: Path, index: Mapping) -> None:
-    named = [(f"$.programs[{i}].graph", p["graph"]) for i, p in enumerate(index["programs"])]
+    named = [(f"$.programs[{i}].{key}", p[key]) for i, p in enumerate(index["programs"])
+             for key in ("graph", "plan") if p.get(key) is not None]
     named += [(f"$.libraries[{i}].file", entry["file"]) for i, entry in enumerate(index["libraries"])]
     named += [("$.params.file", index["params"]["file"])] if index["params"] else []
     for where, file in named:

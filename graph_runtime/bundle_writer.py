@@ -88,7 +88,7 @@ def _slot(slot: Slot) -> dict[str, Any]:
 def _program(program: BundleProgram) -> dict:
     """As bundle.json has it: what is only said when it is true is left out otherwise."""
     raw = asdict(program)
-    return raw if raw["const"] else {key: value for key, value in raw.items() if key != "const"}
+    return {key: value for key, value in raw.items() if key not in ("const", "plan") or value}
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import numpy as np
 
 from .builder import GraphBuilder
 from .bundle import Bundle, BundleProgram, read_bundle
-from .devices import Device
+from .devices import Device, parse_list
 from .errors import ForeignMachineError
 from .graph import Graph
 from .library import Library, load_library
@@ -22,6 +22,7 @@ from .plan import Plan
 from .plan import plan as make_plan
 from .session import Session
 from .sharing import adopt_inputs, link_constants
+from .snapshot import read_snapshot
 
 __all__ = ["adopt_params", "bundle_libraries", "create", "inplace_rules", "library_kernels", "load",
            "open_program", "read_graph", "set_constants"]
@@ -81,10 +82,22 @@ def load(bundle: str | os.PathLike, devices: Any = None, program: str | None = N
 def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *,
                  threads: int | None = None) -> GraphModule:
     """load(), for a bundle that is open already."""
-    module = create(bytes(bundle.read(entry.graph)), bundle_libraries(bundle), devices or bundle.devices,
-                    threads=threads, name=bundle.path.name)
-    adopt_params(module, bundle.params(entry))
+    with gc_paused():
+        libraries, devices = bundle_libraries(bundle), devices or bundle.devices
+        planned = _snapshot(bundle, entry, devices, libraries)
+        module = create(planned or bytes(bundle.read(entry.graph)), libraries, devices, threads=threads,
+                        name=bundle.path.name)
+        adopt_params(module, bundle.params(entry))
     return module
+
+
+def _snapshot(bundle: Bundle, entry: BundleProgram, devices: Any,
+              libraries: Sequence[Library]) -> Plan | None:
+    """The program's plan, where the bundle has it ready for these devices. Linked constants of a library that
+    others made are found by columns of the graph's file, so that one is read then."""
+    if entry.plan is None or any(library.manifest is None for library in libraries):
+        return None
+    return read_snapshot(bundle.read(entry.plan), parse_list(devices), inplace_rules(libraries))
 
 
 def adopt_params(module: GraphModule, params: Mapping[str, np.ndarray]) -> None:

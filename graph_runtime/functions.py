@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,7 +15,7 @@ from .graph import COPY, NOP, Func, Graph, NodeView
 from .nodes import NULL, REQUIRED, NodeColumns
 from .ops import registry
 
-__all__ = ["FOR_PEOPLE", "check_functions", "intern_functions"]
+__all__ = ["FOR_PEOPLE", "check_functions", "intern_functions", "make_functions"]
 
 FOR_PEOPLE = ("gr.device", "gr.storage")  # written for Netron, never read
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -50,6 +51,12 @@ def intern_functions(nodes: NodeColumns) -> tuple[np.ndarray, tuple[Func, ...]]:
         ids.append(fid)
     starts = [nid for nid, _ in nodes.runs]
     return np.repeat(np.array(ids, np.int32), np.diff([*starts, len(nodes.names)])), tuple(funcs)
+
+
+def make_functions(given: Sequence[tuple[int, dict[str, str]]]) -> tuple[Func, ...]:
+    """The Funcs of (number of inputs, attrs) each. Raises GraphError as intern_functions does."""
+    return tuple(_make_func(i, raw.get("func_name", ""), num_inputs, raw)
+                 for i, (num_inputs, raw) in enumerate(given))
 
 
 def _for_us(raw: dict[str, str]) -> dict[str, str]:
