@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import InputError, did_you_mean
 from .problem import PlacementProblem
 
-__all__ = ["OBJECTIVES", "Times", "evaluate", "measure", "require_objective"]
+__all__ = ["OBJECTIVES", "Times", "evaluate", "measure", "require_objective", "scores"]
 
 OBJECTIVES = ("serial", "makespan", "throughput")
 _MOST_CELLS = 1 << 22           # int64 of arrival times that are held at once
@@ -127,10 +127,15 @@ def measure(problem: PlacementProblem, did: np.ndarray) -> Times:
 
 def evaluate(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
     """int64 [rows]: ns of each assignment of ``did`` int [rows, nodes] in the problem's objective."""
+    return scores(problem, did)[:, 0]
+
+
+def scores(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
+    """int64 [rows, 2]: as evaluate, and the serial time."""
     cells = max(problem.num_nodes, len(problem.eid) * problem.num_devices, 1)
     step = max(_MOST_CELLS // cells, 1)
-    parts = [measure(problem, did[at:at + step]).objective for at in range(0, len(did), step)]
-    return np.concatenate([np.zeros(0, np.int64), *parts])
+    parts = [measure(problem, did[at:at + step]) for at in range(0, len(did), step)]
+    return np.concatenate([np.zeros((0, 2), np.int64), *(np.c_[p.objective, p.serial] for p in parts)])
 
 
 def require_objective(objective: str, known: Sequence[str] = OBJECTIVES) -> None:

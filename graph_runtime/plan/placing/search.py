@@ -9,13 +9,14 @@ import numpy as np
 
 from .deltas import copy_changes
 from .problem import UNSUPPORTED, PlacementProblem
-from .schedule import evaluate
+from .schedule import evaluate, scores
 
 __all__ = ["improve", "refine", "singles"]
 
 _SMALL = 16                     # nodes of a graph in which every pair and triple is tried
 _MOST_CELLS = 12_000_000        # (assignment, node) pairs that a search looks at: 1 to 2 seconds
 _MOST_ROWS = 4096               # moves of a round
+_NEVER = np.iinfo(np.int64).max
 _STARTS = 3                     # assignments that are improved
 
 
@@ -35,26 +36,36 @@ def refine(problem: PlacementProblem, starts: Sequence[np.ndarray]) -> np.ndarra
     rows = np.unique(np.stack([*starts, *singles(problem)]).astype(np.int16), axis=0)
     times = evaluate(problem, rows)
     best = rows[np.argsort(times, kind="stable")[:_STARTS]]
-    found = np.stack([improve(problem, row, _MOST_CELLS // len(best)) for row in best])
-    return found[np.argmin(evaluate(problem, found))]
-
-
-def improve(problem: PlacementProblem, did: np.ndarray, cells: int = _MOST_CELLS) -> np.ndarray:
-    """``did`` int16 [nodes] after local search, at most ``cells`` pairs of an assignment and a node long."""
     groups = _groups(problem)
-    best = int(evaluate(problem, did[None])[0])
+    found = np.stack([improve(problem, row, groups, _MOST_CELLS // len(best)) for row in best])
+    times = scores(problem, found)
+    at = np.lexsort(times.T[::-1])[0]
+    if problem.objective == "serial":
+        return found[at]
+    return improve(problem, found[at], groups, _MOST_CELLS // len(best), within=int(times[at, 0]))
+
+
+def improve(problem: PlacementProblem, did: np.ndarray, groups: list[np.ndarray], cells: int,
+            within: int | None = None) -> np.ndarray:
+    """``did`` int16 [nodes] after local search, at most ``cells`` pairs of an assignment and a node long.
+    ``within``: it is the serial time that falls, and the objective does not go above so many ns."""
+    def score(rows: np.ndarray) -> np.ndarray:
+        objective, serial = scores(problem, rows).T
+        return objective if within is None else np.where(objective <= within, serial, _NEVER)
+
+    best = int(score(did[None])[0])
     while True:
         moves = _moves(problem, did, groups, min(_MOST_ROWS, cells // (2 * problem.num_nodes)))
         if not len(moves):
             return did
-        times = evaluate(problem, moves)
+        times = score(moves)
         cells -= 2 * moves.size
         gains = np.flatnonzero(times < best)
         if not len(gains):
             return did
         order = gains[np.argsort(times[gains], kind="stable")]
         together = _together(did, moves[order])
-        times = evaluate(problem, together)
+        times = score(together)
         did, best = together[np.argmin(times)], int(times.min())
 
 
