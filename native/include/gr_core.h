@@ -82,6 +82,22 @@ gr_kernel_fn gr_generic_fn(int32_t i);
 gr_kernel_fn gr_packed_kernel_fn(void);           /* calls a TVM packed function; see gr_packed_call */
 gr_kernel_fn gr_null_kernel_fn(void);                /* does nothing: every op of a null device */
 
+/* ---------------------------------------------------------------- packing */
+typedef enum gr_pack_result { GR_PACK_FITS = 32, GR_PACK_IMPOSSIBLE, GR_PACK_UNKNOWN } gr_pack_result;
+typedef struct gr_pack_problem {
+  int64_t count;           /* buffers; beyond 2048 the result is GR_PACK_UNKNOWN */
+  const int64_t *lower;    /* [count] buffer i lives at lower[i] <= time < upper[i] */
+  const int64_t *upper;
+  const int64_t *size;     /* [count] bytes, 1 to 2^50; all offsets are sums of sizes */
+  int64_t capacity;
+  int64_t max_nodes;       /* placements to try; what comes out depends on it, but not on the number of threads */
+  int64_t budget_ns;       /* a guard: beyond it the result is GR_PACK_UNKNOWN */
+  int32_t threads;         /* 1 or 2 */
+} gr_pack_problem;
+/* Offsets [count] at which buffers that live at the same time share no byte, and all end at the capacity or below. *result:
+ * written are offsets (FITS), there are none (IMPOSSIBLE), or neither was found out (UNKNOWN). */
+int32_t gr_pack(const gr_pack_problem *problem, int64_t *offset, int32_t *result);
+
 /* ---------------------------------------------------------------- programs */
 int32_t gr_program_create(const gr_instr *instrs, int64_t count, gr_program **out);
 void gr_program_destroy(gr_program *program);
