@@ -11,14 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..graph import COPY
-from .columns import follow, func_mask, is_nop, ragged, starts
+from .columns import follow, is_nop, ragged, starts
+from .queues import COMPUTE, COPY_IN, COPY_OUT, assign_queues
 from .types import Plan, Storage
 
 __all__ = ["COMPUTE", "COPY_IN", "COPY_OUT", "Lanes", "labels", "lanes", "overlapping"]
-
-COMPUTE, COPY_IN, COPY_OUT = "compute", "copy_in", "copy_out"
-_ROLES = (COMPUTE, COPY_IN, COPY_OUT)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +36,7 @@ class Lanes:
 def lanes(plan: Plan, copies: Collection[int] = ()) -> Lanes:
     """The lanes of one run. ``copies``: graph inputs whose at_input copies are part of it."""
     nid = _instructions(plan, copies)
-    queues, qid = _queues(plan, nid)
+    queues, qid = assign_queues(plan, nid)
     if len(queues) < 2:
         return Lanes(queues, nid, qid, np.zeros(len(nid) + 1, np.int64), np.zeros(0, np.int64))
     data, reuse = _conflicts(plan, nid, qid)
@@ -63,29 +60,6 @@ def _instructions(plan: Plan, copies: Collection[int]) -> np.ndarray:
         given = np.isin(follow(source)[early], graph.inputs[list(copies)])
         first = early[given]
     return np.concatenate([first, np.flatnonzero(calls & ~plan.at_input)])
-
-
-def _queues(plan: Plan, nid: np.ndarray) -> tuple[tuple[tuple[int, str], ...], np.ndarray]:
-    """Copies between devices run where copy engines are: out of the device that sends to a host, into any
-    other. All else computes."""
-    graph = plan.graph
-    did, role = plan.did[nid].astype(np.int64), np.zeros(len(nid), np.int64)
-    at = np.flatnonzero(func_mask(graph, COPY)[nid])
-    if len(at):
-        source = plan.entry_did()[graph.in_eid[graph.in_ptr[nid[at]]]].astype(np.int64)
-        host = np.array([d.descriptor.on_host for d in plan.devices])
-        out = host[did[at]] & ~host[source]
-        between = source != did[at]
-        role[at[between & ~out]] = 1
-        role[at[between & out]] = 2
-        did[at[between & out]] = source[between & out]
-    keys = did * len(_ROLES) + role
-    distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    names = tuple((k // len(_ROLES), _ROLES[k % len(_ROLES)]) for k in distinct[order].tolist())
-    return names, rank[inverse].astype(np.int32)
 
 
 # **************** who touches the same bytes ****************
@@ -112,7 +86,7 @@ def _conflicts(plan: Plan, nid: np.ndarray, qid: np.ndarray) -> tuple[list[list[
     busy = np.zeros(int(cell.max(initial=-1)) + 1, bool)
     one = np.full(len(busy), -1, np.int64)
     one[cell] = qid[instr]
-    busy[cell[one[cell] != qid[instr]]] = True          # cells that more than one queue touches
+    busy[cell[one[cell] != qid[instr]]] = True          # pieces that more than one queue touches
     mine = busy[cell]
     order = np.lexsort((write[mine], instr[mine], cell[mine]))
     data: list[list[int]] = [[] for _ in range(len(nid))]
@@ -132,16 +106,33 @@ def _conflicts(plan: Plan, nid: np.ndarray, qid: np.ndarray) -> tuple[list[list[
 
 
 def _accesses(plan: Plan, nid: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(instruction, cell of bytes, 1 where it writes) of every argument that has bytes."""
-    graph, group = plan.graph, overlapping(plan.storage)
+    """(instruction, piece of bytes, 1 where it writes) of every piece that an argument has."""
+    graph = plan.graph
     n_in = (graph.in_ptr[nid + 1] - graph.in_ptr[nid])
     n_out = (graph.row_ptr[nid + 1] - graph.row_ptr[nid])
     at = np.arange(len(nid))
     eid = np.concatenate([graph.in_eid[ragged(graph.in_ptr[nid], n_in)], ragged(graph.row_ptr[nid], n_out)])
     instr = np.concatenate([np.repeat(at, n_in), np.repeat(at, n_out)])
     write = np.repeat([0, 1], [n_in.sum(), n_out.sum()])
-    has = plan.storage.extent[plan.sid[eid]] > 0
-    return instr[has], group[plan.sid[eid]][has], write[has]
+    first, count = _pieces(plan.storage)
+    sid = plan.sid[eid]
+    return (np.repeat(instr, count[sid]), ragged(first[sid], count[sid]), np.repeat(write, count[sid]))
+
+
+def _pieces(storage: Storage) -> tuple[np.ndarray, np.ndarray]:
+    """(first, count) int64 [sids] each: the pieces of bytes of each storage, where memory is cut at every storage's
+    ends."""
+    region = storage.did.astype(np.int64) * 16 + storage.memory
+    first, count, total = np.zeros(storage.count, np.int64), np.zeros(storage.count, np.int64), 0
+    for which in np.unique(region).tolist():
+        mine = np.flatnonzero((region == which) & (storage.extent > 0))
+        begin, end = storage.offset[mine], storage.offset[mine] + storage.extent[mine]
+        cuts = np.unique(np.concatenate([begin, end]))
+        first[mine] = np.searchsorted(cuts, begin)
+        count[mine] = np.searchsorted(cuts, end) - first[mine]
+        first[mine] += total
+        total += len(cuts)
+    return first, count
 
 
 # **************** which waits are needed ****************

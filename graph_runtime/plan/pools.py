@@ -14,9 +14,10 @@ __all__ = ["lay_out"]
 _TVM_ELEMENT = 4  # a pool is an array of float32: sizes round up to 4 bytes
 
 
-def lay_out(laid_out: LaidOutGraph, sid: np.ndarray, sizes: Sizes, as_file: bool) -> Storage:
-    """The pool: sizes are the most over each sid's entries; offsets as the file says, else one sid after
-    another."""
+def lay_out(laid_out: LaidOutGraph, sid: np.ndarray, sizes: Sizes, as_file: bool,
+            offset: np.ndarray | None = None) -> Storage:
+    """The pool: sizes are the most over each sid's entries; offsets as given (``offset`` int64 [sids]), as the
+    file says, or one sid after another."""
     hints = laid_out.placed.graph.hints
     count = max(int(sid.max(initial=-1)) + 1, len(hints.storage or ()) if as_file else 0)
     extent, nbytes = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -25,7 +26,7 @@ def lay_out(laid_out: LaidOutGraph, sid: np.ndarray, sizes: Sizes, as_file: bool
     region = np.zeros(count, np.int64)
     region[sid[::-1]] = sizes.region[::-1]                # the first entry of a sid says where it is
     storage = Storage(sizes.region_did[region].astype(np.int32), sizes.region_memory[region].astype(np.int32),
-                      _offsets(region, extent, sizes), extent, nbytes)
+                      _offsets(region, extent, sizes) if offset is None else offset, extent, nbytes)
     if not as_file or hints.storage is None or _moved(laid_out):
         return storage
     return _as_file(laid_out, sid, storage)

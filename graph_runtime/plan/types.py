@@ -119,7 +119,8 @@ class Plan:
 
     ``did`` int32 [nodes], ``layout_id`` int32 [entries], ``sid`` int32 [entries], ``aliases`` ((output index,
     input index), ...). ``peak`` {(did, memory): extent in bytes} is what the session allocates;
-    ``lower_bound`` the most that is live at once. ``numerics`` [devices]: what a node's arithmetic is where
+    ``lower_bound`` the most that
+    is live at once in this order of nodes, each buffer rounded up to the memory's alignment. ``numerics`` [devices]: what a node's arithmetic is where
     its own attributes do not say; empty: every device's default. ``model_id`` int32 [nodes] indexes
     ``models``, the op models that a balancer chose, -1 or None as a whole: the kernel chooses. ``balanced``:
     a balance.Balanced of each buda board, with epochs and cores. ``placement``: what it was made of.
@@ -150,6 +151,12 @@ class Plan:
     def __repr__(self) -> str:
         return (f"<Plan of {self.graph.num_nodes} nodes, {self.storage.count} storages, on "
                 f"{', '.join(map(str, self.devices))}>")
+
+    @property
+    def status(self) -> dict[tuple[int, int], str]:
+        """{(did, memory): "optimal" where the peak is the lower bound, else "feasible"}."""
+        return {where: "optimal" if peak <= self.lower_bound[where] else "feasible"
+                for where, peak in self.peak.items()}
 
     def entry_did(self) -> np.ndarray:
         """int32 [entries]: the device each entry lives on."""

@@ -1,0 +1,116 @@
+"""What happens before what when queues run at the same time: who may use bytes after whom without a wait.
+
+Instruction a happens before b if data or the order of a queue says so. Of each instruction a vector clock counts
+how many of each queue are over when it begins.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .columns import is_nop, slot_nid
+from .lifetimes import Values
+from .queues import assign_queues
+from .types import PlacedGraph
+
+__all__ = ["Happens", "Users", "happens", "take_over_in_order"]
+
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Happens:
+    """Of nodes: ``begin`` int64 [nodes, queues], the clock; ``qid`` and ``place`` int64 [nodes], the queue and the
+    position in it, -1 for nodes that no queue runs."""
+
+    begin: np.ndarray
+    qid: np.ndarray
+    place: np.ndarray
+
+    def users(self, placed: PlacedGraph, of: np.ndarray, born: np.ndarray, kept: np.ndarray) -> Users:
+        """Of groups of entries (``of`` int64 [entries]: the group), first written by ``born`` int64 [groups],
+        -1 for nobody. ``kept`` bool [groups]: needed for ever."""
+        graph = placed.graph
+        end = np.zeros((len(born), self.begin.shape[1]), np.int64)
+        for row, nid in ((of, graph.entry_nid), (of[graph.in_eid], slot_nid(graph))):
+            runs = self.qid[nid] >= 0
+            np.maximum.at(end, (row[runs], self.qid[nid][runs]), self.place[nid][runs] + 1)
+        end[kept | (born < 0)] = _NEVER
+        return Users(self.begin[born], end)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Users:
+    """Of groups of entries: ``begin`` int64 [groups, queues], what is over when one is first written, ``end`` what
+    must be over before another may be written to its bytes."""
+
+    begin: np.ndarray
+    end: np.ndarray
+
+    def conflicts(self, rows: np.ndarray) -> np.ndarray:
+        """bool [rows, rows]: neither is over before the other begins."""
+        begin, end = self.begin[rows], self.end[rows]
+        after = np.ones((len(rows), len(rows)), bool)     # [a, b]: a is over before b begins
+        for queue in range(begin.shape[1]):
+            after &= end[:, queue, None] <= begin[None, :, queue]
+        return ~(after | after.T)
+
+    def greedy(self, rows: np.ndarray, size: np.ndarray, region: np.ndarray) -> np.ndarray:
+        """int64 [rows]: the block of each, as pack.greedy; rows come in the order in which they are written."""
+        block, capacity, user = np.zeros(len(rows), np.int64), [], []
+        of_region: dict[int, list[int]] = {}
+        for at, (row, need, r) in enumerate(zip(rows.tolist(), size.tolist(), region.tolist(), strict=True)):
+            mine = of_region.setdefault(r, [])
+            over = (self.end[[user[b] for b in mine]] <= self.begin[row]).all(axis=1).tolist() if mine else []
+            free = sorted((capacity[b], b) for b, is_over in zip(mine, over, strict=True) if is_over)
+            if free:
+                found = next((b for c, b in free if c >= need), free[-1][1])
+                capacity[found], user[found] = max(capacity[found], need), row
+            else:
+                found = len(capacity)
+                capacity.append(need)
+                user.append(row)
+                mine.append(found)
+            block[at] = found
+        return block
+
+
+def happens(placed: PlacedGraph, values: Values) -> Happens:
+    """The clocks of a placed graph whose ``__nop``s make the ``values``."""
+    graph = placed.graph
+    nid = np.flatnonzero((graph.func_id >= 0) & ~is_nop(graph) & ~placed.at_input)
+    queues, of_instr = assign_queues(placed, nid)
+    count = max(len(queues), 1)
+    qid, place = np.full(graph.num_nodes, -1, np.int64), np.full(graph.num_nodes, -1, np.int64)
+    qid[nid] = of_instr
+    for queue in range(count):
+        mine = nid[of_instr == queue]
+        place[mine] = np.arange(len(mine))
+    begin = np.zeros((graph.num_nodes, count), np.int64)
+    maker = graph.entry_nid[values.of]
+    producer = maker[graph.in_eid].tolist()
+    first, queue, position = graph.in_ptr.tolist(), qid.tolist(), place.tolist()
+    now, after = [[0] * count for _ in range(count)], {}
+    for node in nid.tolist():
+        clock = now[queue[node]]
+        for source in producer[first[node]:first[node + 1]]:
+            if queue[source] >= 0 and clock[queue[source]] <= position[source]:
+                clock = list(map(max, clock, after[source]))
+        begin[node] = clock
+        now[queue[node]] = after[node] = [c + (q == queue[node]) for q, c in enumerate(clock)]
+    return Happens(begin, qid, place)
+
+
+def take_over_in_order(placed: PlacedGraph, values: Values, donor: np.ndarray, order: Happens) -> np.ndarray:
+    """``donor`` (lifetimes.take_over) without those whose value another queue may still read."""
+    taken = np.flatnonzero(donor != np.arange(len(donor)))
+    kept = values.last >= placed.graph.num_nodes
+    users = order.users(placed, values.of, np.maximum(values.born, 0), kept)
+    node = placed.graph.entry_nid[taken]
+    limit = order.begin[node].copy()
+    limit[np.arange(len(taken)), order.qid[node]] += 1        # its own read
+    late = (users.end[donor[taken]] > limit).any(axis=1)
+    donor = donor.copy()
+    donor[taken[late]] = taken[late]
+    return donor
