@@ -55,8 +55,8 @@ def plan(
     inplace: Mapping[str, tuple[int, ...]] | None = None,
     use_storage_hints: bool = True,
     reuse: str = SERIAL,
+    reorder: bool = True,
     packer: Packer | None = None,
-    max_nodes: int = 0,
 ) -> Plan:
     """Decide devices, copies, layouts and storage of a graph, and check the result.
 
@@ -67,9 +67,8 @@ def plan(
     "dst", "numerics"} of nodes that do not say (numerics.py). ``policy``: how op models are chosen for boards
     of stack buda (balance.POLICIES); None: as the file says, else each kernel cuts its op itself.
     ``inplace``: func_name -> inputs that output 0 may overwrite, from the libraries' manifests.
-    ``use_storage_hints``: follow the file's storage ids. ``reuse``: who may use bytes after whom, "serial",
-    "safe" or "off" (memory.py). ``packer`` looks for offsets where simple rules leave a gap to the lower bound
-    (packing.pack), for at most ``max_nodes`` placements, by default a few for each buffer.
+    ``use_storage_hints``, ``reuse`` ("serial", "safe" or "off"), ``reorder`` and ``packer`` say how memory
+    is planned, as assign_storage.
 
     Raises PlanError, CheckError, CapacityError, UnsupportedOpError, DeviceError, InputError (policy, types).
     """
@@ -83,7 +82,7 @@ def plan(
     laid_out = assign_layouts(placed, formats, layouts)
     edited = bool(place or layouts or placement.problem) or laid_out.placed.graph is not graph
     planned = assign_storage(laid_out, loaded=graph if edited else None, inplace=inplace,
-                             use_hints=use_storage_hints, reuse=reuse, packer=packer, max_nodes=max_nodes)
+                             use_hints=use_storage_hints, reuse=reuse, reorder=reorder, packer=packer)
     planned = replace(assign_numerics(planned, numerics), placement=placement)
     policy = policy or graph.hints.policy
     return check(planned if policy is None else assign_models(planned, policy), inplace=inplace)

@@ -26,8 +26,8 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Buffers:
-    """Values joined by in-place use and aliases. ``of`` int64 [entries]: the row of each entry's buffer;
-    for each, in the order of first entries: ``born`` and ``last`` int64 as in Values, ``size`` int64, the bytes
+    """Values joined by in-place use and aliases. ``of`` int64 [entries]: the row of each entry's buffer; for
+    each, in the order of first entries: ``born`` and ``last`` int64 as in Values, ``size`` int64, the bytes
     that it takes of its region (int64), which begin at a multiple of the memory's alignment."""
 
     of: np.ndarray
@@ -61,7 +61,8 @@ class Buffers:
                 for r, mine in self._regions()}
 
     def _regions(self) -> list[tuple[int, np.ndarray]]:
-        return [(r, np.flatnonzero(self.region == r)) for r in np.flatnonzero(np.bincount(self.region)).tolist()]
+        used = np.flatnonzero(np.bincount(self.region)).tolist()
+        return [(r, np.flatnonzero(self.region == r)) for r in used]
 
     # **************** who lies where ****************
 
@@ -70,7 +71,7 @@ class Buffers:
         block = np.argsort(np.argsort(self.born, kind="stable"), kind="stable")
         return self._one_after_another(block)
 
-    def share(self, packer: Packer | None, max_nodes: int, users: Users | None) -> Placed:
+    def share(self, packer: Packer | None, users: Users | None) -> Placed:
         """Places for a serial order, or with ``users`` for queues. What is never overwritten comes first.
 
         Whole blocks that buffers use in turn, as TVM has them, where they reach the bound; else offsets.
@@ -81,7 +82,7 @@ class Buffers:
         better = {}
         for r, bound in self.most_live().items():
             if end[r] > bound:
-                packed = self._offsets(r, packer, max_nodes, users)
+                packed = self._offsets(r, packer, users)
                 if packed is not None and packed[1] < end[r]:
                     better[r] = packed[0]
         return self._at_offsets(placed, better) if better else placed
@@ -115,7 +116,7 @@ class Buffers:
         begin[self.of] = placed.offset[placed.sid]
         return {r: int((begin[mine] + self.size[mine]).max()) for r, mine in self._regions()}
 
-    def _offsets(self, region: int, packer: Packer | None, max_nodes: int, users: Users | None
+    def _offsets(self, region: int, packer: Packer | None, users: Users | None
                  ) -> tuple[np.ndarray, int] | None:
         """(offset of each buffer of a region, the end), None where there are too many of them."""
         mine = np.flatnonzero(self.region == region)
@@ -125,7 +126,7 @@ class Buffers:
         base = int(self.size[pinned].sum())
         size = self.size[moving]
         if users is None:
-            packed = pack_offsets(self.born[moving], self.last[moving] + 1, size, packer, max_nodes)
+            packed = pack_offsets(self.born[moving], self.last[moving] + 1, size, packer)
         else:
             bound = most_live(self.born[moving], self.last[moving] + 1, size)
             orders = [np.argsort(self.born[moving], kind="stable"), np.argsort(-size, kind="stable")]

@@ -1,8 +1,7 @@
 """What happens before what when queues run at the same time: who may use bytes after whom without a wait.
 
-Instruction a happens before b if data or the order of a queue says so. Of each instruction a vector clock counts
-how many of each queue are over when it begins.
-"""
+Instruction a happens before b if data or the order of a queue says so. Of each instruction a vector clock
+counts how many of each queue are over when it begins. """
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -21,8 +20,8 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Happens:
-    """Of nodes: ``begin`` int64 [nodes, queues], the clock; ``qid`` and ``place`` int64 [nodes], the queue and the
-    position in it, -1 for nodes that no queue runs."""
+    """Of nodes: ``begin`` int64 [nodes, queues], the clock; ``qid`` and ``place`` int64 [nodes], the queue
+    and the position in it, -1 for nodes that no queue runs."""
 
     begin: np.ndarray
     qid: np.ndarray
@@ -42,8 +41,8 @@ class Happens:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Users:
-    """Of groups of entries: ``begin`` int64 [groups, queues], what is over when one is first written, ``end`` what
-    must be over before another may be written to its bytes."""
+    """Of groups of entries: ``begin`` int64 [groups, queues], what is over when one is first written, ``end``
+    what must be over before another may be written to its bytes."""
 
     begin: np.ndarray
     end: np.ndarray
@@ -57,7 +56,8 @@ class Users:
         return ~(after | after.T)
 
     def greedy(self, rows: np.ndarray, size: np.ndarray, region: np.ndarray) -> np.ndarray:
-        """int64 [rows]: the block of each, as pack.greedy; rows come in the order in which they are written."""
+        """int64 [rows]: the block of each, as pack.greedy; rows come in the order in which they are
+        written."""
         block, capacity, user = np.zeros(len(rows), np.int64), [], []
         of_region: dict[int, list[int]] = {}
         for at, (row, need, r) in enumerate(zip(rows.tolist(), size.tolist(), region.tolist(), strict=True)):

@@ -120,8 +120,8 @@ def _accesses(plan: Plan, nid: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def _pieces(storage: Storage) -> tuple[np.ndarray, np.ndarray]:
-    """(first, count) int64 [sids] each: the pieces of bytes of each storage, where memory is cut at every storage's
-    ends."""
+    """(first, count) int64 [sids] each: the pieces of bytes of each storage, where memory is cut at every
+    storage's ends."""
     region = storage.did.astype(np.int64) * 16 + storage.memory
     first, count, total = np.zeros(storage.count, np.int64), np.zeros(storage.count, np.int64), 0
     for which in np.unique(region).tolist():

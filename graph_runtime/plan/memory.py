@@ -3,7 +3,7 @@
 The file's storage_id is followed; where a pin, an inserted copy or a relayout makes it unsafe, storage is
 planned anew:
 
-    serial   for one order of all nodes: the smallest peak; queues that run at the same time wait for each other
+    serial   for one order of all nodes: the smallest peak; queues wait for each other
     safe     bytes are used again only by what data and queue order put after all their users: no waits
     off      every value has bytes of its own
 """
@@ -18,9 +18,10 @@ from ..graph import Graph
 from .buffers import Buffers
 from .capacity import check_capacity
 from .file_storage import follow_ids, is_unsafe, was_unsafe
-from .happens import Happens, happens, take_over_in_order
+from .happens import happens, take_over_in_order
 from .lifetimes import Values, find_values, inplace_slots, take_over
 from .offsets import Packer
+from .order import best_order
 from .pools import lay_out
 from .sizes import Sizes, entry_sizes
 from .types import LaidOutGraph, Plan, Storage
@@ -33,30 +34,36 @@ REUSE = SERIAL, SAFE, OFF = "serial", "safe", "off"
 def require_reuse(reuse: str) -> None:
     """Raises InputError for a mode that is none."""
     if reuse not in REUSE:
-        raise InputError(f"reuse is {', '.join(REUSE)}, not {reuse!r}{did_you_mean(str(reuse), REUSE)}", got=reuse)
+        raise InputError(f"reuse is {', '.join(REUSE)}, not {reuse!r}{did_you_mean(str(reuse), REUSE)}",
+                         got=reuse)
 
 
 def assign_storage(laid_out: LaidOutGraph, *, loaded: Graph | None = None, in_place: bool = True,
                    inplace: Mapping[str, tuple[int, ...]] | None = None, use_hints: bool = True,
-                   reuse: str = SERIAL, packer: Packer | None = None, max_nodes: int = 0) -> Plan:
+                   reuse: str = SERIAL, reorder: bool = True, packer: Packer | None = None) -> Plan:
     """Give every entry a storage id and every storage an offset.
 
     ``loaded``: the graph as the file has it, if passes or pins may have changed it since: then the file's
     storage ids are followed only where they are still safe. ``in_place``: let an output take over the buffer
     of an input that dies there, as the op registry or ``inplace`` (func_name -> inputs, from manifests)
-    allows. ``reuse``: serial, safe or off. ``packer`` and ``max_nodes`` as offsets.pack_offsets.
+    allows. ``reuse``: serial, safe or off. ``reorder``: take another order of the nodes where it needs less
+    memory; only for a serial order that is planned anew. ``packer`` (packing.pack) looks for offsets where
+    blocks that are used in turn leave a gap to the lower bound.
 
     Raises CapacityError, before anything is allocated, if a device has too little memory; PlanError for a
     storage column that says two things; InputError for a mode that is none.
     """
     require_reuse(reuse)
+    use_hints = use_hints and laid_out.placed.graph.hints.storage_id is not None
+    if reorder and reuse == SERIAL and not use_hints:
+        laid_out = best_order(laid_out, inplace if in_place else {})
     placed, graph = laid_out.placed, laid_out.placed.graph
     sizes = entry_sizes(laid_out)
     values = find_values(graph, placed.at_input)
     slots = inplace_slots(graph, inplace) if in_place else np.zeros(len(graph.in_eid), bool)
     donor = take_over(laid_out, values, slots)
     warnings, sid, hinted = placed.warnings, None, False
-    if use_hints and graph.hints.storage_id is not None:
+    if use_hints:
         sid, hinted = follow_ids(graph, values), True
         if loaded is not None and is_unsafe(sid, values, donor, sizes) and not was_unsafe(loaded):
             sid, hinted = None, False
@@ -67,28 +74,27 @@ def assign_storage(laid_out: LaidOutGraph, *, loaded: Graph | None = None, in_pl
     buffers, offset = Buffers.join(graph, values, donor, sizes), None
     bound = buffers.most_live()
     if sid is None:
-        order = happens(placed, values) if reuse == SAFE else None
-        sid, offset = _place(laid_out, values, donor, sizes, buffers, reuse, order, packer, max_nodes)
+        sid, offset = _place(laid_out, values, donor, sizes, buffers, reuse, packer)
     storage = lay_out(laid_out, sid, sizes, hinted and loaded is None, offset)
     plan = _make_plan(laid_out, sid, storage, bound, sizes, warnings)
     check_capacity(plan)
     return plan
 
 
-def _place(laid_out: LaidOutGraph, values: Values, donor: np.ndarray, sizes: Sizes, buffers: Buffers, reuse: str,
-           order: Happens | None, packer: Packer | None, max_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+def _place(laid_out: LaidOutGraph, values: Values, donor: np.ndarray, sizes: Sizes, buffers: Buffers,
+           reuse: str, packer: Packer | None) -> tuple[np.ndarray, np.ndarray]:
     """(sid int64 [entries], offset int64 [sids]) of storage that is planned anew."""
     placed = laid_out.placed
     if reuse == OFF:
         apart = Buffers.join(placed.graph, values, np.arange(len(donor)), sizes).apart()
         return apart.sid, apart.offset
-    users = None
+    users, order = None, happens(placed, values) if reuse == SAFE else None
     if order is not None and order.begin.shape[1] > 1:        # with one queue the order is serial
         donor = take_over_in_order(placed, values, donor, order)
         buffers = Buffers.join(placed.graph, values, donor, sizes)
         kept = buffers.last >= placed.graph.num_nodes
         users = order.users(placed, buffers.of, buffers.born, kept)
-    shared = buffers.share(packer, max_nodes, users)
+    shared = buffers.share(packer, users)
     return shared.sid, shared.offset
 
 
@@ -101,7 +107,7 @@ def _make_plan(laid_out: LaidOutGraph, sid: np.ndarray, storage: Storage, most: 
         mine = (storage.did == which // 16) & (storage.memory == which % 16)
         peak[which // 16, which % 16] = int(ends[mine].max(initial=0))
     bound = {}
-    for r, live in most.items():                    # counted with the padding after the last buffer, which peak is not
+    for r, live in most.items():      # with the padding after the last buffer, which is not in the peak
         memory = int(sizes.region_did[r]), int(sizes.region_memory[r])
         bound[memory] = min(live, peak[memory])
     return Plan(

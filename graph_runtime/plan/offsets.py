@@ -13,8 +13,8 @@ __all__ = ["FITS", "IMPOSSIBLE", "MOST", "Packed", "Packer", "UNKNOWN", "in_time
            "pack_conflicts", "pack_offsets"]
 
 FITS, IMPOSSIBLE, UNKNOWN = "fits", "impossible", "unknown"
-# (lower, upper, size, capacity, max_nodes) -> (FITS, offsets) or (IMPOSSIBLE or UNKNOWN, None): packing.pack
-Packer = Callable[[np.ndarray, np.ndarray, np.ndarray, int, int], tuple[str, np.ndarray | None]]
+# (lower, upper, size, capacity) -> (FITS, offsets) or (IMPOSSIBLE or UNKNOWN, None): packing.pack
+Packer = Callable[[np.ndarray, np.ndarray, np.ndarray, int], tuple[str, np.ndarray | None]]
 
 MOST = 2000                                   # buffers of which all pairs are looked at
 _STEPS = 6                                    # capacities tried between the bound and what greedy found
@@ -38,24 +38,24 @@ def most_live(lower: np.ndarray, upper: np.ndarray, size: np.ndarray) -> int:
     return int(change[order].cumsum().max())
 
 
-def pack_offsets(lower: np.ndarray, upper: np.ndarray, size: np.ndarray, packer: Packer | None = None,
-                 max_nodes: int = 0) -> Packed:
+def pack_offsets(lower: np.ndarray, upper: np.ndarray, size: np.ndarray, packer: Packer | None = None
+                 ) -> Packed:
     """Offsets of buffers that live at lower <= time < upper, int64 [buffers] each, so that the peak is small.
 
-    ``packer`` is asked to fit them into the bound, for at most ``max_nodes`` placements, by default a few for
-    each buffer; else greedy packings show what is possible, and it is asked for less than that. Beyond MOST
-    buffers the result is one after another.
+    ``packer`` is asked to fit them into the bound; else greedy packings show what is possible, and it is asked
+    for less than that. Beyond MOST buffers the result is one after another.
     """
     bound = most_live(lower, upper, size)
     if not len(size) or len(size) > MOST:
         return Packed(size.cumsum() - size, int(size.sum()), bound)
-    max_nodes = max_nodes or 4 * len(size) + 2000
     if packer is not None:                            # it mostly fits the bound faster than greedy is done
-        offset = packer(lower, upper, size, bound, max_nodes)[1]
+        offset = packer(lower, upper, size, bound)[1]
         if offset is not None:
             return Packed(offset, bound, bound)
     best = pack_conflicts(in_time(lower, upper), size, _orders(lower, upper, size), bound)
-    return best if packer is None or best.peak == bound else _search(lower, upper, size, best, packer, max_nodes)
+    if packer is None or best.peak == bound:
+        return best
+    return _search(lower, upper, size, best, packer)
 
 
 def in_time(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
@@ -106,15 +106,14 @@ def _greedy(conflict: np.ndarray, size: np.ndarray, order: np.ndarray) -> np.nda
     return offset
 
 
-def _search(lower: np.ndarray, upper: np.ndarray, size: np.ndarray, best: Packed, packer: Packer,
-            max_nodes: int) -> Packed:
+def _search(lower: np.ndarray, upper: np.ndarray, size: np.ndarray, best: Packed, packer: Packer) -> Packed:
     """Asks the packer for capacities half way between what it did not find and what was found."""
     refused = best.bound
     for _ in range(_STEPS):
         capacity = (refused + best.peak) // 2
         if capacity <= refused:
             break
-        offset = packer(lower, upper, size, capacity, max_nodes)[1]
+        offset = packer(lower, upper, size, capacity)[1]
         if offset is None:
             refused = capacity
         else:

@@ -1,9 +1,8 @@
 """An order of the nodes in which less is live at once: the file's, or a better one.
 
-Which value is computed when is free as far as data allows. Three schedules are tried: what frees the most and makes
-the least goes first, with ties by position or to what was enabled last; and one branch after the other, depth first.
-The one with the lowest bound is taken, if it is below the file's.
-"""
+Which value is computed when is free as far as data allows. Three schedules are tried: what frees the most and
+makes the least goes first, with ties by position or to what was enabled last; and one branch after the other,
+depth first. The one with the lowest bound is taken, if it is below the file's. """
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -19,76 +18,89 @@ from .lifetimes import Values, find_values, inplace_slots, take_over
 from .sizes import Sizes, entry_sizes
 from .types import LaidOutGraph
 
-__all__ = ["permute", "reorder"]
+__all__ = ["best_order", "permute"]
 
 _MOST_NODES = 50_000                          # beyond, looking for an order takes longer than it is worth
 
 
-def reorder(laid_out: LaidOutGraph, inplace: Mapping[str, tuple[int, ...]] | None = None) -> LaidOutGraph:
+def best_order(laid_out: LaidOutGraph, inplace: Mapping[str, tuple[int, ...]] | None = None) -> LaidOutGraph:
     """The graph in the order that needs the least memory of those tried; itself where none needs less.
 
-    An order counts as better if less is live at once over all memories together, and in none more. A graph with control
-    dependencies or columns that only its writer knows keeps its order. ``inplace`` as lifetimes.inplace_slots.
+    An order counts as better if less is live at once over all memories together, and in none more. A graph
+    with control dependencies or columns that only its writer knows keeps its order. ``inplace`` as
+    lifetimes.inplace_slots.
     """
     graph = laid_out.placed.graph
     if not 2 < graph.num_nodes <= _MOST_NODES or graph.control_deps or graph.extra_columns:
         return laid_out
-    sizes = entry_sizes(laid_out)
-    values = find_values(graph, laid_out.placed.at_input)
-    slots = inplace_slots(graph, inplace)
-    buffers = Buffers.join(graph, values, take_over(laid_out, values, slots), sizes)
-    best, least = laid_out, buffers.most_live()
-    if not _may_gain(graph, values, slots, sizes, least):
+    seen = _Seen.of(laid_out, inplace)
+    best, least = laid_out, seen.live
+    if not seen.may_gain():
         return laid_out
-    work = _Work.of(laid_out, values, sizes)
+    work = _Work.of(laid_out, seen.values, seen.sizes)
     for order in (work.by_gain(latest=False), work.by_gain(latest=True), work.depth_first()):
         tried = permute(laid_out, order)
-        live = _most_live(tried, inplace)
-        if sum(live.values()) < sum(least.values()) and all(live[r] <= least[r] for r in live):
+        live = _Seen.of(tried, inplace).live
+        if sum(live.values()) < sum(least.values()) and all(live[where] <= least[where] for where in live):
             best, least = tried, live
     return best
 
 
-def _most_live(laid_out: LaidOutGraph, inplace: Mapping[str, tuple[int, ...]] | None) -> dict[int, int]:
-    graph = laid_out.placed.graph
-    values = find_values(graph, laid_out.placed.at_input)
-    donor = take_over(laid_out, values, inplace_slots(graph, inplace))
-    sizes = entry_sizes(laid_out)
-    live = Buffers.join(graph, values, donor, sizes).most_live()
-    return {int(sizes.region_did[r]) * 16 + int(sizes.region_memory[r]): most for r, most in live.items()}
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    """An order with what lives in it. ``live``: {(did, memory): the most bytes at once}."""
 
+    graph: Graph
+    values: Values
+    slots: np.ndarray
+    sizes: Sizes
+    live: dict[tuple[int, int], int]
 
-def _may_gain(graph: Graph, values: Values, slots: np.ndarray, sizes: Sizes, least: dict[int, int]) -> bool:
-    """False where some node's own operands and results, or the outputs, are all that is live when the most is."""
-    heads = values.firsts
-    kept, ends = values.born[heads] < 0, values.last[heads] >= graph.num_nodes
-    size, region = sizes.extent, sizes.region
-    reader = slot_nid(graph)
-    pairs = np.unique(reader * (graph.num_entries + 1) + values.of[graph.in_eid])
-    node, value = pairs // (graph.num_entries + 1), pairs % (graph.num_entries + 1)
-    moving = values.born[value] >= 0
-    node, value = node[moving], value[moving]
-    over = np.zeros(graph.num_nodes, bool)
-    over[reader[slots]] = True
-    made = heads[~kept & ~over[graph.entry_nid[heads]]]
-    for r, most in least.items():
-        fixed = int(size[heads][kept & (region[heads] == r)].sum())
-        out = int(size[heads][~kept & ends & (region[heads] == r)].sum())
-        mine, own = region[value] == r, region[made] == r
-        need = np.bincount(node[mine], size[value][mine], graph.num_nodes)
-        need += np.bincount(graph.entry_nid[made[own]], size[made[own]], graph.num_nodes)
-        if most > (fixed + max(out, int(need.max(initial=0)))) * 1.001 + 4096:    # alignment is left out here
-            return True
-    return False
+    @classmethod
+    def of(cls, laid_out: LaidOutGraph, inplace: Mapping[str, tuple[int, ...]] | None) -> _Seen:
+        graph = laid_out.placed.graph
+        values = find_values(graph, laid_out.placed.at_input)
+        slots = inplace_slots(graph, inplace)
+        sizes = entry_sizes(laid_out)
+        buffers = Buffers.join(graph, values, take_over(laid_out, values, slots), sizes)
+        live = {(int(sizes.region_did[r]), int(sizes.region_memory[r])): most
+                for r, most in buffers.most_live().items()}
+        return cls(graph, values, slots, sizes, live)
+
+    def may_gain(self) -> bool:
+        """False where some node's own operands and results, or the outputs, are all that is live when the
+        most is: then no order needs less."""
+        graph, values, slots, sizes = self.graph, self.values, self.slots, self.sizes
+        heads = values.firsts
+        kept, ends = values.born[heads] < 0, values.last[heads] >= graph.num_nodes
+        size, region = sizes.extent, sizes.region
+        reader = slot_nid(graph)
+        pairs = np.unique(reader * (graph.num_entries + 1) + values.of[graph.in_eid])
+        node, value = pairs // (graph.num_entries + 1), pairs % (graph.num_entries + 1)
+        moving = values.born[value] >= 0
+        node, value = node[moving], value[moving]
+        over = np.zeros(graph.num_nodes, bool)
+        over[reader[slots]] = True
+        made = heads[~kept & ~over[graph.entry_nid[heads]]]
+        for r, most in enumerate(self.live.values()):
+            fixed = int(size[heads][kept & (region[heads] == r)].sum())
+            out = int(size[heads][~kept & ends & (region[heads] == r)].sum())
+            mine, own = region[value] == r, region[made] == r
+            need = np.bincount(np.concatenate([node[mine], graph.entry_nid[made[own]]]),
+                               np.concatenate([size[value[mine]], size[made[own]]]), 1)
+            least = fixed + max(out, int(need.max(initial=0)))
+            if most > least * 1.001 + 4096:               # the padding of buffers is left out here
+                return True
+        return False
 
 
 # **************** schedules ****************
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Work:
-    """What is to be scheduled, as lists. ``fixed``: nodes that come first. Of nodes: ``reads`` the values (made by
-    nodes that are scheduled) and ``makes``. Of values, by first entry: ``size``, ``readers``, ``maker``; ``stays``:
-    an output."""
+    """What is to be scheduled, as lists. ``fixed``: nodes that come first. Of nodes: ``reads`` the values
+    (made by nodes that are scheduled) and ``makes``. Of values, by first entry: ``size``, ``readers``,
+    ``maker``; ``stays``: an output."""
 
     fixed: list[int]
     nodes: list[int]
@@ -103,7 +115,6 @@ class _Work:
     def of(cls, laid_out: LaidOutGraph, values: Values, sizes: Sizes) -> _Work:
         graph = laid_out.placed.graph
         early = (graph.func_id < 0) | laid_out.placed.at_input
-        maker = graph.entry_nid[values.of]
         reads: list[list[int]] = [[] for _ in range(graph.num_nodes)]
         readers: list[list[int]] = [[] for _ in range(graph.num_entries)]
         made = graph.entry_nid
@@ -123,13 +134,12 @@ class _Work:
         size = np.where(values.of == np.arange(graph.num_entries), sizes.extent, 0)
         stays = np.zeros(graph.num_entries, bool)
         stays[values.of[graph.outputs]] = True
-        del maker
-        return cls(np.flatnonzero(early).tolist(), np.flatnonzero(~early).tolist(), reads, makes, size.tolist(),
-                   readers, made.tolist(), stays.tolist())
+        return cls(np.flatnonzero(early).tolist(), np.flatnonzero(~early).tolist(), reads, makes,
+                   size.tolist(), readers, made.tolist(), stays.tolist())
 
     def by_gain(self, latest: bool) -> list[int]:
-        """List scheduling by bytes made less bytes freed; of equals the first in the file, or what was enabled
-        last."""
+        """List scheduling by bytes made less bytes freed; of equals the first in the file, or what was
+        enabled last."""
         left = [len(r) for r in self.readers]
         waits = [len(r) for r in self.reads]
         done = [False] * len(waits)
@@ -154,7 +164,7 @@ class _Work:
             clock += 1
             for eid in self.reads[node]:
                 left[eid] -= 1
-                if left[eid] == 1:                    # who reads it last frees it: that node is worth more now
+                if left[eid] == 1:            # who reads it last frees it: that node is worth more now
                     last = next(r for r in self.readers[eid] if not done[r])
                     if not waits[last]:
                         offer(last)
@@ -166,7 +176,8 @@ class _Work:
         return order
 
     def depth_first(self) -> list[int]:
-        """One operand after the other, each whole, first those that need the most beyond what they leave behind."""
+        """One operand after the other, each whole, first those that need the most beyond what they leave
+        behind."""
         need, rank = [0] * len(self.reads), {}
         for node in self.nodes:
             makers = {self.maker[e] for e in self.reads[node]}
@@ -218,7 +229,8 @@ def permute(laid_out: LaidOutGraph, order: list[int]) -> LaidOutGraph:
     changed = replace(
         graph, names=tuple(graph.names[n] for n in order), func_id=graph.func_id[nodes], row_ptr=starts(outs),
         in_ptr=starts(ins), in_eid=entry_at[graph.in_eid[ragged(graph.in_ptr[nodes], ins)]],
-        type_id=graph.type_id[entries], inputs=node_at[graph.inputs], outputs=entry_at[graph.outputs], hints=hints)
+        type_id=graph.type_id[entries], inputs=node_at[graph.inputs], outputs=entry_at[graph.outputs],
+        hints=hints)
     return replace(laid_out, layout_id=laid_out.layout_id[entries], placed=replace(
         placed, graph=changed, did=placed.did[nodes], origin=placed.origin[nodes],
         at_input=placed.at_input[nodes], cause_id=placed.cause_id[nodes]))

@@ -16,8 +16,8 @@ _TVM_ELEMENT = 4  # a pool is an array of float32: sizes round up to 4 bytes
 
 def lay_out(laid_out: LaidOutGraph, sid: np.ndarray, sizes: Sizes, as_file: bool,
             offset: np.ndarray | None = None) -> Storage:
-    """The pool: sizes are the most over each sid's entries; offsets as given (``offset`` int64 [sids]), as the
-    file says, or one sid after another."""
+    """The pool: sizes are the most over each sid's entries; offsets as given (``offset`` int64 [sids]), as
+    the file says, or one sid after another."""
     hints = laid_out.placed.graph.hints
     count = max(int(sid.max(initial=-1)) + 1, len(hints.storage or ()) if as_file else 0)
     extent, nbytes = np.zeros(count, np.int64), np.zeros(count, np.int64)

@@ -13,17 +13,18 @@ COMPUTE, COPY_IN, COPY_OUT = "compute", "copy_in", "copy_out"
 _ROLES = (COMPUTE, COPY_IN, COPY_OUT)
 
 
-def assign_queues(plan: PlacedGraph | Plan, nid: np.ndarray) -> tuple[tuple[tuple[int, str], ...], np.ndarray]:
+def assign_queues(plan: PlacedGraph | Plan, nid: np.ndarray
+                  ) -> tuple[tuple[tuple[int, str], ...], np.ndarray]:
     """(the queues, (did, role) each, by first use; int32 [nids], which of them runs each node).
 
-    Copies between devices run where copy engines are: out of the device that sends to a host, into any other. All
-    else computes.
+    Copies between devices run where copy engines are: out of the device that sends to a host, into any other.
+    All else computes.
     """
     graph = plan.graph
     did, role = plan.did[nid].astype(np.int64), np.zeros(len(nid), np.int64)
     at = np.flatnonzero(func_mask(graph, COPY)[nid])
     if len(at):
-        source = np.repeat(plan.did, np.diff(graph.row_ptr))[graph.in_eid[graph.in_ptr[nid[at]]]].astype(np.int64)
+        source = plan.did[graph.entry_nid[graph.in_eid[graph.in_ptr[nid[at]]]]].astype(np.int64)
         host = np.array([d.descriptor.on_host for d in plan.devices])
         out = host[did[at]] & ~host[source]
         between = source != did[at]

@@ -119,11 +119,11 @@ class Plan:
 
     ``did`` int32 [nodes], ``layout_id`` int32 [entries], ``sid`` int32 [entries], ``aliases`` ((output index,
     input index), ...). ``peak`` {(did, memory): extent in bytes} is what the session allocates;
-    ``lower_bound`` the most that
-    is live at once in this order of nodes, each buffer rounded up to the memory's alignment. ``numerics`` [devices]: what a node's arithmetic is where
-    its own attributes do not say; empty: every device's default. ``model_id`` int32 [nodes] indexes
-    ``models``, the op models that a balancer chose, -1 or None as a whole: the kernel chooses. ``balanced``:
-    a balance.Balanced of each buda board, with epochs and cores. ``placement``: what it was made of.
+    ``lower_bound`` the most that is live at once in this order of nodes, each buffer rounded up to the
+    memory's alignment. ``numerics`` [devices]: what a node's arithmetic is where its own attributes do not
+    say; empty: every device's default. ``model_id`` int32 [nodes] indexes ``models``, the op models that a
+    balancer chose, -1 or None as a whole: the kernel chooses. ``balanced``: a balance.Balanced of each buda
+    board, with epochs and cores. ``placement``: what it was made of.
     """
 
     graph: Graph
