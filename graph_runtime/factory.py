@@ -18,8 +18,10 @@ from .library import Library, load_library
 from .loader import gc_paused, load_graph
 from .model import Constant
 from .module import GraphModule
+from .packing import pack
 from .plan import Plan
 from .plan import plan as make_plan
+from .plan.memory import SAFE, SERIAL
 from .session import Session
 from .sharing import adopt_inputs, link_constants
 from .snapshot import read_snapshot
@@ -34,7 +36,8 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
            layouts: Mapping[str, str] | None = None,
            numerics: Mapping[str, Mapping[str, str]] | None = None, policy: str | None = None,
            placement: Any = None, objective: str = "serial", fallback: str = "error",
-           threads: int | None = None, queues: str = "inline", name: str | None = None) -> GraphModule:
+           threads: int | None = None, queues: str = "inline", reuse: str | None = None,
+           name: str | None = None) -> GraphModule:
     """A GraphModule.
 
     ``graph``: JSON text if it begins with "{", else a path; also bytes, a Graph, a GraphBuilder (with the
@@ -44,8 +47,9 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
     ``formats`` (device -> format of its floats), ``layouts`` (glob -> "l1/height") and ``numerics`` (device
     -> {"fidelity": "HiFi2", "dst": "bf16", "numerics": "exact"}) and ``policy`` ("nlp": op models of buda
     boards), ``placement`` ("mincut": who places the rest), ``objective`` and ``fallback`` as plan.plan.
-    ``threads``: size of the intra-op pool. ``queues``: "threads" lets run() use the
-    devices' queues. ``name``: who holds the memory in out-of-memory texts, by default the file's name.
+    ``threads``: size of the intra-op pool. ``queues``: "threads" lets run() use the devices' queues.
+    ``reuse``: how memory is shared, "serial", "safe" or "off" (docs/memory.md), by default safe for queues.
+    ``name``: who holds the memory in out-of-memory texts, by default the file's name.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError.
     """
@@ -55,7 +59,8 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
         planned = graph if loaded is None else make_plan(
             loaded, devices, place=place, device_map=device_map, formats=formats, layouts=layouts,
             numerics=numerics, policy=policy, strict=strict, placement=placement, objective=objective,
-            fallback=fallback, inplace=inplace_rules(opened), kernels=library_kernels(opened))
+            fallback=fallback, inplace=inplace_rules(opened), kernels=library_kernels(opened),
+            reuse=reuse or (SAFE if queues == "threads" else SERIAL), packer=pack)
         session = Session(planned, opened, threads, name=name or _name_of(graph), queues=queues)
         if loaded is not None:
             link_constants(session, loaded, opened)

@@ -14,6 +14,7 @@ import numpy as np
 
 from .graph import COPY
 from .plan.lifetimes import Values, find_values
+from .plan.modes import Modes
 from .plan.types import Plan
 
 __all__ = ["copies", "describe", "memories", "nodes", "picture", "pictures", "pool",
@@ -24,10 +25,10 @@ _MARKS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LEAST, _LEAST_LAST = 8, 20     # characters to which columns, and the last one, are narrowed at most
 
 
-def describe(plan: Plan) -> Row:
+def describe(plan: Plan, modes: Modes | None = None) -> Row:
     """All of it: {"nodes", "copies", "pool", "memories", "warnings"}."""
-    return {"nodes": nodes(plan), "copies": copies(plan), "pool": pool(plan), "memories": memories(plan),
-            "warnings": list(plan.warnings)}
+    return {"nodes": nodes(plan), "copies": copies(plan), "pool": pool(plan),
+            "memories": memories(plan, modes), "warnings": list(plan.warnings)}
 
 
 def nodes(plan: Plan) -> list[Row]:
@@ -115,9 +116,10 @@ def _producers(plan: Plan) -> list[str]:
     return [plan.graph.names[nid] for nid in plan.graph.entry_nid.tolist()]
 
 
-def memories(plan: Plan) -> list[Row]:
+def memories(plan: Plan, modes: Modes | None = None) -> list[Row]:
     """One row a device memory in use, in bytes of one bank: the region a session takes, the most that is live
-    at once (no plan of these lifetimes takes less), what the memory has; over all banks: the bytes of all
+    at once (no plan of these lifetimes takes less) and whether both meet, the region in each of ``modes``
+    (modes.peaks), what the memory has; over all banks: the bytes of all
     storages and of all entries unshared."""
     entry_did, rows = plan.entry_did(), []
     logical = np.array([t.nbytes for t in plan.graph.types], np.int64)[plan.graph.type_id]
@@ -130,6 +132,8 @@ def memories(plan: Plan) -> list[Row]:
                 "memory": memory.name,
                 "peak": peak,
                 "lower_bound": plan.lower_bound.get((did, index), 0),
+                "status": plan.status[did, index],
+                **{mode: peaks.get((did, index), 0) for mode, peaks in (modes or {}).items()},
                 "available": memory.available,
                 "banks": memory.banks,
                 "storages": int(mine.sum()),
@@ -142,7 +146,7 @@ def memories(plan: Plan) -> list[Row]:
 
 # **************** text ****************
 
-def text(plan: Plan, width: int | None = None) -> str:
+def text(plan: Plan, width: int | None = None, modes: Modes | None = None) -> str:
     """The whole report for people: nodes with causes, copies, memories, the pool map as a table and as
     pictures. ``width``: of the terminal, in characters; None for lines as long as they come."""
     parts = [table(nodes(plan), ("nid", "name", "op", "device", "layout", "sid", "cause"), width)]
@@ -151,7 +155,7 @@ def text(plan: Plan, width: int | None = None) -> str:
         total = sum(row["bytes"] for row in moved if not row["at_input"])
         columns = ("name", "of", "from", "to", "bytes", "at_input", "cause")
         parts.append(f"copies: {len(moved)}, {total} B on every run\n" + table(moved, columns, width))
-    parts.append(summary(plan, width))
+    parts.append(summary(plan, width, modes))
     rows = [{**row, "values": [f"{v['name']} {_life(plan, v)}" for v in row["values"]]} for row in pool(plan)]
     parts.append(table(rows, ("sid", "device", "memory", "offset", "bytes", "values"), width))
     parts.append(pictures(plan))
@@ -159,11 +163,13 @@ def text(plan: Plan, width: int | None = None) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def summary(plan: Plan, width: int | None = None) -> str:
+def summary(plan: Plan, width: int | None = None, modes: Modes | None = None) -> str:
     """The memories in use as a table, with its units."""
-    columns = ("device", "memory", "banks", "peak", "lower_bound", "available", "bytes", "unshared")
-    return ("memories: peak, lower_bound, available in bytes of one bank; bytes, unshared of all banks\n"
-            + table(memories(plan), columns, width))
+    columns = ("device", "memory", "banks", "peak", "lower_bound", "status", *(modes or ()), "available",
+               "bytes", "unshared")
+    said = "".join(f"{mode}, " for mode in modes or ())
+    return (f"memories: peak, lower_bound, {said}available in bytes of one bank; bytes, unshared of all "
+            "banks\n" + table(memories(plan, modes), columns, width))
 
 
 def pictures(plan: Plan) -> str:

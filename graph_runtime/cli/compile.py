@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
+from ..packing import pack_thoroughly
 from . import options as opt
 from .progress import progress
 from .sources import open_program
@@ -26,7 +27,7 @@ def compile_(
     place: opt.Place = None, placement: opt.Placement = None, objective: opt.Objective = "serial",
     fallback: opt.Fallback = "error", map: opt.Map = None, format: opt.Formats = None,
     layout: opt.Layouts = None, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
-    numerics: opt.NumericsOf = None, strict: opt.Strict = False,
+    numerics: opt.NumericsOf = None, strict: opt.Strict = False, reuse: opt.Reuse = None,
     march: Annotated[str, typer.Option(
         "--march", help="auto (x86-64-v3 where this CPU has it, else v2), native, or a level.")] = "auto",
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Compilers at a time.")] = None,
@@ -48,7 +49,7 @@ def compile_(
                              got=str(graph))
         prepared = program.prepare(opt.plan_options(
             place, map, format, strict, fidelity, dst, numerics, layout, None, placement, objective,
-            fallback), fuse, tell)
+            fallback, reuse) | {"packer": pack_thoroughly}, fuse, tell)
         write_prepared(prepared, output, libraries=library or (), march=march, jobs=jobs, tell=tell)
     if json:
         opt.print_json({"bundle": str(output), "devices": list(map(str, prepared.plan.devices)),

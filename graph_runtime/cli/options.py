@@ -57,6 +57,8 @@ Layouts = Annotated[list[str] | None, typer.Option(
 Policy = Annotated[str | None, typer.Option(
     "--policy", help="How ops are cut onto the cores of a buda board: nlp, ribbon, cnn, optimal, ...; "
     "without it each kernel cuts its own.")]
+Reuse = Annotated[str | None, typer.Option(
+    "--reuse", help="Who may use memory after whom: serial (least), safe (no waits between queues), off.")]
 Strict = Annotated[bool, typer.Option(
     "--strict", help="No fallback: a device type that no --device has is an error.")]
 Threads = Annotated[int | None, typer.Option(
@@ -87,8 +89,8 @@ def plan_options(place: Sequence[str] | None, map_: Sequence[str] | None, format
                  strict: bool, fidelity: Sequence[str] | None = None, dst: Sequence[str] | None = None,
                  numerics: Sequence[str] | None = None,
                  layouts: Sequence[str] | None = None, policy: str | None = None,
-                 placement: str | None = None, objective: str = "serial", fallback: str = "error"
-                 ) -> dict[str, Any]:
+                 placement: str | None = None, objective: str = "serial", fallback: str = "error",
+                 reuse: str | None = None) -> dict[str, Any]:
     """The keyword arguments of create() and plan() that the options of those names say."""
     words: dict[str, dict[str, str]] = {}
     for name, items in (("fidelity", fidelity), ("dst", dst), ("numerics", numerics)):
@@ -97,7 +99,8 @@ def plan_options(place: Sequence[str] | None, map_: Sequence[str] | None, format
     return {"place": pairs(place, "--place"), "device_map": pairs(map_, "--map"),
             "formats": pairs(formats, "--format"), "layouts": pairs(layouts, "--layout"),
             "numerics": words, "strict": strict, "placement": placement, "objective": objective,
-            "fallback": fallback, **({} if policy is None else {"policy": policy})}
+            "fallback": fallback, **({} if policy is None else {"policy": policy}),
+            **({} if reuse is None else {"reuse": reuse})}
 
 
 def sizes(dims: Mapping[str, str]) -> dict[str, int]:

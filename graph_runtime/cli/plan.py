@@ -8,6 +8,8 @@ import typer
 
 from .. import report, report_placement
 from ..errors import PlanError
+from ..factory import inplace_rules
+from ..packing import pack
 from ..plan import Plan
 from ..plan.balance import (
     as_json,
@@ -21,6 +23,7 @@ from ..plan.balance import (
     require_policy,
     rows_text,
 )
+from ..plan.modes import Modes, peaks
 from ..plan.record import record
 from . import options as opt
 from .pictures import Html, write_pictures
@@ -42,7 +45,7 @@ def plan(
     policy: opt.Policy = None,
     explain: Annotated[str | None, typer.Option(
         metavar="NODE", help="Instead: every way to cut this node onto the cores of a buda board.")] = None,
-    html: Html = None, verbose: opt.Verbose = False, json: opt.Json = False,
+    reuse: opt.Reuse = None, html: Html = None, verbose: opt.Verbose = False, json: opt.Json = False,
 ) -> None:
     """Show what would run where, every copy, every buffer, and why.
 
@@ -60,7 +63,7 @@ def plan(
         program = open_program(graph, device, library, None, opt.pairs(dim, "--dim"), tell)
         prepared = program.prepare(opt.plan_options(
             place, map, format, strict, fidelity, dst, numerics, layout, None if explain else policy,
-            placement, objective, fallback), fuse, tell)
+            placement, objective, fallback, reuse), fuse, tell)
     planned = prepared.plan
     if explain is not None:
         return _explain(planned, explain, policy, json)
@@ -72,19 +75,21 @@ def plan(
         from ..write import graph_to_json
 
         output.write_bytes(graph_to_json(record(planned)))
+    modes = peaks(planned, pack, inplace_rules(program.libraries))
     if json:
-        opt.print_json({**report.describe(planned), "balance": [balanced_json(b) for b in planned.balanced],
+        opt.print_json({**report.describe(planned, modes),
+                        "balance": [balanced_json(b) for b in planned.balanced],
                         "placement": report_placement.describe(planned.placement) if placement else None,
                         "notes": opt.notes_json(prepared.notes)})
     else:
         if verbose:
             opt.print_notes(prepared.notes)
-        _show(planned, placement, policy)
+        _show(planned, placement, policy, modes)
 
 
-def _show(planned: Plan, placement: str | None, policy: str | None) -> None:
+def _show(planned: Plan, placement: str | None, policy: str | None, modes: Modes) -> None:
     width = opt.terminal_width()
-    typer.echo(report.text(planned, width), nl=False)
+    typer.echo(report.text(planned, width, modes), nl=False)
     if placement is not None:
         typer.echo("\n" + report_placement.text(planned.placement, width), nl=False)
     if policy is not None and not planned.balanced:

@@ -16,6 +16,7 @@ from ..library import Library, load_library
 from ..loader import load_graph
 from ..model import Constant, Model
 from ..module import GraphModule
+from ..packing import pack
 from . import options as opt
 from .trace import show_plan
 
@@ -65,7 +66,7 @@ class Program:
 
         return prepare(self.source, self.devices, params=self.values, fuse=fuse, tell=tell,
                        inplace=inplace_rules(self.libraries), kernels=library_kernels(self.libraries),
-                       **options)
+                       **{"packer": pack, **options})
 
     def module(self, options: Mapping[str, Any], threads: int | None = None, fuse: bool | None = None,
                tell: Tell = _silent) -> GraphModule:

@@ -20,12 +20,18 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Happens:
-    """Of nodes: ``begin`` int64 [nodes, queues], the clock; ``qid`` and ``place`` int64 [nodes], the queue
-    and the position in it, -1 for nodes that no queue runs."""
+    """Of nodes: ``begin`` int64 [nodes, queues + 1], the clock; its last column is the order of the nodes, in
+    which a ``__nop`` reads too, though no queue runs it. ``qid`` and ``place`` int64 [nodes], the queue and
+    the position in it, -1 for nodes that no queue runs."""
 
     begin: np.ndarray
     qid: np.ndarray
     place: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """Queues."""
+        return self.begin.shape[1] - 1
 
     def users(self, placed: PlacedGraph, of: np.ndarray, born: np.ndarray, kept: np.ndarray) -> Users:
         """Of groups of entries (``of`` int64 [entries]: the group), first written by ``born`` int64 [groups],
@@ -35,14 +41,15 @@ class Happens:
         for row, nid in ((of, graph.entry_nid), (of[graph.in_eid], slot_nid(graph))):
             runs = self.qid[nid] >= 0
             np.maximum.at(end, (row[runs], self.qid[nid][runs]), self.place[nid][runs] + 1)
+            np.maximum.at(end[:, -1], row, nid + 1)
         end[kept | (born < 0)] = _NEVER
         return Users(self.begin[born], end)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Users:
-    """Of groups of entries: ``begin`` int64 [groups, queues], what is over when one is first written, ``end``
-    what must be over before another may be written to its bytes."""
+    """Of groups of entries: ``begin`` int64 [groups, queues + 1], what is over when one is first written,
+    ``end`` what must be over before another may be written to its bytes."""
 
     begin: np.ndarray
     end: np.ndarray
@@ -87,7 +94,8 @@ def happens(placed: PlacedGraph, values: Values) -> Happens:
     for queue in range(count):
         mine = nid[of_instr == queue]
         place[mine] = np.arange(len(mine))
-    begin = np.zeros((graph.num_nodes, count), np.int64)
+    begin = np.zeros((graph.num_nodes, count + 1), np.int64)
+    begin[:, -1] = np.arange(graph.num_nodes)
     maker = graph.entry_nid[values.of]
     producer = maker[graph.in_eid].tolist()
     first, queue, position = graph.in_ptr.tolist(), qid.tolist(), place.tolist()
@@ -97,7 +105,7 @@ def happens(placed: PlacedGraph, values: Values) -> Happens:
         for source in producer[first[node]:first[node + 1]]:
             if queue[source] >= 0 and clock[queue[source]] <= position[source]:
                 clock = list(map(max, clock, after[source]))
-        begin[node] = clock
+        begin[node, :-1] = clock
         now[queue[node]] = after[node] = [c + (q == queue[node]) for q, c in enumerate(clock)]
     return Happens(begin, qid, place)
 
@@ -110,6 +118,7 @@ def take_over_in_order(placed: PlacedGraph, values: Values, donor: np.ndarray, o
     node = placed.graph.entry_nid[taken]
     limit = order.begin[node].copy()
     limit[np.arange(len(taken)), order.qid[node]] += 1        # its own read
+    limit[:, -1] += 1
     late = (users.end[donor[taken]] > limit).any(axis=1)
     donor = donor.copy()
     donor[taken[late]] = taken[late]

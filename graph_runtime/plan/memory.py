@@ -40,7 +40,8 @@ def require_reuse(reuse: str) -> None:
 
 def assign_storage(laid_out: LaidOutGraph, *, loaded: Graph | None = None, in_place: bool = True,
                    inplace: Mapping[str, tuple[int, ...]] | None = None, use_hints: bool = True,
-                   reuse: str = SERIAL, reorder: bool = True, packer: Packer | None = None) -> Plan:
+                   reuse: str = SERIAL, reorder: bool = True, packer: Packer | None = None,
+                   capacity: bool = True) -> Plan:
     """Give every entry a storage id and every storage an offset.
 
     ``loaded``: the graph as the file has it, if passes or pins may have changed it since: then the file's
@@ -48,7 +49,8 @@ def assign_storage(laid_out: LaidOutGraph, *, loaded: Graph | None = None, in_pl
     of an input that dies there, as the op registry or ``inplace`` (func_name -> inputs, from manifests)
     allows. ``reuse``: serial, safe or off. ``reorder``: take another order of the nodes where it needs less
     memory; only for a serial order that is planned anew. ``packer`` (packing.pack) looks for offsets where
-    blocks that are used in turn leave a gap to the lower bound.
+    blocks that are used in turn leave a gap to the lower bound. ``capacity``: refuse what does not
+    fit.
 
     Raises CapacityError, before anything is allocated, if a device has too little memory; PlanError for a
     storage column that says two things; InputError for a mode that is none.
@@ -77,7 +79,8 @@ def assign_storage(laid_out: LaidOutGraph, *, loaded: Graph | None = None, in_pl
         sid, offset = _place(laid_out, values, donor, sizes, buffers, reuse, packer)
     storage = lay_out(laid_out, sid, sizes, hinted and loaded is None, offset)
     plan = _make_plan(laid_out, sid, storage, bound, sizes, warnings)
-    check_capacity(plan)
+    if capacity:
+        check_capacity(plan)
     return plan
 
 
@@ -89,7 +92,7 @@ def _place(laid_out: LaidOutGraph, values: Values, donor: np.ndarray, sizes: Siz
         apart = Buffers.join(placed.graph, values, np.arange(len(donor)), sizes).apart()
         return apart.sid, apart.offset
     users, order = None, happens(placed, values) if reuse == SAFE else None
-    if order is not None and order.begin.shape[1] > 1:        # with one queue the order is serial
+    if order is not None and order.count > 1:        # with one queue the order is serial
         donor = take_over_in_order(placed, values, donor, order)
         buffers = Buffers.join(placed.graph, values, donor, sizes)
         kept = buffers.last >= placed.graph.num_nodes

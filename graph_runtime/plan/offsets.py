@@ -42,9 +42,8 @@ def pack_offsets(lower: np.ndarray, upper: np.ndarray, size: np.ndarray, packer:
                  ) -> Packed:
     """Offsets of buffers that live at lower <= time < upper, int64 [buffers] each, so that the peak is small.
 
-    ``packer`` is asked to fit them into the bound; else greedy packings show what is possible, and it is asked
-    for less than that. Beyond MOST buffers the result is one after another.
-    """
+    ``packer`` is asked to fit them into the bound; else greedy packings show what is possible, and it is
+    asked for less than that. Beyond MOST buffers the result is one after another. """
     bound = most_live(lower, upper, size)
     if not len(size) or len(size) > MOST:
         return Packed(size.cumsum() - size, int(size.sum()), bound)
