@@ -25,6 +25,7 @@ from ..plan.balance import (
 )
 from ..plan.modes import Modes, peaks
 from ..plan.record import record
+from ..write import graph_to_json
 from . import options as opt
 from .pictures import Html, write_pictures
 from .progress import progress
@@ -39,13 +40,13 @@ def plan(
     placement: opt.Placement = None, objective: opt.Objective = "serial", fallback: opt.Fallback = "error",
     map: opt.Map = None, format: opt.Formats = None, layout: opt.Layouts = None,
     fidelity: opt.Fidelity = None, dst: opt.Dst = None, numerics: opt.NumericsOf = None,
-    strict: opt.Strict = False,
+    strict: opt.Strict = False, reuse: opt.Reuse = None,
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", help="Write the graph with its plan: running that file does exactly this.")] = None,
     policy: opt.Policy = None,
     explain: Annotated[str | None, typer.Option(
         metavar="NODE", help="Instead: every way to cut this node onto the cores of a buda board.")] = None,
-    reuse: opt.Reuse = None, html: Html = None, verbose: opt.Verbose = False, json: opt.Json = False,
+    html: Html = None, verbose: opt.Verbose = False, json: opt.Json = False,
 ) -> None:
     """Show what would run where, every copy, every buffer, and why.
 
@@ -72,8 +73,6 @@ def plan(
 
         write_pictures(simulate(planned), program.name, None, html)
     if output:
-        from ..write import graph_to_json
-
         output.write_bytes(graph_to_json(record(planned)))
     modes = peaks(planned, pack, inplace_rules(program.libraries))
     if json:
