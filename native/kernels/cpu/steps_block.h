@@ -110,7 +110,7 @@ GR_INLINE void GR_STEPS(apply)(const int64_t *w, GR_STEPS(register) x, GR_STEPS(
     GR_STEP1(GR_STEP_HARD_SWISH, a * GR_MATH(gr_clip)(a / 6 + (GR_C)0.5, 0, 1))
     GR_STEP1(GR_STEP_HARD_SIGMOID, GR_MATH(gr_clip)(p * a + q, 0, 1))
     GR_STEP1(GR_STEP_CLIP, GR_MATH(gr_clip)(a, p, q))
-    GR_STEP1(GR_STEP_LEAKY_RELU, a < 0 ? p * a : a)
+    GR_STEP1(GR_STEP_LEAKY_RELU, a * (a < 0 ? p : 1))
     GR_STEP1(GR_STEP_RECIPROCAL, 1 / a)
     GR_STEP1(GR_STEP_ERF, GR_MATH(erf)(a))
     GR_STEP1(GR_STEP_LOG, GR_MATH(log)(a))
@@ -125,7 +125,7 @@ GR_INLINE void GR_STEPS(apply)(const int64_t *w, GR_STEPS(register) x, GR_STEPS(
 GR_INLINE void GR_STEPS(strip)(const gr_steps *s, const GR_STEPS(place) *at, const GR_C *in, int64_t in_row,
                                GR_T *out, int64_t out_row) {
   _Alignas(64) GR_C buffer[GR_STEPS_REGISTERS][GR_STEPS_STRIP];
-  GR_STEPS(register) registers[GR_STEPS_REGISTERS] = {{0}}, last = {0};
+  GR_STEPS(register) registers[GR_STEPS_REGISTERS], last = {in, 1};
   int64_t n = at->rows * at->columns;
   int in_place = sizeof(GR_T) == sizeof(GR_C) && (at->rows == 1 || out_row == at->columns);
   if (in && (at->rows == 1 || in_row == at->columns)) {
@@ -156,9 +156,8 @@ GR_INLINE void GR_STEPS(strip)(const gr_steps *s, const GR_STEPS(place) *at, con
   }
 }
 
-/* The block's elements (row .. row + rows-1, column .. column + columns-1) of a plane. */
-static void GR_STEPS(block)(const gr_steps *s, int64_t plane, int64_t row, int64_t column, int64_t rows,
-                            int64_t columns, const GR_C *in, int64_t in_row, GR_T *out, int64_t out_row) {
+GR_INLINE void GR_STEPS(strips)(const gr_steps *s, int64_t plane, int64_t row, int64_t column, int64_t rows,
+                                int64_t columns, const GR_C *in, int64_t in_row, GR_T *out, int64_t out_row) {
   int64_t width = gr_min(columns, GR_STEPS_STRIP), height = gr_max(1, GR_STEPS_STRIP / gr_max(width, 1));
   for (int64_t r = 0; r < rows; r += height) {
     for (int64_t j = 0; j < columns; j += width) {
@@ -166,4 +165,34 @@ static void GR_STEPS(block)(const gr_steps *s, int64_t plane, int64_t row, int64
       GR_STEPS(strip)(s, &at, in ? in + r * in_row + j : NULL, in_row, out + r * out_row + j, out_row);
     }
   }
+}
+
+/* float32 once for each instruction set, chosen when it runs; no operations are contracted, so that all give
+ * the same bits. */
+#if defined(GR_IS_F32) && defined(__x86_64__) && !defined(__AVX512F__)
+#define GR_STEPS_WIDE(isa, name)                                                                      \
+  static __attribute__((target(isa))) void GR_STEPS(name)(                                            \
+      const gr_steps *s, int64_t plane, int64_t row, int64_t column, int64_t rows, int64_t columns,   \
+      const GR_C *in, int64_t in_row, GR_T *out, int64_t out_row) {                                   \
+    GR_STEPS(strips)(s, plane, row, column, rows, columns, in, in_row, out, out_row);                 \
+  }
+GR_STEPS_WIDE("avx2", avx2)
+GR_STEPS_WIDE("avx512f", avx512)
+#undef GR_STEPS_WIDE
+#endif
+
+/* The block's elements (row .. row + rows-1, column .. column + columns-1) of a plane. */
+static void GR_STEPS(block)(const gr_steps *s, int64_t plane, int64_t row, int64_t column, int64_t rows,
+                            int64_t columns, const GR_C *in, int64_t in_row, GR_T *out, int64_t out_row) {
+#if defined(GR_IS_F32) && defined(__x86_64__) && !defined(__AVX512F__)
+  if (__builtin_cpu_supports("avx512f")) {
+    GR_STEPS(avx512)(s, plane, row, column, rows, columns, in, in_row, out, out_row);
+    return;
+  }
+  if (__builtin_cpu_supports("avx2")) {
+    GR_STEPS(avx2)(s, plane, row, column, rows, columns, in, in_row, out, out_row);
+    return;
+  }
+#endif
+  GR_STEPS(strips)(s, plane, row, column, rows, columns, in, in_row, out, out_row);
 }
