@@ -1,5 +1,5 @@
-"""The packer in C: never overlapping, perfect packings found, small instances equal to brute force, the same on one
-thread and on two."""
+"""The packer in C: never overlapping, perfect packings found, small instances equal to brute force, the same
+on one thread and on two."""
 from __future__ import annotations
 
 from itertools import permutations
@@ -29,8 +29,8 @@ def overlapping(lower, upper, size, offset) -> list[tuple[int, int]]:
 
 
 def least_peak(lower, upper, size) -> int:
-    """By trying every order, each buffer on top of those before it that live at the same time or in a gap: the
-    packings pushed down are among these."""
+    """By trying every order, each buffer on top of those before it that live at the same time: the packings that
+    are pushed down are among these."""
     best = int(size.sum())
     for order in permutations(range(len(size))):
         top: dict[int, int] = {}
@@ -78,8 +78,8 @@ def test_small_instances_are_solved_exactly(rows):
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20), st.integers(1, 1000)), min_size=1, max_size=60),
-       st.booleans())
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20), st.integers(1, 1000)), min_size=1,
+                max_size=60), st.booleans())
 def test_buffers_never_overlap_and_peak_and_bound_are_true(rows, search):
     lower, width, size = columns(rows)
     upper = lower + width

@@ -104,9 +104,10 @@ def collide(planned, sid) -> bool:
     begin, end = storage.offset[planned.sid], (storage.offset + storage.extent)[planned.sid]
     for a in values:
         for b in values:
-            if planned.sid[a] != sid or planned.sid[b] == sid or not (end[a] > begin[a] and end[b] > begin[b]):
+            if planned.sid[a] != sid or planned.sid[b] == sid or end[a] == begin[a] or end[b] == begin[b]:
                 continue
-            if begin[a] < end[b] and begin[b] < end[a] and span[a][0] <= span[b][1] and span[b][0] <= span[a][1]:
+            in_space = begin[a] < end[b] and begin[b] < end[a]
+            if in_space and span[a][0] <= span[b][1] and span[b][0] <= span[a][1]:
                 return True
     return False
 
@@ -118,7 +119,7 @@ def block(kib: int) -> TensorType:
 
 
 def brick() -> tuple:
-    """Lifetimes that blocks used in turn cannot serve: a large value follows two small ones in their places."""
+    """Lifetimes that blocks used in turn cannot serve: a large value lies where two small ones lay."""
     maker = GraphMaker()
     x = maker.input(block(1))
     a = maker.call("make2", [x], [block(2)])
