@@ -16,7 +16,7 @@ from .errors import ForeignMachineError
 from .graph import Graph
 from .library import Library, load_library
 from .loader import gc_paused, load_graph
-from .model import Constant
+from .model import Constant, Model
 from .module import GraphModule
 from .packing import pack
 from .plan import Plan
@@ -36,32 +36,41 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
            layouts: Mapping[str, str] | None = None,
            numerics: Mapping[str, Mapping[str, str]] | None = None, policy: str | None = None,
            placement: Any = None, objective: str = "serial", fallback: str = "error",
-           threads: int | None = None, queues: str = "inline", reuse: str | None = None,
-           name: str | None = None) -> GraphModule:
+           dims: Mapping[str, int] | None = None, fuse: bool | None = None, threads: int | None = None,
+           queues: str = "inline", reuse: str | None = None, name: str | None = None) -> GraphModule:
     """A GraphModule.
 
-    ``graph``: JSON text if it begins with "{", else a path; also bytes, a Graph, a GraphBuilder (with the
-    parameters that it holds), or a Plan, which is run as it is. ``library``: a path or Library of kernels, a
-    list of them, or None for the kernels built in. ``devices``: "cpu:0", or a list, whose first is the
+    ``graph``: JSON text if it begins with "{", else a path, of a graph.json or of an ONNX file; also bytes, a
+    Graph, a GraphBuilder (with the parameters that it holds), a Model, or a Plan, which is run as it is.
+    ``library``: a path or Library of kernels, a list of them, or None for the kernels built in. ``devices``: "cpu:0", or a list, whose first is the
     fallback. ``params`` as load_params. ``strict``, ``device_map``, ``place`` (pins, glob -> device),
     ``formats`` (device -> format of its floats), ``layouts`` (glob -> "l1/height") and ``numerics`` (device
     -> {"fidelity": "HiFi2", "dst": "bf16", "numerics": "exact"}) and ``policy`` ("nlp": op models of buda
     boards), ``placement`` ("mincut": who places the rest), ``objective`` and ``fallback`` as plan.plan.
-    ``threads``: size of the intra-op pool. ``queues``: "threads" lets run() use the devices' queues.
-    ``reuse``: how memory is shared, "serial", "safe" or "off" (docs/memory.md), by default safe for queues.
-    ``name``: who holds the memory in out-of-memory texts, by default the file's name.
+    ``dims``, the sizes of an ONNX file's symbolic dimensions, and ``fuse``, whether nodes may be rewritten,
+    as codegen.prepare. ``threads``: size of the intra-op pool. ``queues``: "threads" lets run() use the
+    devices' queues. ``reuse``: how memory is shared, "serial", "safe" or "off" (docs/memory.md), by default
+    safe for queues. ``name``: who holds the memory in out-of-memory texts, by default the file's name.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError.
     """
+    opened, name = _libraries(library), name or _name_of(graph)
+    options = {"place": place, "device_map": device_map, "formats": formats, "layouts": layouts,
+               "numerics": numerics, "policy": policy, "strict": strict, "placement": placement,
+               "objective": objective, "fallback": fallback, "inplace": inplace_rules(opened),
+               "kernels": library_kernels(opened), "packer": pack,
+               "reuse": reuse or (SAFE if queues == "threads" else SERIAL)}
+    if fuse or dims or isinstance(graph, Model) or _is_onnx(graph):
+        from codegen.prepare import prepare
+
+        prepared = prepare(graph, devices, params=params, dims=dims, fuse=fuse, **options)
+        module = GraphModule(Session(prepared.plan, opened, threads, name=name, queues=queues))
+        set_constants(module, prepared.model.constants)
+        return module
     with gc_paused():
-        opened = _libraries(library)
         loaded = None if isinstance(graph, Plan) else read_graph(graph)
-        planned = graph if loaded is None else make_plan(
-            loaded, devices, place=place, device_map=device_map, formats=formats, layouts=layouts,
-            numerics=numerics, policy=policy, strict=strict, placement=placement, objective=objective,
-            fallback=fallback, inplace=inplace_rules(opened), kernels=library_kernels(opened),
-            reuse=reuse or (SAFE if queues == "threads" else SERIAL), packer=pack)
-        session = Session(planned, opened, threads, name=name or _name_of(graph), queues=queues)
+        planned = graph if loaded is None else make_plan(loaded, devices, **options)
+        session = Session(planned, opened, threads, name=name, queues=queues)
         if loaded is not None:
             link_constants(session, loaded, opened)
         module = GraphModule(session)
@@ -141,6 +150,10 @@ def read_graph(source: Any) -> Graph:
     if isinstance(source, Graph):
         return source
     return source.build() if isinstance(source, GraphBuilder) else load_graph(source)
+
+
+def _is_onnx(source: Any) -> bool:
+    return isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".onnx")
 
 
 def _name_of(source: Any) -> str:

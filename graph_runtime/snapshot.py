@@ -40,7 +40,7 @@ _GRAPH = {"func_id": "int32", "row_ptr": "int64", "in_ptr": "int64", "in_eid": "
 _PLAN = {"did": "int32", "origin": "int64", "at_input": "bool", "cause_id": "int32", "layout_id": "int32",
          "sid": "int32"}
 _STORAGE = {"did": "int32", "memory": "int32", "offset": "int64", "extent": "int64", "nbytes": "int64"}
-_BY_MEMORY = ("peak", "lower_bound", "status")          # {(did, memory): value}
+_BY_MEMORY = ("peak", "lower_bound")          # {(did, memory): value}
 _LISTS = ("causes", "layout_causes", "warnings", "aliases")
 _OTHERS = ("graph", "devices", "layouts", "storage", "numerics", "placement")
 
@@ -68,7 +68,7 @@ def write_snapshot(plan: Plan) -> bytes | None:
         "layouts": [[x.memory, x.layout, x.format] for x in plan.layouts],
         "numerics": [words.as_dict() for words in plan.numerics],
         "by_memory": {name: [[*key, value] for key, value in getattr(plan, name).items()]
-                      for name in _BY_MEMORY if hasattr(plan, name)},
+                      for name in _BY_MEMORY},
         "lists": {name: getattr(plan, name) for name in _LISTS},
         "columns": {key: [slot.type.dtype, slot.type.shape[0], slot.offset] for key, slot in slots.items()}}
     text = orjson.dumps(header, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -9,7 +9,7 @@ from ..descriptors import Descriptor
 from ..graph import Func, TensorType
 from ..layout import DRAM, L1, Layout
 from ..ops.numerics import Numerics
-from .grid import gemm_columns, gemm_parts, gemm_weights, tile_bytes
+from .grid import gemm, gemm_columns, gemm_parts, gemm_weights, tile_bytes
 from .links import dram_cycles
 from .noc import noc_cycles
 from .tt import NO_FIDELITY, nbytes_moved, pass_cycles
@@ -35,6 +35,9 @@ def tt_limits(
     math_cycles = sum(pass_cycles(one, layouts[-1].format, fidelity, board, cores).cycles
                       for one in work.passes)
     spread = [(t, at) for t, at in placed if at.memory == L1 and at.shard is None]
+    if work.product is not None:
+        products, strips, stored = _product(work.product, layouts, fidelity, board)
+        return {"math": math_cycles + products, "NoC": strips, "DRAM": stored}
     noc = 0.0
     if spread:
         count = math.ceil(sum(tiles_of(t.shape) for t, _ in spread) / cores)
@@ -42,9 +45,6 @@ def tt_limits(
         noc = noc_cycles(board.arch, nbytes=nbytes, transactions=count).cycles
     dram = dram_cycles(board, sum(nbytes_moved(t, at) for t, at in placed if at.memory == DRAM),
                        placed=False).cycles
-    if work.product is not None:
-        products, strips, stored = _product(work.product, layouts, fidelity, board)
-        math_cycles, noc, dram = math_cycles + products, noc + strips, max(dram, stored)
     return {"math": float(math_cycles), "NoC": float(noc), "DRAM": float(dram)}
 
 
@@ -54,12 +54,10 @@ def _product(product: Product, layouts: tuple[Layout, ...], fidelity: str,
     rows, columns = board.grid
     cores = rows * columns
     sharded = product.batch > 1 or (layouts[0].memory == L1 and layouts[-1].memory == L1)
-    weights, best = gemm_weights(board.arch), None
+    weights, found = gemm_weights(board.arch), []
     for grid in ((1, 1),) if product.batch > 1 else ((rows, columns), (cores, 1), (1, cores)):
         x = gemm_columns(m=product.m, k=product.k, n=product.n, format=layouts[0].format, fidelity=fidelity,
                          grid=grid, sharded=sharded, tuned=True)
-        work, strips, stored, _ = (float(part) for part in gemm_parts(weights, x))
-        if best is None or max(work, strips, stored) < max(best):
-            best = (work, strips, stored)
+        found.append((float(gemm(weights, x)), tuple(map(float, gemm_parts(weights, x)[:3]))))
     turns = math.ceil(product.batch / cores)
-    return tuple(part * turns for part in best)
+    return tuple(part * turns for part in min(found)[1])

@@ -293,7 +293,7 @@ def test_changed_parameters_are_found_by_verify_and_other_sizes_at_once(tmp_path
     data = bytearray(file.read_bytes())
     data[data.index(np.arange(4, dtype="f4").tobytes()) + 5] ^= 1
     file.write_bytes(data)
-    bundle = read_bundle(path)                      # a hash of all weights would be most of what loading takes
+    bundle = read_bundle(path)                   # a hash of all weights would take longer than loading
     with pytest.raises(DocumentError, match=r"params\.bin was changed"):
         bundle.verify()
     if path.is_dir():

@@ -1,7 +1,7 @@
 """Netron's rule for files of TVM's graph executor, held against everything that writes a graph.
 
-The rule (tvm.js of Netron): the name ends in .json; ``nodes``, ``arg_nodes`` and ``heads`` are arrays; each
-node's op is "null" or "tvm_op". Of a node it shows the name, the inputs and ``attrs``, whose values are texts.
+The rule (tvm.js of Netron): the name ends in .json; ``nodes``, ``arg_nodes`` and ``heads`` are arrays; a
+node's op is "null" or "tvm_op". Of a node it shows name, inputs and ``attrs``, whose values are texts.
 """
 from __future__ import annotations
 
