@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +42,12 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
 
     ``graph``: JSON text if it begins with "{", else a path, of a graph.json or of an ONNX file; also bytes, a
     Graph, a GraphBuilder (with the parameters that it holds), a Model, or a Plan, which is run as it is.
-    ``library``: a path or Library of kernels, a list of them, or None for the kernels built in. ``devices``: "cpu:0", or a list, whose first is the
-    fallback. ``params`` as load_params. ``strict``, ``device_map``, ``place`` (pins, glob -> device),
-    ``formats`` (device -> format of its floats), ``layouts`` (glob -> "l1/height") and ``numerics`` (device
-    -> {"fidelity": "HiFi2", "dst": "bf16", "numerics": "exact"}) and ``policy`` ("nlp": op models of buda
-    boards), ``placement`` ("mincut": who places the rest), ``objective`` and ``fallback`` as plan.plan.
+    ``library``: a path or Library of kernels, a list of them, or None for the kernels built in. ``devices``:
+    "cpu:0", or a list, whose first is the fallback. ``params`` as load_params. ``strict``, ``device_map``,
+    ``place`` (pins, glob -> device), ``formats`` (device -> format of its floats), ``layouts`` (glob ->
+    "l1/height"), ``numerics`` (device -> {"fidelity": "HiFi2", "dst": "bf16", "numerics": "exact"}),
+    ``policy`` ("nlp": op models of buda boards), ``placement`` ("mincut": who places the rest), ``objective``
+    and ``fallback`` as plan.plan.
     ``dims``, the sizes of an ONNX file's symbolic dimensions, and ``fuse``, whether nodes may be rewritten,
     as codegen.prepare. ``threads``: size of the intra-op pool. ``queues``: "threads" lets run() use the
     devices' queues. ``reuse``: how memory is shared, "serial", "safe" or "off" (docs/memory.md), by default
@@ -57,19 +58,16 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
     opened, name = _libraries(library), name or _name_of(graph)
     options = {"place": place, "device_map": device_map, "formats": formats, "layouts": layouts,
                "numerics": numerics, "policy": policy, "strict": strict, "placement": placement,
-               "objective": objective, "fallback": fallback, "inplace": inplace_rules(opened),
-               "kernels": library_kernels(opened), "packer": pack,
-               "reuse": reuse or (SAFE if queues == "threads" else SERIAL)}
+               "objective": objective, "fallback": fallback, "inplace": inplace_rules(opened), "packer": pack,
+               "kernels": library_kernels(opened), "reuse": reuse or (SAFE if queues == "threads" else SERIAL)}
     if fuse or dims or isinstance(graph, Model) or _is_onnx(graph):
-        from codegen.prepare import prepare
-
-        prepared = prepare(graph, devices, params=params, dims=dims, fuse=fuse, **options)
+        prepared = _prepare()(graph, devices, params=params, dims=dims, fuse=fuse, **options)
         module = GraphModule(Session(prepared.plan, opened, threads, name=name, queues=queues))
         set_constants(module, prepared.model.constants)
         return module
     with gc_paused():
         loaded = None if isinstance(graph, Plan) else read_graph(graph)
-        planned = graph if loaded is None else make_plan(loaded, devices, **options)
+        planned = make_plan(loaded, devices, **options) if loaded is not None else graph
         session = Session(planned, opened, threads, name=name, queues=queues)
         if loaded is not None:
             link_constants(session, loaded, opened)
@@ -150,6 +148,12 @@ def read_graph(source: Any) -> Graph:
     if isinstance(source, Graph):
         return source
     return source.build() if isinstance(source, GraphBuilder) else load_graph(source)
+
+
+def _prepare() -> Callable[..., Any]:
+    from codegen.prepare import prepare  # rewrites and front-ends: only who has a model needs them
+
+    return prepare
 
 
 def _is_onnx(source: Any) -> bool:
