@@ -20,6 +20,7 @@ from graph_runtime.graph import COPY, NOP, NodeView
 from graph_runtime.manifest import Manifest, find_manifest
 from graph_runtime.model import Constant
 from graph_runtime.ops import registry
+from graph_runtime.ops.select import select
 from graph_runtime.plan.record import record
 from graph_runtime.plan.types import Plan
 from graph_runtime.snapshot import write_snapshot
@@ -183,10 +184,12 @@ def _write(prepared: Mapping[str, Prepared], given: Sequence[_Given], out: str |
 
 
 def _missing(plans: Mapping[Any, Plan], given: Sequence[_Given]) -> list[Kernel]:
-    """The kernels that no library has. Raises UnsupportedOpError for one that cannot be generated."""
+    """The kernels that no library has, nor the wheel as fast. Raises UnsupportedOpError for one that cannot be
+    generated."""
     kernels, foreign = kernels_of(plans.values())
     _refuse_foreign([f for f in foreign if not any(library.has(f[0], f[1]) for library in given)])
-    return [k for k in kernels if not any(library.has(k.name, k.kind) for library in given)]
+    return [k for k in kernels if not any(library.has(k.name, k.kind) for library in given)
+            and not select(k.op, k.attrs, k.kind, k.inputs, k.outputs).prebuilt]
 
 
 def _require_names(const: Collection[str], programs: Mapping[str, Any]) -> None:

@@ -181,6 +181,9 @@ def _words(i, o, a):
     return [*a["strides"], *a["pads"], *a["dilations"], a["group"], *kernel]
 
 
+_PACKED = Body("conv2d_packed", ("float32",), rules.by_dtype, accepts=takes_packed, prebuilt=True)
+
+
 def _cases():
     for name, x, w, bias, attrs in (
         ("one", (1, 1, 1, 1), (1, 1, 1, 1), False, {}),
@@ -262,7 +265,7 @@ register_product(
             "cpu": Body("conv2d", _TYPES, rules.by_dtype, _scratch, refuse_packed, epilogue=True),
             "tt": Body("conv2d", rules.TT_FLOATS, accepts=refuse_packed, numerics=True, epilogue=True),
         },
-        variants={"cpu": (Body("conv2d_packed", ("float32",), rules.by_dtype, accepts=takes_packed),)},
+        variants={"cpu": (_PACKED,)},
         cases=tuple(_cases()),
     ),
     _split,

@@ -30,7 +30,7 @@ def bodies(op: str, allowed: tuple[str, ...]) -> tuple[Body, tuple[Body, ...]]:
     """The cpu's kernel, and its variant for NHWC."""
     return (
         Body(op, allowed, rules.by_dtype, accepts=nchw),
-        (Body(f"{op}_nhwc", ("float32",), rules.by_dtype, accepts=_nhwc),),
+        (Body(f"{op}_nhwc", ("float32",), rules.by_dtype, accepts=_nhwc, prebuilt=True),),
     )
 
 

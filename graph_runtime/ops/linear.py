@@ -95,7 +95,7 @@ def _dense_scratch(i, o, a):
     return gemm_scratch(math.prod(i[0].shape[:-1]), *i[1].shape, i[0].dtype)
 
 
-_PACKED = Body("dense_packed", ("float32",), rules.by_dtype, accepts=takes_packed)
+_PACKED = Body("dense_packed", ("float32",), rules.by_dtype, accepts=takes_packed, prebuilt=True)
 
 
 def _dense_cases():

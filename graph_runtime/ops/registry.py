@@ -50,6 +50,7 @@ class Body:
     ``accepts(inputs, outputs, attrs)``: None, or a sentence saying why these types cannot be done here.
     ``numerics``: it reads the words of ops/numerics.py after the op's own.
     ``epilogue``: it runs the op's epilogue (epilogue.py); without, it takes only calls that have none.
+    ``prebuilt``: it gains nothing from constant shapes, so a bundle leaves it to the one in the wheel.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Body:
     accepts: Callable[[Types, Types, Attrs], str | None] | None = None
     numerics: bool = False
     epilogue: bool = False
+    prebuilt: bool = False
 
 
 @dataclass(frozen=True, slots=True)

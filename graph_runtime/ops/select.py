@@ -15,12 +15,13 @@ __all__ = ["Selected", "call_words", "candidates", "numeric_words", "select"]
 @dataclass(frozen=True, slots=True)
 class Selected:
     """The body ``name`` in the instantiation ``suffix`` ("" if it is no template), which needs ``scratch``
-    host bytes."""
+    host bytes. ``prebuilt``: Body.prebuilt."""
 
     kind: str
     name: str
     suffix: str
     scratch: int
+    prebuilt: bool = False
 
     @property
     def generic(self) -> str:
@@ -48,7 +49,7 @@ def select(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -> Se
         raise _refusal(op, bodies[0], kind, attrs, inputs, outputs)
     suffix = body.suffix(inputs, outputs) if body.suffix else ""
     scratch = body.scratch(inputs, outputs, attrs) if body.scratch else 0
-    return Selected(kind, body.name, suffix, scratch)
+    return Selected(kind, body.name, suffix, scratch, body.prebuilt)
 
 
 def candidates(op: Op, attrs: Attrs, kind: str) -> list[Body]:

@@ -1,0 +1,56 @@
+"""Model + Placement -> what one kind of device wants of its nodes only: on cpu images with their channels
+last, and constant weights in panels (docs/rewriting.md).
+
+Nodes stay where they were placed; what is added runs where the node that needs it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ..model import Model
+from ..plan.types import Placement
+from .channels_last import channels_last
+from .net import Net
+from .pack_weights import pack_weights
+
+__all__ = ["RULES", "target"]
+
+_ADDED = "made for the nodes around it, which run here"
+
+# Images first: convolutions take their weights in panels there.
+RULES: tuple[Callable[[Net], None], ...] = (channels_last, pack_weights)
+
+
+def target(
+    model: Model, placement: Placement, rules: Sequence[Callable[[Net], None]] = RULES
+) -> tuple[Model, Placement]:
+    """The model and its placement as the devices want them. ``placement`` is one of ``model.graph``; both
+    come back as they were where there is nothing to do."""
+    names = [str(device) for device in placement.devices]
+    where = {name: names[did] for name, did in zip(model.graph.names, placement.did.tolist(), strict=True)}
+    net = Net(replace(model, pins=where))
+    for rule in rules:
+        rule(net)
+    net.prune()
+    made = net.model()
+    if made.graph is model.graph:
+        return model, placement
+    return replace(made, pins=model.pins), _placed(made, placement)
+
+
+def _placed(made: Model, placement: Placement) -> Placement:
+    """The placement of the rewritten graph, whose nodes are all pinned; causes by name."""
+    old = {name: nid for nid, name in enumerate(placement.graph.names)}
+    index = {str(device): did for did, device in enumerate(placement.devices)}
+    nids = np.array([old.get(name, -1) for name in made.graph.names])
+    did = np.array([index[made.pins[name]] for name in made.graph.names], np.int32)
+    cause = np.where(nids < 0, len(placement.causes), placement.cause_id[nids]).astype(np.int32)
+    asked = placement.asked
+    if asked is not None:
+        asked = np.where(nids < 0, -1, asked[nids]).astype(np.int32)
+    return Placement(made.graph, placement.devices, did, cause, (*placement.causes, _ADDED),
+                     placement.warnings, asked)
