@@ -57,11 +57,21 @@ typedef struct gr_tile {
 
 /* ---------------------------------------------------------------- gathering */
 
-/* memcpy of floats whose number is known late, without a call. */
+/* memcpy of floats whose number is known late, without a call: what is left over by a move that overlaps the
+ * one before. */
 GR_INLINE void gr_copy_floats(float *to, const float *from, int64_t n) {
-  for (; n >= 16; n -= 16, to += 16, from += 16) memcpy(to, from, 64);
-  for (; n >= 4; n -= 4, to += 4, from += 4) memcpy(to, from, 16);
-  for (; n > 0; --n) *to++ = *from++;
+  if (n >= 16) {
+    for (int64_t i = 0; i + 16 <= n; i += 16) memcpy(to + i, from + i, 64);
+    memcpy(to + n - 16, from + n - 16, 64);
+  } else if (n >= 8) {
+    memcpy(to, from, 32);
+    memcpy(to + n - 8, from + n - 8, 32);
+  } else if (n >= 4) {
+    memcpy(to, from, 16);
+    memcpy(to + n - 4, from + n - 4, 16);
+  } else {
+    for (; n > 0; --n) *to++ = *from++;
+  }
 }
 
 /* The gather of a matrix whose rows are contiguous. */

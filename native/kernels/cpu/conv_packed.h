@@ -16,35 +16,51 @@ typedef struct gr_windows {
   int64_t runs, run;             /* copies a kernel row, taps of each: 1 and kw, or with a dilation kw and 1 */
 } gr_windows;
 
-/* Elements first .. last-1 of a run that begins at column x (maybe outside) of a row of the image. */
-GR_INLINE void gr_gather_run(const float *row, const gr_windows *s, int64_t x, int64_t first, int64_t last,
+/* Elements first .. last-1 of a run that begins at element ``begin`` (maybe outside) of a row of the image. */
+GR_INLINE void gr_gather_run(const float *row, int64_t width, int64_t begin, int64_t first, int64_t last,
                              float *to) {
-  int64_t begin = x * s->channels, least = gr_max(first, gr_min(last, -begin));
-  int64_t most = gr_max(least, gr_min(last, s->w * s->channels - begin));
-  for (int64_t i = first; i < least; ++i) *to++ = 0;
-  gr_copy_floats(to, row + begin + least, most - least);
-  to += most - least;
-  for (int64_t i = most; i < last; ++i) *to++ = 0;
+  if (begin + first >= 0 && begin + last <= width) {
+    gr_copy_floats(to, row + begin + first, last - first);
+    return;
+  }
+  for (int64_t i = first; i < last; ++i) {
+    int64_t at = begin + i;
+    *to++ = at >= 0 && at < width ? row[at] : 0;
+  }
+}
+
+/* The elements first .. last-1 of the window whose upper left corner is at (y, x), maybe outside. */
+GR_INLINE void gr_gather_window(const float *image, const gr_windows *s, int64_t y, int64_t x, int64_t first,
+                                int64_t last, float *to) {
+  int64_t length = s->run * s->channels, width = s->w * s->channels;
+  int64_t run = first / length, from = first - run * length, p = run / s->runs, q = run % s->runs;
+  for (int64_t left = last - first; left > 0; from = 0) {
+    int64_t row = y + p * s->dh, end = gr_min(from + left, length);
+    if (row >= 0 && row < s->h)
+      gr_gather_run(image + row * width, width, (x + q * s->dw) * s->channels, from, end, to);
+    else
+      memset(to, 0, (size_t)(end - from) * 4);
+    to += end - from;
+    left -= end - from;
+    if (++q == s->runs) {
+      q = 0;
+      ++p;
+    }
+  }
 }
 
 static void gr_gather_windows(const gr_panels *p, int64_t first_row, int64_t rows, int64_t first, int64_t last,
                               float *to) {
   const gr_windows *s = p->image;
-  int64_t length = s->run * s->channels;                        /* of a run */
+  int64_t x = first_row % s->ow, y = first_row / s->ow % s->oh, n = first_row / s->ow / s->oh;
   for (int64_t i = 0; i < rows; ++i, to += GR_A_ROW) {
-    int64_t pixel = first_row + i, x = pixel % s->ow, y = pixel / s->ow % s->oh, n = pixel / s->ow / s->oh;
     const float *image = p->a + n * s->h * s->w * s->channels;
-    float *at = to;
-    for (int64_t run = first / length; run * length < last; ++run) {
-      int64_t row = y * s->sh - s->top + run / s->runs * s->dh;
-      int64_t column = x * s->sw - s->left + run % s->runs * s->dw;
-      int64_t from = gr_max(first - run * length, 0), end = gr_min(last - run * length, length);
-      if (row >= 0 && row < s->h)
-        gr_gather_run(image + row * s->w * s->channels, s, column, from, end, at);
-      else
-        memset(at, 0, (size_t)(end - from) * 4);
-      at += end - from;
-    }
+    gr_gather_window(image, s, y * s->sh - s->top, x * s->sw - s->left, first, last, to);
+    if (++x < s->ow) continue;
+    x = 0;
+    if (++y < s->oh) continue;
+    y = 0;
+    ++n;
   }
 }
 

@@ -73,18 +73,23 @@ GR_ALWAYS void GR_ISA(gr_depthwise_rest)(const gr_image *s, const GR_ISA(gr_taps
 GR_ALWAYS void GR_ISA(gr_depthwise_row)(const gr_image *s, const GR_ISA(gr_taps) *t, float *out) {
   int64_t inside, outside, whole = s->c / GR_ISA_LANES * GR_ISA_LANES, q0, q1;
   gr_image_inside(s, &inside, &outside);
-  for (int64_t c = 0; c < whole; c += GR_ISA_LANES) {
-    int64_t ox = 0;
-    while (ox < s->ow) {
-      if (ox >= inside && ox + GR_PIXELS <= outside) {
-        GR_ISA(gr_depthwise_pixels)(s, t, ox, c, 0, s->kw, GR_PIXELS, out);
-        ox += GR_PIXELS;
-        continue;
-      }
+  int64_t room = outside - inside, step = room >= GR_PIXELS ? GR_PIXELS : 4;
+  for (int64_t ox = 0; ox < s->ow;) {
+    if (ox < inside || ox >= outside || room < 4) {
       gr_image_taps(ox * s->sw - s->left, s->w, s->kw, s->dw, &q0, &q1);
-      GR_ISA(gr_depthwise_pixels)(s, t, ox, c, q0, q1, 1, out);
+      for (int64_t c = 0; c < whole; c += GR_ISA_LANES) GR_ISA(gr_depthwise_pixels)(s, t, ox, c, q0, q1, 1, out);
       ++ox;
+      continue;
     }
+    /* the last pixels inside go with some that are done already, rather than alone */
+    int64_t at = gr_min(ox, outside - step);
+    for (int64_t c = 0; c < whole; c += GR_ISA_LANES) {
+      if (step == 4)
+        GR_ISA(gr_depthwise_pixels)(s, t, at, c, 0, s->kw, 4, out);
+      else
+        GR_ISA(gr_depthwise_pixels)(s, t, at, c, 0, s->kw, GR_PIXELS, out);
+    }
+    ox = at + step;
   }
   if (whole == s->c) return;
   for (int64_t ox = 0; ox < s->ow; ++ox) {
