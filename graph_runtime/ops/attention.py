@@ -14,6 +14,7 @@ import numpy as np
 
 from ..graph import TensorType
 from . import rules
+from .packed import PANEL
 from .registry import Attr, Body, Case, Op, register
 
 _NMSE = {
@@ -64,6 +65,16 @@ def _attention(arrays, attrs):
         return [rules.narrow(e / e.sum(axis=-1, keepdims=True) @ v, arrays[0].dtype.name)]
 
 
+_STRIP, _SLOTS = 128, 16  # GR_STRIP, GR_SLOTS of native/kernels/cpu/attention_panels.h
+
+
+def _panels_scratch(i, o, a):
+    """Bytes of _SLOTS slots: keys and values of a head in panels, and the scores of a strip."""
+    (s, e), (t, d) = o[0].shape[-2:], i[1].shape[-2:]
+    t_panels, e_panels = -(-t // PANEL), -(-e // PANEL)
+    return _SLOTS * (t_panels * d + e_panels * t + t_panels * min(s, _STRIP)) * PANEL * 4
+
+
 def _flops(i, o, a):
     rows, keys = o[0].size // max(o[0].shape[-1], 1), i[1].shape[-2]
     return rows * keys * (2 * i[0].shape[-1] + 2 * o[0].shape[-1] + 8)
@@ -82,6 +93,8 @@ def _cases():
     ):
         shapes = (q, k, v) if bias is None else (q, k, v, bias)
         yield Case(name, tuple(("float32", s) for s in shapes), attrs, nmse=_NMSE["float32"])
+        panels = attrs | {"kernel": "attention_panels"}
+        yield Case(f"panels_{name}", tuple(("float32", s) for s in shapes), panels, nmse=_NMSE["float32"])
     for t in rules.FLOATS[1:]:
         yield Case(t, ((t, (3, 9, 16)), (t, (3, 33, 16)), (t, (3, 33, 8)), (t, (9, 33))), nmse=_NMSE[t])
 
@@ -100,6 +113,11 @@ register(
         ),
         words=lambda i, o, a: [rules.float_word(_scale(i, a)), int(a["causal"])],
         bodies={"cpu": Body("attention", rules.FLOATS, rules.by_dtype)},
+        variants={
+            "cpu": (
+                Body("attention_panels", ("float32",), rules.by_dtype, scratch=_panels_scratch, prebuilt=True),
+            )
+        },
         cases=tuple(_cases()),
     )
 )

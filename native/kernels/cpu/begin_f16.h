@@ -16,3 +16,5 @@
 #define GR_LEAST -INFINITY
 #define GR_EXP gr_expf
 #define GR_TANH gr_tanhf
+#define GR_ERF gr_erff
+#define GR_ERFC gr_erfcf

@@ -16,3 +16,5 @@
 #define GR_LEAST -INFINITY
 #define GR_EXP exp
 #define GR_TANH tanh
+#define GR_ERF erf
+#define GR_ERFC erfc

@@ -31,7 +31,7 @@ GR_INLINE GR_C GR_FN(logistic)(GR_C a) {
 
 /* x (1 + erf(x / sqrt 2)) / 2 = x erfc(-x / sqrt 2) / 2: no cancellation for negative x. */
 GR_INLINE GR_C GR_FN(gelu_by_erf)(GR_C a) {
-  return (GR_C)0.5 * a * GR_MATH(erfc)(a * (GR_C)-0.70710678118654752440);
+  return (GR_C)0.5 * a * GR_ERFC(a * (GR_C)-0.70710678118654752440);
 }
 
 /* x (1 + tanh u) / 2 = x logistic(2 u). */

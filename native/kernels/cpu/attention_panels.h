@@ -1,0 +1,156 @@
+/* attention_panels.h: softmax(q k^T scale + bias) v in float32 for many queries: both products on panels
+ * (panels.h), scores of a strip of queries at a time.
+ *
+ * A task walks over items, a strip of one head each, with a slot of scratch of its own: the head's keys and
+ * values in panels, and the strip's scores (attention.py says how large). Attribute words:
+ * graph_runtime/ops/attention.py.
+ *
+ * defines: gr_cpu_attention_panels__f32
+ */
+#include "cpu/planes.h"
+
+#ifndef GR_CPU_ATTENTION_PANELS_H
+#define GR_CPU_ATTENTION_PANELS_H
+
+#define GR_STRIP 128                           /* queries: attention.py, _STRIP */
+#define GR_SLOTS 16                            /* attention.py, _SLOTS */
+#define GR_SUMS 16
+
+typedef struct gr_scores {
+  float *scores;
+  int64_t row, keys, t;                        /* floats from row to row; those that are seen, and all */
+  const float *bias;                           /* NULL or of the row */
+  int64_t bias_step;
+  float scale;
+} gr_scores;
+
+/* Scores of one query -> weights that add up to 1; 0 for keys that are not seen. In GR_SUMS maxima and sums, so
+ * that the order of additions does not depend on the machine. */
+GR_INLINE void gr_weigh(const gr_scores *s) {
+  float *x = s->scores, top[GR_SUMS], sums[GR_SUMS] = {0}, most = -INFINITY, total = 0;
+  int64_t n = s->keys, whole = n / GR_SUMS * GR_SUMS;
+  if (s->bias) {
+    GR_INDEPENDENT
+    for (int64_t j = 0; j < n; ++j) x[j] = x[j] * s->scale + s->bias[j * s->bias_step];
+  } else {
+    GR_INDEPENDENT
+    for (int64_t j = 0; j < n; ++j) x[j] *= s->scale;
+  }
+  for (int l = 0; l < GR_SUMS; ++l) top[l] = -INFINITY;
+  for (int64_t j = 0; j < whole; j += GR_SUMS)
+    for (int l = 0; l < GR_SUMS; ++l) top[l] = x[j + l] > top[l] ? x[j + l] : top[l];
+  for (int64_t j = whole; j < n; ++j) most = x[j] > most ? x[j] : most;
+  for (int l = 0; l < GR_SUMS; ++l) most = top[l] > most ? top[l] : most;
+  GR_INDEPENDENT
+  for (int64_t j = 0; j < n; ++j) x[j] = gr_expf(x[j] - most);
+  for (int64_t j = 0; j < whole; j += GR_SUMS)
+    for (int l = 0; l < GR_SUMS; ++l) sums[l] += x[j + l];
+  for (int64_t j = whole; j < n; ++j) total += x[j];
+  for (int l = 0; l < GR_SUMS; ++l) total += sums[l];
+  GR_INDEPENDENT
+  for (int64_t j = 0; j < n; ++j) x[j] /= total;
+  for (int64_t j = n; j < s->t; ++j) x[j] = 0;
+}
+
+static void gr_weigh_any(const gr_scores *s) { gr_weigh(s); }
+#if defined(__x86_64__)
+static __attribute__((target("avx2"))) void gr_weigh_avx2(const gr_scores *s) { gr_weigh(s); }
+static __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) void gr_weigh_avx512(const gr_scores *s) {
+  gr_weigh(s);
+}
+#endif
+
+static void (*gr_weigher(void))(const gr_scores *) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) return gr_weigh_avx512;
+  if (__builtin_cpu_supports("avx2")) return gr_weigh_avx2;
+#endif
+  return gr_weigh_any;
+}
+
+typedef struct gr_heads {
+  const gr_call *call;
+  const float *q, *k, *v, *bias;
+  float *out;
+  int64_t s, t, d, e, causal, strips, items, tasks, slot; /* slot: floats */
+  float scale;
+  int32_t batch;                               /* leading dimensions */
+  const int64_t *shape;
+  int64_t q_step[GR_MAX_DIMS], k_step[GR_MAX_DIMS], v_step[GR_MAX_DIMS], bias_step[GR_MAX_DIMS + 2];
+} gr_heads;
+
+/* Queries first .. last-1 of a head whose keys and values are in panels. */
+static void gr_attend_strip(const gr_heads *h, int64_t q, int64_t head, const float *bias, int64_t first,
+                            int64_t last, float *slot) {
+  int64_t t_panels = gr_ceil_div(h->t, GR_PANEL), e_panels = gr_ceil_div(h->e, GR_PANEL);
+  float *keys = slot, *values = keys + t_panels * h->d * GR_PANEL, *scores = values + e_panels * h->t * GR_PANEL;
+  int64_t row = t_panels * GR_PANEL, rows = last - first;
+  gr_panels p = {.rows = rows, .n = h->t, .k = h->d, .a = h->q + (q * h->s + first) * h->d, .a_row = h->d,
+                 .b = keys, .c = scores, .c_row = row};
+  void (*weigh)(const gr_scores *) = gr_weigher();
+  gr_panels_serial(&p);
+  for (int64_t i = 0; i < rows; ++i) {
+    int64_t seen = h->causal ? gr_min(h->t, first + i + 1) : h->t;
+    gr_scores s = {scores + i * row, row, seen, h->t,
+                   bias ? bias + (first + i) * h->bias_step[h->batch] : NULL, h->bias_step[h->batch + 1], h->scale};
+    weigh(&s);
+  }
+  gr_panels o = {.rows = rows, .n = h->e, .k = h->t, .a = scores, .a_row = row, .b = values,
+                 .c = h->out + (head * h->s + first) * h->e, .c_row = h->e};
+  gr_panels_serial(&o);
+}
+
+/* Items of one task: neighbours, so that a head is packed once where it can. */
+static int32_t gr_attend_task(void *ctx, int64_t index) {
+  const gr_heads *h = ctx;
+  float *slot = (float *)h->call->scratch + index * h->slot;
+  int64_t first = h->items * index / h->tasks, last = h->items * (index + 1) / h->tasks, packed = -1;
+  for (int64_t item = first; item < last; ++item) {
+    int64_t head = item / h->strips, strip = item % h->strips, left = head, q = 0, k = 0, v = 0, bias = 0;
+    for (int32_t d = h->batch - 1; d >= 0; --d) {
+      int64_t at = left % h->shape[d];
+      left /= h->shape[d];
+      q += at * h->q_step[d];
+      k += at * h->k_step[d];
+      v += at * h->v_step[d];
+      bias += at * h->bias_step[d];
+    }
+    if (head != packed) {
+      gr_pack_plane(h->k + k * h->t * h->d, h->d, h->t, 1, h->d, slot);
+      gr_pack_plane(h->v + v * h->t * h->e, h->t, h->e, h->e, 1,
+                    slot + gr_ceil_div(h->t, GR_PANEL) * h->d * GR_PANEL);
+      packed = head;
+    }
+    gr_attend_strip(h, q, head, h->bias ? h->bias + bias : NULL, strip * GR_STRIP,
+                    gr_min(h->s, (strip + 1) * GR_STRIP), slot);
+  }
+  return GR_OK;
+}
+
+#endif
+
+/* gr-kernel: cpu/attention_panels : f32 */
+static inline int32_t GR_BODY(attention_panels)(const gr_call *call) {
+  const gr_arg *q = &call->args[0], *k = &call->args[1], *v = &call->args[2];
+  const gr_arg *out = &call->args[call->nargs - 1];
+  if (gr_size(out) == 0) return GR_OK;
+  double scale;
+  memcpy(&scale, &call->attrs[0], sizeof scale);
+  gr_heads h = {.call = call, .q = gr_ptr(q), .k = gr_ptr(k), .v = gr_ptr(v), .out = gr_ptr(out),
+                .batch = out->ndim - 2, .shape = out->shape, .s = out->shape[out->ndim - 2],
+                .t = k->shape[k->ndim - 2], .d = k->shape[k->ndim - 1], .e = out->shape[out->ndim - 1],
+                .scale = (float)scale, .causal = call->attrs[1]};
+  gr_plane_steps(q, h.batch, h.q_step);
+  gr_plane_steps(k, h.batch, h.k_step);
+  gr_plane_steps(v, h.batch, h.v_step);
+  if (call->nargs == 5) {
+    h.bias = gr_ptr(&call->args[3]);
+    gr_strides(&call->args[3], h.batch + 2, h.bias_step);
+  }
+  int64_t t_panels = gr_ceil_div(h.t, GR_PANEL);
+  h.strips = gr_ceil_div(h.s, GR_STRIP);
+  h.items = gr_span(out, 0, h.batch) * h.strips;
+  h.slot = (t_panels * h.d + gr_ceil_div(h.e, GR_PANEL) * h.t + t_panels * gr_min(h.s, GR_STRIP)) * GR_PANEL;
+  h.tasks = gr_min(gr_min(h.items, GR_SLOTS), 2 * (int64_t)call->env->num_cores);
+  return call->env->parallel_for(call->env, h.tasks, gr_attend_task, &h);
+}

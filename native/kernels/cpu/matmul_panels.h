@@ -1,0 +1,35 @@
+/* matmul_panels.h: matmul of two activations in float32: the right operand is packed into panels (panels.h) first.
+ *
+ * Planes are tasks where there are enough of them, else each is spread by itself. Scratch: the panels of all
+ * planes of b, linear.py.
+ *
+ * defines: gr_cpu_matmul_panels__f32
+ */
+#include "cpu/planes.h"
+
+/* gr-kernel: cpu/matmul_panels : f32 */
+static inline int32_t GR_BODY(matmul_panels)(const gr_call *call) {
+  const gr_arg *a = &call->args[0], *b = &call->args[1], *out = &call->args[call->nargs - 1];
+  int64_t ta = call->attrs[0], m = out->shape[out->ndim - 2], n = out->shape[out->ndim - 1];
+  int64_t a_cols = a->shape[a->ndim - 1], k = ta ? a->shape[a->ndim - 2] : a_cols;
+  if (gr_size(out) == 0) return GR_OK;
+  gr_planes s = {.call = call, .a = a, .b = b, .out = out, .transpose_b = call->attrs[1], .panels = call->scratch,
+                 .panel_plane = gr_ceil_div(n, GR_PANEL) * GR_PANEL * k,
+                 .plane = {.rows = m, .n = n, .k = k, .a_row = a_cols, .c_row = n,
+                           .gather = ta ? gr_gather_columns : NULL,
+                           .bias = call->nargs > 3 ? gr_ptr(&call->args[2]) : NULL}};
+  gr_plane_steps(a, out->ndim - 2, s.a_step);
+  gr_plane_steps(b, out->ndim - 2, s.b_step);
+  int32_t status = gr_parallel(call->env, gr_span(b, 0, b->ndim - 2), gr_ceil_div(GR_GRAIN, gr_max(1, k * n)),
+                               gr_pack_planes, &s);
+  if (status) return status;
+  int64_t planes = gr_span(out, 0, out->ndim - 2);
+  if (planes >= 2 * (int64_t)call->env->num_cores)
+    return gr_parallel(call->env, planes, gr_ceil_div(GR_PANELS_GRAIN, gr_max(1, 2 * m * n * k)),
+                       gr_multiply_planes, &s);
+  for (int64_t i = 0; i < planes && !status; ++i) {
+    gr_panels p = gr_plane(&s, i);
+    status = gr_panels_run(call->env, &p);
+  }
+  return status;
+}

@@ -1,0 +1,89 @@
+/* planes.h: products of planes of activations in float32, whose right operand is packed when they run.
+ *
+ * Who includes it: matmul_panels.h, attention_panels.h. Thread: any.
+ * defines: gr_pack_plane, gr_gather_columns, gr_plane_steps, gr_planes, gr_pack_planes, gr_multiply_planes
+ */
+#ifndef GR_CPU_PLANES_H
+#define GR_CPU_PLANES_H
+
+#include "panels.h"
+
+/* A panel of b, whose element (p, column) is b[p * row + column * step]; either step is 1. */
+static void gr_pack_panel(const float *b, int64_t k, int64_t row, int64_t step, int64_t columns, float *to) {
+  if (columns < GR_PANEL) memset(to, 0, (size_t)(k * GR_PANEL) * 4);
+  if (step == 1) {
+    for (int64_t p = 0; p < k; ++p) gr_copy_floats(to + p * GR_PANEL, b + p * row, columns);
+    return;
+  }
+  /* 16 rows of b at a time: their lines stay in the cache while they are walked down */
+  for (int64_t p0 = 0; p0 < k; p0 += 16) {
+    int64_t end = gr_min(k, p0 + 16);
+    for (int64_t j = 0; j < columns; ++j)
+      for (int64_t p = p0; p < end; ++p) to[p * GR_PANEL + j] = b[p + j * step];
+  }
+}
+
+/* All panels of a plane. */
+static inline void gr_pack_plane(const float *b, int64_t k, int64_t n, int64_t row, int64_t step, float *to) {
+  for (int64_t column = 0; column < n; column += GR_PANEL, to += k * GR_PANEL)
+    gr_pack_panel(b + column * step, k, row, step, gr_min(GR_PANEL, n - column), to);
+}
+
+/* The gather of a transposed matrix: a[p * a_row + row]. */
+static void gr_gather_columns(const gr_panels *p, int64_t first_row, int64_t rows, int64_t first, int64_t last,
+                              float *to) {
+  for (int64_t k = first; k < last; ++k)
+    for (int64_t i = 0; i < rows; ++i) to[i * GR_A_ROW + k - first] = p->a[k * p->a_row + first_row + i];
+}
+
+typedef struct gr_planes {
+  const gr_call *call;
+  gr_panels plane;                             /* without a, b, c */
+  const gr_arg *a, *b, *out;
+  int64_t transpose_b;
+  int64_t a_step[GR_MAX_DIMS], b_step[GR_MAX_DIMS];
+  float *panels;                               /* [planes of b][ceil(n / 32)][k][32] */
+  int64_t panel_plane;                         /* floats of one of them */
+} gr_planes;
+
+/* Panels of planes first .. last-1 of b. */
+static int32_t gr_pack_planes(void *ctx, int64_t first, int64_t last) {
+  const gr_planes *s = ctx;
+  int64_t k = s->plane.k, n = s->plane.n;
+  for (int64_t i = first; i < last; ++i)
+    gr_pack_plane((const float *)gr_ptr(s->b) + i * k * n, k, n, s->transpose_b ? 1 : n, s->transpose_b ? k : 1,
+                  s->panels + i * s->panel_plane);
+  return GR_OK;
+}
+
+/* Plane ``index`` of the output. */
+static gr_panels gr_plane(const gr_planes *s, int64_t index) {
+  gr_panels p = s->plane;
+  int64_t a = 0, b = 0, left = index;
+  for (int32_t d = s->out->ndim - 3; d >= 0; --d) {
+    a += left % s->out->shape[d] * s->a_step[d];
+    b += left % s->out->shape[d] * s->b_step[d];
+    left /= s->out->shape[d];
+  }
+  p.a = (const float *)gr_ptr(s->a) + a * p.rows * p.k;
+  p.b = s->panels + b * s->panel_plane;
+  p.c = (float *)gr_ptr(s->out) + index * p.rows * p.n;
+  return p;
+}
+
+static int32_t gr_multiply_planes(void *ctx, int64_t first, int64_t last) {
+  for (int64_t i = first; i < last; ++i) {
+    gr_panels p = gr_plane(ctx, i);
+    gr_panels_serial(&p);
+  }
+  return GR_OK;
+}
+
+/* Strides of the planes of arg over the batch dimensions of the output. */
+static inline void gr_plane_steps(const gr_arg *arg, int32_t batch, int64_t *steps) {
+  gr_arg planes = *arg;
+  planes.ndim -= 2;
+  gr_strides(&planes, batch, steps);
+}
+
+#endif
