@@ -184,8 +184,8 @@ def _write(prepared: Mapping[str, Prepared], given: Sequence[_Given], out: str |
 
 
 def _missing(plans: Mapping[Any, Plan], given: Sequence[_Given]) -> list[Kernel]:
-    """The kernels that no library has, nor the wheel as fast. Raises UnsupportedOpError for one that cannot be
-    generated."""
+    """The kernels that no library has, nor the wheel as fast. Raises UnsupportedOpError for one that cannot
+    be generated."""
     kernels, foreign = kernels_of(plans.values())
     _refuse_foreign([f for f in foreign if not any(library.has(f[0], f[1]) for library in given)])
     return [k for k in kernels if not any(library.has(k.name, k.kind) for library in given)

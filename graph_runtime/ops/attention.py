@@ -75,6 +75,9 @@ def _panels_scratch(i, o, a):
     return _SLOTS * (t_panels * d + e_panels * t + t_panels * min(s, _STRIP)) * PANEL * 4
 
 
+_PANELS = Body("attention_panels", ("float32",), rules.by_dtype, scratch=_panels_scratch, prebuilt=True)
+
+
 def _flops(i, o, a):
     rows, keys = o[0].size // max(o[0].shape[-1], 1), i[1].shape[-2]
     return rows * keys * (2 * i[0].shape[-1] + 2 * o[0].shape[-1] + 8)
@@ -113,11 +116,7 @@ register(
         ),
         words=lambda i, o, a: [rules.float_word(_scale(i, a)), int(a["causal"])],
         bodies={"cpu": Body("attention", rules.FLOATS, rules.by_dtype)},
-        variants={
-            "cpu": (
-                Body("attention_panels", ("float32",), rules.by_dtype, scratch=_panels_scratch, prebuilt=True),
-            )
-        },
+        variants={"cpu": (_PANELS,)},
         cases=tuple(_cases()),
     )
 )

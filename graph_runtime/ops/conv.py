@@ -74,7 +74,7 @@ def _check_panels(inputs, attrs):
                        got=attrs["kernel_shape"], wanted=w.shape[2:])
         return
     if not attrs["packed"] or attrs["kernel_shape"] is None:
-        rules.fail("conv2d", "layout NHWC takes its weight in panels: packed and kernel_shape say of what size")
+        rules.fail("conv2d", "layout NHWC takes its weight in panels: packed and kernel_shape say of which")
     (o,) = rules.limit("conv2d", "packed", (attrs["packed"],), 1, 1)
     kernel = rules.limit("conv2d", "kernel_shape", attrs["kernel_shape"], 2, 1)
     c, group = x.shape[3], attrs["group"]
@@ -181,7 +181,8 @@ def _words(i, o, a):
     return [*a["strides"], *a["pads"], *a["dilations"], a["group"], *kernel]
 
 
-_PACKED = Body("conv2d_packed", ("float32",), rules.by_dtype, accepts=takes_packed, prebuilt=True)
+_PACKED = Body("conv2d_packed", ("float32",), rules.by_dtype, accepts=takes_packed, epilogue=True,
+               prebuilt=True)
 
 
 def _cases():
@@ -210,8 +211,8 @@ def _cases():
         if attrs.get("group", 1) in (1, w[0]):
             panels = panel_type(w[0], w[1] * w[2] * w[3])
             packed = {"layout": "NHWC", "packed": w[0], "kernel_shape": w[2:]}
-            yield Case(f"packed_{name}", (("float32", (x[0], *x[2:], x[1])), ("float32", panels.shape), *tail),
-                       attrs | packed, nmse=_NMSE)
+            inputs = (("float32", (x[0], *x[2:], x[1])), ("float32", panels.shape), *tail)
+            yield Case(f"packed_{name}", inputs, attrs | packed, nmse=_NMSE)
     for t in _TYPES[1:]:
         yield Case(
             t,
@@ -235,6 +236,15 @@ def _epilogue_cases():
         extra = (("float32", (x[0], w[0], *x[2:])), ("float32", (w[0], 1, 1)), ("float32", ()))
         own = (("float32", x), ("float32", w), ("float32", w[:1]))
         yield Case(name, (*own, *extra), {**more, "epilogue": steps}, nmse=_NMSE)
+        last = (x[0], *x[2:], x[1])
+        own = (("float32", last), ("float32", panel_type(w[0], w[1] * w[2] * w[3]).shape), ("float32", w[:1]))
+        packed = {**more, "layout": "NHWC", "packed": w[0], "kernel_shape": w[2:]}
+        image = ("float32", (x[0], *x[2:], w[0]))
+        yield Case(f"packed_{name}", (*own, image, ("float32", w[:1]), ("float32", ())),
+                   {**packed, "epilogue": steps}, nmse=_NMSE)
+        for kind, program in (("residual", [["add", [3, -1], {}], ["relu", [-2], {}]]),
+                              ("bounds", [["add", [-1, 3], {}], ["clip", [-2], {"min": -0.5, "max": 1.5}]])):
+            yield Case(f"packed_{name}_{kind}", (*own, image), {**packed, "epilogue": program}, nmse=_NMSE)
     yield Case("epilogue_int32", (("int32", (1, 2, 5, 5)), ("int32", (6, 2, 3, 3)), ("int32", (6, 3, 3))),
                {"epilogue": [["maximum", [-1, 2], {}]]}, nmse=rules.EXACT)
 

@@ -1,11 +1,10 @@
-"""Linear ops: dense, matmul, bias_add.
+"""Linear ops: dense, matmul.
 
 C contract (args are the inputs, then the output). Attribute words; those of the epilogue (steps.py) follow:
     dense     none            x [.., K], w [N, K], optional bias [N] -> y [.., N];  y = x @ w.T + bias
               with packed: [0] N; w is in panels (packed.py)
     matmul    [0] transpose_a  [1] transpose_b (0 or 1): the last two dimensions of that input are swapped
               before the product; the dimensions before them broadcast as in numpy; optional bias [N]
-    bias_add  [0] axis (non-negative)   x, bias [x.shape[axis]] -> x + bias along axis; may write over x
 Products and sums of integers wrap; matmul takes all of them, dense int32. On tt dense and matmul read the
 words of numerics.py after these.
 """
@@ -14,14 +13,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from ..graph import TensorType
 from . import rules
 from .epilogue import register_product
 from .numerics import ATTRS, STREAM_DIRS
 from .packed import packed_attr, panel_type, refuse_packed, takes_packed, unpack
-from .registry import Attr, Body, Case, Op, register
+from .registry import Attr, Body, Case, Op
 
 _TYPES = (*rules.FLOATS, "int32")
 _MATMUL_TYPES = (*_TYPES, *(t for t in rules.INTS if t != "int32"))
@@ -95,7 +92,8 @@ def _dense_scratch(i, o, a):
     return gemm_scratch(math.prod(i[0].shape[:-1]), *i[1].shape, i[0].dtype)
 
 
-_PACKED = Body("dense_packed", ("float32",), rules.by_dtype, accepts=takes_packed, prebuilt=True)
+_PACKED = Body("dense_packed", ("float32",), rules.by_dtype, accepts=takes_packed, epilogue=True,
+               prebuilt=True)
 
 
 def _dense_cases():
@@ -129,6 +127,10 @@ def _dense_epilogue_cases():
         extra = (("float32", (n,)), ("float32", (*x[:-1], 1)))
         yield Case(name, (("float32", x), ("float32", (n, x[-1])), ("float32", (n,)), *extra),
                    {"epilogue": scaled}, nmse=_NMSE)
+        own = (("float32", x), ("float32", panel_type(n, x[-1]).shape), ("float32", (n,)))
+        yield Case(f"packed_{name}", (*own, *extra), {"packed": n, "epilogue": scaled}, nmse=_NMSE)
+        bounded = {"packed": n, "epilogue": [["add", [-1, 3], {}], ["relu", [-2], {}]]}
+        yield Case(f"packed_{name}_bounds", (*own, ("float32", (*x[:-1], n))), bounded, nmse=_NMSE)
     yield Case("epilogue_bf16", (("bfloat16", (33, 65)), ("bfloat16", (40, 65)), ("bfloat16", (33, 40))),
                {"epilogue": [["gelu", [-1], {}], ["add", [-2, 2], {}]]}, nmse=_TYPED["bfloat16"])
 
@@ -204,6 +206,15 @@ def _bare_integers(i, o, a):
     return None
 
 
+def _panels_scratch(i, o, a):
+    """The right operand's planes, in panels."""
+    (_, k), (_, n) = _planes(i, a)
+    return math.prod(i[1].shape[:-2]) * panel_type(n, k).nbytes
+
+
+_MATMUL_PANELS = Body("matmul_panels", ("float32",), rules.by_dtype, scratch=_panels_scratch, prebuilt=True)
+
+
 def _matmul_cases():
     for name, a, b, ta, tb in (
         ("tiles", (65, 97), (97, 70), 0, 0),
@@ -216,12 +227,9 @@ def _matmul_cases():
         ("row", (1, 65), (65, 33), 0, 0),
         ("empty", (0, 3, 4), (4, 5), 0, 0),
     ):
-        yield Case(
-            name,
-            (("float32", a), ("float32", b)),
-            {"transpose_a": bool(ta), "transpose_b": bool(tb)},
-            nmse=_NMSE,
-        )
+        attrs, inputs = {"transpose_a": bool(ta), "transpose_b": bool(tb)}, (("float32", a), ("float32", b))
+        yield Case(name, inputs, attrs, nmse=_NMSE)
+        yield Case(f"panels_{name}", inputs, attrs | {"kernel": "matmul_panels"}, nmse=_NMSE)
     for t in _MATMUL_TYPES[1:]:
         yield Case(t, ((t, (2, 33, 65)), (t, (65, 40))), nmse=_TYPED[t])
 
@@ -235,7 +243,9 @@ def _matmul_split(made, attrs):
 
 def _matmul_epilogue_cases():
     scaled = [["multiply", [-1, 3], {}], ["add", [-2, 4], {}]]
-    yield Case("bias", (("float32", (2, 33, 40)), ("float32", (40, 31)), ("float32", (31,))), nmse=_NMSE)
+    biased = (("float32", (2, 33, 40)), ("float32", (40, 31)), ("float32", (31,)))
+    yield Case("bias", biased, nmse=_NMSE)
+    yield Case("panels_bias", biased, {"kernel": "matmul_panels"}, nmse=_NMSE)
     inputs = ((3, 33, 40), (2, 1, 40, 31), (31,), (), (2, 1, 33, 31))
     yield Case("epilogue", tuple(("float32", s) for s in inputs), {"epilogue": scaled}, nmse=_NMSE)
 
@@ -260,60 +270,9 @@ register_product(
                         epilogue=True),
             "tt": Body("matmul", rules.TT_FLOATS, numerics=True, epilogue=True),
         },
+        variants={"cpu": (_MATMUL_PANELS,)},
         cases=tuple(_matmul_cases()),
     ),
     _matmul_split,
     tuple(_matmul_epilogue_cases()),
-)
-
-
-# ---------------------------------------------------------------- bias_add
-
-
-def _bias_infer(inputs, attrs):
-    x, bias = inputs
-    dtype = rules.one_dtype("bias_add", inputs, rules.FLOATS + rules.INTS)
-    axis = rules.axis_of("bias_add", attrs["axis"], len(x.shape))
-    if bias.shape != (x.shape[axis],):
-        rules.fail(
-            "bias_add",
-            f"bias must have shape [{x.shape[axis]}] (axis {axis} of {x}), got {bias}",
-            got=bias.shape,
-            wanted=(x.shape[axis],),
-        )
-    return [TensorType(dtype, x.shape)]
-
-
-def _bias(arrays, attrs):
-    x, bias = arrays
-    axis = attrs["axis"] % x.ndim
-    bias = bias.reshape(-1, *(1,) * (x.ndim - axis - 1))
-    return [np.add(rules.wide(x), rules.wide(bias)).astype(x.dtype)]
-
-
-_BIAS_TYPES = rules.FLOATS + rules.INTS
-register(
-    Op(
-        "bias_add",
-        "x + bias along one axis (TVM's nn.bias_add: axis 1, the channels)",
-        (2, 2),
-        _bias_infer,
-        _bias,
-        lambda i, o, a: o[0].size,
-        attrs=(Attr("axis", "int", 1, "the axis of x that bias runs along"),),
-        words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
-        bodies={
-            "cpu": Body("bias_add", _BIAS_TYPES, rules.by_dtype),
-            "tt": Body("bias_add", rules.TT_FLOATS),
-        },
-        inplace=(0,),
-        cases=(
-            Case("channels", (("float32", (2, 33, 5, 40)), ("float32", (33,))), nmse=rules.EXACT),
-            Case("last", (("float32", (65, 97)), ("float32", (97,))), {"axis": -1}, nmse=rules.EXACT),
-            Case("rows", (("float32", (3, 65, 33)), ("float32", (65,))), {"axis": 1}, nmse=rules.EXACT),
-            Case("first", (("float32", (40,)), ("float32", (40,))), {"axis": 0}, nmse=rules.EXACT),
-            Case("empty", (("float32", (0, 3)), ("float32", (3,))), nmse=rules.EXACT),
-            *(Case(t, ((t, (33, 40)), (t, (40,))), nmse=rules.EXACT) for t in _BIAS_TYPES[1:]),
-        ),
-    )
 )

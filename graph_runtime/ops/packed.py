@@ -1,4 +1,4 @@
-"""Weights in panels, as the fast cpu products read them: pack_panels, and what conv2d and dense share with it.
+"""Weights in panels, as the fast cpu products read them: pack_panels, and what conv2d and dense share.
 
 A panel is 32 output columns: float32 [ceil(n / 32), k, 32], padded with zeros, k = taps x channels, the
 channels inside. It is the same for every instruction set, so it is made once, when a model is compiled.

@@ -87,10 +87,11 @@ class Op:
     ``arity``: (least, most) number of inputs. ``infer(inputs, attrs)`` returns the output types or raises
     GraphError with a message that says what is wrong. ``flops(inputs, outputs, attrs)``: multiply and add
     count as two.
-    ``reference(arrays, attrs)`` returns the outputs; float16 and bfloat16 compute in float32 and round once.
+    ``reference(arrays, attrs)`` returns the outputs; float16 and bfloat16 compute in float32 and round
+    once.
     ``words(inputs, outputs, attrs)``: the int64 attribute words that the C bodies read as call->attrs.
-    ``bodies``: by device kind, the kernel that serves it; ``variants``: others, which take what the first does
-    not accept, or stand in for it where a node names one (``gr.kernel``).
+    ``bodies``: by device kind, the kernel that serves it; ``variants``: others, which take what the first
+    does not accept, or stand in for it where a node names one (``gr.kernel``).
     ``inplace``: inputs that output 0 may overwrite when types are equal. ``is_nop``: a reshape, no kernel at
     all on cpu.
     """
@@ -123,7 +124,11 @@ class Op:
                     got=name,
                     attribute=name,
                 )
-        return {name: _decode(self.name, a, given) for name, a in known.items() if name != KERNEL or name in given}
+        return {
+            name: _decode(self.name, a, given)
+            for name, a in known.items()
+            if name != KERNEL or name in given
+        }
 
     def bytes_moved(self, inputs: Types, outputs: Types) -> int:
         """Bytes read and written at least once."""

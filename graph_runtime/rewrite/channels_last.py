@@ -28,8 +28,9 @@ def channels_last(net: Net) -> None:
         if is_host(node) and node.outputs and node.output.dtype == "float32":
             images.visit(node)
     if images.convolutions:
-        net.note("channels_last", f"{len(images.convolutions)} convolutions on cpu, and what lies between them, "
-                 "run with channels last, their weights in panels", images.convolutions)
+        text = (f"{len(images.convolutions)} convolutions on cpu, and what lies between them, run with "
+                "channels last, their weights in panels")
+        net.note("channels_last", text, images.convolutions)
 
 
 class _Images:
@@ -63,8 +64,8 @@ class _Images:
         image = self._with_channels_last(x, node)
         extra = [self._laid_out(v, node) for v in node.inputs[own:]]
         self.convolutions.append(node)
-        self._made(node, [image, panels, *rest[:own - 2], *extra], layout="NHWC", packed=o, kernel_shape=(kh, kw),
-                   **without_defaults("conv2d", attrs, _CONV))
+        self._made(node, [image, panels, *rest[:own - 2], *extra], layout="NHWC", packed=o,
+                   kernel_shape=(kh, kw), **without_defaults("conv2d", attrs, _CONV))
 
     def _elementwise(self, node: Node) -> None:
         """Where at least as many of its images are there with channels last as not."""
@@ -118,8 +119,8 @@ class _Images:
 
 
 def _is_plain(node: Node) -> bool:
-    """A convolution that the kernel for panels takes: float32, the weight constant, one group or one channel a
-    group."""
+    """A convolution that the kernel for panels takes: float32, the weight constant, one group or one channel
+    a group."""
     x, w = node.inputs[:2]
     attrs, group = node.attrs, node.attrs["group"]
     if attrs["layout"] != "NCHW" or "kernel" in attrs or w.constant is None or not node.output.type.size:

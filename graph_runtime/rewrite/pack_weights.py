@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import TensorType
 from ..model import Constant
 from ..ops import registry
 from ..ops.packed import panel_type

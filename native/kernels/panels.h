@@ -39,7 +39,7 @@ struct gr_panels {
   float least, most;
   /* NULL, or what is done with a finished part of C while it is in the cache */
   void (*after)(const gr_panels *p, int64_t row, int64_t rows, int64_t column, int64_t columns);
-  const void *steps;                   /* of after */
+  const void *steps;                   /* after's own */
   /* set by gr_panels_run: a piece of work is row_piece rows of column_piece panels */
   int64_t row_piece, column_piece;
 };

@@ -7,6 +7,7 @@
  *
  * defines: gr_cpu_conv2d_packed__f32
  */
+#include "cpu/finish.h"
 #include "cpu/images.h"
 #include "panels.h"
 
@@ -64,24 +65,42 @@ static void gr_gather_windows(const gr_panels *p, int64_t first_row, int64_t row
   }
 }
 
+static void gr_after_conv(const gr_panels *p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+  gr_finish_block(p->steps, row, rows, column, columns, p->c + row * p->c_row + column, p->c_row);
+}
+
+static void gr_after_depthwise(const gr_image *s, int64_t row, float *out) {
+  const gr_finish *finish = s->steps;
+  if (finish->steps.count) gr_finish_block(&finish->steps, row * s->ow, s->ow, 0, s->c, out, s->c);
+}
+
+GR_INLINE int32_t gr_depthwise(const gr_call *call, const float *bias, gr_finish *finish) {
+  const int64_t *k = call->attrs;
+  gr_image s = {.kh = k[9], .kw = k[10], .sh = k[0], .sw = k[1], .top = k[2], .left = k[3], .dh = k[6],
+                .dw = k[7], .weights = gr_ptr(&call->args[1]), .bias = bias, .extra = finish->extra,
+                .clamp = finish->clamp, .least = finish->least, .most = finish->most,
+                .after = gr_after_depthwise, .steps = finish};
+  return gr_images_run(call, &s, gr_depthwise_rows);
+}
+
 /* gr-kernel: cpu/conv2d_packed : f32 */
 static inline int32_t GR_BODY(conv2d_packed)(const gr_call *call) {
   const gr_arg *x = &call->args[0], *out = &call->args[call->nargs - 1];
   const int64_t *words = call->attrs;
   int64_t kh = words[9], kw = words[10], channels = x->shape[3];
   if (gr_size(out) == 0) return GR_OK;
-  const float *bias = call->nargs > 3 ? gr_ptr(&call->args[2]) : NULL;
-  if (words[8] > 1) {
-    gr_image s = {.kh = kh, .kw = kw, .sh = words[0], .sw = words[1], .top = words[2], .left = words[3],
-                  .dh = words[6], .dw = words[7], .weights = gr_ptr(&call->args[1]), .bias = bias};
-    return gr_images_run(call, &s, gr_depthwise_rows);
-  }
+  const float *bias = gr_steps_own(call, words + 11) == 3 ? gr_ptr(&call->args[2]) : NULL;
+  gr_finish finish;
+  gr_finish_open(&finish, call, words + 11, 3);
+  if (words[8] > 1) return gr_depthwise(call, bias, &finish);
   gr_windows windows = {x->shape[1], x->shape[2], channels, out->shape[1], out->shape[2], words[0], words[1],
                         words[2], words[3], words[6], words[7], words[7] == 1 ? 1 : kw, words[7] == 1 ? kw : 1};
+  int plain = kh == 1 && kw == 1 && words[0] == 1 && words[1] == 1 &&
+              words[2] + words[3] + words[4] + words[5] == 0;
   gr_panels p = {.rows = gr_span(out, 0, 3), .n = out->shape[3], .k = kh * kw * channels, .a = gr_ptr(x),
-                 .a_row = channels, .gather = gr_gather_windows, .image = &windows,
-                 .b = gr_ptr(&call->args[1]), .c = gr_ptr(out), .c_row = out->shape[3], .bias = bias};
-  int pointwise = kh == 1 && kw == 1 && words[0] == 1 && words[1] == 1;
-  if (pointwise && words[2] + words[3] + words[4] + words[5] == 0) p.gather = NULL;
+                 .a_row = channels, .gather = plain ? NULL : gr_gather_windows, .image = &windows,
+                 .b = gr_ptr(&call->args[1]), .c = gr_ptr(out), .c_row = out->shape[3], .bias = bias,
+                 .extra = finish.extra, .clamp = finish.clamp, .least = finish.least, .most = finish.most,
+                 .after = finish.steps.count ? gr_after_conv : NULL, .steps = &finish.steps};
   return gr_panels_run(call->env, &p);
 }

@@ -12,16 +12,20 @@
 
 #include "cpu/common.h"
 
-typedef struct gr_image {
+typedef struct gr_image gr_image;
+struct gr_image {
   const float *x;                /* [n][h][w][c] */
   float *out;                    /* [n][oh][ow][c] */
   int64_t h, w, c, oh, ow;
   int64_t kh, kw, sh, sw, top, left, dh, dw;
   const float *weights, *bias;   /* depthwise: [ceil(c / 32)][kh * kw][32]; NULL or [c] */
-  int clamp;
+  const float *extra;            /* depthwise: NULL, or what is added to the result, laid out as out */
+  int clamp;                     /* depthwise: the result is kept in least .. most */
   float least, most;
-  int64_t bottom, right, include_pad;
-} gr_image;
+  void (*after)(const gr_image *s, int64_t row, float *out); /* NULL, or what is done with a finished row */
+  const void *steps;             /* after's own */
+  int64_t bottom, right, include_pad; /* pools */
+};
 
 /* Output columns first .. last-1 whose windows lie inside of the image's width. */
 GR_INLINE void gr_image_inside(const gr_image *s, int64_t *first, int64_t *last) {

@@ -44,6 +44,7 @@ GR_ALWAYS void GR_ISA(gr_depthwise_pixels)(const gr_image *s, const GR_ISA(gr_ta
 #pragma GCC unroll 8
   for (int i = 0; i < pixels; ++i) {
     GR_V y = acc[i];
+    if (s->extra) y += *(const GR_V *)(s->extra + (out - s->out) + (ox + i) * s->c + c);
     if (s->clamp) {
       y = GR_ISA(gr_image_select)(y < low, low, y);
       y = GR_ISA(gr_image_select)(y > high, high, y);
@@ -65,6 +66,7 @@ GR_ALWAYS void GR_ISA(gr_depthwise_rest)(const gr_image *s, const GR_ISA(gr_taps
         y = __builtin_fmaf(x, w[(p * s->kw + q) * 32], y);
       }
     }
+    if (s->extra) y += s->extra[out - s->out + ox * s->c + c];
     if (s->clamp) y = y < s->least ? s->least : y > s->most ? s->most : y;
     out[ox * s->c + c] = y;
   }
@@ -177,6 +179,7 @@ static __attribute__((noinline)) GR_ISA_TARGET int32_t GR_ISA(gr_image_rows)(con
       GR_ISA(gr_pool_row)(s, &t, out, 1);
     else
       GR_ISA(gr_pool_row)(s, &t, out, 0);
+    if (s->after) s->after(s, i, out);
   }
   return GR_OK;
 }

@@ -2,7 +2,7 @@
  * programs of steps share them, so that a fused op gives the bits that it gives alone.
  *
  * Who reads it: the templates of this directory, as GR_MATH(gr_logistic). Thread: any.
- * defines: gr_{exp_of,logistic,gelu_erf,gelu_tanh,clip}[f]
+ * defines: gr_{exp_of,erfc_of,logistic,gelu_erf,gelu_tanh,clip}[f]
  */
 #ifndef GR_CPU_SCALARS_H
 #define GR_CPU_SCALARS_H
@@ -11,6 +11,8 @@
 
 GR_INLINE float gr_exp_off(float a) { return gr_expf(a); }
 GR_INLINE double gr_exp_of(double a) { return exp(a); }
+GR_INLINE float gr_erfc_off(float a) { return gr_erfcf(a); }
+GR_INLINE double gr_erfc_of(double a) { return erfc(a); }
 
 /* logistic: by exp of a negative number only, so that nothing overflows.
  * gelu_erf: x (1 + erf(x / sqrt 2)) / 2 = x erfc(-x / sqrt 2) / 2, no cancellation for negative x.
@@ -21,7 +23,7 @@ GR_INLINE double gr_exp_of(double a) { return exp(a); }
     T e = gr_exp_of##F(-fabs##F(a));                                                                \
     return (a >= 0 ? 1 : e) / (1 + e);                                                              \
   }                                                                                                 \
-  GR_INLINE T gr_gelu_erf##F(T a) { return (T)0.5 * a * erfc##F(a * (T)-0.70710678118654752440); }  \
+  GR_INLINE T gr_gelu_erf##F(T a) { return (T)0.5 * a * gr_erfc_of##F(a * (T)-0.70710678118654752440); }  \
   GR_INLINE T gr_gelu_tanh##F(T a) {                                                                \
     T u = (T)1.5957691216057307118 * (a + (T)0.044715 * a * a * a);                                 \
     return a * gr_logistic##F(u);                                                                   \

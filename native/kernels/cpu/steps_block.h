@@ -112,7 +112,7 @@ GR_INLINE void GR_STEPS(apply)(const int64_t *w, GR_STEPS(register) x, GR_STEPS(
     GR_STEP1(GR_STEP_CLIP, GR_MATH(gr_clip)(a, p, q))
     GR_STEP1(GR_STEP_LEAKY_RELU, a * (a < 0 ? p : 1))
     GR_STEP1(GR_STEP_RECIPROCAL, 1 / a)
-    GR_STEP1(GR_STEP_ERF, GR_MATH(erf)(a))
+    GR_STEP1(GR_STEP_ERF, GR_ERF(a))
     GR_STEP1(GR_STEP_LOG, GR_MATH(log)(a))
 #endif
     default: break; /* ops/steps.py makes no other code */

@@ -1,0 +1,100 @@
+/* finish.h: what a packed product does with its sums before they leave the cache: its epilogue (steps.h).
+ *
+ * A residual and a bound (relu, clip) are done in registers, where the sums are; any other program runs on each
+ * finished block, compiled for each instruction set, which gives the same bits. float32 only.
+ *
+ * Who includes it: conv_packed.h, linear_packed.h. Thread: any.
+ * defines: gr_finish, gr_finish_open, gr_finish_block
+ */
+#ifndef GR_CPU_FINISH_H
+#define GR_CPU_FINISH_H
+
+#define GR_STEPS(name) GR_FN(GR_CAT(finish_steps_, name))
+#include "cpu/steps_block.h"
+
+typedef struct gr_finish {
+  gr_steps steps;              /* count 0: nothing but what follows */
+  const float *extra;          /* NULL or what is added, laid out as the output */
+  int clamp;
+  float least, most;
+} gr_finish;
+
+/* Whether all that a program does is: add an input that is as the output, then keep within bounds. */
+GR_INLINE int gr_finish_simple(gr_finish *f, const gr_call *call) {
+  const gr_arg *out = &call->args[call->nargs - 1], *loaded[GR_STEPS_REGISTERS] = {0};
+  int64_t sum = 0;             /* the register that holds the product so far */
+  for (int64_t i = 0; i < f->steps.count; i++) {
+    const int64_t *w = f->steps.words + i * GR_STEPS_WORDS;
+    int64_t other = w[2] == sum ? w[3] : w[2];
+    if (w[0] == GR_STEP_LOAD) {
+      loaded[w[1]] = &call->args[w[2]];
+      continue;
+    }
+    if (w[2] != sum && w[3] != sum) return 0;
+    if (w[0] == GR_STEP_ADD && !f->extra && !f->clamp && other != sum && loaded[other] &&
+        gr_same_shape(loaded[other], out)) {
+      f->extra = gr_ptr(loaded[other]);
+    } else if ((w[0] == GR_STEP_RELU || w[0] == GR_STEP_CLIP) && !f->clamp) {
+      f->clamp = 1;
+      f->least = w[0] == GR_STEP_RELU ? 0 : (float)gr_steps_parameter(w, 0);
+      f->most = w[0] == GR_STEP_RELU ? INFINITY : (float)gr_steps_parameter(w, 1);
+    } else {
+      return 0;
+    }
+    loaded[w[1]] = NULL;
+    sum = w[1];
+  }
+  return 1;
+}
+
+/* words: those behind the op's own; first_column: the output's dimension of columns. */
+static inline void gr_finish_open(gr_finish *f, const gr_call *call, const int64_t *words, int32_t first_column) {
+  gr_steps_open(&f->steps, call, words, 0, first_column);
+  f->extra = NULL;
+  f->clamp = 0;
+  if (gr_finish_simple(f, call)) {
+    f->steps.count = 0;
+    return;
+  }
+  f->extra = NULL;
+  f->clamp = 0;
+}
+
+/* ---------------------------------------------------------------- a block of sums, in place */
+
+static void gr_finish_any(const gr_steps *s, int64_t row, int64_t rows, int64_t column, int64_t columns, float *c,
+                          int64_t c_row) {
+  GR_STEPS(block)(s, 0, row, column, rows, columns, c, c_row, c, c_row);
+}
+
+#if defined(__x86_64__)
+static __attribute__((flatten, target("avx2"))) void gr_finish_avx2(const gr_steps *s, int64_t row, int64_t rows,
+                                                                    int64_t column, int64_t columns, float *c,
+                                                                    int64_t c_row) {
+  GR_STEPS(block)(s, 0, row, column, rows, columns, c, c_row, c, c_row);
+}
+
+static __attribute__((flatten, target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"))) void
+gr_finish_avx512(const gr_steps *s, int64_t row, int64_t rows, int64_t column, int64_t columns, float *c,
+                 int64_t c_row) {
+  GR_STEPS(block)(s, 0, row, column, rows, columns, c, c_row, c, c_row);
+}
+#endif
+
+static void gr_finish_block(const gr_steps *s, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                            float *c, int64_t c_row) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
+    gr_finish_avx512(s, row, rows, column, columns, c, c_row);
+    return;
+  }
+  if (__builtin_cpu_supports("avx2")) {
+    gr_finish_avx2(s, row, rows, column, columns, c, c_row);
+    return;
+  }
+#endif
+  gr_finish_any(s, row, rows, column, columns, c, c_row);
+}
+
+#undef GR_STEPS
+#endif
