@@ -22,7 +22,7 @@ from .journal import Refused
 from .options import Options, read
 from .program import Program
 
-__all__ = ["Compiled", "compile_graph", "register"]
+__all__ = ["Compiled", "backend", "compile_graph"]
 
 _numbers = itertools.count()
 
@@ -99,7 +99,8 @@ def backend(
     options: Mapping[str, Any] | None = None,
     mode: str | None = None,
 ) -> Any:
-    """The backend of torch.compile. Raises InputError for options that it does not have."""
+    """The backend of torch.compile, which finds it by the entry point "tt". Raises InputError for options that
+    it does not have."""
     if mode not in (None, "default"):
         raise GraphRuntimeError(f'backend "tt" has no mode {mode!r}: say options={{...}}', got=mode)
     chosen = read(options)
@@ -111,8 +112,3 @@ def backend(
         partition_fn=min_cut_rematerialization_partition,
     )
     return made(gm, examples)
-
-
-def register() -> None:
-    """Let torch.compile know the backend "tt"."""
-    torch._dynamo.register_backend(backend, name="tt")

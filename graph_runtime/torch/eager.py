@@ -64,6 +64,15 @@ class Eager:
         made = np.asarray(values, dtypes.to_numpy(dtype))
         return push(made, default_place(self.device, TensorType(dtype, made.shape)))
 
+    def filled(self, shape: tuple[int, ...], number: Any, dtype: str) -> Tensor:
+        made = self.scalar(number, dtype)
+        if not shape:
+            return made
+        try:
+            return content.apply("broadcast_to", (("shape", shape),), made)
+        except Refused:
+            return self.array(np.full(shape, _clipped(number, dtype)), dtype)
+
     def has(self, name: str, value: Any) -> bool:
         return registry.get(name) is not None
 

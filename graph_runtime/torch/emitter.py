@@ -170,6 +170,10 @@ class Emitter:
             self.inputs.add(found.nid)
         return found
 
+    def filled(self, shape: tuple[int, ...], number: Any, dtype: str) -> Any:
+        made = self.scalar(number, dtype)
+        return self.op("broadcast_to", made, shape=shape) if shape else made
+
     def has(self, name: str, value: Any) -> bool:
         return registry.get(name) is not None
 

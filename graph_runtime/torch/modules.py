@@ -1,15 +1,19 @@
-"""Modules without parameters: where ``.to(device)`` put them is remembered, and they run there.
+"""Modules that move: parameters stay the objects that they are, so that optimizers made before keep working.
 
-A loss that was told ``.to("cpu")`` gathers its inputs from wherever they live; gradients go back there by
-themselves.
+Of modules without parameters it is remembered where ``.to(device)`` put them, and they run there: a loss that
+was told ``.to("cpu")`` gathers its inputs from wherever they live; gradients go back there by themselves.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
+
+from .store import device_of, torch_device
 
 __all__ = ["register"]
 
@@ -47,15 +51,53 @@ def _settle(module: nn.Module, device: torch.device | None) -> nn.Module:
     return module
 
 
+def _moved(move: Callable[[], nn.Module]) -> nn.Module:
+    """Move a module by exchanging what its parameters hold. Where somebody else holds one (a graph of
+    autograd that is still alive, say), torch cannot: then it gets new ones, which is told."""
+    future = torch.__future__
+    before = future.get_swap_module_params_on_conversion()
+    try:
+        future.set_swap_module_params_on_conversion(True)
+        return move()
+    except RuntimeError as error:
+        if "swap" not in str(error):
+            raise
+        future.set_swap_module_params_on_conversion(False)
+        warnings.warn(
+            "the parameters of this module are in use elsewhere (the result of a forward pass is still "
+            "alive, say), so it gets new ones: optimizers that were made before step the old ones, make "
+            "them anew",
+            stacklevel=3,
+        )
+        return move()
+    finally:
+        future.set_swap_module_params_on_conversion(before)
+
+
+def _about_tt(module: nn.Module, device: torch.device | None) -> bool:
+    """Whether a move has to do with tt."""
+    if device is not None and device.type == "tt":
+        return True
+    return any(t.device.type == "tt" for t in (*module.parameters(), *module.buffers()))
+
+
 def _to(self: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
-    return _settle(_plain_to(self, *args, **kwargs), torch._C._nn._parse_to(*args, **kwargs)[0])
+    device = torch._C._nn._parse_to(*args, **kwargs)[0]
+    if not _about_tt(self, device):
+        return _settle(_plain_to(self, *args, **kwargs), device)
+    return _settle(_moved(lambda: _plain_to(self, *args, **kwargs)), device)
 
 
 def _cpu(self: nn.Module) -> nn.Module:
-    return _settle(_plain_cpu(self), torch.device("cpu"))
+    return self.to("cpu")
+
+
+def _tt(self: nn.Module, device: Any = None) -> nn.Module:
+    """Move all parameters and buffers to a device tt: the current one, or of this number."""
+    return self.to(torch_device(device_of(device)))
 
 
 def register() -> None:
-    """Let nn.Module.to and nn.Module.cpu remember."""
+    """Let nn.Module.to, cpu and tt do so."""
     _to.__doc__, _cpu.__doc__ = _plain_to.__doc__, _plain_cpu.__doc__
-    nn.Module.to, nn.Module.cpu = _to, _cpu
+    nn.Module.to, nn.Module.cpu, nn.Module.tt = _to, _cpu, _tt

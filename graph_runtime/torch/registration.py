@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch.utils import backend_registration
 
-from . import autocast, backend, modules, rules, serialization
+from . import autocast, modules, rules, serialization
 from .composites import COMPOSITES
 from .copies import KERNELS
 from .eager import Operation, fallback
+from .guard import Guard, announce
 from .module import DeviceModule
+from .store import devices
 
 __all__ = ["register"]
 
@@ -66,7 +68,11 @@ def register() -> None:
     """Make torch.device("tt") real."""
     if _libraries:
         return
-    backend_registration._setup_privateuseone_for_python_backend("tt", backend_module=DeviceModule())
+    guard = Guard()
+    announce(guard, len(devices()))
+    backend_registration._setup_privateuseone_for_python_backend(
+        "tt", backend_module=DeviceModule(), device_guard=guard
+    )
     aten, rest = torch.library.Library("aten", "IMPL"), torch.library.Library("_", "IMPL")
     _libraries.extend([aten, rest])
     for name, kernel in {**KERNELS, **COMPOSITES}.items():
@@ -81,10 +87,8 @@ def register() -> None:
     rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     autocast.register(aten)
     serialization.register()
-    backend.register()
     modules.register()
     torch._tensor_str._tensor_str = _shown_on_host(torch._tensor_str._tensor_str)
-    torch.__future__.set_swap_module_params_on_conversion(True)
     sys.modules.setdefault("torch.tt", torch.tt)
 
 

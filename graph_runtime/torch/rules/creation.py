@@ -24,8 +24,7 @@ def full(e: Any, size: Any, fill_value: Any, *, dtype: Any = None, **more: Any) 
     if dtype is None:
         dtype = {bool: "bool", int: "int32"}.get(type(fill_value), "float32")
     name = dtype if isinstance(dtype, str) else name_of(dtype)
-    made = e.scalar(fill_value, name)
-    return e.op("broadcast_to", made, shape=tuple(size)) if tuple(size) else made
+    return e.filled(tuple(size), fill_value, name)
 
 
 @rule("scalar_tensor")

@@ -100,13 +100,12 @@ def select_scatter(e: Any, x: Any, source: Any, dim: int, index: int) -> Any:
 
 @rule("slice_backward")
 def slice_backward(e: Any, grad: Any, sizes: Any, dim: int, start: int, end: int, step: int) -> Any:
-    empty = broadcast(e, e.scalar(0, grad.dtype), tuple(sizes))
-    return slice_scatter(e, empty, grad, dim, start, end, step)
+    return slice_scatter(e, e.filled(tuple(sizes), 0, grad.dtype), grad, dim, start, end, step)
 
 
 @rule("select_backward")
 def select_backward(e: Any, grad: Any, sizes: Any, dim: int, index: int) -> Any:
-    return select_scatter(e, broadcast(e, e.scalar(0, grad.dtype), tuple(sizes)), grad, dim, index)
+    return select_scatter(e, e.filled(tuple(sizes), 0, grad.dtype), grad, dim, index)
 
 
 @rule("split")

@@ -32,6 +32,15 @@ class Emitter(Protocol):
     def scalar(self, number: Any, dtype: str) -> Any:
         """A value of no dimensions."""
 
+    def array(self, values: Any, dtype: str) -> Any:
+        """Values that are known: numbers, nested lists, an array."""
+
+    def filled(self, shape: tuple[int, ...], number: Any, dtype: str) -> Any:
+        """A value whose elements are all the same."""
+
+    def has(self, name: str, value: Any) -> bool:
+        """Whether the device of a value has a kernel for an op of one input."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
