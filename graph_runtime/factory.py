@@ -29,6 +29,8 @@ from .snapshot import read_snapshot
 __all__ = ["adopt_params", "bundle_libraries", "create", "inplace_rules", "library_kernels", "load",
            "open_program", "read_graph", "set_constants"]
 
+_REUSE = {"threads": SAFE, "inline": SERIAL}  # how memory is shared where nobody says
+
 
 def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params: Any = None,
            strict: bool = False, device_map: Mapping[str, str | Device] | None = None,
@@ -58,8 +60,8 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
     opened, name = _libraries(library), name or _name_of(graph)
     options = {"place": place, "device_map": device_map, "formats": formats, "layouts": layouts,
                "numerics": numerics, "policy": policy, "strict": strict, "placement": placement,
-               "objective": objective, "fallback": fallback, "inplace": inplace_rules(opened), "packer": pack,
-               "kernels": library_kernels(opened), "reuse": reuse or (SAFE if queues == "threads" else SERIAL)}
+               "objective": objective, "fallback": fallback, "inplace": inplace_rules(opened),
+               "kernels": library_kernels(opened), "packer": pack, "reuse": reuse or _REUSE.get(queues, SERIAL)}
     if fuse or dims or isinstance(graph, Model) or _is_onnx(graph):
         prepared = _prepare()(graph, devices, params=params, dims=dims, fuse=fuse, **options)
         module = GraphModule(Session(prepared.plan, opened, threads, name=name, queues=queues))

@@ -16,6 +16,7 @@ _RATES = {
     **dict.fromkeys(("matmul", "dense", "conv2d"), "product_gflops"),
     **dict.fromkeys(("exp", "tanh", "sigmoid", "gelu", "softmax", "sqrt", "divide"), "function_gflops"),
 }  # of all other ops: simple_gflops
+_LOOKS_UP = ("gather_nd", "slice", "take", "take_along_axis")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def cpu_node_cost(
     """ns of a kernel on the host. A function that only a library knows is taken to move its tensors once."""
     host = host or machine()
     op = registry.get(func.op or "")
-    traffic = sum(t.nbytes for t in (*inputs, *outputs))
+    traffic = _traffic(func.op, inputs, outputs)
     if op is None:
         note = f"function {func.name}: its tensors once"
         return Cost(host.call_ns + traffic / host.gb_per_s, "assumed", note)
@@ -55,6 +56,15 @@ def cpu_node_cost(
         return Cost(0.0, host.basis, "no kernel")
     work = _work_ns(op, func, inputs, outputs, host) / _width(outputs[0].dtype)
     return Cost(host.call_ns + max(work, traffic / host.gb_per_s), host.basis, "roofline of the host")
+
+
+def _traffic(op: str | None, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> int:
+    """Bytes that go between memory and cores: all tensors, but of what is only looked at in places no more
+    than is taken out of it."""
+    made = sum(t.nbytes for t in outputs)
+    if op in _LOOKS_UP:
+        return made + min(inputs[0].nbytes, made) + sum(t.nbytes for t in inputs[1:])
+    return made + sum(t.nbytes for t in inputs)
 
 
 def _work_ns(op: registry.Op, func: Func, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...],
