@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["FITS", "IMPOSSIBLE", "MOST", "Packed", "Packer", "UNKNOWN", "in_time", "most_live",
+__all__ = ["FITS", "IMPOSSIBLE", "MOST", "UNKNOWN", "Packed", "Packer", "in_time", "most_live",
            "pack_conflicts", "pack_offsets"]
 
 FITS, IMPOSSIBLE, UNKNOWN = "fits", "impossible", "unknown"
@@ -79,7 +79,7 @@ def pack_conflicts(conflict: np.ndarray, size: np.ndarray, orders: list[np.ndarr
 def _orders(lower: np.ndarray, upper: np.ndarray, size: np.ndarray) -> list[np.ndarray]:
     """By size, area, birth, lifetime, size as it dies, and breadth: the most that lives beside a buffer."""
     width = upper - lower
-    times = np.unique(np.concatenate([lower, upper]))
+    times = np.array(sorted({*lower.tolist(), *upper.tolist()}), np.int64)
     first, last = np.searchsorted(times, lower), np.searchsorted(times, upper)
     total = np.zeros(len(times), np.int64)
     for begin, end, s in zip(first.tolist(), last.tolist(), size.tolist(), strict=True):

@@ -75,7 +75,8 @@ class _Seen:
         kept, ends = values.born[heads] < 0, values.last[heads] >= graph.num_nodes
         size, region = sizes.extent, sizes.region
         reader = slot_nid(graph)
-        pairs = np.unique(reader * (graph.num_entries + 1) + values.of[graph.in_eid])
+        pairs = np.sort(reader * (graph.num_entries + 1) + values.of[graph.in_eid])
+        pairs = pairs[np.diff(pairs, prepend=-1) > 0]             # a value that is read twice counts once
         node, value = pairs // (graph.num_entries + 1), pairs % (graph.num_entries + 1)
         moving = values.born[value] >= 0
         node, value = node[moving], value[moving]

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +76,8 @@ def solve_file(path: Path, solutions: Path | None) -> bool:
         verify(path, solutions / path.name, peak)
     status = "optimal" if peak == bound else "fits" if peak <= capacity else "over"
     say(file=path.name, buffers=len(rows), peak=peak, bound=bound, capacity=capacity,
-        ratio=round(peak / bound, 4), seconds=round(seconds, 3), status=status, tvm=round(tvm_rule(lower, upper, size) / bound, 3))
+        ratio=round(peak / bound, 4), seconds=round(seconds, 3), status=status,
+        tvm=round(tvm_rule(lower, upper, size) / bound, 3))
     return peak <= capacity
 
 
@@ -111,7 +113,7 @@ def verify(given: Path, solved: Path, peak: int) -> None:
         sys.exit(f"{solved}: offsets go beyond 0 to {peak}")
     for now in {s[0] for s in spans}:
         alive = sorted(s[2:] for s in spans if s[0] <= now < s[1])
-        for before, after in zip(alive, alive[1:], strict=False):
+        for before, after in pairwise(alive):
             if before[1] > after[0]:
                 sys.exit(f"{solved}: buffers {before[2]} and {after[2]} share bytes at time {now}")
 
