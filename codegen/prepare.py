@@ -26,11 +26,14 @@ from graph_runtime.model import Constant, Model, Note
 from graph_runtime.params import read_params
 from graph_runtime.plan import plan as make_plan
 from graph_runtime.plan.globs import matching
+from graph_runtime.plan.placement import place as place_graph
 from graph_runtime.plan.types import Plan
+from graph_runtime.rewrite.target import target
 
 __all__ = ["Prepared", "Tell", "batch_dims", "is_onnx", "prepare", "read_model", "same_value", "silent"]
 
 _POLICY = "mincut"
+_PLACING = ("placement", "objective", "fallback", "device_map", "strict", "kernels")  # options that place
 # tags of the fields of a ModelProto that writers put after the first
 _SECOND_FIELDS = (0x12, 0x1A, 0x22, 0x28, 0x3A, 0x42)
 
@@ -87,9 +90,12 @@ def prepare(
         options["place"] = _pins(model, place)
         if not place and options.get("placement") is None and len(parse_list(devices)) > 1:
             options["placement"] = _POLICY
+    options["inputs"] = model.input_names if model.constants else ()
+    if fuse:
+        tell("placing", 0, 0)
+        model, options = _targeted(model, devices, options)
     tell("planning", 0, 0)
-    planned = make_plan(model.graph, devices, inputs=model.input_names if model.constants else (), **options)
-    return Prepared(imported, model, planned)
+    return Prepared(imported, model, make_plan(model.graph, devices, **options))
 
 
 # **************** rewriting ****************
@@ -100,6 +106,18 @@ def _rewritten(model: Model, devices: str | Device | Sequence[str | Device],
     simple = rewrite.simplify(model, devices, place)
     tell("fusing", 0, 0)
     return rewrite.fuse(simple, devices)
+
+
+def _targeted(model: Model, devices: str | Device | Sequence[str | Device],
+              options: Mapping[str, Any]) -> tuple[Model, dict[str, Any]]:
+    """The model as the devices that its nodes were placed on want it, and the options that are left to plan,
+    the ready placement among them."""
+    placing = {name: options[name] for name in _PLACING if name in options}
+    placement = place_graph(model.graph, devices, pins=options["place"], inputs=options["inputs"],
+                            formats=options.get("formats"), **placing)
+    model, placement = target(model, placement)
+    rest = {name: value for name, value in options.items() if name not in ("place", *_PLACING)}
+    return model, {**rest, "placement": placement}
 
 
 def _pins(model: Model, place: Mapping[str, str | Device]) -> dict[str, str | Device]:

@@ -61,7 +61,8 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
     options = {"place": place, "device_map": device_map, "formats": formats, "layouts": layouts,
                "numerics": numerics, "policy": policy, "strict": strict, "placement": placement,
                "objective": objective, "fallback": fallback, "inplace": inplace_rules(opened),
-               "kernels": library_kernels(opened), "packer": pack, "reuse": reuse or _REUSE.get(queues, SERIAL)}
+               "kernels": library_kernels(opened), "packer": pack,
+               "reuse": reuse or _REUSE.get(queues, SERIAL)}
     if fuse or dims or isinstance(graph, Model) or _is_onnx(graph):
         prepared = _prepare()(graph, devices, params=params, dims=dims, fuse=fuse, **options)
         module = GraphModule(Session(prepared.plan, opened, threads, name=name, queues=queues))
@@ -70,10 +71,9 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
     with gc_paused():
         loaded = None if isinstance(graph, Plan) else read_graph(graph)
         planned = make_plan(loaded, devices, **options) if loaded is not None else graph
-        session = Session(planned, opened, threads, name=name, queues=queues)
+        module = GraphModule(Session(planned, opened, threads, name=name, queues=queues))
         if loaded is not None:
-            link_constants(session, loaded, opened)
-        module = GraphModule(session)
+            link_constants(module.session, loaded, opened)
     if isinstance(graph, GraphBuilder):
         module.load_params(graph.params)
     if params is not None:

@@ -1,5 +1,5 @@
-"""The road from an ONNX file to a result, by the command line: what README's quick start types, and what happens
-to files that are damaged or killed in the middle."""
+"""The road from an ONNX file to a result, by the command line: what README's quick start types, and what
+happens to files that are damaged or killed in the middle."""
 from __future__ import annotations
 
 import importlib.util
@@ -73,8 +73,8 @@ def test_two_commands_from_a_model_to_its_output(command, tmp_path, bundle):
 
 def test_a_model_runs_without_a_bundle_and_agrees_with_two_judges(command):
     pytest.importorskip("onnxruntime")
-    code, out, _ = command("run", "model.onnx", "--dim", "batch=1", *DEVICES, "--input", "x=x.npy", "--compare",
-                           "--against", "onnxruntime", "--json")
+    code, out, _ = command("run", "model.onnx", "--dim", "batch=1", *DEVICES, "--input", "x=x.npy",
+                           "--compare", "--against", "onnxruntime", "--json")
     result = json.loads(out)
     assert code == 0
     assert result["compare"]["ok"]
@@ -106,8 +106,8 @@ def test_boards_are_estimated_side_by_side_without_weights(command, tmp_path):
     onnx.save(model, tmp_path / "absent.onnx", save_as_external_data=True, location="absent.bin",
               size_threshold=0)
     (tmp_path / "absent.bin").unlink()
-    code, out, _ = command("estimate", "absent.onnx", "--board", "n150,p150,e150", "--dtype", "bfp8_b", "--batch",
-                           "32", "--json")
+    code, out, _ = command("estimate", "absent.onnx", "--board", "n150,p150,e150", "--dtype", "bfp8_b",
+                           "--batch", "32", "--json")
     found = json.loads(out)
     assert code == 0
     assert [board["board"] for board in found["boards"]] == ["n150", "p150", "e150"]
@@ -115,7 +115,8 @@ def test_boards_are_estimated_side_by_side_without_weights(command, tmp_path):
         assert board["fits"]
         assert board["items_per_s"] == pytest.approx(32 * board["throughput"])
         assert 0 < len(board["slowest"]) <= 5
-        assert {row["bound"] for row in board["slowest"]} <= {"math", "NoC", "DRAM", "PCIe", "dispatch", "host"}
+        bounds = {row["bound"] for row in board["slowest"]}
+        assert bounds <= {"math", "NoC", "DRAM", "PCIe", "dispatch", "host"}
     text = command("estimate", "absent.onnx", "--board", "n150", "--batch", "2")[1]
     assert "bound by" in text
     code, _, err = command("run", "absent.onnx", "--dim", "batch=1", "--input", "x=random")
@@ -181,6 +182,33 @@ def test_killed_in_the_middle_leaves_the_old_bundle_or_none(made, tmp_path):
             gr.load(tmp_path / "net.bundle")
         left = {name for name in os.listdir(tmp_path) if not name.startswith(".net.bundle.")}
         assert left <= {"model.onnx", "net.bundle"}
+
+
+def test_a_decoder_of_eight_billion_parameters_is_estimated_without_them(command, tmp_path):
+    """The generator of the bench, with all its layers: no weight exists anywhere."""
+    spec = importlib.util.spec_from_file_location("llama", ROOT / "tests" / "bench" / "llama.py")
+    llama = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(llama)
+    onnx.save(llama.decoder(), tmp_path / "llama.onnx")
+    args = ("--board", "n150,p150", "--dtype", "bfp8_b", "--batch", "32", "--json")
+    code, out, _ = command("estimate", "llama.onnx", *args)
+    small, large = json.loads(out)["boards"]
+    assert code == 0
+    assert not small["fits"]                   # 8 GB of weights and 8 GB of caches in 12 GB
+    assert large["fits"]
+    (dram,) = (row for row in large["memories"] if row["memory"] == "dram")
+    values = 8.03e9 + 32 * 2 * 32 * 8 * 2048 * 128
+    assert dram["needed"] * dram["banks"] > values * 1088 / 1024
+    # no step is faster than its weights come out of DRAM
+    assert large["latency_ns"] > 7.5e9 / 512
+
+
+def test_create_takes_an_onnx_file(made):
+    module = gr.create(made / "model.onnx", None, ["cpu:0", "tt:0"], dims={"batch": 1})
+    module.run(x=np.load(made / "x.npy"))
+    np.testing.assert_allclose(module.get_output(0).numpy(), wanted(made), rtol=1e-4, atol=1e-6)
+    assert module.get_input_info()[0] == {"x": (1, 3, 32, 32)}
+    assert len(set(module.session.plan.did.tolist())) == 2
 
 
 def test_programs_of_one_bundle_share_equal_weights(made, tmp_path):
