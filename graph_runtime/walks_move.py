@@ -1,4 +1,4 @@
-"""Walks of the ops that move elements (native/kernels/tt: move.h, slice.h, rows.h)."""
+"""Walks of the ops that move elements (native/kernels/tt: move.h, slice.h, rows.h, fill.h)."""
 from __future__ import annotations
 
 import math
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .layout import pages
-from .walks_args import Arg, Call, Moves, cut, hits, inside, moves, pair, steps
+from .walks_args import Arg, Call, Moves, Spans, cut, hits, inside, moves, pair, steps
 
 __all__ = ["MOVES", "far_apart"]
 
@@ -143,6 +143,40 @@ def _load(times: np.ndarray, arg: Arg, at: np.ndarray, new: np.ndarray) -> None:
     times += hits((first, end), len(times), 1)
 
 
+# **************** fill.h ****************
+
+def _tile(call: Call) -> Moves:
+    """A panel in pieces that end where the input does."""
+    x, out = call.args
+    height, width = cut(any(a.tiled for a in call.args), out.view[2], 1)
+    spans = [_pieces(n, size, step) for n, size, step in zip(x.view[1:], out.view[1:], (height, width),
+                                                            strict=True)]
+    return moves([x.touched(np.full(x.view[0], out.view[0] // max(x.view[0], 1)), *spans)], out, width)
+
+
+def _pieces(n: int, size: int, step: int) -> Spans:
+    """0 .. size-1 in panels of ``step``, each cut where an input of n elements begins anew."""
+    cuts = np.union1d(np.arange(0, size, step), np.arange(0, size, n))
+    return cuts % n, cuts % n + np.diff(cuts, append=size)
+
+
+def _pad(call: Call) -> Moves:
+    """Panels of the output take their part of the input."""
+    x, out = call.args
+    height, width = cut(any(a.tiled for a in call.args), out.view[2], 1)
+    before = (0, 0, *call.words[2:])
+    spans = []
+    for d, step in enumerate((height, width)):
+        first, end = steps(out.view[1 + d], step)
+        spans.append(inside(first - before[d - 2], end - first, x.view[1 + d]))
+    seen = np.ones(1, np.int64)
+    for n, size, front in zip(x.shape[:-2], out.shape[:-2], call.words[2:], strict=False):
+        shown = (np.arange(n) + front >= 0) & (np.arange(n) + front < size)
+        seen = (seen[:, None] * shown).ravel()
+    return moves([x.touched(seen, *spans)], out, width)
+
+
 MOVES: dict[str, Callable[[Call], Moves]] = {"transpose": _transpose, "slice": _slice, "take": _take,
+                                            "reverse": _slice, "tile": _tile, "pad": _pad,
                                             "slice_update": _slice_update,
                                             "concatenate": _concatenate}

@@ -13,8 +13,15 @@ from .walks_args import Call, Moves, broadcast, cut, moves, split, steps
 
 __all__ = ["PANELS"]
 
-_MAPS = ("relu", "gelu", "sigmoid", "tanh", "exp", "sqrt", "cast")
+_MAPS = ("relu", "gelu", "sigmoid", "tanh", "exp", "sqrt", "cast", "abs", "negative", "sign", "clip", "ceil",
+         "floor", "round", "expm1", "log", "log1p", "reciprocal", "rsqrt", "erf", "sin", "cos", "tan", "asin",
+         "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "softplus", "softsign", "silu", "mish",
+         "hard_swish", "leaky_relu", "elu", "selu", "celu", "hard_sigmoid", "thresholded_relu", "shrink",
+         "isnan", "isinf", "bitwise_not", "logical_not")
 _PAIRS = ("add", "subtract", "multiply", "divide", "maximum")
+_TOGETHER = ("minimum", "power", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
+             "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "where",
+             "broadcast_to")
 
 
 def _cut(call: Call, count: int) -> tuple[int, int]:
@@ -48,6 +55,14 @@ def _fused(call: Call) -> Moves:
     """A panel for each input and one for the result."""
     *inputs, out = call.args
     height, width = _cut(call, len(call.args))
+    down, across = steps(out.view[1], height), steps(out.view[2], width)
+    return moves([broadcast(x, out, down, across) for x in inputs], out, width)
+
+
+def _together(call: Call) -> Moves:
+    """Inputs that broadcast, a panel of each in L1."""
+    *inputs, out = call.args
+    height, width = _cut(call, len(inputs))
     down, across = steps(out.view[1], height), steps(out.view[2], width)
     return moves([broadcast(x, out, down, across) for x in inputs], out, width)
 
@@ -95,8 +110,9 @@ def _softmax(call: Call) -> Moves:
 
 
 def _layer_norm(call: Call) -> Moves:
-    """Mean, variance and result, likewise; scale and bias are read for each panel of the result."""
-    x, scale, bias, out = call.args
+    """Mean, variance and result, likewise; scale and bias are read for each panel of the result. rms_norm has
+    no mean and no bias."""
+    x, *affine, out = call.args
     axis, ndim = call.words[0], len(x.shape)
     height, width = _cut(call, 3)
     outer, rows, cols = out.view
@@ -105,8 +121,8 @@ def _layer_norm(call: Call) -> Moves:
     if axis < ndim - 1:
         together = math.prod(x.shape[axis:-2])
         panels *= together * len(down[0])
-    reads = [x.touched(np.full(outer, 3 if panels > 1 else 1), down, across)]
-    for a in (scale, bias):
+    reads = [x.touched(np.full(outer, 1 + len(affine) if panels > 1 else 1), down, across)]
+    for a in affine:
         if together:
             reads.append(a.touched(np.full(together, outer // together), down, across))
         else:
@@ -115,6 +131,8 @@ def _layer_norm(call: Call) -> Moves:
 
 
 PANELS: dict[str, Callable[[Call], Moves]] = {
-    **dict.fromkeys(_MAPS, _map), **dict.fromkeys(_PAIRS, _pair), "bias_add": _bias_add, "fused": _fused,
+    **dict.fromkeys(_MAPS, _map), **dict.fromkeys(_PAIRS, _pair), **dict.fromkeys(_TOGETHER, _together),
+    "bias_add": _bias_add, "fused": _fused,
     "max_pool2d": _pool, "avg_pool2d": _pool, "softmax": _softmax,
+    "log_softmax": _softmax, "rms_norm": _layer_norm,
     "layer_norm": _layer_norm}

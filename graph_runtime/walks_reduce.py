@@ -83,5 +83,5 @@ def _rows(job: _Job, view: tuple[int, int, int], at: tuple) -> np.ndarray:
 
 
 REDUCTIONS: dict[str, Callable[[Call], Moves]] = {
-    "sum": _reduce, "mean": _reduce, "max": _reduce, "global_avg_pool2d": _global_pool,
-    "global_max_pool2d": _global_pool}
+    **dict.fromkeys(("sum", "mean", "prod", "max", "min"), _reduce),
+    **dict.fromkeys(("global_avg_pool2d", "global_max_pool2d"), _global_pool)}

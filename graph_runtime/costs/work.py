@@ -11,20 +11,28 @@ from ..graph import Func, TensorType
 from ..ops.epilogue import own_inputs
 from ..ops.steps import Step
 
-__all__ = ["Pass", "Product", "Work", "tiles_of", "work_of"]
+__all__ = ["VECTOR_OPS", "Pass", "Product", "Work", "tiles_of", "work_of"]
 
-_UNARY = {
-    "relu": "nop",
-    "gelu": "gelu",
-    "sigmoid": "sigmoid",
-    "tanh": "tanh",
-    "exp": "exp",
-    "sqrt": "sqrt",
-    "cast": "nop",
+# ops that treat every element alike -> the op of costs.op_cycles whose pace they go at
+VECTOR_OPS = {
+    **{op: op for op in ("gelu", "sigmoid", "tanh", "exp", "sqrt", "log", "reciprocal", "abs")},
+    **dict.fromkeys(("relu", "cast", "negative", "sign", "clip", "ceil", "floor", "round"), "nop"),
+    **dict.fromkeys(("isnan", "isinf", "bitwise_not", "logical_not", "broadcast_to"), "nop"),
+    **dict.fromkeys(("thresholded_relu", "shrink"), "nop"),
+    **dict.fromkeys(("expm1", "sinh", "cosh", "elu", "selu", "celu"), "exp"),
+    **dict.fromkeys(("log1p", "asinh", "acosh", "atanh"), "log"),
+    **dict.fromkeys(("sin", "tan", "asin", "acos", "atan"), "sine"),
+    **dict.fromkeys(("silu", "softplus"), "sigmoid"),
+    **dict.fromkeys(("leaky_relu", "hard_sigmoid", "hard_swish"), "lrelu"),
+    "cos": "cosine", "mish": "tanh", "erf": "gelu", "rsqrt": "sqrt", "softsign": "reciprocal",
+    **{op: op for op in ("add", "subtract", "multiply", "maximum", "power")},
+    **dict.fromkeys(("minimum", "where"), "maximum"),
+    **dict.fromkeys(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"), "subtract"),
+    **dict.fromkeys(("logical_and", "logical_or", "logical_xor"), "add"),
+    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor"), "add"),
 }
-_BINARY = ("add", "subtract", "multiply", "maximum")
-_MOVES = ("transpose", "concatenate", "take", "slice", "slice_update")
-_REDUCTIONS = ("sum", "mean", "max")
+_MOVES = ("transpose", "concatenate", "take", "slice", "slice_update", "tile", "pad", "reverse")
+_REDUCTIONS = ("sum", "mean", "prod", "max", "min")
 _POOLS = ("max_pool2d", "avg_pool2d")
 _GLOBAL_POOLS = ("global_max_pool2d", "global_avg_pool2d")
 
@@ -87,8 +95,8 @@ def work_of(func: Func, inputs: tuple[TensorType, ...], outputs: tuple[TensorTyp
 
 def _passes(op: str, inputs: tuple[TensorType, ...], out: TensorType) -> tuple[Pass, ...] | None:
     made, read = tiles_of(out.shape), tiles_of(inputs[0].shape) if inputs else 0
-    if op in _UNARY or op in _BINARY:
-        return (Pass(_UNARY.get(op, op), made),)
+    if op in VECTOR_OPS:
+        return (Pass(VECTOR_OPS[op], made),)
     if op in _MOVES:
         return (Pass("nop", made),)
     if op in _REDUCTIONS or op in _GLOBAL_POOLS:
@@ -105,6 +113,9 @@ def _passes(op: str, inputs: tuple[TensorType, ...], out: TensorType) -> tuple[P
         "layer_norm": _each(made, "reduce", "subtract", "multiply", "reduce", "multiply", "multiply", "add")
         + _each(rows, "sqrt", "reciprocal"),
     }
+    chains["log_softmax"] = chains["softmax"] + _each(rows, "log")
+    scaled = _each(made, "multiply", "reduce", "multiply", "multiply")
+    chains["rms_norm"] = scaled + _each(rows, "sqrt", "reciprocal")
     return chains.get(op)
 
 

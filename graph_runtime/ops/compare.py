@@ -25,6 +25,7 @@ from .registry import Attr, Body, Case, Op, register
 _NUMBERS = rules.FLOATS + rules.INTS
 _BITS = (*rules.INTS, "bool")
 _BOOL = ("bool",)
+_TT_BITS = tuple(t for t in rules.TT_MOVED if t not in rules.TT_FLOATS)
 
 
 # ---------------------------------------------------------------- one input
@@ -55,14 +56,14 @@ def _clip_words(inputs, outputs, attrs):
     return [v - 2**64 if v >= 2**63 else v for v in (low, high)]
 
 
-for _name, _doc, _compute, _types in (
-    ("abs", "the magnitude; the least integer stays", np.abs, _NUMBERS),
-    ("negative", "-x; integers wrap", np.negative, _NUMBERS),
-    ("sign", "-1, 0 or 1; NaN stays", np.sign, _NUMBERS),
-    ("bitwise_not", "all bits turned over", np.invert, _BITS),
-    ("logical_not", "not x", np.logical_not, _BOOL),
+for _name, _doc, _compute, _types, _tt in (
+    ("abs", "the magnitude; the least integer stays", np.abs, _NUMBERS, rules.TT_ARITH),
+    ("negative", "-x; integers wrap", np.negative, _NUMBERS, rules.TT_ARITH),
+    ("sign", "-1, 0 or 1; NaN stays", np.sign, _NUMBERS, rules.TT_ARITH),
+    ("bitwise_not", "all bits turned over", np.invert, _BITS, _TT_BITS),
+    ("logical_not", "not x", np.logical_not, _BOOL, _BOOL),
 ):
-    unary(_name, _doc, lambda x, attrs, f=_compute: f(x), allowed=_types, nmse=rules.EXACT)
+    unary(_name, _doc, lambda x, attrs, f=_compute: f(x), allowed=_types, nmse=rules.EXACT, tt=_tt)
 unary(
     "clip",
     "min(max(x, min), max); where min is above max: max",
@@ -73,6 +74,7 @@ unary(
         Attr("max", "float", None, "greatest result; none by default"),
     ),
     words=_clip_words,
+    tt=rules.TT_ARITH,
     given={"min": 0.0, "max": 40.0},
     make="wide",
     nmse=rules.EXACT,
@@ -105,7 +107,15 @@ _mod_cases = tuple(
     Case(f"fmod_{t}", ((t, (3, 33, 40)), (t, (40,))), {"fmod": True}, make=("normal", "positive"), nmse=_ONCE)
     for t in ("float32", "bfloat16", "int32", "uint8")
 )
-binary("power", "a to the b; integers wrap", _power, make=("positive", "positive"), flops=8, nmse=_ONCE)
+binary(
+    "power",
+    "a to the b; integers wrap",
+    _power,
+    rules.TT_FLOATS,
+    make=("positive", "positive"),
+    flops=8,
+    nmse=_ONCE,
+)
 binary(
     "mod",
     "what is left of a / b, with the sign of b",
@@ -117,16 +127,16 @@ binary(
     words=lambda i, o, a: [int(a["fmod"])],
     more=_mod_cases,
 )
-for _name, _doc, _compute, _types in (
-    ("minimum", "the lesser of a and b, NaN if either is", np.minimum, rules.ALL),
-    ("logical_and", "a and b", np.logical_and, _BOOL),
-    ("logical_or", "a or b", np.logical_or, _BOOL),
-    ("logical_xor", "exactly one of a and b", np.logical_xor, _BOOL),
-    ("bitwise_and", "the bits that a and b have", np.bitwise_and, _BITS),
-    ("bitwise_or", "the bits that a or b has", np.bitwise_or, _BITS),
-    ("bitwise_xor", "the bits that exactly one of a and b has", np.bitwise_xor, _BITS),
+for _name, _doc, _compute, _types, _tt in (
+    ("minimum", "the lesser of a and b, NaN if either is", np.minimum, rules.ALL, rules.TT_ARITH),
+    ("logical_and", "a and b", np.logical_and, _BOOL, _BOOL),
+    ("logical_or", "a or b", np.logical_or, _BOOL, _BOOL),
+    ("logical_xor", "exactly one of a and b", np.logical_xor, _BOOL, _BOOL),
+    ("bitwise_and", "the bits that a and b have", np.bitwise_and, _BITS, _TT_BITS),
+    ("bitwise_or", "the bits that a or b has", np.bitwise_or, _BITS, _TT_BITS),
+    ("bitwise_xor", "the bits that exactly one of a and b has", np.bitwise_xor, _BITS, _TT_BITS),
 ):
-    binary(_name, _doc, lambda a, b, attrs, f=_compute: f(a, b), allowed=_types)
+    binary(_name, _doc, lambda a, b, attrs, f=_compute: f(a, b), _tt, _types)
 for _name, _doc, _compute in (
     ("shift_left", "a times 2 to the b, bits beyond the type lost", np.left_shift),
     ("shift_right", "a over 2 to the b, rounded down", np.right_shift),
@@ -154,8 +164,10 @@ for _name, _doc, _compute in (
         _name,
         _doc,
         lambda a, b, attrs, f=_compute: f(a, b),
+        tt=rules.TT_COMPARED,
         allowed=rules.ALL,
         make=("digits", "digits"),
+        kernel="greater_than" if _name == "greater" else None,
         result="bool",
     )
 
@@ -169,6 +181,10 @@ def _where_infer(inputs, attrs):
         rules.fail("where", f"input 0 (cond) must be bool, got {cond}; compare it with 0", got=cond.dtype)
     dtype = rules.one_dtype("where", inputs[1:], rules.ALL)
     return [TensorType(dtype, rules.broadcast("where", *(t.shape for t in inputs)))]
+
+
+def _where_tt(inputs, outputs, attrs):
+    return None if outputs[0].dtype in rules.TT_MOVED else f"tt has no {outputs[0].dtype}"
 
 
 def _where_cases():
@@ -192,7 +208,10 @@ register(
         _where_infer,
         lambda x, attrs: [np.where(x[0], x[1], x[2]).astype(x[1].dtype)],
         lambda i, o, a: o[0].size,
-        bodies={"cpu": Body("where", _BOOL, lambda i, o: rules.by_bytes(o, o))},
+        bodies={
+            "cpu": Body("where", _BOOL, lambda i, o: rules.by_bytes(o, o)),
+            "tt": Body("where", _BOOL, accepts=_where_tt),
+        },
         inplace=(1, 2),
         cases=tuple(_where_cases()),
     )

@@ -20,8 +20,9 @@ from .registry import REQUIRED, Attr, Body, Case, Op, register
 _MODES = ("constant", "edge", "reflect", "wrap")
 
 
-def _movement(name, doc, infer, reference, attrs, words, cases, kernel=None):
-    """An op that moves elements of any type by the bodies of ``kernel`` (its own by default)."""
+def _movement(name, doc, infer, reference, attrs, words, cases, kernel=None, accepts=None):
+    """An op that moves elements of any type by the bodies of ``kernel`` (its own by default). ``accepts``:
+    what the one of tt takes."""
     register(
         Op(
             name,
@@ -32,7 +33,10 @@ def _movement(name, doc, infer, reference, attrs, words, cases, kernel=None):
             lambda i, o, a: 0,
             attrs=attrs,
             words=words,
-            bodies={"cpu": Body(kernel or name, rules.ALL, rules.by_bytes)},
+            bodies={
+                "cpu": Body(kernel or name, rules.ALL, rules.by_bytes),
+                "tt": Body(kernel or name, rules.TT_MOVED, accepts=accepts),
+            },
             cases=tuple(cases),
         )
     )
@@ -172,6 +176,10 @@ def _pad(arrays, attrs):
     return [out]
 
 
+def _pad_tt(inputs, outputs, attrs):
+    return None if attrs["mode"] == "constant" else f"it has no mode {attrs['mode']}, only constant"
+
+
 def _pad_words(inputs, outputs, attrs):
     with np.errstate(over="ignore", invalid="ignore"):
         value = np.asarray(attrs["value"]).astype(dtypes.to_numpy(inputs[0].dtype))
@@ -208,6 +216,7 @@ _movement(
         ),
         ((5, 33), {"pads": (1, 2, 0, 3), "value": 1.0}),
     ),
+    accepts=_pad_tt,
 )
 
 

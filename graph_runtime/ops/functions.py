@@ -20,7 +20,7 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 def _plain(name: str, doc: str, compute, *, flops: int = 4, **more) -> None:
     """An op without attributes."""
-    unary(name, doc, lambda x, attrs: compute(x), flops=flops, **more)
+    unary(name, doc, lambda x, attrs: compute(x), flops=flops, tt=rules.TT_FLOATS, **more)
 
 
 def _softplus(x: np.ndarray) -> np.ndarray:
@@ -30,7 +30,7 @@ def _softplus(x: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------- rounding: exact
 
 _EXACT = {"flops": 1, "nmse": rules.EXACT}
-_plain("ceil", "the least integer not below x", np.ceil, make="wide", **_EXACT)
+_plain("ceil", "the least integer not below x", np.ceil, make="wide", kernel="ceiling", **_EXACT)
 _plain("floor", "the greatest integer not above x", np.floor, make="wide", **_EXACT)
 _plain("round", "the nearest integer, halves to the even one", np.rint, make="wide", **_EXACT)
 
@@ -54,8 +54,8 @@ _plain("atan", "inverse tangent", np.arctan)
 _plain("sinh", "hyperbolic sine", np.sinh)
 _plain("cosh", "hyperbolic cosine", np.cosh)
 _plain("asinh", "inverse hyperbolic sine", np.arcsinh)
-_plain("acosh", "inverse hyperbolic cosine, NaN below 1", np.arccosh, make="positive")
-_plain("atanh", "inverse hyperbolic tangent", np.arctanh, make="uniform")
+_plain("acosh", "inverse hyperbolic cosine, NaN below 1", np.arccosh, make="above_one")
+_plain("atanh", "inverse hyperbolic tangent", np.arctanh, make="inside_one")
 
 # ---------------------------------------------------------------- activations
 
@@ -69,7 +69,7 @@ _plain("hard_swish", "x * max(0, min(1, x / 6 + 1/2))", lambda x: x * np.clip(x 
 def _activation(name: str, doc: str, compute, *attrs: Attr, **more) -> None:
     """An op whose attributes are all floats."""
     words = float_word_of(*(a.name for a in attrs))
-    unary(name, doc, compute, attrs=attrs, words=words, flops=4, **more)
+    unary(name, doc, compute, attrs=attrs, words=words, flops=4, tt=rules.TT_FLOATS, **more)
 
 
 def _alpha(default: float, meaning: str) -> Attr:
@@ -138,7 +138,14 @@ _activation(
 
 # ---------------------------------------------------------------- what a float is
 
-unary("isnan", "true where x is NaN", lambda x, a: np.isnan(x), result="bool", nmse=rules.EXACT)
+unary(
+    "isnan",
+    "true where x is NaN",
+    lambda x, a: np.isnan(x),
+    tt=rules.TT_FLOATS,
+    result="bool",
+    nmse=rules.EXACT,
+)
 unary(
     "isinf",
     "true where x is infinite",
@@ -148,6 +155,7 @@ unary(
         Attr("detect_negative", "bool", True, "minus infinity counts"),
     ),
     words=lambda i, o, a: [int(a["detect_positive"]), int(a["detect_negative"])],
+    tt=rules.TT_FLOATS,
     result="bool",
     nmse=rules.EXACT,
 )

@@ -28,6 +28,9 @@ def _has_kernel(op: Op, case: Case, kind: str) -> bool:
     return True
 
 
+_BETWEEN = {"positive": (0.5, 2), "uniform": (-1, 1), "above_one": (1.1, 4), "inside_one": (-0.9, 0.9)}
+
+
 def draw(case: Case, seed: int = 0) -> list[np.ndarray]:
     """The inputs of a case: the same seed gives the same bits. ``case.make`` says how; what it leaves out is
     "normal"."""
@@ -44,8 +47,9 @@ def draw_array(t: TensorType, rng: np.random.Generator, how: str = "normal") -> 
 
     ``how``: "normal" (integers: -100 .. 100, as far as the dtype has them), "uniform" (-1 .. 1; integers as
     normal), "positive" (0.5 .. 2; integers 1 .. 100), "wide" (magnitudes 3 .. 150 of both signs, so that no
-    device format flushes one to 0), "digits" (integers -3 .. 3, as far as the dtype has them, in any dtype),
-    "shift" (0 .. bits + 2 of an integer), "index:N" (integers -N .. N - 1). bool is 0 or 1 evenly.
+    device format flushes one to 0), "above_one" (1.1 .. 4), "inside_one" (-0.9 .. 0.9), "digits" (integers
+    -3 .. 3, as far as the dtype has them, in any dtype), "shift" (0 .. bits + 2 of an integer), "index:N"
+    (integers -N .. N - 1). bool is 0 or 1 evenly.
     """
     dtype = dtypes.to_numpy(t.dtype)
     if dtype.kind == "b":
@@ -62,10 +66,10 @@ def draw_array(t: TensorType, rng: np.random.Generator, how: str = "normal") -> 
         return np.asarray(rng.integers(low, 101, t.shape)).astype(dtype)
     if how == "wide":
         values = rng.uniform(3, 150, t.shape) * rng.choice((-1.0, 1.0), t.shape)
-    elif how == "positive":
-        values = rng.uniform(0.5, 2, t.shape)
+    elif how in _BETWEEN:
+        values = rng.uniform(*_BETWEEN[how], t.shape)
     else:
-        values = rng.uniform(-1, 1, t.shape) if how == "uniform" else rng.standard_normal(t.shape)
+        values = rng.standard_normal(t.shape)
     return np.asarray(values).astype(dtype)
 
 

@@ -54,7 +54,10 @@ register(
         lambda i, o, a: 5 * o[0].size,
         attrs=(Attr("axis", "int", -1, "the axis along which exp of the result sums to 1"),),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
-        bodies={"cpu": Body("log_softmax", rules.FLOATS, rules.by_dtype)},
+        bodies={
+            "cpu": Body("log_softmax", rules.FLOATS, rules.by_dtype),
+            "tt": Body("log_softmax", rules.TT_FLOATS),
+        },
         inplace=(0,),
         cases=(
             *(
@@ -124,7 +127,10 @@ register(
             Attr("epsilon", "float", 1e-5, "added to the mean square"),
         ),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape), rules.float_word(a["epsilon"])],
-        bodies={"cpu": Body("rms_norm", rules.FLOATS, rules.by_dtype)},
+        bodies={
+            "cpu": Body("rms_norm", rules.FLOATS, rules.by_dtype),
+            "tt": Body("rms_norm", rules.TT_FLOATS),
+        },
         inplace=(0,),
         cases=tuple(_rms_norm_cases()),
     )

@@ -83,6 +83,7 @@ def binary(
     make: tuple[str, ...] = (),
     *,
     numerics: bool = False,
+    kernel: str | None = None,
     result: str | None = None,
     few: bool = True,
     flops: int = 1,
@@ -92,7 +93,8 @@ def binary(
     more: tuple[Case, ...] = (),
 ) -> None:
     """Register ``compute(a, b, attrs)`` as op ``name``. ``result``: dtype of the output, None: the inputs'.
-    ``few``: a case less of each kind of broadcast. ``more``: further cases."""
+    ``tt``: dtypes of a tt kernel, named ``kernel`` where it cannot have the op's name. ``few``: fewer shapes
+    among the cases. ``more``: further cases."""
 
     def infer(inputs, given):
         dtype = rules.one_dtype(name, inputs, allowed)
@@ -100,7 +102,7 @@ def binary(
 
     bodies = {"cpu": Body(name, allowed, rules.by_dtype)}
     if tt:
-        bodies["tt"] = Body(name, tt, numerics=numerics)
+        bodies["tt"] = Body(kernel or name, tt, numerics=numerics)
     register(
         Op(
             name,
@@ -156,13 +158,15 @@ def unary(
     nmse: dict[str, float] = rules.ROUNDED,
     attrs: tuple[Attr, ...] = (),
     words: Callable | None = None,
+    kernel: str | None = None,
     result: str | None = None,
     few: bool = True,
     given: dict | None = None,
     more: tuple[Case, ...] = (),
 ) -> None:
     """Register ``compute(x, attrs)`` as op ``name``. ``result``: dtype of the output, None: the input's.
-    ``few``: fewer shapes among the cases. ``given``: the cases' attributes, ``more``: further cases."""
+    ``tt``: dtypes of a tt kernel, named ``kernel`` where it cannot have the op's name. ``few``: fewer shapes
+    among the cases. ``given``: the cases' attributes, ``more``: further cases."""
 
     def infer(inputs, decoded):
         dtype = rules.one_dtype(name, inputs, allowed)
@@ -176,7 +180,7 @@ def unary(
 
     bodies = {"cpu": Body(name, allowed, rules.by_dtype)}
     if tt:
-        bodies["tt"] = Body(name, tt)
+        bodies["tt"] = Body(kernel or name, tt)
     register(
         Op(
             name,

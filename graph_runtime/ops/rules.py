@@ -22,6 +22,7 @@ __all__ = [
     "ROUNDED",
     "SIGNED",
     "TT_ARITH",
+    "TT_COMPARED",
     "TT_FLOATS",
     "TT_MOVED",
     "axes_mask",
@@ -44,6 +45,7 @@ INTS = (*SIGNED, "uint8", "uint16", "uint32", "uint64")
 ALL = (*FLOATS, *INTS, "bool")
 TT_FLOATS = ("float32", "bfloat16")
 TT_ARITH = (*TT_FLOATS, "int32")
+TT_COMPARED = (*TT_ARITH, "int16", "uint16", "int8", "uint8", "bool")  # all that fit an int32, and floats
 TT_MOVED = (*TT_FLOATS, "int32", "uint32", "int16", "uint16", "int8", "uint8", "bool")
 
 MAX_DIMS = 16  # GR_MAX_DIMS of native/kernels/cpu/common.h

@@ -28,7 +28,8 @@ def graph_of(op, inputs, attrs):
     """A graph of one call, and the nid of that call."""
     builder = gr.GraphBuilder()
     given = [builder.input(f"x{i}", shape, dtype) for i, (dtype, shape) in enumerate(inputs)]
-    builder.output(builder.op(op, *given, **attrs))
+    made = builder.op(op, *given, **attrs)
+    builder.output(*(made if isinstance(made, tuple) else (made,)))
     graph = builder.build()
     return graph, graph.num_nodes - 1
 
@@ -36,7 +37,8 @@ def graph_of(op, inputs, attrs):
 def cost_on(device, op, inputs, attrs=None, layout=None):
     graph, nid = graph_of(op, inputs, attrs or {})
     at = layout or (HOST if device.descriptor.on_host else DRAM)
-    return costs.node_cost(graph, nid, device, [at] * (len(inputs) + 1))
+    outputs = graph.row_ptr[nid + 1] - graph.row_ptr[nid]
+    return costs.node_cost(graph, nid, device, [at] * (len(inputs) + outputs))
 
 
 @pytest.mark.parametrize("name", sorted(all_ops()))

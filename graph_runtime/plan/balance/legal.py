@@ -7,7 +7,7 @@ from ...devices import Device
 from ...errors import CapacityError, DeviceError, InputError, PlanError, did_you_mean
 from ...graph import Graph
 from ..types import Plan
-from . import convolution  # noqa: F401 - registers conv2d and pools
+from . import convolution, norms  # noqa: F401 - register conv2d, pools and normalisations
 from .chip import chip_of
 from .memory import Settings
 from .models import enumerate_models

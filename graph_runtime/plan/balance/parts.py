@@ -1,11 +1,13 @@
-"""A node -> the ops that TT-Buda would make of it, in order. Most nodes are one op; softmax, layer_norm,
-divide and reductions over several axes are a few; convolutions and pools stand in convolution.py.
+"""A node -> the ops that TT-Buda would make of it, in order. Most nodes are one op; divide and
+reductions over several axes are a few; normalisations stand in norms.py, convolutions and pools in
+convolution.py.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from ...costs.work import VECTOR_OPS
 from ...devices import Device
 from ...errors import PlanError, UnsupportedOpError
 from ...graph import NodeView
@@ -14,11 +16,8 @@ from ...ops.numerics import Numerics
 from .op import BalanceOp, Operand, Tiles, Tm, User
 from .view import View
 
-__all__ = ["MAKERS", "Part", "chain", "has_bias", "parts_of", "result"]
+__all__ = ["MAKERS", "Part", "axes_letters", "chain", "has_bias", "parts_of", "result"]
 
-_UNARY = {"relu": "nop", "gelu": "gelu", "sigmoid": "sigmoid", "tanh": "tanh", "exp": "exp", "sqrt": "sqrt",
-          "cast": "nop", "slice": "nop"}
-_BINARY = ("add", "subtract", "multiply", "maximum")
 _ONE_TM = (User("op"),)
 
 
@@ -134,7 +133,7 @@ def _steps(view: View, node: NodeView, parts: list[Part], program: Sequence, fir
     out = view.tiles(node.outputs[0])
     main = result(view, node, "eltwise", "nop", [])
     for name, reads, attrs in program:
-        op = chain(main, name if name in _BINARY else _UNARY.get(name, "nop"), out, [out] * len(reads),
+        op = chain(main, VECTOR_OPS.get(name, "nop"), out, [out] * len(reads),
                    approx=attrs.get("approximate") == "tanh")
         operands = tuple(made if k < 0 else view.operand(node, k, out)
                          for k, made in zip(reads, op.operands, strict=True))
@@ -149,7 +148,7 @@ def _steps(view: View, node: NodeView, parts: list[Part], program: Sequence, fir
 def _elementwise(view: View, node: NodeView) -> list[Part]:
     out = view.tiles(node.outputs[0])
     operands = [view.operand(node, port, out) for port in range(len(node.inputs))]
-    name = _UNARY.get(node.op, node.op)
+    name = VECTOR_OPS.get(node.op, node.op)
     approx = node.func.attrs.get("approximate") == "tanh"
     return [Part(node.op, result(view, node, "eltwise", name, operands, approx=approx), True)]
 
@@ -210,7 +209,7 @@ def _take(view: View, node: NodeView) -> list[Part]:
 
 # **************** reductions ****************
 
-def _axes(view: View, node: NodeView, axes: Sequence[int]) -> str:
+def axes_letters(view: View, node: NodeView, axes: Sequence[int]) -> str:
     """The tile dimensions that axes run along, a letter each, in the order in which they are reduced."""
     rank = len(node.input_types[0].shape)
     image = bool(view.image[node.inputs[0]])
@@ -236,7 +235,7 @@ def reductions(view: View, node: NodeView, dims: str) -> list[Part]:
 
 def _reduce(view: View, node: NodeView) -> list[Part]:
     rank = len(node.input_types[0].shape)
-    dims = _axes(view, node, node.func.attrs["axes"] or range(rank))
+    dims = axes_letters(view, node, node.func.attrs["axes"] or range(rank))
     return reductions(view, node, dims) if dims else _elementwise(view, node)
 
 
@@ -244,52 +243,11 @@ def _global_pool(view: View, node: NodeView) -> list[Part]:
     return reductions(view, node, "r")
 
 
-def _normalised(view: View, node: NodeView, dims: str, before: Sequence[str], after: Sequence[str]):
-    """Ops over the whole tensor, then a reduction, then ops that bring its result back to the whole."""
-    full = view.tiles(node.inputs[0])
-    head = result(view, node, "eltwise", before[0], [view.operand(node, 0)], out=full, users=_ONE_TM)
-    parts = [Part(before[0], head)]
-    parts += [Part(name, chain(head, name, full, [full])) for name in before[1:]]
-    shape = full
-    for dim in dims:
-        i = "zrc".index(dim)
-        left = shape._replace(**{("z", "rt", "ct")[i]: 1})
-        parts.append(Part(f"reduce {dim}", chain(head, "reduce_z" if dim == "z" else "reduce", left, [shape],
-                                                 kind="reduce", dim=dim, k=shape[i])))
-        shape = left
-    for name in after:
-        small = name in ("sqrt", "reciprocal")
-        parts.append(Part(name, chain(head, name, shape if small else full,
-                                      [shape] if small else [full, shape])))
-    parts[-1] = replace(parts[-1], op=replace(parts[-1].op, users=view.users(node)))
-    return parts
-
-
-def _softmax(view: View, node: NodeView) -> list[Part]:
-    dims = _axes(view, node, [node.func.attrs["axis"]])
-    parts = _normalised(view, node, dims, ["exp"], ["reciprocal", "multiply"])
-    n = len(dims)
-    reads = [(~0,), *((i,) for i in range(n)), (n,), (0, n + 1)]
-    return [replace(p, principal=p.name == "exp", reads=r) for p, r in zip(parts, reads, strict=True)]
-
-
-def _layer_norm(view: View, node: NodeView) -> list[Part]:
-    rank = len(node.input_types[0].shape)
-    dims = _axes(view, node, range(node.func.attrs["axis"] % rank, rank))
-    mean = _normalised(view, node, dims, ["nop"], ["subtract"])
-    parts = _normalised(view, node, dims, ["multiply"], ["sqrt", "reciprocal", "multiply", "multiply", "add"])
-    parts = [*mean[1:], *parts]
-    n, last = len(dims), len(parts) - 1                 # part n is the input less its mean
-    reads = [(~0,), *((i,) for i in range(n - 1)), (~0, n - 1), (n,), *((n + 1 + i,) for i in range(n)),
-             (2 * n + 1,), (2 * n + 2,), (n, 2 * n + 3), (2 * n + 4, ~1), (2 * n + 5, ~2)]
-    return [replace(p, principal=i == last, reads=r)
-            for i, (p, r) in enumerate(zip(parts, reads, strict=True))]
-
-
-MAKERS.update({op: _elementwise for op in (*_BINARY, *(n for n in _UNARY if n != "slice"))})
+MAKERS.update(dict.fromkeys(VECTOR_OPS, _elementwise))
 MAKERS.update({
     "matmul": _matmul, "dense": _dense, "bias_add": _bias_add, "divide": _divide, "transpose": _moved,
-    "slice": _moved, "concatenate": _spliced, "slice_update": _spliced, "take": _take, "sum": _reduce,
-    "mean": _reduce, "max": _reduce, "softmax": _softmax, "layer_norm": _layer_norm,
+    "slice": _moved, "tile": _moved, "pad": _moved, "reverse": _moved, "concatenate": _spliced,
+    "slice_update": _spliced, "take": _take, "sum": _reduce,
+    "mean": _reduce, "prod": _reduce, "max": _reduce, "min": _reduce,
     "global_max_pool2d": _global_pool, "global_avg_pool2d": _global_pool, "fused": _fused,
 })

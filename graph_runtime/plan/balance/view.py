@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...costs.work import VECTOR_OPS
 from ...dtypes import format_of
 from ...errors import PlanError
 from ...graph import COPY, NOP, Graph, NodeView
@@ -23,11 +24,10 @@ __all__ = ["IMAGE_OPS", "View", "broadcasts", "tiles", "view_of"]
 _TILE = 32
 IMAGE_OPS = ("conv2d", "max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d")
 # ops that keep the form of what they read
-_KEEP = ("add", "subtract", "multiply", "divide", "maximum", "relu", "gelu", "sigmoid", "tanh", "exp", "sqrt",
-         "bias_add", "cast", "concatenate")
+_KEEP = (*VECTOR_OPS, "divide", "bias_add", "concatenate")
 # inputs that hold weights where they are graph inputs
 _WEIGHTS = {"matmul": (1,), "dense": (1, 2), "conv2d": (1, 2), "bias_add": (1,), "layer_norm": (1, 2),
-            "take": (0,)}
+            "rms_norm": (1,), "take": (0,)}
 
 
 def _up(n: int) -> int:

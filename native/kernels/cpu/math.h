@@ -1,7 +1,8 @@
-/* math.h: rounding, exponentials and trigonometry of floats. Template; out may be the input. Where the C library has
- * the function it is called; 16-bit floats go through float.
+/* math.h: rounding, exponentials and trigonometry of floats. Template; out may be the input. Where the C library
+ * has the function it is called; 16-bit floats go through float.
  *
- * defines: gr_cpu_{ceil floor round expm1 log log1p reciprocal rsqrt erf sin cos tan asin acos atan sinh cosh asinh acosh atanh}__<suffix>
+ * defines: gr_cpu_{ceil floor round expm1 log log1p reciprocal rsqrt erf sin cos tan asin acos atan sinh cosh
+ *          asinh acosh atanh}__<suffix>
  */
 #include "cpu/broadcast.h"
 

@@ -37,7 +37,7 @@ static inline int32_t gr_tt_binary(const gr_call *call, const int64_t *words, gr
                                    gr_tt_pairwise ints) {
   gr_tt_panels cut = gr_tt_cut(call, &call->args[2], 2);
   gr_tt_binary_job job = {{gr_tt_view_of(&call->args[0]), gr_tt_view_of(&call->args[1])},
-                          gr_tt_is_float(call->args[2].format) ? floats : ints};
+                          gr_tt_is_float(call->args[0].format) ? floats : ints};
   gr_tt_words chosen = {0};
   if (words != NULL) chosen = gr_tt_words_of(words);
   return gr_tt_run_pairs(call, &chosen, &cut, 2 * gr_tt_bytes(cut.height, cut.width), gr_tt_binary_panel,

@@ -1,9 +1,9 @@
-/* normalize.h: softmax and layer_norm: passes over what is normalised together, the first ones gather, the
+/* normalize.h: softmax, log_softmax, layer_norm and rms_norm: passes over what is normalised together, the first ones gather, the
  * last one writes.
  *
- * The contract is that of graph_runtime/ops/reduce.py. What fits into one panel is read once; the rest is
+ * The contracts are those of graph_runtime/ops/reduce.py and normalize.py. What fits into one panel is read once; the rest is
  * read once a pass. Statistics are doubles. Thread: any.
- * defines: gr_tt_softmax, gr_tt_layer_norm
+ * defines: gr_tt_softmax, gr_tt_log_softmax, gr_tt_layer_norm, gr_tt_rms_norm
  */
 #ifndef GR_TT_NORMALIZE_H
 #define GR_TT_NORMALIZE_H
@@ -17,8 +17,10 @@ typedef struct gr_tt_norm_job {
   gr_tt_panels cut;
   gr_tt_view in, scale, bias;
   int64_t steps, inner;     /* softmax, outer axis: its length, and the planes from one element to the next */
+  int logarithm;            /* log_softmax */
   int64_t planes;           /* layer_norm: planes normalised together, or 0: every row alone */
   double count, epsilon;    /* layer_norm: elements normalised together */
+  int first;                /* layer_norm: the pass to begin with; rms_norm has no mean and no bias */
 } gr_tt_norm_job;
 
 /* The chunk-th panel of a line of panels. */
@@ -36,14 +38,17 @@ enum { GR_TT_GREATEST, GR_TT_TOTAL, GR_TT_WRITE, GR_TT_PASSES };
 
 /* One element's share of a pass, and what stands in its place after it. To the last pass it comes as the
  * exponential that the one before left there, or, where the panel was read anew, as it was. */
-static inline float gr_tt_softmax_one(int pass, int anew, float x, float *most, double *total) {
+static inline float gr_tt_softmax_one(int logarithm, int pass, int anew, float x, float *most,
+                                      double *total) {
+  if (logarithm && pass == GR_TT_WRITE) return (float)((double)(x - *most) - log(*total));
   if (pass == GR_TT_GREATEST) {
     *most = x > *most ? x : *most;             /* a NaN shows in the total */
     return x;
   }
   float e = pass == GR_TT_TOTAL || anew ? expf(x - *most) : x;
   if (pass == GR_TT_TOTAL) *total += e;
-  return pass == GR_TT_TOTAL ? e : (float)(e / *total);
+  if (pass == GR_TT_TOTAL) return logarithm ? x : e;
+  return (float)(e / *total);
 }
 
 /* Along the last axis: a unit is one line of panels. */
@@ -60,7 +65,8 @@ static inline int32_t gr_tt_softmax_rows(const gr_tt_core *c, const void *ctx, i
       if (pass == 0 || anew) GR_TT_TRY(gr_tt_load(c, &job->in, at, x, cut->width));
       for (int64_t r = 0; r < at.nr; ++r)
         for (int64_t j = 0; j < at.nc; ++j)
-          x[r * cut->width + j] = gr_tt_softmax_one(pass, anew, x[r * cut->width + j], &most[r], &total[r]);
+          x[r * cut->width + j] = gr_tt_softmax_one(job->logarithm, pass, anew, x[r * cut->width + j],
+                                                    &most[r], &total[r]);
       if (pass == GR_TT_WRITE) GR_TT_TRY(gr_tt_store(c, &cut->view, at, x, cut->width, 0));
     }
   return GR_OK;
@@ -87,19 +93,18 @@ static inline int32_t gr_tt_softmax_panel(const gr_tt_core *c, const void *ctx, 
       for (int64_t r = 0; r < at.nr; ++r)
         for (int64_t j = 0; j < at.nc; ++j) {
           int64_t i = r * cut->width + j, stat = job->inner > 0 ? i : j;
-          x[i] = gr_tt_softmax_one(pass, anew, x[i], &most[stat], &total[stat]);
+          x[i] = gr_tt_softmax_one(job->logarithm, pass, anew, x[i], &most[stat], &total[stat]);
         }
       if (pass == GR_TT_WRITE) GR_TT_TRY(gr_tt_store(c, &job->cut.view, at, x, cut->width, 0));
     }
   return GR_OK;
 }
 
-/* gr-kernel: tt/softmax */
-static inline int32_t gr_tt_softmax(const gr_call *call) {
+static inline int32_t gr_tt_softmax_of(const gr_call *call, int logarithm) {
   const gr_arg *x = &call->args[0];
   int32_t from_back = x->ndim - 1 - (int32_t)call->attrs[0];
   gr_tt_norm_job job = {.cut = gr_tt_cut(call, &call->args[1], from_back == 0 ? 1 : 4),
-                        .in = gr_tt_view_of(x)};
+                        .in = gr_tt_view_of(x), .logarithm = logarithm};
   uint64_t bytes = gr_tt_bytes(job.cut.height, job.cut.width);
   if (job.in.outer * job.in.rows * job.in.cols == 0) return GR_OK;
   if (from_back == 0) return gr_tt_run(call, job.in.outer * job.cut.down, bytes, gr_tt_softmax_rows, &job);
@@ -115,6 +120,12 @@ static inline int32_t gr_tt_softmax(const gr_call *call) {
   }
   return gr_tt_run_panels(call, &panels, 4 * bytes, gr_tt_softmax_panel, &job);
 }
+
+/* gr-kernel: tt/softmax */
+static inline int32_t gr_tt_softmax(const gr_call *call) { return gr_tt_softmax_of(call, 0); }
+
+/* gr-kernel: tt/log_softmax */
+static inline int32_t gr_tt_log_softmax(const gr_call *call) { return gr_tt_softmax_of(call, 1); }
 
 /* ---------------------------------------------------------------- layer_norm */
 
@@ -143,7 +154,10 @@ static inline int32_t gr_tt_layer_norm_panel(const gr_tt_core *c, const gr_tt_no
   if (reload) GR_TT_TRY(gr_tt_load(c, &job->in, at, x, width));
   if (pass == GR_TT_NORMALIZED) {
     GR_TT_TRY(gr_tt_load(c, &job->scale, affine, scale, width));
-    GR_TT_TRY(gr_tt_load(c, &job->bias, affine, bias, width));
+    if (job->first == GR_TT_MEAN)
+      GR_TT_TRY(gr_tt_load(c, &job->bias, affine, bias, width));
+    else
+      memset(bias, 0, gr_tt_bytes(job->cut.height, width));
   }
   for (int64_t r = 0; r < at.nr; ++r) {
     double *stat = stats[job->planes > 0 ? 0 : r], mean = pass == GR_TT_MEAN ? 0.0 : stat[0] / job->count;
@@ -163,23 +177,24 @@ static inline int32_t gr_tt_layer_norm_unit(const gr_tt_core *c, const void *ctx
   if (job->planes > 0) plane = unit * job->planes, line = 0, planes = job->planes, lines = cut->down;
   int several = planes * lines * cut->across > 1;
   double stats[32][2] = {{0.0}};
-  for (int pass = GR_TT_MEAN; pass <= GR_TT_NORMALIZED; ++pass)
+  for (int pass = job->first; pass <= GR_TT_NORMALIZED; ++pass)
     for (int64_t i = 0; i < planes * lines * cut->across; ++i) {
       int64_t p = i / cut->across / lines, l = i / cut->across % lines;
       gr_tt_rect at = gr_tt_panel_rect(cut, plane + p, line + l, i % cut->across), affine = at;
       affine.plane = p;
       if (job->planes == 0) affine.r0 = 0, affine.nr = 1;
-      GR_TT_TRY(gr_tt_layer_norm_panel(c, job, pass, at, affine, pass == GR_TT_MEAN || several, stats));
+      GR_TT_TRY(gr_tt_layer_norm_panel(c, job, pass, at, affine, pass == job->first || several, stats));
     }
   return GR_OK;
 }
 
-/* gr-kernel: tt/layer_norm */
-static inline int32_t gr_tt_layer_norm(const gr_call *call) {
+/* The last argument but one of layer_norm is the bias, of rms_norm the scale. */
+static inline int32_t gr_tt_norm(const gr_call *call, int first) {
   const gr_arg *x = &call->args[0];
   int32_t axis = (int32_t)call->attrs[0];
-  gr_tt_norm_job job = {.cut = gr_tt_cut(call, &call->args[3], 3), .in = gr_tt_view_of(x),
-                        .scale = gr_tt_view_of(&call->args[1]), .bias = gr_tt_view_of(&call->args[2])};
+  gr_tt_norm_job job = {.cut = gr_tt_cut(call, &call->args[call->nargs - 1], 3), .in = gr_tt_view_of(x),
+                        .scale = gr_tt_view_of(&call->args[1]),
+                        .bias = gr_tt_view_of(&call->args[call->nargs - 2]), .first = first};
   memcpy(&job.epsilon, &call->attrs[1], sizeof job.epsilon);
   job.count = 1.0;
   for (int32_t d = axis; d < x->ndim; ++d) job.count *= (double)x->shape[d];
@@ -189,5 +204,11 @@ static inline int32_t gr_tt_layer_norm(const gr_call *call) {
   int64_t units = job.planes > 0 ? job.in.outer / job.planes : job.in.outer * job.cut.down;
   return gr_tt_run(call, units, 3 * gr_tt_bytes(job.cut.height, job.cut.width), gr_tt_layer_norm_unit, &job);
 }
+
+/* gr-kernel: tt/layer_norm */
+static inline int32_t gr_tt_layer_norm(const gr_call *call) { return gr_tt_norm(call, GR_TT_MEAN); }
+
+/* gr-kernel: tt/rms_norm */
+static inline int32_t gr_tt_rms_norm(const gr_call *call) { return gr_tt_norm(call, GR_TT_VARIANCE); }
 
 #endif
