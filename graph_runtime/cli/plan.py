@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from .. import report, report_placement
+from ..dot import dot_text
 from ..errors import PlanError
 from ..factory import inplace_rules
 from ..packing import pack
@@ -33,6 +34,12 @@ from .sources import open_program
 
 __all__ = ["plan"]
 
+Output = Annotated[Path | None, typer.Option(
+    "--output", "-o", help="Write the graph with its plan: running that file does exactly this. A name that "
+                           "ends in .dot: a Graphviz picture instead.")]
+Explain = Annotated[str | None, typer.Option(
+    metavar="NODE", help="Instead: every way to cut this node onto the cores of a buda board.")]
+
 
 def plan(
     graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None,
@@ -41,11 +48,7 @@ def plan(
     map: opt.Map = None, format: opt.Formats = None, layout: opt.Layouts = None,
     fidelity: opt.Fidelity = None, dst: opt.Dst = None, numerics: opt.NumericsOf = None,
     strict: opt.Strict = False, reuse: opt.Reuse = None,
-    output: Annotated[Path | None, typer.Option(
-        "--output", "-o", help="Write the graph with its plan: running that file does exactly this.")] = None,
-    policy: opt.Policy = None,
-    explain: Annotated[str | None, typer.Option(
-        metavar="NODE", help="Instead: every way to cut this node onto the cores of a buda board.")] = None,
+    output: Output = None, policy: opt.Policy = None, explain: Explain = None,
     html: Html = None, verbose: opt.Verbose = False, json: opt.Json = False,
 ) -> None:
     """Show what would run where, every copy, every buffer, and why.
@@ -66,6 +69,7 @@ def plan(
             place, map, format, strict, fidelity, dst, numerics, layout, None if explain else policy,
             placement, objective, fallback, reuse), fuse, tell)
     planned = prepared.plan
+    placed = placement is not None or (program.is_model and fuse is not False and len(planned.devices) > 1)
     if explain is not None:
         return _explain(planned, explain, policy, json)
     if html:
@@ -73,23 +77,24 @@ def plan(
 
         write_pictures(simulate(planned), program.name, None, html)
     if output:
-        output.write_bytes(graph_to_json(record(planned)))
+        output.write_bytes(dot_text(planned).encode() if output.suffix == ".dot"
+                           else graph_to_json(record(planned)))
     modes = peaks(planned, pack, inplace_rules(program.libraries))
     if json:
         opt.print_json({**report.describe(planned, modes),
                         "balance": [balanced_json(b) for b in planned.balanced],
-                        "placement": report_placement.describe(planned.placement) if placement else None,
+                        "placement": report_placement.describe(planned.placement) if placed else None,
                         "notes": opt.notes_json(prepared.notes)})
     else:
         if verbose:
             opt.print_notes(prepared.notes)
-        _show(planned, placement, policy, modes)
+        _show(planned, placed, policy, modes)
 
 
-def _show(planned: Plan, placement: str | None, policy: str | None, modes: Modes) -> None:
+def _show(planned: Plan, placed: bool, policy: str | None, modes: Modes) -> None:
     width = opt.terminal_width()
     typer.echo(report.text(planned, width, modes), nl=False)
-    if placement is not None:
+    if placed:
         typer.echo("\n" + report_placement.text(planned.placement, width), nl=False)
     if policy is not None and not planned.balanced:
         typer.echo(f"\npolicy {policy}: no device is a board of stack buda, so nothing was balanced; try "

@@ -51,6 +51,11 @@ class Program:
         return self.source.graph if isinstance(self.source, Model) else self.source
 
     @property
+    def is_model(self) -> bool:
+        """Whether it is an ONNX file's, which may be rewritten and is placed by cost."""
+        return isinstance(self.source, Model)
+
+    @property
     def constants(self) -> Mapping[str, Constant]:
         """Of an ONNX file."""
         return self.source.constants if isinstance(self.source, Model) else {}
