@@ -16,6 +16,7 @@ from .schedule import Times, evaluate
 __all__ = ["Exact", "lower_bound", "solve"]
 
 _MOST_CELLS = 1 << 22           # int64 that the assignments of one round hold: 32 MB
+_MOST_NODES = 500               # of larger graphs a search would see too little
 _LATE_OWNERS = 8                # nodes that own values which are read before them: tried before all others
 
 
@@ -40,6 +41,8 @@ def lower_bound(problem: PlacementProblem) -> int:
 def solve(problem: PlacementProblem, known: np.ndarray) -> Exact:
     """The best assignment, where ``known`` int16 [nodes] is one that the search is to beat."""
     best, least = int(evaluate(problem, known[None])[0]), _Bounds(problem)
+    if problem.num_nodes > _MOST_NODES:
+        return Exact(known, best, lower_bound(problem))
     times, dropped = _begin(problem), best
     cells = 3 * problem.num_nodes + len(problem.eid) * problem.num_devices + 6 * problem.num_devices
     most = max(_MOST_CELLS // cells, 1)
