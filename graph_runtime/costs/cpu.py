@@ -22,10 +22,10 @@ _LOOKS_UP = ("gather_nd", "slice", "take", "take_along_axis")
 @dataclass(frozen=True, slots=True)
 class Machine:
     """What a host can do, all threads together: ``product_gflops`` of matmul and conv2d in float32,
-    ``simple_gflops`` of other arithmetic, ``function_gflops`` of exp and its like, ``gb_per_s`` between
-    memory and cores, ``call_ns`` a kernel's call, ``handoff_ns`` from the end of a step on one queue of the
-    host to the beginning of one on another that waits for it. ``basis``: "fitted" where it was measured on this machine,
-    else "assumed"."""
+    ``packed_gflops`` of those whose weights are in panels, ``simple_gflops`` of other arithmetic,
+    ``function_gflops`` of exp and its like, ``gb_per_s`` between memory and cores, ``call_ns`` a kernel's
+    call, ``handoff_ns`` from the end of a step on one queue of the host to the beginning of one on another
+    that waits for it. ``basis``: "fitted" where it was measured on this machine, else "assumed"."""
 
     product_gflops: float
     simple_gflops: float
@@ -34,6 +34,7 @@ class Machine:
     call_ns: float
     basis: str = "assumed"
     handoff_ns: float = 12_000.0
+    packed_gflops: float = 100.0
 
 
 @cache
@@ -76,7 +77,8 @@ def _work_ns(op: registry.Op, func: Func, inputs: tuple[TensorType, ...], output
         own = steps.flops([step], outputs[0])
         flops -= own
         total += own / getattr(host, _RATES.get(step[0], "simple_gflops"))
-    return total + flops / getattr(host, _RATES.get(op.name, "simple_gflops"))
+    rate = "packed_gflops" if func.attrs.get("packed") else _RATES.get(op.name, "simple_gflops")
+    return total + flops / getattr(host, rate)
 
 
 def _width(dtype: str) -> float:

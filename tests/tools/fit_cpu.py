@@ -21,6 +21,7 @@ from graph_runtime.ops import registry
 # constant -> (op, input shapes, attributes): each as large as its limit is the one that shows
 CASES = {
     "product_gflops": ("matmul", ((512, 512), (512, 512)), {}),
+    "packed_gflops": ("dense", ((128, 768), (24, 768, 32)), {"packed": 768}),
     "simple_gflops": ("layer_norm", ((256, 512), (512,), (512,)), {}),
     "function_gflops": ("exp", ((512, 512),), {}),
     "gb_per_s": ("add", ((4096, 2048), (4096, 2048)), {}),
