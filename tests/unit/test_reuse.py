@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import graph_runtime as gr
 from graph_runtime.errors import CheckError, InputError
 from graph_runtime.graph import TensorType
 from graph_runtime.packing import pack
@@ -182,3 +183,14 @@ def test_no_order_that_is_chosen_needs_more(seed, devices):
 def test_a_mode_that_is_none_is_named():
     with pytest.raises(InputError, match=r"serial, safe, off, not 'save' \(did you mean 'safe'"):
         plan(branches(2), ["cpu:0"], reuse="save")
+
+
+def test_sessions_with_queues_do_not_wait_for_bytes_unless_told_to():
+    graph = random_graph(np.random.default_rng(3), DEVICES, nodes=30, library=False)
+    planned = {mode: gr.create(graph, devices=DEVICES, **options).session.plan
+               for mode, options in (("default", {}), ("queues", {"queues": "threads"}),
+                                     ("told", {"queues": "threads", "reuse": "off"}))}
+    of = {mode: plan(graph, DEVICES, reuse=mode, packer=pack).peak for mode in ("serial", "safe", "off")}
+    assert planned["default"].peak == of["serial"]
+    assert planned["queues"].peak == of["safe"]
+    assert planned["told"].peak == of["off"]
