@@ -131,11 +131,19 @@ def evaluate(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
 
 
 def scores(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
-    """int64 [rows, 2]: as evaluate, and the serial time."""
+    """int64 [rows, 3]: as evaluate; the serial time; the busiest queue's work, and a little of all
+    others'."""
     cells = max(problem.num_nodes, len(problem.eid) * problem.num_devices, 1)
     step = max(_MOST_CELLS // cells, 1)
     parts = [measure(problem, did[at:at + step]) for at in range(0, len(did), step)]
-    return np.concatenate([np.zeros((0, 2), np.int64), *(np.c_[p.objective, p.serial] for p in parts)])
+    columns = (np.c_[part.objective, part.serial, _soft_most(part.load)] for part in parts)
+    return np.concatenate([np.zeros((0, 3), np.int64), *columns])
+
+
+def _soft_most(load: np.ndarray) -> np.ndarray:
+    """int64 [rows]: the sixth norm of each row: it falls where the largest stays and others fall."""
+    most = np.maximum(load.max(1, initial=0), 1)
+    return (most * ((load / most[:, None]) ** 6).sum(1) ** (1 / 6)).astype(np.int64)
 
 
 def require_objective(objective: str, known: Sequence[str] = OBJECTIVES) -> None:

@@ -17,6 +17,7 @@ _SMALL = 16                     # nodes of a graph in which every pair and tripl
 _MOST_CELLS = 12_000_000        # (assignment, node) pairs that a search looks at: 1 to 2 seconds
 _MOST_ROWS = 4096               # moves of a round
 _NEVER = np.iinfo(np.int64).max
+_SERIAL, _SOFT = 1, 2           # columns of schedule.scores
 _STARTS = 3                     # assignments that are improved
 
 
@@ -37,21 +38,24 @@ def refine(problem: PlacementProblem, starts: Sequence[np.ndarray]) -> np.ndarra
     times = evaluate(problem, rows)
     best = rows[np.argsort(times, kind="stable")[:_STARTS]]
     groups = _groups(problem)
-    found = np.stack([improve(problem, row, groups, _MOST_CELLS // len(best)) for row in best])
+    cells = _MOST_CELLS // len(best)
+    if problem.objective == "throughput":        # its plateaus are wide: first what also sees other queues
+        best = np.stack([improve(problem, row, groups, cells, by=_SOFT) for row in best])
+    found = np.stack([improve(problem, row, groups, cells) for row in best])
     times = scores(problem, found)
-    at = np.lexsort(times.T[::-1])[0]
+    at = np.lexsort((times[:, 1], times[:, 0]))[0]
     if problem.objective == "serial":
         return found[at]
-    return improve(problem, found[at], groups, _MOST_CELLS // len(best), within=int(times[at, 0]))
+    return improve(problem, found[at], groups, cells, by=_SERIAL, within=int(times[at, 0]))
 
 
 def improve(problem: PlacementProblem, did: np.ndarray, groups: list[np.ndarray], cells: int,
-            within: int | None = None) -> np.ndarray:
+            by: int = 0, within: int = _NEVER) -> np.ndarray:
     """``did`` int16 [nodes] after local search, at most ``cells`` pairs of an assignment and a node long.
-    ``within``: it is the serial time that falls, and the objective does not go above so many ns."""
+    ``by``: the column of schedule.scores that falls, while the objective does not go above ``within`` ns."""
     def score(rows: np.ndarray) -> np.ndarray:
-        objective, serial = scores(problem, rows).T
-        return objective if within is None else np.where(objective <= within, serial, _NEVER)
+        found = scores(problem, rows)
+        return np.where(found[:, 0] <= within, found[:, by], _NEVER)
 
     best = int(score(did[None])[0])
     while True:
@@ -85,7 +89,7 @@ def _together(did: np.ndarray, moves: np.ndarray) -> np.ndarray:
 def _moves(problem: PlacementProblem, did: np.ndarray, groups: list[np.ndarray], most: int) -> np.ndarray:
     """int16 [at most ``most``, nodes]: assignments in which one group goes to one device, those of single
     nodes that serve the serial time best first."""
-    allowed, k = problem.allowed, problem.num_devices
+    allowed, k, calls = problem.allowed, problem.num_devices, np.flatnonzero(problem.graph.func_id >= 0)
     free = allowed & (np.arange(k) != did[:, None]) & (problem.graph.func_id >= 0)[:, None]
     gain = problem.cost - problem.cost[np.arange(len(did)), did][:, None] + copy_changes(problem, did)
     nid, target = np.nonzero(free)
@@ -97,7 +101,20 @@ def _moves(problem: PlacementProblem, did: np.ndarray, groups: list[np.ndarray],
     moves = np.repeat(did[None], len(chosen), 0)
     for row, (group, d) in enumerate(chosen):
         moves[row, group] = d
+    moves = np.concatenate([moves, _swaps(allowed, did, calls)])
     return np.unique(moves, axis=0) if len(moves) else moves
+
+
+def _swaps(allowed: np.ndarray, did: np.ndarray, calls: np.ndarray) -> np.ndarray:
+    """int16 [swaps, nodes]: in small graphs two nodes on different devices change places."""
+    if len(calls) > _SMALL:
+        return np.zeros((0, len(did)), did.dtype)
+    pairs = [(a, b) for a, b in combinations(calls.tolist(), 2)
+             if did[a] != did[b] and allowed[a, did[b]] and allowed[b, did[a]]]
+    rows = np.repeat(did[None], len(pairs), 0)
+    for row, (a, b) in enumerate(pairs):
+        rows[row, [a, b]] = did[[b, a]]
+    return rows
 
 
 def _groups(problem: PlacementProblem) -> list[np.ndarray]:
