@@ -14,6 +14,7 @@ import numpy as np
 from ..model import Model
 from ..plan.types import Placement
 from .channels_last import channels_last
+from .choose_kernels import choose_kernels
 from .net import Net
 from .pack_weights import pack_weights
 
@@ -22,7 +23,7 @@ __all__ = ["RULES", "target"]
 _ADDED = "made for the nodes around it, which run here"
 
 # Images first: convolutions take their weights in panels there.
-RULES: tuple[Callable[[Net], None], ...] = (channels_last, pack_weights)
+RULES: tuple[Callable[[Net], None], ...] = (channels_last, pack_weights, choose_kernels)
 
 
 def target(
