@@ -103,24 +103,25 @@ def measured_machine() -> Machine:
 
 
 def candidates(problem: PlacementProblem, count: int) -> list[tuple[str, np.ndarray]]:
-    """Policies' answers, and mixtures between them and random ones: parts of the schedule on one device, and
-    single nodes thrown to the other."""
-    rng = np.random.default_rng(1)
-    made = [(name, decide(problem, name)) for name in ("single", "mincut", "heft", "greedy")]
-    calls = problem.num_nodes
-    while len(made) < count:
-        kind = len(made) % 3
-        name, base = made[int(rng.integers(4))]
-        if kind == 0:                       # the schedule in runs that alternate
-            cuts = np.sort(rng.integers(0, calls, int(rng.integers(1, 12))))
-            did = np.searchsorted(cuts, np.arange(calls)) % 2
-            name = "runs"
-        else:                               # a policy's, with a part of the nodes flipped
-            share = float(rng.choice([0.02, 0.1, 0.3]))
-            did = np.where(rng.random(calls) < share, 1 - base, base)
-        did = np.where(problem.allowed[np.arange(calls), did], did, 1 - did).astype(np.int32)
-        made.append((f"{name}+{kind}", did))
-    return made
+    """Distinct placements: policies' answers, those with a part of the nodes on the other device, and the
+    schedule in runs that alternate."""
+    rng, nodes = np.random.default_rng(1), problem.num_nodes
+    calls = problem.graph.func_id >= 0
+    answers = [(name, decide(problem, name)) for name in ("single", "mincut", "heft", "greedy")]
+    found = {did[calls].tobytes(): (name, did) for name, did in answers}
+    for _ in range(50 * count):
+        name, base = answers[int(rng.integers(len(answers)))]
+        if rng.random() < 0.4:
+            cuts = np.sort(rng.integers(0, nodes, int(rng.integers(1, 40))))
+            did, name = np.searchsorted(cuts, np.arange(nodes)) % 2, f"{len(cuts)} runs"
+        else:
+            share = float(rng.choice([0.03, 0.1, 0.3, 0.5]))
+            did, name = np.where(rng.random(nodes) < share, 1 - base, base), f"{name}, {share:.0%} elsewhere"
+        did = np.where(problem.allowed[np.arange(nodes), did], did, 1 - did).astype(np.int32)
+        found.setdefault(did[calls].tobytes(), (name, did))
+        if len(found) == count:
+            break
+    return list(found.values())
 
 
 def reality(name: str, source: object, machine: Machine, count: int, seconds: float) -> Iterator[dict]:
@@ -141,7 +142,7 @@ def reality(name: str, source: object, machine: Machine, count: int, seconds: fl
         yield {"bench": "plan", "model": name, "policy": policy, "predicted_ms": round(ns / 1e6, 4),
                "measured_ms": round(real / 1e6, 4), "on_second": int((did == 1).sum())}
     chosen = took[int(np.argmin(predicted))]
-    yield {"bench": "reality", "model": name, "plans": count, "nodes": graph.num_nodes,
+    yield {"bench": "reality", "model": name, "plans": len(made), "nodes": graph.num_nodes,
            "spearman": round(spearman(predicted, np.array(took)), 3),
            "chosen_over_best": round(chosen / min(took), 3),
            "predicted_over_measured": round(float(np.median(predicted / np.array(took))), 3)}
