@@ -17,6 +17,7 @@ from ..loader import load_graph
 from ..model import Constant, Model
 from ..module import GraphModule
 from ..packing import pack
+from ..params import read_params
 from . import options as opt
 from .trace import show_plan
 
@@ -64,6 +65,12 @@ class Program:
     def values(self) -> Any:
         """The parameters, as read_params takes them: those given, else the bundle's; None where none are."""
         return self.bundle.params(self.entry) if self.bundle and self.params is None else self.params
+
+    def arrays(self) -> Any:
+        """All that is known before a run, for who writes it: as values, and what an ONNX file holds."""
+        constants = {name: constant.read() for name, constant in self.constants.items()}
+        given = read_params(self.values) if self.values is not None else {}
+        return {**constants, **given} or None
 
     def prepare(self, options: Mapping[str, Any], fuse: bool | None = None, tell: Tell = _silent) -> Any:
         """Rewritten and planned: codegen.prepare.Prepared."""

@@ -20,6 +20,7 @@ import pytest
 import graph_runtime as gr
 from graph_runtime import cli
 from graph_runtime.config import config
+from graph_runtime.params import read_params
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = ("--device", "cpu:0", "--device", "tt:0")
@@ -201,6 +202,14 @@ def test_a_decoder_of_eight_billion_parameters_is_estimated_without_them(command
     assert dram["needed"] * dram["banks"] > values * 1088 / 1024
     # no step is faster than its weights come out of DRAM
     assert large["latency_ns"] > 7.5e9 / 512
+
+
+def test_a_model_is_exported_for_tvm_with_its_weights(command, tmp_path):
+    assert command("export", "model.onnx", "--dim", "batch=1", "-o", "deploy")[0] == 0
+    graph = gr.load_graph(tmp_path / "deploy" / "graph.json")
+    params = read_params(tmp_path / "deploy" / "params.bin")
+    assert set(graph.input_names) - set(params) == {"x"}
+    assert len(params) == 6
 
 
 def test_create_takes_an_onnx_file(made):
