@@ -17,10 +17,24 @@ from ..tensor import Tensor
 __all__ = [
     "absolute",
     "add",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctanh",
     "astype",
+    "ceil",
     "clip",
+    "cos",
+    "cosh",
     "divide",
     "exp",
+    "expm1",
+    "floor",
+    "fmod",
+    "log",
+    "log1p",
     "maximum",
     "minimum",
     "multiply",
@@ -28,9 +42,16 @@ __all__ = [
     "positive",
     "power",
     "reciprocal",
+    "remainder",
+    "rint",
+    "round",
+    "sign",
+    "sin",
+    "sinh",
     "sqrt",
     "square",
     "subtract",
+    "tan",
     "tanh",
     "unary",
 ]
@@ -40,6 +61,7 @@ subtract = binary("subtract", np.subtract, "a - b")
 multiply = binary("multiply", np.multiply, "a * b")
 divide = binary("divide", np.true_divide, "a / b; integers are divided as floats", floats=True)
 maximum = binary("maximum", np.maximum, "The greater of a and b, NaN if either is.")
+minimum = binary("minimum", np.minimum, "The lesser of a and b, NaN if either is.")
 
 
 def unary(op: str, host: Any, doc: str) -> Any:
@@ -51,23 +73,83 @@ def unary(op: str, host: Any, doc: str) -> Any:
         to = dtype_name(dtype) if dtype is not None else floating(device, x.dtype)
         return apply(op, (), on_device(x, device, common(device, to)))
 
-    body.__name__ = body.__qualname__ = op
+    body.__name__ = body.__qualname__ = host.__name__
     body.__doc__ = doc
     return device_first(host)(body)
 
 
 exp = unary("exp", np.exp, "e to the x.")
+expm1 = unary("expm1", np.expm1, "e to the x, less 1.")
+log = unary("log", np.log, "The natural logarithm, NaN below 0.")
+log1p = unary("log1p", np.log1p, "The logarithm of 1 + x.")
 sqrt = unary("sqrt", np.sqrt, "The square root, NaN below 0.")
+sin = unary("sin", np.sin, "The sine of radians.")
+cos = unary("cos", np.cos, "The cosine of radians.")
+tan = unary("tan", np.tan, "The tangent of radians.")
+arcsin = unary("asin", np.arcsin, "The inverse sine.")
+arccos = unary("acos", np.arccos, "The inverse cosine.")
+arctan = unary("atan", np.arctan, "The inverse tangent.")
+sinh = unary("sinh", np.sinh, "The hyperbolic sine.")
+cosh = unary("cosh", np.cosh, "The hyperbolic cosine.")
 tanh = unary("tanh", np.tanh, "The hyperbolic tangent.")
+arcsinh = unary("asinh", np.arcsinh, "The inverse hyperbolic sine.")
+arccosh = unary("acosh", np.arccosh, "The inverse hyperbolic cosine.")
+arctanh = unary("atanh", np.arctanh, "The inverse hyperbolic tangent.")
+
+
+def _rounding(op: str, host: Any, doc: str) -> Any:
+    """A function that rounds floats; what numpy makes of integers is its own."""
+
+    def body(x: Tensor, **more: Any) -> Tensor:
+        only(more)
+        if not _is_float(x):
+            raise Refused("integers are rounded by numpy")
+        return apply(op, (), x)
+
+    body.__name__ = body.__qualname__ = host.__name__
+    body.__doc__ = doc
+    return device_first(host)(body)
+
+
+ceil = _rounding("ceil", np.ceil, "The least integer not below x.")
+floor = _rounding("floor", np.floor, "The greatest integer not above x.")
+rint = _rounding("round", np.rint, "The nearest integer, halves to the even one.")
+
+
+@device_first(np.round)
+def round(a: Tensor, decimals: int = 0, **more: Any) -> Tensor:
+    """Floats to the nearest integers; other decimals, and integers, are numpy's."""
+    only(more)
+    if decimals != 0:
+        raise Refused("rounding to decimals has no kernel")
+    return rint.body(a)
+
+
+@device_first(np.remainder)
+def remainder(a: Any, b: Any, **more: Any) -> Tensor:
+    """What is left of a / b, with the sign of b; of floats."""
+    return _mod(a, b, False, more)
+
+
+@device_first(np.fmod)
+def fmod(a: Any, b: Any, **more: Any) -> Tensor:
+    """What is left of a / b, with the sign of a; of floats."""
+    return _mod(a, b, True, more)
+
+
+def _mod(a: Any, b: Any, truncated: bool, more: dict[str, Any]) -> Tensor:
+    only(more)
+    a, b = together("remainder", a, b)
+    if not _is_float(a):
+        raise Refused("an integer remainder by zero is numpy's")
+    return apply("mod", (("fmod", truncated),), a, b)
 
 
 @device_first(np.negative)
 def negative(x: Tensor, **more: Any) -> Tensor:
-    """-x; exact, the sign of zero included."""
+    """-x; exact, the sign of zero included; unsigned integers wrap."""
     only(more)
-    if _numeric(x).dtype in ("float32", "float64", "float16", "bfloat16") or not x.dtype.startswith("u"):
-        return multiply.body(x, -1)
-    return subtract.body(0, x)  # unsigned: wraps
+    return apply("negative", (), _numeric(x))
 
 
 @device_first(np.positive)
@@ -81,7 +163,14 @@ def positive(x: Tensor, **more: Any) -> Tensor:
 def absolute(x: Tensor, **more: Any) -> Tensor:
     """|x|; the least integer stays itself, as in numpy."""
     only(more)
-    return positive.body(x) if _numeric(x).dtype.startswith("u") else maximum.body(x, negative.body(x))
+    return apply("abs", (), _numeric(x))
+
+
+@device_first(np.sign)
+def sign(x: Tensor, **more: Any) -> Tensor:
+    """-1, 0 or 1; NaN stays."""
+    only(more)
+    return apply("sign", (), _numeric(x))
 
 
 @device_first(np.square)
@@ -100,26 +189,9 @@ def reciprocal(x: Tensor, **more: Any) -> Tensor:
     return divide.body(1, x)
 
 
-@device_first(np.minimum)
-def minimum(a: Any, b: Any, **more: Any) -> Tensor:
-    """The lesser of a and b, NaN if either is."""
-    only(more)
-    a, b = together("minimum", a, b)
-    return mirrored(maximum.body(mirrored(a), mirrored(b)))
-
-
-def mirrored(x: Tensor) -> Tensor:
-    """An exact image of x in which greater is lesser, its own inverse: -x for floats, ~x for integers
-    (-x would overflow)."""
-    if _is_float(_numeric(x)):
-        return multiply.body(x, -1)
-    ones = -1 if x.dtype.startswith("int") else int(np.iinfo(dtypes.to_numpy(x.dtype)).max)
-    return subtract.body(ones, x)
-
-
 @device_first(np.power)
 def power(a: Any, b: Any, **more: Any) -> Tensor:
-    """a ** b on the device for the exponents 1, 2 and, of floats, 0.5; the rest is numpy's."""
+    """a ** b of floats, of integers for the exponents 1 and 2; the rest is numpy's."""
     only(more)
     if isinstance(a, Tensor) and type(b) in (int, float) and not isinstance(b, bool):
         if b == 2 and (_is_float(a) or type(b) is int):
@@ -128,7 +200,10 @@ def power(a: Any, b: Any, **more: Any) -> Tensor:
             return positive.body(a)
         if b == 0.5 and _is_float(a):
             return sqrt.body(a)
-    raise Refused("power has a kernel for the exponents 1, 2 and 0.5 only")
+    a, b = together("power", a, b)
+    if not _is_float(a):
+        raise Refused("a power of integers is numpy's")
+    return apply("power", (), a, b)
 
 
 @device_first(np.clip)

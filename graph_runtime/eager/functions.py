@@ -19,7 +19,7 @@ from ..single.operands import device_of, dtype_name, tensor
 from ..single.place import default_place, held
 from ..single.road import device_first, host_only, only
 from ..tensor import Tensor
-from . import arithmetic, movement, reduction
+from . import arithmetic, comparison, movement, reduction
 
 __all__ = [
     "DEVICE",
@@ -121,27 +121,16 @@ def call(op: str, *inputs: Any, **attrs: Any) -> Tensor:
 
 # **************** on the host, placed back ****************
 
-all = host_only("all", np.all)
-any = host_only("any", np.any)
-argmax = host_only("argmax", np.argmax)
-argmin = host_only("argmin", np.argmin)
 argsort = host_only("argsort", np.argsort)
-broadcast_to = host_only("broadcast_to", np.broadcast_to)
 cumprod = host_only("cumprod", np.cumprod)
-cumsum = host_only("cumsum", np.cumsum)
 diff = host_only("diff", np.diff)
 hstack = host_only("hstack", np.hstack)
-pad = host_only("pad", np.pad)
-prod = host_only("prod", np.prod)
 repeat = host_only("repeat", np.repeat)
 roll = host_only("roll", np.roll)
-round = host_only("round", np.round)
 sort = host_only("sort", np.sort)
-tile = host_only("tile", np.tile)
 tril = host_only("tril", np.tril)
 triu = host_only("triu", np.triu)
 vstack = host_only("vstack", np.vstack)
-where = host_only("where", np.where)
 
 # **************** the table ****************
 
@@ -169,6 +158,17 @@ DEVICE: Functions = {
     np.stack: movement.stack,
     np.take: movement.take,
     np.clip: arithmetic.clip,
+    np.round: arithmetic.round,
+    np.where: comparison.where,
+    np.all: reduction.all,
+    np.any: reduction.any,
+    np.argmax: reduction.argmax,
+    np.argmin: reduction.argmin,
+    np.cumsum: reduction.cumsum,
+    np.prod: reduction.prod,
+    np.broadcast_to: movement.broadcast_to,
+    np.pad: movement.pad,
+    np.tile: movement.tile,
     np.copy: copy,
     np.zeros_like: zeros_like,
     np.ones_like: ones_like,
@@ -176,27 +176,16 @@ DEVICE: Functions = {
     np.empty_like: zeros_like,
 }
 HOST: Functions = {
-    np.all: all,
-    np.any: any,
-    np.argmax: argmax,
-    np.argmin: argmin,
     np.argsort: argsort,
-    np.broadcast_to: broadcast_to,
     np.cumprod: cumprod,
-    np.cumsum: cumsum,
     np.diff: diff,
     np.hstack: hstack,
-    np.pad: pad,
-    np.prod: prod,
     np.repeat: repeat,
     np.roll: roll,
-    np.round: round,
     np.sort: sort,
-    np.tile: tile,
     np.tril: tril,
     np.triu: triu,
     np.vstack: vstack,
-    np.where: where,
 }
 METADATA: Functions = {
     np.shape: lambda a: a.shape,

@@ -18,16 +18,19 @@ from ..single.road import device_first, only
 from ..tensor import Tensor
 
 __all__ = [
+    "broadcast_to",
     "concatenate",
     "expand_dims",
     "flip",
     "moveaxis",
+    "pad",
     "ravel",
     "reshape",
     "squeeze",
     "stack",
     "swapaxes",
     "take",
+    "tile",
     "transpose",
 ]
 
@@ -181,3 +184,43 @@ def _several(arrays: Any) -> Sequence[Any]:
     if not isinstance(arrays, (list, tuple)) or not arrays:
         raise Refused("a list or tuple of arrays is needed")
     return arrays
+
+
+@device_first(np.broadcast_to)
+def broadcast_to(array: Tensor, shape: int | Sequence[int], **more: Any) -> Tensor:
+    """The tensor, its dimensions of size 1 repeated; a value of its own, where numpy's is a view."""
+    only(more)
+    return apply("broadcast_to", (("shape", _whole(shape)),), tensor(array))
+
+
+@device_first(np.tile)
+def tile(a: Tensor, reps: int | Sequence[int]) -> Tensor:
+    """The tensor, repeated along each dimension."""
+    repeats, ndim = _whole(reps), len(tensor(a).shape)
+    repeats = (1,) * (ndim - len(repeats)) + repeats
+    whole = (1,) * (len(repeats) - ndim) + a.shape
+    return apply("tile", (("repeats", repeats),), a if whole == a.shape else reshape.body(a, whole))
+
+
+@device_first(np.pad)
+def pad(
+    array: Tensor, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0, **more: Any
+) -> Tensor:
+    """More elements around a tensor: mode constant (one value), edge, reflect or wrap."""
+    only(more)
+    if mode not in ("constant", "edge", "reflect", "wrap") or not isinstance(constant_values, (int, float)):
+        raise Refused("this kind of padding has no kernel")
+    widths = np.asarray(pad_width)
+    if widths.dtype.kind not in "iu" or (widths < 0).any():
+        raise Refused("pad_width is no width")
+    before, after = np.broadcast_to(widths, (len(tensor(array).shape), 2)).T.tolist()
+    attrs = (("mode", mode), ("pads", (*before, *after)), ("value", float(constant_values)))
+    return apply("pad", attrs, array)
+
+
+def _whole(numbers: int | Sequence[int]) -> tuple[int, ...]:
+    """Integers as a tuple. Raises Refused for what numpy would not take either."""
+    given = tuple(numbers) if isinstance(numbers, (tuple, list)) else (numbers,)
+    if not all(isinstance(n, (int, np.integer)) and n >= 0 for n in given):
+        raise Refused(f"{numbers} are no sizes")
+    return tuple(map(int, given))

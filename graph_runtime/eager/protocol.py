@@ -15,28 +15,16 @@ from ..single.host import on_host, tensors_in, to_host
 from ..single.road import store, write
 from ..tensor import Tensor
 from . import arithmetic, functions, indexing, movement, reduction
+from .ufuncs import UFUNCS
 
 __all__ = ["attach", "host_function"]
 
-UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
-    np.add: arithmetic.add,
-    np.subtract: arithmetic.subtract,
-    np.multiply: arithmetic.multiply,
-    np.true_divide: arithmetic.divide,
-    np.maximum: arithmetic.maximum,
-    np.minimum: arithmetic.minimum,
-    np.negative: arithmetic.negative,
-    np.positive: arithmetic.positive,
-    np.absolute: arithmetic.absolute,
-    np.square: arithmetic.square,
-    np.reciprocal: arithmetic.reciprocal,
-    np.power: arithmetic.power,
-    np.exp: arithmetic.exp,
-    np.sqrt: arithmetic.sqrt,
-    np.tanh: arithmetic.tanh,
-    np.matmul: reduction.matmul,
+_REDUCTIONS = {
+    np.add: reduction.sum,
+    np.multiply: reduction.prod,
+    np.maximum: reduction.max,
+    np.minimum: reduction.min,
 }
-_REDUCTIONS = {np.add: reduction.sum, np.maximum: reduction.max, np.minimum: reduction.min}
 
 
 def array_ufunc(
@@ -148,8 +136,15 @@ def _binary(ufunc: np.ufunc) -> tuple[Callable[..., Any], Callable[..., Any], Ca
     return forward, backward, in_place
 
 
-def _comparison(name: str, compare: Callable[[Any, Any], Any]) -> Callable[[Tensor, Any], Any]:
-    return lambda self, other: _host_ufunc(name, compare, (self, other), {}, None)
+def _comparison(ufunc: np.ufunc, compare: Callable[[Any, Any], Any]) -> Callable[[Tensor, Any], Any]:
+    function, name = UFUNCS[ufunc], ufunc.__name__
+
+    def operate(self: Tensor, other: Any) -> Any:
+        if isinstance(other, (Tensor, bool, int, float)):
+            return function(self, other)
+        return _host_ufunc(name, compare, (self, other), {}, None)
+
+    return operate
 
 
 def _unary(ufunc: np.ufunc) -> Callable[[Tensor], Any]:
@@ -189,7 +184,7 @@ def _operators() -> dict[str, Any]:
     for name, ufunc in _OPERATORS.items():
         made[f"__{name}__"], made[f"__r{name}__"], made[f"__i{name}__"] = _binary(ufunc)
     for name, (ufunc, compare) in _COMPARISONS.items():
-        made[f"__{name}__"] = _comparison(ufunc.__name__, compare)
+        made[f"__{name}__"] = _comparison(ufunc, compare)
     made |= {
         "__neg__": _unary(np.negative),
         "__pos__": _unary(np.positive),
@@ -236,14 +231,14 @@ _METHODS = {
     "min": reduction.min,
     "var": reduction.var,
     "std": reduction.std,
-    "prod": functions.prod,
-    "any": functions.any,
-    "all": functions.all,
-    "argmax": functions.argmax,
-    "argmin": functions.argmin,
-    "cumsum": functions.cumsum,
+    "prod": reduction.prod,
+    "any": reduction.any,
+    "all": reduction.all,
+    "argmax": reduction.argmax,
+    "argmin": reduction.argmin,
+    "cumsum": reduction.cumsum,
     "clip": arithmetic.clip,
-    "round": functions.round,
+    "round": arithmetic.round,
     "take": movement.take,
     "dot": reduction.dot,
     "fill": _fill,

@@ -14,10 +14,25 @@ from ..single.operands import axes_of, dtype_name, on_device, tensor, together
 from ..single.promotion import common, floating
 from ..single.road import device_first, only
 from ..tensor import Tensor
-from .arithmetic import divide, mirrored, multiply, sqrt, subtract
+from .arithmetic import divide, multiply, sqrt, subtract
 from .movement import reshape
 
-__all__ = ["dot", "matmul", "max", "mean", "min", "std", "sum", "var"]
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "cumsum",
+    "dot",
+    "matmul",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "std",
+    "sum",
+    "var",
+]
 
 Axis = int | Sequence[int] | None
 
@@ -50,7 +65,58 @@ def max(a: Tensor, axis: Axis = None, *, keepdims: bool = False, **more: Any) ->
 def min(a: Tensor, axis: Axis = None, *, keepdims: bool = False, **more: Any) -> Tensor:
     """The least element over axes, NaN where any is."""
     only(more)
-    return mirrored(_reduce("max", mirrored(tensor(a)), axis, keepdims))
+    return _reduce("min", tensor(a), axis, keepdims)
+
+
+@device_first(np.prod)
+def prod(a: Tensor, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, **more: Any) -> Tensor:
+    """The product over axes, of integers in the dtype that sum has."""
+    only(more)
+    return _reduce("prod", on_device(a, tensor(a).device, _sum_dtype(a, dtype)), axis, keepdims)
+
+
+@device_first(np.all)
+def all(a: Tensor, axis: Axis = None, *, keepdims: bool = False, **more: Any) -> Tensor:
+    """Whether all elements are true (not 0)."""
+    only(more)
+    return _reduce("all", on_device(a, tensor(a).device, "bool"), axis, keepdims)
+
+
+@device_first(np.any)
+def any(a: Tensor, axis: Axis = None, *, keepdims: bool = False, **more: Any) -> Tensor:
+    """Whether any element is true (not 0)."""
+    only(more)
+    return _reduce("any", on_device(a, tensor(a).device, "bool"), axis, keepdims)
+
+
+@device_first(np.argmax)
+def argmax(a: Tensor, axis: int | None = None, *, keepdims: bool = False, **more: Any) -> Tensor:
+    """Where the greatest element is, the first of several; NaN is the greatest."""
+    return _arg("argmax", a, axis, keepdims, more)
+
+
+@device_first(np.argmin)
+def argmin(a: Tensor, axis: int | None = None, *, keepdims: bool = False, **more: Any) -> Tensor:
+    """Where the least element is, the first of several; NaN is the least."""
+    return _arg("argmin", a, axis, keepdims, more)
+
+
+def _arg(op: str, a: Tensor, axis: int | None, keepdims: bool, more: dict[str, Any]) -> Tensor:
+    only(more)
+    if axis is None and keepdims:
+        raise Refused("keepdims without an axis has no kernel")
+    a, axis = (reshape.body(tensor(a), (-1,)), 0) if axis is None else (tensor(a), axis)
+    (axis,) = axes_of(axis, len(a.shape))
+    return apply(op, (("axis", axis), ("keepdims", builtins.bool(keepdims))), a)
+
+
+@device_first(np.cumsum)
+def cumsum(a: Tensor, axis: int | None = None, dtype: Any = None, **more: Any) -> Tensor:
+    """The running sum along an axis, of all elements in a row without one."""
+    only(more)
+    a, axis = (reshape.body(tensor(a), (-1,)), 0) if axis is None else (tensor(a), axis)
+    (axis,) = axes_of(axis, len(a.shape))
+    return apply("cumsum", (("axis", axis),), on_device(a, a.device, _sum_dtype(a, dtype)))
 
 
 @device_first(np.var)

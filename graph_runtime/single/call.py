@@ -85,7 +85,7 @@ class Call:
             (values,) = self.op.reference(gather(inputs), self.attrs)
         except KernelError as error:
             error.add_note(f"in {self.op.name}({', '.join(types)}) on {device}")
-            if self.op.name != "take":
+            if self.op.name not in _BY_INDEX:
                 raise
             raise IndexError(str(error)) from error
         tensor.settle(push(values, tensor.place))
@@ -98,6 +98,8 @@ class Call:
         return [place.type for place in self.inputs]
 
 
+# ops whose kernels fail on an index that is out of range
+_BY_INDEX = ("take", "take_along_axis", "gather_nd", "scatter_elements", "scatter_nd")
 _calls: dict[tuple[Any, ...], Call] = {}
 _MOST = 4096  # shapes that never come again must not be kept for good
 
@@ -134,7 +136,10 @@ def _select(name: str, attrs: Attrs, inputs: tuple[Place, ...]) -> Call:
     call.verified = device.kernels == NO_KERNELS  # nothing is computed there
     try:
         _check_arity(op, inputs)
-        (made,) = op.infer(call.types, call.attrs)
+        made, *others = op.infer(call.types, call.attrs)
+        if others:
+            text = f"op {name} has {1 + len(others)} outputs; outside of a graph an op has one: build a graph"
+            raise InputError(text, op=name)
         call.output = default_place(device, made, _like(inputs, made))
         if op.is_nop:
             _select_reshape(call)

@@ -1,6 +1,7 @@
 """Functions of eager mode against numpy: values, dtypes, shapes, and which of them stay on the device."""
 from __future__ import annotations
 
+import operator
 import re
 from pathlib import Path
 
@@ -54,16 +55,34 @@ ON_DEVICE = {
     "concatenate flat": lambda xp, a, b: xp.concatenate([a, b], axis=None),
     "stack": lambda xp, a, b: xp.stack([b, b], axis=-1),
     "take": lambda xp, a, b: xp.take(a, [0, -1, 3], axis=1),
+    "where": lambda xp, a, b: xp.where(xp.greater(a, b), a, -1.0),
+    "comparisons": lambda xp, a, b: xp.logical_and(xp.less(a, 0.5), xp.logical_not(xp.equal(a, b))),
+    "bits": lambda xp, a, b: xp.bitwise_xor(xp.isnan(a), xp.invert(xp.isinf(a))),
+    "any power": lambda xp, a, b: xp.power(xp.absolute(a), 1.5),
+    "rounding": lambda xp, a, b: xp.add(xp.floor(a), xp.subtract(xp.ceil(b), xp.round(a))),
+    "logarithms": lambda xp, a, b: xp.log(xp.add(xp.log1p(xp.absolute(a)), 1.0)),
+    "angles": lambda xp, a, b: xp.arctan(xp.add(xp.sin(a), xp.multiply(xp.cos(b), xp.sign(a)))),
+    "hyperbolic": lambda xp, a, b: xp.arcsinh(xp.sinh(xp.expm1(a))),
+    "prod": lambda xp, a, b: xp.prod(a, axis=0),
+    "broadcast_to": lambda xp, a, b: xp.broadcast_to(b, (3, 2, 40)),
+    "tile": lambda xp, a, b: xp.tile(a, (2, 1, 3)),
+    "pad": lambda xp, a, b: xp.pad(a, ((1, 2), (0, 3)), constant_values=1.5),
+}
+ON_CPU = {                                                   # tt has no kernel for them
+    "argmax": lambda xp, a, b: xp.argmax(a, axis=1),
+    "argmin": lambda xp, a, b: xp.argmin(a),
+    "cumsum": lambda xp, a, b: xp.cumsum(a, axis=0),
+    "any": lambda xp, a, b: xp.any(xp.less(a, -1.0), axis=1, keepdims=True),
+    "all": lambda xp, a, b: xp.all(a),
+    "remainder": lambda xp, a, b: xp.remainder(a, b),
+    "fmod": lambda xp, a, b: xp.fmod(a, b),
+    "reflected": lambda xp, a, b: xp.pad(a, 2, mode="reflect"),
 }
 ON_HOST = {
-    "argmax": lambda xp, a, b: xp.argmax(a, axis=1),
-    "where": lambda xp, a, b: xp.where([[True]], a, b),
-    "cumsum": lambda xp, a, b: xp.cumsum(a, axis=0),
-    "prod": lambda xp, a, b: xp.prod(a, axis=0),
     "sort": lambda xp, a, b: xp.sort(a),
-    "tile": lambda xp, a, b: xp.tile(a, 2),
-    "any": lambda xp, a, b: xp.any(a),
-    "power": lambda xp, a, b: xp.power(xp.absolute(a), 1.5),
+    "argsort": lambda xp, a, b: xp.argsort(a),
+    "cumprod": lambda xp, a, b: xp.cumprod(a, axis=1),
+    "decimals": lambda xp, a, b: xp.round(a, 2),
     "initial": lambda xp, a, b: xp.sum(a, initial=2.0),
     "order": lambda xp, a, b: xp.reshape(a, (8, -1), order="F"),
     "wrap": lambda xp, a, b: xp.take(a, [50], axis=1, mode="wrap"),
@@ -91,6 +110,40 @@ def test_stays_on_the_device(name, through, device, rng):
     assert str(got.device) == device
     assert_close(got, ON_DEVICE[name](np, *arrays))
     assert eager.fallbacks() == []
+
+
+@pytest.mark.parametrize("name", ON_CPU)
+def test_stays_on_the_cpu(name, rng):
+    arrays, tensors = pair(rng, "cpu:0")
+    with eager.strict():
+        assert_close(ON_CPU[name](eager, *tensors), ON_CPU[name](np, *arrays))
+    on_tt = ON_CPU[name](eager, *(eager.array(a, "tt:0") for a in arrays))
+    wanted = np.asarray(ON_CPU[name](np, *arrays))
+    np.testing.assert_allclose(on_tt.numpy(), wanted, rtol=1e-5, atol=1e-6)
+    assert str(on_tt.device) == "tt:0"
+    assert eager.fallbacks()
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float32"])
+@pytest.mark.parametrize("operate", [operator.lt, operator.ge, operator.eq, operator.ne])
+def test_comparisons_are_numpys(dtype, operate, device):
+    values = np.array([0, 1, 2, 3]).astype(dtype)
+    x = eager.array(values, device)
+    for other in (1, 1.5, -1, 10**6, values[::-1].copy()):
+        given = eager.array(other, device) if isinstance(other, np.ndarray) else other
+        got = operate(x, given)
+        assert got.dtype == "bool"
+        np.testing.assert_array_equal(got.numpy(), operate(values, other))
+
+
+def test_integers_without_a_common_dtype_are_compared_exactly():
+    big = np.array([2**63 + 1], np.uint64)
+    assert not (eager.array(big) == eager.array(np.array([2**62], np.int64))).numpy().any()
+
+
+def test_an_op_of_several_outputs_needs_a_graph():
+    with pytest.raises(gr.InputError, match="topk has 2 outputs"):
+        eager.call("topk", eager.ones((3, 4)), k=2)
 
 
 @pytest.mark.parametrize("name", ON_HOST)
