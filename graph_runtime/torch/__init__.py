@@ -7,6 +7,8 @@
 Needs torch 2.13 (the extra graph-runtime[torch]); see docs/torch.md.
 """
 
+from typing import Any as _Any
+
 from .required import check as _check
 
 _check()
@@ -17,4 +19,13 @@ from .store import devices  # noqa: E402
 
 _register()
 
-__all__ = ["Stats", "devices", "no_fallback", "stats"]
+__all__ = ["Stats", "devices", "export", "no_fallback", "stats", "to_model"]
+
+
+def __getattr__(name: str) -> _Any:
+    """export and to_model, when they are asked for: what torch.export needs takes seconds to import."""
+    if name in ("export", "to_model"):
+        from . import exported
+
+        return getattr(exported, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -99,7 +99,7 @@ def backend(
     options: Mapping[str, Any] | None = None,
     mode: str | None = None,
 ) -> Any:
-    """The backend of torch.compile, which finds it by the entry point "tt". Raises InputError for options that
+    """The backend of torch.compile, found by the entry point "tt". Raises InputError for options that
     it does not have."""
     if mode not in (None, "default"):
         raise GraphRuntimeError(f'backend "tt" has no mode {mode!r}: say options={{...}}', got=mode)

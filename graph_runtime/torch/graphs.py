@@ -33,14 +33,16 @@ def lower(
     pins: Mapping[str, str] | None = None,
     strict: bool = False,
     device: str | None = None,
+    names: Mapping[int, str] | None = None,
 ) -> Lowered:
     """The graph for these arguments (tensors, fake or not, and numbers). Raises Refused, with the operation
     and the reason, where some operation has no rule.
 
-    ``device``: where operations go, whatever torch says.
+    ``device``: where operations go, whatever torch says. ``names`` {number of an argument: its name}.
     """
     lowered = Lowered(GraphBuilder(device=CPU))
-    return _Lowering(gm, arguments, lowered, Emitter(lowered, pins or {}, strict), device).run()
+    emitter = Emitter(lowered, pins or {}, strict)
+    return _Lowering(gm, arguments, lowered, emitter, device, names or {}).run()
 
 
 class _Lowering:
@@ -51,9 +53,10 @@ class _Lowering:
         lowered: Lowered,
         emitter: Emitter,
         device: str | None,
+        names: Mapping[int, str],
     ):
         self.gm, self.arguments, self.lowered, self.emitter = gm, arguments, lowered, emitter
-        self.forced = device
+        self.forced, self.names = device, names
         self.env: dict[torch.fx.Node, Any] = {}
         self.argument: dict[int, int] = {}  # node of an input -> number of its argument
 
@@ -88,7 +91,7 @@ class _Lowering:
         given, meta = self.arguments[number], node.meta.get("val")
         if not isinstance(given, torch.Tensor):
             return given
-        name, dtype = f"argument_{number}", name_of(given.dtype)
+        name, dtype = self.names.get(number, f"argument_{number}"), name_of(given.dtype)
         if 0 in given.shape:
             raise Refused("an argument has no elements")
         if given.dtype in (torch.complex64, torch.complex128):
