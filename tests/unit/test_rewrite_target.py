@@ -1,0 +1,143 @@
+"""What a model becomes for the devices that its nodes were placed on: the same numbers, channels last and weights
+in panels on hosts only, every node where it was placed."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graph_runtime import GraphBuilder
+from graph_runtime.interpreter import heads, interpret
+from graph_runtime.model import Model
+from graph_runtime.ops.packed import unpack
+from graph_runtime.plan import plan
+from graph_runtime.plan.placement import place
+from graph_runtime.rewrite.target import target
+
+RNG = np.random.default_rng(5)
+
+
+def array(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def outputs(model, values):
+    given_ = {**{name: c.read() for name, c in model.constants.items()}, **values}
+    return heads(model.graph, interpret(model.graph, {n: given_[n] for n in model.graph.input_names}))
+
+
+def ops_of(model):
+    return [model.graph.funcs[f].op for f in model.graph.func_id if f >= 0]
+
+
+def agree(b, values, devices="cpu:0", pins=None):
+    """Target what was built; it computes the same, and can be planned. Returns (model, placement)."""
+    model = Model.from_builder(b)
+    made, placement = target(model, place(model.graph, devices, pins=pins))
+    for got, wanted in zip(outputs(made, values), outputs(model, values), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    assert made.output_names == model.output_names
+    assert placement.graph is made.graph
+    plan(made.graph, devices, placement=placement)
+    return made, placement
+
+
+def image_network(pool="max_pool2d", between=()):
+    b = GraphBuilder()
+    x = b.input("x", (2, 3, 12, 10))
+    y = b.op("conv2d", x, b.param("w1", array(8, 3, 3, 3)), b.param("b1", array(8)), pads=(1, 1, 1, 1), name="c1")
+    y = b.op("relu", y, name="r1")
+    z = b.op("conv2d", y, b.param("w2", array(8, 1, 3, 3)), pads=(1, 1, 1, 1), group=8, name="c2")
+    y = b.op("add", y, z, name="sum")
+    y = b.op("multiply", y, b.param("scale", array(8, 1, 1)), name="scaled")
+    y = b.op(pool, y, kernel_shape=(2, 2), strides=(2, 2), name="p")
+    y = b.op("conv2d", y, b.param("w3", array(5, 8, 1, 1)), name="c3")
+    y = b.op("global_avg_pool2d", y, name="g")
+    y = b.op("reshape", y, shape=(2, 5), name="flat")
+    b.output(b.op("dense", y, b.param("w4", array(4, 5)), b.param("b4", array(4)), name="logits"))
+    return b
+
+
+@pytest.mark.parametrize("pool", ["max_pool2d", "avg_pool2d"])
+def test_an_image_is_transposed_once_for_a_whole_network(pool):
+    made, _ = agree(image_network(pool), {"x": array(2, 3, 12, 10)})
+    assert ops_of(made).count("transpose") == 1
+    layouts = {f.op: f.attrs["layout"] for f in made.graph.funcs if "layout" in f.attrs}
+    assert set(layouts.values()) == {"NHWC"}
+    assert all(f.attrs["packed"] for f in made.graph.funcs if f.op in ("conv2d", "dense"))
+    assert {note.rule for note in made.notes} == {"channels_last", "pack_weights"}
+
+
+def test_an_output_and_a_reader_that_wants_channels_first_get_them():
+    b = GraphBuilder()
+    x = b.input("x", (1, 4, 6, 5))
+    y = b.op("conv2d", x, b.param("w", array(6, 4, 3, 3)), name="y")
+    b.output(y, b.op("softmax", y, axis=1, name="s"), b.op("reshape", y, shape=(1, 72), name="flat"))
+    made, _ = agree(b, {"x": array(1, 4, 6, 5)})
+    assert ops_of(made).count("transpose") == 2
+
+
+def test_only_nodes_on_hosts_change():
+    made, placement = agree(image_network(), {"x": array(2, 3, 12, 10)}, ["cpu:0", "tt:0"],
+                            {"c1": "tt:0", "logits": "tt:0"})
+    did = dict(zip(made.graph.names, placement.did.tolist(), strict=True))
+    by_name = {made.graph.names[n]: made.graph.node(n) for n in range(made.graph.num_nodes)}
+    assert (did["c1"], did["logits"], did["c2"]) == (1, 1, 0)
+    assert by_name["c1"].func.attrs["layout"] == "NCHW"
+    assert not by_name["logits"].func.attrs["packed"]
+    assert "pin 'c1': tt:0" in placement.causes[placement.cause_id[made.graph.names.index("c1")]]
+
+
+def test_weights_that_are_computed_or_of_another_type_stay_plain():
+    b = GraphBuilder()
+    x, w = b.input("x", (1, 4, 6, 5)), b.input("w", (6, 4, 3, 3))
+    d = b.input("d", (3, 4), "float64")
+    b.output(b.op("conv2d", x, w, name="c"),
+             b.op("dense", d, b.param("v", RNG.standard_normal((5, 4))), name="y"))
+    values = {"x": array(1, 4, 6, 5), "w": array(6, 4, 3, 3), "d": RNG.standard_normal((3, 4))}
+    made, _ = agree(b, values)
+    assert ops_of(made) == ["conv2d", "dense"]
+
+
+def test_panels_hold_the_weight_and_are_made_when_they_are_read():
+    b = GraphBuilder()
+    w = array(40, 70)
+    b.output(b.op("matmul", b.input("x", (3, 40)), b.param("w", w), name="y"))
+    made, _ = agree(b, {"x": array(3, 40)})
+    ((name, constant),) = made.constants.items()
+    assert name == "w.panels"
+    assert constant.type.shape == (3, 40, 32)
+    np.testing.assert_array_equal(unpack(constant.read(), 70), w)
+    assert not constant.read()[2, :, 6:].any()
+
+
+@settings(max_examples=15)
+@given(st.data())
+def test_random_convolutions_between_elementwise_ops(data):
+    draw = data.draw
+    c, o = draw(st.integers(1, 5)), draw(st.integers(1, 40))
+    depthwise = draw(st.booleans())
+    o = c if depthwise else o
+    k = draw(st.sampled_from([(1, 1), (3, 3), (2, 3)]))
+    pads = draw(st.tuples(*[st.integers(0, 2)] * 4))
+    attrs = {"pads": pads, "strides": draw(st.tuples(st.integers(1, 2), st.integers(1, 3))),
+             "dilations": draw(st.tuples(st.integers(1, 2), st.integers(1, 2))), "group": c if depthwise else 1}
+    b = GraphBuilder()
+    x = b.input("x", (draw(st.integers(1, 2)), c, draw(st.integers(5, 9)), draw(st.integers(5, 9))))
+    y = b.op("conv2d", b.op("relu", x), b.param("w", array(o, 1 if depthwise else c, *k)), **attrs)
+    y = b.op(draw(st.sampled_from(["add", "maximum"])), y, y if draw(st.booleans()) else b.param("n", array(1)))
+    b.output(b.op("tanh", y, name="out"))
+    agree(b, {"x": array(*x.shape)})
+
+
+def test_attention_of_many_rows_and_products_of_activations_name_their_kernel():
+    b = GraphBuilder()
+    q, few = b.input("q", (2, 20, 8)), b.input("few", (2, 1, 8))
+    k = b.input("k", (2, 33, 8))
+    b.output(b.op("attention", q, k, k, name="many"), b.op("attention", few, k, k, name="one"),
+             b.op("matmul", q, k, transpose_b=True, name="product"))
+    made, _ = agree(b, {"q": array(2, 20, 8), "few": array(2, 1, 8), "k": array(2, 33, 8)})
+    named = {made.graph.names[n]: made.graph.node(n).func.attrs.get("kernel") for n in range(made.graph.num_nodes)
+             if made.graph.func_id[n] >= 0}
+    assert named == {"many": "attention_panels", "one": None, "product": "matmul_panels"}
