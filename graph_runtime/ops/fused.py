@@ -15,10 +15,10 @@ from .registry import REQUIRED, Attr, Body, Case, Op, register
 
 def _infer(inputs, attrs):
     program = attrs["body"]
+    made = steps.result_type("fused", program, inputs)
     read = steps.extras(program)
     if read != tuple(range(len(inputs))):
         rules.fail("fused", f"the body reads inputs {read}, there are {len(inputs)}", got=len(inputs))
-    made = steps.result_type("fused", program, inputs)
     if made.shape != rules.broadcast("fused", *(t.shape for t in inputs)):
         rules.fail("fused", f"the last step makes {made}, less than the inputs broadcast to", got=made)
     return [TensorType(made.dtype, made.shape)]
