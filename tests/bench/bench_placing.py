@@ -136,7 +136,7 @@ def reality(name: str, source: object, machine: Machine, count: int, seconds: fl
     for _ in range(_ROUNDS):
         for at, (policy, did) in enumerate(made):
             placed = Placement(graph, listed, did, np.zeros(len(did), np.int32), (policy,), problem=problem)
-            planned = plan(graph, listed, placement=placed)
+            planned = plan(graph, listed, placement=placed, reuse="safe", reorder=False)
             took[at] = min(took[at], least_ns(planned, built, prepared.model, seconds / _ROUNDS))
     for (policy, did), ns, real in zip(made, predicted.tolist(), took, strict=True):
         yield {"bench": "plan", "model": name, "policy": policy, "predicted_ms": round(ns / 1e6, 4),

@@ -131,7 +131,8 @@ def test_times_are_those_of_the_simulated_plan(seed, devices, set_anew):
     problem = make_problem(graph, listed, inputs=inputs)
     did = np.array([rng.choice(np.flatnonzero(row)) for row in problem.allowed], np.int32)
     placed = Placement(graph, listed, did, np.zeros(len(did), np.int32), ("drawn",))
-    timeline = simulate(apart(plan(graph, listed, placement=placed)), inputs=inputs)
+    planned = plan(graph, listed, placement=placed, reorder=False)
+    timeline = simulate(apart(planned), inputs=inputs)
     times = measure(problem, did[None])
     assert times.serial[0] == timeline.duration.sum()
     busiest = np.bincount(timeline.queue, timeline.duration).max(initial=0)
@@ -146,7 +147,7 @@ def test_times_are_those_of_the_simulated_plan(seed, devices, set_anew):
 @pytest.mark.parametrize("devices", [PAIR, THREE], ids=["two", "three"])
 def test_policies_are_near_brute_force_and_never_worse_than_one_device(devices, objective):
     gaps: dict[str, list[float]] = {name: [] for name in POLICIES}
-    for seed in range(12):
+    for seed in range(8):
         rng = np.random.default_rng(seed)
         most = 10 if devices == PAIR else 7
         problem = replace(random_problem(rng, devices, nodes=int(rng.integers(2, most))), objective=objective)
@@ -176,7 +177,7 @@ def test_optimal_says_what_it_has_proved(monkeypatch):
 
 def test_equal_problems_have_equal_answers():
     for objective in OBJECTIVES[:2]:
-        problem = replace(random_problem(np.random.default_rng(8), THREE, nodes=24), objective=objective)
+        problem = replace(random_problem(np.random.default_rng(8), THREE, nodes=14), objective=objective)
         for name in POLICIES:
             assert np.array_equal(decide(problem, name), decide(problem, name))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .cuts import best_cut
 from .deltas import copy_table, serial_ns
-from .exact import lower_bound
+from .exact import lower_bound, solve
 from .problem import PlacementProblem
 from .schedule import OBJECTIVES, evaluate, measure
 from .search import singles
@@ -17,6 +17,7 @@ from .search import singles
 __all__ = ["node_rows", "predictions", "totals"]
 
 Row = dict[str, Any]
+_SMALL = 30         # nodes of a graph whose bound is worth a search
 
 
 def node_rows(problem: PlacementProblem, did: np.ndarray, asked: np.ndarray, causes: list[str]) -> list[Row]:
@@ -73,6 +74,14 @@ def totals(rows: list[Row]) -> dict[str, list[Row]]:
     return {"devices": list(devices.values()), "copies": list(ways.values()), "elsewhere": elsewhere}
 
 
+def _bound(problem: PlacementProblem, did: np.ndarray, alone: np.ndarray) -> int:
+    """ns that no placement goes below: what a cut or a search proves, else that of free copies."""
+    if problem.objective == "serial" and problem.num_devices == 2:
+        return serial_ns(problem, best_cut(problem, alone))
+    small = int((problem.graph.func_id >= 0).sum()) <= _SMALL
+    return solve(problem, did).bound if small else lower_bound(problem)
+
+
 def predictions(problem: PlacementProblem, did: np.ndarray) -> list[Row]:
     """One row an objective: ns of this placement, ns that none goes below, the best single device and its
     ns."""
@@ -83,9 +92,6 @@ def predictions(problem: PlacementProblem, did: np.ndarray) -> list[Row]:
     for objective, ns in zip(OBJECTIVES, (times.serial, times.makespan, times.bottleneck), strict=True):
         other = replace(problem, objective=objective)
         found = evaluate(other, alone)
-        bound = lower_bound(other)
-        if objective == "serial" and problem.num_devices == 2:
-            bound = serial_ns(problem, best_cut(problem, alone))
-        rows.append({"objective": objective, "ns": int(ns[0]), "bound_ns": min(bound, int(ns[0])),
+        rows.append({"objective": objective, "ns": int(ns[0]), "bound_ns": _bound(other, did, alone),
                      "single": str(problem.devices[int(np.argmin(found))]), "single_ns": int(found.min())})
     return rows
