@@ -112,9 +112,9 @@ def export(network: MiniLM, path: Path) -> None:
     ids = torch.ones(2, LENGTH, dtype=torch.int64)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        torch.onnx.export(network, (ids, ids), path, input_names=["ids", "mask"], output_names=["embedding"],
-                          dynamic_axes={name: {0: "batch"} for name in ("ids", "mask", "embedding")},
-                          opset_version=17, dynamo=False)
+        torch.onnx.export(network, (ids, torch.ones_like(ids)), path, input_names=["ids", "mask"],
+                          output_names=["embedding"], opset_version=17, dynamo=False,
+                          dynamic_axes={name: {0: "batch"} for name in ("ids", "mask", "embedding")})
 
 
 def tokens(folder: Path, sentences: list[str]) -> Tokens:

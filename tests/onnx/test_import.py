@@ -100,6 +100,7 @@ def test_all_that_is_unsupported_is_in_one_error(kit):
     assert [(f.op, f.node) for f in caught.value.failures] == [
         ("NonMaxSuppression", "nms"), ("Det", "det"), ("com.example.Exotic", "odd")]
     assert "3 nodes" in str(caught.value)
+    assert all(text in str(caught.value) for text in ("NonMaxSuppression 'nms'", "Det 'det'", "no converter"))
 
 
 def test_an_attribute_that_nobody_knows_is_refused(kit):

@@ -67,8 +67,8 @@ def table() -> dict[tuple[str, str], Converter]:
 
 
 class Context:
-    """One node while it is converted. ``opset``: the version of the node's domain. ``graph``: converts a
-    subgraph attribute (control.py)."""
+    """One node while it is converted. ``opset``: the version of the node's domain. ``subgraph(graph, {name:
+    value}, step)``: the values of a graph attribute's outputs (families/control.py)."""
 
     def __init__(self, tape: Tape, node: Any, inputs: list[Value | None], attrs: dict[str, Any], opset: int,
                  onnx_op: str, num_outputs: int, subgraph: Callable | None = None):

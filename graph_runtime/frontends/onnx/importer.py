@@ -20,7 +20,6 @@ from .tape import Tape, Value
 __all__ = ["Failure", "Importer"]
 
 _UNKNOWN = object()     # the result of a node that could not be converted
-_MOST_LISTED = 40
 _MALFORMED = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError)
 
 
@@ -30,7 +29,8 @@ class _UnknownError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A node that cannot be converted. ``error`` is None where an op it depends on failed."""
+    """A node that cannot be converted. ``path``: as $.graph.node[3]. ``error`` is None where its op has no
+    converter; nodes that need the results of such a node are not listed."""
 
     node: str
     op: str
@@ -181,8 +181,6 @@ class Importer:
         """Raise one error about all failures, if there are any."""
         if not self.failures:
             return
-        rows = [f"{f.op} {f.node!r} ({f.reason})" for f in self.failures[:_MOST_LISTED]]
-        more = len(self.failures) - len(rows)
         unknown, kind = _unknown(self.failures), UnsupportedOpError
         if unknown:
             kind = UnknownValueError
@@ -191,9 +189,17 @@ class Importer:
         first = self.failures[0]
         raise kind(
             f"{len(self.failures)} node{'s' * (len(self.failures) > 1)} of {self.file.name} cannot be "
-            f"converted: {'; '.join(rows)}{f'; and {more} more' if more else ''}",
+            f"converted: {_listed(self.failures)}",
             path=first.path, op=first.op, node=first.node, failures=tuple(self.failures),
             inputs=unknown)
+
+
+def _listed(failures: Sequence[Failure]) -> str:
+    """Every op with its nodes and the reason, nodes that share both together."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for failure in failures:
+        groups.setdefault((failure.op, failure.reason), []).append(repr(failure.node))
+    return "; ".join(f"{op} {', '.join(nodes)} ({reason})" for (op, reason), nodes in groups.items())
 
 
 def _unknown(failures: Sequence[Failure]) -> tuple[str, ...]:
