@@ -29,10 +29,10 @@ def two_products(device="tt:0", **attrs) -> gr.GraphBuilder:
 
 
 def words_of(planned) -> list[tuple[int, ...]]:
-    """The words after the op's own of each matmul, in order."""
+    """The words after the op's own and those of no epilogue, of each matmul, in order."""
     program = lower(planned, lambda *of: resolve(*of))
     kernels = [program.kernels[k] for k in program.kid[:program.main]]
-    return [k.words[2:] for k in kernels if k.name.startswith("matmul")]
+    return [k.words[4:] for k in kernels if k.name.startswith("matmul")]
 
 
 def planned(graph, **options):
