@@ -198,25 +198,72 @@ def test_an_index_out_of_range_is_an_error(index):
         ops.require("take").reference([data, indices], {"axis": 0})
 
 
+@pytest.mark.parametrize("index", [5, -6, 2**40, -(2**63)])
+@pytest.mark.parametrize("name", ["take_along_axis", "gather_nd", "scatter_elements", "scatter_nd"])
+def test_indices_out_of_range_are_errors(name, index):
+    data, indices = np.arange(10, dtype=np.float32).reshape(5, 2), np.array([[0], [index]])
+    updates = [] if name[0] in "tg" else [np.ones((2, 1 if name == "scatter_elements" else 2), np.float32)]
+    op = ops.require(name)
+    with pytest.raises(KernelError, match="out of range"):
+        call(op, {}, [data, indices, *updates])
+    with pytest.raises(KernelError, match="out of range"):
+        op.reference([data, indices, *updates], op.decode({}))
+
+
+def test_what_integers_cannot_be_is_an_error():
+    x = np.array([7, -7], np.int32)
+    for name, y, text in (("mod", 0, "division by zero"), ("power", -1, "negative exponent")):
+        with pytest.raises(KernelError, match=text):
+            call(ops.require(name), {}, [x, np.full(2, y, np.int32)])
+    least = np.array([-(2**63)], np.int64)
+    assert call(ops.require("mod"), {}, [least, np.array([-1])]) == 0    # one instruction would trap
+    assert call(ops.require("abs"), {}, [least]) == least
+
+
+def test_remainders_have_the_sign_they_should():
+    a, b = np.array([7, -7, 7, -7]), np.array([3, 3, -3, -3])
+    for dtype in ("int8", "int64", "float32", "float64"):
+        x, y = a.astype(dtype), b.astype(dtype)
+        np.testing.assert_array_equal(call(ops.require("mod"), {}, [x, y]), [1, 2, -2, -1])
+        np.testing.assert_array_equal(call(ops.require("mod"), {"fmod": True}, [x, y]), [1, -1, 1, -1])
+
+
+def test_the_first_of_equal_elements_counts_and_nan_is_extreme():
+    x = np.array([[1, 3, 3, 0, 0], [np.nan, 5, np.nan, -9, 2]], np.float32)
+    assert call(ops.require("argmax"), {"axis": 1, "keepdims": False}, [x]).tolist() == [1, 0]
+    assert call(ops.require("argmin"), {"axis": 1, "keepdims": False}, [x]).tolist() == [3, 0]
+    last = {"axis": 1, "keepdims": False, "select_last_index": True}
+    assert call(ops.require("argmax"), last, [x]).tolist() == [2, 2]
+    assert call_all(ops.require("topk"), {"k": 3}, [x])[1].tolist() == [[1, 2, 0], [0, 2, 1]]
+    least = call_all(ops.require("topk"), {"k": 3, "largest": False}, [x])
+    assert least[1].tolist() == [[3, 4, 0], [3, 4, 1]]
+
+
 SPECIAL = np.array(
     [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, 3e38, -3e38, 88.0, -88.0, 104.0, -104.0, 5.0, -9.0, -13.5],
     np.float32,
 )
 
 
-@pytest.mark.parametrize("name", ["relu", "sigmoid", "tanh", "exp", "sqrt"])
+FUNCTIONS = ["relu", "sigmoid", "tanh", "exp", "sqrt", "log", "log1p", "expm1", "erf", "reciprocal", "rsqrt",
+             "atan", "asinh", "softplus", "softsign", "silu", "mish", "elu", "selu", "celu", "hard_swish",
+             "hard_sigmoid", "leaky_relu", "thresholded_relu", "shrink", "clip", "sign", "abs", "round"]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_functions_of_special_values(name, dtype):
     with np.errstate(over="ignore"):
         x = SPECIAL.astype(dtypes.to_numpy(dtype))
     op = ops.require(name)
-    got, wanted = (np.asarray(a, np.float64) for a in (call(op, {}, [x]), op.reference([x], {})[0]))
+    made = call(op, {}, [x]), op.reference([x], op.decode({}))[0]
+    got, wanted = (np.asarray(a, np.float64) for a in made)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
     np.testing.assert_allclose(
         got,
         wanted,
         rtol={"float32": 4e-7, "float64": 1e-15, "float16": 1e-3, "bfloat16": 8e-3}[dtype],
-        atol=1e-44 if dtype == "float32" else 1e-7 if dtype == "float16" else 0,
+        atol=1e-43 if dtype == "float32" else 1e-7 if dtype == "float16" else 0,
     )
 
 
@@ -310,3 +357,32 @@ def test_products_of_any_shapes(mnk, transpose_a, transpose_b):
     attrs = {"transpose_a": transpose_a, "transpose_b": transpose_b}
     np.testing.assert_array_equal(call(ops.require("matmul"), attrs, [given_a, given_b]), a @ b)
     np.testing.assert_array_equal(call(ops.require("dense"), {}, [a, np.ascontiguousarray(b.T)]), a @ b)
+
+
+@settings(max_examples=40, deadline=None)
+@given(broadcast_pairs(), st.data())
+def test_where_and_comparisons_of_any_shapes(shapes, data):
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-2, 3, s).astype(np.float32) for s in shapes)
+    axes = np.broadcast_shapes(a.shape, b.shape)
+    cond = rng.integers(0, 2, tuple(1 if data.draw(st.booleans()) else n for n in axes)).astype(bool)
+    np.testing.assert_array_equal(call(ops.require("where"), {}, [cond, a, b]), np.where(cond, a, b))
+    np.testing.assert_array_equal(call(ops.require("less"), {}, [a, b]), a < b)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.data())
+def test_fills_and_orders_of_any_shapes(shape, data):
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    count = st.integers(0, 3)
+    repeats = tuple(data.draw(count) for _ in shape)
+    np.testing.assert_array_equal(call(ops.require("tile"), {"repeats": repeats}, [x]), np.tile(x, repeats))
+    before, after = ([data.draw(st.integers(0, 4)) for _ in shape] for _ in range(2))
+    for mode in ("constant", "edge", "reflect", "wrap"):
+        wanted = np.pad(x, list(zip(before, after, strict=True)), mode=mode)
+        attrs = {"pads": (*before, *after), "mode": mode}
+        np.testing.assert_array_equal(call(ops.require("pad"), attrs, [x]), wanted, err_msg=mode)
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    attrs = {"axis": axis, "k": data.draw(st.integers(0, shape[axis]))}
+    order = np.argsort(-x, axis=axis, kind="stable").take(range(attrs["k"]), axis=axis)
+    np.testing.assert_array_equal(call_all(ops.require("topk"), attrs, [x])[1], order)
