@@ -2,6 +2,7 @@
  *
  * defines: gr_cpu_{gelu,sigmoid,tanh,exp,sqrt}__<suffix>
  */
+#include "cpu/scalars.h"
 
 /* About what one element costs, in flops, against GR_GRAIN. */
 #define GR_FUNCTION_COST 16
@@ -23,29 +24,12 @@
                        (void *)(uintptr_t)call);                                                    \
   }
 
-/* By exp of a negative number only, so that nothing overflows. */
-GR_INLINE GR_C GR_FN(logistic)(GR_C a) {
-  GR_C e = GR_EXP(-GR_MATH(fabs)(a));
-  return (a >= 0 ? 1 : e) / (1 + e);
-}
-
-/* x (1 + erf(x / sqrt 2)) / 2 = x erfc(-x / sqrt 2) / 2: no cancellation for negative x. */
-GR_INLINE GR_C GR_FN(gelu_by_erf)(GR_C a) {
-  return (GR_C)0.5 * a * GR_ERFC(a * (GR_C)-0.70710678118654752440);
-}
-
-/* x (1 + tanh u) / 2 = x logistic(2 u). */
-GR_INLINE GR_C GR_FN(gelu_by_tanh)(GR_C a) {
-  GR_C u = (GR_C)1.5957691216057307118 * (a + (GR_C)0.044715 * a * a * a);
-  return a * GR_FN(logistic)(u);
-}
-
 GR_FUNCTION(exp, GR_EXP(a))
 GR_FUNCTION(tanh, GR_TANH(a))
 GR_FUNCTION(sqrt, GR_MATH(sqrt)(a))
-GR_FUNCTION(sigmoid, GR_FN(logistic)(a))
-GR_FUNCTION(gelu_erf, GR_FN(gelu_by_erf)(a))
-GR_FUNCTION(gelu_tanh, GR_FN(gelu_by_tanh)(a))
+GR_FUNCTION(sigmoid, GR_MATH(gr_logistic)(a))
+GR_FUNCTION(gelu_erf, GR_MATH(gr_gelu_erf)(a))
+GR_FUNCTION(gelu_tanh, GR_MATH(gr_gelu_tanh)(a))
 #undef GR_FUNCTION
 #undef GR_FUNCTION_COST
 

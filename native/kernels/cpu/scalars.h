@@ -23,7 +23,9 @@ GR_INLINE double gr_erfc_of(double a) { return erfc(a); }
     T e = gr_exp_of##F(-fabs##F(a));                                                                \
     return (a >= 0 ? 1 : e) / (1 + e);                                                              \
   }                                                                                                 \
-  GR_INLINE T gr_gelu_erf##F(T a) { return (T)0.5 * a * gr_erfc_of##F(a * (T)-0.70710678118654752440); }  \
+  GR_INLINE T gr_gelu_erf##F(T a) {                                                                 \
+    return (T)0.5 * a * gr_erfc_of##F(a * (T)-0.70710678118654752440);                              \
+  }                                                                                                 \
   GR_INLINE T gr_gelu_tanh##F(T a) {                                                                \
     T u = (T)1.5957691216057307118 * (a + (T)0.044715 * a * a * a);                                 \
     return a * gr_logistic##F(u);                                                                   \
