@@ -5,8 +5,8 @@
 
 DIR has NAME.onnx beside NAME.npz, whose arrays in_<input> are what is run. Each runtime and number of threads
 is a process of its own, pinned before its libraries load: 1 thread to the first core, n to the first n. They
-take turns, one timed run each, so that what disturbs the machine disturbs all of them. A line has the median
-and the least ms of each, our ratios to the others (of medians, and of least), and how far our outputs are from
+take turns, one timed run each, so that what disturbs the machine disturbs all of them. A line has the
+median and the least ms of each, our ratios to the others (of medians, and of least), and how far our outputs are from
 the first peer's, relative to its greatest value.
 
 A peer that is not installed is left out. With one thread the clock is the thread's own (what a busy machine
@@ -112,7 +112,8 @@ class Worker:
 
     def __init__(self, runtime: str, model: Path, threads: int):
         self.runtime, self.seconds = runtime, []
-        command = [sys.executable, __file__, "--work", runtime, "--models", str(model), "--threads", str(threads)]
+        command = [sys.executable, __file__, "--work", runtime, "--models", str(model),
+                   "--threads", str(threads)]
         cores = sorted(os.sched_getaffinity(0))[:threads]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         preexec_fn=lambda: os.sched_setaffinity(0, cores))
@@ -165,7 +166,8 @@ def compare(model: Path, peers: list[str], threads: int, seconds: float, scratch
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=Path, required=True)
     parser.add_argument("--names", default=NAMES)
     parser.add_argument("--threads", default="1,2")

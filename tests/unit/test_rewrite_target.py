@@ -1,5 +1,5 @@
-"""What a model becomes for the devices that its nodes were placed on: the same numbers, channels last and weights
-in panels on hosts only, every node where it was placed."""
+"""What a model becomes for the devices that its nodes were placed on: the same numbers, channels last and
+weights in panels on hosts only, every node where it was placed."""
 from __future__ import annotations
 
 import numpy as np
@@ -46,7 +46,8 @@ def agree(b, values, devices="cpu:0", pins=None):
 def image_network(pool="max_pool2d", between=()):
     b = GraphBuilder()
     x = b.input("x", (2, 3, 12, 10))
-    y = b.op("conv2d", x, b.param("w1", array(8, 3, 3, 3)), b.param("b1", array(8)), pads=(1, 1, 1, 1), name="c1")
+    y = b.op("conv2d", x, b.param("w1", array(8, 3, 3, 3)), b.param("b1", array(8)), pads=(1, 1, 1, 1),
+             name="c1")
     y = b.op("relu", y, name="r1")
     z = b.op("conv2d", y, b.param("w2", array(8, 1, 3, 3)), pads=(1, 1, 1, 1), group=8, name="c2")
     y = b.op("add", y, z, name="sum")
@@ -122,11 +123,13 @@ def test_random_convolutions_between_elementwise_ops(data):
     k = draw(st.sampled_from([(1, 1), (3, 3), (2, 3)]))
     pads = draw(st.tuples(*[st.integers(0, 2)] * 4))
     attrs = {"pads": pads, "strides": draw(st.tuples(st.integers(1, 2), st.integers(1, 3))),
-             "dilations": draw(st.tuples(st.integers(1, 2), st.integers(1, 2))), "group": c if depthwise else 1}
+             "dilations": draw(st.tuples(st.integers(1, 2), st.integers(1, 2))),
+             "group": c if depthwise else 1}
     b = GraphBuilder()
     x = b.input("x", (draw(st.integers(1, 2)), c, draw(st.integers(5, 9)), draw(st.integers(5, 9))))
     y = b.op("conv2d", b.op("relu", x), b.param("w", array(o, 1 if depthwise else c, *k)), **attrs)
-    y = b.op(draw(st.sampled_from(["add", "maximum"])), y, y if draw(st.booleans()) else b.param("n", array(1)))
+    other = y if draw(st.booleans()) else b.param("n", array(1))
+    y = b.op(draw(st.sampled_from(["add", "maximum"])), y, other)
     b.output(b.op("tanh", y, name="out"))
     agree(b, {"x": array(*x.shape)})
 
@@ -138,6 +141,6 @@ def test_attention_of_many_rows_and_products_of_activations_name_their_kernel():
     b.output(b.op("attention", q, k, k, name="many"), b.op("attention", few, k, k, name="one"),
              b.op("matmul", q, k, transpose_b=True, name="product"))
     made, _ = agree(b, {"q": array(2, 20, 8), "few": array(2, 1, 8), "k": array(2, 33, 8)})
-    named = {made.graph.names[n]: made.graph.node(n).func.attrs.get("kernel") for n in range(made.graph.num_nodes)
-             if made.graph.func_id[n] >= 0}
+    nodes = [made.graph.node(n) for n in range(made.graph.num_nodes) if made.graph.func_id[n] >= 0]
+    named = {node.name: node.func.attrs.get("kernel") for node in nodes}
     assert named == {"many": "attention_panels", "one": None, "product": "matmul_panels"}
