@@ -16,6 +16,8 @@ _RATES = {
     **dict.fromkeys(("matmul", "dense", "conv2d"), "product_gflops"),
     **dict.fromkeys(("exp", "tanh", "sigmoid", "gelu", "softmax", "sqrt", "divide"), "function_gflops"),
 }  # of all other ops: simple_gflops
+_ON_PANELS = ("matmul_panels", "attention_panels")
+_COLUMNS = 16
 _LOOKS_UP = ("gather_nd", "slice", "take", "take_along_axis")
 
 
@@ -77,8 +79,18 @@ def _work_ns(op: registry.Op, func: Func, inputs: tuple[TensorType, ...], output
         own = steps.flops([step], outputs[0])
         flops -= own
         total += own / getattr(host, _RATES.get(step[0], "simple_gflops"))
-    rate = "packed_gflops" if func.attrs.get("packed") else _RATES.get(op.name, "simple_gflops")
-    return total + flops / getattr(host, rate)
+    return total + flops / _rate(op, func, host)
+
+
+def _rate(op: registry.Op, func: Func, host: Machine) -> float:
+    """Flops a ns of the kernel that serves a node. Panels compute whole vectors of 16 columns; depthwise
+    convolutions load as much as they compute, as simple ops do."""
+    packed = func.attrs.get("packed")
+    if packed and func.attrs.get("group", 1) == 1:
+        return host.packed_gflops * packed / (-(-packed // _COLUMNS) * _COLUMNS)
+    if func.attrs.get("kernel") in _ON_PANELS:
+        return host.packed_gflops
+    return host.simple_gflops if packed else getattr(host, _RATES.get(op.name, "simple_gflops"))
 
 
 def _width(dtype: str) -> float:
