@@ -22,14 +22,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     ``argv``: the arguments without the command's name, by default the process's. Typer is imported here, by
     who uses the command line only. Raises SystemExit.
     """
+    args = sys.argv[1:] if argv is None else list(argv)
+    try:
+        code = _command(args)
+    except KeyboardInterrupt:               # while modules are imported, too
+        sys.exit(130)
+    sys.exit(code if args else 2)
+
+
+def _command(args: Sequence[str]) -> object:
+    """Run a command; the code that it gives. Errors become SystemExit."""
     from .app import UsageError, app
 
-    args = sys.argv[1:] if argv is None else list(argv)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = _show_warning
         try:
-            code = app(args=args or ["--help"], prog_name="graph-runtime", standalone_mode=False)
+            return app(args=list(args) or ["--help"], prog_name="graph-runtime", standalone_mode=False)
         except UsageError as error:
             place = error.ctx.command_path if error.ctx else "graph-runtime"
             print(f"error: {_one_line(error.format_message())} (see {place} --help)", file=sys.stderr)
@@ -37,7 +46,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         except (GraphRuntimeError, MemoryError, OSError) as error:
             print(f"error: {_one_line(error)}", file=sys.stderr)
             sys.exit(next((code for kind, code in _CODES if isinstance(error, kind)), 2))
-    sys.exit(code if args else 2)
 
 
 def _one_line(error: BaseException | str) -> str:
