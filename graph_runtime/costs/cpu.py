@@ -12,9 +12,14 @@ from .weights_file import load
 
 __all__ = ["Machine", "cpu_node_cost", "host_copy_ns", "machine"]
 
+_FUNCTIONS = (
+    "exp", "tanh", "sigmoid", "gelu", "softmax", "log_softmax", "sqrt", "divide", "expm1", "log", "log1p",
+    "erf", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
+    "softplus", "softsign", "silu", "mish", "elu", "selu", "celu", "power", "mod", "lrn",
+)
 _RATES = {
     **dict.fromkeys(("matmul", "dense", "conv2d"), "product_gflops"),
-    **dict.fromkeys(("exp", "tanh", "sigmoid", "gelu", "softmax", "sqrt", "divide"), "function_gflops"),
+    **dict.fromkeys(_FUNCTIONS, "function_gflops"),
 }  # of all other ops: simple_gflops
 _ON_PANELS = ("matmul_panels", "attention_panels")
 _COLUMNS = 16
