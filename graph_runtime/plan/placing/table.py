@@ -34,7 +34,8 @@ def node_rows(problem: PlacementProblem, did: np.ndarray, asked: np.ndarray, cau
         wanted = names[asked[nid]] if asked[nid] >= 0 else None
         here = int(did[nid])
         rows.append({"nid": nid, "node": view.name, "op": view.op, "asked": wanted, "device": names[here],
-                     "why": causes[nid] if view.func else "every run sets it, from here", "ns": int(problem.cost[nid, here]), "copies": sent.get(nid, [])})
+                     "why": causes[nid] if view.func else "every run sets it, from here",
+                     "ns": int(problem.cost[nid, here]), "copies": sent.get(nid, [])})
     return rows
 
 
