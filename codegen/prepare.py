@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,7 @@ from graph_runtime.loader import load_graph
 from graph_runtime.model import Constant, Model, Note
 from graph_runtime.params import read_params
 from graph_runtime.plan import plan as make_plan
-from graph_runtime.plan.globs import matching
+from graph_runtime.plan.globs import EXACTLY, matching
 from graph_runtime.plan.placement import place as place_graph
 from graph_runtime.plan.types import Plan
 from graph_runtime.rewrite.target import target
@@ -129,7 +128,7 @@ def _pins(model: Model, place: Mapping[str, str | Device]) -> dict[str, str | De
             hits = np.flatnonzero(matching(model.graph, pin, "pin"))
             kept[pin] = device
             named |= dict.fromkeys((model.graph.names[nid] for nid in hits.tolist()), str(parse(device)))
-    return {**kept, **{glob.escape(name): device for name, device in model.pins.items()
+    return {**kept, **{EXACTLY + name: device for name, device in model.pins.items()
                        if named.get(name) != device}}
 
 

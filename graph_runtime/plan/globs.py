@@ -1,4 +1,4 @@
-"""Globs by which a caller names nodes: over node, op and function names."""
+"""Globs by which a caller names nodes: over node, op and function names; "node:NAME" is one node, exactly."""
 from __future__ import annotations
 
 import fnmatch
@@ -9,16 +9,21 @@ import numpy as np
 from ..errors import PlanError, did_you_mean
 from ..graph import Graph
 
-__all__ = ["matching"]
+__all__ = ["EXACTLY", "matching"]
+
+EXACTLY = "node:"
 
 
 def matching(graph: Graph, glob: str, what: str) -> np.ndarray:
     """bool [nodes]: whom a glob names. Raises PlanError, as "``what`` 'glob' matches no ...", for nobody."""
-    match = re.compile(fnmatch.translate(glob)).match
-    by_func = np.array([bool(match(f.name) or (f.op and match(f.op))) for f in graph.funcs] + [False])
-    hit = by_func[graph.func_id] | np.fromiter(
-        (match(n) is not None for n in graph.names), bool, graph.num_nodes
-    )
+    if glob.startswith(EXACTLY):
+        hit = np.fromiter((n == glob[len(EXACTLY):] for n in graph.names), bool, graph.num_nodes)
+    else:
+        match = re.compile(fnmatch.translate(glob)).match
+        by_func = np.array([bool(match(f.name) or (f.op and match(f.op))) for f in graph.funcs] + [False])
+        hit = by_func[graph.func_id] | np.fromiter(
+            (match(n) is not None for n in graph.names), bool, graph.num_nodes
+        )
     if not hit.any():
         known = [*graph.names, *(f.op or f.name for f in graph.funcs)]
         raise PlanError(
