@@ -22,7 +22,7 @@ from pathlib import Path
 from graph_runtime.config import get as setting
 from graph_runtime.errors import CompileError
 
-__all__ = ["cache_folder", "hash_of", "kept", "objects_folder", "prune", "touch", "writing"]
+__all__ = ["cache_folder", "hash_of", "kept", "kernel_times", "objects_folder", "prune", "touch", "writing"]
 
 _ABANDONED = 24 * 3600  # seconds after which a file that nobody finished is garbage
 
@@ -36,6 +36,11 @@ def _base() -> Path:
 def cache_folder() -> Path:
     """Where compiled libraries are kept: in GR_CACHE_DIR, else graph_runtime in the user's cache folder."""
     return _base() / "libraries"
+
+
+def kernel_times() -> Path:
+    """Where measured times of kernels are kept (graph_runtime/tuning.py)."""
+    return _base() / "kernels.json"
 
 
 def objects_folder() -> Path:

@@ -27,6 +27,7 @@ from graph_runtime.plan import plan as make_plan
 from graph_runtime.plan.globs import EXACTLY, matching
 from graph_runtime.plan.placement import place as place_graph
 from graph_runtime.plan.types import Plan
+from graph_runtime.rewrite.choose_kernels import Measure
 from graph_runtime.rewrite.target import target
 
 __all__ = ["Prepared", "Tell", "batch_dims", "is_onnx", "prepare", "read_model", "same_value", "silent"]
@@ -65,6 +66,7 @@ def prepare(
     params: Any = None,
     dims: Mapping[str, int] | None = None,
     fuse: bool | None = None,
+    measure: Measure | None = None,
     tell: Tell = silent,
     **options: Any,
 ) -> Prepared:
@@ -74,7 +76,8 @@ def prepare(
     graph.json. ``params``: values of inputs that are constants from then on, what read_params takes.
     ``dims``: {symbolic dimension: size} of an ONNX file. ``fuse``: whether rewrites may change nodes; by
     default those of an ONNX file or a Model, not those of a graph.json, a Graph or a GraphBuilder, which say
-    how they want to be run. ``tell`` hears of steps that take long. ``options``: as plan.plan's; what may be
+    how they want to be run. ``measure`` times the kernels of ops that have several (tuning.Tuner); by default
+    a rule chooses. ``tell`` hears of steps that take long. ``options``: as plan.plan's; what may be
     rewritten is placed by the policy mincut where there are several devices, and neither ``place`` nor
     ``placement`` says otherwise.
 
@@ -92,7 +95,7 @@ def prepare(
     options["inputs"] = model.input_names if model.constants else ()
     if fuse:
         tell("placing", 0, 0)
-        model, options = _targeted(model, devices, options)
+        model, options = _targeted(model, devices, options, measure)
     tell("planning", 0, 0)
     return Prepared(imported, model, make_plan(model.graph, devices, **options))
 
@@ -108,13 +111,13 @@ def _rewritten(model: Model, devices: str | Device | Sequence[str | Device],
 
 
 def _targeted(model: Model, devices: str | Device | Sequence[str | Device],
-              options: Mapping[str, Any]) -> tuple[Model, dict[str, Any]]:
+              options: Mapping[str, Any], measure: Measure | None) -> tuple[Model, dict[str, Any]]:
     """The model as the devices that its nodes were placed on want it, and the options that are left to plan,
     the ready placement among them."""
     placing = {name: options[name] for name in _PLACING if name in options}
     placement = place_graph(model.graph, devices, pins=options["place"], inputs=options["inputs"],
                             formats=options.get("formats"), **placing)
-    model, placement = target(model, placement)
+    model, placement = target(model, placement, measure)
     rest = {name: value for name, value in options.items() if name not in ("place", *_PLACING)}
     return model, {**rest, "placement": placement}
 

@@ -8,6 +8,7 @@ import typer
 
 from ..errors import InputError
 from ..packing import pack_thoroughly
+from ..tuning import Tuner
 from . import options as opt
 from .progress import progress
 from .sources import open_program
@@ -31,6 +32,9 @@ def compile_(
     march: Annotated[str, typer.Option(
         "--march", help="auto (x86-64-v3 where this CPU has it, else v2), native, or a level.")] = "auto",
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Compilers at a time.")] = None,
+    tune: Annotated[bool, typer.Option(
+        "--tune", help="Measure the kernels of host ops that have several, and take the fastest. Times are "
+                       "kept in the cache.")] = False,
     verbose: opt.Verbose = False, json: opt.Json = False,
 ) -> None:
     """Import a model, place and plan it, generate and compile C for its kernels, and write a bundle.
@@ -40,6 +44,7 @@ def compile_(
     Example: graph-runtime compile net.json --params p.bin --device tt:0 --place 'soft*=cpu:0' -o net.zip
     """
     from codegen.build import write_prepared  # the only command that needs a C compiler
+    from codegen.cache import kernel_times
 
     with progress(not json) as tell:
         program = open_program(graph, device, library, params, opt.pairs(dim, "--dim"), tell)
@@ -49,7 +54,8 @@ def compile_(
                              got=str(graph))
         prepared = program.prepare(opt.plan_options(
             place, map, format, strict, fidelity, dst, numerics, layout, None, placement, objective,
-            fallback, reuse) | {"packer": pack_thoroughly}, fuse, tell)
+            fallback, reuse) | {"packer": pack_thoroughly,
+                                "measure": Tuner(kernel_times()) if tune else None}, fuse, tell)
         write_prepared(prepared, output, libraries=library or (), march=march, jobs=jobs, tell=tell)
     if json:
         opt.print_json({"bundle": str(output), "devices": list(map(str, prepared.plan.devices)),

@@ -9,7 +9,7 @@ from ..errors import UnsupportedOpError
 from . import numerics
 from .registry import KERNEL, Attrs, Body, Op, Types
 
-__all__ = ["Selected", "call_words", "candidates", "numeric_words", "select"]
+__all__ = ["Selected", "able", "call_words", "candidates", "numeric_words", "select"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,12 @@ def candidates(op: Op, attrs: Attrs, kind: str) -> list[Body]:
     bodies += op.variants.get(kind, ())
     named = [b for b in bodies if b.name == attrs.get(KERNEL)]
     return named or bodies
+
+
+def able(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -> list[str]:
+    """Names of the bodies of a device kind that take these types, the default first."""
+    return [b.name for b in candidates(op, attrs, kind)
+            if _refusal(op, b, kind, attrs, inputs, outputs) is None]
 
 
 def _refusal(

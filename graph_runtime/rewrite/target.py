@@ -6,7 +6,6 @@ Nodes stay where they were placed; what is added runs where the node that needs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,28 +13,27 @@ import numpy as np
 from ..model import Model
 from ..plan.types import Placement
 from .channels_last import channels_last
-from .choose_kernels import choose_kernels
+from .choose_kernels import Measure, choose_kernels
 from .net import Net
 from .pack_weights import pack_weights
 
-__all__ = ["RULES", "target"]
+__all__ = ["target"]
 
 _ADDED = "made for the nodes around it, which run here"
 
-# Images first: convolutions take their weights in panels there.
-RULES: tuple[Callable[[Net], None], ...] = (channels_last, pack_weights, choose_kernels)
 
+def target(model: Model, placement: Placement, measure: Measure | None = None) -> tuple[Model, Placement]:
+    """The model and its placement as the devices want them.
 
-def target(
-    model: Model, placement: Placement, rules: Sequence[Callable[[Net], None]] = RULES
-) -> tuple[Model, Placement]:
-    """The model and its placement as the devices want them. ``placement`` is one of ``model.graph``; both
-    come back as they were where there is nothing to do."""
+    ``placement``: one of ``model.graph``. ``measure``: times kernels where an op has several; None: by rule.
+    Both come back as they were where there is nothing to do.
+    """
     names = [str(device) for device in placement.devices]
     where = {name: names[did] for name, did in zip(model.graph.names, placement.did.tolist(), strict=True)}
     net = Net(replace(model, pins=where))
-    for rule in rules:
-        rule(net)
+    channels_last(net)           # first: convolutions take their weights in panels there
+    pack_weights(net)
+    choose_kernels(net, measure)
     net.prune()
     made = net.model()
     if made.graph is model.graph:

@@ -6,8 +6,8 @@
 DIR has NAME.onnx beside NAME.npz, whose arrays in_<input> are what is run. Each runtime and number of threads
 is a process of its own, pinned before its libraries load: 1 thread to the first core, n to the first n. They
 take turns, one timed run each, so that what disturbs the machine disturbs all of them. A line has the
-median and the least ms of each, our ratios to the others (of medians, and of least), and how far our outputs are from
-the first peer's, relative to its greatest value.
+median and the least ms of each, our ratios to the others (of medians, and of least), and how far our outputs
+are from the first peer's, relative to its greatest value.
 
 A peer that is not installed is left out. With one thread the clock is the thread's own (what a busy machine
 takes away does not count), with more the wall's; ``clock`` says which.

@@ -144,3 +144,18 @@ def test_attention_of_many_rows_and_products_of_activations_name_their_kernel():
     nodes = [made.graph.node(n) for n in range(made.graph.num_nodes) if made.graph.func_id[n] >= 0]
     named = {node.name: node.func.attrs.get("kernel") for node in nodes}
     assert named == {"many": "attention_panels", "one": None, "product": "matmul_panels"}
+
+
+def test_a_measured_kernel_wins_over_the_rule():
+    b = GraphBuilder()
+    q, k = b.input("q", (2, 20, 8)), b.input("k", (2, 33, 8))
+    b.output(b.op("matmul", q, k, transpose_b=True, name="y"))
+    model, asked = Model.from_builder(b), []
+
+    def measure(op, attrs, inputs, kernels):
+        asked.append((op, tuple(kernels)))
+        return {name: float(name != "matmul") for name in kernels}
+
+    made, _ = target(model, place(model.graph, "cpu:0"), measure)
+    assert asked == [("matmul", ("matmul", "matmul_panels"))]
+    assert made.graph is model.graph
