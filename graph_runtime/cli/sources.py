@@ -1,6 +1,7 @@
 """What commands take as MODEL: an ONNX file, a graph.json or a bundle, and the devices that it asks for."""
 from __future__ import annotations
 
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 
 from ..bundle import Bundle, BundleProgram, read_bundle
 from ..devices import dl_kinds
-from ..errors import DeviceError, DocumentError, InputError
+from ..errors import CompileError, DeviceError, DocumentError, InputError
 from ..factory import adopt_params, bundle_libraries, create, inplace_rules, library_kernels, set_constants
 from ..graph import Graph
 from ..library import Library, load_library
@@ -98,7 +99,11 @@ class Program:
     def _compiled(self, prepared: Any, threads: int | None, tell: Tell) -> GraphModule:
         from codegen.build import cached_library
 
-        built = cached_library([prepared.plan], self.libraries, tell=tell)
+        try:
+            built = cached_library([prepared.plan], self.libraries, tell=tell)
+        except CompileError as error:
+            warnings.warn(f"{error}. Until then the kernels built into this installation serve", stacklevel=2)
+            built = None
         libraries = [*self.libraries, *([load_library(built)] if built else [])]
         module = create(prepared.plan, libraries, threads=threads, name=self.name)
         set_constants(module, prepared.model.constants)

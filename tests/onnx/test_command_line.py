@@ -85,6 +85,16 @@ def test_a_model_runs_without_a_bundle_and_agrees_with_two_judges(command):
     assert rows == sorted(rows, key=lambda row: -row["nmse"])
 
 
+def test_without_a_compiler_a_model_runs_on_the_kernels_built_in(command, tmp_path):
+    with config(CC="/nonexistent/cc"):
+        code, _, err = command("run", "model.onnx", "--dim", "batch=1", "--device", "cpu:0", "--no-fuse",
+                               "--input", "x=x.npy", "-o", "y.npz")
+    assert code == 0
+    assert "no C compiler found" in err
+    with np.load(tmp_path / "y.npz") as made:
+        np.testing.assert_allclose(made["output0"], wanted(tmp_path), rtol=1e-4, atol=1e-6)
+
+
 def test_bfloat16_on_tt_correlates(command, tmp_path):
     command("run", "model.onnx", "--dim", "batch=1", "--device", "tt:0", "--format", "tt=bf16", "--input",
             "x=x.npy", "-o", "y.npz")
