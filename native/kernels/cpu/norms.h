@@ -6,7 +6,7 @@
  */
 #include "cpu/broadcast.h"
 
-#define GR_STRIP 16 /* neighbouring columns that walk down the axis together */
+#define GR_AXIS_STRIP 16 /* neighbouring columns that walk down the axis together */
 #define GR_EXP_COST 8
 #define GR_LANES 8
 
@@ -21,11 +21,11 @@ typedef struct GR_FN(logs) {
 static int32_t GR_FN(log_softmax_strips)(void *ctx, int64_t first, int64_t last) {
   const GR_FN(logs) *p = ctx;
   for (int64_t i = first; i < last; i++) {
-    int64_t column = i % p->strips * GR_STRIP, at = i / p->strips * p->n * p->inner + column;
-    int64_t width = gr_min(GR_STRIP, p->inner - column);
+    int64_t column = i % p->strips * GR_AXIS_STRIP, at = i / p->strips * p->n * p->inner + column;
+    int64_t width = gr_min(GR_AXIS_STRIP, p->inner - column);
     const GR_T *x = p->x + at;
-    GR_C top[GR_STRIP];
-    double sum[GR_STRIP] = {0};
+    GR_C top[GR_AXIS_STRIP];
+    double sum[GR_AXIS_STRIP] = {0};
     for (int64_t c = 0; c < width; c++) top[c] = GR_LOAD(x[c]);
     for (int64_t k = 1; k < p->n; k++) {
       for (int64_t c = 0; c < width; c++) {
@@ -53,12 +53,12 @@ static inline int32_t GR_BODY(log_softmax)(const gr_call *call) {
   int32_t axis = (int32_t)call->attrs[0];
   if (gr_size(x) == 0) return GR_OK;
   GR_FN(logs) p = {gr_ptr(x), gr_ptr(&call->args[1]), x->shape[axis], gr_span(x, axis + 1, x->ndim), 0};
-  p.strips = gr_ceil_div(p.inner, GR_STRIP);
-  int64_t cost = GR_EXP_COST * p.n * gr_min(p.inner, GR_STRIP);
+  p.strips = gr_ceil_div(p.inner, GR_AXIS_STRIP);
+  int64_t cost = GR_EXP_COST * p.n * gr_min(p.inner, GR_AXIS_STRIP);
   return gr_parallel(call->env, gr_span(x, 0, axis) * p.strips, gr_ceil_div(GR_GRAIN, cost),
                      GR_FN(log_softmax_strips), &p);
 }
-#undef GR_STRIP
+#undef GR_AXIS_STRIP
 #undef GR_EXP_COST
 
 /* ---------------------------------------------------------------- rms_norm */

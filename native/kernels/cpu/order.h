@@ -1,11 +1,11 @@
 /* order.h: argmax argmin cumsum topk along one axis. Template over numbers.
  *
  * Attribute words: graph_runtime/ops/order.py. x is seen as [outer, n, inner]; a task is a column of it, or for
- * the running ones a strip of GR_STRIP neighbouring columns that walk down the axis together.
+ * the running ones a strip of GR_AXIS_STRIP neighbouring columns that walk down the axis together.
  *
  * defines: gr_cpu_{argmax argmin cumsum topk}__<suffix>
  */
-#define GR_STRIP 32
+#define GR_AXIS_STRIP 32
 
 typedef struct GR_FN(axis) {
   const gr_call *call;
@@ -17,14 +17,14 @@ GR_INLINE GR_FN(axis) GR_FN(axis_of)(const gr_call *call) {
   const gr_arg *x = &call->args[0];
   int32_t axis = (int32_t)call->attrs[0];
   GR_FN(axis) p = {call, gr_ptr(x), x->shape[axis], gr_span(x, axis + 1, x->ndim), 0};
-  p.strips = gr_ceil_div(p.inner, GR_STRIP);
+  p.strips = gr_ceil_div(p.inner, GR_AXIS_STRIP);
   return p;
 }
 
 /* All strips of x through `run`. */
 GR_INLINE int32_t GR_FN(axis_run)(const gr_call *call, int32_t (*run)(void *, int64_t, int64_t)) {
   GR_FN(axis) p = GR_FN(axis_of)(call);
-  int64_t cost = gr_max(1, p.n * gr_min(p.inner, GR_STRIP));
+  int64_t cost = gr_max(1, p.n * gr_min(p.inner, GR_AXIS_STRIP));
   return gr_parallel(call->env, gr_span(&call->args[0], 0, (int32_t)call->attrs[0]) * p.strips,
                      gr_ceil_div(GR_GRAIN, cost), run, &p);
 }
@@ -40,11 +40,11 @@ GR_INLINE int GR_FN(beats)(GR_C a, GR_C best, int least, int last) {
 GR_INLINE int32_t GR_FN(arg_strips)(const GR_FN(axis) *p, int64_t first, int64_t last_strip, int least,
                                     int last) {
   for (int64_t i = first; i < last_strip; i++) {
-    int64_t outer = i / p->strips, column = i % p->strips * GR_STRIP;
-    int64_t width = gr_min(GR_STRIP, p->inner - column);
+    int64_t outer = i / p->strips, column = i % p->strips * GR_AXIS_STRIP;
+    int64_t width = gr_min(GR_AXIS_STRIP, p->inner - column);
     const GR_T *x = p->x + outer * p->n * p->inner + column;
     int64_t *out = (int64_t *)gr_ptr(&p->call->args[1]) + outer * p->inner + column;
-    GR_C best[GR_STRIP];
+    GR_C best[GR_AXIS_STRIP];
     for (int64_t c = 0; c < width; c++) {
       best[c] = GR_LOAD(x[c]);
       out[c] = 0;
@@ -83,10 +83,10 @@ static int32_t GR_FN(cumsum_strips)(void *ctx, int64_t first, int64_t last) {
   const GR_FN(axis) *p = ctx;
   int64_t exclusive = p->call->attrs[1], reverse = p->call->attrs[2];
   for (int64_t i = first; i < last; i++) {
-    int64_t column = i % p->strips * GR_STRIP, at = i / p->strips * p->n * p->inner + column;
-    int64_t width = gr_min(GR_STRIP, p->inner - column);
+    int64_t column = i % p->strips * GR_AXIS_STRIP, at = i / p->strips * p->n * p->inner + column;
+    int64_t width = gr_min(GR_AXIS_STRIP, p->inner - column);
     GR_T *out = (GR_T *)gr_ptr(&p->call->args[1]) + at;
-    GR_WIDE sum[GR_STRIP] = {0};
+    GR_WIDE sum[GR_AXIS_STRIP] = {0};
     for (int64_t step = 0; step < p->n; step++) {
       int64_t k = reverse ? p->n - 1 - step : step;
       for (int64_t c = 0; c < width; c++) {
@@ -101,7 +101,7 @@ static int32_t GR_FN(cumsum_strips)(void *ctx, int64_t first, int64_t last) {
 
 /* gr-kernel: cpu/cumsum : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 */
 static inline int32_t GR_BODY(cumsum)(const gr_call *call) { return GR_FN(axis_run)(call, GR_FN(cumsum_strips)); }
-#undef GR_STRIP
+#undef GR_AXIS_STRIP
 
 /* ---------------------------------------------------------------- topk */
 

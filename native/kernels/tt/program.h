@@ -58,7 +58,7 @@ static inline float gr_tt_step_clip(float a, float low, float high) {
     break;
 
 /* The formulas are those of tt/elementwise.h and of the other kernels of one op. */
-GR_TT_APART void gr_tt_step(const int64_t *w, const float *x, const float *y, float *d, int64_t n) {
+GR_TT_APART void gr_tt_program_step(const int64_t *w, const float *x, const float *y, float *d, int64_t n) {
   float p = (float)gr_steps_parameter(w, 0), q = (float)gr_steps_parameter(w, 1);
   switch (w[0]) {
     GR_TT_STEP(GR_STEP_ADD, a + b)
@@ -103,7 +103,7 @@ static inline void gr_tt_program_piece(const gr_tt_program *p, const float *pane
       continue;
     }
     float *d = buffer[w[1]];
-    gr_tt_step(w, registers[w[2]], registers[w[3]], d, n);
+    gr_tt_program_step(w, registers[w[2]], registers[w[3]], d, n);
     for (int64_t k = 0; p->dst_bits == 16 && k < n; ++k) d[k] = gr_dst16_round(d[k]);
     last = registers[w[1]] = d;
   }
