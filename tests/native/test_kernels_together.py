@@ -1,0 +1,19 @@
+"""Any bodies of a device kind may come into one unit of generated code: their names do not collide."""
+from __future__ import annotations
+
+import pytest
+
+from codegen.bodies import find_bodies, includes
+from codegen.compile import _include_folders, native_folder
+from codegen.toolchain import FLAGS, find_compiler
+
+
+@pytest.mark.parametrize("kind", ["cpu", "tt"])
+def test_all_bodies_of_a_kind_compile_in_one_unit(kind, tmp_path):
+    found = [b for b in find_bodies(native_folder() / "kernels") if b.kind == kind]
+    lines = ['#include "entry.h"']
+    for header, suffix in dict.fromkeys((body.header, body.suffix) for body in found):
+        lines += includes(kind, header, suffix)
+    (tmp_path / "all.c").write_text("\n".join(lines))
+    folders = [f"-I{folder}" for folder in _include_folders()]
+    find_compiler().run([*FLAGS, "-O0", *folders, "-fsyntax-only", "all.c"], tmp_path)
