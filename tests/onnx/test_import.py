@@ -164,3 +164,9 @@ def test_batch_norm_is_one_multiplication_and_one_addition(kit):
 def test_nodes_that_no_output_needs_are_left_out(kit):
     nodes = [("Relu", ["x"], ["y"]), ("Exp", ["x"], ["z"])]
     assert _names(kit.load(kit.make(nodes, {"x": (2,)}, ["y"]))) == ["y"]
+
+
+def test_a_bound_of_several_elements_is_refused(kit):
+    proto = kit.make([("Clip", ["x", "low"], ["y"])], {"x": (2, 3)}, ["y"], {"low": np.zeros(3, np.float32)})
+    with pytest.raises(UnsupportedOpError, match="one element"):
+        kit.load(proto)

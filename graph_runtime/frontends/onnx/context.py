@@ -141,6 +141,15 @@ class Context:
         found = self.value(index, default)
         return found if found is default else [int(v) for v in np.asarray(found).reshape(-1)]
 
+    def single(self, index: int, default: Any = _MISSING) -> Any:
+        """The value of an input of one element, as a numpy scalar."""
+        found = self.value(index, default)
+        if found is default:
+            return found
+        if found.size != 1:
+            self.fail(f"input {index} must have one element, it is {self.input(index).type}")
+        return found.reshape(-1)[0]
+
     def axis(self, value: int, rank: int, name: str = "axis") -> int:
         """A non-negative axis."""
         if not -rank <= value < rank:

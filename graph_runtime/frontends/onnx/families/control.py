@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..context import Context, Results, converter
 from ..tape import Value
 
@@ -12,7 +10,7 @@ MOST_TRIPS = 10_000
 
 @converter("If", limits="the condition must be known before a run")
 def _if(ctx: Context) -> Results:
-    taken = "then_branch" if bool(ctx.value(0).reshape(-1)[0]) else "else_branch"
+    taken = "then_branch" if bool(ctx.single(0)) else "else_branch"
     ctx.ignore("then_branch", "else_branch")
     return tuple(ctx.subgraph(ctx.attr(taken), {}, taken))
 
@@ -20,10 +18,8 @@ def _if(ctx: Context) -> Results:
 @converter("Loop", limits="unrolled; trip count and conditions must be known before a run")
 def _loop(ctx: Context) -> Results:
     body, state = ctx.attr("body"), [ctx.input(i) for i in range(2, len(ctx.inputs))]
-    trips = ctx.ints(0, None)
-    go = bool(np.asarray(ctx.value(1, True)).reshape(-1)[0])
-    limit = None if trips is None else trips[0]
-    if trips is None and not ctx.has(1):
+    limit, go = ctx.single(0, None), bool(ctx.single(1, True))
+    if limit is None and not ctx.has(1):
         ctx.fail("it has neither trip count nor condition: it never ends")
     scanned: list[list[Value]] = []
     i = 0

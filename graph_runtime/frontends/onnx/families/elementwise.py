@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from ..context import FLOATS, Context, Results, converter
 from ..read import dtype_name
 from ..tape import Value
@@ -109,6 +107,9 @@ def _clip(ctx: Context) -> Results:
     if ctx.opset < 11:
         return _bounded(ctx, x, ctx.attr("min", None), ctx.attr("max", None))
     low, high = ctx.optional(1), ctx.optional(2)
+    for value in (low, high):
+        if value is not None and value.type.size != 1:
+            ctx.fail(f"a bound is {value.type}, it must have one element")
     known = [None if v is None else v.known() for v in (low, high)]
     if all(v is None or k is not None for v, k in zip((low, high), known, strict=True)):
         return _bounded(ctx, x, *(None if k is None else k.reshape(-1)[0] for k in known))
@@ -176,8 +177,8 @@ def _dropout(ctx: Context) -> Results:
     x = ctx.input(0)
     ctx.ignore("seed")
     ratio = ctx.attr("ratio", 0.5) if ctx.opset < 12 else 0.5
-    training = bool(ctx.opset >= 12 and np.asarray(ctx.value(2, False)).reshape(-1)[0])
-    if training and float(np.asarray(ctx.value(1, ratio)).reshape(-1)[0]) != 0.0:
+    training = bool(ctx.opset >= 12 and ctx.single(2, False))
+    if training and float(ctx.single(1, ratio)) != 0.0:
         ctx.fail("it drops elements at random (training_mode is true)")
     mask = None
     if ctx.wants(1):

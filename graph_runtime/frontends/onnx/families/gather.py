@@ -54,7 +54,7 @@ def _scatter_nd(ctx: Context) -> Results:
 
 @converter("OneHot")
 def _one_hot(ctx: Context) -> Results:
-    indices, depth, values = ctx.input(0), ctx.ints(1)[0], ctx.input(2)
+    indices, depth, values = ctx.input(0), int(ctx.single(1)), ctx.input(2)
     axis = ctx.axis(ctx.attr("axis", -1), indices.rank + 1)
     indices = ctx.cast(indices, "int64")
     size = ctx.scalar(depth, indices)

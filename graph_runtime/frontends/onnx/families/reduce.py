@@ -136,7 +136,7 @@ def _softmax(ctx: Context) -> Results:
 @converter("CumSum")
 def _cumsum(ctx: Context) -> Results:
     x = ctx.input(0)
-    return ctx.op("cumsum", x, axis=ctx.axis(ctx.ints(1)[0], x.rank),
+    return ctx.op("cumsum", x, axis=ctx.axis(int(ctx.single(1)), x.rank),
                   exclusive=bool(ctx.attr("exclusive", 0)), reverse=bool(ctx.attr("reverse", 0)))
 
 
@@ -144,7 +144,7 @@ def _cumsum(ctx: Context) -> Results:
 def _cumprod(ctx: Context) -> Results:
     """Products of 1, 2, 4, ... neighbours: each step multiplies by the tensor moved along by so many."""
     x = ctx.input(0)
-    axis = ctx.axis(ctx.ints(1)[0], x.rank)
+    axis = ctx.axis(int(ctx.single(1)), x.rank)
     size, back = x.shape[axis], bool(ctx.attr("reverse", 0))
     if ctx.attr("exclusive", 0):
         x = _moved(ctx, x, axis, 1, back)
@@ -166,7 +166,7 @@ def _moved(ctx: Context, x: Value, axis: int, by: int, back: bool) -> Value:
 @converter("TopK")
 def _topk(ctx: Context) -> Results:
     x = ctx.input(0)
-    k = ctx.attr("k") if ctx.opset < 10 else ctx.ints(1)[0]
+    k = ctx.attr("k") if ctx.opset < 10 else int(ctx.single(1))
     axis = ctx.axis(ctx.attr("axis", -1), x.rank)
     ctx.ignore("sorted")        # sorted results are right where any order is
     return ctx.op("topk", x, k=k, axis=axis, largest=bool(ctx.attr("largest", 1)), sorted=True)

@@ -52,7 +52,7 @@ def _constant_of_shape(ctx: Context) -> Results:
 
 @converter("Range")
 def _range(ctx: Context) -> Results:
-    start, limit, delta = (ctx.value(i).reshape(()) for i in range(3))
+    start, limit, delta = (ctx.single(i) for i in range(3))
     if not delta or not np.isfinite([float(v) for v in (start, limit, delta)]).all():
         ctx.fail(f"it goes from {start} to {limit} by {delta}")
     count = max(math.ceil((float(limit) - float(start)) / float(delta)), 0)
@@ -159,7 +159,7 @@ def _pad(ctx: Context) -> Results:
     if ctx.opset < 11:
         given, value = ctx.attr("pads"), ctx.attr("value", 0.0)
     else:
-        given, value = ctx.ints(1), ctx.value(2, 0)
+        given, value = ctx.ints(1), ctx.single(2, 0)
     axes = ctx.ints(3, None) if ctx.opset >= 18 else None
     axes = list(range(x.rank)) if axes is None else [ctx.axis(a, x.rank, "axes") for a in axes]
     pads = [0] * (2 * x.rank)
@@ -169,7 +169,6 @@ def _pad(ctx: Context) -> Results:
         low, high = min(pads[d], 0), min(pads[d + x.rank], 0)
         x = ctx.slice(x, d, -low, x.shape[d] + high)
     pads = [max(p, 0) for p in pads]
-    value = np.asarray(value).reshape(-1)[0]
     return pad(ctx, x, pads, value, mode)
 
 
@@ -233,7 +232,7 @@ def _space_to_depth(ctx: Context) -> Results:
 
 @converter("Trilu")
 def _trilu(ctx: Context) -> Results:
-    x, k, upper = ctx.input(0), ctx.ints(1, [0])[0], bool(ctx.attr("upper", 1))
+    x, k, upper = ctx.input(0), int(ctx.single(1, 0)), bool(ctx.attr("upper", 1))
     rows, columns = x.shape[-2:]
     k = max(min(k, columns + 1), -rows - 1)
 
