@@ -1,0 +1,71 @@
+"""The packed kernels in the instruction sets that this machine would not choose: the same case table."""
+import ctypes
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from codegen.compile import native_folder
+from graph_runtime import core, devices, isa, ops
+from graph_runtime.graph import TensorType
+from graph_runtime.ops import inputs as draws
+from graph_runtime.ops.select import select
+
+pytestmark = pytest.mark.slow
+# what stands for __builtin_cpu_supports: no feature, all but AVX-512's
+PRETEND = {"any": "0", "avx2": "(name[3] != '5')"}
+HEADERS = ("conv_packed", "linear_packed", "pool_nhwc", "matmul_panels", "attention_panels")
+KERNELS = ("conv2d_packed", "dense_packed", "max_pool2d_nhwc", "avg_pool2d_nhwc", "global_max_pool2d_nhwc",
+           "global_avg_pool2d_nhwc", "matmul_panels", "attention_panels")
+
+
+@pytest.fixture(scope="module", params=PRETEND)
+def library(request, tmp_path_factory):
+    compiler = shutil.which("gcc")
+    if compiler is None or (request.param == "avx2" and "avx2" not in (isa.host_features() or ())):
+        pytest.skip("no gcc, or no AVX2")
+    folder = tmp_path_factory.mktemp("panels")
+    lines = [f'#include "cpu/{name}.h"' for name in ("begin_f32", *HEADERS, "end")]
+    functions = [f"int32_t k_{k}(const gr_call *call) {{ return gr_cpu_{k}__f32(call); }}" for k in KERNELS]
+    (folder / "k.c").write_text("\n".join([*lines, *functions, ""]))
+    native = native_folder()
+    subprocess.run([compiler, "-O1", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared", "-w",
+                    f"-D__builtin_cpu_supports(name)={PRETEND[request.param]}", f"-I{native / 'kernels'}",
+                    f"-I{native / 'include'}", f"-I{native}", "k.c", "-o", "k.so", "-lm"],
+                   cwd=folder, check=True)
+    return ctypes.CDLL(str(folder / "k.so"))
+
+
+def run(function, op, attrs, arrays, types, outputs):
+    """Call a kernel on arrays; the output."""
+    ffi, out = core.ffi, np.full(outputs[0].shape, np.nan, np.float32)
+    args, shapes = ffi.new("gr_arg[]", len(arrays) + 1), []
+    for arg, array in zip(args, [*arrays, out], strict=True):
+        shapes.append(ffi.new("int64_t[]", list(array.shape)))
+        arg.addr, arg.shape, arg.ndim = array.ctypes.data, shapes[-1], array.ndim
+    words = ffi.new("int64_t[]", op.words(types, outputs, attrs) if op.words else [])
+    scratch = np.empty(select(op, attrs, "cpu", types, outputs).scratch + 64, np.uint8)
+    env = core.open_device(devices.cpu()).env
+    call = ffi.new("gr_call *", {"abi": core.lib.gr_abi_version(), "nargs": len(args), "args": args,
+                                 "attrs": words, "env": env,
+                                 "scratch": ffi.cast("void *", -(-scratch.ctypes.data // 64) * 64)})
+    core.check(ffi.cast("gr_kernel_fn", ctypes.cast(function, ctypes.c_void_p).value)(call))
+    return out
+
+
+def test_every_case_of_every_packed_kernel(library):
+    seen = set()
+    for op in ops.all_ops().values():
+        for case in draws.cases_on(op, "cpu"):
+            types, attrs = [TensorType(*t) for t in case.inputs], op.decode(case.attrs)
+            outputs = op.infer(types, attrs)
+            name = select(op, attrs, "cpu", types, outputs).name if not op.is_nop else ""
+            if name not in KERNELS:
+                continue
+            arrays = draws.draw(case)
+            (wanted,) = draws.expected(op, case, arrays)
+            got = run(getattr(library, f"k_{name}"), op, attrs, arrays, types, outputs)
+            assert draws.nmse(got, wanted) <= case.nmse["cpu"], f"{name}: {case.name}"
+            seen.add(name)
+    assert seen == set(KERNELS)
