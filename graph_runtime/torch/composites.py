@@ -3,47 +3,38 @@ and as decompositions of graphs."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.nn import functional
 
 __all__ = ["COMPOSITES"]
 
 
-def transformer_encoder_layer(
-    src: torch.Tensor,
-    embed_dim: int,
-    num_heads: int,
-    qkv_weight: torch.Tensor,
-    qkv_bias: torch.Tensor,
-    proj_weight: torch.Tensor,
-    proj_bias: torch.Tensor,
-    use_gelu: bool,
-    norm_first: bool,
-    eps: float,
-    norm_weight_1: torch.Tensor,
-    norm_bias_1: torch.Tensor,
-    norm_weight_2: torch.Tensor,
-    norm_bias_2: torch.Tensor,
-    ffn_weight_1: torch.Tensor,
-    ffn_bias_1: torch.Tensor,
-    ffn_weight_2: torch.Tensor,
-    ffn_bias_2: torch.Tensor,
-    mask: torch.Tensor | None = None,
-    mask_type: int | None = None,
+def _attention(
+    parts: torch.Tensor, heads: int, mask: torch.Tensor | None, mask_type: int | None
 ) -> torch.Tensor:
+    """Queries, keys and values [batch, length, 3 * width] -> [batch, length, width]."""
+    batch, length, wide = parts.shape
+    query, key, value = parts.reshape(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
+    if mask is not None:
+        seen = mask[:, None, None, :] if mask_type == 1 else mask
+        scores = scores.masked_fill(seen, float("-inf")) if mask.dtype == torch.bool else scores + seen
+    return (torch.softmax(scores, -1) @ value).transpose(1, 2).reshape(batch, length, wide // 3)
+
+
+def transformer_encoder_layer(src: torch.Tensor, embed_dim: int, num_heads: int, *rest: Any) -> torch.Tensor:
     """aten::_transformer_encoder_layer_fwd, which nn.TransformerEncoderLayer calls where nothing is trained.
     mask_type: 0 [length, length], 1 [batch, length], 2 [batch, heads, length, length], True: left out."""
+    qkv_weight, qkv_bias, proj_weight, proj_bias, use_gelu, norm_first, eps = rest[:7]
+    norm_weight_1, norm_bias_1, norm_weight_2, norm_bias_2 = rest[7:11]
+    ffn_weight_1, ffn_bias_1, ffn_weight_2, ffn_bias_2 = rest[11:15]
+    mask, mask_type = (*rest[15:], None, None)[:2]
 
     def attend(x: torch.Tensor) -> torch.Tensor:
-        batch, length, _ = x.shape
-        parts = functional.linear(x, qkv_weight, qkv_bias).reshape(batch, length, 3, num_heads, -1)
-        query, key, value = parts.permute(2, 0, 3, 1, 4).unbind(0)
-        scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
-        if mask is not None:
-            seen = mask[:, None, None, :] if mask_type == 1 else mask
-            scores = scores.masked_fill(seen, float("-inf")) if mask.dtype == torch.bool else scores + seen
-        mixed = (torch.softmax(scores, -1) @ value).transpose(1, 2).reshape(batch, length, embed_dim)
-        return functional.linear(mixed, proj_weight, proj_bias)
+        parts = functional.linear(x, qkv_weight, qkv_bias)
+        return functional.linear(_attention(parts, num_heads, mask, mask_type), proj_weight, proj_bias)
 
     def feed(x: torch.Tensor) -> torch.Tensor:
         hidden = functional.linear(x, ffn_weight_1, ffn_bias_1)

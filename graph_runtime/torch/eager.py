@@ -9,83 +9,26 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import torch
 
-from .. import dtypes
 from ..errors import GraphRuntimeError
-from ..graph import TensorType
-from ..ops import registry
-from ..single import operands, policy
+from ..single import policy
 from ..single.apply import ready_call
-from ..single.move import push
-from ..single.place import default_place
 from ..tensor import Tensor
 from . import content, rules
+from .direct import Eager
 from .host import check_devices, on_host
 from .journal import Refused, count
 from .kinds import kind_of, torch_dtype
 from .module import refuse_in_child
-from .store import devices, store_of, wrap
+from .store import store_of, wrap
 from .wide import narrowed, widened
 
 __all__ = ["Operation", "fallback"]
 
 _MOST = 4096  # signatures that are kept
+_WRITABLE = frozenset({torch.float32, torch.bfloat16, torch.int32, torch.bool})
 _PLAIN = (int, float, bool, str, type(None), torch.dtype)
-
-
-class Eager:
-    """The Emitter that does each op at once, on device number ``index``. ``calls``: (op, attrs, inputs) of
-    what it did, for who wants to do the same again."""
-
-    graph = False
-
-    def __init__(self, index: int):
-        self.index, self.device = index, devices()[index]
-        self.calls: list[tuple[str, tuple, tuple[Any, ...]]] = []
-        self.plain = True
-
-    def op(self, name: str, *values: Any, **attrs: Any) -> Any:
-        given = tuple((key, value) for key, value in attrs.items() if value is not None)
-        try:
-            made = content.apply(name, given, *values)
-        except ValueError as error:
-            raise Refused(f"{name}: {error}") from error
-        self.calls.append((name, given, values))
-        return made
-
-    def scalar(self, number: Any, dtype: str) -> Tensor:
-        self.plain = False
-        return operands.on_device(_clipped(number, dtype), self.device, dtype)
-
-    def array(self, values: Any, dtype: str) -> Tensor:
-        self.plain = False
-        made = np.asarray(values, dtypes.to_numpy(dtype))
-        return push(made, default_place(self.device, TensorType(dtype, made.shape)))
-
-    def filled(self, shape: tuple[int, ...], number: Any, dtype: str) -> Tensor:
-        made = self.scalar(number, dtype)
-        if not shape:
-            return made
-        try:
-            return content.apply("broadcast_to", (("shape", shape),), made)
-        except Refused:
-            return self.array(np.full(shape, _clipped(number, dtype)), dtype)
-
-    def has(self, name: str, value: Any) -> bool:
-        return registry.get(name) is not None
-
-
-def _clipped(number: Any, dtype: str) -> Any:
-    if dtype.startswith(("int", "uint")) and isinstance(number, (int, float)):
-        if isinstance(number, float) and not number.is_integer():
-            raise Refused("a fraction among integers")
-        info = np.iinfo(dtypes.to_numpy(dtype))
-        if not info.min <= number <= info.max:
-            raise Refused(f"{number} is no {dtype}")
-        return int(number)
-    return number
 
 
 # **************** one operation ****************
@@ -97,13 +40,14 @@ class Operation:
 
     def __init__(self, op: Any, rule: rules.Rule):
         self.op, self.rule, self.name = op, rule, op._schema.name.removeprefix("aten::")
-        self.ready: dict[Any, tuple[Any, torch.dtype]] = {}
+        self.written = _written(op._schema)
+        self.ready: dict[Any, tuple[Any, torch.dtype, tuple[Any, ...]]] = {}
         policy.on_change(self.ready.clear)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not kwargs:
             try:
-                return self._again(args)
+                return wrap(*self.again(args))
             except (LookupError, TypeError, AttributeError, GraphRuntimeError):
                 pass  # new, a view, moved, or no room: the slow road knows
         try:
@@ -111,45 +55,70 @@ class Operation:
         except Refused as refused:
             return on_host(self.op, args, kwargs, refused.args[0])
 
-    def _again(self, args: tuple[Any, ...]) -> torch.Tensor:
-        """A call whose signature came to one launch before. Raises LookupError where it did not."""
+    def again(self, args: tuple[Any, ...]) -> tuple[Tensor, torch.dtype, int]:
+        """(result, its dtype, number of the device) of a call whose signature came to one launch before.
+        Raises LookupError where it did not."""
         key, given, index = [], [], 0
         for arg in args:
             if isinstance(arg, torch.Tensor):
+                if arg.is_cpu:
+                    key += _number(arg)
+                    continue
                 store = _plain_store(arg)
                 given.append(store.base)
                 key.append(store.base._place)
                 index = store.index
             else:
-                key.append(arg.__class__)
-                key.append(arg)
-        call, dtype = self.ready[tuple(key)]
+                key += (arg.__class__, arg)
+        call, dtype, order = self.ready[tuple(key)]
+        inputs = [given[at] if at.__class__ is int else at for at in order]
         launcher = call.launcher
-        made = launcher.launch_pair(*given) if len(given) == 2 else launcher.launch(tuple(given))
+        made = launcher.launch_pair(*inputs) if len(inputs) == 2 else launcher.launch(tuple(inputs))
         count("device")
-        return wrap(made, dtype, index)
+        return made, dtype, index
 
     def remember(self, args: tuple[Any, ...], emitter: Eager, made: Any) -> None:
-        """Keep the launcher of a call that was one launch on its tensors as they are."""
-        if len(emitter.calls) != 1 or not emitter.plain or not isinstance(made, Tensor) or self.rule.wide:
+        """Keep the launcher of a call that was one launch, on its tensors as they are and on constants."""
+        if len(emitter.calls) != 1 or not isinstance(made, Tensor) or self.rule.wide:
             return
         op, attrs, inputs = emitter.calls[0]
+        key: list[Any] = []
+        bases: list[Tensor] = []
         try:
-            bases = [_plain_store(arg).base for arg in args if isinstance(arg, torch.Tensor)]
+            for arg in args:
+                if not isinstance(arg, (torch.Tensor, *_PLAIN)):
+                    return
+                if isinstance(arg, torch.Tensor) and not arg.is_cpu:
+                    bases.append(_plain_store(arg).base)
+                    key.append(bases[-1].place)
+                else:
+                    key += _number(arg) if isinstance(arg, torch.Tensor) else (arg.__class__, arg)
         except (LookupError, GraphRuntimeError):
             return
-        key: list[Any] = []
-        for arg in args:
-            if not isinstance(arg, (torch.Tensor, *_PLAIN)):
-                return
-            key += [_plain_store(arg).base.place] if isinstance(arg, torch.Tensor) else [arg.__class__, arg]
-        if len(bases) != len(inputs) or any(a is not b for a, b in zip(bases, inputs, strict=True)):
-            return
+        places = {id(base): at for at, base in enumerate(bases)}
+        order = [places.get(id(x), x) for x in inputs]
+        known = {id(x) for x in emitter.constants}
         call = ready_call(op, attrs, tuple(inputs))
-        if call is not None:
-            if len(self.ready) >= _MOST:
-                self.ready.clear()
-            self.ready[tuple(key)] = (call, torch_dtype(made.dtype))
+        if call is None or any(x.__class__ is not int and id(x) not in known for x in order):
+            return
+        if len(self.ready) >= _MOST:
+            self.ready.clear()
+        self.ready[tuple(key)] = (call, torch_dtype(made.dtype), tuple(order))
+
+
+def _number(tensor: torch.Tensor) -> tuple[Any, Any]:
+    """What stands for a CPU tensor in a signature. Raises LookupError for one of dimensions."""
+    if tensor.dim():
+        raise LookupError
+    return tensor.dtype, tensor.item()
+
+
+def _written(schema: Any) -> str | None:
+    """The name of the one argument that an operation writes, "" for its first, None for none or several."""
+    names = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    if len(names) != 1:
+        return None
+    return "" if schema.arguments[0].name == names[0] else names[0]
 
 
 def _plain_store(tensor: torch.Tensor) -> Any:
@@ -264,21 +233,17 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _write(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A rule's result written into the argument that the operation writes."""
-    schema = operation.op._schema
-    outs = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-    if len(outs) != 1 or operation.rule.wide:
+    name = operation.written
+    if name is None or operation.rule.wide:
         raise Refused("it writes several arguments")
-    (name,) = outs
-    in_place = schema.arguments[0].name == name
+    in_place, rest = name == "", kwargs
     target = args[0] if in_place else kwargs[name]
-    rest = {key: value for key, value in kwargs.items() if key != name}
-    check_devices(operation.op, args, kwargs)
-    if target.dtype not in (torch.float32, torch.bfloat16, torch.int32, torch.bool):
+    if not in_place:
+        check_devices(operation.op, args, kwargs)
+        rest = {key: value for key, value in kwargs.items() if key != name}
+    if target.dtype not in _WRITABLE:
         raise Refused(f"the device does not compute with {target.dtype}".replace("torch.", ""))
-    emitter, given, more = prepare(operation, args, rest)
-    made = _run(operation, emitter, given, more)
-    if not isinstance(made, Tensor):
-        raise Refused("it has several results")
+    made = _made(operation, args, rest)
     stored = kind_of(target.dtype).stored
     if made.dtype != stored:
         made = content.apply("cast", (("to", stored),), made)
@@ -288,5 +253,20 @@ def _write(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         target.resize_(made.type.shape)
     if math.prod(made.type.shape):
         content.assign(target, made)
-    count("device")
     return target
+
+
+def _made(operation: Operation, args: tuple[Any, ...], rest: dict[str, Any]) -> Tensor:
+    if not rest:
+        try:
+            return operation.again(args)[0]
+        except (LookupError, TypeError, AttributeError, GraphRuntimeError):
+            pass  # as in Operation
+    emitter, given, more = prepare(operation, args, rest)
+    made = _run(operation, emitter, given, more)
+    if not isinstance(made, Tensor):
+        raise Refused("it has several results")
+    if not rest:
+        operation.remember(args, emitter, made)
+    count("device")
+    return made

@@ -175,7 +175,8 @@ class Emitter:
         return self.op("broadcast_to", made, shape=shape) if shape else made
 
     def has(self, name: str, value: Any) -> bool:
-        return registry.get(name) is not None
+        entry = registry.get(name)
+        return entry is not None and (self.device == CPU or "tt" in entry.bodies)
 
 
 def _swaps_last(perm: Sequence[int]) -> bool:

@@ -38,6 +38,7 @@ def to_model(program: torch.export.ExportedProgram, device: str | Device = "cpu:
             f"export takes what torch.export.export(model, args) gives, got {type(program).__name__}",
             got=type(program).__name__,
         )
+    program = program.run_decompositions(table())
     if program.graph_signature.buffers_to_mutate:
         changed = ", ".join(program.graph_signature.buffers_to_mutate.values())
         raise InputError(
@@ -45,7 +46,6 @@ def to_model(program: torch.export.ExportedProgram, device: str | Device = "cpu:
             "torch.export.export",
             got=changed,
         )
-    program = program.run_decompositions(table())
     return Model.from_builder(_lowered(program, str(device)).builder)
 
 

@@ -24,11 +24,16 @@ def check_devices(op: Any, args: Any, kwargs: Any) -> int | None:
     """The number of the one device among the tensors of a call, None where there is none. CPU tensors of no
     dimensions are numbers. Raises torch's RuntimeError for more than one device."""
     found: dict[torch.device, None] = {}
-    indexed = op._schema.name.rstrip("_") in _INDEXED
-    for position, arg in enumerate((*args, *kwargs.values())):
-        for tensor in _tensors(arg):
+    for position, arg in enumerate((*args, *kwargs.values()) if kwargs else args):
+        if isinstance(arg, torch.Tensor):
+            tensors = (arg,)
+        elif isinstance(arg, (list, tuple)):
+            tensors = _tensors(arg)
+        else:
+            continue
+        for tensor in tensors:
             device = tensor.device
-            if device.type == "cpu" and (tensor.dim() == 0 or (indexed and position == 1)):
+            if device.type == "cpu" and (not tensor.dim() or (position == 1 and _is_indexed(op))):
                 continue
             found[device] = None
     if len(found) > 1:
@@ -41,6 +46,10 @@ def check_devices(op: Any, args: Any, kwargs: Any) -> int | None:
             got=[str(d) for d in found],
         )
     return next((d.index for d in found if d.type == "tt"), None)
+
+
+def _is_indexed(op: Any) -> bool:
+    return op._schema.name.rstrip("_") in _INDEXED
 
 
 def _tensors(arg: Any) -> list[torch.Tensor]:

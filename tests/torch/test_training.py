@@ -40,7 +40,7 @@ def train(run, model, optimizer, images, labels, device, batch=96, epochs=2):
     return losses
 
 
-OPTIMIZERS = {"sgd": lambda p: torch.optim.SGD(p, 0.3, momentum=0.9),
+OPTIMIZERS = {"sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
               "adam": lambda p: torch.optim.Adam(p, 1e-2)}
 
 
@@ -56,7 +56,7 @@ def test_digits_have_the_loss_curve_of_the_cpu(tt, digits, name, compiled):
     made = train(run, model, optimizer, *digits, "tt")
     wanted = train(twin, twin, OPTIMIZERS[name](twin.parameters()), *digits, "cpu")
     torch.testing.assert_close(made, wanted, rtol=1e-2, atol=1e-3)
-    assert made[-1] < 0.7 * made[0]
+    assert made[-1] < 0.8 * made[0]
     if compiled:
         assert not tt.stats().eager_graphs
 
@@ -86,7 +86,7 @@ def test_bfloat16_learns(digits):
     run = torch.compile(model, backend="tt")
     images = digits[0].to(torch.bfloat16)
     losses = train(run, model, OPTIMIZERS["sgd"](model.parameters()), images, digits[1], "tt")
-    assert losses[-1] < 0.7 * losses[0]
+    assert losses[-1] < 0.8 * losses[0]
     assert all(p.dtype == torch.bfloat16 and p.device.type == "tt" for p in model.parameters())
 
 

@@ -1,0 +1,74 @@
+"""Rules done at once: each op is launched, its result is a tensor of the runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..graph import TensorType
+from ..ops import registry
+from ..single import operands
+from ..single.move import push
+from ..single.place import default_place
+from ..tensor import Tensor
+from . import content
+from .journal import Refused
+from .store import devices
+
+__all__ = ["Eager"]
+
+
+class Eager:
+    """The Emitter that does each op at once, on device number ``index``. ``calls``: (op, attrs, inputs) of
+    what it did, ``constants`` the numbers among its inputs, for who wants to do the same again."""
+
+    graph = False
+
+    def __init__(self, index: int):
+        self.index, self.device = index, devices()[index]
+        self.calls: list[tuple[str, tuple, tuple[Any, ...]]] = []
+        self.constants: list[Tensor] = []
+
+    def op(self, name: str, *values: Any, **attrs: Any) -> Any:
+        given = tuple((key, value) for key, value in attrs.items() if value is not None)
+        try:
+            made = content.apply(name, given, *values)
+        except ValueError as error:
+            raise Refused(f"{name}: {error}") from error
+        self.calls.append((name, given, values))
+        return made
+
+    def scalar(self, number: Any, dtype: str) -> Tensor:
+        made = operands.on_device(_clipped(number, dtype), self.device, dtype)
+        self.constants.append(made)
+        return made
+
+    def array(self, values: Any, dtype: str) -> Tensor:
+        made = np.asarray(values, dtypes.to_numpy(dtype))
+        return push(made, default_place(self.device, TensorType(dtype, made.shape)))
+
+    def filled(self, shape: tuple[int, ...], number: Any, dtype: str) -> Tensor:
+        made = self.scalar(number, dtype)
+        if not shape:
+            return made
+        try:
+            return content.apply("broadcast_to", (("shape", shape),), made)
+        except Refused:
+            return self.array(np.full(shape, _clipped(number, dtype)), dtype)
+
+    def has(self, name: str, value: Any) -> bool:
+        entry = registry.get(name)
+        return entry is not None and self.device.kernels in entry.bodies
+
+
+def _clipped(number: Any, dtype: str) -> Any:
+    if dtype.startswith(("int", "uint")) and isinstance(number, (int, float)):
+        if isinstance(number, float) and not number.is_integer():
+            raise Refused("a fraction among integers")
+        info = np.iinfo(dtypes.to_numpy(dtype))
+        if not info.min <= number <= info.max:
+            raise Refused(f"{number} is no {dtype}")
+        return int(number)
+    return number

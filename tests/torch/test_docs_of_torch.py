@@ -1,0 +1,21 @@
+"""The examples of docs/torch.md run as they stand."""
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "torch.md"
+CODES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+
+
+@pytest.mark.parametrize("code", CODES, ids=range(len(CODES)))
+def test_examples_run_as_they_stand(code, tmp_path):
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=tmp_path, capture_output=True,
+                          text=True, timeout=110, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
