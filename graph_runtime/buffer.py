@@ -201,7 +201,8 @@ def make_room(places: Iterable[tuple[Any, int]], device: str) -> None:
         return
     if status != _OUT_OF_MEMORY:
         raise GraphRuntimeError(text, device=device)
-    sweep()
+    if sweep():                                         # what was kept for work that is over: try again
+        return
     if not any(lib.gr_reclaim(at, memory, _SLICE_NS) for at, memory in places):
         raise DeviceMemoryError(text, device=device)
 
@@ -218,17 +219,20 @@ def keep_until(over: Callable[[], bool], end: Callable[[], None], *owners: objec
         sweep()
 
 
-def sweep() -> None:
-    """Let go of what is over. Any thread, also while another does."""
+def sweep() -> bool:
+    """Let go of what is over, and say whether there was any. Any thread, also while another does."""
+    ended = False
     for _ in range(len(_limbo)):
         try:
             over, end, owners = _limbo.popleft()
         except IndexError:                  # another thread was faster
-            return
+            break
         if over():
             end()
+            ended = True
         else:
             _limbo.append((over, end, owners))
+    return ended
 
 
 def _shut_down() -> None:

@@ -19,6 +19,7 @@ import torch
 from .. import core
 from .. import devices as runtime_devices
 from ..arrays import allocate
+from ..buffer import keep_until
 from ..config import get
 from ..devices import Device
 from ..errors import DeviceMemoryError
@@ -122,18 +123,28 @@ _lock = new_rlock()  # a finalizer that runs inside may come back in
 _gone = ffi.new("uint64_t[256]")
 
 
-def collect() -> None:
-    """Give back the memory of storages that torch has dropped."""
+def collect() -> bool:
+    """Give back the memory of storages that torch has dropped; whether there were any."""
     with _lock:
-        _collect_locked()
+        return _collect_locked()
 
 
-def _collect_locked() -> None:
+def _collect_locked() -> bool:
     count = _collect(_gone, 256)
+    some = bool(count)
     while count:
         for address in _gone[0:count]:
             _stores.pop(address, None)
         count = _collect(_gone, 256)
+    return some
+
+
+def _join_limbo() -> None:
+    """Collect whenever others look for memory that can be given back, too."""
+    keep_until(collect, _join_limbo)
+
+
+_join_limbo()
 
 
 def _new(kind: Kind, shape: Any, strides: Any, store: Store) -> torch.Tensor:
