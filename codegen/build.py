@@ -23,12 +23,13 @@ from graph_runtime.ops import registry
 from graph_runtime.ops.select import select
 from graph_runtime.plan.record import record
 from graph_runtime.plan.types import Plan
+from graph_runtime.progress import Tell, silent
 from graph_runtime.snapshot import write_snapshot
 from graph_runtime.write import graph_to_json
 
 from .bodies import find_bodies
 from .compile import compile_library, native_folder
-from .prepare import Prepared, Tell, prepare, same_value, silent
+from .prepare import Prepared, prepare, same_value
 from .render import Kernel, render
 
 __all__ = ["build_bundle", "build_library", "cached_library", "kernels_of", "write_prepared"]
@@ -124,6 +125,8 @@ def _refuse_foreign(foreign: list[tuple[str, str, str]]) -> None:
 
 
 # ---------------------------------------------------------------- bundles
+
+
 def build_bundle(
     graph: Any,
     devices: str | Device | Sequence[str | Device],

@@ -1,6 +1,8 @@
 """The one road from what a user has to a plan: compile, run, plan, estimate, verify and inspect all take it.
 
-    source --frontends--> Model --simplify, fuse--> Model --plan--> Plan        prepare() does all of it
+    source --frontends--> Model --simplify, fuse--> Model --place, target--> Model, Placement --plan--> Plan
+
+prepare() does all of it; what may not be rewritten goes to plan() at once.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,21 +29,16 @@ from graph_runtime.plan import plan as make_plan
 from graph_runtime.plan.globs import EXACTLY, matching
 from graph_runtime.plan.placement import place as place_graph
 from graph_runtime.plan.types import Plan
+from graph_runtime.progress import Tell, silent
 from graph_runtime.rewrite.choose_kernels import Measure
 from graph_runtime.rewrite.target import target
 
-__all__ = ["Prepared", "Tell", "batch_dims", "is_onnx", "prepare", "read_model", "same_value", "silent"]
+__all__ = ["Prepared", "batch_dims", "is_onnx", "prepare", "read_model", "same_value"]
 
 _POLICY = "mincut"
 _PLACING = ("placement", "objective", "fallback", "device_map", "strict", "kernels")  # options that place
 # tags of the fields of a ModelProto that writers put after the first
 _SECOND_FIELDS = (0x12, 0x1A, 0x22, 0x28, 0x3A, 0x42)
-
-Tell = Callable[[str, int, int], None]  # (what is being done, steps done, steps in all: 0 where unknown)
-
-
-def silent(what: str, done: int, total: int) -> None:
-    """A Tell for who wants to hear nothing."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,11 +1,10 @@
 """Bundles: one folder or stored zip with programs, the libraries that have their kernels, and parameters.
 
     bundle.json     what is in it (schemas/bundle.schema.json), with the sha256 of every other file
-    main.json       a graph.json that carries its plan's columns
+    main.json       a graph.json that carries its plan's columns; NAME.json for each of several programs
+    main.plan       the same plan, ready to be used (snapshot.py)
     kernels.so      a module library
     params.bin      parameters, raw and aligned (weights.py); bundle.json says what lies where
-
-    main.plan       the same plan, ready to be used (snapshot.py)
 
 bundle_writer.py writes them. Opening a bundle compares the size of every file; the sha256 of a file is
 compared when it is read, of a library before it is opened. The parameter file is mapped and not read:

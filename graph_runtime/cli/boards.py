@@ -10,6 +10,7 @@ import typer
 from .. import report
 from ..errors import InputError, did_you_mean
 from ..estimate import Estimate, compare_boards
+from ..progress import Tell
 from . import options as opt
 from .sources import Program
 
@@ -19,7 +20,7 @@ _SHOWN = 5
 
 
 def show_boards(program: Program, boards: str, options: dict[str, Any], *, fuse: bool | None, batch: int,
-                traced: bool, runs: int, json: bool, tell: Any) -> None:
+                traced: bool, runs: int, json: bool, tell: Tell) -> None:
     """Print an estimate for each board of a list as "n150,p150". What a board has no kernel for runs on its
     host. Raises InputError for a board that is unknown."""
     names = _names(boards)

@@ -1,15 +1,17 @@
 """What commands show on stderr while they work: what is done now, with a bar where its steps are known."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+
+from ..progress import Tell
 
 __all__ = ["progress"]
 
 
 @contextmanager
-def progress(shown: bool = True) -> Iterator[Callable[[str, int, int], None]]:
-    """A function (what is being done, steps done, steps in all or 0), whose bar is gone when the block ends.
+def progress(shown: bool = True) -> Iterator[Tell]:
+    """A Tell that draws a bar, which is gone when the block ends.
 
     It shows nothing where stderr is no terminal: a log gets results and warnings only.
     """

@@ -11,7 +11,6 @@ import typer
 
 from ..differences import Report
 from ..errors import InputError, did_you_mean
-from ..model import Model
 from ..module import GraphModule
 from . import options as opt
 from .expect import Difference, compare_outputs, read_npz
@@ -113,7 +112,7 @@ def _arrays(module: GraphModule, names: Iterable[str]) -> dict[str, np.ndarray]:
 def _compare(program: Program, module: GraphModule, options: dict[str, Any], fuse: bool | None) -> Report:
     from ..compare import compare, compare_prepared
 
-    if fuse or isinstance(program.source, Model):
+    if fuse or program.is_model:
         names = [name for name in program.graph.input_names if name not in program.constants]
         return compare_prepared(program.prepare(options, fuse), program.libraries,
                                 inputs=_arrays(module, names), **options)

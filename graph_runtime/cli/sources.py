@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from ..model import Constant, Model
 from ..module import GraphModule
 from ..packing import pack
 from ..params import read_params
+from ..progress import Tell, silent
 from . import options as opt
 from .trace import show_plan
 
@@ -26,11 +27,6 @@ __all__ = ["Program", "asked_devices", "is_bundle", "open_program", "open_progra
            "with_batch"]
 
 _MOST_DEVICES = 256  # of one kind, opened because a file says so
-Tell = Callable[[str, int, int], None]
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +46,7 @@ class Program:
 
     @property
     def graph(self) -> Graph:
-        return self.source.graph if isinstance(self.source, Model) else self.source
+        return self.source.graph if self.is_model else self.source
 
     @property
     def is_model(self) -> bool:
@@ -60,7 +56,7 @@ class Program:
     @property
     def constants(self) -> Mapping[str, Constant]:
         """Of an ONNX file."""
-        return self.source.constants if isinstance(self.source, Model) else {}
+        return self.source.constants if self.is_model else {}
 
     @property
     def values(self) -> Any:
@@ -73,7 +69,7 @@ class Program:
         given = read_params(self.values) if self.values is not None else {}
         return {**constants, **given} or None
 
-    def prepare(self, options: Mapping[str, Any], fuse: bool | None = None, tell: Tell = _silent) -> Any:
+    def prepare(self, options: Mapping[str, Any], fuse: bool | None = None, tell: Tell = silent) -> Any:
         """Rewritten and planned: codegen.prepare.Prepared."""
         from codegen.prepare import prepare
 
@@ -82,13 +78,13 @@ class Program:
                        **{"packer": pack, **options})
 
     def module(self, options: Mapping[str, Any], threads: int | None = None, fuse: bool | None = None,
-               tell: Tell = _silent) -> GraphModule:
+               tell: Tell = silent) -> GraphModule:
         """Ready to run, parameters set. Kernels of an ONNX file are compiled, or found in the cache."""
         if self.bundle is not None and self.params is None:
             module = create(self.graph, self.libraries, self.devices, threads=threads, name=self.name,
                             **options)
             adopt_params(module, self.values)
-        elif fuse or isinstance(self.source, Model):
+        elif fuse or self.is_model:
             module = self._compiled(self.prepare(options, fuse, tell), threads, tell)
         else:
             module = create(self.graph, self.libraries, self.devices, params=self.params, threads=threads,
@@ -117,14 +113,14 @@ def is_bundle(path: Path) -> bool:
 
 def open_program(path: Path, devices: Sequence[str] | None = None, libraries: Sequence[Path] | None = None,
                  params: Path | None = None, dims: Mapping[str, str] | None = None,
-                 tell: Tell = _silent) -> Program:
+                 tell: Tell = silent) -> Program:
     """Read MODEL; of a bundle the first program. As open_programs."""
     return open_programs(path, devices, libraries, params, dims, tell)[0]
 
 
 def open_programs(path: Path, devices: Sequence[str] | None = None,
                   libraries: Sequence[Path] | None = None, params: Path | None = None,
-                  dims: Mapping[str, str] | None = None, tell: Tell = _silent) -> list[Program]:
+                  dims: Mapping[str, str] | None = None, tell: Tell = silent) -> list[Program]:
     """Read MODEL: every program of a bundle, or one. --device, --library and --params come before what a
     bundle brings. ``dims``: of --dim.
 

@@ -73,9 +73,7 @@ def unary(op: str, host: Any, doc: str) -> Any:
         to = dtype_name(dtype) if dtype is not None else floating(device, x.dtype)
         return apply(op, (), on_device(x, device, common(device, to)))
 
-    body.__name__ = body.__qualname__ = host.__name__
-    body.__doc__ = doc
-    return device_first(host)(body)
+    return device_first(host, doc)(body)
 
 
 exp = unary("exp", np.exp, "e to the x.")
@@ -106,9 +104,7 @@ def _rounding(op: str, host: Any, doc: str) -> Any:
             raise Refused("integers are rounded by numpy")
         return apply(op, (), x)
 
-    body.__name__ = body.__qualname__ = host.__name__
-    body.__doc__ = doc
-    return device_first(host)(body)
+    return device_first(host, doc)(body)
 
 
 ceil = _rounding("ceil", np.ceil, "The least integer not below x.")

@@ -52,9 +52,7 @@ def _compared(op: str, ufunc: np.ufunc, doc: str) -> Callable[..., Any]:
         except OverflowError:
             raise Refused("a scalar lies outside of the dtype") from None
 
-    body.__name__ = body.__qualname__ = ufunc.__name__
-    body.__doc__ = doc
-    return device_first(ufunc)(body)
+    return device_first(ufunc, doc)(body)
 
 
 equal = _compared("equal", np.equal, "a == b")
@@ -79,9 +77,7 @@ def _logical(op: str, ufunc: np.ufunc, doc: str) -> Callable[..., Any]:
         device = device_of(op, *operands)
         return apply(op, (), *(on_device(x, device, "bool") for x in operands))
 
-    body.__name__ = body.__qualname__ = ufunc.__name__
-    body.__doc__ = doc
-    return device_first(ufunc)(body)
+    return device_first(ufunc, doc)(body)
 
 
 logical_and = _logical("logical_and", np.logical_and, "a and b")

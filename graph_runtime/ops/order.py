@@ -20,12 +20,6 @@ from .registry import REQUIRED, Attr, Body, Case, Op, register
 
 _NUMBERS = rules.FLOATS + rules.INTS
 _AXIS = Attr("axis", "int", 0, "the axis to go along")
-_SUMS = {
-    "float32": rules.ROUNDED,
-    "float64": rules.ROUNDED | {"cpu": 1e-24},
-    "float16": rules.ROUNDED | {"cpu": 1e-6},
-    "bfloat16": rules.ROUNDED | {"cpu": 1e-4},
-}
 
 
 def _axis(op, inputs, attrs):
@@ -47,7 +41,7 @@ def _arg(op: str, doc: str, compute) -> None:
 
     def reference(arrays, attrs):
         x, axis = arrays[0], attrs["axis"] % arrays[0].ndim
-        x = rules.wide(x) if x.dtype.kind in "fV" else x
+        x = rules.wide_floats(x)
         if attrs["select_last_index"]:
             found = x.shape[axis] - 1 - compute(np.flip(x, axis), axis=axis, keepdims=attrs["keepdims"])
         else:
@@ -100,7 +94,7 @@ def _cumsum_infer(inputs, attrs):
 
 def _cumsum(arrays, attrs):
     x, axis = arrays[0], attrs["axis"] % arrays[0].ndim
-    wide = rules.wide(x) if x.dtype.kind in "fV" else x
+    wide = rules.wide_floats(x)
     wide = np.flip(wide, axis) if attrs["reverse"] else wide
     y = np.cumsum(wide, axis=axis, dtype=wide.dtype)
     if attrs["exclusive"]:
@@ -137,7 +131,7 @@ register(
                 )
             ),
             *(
-                Case(t, ((t, (3, 33, 5)),), {"axis": 1}, nmse=_SUMS.get(t, rules.EXACT))
+                Case(t, ((t, (3, 33, 5)),), {"axis": 1}, nmse=rules.SUMMED.get(t, rules.EXACT))
                 for t in _NUMBERS[1:]
             ),
         ),
@@ -159,7 +153,7 @@ def _topk_infer(inputs, attrs):
 
 def _topk(arrays, attrs):
     x, axis = arrays[0], attrs["axis"] % arrays[0].ndim
-    wide, n = rules.wide(x) if x.dtype.kind in "fV" else x, x.shape[attrs["axis"]]
+    wide, n = rules.wide_floats(x), x.shape[attrs["axis"]]
     if attrs["largest"]:  # reversed twice, so that of equal elements the lower index comes first
         order = n - 1 - np.flip(np.argsort(np.flip(wide, axis), axis=axis, kind="stable"), axis)
     else:

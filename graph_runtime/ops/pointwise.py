@@ -174,7 +174,7 @@ def unary(
 
     def reference(arrays, decoded):
         dtype = np.dtype(result) if result else arrays[0].dtype
-        wide = rules.wide(arrays[0]) if arrays[0].dtype.kind in "fV" else arrays[0]
+        wide = rules.wide_floats(arrays[0])
         with np.errstate(all="ignore"):
             return [np.asarray(compute(wide, decoded)).astype(dtype)]
 

@@ -17,7 +17,6 @@ from . import rules
 from .registry import Attr, Body, Case, Op, register
 from .windows import (
     MAX_TYPES,
-    NMSE,
     elements_of,
     pooled,
     window_attrs,
@@ -125,7 +124,7 @@ register(
                     ((t, (2, 3, 9, 33)), (t, (2, 3, 9, 33))),
                     {"kernel_shape": (3, 3), "pads": (1,) * 4},
                     make=("digits",),
-                    nmse=NMSE[t],
+                    nmse=rules.SUMMED[t],
                 )
                 for t in rules.FLOATS
             ),

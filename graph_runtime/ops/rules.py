@@ -21,6 +21,7 @@ __all__ = [
     "MOVED",
     "ROUNDED",
     "SIGNED",
+    "SUMMED",
     "TT_ARITH",
     "TT_COMPARED",
     "TT_FLOATS",
@@ -37,6 +38,7 @@ __all__ = [
     "one_dtype",
     "rank",
     "wide",
+    "wide_floats",
 ]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -57,6 +59,14 @@ EXACT = {"cpu": 0.0, "tt/f32": 0.0, "tt/bf16": 1e-4, "tt/bfp8_b": 1e-3}
 ROUNDED = {"cpu": 1e-12, "tt/f32": 1e-12, "tt/bf16": 1e-4, "tt/bfp8_b": 2e-3}
 # Elements that are only moved: what a copy to the device in that format costs, nothing more.
 MOVED = {"cpu": 0.0, "tt/f32": 0.0, "tt/bf16": 1e-5, "tt/bfp8_b": 1e-3}
+
+# Floats of a dtype that were added up in a wider one and rounded once.
+SUMMED = {
+    "float32": ROUNDED,
+    "float64": ROUNDED | {"cpu": 1e-24},
+    "float16": ROUNDED | {"cpu": 1e-6},
+    "bfloat16": ROUNDED | {"cpu": 1e-4},
+}
 
 _SUFFIX = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "bool": "bool"}
 _SUFFIX |= {name: name.replace("uint", "u").replace("int", "i") for name in INTS}
@@ -173,6 +183,11 @@ def wide(array: np.ndarray) -> np.ndarray:
     if array.dtype == np.float64 or kind == "b":
         return array
     return array.astype(np.float64 if kind in "fV" else np.int64)
+
+
+def wide_floats(array: np.ndarray) -> np.ndarray:
+    """Floats as wide makes them, anything else as it is."""
+    return wide(array) if array.dtype.kind in "fV" else array
 
 
 def narrow(array: np.ndarray, dtype: str) -> np.ndarray:

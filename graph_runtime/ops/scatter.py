@@ -47,7 +47,7 @@ def _scatter(data: np.ndarray, at: tuple, updates: np.ndarray, reduction: str) -
         out = data.copy()
         out[at] = updates
         return [out]
-    out, updates = (rules.wide(a) if a.dtype.kind in "fV" else a for a in (data, updates))
+    out, updates = (rules.wide_floats(a) for a in (data, updates))
     out = out.copy()
     with np.errstate(over="ignore"):
         _UFUNC[reduction].at(out, at, updates)

@@ -25,7 +25,6 @@ from .registry import REQUIRED, Attr, Body, Case, Op, register
 
 __all__ = [
     "MAX_TYPES",
-    "NMSE",
     "dilated_cases",
     "elements_of",
     "is_dilated",
@@ -39,12 +38,6 @@ __all__ = [
 ]
 
 MAX_TYPES = (*rules.FLOATS, "int32", "int8", "uint8")
-NMSE = {
-    "float32": rules.ROUNDED,
-    "float64": rules.ROUNDED | {"cpu": 1e-24},
-    "float16": rules.ROUNDED | {"cpu": 1e-6},
-    "bfloat16": rules.ROUNDED | {"cpu": 1e-4},
-}
 
 
 def window_attrs(dims: int) -> tuple[Attr, ...]:
@@ -214,7 +207,7 @@ _window_op(
     window_cases(
         3,
         rules.FLOATS,
-        NMSE,
+        rules.SUMMED,
         (
             (
                 "include_pad",
@@ -239,7 +232,9 @@ _window_op(
     2,
     rules.FLOATS,
     _lp,
-    window_cases(2, rules.FLOATS, NMSE, (("cubes", (1, 2, 9, 9), {"kernel_shape": (3, 3), "p": 3.0}),)),
+    window_cases(
+        2, rules.FLOATS, rules.SUMMED, (("cubes", (1, 2, 9, 9), {"kernel_shape": (3, 3), "p": 3.0}),)
+    ),
     (Attr("p", "float", 2.0, "the exponent"),),
     lambda a: rules.float_word(a["p"]),
 )

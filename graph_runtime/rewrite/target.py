@@ -1,5 +1,5 @@
 """Model + Placement -> what one kind of device wants of its nodes only: on cpu images with their channels
-last, and constant weights in panels (docs/rewriting.md).
+last, constant weights in panels, and one of several kernels (docs/cpu.md).
 
 Nodes stay where they were placed; what is added runs where the node that needs it runs.
 """

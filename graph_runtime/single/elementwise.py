@@ -39,8 +39,7 @@ def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> Calla
             ready[call.inputs] = call
         return made
 
-    body.__name__ = body.__qualname__ = name
-    slow = device_first(ufunc)(body)
+    slow = device_first(ufunc, doc)(body)
 
     def function(a: Any, b: Any, /, out: Any = None, **more: Any) -> Any:
         if out is None and not more:

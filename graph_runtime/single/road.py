@@ -22,15 +22,19 @@ __all__ = ["device_first", "host_only", "only", "store", "write"]
 Function = Callable[..., Any]
 
 
-def device_first(host: Function) -> Callable[[Function], Function]:
+def device_first(host: Function, doc: str | None = None) -> Callable[[Function], Function]:
     """Decorates the device's body of a numpy-like function. Where it raises Refused, numpy's ``host`` does
     the whole of it with the same arguments. ``out=`` is taken care of here. Functions made of others call
-    their bodies, ``function.body``: a refusal then sends the whole to the host, once.
+    their bodies, ``function.body``: a refusal then sends the whole to the host, once. ``doc``: of a
+    function made in a loop or by another: its docstring; its name is then the host's.
 
     Raises InputError where no argument is a tensor.
     """
 
     def decorate(body: Function) -> Function:
+        if doc is not None:
+            body.__name__ = body.__qualname__ = host.__name__
+            body.__doc__ = doc
         name = body.__name__
 
         @wraps(body)

@@ -10,7 +10,7 @@ import itertools
 import math
 from dataclasses import dataclass
 
-__all__ = ["Box", "box_of", "contiguous_strides"]
+__all__ = ["Box", "box_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,6 @@ class Box:
     @property
     def used(self) -> int:
         return math.prod(self.digits)
-
-
-def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides in elements of a row-major tensor, as torch counts them."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
 
 
 def box_of(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, count: int) -> Box | None:

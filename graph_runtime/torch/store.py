@@ -51,7 +51,6 @@ _capsule = ctypes.pythonapi.PyCapsule_New
 _capsule.restype, _capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 _from_dlpack = torch._C._from_dlpack
 _export, _address, _collect = lib.gr_handle_export, lib.gr_handle_address, lib.gr_handles_collect
-_contiguous = torch.contiguous_format
 
 
 class Store:

@@ -10,14 +10,9 @@ from ...ops import registry
 from ...ops.select import select
 from ..defaults import choose
 
-__all__ = ["Kernels", "is_foreign", "no_kernel", "unable"]
+__all__ = ["Kernels", "no_kernel", "unable"]
 
 Kernels = Mapping[str, Collection[str]]       # function -> device kinds that a library has it for
-
-
-def is_foreign(node: NodeView) -> bool:
-    """Only a library knows what the node does."""
-    return node.func is not None and node.func.op is None and node.func.name not in (COPY, NOP)
 
 
 def unable(node: NodeView, device: Device, kernels: Kernels) -> str | None:

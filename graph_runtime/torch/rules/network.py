@@ -165,16 +165,8 @@ def avg_pool2d(
 ) -> Any:
     if divisor_override is not None or len(x.shape) != 4:
         raise Refused("this kind of pooling is the host's")
-    kernel, padding = two(kernel), two(padding)
-    return e.op(
-        "avg_pool2d",
-        x,
-        kernel_shape=kernel,
-        strides=two(stride) if stride else kernel,
-        pads=(*padding, *padding),
-        ceil_mode=ceil_mode,
-        count_include_pad=count_include_pad,
-    )
+    windows = _windows(kernel, stride, padding, ceil_mode)
+    return e.op("avg_pool2d", x, **windows, count_include_pad=count_include_pad)
 
 
 @rule("max_pool2d")
@@ -189,31 +181,22 @@ def max_pool2d(
 ) -> Any:
     if two(dilation) != (1, 1) or len(x.shape) != 4:
         raise Refused("this kind of pooling is the host's")
+    return e.op("max_pool2d", x, **_windows(kernel, stride, padding, ceil_mode))
+
+
+def _windows(kernel: Any, stride: Any, padding: Any, ceil_mode: bool) -> dict[str, Any]:
+    """Attributes of a pooling op; without strides the windows lie side by side."""
     kernel, padding = two(kernel), two(padding)
-    return e.op(
-        "max_pool2d",
-        x,
-        kernel_shape=kernel,
-        strides=two(stride) if stride else kernel,
-        pads=(*padding, *padding),
-        ceil_mode=ceil_mode,
-    )
+    strides = two(stride) if stride else kernel
+    return {"kernel_shape": kernel, "strides": strides, "pads": (*padding, *padding), "ceil_mode": ceil_mode}
 
 
 @rule("max_pool2d_with_indices")
-def max_pool2d_with_indices(
-    e: Any,
-    x: Any,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-) -> Any:
+def max_pool2d_with_indices(e: Any, x: Any, kernel: Any, *how: Any, **named: Any) -> Any:
     """In graphs only: nobody needs the indices there, and a graph that does is refused."""
     if not e.graph:
         raise Refused("indices of maxima are found on the host")
-    return max_pool2d(e, x, kernel, stride, padding, dilation, ceil_mode), None
+    return max_pool2d(e, x, kernel, *how, **named), None
 
 
 def two(given: Any) -> tuple[int, int]:

@@ -69,10 +69,12 @@ def convolution(
     output_padding: Any,
     groups: int,
 ) -> Any:
-    if len(weight.shape) == 3:
-        return _flat(
-            e, convolution, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups
-        )
+    if len(weight.shape) == 3:  # one of two dimensions whose first has one row
+        flat = (reshape(e, v, (*v.shape[:2], 1, v.shape[2])) for v in (x, weight))
+        stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
+        more = (stride, padding, dilation, transposed, (0, *output_padding), groups)
+        made = convolution(e, *flat, bias, *more)
+        return reshape(e, made, (*made.shape[:2], made.shape[3]))
     if len(weight.shape) != 4:
         raise Refused(f"convolutions of {len(weight.shape) - 2} dimensions are the host's")
     attrs = {
@@ -85,36 +87,6 @@ def convolution(
     if transposed:
         return e.op("conv_transpose2d", *given, **attrs, output_padding=tuple(output_padding))
     return e.op("conv2d", *given, **attrs)
-
-
-def _flat(
-    e: Any,
-    two: Any,
-    x: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    output_padding: Any,
-    groups: int,
-) -> Any:
-    """A convolution of one dimension as one of two whose first has one row."""
-    x, weight = (reshape(e, v, (*v.shape[:2], 1, v.shape[2])) for v in (x, weight))
-    made = two(
-        e,
-        x,
-        weight,
-        bias,
-        (1, *stride),
-        (0, *padding),
-        (1, *dilation),
-        transposed,
-        (0, *output_padding),
-        groups,
-    )
-    return reshape(e, made, (*made.shape[:2], made.shape[3]))
 
 
 @rule("convolution_backward", "convolution_backward_overrideable")
