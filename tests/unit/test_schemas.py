@@ -40,7 +40,8 @@ def test_there_is_one_a_document_kind():
 def test_a_schema_is_identified_strict_and_described(file):
     schema = json.loads(file.read_text())
     jsonschema_rs.meta.validate(schema)
-    assert schema["$id"] == f"graph_runtime/{file.name.split('.')[0]}/1"
+    version = schema["properties"].get("version", {}).get("const", 1)
+    assert schema["$id"] == f"graph_runtime/{file.name.split('.')[0]}/{version}"
     for part in objects(schema):
         if "metadata" not in part["properties"] and "graph_runtime" in part["properties"]:
             continue  # metadata is anything, but for the object that is ours
