@@ -1,11 +1,13 @@
-"""Normalisations beside softmax and layer_norm (reduce.py): log_softmax rms_norm lrn.
+"""Normalisations: softmax log_softmax layer_norm rms_norm lrn.
 
 C contract (args are the inputs, then the output). Attribute words:
-    log_softmax    [0] axis (non-negative)
-    rms_norm       [0] axis: the dimensions axis .. last are normalised together; scale has their shape
-                   [1] epsilon, the bits of a double
-    lrn            [0] size [1] alpha [2] beta [3] bias, the bits of doubles
-Sums are in double. log_softmax: x - log(sum of exp(x)). rms_norm: x / sqrt(mean(x^2) + epsilon) * scale.
+    softmax, log_softmax    [0] axis (non-negative)
+    layer_norm, rms_norm    [0] axis (non-negative): the dimensions axis .. last are normalised together;
+                            scale and bias have their shape
+                            [1] epsilon, the bits of a double
+    lrn                     [0] size [1] alpha [2] beta [3] bias, the bits of doubles
+Sums are in double. log_softmax: x - log(sum of exp(x)). layer_norm: (x - mean) / sqrt(variance + epsilon) *
+scale + bias, variance without Bessel's correction. rms_norm: x / sqrt(mean(x^2) + epsilon) * scale.
 lrn: x / (bias + alpha / size * sum of the squares of ``size`` neighbouring channels)^beta; they begin
 (size - 1) / 2 channels before, rounded down.
 """
@@ -17,115 +19,163 @@ import numpy as np
 from . import rules
 from .registry import REQUIRED, Attr, Body, Case, Op, register
 
-# ---------------------------------------------------------------- log_softmax
+# ---------------------------------------------------------------- softmax log_softmax
 
 
-def _log_softmax_infer(inputs, attrs):
-    rules.one_dtype("log_softmax", inputs, rules.FLOATS)
-    rules.axis_of("log_softmax", attrs["axis"], len(inputs[0].shape))
-    return [inputs[0]]
+def _softmax(name, doc, finish, axis_meaning, inplace=()):
+    """``finish(x, e, total)``: the result, from x less its maximum, exp of that, and the sum of that."""
 
+    def infer(inputs, attrs):
+        rules.one_dtype(name, inputs, rules.FLOATS)
+        rules.axis_of(name, attrs["axis"], len(inputs[0].shape))
+        return [inputs[0]]
 
-def _log_softmax(arrays, attrs):
-    x, axis = rules.wide(arrays[0]), attrs["axis"]
-    if not x.size:
-        return [arrays[0].copy()]
-    with np.errstate(invalid="ignore"):
-        x = x - x.max(axis=axis, keepdims=True)
-        y = x - np.log(np.exp(x).sum(axis=axis, keepdims=True))
-    return [rules.narrow(y, arrays[0].dtype.name)]
+    def reference(arrays, attrs):
+        x, axis = rules.wide(arrays[0]), attrs["axis"]
+        if not x.size:
+            return [arrays[0].copy()]
+        with np.errstate(invalid="ignore"):
+            x = x - x.max(axis=axis, keepdims=True)
+            e = np.exp(x)
+            y = finish(x, e, e.sum(axis=axis, keepdims=True))
+        return [rules.narrow(y, arrays[0].dtype.name)]
 
-
-register(
-    Op(
-        "log_softmax",
-        "the logarithm of softmax along an axis",
-        (1, 1),
-        _log_softmax_infer,
-        _log_softmax,
-        lambda i, o, a: 5 * o[0].size,
-        attrs=(Attr("axis", "int", -1, "the axis along which exp of the result sums to 1"),),
-        words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
-        bodies={
-            "cpu": Body("log_softmax", rules.FLOATS, rules.by_dtype),
-            "tt": Body("log_softmax", rules.TT_FLOATS),
-        },
-        inplace=(0,),
-        cases=(
-            *(
-                Case(name, (("float32", shape),), {"axis": axis}, nmse=rules.ROUNDED)
-                for name, shape, axis in (
-                    ("digits", (4, 10), -1),
-                    ("tiles", (3, 65, 97), 2),
-                    ("rows", (2, 33, 40), 1),
-                    ("first", (33, 5, 6), 0),
-                    ("empty", (0, 3), -1),
-                )
-            ),
-            *(Case(t, ((t, (5, 40)),), nmse=rules.SUMMED[t]) for t in rules.FLOATS[1:]),
-        ),
+    rows = (
+        ("digits", (4, 10), -1),
+        ("tiles", (3, 65, 97), -1),
+        ("rows", (2, 33, 40), 1),
+        ("first", (33, 5, 6), 0),
+        ("vector", (31,), -1),
+        ("one", (3, 1), -1),
+        ("empty", (0, 3), -1),
     )
+    register(
+        Op(
+            name,
+            doc,
+            (1, 1),
+            infer,
+            reference,
+            lambda i, o, a: 5 * o[0].size,
+            attrs=(Attr("axis", "int", -1, axis_meaning),),
+            words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
+            bodies={"cpu": Body(name, rules.FLOATS, rules.by_dtype), "tt": Body(name, rules.TT_FLOATS)},
+            inplace=inplace,
+            cases=(
+                *(
+                    Case(case, (("float32", shape),), {"axis": axis}, nmse=rules.ROUNDED)
+                    for case, shape, axis in rows
+                ),
+                *(Case(t, ((t, (5, 40)),), nmse=rules.SUMMED[t]) for t in rules.FLOATS[1:]),
+            ),
+        )
+    )
+
+
+_softmax(
+    "softmax",
+    "exp(x) / sum of exp(x) along an axis",
+    lambda x, e, total: e / total,
+    "the axis along which the result sums to 1",
+)
+_softmax(
+    "log_softmax",
+    "the logarithm of softmax along an axis",
+    lambda x, e, total: x - np.log(total),
+    "the axis along which exp of the result sums to 1",
+    inplace=(0,),
 )
 
 
-# ---------------------------------------------------------------- rms_norm
+# ---------------------------------------------------------------- layer_norm rms_norm
 
 
-def _rms_norm_infer(inputs, attrs):
-    x, scale = inputs
-    rules.one_dtype("rms_norm", inputs, rules.FLOATS)
-    axis = rules.axis_of("rms_norm", attrs["axis"], len(x.shape))
-    if not attrs["epsilon"] >= 0:
-        rules.fail("rms_norm", f"epsilon must be at least 0, got {attrs['epsilon']}", got=attrs["epsilon"])
-    if scale.shape != x.shape[axis:]:
+def _norm(name, doc, parameters, compute, epsilon, flops, inplace=()):
+    """Over the dimensions axis .. last. ``parameters``: the inputs after x, which have their shape.
+    ``compute(x, mean, epsilon, *parameters)``; mean(array): over those dimensions."""
+
+    def infer(inputs, attrs):
+        x = inputs[0]
+        rules.one_dtype(name, inputs, rules.FLOATS)
+        axis = rules.axis_of(name, attrs["axis"], len(x.shape))
+        if not attrs["epsilon"] >= 0:
+            rules.fail(name, f"epsilon must be at least 0, got {attrs['epsilon']}", got=attrs["epsilon"])
         wanted = x.shape[axis:]
-        text = f"scale must have shape {list(wanted)} (axis {axis} .. last of {x}), got {scale}"
-        rules.fail("rms_norm", text, got=scale.shape, wanted=wanted)
-    return [x]
+        for what, t in zip(parameters, inputs[1:], strict=True):
+            if t.shape != wanted:
+                text = f"{what} must have shape {list(wanted)} (axis {axis} .. last of {x}), got {t}"
+                rules.fail(name, text, got=t.shape, wanted=wanted)
+        return [x]
+
+    def reference(arrays, attrs):
+        x, *given = (rules.wide(a) for a in arrays)
+        if not x.size:
+            return [arrays[0].copy()]
+        axes = tuple(range(attrs["axis"] % x.ndim, x.ndim))
+        y = compute(x, lambda a: a.mean(axis=axes, keepdims=True), attrs["epsilon"], *given)
+        return [rules.narrow(y, arrays[0].dtype.name)]
+
+    register(
+        Op(
+            name,
+            doc,
+            (1 + len(parameters), 1 + len(parameters)),
+            infer,
+            reference,
+            lambda i, o, a: flops * o[0].size,
+            attrs=(
+                Attr("axis", "int", -1, "the first of the dimensions that are normalised together"),
+                Attr("epsilon", "float", 1e-5, epsilon),
+            ),
+            words=lambda i, o, a: [a["axis"] % len(i[0].shape), rules.float_word(a["epsilon"])],
+            bodies={"cpu": Body(name, rules.FLOATS, rules.by_dtype), "tt": Body(name, rules.TT_FLOATS)},
+            inplace=inplace,
+            cases=tuple(_norm_cases(len(parameters))),
+        )
+    )
 
 
-def _rms_norm(arrays, attrs):
-    x, scale = (rules.wide(a) for a in arrays)
-    if not x.size:
-        return [arrays[0].copy()]
-    axes = tuple(range(attrs["axis"] % x.ndim, x.ndim))
-    mean = (x * x).mean(axis=axes, keepdims=True)
-    return [rules.narrow(x / np.sqrt(mean + attrs["epsilon"]) * scale, arrays[0].dtype.name)]
-
-
-def _rms_norm_cases():
+def _norm_cases(parameters):
     for name, shape, axis in (
         ("tiles", (3, 65, 97), -1),
         ("planes", (2, 3, 33, 40), 2),
-        ("vector", (31,), 0),
+        ("whole", (5, 33), 0),
+        ("vector", (31,), -1),
+        ("one", (4, 1), -1),
         ("empty", (0, 3), -1),
     ):
-        scale = ("float32", shape[axis % len(shape) :])
-        yield Case(name, (("float32", shape), scale), {"axis": axis}, nmse=rules.ROUNDED)
-    for t in rules.FLOATS[1:]:
-        yield Case(t, ((t, (6, 33)), (t, (33,))), {"epsilon": 0.5}, nmse=rules.SUMMED[t])
+        more = (("float32", shape[axis % len(shape) :]),) * parameters
+        yield Case(name, (("float32", shape), *more), {"axis": axis}, nmse=rules.ROUNDED)
+    for t in rules.FLOATS:
+        inputs = ((t, (6, 33)), *((t, (33,)),) * parameters)
+        yield Case(f"epsilon_{t}", inputs, {"epsilon": 0.5}, nmse=rules.SUMMED[t])
 
 
-register(
-    Op(
-        "rms_norm",
-        "divide the trailing dimensions by their root mean square, then scale",
-        (2, 2),
-        _rms_norm_infer,
-        _rms_norm,
-        lambda i, o, a: 5 * o[0].size,
-        attrs=(
-            Attr("axis", "int", -1, "the first of the dimensions that are normalised together"),
-            Attr("epsilon", "float", 1e-5, "added to the mean square"),
-        ),
-        words=lambda i, o, a: [a["axis"] % len(i[0].shape), rules.float_word(a["epsilon"])],
-        bodies={
-            "cpu": Body("rms_norm", rules.FLOATS, rules.by_dtype),
-            "tt": Body("rms_norm", rules.TT_FLOATS),
-        },
-        inplace=(0,),
-        cases=tuple(_rms_norm_cases()),
-    )
+def _layer_norm(x, mean, epsilon, scale, bias):
+    centred = x - mean(x)
+    return centred / np.sqrt(mean(centred * centred) + epsilon) * scale + bias
+
+
+def _rms_norm(x, mean, epsilon, scale):
+    return x / np.sqrt(mean(x * x) + epsilon) * scale
+
+
+_norm(
+    "layer_norm",
+    "normalise the trailing dimensions, then scale and shift",
+    ("scale", "bias"),
+    _layer_norm,
+    "added to the variance",
+    flops=8,
+)
+_norm(
+    "rms_norm",
+    "divide the trailing dimensions by their root mean square, then scale",
+    ("scale",),
+    _rms_norm,
+    "added to the mean square",
+    flops=5,
+    inplace=(0,),
 )
 
 

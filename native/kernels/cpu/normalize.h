@@ -1,10 +1,13 @@
-/* normalize.h: softmax and layer_norm of floats. Template. Sums are in double; nothing is written before it
- * was read for the last time, but out must not be the input of layer_norm's scale or bias.
+/* normalize.h: softmax log_softmax layer_norm rms_norm lrn of floats. Template. Sums are in double. Out may be x,
+ * which is read for the last time before it is written, but not of lrn; it may not be a scale or bias.
  *
- * defines: gr_cpu_{softmax,layer_norm}__<suffix>
+ * Attribute words: graph_runtime/ops/normalize.py.
+ *
+ * defines: gr_cpu_{softmax log_softmax layer_norm rms_norm lrn}__<suffix>
  */
+#include "cpu/broadcast.h"
 
-/* ---------------------------------------------------------------- softmax */
+/* ---------------------------------------------------------------- softmax log_softmax */
 
 #define GR_CHUNK 16 /* neighbouring columns that walk down the axis together */
 #define GR_EXP_COST 8
@@ -14,9 +17,10 @@ typedef struct GR_FN(columns) {
   const GR_T *x;
   GR_T *out;
   int64_t n, inner, chunks;    /* x is [outer, n, inner]; chunks of columns in inner */
+  int logs;                    /* whether the logarithm of the result is asked for */
 } GR_FN(columns);
 
-GR_INLINE void GR_FN(softmax_chunk)(const GR_T *x, GR_T *out, int64_t n, int64_t inner, int64_t width) {
+GR_INLINE void GR_FN(softmax_chunk)(const GR_T *x, GR_T *out, int64_t n, int64_t inner, int64_t width, int logs) {
   GR_C top[GR_CHUNK];
   double sum[GR_CHUNK];
   for (int64_t c = 0; c < width; c++) {
@@ -33,17 +37,18 @@ GR_INLINE void GR_FN(softmax_chunk)(const GR_T *x, GR_T *out, int64_t n, int64_t
   for (int64_t k = 0; k < n; k++) {
     for (int64_t c = 0; c < width; c++) sum[c] += GR_EXP(GR_LOAD(x[k * inner + c]) - top[c]);
   }
+  for (int64_t c = 0; logs && c < width; c++) sum[c] = log(sum[c]);
   for (int64_t k = 0; k < n; k++) {
     for (int64_t c = 0; c < width; c++) {
-      GR_C e = GR_EXP(GR_LOAD(x[k * inner + c]) - top[c]);
-      out[k * inner + c] = GR_STORE((GR_C)(e / sum[c]));
+      GR_C a = GR_LOAD(x[k * inner + c]) - top[c];
+      out[k * inner + c] = GR_STORE((GR_C)(logs ? (double)a - sum[c] : GR_EXP(a) / sum[c]));
     }
   }
 }
 
 /* One contiguous row: in GR_LANES partial maxima and sums, so that the order of additions does not depend on
  * the machine. */
-GR_INLINE void GR_FN(softmax_row)(const GR_T *x, GR_T *out, int64_t n) {
+GR_INLINE void GR_FN(softmax_row)(const GR_T *x, GR_T *out, int64_t n, int logs) {
   GR_C lane[GR_LANES], top = GR_LOAD(x[0]);
   double sums[GR_LANES] = {0}, sum = 0;
   int64_t k = 0;
@@ -61,6 +66,12 @@ GR_INLINE void GR_FN(softmax_row)(const GR_T *x, GR_T *out, int64_t n) {
   }
   for (; k < n; k++) sum += GR_EXP(GR_LOAD(x[k]) - top);
   for (int l = 0; l < GR_LANES; l++) sum += sums[l];
+  if (logs) {
+    sum = log(sum);
+    GR_INDEPENDENT
+    for (k = 0; k < n; k++) out[k] = GR_STORE((GR_C)((double)(GR_LOAD(x[k]) - top) - sum));
+    return;
+  }
   GR_INDEPENDENT
   for (k = 0; k < n; k++) out[k] = GR_STORE((GR_C)(GR_EXP(GR_LOAD(x[k]) - top) / sum));
 }
@@ -68,22 +79,23 @@ GR_INLINE void GR_FN(softmax_row)(const GR_T *x, GR_T *out, int64_t n) {
 static int32_t GR_FN(softmax_chunks)(void *ctx, int64_t first, int64_t last) {
   const GR_FN(columns) *p = ctx;
   if (p->inner == 1) {
-    for (int64_t i = first; i < last; i++) GR_FN(softmax_row)(p->x + i * p->n, p->out + i * p->n, p->n);
+    for (int64_t i = first; i < last; i++) GR_FN(softmax_row)(p->x + i * p->n, p->out + i * p->n, p->n, p->logs);
     return GR_OK;
   }
   for (int64_t i = first; i < last; i++) {
     int64_t column = i % p->chunks * GR_CHUNK, at = i / p->chunks * p->n * p->inner + column;
-    GR_FN(softmax_chunk)(p->x + at, p->out + at, p->n, p->inner, gr_min(GR_CHUNK, p->inner - column));
+    int64_t width = gr_min(GR_CHUNK, p->inner - column);
+    GR_FN(softmax_chunk)(p->x + at, p->out + at, p->n, p->inner, width, p->logs);
   }
   return GR_OK;
 }
 
-/* gr-kernel: cpu/softmax : f32 f64 f16 bf16 */
-static inline int32_t GR_BODY(softmax)(const gr_call *call) {
+GR_INLINE int32_t GR_FN(softmax_any)(const gr_call *call, int logs) {
   const gr_arg *x = &call->args[0];
   int32_t axis = (int32_t)call->attrs[0];
   if (gr_size(x) == 0) return GR_OK;
-  GR_FN(columns) p = {gr_ptr(x), gr_ptr(&call->args[1]), x->shape[axis], gr_span(x, axis + 1, x->ndim), 0};
+  GR_FN(columns) p = {gr_ptr(x), gr_ptr(&call->args[1]), x->shape[axis], gr_span(x, axis + 1, x->ndim), 0,
+                      logs};
   p.chunks = gr_ceil_div(p.inner, GR_CHUNK);
   int64_t cost = GR_EXP_COST * p.n * gr_min(p.inner, GR_CHUNK);
   return gr_parallel(call->env, gr_span(x, 0, axis) * p.chunks, gr_ceil_div(GR_GRAIN, cost),
@@ -92,10 +104,16 @@ static inline int32_t GR_BODY(softmax)(const gr_call *call) {
 #undef GR_CHUNK
 #undef GR_EXP_COST
 
-/* ---------------------------------------------------------------- layer_norm */
+/* gr-kernel: cpu/softmax : f32 f64 f16 bf16 */
+static inline int32_t GR_BODY(softmax)(const gr_call *call) { return GR_FN(softmax_any)(call, 0); }
+
+/* gr-kernel: cpu/log_softmax : f32 f64 f16 bf16 */
+static inline int32_t GR_BODY(log_softmax)(const gr_call *call) { return GR_FN(softmax_any)(call, 1); }
+
+/* ---------------------------------------------------------------- layer_norm rms_norm */
 
 typedef struct GR_FN(norm) {
-  const GR_T *x, *scale, *bias;
+  const GR_T *x, *scale, *bias; /* bias: of layer_norm */
   GR_T *out;
   int64_t n;
   double epsilon;
@@ -136,15 +154,70 @@ static int32_t GR_FN(layer_norm_rows)(void *ctx, int64_t first, int64_t last) {
   return GR_OK;
 }
 
-/* gr-kernel: cpu/layer_norm : f32 f64 f16 bf16 */
-static inline int32_t GR_BODY(layer_norm)(const gr_call *call) {
+static int32_t GR_FN(rms_norm_rows)(void *ctx, int64_t first, int64_t last) {
+  const GR_FN(norm) *p = ctx;
+  for (int64_t row = first; row < last; row++) {
+    const GR_T *x = p->x + row * p->n;
+    GR_T *out = p->out + row * p->n;
+    double factor = 1 / sqrt(GR_FN(moment)(x, p->n, 0, 2) / (double)p->n + p->epsilon);
+    GR_INDEPENDENT
+    for (int64_t i = 0; i < p->n; i++) {
+      out[i] = GR_STORE((GR_C)((double)GR_LOAD(x[i]) * factor * (double)GR_LOAD(p->scale[i])));
+    }
+  }
+  return GR_OK;
+}
+
+/* `inputs`: 3 with a bias, else 2; `cost`: of an element, in flops. */
+GR_INLINE int32_t GR_FN(norm_any)(const gr_call *call, int inputs, int64_t cost,
+                                  int32_t (*rows)(void *ctx, int64_t first, int64_t last)) {
   const gr_arg *x = &call->args[0];
   int32_t axis = (int32_t)call->attrs[0];
   if (gr_size(x) == 0) return GR_OK;
-  GR_FN(norm) p = {gr_ptr(x), gr_ptr(&call->args[1]), gr_ptr(&call->args[2]), gr_ptr(&call->args[3]),
-                   gr_span(x, axis, x->ndim), 0};
-  memcpy(&p.epsilon, &call->attrs[1], sizeof p.epsilon);
-  return gr_parallel(call->env, gr_span(x, 0, axis), gr_ceil_div(GR_GRAIN, 8 * p.n), GR_FN(layer_norm_rows),
-                     &p);
+  GR_FN(norm) p = {gr_ptr(x), gr_ptr(&call->args[1]), inputs == 3 ? gr_ptr(&call->args[2]) : NULL,
+                   gr_ptr(&call->args[inputs]), gr_span(x, axis, x->ndim), gr_word(call->attrs[1])};
+  return gr_parallel(call->env, gr_span(x, 0, axis), gr_ceil_div(GR_GRAIN, cost * p.n), rows, &p);
+}
+
+/* gr-kernel: cpu/layer_norm : f32 f64 f16 bf16 */
+static inline int32_t GR_BODY(layer_norm)(const gr_call *call) {
+  return GR_FN(norm_any)(call, 3, 8, GR_FN(layer_norm_rows));
+}
+
+/* gr-kernel: cpu/rms_norm : f32 f64 f16 bf16 */
+static inline int32_t GR_BODY(rms_norm)(const gr_call *call) {
+  return GR_FN(norm_any)(call, 2, 4, GR_FN(rms_norm_rows));
 }
 #undef GR_LANES
+
+/* ---------------------------------------------------------------- lrn */
+
+/* Channels (n, c) first .. last-1. */
+static int32_t GR_FN(lrn_channels)(void *ctx, int64_t first, int64_t last) {
+  const gr_call *call = ctx;
+  const gr_arg *arg = &call->args[0];
+  int64_t channels = arg->shape[1], n = gr_span(arg, 2, arg->ndim), size = call->attrs[0];
+  double alpha = gr_word(call->attrs[1]) / (double)size, beta = gr_word(call->attrs[2]);
+  double bias = gr_word(call->attrs[3]);
+  for (int64_t i = first; i < last; i++) {
+    int64_t c = i % channels, before = (size - 1) / 2;
+    int64_t from = gr_max(-c, -before), to = gr_min(channels - c, size - before);
+    const GR_T *x = (const GR_T *)gr_ptr(arg) + i * n;
+    GR_T *out = (GR_T *)gr_ptr(&call->args[1]) + i * n;
+    for (int64_t j = 0; j < n; j++) {
+      double sum = 0;
+      for (int64_t d = from; d < to; d++) sum += (double)GR_LOAD(x[d * n + j]) * (double)GR_LOAD(x[d * n + j]);
+      out[j] = GR_STORE((GR_C)((double)GR_LOAD(x[j]) / pow(bias + alpha * sum, beta)));
+    }
+  }
+  return GR_OK;
+}
+
+/* gr-kernel: cpu/lrn : f32 f64 f16 bf16 */
+static inline int32_t GR_BODY(lrn)(const gr_call *call) {
+  const gr_arg *x = &call->args[0];
+  if (gr_size(x) == 0) return GR_OK;
+  int64_t cost = (2 * gr_min(call->attrs[0], x->shape[1]) + 32) * gr_span(x, 2, x->ndim);
+  return gr_parallel(call->env, x->shape[0] * x->shape[1], gr_ceil_div(GR_GRAIN, cost), GR_FN(lrn_channels),
+                     (void *)(uintptr_t)call);
+}
