@@ -20,7 +20,7 @@ from graph_runtime.graph import COPY, NOP, NodeView
 from graph_runtime.manifest import Manifest, find_manifest
 from graph_runtime.model import Constant
 from graph_runtime.ops import registry
-from graph_runtime.ops.select import select
+from graph_runtime.ops.select import Selected, select
 from graph_runtime.plan.record import record
 from graph_runtime.plan.types import Plan
 from graph_runtime.progress import Tell, silent
@@ -86,15 +86,15 @@ def build_library(
     jobs: int | None = None,
     tell: Tell = silent,
 ) -> Path:
-    """Generate and compile every kernel of ``plans`` into the module library ``out``; arguments as
-    compile_library's; ``tell`` hears of kernels compiled.
+    """Generate and compile every kernel of ``plans`` into the module library ``out``, but those that call a
+    library of the machine's; arguments as compile_library's; ``tell`` hears of kernels compiled.
 
     Raises UnsupportedOpError, which names them, if a node's function has no gr.op; CompileError as
     compile_library does.
     """
     kernels, foreign = kernels_of(plans)
     _refuse_foreign(foreign)
-    return _compile(kernels, out, march, jobs, tell)
+    return _compile([k for k in kernels if not _selected(k).library], out, march, jobs, tell)
 
 
 def cached_library(plans: Sequence[Plan], libraries: Sequence[Any] = (), *, march: str = "auto",
@@ -192,7 +192,11 @@ def _missing(plans: Mapping[Any, Plan], given: Sequence[_Given]) -> list[Kernel]
     kernels, foreign = kernels_of(plans.values())
     _refuse_foreign([f for f in foreign if not any(library.has(f[0], f[1]) for library in given)])
     return [k for k in kernels if not any(library.has(k.name, k.kind) for library in given)
-            and not select(k.op, k.attrs, k.kind, k.inputs, k.outputs).prebuilt]
+            and not _selected(k).prebuilt]
+
+
+def _selected(kernel: Kernel) -> Selected:
+    return select(kernel.op, kernel.attrs, kernel.kind, kernel.inputs, kernel.outputs)
 
 
 def _require_names(const: Collection[str], programs: Mapping[str, Any]) -> None:

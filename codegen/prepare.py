@@ -113,7 +113,7 @@ def _targeted(model: Model, devices: str | Device | Sequence[str | Device],
     the ready placement among them."""
     placing = {name: options[name] for name in _PLACING if name in options}
     placement = place_graph(model.graph, devices, pins=options["place"], inputs=options["inputs"],
-                            formats=options.get("formats"), **placing)
+                            formats=options.get("formats"), constants=model.constants, **placing)
     model, placement = target(model, placement, measure)
     rest = {name: value for name, value in options.items() if name not in ("place", *_PLACING)}
     return model, {**rest, "placement": placement}

@@ -34,10 +34,10 @@ except ImportError as error:
         "it by `pip install -e .`; if graph_runtime is installed and a checkout in the current directory "
         "hides it, run `pytest` or `python -P` instead of `python -m`, or change the directory") from error
 
-__all__ = ["Arg", "CoreStats", "DeviceHandle", "MemoryStats", "address_of", "check", "copy", "copy_kernel",
-           "ffi", "generic_kernels", "host_arg", "last_error", "lib", "library_close", "library_open",
-           "library_symbol", "null_kernel", "open_device", "packed_kernel", "pool_set_threads",
-           "pool_threads", "program_create", "tensor_arg", "tvm_call",
+__all__ = ["Arg", "CoreStats", "DeviceHandle", "MemoryStats", "address_of", "blas_open", "check", "copy",
+           "copy_kernel", "ffi", "generic_kernels", "host_arg", "last_error", "lib", "library_close",
+           "library_open", "library_symbol", "null_kernel", "open_device", "packed_kernel",
+           "pool_set_threads", "pool_threads", "program_create", "tensor_arg", "tvm_call",
            "tvm_contexts", "tvm_function", "tvm_import", "tvm_open", "tvm_pointer", "tvm_system"]
 
 ffi: Any = _core.ffi
@@ -334,6 +334,13 @@ def library_open(path: str | os.PathLike) -> int:
     if lib.gr_library_open(os.fsencode(path), out) != lib.GR_OK:
         raise LibraryError(last_error(), got=os.fspath(path))
     return address_of(out[0])
+
+
+def blas_open(path: str | os.PathLike, prefix: str) -> None:
+    """Open an OpenBLAS for the kernels that call one, once a process; ``prefix``: what its symbols begin
+    with. Raises LibraryError where it cannot be opened or is none."""
+    if lib.gr_blas_open(os.fsencode(path), prefix.encode()) != lib.GR_OK:
+        raise LibraryError(last_error(), got=os.fspath(path))
 
 
 def library_symbol(handle: int, name: str) -> int:

@@ -18,14 +18,14 @@ from types import MappingProxyType
 
 import orjson
 
-from . import core, isa
+from . import blas, core, isa
 from .devices import NO_KERNELS
 from .elf import SharedObject, read_elf
 from .errors import ForeignMachineError, LibraryError, UnsupportedOpError, as_path, did_you_mean
 from .graph import COPY, Func, TensorType
 from .manifest import KernelEntry, Manifest, find_manifest
 from .ops import numerics, registry
-from .ops.select import call_words, numeric_words, select
+from .ops.select import call_words, numeric_words
 from .program import Kernel
 
 __all__ = ["Library", "generic_kernel", "load_library", "resolve"]
@@ -219,7 +219,7 @@ def generic_kernel(func: Func, kind: str, inputs: Types, outputs: Types) -> Kern
     """The kernel built into the wheel for a function with gr.op. Raises UnsupportedOpError, which lists what
     there is."""
     op = registry.require(func.op or func.name)
-    selected = select(op, func.attrs, kind, inputs, outputs)
+    selected = blas.select_present(op, func.attrs, kind, inputs, outputs)
     address = core.generic_kernels().get(selected.generic)
     if address is None:
         raise UnsupportedOpError(

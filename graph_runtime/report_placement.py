@@ -30,10 +30,12 @@ def text(placement: Placement, width: int | None = None) -> str:
     if ways:
         parts.append("copies of every run\n" + table(ways, ("from", "to", "copies", "bytes", "time"), width))
     predicted = [{"objective": row["objective"], "time": time_text(row["ns"]),
-                  "bound": time_text(row["bound_ns"]), "best single device": time_text(row["single_ns"]),
+                  "bound": time_text(row["bound_ns"]), "status": row["status"],
+                  "best single device": time_text(row["single_ns"]),
                   "which": row["single"]} for row in said["predictions"]]
-    parts.append("predicted: no placement takes less than the bound\n" +
-                 table(predicted, ("objective", "time", "bound", "best single device", "which"), width))
+    columns = ("objective", "time", "bound", "status", "best single device", "which")
+    parts.append("predicted: no placement takes less than the bound; optimal: proved\n" +
+                 table(predicted, columns, width))
     if said["elsewhere"]:
         parts.append(f"{len(said['elsewhere'])} nodes run elsewhere than asked: "
                      + ", ".join(row["node"] for row in said["elsewhere"]))

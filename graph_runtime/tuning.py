@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from . import isa
+from . import blas, isa
 from .builder import GraphBuilder
 from .factory import create
 from .graph import TensorType
 from .ops import inputs as draws
+from .ops import registry
 
 __all__ = ["Tuner"]
 
@@ -38,10 +39,14 @@ class Tuner:
 
     def __call__(self, op: str, attrs: Mapping[str, Any], inputs: Sequence[TensorType],
                  kernels: Sequence[str]) -> dict[str, float]:
-        """Least seconds of a call by each of ``kernels``. Raises what running the op raises."""
-        found = {}
+        """Least seconds of a call by each of ``kernels``, those left out that call a library which is not
+        here. Raises what running the op raises."""
+        found, bodies = {}, {body.name: body for body in registry.require(op).all_bodies("cpu")}
         for kernel in kernels:
-            key = f"{self.machine} {kernel} {op} {sorted(attrs.items())} {' '.join(map(str, inputs))}"
+            if bodies[kernel].library and blas.absent():
+                continue
+            made_by = f"{kernel} {blas.version()}" if bodies[kernel].library else kernel
+            key = f"{self.machine} {made_by} {op} {sorted(attrs.items())} {' '.join(map(str, inputs))}"
             if key not in self.times:
                 self.times[key] = _least_seconds(op, {**attrs, "kernel": kernel}, inputs)
                 self._write()

@@ -96,6 +96,18 @@ _PACKED = Body("dense_packed", ("float32",), rules.by_dtype, accepts=takes_packe
                prebuilt=True)
 
 
+def _takes_library(inputs, outputs, attrs):
+    """Sizes that 32-bit integers hold."""
+    shapes = [t.shape for t in (*inputs[:2], *outputs)]
+    if math.prod(outputs[0].shape[:-1]) >= 2**31 or any(n >= 2**31 for shape in shapes for n in shape):
+        return "OpenBLAS counts rows and columns in 32 bits"
+    return refuse_packed(inputs, outputs, attrs) if "packed" in attrs else None
+
+
+_DENSE_BLAS = Body("dense_blas", ("float32",), rules.by_dtype, accepts=_takes_library, epilogue=True,
+                   prebuilt=True, library="openblas")
+
+
 def _dense_cases():
     for name, x, n, bias in (
         ("tiles", (65, 97), 70, True),
@@ -149,7 +161,7 @@ register_product(
             "cpu": Body("dense", _TYPES, rules.by_dtype, _dense_scratch, refuse_packed, epilogue=True),
             "tt": Body("dense", rules.TT_FLOATS, accepts=refuse_packed, numerics=True, epilogue=True),
         },
-        variants={"cpu": (_PACKED,)},
+        variants={"cpu": (_PACKED, _DENSE_BLAS)},
         cases=tuple(_dense_cases()),
     ),
     _dense_split,
@@ -214,6 +226,9 @@ def _panels_scratch(i, o, a):
 
 _MATMUL_PANELS = Body("matmul_panels", ("float32",), rules.by_dtype, scratch=_panels_scratch, prebuilt=True)
 
+_MATMUL_BLAS = Body("matmul_blas", ("float32",), rules.by_dtype, accepts=_takes_library, prebuilt=True,
+                    library="openblas")
+
 
 def _matmul_cases():
     for name, a, b, ta, tb in (
@@ -270,7 +285,7 @@ register_product(
                         epilogue=True),
             "tt": Body("matmul", rules.TT_FLOATS, numerics=True, epilogue=True),
         },
-        variants={"cpu": (_MATMUL_PANELS,)},
+        variants={"cpu": (_MATMUL_PANELS, _MATMUL_BLAS)},
         cases=tuple(_matmul_cases()),
     ),
     _matmul_split,

@@ -51,6 +51,8 @@ class Body:
     ``numerics``: it reads the words of ops/numerics.py after the op's own.
     ``epilogue``: it runs the op's epilogue (epilogue.py); without, it takes only calls that have none.
     ``prebuilt``: it gains nothing from constant shapes, so a bundle leaves it to the one in the wheel.
+    ``library``: what it calls of the machine's ("openblas", blas.py); where that is absent, the op's default
+    body serves.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Body:
     numerics: bool = False
     epilogue: bool = False
     prebuilt: bool = False
+    library: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,10 @@ class Op:
             for name, a in known.items()
             if name != KERNEL or name in given
         }
+
+    def all_bodies(self, kind: str) -> list[Body]:
+        """The bodies of a device kind, the default first."""
+        return [*([self.bodies[kind]] if kind in self.bodies else []), *self.variants.get(kind, ())]
 
     def bytes_moved(self, inputs: Types, outputs: Types) -> int:
         """Bytes read and written at least once."""

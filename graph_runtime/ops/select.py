@@ -15,13 +15,14 @@ __all__ = ["Selected", "able", "call_words", "candidates", "numeric_words", "sel
 @dataclass(frozen=True, slots=True)
 class Selected:
     """The body ``name`` in the instantiation ``suffix`` ("" if it is no template), which needs ``scratch``
-    host bytes. ``prebuilt``: Body.prebuilt."""
+    host bytes. ``prebuilt``, ``library``: Body's."""
 
     kind: str
     name: str
     suffix: str
     scratch: int
     prebuilt: bool = False
+    library: str = ""
 
     @property
     def generic(self) -> str:
@@ -49,14 +50,13 @@ def select(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -> Se
         raise _refusal(op, bodies[0], kind, attrs, inputs, outputs)
     suffix = body.suffix(inputs, outputs) if body.suffix else ""
     scratch = body.scratch(inputs, outputs, attrs) if body.scratch else 0
-    return Selected(kind, body.name, suffix, scratch, body.prebuilt)
+    return Selected(kind, body.name, suffix, scratch, body.prebuilt, body.library)
 
 
 def candidates(op: Op, attrs: Attrs, kind: str) -> list[Body]:
     """The bodies of a device kind that may serve a node: the one that it names (``gr.kernel``), else all, the
     default first."""
-    bodies = [op.bodies[kind]] if kind in op.bodies else []
-    bodies += op.variants.get(kind, ())
+    bodies = op.all_bodies(kind)
     named = [b for b in bodies if b.name == attrs.get(KERNEL)]
     return named or bodies
 

@@ -32,7 +32,7 @@ def place(graph: Graph, devices: str | Device | Sequence[str | Device], *,
           placement: str | Callable[[PlacementProblem], np.ndarray] | None = None,
           objective: str = "serial", fallback: str = "error", inputs: Collection[str] = (),
           formats: Mapping[str, str] | None = None, kernels: Mapping[str, Collection[str]] | None = None,
-          host: Machine | None = None) -> Placement:
+          host: Machine | None = None, constants: Collection[str] | None = None) -> Placement:
     """Give each node a device of ``devices``.
 
     ``pins``: glob over node name, op name and function name -> device; the last one that matches a node wins.
@@ -40,10 +40,10 @@ def place(graph: Graph, devices: str | Device | Sequence[str | Device], *,
     on tt:0. ``strict``: a type or ordinal that the list does not have is an error instead of a warning.
     ``placement``: who places the rest: a policy's name (placing.POLICIES), "package.module:function", or such
     a function; None: devices[0]. ``objective``: what policies make least, "serial", "makespan" or
-    "throughput". ``fallback``: what happens to a node that was asked to run where it cannot, "error", or
-    "host": it runs on a host of the list, with a warning. Costs: ``inputs``, those graph inputs that every
-    run sets anew; ``formats``, device -> format of its floats; ``kernels``, function -> device kinds that
-    libraries have it for; ``host``, the machine's constants.
+    "throughput". ``fallback``: a node that was asked to run where it cannot is an "error", or runs on a
+    "host" of the list, with a warning. Costs: ``inputs``, graph inputs that every run sets anew; ``formats``,
+    device -> format of its floats; ``kernels``, function -> device kinds that libraries have it for;
+    ``host``, the machine's constants; ``constants``, inputs that rewrite.target, which follows, knows.
 
     Raises PlanError for a pin or mapping that names nothing, for a node whose outputs lie on two devices, for
     a policy's answer that is no placement, and under ``strict``; UnsupportedOpError, which lists all of
@@ -69,7 +69,7 @@ def place(graph: Graph, devices: str | Device | Sequence[str | Device], *,
     if placement is not None:
         pinned |= _foreign(graph, kernels, pinned, cause_id, causes, devices)
         problem = make_problem(graph, devices, pin=np.where(pinned, did, -1), inputs=inputs, formats=formats,
-                               kernels=kernels, host=host, objective=objective)
+                               kernels=kernels, host=host, objective=objective, constants=constants)
         require_able(graph, devices, did, kernels, problem.allowed)
         warnings += _follow_policy(problem, placement, pinned, did, cause_id, causes)
     if not said.all():

@@ -9,6 +9,7 @@ images and of numbers or channels, reshapes of images of one pixel.
 from __future__ import annotations
 
 from ..ops import steps
+from ..ops.targets import packs_weight
 from .net import Net, Node, Value
 from .pack_weights import is_host, packed_weight, without_defaults
 
@@ -121,8 +122,5 @@ class _Images:
 def _is_plain(node: Node) -> bool:
     """A convolution that the kernel for panels takes: float32, the weight constant, one group or one channel
     a group."""
-    x, w = node.inputs[:2]
-    attrs, group = node.attrs, node.attrs["group"]
-    if attrs["layout"] != "NCHW" or "kernel" in attrs or w.constant is None or not node.output.type.size:
-        return False
-    return min(w.shape) > 0 and (group == 1 or group == x.shape[1] == w.shape[0])
+    return node.inputs[1].constant is not None and packs_weight(
+        node.op, node.input_types, node.output_types, node.attrs)

@@ -1,24 +1,18 @@
 """The rule that names a kernel where the cpu has several for an op, by what they cost.
 
-With ``measure`` (``compile --tune``, tuning.py) kernels are timed on the shapes of the node; else the rule
-below holds: what packs an operand first is worth it when enough rows use it.
+With ``measure`` (``compile --tune``, tuning.py) kernels are timed on the shapes of the node; else a rule
+holds: what packs an operand first is worth it when enough rows use it (ops/targets.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-
-from ..graph import TensorType
 from ..ops import registry
 from ..ops.select import able
+from ..ops.targets import kernel_by_rule
 from .net import Net, Node
-from .pack_weights import is_host
+from .pack_weights import Measure, is_host
 
-__all__ = ["Measure", "choose_kernels", "kernel_by_rule"]
-
-# (op, attributes, input types, names of kernels) -> seconds by name
-Measure = Callable[[str, Mapping, Sequence[TensorType], Sequence[str]], Mapping[str, float]]
-_ROWS = 12        # of the left operand, from which packing the right one pays
+__all__ = ["Measure", "choose_kernels"]
 
 
 def choose_kernels(net: Net, measure: Measure | None = None) -> None:
@@ -35,18 +29,9 @@ def choose_kernels(net: Net, measure: Measure | None = None) -> None:
         kernel = kernel_by_rule(node.op, node.input_types, node.attrs)
         if measure is not None:
             times = measure(node.op, attrs, node.input_types, names)
-            kernel = min(names, key=times.__getitem__)
+            kernel = min(times, key=times.__getitem__)
         if kernel in names[1:]:
             chosen.setdefault(kernel, []).append(node)
             net.replace(node.output, net.add(node.op, node.inputs, before=node, kernel=kernel, **attrs))
     for kernel, nodes in chosen.items():
         net.note("choose_kernels", f"{kernel} runs {len(nodes)} nodes: {why}", nodes)
-
-
-def kernel_by_rule(op: str, inputs: Sequence[TensorType], attrs: Mapping) -> str | None:
-    """The variant to be named for a node that nobody measures, None for the op's default kernel."""
-    if op == "attention":
-        return "attention_panels" if inputs[0].shape[-2] >= _ROWS else None
-    if op != "matmul":
-        return None
-    return "matmul_panels" if inputs[0].shape[-1 if attrs["transpose_a"] else -2] >= _ROWS else None

@@ -2,23 +2,31 @@
 
     dense(x, w)        ->  dense(x, panels, packed=n)
     matmul(x, w)       ->  dense(x, panels, packed=n)      w constant and of two dimensions
+
+With ``measure`` (``compile --tune``) OpenBLAS serves where it is there and faster: dense(x, w,
+kernel=dense_blas), whose weights are plain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..graph import TensorType
 from ..model import Constant
 from ..ops import registry
 from ..ops.packed import panel_type
+from ..ops.targets import packs_weight
 from .net import Net, Node, Value
 
-__all__ = ["is_host", "pack_weights", "packed_weight", "without_defaults"]
+__all__ = ["Measure", "is_host", "pack_weights", "packed_weight", "without_defaults"]
 
 _KEPT = ("epilogue",)
+_PANELS, _LIBRARY = "dense_packed", "dense_blas"
+# (op, attributes, input types, names of kernels) -> seconds by name, of those that are there
+Measure = Callable[[str, Mapping, Sequence[TensorType], Sequence[str]], Mapping[str, float]]
 
 
 def is_host(node: Node) -> bool:
@@ -26,13 +34,18 @@ def is_host(node: Node) -> bool:
     return (node.device or "").partition(":")[0] == "cpu"
 
 
-def pack_weights(net: Net) -> None:
+def pack_weights(net: Net, measure: Measure | None = None) -> None:
     """Weights of dense and matmul on cpu in panels."""
-    packed = []
+    packed, plain = [], []
     for node in net.nodes("dense", "matmul"):
         if _takes_panels(node):
-            packed.append(node)
-            _pack(net, node)
+            product = _Product(node)
+            faster = measure is not None and product.library_wins(measure)
+            (plain if faster else packed).append(node)
+            product.call_library(net) if faster else product.pack(net)
+    if plain:
+        net.note("pack_weights", f"{_LIBRARY} runs {len(plain)} products on cpu: the fastest when measured",
+                 plain)
     if packed:
         net.note("pack_weights", f"weights of {len(packed)} products on cpu are in panels", packed)
 
@@ -59,19 +72,50 @@ def without_defaults(op: str, attrs: Mapping[str, Any], keep: tuple[str, ...]) -
 
 def _takes_panels(node: Node) -> bool:
     """A float32 product on cpu whose weight is a constant of its own plane."""
-    x, w = node.inputs[:2]
-    if not is_host(node) or x.dtype != "float32" or w.constant is None or len(w.shape) != 2:
-        return False
-    if not node.output.type.size or "kernel" in node.attrs or node.attrs.get("packed"):
-        return False
-    return node.op == "dense" or not node.attrs["transpose_a"]
+    return (is_host(node) and node.inputs[1].constant is not None
+            and packs_weight(node.op, node.input_types, node.output_types, node.attrs))
 
 
-def _pack(net: Net, node: Node) -> None:
-    x, w, *rest = node.inputs
-    transpose = node.op == "matmul" and not node.attrs["transpose_b"]
-    n, k = w.shape[::-1] if transpose else w.shape
-    panels = packed_weight(net, node, w, transpose, n, k)
-    kept = without_defaults(node.op, node.attrs, _KEPT)
-    made = net.add("dense", [x, panels, *rest], before=node, packed=n, **kept)
-    net.replace(node.output, made)
+class _Product:
+    """A dense or matmul whose weight is a constant: dense(x, w [n, k])."""
+
+    def __init__(self, node: Node):
+        self.node = node
+        self.x, self.w, *self.rest = node.inputs
+        self.flipped = node.op == "matmul" and not node.attrs["transpose_b"]      # w lies as [k, n]
+        self.n, self.k = self.w.shape[::-1] if self.flipped else self.w.shape
+        self.attrs = without_defaults(node.op, node.attrs, _KEPT)
+
+    def library_wins(self, measure: Measure) -> bool:
+        """Whether the library's kernel is there and faster than that of panels."""
+        rest = [value.type for value in self.rest]
+        plain = TensorType("float32", (self.n, self.k))
+        theirs = measure("dense", self.attrs, [self.x.type, plain, *rest], [_LIBRARY])
+        if not theirs:
+            return False
+        ours = measure("dense", {**self.attrs, "packed": self.n},
+                       [self.x.type, panel_type(self.n, self.k), *rest], [_PANELS])
+        return theirs[_LIBRARY] < ours[_PANELS]
+
+    def call_library(self, net: Net) -> None:
+        self._replace(net, self._plain(net) if self.flipped else self.w, kernel=_LIBRARY)
+
+    def pack(self, net: Net) -> None:
+        self._replace(net, packed_weight(net, self.node, self.w, self.flipped, self.n, self.k), packed=self.n)
+
+    def _plain(self, net: Net) -> Value:
+        """The weight as [n, k], as a constant beside the node."""
+        constant, made = self.w.constant, TensorType("float32", (self.n, self.k))
+        value = net.constant(Constant.derived(made, _transposed, constant,
+                                              source=f"transposed {constant.source}"),
+                             f"{self.w.name}.transposed")
+        value.device = self.node.device
+        return value
+
+    def _replace(self, net: Net, weight: Value, **attrs: Any) -> None:
+        made = net.add("dense", [self.x, weight, *self.rest], before=self.node, **attrs, **self.attrs)
+        net.replace(self.node.output, made)
+
+
+def _transposed(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array.T)

@@ -32,7 +32,7 @@ def target(model: Model, placement: Placement, measure: Measure | None = None) -
     where = {name: names[did] for name, did in zip(model.graph.names, placement.did.tolist(), strict=True)}
     net = Net(replace(model, pins=where))
     channels_last(net)           # first: convolutions take their weights in panels there
-    pack_weights(net)
+    pack_weights(net, measure)
     choose_kernels(net, measure)
     net.prune()
     made = net.model()

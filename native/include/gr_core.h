@@ -120,6 +120,9 @@ void gr_program_release(gr_program *program);
 int32_t gr_library_open(const char *path, void **handle);
 void *gr_library_symbol(void *handle, const char *name);
 void gr_library_close(void *handle);
+/* Opens the OpenBLAS at path for the kernels of native/kernels/cpu/sgemm.h, once a process; prefix is what
+ * its symbols begin with. GR_ERR_ARGUMENT where it cannot be opened or is none. */
+int32_t gr_blas_open(const char *path, const char *prefix);
 /* cdef-end */
 
 #endif

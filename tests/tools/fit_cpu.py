@@ -22,6 +22,8 @@ from graph_runtime.ops import registry
 CASES = {
     "product_gflops": ("matmul", ((512, 512), (512, 512)), {}),
     "packed_gflops": ("dense", ((128, 768), (24, 768, 32)), {"packed": 768}),
+    "depthwise_gflops": ("conv2d", ((1, 28, 28, 192), (6, 9, 32)), {
+        "layout": "NHWC", "packed": 192, "group": 192, "kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}),
     "simple_gflops": ("layer_norm", ((256, 512), (512,), (512,)), {}),
     "function_gflops": ("exp", ((512, 512),), {}),
     "gb_per_s": ("add", ((4096, 2048), (4096, 2048)), {}),

@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_runtime import GraphBuilder
+from graph_runtime.devices import parse_list
 from graph_runtime.interpreter import heads, interpret
 from graph_runtime.model import Model
 from graph_runtime.ops.packed import unpack
 from graph_runtime.plan import plan
 from graph_runtime.plan.placement import place
+from graph_runtime.plan.placing import make_problem
 from graph_runtime.rewrite.target import target
 
 RNG = np.random.default_rng(5)
@@ -157,5 +159,34 @@ def test_a_measured_kernel_wins_over_the_rule():
         return {name: float(name != "matmul") for name in kernels}
 
     made, _ = target(model, place(model.graph, "cpu:0"), measure)
-    assert asked == [("matmul", ("matmul", "matmul_panels"))]
+    assert asked == [("matmul", ("matmul", "matmul_panels", "matmul_blas"))]
     assert made.graph is model.graph
+
+
+# ---------------------------------------------------------------- what placing knew of it
+
+def test_policies_see_the_costs_of_the_kernels_that_target_chooses():
+    """Each product costs before the rules what it costs after them, and a weight that is no constant stays
+    dear."""
+    b = image_network()
+    x = b.input("y", (64, 96))
+    y = b.op("matmul", x, b.param("w5", array(96, 80)), name="product")
+    y = b.op("matmul", y, b.input("w6", (80, 64)), name="activations")
+    b.output(b.op("dense", y, b.input("w7", (48, 64)), name="plain"))
+    model = Model.from_builder(b)
+    before = make_problem(model.graph, parse_list("cpu:0"), constants=model.constants)
+    as_it_stands = make_problem(model.graph, parse_list("cpu:0"))
+    made, _ = target(model, place(model.graph, "cpu:0"))
+    after = make_problem(made.graph, parse_list("cpu:0"))
+    then, now, plain = (dict(products_of(p)) for p in (before, after, as_it_stands))
+    np.testing.assert_allclose(sorted(then.values()), sorted(now.values()), atol=20)      # padding of panels is read, too
+    dearer = {name for name in then if plain[name] > 1.5 * then[name]}
+    assert dearer >= {"product", "activations"}
+    assert "plain" not in dearer
+
+
+def products_of(problem):
+    """(name, ns) of each product."""
+    nodes = [(nid, problem.graph.node(nid)) for nid in range(problem.num_nodes)]
+    return [(node.name, int(problem.cost[nid, 0])) for nid, node in nodes
+            if node.op in ("conv2d", "dense", "matmul")]

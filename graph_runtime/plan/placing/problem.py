@@ -80,17 +80,19 @@ class PlacementProblem:
 def make_problem(graph: Graph, devices: Sequence[Device], *, pin: np.ndarray | None = None,
                  inputs: Collection[str] = (), formats: Mapping[str, str] | None = None,
                  kernels: Kernels | None = None, host: Machine | None = None,
-                 objective: str = "serial") -> PlacementProblem:
+                 objective: str = "serial", constants: Collection[str] | None = None) -> PlacementProblem:
     """The problem of a graph and a device list.
 
     ``pin`` int32 [nodes], -1: any device. ``inputs``: graph inputs that every run sets anew, from the first
     host of the list. ``formats``: device or kind -> format of its floats. ``kernels``: function -> device
     kinds that a library has it for. ``host``: constants of the machine, None: the packaged ones.
+    ``constants``: None where nodes run as they stand; else rewrite.target follows, and knows the values of
+    these inputs: costs are those of the kernels that it will choose.
 
     Raises InputError for an input that the graph does not have.
     """
     devices = tuple(devices)
-    prices = _Prices(graph, devices, formats or {}, kernels or {}, host)
+    prices = _Prices(graph, devices, formats or {}, kernels or {}, host, _known(graph, constants))
     pin = np.full(graph.num_nodes, -1, np.int32) if pin is None else np.array(pin, np.int32)
     on_host = np.array([d.descriptor.on_host for d in devices])
     null = graph.func_id < 0
@@ -107,6 +109,19 @@ def make_problem(graph: Graph, devices: Sequence[Device], *, pin: np.ndarray | N
     return PlacementProblem(graph, devices, prices.nodes(constant), pin, on_host, eid, owner[eid], ready[eid],
                             prices.copies(eid), uses[:, 0], uses[:, 1], prices.reasons,
                             round((host or machine()).handoff_ns), objective)
+
+
+def _known(graph: Graph, constants: Collection[str] | None) -> np.ndarray | None:
+    """bool [nodes]: of each node whether its input 1, the weight if it has one, is among the constants."""
+    if constants is None:
+        return None
+    chosen = set(constants)
+    entries = np.zeros(graph.num_entries, bool)
+    entries[graph.input_eids] = [name in chosen for name in graph.input_names]
+    two = np.diff(graph.in_ptr) > 1
+    found = np.zeros(graph.num_nodes, bool)
+    found[two] = entries[graph.in_eid[graph.in_ptr[:-1][two] + 1]]
+    return found
 
 
 def _distinct(reads: np.ndarray) -> np.ndarray:
@@ -140,8 +155,9 @@ class _Prices:
     is asked for once."""
 
     def __init__(self, graph: Graph, devices: tuple[Device, ...], formats: Mapping[str, str],
-                 kernels: Kernels, host: Machine | None):
+                 kernels: Kernels, host: Machine | None, known: np.ndarray | None):
         self.graph, self.devices, self.kernels, self.host = graph, devices, kernels, host
+        self.known = known
         self.formats = [formats.get(str(d), formats.get(d.kind)) for d in devices]
         self.reasons: dict[tuple[int, int], str] = {}
         self.layouts = [[self._layout(t, did) for did in range(len(devices))] for t in graph.types]
@@ -161,7 +177,9 @@ class _Prices:
         own = np.array([f.name in (COPY, NOP) for f in graph.funcs] + [False])[graph.func_id]
         calls = np.flatnonzero((graph.func_id >= 0) & ~own)
         if len(calls):
-            _, row = intern(graph.func_id[calls], len(graph.funcs))
+            known = 0 if self.known is None else self.known[calls]
+            keys = 2 * graph.func_id[calls] + known
+            _, row = intern(keys, 2 * len(graph.funcs))
             first = calls[first_of(row, int(row.max()) + 1)]       # nodes of one function share their types
             table[calls] = np.array([[self._node(int(n), did) for did in range(count)] for n in first])[row]
         moved = self._reshaped(constant)
@@ -199,7 +217,8 @@ class _Prices:
             self.reasons[fid, did] = reason
             return UNSUPPORTED
         layouts = [self.layouts[self.graph.type_id[e]][did] for e in (*node.inputs, *node.outputs)]
-        cost = node_cost(self.graph, nid, device, layouts, host=self.host)
+        cost = node_cost(self.graph, nid, device, layouts, host=self.host,
+                         constant_weight=None if self.known is None else bool(self.known[nid]))
         return max(round(cost.cycles), 0) + round(dispatch_ns(device.descriptor).cycles)
 
     def _reshape(self, source: int, made: int, did: int) -> int:

@@ -84,8 +84,8 @@ def _bound(problem: PlacementProblem, did: np.ndarray, alone: np.ndarray) -> int
 
 
 def predictions(problem: PlacementProblem, did: np.ndarray) -> list[Row]:
-    """One row an objective: ns of this placement, ns that none goes below, the best single device and its
-    ns."""
+    """One row an objective: ns of this placement, ns that none goes below, "optimal" where the two are equal,
+    which proves it, else "feasible"; the best single device and its ns."""
     alone = singles(problem)
     did = np.where(problem.graph.func_id < 0, problem.pin, did)
     times = measure(problem, did[None])
@@ -93,6 +93,8 @@ def predictions(problem: PlacementProblem, did: np.ndarray) -> list[Row]:
     for objective, ns in zip(OBJECTIVES, (times.serial, times.makespan, times.bottleneck), strict=True):
         other = replace(problem, objective=objective)
         found = evaluate(other, alone)
-        rows.append({"objective": objective, "ns": int(ns[0]), "bound_ns": _bound(other, did, alone),
+        bound = _bound(other, did, alone)
+        rows.append({"objective": objective, "ns": int(ns[0]), "bound_ns": bound,
+                     "status": "optimal" if ns[0] == bound else "feasible",
                      "single": str(problem.devices[int(np.argmin(found))]), "single_ns": int(found.min())})
     return rows
