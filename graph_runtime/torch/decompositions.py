@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, get_decompositions
 
 from . import rules
 from .composites import COMPOSITES
@@ -18,6 +18,13 @@ __all__ = ["table"]
 aten = torch.ops.aten
 # these have rules for eager operations; in graphs torch's decomposition leads to ops that fuse
 _ALWAYS = frozenset({"native_dropout", "_native_batch_norm_legit", "native_batch_norm", "addcmul", "addcdiv"})
+
+# which torch counts as core, and has decompositions for
+_MORE = [
+    aten.native_group_norm,
+    aten.native_group_norm_backward,
+    aten._native_batch_norm_legit.no_stats,
+]
 
 
 @torch.library.custom_op("graph_runtime::max_pool2d_backward", mutates_args=())
@@ -66,9 +73,10 @@ def _two(given: Any) -> list[int]:
 def table() -> dict[Any, Callable[..., Any]]:
     """{operation: its decomposition}, as AOTAutograd takes it."""
     known = set(rules.table()) - _ALWAYS
+    everything = {**core_aten_decompositions(), **get_decompositions(_MORE)}
     found = {
         op: decomposition
-        for op, decomposition in core_aten_decompositions().items()
+        for op, decomposition in everything.items()
         if not isinstance(op, torch._ops.OpOverload) or op._schema.name.removeprefix("aten::") not in known
     }
     found[aten.max_pool2d_with_indices_backward.default] = _without_indices

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from ..builder import GraphBuilder, Value
 from . import rules
@@ -42,7 +43,8 @@ def lower(
     """
     lowered = Lowered(GraphBuilder(device=CPU))
     emitter = Emitter(lowered, pins or {}, strict)
-    return _Lowering(gm, arguments, lowered, emitter, device, names or {}).run()
+    with unset_fake_temporarily():  # constants have values
+        return _Lowering(gm, arguments, lowered, emitter, device, names or {}).run()
 
 
 class _Lowering:

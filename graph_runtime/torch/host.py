@@ -90,6 +90,22 @@ class _Swap:
             self.back[id(host)] = x
         return found[1]
 
+    def resizable(self, host: torch.Tensor) -> torch.Tensor:
+        """A copy, for an out=, whose memory is torch's own: what was fetched is not."""
+        made = host.clone()
+        if id(host) in self.back:
+            self.back[id(made)] = self.back[id(host)]
+        return made
+
+
+def _called(op: Any, given: list[Any], more: dict[str, Any]) -> Any:
+    """What an operation makes. Of a number that it wrapped as a tensor torch hands over the number: then
+    the overload for numbers is meant."""
+    for argument, value in zip(op._schema.arguments, given, strict=False):
+        if isinstance(value, (int, float)) and isinstance(argument.type, torch.TensorType):
+            return op._overloadpacket(*given, **more)
+    return op(*given, **more)
+
 
 def _dense(x: torch.Tensor) -> bool:
     return torch._prims_common.is_non_overlapping_and_dense_or_false(x)
@@ -103,8 +119,11 @@ def on_host(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str)
         index = device_of(kwargs.get("device"))
     swap = _Swap()
     given, more = swap(list(args)), {key: swap(value) for key, value in kwargs.items()}
-    result = op(*given, **more)
+    for argument in op._schema.arguments:
+        if argument.is_out and isinstance(more.get(argument.name), torch.Tensor):
+            more[argument.name] = swap.resizable(more[argument.name])
     written = [a.alias_info is not None and a.alias_info.is_write for a in op._schema.arguments]
+    result = _called(op, given, more)
     for position, argument in enumerate(op._schema.arguments):
         if written[position]:
             original = args[position] if position < len(args) else kwargs.get(argument.name)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from .. import dtypes
+from .geometry import contiguous_strides
 
 __all__ = ["Kind", "array_of", "kind_of", "tensor_of", "torch_dtype"]
 
@@ -74,6 +75,9 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
     longer last dimension. Shares memory where the tensor is contiguous."""
     kind = kind_of(tensor.dtype)
     tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    # dimensions of one element may have any stride, and then bits could not be seen as other dtypes
+    if tensor.dim() and tensor.stride(-1) != 1:
+        tensor = tensor.as_strided(tensor.size(), contiguous_strides(tuple(tensor.shape)))
     if tensor.dim() == 0:
         tensor = tensor.reshape(1) if kind.words > 1 else tensor
     if not kind.raw and kind.stored not in ("bfloat16",):

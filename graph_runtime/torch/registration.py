@@ -14,6 +14,7 @@ from .copies import KERNELS
 from .eager import Operation, fallback
 from .guard import Guard, announce
 from .module import DeviceModule
+from .recurrent import CELLS
 from .store import devices
 
 __all__ = ["register"]
@@ -75,7 +76,7 @@ def register() -> None:
     )
     aten, rest = torch.library.Library("aten", "IMPL"), torch.library.Library("_", "IMPL")
     _libraries.extend([aten, rest])
-    for name, kernel in {**KERNELS, **COMPOSITES}.items():
+    for name, kernel in {**KERNELS, **COMPOSITES, **CELLS}.items():
         aten.impl(name, kernel, "PrivateUse1")
     for op, rule in _overloads():
         aten.impl(

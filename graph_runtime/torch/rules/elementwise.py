@@ -76,6 +76,10 @@ def _binary(op: str) -> Any:
     return lambda e, a, b: e.op(op, *pair(e, a, b))
 
 
+def _comparison(op: str) -> Any:
+    return lambda e, a, b: e.op(op, *pair(e, a, b, stored=False))
+
+
 def _logical(op: str) -> Any:
     return lambda e, a, b: e.op(
         op, *(cast(e, x, "bool") if is_value(x) else e.scalar(bool(x), "bool") for x in (a, b))
@@ -86,8 +90,10 @@ for _name, _op in _UNARY.items():
     rule(_name)(_unary(_op))
 for _name, _op in _FLOAT_UNARY.items():
     rule(_name)(_float_unary(_op))
-for _name, _op in {**_BINARY, **_COMPARISON}.items():
+for _name, _op in _BINARY.items():
     rule(_name)(_binary(_op))
+for _name, _op in _COMPARISON.items():
+    rule(_name)(_comparison(_op))
 for _name, _op in _LOGICAL.items():
     rule(_name)(_logical(_op))
 
@@ -112,7 +118,7 @@ def rsub(e: Any, a: Any, b: Any, alpha: Any = 1) -> Any:
 
 @rule("div")
 def div(e: Any, a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
-    a, b = pair(e, a, b)
+    a, b = pair(e, a, b, stored=rounding_mode is not None)
     if rounding_mode is not None and is_float(a):
         made = e.op("divide", a, b)
         if rounding_mode == "floor":
@@ -127,7 +133,7 @@ def div(e: Any, a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
 
 @rule("pow")
 def power(e: Any, a: Any, b: Any) -> Any:
-    if not is_value(b) and is_value(a):
+    if not is_value(b) and is_value(a) and a.dtype != "bool":
         if b == 2:
             return e.op("multiply", a, a)
         if b == 1:

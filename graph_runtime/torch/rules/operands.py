@@ -44,7 +44,7 @@ def is_float(value: Any) -> bool:
 
 
 @cache
-def _promoted(kinds: tuple[tuple[Any, bool], ...]) -> str:
+def _promoted(kinds: tuple[tuple[Any, bool], ...]) -> torch.dtype:
     """torch.result_type of (dtype name or Python type, whether it has no dimensions)."""
     made: Any = None
     state: Any = None
@@ -58,15 +58,19 @@ def _promoted(kinds: tuple[tuple[Any, bool], ...]) -> str:
             made = torch.result_type(state, operand)
             dims = (isinstance(state, torch.Tensor) and state.dim()) or (dtype is not None and not scalar)
             state = torch.empty((1,) if dims else (), dtype=made)
-    return name_of(made)
+    return made
 
 
-def pair(e: Any, *operands: Any) -> list[Any]:
-    """Operands, values or Python numbers, as values of their common dtype by torch's rule."""
+def pair(e: Any, *operands: Any, stored: bool = True) -> list[Any]:
+    """Operands, values or Python numbers, as values of their common dtype by torch's rule. ``stored``: the
+    result has that dtype; Refused where it is one that a device only moves."""
     kinds = tuple((x.dtype, not x.shape) if is_value(x) else (type(x), True) for x in operands)
     if any(kind is complex for kind, _ in kinds):
         raise Refused("no device computes with complex numbers")
-    dtype = _promoted(kinds)
+    promoted = _promoted(kinds)
+    if stored and not e.graph and promoted == torch.int64:
+        raise Refused("the result is of 64-bit integers")
+    dtype = name_of(promoted)
     return [cast(e, x, dtype) if is_value(x) else e.scalar(x, dtype) for x in operands]
 
 

@@ -13,7 +13,9 @@ from .table import rule
 @rule("sum")
 def sum_(e: Any, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     if not is_float(x):
-        raise Refused("sums of integers are 64-bit, which the device has not")
+        if not e.graph or dtype is not None:
+            raise Refused("sums of integers are 64-bit, which the device has not")
+        x = cast(e, x, "int32")
     if dtype is not None:
         x = cast(e, x, name_of(dtype))
     return _over(e, "sum", x, dim, keepdim)
@@ -103,10 +105,12 @@ def var_mean(e: Any, x: Any, dim: Any = None, *args: Any, correction: Any = 1, k
 def _spread(e: Any, x: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
     axes = axes_of(dim, len(x.shape))
     count = math.prod(x.shape[a] for a in axes)
+    if correction and count <= correction:
+        raise Refused("the variance of too few elements is the host's")
     centered = e.op("subtract", x, e.op("mean", x, axes=axes, keepdims=True))
     made = e.op("mean", e.op("multiply", centered, centered), axes=axes, keepdims=bool(keepdim))
     if correction:
-        made = e.op("multiply", made, scalar_like(e, count / max(count - correction, 1e-30), made))
+        made = e.op("multiply", made, scalar_like(e, count / (count - correction), made))
     return centered, made
 
 
