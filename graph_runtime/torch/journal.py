@@ -17,6 +17,7 @@ KINDS = {
     "partial": "writes into a part of a storage",
     "programs": "compiled programs that were submitted",
     "compiles": "graphs that torch.compile gave and that became programs",
+    "fused": "nodes of their graphs that became part of others",
     "graphs_eager": "graphs that torch.compile gave and that run op by op instead",
     "prepared": "arguments of programs that had to be brought into another layout or dtype first",
 }

@@ -12,7 +12,9 @@ from ..arrays import borrow
 from ..devices import Device, cpu
 from ..errors import InputError
 from ..layout import HOST
+from ..model import Model
 from ..plan import plan
+from ..rewrite import fuse, simplify
 from ..session import Session
 from ..simulation import simulate
 from ..tensor import Tensor
@@ -32,7 +34,8 @@ _ALIGNMENT = 64  # of host memory that kernels read where it is
 
 
 class Program:
-    """``program(args)``: the graph's results as torch tensors, in torch's order.
+    """``program(args)``: the graph's results as torch tensors, in torch's order. ``notes``: how rewriting made
+    its nodes fewer.
 
     Arguments on a device are handed over where they are; in another layout than the program wants, a copy is
     made once and kept with the storage until it is written. Raises what planning and running raise.
@@ -41,21 +44,21 @@ class Program:
     def __init__(self, lowered: Lowered, options: Options, name: str):
         self.outputs, self.hoisted, self.name = lowered.outputs, lowered.hoisted, name
         self.on_cpu = dict(lowered.on_cpu)
-        graph = lowered.builder.build()
+        used = [d for d in (*devices(), cpu(0)) if str(d) in lowered.used]
+        model = _rewritten(Model.from_builder(lowered.builder), used)
+        graph, self.notes = model.graph, model.notes
         self.session: Session | None = None
         self._inputs: list[tuple[int, int, Any, Device]] = []
         self._random: list[tuple[int, Callable[[], torch.Tensor]]] = []
         if not graph.num_nodes or not len(graph.outputs):
             return
-        used = [d for d in (*devices(), cpu(0)) if str(d) in lowered.used]
         planned = plan(
             graph, used, formats=_present(options.formats, used), numerics=_present(options.numerics, used)
         )
         self.session = Session(planned, name=f"torch {name}")
         numbers = {key: i for i, key in enumerate(graph.input_names)}
-        for key, array in lowered.builder.params.items():
-            if key in numbers:
-                self.session.set_input(numbers[key], array)
+        for key, constant in model.constants.items():
+            self.session.set_input(numbers[key], constant.read())
         for argument, key in lowered.inputs:
             if key in numbers:
                 index = numbers[key]
@@ -66,7 +69,9 @@ class Program:
         self._submit = self.session.submit
         if options.trace is not None:
             options.trace.mkdir(parents=True, exist_ok=True)
-            (options.trace / f"{name}.json").write_bytes(trace_json(simulate(planned)))
+            (options.trace / f"{name}.json").write_bytes(
+                trace_json(simulate(planned), notes=[note.text for note in self.notes])
+            )
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         made: Sequence[Tensor] = ()
@@ -107,6 +112,16 @@ class Program:
         if output.dtype == torch.int64:
             return wrap(widened(values), torch.int64, index, values.type.shape)
         return wrap(values, output.dtype, index)
+
+
+def _rewritten(model: Model, used: Sequence[Device]) -> Model:
+    """The model with patterns found and elementwise operations fused; its weights are inputs, no constants."""
+    if not model.graph.num_nodes:
+        return model
+    nodes = int((model.graph.func_id >= 0).sum())
+    made = fuse(simplify(model, used), used)
+    count("fused", max(0, nodes - int((made.graph.func_id >= 0).sum())))
+    return made
 
 
 def _present(options: Any, used: Sequence[Device]) -> Any:

@@ -226,3 +226,51 @@ def test_cpu_models_run_on_the_cpu_device(tt, same):
     made.sum().backward()
     assert model[0].weight.grad.device.type == "cpu"
     assert tt.stats()["compiles"] == 2
+
+
+def programs_of(monkeypatch):
+    """A list that all programs come into that are made from now on."""
+    from graph_runtime.torch import backend
+
+    made, plain = [], backend.Program
+
+    def kept(*args):
+        made.append(plain(*args))
+        return made[-1]
+
+    monkeypatch.setattr(backend, "Program", kept)
+    return made
+
+
+def ops_of(program):
+    graph = program.session.graph
+    return [graph.node(nid).op for nid in range(graph.num_nodes) if graph.func_id[nid] >= 0]
+
+
+def test_graphs_are_fused_before_they_are_planned(tt, same, monkeypatch, tmp_path):
+    made = programs_of(monkeypatch)
+    compiled, model, twin = pair_of(mlp(20, 16, 4), options={"trace": str(tmp_path)})
+    x = torch.randn(6, 20)
+    out, wanted = compiled(x.to("tt")), twin(x)
+    same(out, wanted)
+    out.square().sum().backward()
+    wanted.square().sum().backward()
+    same_gradients(same, model, twin, 1e-4)
+    forward, backward = made
+    assert ops_of(forward) == ["matmul", "matmul"]          # biases and relu are their epilogues
+    assert ops_of(backward).count("matmul") == 3
+    assert "transpose" not in ops_of(backward)
+    assert tt.stats()["fused"] >= 3 + 4
+    assert any("epilogue" in note.rule for note in forward.notes)
+    notes = json.loads((tmp_path / f"{forward.name}.json").read_text())["otherData"]["notes"]
+    assert notes == [note.text for note in forward.notes]
+
+
+def test_nodes_on_different_devices_are_not_fused(tt, same, monkeypatch):
+    made = programs_of(monkeypatch)
+    compiled, _, twin = pair_of(mlp(8, 6, 4), options={"placement": {"relu*": "cpu"}})
+    x = torch.randn(2, 8)
+    with torch.no_grad():
+        same(compiled(x.to("tt")), twin(x))
+    assert "relu" in ops_of(made[0])
+    assert ops_of(made[0]).count("matmul") == 2
