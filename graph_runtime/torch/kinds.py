@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from .. import dtypes
-from .geometry import contiguous_strides
 
 __all__ = ["Kind", "array_of", "kind_of", "tensor_of", "torch_dtype"]
 
@@ -77,7 +76,7 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
     tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
     # dimensions of one element may have any stride, and then bits could not be seen as other dtypes
     if tensor.dim() and tensor.stride(-1) != 1:
-        tensor = tensor.as_strided(tensor.size(), contiguous_strides(tuple(tensor.shape)))
+        tensor = tensor.clone(memory_format=torch.contiguous_format)
     if tensor.dim() == 0:
         tensor = tensor.reshape(1) if kind.words > 1 else tensor
     if not kind.raw and kind.stored not in ("bfloat16",):
