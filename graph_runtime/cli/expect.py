@@ -13,6 +13,8 @@ from ..errors import InputError
 
 __all__ = ["Difference", "compare_outputs", "read_npz"]
 
+_WANTED = "an .npz with in:<input> and outputs, by name or as output<i>, is wanted"
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -41,23 +43,24 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except TypeError:                   # numpy gives an array, which is no context manager
-        raise InputError(f"{path} is a single array; an .npz with in:<name> and output<i> is wanted",
-                         got=str(path)) from None
+        raise InputError(f"{path} is a single array; {_WANTED}", got=str(path)) from None
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise InputError(f"cannot read {path}: {error}; an .npz with in:<name> and output<i> is wanted",
-                         got=str(path)) from None
+        raise InputError(f"cannot read {path}: {error}; {_WANTED}", got=str(path)) from None
 
 
-def compare_outputs(values: Sequence[np.ndarray], expected: dict[str, np.ndarray], rtol: float,
-                    atol: float) -> list[Difference]:
-    """Every output<i> of the file with output i. Raises InputError where it has none, or one too many."""
+def compare_outputs(values: Sequence[np.ndarray], names: Sequence[str], expected: dict[str, np.ndarray],
+                    rtol: float, atol: float) -> list[Difference]:
+    """Every array of the file with the output that has its name, or the i-th where it is output<i>.
+
+    Raises InputError where the file has none, or one too many.
+    """
     wanted = {name: array for name, array in expected.items() if not name.startswith("in:")}
-    known = {f"output{i}" for i in range(len(values))}
-    if not wanted or set(wanted) - known:
-        raise InputError(f"the file has {sorted(wanted)}, the graph's outputs are {sorted(known)}",
-                         got=sorted(wanted), wanted=sorted(known))
-    return [_difference(i, value, wanted[f"output{i}"], rtol, atol) for i, value in enumerate(values)
-            if f"output{i}" in wanted]
+    index = {f"output{i}": i for i in range(len(values))} | {name: i for i, name in enumerate(names)}
+    if not wanted or set(wanted) - set(index):
+        raise InputError(f"the file has {sorted(wanted)}, the graph's outputs are {list(names)}, or output0 "
+                         f"to output{len(values) - 1}", got=sorted(wanted), wanted=list(names))
+    pairs = sorted((index[name], name) for name in wanted)
+    return [_difference(i, values[i], wanted[name], rtol, atol) for i, name in pairs]
 
 
 def _difference(index: int, got: np.ndarray, want: np.ndarray, rtol: float, atol: float) -> Difference:

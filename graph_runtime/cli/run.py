@@ -24,7 +24,8 @@ __all__ = ["run"]
 Output = Annotated[Path | None, typer.Option(
     "--output", "-o", help="Write the outputs to an .npz: output0, output1, ...")]
 Expect = Annotated[Path | None, typer.Option(
-    "--expect", help="An .npz: output<i> to compare with, in:<name> for inputs not given.")]
+    "--expect", help="An .npz: outputs to compare with, by name or as output<i>; in:<name> for inputs that "
+    "are not given.")]
 Rtol = Annotated[float, typer.Option("--rtol", help="Relative tolerance of --expect.")]
 Atol = Annotated[float, typer.Option("--atol", help="Absolute tolerance of --expect.")]
 Compare = Annotated[bool, typer.Option(
@@ -71,7 +72,8 @@ def run(
     if output:
         with output.open("wb") as file:         # numpy would add .npz to a name without it
             np.savez(file, **{f"output{i}": _storable(value) for i, value in enumerate(values)})
-    differences = compare_outputs(values, expected, rtol, atol) if expect else None
+    names = module.session.graph.output_names
+    differences = compare_outputs(values, names, expected, rtol, atol) if expect else None
     reports = [_compare(program, module, options, fuse)] if compare else []
     reports += [_against(program, module, values, graph, against)] if against else []
     _show(module, values, seconds, differences, reports, json)

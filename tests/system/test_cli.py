@@ -72,6 +72,19 @@ def test_run_compares_with_a_file_and_with_the_interpreter(command, folder):
     assert code == 0
 
 
+def test_expected_outputs_have_their_names_too(command, folder):
+    with np.load(folder / "io.npz") as stored:
+        np.savez(folder / "named.npz", y=stored["output0"])
+        np.savez(folder / "other.npz", z=stored["output0"])
+    given = ["run", "graph.json", "--params", "w.bin", "--input", "x=x.npy", "--expect"]
+    code, out, _ = command(*given, "named.npz")
+    assert code == 0
+    assert "output 0: as expected" in out
+    code, _, err = command(*given, "other.npz")
+    assert code == 2
+    assert "the file has ['z'], the graph's outputs are ['y']" in err
+
+
 def test_layouts_by_name_are_planned_and_run(command, folder):
     options = ["--device", "tt:0=n300", "--params", "w.bin", "--layout", "act=l1/row_major/height[3x1]"]
     code, out, err = command("run", "graph.json", "--compare", *options)
