@@ -1,6 +1,7 @@
 """Files: where weights lie, what is refused, and that nothing is read or allocated before it must be."""
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -93,6 +94,19 @@ def test_external_data_stays_in_its_folder_and_file(kit, tmp_path, said):
     (path.parent / "link.bin").symlink_to(tmp_path / "w.bin")
     with pytest.raises(GraphError, match="initializer 'w'"):
         kit.load(path)
+
+
+def test_external_data_in_a_pipe_does_not_hang(kit, tmp_path):
+    path = _external(kit, tmp_path, location="pipe")
+    os.mkfifo(path.parent / "pipe")
+    with pytest.raises(DocumentError, match="is a pipe or a device"):
+        kit.load(path).constants["w"].read()
+
+
+def test_external_data_with_a_name_that_no_file_can_have_is_absent(kit, tmp_path):
+    constant = kit.load(_external(kit, tmp_path, location="x" * 5000)).constants["w"]
+    with pytest.raises(MissingDataError, match="absent"):
+        constant.read()
 
 
 @pytest.mark.parametrize(("data", "text"), [

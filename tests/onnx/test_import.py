@@ -8,7 +8,7 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper  # noqa: E402
 
-from graph_runtime.errors import InputError, UnsupportedOpError  # noqa: E402
+from graph_runtime.errors import GraphError, InputError, UnsupportedOpError  # noqa: E402
 from graph_runtime.frontends.onnx.context import UnknownValueError  # noqa: E402
 
 
@@ -121,6 +121,18 @@ def test_functions_of_the_model_are_inlined(kit):
 def _branch(name, op):
     out = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
     return helper.make_graph([helper.make_node(op, ["x"], [name])], name, [], [out])
+
+
+def test_functions_that_double_each_other_are_refused_at_once(kit):
+    opsets = [helper.make_opsetid("own", 1), helper.make_opsetid("", 17)]
+    calls = [(f"F{i + 1}", "own") for i in range(39)] + [("Relu", "")]
+    functions = [helper.make_function("own", f"F{i}", ["a"], ["c"], [
+        helper.make_node(op, [x], [y], domain=domain) for x, y in (("a", "b"), ("b", "c"))], opsets)
+        for i, (op, domain) in enumerate(calls)]
+    proto = kit.make([helper.make_node("F0", ["x"], ["y"], domain="own")], {"x": (3,)}, ["y"],
+                     functions=functions)
+    with pytest.raises(GraphError, match=r"1099511627776 nodes once its functions are inlined"):
+        kit.load(proto)
 
 
 @pytest.mark.parametrize(("rank", "wanted"), [(2, [0, 2]), (1, [-1, -2])])

@@ -15,6 +15,8 @@ from .read import ModelFile, open_model
 
 __all__ = ["prepared"]
 
+_MOST_NODES = 1_000_000     # after functions are inlined
+_MOST_DEPTH = 100           # of functions in functions
 Prepared = tuple[ModelFile, dict[str, int], dict[str, TensorType], dict[str, int]]
 
 
@@ -31,6 +33,7 @@ def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:
     """Replace the model's own functions, and standard ops without a converter that ONNX itself defines by
     others, by their bodies."""
     if file.proto.functions:
+        _bounded(file)
         try:
             file.proto = onnx.inliner.inline_local_functions(file.proto)
         except Exception as error:      # whatever the C++ code throws
@@ -41,6 +44,29 @@ def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:
         with contextlib.suppress(Exception):        # what stays is refused with the others
             file.proto = onnx.inliner.inline_selected_functions(file.proto, sorted(found),
                                                                 inline_schema_functions=True)
+
+
+def _bounded(file: ModelFile) -> None:
+    """Raise GraphError where the model's functions would grow beyond reason, before they are inlined: a few
+    that call each other twice each can stand for more nodes than memory holds."""
+    functions = {(f.domain, f.name): f for f in file.proto.functions}
+    sizes: dict[tuple[str, str], int] = {}
+
+    def size(nodes: list[Any], depth: int) -> int:
+        if depth > _MOST_DEPTH:
+            raise GraphError(f"functions of {file.name} call each other more than {_MOST_DEPTH} deep, or in "
+                             "a circle", got=depth, wanted=_MOST_DEPTH)
+        total = 0
+        for node in nodes:
+            key = node.domain, node.op_type
+            if key in functions and key not in sizes:
+                sizes[key] = size(_nodes(functions[key]), depth + 1)
+            total += sizes.get(key, 1)
+        return total
+
+    if (total := size(_nodes(file.proto.graph), 0)) > _MOST_NODES:
+        raise GraphError(f"{file.name} has {total} nodes once its functions are inlined, at most "
+                         f"{_MOST_NODES} are supported", got=total, wanted=_MOST_NODES)
 
 
 def _expandable(graph: Any, onnx: Any, versions: Mapping[str, int]) -> Iterator[tuple[str, str]]:
@@ -54,7 +80,7 @@ def _expandable(graph: Any, onnx: Any, versions: Mapping[str, int]) -> Iterator[
 
 
 def _nodes(graph: Any) -> list[Any]:
-    """All nodes, those of subgraphs too."""
+    """All nodes of a graph or a function, those of subgraphs too."""
     found = list(graph.node)
     for node in graph.node:
         for attribute in node.attribute:

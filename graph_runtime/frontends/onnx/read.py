@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,14 +73,23 @@ def open_model(source: str | os.PathLike | bytes | Any, onnx: Any, folder: Path 
 
 def _map(path: Path) -> memoryview:
     try:
-        with open(path, "rb") as file:
-            if not os.fstat(file.fileno()).st_size:
+        with open(path, "rb", opener=_without_waiting) as file:
+            status = os.fstat(file.fileno())
+            if stat.S_ISREG(status.st_mode) and not status.st_size:
                 raise DocumentError(f"{path} is empty", got=str(path))
+            if not stat.S_ISREG(status.st_mode):
+                raise DocumentError(f"{path} is a pipe or a device, which cannot be mapped; give a file",
+                                    got=str(path))
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except FileNotFoundError as error:
         raise MissingDataError(f"there is no file {path}", got=str(path)) from error
     except OSError as error:
         raise DocumentError(f"cannot read {path}: {error.strerror}", got=str(path)) from error
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """An opener that does not wait for somebody to write into a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def dtype_name(code: int, what: str) -> str:
@@ -160,7 +170,7 @@ def _external(file: ModelFile, tensor: Any, kind: TensorType, what: str, source:
         if not kind.size:
             return np.zeros(kind.shape, dtypes.to_numpy(kind.dtype))
         if path not in file.opened:
-            if not path.exists():
+            if not os.path.exists(path):
                 raise MissingDataError(f"the values of {source} are needed and their file is absent: {path}",
                                        got=str(path))
             file.opened[path] = _map(path)
@@ -172,7 +182,7 @@ def _external(file: ModelFile, tensor: Any, kind: TensorType, what: str, source:
 
 def _within(path: Path, span: Span, what: str) -> None:
     """Raise GraphError where the file is there and shorter than the span says."""
-    size = path.stat().st_size if path.is_file() else math.inf
+    size = path.stat().st_size if os.path.isfile(path) else math.inf
     if span.offset + span.length > size:
         raise GraphError(f"{what}: bytes {span.offset} to {span.offset + span.length} of {path.name}, "
                          f"which has {size}", got=span.offset + span.length, wanted=size)
