@@ -1,7 +1,7 @@
 /* finish.h: what a packed product does with its sums before they leave the cache: its epilogue (steps.h).
  *
  * A residual and a bound (relu, clip) are done in registers, where the sums are; any other program runs on each
- * finished block, compiled for each instruction set, which gives the same bits. float32 only.
+ * finished block. float32 only.
  *
  * Who includes it: conv_packed.h, linear_packed.h. Thread: any.
  * defines: gr_finish, gr_finish_open, gr_finish_block
@@ -60,40 +60,10 @@ static inline void gr_finish_open(gr_finish *f, const gr_call *call, const int64
   f->clamp = 0;
 }
 
-/* ---------------------------------------------------------------- a block of sums, in place */
-
-static void gr_finish_any(const gr_steps *s, int64_t row, int64_t rows, int64_t column, int64_t columns, float *c,
-                          int64_t c_row) {
+/* A block of sums, in place. */
+GR_INLINE void gr_finish_block(const gr_steps *s, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                               float *c, int64_t c_row) {
   GR_STEPS(block)(s, 0, row, column, rows, columns, c, c_row, c, c_row);
-}
-
-#if defined(__x86_64__)
-static __attribute__((flatten, target("avx2"))) void gr_finish_avx2(const gr_steps *s, int64_t row, int64_t rows,
-                                                                    int64_t column, int64_t columns, float *c,
-                                                                    int64_t c_row) {
-  GR_STEPS(block)(s, 0, row, column, rows, columns, c, c_row, c, c_row);
-}
-
-static __attribute__((flatten, target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"))) void
-gr_finish_avx512(const gr_steps *s, int64_t row, int64_t rows, int64_t column, int64_t columns, float *c,
-                 int64_t c_row) {
-  GR_STEPS(block)(s, 0, row, column, rows, columns, c, c_row, c, c_row);
-}
-#endif
-
-static void gr_finish_block(const gr_steps *s, int64_t row, int64_t rows, int64_t column, int64_t columns,
-                            float *c, int64_t c_row) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
-    gr_finish_avx512(s, row, rows, column, columns, c, c_row);
-    return;
-  }
-  if (__builtin_cpu_supports("avx2")) {
-    gr_finish_avx2(s, row, rows, column, columns, c, c_row);
-    return;
-  }
-#endif
-  gr_finish_any(s, row, rows, column, columns, c, c_row);
 }
 
 #undef GR_STEPS

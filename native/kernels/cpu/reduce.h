@@ -98,7 +98,7 @@ GR_INLINE int32_t GR_FN(reduce_outer)(const GR_FN(reduction) *r, int64_t first, 
 }
 
 /* Split the dimensions of x over the two odometers, from the front; the last run stays out of both. */
-GR_INLINE int GR_FN(reduce_split)(GR_FN(reduction) *r, const gr_arg *x, int64_t mask) {
+static int GR_FN(reduce_split)(GR_FN(reduction) *r, const gr_arg *x, int64_t mask) {
   int64_t run[GR_MAX_DIMS], step = 1;
   int is_reduced[GR_MAX_DIMS];
   int32_t runs = 0;
@@ -135,9 +135,9 @@ GR_INLINE int GR_FN(reduce_split)(GR_FN(reduction) *r, const gr_arg *x, int64_t 
   return is_reduced[runs - 1];
 }
 
-/* ``nothing``: the reduction of no elements. */
-GR_INLINE int32_t GR_FN(reduce)(const gr_call *call, GR_T nothing, int32_t (*inner)(void *, int64_t, int64_t),
-                                int32_t (*outer)(void *, int64_t, int64_t)) {
+/* ``nothing``: the reduction of no elements. Not GR_INLINE: all reductions of a dtype share it. */
+static int32_t GR_FN(reduce)(const gr_call *call, GR_T nothing, int32_t (*inner)(void *, int64_t, int64_t),
+                             int32_t (*outer)(void *, int64_t, int64_t)) {
   const gr_arg *x = &call->args[0], *out = &call->args[1];
   int64_t results = gr_size(out), size = gr_size(x);
   GR_FN(reduction) r;

@@ -49,77 +49,104 @@ GR_INLINE GR_STEPS(register) GR_STEPS(load)(const gr_steps *s, const gr_steps_in
   return (GR_STEPS(register)){buffer, 1};
 }
 
-/* d[i] = value of a = x[i]. Of one element for all there is one result for all. */
-#define GR_STEP1(code, value)                          \
-  case code:                                           \
-    GR_INDEPENDENT                                     \
-    for (int64_t i = 0; i < n; i++) {                  \
-      GR_C a = x.at[i];                                \
-      d[i] = (GR_C)(value);                            \
-    }                                                  \
+#define GR_STEP(code, value)                                                   \
+  case code:                                                                   \
+    for (; n > 0; n -= GR_STEPS_LANES, x += x_next, y += y_next, d += GR_STEPS_LANES) { \
+      GR_INDEPENDENT                                                           \
+      for (int l = 0; l < GR_STEPS_LANES; l++) {                               \
+        GR_C a = x[l], b = y[l];                                               \
+        (void)b;                                                               \
+        d[l] = (GR_C)(value);                                                  \
+      }                                                                        \
+    }                                                                          \
     break;
 
-#define GR_STEP2(code, value)                          \
-  case code:                                           \
-    if (x.step && y.step) {                            \
-      GR_INDEPENDENT                                   \
-      for (int64_t i = 0; i < n; i++) {                \
-        GR_C a = x.at[i], b = y.at[i];                 \
-        d[i] = (GR_C)(value);                          \
-      }                                                \
-    } else if (x.step) {                               \
-      GR_C b = *y.at;                                  \
-      GR_INDEPENDENT                                   \
-      for (int64_t i = 0; i < n; i++) {                \
-        GR_C a = x.at[i];                              \
-        d[i] = (GR_C)(value);                          \
-      }                                                \
-    } else {                                           \
-      GR_C a = *x.at;                                  \
-      GR_INDEPENDENT                                   \
-      for (int64_t i = 0; i < n; i++) {                \
-        GR_C b = y.at[i];                              \
-        d[i] = (GR_C)(value);                          \
-      }                                                \
-    }                                                  \
-    break;
-
-/* One instruction on n elements. */
-GR_INLINE void GR_STEPS(apply)(const int64_t *w, GR_STEPS(register) x, GR_STEPS(register) y, GR_C *d, int64_t n) {
+/* One instruction on n elements, a multiple of GR_STEPS_LANES, so many at a time: each loop is vector code once,
+ * with no rest. x_next, y_next: GR_STEPS_LANES, or 0 where the same lanes stand for all elements. */
+GR_INLINE void GR_STEPS(lanes)(const int64_t *w, const GR_C *x, int64_t x_next, const GR_C *y, int64_t y_next,
+                               GR_C *d, int64_t n) {
 #if GR_FLOAT
   GR_C p = (GR_C)gr_steps_parameter(w, 0), q = (GR_C)gr_steps_parameter(w, 1);
 #endif
   switch (w[0]) {
-    GR_STEP2(GR_STEP_ADD, (GR_U)a + (GR_U)b)
-    GR_STEP2(GR_STEP_SUBTRACT, (GR_U)a - (GR_U)b)
-    GR_STEP2(GR_STEP_MULTIPLY, (GR_U)a * (GR_U)b)
-    GR_STEP2(GR_STEP_MAXIMUM, a >= b || GR_IS_NAN(a) ? a : b)
-    GR_STEP2(GR_STEP_MINIMUM, a <= b || GR_IS_NAN(a) ? a : b)
-    GR_STEP1(GR_STEP_RELU, a < 0 ? 0 : a)
+    GR_STEP(GR_STEP_ADD, (GR_U)a + (GR_U)b)
+    GR_STEP(GR_STEP_SUBTRACT, (GR_U)a - (GR_U)b)
+    GR_STEP(GR_STEP_MULTIPLY, (GR_U)a * (GR_U)b)
+    GR_STEP(GR_STEP_MAXIMUM, a >= b || GR_IS_NAN(a) ? a : b)
+    GR_STEP(GR_STEP_MINIMUM, a <= b || GR_IS_NAN(a) ? a : b)
+    GR_STEP(GR_STEP_RELU, a < 0 ? 0 : a)
 #if GR_FLOAT
-    GR_STEP2(GR_STEP_DIVIDE, a / b)
-    GR_STEP1(GR_STEP_GELU, GR_MATH(gr_gelu_erf)(a))
-    GR_STEP1(GR_STEP_GELU_TANH, GR_MATH(gr_gelu_tanh)(a))
-    GR_STEP1(GR_STEP_SIGMOID, GR_MATH(gr_logistic)(a))
-    GR_STEP1(GR_STEP_TANH, GR_TANH(a))
-    GR_STEP1(GR_STEP_EXP, GR_EXP(a))
-    GR_STEP1(GR_STEP_SQRT, GR_MATH(sqrt)(a))
-    GR_STEP1(GR_STEP_ABS, GR_MATH(fabs)(a))
-    GR_STEP1(GR_STEP_NEGATIVE, -a)
-    GR_STEP1(GR_STEP_SILU, a * GR_MATH(gr_logistic)(a))
-    GR_STEP1(GR_STEP_HARD_SWISH, a * GR_MATH(gr_clip)(a / 6 + (GR_C)0.5, 0, 1))
-    GR_STEP1(GR_STEP_HARD_SIGMOID, GR_MATH(gr_clip)(p * a + q, 0, 1))
-    GR_STEP1(GR_STEP_CLIP, GR_MATH(gr_clip)(a, p, q))
-    GR_STEP1(GR_STEP_LEAKY_RELU, a * (a < 0 ? p : 1))
-    GR_STEP1(GR_STEP_RECIPROCAL, 1 / a)
-    GR_STEP1(GR_STEP_ERF, GR_ERF(a))
-    GR_STEP1(GR_STEP_LOG, GR_MATH(log)(a))
+    GR_STEP(GR_STEP_DIVIDE, a / b)
+    GR_STEP(GR_STEP_GELU, GR_MATH(gr_gelu_erf)(a))
+    GR_STEP(GR_STEP_GELU_TANH, GR_MATH(gr_gelu_tanh)(a))
+    GR_STEP(GR_STEP_SIGMOID, GR_MATH(gr_logistic)(a))
+    GR_STEP(GR_STEP_TANH, GR_TANH(a))
+    GR_STEP(GR_STEP_EXP, GR_EXP(a))
+    GR_STEP(GR_STEP_SQRT, GR_MATH(sqrt)(a))
+    GR_STEP(GR_STEP_ABS, GR_MATH(fabs)(a))
+    GR_STEP(GR_STEP_NEGATIVE, -a)
+    GR_STEP(GR_STEP_SILU, a * GR_MATH(gr_logistic)(a))
+    GR_STEP(GR_STEP_HARD_SWISH, a * GR_MATH(gr_clip)(a / 6 + (GR_C)0.5, 0, 1))
+    GR_STEP(GR_STEP_HARD_SIGMOID, GR_MATH(gr_clip)(p * a + q, 0, 1))
+    GR_STEP(GR_STEP_CLIP, GR_MATH(gr_clip)(a, p, q))
+    GR_STEP(GR_STEP_LEAKY_RELU, a * (a < 0 ? p : 1))
+    GR_STEP(GR_STEP_RECIPROCAL, 1 / a)
+    GR_STEP(GR_STEP_ERF, GR_ERF(a))
+    GR_STEP(GR_STEP_LOG, GR_MATH(log)(a))
 #endif
     default: break; /* ops/steps.py makes no other code */
   }
 }
-#undef GR_STEP1
-#undef GR_STEP2
+#undef GR_STEP
+
+/* float32 once for each instruction set, chosen when it runs; no operations are contracted, so that all give
+ * the same bits. */
+#define GR_STEPS_LANES_FOR(name, attributes)                                                             \
+  static __attribute__(attributes) void GR_STEPS(name)(const int64_t *w, const GR_C *x, int64_t x_next,  \
+                                                       const GR_C *y, int64_t y_next, GR_C *d, int64_t n) { \
+    GR_STEPS(lanes)(w, x, x_next, y, y_next, d, n);                                                      \
+  }
+GR_STEPS_LANES_FOR(lanes_any, (noinline))
+#if defined(GR_IS_F32) && defined(__x86_64__) && !defined(__AVX512F__)
+#ifndef __AVX2__
+GR_STEPS_LANES_FOR(lanes_avx2, (noinline, target("avx2")))
+#endif
+GR_STEPS_LANES_FOR(lanes_avx512, (noinline, target("avx512f")))
+#endif
+#undef GR_STEPS_LANES_FOR
+
+GR_INLINE void GR_STEPS(apply_lanes)(const int64_t *w, const GR_C *x, int64_t x_next, const GR_C *y,
+                                     int64_t y_next, GR_C *d, int64_t n) {
+#if defined(GR_IS_F32) && defined(__x86_64__) && !defined(__AVX512F__)
+  if (__builtin_cpu_supports("avx512f")) {
+    GR_STEPS(lanes_avx512)(w, x, x_next, y, y_next, d, n);
+    return;
+  }
+#ifndef __AVX2__
+  if (__builtin_cpu_supports("avx2")) {
+    GR_STEPS(lanes_avx2)(w, x, x_next, y, y_next, d, n);
+    return;
+  }
+#endif
+#endif
+  GR_STEPS(lanes_any)(w, x, x_next, y, y_next, d, n);
+}
+
+/* One instruction on n elements. Those that fill no lanes go by way of buffers; so does one for all. */
+static void GR_STEPS(apply)(const int64_t *w, GR_STEPS(register) x, GR_STEPS(register) y, GR_C *d, int64_t n) {
+  _Alignas(64) GR_C a[GR_STEPS_LANES] = {0}, b[GR_STEPS_LANES] = {0}, made[GR_STEPS_LANES];
+  int64_t whole = n / GR_STEPS_LANES * GR_STEPS_LANES, rest = n - whole;
+  for (int l = 0; l < GR_STEPS_LANES && !x.step; l++) a[l] = *x.at;
+  for (int l = 0; l < GR_STEPS_LANES && !y.step; l++) b[l] = *y.at;
+  if (whole)
+    GR_STEPS(apply_lanes)(w, x.step ? x.at : a, x.step * GR_STEPS_LANES, y.step ? y.at : b,
+                          y.step * GR_STEPS_LANES, d, whole);
+  if (!rest) return;
+  if (x.step) memcpy(a, x.at + whole, (size_t)rest * sizeof(GR_C));
+  if (y.step) memcpy(b, y.at + whole, (size_t)rest * sizeof(GR_C));
+  GR_STEPS(apply_lanes)(w, a, 0, b, 0, made, GR_STEPS_LANES);
+  memcpy(d + whole, made, (size_t)rest * sizeof(GR_C));
+}
 
 /* All steps on one strip; in may be NULL: a program without a product. */
 GR_INLINE void GR_STEPS(strip)(const gr_steps *s, const GR_STEPS(place) *at, const GR_C *in, int64_t in_row,
@@ -144,20 +171,23 @@ GR_INLINE void GR_STEPS(strip)(const gr_steps *s, const GR_STEPS(place) *at, con
     GR_STEPS(register) x = registers[w[2]], y = registers[w[3]];
     int step = x.step || y.step;
     GR_C *d = in_place && step && i == s->count - 1 ? (GR_C *)(void *)out : buffer[w[1]];
-    /* where no element differs there is one result, by the loop that reads single elements */
-    if (!step) x.step = y.step = 1;
     GR_STEPS(apply)(w, x, y, d, step ? n : 1);
     last = registers[w[1]] = (GR_STEPS(register)){d, step};
   }
   if ((const void *)last.at == (const void *)out) return;
   for (int64_t r = 0; r < at->rows; r++, out += out_row) {
+    if (sizeof(GR_T) == sizeof(GR_C) && last.step) {
+      memcpy(out, last.at + r * at->columns, (size_t)at->columns * sizeof(GR_C));
+      continue;
+    }
     GR_INDEPENDENT
     for (int64_t j = 0; j < at->columns; j++) out[j] = GR_STORE(last.at[last.step ? r * at->columns + j : 0]);
   }
 }
 
-GR_INLINE void GR_STEPS(strips)(const gr_steps *s, int64_t plane, int64_t row, int64_t column, int64_t rows,
-                                int64_t columns, const GR_C *in, int64_t in_row, GR_T *out, int64_t out_row) {
+/* The block's elements (row .. row + rows-1, column .. column + columns-1) of a plane. */
+static __attribute__((noinline, noclone)) void GR_STEPS(block)(const gr_steps *s, int64_t plane, int64_t row, int64_t column, int64_t rows,
+                            int64_t columns, const GR_C *in, int64_t in_row, GR_T *out, int64_t out_row) {
   int64_t width = gr_min(columns, GR_STEPS_STRIP), height = gr_max(1, GR_STEPS_STRIP / gr_max(width, 1));
   for (int64_t r = 0; r < rows; r += height) {
     for (int64_t j = 0; j < columns; j += width) {
@@ -165,34 +195,4 @@ GR_INLINE void GR_STEPS(strips)(const gr_steps *s, int64_t plane, int64_t row, i
       GR_STEPS(strip)(s, &at, in ? in + r * in_row + j : NULL, in_row, out + r * out_row + j, out_row);
     }
   }
-}
-
-/* float32 once for each instruction set, chosen when it runs; no operations are contracted, so that all give
- * the same bits. */
-#if defined(GR_IS_F32) && defined(__x86_64__) && !defined(__AVX512F__)
-#define GR_STEPS_WIDE(isa, name)                                                                      \
-  static __attribute__((target(isa))) void GR_STEPS(name)(                                            \
-      const gr_steps *s, int64_t plane, int64_t row, int64_t column, int64_t rows, int64_t columns,   \
-      const GR_C *in, int64_t in_row, GR_T *out, int64_t out_row) {                                   \
-    GR_STEPS(strips)(s, plane, row, column, rows, columns, in, in_row, out, out_row);                 \
-  }
-GR_STEPS_WIDE("avx2", avx2)
-GR_STEPS_WIDE("avx512f", avx512)
-#undef GR_STEPS_WIDE
-#endif
-
-/* The block's elements (row .. row + rows-1, column .. column + columns-1) of a plane. */
-static void GR_STEPS(block)(const gr_steps *s, int64_t plane, int64_t row, int64_t column, int64_t rows,
-                            int64_t columns, const GR_C *in, int64_t in_row, GR_T *out, int64_t out_row) {
-#if defined(GR_IS_F32) && defined(__x86_64__) && !defined(__AVX512F__)
-  if (__builtin_cpu_supports("avx512f")) {
-    GR_STEPS(avx512)(s, plane, row, column, rows, columns, in, in_row, out, out_row);
-    return;
-  }
-  if (__builtin_cpu_supports("avx2")) {
-    GR_STEPS(avx2)(s, plane, row, column, rows, columns, in, in_row, out, out_row);
-    return;
-  }
-#endif
-  GR_STEPS(strips)(s, plane, row, column, rows, columns, in, in_row, out, out_row);
 }
