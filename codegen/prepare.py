@@ -12,7 +12,6 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from graph_runtime import rewrite
 from graph_runtime.builder import GraphBuilder
 from graph_runtime.devices import Device, parse, parse_list
 from graph_runtime.errors import DocumentError, InputError, PlanError
+from graph_runtime.frontends import is_onnx
 from graph_runtime.graph import Graph
 from graph_runtime.loader import load_graph
 from graph_runtime.model import Constant, Model, Note
@@ -33,12 +33,10 @@ from graph_runtime.progress import Tell, silent
 from graph_runtime.rewrite.choose_kernels import Measure
 from graph_runtime.rewrite.target import target
 
-__all__ = ["Prepared", "batch_dims", "is_onnx", "prepare", "read_model", "same_value"]
+__all__ = ["Prepared", "batch_dims", "prepare", "read_model", "same_value"]
 
 _POLICY = "mincut"
 _PLACING = ("placement", "objective", "fallback", "device_map", "strict", "kernels")  # options that place
-# tags of the fields of a ModelProto that writers put after the first
-_SECOND_FIELDS = (0x12, 0x1A, 0x22, 0x28, 0x3A, 0x42)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,25 +150,6 @@ def read_model(source: Any, dims: Mapping[str, int] | None = None, tell: Tell = 
     if isinstance(source, GraphBuilder):
         return Model.from_builder(source)
     return Model(source if isinstance(source, Graph) else load_graph(source))
-
-
-def is_onnx(source: Any) -> bool:
-    """Whether a source is the path of an ONNX file: by its suffix, or by how protobuf begins."""
-    if not isinstance(source, (str, os.PathLike)) or str(source).lstrip().startswith("{"):
-        return False
-    path = Path(source)
-    if path.suffix == ".onnx":
-        return True
-    try:
-        with path.open("rb") as file:
-            return path.suffix != ".json" and _is_model_proto(file.read(16))
-    except OSError:
-        return False
-
-
-def _is_model_proto(head: bytes) -> bool:
-    """Field 1 is ir_version, a small number; the field after it has a name, a number or a message."""
-    return len(head) > 2 and head[0] == 0x08 and head[1] < 0x20 and head[2] in _SECOND_FIELDS
 
 
 def batch_dims(path: str | os.PathLike, batch: int) -> set[str]:

@@ -13,6 +13,7 @@ from .builder import GraphBuilder
 from .bundle import Bundle, BundleProgram, read_bundle
 from .devices import Device, parse_list
 from .errors import ForeignMachineError
+from .frontends import is_onnx
 from .graph import Graph
 from .library import Library, load_library
 from .loader import gc_paused, load_graph
@@ -63,7 +64,7 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
                "objective": objective, "fallback": fallback, "inplace": inplace_rules(opened),
                "kernels": library_kernels(opened), "packer": pack,
                "reuse": reuse or _REUSE.get(queues, SERIAL)}
-    if fuse or dims or isinstance(graph, Model) or _is_onnx(graph):
+    if fuse or dims or isinstance(graph, Model) or is_onnx(graph):
         prepared = _prepare()(graph, devices, params=params, dims=dims, fuse=fuse, **options)
         module = GraphModule(Session(prepared.plan, opened, threads, name=name, queues=queues))
         set_constants(module, prepared.model.constants)
@@ -156,10 +157,6 @@ def _prepare() -> Callable[..., Any]:
     from codegen.prepare import prepare  # rewrites and front-ends: only who has a model needs them
 
     return prepare
-
-
-def _is_onnx(source: Any) -> bool:
-    return isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".onnx")
 
 
 def _name_of(source: Any) -> str:

@@ -9,6 +9,7 @@ import orjson
 import typer
 
 from .. import report
+from ..frontends import is_onnx
 from ..manifest import find_manifest
 from ..params import read_params
 from ..tvm_inspect import describe
@@ -28,8 +29,6 @@ def inspect(
 
     Example: graph-runtime inspect net.bundle
     """
-    from codegen.prepare import is_onnx
-
     if is_bundle(file) and file.suffix != ".npz":
         found, text = _bundle(file, device)
     elif _head(file).startswith(b"\x7fELF"):

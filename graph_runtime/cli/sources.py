@@ -12,6 +12,7 @@ from ..bundle import Bundle, BundleProgram, read_bundle
 from ..devices import dl_kinds
 from ..errors import CompileError, DeviceError, DocumentError, InputError
 from ..factory import adopt_params, bundle_libraries, create, inplace_rules, library_kernels, set_constants
+from ..frontends import is_onnx
 from ..graph import Graph
 from ..library import Library, load_library
 from ..loader import load_graph
@@ -126,7 +127,7 @@ def open_programs(path: Path, devices: Sequence[str] | None = None,
 
     Raises DocumentError, GraphError, LibraryError, InputError.
     """
-    from codegen.prepare import is_onnx, read_model
+    from codegen.prepare import read_model
 
     opened = [load_library(file) for file in libraries or ()]
     if dims and (is_bundle(path) or not is_onnx(path)):
