@@ -232,6 +232,7 @@ def _read_index(path: Path, zipped: Mapping[str, Member] | None) -> dict:
 
 
 def check_references(path: Path, index: Mapping) -> None:
+    """Raise DocumentError where parts of bundle.json, valid by its schema, contradict one another."""
     named = [(f"$.programs[{i}].{key}", p[key]) for i, p in enumerate(index["programs"])
              for key in ("graph", "plan") if p.get(key) is not None]
     named += [(f"$.libraries[{i}].file", entry["file"]) for i, entry in enumerate(index["libraries"])]

@@ -223,6 +223,7 @@ def all_ops() -> dict[str, Op]:
 
 
 def get(name: str) -> Op | None:
+    """The op of that name, None where there is none."""
     return _OPS.get(name)
 
 

@@ -43,6 +43,7 @@ class _Images:
         self.convolutions: list[Node] = []
 
     def visit(self, node: Node) -> None:
+        """Turn a node where it gains, or passes on what was turned."""
         if node.op == "conv2d":
             self._convolution(node)
         elif node.op in _POOLS and node.attrs["layout"] == "NCHW" and node.inputs[0] in self.last \

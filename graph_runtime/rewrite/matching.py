@@ -55,6 +55,8 @@ class Factors:
         self.nodes: list[Node] = []
 
     def take(self, value: Value, root: bool = False) -> None:
+        """Add the factors of ``value``; of a product of its own only if nobody else reads it, or it is the
+        ``root``."""
         node = value.producer
         if node is not None and node.op == "multiply" and (root or value.used_once):
             self.nodes.append(node)

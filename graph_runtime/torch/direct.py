@@ -32,6 +32,8 @@ class Eager:
         self.constants: list[Tensor] = []
 
     def op(self, name: str, *values: Any, **attrs: Any) -> Any:
+        """The result of a registry op on ``values``, launched; None for an attribute leaves it out. Raises
+        Refused where it has no kernel for them."""
         given = tuple((key, value) for key, value in attrs.items() if value is not None)
         try:
             made = content.apply(name, given, *values)
@@ -41,29 +43,33 @@ class Eager:
         return made
 
     def scalar(self, number: Any, dtype: str) -> Tensor:
-        made = operands.on_device(_clipped(number, dtype), self.device, dtype)
+        """A tensor without dimensions. Raises Refused for a number that an integer dtype does not hold."""
+        made = operands.on_device(_fitting(number, dtype), self.device, dtype)
         self.constants.append(made)
         return made
 
     def array(self, values: Any, dtype: str) -> Tensor:
+        """Values of the host, pushed in the layout that the device likes."""
         made = np.asarray(values, dtypes.to_numpy(dtype))
         return push(made, default_place(self.device, TensorType(dtype, made.shape)))
 
     def filled(self, shape: tuple[int, ...], number: Any, dtype: str) -> Tensor:
+        """One number everywhere, spread on the device where it can be."""
         made = self.scalar(number, dtype)
         if not shape:
             return made
         try:
             return content.apply("broadcast_to", (("shape", shape),), made)
         except Refused:
-            return self.array(np.full(shape, _clipped(number, dtype)), dtype)
+            return self.array(np.full(shape, _fitting(number, dtype)), dtype)
 
     def has(self, name: str, value: Any) -> bool:
         entry = registry.get(name)
         return entry is not None and self.device.kernels in entry.bodies
 
 
-def _clipped(number: Any, dtype: str) -> Any:
+def _fitting(number: Any, dtype: str) -> Any:
+    """The number, as an int where the dtype is one. Raises Refused where it would not stay itself."""
     if dtype.startswith(("int", "uint")) and isinstance(number, (int, float)):
         if isinstance(number, float) and not number.is_integer():
             raise Refused("a fraction among integers")

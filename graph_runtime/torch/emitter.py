@@ -82,6 +82,8 @@ class Emitter:
         self.inputs: set[int] = set()  # nodes that are inputs or constants
 
     def op(self, name: str, *values: Any, **attrs: Any) -> Any:
+        """A node of a registry op: its Value, a tuple of several; None for an attribute leaves it out. Raises
+        Refused where there is no such op, or it does not take these types."""
         if registry.get(name) is None:
             raise Refused(f"the registry has no op {name}")
         if name == "transpose" and _swaps_last(attrs["perm"]) and not isinstance(values[0], Turned):

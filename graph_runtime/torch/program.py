@@ -34,8 +34,8 @@ _ALIGNMENT = 64  # of host memory that kernels read where it is
 
 
 class Program:
-    """``program(args)``: the graph's results as torch tensors, in torch's order. ``notes``: how rewriting made
-    its nodes fewer.
+    """``program(args)``: the graph's results as torch tensors, in torch's order. ``notes``: how rewriting
+    made its nodes fewer.
 
     Arguments on a device are handed over where they are; in another layout than the program wants, a copy is
     made once and kept with the storage until it is written. Raises what planning and running raise.
@@ -115,7 +115,7 @@ class Program:
 
 
 def _rewritten(model: Model, used: Sequence[Device]) -> Model:
-    """The model with patterns found and elementwise operations fused; its weights are inputs, no constants."""
+    """The model with patterns found and elementwise operations fused; weights are inputs, no constants."""
     if not model.graph.num_nodes:
         return model
     nodes = int((model.graph.func_id >= 0).sum())

@@ -18,7 +18,8 @@ def _fresh():
 
 CELLS = {"lstm": lambda: nn.LSTM(6, 5, 2, batch_first=True),
          "lstm without bias": lambda: nn.LSTM(6, 5, bias=False),
-         "gru": lambda: nn.GRU(6, 5, bidirectional=True), "gru without bias": lambda: nn.GRU(6, 5, bias=False)}
+         "gru": lambda: nn.GRU(6, 5, bidirectional=True),
+         "gru without bias": lambda: nn.GRU(6, 5, bias=False)}
 
 
 @pytest.mark.parametrize("name", CELLS)

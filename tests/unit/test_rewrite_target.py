@@ -179,7 +179,8 @@ def test_policies_see_the_costs_of_the_kernels_that_target_chooses():
     made, _ = target(model, place(model.graph, "cpu:0"))
     after = make_problem(made.graph, parse_list("cpu:0"))
     then, now, plain = (dict(products_of(p)) for p in (before, after, as_it_stands))
-    np.testing.assert_allclose(sorted(then.values()), sorted(now.values()), atol=20)      # padding of panels is read, too
+    # atol: padding of panels is read, too
+    np.testing.assert_allclose(sorted(then.values()), sorted(now.values()), atol=20)
     dearer = {name for name in then if plain[name] > 1.5 * then[name]}
     assert dearer >= {"product", "activations"}
     assert "plain" not in dearer
