@@ -67,16 +67,18 @@ class Bound:
     ``tensors`` DLTENSOR [args] where functions of TVM's are called (else None), ``regions`` {(did, memory):
     Region}, ``entry_addr`` uint64 [entries] where each entry lives: in a region, or, for those in ``owners``
     {eid: who owns the memory}, where rehome put it. ``tags`` uint64 [entries]: what a sharded entry's address
-    has above that.
+    has above that. ``reserve`` False: no memory is taken, addresses mean nothing, for who submits with buffers
+    of his own only.
     """
 
-    def __init__(self, program: Program, handles: Sequence[core.DeviceHandle], holder: str):
+    def __init__(self, program: Program, handles: Sequence[core.DeviceHandle], holder: str,
+                 reserve: bool = True):
         plan = program.plan
         self.program, self.handles, self.holder = program, handles, holder
         self.owners: dict[int, object] = {}
         self._leases: weakref.WeakValueDictionary[int, Lease] = weakref.WeakValueDictionary()
         self.regions = {key: Region(handles[key[0]], key[1], extent, holder)
-                        for key, extent in plan.peak.items() if extent}
+                        for key, extent in plan.peak.items() if extent and reserve}
         self.entry_addr = _entry_addresses(plan, self.regions)
         self.args = program.args.view(np.uint64).copy().view(ARG)    # numpy copies records field by field
         self.args["shape"] += np.uint64(program.shapes.ctypes.data)

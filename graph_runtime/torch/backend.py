@@ -43,7 +43,12 @@ class Compiled:
 
     def __call__(self, *args: Any) -> Any:
         program = self._choose(args)
-        return self.gm(*args) if program is None else program(args)
+        if program is not None:
+            try:
+                return program(args)
+            except Refused as refused:  # these values; others may fit again
+                self._give_up(str(refused), refused)
+        return self.gm(*args)
 
     def _the_one(self, args: Sequence[Any]) -> Program | None:
         return self._only

@@ -160,8 +160,13 @@ class Emitter:
         return self.array(number, dtype)
 
     def array(self, values: Any, dtype: str) -> Value:
-        """A constant of the graph."""
-        array = np.asarray(values).astype(dtypes.to_numpy(dtype))
+        """A constant of the graph. Raises Refused for an integer that does not fit the dtype: 64-bit ones are
+        32-bit ones here."""
+        array = np.asarray(values)
+        narrow = array.astype(dtypes.to_numpy(dtype))
+        if array.dtype.kind in "iu" and narrow.dtype.kind in "iu" and (narrow != array).any():
+            raise Refused(f"the number {array[narrow != array].flat[0]} does not fit {dtype}")
+        array = narrow
         key = (self.device, dtype, array.tobytes(), array.shape)
         found = self._constants.get(key)
         if found is None:

@@ -114,7 +114,7 @@ class _Lowering:
             tensor = getattr(tensor, part)
         kind_of(tensor.dtype)
         self.emitter.device = self._device(tensor)
-        array = array_of(tensor.cpu().to(torch.int32) if tensor.dtype == torch.int64 else tensor.cpu())
+        array = tensor.cpu().numpy() if tensor.dtype == torch.int64 else array_of(tensor.cpu())
         return self.emitter.array(array.reshape(tuple(tensor.shape)), name_of(tensor.dtype))
 
     def _call(self, node: torch.fx.Node) -> Any:

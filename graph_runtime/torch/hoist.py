@@ -14,6 +14,9 @@ __all__ = ["HOISTED"]
 Made = tuple[Callable[[], torch.Tensor], bool]  # what makes the values; whether they are others each time
 
 
+_MOST = 2**31 - 1
+
+
 def _dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.int32 if dtype == torch.int64 else dtype
 
@@ -29,6 +32,8 @@ def _random(make: Callable[..., torch.Tensor]) -> Callable[[Any, Any, torch.dtyp
 def _range(args: Any, kwargs: Any, dtype: torch.dtype) -> Made:
     if any(hasattr(arg, "shape") for arg in args):
         raise Refused("the length of a range depends on values")
+    if dtype == torch.int64 and any(abs(arg) > _MOST for arg in args):
+        raise Refused(f"a range of {', '.join(map(str, args))} does not fit 32 bits")
     return lambda: torch.arange(*args, dtype=_dtype(dtype)), False
 
 

@@ -14,8 +14,8 @@ from ..errors import InputError
 from ..layout import HOST
 from ..model import Model
 from ..plan import plan
+from ..plan.types import Plan
 from ..rewrite import fuse, simplify
-from ..session import Session
 from ..simulation import simulate
 from ..tensor import Tensor
 from ..trace import trace_json
@@ -26,6 +26,7 @@ from .kinds import array_of, kind_of, tensor_of
 from .options import Options
 from .rules.operands import name_of
 from .store import devices, store_of, wrap
+from .submitter import Submitter
 from .wide import narrowed, widened
 
 __all__ = ["Program"]
@@ -38,7 +39,8 @@ class Program:
     made its nodes fewer.
 
     Arguments on a device are handed over where they are; in another layout than the program wants, a copy is
-    made once and kept with the storage until it is written. Raises what planning and running raise.
+    made once and kept with the storage until it is written. Raises what planning and running raise; a call,
+    Refused where an integer of an argument on the CPU does not fit 32 bits.
     """
 
     def __init__(self, lowered: Lowered, options: Options, name: str):
@@ -47,26 +49,25 @@ class Program:
         used = [d for d in (*devices(), cpu(0)) if str(d) in lowered.used]
         model = _rewritten(Model.from_builder(lowered.builder), used)
         graph, self.notes = model.graph, model.notes
-        self.session: Session | None = None
-        self._inputs: list[tuple[int, int, Any, Device]] = []
-        self._random: list[tuple[int, Callable[[], torch.Tensor]]] = []
+        self.plan: Plan | None = None
+        self._inputs: list[tuple[int, Any, Device]] = []
+        self._random: list[Callable[[], torch.Tensor]] = []
         if not graph.num_nodes or not len(graph.outputs):
             return
-        planned = plan(
+        self.plan = planned = plan(
             graph, used, formats=_present(options.formats, used), numerics=_present(options.numerics, used)
         )
-        self.session = Session(planned, name=f"torch {name}")
         numbers = {key: i for i, key in enumerate(graph.input_names)}
-        for key, constant in model.constants.items():
-            self.session.set_input(numbers[key], constant.read())
-        for argument, key in lowered.inputs:
-            if key in numbers:
-                index = numbers[key]
-                eid = int(graph.input_eids[index])
-                device = planned.devices[int(planned.entry_did()[eid])]
-                self._inputs.append((argument, index, planned.layout(eid), device))
-        self._random = [(numbers[key], make) for key, make in lowered.hoisted if key in numbers]
-        self._submit = self.session.submit
+        arguments = [(argument, numbers[key]) for argument, key in lowered.inputs if key in numbers]
+        random = [(make, numbers[key]) for key, make in lowered.hoisted if key in numbers]
+        for argument, index in arguments:
+            eid = int(graph.input_eids[index])
+            device = planned.devices[int(planned.entry_did()[eid])]
+            self._inputs.append((argument, planned.layout(eid), device))
+        self._random = [make for make, _ in random]
+        constants = {numbers[key]: constant.read() for key, constant in model.constants.items()}
+        given = [index for _, index in (*arguments, *random)]
+        self._submit = Submitter(planned, f"torch {name}", constants, given).submit
         if options.trace is not None:
             options.trace.mkdir(parents=True, exist_ok=True)
             (options.trace / f"{name}.json").write_bytes(
@@ -75,14 +76,9 @@ class Program:
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         made: Sequence[Tensor] = ()
-        if self.session is not None:
-            inputs = {
-                index: self._value(args[argument], layout, device)
-                for argument, index, layout, device in self._inputs
-            }
-            for index, make in self._random:
-                inputs[index] = array_of(make())
-            made = self._submit(inputs).outputs
+        if self.plan is not None:
+            values = [self._value(args[argument], layout, device) for argument, layout, device in self._inputs]
+            made = self._submit(values + [array_of(make()) for make in self._random])
             count("programs")
         return [self._result(output, made, args) for output in self.outputs]
 
@@ -136,10 +132,21 @@ def _narrow(dtype: torch.dtype) -> torch.dtype:
 
 def _on_host(x: torch.Tensor, device: Device) -> Any:
     """A CPU tensor as an input: where it is if kernels can read it there, else its values."""
-    array = array_of(x.to(_narrow(x.dtype)))
+    if x.dtype == torch.int64:
+        x = _fitting(x)
+    array = array_of(x)
     if device.descriptor.on_host and array.ctypes.data % _ALIGNMENT == 0 and array.size:
         return borrow(array)
     return array.reshape(tuple(x.shape))
+
+
+def _fitting(x: torch.Tensor) -> torch.Tensor:
+    """64-bit integers as 32-bit ones. Raises Refused where one does not fit."""
+    narrow = x.to(torch.int32)
+    if not torch.equal(narrow.to(torch.int64), x):
+        text = f"an argument has the number {int(x[narrow != x].flatten()[0])}, which does not fit 32 bits"
+        raise Refused(text)
+    return narrow
 
 
 def _image(x: torch.Tensor) -> Tensor:

@@ -21,7 +21,9 @@ from torch import nn
 
 import graph_runtime as gr
 import graph_runtime.torch as tt
+from graph_runtime.session import Session
 from graph_runtime.torch.backend import Compiled
+from graph_runtime.torch.program import Program
 
 BATCH = 200                             # operations between two waits
 
@@ -71,11 +73,12 @@ def program(rounds: int) -> None:
         (compiled,) = kept
         made = compiled.programs[()]
         arguments = arguments_of(model, x, made)
+        session = Session(made.plan)
         inputs = {index: made._value(arguments[argument], layout, device)
-                  for argument, index, layout, device in made._inputs}
+                  for (argument, layout, device), index in zip(made._inputs, given_of(made), strict=True)}
         for clock, function in {"wall": time.perf_counter, "cpu": time.thread_time}.items():
             ours = rounds_of(lambda: made(arguments)[0], lambda t: t.cpu(), rounds, function)
-            theirs = rounds_of(lambda: made.session.submit(inputs).outputs[0], lambda t: t.wait(), rounds,
+            theirs = rounds_of(lambda: session.submit(inputs).outputs[0], lambda t: t.wait(), rounds,
                                function)
             dynamo = rounds_of(lambda: run(x), lambda t: t.cpu(), rounds, function)
             between = [a - b for a, b in zip(ours, theirs, strict=True)]
@@ -85,12 +88,17 @@ def program(rounds: int) -> None:
             told("compiled module", dynamo, clock=clock)
 
 
-def arguments_of(model: nn.Module, x: torch.Tensor, made: object) -> list[torch.Tensor]:
+def given_of(made: Program) -> list[int]:
+    """The graph inputs of a program's arguments, in their order."""
+    return [made.plan.graph.input_names.index(f"argument_{argument}") for argument, _, _ in made._inputs]
+
+
+def arguments_of(model: nn.Module, x: torch.Tensor, made: Program) -> list[torch.Tensor]:
     """The arguments of the graph, in its order: it is told by their shapes."""
     shapes = {tuple(t.shape): t for t in (*model.parameters(), x)}
-    graph = made.session.graph
+    graph = made.plan.graph
     wanted = {argument: tuple(graph.entry_type(int(graph.input_eids[index])).shape)
-              for argument, index, _, _ in made._inputs}
+              for (argument, _, _), index in zip(made._inputs, given_of(made), strict=True)}
     return [shapes[wanted[i]] for i in range(len(wanted))]
 
 

@@ -243,7 +243,7 @@ def programs_of(monkeypatch):
 
 
 def ops_of(program):
-    graph = program.session.graph
+    graph = program.plan.graph
     return [graph.node(nid).op for nid in range(graph.num_nodes) if graph.func_id[nid] >= 0]
 
 
@@ -274,3 +274,67 @@ def test_nodes_on_different_devices_are_not_fused(tt, same, monkeypatch):
         same(compiled(x.to("tt")), twin(x))
     assert "relu" in ops_of(made[0])
     assert ops_of(made[0]).count("matmul") == 2
+
+
+def test_programs_hold_no_memory_for_weights_and_activations(tt):
+    model = mlp(256, 512, 8).to("tt")
+    compiled = torch.compile(model, backend="tt")
+    x = torch.randn(4, 256).to("tt")
+    torch.tt.synchronize()
+    empty = torch.tt.memory_allocated()
+    like_y = torch.zeros(4, 8).to("tt")
+    of_y = torch.tt.memory_allocated() - empty
+    with torch.no_grad():
+        for _ in range(3):
+            y = compiled(x)
+    torch.tt.synchronize()
+    assert torch.tt.memory_allocated() - empty == 2 * of_y
+    del y, like_y
+    assert torch.tt.memory_allocated() == empty
+
+
+def test_a_hundred_steps_upload_no_weight(tt):
+    compiled, model, _ = pair_of(mlp(24, 16, 10))
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    x, y = torch.randn(4, 24), torch.randint(0, 10, (4,))
+
+    def step():
+        loss = nn.functional.cross_entropy(compiled(x.to("tt")).cpu(), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    step()
+    step()
+    tt.stats(clear=True)
+    with gr.stats() as moved:
+        for _ in range(100):
+            step()
+    assert (moved.count("h2d"), moved.bytes("h2d")) == (200, 100 * (4 * 24 + 4 * 10) * 4)    # batch, gradient
+    assert moved.count("conversion") == 0
+    assert tt.stats()["prepared"] == 0
+    assert tt.stats()["programs"] == 200
+
+
+def test_integers_that_do_not_fit_32_bits_are_left_to_torch(tt):
+    compiled = torch.compile(lambda x: x * 2 - 1, backend="tt")
+    small, large = torch.tensor([3, -7]), torch.tensor([3, 2**40])
+    assert compiled(small).tolist() == [5, -15]
+    assert not tt.stats().eager_graphs
+    assert compiled(large).tolist() == [5, 2**41 - 1]
+    assert list(tt.stats().eager_graphs) == [f"an argument has the number {2**40}, which does not fit 32 bits"]
+    assert compiled(small).tolist() == [5, -15]
+    with tt.no_fallback(), pytest.raises(UnsupportedOpError, match=str(2**40)):
+        compiled(large)
+
+
+def test_numbers_of_a_graph_that_do_not_fit_are_left_to_torch(tt):
+    x = torch.tensor([1, 2])
+    assert torch.compile(lambda x: x + 2**35, backend="tt")(x).tolist() == [2**35 + 1, 2**35 + 2]
+    ((reason, _),) = tt.stats().eager_graphs.items()
+    assert f"the number {2**35} does not fit int32" in reason
+
+
+def test_what_a_graph_computes_of_integers_wraps_at_32_bits(tt):
+    x = torch.tensor([2**30, 5])
+    assert torch.compile(lambda x: x * 4, backend="tt")(x).tolist() == [0, 20]       # docs/torch.md says so

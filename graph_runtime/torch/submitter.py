@@ -1,0 +1,129 @@
+"""Runs of a program whose inputs are handles: no memory is kept for them, and little is done per run.
+
+A Session has memory for all that a run touches, so that it can be run in place; here only constants have, and
+copies of them on other devices. The rest is the caller's, or each run's own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import core, library, template
+from ..assembly import assemble
+from ..bind import Bound
+from ..buffer import Buffer, wait_in_slices
+from ..layout import HOST
+from ..lower import lower
+from ..plan.types import Plan
+from ..slots import assign_slots, extent_of, memory_of, slots_of_copies
+from ..staging import host_layout, stage, write
+from ..tensor import Tensor
+from ..zero_copy import ALIGNMENT
+
+__all__ = ["Submitter"]
+
+ffi, lib = core.ffi, core.lib
+_MOST_IN_FLIGHT = 16  # runs: who is further ahead waits
+
+
+class Submitter:
+    """``constants`` {graph input: its values}, copied once; ``given``: the inputs that each run is given, in
+    this order. Any thread may submit.
+
+    Raises LibraryError or UnsupportedOpError for a node without a kernel, DeviceMemoryError.
+    """
+
+    def __init__(self, plan: Plan, name: str, constants: Mapping[int, Any], given: Sequence[int]):
+        self._plan, self._graph, self._name = plan, plan.graph, name
+        self._handles = [core.open_device(device) for device in plan.devices]
+        program = lower(plan, library.resolve)
+        self._bound = Bound(program, self._handles, name, reserve=False)
+        self._slots = slots = assign_slots(plan)
+        copied = slots_of_copies(program, slots)
+        self._template = assemble(self._bound, slots, frozenset(i for i in given if i in copied))
+        self._own: dict[int, Buffer] = {}
+        for index, values in constants.items():
+            self._set(index, values, program.nid[slice(*program.at_input.get(index, (0, 0)))])
+        self._defaults = ffi.new("gr_buffer *[]", slots.count)
+        for slot, buffer in self._own.items():
+            self._defaults[slot] = buffer.pointer
+        self._size = ffi.sizeof(self._defaults)
+        eids = [int(eid) for eid in self._graph.input_eids[list(given)]]
+        self._inputs = [(int(slots.slot[eid]), eid, plan.layout(eid)) for eid in eids]
+        self._outputs = [self._output(number, at) for number, at in enumerate(slots.outputs)]
+        self._flying: deque[Any] = deque()
+
+    def submit(self, values: Sequence[Any]) -> list[Tensor]:
+        """Queue a run and return its outputs at once. ``values`` of the given inputs: tensors in the plan's
+        layout on its device are read where they are, others and arrays are copied. A failure is told to who
+        reads an output."""
+        self._wait_for_turn()
+        slots = ffi.new("gr_buffer *[]", self._slots.count)
+        ffi.memmove(slots, self._defaults, self._size)
+        kept = []  # what slots point to, until it is submitted
+        for (slot, eid, layout), value in zip(self._inputs, values, strict=True):
+            buffer = value.buffer if value.__class__ is Tensor else None
+            # the buffer, then the layout: an eviction by another thread exchanges them the other way round
+            if buffer is None or value.layout != layout or (layout.memory == HOST and buffer.addr % ALIGNMENT):
+                buffer = self._copied(eid, value)
+            kept.append(buffer)
+            slots[slot] = buffer.live()
+        self._flying.append(ffi.gc(self._template.submit(slots), lib.gr_run_release))
+        made: dict[int, Buffer] = {}
+        found = []
+        for slot, handle, memory, extent, type_, layout in self._outputs:
+            buffer = made.get(slot)
+            if buffer is None:
+                buffer = made[slot] = Buffer(handle, memory, extent, slots[slot])
+            found.append(Tensor(handle.device, handle, type_, layout, buffer.addr, buffer))
+        return found
+
+    def _wait_for_turn(self) -> None:
+        flying = self._flying
+        while len(flying) >= _MOST_IN_FLIGHT:
+            try:
+                run = flying.popleft()
+            except IndexError:  # another thread was faster
+                return
+            if not lib.gr_run_done(run):
+                wait_in_slices(lambda budget, run=run: lib.gr_run_wait(run, budget), None, "a run")
+
+    # **************** inputs and outputs ****************
+
+    def _output(self, number: int, slot: int) -> tuple[Any, ...]:
+        eid, slots = int(self._graph.outputs[number]), self._slots
+        handle = self._handles[int(slots.did[slot])]
+        return (slot, handle, int(slots.memory[slot]), int(slots.extent[slot]),
+                self._graph.entry_type(eid), self._plan.layout(eid))  # fmt: skip
+
+    def _set(self, index: int, values: Any, copies: Collection[int]) -> None:
+        """Values of a constant, on its device and on those that copies take it to."""
+        eid = int(self._graph.input_eids[index])
+        self._own[int(self._slots.slot[eid])] = self._copied(eid, values)
+        for nid in map(int, copies):
+            source = int(self._graph.in_eid[self._graph.in_ptr[nid]])
+            made = int(self._graph.row_ptr[nid])
+            buffer = self._own[int(self._slots.slot[made])] = self._fresh(made)
+            template.copy(self._own[int(self._slots.slot[source])], self._plan.layout(source), buffer,
+                          self._plan.layout(made), self._graph.entry_type(made))  # fmt: skip
+
+    def _fresh(self, eid: int) -> Buffer:
+        handle = self._handles[int(self._plan.entry_did()[eid])]
+        return Buffer.alloc(handle, memory_of(self._plan, eid), extent_of(self._plan, eid), self._name)
+
+    def _copied(self, eid: int, value: Any) -> Buffer:
+        """A tensor or an array in a new buffer, as an entry is stored."""
+        type_, layout, fresh = self._graph.entry_type(eid), self._plan.layout(eid), self._fresh(eid)
+        if isinstance(value, Tensor) and value.buffer is not None:
+            value = value.alias()  # of one time: other threads may evict it meanwhile
+            template.copy(value.buffer, value.layout, fresh, layout, type_)
+        elif isinstance(value, Tensor) or layout.memory == HOST:
+            write(fresh, type_, layout, value, self._name)
+        else:
+            staged = stage(np.asarray(value), type_, self._name)
+            template.copy(staged, host_layout(type_), fresh, layout, type_)
+        return fresh
