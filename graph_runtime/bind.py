@@ -67,8 +67,8 @@ class Bound:
     ``tensors`` DLTENSOR [args] where functions of TVM's are called (else None), ``regions`` {(did, memory):
     Region}, ``entry_addr`` uint64 [entries] where each entry lives: in a region, or, for those in ``owners``
     {eid: who owns the memory}, where rehome put it. ``tags`` uint64 [entries]: what a sharded entry's address
-    has above that. ``reserve`` False: no memory is taken, addresses mean nothing, for who submits with buffers
-    of his own only.
+    has above that. ``reserve`` False: no memory is taken, addresses mean nothing, for who submits with
+    buffers of his own only.
     """
 
     def __init__(self, program: Program, handles: Sequence[core.DeviceHandle], holder: str,

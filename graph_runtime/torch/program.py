@@ -77,7 +77,7 @@ class Program:
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         made: Sequence[Tensor] = ()
         if self.plan is not None:
-            values = [self._value(args[argument], layout, device) for argument, layout, device in self._inputs]
+            values = [self._value(args[number], layout, device) for number, layout, device in self._inputs]
             made = self._submit(values + [array_of(make()) for make in self._random])
             count("programs")
         return [self._result(output, made, args) for output in self.outputs]

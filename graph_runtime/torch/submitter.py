@@ -68,7 +68,8 @@ class Submitter:
         for (slot, eid, layout), value in zip(self._inputs, values, strict=True):
             buffer = value.buffer if value.__class__ is Tensor else None
             # the buffer, then the layout: an eviction by another thread exchanges them the other way round
-            if buffer is None or value.layout != layout or (layout.memory == HOST and buffer.addr % ALIGNMENT):
+            fits = buffer is not None and value.layout == layout
+            if not fits or (layout.memory == HOST and buffer.addr % ALIGNMENT):
                 buffer = self._copied(eid, value)
             kept.append(buffer)
             slots[slot] = buffer.live()
