@@ -178,8 +178,12 @@ def inplace_rules(libraries: Sequence[Library]) -> dict[str, tuple[int, ...]]:
 
 
 def library_kernels(libraries: Sequence[Library]) -> dict[str, set[str]]:
-    """func_name -> the device kinds that a library's manifest has it for."""
+    """func_name -> the device kinds that libraries have it for. Names that no manifest lists are left out:
+    a library without a manifest may have them."""
     found: dict[str, set[str]] = {}
     for name, kind in (key for library in libraries for key in library.kernels):
         found.setdefault(name, set()).add(kind)
+    for name, kinds in found.items():
+        if any(library.has(name, "cpu") for library in libraries):
+            kinds.add("cpu")
     return found
