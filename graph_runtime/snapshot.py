@@ -47,13 +47,14 @@ _OTHERS = ("graph", "devices", "layouts", "storage", "numerics", "placement")
 
 def write_snapshot(plan: Plan) -> bytes | None:
     """The bytes of a plan; None for one that has what they do not hold: op models of a balancer, shards,
-    control dependencies, a name with a zero character."""
+    control dependencies, a name with a zero character, functions without the attrs of a file."""
     known = {*_PLAN, *_BY_MEMORY, *_LISTS, *_OTHERS}
     more = [getattr(plan, f.name) for f in fields(plan) if f.name not in known]
     graph = plan.graph
     if (any(value is not None and value != () for value in more) or graph.control_deps or graph.extra_columns
             or any(layout.shard is not None for layout in plan.layouts)
-            or any("\0" in name for name in graph.names)):
+            or any("\0" in name for name in graph.names)
+            or any(not func.raw for func in graph.funcs)):
         return None
     columns = {"names": np.frombuffer("\0".join(graph.names).encode(), np.uint8)}
     for prefix, source, names in (("graph", graph, _GRAPH), ("plan", plan, _PLAN),
