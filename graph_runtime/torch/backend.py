@@ -24,6 +24,9 @@ from .program import Program
 
 __all__ = ["Compiled", "backend", "compile_graph"]
 
+# after a graph break dynamo looks at every Python frame: at those of our kernels it shall not
+torch._dynamo.trace_rules.add("graph_runtime")
+
 _numbers = itertools.count()
 
 

@@ -54,4 +54,26 @@ def transformer_encoder_layer(src: torch.Tensor, embed_dim: int, num_heads: int,
     return second(x + feed(x))
 
 
-COMPOSITES = {"_transformer_encoder_layer_fwd": transformer_encoder_layer}
+def group_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    batch: int,
+    channels: int,
+    inner: int,
+    groups: int,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """aten::native_group_norm of [batch, channels, ...]: (result, means and inverse deviations, both
+    [batch, groups])."""
+    rows = x.reshape(batch, groups, -1)
+    variance, mean = torch.var_mean(rows, -1, correction=0, keepdim=True)
+    inverse = torch.rsqrt(variance + eps)
+    made = ((rows - mean) * inverse).reshape(x.shape)
+    shape = (1, channels, *[1] * (x.dim() - 2))
+    made = made if weight is None else made * weight.reshape(shape)
+    made = made if bias is None else made + bias.reshape(shape)
+    return made, mean.reshape(batch, groups), inverse.reshape(batch, groups)
+
+
+COMPOSITES = {"native_group_norm": group_norm, "_transformer_encoder_layer_fwd": transformer_encoder_layer}

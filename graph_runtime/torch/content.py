@@ -159,6 +159,14 @@ def assign(tensor: torch.Tensor, values: Tensor) -> None:
 def fetch(tensor: torch.Tensor) -> torch.Tensor:
     """The values of a tt tensor as a contiguous CPU tensor of its own memory. Raises what failed to make
     them."""
+    if tensor.is_conj() or tensor.is_neg():
+        made = _fetched(tensor)
+        made = made.conj() if tensor.is_conj() else made
+        return (-made if tensor.is_neg() else made).resolve_conj()
+    return _fetched(tensor)
+
+
+def _fetched(tensor: torch.Tensor) -> torch.Tensor:
     if not tensor.numel():
         return torch.empty(tensor.shape, dtype=tensor.dtype)
     store = store_of(tensor)
@@ -199,6 +207,9 @@ def put(tensor: torch.Tensor, values: torch.Tensor) -> None:
     """Let a tt tensor show CPU values of its dtype and shape."""
     if not tensor.numel():
         return
+    if tensor.is_conj() or tensor.is_neg():  # what is stored is not what it shows
+        values = values.conj() if tensor.is_conj() else values
+        values = (-values if tensor.is_neg() else values).resolve_conj()
     store = store_of(tensor)
     if shows_all(tensor, store):
         store.base = None  # first: memory for both is not needed

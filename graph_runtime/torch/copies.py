@@ -70,7 +70,10 @@ def _made(
 
 def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     """aten::_copy_from: any strides and dtypes, from and to the host and between devices."""
-    if source.device.type == "cpu":
+    if source.device.type == "cpu" or any(t.is_conj() or t.is_neg() for t in (source, target)):
+        source = source if source.device.type == "cpu" else content.fetch(source)
+        if target.device.type == "cpu":
+            return target.copy_(source)
         content.put(target, source.to(target.dtype).expand(target.shape))
     elif target.device.type == "cpu":
         target.copy_(content.fetch(source).to(target.dtype))

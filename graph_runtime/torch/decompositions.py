@@ -21,7 +21,6 @@ _ALWAYS = frozenset({"native_dropout", "_native_batch_norm_legit", "native_batch
 
 # which torch counts as core, and has decompositions for
 _MORE = [
-    aten.native_group_norm,
     aten.native_group_norm_backward,
     aten._native_batch_norm_legit.no_stats,
 ]

@@ -26,6 +26,7 @@ _COMPOSITE = (_KEY.CompositeImplicitAutograd,)
 _METADATA = frozenset(
     {
         "view",
+        "new_empty_strided",
         "reshape",
         "t",
         "transpose",
@@ -84,6 +85,8 @@ def register() -> None:
             Operation(op, rule),
             "PrivateUse1",
         )
+    for key in ("Conjugate", "Negative"):  # torch resolves such views by this very copy
+        aten.impl("_copy_from", KERNELS["_copy_from"], key)
     rest.fallback(fallback, "PrivateUse1")
     rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     autocast.register(aten)

@@ -106,3 +106,47 @@ def test_dtypes_of_results_are_torchs(same):
     same(flags.to("tt") ** 2, flags ** 2)
     same(flags.to("tt") == 1, flags == 1)
     same(torch.var(one.to("tt")), torch.var(one))
+
+
+def test_views_that_conjugate_or_negate(same):
+    x = torch.randn(3, 4, dtype=torch.complex64)
+    y = x.to("tt")
+    same(y.conj(), x.conj().resolve_conj())
+    same(y * y.conj(), x * x.conj())
+    same(y.conj().imag + 1, x.conj().imag + 1)
+    same((y.t().conj() @ y).abs(), (x.t().conj() @ x).abs())
+    y.conj()[1] = 2j
+    x.conj()[1] = 2j
+    same(y, x)
+
+
+def test_dimensions_out_of_range_are_errors():
+    x = torch.rand(3, 4).to("tt")
+    for function in (lambda: x.softmax(2), lambda: x.sum(-3), lambda: torch.cat([x, x], 2)):
+        with pytest.raises(IndexError, match="Dimension out of range"):
+            function()
+
+
+class Branches(nn.Module):
+    """Looks at a value, then writes into a part of its own result."""
+
+    def forward(self, x):
+        y = x * 2
+        if y.sum() > 0:
+            y = y + 1
+        y[:, 0] = y[:, 1]
+        return y
+
+
+def test_values_may_be_looked_at_and_parts_written(tt, same):
+    run = torch.compile(Branches(), backend="tt")
+    for x in (torch.ones(3, 4), -torch.ones(3, 4)):
+        same(run(x.to("tt")), Branches()(x))
+    assert not tt.stats().eager_graphs
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_layers_of_groups_are_exported(tt):
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU()).eval()
+    made = tt.to_model(torch.export.export(model, (torch.rand(2, 1, 6, 6),)))
+    assert "1.weight" in made.constants

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..journal import Refused
-from .operands import cast, is_value, name_of
+from .operands import broadcast, cast, is_value, name_of
 from .table import rule
 
 
@@ -17,6 +17,13 @@ def to_copy(e: Any, x: Any, *, dtype: Any = None, **more: Any) -> Any:
 @rule("clone", "alias", "detach", "lift_fresh_copy", "lift_fresh", "contiguous")
 def clone(e: Any, x: Any, **more: Any) -> Any:
     return x
+
+
+@rule("copy")
+def copy(e: Any, x: Any, source: Any, non_blocking: bool = False) -> Any:
+    if not is_value(source):
+        raise Refused("what is copied is no tensor")
+    return broadcast(e, cast(e, source, x.dtype), x.shape)
 
 
 @rule("full")
@@ -65,6 +72,11 @@ def ones_like(e: Any, x: Any, **more: Any) -> Any:
 @rule("new_zeros")
 def new_zeros(e: Any, x: Any, size: Any, *, dtype: Any = None, **more: Any) -> Any:
     return full(e, size, 0, dtype=x.dtype if dtype is None else dtype)
+
+
+@rule("new_empty_strided")
+def new_empty_strided(e: Any, x: Any, size: Any, stride: Any, *, dtype: Any = None, **more: Any) -> Any:
+    return new_zeros(e, x, size, dtype=dtype)
 
 
 @rule("fill")

@@ -90,8 +90,13 @@ def scalar_like(e: Any, number: Any, value: Any) -> Any:
 
 
 def axis_of(dim: int, ndim: int) -> int:
-    """A dimension counted from the front."""
-    return dim % max(ndim, 1)
+    """A dimension counted from the front. Raises torch's IndexError."""
+    most = max(ndim, 1)
+    if not -most <= dim < most:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-most}, {most - 1}], but got {dim})"
+        )
+    return dim % most
 
 
 def axes_of(dim: Any, ndim: int) -> tuple[int, ...]:

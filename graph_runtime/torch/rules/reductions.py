@@ -62,12 +62,18 @@ def _over(e: Any, op: str, x: Any, dim: Any, keepdim: bool) -> Any:
 
 @rule("any")
 def any_(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    return _over(e, "any", cast(e, x, "bool"), dim, keepdim)
+    return _over(e, "any", _truth(e, x), dim, keepdim)
 
 
 @rule("all")
 def all_(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    return _over(e, "all", cast(e, x, "bool"), dim, keepdim)
+    return _over(e, "all", _truth(e, x), dim, keepdim)
+
+
+def _truth(e: Any, x: Any) -> Any:
+    if x.dtype == "uint8":
+        raise Refused("of uint8 torch makes uint8, not bool")
+    return cast(e, x, "bool")
 
 
 @rule("argmax", wide=True)
@@ -87,19 +93,28 @@ def _arg(e: Any, op: str, x: Any, dim: Any, keepdim: bool) -> Any:
 
 
 @rule("var")
-def var(e: Any, x: Any, dim: Any = None, *args: Any, correction: Any = 1, keepdim: bool = False) -> Any:
-    if args or not is_float(x):
-        raise Refused("variances are given by correction=")
-    _, made = _spread(e, x, dim, correction, keepdim)
-    return made
+def var(e: Any, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+    dim, correction, keepdim = _variance(x, dim, *args, **kwargs)
+    return _spread(e, x, dim, correction, keepdim)[1]
 
 
 @rule("var_mean")
-def var_mean(e: Any, x: Any, dim: Any = None, *args: Any, correction: Any = 1, keepdim: bool = False) -> Any:
-    if args or not is_float(x):
-        raise Refused("variances are given by correction=")
-    _, made = _spread(e, x, dim, correction, keepdim)
-    return made, _over(e, "mean", x, dim, keepdim)
+def var_mean(e: Any, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+    dim, correction, keepdim = _variance(x, dim, *args, **kwargs)
+    return _spread(e, x, dim, correction, keepdim)[1], _over(e, "mean", x, dim, keepdim)
+
+
+def _variance(
+    x: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
+) -> Any:
+    """(dim, correction, keepdim) of the arguments of any overload; an old one is (x, unbiased)."""
+    if not is_float(x):
+        raise Refused("variances are of floats")
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 1 if unbiased is None else int(unbiased)
+    return dim, correction, keepdim
 
 
 def _spread(e: Any, x: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
