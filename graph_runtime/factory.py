@@ -12,7 +12,7 @@ import numpy as np
 from .builder import GraphBuilder
 from .bundle import Bundle, BundleProgram, read_bundle
 from .devices import Device, parse_list
-from .errors import ForeignMachineError
+from .errors import DocumentError, ForeignMachineError
 from .frontends import is_onnx
 from .graph import Graph
 from .library import Library, load_library
@@ -102,8 +102,19 @@ def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *,
         planned = _snapshot(bundle, entry, devices, libraries)
         module = create(planned or bytes(bundle.read(entry.graph)), libraries, devices, threads=threads,
                         name=bundle.path.name)
+        _check_inputs(bundle, entry, module.session.graph)
         adopt_params(module, bundle.params(entry))
     return module
+
+
+def _check_inputs(bundle: Bundle, entry: BundleProgram, graph: Graph) -> None:
+    """Raise DocumentError where the index does not say of each graph input whether runs or parameters set it:
+    one that neither sets would be read as it lies in memory."""
+    said, wanted = {*entry.inputs, *entry.params}, set(graph.input_names)
+    if said != wanted:
+        raise DocumentError(f"bundle {bundle.path}: inputs and params of program {entry.name!r} are not the "
+                            f"inputs of its graph: {', '.join(sorted(said ^ wanted)[:10])}",
+                            got=sorted(said), wanted=sorted(wanted))
 
 
 def _snapshot(bundle: Bundle, entry: BundleProgram, devices: Any,

@@ -1,4 +1,5 @@
 """From a plan to a library that runs: compiled kernels give the bits that the generic kernels give."""
+import json
 import os
 import subprocess
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import graph_runtime as gr
 from codegen.build import build_bundle, build_library
 from graph_runtime import dtypes
 from graph_runtime.config import config
-from graph_runtime.errors import CompileError, KernelError, UnsupportedOpError
+from graph_runtime.errors import CompileError, DocumentError, KernelError, UnsupportedOpError
 from graph_runtime.graph import Func, Graph, TensorType
 from graph_runtime.library import load_library
 from graph_runtime.ops import all_ops
@@ -203,6 +204,19 @@ def test_a_bundle_has_plan_kernels_and_parameters(tmp_path, name):
     mod.run(a_in1=a, b_in0=b)
     assert (mod.get_output(0).numpy() == 10).all()
     assert (mod.get_output(1).numpy() == 14).all()
+
+
+@pytest.mark.parametrize("change", [{"params": {}}, {"inputs": []}, {"inputs": ["x", "z"]}])
+def test_a_bundle_whose_index_leaves_an_input_without_a_value_is_refused(tmp_path, change):
+    b = gr.GraphBuilder()
+    b.output(b.op("relu", b.op("add", b.input("x", (3,)), b.param("w", np.ones(3, np.float32)))))
+    out = tmp_path / "out.bundle"
+    build_bundle(b, ["cpu:0"], out)
+    index = json.loads((out / "bundle.json").read_text())
+    index["programs"][0] |= change
+    (out / "bundle.json").write_text(json.dumps(index))
+    with pytest.raises(DocumentError, match=r"are not the inputs of its graph: [wxz]"):
+        gr.load(out)
 
 
 def test_equal_inputs_give_equal_bundles(tmp_path):
