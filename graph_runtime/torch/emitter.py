@@ -79,6 +79,7 @@ class Emitter:
         self.device, self.name = CPU, ""
         self._constants: dict[tuple[str, str, bytes, tuple[int, ...]], Value] = {}
         self._where: dict[int, str] = {}  # of each node
+        self._products: dict[int, Value] = {}  # of products, and reshapes that keep their rows
         self.inputs: set[int] = set()  # nodes that are inputs or constants
 
     def op(self, name: str, *values: Any, **attrs: Any) -> Any:
@@ -111,7 +112,15 @@ class Emitter:
         for value in made if isinstance(made, tuple) else (made,):
             self._where[value.nid] = place
         self.lowered.used.add(place)
+        if name == "matmul" or (name == "reshape" and given[0].nid in self._products):
+            source = self._products.get(given[0].nid, made)
+            if name == "matmul" or source.shape[-1] == made.shape[-1]:
+                self._products[made.nid] = made if name == "matmul" else source
         return made
+
+    def product_of(self, value: Any) -> Value | None:
+        """The product that a value is, but for its leading dimensions; None where it is none."""
+        return None if isinstance(value, Turned) else self._products.get(value.nid)
 
     def where(self, value: Value) -> str:
         """The device that a value is on."""

@@ -339,3 +339,31 @@ def test_numbers_of_a_graph_that_do_not_fit_are_left_to_torch(tt):
 def test_what_a_graph_computes_of_integers_wraps_at_32_bits(tt):
     x = torch.tensor([2**30, 5])
     assert torch.compile(lambda x: x * 4, backend="tt")(x).tolist() == [0, 20]       # docs/torch.md says so
+
+
+class Attention(nn.Module):
+    def forward(self, q, k, v, mask=None):
+        return nn.functional.scaled_dot_product_attention(q, k, v, mask)
+
+
+@pytest.mark.parametrize("device", ["cpu", "tt"])
+def test_attention_without_a_mask_is_not_guarded_against_one(tt, same, monkeypatch, device):
+    made = programs_of(monkeypatch)
+    q, k, v = torch.randn(3, 2, 4, 8, 16).unbind(0)
+    with torch.no_grad():
+        out = torch.compile(Attention(), backend="tt")(*(x.to(device) for x in (q, k, v)))
+    same(out, nn.functional.scaled_dot_product_attention(q, k, v), 1e-4)
+    assert not {"equal", "all", "where"} & set(ops_of(made[0]))
+    assert not made[0].on_cpu
+
+
+def test_rows_that_a_mask_hides_are_zero(tt, same, monkeypatch):
+    made = programs_of(monkeypatch)
+    q, k, v = torch.randn(3, 1, 2, 4, 8).unbind(0)
+    mask = torch.ones(4, 4).tril(-1).bool()                     # the first row sees nothing
+    wanted = nn.functional.scaled_dot_product_attention(q, k, v, mask)
+    assert not wanted[..., 0, :].any()
+    with torch.no_grad():
+        same(torch.compile(Attention(), backend="tt")(*(x.to("tt") for x in (q, k, v, mask))), wanted, 1e-4)
+        same(Attention()(*(x.to("tt") for x in (q, k, v, mask))), wanted, 1e-4)
+    assert "where" in ops_of(made[0])

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..journal import Refused
-from .operands import axes_of, axis_of, cast, is_float, name_of, scalar_like
+from .operands import axes_of, axis_of, broadcast, cast, is_float, name_of, reshape, scalar_like
 from .table import rule
 
 
@@ -135,6 +135,20 @@ def _spread(e: Any, x: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
 @rule("_softmax")
 def softmax(e: Any, x: Any, dim: int, half_to_float: bool = False) -> Any:
     return e.op("softmax", x, axis=axis_of(dim, len(x.shape)))
+
+
+@rule("_safe_softmax")
+def safe_softmax(e: Any, x: Any, dim: int, dtype: Any = None) -> Any:
+    """Softmax that is 0 where a whole row is -inf: nothing but a mask makes it so, and scores that come
+    straight from a product have none."""
+    axis = axis_of(dim, len(x.shape))
+    product = e.product_of(x) if e.graph else None
+    if product is not None and axis == len(x.shape) - 1:  # before its reshape, where attention is recognised
+        return reshape(e, e.op("softmax", product, axis=len(product.shape) - 1), x.shape)
+    made = e.op("softmax", x, axis=axis)
+    lowest = e.op("max", x, axes=(axis,), keepdims=True)
+    hidden = e.op("equal", lowest, scalar_like(e, float("-inf"), x))
+    return e.op("where", broadcast(e, hidden, x.shape), scalar_like(e, 0.0, x), made)
 
 
 @rule("_log_softmax")
