@@ -147,6 +147,7 @@ def compare(model: Path, peers: list[str], threads: int, seconds: float, scratch
         while time.monotonic() < end or len(workers[0].seconds) < 3:
             for worker in workers:
                 worker.time()
+        scratch.mkdir(parents=True, exist_ok=True)
         results = [w.outputs(scratch / f"{os.getpid()}_{i}.npz") for i, w in enumerate(workers[:2])]
     finally:
         for worker in workers:
