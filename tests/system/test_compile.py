@@ -16,8 +16,8 @@ from graph_runtime.errors import CompileError, DocumentError, KernelError, Unsup
 from graph_runtime.graph import Func, Graph, TensorType
 from graph_runtime.library import load_library
 from graph_runtime.ops import all_ops
+from graph_runtime.ops.inputs import cases_on
 from graph_runtime.ops.registry import Case, Op
-from graph_runtime.ops.select import select
 from graph_runtime.plan import plan
 from graph_runtime.session import Session
 
@@ -82,21 +82,12 @@ def _draw(rng: np.random.Generator, case: Case) -> list[np.ndarray]:
     return arrays
 
 
-def _takes(op: Op, kind: str, case: Case) -> bool:
-    types, attrs = [TensorType(*t) for t in case.inputs], op.decode(case.attrs)
-    try:
-        select(op, attrs, kind, types, op.infer(types, attrs))
-    except UnsupportedOpError:
-        return False
-    return True
-
-
 def _cases(kind: str, every: bool) -> list[tuple[Op, Case]]:
     """Cases of every op that ``kind`` takes: all of them, or the one in the middle of its list (the first is
     the simplest)."""
     found = []
     for op in all_ops().values():
-        cases = [] if op.is_nop else [case for case in op.cases if _takes(op, kind, case)]
+        cases = [] if op.is_nop else cases_on(op, kind)
         middle = len(cases) // 2
         found += [(op, case) for case in (cases if every else cases[middle:middle + 1])]
     return found
