@@ -519,7 +519,7 @@ def test_where_memory_is_short_submit_waits_for_runs_that_end():
 
 
 def script(text: str, *args: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-c", textwrap.dedent(text), *args]
+    command = [sys.executable, "-P", "-c", textwrap.dedent(text), *args]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
