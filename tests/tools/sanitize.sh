@@ -37,8 +37,8 @@ esac
 folders=(tests/native tests/fuzz tests/runtime tests/eager tests/unit/test_async.py)
 cd "$root"
 # leaks: the interpreter's own at exit would drown ours. capture=sys: reports are written to the file descriptor.
-# PYTHONSAFEPATH: what tests start would find the checkout's own core in the current folder, which is not instrumented
-PYTHONPATH="$scratch/site" PYTHONSAFEPATH=1 GR_BUILD=$flavour LD_PRELOAD="$preload" PYTHONDONTWRITEBYTECODE=1 \
+# -P: the checkout, which is the current folder, may have a core of its own, which is not instrumented; tests start Python so too
+PYTHONPATH="$scratch/site" GR_BUILD=$flavour LD_PRELOAD="$preload" PYTHONDONTWRITEBYTECODE=1 \
     ASAN_OPTIONS=detect_leaks=0:handle_segv=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
     TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:report_signal_unsafe=0 \
     ${wrap[@]+"${wrap[@]}"} "$python" -P -m pytest -q -p no:cacheprovider --capture=sys "${@:-${folders[@]}}"
