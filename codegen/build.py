@@ -11,21 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from graph_runtime.bundle import BundleLibrary, BundleProgram
-from graph_runtime.bundle_writer import write_bundle
+from graph_runtime.bundles.bundle import BundleLibrary, BundleProgram
+from graph_runtime.bundles.writer import write_bundle
 from graph_runtime.devices import NO_KERNELS, Device
-from graph_runtime.elf import read_elf
+from graph_runtime.documents.write import graph_to_json
 from graph_runtime.errors import CompileError, LibraryError, UnsupportedOpError, did_you_mean
 from graph_runtime.graph import COPY, NOP, NodeView
-from graph_runtime.manifest import Manifest, find_manifest
+from graph_runtime.libraries.elf import read_elf
+from graph_runtime.libraries.manifest import Manifest, find_manifest
 from graph_runtime.model import Constant
 from graph_runtime.ops import registry
 from graph_runtime.ops.select import Selected, select
 from graph_runtime.plan.record import record
+from graph_runtime.plan.snapshot import write_snapshot
 from graph_runtime.plan.types import Plan
 from graph_runtime.progress import Tell, silent
-from graph_runtime.snapshot import write_snapshot
-from graph_runtime.write import graph_to_json
 
 from .bodies import find_bodies
 from .compile import compile_library, native_folder

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import cffi
 
-from graph_runtime import isa
 from graph_runtime.errors import LibraryError
-from graph_runtime.manifest import ABI_VERSION, Manifest, read_manifest
+from graph_runtime.libraries import isa
+from graph_runtime.libraries.manifest import ABI_VERSION, Manifest, read_manifest
 
 from . import glue
 from .cache import cache_folder, hash_of, kept, prune, touch, writing

@@ -19,12 +19,12 @@ import numpy as np
 from graph_runtime import rewrite
 from graph_runtime.builder import GraphBuilder
 from graph_runtime.devices import Device, parse, parse_list
+from graph_runtime.documents.loader import load_graph
+from graph_runtime.documents.params import read_params
 from graph_runtime.errors import DocumentError, InputError, PlanError
 from graph_runtime.frontends import is_onnx
 from graph_runtime.graph import Graph
-from graph_runtime.loader import load_graph
 from graph_runtime.model import Constant, Model, Note
-from graph_runtime.params import read_params
 from graph_runtime.plan import plan as make_plan
 from graph_runtime.plan.globs import EXACTLY, matching
 from graph_runtime.plan.placement import place as place_graph

@@ -16,7 +16,7 @@ from typing import Any
 from graph_runtime import dtypes
 from graph_runtime.errors import CompileError, UnsupportedOpError
 from graph_runtime.graph import TensorType
-from graph_runtime.manifest import KernelEntry, direct_symbol
+from graph_runtime.libraries.manifest import KernelEntry, direct_symbol
 from graph_runtime.ops.registry import Op
 from graph_runtime.ops.select import Selected, numeric_words, select
 

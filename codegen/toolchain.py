@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from graph_runtime import isa
 from graph_runtime.config import get as setting
 from graph_runtime.errors import CompileError, did_you_mean
+from graph_runtime.libraries import isa
 
 __all__ = ["FLAGS", "Compiler", "find_compiler", "target"]
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 import graph_runtime as gr
-from graph_runtime.compare import compare_arrangements
+from graph_runtime.comparison.nodes import compare_arrangements
 from graph_runtime.plan import plan
-from graph_runtime.report import text
+from graph_runtime.views.report import text
 
 DEVICES = ["cpu:0", "tt:0"]
 

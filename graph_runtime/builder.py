@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from . import devices, dtypes
-from .draft import Draft, device_name, op_call, storage_ids, tensor_type, to_document
+from .documents.draft import Draft, device_name, op_call, storage_ids, tensor_type, to_document
+from .documents.loader import graph_from_document
+from .documents.write import graph_to_json
 from .errors import GraphError
 from .graph import COPY, NOP, Graph, TensorType
-from .loader import graph_from_document
 from .ops import registry
-from .write import graph_to_json
 
 __all__ = ["GraphBuilder", "Value"]
 

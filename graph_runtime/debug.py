@@ -18,8 +18,8 @@ from .benchmark import BenchmarkResult, measure
 from .errors import InputError, did_you_mean
 from .factory import create
 from .module import GraphModule, hand_out
-from .profile import Report, count, microseconds, percent, string
-from .session import Session
+from .sessions.session import Session
+from .views.profile import Report, count, microseconds, percent, string
 
 __all__ = ["DebugModule", "create_debug"]
 

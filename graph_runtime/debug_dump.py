@@ -24,10 +24,10 @@ import orjson
 
 from .debug import DebugModule, create_debug
 from .devices import parse_list
-from .document import read_document, read_source
+from .documents.document import read_document, read_source
+from .documents.params import save_params
 from .errors import DocumentError
 from .module import GraphModule
-from .params import save_params
 
 __all__ = ["DebugDump", "GraphModuleDebug", "create"]
 

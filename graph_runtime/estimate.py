@@ -16,8 +16,8 @@ from .errors import CapacityError
 from .graph import COPY
 from .plan.columns import func_mask
 from .plan.types import Plan
-from .simulation import simulate
-from .timeline import Timeline
+from .simulation.simulation import simulate
+from .simulation.timeline import Timeline
 
 __all__ = ["Estimate", "bounds", "compare_boards", "estimate"]
 

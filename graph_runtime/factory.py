@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 
 from .builder import GraphBuilder
-from .bundle import Bundle, BundleProgram, read_bundle
+from .bundles.bundle import Bundle, BundleProgram, read_bundle
 from .devices import Device, parse_list
+from .documents.loader import gc_paused, load_graph
 from .errors import DocumentError, ForeignMachineError
 from .frontends import is_onnx
 from .graph import Graph
 from .library import Library, load_library
-from .loader import gc_paused, load_graph
 from .model import Constant, Model
 from .module import GraphModule
 from .packing import pack
 from .plan import Plan
 from .plan import plan as make_plan
 from .plan.memory import SAFE, SERIAL
-from .session import Session
-from .sharing import adopt_inputs, link_constants
-from .snapshot import read_snapshot
+from .plan.snapshot import read_snapshot
+from .sessions.session import Session
+from .sessions.sharing import adopt_inputs, link_constants
 
 __all__ = ["adopt_params", "bundle_libraries", "create", "inplace_rules", "library_kernels", "load",
            "open_program", "read_graph", "set_constants"]

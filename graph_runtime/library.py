@@ -18,15 +18,16 @@ from types import MappingProxyType
 
 import orjson
 
-from . import blas, core, isa
+from . import blas, core
 from .devices import NO_KERNELS
-from .elf import SharedObject, read_elf
 from .errors import ForeignMachineError, LibraryError, UnsupportedOpError, as_path, did_you_mean
 from .graph import COPY, Func, TensorType
-from .manifest import KernelEntry, Manifest, find_manifest
+from .libraries import isa
+from .libraries.elf import SharedObject, read_elf
+from .libraries.manifest import KernelEntry, Manifest, find_manifest
 from .ops import numerics, registry
 from .ops.select import call_words, numeric_words
-from .program import Kernel
+from .programs.program import Kernel
 
 __all__ = ["Library", "generic_kernel", "load_library", "resolve"]
 

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import empty
 from .benchmark import BenchmarkResult, measure
 from .devices import Device, of_type
+from .documents.params import read_params
 from .errors import InputError, did_you_mean
 from .graph import Graph
-from .params import read_params
-from .run import Run
-from .session import Session
-from .sharing import share_inputs
-from .tensor import Tensor
+from .sessions.run import Run
+from .sessions.session import Session
+from .sessions.sharing import share_inputs
+from .tensors.arrays import empty
+from .tensors.tensor import Tensor
 
 __all__ = ["GraphModule", "hand_out"]
 

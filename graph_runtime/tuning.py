@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from . import blas, isa
+from . import blas
 from .builder import GraphBuilder
 from .factory import create
 from .graph import TensorType
+from .libraries import isa
 from .ops import inputs as draws
 from .ops import registry
 

@@ -14,9 +14,9 @@ from typing import Any
 import orjson
 
 from .devices import DL_NAMES
-from .elf import SharedObject, read_elf
 from .errors import LibraryError
-from .tvm_blob import BLOB, Blob, Factory, parse_blob
+from .libraries.elf import SharedObject, read_elf
+from .libraries.tvm_blob import BLOB, Blob, Factory, parse_blob
 
 __all__ = ["describe"]
 

@@ -21,17 +21,17 @@ from typing import Any
 import numpy as np
 
 from . import core
-from .bind import DLTENSOR
 from .devices import DLTYPE_CPU, Device
 from .dtypes import from_numpy, parse
 from .errors import CompileError, LibraryError, did_you_mean
 from .factory import create
-from .host_values import aligned_empty
 from .layout import HOST
+from .libraries.tvm_blob import BLOB, Blob, ConstLoader, Factory, parse_blob
 from .library import Library, load_library
 from .module import GraphModule
-from .tensor import Tensor
-from .tvm_blob import BLOB, Blob, ConstLoader, Factory, parse_blob
+from .sessions.bind import DLTENSOR
+from .tensors.host_values import aligned_empty
+from .tensors.tensor import Tensor
 
 __all__ = ["TvmModule", "load_module"]
 

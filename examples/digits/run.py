@@ -18,10 +18,10 @@ from dataset import HERE, held_out
 
 import graph_runtime as gr
 from codegen.build import build_library
+from graph_runtime.documents.write import graph_to_json
 from graph_runtime.plan import Plan, plan
 from graph_runtime.plan.record import record
-from graph_runtime.report import text
-from graph_runtime.write import graph_to_json
+from graph_runtime.views.report import text
 
 OUT = HERE / "out"
 LEAST, MOST_LOST = 0.97, 0.005

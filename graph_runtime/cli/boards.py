@@ -7,10 +7,10 @@ from typing import Any
 
 import typer
 
-from .. import report
 from ..errors import InputError, did_you_mean
 from ..estimate import Estimate, compare_boards
 from ..progress import Tell
+from ..views import report
 from . import options as opt
 from .sources import Program
 

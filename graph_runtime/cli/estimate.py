@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import report
 from ..errors import InputError
 from ..estimate import bounds
-from ..simulation import simulate
+from ..simulation.simulation import simulate
+from ..views import report
 from . import options as opt
 from .boards import show_boards
 from .pictures import Html, Trace, write_pictures

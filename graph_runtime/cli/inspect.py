@@ -8,11 +8,11 @@ import numpy as np
 import orjson
 import typer
 
-from .. import report
+from ..documents.params import read_params
 from ..frontends import is_onnx
-from ..manifest import find_manifest
-from ..params import read_params
+from ..libraries.manifest import find_manifest
 from ..tvm_inspect import describe
+from ..views import report
 from . import options as opt
 from .sources import Program, is_bundle, open_program, open_programs
 

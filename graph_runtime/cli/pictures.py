@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..timeline import Timeline
+from ..simulation.timeline import Timeline
 
 __all__ = ["Html", "Trace", "write_pictures"]
 
@@ -21,11 +21,11 @@ Html = Annotated[Path | None, typer.Option(
 def write_pictures(timeline: Timeline, name: str, trace: Path | None, html: Path | None) -> None:
     """Write the files that were asked for."""
     if trace:
-        from ..trace import trace_json
+        from ..views.trace import trace_json
 
         trace.write_bytes(trace_json(timeline))
     if html:
-        from ..pictures import html_page
+        from ..views.page import html_page
 
         command = shlex.join(["graph-runtime", *sys.argv[1:]])
         title = f"{name} on {', '.join(map(str, timeline.plan.devices))}"

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .. import report, report_placement
-from ..dot import dot_text
+from ..documents.write import graph_to_json
 from ..errors import PlanError
 from ..factory import inplace_rules
 from ..packing import pack
@@ -26,7 +25,9 @@ from ..plan.balance import (
 )
 from ..plan.modes import Modes, peaks
 from ..plan.record import record
-from ..write import graph_to_json
+from ..views import placement as report_placement
+from ..views import report
+from ..views.dot import dot_text
 from . import options as opt
 from .pictures import Html, write_pictures
 from .progress import progress
@@ -73,7 +74,7 @@ def plan(
     if explain is not None:
         return _explain(planned, explain, policy, json)
     if html:
-        from ..simulation import simulate
+        from ..simulation.simulation import simulate
 
         write_pictures(simulate(planned), program.name, None, html)
     if output:

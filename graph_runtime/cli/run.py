@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ..differences import Report
+from ..comparison.differences import Report
 from ..errors import InputError, did_you_mean
 from ..module import GraphModule
 from . import options as opt
@@ -112,7 +112,7 @@ def _arrays(module: GraphModule, names: Iterable[str]) -> dict[str, np.ndarray]:
 
 
 def _compare(program: Program, module: GraphModule, options: dict[str, Any], fuse: bool | None) -> Report:
-    from ..compare import compare, compare_prepared
+    from ..comparison.nodes import compare, compare_prepared
 
     if fuse or program.is_model:
         names = [name for name in program.graph.input_names if name not in program.constants]
@@ -124,7 +124,7 @@ def _compare(program: Program, module: GraphModule, options: dict[str, Any], fus
 
 def _against(program: Program, module: GraphModule, values: list[np.ndarray], path: Path,
              name: str) -> Report:
-    from ..against import compare_with
+    from ..comparison.against import compare_with
 
     names = [name for name in program.graph.input_names if name not in program.constants]
     return compare_with(name, path, _arrays(module, names), values, module.session.plan)

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..bundle import Bundle, BundleProgram, read_bundle
+from ..bundles.bundle import Bundle, BundleProgram, read_bundle
 from ..devices import dl_kinds
+from ..documents.loader import load_graph
+from ..documents.params import read_params
 from ..errors import CompileError, DeviceError, DocumentError, InputError
 from ..factory import adopt_params, bundle_libraries, create, inplace_rules, library_kernels, set_constants
 from ..frontends import is_onnx
 from ..graph import Graph
 from ..library import Library, load_library
-from ..loader import load_graph
 from ..model import Constant, Model
 from ..module import GraphModule
 from ..packing import pack
-from ..params import read_params
 from ..progress import Tell, silent
 from . import options as opt
 from .trace import show_plan

@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 import typer
 
-from .. import config, report
-from ..measured import queued_run, stepped_run
+from .. import config
 from ..module import GraphModule
 from ..plan import Plan
-from ..timeline import Timeline
+from ..simulation.timeline import Timeline
+from ..views import report
+from ..views.measured import queued_run, stepped_run
 
 __all__ = ["show_plan", "timed_run"]
 

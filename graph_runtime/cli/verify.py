@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from .. import library as libraries
-from ..lower import lower
+from ..programs.lower import lower
 from . import options as opt
 from .progress import progress
 from .sources import Program, open_programs

@@ -12,7 +12,7 @@ from ..single.elementwise import binary
 from ..single.operands import cast, dtype_name, on_device, tensor, together
 from ..single.promotion import common, floating
 from ..single.road import device_first, only
-from ..tensor import Tensor
+from ..tensors.tensor import Tensor
 
 __all__ = [
     "absolute",

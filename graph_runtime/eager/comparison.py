@@ -12,7 +12,7 @@ from ..single.elementwise import binary
 from ..single.operands import device_of, dtype_key, on_device, tensor, together
 from ..single.promotion import common
 from ..single.road import device_first, only
-from ..tensor import Tensor
+from ..tensors.tensor import Tensor
 
 __all__ = [
     "bitwise_and",

@@ -18,7 +18,7 @@ from ..single.move import push
 from ..single.operands import device_of, dtype_name, tensor
 from ..single.place import default_place, held
 from ..single.road import device_first, host_only, only
-from ..tensor import Tensor
+from ..tensors.tensor import Tensor
 from . import arithmetic, comparison, movement, reduction
 
 __all__ = [

@@ -14,7 +14,7 @@ from ..single.apply import Refused, apply
 from ..single.host import on_host
 from ..single.operands import on_device, tensor
 from ..single.road import device_first, write
-from ..tensor import Tensor
+from ..tensors.tensor import Tensor
 from .movement import reshape, take
 
 __all__ = ["getitem", "setitem"]

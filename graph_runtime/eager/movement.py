@@ -15,7 +15,7 @@ from ..single.move import push
 from ..single.operands import axes_of, on_device, tensor, together
 from ..single.place import default_place
 from ..single.road import device_first, only
-from ..tensor import Tensor
+from ..tensors.tensor import Tensor
 
 __all__ = [
     "broadcast_to",

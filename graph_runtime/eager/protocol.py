@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..operators import METHODS, PROPERTIES
 from ..single.host import on_host, tensors_in, to_host
 from ..single.road import store, write
-from ..tensor import Tensor
+from ..tensors.operators import METHODS, PROPERTIES
+from ..tensors.tensor import Tensor
 from . import arithmetic, functions, indexing, movement, reduction
 from .ufuncs import UFUNCS
 

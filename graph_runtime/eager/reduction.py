@@ -13,7 +13,7 @@ from ..single.apply import Refused, apply
 from ..single.operands import axes_of, dtype_name, on_device, tensor, together
 from ..single.promotion import common, floating
 from ..single.road import device_first, only
-from ..tensor import Tensor
+from ..tensors.tensor import Tensor
 from .arithmetic import divide, multiply, sqrt, subtract
 from .movement import reshape
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ..devices import NO_KERNELS, Device, parse_list
-from ..loader import gc_paused
+from ..documents.loader import gc_paused
 from ..model import Model
 from .activations import activations
 from .attention import attentions

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ..draft import op_call
+from ..documents.draft import op_call
 from ..errors import GraphError
 from ..graph import Func, TensorType
 from ..model import Constant, Model, Note

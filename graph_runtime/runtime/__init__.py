@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import arrays, host_tensors, transfers
-from ..bundle import Bundle, read_bundle
+from ..bundles.bundle import Bundle, read_bundle
 from ..devices import Device
-from ..executable import executable, input_layout
-from ..hooks import (
+from ..layout import Layout
+from ..stitching.executable import executable, input_layout
+from ..stitching.hooks import (
     Hooks,
     MemoryLog,
     OpContext,
@@ -30,12 +30,12 @@ from ..hooks import (
     set_memory_log_level,
     unregister_hooks,
 )
-from ..host_tensors import TensorDesc
-from ..layout import Layout
-from ..opened import MemoryView, OpenDevice, opened
-from ..stitching import submit
-from ..tensor import Tensor
-from ..traffic import Stats, stats
+from ..stitching.opened import MemoryView, OpenDevice, opened
+from ..stitching.submit import submit
+from ..tensors import arrays, host_tensors, transfers
+from ..tensors.host_tensors import TensorDesc
+from ..tensors.tensor import Tensor
+from ..tensors.traffic import Stats, stats
 
 __all__ = [
     "Hooks", "Layout", "MemoryLog", "MemoryView", "OpContext", "OpenDevice", "ProgramContext", "Stats",

@@ -7,8 +7,8 @@ import numpy as np
 from .. import dtypes
 from ..errors import DeviceMemoryError, KernelError
 from ..ops.inputs import nmse
-from ..tensor import Tensor
-from ..transfers import gather
+from ..tensors.tensor import Tensor
+from ..tensors.transfers import gather
 from . import policy
 from .call import Attrs, Call, find
 from .launch import Moved, alias

@@ -19,10 +19,10 @@ from ..errors import (
 from ..graph import COPY, Func, TensorType
 from ..layout import same_image
 from ..ops import registry
-from ..program import Kernel
-from ..tensor import Tensor
-from ..traffic import record
-from ..transfers import gather
+from ..programs.program import Kernel
+from ..tensors.tensor import Tensor
+from ..tensors.traffic import record
+from ..tensors.transfers import gather
 from . import policy
 from .compiled import compiled_kernel
 from .launch import Launcher, Moved

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..graph import Func, TensorType
 from ..library import load_library, resolve
 from ..ops import registry
-from ..program import Kernel
+from ..programs.program import Kernel
 
 __all__ = ["compiled_kernel"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DeviceMemoryError
-from ..tensor import Tensor
+from ..tensors.tensor import Tensor
 from . import policy
 from .apply import apply, ready_call
 from .call import Call

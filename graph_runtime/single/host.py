@@ -12,9 +12,9 @@ from ..devices import Device
 from ..errors import DeviceError, DocumentError, GraphRuntimeError, InputError, UnsupportedOpError
 from ..graph import TensorType
 from ..layout import HOST, Layout
-from ..tensor import Tensor
-from ..traffic import record, refuse_hidden
-from ..transfers import gather
+from ..tensors.tensor import Tensor
+from ..tensors.traffic import record, refuse_hidden
+from ..tensors.transfers import gather
 from . import policy
 from .move import push
 from .place import default_place, held

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from .. import core
-from ..buffer import Buffer
 from ..errors import DeviceMemoryError
-from ..lower import arg_record
-from ..program import ARG, Kernel
-from ..template import one_kernel
-from ..tensor import Tensor
+from ..programs.lower import arg_record
+from ..programs.program import ARG, Kernel
+from ..sessions.template import one_kernel
+from ..tensors.buffer import Buffer
+from ..tensors.tensor import Tensor
 from .lineage import Maker, replace, settle_all, watch
 from .place import Place, place
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arrays import allocate
-from ..tensor import Tensor
+from ..tensors.arrays import allocate
+from ..tensors.tensor import Tensor
 from .place import Place
 
 __all__ = ["push"]

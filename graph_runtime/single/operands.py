@@ -13,7 +13,7 @@ from ..devices import Device
 from ..errors import DocumentError, InputError
 from ..graph import TensorType
 from ..locks import new_lock
-from ..tensor import Tensor
+from ..tensors.tensor import Tensor
 from .apply import Refused, apply
 from .move import push
 from .place import default_place

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import InputError
-from ..tensor import Tensor
+from ..tensors.tensor import Tensor
 from .apply import Refused
 from .host import on_host
 from .launch import rebind

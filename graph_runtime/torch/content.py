@@ -19,7 +19,7 @@ from ..ops import registry
 from ..single import apply as single
 from ..single.move import push
 from ..single.place import default_place
-from ..tensor import Tensor
+from ..tensors.tensor import Tensor
 from .geometry import box_of
 from .journal import Refused, count
 from .kinds import array_of, kind_of, tensor_of

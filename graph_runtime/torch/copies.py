@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..tensor import Tensor
+from ..tensors.tensor import Tensor
 from . import content
 from .journal import Refused, count
 from .kinds import kind_of

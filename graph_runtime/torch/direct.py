@@ -12,7 +12,7 @@ from ..ops import registry
 from ..single import operands
 from ..single.move import push
 from ..single.place import default_place
-from ..tensor import Tensor
+from ..tensors.tensor import Tensor
 from . import content
 from .journal import Refused
 from .store import devices

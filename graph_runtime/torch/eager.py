@@ -14,7 +14,7 @@ import torch
 from ..errors import GraphRuntimeError
 from ..single import policy
 from ..single.apply import ready_call
-from ..tensor import Tensor
+from ..tensors.tensor import Tensor
 from . import content, rules
 from .direct import Eager
 from .host import check_devices, on_host

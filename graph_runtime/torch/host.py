@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..traffic import record
+from ..tensors.traffic import record
 from . import content
 from .copies import empty_strided, set_tensor
 from .journal import note_fallback

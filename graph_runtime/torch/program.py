@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from ..arrays import borrow
 from ..devices import Device, cpu
 from ..errors import InputError
 from ..layout import HOST
@@ -16,9 +15,10 @@ from ..model import Model
 from ..plan import plan
 from ..plan.types import Plan
 from ..rewrite import fuse, simplify
-from ..simulation import simulate
-from ..tensor import Tensor
-from ..trace import trace_json
+from ..simulation.simulation import simulate
+from ..tensors.arrays import borrow
+from ..tensors.tensor import Tensor
+from ..views.trace import trace_json
 from . import content
 from .emitter import Lowered, Output
 from .journal import Refused, count

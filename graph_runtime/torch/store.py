@@ -18,15 +18,15 @@ import torch
 
 from .. import core
 from .. import devices as runtime_devices
-from ..arrays import allocate
-from ..buffer import keep_until
 from ..config import get
 from ..devices import Device
 from ..errors import DeviceMemoryError
 from ..graph import TensorType
 from ..locks import new_rlock
 from ..single.place import default_place
-from ..tensor import Tensor
+from ..tensors.arrays import allocate
+from ..tensors.buffer import keep_until
+from ..tensors.tensor import Tensor
 from .kinds import Kind, kind_of
 from .required import TorchDeviceError
 

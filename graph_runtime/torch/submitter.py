@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from .. import core, library, template
-from ..assembly import assemble
-from ..bind import Bound
-from ..buffer import Buffer, wait_in_slices
+from .. import core, library
 from ..layout import HOST
-from ..lower import lower
 from ..plan.types import Plan
-from ..slots import assign_slots, extent_of, memory_of, slots_of_copies
-from ..staging import host_layout, stage, write
-from ..tensor import Tensor
-from ..zero_copy import ALIGNMENT
+from ..programs.lower import lower
+from ..programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
+from ..sessions import template
+from ..sessions.assembly import assemble
+from ..sessions.bind import Bound
+from ..sessions.staging import host_layout, stage, write
+from ..sessions.zero_copy import ALIGNMENT
+from ..tensors.buffer import Buffer, wait_in_slices
+from ..tensors.tensor import Tensor
 
 __all__ = ["Submitter"]
 

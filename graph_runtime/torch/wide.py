@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..single import operands
-from ..tensor import Tensor
+from ..tensors.tensor import Tensor
 from . import content
 from .store import store_of
 

@@ -26,13 +26,13 @@ from chains import graph_json
 
 import graph_runtime as gr
 from graph_runtime import core
-from graph_runtime.buffer import Buffer
 from graph_runtime.graph import TensorType
 from graph_runtime.layout import Layout
-from graph_runtime.lower import arg_record
-from graph_runtime.program import ARG, SLOT, STEP, Kernel
-from graph_runtime.run import Run
-from graph_runtime.template import COMPUTE, COPY_IN, Template, one_kernel
+from graph_runtime.programs.lower import arg_record
+from graph_runtime.programs.program import ARG, SLOT, STEP, Kernel
+from graph_runtime.sessions.run import Run
+from graph_runtime.sessions.template import COMPUTE, COPY_IN, Template, one_kernel
+from graph_runtime.tensors.buffer import Buffer
 
 SOURCE = r"""
 #include <time.h>

@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 import graph_runtime as gr
 from graph_runtime.builder import GraphBuilder
+from graph_runtime.documents.loader import load_graph
 from graph_runtime.graph import Graph
-from graph_runtime.loader import load_graph
 from graph_runtime.plan import plan
 from graph_runtime.plan.balance import POLICIES, balance_device, models
 from graph_runtime.plan.balance.network import network_of

@@ -22,11 +22,11 @@ from chains import graph_json
 
 import graph_runtime as gr
 from graph_runtime import library
-from graph_runtime.loader import gc_paused, graph_from_document
-from graph_runtime.lower import lower
-from graph_runtime.nodes import read_checked
+from graph_runtime.documents.loader import gc_paused, graph_from_document
+from graph_runtime.documents.nodes import read_checked
 from graph_runtime.plan import plan
-from graph_runtime.session import Session
+from graph_runtime.programs.lower import lower
+from graph_runtime.sessions.session import Session
 
 
 def stages(text: bytes) -> dict[str, float]:

@@ -36,8 +36,8 @@ from graph_runtime.model import Model
 from graph_runtime.plan import Placement, plan
 from graph_runtime.plan.placing import OBJECTIVES, POLICIES, PlacementProblem, decide, evaluate, make_problem
 from graph_runtime.plan.placing.search import singles
-from graph_runtime.testing_placing import random_problem
-from graph_runtime.zero_copy import ALIGNMENT
+from graph_runtime.sessions.zero_copy import ALIGNMENT
+from graph_runtime.testing.placing import random_problem
 
 PAIR = ("cpu:0", "cpu:1")
 _ROUNDS = 5     # each plan in turn: a machine is slower now than then

@@ -17,8 +17,8 @@ import graph_runtime as gr
 from graph_runtime.plan import plan
 from graph_runtime.plan.lanes import lanes
 from graph_runtime.plan.types import Plan
-from graph_runtime.testing_graphs import random_graph
-from graph_runtime.trace import trace_json
+from graph_runtime.testing.graphs import random_graph
+from graph_runtime.views.trace import trace_json
 
 
 def best(call: Callable[[], object], repeat: int) -> float:

@@ -28,7 +28,7 @@ import numpy as np
 
 import graph_runtime as gr
 from graph_runtime import core
-from graph_runtime.params import save_params
+from graph_runtime.documents.params import save_params
 
 TESTS = Path(__file__).resolve().parents[1]
 DRIVER = r"""

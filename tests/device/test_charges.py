@@ -10,10 +10,10 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime import ops
-from graph_runtime.charges import bank_bytes, link_bytes
 from graph_runtime.graph import TensorType
 from graph_runtime.ops import inputs as draws
-from graph_runtime.walks import WALKS
+from graph_runtime.simulation.charges import bank_bytes, link_bytes
+from graph_runtime.simulation.walks import WALKS
 
 WALKED = tuple(name for name in WALKS if name != "cast")      # its cases are pairs of types, not shapes
 MATRIX_UNIT = ("matmul", "dense", "conv2d", "add", "subtract", "multiply")

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from graph_runtime.compare import compare, compare_arrangements, random_inputs
+from graph_runtime.comparison.interpreter import interpret
+from graph_runtime.comparison.nodes import compare, compare_arrangements, random_inputs
+from graph_runtime.comparison.rearrange import cut
 from graph_runtime.devices import parse_list
 from graph_runtime.graph import TensorType
-from graph_runtime.interpreter import interpret
 from graph_runtime.ops import registry
-from graph_runtime.rearrange import cut
-from graph_runtime.testing_graphs import GraphMaker
+from graph_runtime.testing.graphs import GraphMaker
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graph_runtime.testing_numerics import CASES, KINDS, distance, operands, run
+from graph_runtime.testing.numerics import CASES, KINDS, distance, operands, run
 
 # by what the op gives of its inputs' magnitudes: one unit of the output's format, and what the sums differ by
 PRODUCT = {("bf16", "fp32"): 0.01, ("bfp8_b", "fp32"): 0.02, ("f32", "fp32"): 0.005,

@@ -9,9 +9,10 @@ import pytest
 
 import graph_runtime as gr
 from codegen.build import build_bundle
-from graph_runtime import dtypes, numerics, testing_numerics
+from graph_runtime import dtypes, numerics
 from graph_runtime.layout import Layout
 from graph_runtime.ops import registry
+from graph_runtime.testing import numerics as testing_numerics
 
 MODES = [("", "fp32"), ("LoFi", "bf16"), ("HiFi2", "fp32"), ("HiFi3", "bf16"), ("HiFi4", "fp32")]
 TILE = {"bf16": Layout("dram", "tile", "bf16"), "f32": Layout("dram", "tile", "f32"),

@@ -19,7 +19,7 @@ from graph_runtime.ops import inputs as draws
 from graph_runtime.ops.numerics import FIDELITIES
 from graph_runtime.plan import plan
 from graph_runtime.plan.balance import legal_models
-from graph_runtime.session import Session
+from graph_runtime.sessions.session import Session
 
 MODES = [(f, d) for f in FIDELITIES for d in ("fp32", "bf16")]
 

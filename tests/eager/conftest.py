@@ -9,7 +9,7 @@ import pytest
 
 from codegen.compile import native_folder
 from graph_runtime import eager, library
-from graph_runtime.program import Kernel
+from graph_runtime.programs.program import Kernel
 from graph_runtime.single.lineage import settle_all
 
 

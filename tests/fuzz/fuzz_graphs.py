@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.compare import compare, random_inputs
+from graph_runtime.comparison.nodes import compare, random_inputs
+from graph_runtime.documents.write import graph_to_json
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
-from graph_runtime.testing_graphs import random_graph
-from graph_runtime.write import graph_to_json
+from graph_runtime.testing.graphs import random_graph
 
 LISTS = (("cpu:0",), ("tt:0",), ("cpu:0", "tt:0"), ("tt:0", "cpu:0"), ("tt:0", "tt:1"),
          ("tt:1", "cpu:0", "tt:0"))

@@ -23,8 +23,8 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.params import read_params, save_params
-from graph_runtime.tvm_blob import ConstLoader, Factory, parse_blob
+from graph_runtime.documents.params import read_params, save_params
+from graph_runtime.libraries.tvm_blob import ConstLoader, Factory, parse_blob
 from graph_runtime.tvm_inspect import describe
 
 TESTS = Path(__file__).resolve().parents[1]

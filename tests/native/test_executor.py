@@ -10,7 +10,7 @@ import pytest
 from graph_runtime import core
 from graph_runtime.errors import GraphRuntimeError, KernelError, SessionBusyError
 from graph_runtime.layout import Layout
-from graph_runtime.program import CALL, INSTR
+from graph_runtime.programs.program import CALL, INSTR
 
 SOURCE = """
 #include <time.h>

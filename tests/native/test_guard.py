@@ -56,7 +56,7 @@ import sys
 import numpy as np
 from graph_runtime import core, devices
 from graph_runtime.layout import Layout
-from graph_runtime.program import INSTR
+from graph_runtime.programs.program import INSTR
 tt, cpu = core.open_device(devices.tt()), core.open_device(devices.cpu())
 arg = core.tensor_arg(tt.alloc(0, 8192, "x"), "float32", (32, 32), Layout("dram", "tile", "f32"))
 core.copy(None, core.host_arg(np.zeros((32, 32), np.float32)), tt, arg)

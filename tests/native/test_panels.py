@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from codegen.compile import native_folder
-from graph_runtime import core, devices, isa, ops
+from graph_runtime import core, devices, ops
 from graph_runtime.graph import TensorType
+from graph_runtime.libraries import isa
 from graph_runtime.ops import inputs as draws
 from graph_runtime.ops.select import select
 

@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from graph_runtime import core, devices
-from graph_runtime.buffer import Buffer, sweep
 from graph_runtime.errors import DeviceError, GraphRuntimeError, KernelError, RunCancelledError
 from graph_runtime.graph import TensorType
 from graph_runtime.layout import Layout
-from graph_runtime.lower import arg_record
-from graph_runtime.program import ARG, SLOT, STEP, Kernel
-from graph_runtime.run import Run
-from graph_runtime.template import COMPUTE, COPY_IN, COPY_OUT, Template, copy, one_kernel
+from graph_runtime.programs.lower import arg_record
+from graph_runtime.programs.program import ARG, SLOT, STEP, Kernel
+from graph_runtime.sessions.run import Run
+from graph_runtime.sessions.template import COMPUTE, COPY_IN, COPY_OUT, Template, copy, one_kernel
+from graph_runtime.tensors.buffer import Buffer, sweep
 
 SOURCE = """
 #include <time.h>

@@ -6,11 +6,11 @@ import pytest
 
 import graph_runtime.runtime as rt
 from graph_runtime import GraphBuilder
-from graph_runtime.bundle import BundleProgram
-from graph_runtime.bundle_writer import write_bundle
+from graph_runtime.bundles.bundle import BundleProgram
+from graph_runtime.bundles.writer import write_bundle
+from graph_runtime.documents.write import graph_to_json
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
-from graph_runtime.write import graph_to_json
 
 
 def _write(path, graphs, devices=("tt:0",), const=(), edit=lambda name, text: text):

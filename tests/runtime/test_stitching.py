@@ -25,12 +25,12 @@ from graph_runtime import (
     SessionBusyError,
     WaitTimeoutError,
     core,
-    executable,
-    stitching,
-    submission,
 )
 from graph_runtime.layout import Layout
+from graph_runtime.sessions import submission
 from graph_runtime.shards import Shard
+from graph_runtime.stitching import executable
+from graph_runtime.stitching import submit as stitching
 
 TILE, ROWS = Layout("dram", "tile", "f32"), Layout("dram", "row_major", "f32")
 L1 = Layout("l1", "tile", "f32")
@@ -470,7 +470,7 @@ def test_files_that_are_none(tmp_path):
         rt.load_tensor(tmp_path / "junk")
     with pytest.raises(gr.ParamsError, match="cannot read"):
         rt.load_tensor(tmp_path / "absent")
-    from graph_runtime.params import save_params
+    from graph_runtime.documents.params import save_params
     save_params({"w": np.zeros(3, np.float32)}, tmp_path / "params")
     with pytest.raises(DocumentError, match="did not write"):
         rt.load_tensor(tmp_path / "params")
@@ -541,7 +541,7 @@ def test_a_kernel_that_fails_in_the_third_of_five_runs(failing):
 
 
 def test_a_wait_that_is_interrupted_leaves_the_run_alone(chain, device, pair, monkeypatch):
-    from graph_runtime import buffer
+    from graph_runtime.tensors import buffer
     (out,) = rt.submit(device, chain, "add", pair)
     with monkeypatch.context() as patched:
         patched.setattr(buffer, "_pending", lambda *_: True)

@@ -12,7 +12,7 @@ import pytest
 
 from graph_runtime import cli
 from graph_runtime.config import config
-from graph_runtime.params import save_params
+from graph_runtime.documents.params import save_params
 
 F32 = np.float32
 

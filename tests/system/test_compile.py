@@ -19,7 +19,7 @@ from graph_runtime.ops import all_ops
 from graph_runtime.ops.inputs import cases_on
 from graph_runtime.ops.registry import Case, Op
 from graph_runtime.plan import plan
-from graph_runtime.session import Session
+from graph_runtime.sessions.session import Session
 
 
 @pytest.fixture(autouse=True)

@@ -7,10 +7,10 @@ import pytest
 
 import graph_runtime as gr
 from codegen.build import build_bundle
-from graph_runtime.bundle import read_bundle
+from graph_runtime.bundles.bundle import read_bundle
 from graph_runtime.errors import DocumentError
 from graph_runtime.graph import TensorType
-from graph_runtime.testing_graphs import GraphMaker
+from graph_runtime.testing.graphs import GraphMaker
 
 LAYOUTS = {"x*": "height", "add": "block[3x2]/bf16", "relu": "l1/row_major/width[3x1]"}
 

@@ -101,7 +101,7 @@ from graph_runtime.cli.sources import asked_devices
 from graph_runtime.devices import parse_list
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
-from graph_runtime.write import graph_to_json
+from graph_runtime.documents.write import graph_to_json
 
 b = gr.GraphBuilder()
 x, w = b.input("x", (5, 7)), b.input("w", (3, 7))
@@ -141,7 +141,7 @@ from graph_runtime.devices import parse_list
 from graph_runtime.errors import PlanError, UnsupportedOpError
 from graph_runtime.plan import check, plan
 from graph_runtime.plan.record import record
-from graph_runtime.write import graph_to_json
+from graph_runtime.documents.write import graph_to_json
 
 def through(dtype):
     b = gr.GraphBuilder()

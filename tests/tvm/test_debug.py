@@ -11,9 +11,9 @@ import graph_runtime as gr
 import graph_runtime.compat.tvm as tvm
 from graph_runtime.compat.tvm.contrib.debugger import debug_executor
 from graph_runtime.debug import create_debug
-from graph_runtime.params import read_params
-from graph_runtime.profile import Report
+from graph_runtime.documents.params import read_params
 from graph_runtime.tvm_library import load_module
+from graph_runtime.views.profile import Report
 
 SLOW_ADD = r"""
 #include <unistd.h>

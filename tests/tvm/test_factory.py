@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.documents.params import read_params
 from graph_runtime.errors import LibraryError
-from graph_runtime.params import read_params
 from graph_runtime.tvm_library import load_module
 
 

@@ -18,11 +18,11 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime import core
-from graph_runtime.arrays import array, empty
-from graph_runtime.buffer import sweep
 from graph_runtime.errors import InputError
 from graph_runtime.graph import TensorType
-from graph_runtime.testing_graphs import GraphMaker
+from graph_runtime.tensors.arrays import array, empty
+from graph_runtime.tensors.buffer import sweep
+from graph_runtime.testing.graphs import GraphMaker
 
 F32 = np.float32
 
@@ -313,7 +313,7 @@ def test_one_value_that_is_two_outputs_has_one_out(document, packed_library):
 
 
 def test_host_memory_that_is_not_aligned_is_copied(slow):
-    from graph_runtime.arrays import borrow
+    from graph_runtime.tensors.arrays import borrow
     raw = np.zeros(64, F32)
     begin = 1 if raw.ctypes.data % 64 == 0 else 0
     borrowed = borrow(raw[begin:begin + 4])
@@ -571,7 +571,7 @@ if not pid:
         assert "stayed in the parent" in str(error), error
     mod.run(x=x)
     assert mod.get_output(0).numpy()[0] == 30
-    from graph_runtime.arrays import array
+    from graph_runtime.tensors.arrays import array
     assert array(x).numpy()[0] == 0
     sys.exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7

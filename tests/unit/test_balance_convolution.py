@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from graph_runtime import devices, ops
 from graph_runtime.builder import GraphBuilder
 from graph_runtime.costs import NonZero
+from graph_runtime.documents.loader import load_graph
 from graph_runtime.errors import PlanError
 from graph_runtime.graph import TensorType
-from graph_runtime.loader import load_graph
 from graph_runtime.ops import inputs as draws
 from graph_runtime.plan import plan
 from graph_runtime.plan.balance import (
@@ -31,7 +31,7 @@ from graph_runtime.plan.balance import (
 from graph_runtime.plan.balance.convolution import fold, geometry
 from graph_runtime.plan.balance.parts import MAKERS, parts_of
 from graph_runtime.plan.balance.sparse import MOST_BITS, Window, encoding
-from graph_runtime.testing_graphs import GraphMaker
+from graph_runtime.testing.graphs import GraphMaker
 
 E150 = devices.parse("tt:0=e150")
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from graph_runtime import devices
 from graph_runtime.builder import GraphBuilder
+from graph_runtime.documents.loader import load_graph
 from graph_runtime.errors import CapacityError, DeviceError, PlanError, UnsupportedOpError
-from graph_runtime.loader import load_graph
 from graph_runtime.plan import balance
 from graph_runtime.plan.balance import (
     LEGAL,

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_runtime.builder import GraphBuilder
+from graph_runtime.documents.loader import load_graph
 from graph_runtime.errors import DeviceError, GraphError, UnsupportedOpError
-from graph_runtime.loader import load_graph
 from graph_runtime.ops import all_ops
 
 

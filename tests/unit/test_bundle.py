@@ -10,8 +10,8 @@ import numpy as np
 import orjson
 import pytest
 
-from graph_runtime.bundle import BundleLibrary, BundleProgram, read_bundle
-from graph_runtime.bundle_writer import write_bundle
+from graph_runtime.bundles.bundle import BundleLibrary, BundleProgram, read_bundle
+from graph_runtime.bundles.writer import write_bundle
 from graph_runtime.errors import DocumentError, GraphRuntimeError, ParamsError
 from graph_runtime.graph import TensorType
 

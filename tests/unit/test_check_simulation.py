@@ -17,7 +17,7 @@ from graph_runtime.errors import CheckError
 from graph_runtime.graph import COPY, NOP
 from graph_runtime.ops import registry
 from graph_runtime.plan import check, plan
-from graph_runtime.testing_graphs import random_graph
+from graph_runtime.testing.graphs import random_graph
 
 # rule -> why it refuses what happens to work
 CONSERVATIVE = {

@@ -14,10 +14,10 @@ import pytest
 from codegen import cache as cache_module
 from codegen import compile as compile_module
 from codegen import glue, toolchain
-from graph_runtime import isa
 from graph_runtime.config import config
 from graph_runtime.errors import CompileError, UnsupportedOpError
-from graph_runtime.manifest import ABI_VERSION, read_manifest
+from graph_runtime.libraries import isa
+from graph_runtime.libraries.manifest import ABI_VERSION, read_manifest
 
 
 # ------------------------------------------------------------------------------------------------ render
@@ -396,7 +396,7 @@ import sys
 from pathlib import Path
 from codegen import compile
 from codegen.render import Rendered
-from graph_runtime.manifest import KernelEntry
+from graph_runtime.libraries.manifest import KernelEntry
 function = 'int32_t a__direct(const gr_call *c)'
 text = f'#include "entry.h"\\nGR_DIRECT {function};\\n{function} {{ return c->nargs; }}\\n'
 entry = KernelEntry("a", "cpu", "a__direct", "none", {}, 0, ())

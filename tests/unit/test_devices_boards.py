@@ -11,7 +11,7 @@ from graph_runtime import devices
 from graph_runtime.errors import DeviceError
 from graph_runtime.graph import TensorType
 from graph_runtime.plan import plan
-from graph_runtime.testing_graphs import GraphMaker
+from graph_runtime.testing.graphs import GraphMaker
 
 FILES = [f for f in resources.files("graph_runtime.schemas").joinpath("devices").iterdir()
          if f.name.endswith(".json")]

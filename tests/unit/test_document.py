@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime.document import json_path, parse_json, read_document, read_source
+from graph_runtime.documents.document import json_path, parse_json, read_document, read_source
+from graph_runtime.documents.loader import load_graph
 from graph_runtime.errors import DocumentError, GraphRuntimeError
-from graph_runtime.loader import load_graph
 
 EMPTY = {
     "nodes": [],

@@ -4,8 +4,8 @@ from __future__ import annotations
 import re
 
 from graph_runtime import GraphBuilder
-from graph_runtime.dot import dot_text
 from graph_runtime.plan import plan
+from graph_runtime.views.dot import dot_text
 
 
 def _parsed(text: str) -> tuple[dict[str, str], list[tuple[str, str]]]:

@@ -14,7 +14,7 @@ from graph_runtime.graph import Func, TensorType
 from graph_runtime.layout import Layout
 from graph_runtime.ops import registry
 from graph_runtime.plan import plan
-from graph_runtime.simulation import simulate
+from graph_runtime.simulation.simulation import simulate
 
 
 def _limits(op, shapes, board="n150", memory="dram", format="bf16", **attrs):

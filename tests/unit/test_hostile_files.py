@@ -10,7 +10,7 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime import devices
-from graph_runtime.loader import load_graph
+from graph_runtime.documents.loader import load_graph
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
 

@@ -4,10 +4,10 @@ refuses."""
 import numpy as np
 import pytest
 
+from graph_runtime.comparison.interpreter import heads, interpret
 from graph_runtime.errors import GraphError, InputError, KernelError, UnsupportedOpError
 from graph_runtime.graph import COPY, NOP, TensorType
-from graph_runtime.interpreter import heads, interpret
-from graph_runtime.testing_graphs import GraphMaker
+from graph_runtime.testing.graphs import GraphMaker
 
 
 def f32(*shape):

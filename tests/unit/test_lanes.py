@@ -11,7 +11,7 @@ from graph_runtime.graph import COPY, TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.check_races import check_races, clocks
 from graph_runtime.plan.lanes import lanes
-from graph_runtime.testing_graphs import GraphMaker, random_graph
+from graph_runtime.testing.graphs import GraphMaker, random_graph
 
 DEVICES = ["cpu:0", "cpu:1", "tt:0"]
 F = TensorType("float32", (33, 40))

@@ -6,17 +6,17 @@ import orjson
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.documents.loader import load_graph
+from graph_runtime.documents.params import save_params
+from graph_runtime.documents.write import graph_to_json
 from graph_runtime.errors import CapacityError, DocumentError, GraphError, PlanError
 from graph_runtime.graph import COPY, TensorType
 from graph_runtime.layout import Layout
-from graph_runtime.loader import load_graph
-from graph_runtime.params import save_params
 from graph_runtime.plan import plan
 from graph_runtime.plan.conversions import conversion
 from graph_runtime.plan.record import record
 from graph_runtime.shards import Shard
-from graph_runtime.testing_graphs import GraphMaker
-from graph_runtime.write import graph_to_json
+from graph_runtime.testing.graphs import GraphMaker
 
 
 def f(*shape):

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 import graph_runtime as gr
 from graph_runtime import core, devices
-from graph_runtime.compare import compare, random_inputs
+from graph_runtime.comparison.interpreter import heads, interpret
+from graph_runtime.comparison.nodes import compare, random_inputs
+from graph_runtime.documents.loader import load_graph
+from graph_runtime.documents.write import graph_to_json
 from graph_runtime.errors import PlanError
 from graph_runtime.graph import TensorType
-from graph_runtime.interpreter import heads, interpret
-from graph_runtime.loader import load_graph
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
-from graph_runtime.testing_graphs import GraphMaker, random_graph
-from graph_runtime.write import graph_to_json
+from graph_runtime.testing.graphs import GraphMaker, random_graph
 
 PLACES = ["dram", "l1", "height", "width", "block", "block[2x3@1x2]", "height[1x7@4x1:col]"]
 LISTS = [["tt:0"], ["cpu:0", "tt:0"], ["tt:0=e150"], ["tt:0=p150", "cpu:0", "tt:1=n300"]]

@@ -13,13 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graph_runtime import core, isa
+from graph_runtime import core
 from graph_runtime.config import config
-from graph_runtime.elf import SharedObject, read_elf
 from graph_runtime.errors import GraphRuntimeError, LibraryError, UnsupportedOpError
 from graph_runtime.graph import COPY, Func, TensorType
+from graph_runtime.libraries import isa
+from graph_runtime.libraries.elf import SharedObject, read_elf
+from graph_runtime.libraries.manifest import MAGIC, Manifest, find_manifest, read_manifest
 from graph_runtime.library import generic_kernel, load_library, resolve
-from graph_runtime.manifest import MAGIC, Manifest, find_manifest, read_manifest
 
 T = TensorType("float32", (2, 3))
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graph_runtime.documents.loader import gc_paused, load_graph
 from graph_runtime.errors import DocumentError, GraphError, UnsupportedOpError
 from graph_runtime.layout import Layout
-from graph_runtime.loader import gc_paused, load_graph
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "tvm"
 F32 = "float32"

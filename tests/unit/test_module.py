@@ -9,7 +9,7 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime import benchmark
-from graph_runtime.params import save_params
+from graph_runtime.documents.params import save_params
 
 F32 = np.float32
 

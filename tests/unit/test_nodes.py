@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime.columns import id_rows
-from graph_runtime.document import check_schema
+from graph_runtime.documents.columns import id_rows
+from graph_runtime.documents.document import check_schema
+from graph_runtime.documents.nodes import _BLOCK, NULL, node_columns, plain_columns, read_checked
 from graph_runtime.errors import DocumentError
-from graph_runtime.nodes import _BLOCK, NULL, node_columns, plain_columns, read_checked
 
 ATTRS = {"func_name": "f", "num_inputs": "1", "num_outputs": "1", "flatten_data": "0"}
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.measured import queued_run, stepped_run
-from graph_runtime.pictures import html_page
-from graph_runtime.pictures_grid import utilisation
 from graph_runtime.plan import plan
 from graph_runtime.plan.lanes import lanes
-from graph_runtime.simulation import needs_of, simulate
-from graph_runtime.testing_graphs import random_graph
+from graph_runtime.simulation.simulation import needs_of, simulate
+from graph_runtime.testing.graphs import random_graph
+from graph_runtime.views.grid import utilisation
+from graph_runtime.views.measured import queued_run, stepped_run
+from graph_runtime.views.page import html_page
 
 HOSTILE = "</title><script>alert('1')</script>\"&"
 DEVICES = ["cpu:0", "tt:0", "tt:1"]

@@ -24,9 +24,9 @@ from graph_runtime.plan.placing.problem import PlacementProblem, make_problem
 from graph_runtime.plan.placing.schedule import OBJECTIVES, evaluate, measure
 from graph_runtime.plan.placing.search import singles
 from graph_runtime.plan.types import Placement, Plan, Storage
-from graph_runtime.simulation import simulate
-from graph_runtime.testing_graphs import random_graph
-from graph_runtime.testing_placing import random_problem
+from graph_runtime.simulation.simulation import simulate
+from graph_runtime.testing.graphs import random_graph
+from graph_runtime.testing.placing import random_problem
 
 PAIR, THREE = ("cpu:0", "tt:0"), ("cpu:0", "cpu:1", "tt:0")
 SEEDS = st.integers(0, 2**32 - 1)

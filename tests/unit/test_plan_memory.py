@@ -15,7 +15,7 @@ from graph_runtime.graph import NOP, StorageHint, TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.pack import greedy
 from graph_runtime.plan.record import record
-from graph_runtime.testing_graphs import GraphMaker, random_graph
+from graph_runtime.testing.graphs import GraphMaker, random_graph
 
 LISTS = (["cpu:0"], ["cpu:0", "tt:0"], ["tt:0", "tt:1"], ["tt:1", "cpu:0", "tt:0", "cpu:1"])
 

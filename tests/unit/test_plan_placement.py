@@ -15,7 +15,7 @@ from graph_runtime.graph import COPY, TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.placement import place
 from graph_runtime.plan.transfers import insert_transfers
-from graph_runtime.testing_graphs import GraphMaker, random_graph
+from graph_runtime.testing.graphs import GraphMaker, random_graph
 
 F4 = TensorType("float32", (4,))
 DEVICE_LISTS = (["cpu:0", "tt:0"], ["tt:0", "cpu:0"], ["tt:1", "tt:0"], ["cpu:1", "cpu:0", "tt:0"])

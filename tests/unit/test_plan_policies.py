@@ -13,8 +13,8 @@ from graph_runtime.graph import TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.placement import place
 from graph_runtime.plan.placing.policies import POLICIES
-from graph_runtime.report_placement import describe, text
-from graph_runtime.testing_graphs import GraphMaker, random_graph
+from graph_runtime.testing.graphs import GraphMaker, random_graph
+from graph_runtime.views.placement import describe, text
 
 PAIR = ["cpu:0", "tt:0"]
 F4 = TensorType("float32", (4,))

@@ -3,11 +3,11 @@ import json
 
 import numpy as np
 
-from graph_runtime import report
 from graph_runtime.devices import parse_list
 from graph_runtime.graph import TensorType
 from graph_runtime.plan import plan
-from graph_runtime.testing_graphs import GraphMaker, random_graph
+from graph_runtime.testing.graphs import GraphMaker, random_graph
+from graph_runtime.views import report
 
 
 def _planned():

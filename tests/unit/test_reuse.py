@@ -17,7 +17,7 @@ from graph_runtime.plan.check_races import check_races
 from graph_runtime.plan.lanes import lanes
 from graph_runtime.plan.modes import peaks
 from graph_runtime.plan.record import record
-from graph_runtime.testing_graphs import GraphMaker, random_graph
+from graph_runtime.testing.graphs import GraphMaker, random_graph
 
 DEVICES = ["cpu:0", "tt:0"]
 seeds = st.integers(0, 2**32 - 1)

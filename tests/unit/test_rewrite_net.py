@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from graph_runtime import GraphBuilder, load_graph
+from graph_runtime.documents.write import graph_to_json
 from graph_runtime.errors import GraphError
 from graph_runtime.model import Constant, Model
 from graph_runtime.rewrite.net import Net
-from graph_runtime.write import graph_to_json
 
 
 def chain() -> Model:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from graph_runtime import GraphBuilder, load_graph
-from graph_runtime.interpreter import heads, interpret
+from graph_runtime.comparison.interpreter import heads, interpret
+from graph_runtime.documents.write import graph_to_json
 from graph_runtime.model import Model
 from graph_runtime.rewrite import fuse, simplify
-from graph_runtime.write import graph_to_json
 
 RNG = np.random.default_rng(7)
 

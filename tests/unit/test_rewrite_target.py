@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_runtime import GraphBuilder
+from graph_runtime.comparison.interpreter import heads, interpret
 from graph_runtime.devices import parse_list
-from graph_runtime.interpreter import heads, interpret
 from graph_runtime.model import Model
 from graph_runtime.ops.packed import unpack
 from graph_runtime.plan import plan

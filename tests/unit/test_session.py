@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime import bind, core, program
+from graph_runtime import core
+from graph_runtime.programs import program
+from graph_runtime.sessions import bind
 
 F32 = np.float32
 

@@ -9,8 +9,8 @@ from graph_runtime import costs
 from graph_runtime.errors import InputError
 from graph_runtime.plan import plan
 from graph_runtime.plan.lanes import lanes
-from graph_runtime.simulation import node_times, simulate
-from graph_runtime.testing_graphs import random_graph
+from graph_runtime.simulation.simulation import node_times, simulate
+from graph_runtime.testing.graphs import random_graph
 
 DEVICES = ["cpu:0", "tt:0", "tt:1"]
 COLUMNS = ("queue", "run", "nid", "start", "end", "dispatch", "basis", "cause", "chain")

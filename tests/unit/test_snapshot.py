@@ -9,11 +9,11 @@ import pytest
 import graph_runtime as gr
 from codegen.build import build_bundle
 from graph_runtime import GraphBuilder
-from graph_runtime.bundle import read_bundle
+from graph_runtime.bundles.bundle import read_bundle
 from graph_runtime.devices import parse_list
 from graph_runtime.errors import GraphRuntimeError
 from graph_runtime.plan import plan
-from graph_runtime.snapshot import read_snapshot, write_snapshot
+from graph_runtime.plan.snapshot import read_snapshot, write_snapshot
 
 DEVICES = ["cpu:0", "tt:0"]
 

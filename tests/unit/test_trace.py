@@ -8,9 +8,9 @@ import orjson
 import pytest
 
 from graph_runtime.plan import plan
-from graph_runtime.simulation import simulate
-from graph_runtime.testing_graphs import random_graph
-from graph_runtime.trace import live_bytes, trace_json
+from graph_runtime.simulation.simulation import simulate
+from graph_runtime.testing.graphs import random_graph
+from graph_runtime.views.trace import live_bytes, trace_json
 
 DEVICES = ["cpu:0", "tt:0", "tt:1"]
 

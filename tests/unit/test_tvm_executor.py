@@ -10,7 +10,7 @@ import graph_runtime as gr
 from codegen.build import build_library
 from graph_runtime.config import config
 from graph_runtime.devices import of_type
-from graph_runtime.params import save_params
+from graph_runtime.documents.params import save_params
 from graph_runtime.plan import plan
 
 F32 = np.float32
@@ -304,8 +304,8 @@ def test_the_last_input_of_a_name_is_found(document):
 
 
 def test_planned_json_runs_exactly_that_plan(document, tmp_path):
+    from graph_runtime.documents.write import graph_to_json
     from graph_runtime.plan.record import record
-    from graph_runtime.write import graph_to_json
 
     x = document.input("x", (33, 40))
     y = document.call("relu_a", x, op="relu", shape=(33, 40), name="first")

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_runtime.builder import GraphBuilder
+from graph_runtime.documents.loader import load_graph
+from graph_runtime.documents.write import graph_to_json
 from graph_runtime.errors import GraphError
 from graph_runtime.graph import Hints
-from graph_runtime.loader import load_graph
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
-from graph_runtime.testing_graphs import random_graph
-from graph_runtime.write import graph_to_json
+from graph_runtime.testing.graphs import random_graph
 
 GOLDEN = sorted((Path(__file__).resolve().parents[1] / "golden" / "tvm").glob("*/graph.json"))
 DEVICES = ("cpu:0", "tt:0", "tt:1")

@@ -1,0 +1,1 @@
+"""Bundles: programs, libraries and parameters in one folder or stored zip, read and written."""

@@ -1,0 +1,259 @@
+"""Bundles: one folder or stored zip with programs, the libraries that have their kernels, and parameters.
+
+    bundle.json     what is in it (schemas/bundle.schema.json), with the sha256 of every other file
+    main.json       a graph.json that carries its plan's columns; NAME.json for each of several programs
+    main.plan       the same plan, ready to be used (snapshot.py)
+    kernels.so      a module library
+    params.bin      parameters, raw and aligned (weights.py); bundle.json says what lies where
+
+bundles/writer.py writes them. Opening a bundle compares the size of every file; the sha256 of a file is
+compared when it is read, of a library before it is opened. The parameter file is mapped and not read:
+``Bundle.verify`` compares that, too, as ``graph-runtime verify`` does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import weakref
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from .. import dtypes
+from ..documents.document import check_schema, parse_json
+from ..errors import DocumentError, ParamsError, as_path, did_you_mean
+from ..graph import TensorType
+from .files import INDEX, Member, find_member, zip_members
+from .weights import Slot, check_slots, map_values
+
+__all__ = ["FORMAT", "INDEX", "VERSION", "Bundle", "BundleLibrary", "BundleProgram",
+           "check_references", "read_bundle"]
+
+FORMAT, VERSION = "graph_runtime.bundle", 2
+_MOST_INDEX = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BundleProgram:
+    """One program: ``graph`` is its file in the bundle, ``inputs`` and ``outputs`` names in order
+    (parameters are not inputs here), ``params`` {input name: key of the parameter}, ``aliases``
+    ((output index, input index), ...). ``plan``: the file of its plan's snapshot (snapshot.py), None where
+    there is none. ``const``: equal inputs give equal outputs, which may be kept."""
+
+    name: str
+    graph: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    params: Mapping[str, str] = field(default_factory=dict)
+    aliases: tuple[tuple[int, int], ...] = ()
+    const: bool = False
+    plan: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BundleLibrary:
+    """One module library: its file in the bundle, the device kinds it serves, its instruction set."""
+
+    file: str
+    kinds: tuple[str, ...]
+    isa: str = ""
+
+
+class Bundle:
+    """An opened bundle. ``devices`` is the list it was compiled for, ``files`` {name: sha256 in hex},
+    ``sizes`` {name: bytes}, ``slots`` where each parameter lies. A library in a zip is unpacked into a folder
+    that goes when this object does."""
+
+    def __init__(self, path: Path, index: Mapping, members: Mapping[str, Member], is_zip: bool):
+        self.path = path
+        self.devices: tuple[str, ...] = tuple(index["devices"])
+        self.programs = tuple(_program(raw) for raw in index["programs"])
+        self.libraries = tuple(
+            BundleLibrary(raw["file"], tuple(raw["kinds"]), raw["isa"]) for raw in index["libraries"])
+        params = index["params"]
+        self.params_file: str | None = params and params["file"]
+        self.slots: Mapping[str, Slot] = {key: _slot(raw, key) for key, raw in params["tensors"].items()
+                                          } if params else {}
+        self.files: Mapping[str, str] = {name: row["sha256"] for name, row in index["files"].items()}
+        self.sizes: Mapping[str, int] = {name: row["bytes"] for name, row in index["files"].items()}
+        self.memo: dict[str, tuple] = {}          # program -> layouts of its inputs (executable.py)
+        self._members, self._views = members, {}
+        if self.params_file is not None:
+            check_slots(self.slots, self.sizes[self.params_file], f"bundle {path}")
+        self._unpacked = (
+            Path(tempfile.mkdtemp(prefix="graph_runtime_")) if is_zip and self.libraries else None
+        )
+        if self._unpacked is not None:
+            weakref.finalize(self, shutil.rmtree, self._unpacked, ignore_errors=True)
+
+    def program(self, name: str | None = None) -> BundleProgram:
+        """The program of that name, the first without one. Raises DocumentError with "did you mean"."""
+        if name is None:
+            return self.programs[0]
+        for program in self.programs:
+            if program.name == name:
+                return program
+        known = [program.name for program in self.programs]
+        raise DocumentError(
+            f"bundle {self.path} has no program {name!r}{did_you_mean(name, known)}",
+            got=name,
+        )
+
+    def read(self, file: str) -> memoryview:
+        """The bytes of one file, mapped; its hash is compared the first time. Raises DocumentError."""
+        if file not in self._members:
+            raise DocumentError(
+                f"bundle {self.path} has no file {file!r}{did_you_mean(file, self._members)}", got=file
+            )
+        if file not in self._views:
+            _compare(self.path, file, self._members[file].sha256(), self.files[file])
+            self._views[file] = self._members[file].view()
+        return self._views[file]
+
+    def verify(self, tell: Callable[[int, int], None] = lambda done, total: None) -> None:
+        """Compare the sha256 of every file with what the index says. ``tell`` is called with (files compared,
+        files in all). Raises DocumentError, which names the first that differs."""
+        for done, name in enumerate(self.files):
+            tell(done, len(self.files))
+            _compare(self.path, name, self._members[name].sha256(), self.files[name])
+        tell(len(self.files), len(self.files))
+
+    def library_path(self, library: BundleLibrary) -> Path:
+        """Where the library lies on disk, to be opened while this object lives."""
+        if self._unpacked is None:
+            return self.path / library.file
+        target = (
+            self._unpacked
+            / hashlib.sha256(library.file.encode()).hexdigest()[:16]
+            / PurePosixPath(library.file).name
+        )
+        if not target.exists():
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(self.read(library.file))
+        return target
+
+    def params(self, program: BundleProgram) -> dict[str, np.ndarray]:
+        """Parameters of a program by input name, in a mapping of the file that is this call's own: what is
+        written to them stays in it. Raises ParamsError, DocumentError."""
+        missing = sorted({key for key in program.params.values() if key not in self.slots})
+        if missing:
+            raise DocumentError(
+                f"bundle {self.path}: program {program.name!r} needs parameter {missing[0]!r}, which is not "
+                f"in it{did_you_mean(missing[0], self.slots)}",
+                got=missing,
+            )
+        if not program.params:
+            return {}
+        found = map_values(*self._members[self.params_file], self.slots, set(program.params.values()))
+        return {name: found[key] for name, key in program.params.items()}
+
+
+def _slot(raw: Mapping, key: str) -> Slot:
+    try:
+        dtype = dtypes.canonical(raw["dtype"])
+        dtypes.to_numpy(dtype)
+    except DocumentError as error:
+        raise ParamsError(f"parameter {key!r}: {error}", path=f"$.params.tensors[{key!r}]") from None
+    return Slot(TensorType(dtype, tuple(raw["shape"])), raw["offset"])
+
+
+def _program(raw: Mapping) -> BundleProgram:
+    return BundleProgram(
+        raw["name"],
+        raw["graph"],
+        tuple(raw["inputs"]),
+        tuple(raw["outputs"]),
+        dict(raw["params"]),
+        tuple((out, to) for out, to in raw["aliases"]),
+        raw.get("const", False),
+        raw.get("plan"),
+    )
+
+
+# **************** reading ****************
+
+
+def read_bundle(path: str | os.PathLike) -> Bundle:
+    """Open a bundle. Raises DocumentError where it is no bundle, of another version, where a file is
+    missing, has another size or hash, or a path that leaves the bundle."""
+    path = as_path(path, "a bundle")
+    is_zip = path.is_file()
+    if not is_zip and not path.is_dir():
+        raise DocumentError(f"there is no bundle at {path}", got=str(path))
+    try:
+        zipped = zip_members(path) if is_zip else None
+        index = _read_index(path, zipped)
+        members = {name: find_member(path, name, zipped) for name in index["files"]}
+        check_references(path, index)
+        _check_sizes(path, index, members)
+    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        raise DocumentError(f"cannot read bundle {path}: {error}", got=str(path)) from None
+    return Bundle(path, index, members, is_zip)
+
+
+def _check_sizes(path: Path, index: Mapping, members: Mapping[str, Member]) -> None:
+    for name, row in index["files"].items():
+        if members[name].size != row["bytes"]:
+            raise DocumentError(f"bundle {path}: file {name} was changed: it has {members[name].size} bytes, "
+                                f"{INDEX} says {row['bytes']}", got=members[name].size, wanted=row["bytes"],
+                                path=f"$.files[{name!r}]")
+
+
+def _compare(path: Path, name: str, got: str, wanted: str) -> None:
+    if got != wanted:
+        raise DocumentError(f"bundle {path}: file {name} was changed: its sha256 is {got}, {INDEX} says "
+                            f"{wanted}", got=got, wanted=wanted, path=f"$.files[{name!r}]")
+
+
+def _read_index(path: Path, zipped: Mapping[str, Member] | None) -> dict:
+    if not ((path / INDEX).is_file() if zipped is None else INDEX in zipped):
+        raise DocumentError(f"{path} is no bundle: it has no {INDEX}", got=str(path))
+    member = Member(path / INDEX, 0, (path / INDEX).stat().st_size) if zipped is None else zipped[INDEX]
+    if member.size > _MOST_INDEX:
+        raise DocumentError(f"{path}: {INDEX} has {member.size} bytes, at most {_MOST_INDEX} are allowed",
+                            got=member.size)
+    index = parse_json(bytes(member.view()), f"{path}: {INDEX}")
+    version = index.get("version") if isinstance(index, dict) else None
+    if version != VERSION:
+        raise DocumentError(
+            f"{path} is a bundle of version {str(version)[:40]}, this runtime reads version {VERSION}",
+            got=version,
+            wanted=VERSION,
+            path="$.version",
+        )
+    check_schema(index, "bundle", f"{path}: {INDEX}")
+    return index
+
+
+def check_references(path: Path, index: Mapping) -> None:
+    """Raise DocumentError where parts of bundle.json, valid by its schema, contradict one another."""
+    named = [(f"$.programs[{i}].{key}", p[key]) for i, p in enumerate(index["programs"])
+             for key in ("graph", "plan") if p.get(key) is not None]
+    named += [(f"$.libraries[{i}].file", entry["file"]) for i, entry in enumerate(index["libraries"])]
+    named += [("$.params.file", index["params"]["file"])] if index["params"] else []
+    for where, file in named:
+        if file not in index["files"]:
+            raise DocumentError(
+                f"bundle {path}: {file!r} is not among its files{did_you_mean(file, index['files'])}",
+                got=file,
+                path=where,
+            )
+    for i, program in enumerate(index["programs"]):
+        if program.get("const") and program["aliases"]:
+            raise DocumentError(
+                f"bundle {path}: program {program['name']!r} is const and overwrites an input: one excludes "
+                "the other",
+                got=program["aliases"],
+                path=f"$.programs[{i}]",
+            )
+    names = [p["name"] for p in index["programs"]]
+    if len(set(names)) != len(names):
+        raise DocumentError(
+            f"bundle {path}: two programs have one name: {names}", got=names, path="$.programs"
+        )

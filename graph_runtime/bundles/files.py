@@ -1,0 +1,79 @@
+"""The files of a bundle, in a folder or in a stored zip: where their bytes lie, and views of them."""
+from __future__ import annotations
+
+import hashlib
+import mmap
+import zipfile
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from ..errors import DocumentError
+
+__all__ = ["INDEX", "Member", "check_name", "find_member", "zip_members"]
+
+INDEX = "bundle.json"
+_LOCAL_HEADER = 30  # bytes; name and extra field follow, whose lengths stand in its last 4
+
+
+class Member(NamedTuple):
+    """``size`` bytes of the file ``file``, from ``begin``."""
+
+    file: Path
+    begin: int
+    size: int
+
+    def view(self) -> memoryview:
+        """The bytes, mapped for reading."""
+        if not self.size:
+            return memoryview(b"")
+        skipped = self.begin % mmap.ALLOCATIONGRANULARITY
+        with self.file.open("rb") as opened:
+            mapped = mmap.mmap(opened.fileno(), self.size + skipped, access=mmap.ACCESS_READ,
+                               offset=self.begin - skipped)
+        return memoryview(mapped)[skipped:]
+
+    def sha256(self) -> str:
+        """In hex."""
+        return hashlib.sha256(self.view()).hexdigest()
+
+
+def zip_members(path: Path) -> dict[str, Member]:
+    """Every member of a stored zip by name. Raises DocumentError for one that is compressed or cut off, and
+    what zipfile raises."""
+    members = {}
+    size = path.stat().st_size
+    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            if info.compress_type != zipfile.ZIP_STORED:
+                raise DocumentError(f"bundle {path}: {info.filename} is compressed; a bundle's zip is "
+                                    "stored, so that it can be mapped", got=info.filename)
+            file.seek(info.header_offset)
+            head = file.read(_LOCAL_HEADER)
+            lengths = int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
+            begin = info.header_offset + _LOCAL_HEADER + lengths
+            if info.file_size != info.compress_size or begin + info.file_size > size:
+                raise DocumentError(f"bundle {path}: {info.filename} is cut off", got=info.filename)
+            members[info.filename] = Member(path, begin, info.file_size)
+    return members
+
+
+def find_member(path: Path, name: str, zipped: dict[str, Member] | None) -> Member:
+    """A file that the index names. Raises DocumentError where it is missing or lies outside of the bundle."""
+    check_name(path, name)
+    if zipped is not None:
+        if name not in zipped:
+            raise DocumentError(f"bundle {path}: file {name} is missing", got=name)
+        return zipped[name]
+    file = path / name
+    if not file.is_file() or not file.resolve().is_relative_to(path.resolve()):
+        raise DocumentError(f"bundle {path}: file {name} is missing, or lies outside of it", got=name)
+    return Member(file, 0, file.stat().st_size)
+
+
+def check_name(path: Path, name: str) -> None:
+    """Raise DocumentError for a name that no file in a bundle can have."""
+    pure = PurePosixPath(name)
+    if (pure.is_absolute() or ".." in pure.parts or "\\" in name or "\0" in name or not pure.parts
+            or name == INDEX):
+        raise DocumentError(f"bundle {path}: {name!r} is no file name of a bundle: paths are relative and "
+                            "stay inside", got=name, path=f"$.files[{name!r}]")

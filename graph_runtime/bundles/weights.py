@@ -1,0 +1,128 @@
+"""The parameter file of a bundle: raw values one after the other, each at a multiple of 64 bytes, so that the
+file is mapped and used where it lies. What lies where stands in bundle.json.
+
+    {key: TensorType} --lay_out--> {key: Slot}      then write_values streams, map_values maps
+"""
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import DocumentError, ParamsError
+from ..graph import TensorType
+
+__all__ = ["ALIGNMENT", "Slot", "check_slots", "lay_out", "map_values", "type_of", "write_values"]
+
+ALIGNMENT = 64
+
+
+class Slot(NamedTuple):
+    """Where a parameter lies: ``type``, and ``offset`` in bytes from the beginning of the file."""
+
+    type: TensorType
+    offset: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.type.nbytes
+
+
+class Sink(Protocol):
+    """What is written to: a file, or something that hashes on the way."""
+
+    def write(self, data: Any, /) -> Any: ...
+
+
+def type_of(value: Any) -> TensorType:
+    """The type of an array or a Constant, without reading it. Raises ParamsError for a dtype that no array of
+    a graph has."""
+    if isinstance(getattr(value, "type", None), TensorType):
+        return value.type
+    array = np.asarray(value)
+    try:
+        return TensorType(dtypes.from_numpy(array.dtype), array.shape)
+    except DocumentError as error:
+        raise ParamsError(str(error), got=str(array.dtype)) from None
+
+
+def lay_out(types: Mapping[str, TensorType]) -> tuple[dict[str, Slot], int]:
+    """({key: Slot} in the given order, bytes of the file)."""
+    slots, end = {}, 0
+    for key, type_ in types.items():
+        begin = -(-end // ALIGNMENT) * ALIGNMENT
+        slots[key] = Slot(type_, begin)
+        end = slots[key].end
+    return slots, end
+
+
+def write_values(sink: Sink, slots: Mapping[str, Slot], values: Mapping[str, Any],
+                 tell: Callable[[int, int], None] = lambda done, total: None) -> None:
+    """Write parameters, one in memory at a time. ``values``: an array or a Constant for each slot. ``tell``
+    is called with (parameters written, parameters in all).
+
+    Raises ParamsError where a Constant reads as another type than it said, and what reading raises.
+    """
+    at = 0
+    for done, (key, slot) in enumerate(slots.items()):
+        tell(done, len(slots))
+        array = _read(key, slot.type, values[key])
+        sink.write(bytes(slot.offset - at))
+        sink.write(array.reshape(-1).view(np.uint8).data)
+        at = slot.end
+        del array
+    tell(len(slots), len(slots))
+
+
+def _read(key: str, type_: TensorType, value: Any) -> np.ndarray:
+    """C-contiguous and little endian."""
+    array = np.asarray(value.read() if hasattr(value, "read") else value)
+    wanted = dtypes.to_numpy(type_.dtype)
+    if array.shape != type_.shape or array.dtype.newbyteorder("=") != wanted.newbyteorder("="):
+        raise ParamsError(f"parameter {key!r} is {type_}, its source gives {array.dtype.name}"
+                          f"{list(array.shape)}", got=str(array.dtype), wanted=str(type_))
+    return np.ascontiguousarray(array.astype(wanted.newbyteorder("<"), copy=False))
+
+
+# **************** reading ****************
+
+def check_slots(slots: Mapping[str, Slot], size: int, where: str) -> None:
+    """Raise ParamsError for a parameter that does not lie in a file of ``size`` bytes, or not aligned."""
+    for key, slot in slots.items():
+        if slot.end > size:
+            raise ParamsError(f"{where}: parameter {key!r} ({slot.type}) ends at byte {slot.end}, the file "
+                              f"has {size}", offset=slot.offset, got=slot.end, wanted=size)
+        if slot.offset % ALIGNMENT:
+            raise ParamsError(f"{where}: parameter {key!r} begins at byte {slot.offset}, which is no "
+                              f"multiple of {ALIGNMENT}", offset=slot.offset)
+
+
+def map_values(file: Path, begin: int, size: int, slots: Mapping[str, Slot],
+               keys: Iterable[str]) -> dict[str, np.ndarray]:
+    """{key: array} of bytes ``begin`` to ``begin + size`` of a file, mapped privately.
+
+    Nothing is read before somebody looks, and equal pages are shared by all processes; what is written to an
+    array is seen through this mapping only, never by the file. Raises ParamsError where the file is no longer
+    what it was, OSError.
+    """
+    skipped = begin % mmap.ALLOCATIONGRANULARITY
+    data = memoryview(b"")
+    if size:
+        with file.open("rb") as opened:
+            if os.fstat(opened.fileno()).st_size < begin + size:
+                raise ParamsError(f"{file} was cut while it was in use", got=str(file), offset=begin)
+            data = memoryview(mmap.mmap(opened.fileno(), size + skipped, access=mmap.ACCESS_COPY,
+                                        offset=begin - skipped))[skipped:]
+    return {key: _view(data, key, slots[key]) for key in keys}
+
+
+def _view(data: memoryview, key: str, slot: Slot) -> np.ndarray:
+    array = np.ndarray(slot.type.shape, dtypes.to_numpy(slot.type.dtype), data[slot.offset:slot.end])
+    if array.dtype == np.bool_ and (array.view(np.uint8) > 1).any():
+        raise ParamsError(f"parameter {key!r} is bool and holds bytes other than 0 and 1", offset=slot.offset)
+    return array

@@ -1,0 +1,221 @@
+"""Writing bundles: one appears whole or not at all, because it is made beside its place and renamed. Equal
+contents give equal bytes. Parameters are streamed: one of them is in memory at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+from ..errors import GraphRuntimeError
+from .bundle import FORMAT, VERSION, BundleLibrary, BundleProgram, check_references
+from .files import INDEX, check_name
+from .weights import Slot, lay_out, type_of, write_values
+
+__all__ = ["PARAMS", "write_bundle"]
+
+PARAMS = "params.bin"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold
+_PAGE = 4096                    # what a member of a zip is aligned to
+_PADDING_ID = b"\x35\xd9"       # of an extra field that only fills, as others who align zips have it
+_ZIP64 = 1 << 31                # sizes near and above it need a longer header
+_CHUNK = 1 << 20
+
+
+def write_bundle(
+    path: str | os.PathLike,
+    *,
+    devices: Sequence[str],
+    programs: Sequence[BundleProgram],
+    libraries: Sequence[BundleLibrary],
+    files: Mapping[str, bytes | os.PathLike],
+    params: Mapping[str, Any] | None = None,
+    tell: Callable[[int, int], None] = lambda done, total: None,
+) -> Path:
+    """Write a bundle: a stored zip if ``path`` ends in .zip, else a folder. ``files`` {name: bytes, or a
+    path to copy} must have every file that programs and libraries name. ``params`` {key: an array or a
+    Constant}. ``tell`` is called with (parameters written, parameters in all).
+
+    An older bundle at ``path`` is replaced; anything else there is refused. Raises DocumentError, what
+    reading a Constant raises, and OSError where the disk does.
+    """
+    path = Path(path)
+    _refuse_to_overwrite(path)
+    slots, size = lay_out({key: type_of(value) for key, value in (params or {}).items()})
+    index = {
+        "format": FORMAT,
+        "version": VERSION,
+        "devices": list(devices),
+        "programs": [_program(p) for p in programs],
+        "libraries": [asdict(entry) for entry in libraries],
+        "params": {"file": PARAMS, "tensors": {key: _slot(slot) for key, slot in slots.items()}
+                   } if slots else None,
+        "files": dict.fromkeys(sorted([*files, *([PARAMS] if slots else [])])),
+    }
+    for name in index["files"]:
+        check_name(path, name)
+    check_references(path, index)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _zip(path) if path.suffix == ".zip" else _folder(path) as place:
+        for name in index["files"]:
+            if name == PARAMS and slots:
+                with place.member(name, size) as sink:
+                    write_values(sink, slots, params, tell)
+            else:
+                with _opened(files[name]) as (source, length), place.member(name, length) as sink:
+                    shutil.copyfileobj(source, sink, _CHUNK)
+            index["files"][name] = {"bytes": sink.count, "sha256": sink.digest.hexdigest()}
+        text = orjson.dumps(index, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        with place.member(INDEX, len(text)) as sink:
+            sink.write(text)
+    return path
+
+
+def _slot(slot: Slot) -> dict[str, Any]:
+    return {"dtype": slot.type.dtype, "shape": list(slot.type.shape), "offset": slot.offset}
+
+
+def _program(program: BundleProgram) -> dict:
+    """As bundle.json has it: what is only said when it is true is left out otherwise."""
+    raw = asdict(program)
+    return {key: value for key, value in raw.items() if key not in ("const", "plan") or value}
+
+
+@contextmanager
+def _opened(data: bytes | os.PathLike) -> Iterator[tuple[BinaryIO, int]]:
+    """A stream of what stands for a file, and its bytes."""
+    if isinstance(data, bytes):
+        yield io.BytesIO(data), len(data)
+        return
+    with Path(data).open("rb") as file:
+        yield file, os.fstat(file.fileno()).st_size
+
+
+# **************** what may be replaced ****************
+
+def _refuse_to_overwrite(path: Path) -> None:
+    """Raise GraphRuntimeError for what is no bundle: replacing takes away all that stands there."""
+    if not os.path.lexists(path) or _is_ours(path):
+        return
+    kind = "folder" if path.is_dir() else "file" if path.is_file() else "link, device or pipe"
+    raise GraphRuntimeError(
+        f"{path} is a {kind} that is no bundle: it is not replaced, choose another name (a bundle is a "
+        "folder, or a file that ends in .zip)",
+        got=str(path),
+    )
+
+
+def _is_ours(path: Path) -> bool:
+    """An empty folder, a folder with a bundle's index, or a zip with one."""
+    try:
+        if path.suffix != ".zip":
+            return path.is_dir() and (not any(path.iterdir()) or _is_index((path / INDEX).read_bytes()))
+        if not path.is_file():
+            return False
+        with zipfile.ZipFile(path) as archive:
+            return _is_index(archive.read(INDEX))
+    except (OSError, KeyError, zipfile.BadZipFile, NotImplementedError, RuntimeError):
+        return False
+
+
+def _is_index(data: bytes) -> bool:
+    try:
+        index = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(index, dict) and index.get("format") == FORMAT
+
+
+# **************** where it is written ****************
+
+class _Hashed:
+    """A sink that counts and hashes what it passes on."""
+
+    def __init__(self, file: BinaryIO):
+        self._file, self.count, self.digest = file, 0, hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        self.count += len(data)
+        return self._file.write(data)
+
+
+class _Folder:
+    def __init__(self, path: Path):
+        self.path = path
+
+    @contextmanager
+    def member(self, name: str, size: int) -> Iterator[_Hashed]:
+        """A sink for a file of ``size`` bytes."""
+        (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+        with (self.path / name).open("wb") as file:
+            yield _Hashed(file)
+
+
+class _Zip:
+    def __init__(self, archive: zipfile.ZipFile):
+        self.archive = archive
+
+    @contextmanager
+    def member(self, name: str, size: int) -> Iterator[_Hashed]:
+        """A sink for a member of ``size`` bytes, which begins at a page, so that it can be mapped."""
+        info = zipfile.ZipInfo(name, _EPOCH)
+        info.file_size = size
+        long = size > _ZIP64 - (_ZIP64 >> 3)
+        before = self.archive.fp.tell() + 30 + len(name.encode()) + (20 if long else 0) + 4
+        info.extra = _PADDING_ID + (-before % _PAGE).to_bytes(2, "little") + bytes(-before % _PAGE)
+        with self.archive.open(info, "w", force_zip64=long) as file:
+            yield _Hashed(file)
+
+
+@contextmanager
+def _zip(path: Path) -> Iterator[_Zip]:
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            yield _Zip(archive)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[_Folder]:
+    made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        yield _Folder(made)
+        made.chmod(0o755)
+        if path.exists():
+            _swap(made, path)
+        else:
+            os.rename(made, path)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+
+
+def _swap(made: Path, path: Path) -> None:
+    """Put ``made`` where another folder is. A folder cannot be renamed onto a full one: the old one steps
+    aside between two renames."""
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
+    try:
+        os.rename(path, aside / "bundle")
+        try:
+            os.rename(made, path)
+        except BaseException:
+            os.rename(aside / "bundle", path)
+            raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)

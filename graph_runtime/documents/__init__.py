@@ -1,0 +1,1 @@
+"""Bytes <-> frozen values: graph.json by its schema, TVM's conventions and our columns; parameters."""

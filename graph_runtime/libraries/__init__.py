@@ -1,0 +1,1 @@
+"""What module libraries say of themselves, read from their bytes before anything is opened."""

@@ -1,0 +1,1 @@
+"""A plan as the flat arrays that the C executor runs."""

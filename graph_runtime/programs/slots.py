@@ -1,0 +1,149 @@
+"""Which buffers a run needs, and where in them each entry lies: a plan with its memory taken apart.
+
+    kept      a value that runs only read: an input, a constant, a copy made when an input is set; it is the
+              session's own memory, or what the caller gives
+    output    what a run hands out: a buffer of its own each run
+    arena     one for each memory of each device: all other values, at the plan's places, closed up
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..devices import Device
+from ..layout import HOST, footprint
+from ..plan.columns import follow, is_nop, starts
+from ..plan.lanes import overlapping
+from ..plan.sizes import round_up
+from ..plan.types import Plan
+from .program import Program
+
+__all__ = ["Slots", "assign_slots", "extent_of", "memory_of", "slots_of_copies"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slots:
+    """``value`` int64 [entries]: the first entry of the value that each entry shows. ``slot`` int32 [entries]
+    and ``offset`` uint64 [entries] where it lies. For each slot: ``did``, ``memory`` int32, ``extent`` int64,
+    ``eid`` int64 (the value that has it for itself, -1 for an arena). ``kept`` bool [slots]. ``outputs``: the
+    slot of each graph output; ``copied`` {output: entry} those that are copies of a kept value, made at the
+    end of the run. ``into`` {output: input} as the graph's aliases."""
+
+    value: np.ndarray
+    slot: np.ndarray
+    offset: np.ndarray
+    did: np.ndarray
+    memory: np.ndarray
+    extent: np.ndarray
+    eid: np.ndarray
+    kept: np.ndarray
+    outputs: tuple[int, ...]
+    copied: dict[int, int]
+    into: dict[int, int]
+
+    @property
+    def count(self) -> int:
+        return len(self.did)
+
+
+def assign_slots(plan: Plan) -> Slots:
+    """The slots of a plan."""
+    graph, value, into = plan.graph, _values(plan), dict(plan.aliases)
+    maker = graph.entry_nid
+    kept = ((graph.func_id < 0) | plan.at_input)[maker]
+    own = np.zeros(graph.num_entries, bool)
+    own[value] = kept[value]
+    heads = value[graph.outputs]
+    written = {int(heads[o]): int(value[graph.input_eids[i]]) for o, i in into.items()}
+    own[[int(h) for h in heads.tolist() if int(h) not in written]] = True
+    firsts = np.flatnonzero(own & (value == np.arange(graph.num_entries)))
+    slot_of = np.full(graph.num_entries, -1, np.int64)
+    slot_of[firsts] = np.arange(len(firsts))
+    for made, there in written.items():
+        slot_of[made] = slot_of[there]
+    columns = [[int(d) for d in plan.entry_did()[firsts]],
+               [memory_of(plan, int(eid)) for eid in firsts], [extent_of(plan, int(eid)) for eid in firsts]]
+    table = np.array(columns, np.int64).reshape(3, len(firsts))
+    slot, offset, arenas = _with_arenas(plan, slot_of[value], len(firsts))
+    copied = {o: int(graph.outputs[o]) for o, h in enumerate(heads.tolist()) if kept[h]}
+    extra = np.array([table[:, slot[eid]] for eid in copied.values()], np.int64).reshape(-1, 3).T
+    outputs = [int(s) for s in slot[graph.outputs]]
+    base = len(firsts) + arenas.shape[1]
+    for at, o in enumerate(copied):
+        outputs[o] = base + at
+    did, memory, extent = np.concatenate([table, arenas, extra], axis=1)
+    eids = np.concatenate([firsts, np.full(arenas.shape[1], -1), list(copied.values())]).astype(np.int64)
+    kept_slot = np.concatenate([kept[firsts], np.zeros(len(did) - len(firsts), bool)])
+    return Slots(value, slot.astype(np.int32), offset, did.astype(np.int32), memory.astype(np.int32), extent,
+                 eids, kept_slot, tuple(outputs), copied, into)
+
+
+def _values(plan: Plan) -> np.ndarray:
+    """int64 [entries]: the entry whose bytes each shows; reshapes that move nothing make one value."""
+    graph = plan.graph
+    parent = np.arange(graph.num_entries)
+    nops = np.flatnonzero(is_nop(graph))
+    parent[graph.row_ptr[nops]] = graph.in_eid[graph.in_ptr[nops]]
+    return follow(parent)
+
+
+def _with_arenas(plan: Plan, slot: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Slot and offset of every entry with those that had none in an arena, and the arenas' (did, memory,
+    extent). Storages that share bytes keep their distances; what lies between is closed up."""
+    storage, offset = plan.storage, np.zeros(len(slot), np.uint64)
+    loose = np.flatnonzero(slot < 0)
+    used = np.unique(plan.sid[loose])
+    region = storage.did[used].astype(np.int64) * 16 + storage.memory[used]
+    cell = overlapping(storage)[used]
+    place = np.zeros(storage.count, np.int64)
+    arena_of, arenas, slot = np.zeros(storage.count, np.int64), [], slot.copy()
+    for which in np.unique(region).tolist():
+        mine = used[region == which]
+        place[mine], end = _close_up(storage, mine, cell[region == which], _alignment(plan, which))
+        arena_of[mine] = first + len(arenas)
+        arenas.append((which // 16, which % 16, end))
+    slot[loose], offset[loose] = arena_of[plan.sid[loose]], place[plan.sid[loose]]
+    return slot, offset, np.array(arenas, np.int64).reshape(-1, 3).T
+
+
+def _close_up(storage, sids: np.ndarray, cell: np.ndarray, alignment: int) -> tuple[np.ndarray, int]:
+    """New offsets int64 [sids] and their end: cells of overlapping storages one after another."""
+    _, cell = np.unique(cell, return_inverse=True)
+    begin = np.full(cell.max() + 1, np.iinfo(np.int64).max)
+    end = np.zeros(cell.max() + 1, np.int64)
+    np.minimum.at(begin, cell, storage.offset[sids])
+    np.maximum.at(end, cell, storage.offset[sids] + storage.extent[sids])
+    place = starts(round_up(end - begin, alignment))
+    return place[cell] + storage.offset[sids] - begin[cell], int(place[-1])
+
+
+def _alignment(plan: Plan, region: int) -> int:
+    return max(64, plan.devices[region // 16].descriptor.memories[region % 16].alignment)
+
+
+def slots_of_copies(program: Program, slots: Slots) -> dict[int, tuple[int, ...]]:
+    """{graph input: the slots of what its at_input copies make}."""
+    first_entry = program.plan.graph.row_ptr
+    return {index: tuple(int(slots.slot[first_entry[nid]]) for nid in program.nid[first:last])
+            for index, (first, last) in program.at_input.items()}
+
+
+# **************** one entry ****************
+
+def _device(plan: Plan, eid: int) -> Device:
+    return plan.devices[int(plan.did[plan.graph.entry_nid[eid]])]
+
+
+def memory_of(plan: Plan, eid: int) -> int:
+    """Which of its device's memories an entry lies in."""
+    descriptor = _device(plan, eid).descriptor
+    return descriptor.memories.index(descriptor.memory(plan.layout(eid).memory))
+
+
+def extent_of(plan: Plan, eid: int) -> int:
+    """Bytes that an entry takes in each bank, at least 1."""
+    type_, layout = plan.graph.entry_type(eid), plan.layout(eid)
+    if layout.memory == HOST:
+        return max(type_.nbytes, 1)
+    return max(footprint(layout, type_.shape, _device(plan, eid).descriptor.memory(layout.memory))[0], 1)

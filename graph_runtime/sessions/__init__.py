@@ -1,0 +1,1 @@
+"""A program bound to memory: inline runs, and submissions to queues."""

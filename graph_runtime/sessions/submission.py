@@ -1,0 +1,300 @@
+"""Submissions of a session: what each run is given, and what it gives.
+
+A template is made at the first submit, one more for each set of inputs whose copies to other devices are part
+of the run. The session's own memory is what runs only read; all that a run writes is its own, so that any
+number may be in flight.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from .. import core
+from ..errors import InputError
+from ..layout import HOST
+from ..locks import new_lock
+from ..programs.slots import Slots, assign_slots, extent_of, memory_of, slots_of_copies
+from ..tensors.buffer import Buffer, wait_in_slices
+from ..tensors.tensor import Tensor, donations
+from . import template
+from .assembly import assemble
+from .bind import Bound, Lease
+from .run import Run
+from .staging import check_kinds, host_layout, stage, write
+from .template import Template
+from .zero_copy import ALIGNMENT, ZeroCopy
+
+__all__ = ["Submitter"]
+
+ffi, lib = core.ffi, core.lib
+
+
+class Submitter:
+    """Puts a session's runs in the queues; ``zero_copy``: what is bound to arrays.
+
+    Made at the session's first submit, and again after its memory has moved. Any thread.
+    """
+
+    def __init__(self, bound: Bound, zero_copy: ZeroCopy):
+        if zero_copy.outputs:
+            raise InputError(f"outputs {sorted(zero_copy.outputs)} of {bound.holder} are bound to arrays, "
+                             "which is for run(): give submit out=, or call reset_zero_copy")
+        self._bound, self._plan, self._graph = bound, bound.program.plan, bound.program.plan.graph
+        self._slots = slots = assign_slots(self._plan)
+        self._templates: dict[frozenset[int], Template] = {}
+        self._flying: deque[Any] = deque()
+        self._lock = new_lock()
+        self._own_outputs: dict[int, Buffer] | None = None      # for runs in place
+        self._times: np.ndarray | None = None                   # of the last of them that was timed
+        self._input_slot = [int(slots.slot[eid]) for eid in self._graph.input_eids.tolist()]
+        self._copied = slots_of_copies(bound.program, slots)
+        self._own = {at: _borrow(bound, slots, at) for at in np.flatnonzero(slots.kept).tolist()}
+        self._given = {i: _borrow(bound, slots, self._input_slot[i], array)
+                       for i, array in zero_copy.inputs.items()}
+        self._defaults = ffi.new("gr_buffer *[]", [
+            self._own[at].pointer if at in self._own else ffi.NULL for at in range(slots.count)])
+
+    # **************** submitting ****************
+
+    def submit(self, inputs: Mapping[int, Any], out: Mapping[int, Tensor] | Sequence[Tensor | None] | None,
+               donate: Collection[int], max_in_flight: int) -> Run:
+        """See Session.submit."""
+        check_kinds(inputs, out, donate)
+        outs = dict(out) if isinstance(out, Mapping) else \
+            {i: t for i, t in enumerate(out or ()) if t is not None}
+        given = {**self._given, **{self._index(i): value for i, value in inputs.items()}}
+        donate = {self._index(i) for i in donate} | {i for i in self._slots.into.values() if i in inputs}
+        made = self._template(frozenset(i for i in given if i in self._copied))
+        self._wait_for_turn(max_in_flight)
+        with donations if donate else nullcontext():  # of two threads that donate one tensor one is told
+            slots = ffi.new("gr_buffer *[]", self._slots.count)
+            ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
+            kept: list[Any] = []
+            held = self._place_inputs(slots, given, kept)
+            self._place_outputs(slots, outs, held, kept)
+            raw = made.submit(slots)
+            run = Run(raw, (), self._bound.holder)
+            self._fly(raw)
+            run.outputs = self._hand_out(slots, outs, held)
+            for index in donate:
+                if isinstance(value := given.get(index), Tensor):
+                    value.give_up(f"was donated as input {self._name(index)} of {self._bound.holder}")
+        return run
+
+    def run_in_place(self, times: np.ndarray | None = None) -> None:
+        """One run over the session's own memory. ``times``: Template.clock's. Raises as Run.wait."""
+        if self._own_outputs is None:
+            plain = {at for o, at in enumerate(self._slots.outputs)
+                     if o not in self._slots.into and o not in self._slots.copied}
+            self._own_outputs = {at: _borrow(self._bound, self._slots, at) for at in plain}
+        slots = ffi.new("gr_buffer *[]", self._slots.count)
+        ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
+        made = self._template(frozenset(i for i in self._given if i in self._copied))
+        kept: list[Any] = []
+        held = self._place_inputs(slots, self._given, kept)
+        for at, buffer in self._own_outputs.items():
+            slots[at] = buffer.pointer
+        self._times = times
+        made.clock(times)
+        raw = made.submit(slots)
+        run = Run(raw, (), self._bound.holder)
+        for output in self._slots.copied:                  # the session shows what is kept itself
+            lib.gr_buffer_release(slots[self._slots.outputs[output]])
+        try:
+            run.wait()
+        finally:
+            made.clock(None)
+            if not run.done():                             # Ctrl-C: it goes on, in the session's memory
+                self._fly(raw)
+            held.clear()
+
+    def _index(self, index: int) -> int:
+        if isinstance(index, int) and 0 <= index < len(self._input_slot):
+            return index
+        raise InputError(f"there is no input {index!r}: {self._bound.holder} has {len(self._input_slot)}",
+                         got=index, wanted=len(self._input_slot))
+
+    def _name(self, index: int) -> str:
+        return repr(self._graph.names[self._graph.inputs[index]])
+
+    def _template(self, copies: frozenset[int]) -> Template:
+        with self._lock:
+            found = self._templates.get(copies)
+            if found is None:
+                found = self._templates[copies] = assemble(self._bound, self._slots, copies)
+            return found
+
+    def _fly(self, raw: Any) -> None:
+        """Count a ``gr_run *`` among those in flight, with a reference that whoever looks at it holds."""
+        lib.gr_run_retain(raw)
+        self._flying.append(ffi.gc(raw, lib.gr_run_release))
+
+    def _wait_for_turn(self, max_in_flight: int) -> None:
+        flying = self._flying
+        while True:
+            try:
+                run = flying.popleft()
+            except IndexError:                       # another thread was faster, or nothing flies
+                return
+            if not lib.gr_run_done(run) and len(flying) + 1 < max_in_flight:
+                flying.appendleft(run)
+                return
+            try:
+                _wait(run)
+            except BaseException:
+                flying.appendleft(run)
+                raise
+
+    def drain(self) -> None:
+        """Until nothing of the session is in flight."""
+        for run in list(self._flying):
+            _wait(run)
+
+    # **************** inputs ****************
+
+    def _place_inputs(self, slots: Any, given: Mapping[int, Any], kept: list[Any]) -> dict[int, Buffer]:
+        """Buffers of what is given, by slot; with an input given, copies of it are the run's own."""
+        held: dict[int, Buffer] = {}
+        for index, value in given.items():
+            held[self._input_slot[index]] = self._input_buffer(index, value)
+            for at in self._copied.get(index, ()):
+                slots[at] = ffi.NULL
+        for at, buffer in held.items():
+            slots[at] = _keep(kept, buffer)
+        written = {self._input_slot[i]: i for i in self._slots.into.values()}
+        for at in written.keys() & held.keys():
+            if any(other != at and buffer is held[at] for other, buffer in held.items()):
+                raise InputError(f"an output is written into input {self._name(written[at])}: its tensor "
+                                 "cannot be given for another input, too", got=written[at])
+        return held
+
+    def _input_buffer(self, index: int, value: Any) -> Buffer:
+        eid = int(self._graph.input_eids[index])
+        type_, layout = self._graph.entry_type(eid), self._plan.layout(eid)
+        handle = self._bound.handles[int(self._plan.entry_did()[eid])]
+        if isinstance(value, Buffer):                # an array that the input is bound to
+            return value
+        if isinstance(value, Tensor):
+            if value.type != type_:
+                raise InputError(f"input {self._name(index)} is {value.type}, the graph says {type_}",
+                                 got=str(value.type), wanted=str(type_))
+            value = value.alias()                    # of one time: other threads may evict it meanwhile
+            buffer = value.buffer
+            if buffer is not None and (value.device, value.layout) == (handle.device, layout) \
+                    and self._may_be_read_there(index, value):
+                return buffer
+        memory, extent = memory_of(self._plan, eid), extent_of(self._plan, eid)
+        fresh = Buffer.alloc(handle, memory, extent, self._bound.holder)
+        if isinstance(value, Tensor) and value.buffer is not None:
+            template.copy(value.buffer, value.layout, fresh, layout, type_)
+        elif isinstance(value, Tensor) or layout.memory == HOST:
+            write(fresh, type_, layout, value, f"input {self._name(index)}")
+        else:
+            staged = stage(value, type_, f"input {self._name(index)}")
+            template.copy(staged, host_layout(type_), fresh, layout, type_)
+        return fresh
+
+    def _may_be_read_there(self, index: int, tensor: Tensor) -> bool:
+        """Whether kernels may use a tensor of the right layout itself: host memory must be aligned, and a
+        constant is not written into."""
+        unaligned = tensor.layout.memory == HOST and tensor.buffer.addr % ALIGNMENT
+        return not unaligned and not (tensor.readonly and index in self._slots.into.values())
+
+    # **************** outputs ****************
+
+    def _place_outputs(self, slots: Any, outs: Mapping[int, Tensor], held: dict[int, Buffer], kept: list[Any]
+                       ) -> None:
+        used = {buffer.id: "an input" for buffer in held.values()}
+        used |= {buffer.id: "the session's own memory" for buffer in self._own.values()} if outs else {}
+        for index, tensor in outs.items():
+            buffer = self._out_buffer(index, tensor)
+            if buffer.id in used:
+                raise InputError(f"out[{index}] is {used[buffer.id]} of this run, too", got=index)
+            used[buffer.id] = f"out of another output than {index}"
+            at = self._slots.outputs[index]
+            if slots[at] != ffi.NULL:
+                raise InputError(f"out[{index}]: another output, which is the same value, has an out already",
+                                 got=index)
+            slots[at] = _keep(kept, buffer)
+
+    def _out_buffer(self, index: int, tensor: Any) -> Buffer:
+        what = f"out[{index}]"
+        heads = self._graph.outputs
+        if not isinstance(index, int) or not 0 <= index < len(heads):
+            raise InputError(f"there is no output {index!r}: {self._bound.holder} has {len(heads)}",
+                             got=index, wanted=len(heads))
+        eid = int(heads[index])
+        type_, layout = self._graph.entry_type(eid), self._plan.layout(eid)
+        device = self._plan.devices[int(self._plan.entry_did()[eid])]
+        if not isinstance(tensor, Tensor) or tensor.buffer is None:
+            raise InputError(f"{what} must be a tensor with memory of its own, got {type(tensor).__name__}",
+                             got=type(tensor).__name__)
+        tensor = tensor.alias()                      # of one time, as inputs
+        if index in self._slots.into:
+            raise InputError(f"{what}: that output is written into input {self._slots.into[index]}",
+                             got=index)
+        if (tensor.type, tensor.device, tensor.layout) != (type_, device, layout):
+            raise InputError(f"{what} is {tensor.type} on {tensor.device} ({tensor.layout}), the output is "
+                             f"{type_} on {device} ({layout})", got=str(tensor.type), wanted=str(type_),
+                             device=str(tensor.device))
+        if tensor.readonly:
+            raise InputError(f"{what} is a constant: it cannot be written")
+        return tensor.buffer
+
+    def _hand_out(self, slots: Any, outs: Mapping[int, Tensor], held: Mapping[int, Buffer]
+                  ) -> tuple[Tensor, ...]:
+        found, made = [], {self._slots.outputs[o]: tensor.buffer for o, tensor in outs.items()}
+        for index, at in enumerate(self._slots.outputs):
+            eid = int(self._graph.outputs[index])
+            handle = self._bound.handles[int(self._slots.did[at])]
+            if index in outs:
+                found.append(outs[index])
+                continue
+            if index in self._slots.into:
+                buffer = held.get(at) or self._own[at]
+            elif at in made:
+                buffer = made[at]
+            else:
+                buffer = made[at] = Buffer(handle, int(self._slots.memory[at]), int(self._slots.extent[at]),
+                                           slots[at])
+            found.append(Tensor(handle.device, handle, self._graph.entry_type(eid),
+                                self._plan.layout(eid), buffer.addr, buffer))
+        return tuple(found)
+
+    # **************** the session's own memory ****************
+
+    def before_write(self, index: int) -> None:
+        """Graph input ``index`` is about to be set: wait for the runs that read copies of it elsewhere, as
+        its own tensor waits for those that read it."""
+        for at in self._copied.get(index, ()):
+            self._own[at].wait(write=True)
+            self._own[at].overwritten()
+
+
+def _wait(run: Any) -> None:
+    wait_in_slices(lambda budget: lib.gr_run_wait(run, budget), None, "a run")
+
+
+def _keep(kept: list[Any], buffer: Buffer) -> Any:
+    """A pointer for an array of C's; ``kept`` holds it until it is submitted."""
+    kept.append(buffer.live())
+    return kept[-1]
+
+
+def _borrow(bound: Bound, slots: Slots, at: int, array: np.ndarray | None = None) -> Buffer:
+    """The memory that a kept value has in the session, or the array that it is bound to."""
+    eid = int(slots.eid[at])
+    addr, owner = int(bound.entry_addr[eid]), bound.owner(eid)
+    if array is not None:
+        addr, owner = array.ctypes.data, array
+    if isinstance(owner, Lease) and owner.events is not None and owner.events.addr == addr:
+        return owner.events                      # another session's, whose parameters are shared
+    buffer = Buffer.borrow(bound.handles[int(slots.did[at])], addr, int(slots.extent[at]), owner,
+                           int(slots.memory[at]))
+    if isinstance(owner, Lease):
+        owner.events = buffer
+    return buffer

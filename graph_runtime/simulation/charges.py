@@ -1,0 +1,132 @@
+"""What a plan's instructions move: payload bytes out of and into every bank, as the simulated device counts
+them (gr_device_traffic), and over every link between devices.
+
+A copy reads each page of its input once and writes each page of its output once. Ops are charged to the byte
+what their kernels load and store (walks.py).
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..descriptors import Descriptor
+from ..graph import COPY, TensorType
+from ..layout import Layout, pages, shard_words
+from ..ops import registry
+from ..ops.numerics import Numerics, tail
+from ..plan.types import Plan
+from .walks import WALKS
+from .walks.args import Arg, Call, Moves, Times
+
+__all__ = ["Banks", "Links", "bank_bytes", "link_bytes", "page_banks"]
+
+Banks = dict[tuple[int, int], np.ndarray]
+Links = dict[tuple[int, int], int]
+
+
+def bank_bytes(plan: Plan, nids: Iterable[int], indices: Mapping[int, np.ndarray] | None = None) -> Banks:
+    """{(did, memory): int64 [banks, 2] bytes out of and into each bank} of the nodes ``nids``, one run of
+    each. Host memory has no banks. What a take reads depends on its indices: those of ``indices`` [nid],
+    else some that are far apart (basis: assumed)."""
+    found: Banks = {}
+    graph = plan.graph
+    for nid in nids:
+        ends = graph.in_eid[graph.in_ptr[nid]:graph.in_ptr[nid + 1]].tolist()
+        made = range(int(graph.row_ptr[nid]), int(graph.row_ptr[nid + 1]))
+        moves = _moves(plan, nid, ends, (indices or {}).get(nid))
+        for eid, times in zip((*ends, *made), moves.reads, strict=False):
+            _add(found, plan, eid, 0, times)
+        for eid in made:
+            _add(found, plan, eid, 1, moves.writes)
+    return found
+
+
+def _add(found: Banks, plan: Plan, eid: int, into: int, times: Times) -> None:
+    did = int(plan.did[plan.graph.entry_nid[eid]])
+    board, layout = plan.devices[did].descriptor, plan.layout(eid)
+    if board.on_host:
+        return
+    index = next(i for i, m in enumerate(board.memories) if m.name == layout.memory)
+    counts = found.setdefault((did, index), np.zeros((board.memories[index].banks, 2), np.int64))
+    counts[:, into] += page_banks(layout, plan.graph.entry_type(eid), board, times)
+
+
+def _moves(plan: Plan, nid: int, reads: list[int], indices: np.ndarray | None) -> Moves:
+    """How often a node's kernel reads each page of its inputs, and writes its outputs'."""
+    graph, device = plan.graph, plan.devices[plan.did[nid]]
+    func, out = graph.funcs[graph.func_id[nid]], int(graph.row_ptr[nid])
+    walk = WALKS.get(func.op or "")
+    if walk is None or device.descriptor.on_host or not graph.entry_type(out).size:
+        made = func.op is None or device.descriptor.on_host or graph.entry_type(out).size > 0
+        return Moves([int(made)] * len(reads), 1)
+    view, op = graph.node(nid), registry.get(func.op)
+    args = [Arg(plan.layout(e), graph.entry_type(e).shape) for e in (*reads, out)]
+    words = tuple(op.words(view.input_types, view.output_types, func.attrs)) if op.words else ()
+    if op.bodies["tt"].numerics:
+        named = plan.numerics[plan.did[nid]] if plan.numerics else Numerics()
+        words += tail(Numerics.of(func.attrs).over(named), _model(plan, nid))
+    in_place = bool(reads) and int(plan.sid[reads[0]]) == int(plan.sid[out])
+    return walk(Call(args, words, math.prod(device.descriptor.grid), indices, in_place))
+
+
+def _model(plan: Plan, nid: int) -> Any:
+    at = -1 if plan.model_id is None else int(plan.model_id[nid])
+    return plan.models[at] if at >= 0 else None
+
+
+# **************** banks and links ****************
+
+
+def page_banks(layout: Layout, type: TensorType, board: Descriptor, times: Times = 1) -> np.ndarray:
+    """int64 [banks]: payload bytes of a tensor in each bank of its memory; ``times``: how often they count,
+    one number or int64 [pages]."""
+    banks = next(m.banks for m in board.memories if m.name == layout.memory)
+    page = pages(layout, type.shape)
+    if layout.shard is not None:
+        return _shard_banks(layout, type, board, np.broadcast_to(times, page.count))
+    if isinstance(times, int):
+        full, rest = divmod(page.count, banks)
+        return (full + (np.arange(banks) < rest)) * page.nbytes * times
+    rounds = np.zeros(-(-page.count // banks) * banks, np.int64)
+    rounds[:page.count] = times
+    return rounds.reshape(-1, banks).sum(0) * page.nbytes
+
+
+def _shard_banks(layout: Layout, type: TensorType, board: Descriptor, times: np.ndarray) -> np.ndarray:
+    """Each unit of a page, a tile or a shard's part of a row, in its core's bank (native/ttsim/sharded.c)."""
+    across, rows, cols, nbytes, split, first, line, outer, inner = shard_words(layout, type.shape,
+                                                                               board.grid[1])
+    page = pages(layout, type.shape)
+    parts = -(-page.nbytes // nbytes)
+    unit = np.arange(page.count * parts)
+    k = unit // across // rows * split + unit % across // cols
+    payload = np.minimum(nbytes, page.nbytes - unit % parts * nbytes) * times[unit // parts]
+    found = np.zeros(next(m.banks for m in board.memories if m.name == layout.memory), np.int64)
+    np.add.at(found, first + k // line * outer + k % line * inner, payload)
+    return found
+
+
+def link_bytes(plan: Plan, nids: Iterable[int]) -> Links:
+    """{(source did, target did): bytes that copies among ``nids`` send}: pages of the source, of the target
+    where a host sends, of both hosts the elements."""
+    found: Links = {}
+    graph = plan.graph
+    for nid in nids:
+        if graph.funcs[graph.func_id[nid]].name != COPY:
+            continue
+        source, made = int(graph.in_eid[graph.in_ptr[nid]]), int(graph.row_ptr[nid])
+        ends = int(plan.did[graph.entry_nid[source]]), int(plan.did[nid])
+        if ends[0] != ends[1]:
+            far = made if plan.devices[ends[0]].descriptor.on_host else source
+            found[ends] = found.get(ends, 0) + _payload(plan.layout(far), graph.entry_type(far))
+    return found
+
+
+def _payload(layout: Layout, type: TensorType) -> int:
+    if layout.memory == "host":
+        return type.nbytes
+    page = pages(layout, type.shape)
+    return page.count * page.nbytes

@@ -1,0 +1,234 @@
+"""simulate(): when every instruction of a plan would run, by the queues and waits of plan/lanes.py and the
+times of costs/. Nothing is executed, and equal plans give equal timelines.
+
+A queue runs its instructions one at a time in their order, runs after runs, so an event begins when its queue
+is free and all that it waits for is over: one pass in schedule order finds every time.
+
+Ops that a balancer made resident have cores of their own: in an epoch each takes one input after the other,
+side by side with the others, and an epoch begins when the one before it has seen all runs.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import pairwise
+
+import numpy as np
+
+from ..costs import BASES, Cost, Machine, copy_cost, dispatch_ns, machine, node_cost
+from ..errors import InputError, did_you_mean
+from ..graph import COPY
+from ..plan.columns import follow, is_nop
+from ..plan.lanes import Lanes, lanes
+from ..plan.types import Plan
+from .residency import Residency, residency
+from .timeline import Timeline
+
+__all__ = ["critical_chain", "handoffs", "needs_of", "node_times", "simulate"]
+
+_IN_FLIGHT = 8  # as Session.submit's bound
+_MOST_EVENTS = 20_000_000  # a timeline keeps some 50 bytes of each
+
+
+def simulate(
+    plan: Plan,
+    *,
+    traced: bool = True,
+    runs: int = 1,
+    inputs: Collection[str] = (),
+    in_flight: int = _IN_FLIGHT,
+    host: Machine | None = None,
+) -> Timeline:
+    """The timeline of ``runs`` runs that are submitted at once.
+
+    ``traced``: ops of stack ttnn are replayed from a trace, else the host enqueues each. ``inputs``: graph
+    inputs that every run sets anew, so that their copies to devices are part of it. ``in_flight``: how many
+    runs may have begun and not ended. ``host``: constants of the machine. Raises InputError.
+    """
+    for what, number in (("runs", runs), ("in_flight", in_flight)):
+        if not isinstance(number, int) or number < 1:
+            raise InputError(f"{what} is {number!r}: simulate at least one run", got=number, wanted=1)
+    if not isinstance(plan, Plan):
+        raise InputError(f"simulate takes a Plan, got {type(plan).__name__}: make one with "
+                         "graph_runtime.plan.plan(graph, devices)", got=type(plan).__name__)
+    found = lanes(plan, _positions(plan, inputs))
+    if runs * len(found.nid) > _MOST_EVENTS:
+        raise InputError(f"{runs} runs of {len(found.nid)} instructions are more than {_MOST_EVENTS:,} "
+                         "events: simulate fewer runs", got=runs, wanted=_MOST_EVENTS // len(found.nid))
+    resident = residency(plan)
+    kernel, dispatch, basis = node_times(plan, found.nid, traced=traced, host=host, resident=resident)
+    time = kernel + dispatch
+    needs = needs_of(plan, found)
+    late = handoffs(plan, found, needs, host)
+    start, cause = _Schedule(found, time.tolist(), needs, late, resident).fill(runs, in_flight)
+    count = len(found.nid)
+    return Timeline(
+        plan, found.queues, np.tile(found.qid, runs), np.repeat(np.arange(runs, dtype=np.int32), count),
+        np.tile(found.nid, runs), start, start + np.tile(time, runs), np.tile(dispatch, runs),
+        np.tile(basis, runs), cause, critical_chain(needs, time), runs,
+        None if resident is None else resident.epoch)
+
+
+def _positions(plan: Plan, inputs: Collection[str]) -> list[int]:
+    names = list(plan.graph.input_names)
+    for name in inputs:
+        if name not in names:
+            raise InputError(f"the graph has no input {name!r}{did_you_mean(name, names)}", got=name,
+                             wanted=names)
+    return [names.index(name) for name in inputs]
+
+
+# **************** how long ****************
+
+def node_times(
+    plan: Plan, nid: np.ndarray, *, traced: bool = True, host: Machine | None = None,
+    resident: Residency | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(ns, ns of dispatch, basis as an index of costs.BASES) of each node in ``nid``, int64, int64, int8:
+    equal calls are asked for once. ``resident``: nodes whose cores a balancer chose take what that says."""
+    known: dict[tuple, tuple[int, int, int]] = {}
+    rows = [known.get(key) or known.setdefault(key, _time(plan, n, traced, host))
+            for n, key in zip(nid.tolist(), _keys(plan, nid), strict=True)]
+    table = np.array(rows, np.int64).reshape(-1, 3)
+    ns, dispatch, basis = table[:, 0].copy(), table[:, 1].copy(), table[:, 2].astype(np.int8)
+    if resident is not None:
+        there = resident.epoch[nid] >= 0
+        ns[there], dispatch[there], basis[there] = resident.ns[nid[there]], 0, BASES.index("extrapolated")
+    return ns, dispatch, basis
+
+
+def _keys(plan: Plan, nid: np.ndarray) -> list[tuple]:
+    """Of each node what its time depends on: function, device; of each argument type, layout, device."""
+    graph, place = plan.graph, plan.entry_did()
+    # one number an entry: equal where type, layout and device are
+    entry = (graph.type_id.astype(np.int64) * len(plan.layouts) + plan.layout_id) * len(plan.devices) + place
+    read, made = entry[graph.in_eid].tolist(), entry.tolist()
+    in_ptr, row_ptr = graph.in_ptr.tolist(), graph.row_ptr.tolist()
+    func, did = graph.func_id.tolist(), plan.did.tolist()
+    model = plan.model_id.tolist() if plan.model_id is not None else None
+    return [(func[n], did[n], model[n] if model else -1, *read[in_ptr[n]:in_ptr[n + 1]], -1,
+             *made[row_ptr[n]:row_ptr[n + 1]]) for n in nid.tolist()]
+
+
+def _time(plan: Plan, nid: int, traced: bool, host: Machine | None) -> tuple[int, int, int]:
+    graph = plan.graph
+    reads = graph.in_eid[graph.in_ptr[nid]:graph.in_ptr[nid + 1]].tolist()
+    makes = range(int(graph.row_ptr[nid]), int(graph.row_ptr[nid + 1]))
+    device = plan.devices[plan.did[nid]]
+    if graph.funcs[graph.func_id[nid]].name == COPY:
+        source = plan.devices[plan.did[np.searchsorted(graph.row_ptr, reads[0], side="right") - 1]]
+        cost = copy_cost(source, plan.layout(reads[0]), device, plan.layout(makes[0]),
+                         graph.entry_type(makes[0]), host)
+        begins = source == device
+    else:
+        fidelity = plan.numerics[plan.did[nid]].fidelity if plan.numerics else ""
+        cost = node_cost(graph, nid, device, [plan.layout(e) for e in (*reads, *makes)], host=host,
+                         fidelity=fidelity)
+        begins = True
+    start = dispatch_ns(device.descriptor, traced=traced) if begins else Cost(0.0, BASES[0], "no kernel")
+    grounds = [one.basis for one in (cost, start) if one.cycles > 0] or [cost.basis]
+    return round(cost.cycles), round(start.cycles), max(map(BASES.index, grounds))
+
+
+# **************** when ****************
+
+class _Schedule:
+    """Times of the events of several runs of one set of lanes."""
+
+    def __init__(self, found: Lanes, time: list[int], needs: list[list[int]], late: list[list[int]],
+                 resident: Residency | None):
+        self.time, self.needs, self.late = time, needs, late
+        self.lane, self.groups = found.qid.tolist(), [range(len(time))]
+        self.resident = [False] * len(time)
+        self.start: list[int] = []
+        self.cause: list[int] = []
+        self.end: list[int] = []
+        if resident is not None:
+            self._take_epochs(found, resident)
+
+    def _take_epochs(self, found: Lanes, resident: Residency) -> None:
+        """A lane for each resident node, and groups of instructions that all runs pass before the next."""
+        epoch = resident.epoch[found.nid]
+        self.resident = (epoch >= 0).tolist()
+        self.lane = [len(found.queues) + i if there else q
+                     for i, (q, there) in enumerate(zip(self.lane, self.resident, strict=True))]
+        reached = np.maximum.accumulate(epoch) if len(epoch) else epoch
+        edges = [0, *(np.flatnonzero(np.diff(reached)) + 1).tolist(), len(epoch)]
+        self.groups = [range(a, b) for a, b in pairwise(edges)]
+
+    def fill(self, runs: int, in_flight: int) -> tuple[np.ndarray, np.ndarray]:
+        """(start, cause) of each event. What an event waits for stands before it, so one pass is enough."""
+        count = len(self.time)
+        self.start, self.cause, self.end = ([x] * (count * runs) for x in (0, -1, 0))
+        last: dict[int, int] = {}           # the event that stands last on each lane
+        boundary = -1                       # the event with which the epoch before ended
+        for group in self.groups:
+            over: list[int] = []            # of each run the event that ended last
+            for run in range(runs):
+                gate = over[run - in_flight] if run >= in_flight and len(self.groups) == 1 else -1
+                latest = self._one(group, run * count, last, gate, boundary)
+                before = over[-1] if over else -1
+                over.append(max((before, latest), key=lambda at: self.end[at] if at >= 0 else -1))
+            ended = [run * count + i for run in range(runs) for i in group if self.resident[i]]
+            boundary = max([boundary, *ended], key=lambda at: self.end[at] if at >= 0 else -1)
+        return np.array(self.start, np.int64), np.array(self.cause, np.int64)
+
+    def _one(self, group: range, base: int, last: dict[int, int], gate: int, boundary: int) -> int:
+        """One run through a group; the event that ended last."""
+        end, latest = self.end, -1
+        for i in group:
+            why = last.get(self.lane[i], -1)
+            begin = end[why] if why >= 0 else 0
+            for j, ns in zip(self.needs[i], self.late[i], strict=True):
+                if end[base + j] + ns > begin:
+                    why, begin = base + j, end[base + j] + ns
+            if gate >= 0 and end[gate] > begin:
+                why, begin = gate, end[gate]
+            if boundary >= 0 and self.resident[i] and end[boundary] > begin:
+                why, begin = boundary, end[boundary]
+            at = last[self.lane[i]] = base + i
+            self.start[at], self.cause[at], end[at] = begin, why, begin + self.time[i]
+            if latest < 0 or end[at] > end[latest]:
+                latest = at
+        return latest
+
+
+def handoffs(plan: Plan, found: Lanes, needs: list[list[int]], host: Machine | None = None
+             ) -> list[list[int]]:
+    """Of each need how many ns it takes from its end until who waits for it begins: between two queues of
+    hosts a thread has to hear of it."""
+    on_host = [plan.devices[did].descriptor.on_host for did, _ in found.queues]
+    if sum(on_host) < 2:
+        return [[0] * len(row) for row in needs]
+    ns, queue = round((host or machine()).handoff_ns), found.qid.tolist()
+    return [[ns if queue[j] != queue[i] and on_host[queue[i]] and on_host[queue[j]] else 0 for j in row]
+            for i, row in enumerate(needs)]
+
+
+def critical_chain(needs: list[list[int]], time: np.ndarray) -> np.ndarray:
+    """int64: rows of the longest chain of instructions that ``needs`` each other (needs_of); ``time`` ns."""
+    ns, until, before = time.tolist(), [0] * len(time), [-1] * len(time)
+    for i, row in enumerate(needs):
+        for j in row:
+            if before[i] < 0 or until[j] > until[before[i]]:
+                before[i] = j
+        until[i] = ns[i] + (until[before[i]] if before[i] >= 0 else 0)
+    rows, at = [], int(np.argmax(until)) if until else -1
+    while at >= 0:
+        rows.append(at)
+        at = before[at]
+    return np.array(rows[::-1], np.int64)
+
+
+def needs_of(plan: Plan, found: Lanes) -> list[list[int]]:
+    """Of each instruction those whose values it reads, through __nop, and those that it waits for because of
+    storage that another queue used before."""
+    graph = plan.graph
+    source = np.arange(graph.num_nodes)
+    nops = np.flatnonzero(is_nop(graph) & (np.diff(graph.in_ptr) > 0))
+    source[nops] = graph.entry_nid[graph.in_eid[graph.in_ptr[nops]]]
+    row_of = np.full(graph.num_nodes, -1, np.int64)
+    row_of[found.nid] = np.arange(len(found.nid))
+    made_by = row_of[follow(source)[graph.entry_nid[graph.in_eid]]].tolist()
+    in_ptr, pointers, wait = graph.in_ptr.tolist(), found.wait_ptr.tolist(), found.wait.tolist()
+    return [[j for j in made_by[in_ptr[n]:in_ptr[n + 1]] if j >= 0] + wait[pointers[i]:pointers[i + 1]]
+            for i, n in enumerate(found.nid.tolist())]

@@ -1,0 +1,189 @@
+"""Timeline: what ran or would run when, on which queue, and what follows from it. Made by simulation.py from
+costs, by measured.py from a real run; drawn by trace.py and views/page.py.
+
+All times are whole ns from the beginning of the first run.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..costs import BASES
+from ..graph import COPY
+from ..plan.columns import func_mask, starts
+from ..plan.lanes import labels
+from ..plan.types import Plan
+from .charges import Banks, Links, bank_bytes, link_bytes
+
+__all__ = ["Timeline"]
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """Columns of equal length, one row an event (an instruction in one run), in order of run and schedule.
+
+    ``queue`` int32 indexes ``queues`` ((did, role) each); ``run`` int32; ``nid`` int64; ``start``, ``end``
+    int64 ns; ``dispatch`` int64 ns at the event's beginning that go into starting it; ``basis`` int8 indexes
+    costs.BASES: the ground of its time. ``cause`` int64: the event that was over last before this one could
+    begin, -1 for none. ``chain`` int64: rows of the first run's critical path, the longest chain of events
+    that need each other, were every queue wide enough. ``epoch`` int32 [nodes]: the epoch that each node is
+    resident in (stack buda); None where ops run one at a time.
+    """
+
+    plan: Plan
+    queues: tuple[tuple[int, str], ...]
+    queue: np.ndarray
+    run: np.ndarray
+    nid: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    dispatch: np.ndarray
+    basis: np.ndarray
+    cause: np.ndarray
+    chain: np.ndarray
+    runs: int = 1
+    epoch: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        return (f"<Timeline of {len(self)} events on {len(self.queues)} queues, {self.runs} runs: latency "
+                f"{self.latency_ns / 1e6:.3f} ms>")
+
+    def __len__(self) -> int:
+        return len(self.nid)
+
+    # **************** times ****************
+
+    @property
+    def duration(self) -> np.ndarray:
+        """int64 [events] ns."""
+        return self.end - self.start
+
+    @property
+    def makespan_ns(self) -> int:
+        """ns from the beginning of the first event to the end of the last."""
+        return int(self.end.max(initial=0) - self.start.min(initial=int(self.end.max(initial=0))))
+
+    @cached_property
+    def run_ends(self) -> np.ndarray:
+        """int64 [runs]: when each run is over."""
+        ends = np.zeros(self.runs, np.int64)
+        np.maximum.at(ends, self.run, self.end)
+        return ends
+
+    @property
+    def latency_ns(self) -> int:
+        """ns of the first run."""
+        first = self.run == 0
+        return int(self.end[first].max(initial=0) - (self.start[first].min() if first.any() else 0))
+
+    @property
+    def throughput(self) -> float:
+        """Runs a second: of one run alone its latency's inverse; of several, after the pipeline has filled,
+        over the second half of them; of several through epochs, which all runs leave together, over all."""
+        half = self.runs // 2
+        if half == 0 or self.epoch is not None:
+            return self.runs * 1e9 / max(self.makespan_ns, 1)
+        ends = np.maximum.accumulate(self.run_ends)
+        return (self.runs - half) * 1e9 / max(int(ends[-1] - ends[half - 1]), 1)
+
+    @property
+    def critical_ns(self) -> int:
+        """ns of the critical path."""
+        return int(self.duration[self.chain].sum())
+
+    @cached_property
+    def limiting(self) -> np.ndarray:
+        """int64: rows of the chain that decides when the last event ends: each began when the one before it
+        was over, because it needed it or because it stood before it on its queue."""
+        if not len(self):
+            return np.zeros(0, np.int64)
+        rows, at = [], int(np.argmax(self.end))
+        while at >= 0:
+            rows.append(at)
+            at = int(self.cause[at])
+        return np.array(rows[::-1], np.int64)
+
+    # **************** who was busy, and how sure that is ****************
+
+    @cached_property
+    def busy_ns(self) -> np.ndarray:
+        """int64 [queues]: ns in which each queue had something to do (ops of an epoch run side by side)."""
+        busy = np.zeros(len(self.queues), np.int64)
+        for q in range(len(self.queues)):
+            rows = np.flatnonzero(self.queue == q)
+            order = rows[np.argsort(self.start[rows], kind="stable")]
+            end = np.maximum.accumulate(self.end[order])
+            before = np.concatenate([[np.iinfo(np.int64).min], end[:-1]])
+            busy[q] = np.maximum(end - np.maximum(self.start[order], before), 0).sum()
+        return busy
+
+    @property
+    def utilisation(self) -> np.ndarray:
+        """float64 [queues]: busy ns over the makespan."""
+        return self.busy_ns / max(self.makespan_ns, 1)
+
+    def basis_shares(self) -> dict[str, float]:
+        """The share of all events' time that stands on each basis; they sum to 1, or are all 0."""
+        totals = np.bincount(self.basis, weights=self.duration, minlength=len(BASES))
+        whole = totals.sum() or 1.0
+        return {name: float(total / whole) for name, total in zip(BASES, totals, strict=True)}
+
+    def bank_bytes(self, indices: Mapping[int, np.ndarray] | None = None) -> Banks:
+        """{(did, memory): int64 [banks, 2] bytes out of and into each bank} of one run. ``indices`` [nid]: of
+        takes, assumed to be spread over the axis where they are not given."""
+        return bank_bytes(self.plan, self.nid[self.run == 0].tolist(), indices)
+
+    def link_bytes(self) -> Links:
+        """{(source did, target did): bytes} of one run."""
+        return link_bytes(self.plan, self.nid[self.run == 0].tolist())
+
+    @property
+    def is_copy(self) -> np.ndarray:
+        """bool [events]"""
+        return func_mask(self.plan.graph, COPY)[self.nid]
+
+    @property
+    def nbytes(self) -> np.ndarray:
+        """int64 [events]: logical bytes that each event reads and writes."""
+        graph = self.plan.graph
+        entry = np.array([t.nbytes for t in graph.types], np.int64)[graph.type_id]
+        read, made = starts(entry[graph.in_eid]), starts(entry)
+        nid = self.nid
+        return (read[graph.in_ptr[nid + 1]] - read[graph.in_ptr[nid]]
+                + made[graph.row_ptr[nid + 1]] - made[graph.row_ptr[nid]])
+
+    # **************** rows ****************
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """One row a node that runs, slowest first: nid, name, op, queue, ns of one run, its share of the
+        latency, dispatch ns, logical bytes read and written, basis, whether it is on the critical path."""
+        nbytes = self.nbytes.tolist()
+        names, first = labels(self.queues, self.plan), np.flatnonzero(self.run == 0)
+        on_path = set(self.nid[self.chain].tolist())
+        rows = []
+        for at in first[np.argsort(-self.duration[first], kind="stable")].tolist():
+            nid, ns = int(self.nid[at]), int(self.end[at] - self.start[at])
+            func = self.plan.graph.funcs[self.plan.graph.func_id[nid]]
+            rows.append({
+                "nid": nid, "name": self.plan.graph.names[nid], "op": func.op or func.name,
+                "queue": names[self.queue[at]], "ns": ns, "share": ns / max(self.latency_ns, 1),
+                "dispatch_ns": int(self.dispatch[at]), "bytes": nbytes[at], "basis": BASES[self.basis[at]],
+                "critical": nid in on_path})
+        return rows
+
+    def summary(self) -> dict[str, Any]:
+        """All totals as JSON-able values: latency_ns, throughput (runs a second), makespan_ns, critical_ns,
+        critical_path (node names), queues, basis_shares."""
+        names = labels(self.queues, self.plan)
+        queues = [{"queue": name, "events": int((self.queue == q).sum()), "busy_ns": int(self.busy_ns[q]),
+                   "utilisation": float(self.utilisation[q])} for q, name in enumerate(names)]
+        return {
+            "latency_ns": self.latency_ns, "throughput": self.throughput, "makespan_ns": self.makespan_ns,
+            "runs": self.runs, "critical_ns": self.critical_ns,
+            "critical_path": [self.plan.graph.names[n] for n in self.nid[self.chain].tolist()],
+            "dispatch_ns": int(self.dispatch[self.run == 0].sum()), "queues": queues,
+            "basis_shares": self.basis_shares()}

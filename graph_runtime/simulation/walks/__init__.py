@@ -1,0 +1,116 @@
+"""Which pages a tt kernel reads and writes, and how often, where that is not the same for all pages of an
+argument: products, conv2d, transpose, slice, take (native/kernels/tt: linear.h, conv.h, exact_*.h, move.h,
+slice.h).
+
+A walk is a pure function of the arguments' shapes and layouts and of the call's words; take's also of its
+indices. A kernel loads rectangles, and a page as often as rectangles touch it; rows and columns are
+independent of each other there, so that counts are products of one vector for each.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from .args import Arg, Call, Moves, behind, broadcast, hits, inside, moves, split, steps
+from .conv import Plan, exact_rows, plan_of
+from .move import MOVES
+from .panels import PANELS
+from .product import blocks_of
+from .reduce import REDUCTIONS
+
+__all__ = ["WALKS"]
+
+
+# **************** conv2d ****************
+
+def _conv2d(call: Call) -> Moves:
+    args, words, extra = call.args, call.words[:9] + behind(call.words[9:]), call.words[10]
+    x, w, y = args[0], args[1], args[-1]
+    plan = plan_of([a.shape for a in args], words, max(a.page_bytes for a in args), extra)
+    exact = words[11] != 0
+    windows = y.shape[0] * plan.bands * plan.across
+    image = _exact_image if exact else _image
+    reads = [image(x, y, plan), (_exact_weights if exact else _weights)(w, plan, windows)]
+    if len(args) - extra == 4:
+        first, end = steps(plan.outputs, plan.block)
+        each = np.arange(plan.groups)[:, None] * plan.outputs
+        spans = (first + each).ravel(), (end + each).ravel()
+        reads.append(args[2].touched(np.array([windows]), steps(1, 1), spans))
+    down, across = steps(y.view[1], plan.height), steps(y.view[2], plan.width)
+    reads += [broadcast(a, y, down, across) for a in args[len(args) - 1 - extra:-1]]
+    return moves(reads, y, plan.width)
+
+
+def _image(x: Arg, y: Arg, plan: Plan) -> np.ndarray:
+    spans = []
+    for d, (size, step) in enumerate(((y.view[1], plan.height), (y.view[2], plan.width))):
+        first = np.arange(0, size, step) * plan.stride[d] - plan.pad[d]
+        spans.append(inside(first, plan.reach[d], x.view[1 + d]))
+    loads = hits(steps(plan.k, plan.depth), plan.k, max(plan.taps, 1)) * plan.blocks
+    return x.touched(np.tile(loads, y.shape[0] * plan.groups), spans[0], spans[1])
+
+
+def _weights(w: Arg, plan: Plan, windows: int) -> np.ndarray:
+    """In tiles a tap needs its channel's plane, in rows those rows that a step of K has a part of."""
+    of_k, count = steps(plan.k, plan.depth), w.shape[0]
+    if w.tiled:
+        loads = hits(of_k, plan.k, max(plan.taps, 1))
+        return w.touched(np.tile(loads, count) * windows, steps(w.view[1], 1 << 40),
+                         steps(w.view[2], 1 << 40))
+    return np.tile(hits(of_k, plan.k, max(w.view[2], 1)), count) * windows
+
+
+def _exact_image(x: Arg, y: Arg, plan: Plan) -> np.ndarray:
+    """Each tap of each channel loads what it sees of the image: some rows, 32 columns of the output."""
+    rows, spans = exact_rows(plan.stride), []
+    tops = np.concatenate([np.arange(r, min(r + 32, y.view[1]), rows) for r in range(0, y.view[1], 32)])
+    counts = np.minimum(rows, np.minimum(tops // 32 * 32 + 32, y.view[1]) - tops)
+    lefts, ends = steps(y.view[2], 32)
+    for d, (first, count) in enumerate(((tops, counts), (lefts, ends - lefts))):
+        taps = np.arange(plan.kernel[d])[:, None] * plan.dilation[d] - plan.pad[d]
+        length = np.broadcast_to((count - 1) * plan.stride[d] + 1, (len(taps), len(first)))
+        spans.append(inside((taps + first * plan.stride[d]).ravel(), length.ravel(), x.view[1 + d]))
+    return x.touched(np.full(x.view[0], plan.blocks), spans[0], spans[1])
+
+
+def _exact_weights(w: Arg, plan: Plan, windows: int) -> np.ndarray:
+    """Element by element."""
+    return w.touched(np.full(w.view[0], windows), steps(w.view[1], 1), steps(w.view[2], 1))
+
+
+# **************** products ****************
+
+def _matmul(call: Call) -> Moves:
+    return _product(call, call.words[2:], call.words[0] != 0, call.words[1] != 0)
+
+
+def _dense(call: Call) -> Moves:
+    return _product(call, call.words, False, True)
+
+
+def _product(call: Call, words: Sequence[int], turn_a: bool, turn_b: bool) -> Moves:
+    """A block loads its rows of A, strip by strip, and its columns of B, each in steps of K; what its
+    epilogue reads, 32 rows at a time. ``words``: those of the epilogue, then those of numerics."""
+    a, b, out, extra, words = call.args[0], call.args[1], call.args[-1], words[1], behind(words)
+    planes, rows, cols = out.view
+    k = a.view[1 if turn_a else 2]
+    plan = blocks_of(out.view, k, words, max(x.page_bytes for x in call.args), call.cores,
+                     extra)
+    down = split(steps(rows, plan.macro[0]), plan.height)
+    across = split(steps(cols, plan.macro[1]), plan.width)
+    of_k, times = steps(k, plan.depth), [len(across[0]), len(down[0])]
+    spans = [(split(down, plan.strip), of_k), (of_k, across)]
+    reads = []
+    for arg, turned, pair, again in zip((a, b), (turn_a, turn_b), spans, times, strict=True):
+        loads = np.full(arg.view[0], planes // max(arg.view[0], 1) * again)
+        reads.append(arg.touched(loads, *(pair[::-1] if turned else pair)))
+    if len(call.args) - extra == 4:
+        reads.append(call.args[2].touched(np.array([planes * len(down[0])]), steps(1, 1), across))
+    rows = split(down, 32)
+    reads += [broadcast(x, out, rows, across) for x in call.args[len(call.args) - 1 - extra:-1]]
+    return moves(reads, out, plan.width)
+
+
+WALKS: dict[str, Callable[[Call], Moves]] = {"matmul": _matmul, "dense": _dense, "conv2d": _conv2d, **MOVES,
+                                            **PANELS, **REDUCTIONS}

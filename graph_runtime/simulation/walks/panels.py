@@ -1,0 +1,138 @@
+"""Walks of the ops that make their output panel by panel: of one or two inputs, bias_add, pools and
+norms (native/kernels/tt: elementwise.h, fpu.h, linear.h, pool.h, normalize.h)."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ...dtypes import FORMATS
+from ...ops.numerics import NO_WORDS
+from .args import Call, Moves, broadcast, cut, moves, split, steps
+
+__all__ = ["PANELS"]
+
+_MAPS = ("relu", "gelu", "sigmoid", "tanh", "exp", "sqrt", "cast", "abs", "negative", "sign", "clip", "ceil",
+         "floor", "round", "expm1", "log", "log1p", "reciprocal", "rsqrt", "erf", "sin", "cos", "tan", "asin",
+         "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "softplus", "softsign", "silu", "mish",
+         "hard_swish", "leaky_relu", "elu", "selu", "celu", "hard_sigmoid", "thresholded_relu", "shrink",
+         "isnan", "isinf", "bitwise_not", "logical_not")
+_PAIRS = ("add", "subtract", "multiply", "divide", "maximum")
+_TOGETHER = ("minimum", "power", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
+             "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "where",
+             "broadcast_to")
+
+
+def _cut(call: Call, count: int) -> tuple[int, int]:
+    return cut(any(a.tiled for a in call.args), call.args[-1].view[2], count)
+
+
+def _map(call: Call) -> Moves:
+    x, out = call.args
+    height, width = _cut(call, 1)
+    _, rows, cols = out.view
+    ones = np.ones(x.view[0], np.int64)
+    return moves([x.touched(ones, steps(rows, height), steps(cols, width))], out, width)
+
+
+def _pair(call: Call) -> Moves:
+    """A chosen op model's macroblocks are cut into panels of their own."""
+    *inputs, out = call.args
+    words = call.words or NO_WORDS
+    exact, fpu = words[2] != 0, words[0] != 0 or words[1] == 16
+    floats = FORMATS[out.layout.format].itemsize is None or out.layout.format in ("f32", "bf16")
+    height, width = _cut(call, 3 if floats and (exact or fpu) else 2)
+    _, rows, cols = out.view
+    down, across = steps(rows, height), steps(cols, width)
+    if words[3] > 0 and out.tiled and not (exact and floats):
+        down = split(steps(rows, 32 * words[7] * words[9]), height)
+        across = split(steps(cols, 32 * words[8] * words[10]), width)
+    return moves([broadcast(x, out, down, across) for x in inputs], out, width)
+
+
+def _fused(call: Call) -> Moves:
+    """A panel for each input and one for the result."""
+    *inputs, out = call.args
+    height, width = _cut(call, len(call.args))
+    down, across = steps(out.view[1], height), steps(out.view[2], width)
+    return moves([broadcast(x, out, down, across) for x in inputs], out, width)
+
+
+def _together(call: Call) -> Moves:
+    """Inputs that broadcast, a panel of each in L1."""
+    *inputs, out = call.args
+    height, width = _cut(call, len(inputs))
+    down, across = steps(out.view[1], height), steps(out.view[2], width)
+    return moves([broadcast(x, out, down, across) for x in inputs], out, width)
+
+
+def _bias_add(call: Call) -> Moves:
+    """The part of the bias that belongs to a panel's columns or rows, or its plane's element."""
+    x, bias, out = call.args
+    height, width = _cut(call, 2)
+    planes, rows, cols = out.view
+    down, across = steps(rows, height), steps(cols, width)
+    from_back, panels = len(x.shape) - 1 - call.words[0], len(down[0]) * len(across[0])
+    spans, again = across, len(down[0]) * planes
+    if from_back == 1:
+        spans, again = down, len(across[0]) * planes
+    elif from_back > 1:
+        spans, again = steps(bias.view[2], 1), panels * planes // max(bias.view[2], 1)
+    reads = [x.touched(np.ones(x.view[0], np.int64), down, across),
+             bias.touched(np.array([again]), steps(1, 1), spans)]
+    return moves(reads, out, width)
+
+
+def _pool(call: Call) -> Moves:
+    """What the first to the last window of a panel look at of the image."""
+    x, out = call.args
+    kernel, stride, begin = call.words[:2], call.words[2:4], call.words[4:6]
+    height, width = _cut(call, 1 + min(64, stride[0] * stride[1]))
+    spans = []
+    for d, step in enumerate((height, width)):
+        first, end = steps(out.view[1 + d], step)
+        last = (end - 1) * stride[d] - begin[d] + kernel[d]
+        spans.append((np.maximum(first * stride[d] - begin[d], 0), np.minimum(last, x.view[1 + d])))
+    return moves([x.touched(np.ones(x.view[0], np.int64), spans[0], spans[1])], out, width)
+
+
+def _softmax(call: Call) -> Moves:
+    """Maximum, sum and quotient each read anew what is more than one panel."""
+    x, out = call.args
+    from_back = len(x.shape) - 1 - call.words[0]
+    height, width = _cut(call, 1 if from_back == 0 else 4)
+    _, rows, cols = out.view
+    lines = {0: -(-cols // width), 1: -(-rows // height)}
+    panels = lines.get(from_back, x.shape[call.words[0]])
+    times = np.full(x.view[0], 3 if panels > 1 else 1)
+    return moves([x.touched(times, steps(rows, height), steps(cols, width))], out, width)
+
+
+def _layer_norm(call: Call) -> Moves:
+    """Mean, variance and result, likewise; scale and bias are read for each panel of the result. rms_norm has
+    no mean and no bias."""
+    x, *affine, out = call.args
+    axis, ndim = call.words[0], len(x.shape)
+    height, width = _cut(call, 3)
+    outer, rows, cols = out.view
+    down, across = steps(rows, height), steps(cols, width)
+    panels, together = len(across[0]), 0
+    if axis < ndim - 1:
+        together = math.prod(x.shape[axis:-2])
+        panels *= together * len(down[0])
+    reads = [x.touched(np.full(outer, 1 + len(affine) if panels > 1 else 1), down, across)]
+    for a in affine:
+        if together:
+            reads.append(a.touched(np.full(together, outer // together), down, across))
+        else:
+            reads.append(a.touched(np.array([outer * len(down[0])]), steps(1, 1), across))
+    return moves(reads, out, width)
+
+
+PANELS: dict[str, Callable[[Call], Moves]] = {
+    **dict.fromkeys(_MAPS, _map), **dict.fromkeys(_PAIRS, _pair), **dict.fromkeys(_TOGETHER, _together),
+    "bias_add": _bias_add, "fused": _fused,
+    "max_pool2d": _pool, "avg_pool2d": _pool, "softmax": _softmax,
+    "log_softmax": _softmax, "rms_norm": _layer_norm,
+    "layer_norm": _layer_norm}

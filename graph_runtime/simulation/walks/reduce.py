@@ -1,0 +1,87 @@
+"""Walks of the reductions, global pools among them (native/kernels/tt: reduce.h, rows.h)."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .args import Arg, Call, Moves, cut, moves
+
+__all__ = ["REDUCTIONS"]
+
+_WINDOW, _PLANES = 512, 12          # reduce.h: columns in L1 at a time; axes 2 and 3 of NCHW
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """As gr_tt_reduce_job: ``lines`` rows of the input meet in one row or element of the output."""
+
+    shape: tuple[int, ...]
+    mask: int
+    lines: int
+    last: bool
+    rows_last: bool
+
+
+def _reduce(call: Call) -> Moves:
+    """Panel by panel, each row that it needs one after the other; a tile's rows are loaded together."""
+    return _walk(call, call.words[0])
+
+
+def _global_pool(call: Call) -> Moves:
+    return _walk(call, _PLANES)
+
+
+def _walk(call: Call, mask: int) -> Moves:
+    x, out = call.args
+    ndim = len(x.shape)
+    job = _Job(x.shape, mask, math.prod(n for d, n in enumerate(x.shape[:-1]) if mask >> d & 1),
+               bool(ndim >= 1 and mask >> (ndim - 1) & 1), bool(ndim >= 2 and mask >> (ndim - 2) & 1))
+    height, width = cut(any(a.tiled for a in call.args), out.view[2], 4)
+    planes, rows, cols = x.view
+    down = -(-rows // x.unit[0])
+    times = np.zeros((planes * down, -(-max(cols, 1) // x.unit[1])), np.int64)
+    for at in _panels(out, height, width):
+        row = _rows(job, out.view, at)
+        block = row // rows * down + row % rows // x.unit[0] if rows else row
+        loads = np.bincount(block[np.diff(block, prepend=-1) != 0], minlength=len(times))
+        step, (left, end) = (_WINDOW, (0, cols)) if job.last else (width, at[2])
+        for c0 in range(left, end, step):
+            times[:, c0 // x.unit[1]:-(-min(c0 + step, end) // x.unit[1])] += loads[:, None]
+    return moves([times.reshape(-1)], out, width)
+
+
+def _panels(out: Arg, height: int, width: int) -> Iterator[tuple[int, tuple[int, int], tuple[int, int]]]:
+    """(plane, (first row, end), (first column, end))"""
+    planes, rows, cols = out.view
+    for plane in range(planes):
+        for r0 in range(0, rows, height):
+            for c0 in range(0, cols, width):
+                yield plane, (r0, min(r0 + height, rows)), (c0, min(c0 + width, cols))
+
+
+def _rows(job: _Job, view: tuple[int, int, int], at: tuple) -> np.ndarray:
+    """int64: the input rows that a panel needs, in the kernel's order."""
+    plane, (r0, r1), (c0, c1) = at
+    kept = plane * view[1] + np.arange(r0, r1)
+    if job.last:
+        kept = (kept[:, None] * view[2] + np.arange(c0, c1)).ravel()
+    kept, reduced = kept[:, None], np.arange(job.lines)
+    row, stride = np.zeros((len(kept), job.lines), np.int64), 1
+    for d in range(len(job.shape) - 2, -1, -1):
+        size = job.shape[d]
+        if job.mask >> d & 1:
+            row += reduced % size * stride
+            reduced = reduced // size
+        else:
+            row += kept % size * stride
+            kept = kept // size
+        stride *= size
+    return (row if job.rows_last else row.T).ravel()
+
+
+REDUCTIONS: dict[str, Callable[[Call], Moves]] = {
+    **dict.fromkeys(("sum", "mean", "prod", "max", "min"), _reduce),
+    **dict.fromkeys(("global_avg_pool2d", "global_max_pool2d"), _global_pool)}

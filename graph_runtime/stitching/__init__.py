@@ -1,0 +1,1 @@
+"""Programs of bundles submitted to open devices, one after the other's outputs."""

@@ -1,0 +1,150 @@
+"""Executable: one program of a bundle, loaded for a device: what it takes and gives, what it moves inside.
+
+    Bundle + program + OpenDevice --executable()--> Executable --stitching.submit--> Tensors
+"""
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from ..bundles.bundle import Bundle, BundleProgram
+from ..devices import Device, parse
+from ..errors import InputError
+from ..factory import open_program, read_graph
+from ..graph import COPY, TensorType
+from ..layout import HOST, Layout
+from ..locks import new_lock
+from ..plan import plan as make_plan
+from .opened import OpenDevice, opened
+
+__all__ = ["Executable", "Spec", "executable", "input_layout", "program_entry"]
+
+
+class Spec(NamedTuple):
+    """One input of a program: ``index`` among the graph's inputs, and where and what it must be."""
+
+    index: int
+    name: str
+    type: TensorType
+    device: Device
+    layout: Layout
+
+
+def program_entry(bundle: Bundle, program: str | int | None) -> BundleProgram:
+    """A bundle's program by name or number, the first for None. Raises InputError, DocumentError."""
+    if not isinstance(bundle, Bundle):
+        raise InputError(f"a bundle is wanted, got {type(bundle).__name__}: load_bundle gives one",
+                         got=type(bundle).__name__)
+    if isinstance(program, int) and not isinstance(program, bool):
+        if not 0 <= program < len(bundle.programs):
+            raise InputError(f"program {program} is out of range: bundle {bundle.path.name} has "
+                             f"{len(bundle.programs)}", got=program, wanted=len(bundle.programs))
+        return bundle.programs[program]
+    if program is not None and not isinstance(program, str):
+        raise InputError(f"a program is named by a string or a number, got {type(program).__name__}",
+                         got=repr(program))
+    return bundle.program(program)
+
+
+def input_layout(bundle: Bundle, program: str | int | None, which: int | str) -> Layout:
+    """The layout in which a program of a bundle wants an input, as it was compiled: no device is opened, no
+    memory taken. Raises InputError for an input that there is not, and what planning raises."""
+    entry = program_entry(bundle, program)
+    layouts = bundle.memo.get(entry.name)
+    if layouts is None:
+        planned = make_plan(read_graph(bytes(bundle.read(entry.graph))), bundle.devices)
+        eids = dict(zip(planned.graph.input_names, planned.graph.input_eids.tolist(), strict=True))
+        layouts = bundle.memo[entry.name] = tuple(planned.layout(eids[name]) for name in entry.inputs)
+    if isinstance(which, str) and which in entry.inputs:
+        which = entry.inputs.index(which)
+    if not isinstance(which, int) or not 0 <= which < len(layouts):
+        raise InputError(f"program {entry.name!r} has no input {which!r}: it has {', '.join(entry.inputs)}",
+                         got=which, wanted=list(entry.inputs))
+    return layouts[which]
+
+
+def executable(device: OpenDevice, bundle: Bundle, program: str | int | None) -> Executable:
+    """The program, loaded once for an open device. Raises what factory.load raises, DeviceError for a closed
+    device."""
+    entry = program_entry(bundle, program)
+    key = (id(bundle), entry.name)           # the Executable holds the bundle: the id stays its own
+    with opened(device).alive().lock:
+        found = device.programs.get(key)
+        if found is None:
+            found = device.programs[key] = Executable(device, bundle, entry)
+        return found
+
+
+class Executable:
+    """``inputs`` Specs in the bundle's order (parameters are none), ``aliases`` {position of an input: output
+    that is written into it}, ``const`` whether outputs may be kept for equal inputs, ``traffic`` {(kind,
+    device): (count, bytes)} of the copies that a run makes inside, ``lock`` for runs in the session's own
+    memory."""
+
+    def __init__(self, opened: OpenDevice, bundle: Bundle, entry: BundleProgram):
+        self.bundle, self.entry, self.opened = bundle, entry, opened
+        self.module = open_program(bundle, entry, _on(opened.device, bundle))
+        self.session = session = self.module.session
+        graph, plan = session.graph, session.plan
+        index = {name: i for i, name in enumerate(graph.input_names)}
+        self.inputs = tuple(self._spec(index[name], name) for name in entry.inputs)
+        position = {spec.index: at for at, spec in enumerate(self.inputs)}
+        self.aliases = {position[to]: out for out, to in plan.aliases if to in position}
+        self.const = entry.const
+        self.traffic = self._traffic()
+        self.lock = new_lock()
+
+    @property
+    def name(self) -> str:
+        return f"program {self.entry.name!r} of {self.bundle.path.name}"
+
+    def _spec(self, index: int, name: str) -> Spec:
+        session = self.session
+        eid = int(session.graph.input_eids[index])
+        device = session.plan.devices[int(session.plan.entry_did()[eid])]
+        return Spec(index, name, session.graph.entry_type(eid), device, session.plan.layout(eid))
+
+    def _traffic(self) -> dict[tuple[str, str], tuple[int, int]]:
+        plan, graph = self.session.plan, self.session.graph
+        entry_did, counts, nbytes = plan.entry_did(), Counter(), Counter()
+        set_by_us = {spec.index for spec in self.inputs}
+        at_input = {nid for i in set_by_us for nid in self._at_input(i)}
+        is_copy = np.array([func.name == COPY for func in graph.funcs] + [False])
+        for nid in np.flatnonzero(is_copy[graph.func_id]).tolist():
+            source, made = int(graph.in_eid[graph.in_ptr[nid]]), int(graph.row_ptr[nid])
+            ends = [plan.devices[int(entry_did[eid])] for eid in (source, made)]
+            on_host = [plan.layout(eid).memory == HOST for eid in (source, made)]
+            if ends[0] == ends[1] or all(on_host) or (plan.at_input[nid] and nid not in at_input):
+                continue
+            kind = "h2d" if on_host[0] else "d2h" if on_host[1] else "d2d"
+            key = (kind, str(ends[0] if kind == "d2h" else ends[1]))
+            counts[key] += 1
+            nbytes[key] += graph.entry_type(made).nbytes
+        return {key: (count, nbytes[key]) for key, count in counts.items()}
+
+    def _at_input(self, index: int) -> list[int]:
+        first, last = self.session.program.at_input.get(index, (0, 0))
+        return self.session.program.nid[first:last].tolist()
+
+    def fingerprint(self) -> str:
+        """What the program computes, as a hash: equal in every bundle that has it."""
+        files = self.bundle.files
+        parts = [files[self.entry.graph], *(files[lib.file] for lib in self.bundle.libraries)]
+        if self.entry.params:
+            parts.append(files[self.bundle.params_file])
+        return hashlib.sha256(repr((parts, self.entry.inputs)).encode()).hexdigest()
+
+
+def _on(device: Device, bundle: Bundle) -> list[Device]:
+    """The bundle's devices, with the opened one for the first of its kind."""
+    devices = [parse(name) for name in bundle.devices]
+    if device in devices:
+        return devices
+    for at, other in enumerate(devices):
+        if other.kind == device.kind:
+            return [*devices[:at], device, *devices[at + 1:]]
+    raise InputError(f"bundle {bundle.path.name} was compiled for {', '.join(bundle.devices)}: it has no "
+                     f"part for {device}", got=str(device), wanted=list(bundle.devices))

@@ -1,0 +1,244 @@
+"""Buffer: a block of device memory and the queued work that uses it (native/include/gr_async.h).
+
+    Buffer.alloc(handle, memory, extent, holder)   memory of a device, given back when the last holder is gone
+    Buffer.borrow(handle, addr, extent, owner)     memory of somebody else's, who is kept alive
+
+Freeing never waits: a block goes back together with its events, and its next user waits for them. What C
+still needs of an object that Python dropped waits in limbo until the work is over.
+"""
+from __future__ import annotations
+
+import atexit
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from numbers import Real
+from typing import Any
+
+from .. import core
+from ..errors import (
+    DeviceError,
+    DeviceMemoryError,
+    GraphRuntimeError,
+    InputError,
+    KernelError,
+    RunCancelledError,
+    WaitTimeoutError,
+)
+
+__all__ = ["Buffer", "check_timeout", "error_of", "keep_until", "make_room", "sweep", "wait_in_slices"]
+
+ffi, lib = core.ffi, core.lib
+_SLICE_NS = 50_000_000                  # C comes back after this long, so that a signal (Ctrl-C) is seen
+_AGES = 1e9                             # seconds; more is no limit
+_OUT_OF_MEMORY, _INTERRUPTED = lib.GR_ERR_OUT_OF_MEMORY, lib.GR_INTERRUPTED
+_alloc, _release, _addr = lib.gr_buffer_alloc, lib.gr_buffer_release, lib.gr_buffer_addr
+_pending, _gc = lib.gr_buffer_pending, ffi.gc
+
+
+class Buffer:
+    """A block of a device's memory.
+
+    ``handle`` the opened device, ``memory`` the index of its memory, ``addr`` and ``extent`` (bytes; per bank
+    on tt), ``id`` a number never used twice, ``pointer`` the ``gr_buffer *``. Every holder keeps the block;
+    ``free`` gives it up for all of them.
+
+    ``pointer`` holds the reference of C's, and is itself held by every call that was given it: what another
+    thread drops or frees meanwhile is released when that call is over. Who puts it into an array of C's keeps
+    it beside the array.
+    """
+
+    __slots__ = ("__weakref__", "extent", "handle", "memory", "owner", "pointer")
+
+    def __init__(self, handle: core.DeviceHandle, memory: int, extent: int, pointer: Any,
+                 owner: object = None):
+        self.handle, self.memory, self.extent, self.owner = handle, memory, extent, owner
+        self.pointer = _gc(pointer, _release if owner is None else partial(_release_borrowed, owner))
+
+    @classmethod
+    def alloc(cls, handle: core.DeviceHandle, memory: int, extent: int, holder: str = "tensor") -> Buffer:
+        """``extent`` bytes (in every bank) of memory number ``memory``; ``holder`` is who out-of-memory texts
+        will name.
+
+        Where memory is short, waits for queued work that will give some back. Raises DeviceMemoryError,
+        DeviceError for a closed device.
+        """
+        device = handle.pointer
+        extent = extent or 1
+        pointer = _alloc(device, memory, extent, holder.encode())
+        while pointer == ffi.NULL:
+            make_room([(device, memory)], str(handle.device))
+            pointer = _alloc(device, memory, extent, holder.encode())
+        return cls(handle, memory, extent, pointer)
+
+    @classmethod
+    def borrow(cls, handle: core.DeviceHandle, addr: int, extent: int, owner: object,
+               memory: int = 0) -> Buffer:
+        """Memory of ``owner``'s, who is kept alive until the last queued use is over."""
+        pointer = lib.gr_buffer_borrow(handle.pointer, memory, addr, extent)
+        if pointer == ffi.NULL:
+            raise GraphRuntimeError(core.last_error())
+        return cls(handle, memory, extent, pointer, owner)
+
+    def __repr__(self) -> str:
+        where = "freed" if self.pointer is None else f"{self.extent} B at {self.addr:#x}"
+        return f"<Buffer on {self.handle.device}: {where}>"
+
+    def live(self) -> Any:
+        """The ``gr_buffer *``. Raises DeviceError where the buffer was freed."""
+        if self.pointer is None:
+            raise DeviceError(f"this buffer on {self.handle.device} was freed: it cannot be used any more",
+                              device=str(self.handle.device))
+        return self.pointer
+
+    @property
+    def events(self) -> Buffer:
+        """Itself: whoever owns a tensor's memory says so which Buffer has the events of its queued uses."""
+        return self
+
+    @property
+    def addr(self) -> int:
+        """Host pointer or bank address."""
+        return _addr(self.live())
+
+    @property
+    def id(self) -> int:
+        """A number that no other buffer of the process ever has."""
+        return lib.gr_buffer_id(self.live())
+
+    @property
+    def version(self) -> int:
+        """How many submissions write it, those that are queued counted."""
+        return lib.gr_buffer_version(self.live())
+
+    @property
+    def ready(self) -> bool:
+        """Whether nothing that is queued will still write it. Never waits."""
+        return not _pending(self.live(), 0)
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why what should be in it is not, None where nothing failed so far. Never waits."""
+        found = ffi.new("gr_failure *")
+        return error_of(found) if lib.gr_buffer_failure(self.live(), found) else None
+
+    def wait(self, timeout: float | None = None, write: bool = False) -> None:
+        """Until queued work has written it; with ``write``, has read it too, so that it may be overwritten.
+
+        Raises the first cause where that failed (unless ``write``), WaitTimeoutError after ``timeout``
+        seconds, InputError for what is no timeout.
+        """
+        check_timeout(timeout)
+        pointer = self.live()
+        if _pending(pointer, write):
+            wait_in_slices(lambda budget: lib.gr_buffer_wait(pointer, write, budget), timeout, str(self))
+        if not write and lib.gr_buffer_failure(pointer, ffi.NULL):
+            raise self.failure
+
+    def overwritten(self) -> None:
+        """The caller, who waited (``write=True``), overwrites the contents: a failure is forgotten."""
+        lib.gr_buffer_overwritten(self.live())
+
+    def free(self, force: bool = False) -> None:
+        """Give the memory up: once queued work is over, others may get it. Later use raises DeviceError.
+
+        Freeing twice raises DeviceError, unless ``force``.
+        """
+        if self.pointer is None and force:
+            return
+        self.live()
+        self.pointer = None
+
+
+def _release_borrowed(owner: object, pointer: Any) -> None:
+    """Release a ``gr_buffer *``; the owner of its memory stays until nothing that is queued uses it."""
+    if _pending(pointer, 1):
+        keep_until(lambda: not _pending(pointer, 1), lambda: _release(pointer), owner)
+    else:
+        _release(pointer)
+
+
+# **************** waiting and errors ****************
+
+def check_timeout(timeout: Any) -> None:
+    """Raises InputError for what is neither None nor a number of seconds, 0 or more."""
+    if timeout is not None and not (isinstance(timeout, Real) and timeout >= 0):
+        raise InputError(f"timeout is the seconds to wait at most, 0 or more, or None for no limit, got "
+                         f"{timeout!r}", got=timeout)
+
+
+def wait_in_slices(wait: Callable[[int], int], timeout: float | None, what: str) -> None:
+    """Call ``wait(budget in ns)``, which gives a gr_status, until it is not GR_INTERRUPTED. Between two calls
+    Python handles signals. Raises WaitTimeoutError after ``timeout`` seconds, and what the status means."""
+    deadline = None if timeout is None else time.monotonic_ns() + int(min(timeout, _AGES) * 1e9)
+    while True:
+        budget = _SLICE_NS if deadline is None else max(0, min(_SLICE_NS, deadline - time.monotonic_ns()))
+        status = wait(budget)
+        if status != _INTERRUPTED:
+            core.check(status)
+            return
+        if deadline is not None and time.monotonic_ns() >= deadline:
+            raise WaitTimeoutError(f"{what} was not over after {float(timeout):g} s; it goes on",
+                                   wanted=timeout)
+
+
+def error_of(failure: Any) -> GraphRuntimeError:
+    """The exception that a ``gr_failure *`` says: KernelError, or RunCancelledError."""
+    node, op, device, text = (ffi.string(getattr(failure, key)).decode(errors="replace")
+                              for key in ("node", "op", "device", "text"))
+    kind = RunCancelledError if failure.status == lib.GR_ERR_CANCELLED else KernelError
+    where = f"node {node!r} ({op} on {device})" if node else f"{op or 'queued work'} on {device}"
+    said = f"{where} was cancelled" if kind is RunCancelledError else f"{where} failed: {text}"
+    return kind(said, node=node or None, op=op or None, device=device or None, status=failure.status)
+
+
+def make_room(places: Iterable[tuple[Any, int]], device: str) -> None:
+    """After C refused to take memory at any of ``places`` (gr_device *, memory): wait until some came back.
+    Raises DeviceMemoryError where none will, GraphRuntimeError for what else C said."""
+    status, text = lib.gr_last_status(), core.last_error()
+    if status == _INTERRUPTED:                          # too much is queued, and C has waited for less
+        return
+    if status != _OUT_OF_MEMORY:
+        raise GraphRuntimeError(text, device=device)
+    if sweep():                                         # what was kept for work that is over: try again
+        return
+    if not any(lib.gr_reclaim(at, memory, _SLICE_NS) for at, memory in places):
+        raise DeviceMemoryError(text, device=device)
+
+
+# **************** limbo: what C still needs of objects that are gone ****************
+
+_limbo: deque[tuple[Callable[[], bool], Callable[[], None], object]] = deque()
+
+
+def keep_until(over: Callable[[], bool], end: Callable[[], None], *owners: object) -> None:
+    """Keep ``owners`` alive until ``over()``, then call ``end()``. Looked at when others come."""
+    _limbo.append((over, end, owners))
+    if len(_limbo) > 64:
+        sweep()
+
+
+def sweep() -> bool:
+    """Let go of what is over, and say whether there was any. Any thread, also while another does."""
+    ended = False
+    for _ in range(len(_limbo)):
+        try:
+            over, end, owners = _limbo.popleft()
+        except IndexError:                  # another thread was faster
+            break
+        if over():
+            end()
+            ended = True
+        else:
+            _limbo.append((over, end, owners))
+    return ended
+
+
+def _shut_down() -> None:
+    """At exit, while Python's objects are still there: nothing new begins, what runs ends."""
+    while lib.gr_async_shutdown(_SLICE_NS) == _INTERRUPTED:
+        pass
+
+
+atexit.register(_shut_down)

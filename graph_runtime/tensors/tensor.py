@@ -1,0 +1,298 @@
+"""Tensor: a handle on values that stay where they are, on whatever device that is.
+
+Two kinds of memory hang on one class. A free tensor has memory of its own (a Buffer: made by to(), scatter(),
+submit(), eager operations). A session's tensors are live views of its entries: the next run writes into them.
+Everything but the values is known without waiting; whatever needs the values waits for who writes them.
+
+    Session --tensor(eid)--> Tensor --numpy()--> array on the host
+    Session --submit()--> Run --outputs--> Tensor --to("tt:1")--> Tensor
+"""
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import core, dtypes
+from ..devices import Device
+from ..errors import HandleError, InputError, KernelError
+from ..graph import TensorType
+from ..layout import HOST, Layout
+from ..locks import new_rlock
+from ..single.lineage import before_write, recover
+from ..single.place import place
+from .buffer import Buffer, check_timeout
+from .dlpack import HOST_DEVICE, export
+from .host_values import aligned_empty, as_array
+from .implicit import Fetching
+from .operators import Operators
+from .shown import Shown
+from .traffic import record, record_copy
+
+__all__ = ["Tensor", "donations"]
+
+donations = new_rlock()             # from the look at what is donated until it is given up; a hook may submit
+_numbers = itertools.count(1)       # of ids and versions; next() is one step
+
+
+class Tensor(Operators, Fetching, Shown):
+    """A tensor on a device: ``device`` where it lives, ``layout`` how its elements are stored there, ``type``
+    the shape and dtype that the host sees, ``readonly`` whether it is a constant. It keeps the memory that
+    it shows alive, also when its session is gone. Two handles may show the same memory (``to`` its own
+    place): see ``deallocate``.
+
+    Using a handle that was deallocated or donated raises HandleError, which says where that was.
+    """
+
+    __slots__ = ("__weakref__", "_addr", "_copy_arg", "_gone", "_handle", "_id", "_origin", "_owner",
+                 "_place", "_recipe", "_retained", "_version", "_view", "device", "layout", "readonly",
+                 "type")
+
+    def __init__(self, device: Device, handle: core.DeviceHandle, type_: TensorType, layout: Layout,
+                 addr: int, owner: object, readonly: bool = False):
+        self.device, self.layout, self.type, self.readonly = device, layout, type_, readonly
+        self._handle, self._addr, self._owner = handle, addr, owner
+        self._copy_arg = self._view = self._place = self._gone = self._recipe = None
+        self._origin = self._id = self._version = None
+        self._retained = False
+
+    # **************** what is known without waiting ****************
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        """The logical dtype's name, as "float32"; ``layout`` says in which format a device stores it."""
+        return self.type.dtype
+
+    @property
+    def id(self) -> int:
+        """A number that no other handle of this process has."""
+        if self._id is None:
+            self._id = next(_numbers)
+        return self._id
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """What no other contents have: new with every copy_from and every submission that writes the memory,
+        on all its handles; not with a session's inline runs."""
+        origin = self if self._origin is None else self._origin
+        if origin._version is None:
+            origin._version = next(_numbers)
+        buffer = self.alive().buffer
+        return origin._version, 0 if buffer is None else buffer.version
+
+    @property
+    def buffer(self) -> Buffer | None:
+        """The block of memory with its events; None for a view of a session's memory."""
+        return self._owner if self._owner.__class__ is Buffer else None
+
+    @property
+    def _events(self) -> Buffer | None:
+        return getattr(self.alive()._owner, "events", None)
+
+    @property
+    def place(self) -> Any:
+        """Device, type and layout as one object, the same for all tensors that agree in them."""
+        found = self._place
+        while found is None:                # another thread may evict the tensor meanwhile
+            owner = self._owner
+            made = place(self.device, self.type, self.layout)
+            if self._owner is owner:
+                self._place = found = made
+        return found
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.type}, {self.device}, {self.layout}{', ' + self._gone if self._gone else ''})"
+
+    # **************** waiting ****************
+
+    @property
+    def ready(self) -> bool:
+        """Whether the values are there: wait() would return, or raise, at once."""
+        buffer = self._events
+        return buffer is None or buffer.ready
+
+    def wait(self, timeout: float | None = None) -> Tensor:
+        """Wait until the values are there, ``timeout`` seconds at most, and return the handle itself.
+
+        Raises HandleError, WaitTimeoutError, InputError for what is no timeout, and what the run or copy
+        raised that was to write them. What an eager op should have written is made again
+        (single/lineage.py).
+        """
+        if timeout is not None:
+            check_timeout(timeout)
+        buffer = self._events
+        if buffer is not None:
+            try:
+                buffer.wait(timeout)
+            except KernelError:
+                if not recover(self):
+                    raise
+        self._recipe = None
+        return self
+
+    def __await__(self) -> Iterator[Any]:
+        from .transfers import waiting
+        return waiting(self).__await__()
+
+    # **************** to the host ****************
+
+    def numpy(self) -> np.ndarray:
+        """A copy on the host, row-major, in the logical dtype.
+
+        Raises DocumentError for a dtype that has no array form, and as wait.
+        """
+        view, arg, _owner = self._written()
+        if view is not None:
+            return view.copy()
+        array = aligned_empty(self.shape, dtypes.to_numpy(self.dtype))
+        core.copy(self._handle, arg, None, core.host_arg(array, self.dtype))
+        record("d2h", self.device, self.nbytes)
+        return array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """See dlpack.export. Raises BufferError."""
+        return export(self, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        if self.layout.memory == HOST:
+            return HOST_DEVICE
+        return self.device.dl_type, self.device.ordinal
+
+    # **************** moving and writing ****************
+
+    def to(self, device: Device | str | None = None, layout: Layout | str | None = None,
+           format: str | None = None) -> Tensor:
+        """A handle on the values in another place: see transfers.to."""
+        from .transfers import to
+        return to(self, device, layout, format)
+
+    def copy_from(self, source: Any, what: str = "value") -> None:
+        """Overwrite the values with those of a Tensor or of anything numpy takes, called ``what`` in errors.
+
+        Raises InputError where the shape differs, or the dtype (of an array: beyond a same_kind cast), and
+        for a constant.
+        """
+        if self.readonly:
+            raise InputError(f"this {self.type} is a constant of the library: it cannot be written")
+        buffer = self._events
+        if buffer is not None:
+            before_write(self)
+            buffer.wait(write=True)
+            buffer.overwritten()
+        (self if self._origin is None else self._origin)._version = None
+        if isinstance(source, Tensor):
+            self._copy_tensor(source, what)
+            return
+        array = as_array(source, self.type, what)
+        view = self._host_view()
+        if view is not None:
+            np.copyto(view, array)
+            return
+        core.copy(None, core.host_arg(np.asarray(array, order="C"), self.dtype), self._handle, self._arg)
+        record("h2d", self.device, self.nbytes)
+
+    def _copy_tensor(self, source: Tensor, what: str) -> None:
+        if source.type != self.type:
+            raise InputError(f"{what} is {source.type}, the graph says {self.type}", got=str(source.type),
+                             wanted=str(self.type))
+        view, arg, _owner = source._written()
+        core.copy(source._handle, arg or core.host_arg(view, self.dtype), self._handle, self._arg)
+        record_copy(source, self)
+
+    asnumpy = numpy                  # TVM's names
+    copyfrom = copy_from
+
+    def copyto(self, target: Tensor) -> Tensor:
+        """Copy the values into ``target``, which is returned. Raises as copy_from."""
+        target.copy_from(self)
+        return target
+
+    # **************** lifetime ****************
+
+    @property
+    def is_allocated(self) -> bool:
+        """Whether the handle still leads to memory."""
+        buffer = self.buffer
+        return self._gone is None and (buffer is None or buffer.pointer is not None)
+
+    @property
+    def retain(self) -> bool:
+        """Whether deallocate() and donations leave this handle alone."""
+        return self._retained
+
+    @retain.setter
+    def retain(self, on: bool) -> None:
+        self.alive()._retained = bool(on)
+
+    def deallocate(self, force: bool = False) -> bool:
+        """Give the memory back, without waiting: it is used again when queued work that reads it is over.
+
+        The handle cannot be used any more. Memory that several handles show goes with the last of them,
+        with ``force`` at once: then the others raise, too. A retained handle stays, whatever ``force`` says,
+        with a warning; host memory stays, as in tt-mlir. Returns whether the handle was given up. Raises
+        HandleError for one that is gone already, InputError for a session's view.
+        """
+        buffer = self.alive().buffer
+        on_host = self.layout.memory == HOST
+        if buffer is None or not (on_host or buffer.owner is None):
+            raise InputError(f"{self!r} shows memory of a session: it goes with the session")
+        if self._retained:
+            warnings.warn(f"tensor {self.id} is retained and was not deallocated: set retain to False "
+                          "first", stacklevel=2)
+            return False
+        if on_host:
+            return False
+        self.give_up("was deallocated")
+        if force:
+            buffer.free(force=True)
+        return True
+
+    def give_up(self, why: str) -> None:
+        """Let later uses raise HandleError, "tensor 7 <why>"; the memory lives as long as others need it."""
+        self._gone, self._owner, self._view, self._copy_arg, self._origin = why, None, None, None, None
+
+    def settle(self, other: Tensor, of: Buffer | None = None) -> None:
+        """Lead to the memory of ``other`` from now on, which has the same values in another place of the same
+        device; the old memory goes when queued work is over. ``of``: unless it has left that memory already.
+        For evictions: handles stay valid."""
+        if of is not None and self._owner is not of:
+            return
+        _kept = self._owner                # its end may let other threads in, who should find all of it new
+        self._place = None                 # first: who reads the owner, then the place, gets no older place
+        self.layout, self._addr, self._owner = other.layout, other._addr, other._owner
+        self._view = self._copy_arg = None
+
+    def alias(self) -> Tensor:
+        """Another handle on the same memory, with the same retain flag and version."""
+        now = self.alive()
+        made = Tensor(now.device, now._handle, now.type, now.layout, now._addr, now._owner, now.readonly)
+        made._origin = self if self._origin is None else self._origin
+        made._retained, made._recipe = self._retained, self._recipe
+        return made
+
+    def alive(self) -> Tensor:
+        """The handle itself. Raises HandleError for one that leads nowhere."""
+        why, owner = self._gone, self._owner
+        if why is None and owner.__class__ is Buffer and owner.pointer is None:
+            why = "was freed by force, through another handle"
+        if why is not None:
+            raise HandleError(f"tensor {self.id} ({self.type} on {self.device}) {why}: it cannot be used any "
+                              "more", tensor=self.id, device=str(self.device))
+        return self
+
+    def __copy__(self) -> Tensor:
+        return self.alias()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        from .transfers import duplicate
+        return duplicate(self)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Tensor is a handle on memory of this process: pickle tensor.numpy() instead")

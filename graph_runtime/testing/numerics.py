@@ -1,0 +1,110 @@
+"""How far the fast arithmetic of tt is from the exact one: operands that make it hard, and the distance of
+both runs of one op. Used by tests, and by tests/bench/bench_numerics.py for the table of docs/numerics.md."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..builder import GraphBuilder
+from ..factory import create
+from ..ops import registry
+
+__all__ = ["CASES", "KINDS", "Distance", "distance", "operands", "run"]
+
+KINDS = ("normal", "wide", "cancel", "ties", "denormal", "special")
+CASES = {  # op -> shapes of its inputs, attributes
+    "matmul": (((64, 128), (128, 64)), {}),
+    "dense": (((64, 128), (64, 128), (64,)), {}),
+    "conv2d": (((1, 8, 17, 33), (24, 8, 3, 3), (24,)), {"pads": [1, 1, 1, 1]}),
+    "add": (((64, 64), (64, 64)), {}),
+    "subtract": (((64, 64), (64, 64)), {}),
+    "multiply": (((64, 64), (64, 64)), {}),
+}
+_SMALLEST = 2.0**-126
+_SPECIAL = np.array([np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-38, 0.0, -0.0], np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """Fast against exact, of the results that are finite both ways.
+
+    ``error``: the largest difference by what the op would give of its inputs' magnitudes (the sum of |a||b|;
+    at least the smallest normal; of block floats the block's largest), so cancellation does not blow it up.
+    ``equal``: share of all results that have
+    equal bits. ``disagree``: share of results that are finite one way and not the other.
+    """
+
+    error: float
+    equal: float
+    disagree: float
+
+
+def operands(op: str, kind: str, seed: int = 0) -> list[np.ndarray]:
+    """float32 inputs of the op's case.
+
+    normal N(0, 1); wide: over 40 binades; cancel: neighbours along a row are of opposite sign and equal but
+    for the last places; ties: few mantissa bits, so that halves are frequent; denormal: products and values
+    around the smallest normal; special: N(0, 1) with a few Inf, NaN and extremes.
+    """
+    rng = np.random.default_rng([seed, KINDS.index(kind), *op.encode()])
+    return [_draw(kind, shape, rng) for shape in CASES[op][0]]
+
+
+def _draw(kind: str, shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
+    x = rng.standard_normal(shape)
+    if kind == "wide":
+        x *= np.exp2(rng.integers(-20, 21, shape))
+    elif kind == "cancel":
+        pairs = x.reshape(-1)
+        pairs[1::2] = -pairs[:pairs.size // 2 * 2:2] * (1 + rng.integers(-2, 3, pairs.size // 2) * 2.0**-8)
+    elif kind == "ties":
+        x = rng.integers(-31, 32, shape) / 8.0
+    elif kind == "denormal":
+        x *= np.exp2(rng.integers(-66, -60, shape))
+        x[rng.random(shape) < 0.05] *= 2.0**-62
+    elif kind == "special":
+        at = rng.random(shape) < 0.002
+        x[at] = rng.choice(_SPECIAL, int(at.sum()))
+    return x.astype(np.float32)
+
+
+def run(op: str, arrays: list[np.ndarray], format: str, words: dict[str, str]) -> np.ndarray:
+    """The op's output on tt:0, all tensors stored in ``format``; words: create()'s numerics of the device."""
+    builder = GraphBuilder(device="tt:0")
+    inputs = [builder.input(f"x{i}", a.shape) for i, a in enumerate(arrays)]
+    builder.output(builder.op(op, *inputs, **CASES[op][1]))
+    module = create(builder, None, ["tt:0"], formats={"tt": format}, numerics={"tt": words})
+    module.set_input(**{f"x{i}": a for i, a in enumerate(arrays)})
+    module.run()
+    return module.get_output(0).numpy()
+
+
+def _magnitude(op: str, arrays: list[np.ndarray], format: str) -> np.ndarray:
+    """What the op gives of magnitudes, in float64; of block floats the largest of each block, whose quantum
+    all its elements have."""
+    made = registry.get("add" if op == "subtract" else op)
+    out = made.reference([np.abs(a.astype(np.float64)) for a in arrays], made.decode(CASES[op][1]))[0]
+    if not format.startswith("bfp"):
+        return out
+    cols = out.shape[-1]
+    blocks = np.pad(out, [(0, 0)] * (out.ndim - 1) + [(0, -cols % 16)]).reshape(*out.shape[:-1], -1, 16)
+    return np.repeat(blocks.max(axis=-1), 16, axis=-1)[..., :cols]
+
+
+def distance(op: str, kind: str, format: str, fidelity: str = "", dst: str = "", seed: int = 0) -> Distance:
+    """Run the op's case on tt:0 both ways. ``format``: of all tensors; fidelity and dst as gr.fidelity and
+    gr.dst, "" for none named (exact then takes all four phases and a 32-bit Dst)."""
+    arrays = operands(op, kind, seed)
+    words = {k: v for k, v in (("fidelity", fidelity), ("dst", dst)) if v}
+    fast = run(op, arrays, format, {**words, "numerics": "fast"})
+    exact = run(op, arrays, format, {**words, "numerics": "exact"})
+    both = np.isfinite(fast) & np.isfinite(exact)
+    with np.errstate(all="ignore"):
+        least = np.maximum(_magnitude(op, arrays, format), _SMALLEST)
+        error = np.abs(fast.astype(np.float64) - exact) / least
+    usable = error[both & np.isfinite(error)]
+    return Distance(error=float(usable.max(initial=0.0)),
+                    equal=float((fast.view(np.uint32) == exact.view(np.uint32)).mean()),
+                    disagree=float((np.isfinite(fast) != np.isfinite(exact)).mean()))

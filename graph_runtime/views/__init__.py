@@ -1,0 +1,1 @@
+"""What people look at: reports, timelines, profiles, pictures. Makes values and text, prints nothing."""
