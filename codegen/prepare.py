@@ -8,7 +8,6 @@ prepare() does all of it; what may not be rewritten goes to plan() at once.
 from __future__ import annotations
 
 import contextlib
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +32,7 @@ from graph_runtime.progress import Tell, silent
 from graph_runtime.rewrite.choose_kernels import Measure
 from graph_runtime.rewrite.target import target
 
-__all__ = ["Prepared", "batch_dims", "prepare", "read_model", "same_value"]
+__all__ = ["Prepared", "prepare", "read_model", "same_value"]
 
 _POLICY = "mincut"
 _PLACING = ("placement", "objective", "fallback", "device_map", "strict", "kernels")  # options that place
@@ -132,49 +131,28 @@ def _pins(model: Model, place: Mapping[str, str | Device]) -> dict[str, str | De
 
 # **************** reading ****************
 
-def read_model(source: Any, dims: Mapping[str, int] | None = None, tell: Tell = silent) -> Model:
-    """The Model of a source, as prepare takes it."""
+def read_model(source: Any, dims: Mapping[str, int] | None = None, tell: Tell = silent,
+               batch: int | None = None) -> Model:
+    """The Model of a source, as prepare takes it. ``batch``: first dimension of an ONNX file's inputs."""
     if is_onnx(source):
         from graph_runtime.frontends.onnx import load_model
 
         tell("importing", 0, 0)
         try:
-            return load_model(source, dims=dims or {})
+            return load_model(source, dims=dims or {}, batch=batch)
         except DocumentError as error:
             raise DocumentError(f"{source}: {error}", **error.fields) from None
     if dims:
         raise InputError(f"dims {dict(dims)} bind symbolic dimensions of an ONNX file; this graph has none",
                          got=dict(dims))
+    if batch:
+        raise InputError(f"a batch of {batch} needs an ONNX file; a graph has the sizes it was written with",
+                         got=batch)
     if isinstance(source, Model):
         return source
     if isinstance(source, GraphBuilder):
         return Model.from_builder(source)
     return Model(source if isinstance(source, Graph) else load_graph(source))
-
-
-def batch_dims(path: str | os.PathLike, batch: int) -> set[str]:
-    """Names of the symbolic dimensions that come first in inputs of an ONNX file; of them --batch binds.
-
-    Raises InputError for another source, and where the first dimensions are fixed to other sizes.
-    """
-    if not is_onnx(path):
-        raise InputError(f"a batch of {batch} needs an ONNX file whose first dimension is open; {path} has "
-                         "the sizes that it was written with", got=str(path))
-    from graph_runtime.frontends.onnx import require_onnx
-
-    try:
-        graph = require_onnx().load(os.fspath(path), load_external_data=False).graph
-    except Exception as error:                  # protobuf's own, and OSError
-        raise DocumentError(f"{path} is no ONNX file: {error}", got=str(path)) from None
-    known = {tensor.name for tensor in graph.initializer}
-    firsts = [info.type.tensor_type.shape.dim[0] for info in graph.input
-              if info.name not in known and info.type.tensor_type.shape.dim]
-    names = {first.dim_param for first in firsts if first.dim_param}
-    fixed = sorted({first.dim_value for first in firsts if first.dim_value} - {batch})
-    if not names and fixed:
-        raise InputError(f"{path} has no open batch dimension, its inputs begin with {fixed}: export it with "
-                         f"a symbolic one, or leave out the batch of {batch}", got=batch, wanted=fixed)
-    return names
 
 
 def _with_params(model: Model, params: Any) -> Model:

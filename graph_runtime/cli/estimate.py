@@ -13,7 +13,7 @@ from . import options as opt
 from .boards import show_boards
 from .pictures import Html, Trace, write_pictures
 from .progress import progress
-from .sources import open_program, with_batch
+from .sources import open_program
 
 __all__ = ["estimate"]
 
@@ -23,7 +23,7 @@ Boards = Annotated[str | None, typer.Option(
 Dtype = Annotated[str | None, typer.Option(
     "--dtype", help="How the boards store floats: bf16, bfp8_b, ...; as --format tt=...")]
 Batch = Annotated[int | None, typer.Option(
-    "--batch", min=1, help="The first dimension of the inputs of an ONNX file.")]
+    "--batch", min=1, help="The first dimension of the inputs of an ONNX file, open or not.")]
 Runs = Annotated[int, typer.Option("--runs", min=1, help="Runs that are submitted at once.")]
 SetInputs = Annotated[list[str] | None, typer.Option(
     "--input", help="An input that every run sets: its copies are part of it; repeatable.")]
@@ -61,8 +61,7 @@ def estimate(
         raise InputError("--board and --device exclude each other: a board is tt:0, beside its host",
                          got=board)
     with progress(not json) as tell:
-        dims = with_batch(graph, batch, opt.pairs(dim, "--dim"))
-        program = open_program(graph, device, library, None, dims, tell)
+        program = open_program(graph, device, library, None, opt.pairs(dim, "--dim"), tell, batch)
         if board is not None:
             show_boards(program, board, options, fuse=fuse, batch=batch or 1, traced=not untraced,
                         runs=max(runs, _IN_FLIGHT), json=json, tell=tell)

@@ -24,8 +24,7 @@ from ..progress import Tell, silent
 from . import options as opt
 from .trace import show_plan
 
-__all__ = ["Program", "asked_devices", "is_bundle", "open_program", "open_programs",
-           "with_batch"]
+__all__ = ["Program", "asked_devices", "is_bundle", "open_program", "open_programs"]
 
 _MOST_DEVICES = 256  # of one kind, opened because a file says so
 
@@ -114,16 +113,17 @@ def is_bundle(path: Path) -> bool:
 
 def open_program(path: Path, devices: Sequence[str] | None = None, libraries: Sequence[Path] | None = None,
                  params: Path | None = None, dims: Mapping[str, str] | None = None,
-                 tell: Tell = silent) -> Program:
+                 tell: Tell = silent, batch: int | None = None) -> Program:
     """Read MODEL; of a bundle the first program. As open_programs."""
-    return open_programs(path, devices, libraries, params, dims, tell)[0]
+    return open_programs(path, devices, libraries, params, dims, tell, batch)[0]
 
 
 def open_programs(path: Path, devices: Sequence[str] | None = None,
                   libraries: Sequence[Path] | None = None, params: Path | None = None,
-                  dims: Mapping[str, str] | None = None, tell: Tell = silent) -> list[Program]:
+                  dims: Mapping[str, str] | None = None, tell: Tell = silent,
+                  batch: int | None = None) -> list[Program]:
     """Read MODEL: every program of a bundle, or one. --device, --library and --params come before what a
-    bundle brings. ``dims``: of --dim.
+    bundle brings. ``dims``, ``batch``: of --dim, --batch, for ONNX files.
 
     Raises DocumentError, GraphError, LibraryError, InputError.
     """
@@ -133,6 +133,9 @@ def open_programs(path: Path, devices: Sequence[str] | None = None,
     if dims and (is_bundle(path) or not is_onnx(path)):
         raise InputError(f"--dim binds dimensions of an ONNX file, {path} has none that are open",
                          got=dict(dims))
+    if batch and (is_bundle(path) or not is_onnx(path)):
+        raise InputError(f"--batch {batch} needs an ONNX file; {path} has the sizes that it was written with",
+                         got=batch)
     if is_bundle(path):
         bundle = read_bundle(path)
         opened = opened or bundle_libraries(bundle)
@@ -141,22 +144,10 @@ def open_programs(path: Path, devices: Sequence[str] | None = None,
     if not path.is_file():
         raise DocumentError(f"there is no file {path}", got=str(path))
     if is_onnx(path):
-        model = read_model(path, opt.sizes(dims or {}), tell)
+        model = read_model(path, opt.sizes(dims or {}), tell, batch)
         return [Program(path.name, model, opened, devices or ["cpu:0"], params)]
     graph = load_graph(path)
     return [Program(path.name, graph, opened, devices or asked_devices(graph), params)]
-
-
-def with_batch(path: Path, batch: int | None, dims: dict[str, str]) -> dict[str, str]:
-    """``dims`` with what --batch binds: the first dimension of an ONNX file's inputs, where it is open.
-
-    Raises InputError where there is none.
-    """
-    if batch is None:
-        return dims
-    from codegen.prepare import batch_dims
-
-    return {name: str(batch) for name in batch_dims(path, batch)} | dims
 
 
 def asked_devices(graph: Graph) -> list[str]:

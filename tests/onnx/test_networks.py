@@ -75,6 +75,15 @@ def test_networks_run_everywhere(kit, network, place):
         _near(found, wanted, place)
 
 
+def test_items_of_a_greater_batch_are_what_they_were(kit, network):
+    path, inputs = network
+    more = {name: np.concatenate([array, array[::-1], array]) for name, array in inputs.items()}
+    batch = len(next(iter(more.values())))
+    once = kit.reference(kit.load(path), inputs)
+    for found, wanted in zip(kit.reference(kit.load(path, batch=batch), more), once, strict=True):
+        _near(found, np.concatenate([wanted, wanted[::-1], wanted]), "cpu")
+
+
 def test_networks_agree_with_onnxruntime(kit, network):
     runtime = pytest.importorskip("onnxruntime")
     path, inputs = network

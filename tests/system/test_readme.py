@@ -22,7 +22,7 @@ def _blocks(language: str, word: str = "") -> list[str]:
 
 def test_every_block_is_known():
     assert {(language, word) for language, word, _ in BLOCKS} == {
-        ("sh", "install"), ("sh", "onnx"), ("sh", ""), ("python", ""), ("text", "")}
+        ("sh", "install"), ("sh", "onnx"), ("sh", ""), ("python", ""), ("python", "torch"), ("text", "")}
 
 
 def test_python_blocks(capsys):

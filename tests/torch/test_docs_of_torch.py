@@ -1,4 +1,4 @@
-"""The examples of docs/torch.md run as they stand."""
+"""The examples of docs/torch.md, and the README's with torch, run as they stand."""
 from __future__ import annotations
 
 import re
@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "torch.md"
-CODES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+ROOT = Path(__file__).resolve().parents[2]
+CODES = [code for page, mark in (("docs/torch.md", ""), ("README.md", " torch"))
+         for code in re.findall(rf"^```python{mark}\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.M | re.S)]
 
 
 @pytest.mark.parametrize("code", CODES, ids=range(len(CODES)))

@@ -23,28 +23,30 @@ __all__ = ["load_model", "require_onnx"]
 
 
 def load_model(source: str | os.PathLike | bytes | Any, *, dims: Mapping[str, int] | None = None,
-               values: Mapping[str, np.ndarray] | None = None,
+               batch: int | None = None, values: Mapping[str, np.ndarray] | None = None,
                folder: str | os.PathLike | None = None) -> Model:
     """The Model of an ONNX file.
 
     ``source``: a path, the bytes of a file, or a ModelProto; external data of the latter two is looked for
-    in ``folder``. ``dims``: sizes of symbolic dimensions, by name. ``values``: graph inputs that become
+    in ``folder``. ``dims``: sizes of symbolic dimensions, by name. ``batch``: size of
+    the first dimension of every input, where the file leaves it open, and where it fixes all of them alike
+    (reshapes to constant shapes follow it). ``values``: graph inputs that become
     constants, by name; needed where an op must know values when it is converted, as Reshape its shape.
 
-    Raises InputError (no onnx, dimensions not bound), DocumentError (no ONNX file), GraphError (an ill-formed
-    graph), UnsupportedOpError (all nodes that cannot be converted, in one).
+    Raises InputError (no onnx, dimensions not bound, no batch), DocumentError (no ONNX file), GraphError (an
+    ill-formed graph, or one that another batch does not fit), UnsupportedOpError (all nodes that cannot be
+    converted, in one).
     """
     from . import families  # noqa: F401  (it fills the table of converters)
     from .importer import Importer
     from .prepare import prepared
-    file, opsets, types, bound = prepared(source, require_onnx(), dict(dims or {}),
-                                          None if folder is None else Path(folder))
+    read = prepared(source, require_onnx(), dict(dims or {}), batch, None if folder is None else Path(folder))
     given = dict(values or {})
     for name in given:
-        if name not in types:
+        if name not in read.types:
             raise InputError(f"the model has no input {name!r}", got=name)
     with gc_paused():
-        return Importer(file, opsets, types, bound, given).model()
+        return Importer(read, given).model()
 
 
 def require_onnx() -> ModuleType:

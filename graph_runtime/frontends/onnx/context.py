@@ -21,6 +21,7 @@ from ... import dtypes
 from ...errors import UnsupportedOpError
 from ...graph import TensorType
 from ...model import Constant
+from .batch import Batch
 from .tape import Tape, Value
 
 __all__ = ["FLOATS", "Context", "Converter", "Results", "UnknownValueError", "converter", "table"]
@@ -68,12 +69,15 @@ def table() -> dict[tuple[str, str], Converter]:
 
 class Context:
     """One node while it is converted. ``opset``: the version of the node's domain. ``subgraph(graph, {name:
-    value}, step)``: the values of a graph attribute's outputs (families/control.py)."""
+    value}, step)``: the values of a graph attribute's outputs (families/control.py). ``batch``: how the
+    file's batch was changed."""
 
     def __init__(self, tape: Tape, node: Any, inputs: list[Value | None], attrs: dict[str, Any], opset: int,
-                 onnx_op: str, num_outputs: int, subgraph: Callable | None = None):
+                 onnx_op: str, num_outputs: int, subgraph: Callable | None = None,
+                 batch: Batch | None = None):
         self.tape, self.node, self.inputs, self.opset = tape, node, inputs, opset
         self.onnx_op, self.num_outputs, self.subgraph = onnx_op, num_outputs, subgraph
+        self.batch = batch
         self._attrs, self._read = attrs, set()
 
     # ---------------------------------------------------------------- the node

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ...errors import GraphError, GraphRuntimeError, KernelError, UnsupportedOpError
-from ...graph import TensorType
 from ...model import Model, Note
 from .attributes import decode
 from .context import Context, UnknownValueError, table
 from .emit import emit
-from .read import DTYPES, ModelFile, tensor_constant
+from .prepare import Prepared
+from .read import DTYPES, tensor_constant
 from .tape import Tape, Value
 
 __all__ = ["Failure", "Importer"]
@@ -41,12 +41,9 @@ class Failure:
 
 @dataclass(eq=False)
 class Importer:
-    """``opsets``: {domain: version}. ``given``: values of graph inputs that are known already."""
+    """``given``: values of graph inputs that are known already."""
 
-    file: ModelFile
-    opsets: Mapping[str, int]
-    types: Mapping[str, TensorType]     # of the graph's inputs, dimensions bound
-    dims: Mapping[str, int]
+    source: Prepared
     given: Mapping[str, np.ndarray] = field(default_factory=dict)
     tape: Tape = field(default_factory=Tape)
     notes: list[Note] = field(default_factory=list)
@@ -55,7 +52,7 @@ class Importer:
     def model(self) -> Model:
         """Raises UnsupportedOpError, which lists every node that cannot be converted and why; GraphError for
         a graph that is none."""
-        graph = self.file.proto.graph
+        graph = self.source.file.proto.graph
         scope = self._initializers(graph)
         inputs = []
         for info in graph.input:
@@ -64,19 +61,19 @@ class Importer:
             if info.name in self.given:
                 scope[info.name] = self.tape.array(self.given[info.name], source=f"input {info.name}")
             else:
-                scope[info.name] = Value(self.types[info.name], info.name)
+                scope[info.name] = Value(self.source.types[info.name], info.name)
                 inputs.append(scope[info.name])
         self.nodes(graph, scope, "$.graph")
         self._refuse()
         outputs = {}
         for i, info in enumerate(graph.output):
             outputs[info.name] = self._output(scope, info, f"$.graph.output[{i}]")
-        return emit(self.tape, inputs, outputs, self.notes, self.dims)
+        return emit(self.tape, inputs, outputs, self.notes, self.source.dims)
 
     def _initializers(self, graph: Any) -> dict[str, Any]:
         found = {}
         for i, tensor in enumerate(graph.initializer):
-            constant = tensor_constant(self.file, tensor, f"initializer {tensor.name!r}", i)
+            constant = tensor_constant(self.source.file, tensor, f"initializer {tensor.name!r}", i)
             found[tensor.name] = Value(constant.type, tensor.name, constant)
         return found
 
@@ -86,6 +83,8 @@ class Importer:
         if code and DTYPES.get(code) != value.dtype:
             raise GraphError(f"output {info.name!r} is declared as {DTYPES.get(code, code)}, but the nodes "
                              f"make {value.dtype}", path=path, got=value.dtype, wanted=DTYPES.get(code))
+        if self.source.batch:
+            self.source.batch.check(info, value, path)
         return value
 
     # ---------------------------------------------------------------- nodes
@@ -126,13 +125,14 @@ class Importer:
 
     def _convert(self, node: Any, entry: Any, inputs: list, op: str, scope: dict, path: str,
                  name: str) -> list:
-        attrs = {a.name: decode(self.file, a) for a in node.attribute}
-        opset = self.opsets["" if node.domain == "ai.onnx" else node.domain]
+        attrs = {a.name: decode(self.source.file, a) for a in node.attribute}
+        opset = self.source.opsets["" if node.domain == "ai.onnx" else node.domain]
 
         def subgraph(graph: Any, bound: Mapping[str, Value], step: str) -> list[Value]:
             return self._subgraph(graph, scope, bound, f"{path}.{step}", f"{name}.{step}.")
 
-        ctx = Context(self.tape, node, inputs, attrs, opset, op, len(node.output), subgraph)
+        ctx = Context(self.tape, node, inputs, attrs, opset, op, len(node.output), subgraph,
+                      self.source.batch)
         results = entry.convert(ctx)
         results = list(results) if isinstance(results, (tuple, list)) else [results]
         if unread := ctx.unread():
@@ -147,7 +147,7 @@ class Importer:
         """The outputs of a subgraph whose inputs are ``bound``. It sees the outer scope."""
         inner = {**scope, **bound}
         for tensor in graph.initializer:
-            constant = tensor_constant(self.file, tensor, f"initializer {tensor.name!r}")
+            constant = tensor_constant(self.source.file, tensor, f"initializer {tensor.name!r}")
             inner[tensor.name] = Value(constant.type, tensor.name, constant)
         before = len(self.failures)
         self.nodes(graph, inner, path, prefix)
@@ -188,7 +188,7 @@ class Importer:
             kind = GraphError
         first = self.failures[0]
         raise kind(
-            f"{len(self.failures)} node{'s' * (len(self.failures) > 1)} of {self.file.name} cannot be "
+            f"{len(self.failures)} node{'s' * (len(self.failures) > 1)} of {self.source.file.name} cannot be "
             f"converted: {_listed(self.failures)}",
             path=first.path, op=first.op, node=first.node, failures=tuple(self.failures),
             inputs=unknown)

@@ -4,29 +4,45 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...errors import GraphError
 from ...graph import TensorType
+from .batch import Batch, set_batch
 from .check import check_graph, check_text, input_types, opsets
 from .context import table
 from .read import ModelFile, open_model
 
-__all__ = ["prepared"]
+__all__ = ["Prepared", "prepared"]
 
 _MOST_NODES = 1_000_000     # after functions are inlined
 _MOST_DEPTH = 100           # of functions in functions
-Prepared = tuple[ModelFile, dict[str, int], dict[str, TensorType], dict[str, int]]
 
 
-def prepared(source: Any, onnx: Any, dims: Mapping[str, int], folder: Path | None) -> Prepared:
-    """(file, {domain: opset}, types of the inputs, dimensions that were bound). Raises as load_model."""
+@dataclass(frozen=True)
+class Prepared:
+    """A file that may be imported. ``opsets``: {domain: version}. ``types``: of the graph's inputs. ``dims``:
+    dimensions that were bound. ``batch``: how the fixed batch was changed, None if it was not."""
+
+    file: ModelFile
+    opsets: dict[str, int]
+    types: dict[str, TensorType]
+    dims: dict[str, int]
+    batch: Batch | None
+
+
+def prepared(source: Any, onnx: Any, dims: Mapping[str, int], batch: int | None,
+             folder: Path | None) -> Prepared:
+    """Raises as load_model."""
     file = open_model(source, onnx, folder)
     check_text(file.proto)
     _inline(file, onnx, opsets(file.proto, onnx))
     check_graph(file.proto.graph)
-    return (file, opsets(file.proto, onnx), *input_types(file.proto.graph, dims))
+    dims, change = set_batch(file.proto.graph, batch, dims) if batch else (dims, None)
+    types, bound = input_types(file.proto.graph, dims)
+    return Prepared(file, opsets(file.proto, onnx), types, bound, change)
 
 
 def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:

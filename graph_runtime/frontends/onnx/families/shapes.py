@@ -73,6 +73,7 @@ def _eye_like(ctx: Context) -> Results:
 def _reshape(ctx: Context) -> Results:
     x = ctx.input(0)
     wanted, keep = ctx.ints(1), not ctx.attr("allowzero", 0)
+    wanted = ctx.batch.shape(x, wanted) if ctx.batch else wanted
     shape = [x.shape[d] if n == 0 and keep else n for d, n in enumerate(wanted)]
     known = math.prod(n for n in shape if n != -1)
     open_ = -1 in shape and (not known or x.type.size % known)
