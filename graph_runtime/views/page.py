@@ -49,15 +49,16 @@ def html_page(timeline: Timeline, title: str, command: str = "") -> str:
 
 def _summary(timeline: Timeline, command: str) -> str:
     facts = timeline.summary()
-    rows = [{"what": "latency", "value": f"{facts['latency_ns']:,} ns"},
+    rows = [{"what": "latency", "value": f"{facts['latency_ns'] / 1e3:,.1f} us"},
             {"what": "throughput", "value": f"{facts['throughput']:,.1f} runs a second"},
-            {"what": "critical path", "value": f"{facts['critical_ns']:,} ns"},
-            {"what": "dispatch", "value": f"{facts['dispatch_ns']:,} ns"}]
+            {"what": "critical path", "value": f"{facts['critical_ns'] / 1e3:,.1f} us"},
+            {"what": "dispatch", "value": f"{facts['dispatch_ns'] / 1e3:,.1f} us"}]
     rows += [{"what": f"time that is {name}", "value": f"{share:.1%}"}
              for name, share in facts["basis_shares"].items()]
     rows += [{"what": "command", "value": command}] if command else []
+    queues = [{**row, "utilisation": f"{row['utilisation']:.1%}"} for row in facts["queues"]]
     return html_table(rows, ("what", "value")) + html_table(
-        facts["queues"], ("queue", "events", "busy_ns", "utilisation"))
+        queues, ("queue", "events", "busy_ns", "utilisation"))
 
 
 def _legend() -> str:

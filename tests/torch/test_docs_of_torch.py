@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("torch")
 ROOT = Path(__file__).resolve().parents[2]
 CODES = [code for page, mark in (("docs/torch.md", ""), ("README.md", " torch"))
-         for code in re.findall(rf"^```python{mark}\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.M | re.S)]
+         for code in re.findall(rf"^```python{mark}\n(.*?)^```$", (ROOT / page).read_text("utf-8"),
+                                re.M | re.S)]
 
 
 @pytest.mark.parametrize("code", CODES, ids=range(len(CODES)))
