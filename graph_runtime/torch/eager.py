@@ -7,6 +7,7 @@ out= forms by which torch makes in-place operations.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -69,7 +70,9 @@ class Operation:
                 key.append(store.base._place)
                 index = store.index
             else:
-                key += (arg.__class__, arg)
+                key += _plain(arg)
+        if len(given) > 1:
+            key += _shared(given)
         call, dtype, order = self.ready[tuple(key)]
         inputs = [given[at] if at.__class__ is int else at for at in order]
         launcher = call.launcher
@@ -92,9 +95,10 @@ class Operation:
                     bases.append(_plain_store(arg).base)
                     key.append(bases[-1].place)
                 else:
-                    key += _number(arg) if isinstance(arg, torch.Tensor) else (arg.__class__, arg)
+                    key += _number(arg) if isinstance(arg, torch.Tensor) else _plain(arg)
         except (LookupError, GraphRuntimeError):
             return
+        key += _shared(bases)
         places = {id(base): at for at, base in enumerate(bases)}
         order = [places.get(id(x), x) for x in inputs]
         known = {id(x) for x in emitter.constants}
@@ -106,11 +110,23 @@ class Operation:
         self.ready[tuple(key)] = (call, torch_dtype(made.dtype), tuple(order))
 
 
-def _number(tensor: torch.Tensor) -> tuple[Any, Any]:
+def _number(tensor: torch.Tensor) -> tuple[Any, ...]:
     """What stands for a CPU tensor in a signature. Raises LookupError for one of dimensions."""
     if tensor.dim():
         raise LookupError
-    return tensor.dtype, tensor.item()
+    return tensor.dtype, *_plain(tensor.item())
+
+
+def _plain(arg: Any) -> tuple[Any, Any]:
+    """What stands for a number, a flag or a name: zeros of both signs are equal, and not the same."""
+    return arg.__class__, "-0.0" if arg == 0 and arg.__class__ is float and math.copysign(1, arg) < 0 else arg
+
+
+def _shared(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+    """What a signature says of tensors that are given twice: which came from where is told by them alone, so
+    x * x is another call than x * y."""
+    seen = [id(tensor) for tensor in tensors]
+    return () if len(set(seen)) == len(seen) else tuple(map(seen.index, seen))
 
 
 def _written(schema: Any) -> str | None:

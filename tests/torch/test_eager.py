@@ -61,3 +61,24 @@ def test_results_of_kept_signatures_follow_their_inputs(same):
         x.mul_(1.5)
         a.mul_(1.5)
         same(x, a)
+
+
+def test_kept_signatures_tell_a_tensor_given_twice_from_two(same):
+    a, b = inputs()
+    x, y = a.to("tt"), b.to("tt")
+    for _ in range(2):
+        same(y * y, b * b)
+        same(x * x, a * a)
+        same(x * y, a * b)
+        same(y - x, b - a)
+        same(y - y, b - b)
+        same(torch.addcmul(x, y, y), torch.addcmul(a, b, b))
+        same(torch.addcmul(x, x, y), torch.addcmul(a, a, b))
+
+
+def test_kept_signatures_tell_zeros_of_both_signs(same):
+    a = torch.ones(3)
+    x = a.to("tt")
+    for zero in (0.0, -0.0, 0.0):
+        same(1 / (x * zero), 1 / (a * zero))
+        same(x / torch.tensor(zero), a / torch.tensor(zero))
