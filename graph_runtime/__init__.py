@@ -58,7 +58,7 @@ _HOME = {
     "load_graph": "documents.loader",
     "load_library": "library",
     "place": "plan.placement",
-    "load_module": "tvm_library",
+    "load_module": "tvm.library",
     "no_implicit_transfer": "tensors.traffic",
     "read_params": "documents.params",
     "scatter": "tensors.transfers",

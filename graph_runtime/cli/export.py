@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..export import export as write_files
+from ..tvm.export import export as write_files
 from . import options as opt
 from .sources import open_program
 

@@ -11,7 +11,7 @@ import typer
 from ..documents.params import read_params
 from ..frontends import is_onnx
 from ..libraries.manifest import find_manifest
-from ..tvm_inspect import describe
+from ..tvm.inspect import describe
 from ..views import report
 from . import options as opt
 from .sources import Program, is_bundle, open_program, open_programs

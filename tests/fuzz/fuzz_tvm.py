@@ -24,8 +24,8 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime.documents.params import read_params, save_params
-from graph_runtime.libraries.tvm_blob import ConstLoader, Factory, parse_blob
-from graph_runtime.tvm_inspect import describe
+from graph_runtime.tvm.blob import ConstLoader, Factory, parse_blob
+from graph_runtime.tvm.inspect import describe
 
 TESTS = Path(__file__).resolve().parents[1]
 SOURCE = r"""

@@ -8,7 +8,7 @@ import pytest
 import graph_runtime as gr
 from graph_runtime.documents.params import read_params
 from graph_runtime.errors import LibraryError
-from graph_runtime.tvm_library import load_module
+from graph_runtime.tvm.library import load_module
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from graph_runtime.config import config
 from graph_runtime.errors import LibraryError
 from graph_runtime.library import load_library
 from graph_runtime.plan import plan
-from graph_runtime.tvm_library import load_module
+from graph_runtime.tvm.library import load_module
 
 SIZE = 64
 

@@ -8,7 +8,7 @@ import pytest
 from graph_runtime import core
 from graph_runtime.errors import KernelError, LibraryError
 from graph_runtime.library import load_library
-from graph_runtime.tvm_library import load_module
+from graph_runtime.tvm.library import load_module
 
 FLAVOURS = [("LLVM",), ("LLVM", "OLD"), ("LLVM", "FIVE"), ("CTARGET",), ("SYSTEM",)]
 

@@ -6,8 +6,8 @@ from ...documents.params import save_params as save_param_dict
 from ...documents.params import save_params as save_param_dict_to_file
 from ...tensors.arrays import array, empty
 from ...tensors.tensor import Tensor as NDArray
-from ...tvm_library import TvmModule as Module
-from ...tvm_library import load_module
+from ...tvm.library import TvmModule as Module
+from ...tvm.library import load_module
 from ...views.profile import Report
 
 device = of_type

@@ -1,4 +1,4 @@
 """tvm.contrib.debugger.debug_executor."""
-from .....debug_dump import GraphModuleDebug, create
+from .....tvm.dump import GraphModuleDebug, create
 
 __all__ = ["GraphModuleDebug", "create"]

@@ -20,18 +20,19 @@ from typing import Any
 
 import numpy as np
 
-from . import core
-from .devices import DLTYPE_CPU, Device
-from .dtypes import from_numpy, parse
-from .errors import CompileError, LibraryError, did_you_mean
-from .factory import create
-from .layout import HOST
-from .libraries.tvm_blob import BLOB, Blob, ConstLoader, Factory, parse_blob
-from .library import Library, load_library
-from .module import GraphModule
-from .sessions.bind import DLTENSOR
-from .tensors.host_values import aligned_empty
-from .tensors.tensor import Tensor
+from .. import core
+from ..devices import DLTYPE_CPU, Device
+from ..dtypes import from_numpy, parse
+from ..errors import CompileError, LibraryError, did_you_mean
+from ..factory import create
+from ..layout import HOST
+from ..library import Library, load_library
+from ..module import GraphModule
+from ..sessions.bind import DLTENSOR
+from ..tensors.host_values import aligned_empty
+from ..tensors.tensor import Tensor
+from .blob import BLOB, Blob, ConstLoader, Factory, parse_blob
+from .debugger import create_debug
 
 __all__ = ["TvmModule", "load_module"]
 
@@ -103,8 +104,6 @@ class TvmModule:
 
     def debug_create(self, name: str, *devices: Device | str, **options: Any) -> Any:
         """A debug executor of the model called ``name``."""
-        from .debug import create_debug
-
         factory = self._only_factory()
         if name != factory.module_name:
             raise LibraryError(

@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 import orjson
 
-from .debug import DebugModule, create_debug
-from .devices import parse_list
-from .documents.document import read_document, read_source
-from .documents.params import save_params
-from .errors import DocumentError
-from .module import GraphModule
+from ..devices import parse_list
+from ..documents.document import read_document, read_source
+from ..documents.params import save_params
+from ..errors import DocumentError
+from ..module import GraphModule
+from .debugger import DebugModule, create_debug
 
 __all__ = ["DebugDump", "GraphModuleDebug", "create"]
 

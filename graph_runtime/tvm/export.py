@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .documents.params import read_params, save_params
-from .documents.write import graph_to_json
-from .errors import GraphRuntimeError
-from .graph import COPY, NOP, Graph
-from .library import Library
+from ..documents.params import read_params, save_params
+from ..documents.write import graph_to_json
+from ..errors import GraphRuntimeError
+from ..graph import COPY, NOP, Graph
+from ..library import Library
 
 __all__ = ["export"]
 

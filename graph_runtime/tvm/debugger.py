@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from . import core
-from .benchmark import BenchmarkResult, measure
-from .errors import InputError, did_you_mean
-from .factory import create
-from .module import GraphModule, hand_out
-from .sessions.session import Session
-from .views.profile import Report, count, microseconds, percent, string
+from .. import core
+from ..benchmark import BenchmarkResult, measure
+from ..errors import InputError, did_you_mean
+from ..factory import create
+from ..module import GraphModule, hand_out
+from ..sessions.session import Session
+from ..views.profile import Report, count, microseconds, percent, string
 
 __all__ = ["DebugModule", "create_debug"]
 

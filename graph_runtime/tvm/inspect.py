@@ -13,10 +13,10 @@ from typing import Any
 
 import orjson
 
-from .devices import DL_NAMES
-from .errors import LibraryError
-from .libraries.elf import SharedObject, read_elf
-from .libraries.tvm_blob import BLOB, Blob, Factory, parse_blob
+from ..devices import DL_NAMES
+from ..errors import LibraryError
+from ..libraries.elf import SharedObject, read_elf
+from .blob import BLOB, Blob, Factory, parse_blob
 
 __all__ = ["describe"]
 
