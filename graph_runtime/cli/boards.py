@@ -8,8 +8,8 @@ from typing import Any
 import typer
 
 from ..errors import InputError, did_you_mean
-from ..estimate import Estimate, compare_boards
 from ..progress import Tell
+from ..simulation.estimate import Estimate, compare_boards
 from ..views import report
 from . import options as opt
 from .sources import Program

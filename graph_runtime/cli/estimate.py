@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InputError
-from ..estimate import bounds
+from ..simulation.estimate import bounds
 from ..simulation.simulation import simulate
 from ..views import report
 from . import options as opt

@@ -9,11 +9,11 @@ from graph_runtime import GraphBuilder
 from graph_runtime.costs.limits import tt_limits
 from graph_runtime.costs.tt import tt_node_cost
 from graph_runtime.devices import parse
-from graph_runtime.estimate import bounds, compare_boards, estimate
 from graph_runtime.graph import Func, TensorType
 from graph_runtime.layout import Layout
 from graph_runtime.ops import registry
 from graph_runtime.plan import plan
+from graph_runtime.simulation.estimate import bounds, compare_boards, estimate
 from graph_runtime.simulation.simulation import simulate
 
 

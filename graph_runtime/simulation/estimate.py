@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from .costs.limits import tt_limits
-from .errors import CapacityError
-from .graph import COPY
-from .plan.columns import func_mask
-from .plan.types import Plan
-from .simulation.simulation import simulate
-from .simulation.timeline import Timeline
+from ..costs.limits import tt_limits
+from ..errors import CapacityError
+from ..graph import COPY
+from ..plan.columns import func_mask
+from ..plan.types import Plan
+from .simulation import simulate
+from .timeline import Timeline
 
 __all__ = ["Estimate", "bounds", "compare_boards", "estimate"]
 
