@@ -85,6 +85,8 @@ def work_of(func: Func, inputs: tuple[TensorType, ...], outputs: tuple[TensorTyp
         product = _product(op, func, inputs, out)
         own = own_inputs(len(inputs), func.attrs)
         return Work(product, _windows(product) + _bias(own, out) + _steps(func.attrs["epilogue"], out))
+    if op == "attention":
+        return _attention(inputs, out)
     if op == "fused":
         return Work(passes=_steps(func.attrs["body"], out))
     passes = _passes(op, inputs, out)
@@ -136,6 +138,15 @@ def _product(op: str, func: Func, inputs: tuple[TensorType, ...], out: TensorTyp
     if math.prod(b[:-2]) == 1:
         return Product(1, math.prod(out.shape[:-2]) * rows, k, columns)
     return Product(math.prod(out.shape[:-2]), rows, k, columns)
+
+
+def _attention(inputs: tuple[TensorType, ...], out: TensorType) -> Work:
+    """Both products are one of s x (d + e) by t in multiplications; between them a softmax of the scores."""
+    (rows, columns), (keys, depth) = out.shape[-2:], inputs[1].shape[-2:]
+    batch = math.prod(out.shape[:-2])
+    passes = _passes("softmax", inputs, TensorType(out.dtype, (batch, rows, keys))) or ()
+    biased = _each(tiles_of((batch, rows, keys)), "add") if len(inputs) == 4 else ()
+    return Work(Product(batch, rows, depth + columns, keys), passes + biased)
 
 
 def _windows(product: Product) -> tuple[Pass, ...]:

@@ -2,8 +2,10 @@
 
 C contract (args: q [.., s, d], k [.., t, d], v [.., t, e], optional bias that broadcasts to [.., s, t]; then
 the output [.., s, e]; nargs tells). The leading dimensions broadcast as in numpy. Attribute words:
-    attention    [0] scale, the bits of a double [1] causal: query i sees keys 0 .. i only
-Sums are in float32 (float64 of float64). A query that sees no key at all gives NaN.
+    attention    [0] scale, the bits of a double [1] causal: query i sees keys 0 .. i only; then, on tt, those of
+                 numerics.py, whose fidelity and Dst are both products'
+Sums are in float32 (float64 of float64). A query that sees no key at all gives NaN. On tt scores and weights
+are float32 in L1, whatever format the tensors have.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ import numpy as np
 
 from ..graph import TensorType
 from . import rules
+from .numerics import ATTRS
 from .packed import PANEL
 from .registry import Attr, Body, Case, Op, register
 
-_NMSE = rules.SUMMED | {"float32": rules.ROUNDED | {"cpu": 1e-11}}
+_NMSE = rules.SUMMED | {"float32": rules.ROUNDED | {"cpu": 1e-11, "tt/f32": 1e-11}}
 
 
 def _infer(inputs, attrs):
@@ -108,9 +111,13 @@ register(
         attrs=(
             Attr("scale", "float", None, "factor of the scores; 1 / sqrt(d) by default"),
             Attr("causal", "bool", False, "query i sees keys 0 .. i only"),
+            *ATTRS,
         ),
         words=lambda i, o, a: [rules.float_word(_scale(i, a)), int(a["causal"])],
-        bodies={"cpu": Body("attention", rules.FLOATS, rules.by_dtype)},
+        bodies={
+            "cpu": Body("attention", rules.FLOATS, rules.by_dtype),
+            "tt": Body("attention", rules.TT_FLOATS, numerics=True),
+        },
         variants={"cpu": (_PANELS,)},
         cases=tuple(_cases()),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..ops import registry
+from ..ops.numerics import Numerics
 from .matching import closed, with_number
 from .net import Net, Node, Value
 from .neutral import permutation
@@ -20,13 +21,15 @@ class _Scores:
     k: Value
     k_is_rows: bool
     scale: float
+    numerics: Numerics
     bias: Value | None
     nodes: list[Node] = field(default_factory=list)
 
 
 def attentions(net: Net) -> None:
     """matmul(softmax(matmul(q, k^T) * scale + bias), v), the scale on either side of the product, where an
-    attention kernel runs wherever these nodes do and k comes transposed from rows."""
+    attention kernel runs wherever these nodes do, k comes transposed from rows, and both products name the same
+    numerics."""
     if registry.get("attention") is None:
         return
     for node in net.nodes("matmul"):
@@ -38,7 +41,7 @@ def attentions(net: Net) -> None:
         if softmax.attrs["axis"] % len(weights.shape) != len(weights.shape) - 1:
             continue
         found = _scores(softmax.inputs[0])
-        if found is not None:
+        if found is not None and found.numerics == Numerics.of(node.attrs):
             _replace(net, node, found, softmax)
 
 
@@ -65,8 +68,8 @@ def _product(value: Value) -> _Scores | None:
         return None
     q, of_q, more = _unscaled(node.inputs[0])
     k, of_k, others = _unscaled(node.inputs[1])
-    return _Scores(q, k, node.attrs["transpose_b"], scale * of_q * of_k, None,
-                   [*nodes, node, *more, *others])
+    return _Scores(q, k, node.attrs["transpose_b"], scale * of_q * of_k, Numerics.of(node.attrs),
+                   None, [*nodes, node, *more, *others])
 
 
 def _unscaled(value: Value) -> tuple[Value, float, list[Node]]:
@@ -100,9 +103,10 @@ def _replace(net: Net, root: Node, found: _Scores, softmax: Node) -> None:
             k = net.add("transpose", [k], before=root, name=f"{k.name}_rows", perm=perm,
                         origins=k.producer.origins)
     inputs = [found.q, k, root.inputs[1], *([found.bias] if found.bias is not None else [])]
-    if not net.keeps_support(nodes, "attention", inputs, scale=found.scale):
+    attrs = {"scale": found.scale, **found.numerics.as_dict()}
+    if not net.keeps_support(nodes, "attention", inputs, **attrs):
         return
     net.note("attentions", f"{len(nodes)} nodes up to {root.name} are attention of {found.q.name}, {k.name} "
              f"and {root.inputs[1].name}", nodes)
-    net.replace(root.output, net.add("attention", inputs, before=root, scale=found.scale,
-                                     origins=[o for n in nodes for o in n.origins]))
+    net.replace(root.output, net.add("attention", inputs, before=root,
+                                     origins=[o for n in nodes for o in n.origins], **attrs))

@@ -16,7 +16,7 @@ from graph_runtime.simulation.charges import bank_bytes, link_bytes
 from graph_runtime.simulation.walks import WALKS
 
 WALKED = tuple(name for name in WALKS if name != "cast")      # its cases are pairs of types, not shapes
-MATRIX_UNIT = ("matmul", "dense", "conv2d", "add", "subtract", "multiply")
+MATRIX_UNIT = ("matmul", "dense", "conv2d", "attention", "add", "subtract", "multiply")
 PLACED = ("dram", "l1", "dram/row_major", "l1/height", "l1/width", "l1/row_major/block[3x4]")
 
 
@@ -63,6 +63,8 @@ def wide():
         ("matmul", {}, (3, 200, 1200), (1200, 300)),
         ("matmul", {"transpose_a": True, "transpose_b": True}, (2, 300, 150), (2, 170, 300)),
         ("dense", {}, (260, 90), (200, 90), (200,)),
+        ("attention", {}, (2, 150, 64), (300, 64), (2, 300, 70), (150, 1)),
+        ("attention", {"causal": True}, (2, 300, 900), (2, 310, 900), (2, 310, 1200)),
         ("add", {}, (3, 70, 1200), (70, 1)),
         ("multiply", {}, (70, 1200), (1, 1200)),
         ("maximum", {}, (2, 1, 1200), (1, 40, 1)),

@@ -213,30 +213,37 @@ def test_what_is_not_quite_softmax(options):
 # ---------------------------------------------------------------- attention
 
 
-def attention(b, *, scale="product", swap=True, mask=True, axis=-1, shared=False):
+def attention(b, *, scale="product", swap=True, mask=True, axis=-1, shared=False, fidelity=("", "")):
     """As torch exports it: heads by transposes [0, 2, 1, 3], keys by [0, 2, 3, 1]."""
     q, k, v = (b.op("transpose", b.input(name, (2, 5, 3, 4)), perm=perm)
                for name, perm in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1] if swap else [0, 2, 1, 3]),
                                   ("v", [0, 2, 1, 3])))
     if scale == "sides":
         q, k = (b.op("multiply", t, b.number(4 ** -0.25)) for t in (q, k))
-    s = b.op("matmul", q, k, transpose_b=not swap)
+    s = b.op("matmul", q, k, transpose_b=not swap, fidelity=fidelity[0])
     if scale == "product":
         s = b.op("divide", s, b.number(2.0))
     if mask:
         s = b.op("add", s, b.input("mask", (2, 1, 1, 5)))
     p = b.op("softmax", s, axis=axis)
-    y = b.op("transpose", b.op("matmul", p, v), perm=[0, 2, 1, 3])
+    y = b.op("transpose", b.op("matmul", p, v, fidelity=fidelity[1]), perm=[0, 2, 1, 3])
     return (y, p) if shared else y
 
 
+@pytest.mark.parametrize("devices", [("cpu:0",), ("cpu:0", "tt:0")], ids=len)
 @pytest.mark.parametrize("options", [{}, {"scale": "sides"}, {"mask": False}, {"swap": False}])
-def test_attention(options):
-    model = rewritten(lambda b: attention(b, **options))
+def test_attention(options, devices):
+    model = rewritten(lambda b: attention(b, **options), devices=devices)
     assert_rule(model, "attentions", "attention", *["transpose"] * 4)
 
 
-@pytest.mark.parametrize("options", [{"axis": -2}, {"shared": True}])
+def test_attention_has_the_fidelity_of_its_products():
+    model = rewritten(lambda b: attention(b, fidelity=("HiFi2", "HiFi2")), devices=("tt:0",))
+    (func,) = [f for f in model.graph.funcs if f.op == "attention"]
+    assert func.attrs["fidelity"] == "HiFi2"
+
+
+@pytest.mark.parametrize("options", [{"axis": -2}, {"shared": True}, {"fidelity": ("HiFi2", "LoFi")}])
 def test_what_is_no_attention(options):
     assert "attention" not in ops_of(rewritten(lambda b: attention(b, **options)))
 

@@ -1,11 +1,11 @@
-"""softmax, log_softmax, layer_norm and rms_norm as the ops that TT-Buda would make of them."""
+"""softmax, log_softmax, layer_norm, rms_norm and attention as the ops that TT-Buda would make of them."""
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ...graph import NodeView
-from .op import User
+from .op import Operand, Tiles, Tm, User
 from .parts import MAKERS, Part, axes_letters, chain, result
 from .view import View
 
@@ -66,5 +66,31 @@ def _rms_norm(view: View, node: NodeView) -> list[Part]:
             for i, (p, r) in enumerate(zip(parts, reads, strict=True))]
 
 
-MAKERS.update({"softmax": _softmax, "log_softmax": _softmax, "layer_norm": _layer_norm,
+def _attention(view: View, node: NodeView) -> list[Part]:
+    """Scores, their softmax, and the product with the values."""
+    out, q, k = (view.tiles(e) for e in (node.outputs[0], *node.inputs[:2]))
+    scores, weights = Tiles(out.z, out.rt, k.rt), Tiles(out.z, out.rt, 1)
+    keys = view.operand(node, 1, Tiles(out.z, q.ct, k.rt), tms=(Tm("transpose"),))
+    last = result(view, node, "matmul", "matmul", [
+        Operand(scores, scores, view.format(node.outputs[0]), "op"),
+        view.operand(node, 2, Tiles(out.z, k.rt, out.ct))], k=k.rt)
+    first = replace(last, out=scores, k=q.ct, users=_ONE_TM,
+                    operands=(view.operand(node, 0, Tiles(out.z, out.rt, q.ct)), keys))
+    between = result(view, node, "eltwise", "nop", [])
+    parts = [Part("scores", first, reads=(~0, ~1))]
+    if len(node.inputs) == 4:
+        bias = chain(between, "add", scores, [scores, scores])
+        bias = replace(bias, operands=(bias.operands[0], view.operand(node, 3, scores)))
+        parts.append(Part("add", bias, reads=(0, ~3)))
+    n = len(parts)
+    parts += [
+        Part("exp", chain(between, "exp", scores, [scores]), reads=(n - 1,)),
+        Part("reduce c", chain(between, "reduce", weights, [scores], kind="reduce", dim="c", k=k.rt), reads=(n,)),
+        Part("reciprocal", chain(between, "reciprocal", weights, [weights]), reads=(n + 1,)),
+        Part("multiply", chain(between, "multiply", scores, [scores, weights]), reads=(n, n + 2)),
+        Part("matmul", last, True, (n + 3, ~2))]
+    return parts
+
+
+MAKERS.update({"attention": _attention, "softmax": _softmax, "log_softmax": _softmax, "layer_norm": _layer_norm,
                "rms_norm": _rms_norm})

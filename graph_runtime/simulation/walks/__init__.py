@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from .args import Arg, Call, Moves, behind, broadcast, hits, inside, moves, split, steps
+from .attention import attention
 from .conv import Plan, exact_rows, plan_of
 from .move import MOVES
 from .panels import PANELS
@@ -112,5 +113,5 @@ def _product(call: Call, words: Sequence[int], turn_a: bool, turn_b: bool) -> Mo
     return moves(reads, out, plan.width)
 
 
-WALKS: dict[str, Callable[[Call], Moves]] = {"matmul": _matmul, "dense": _dense, "conv2d": _conv2d, **MOVES,
-                                            **PANELS, **REDUCTIONS}
+WALKS: dict[str, Callable[[Call], Moves]] = {"matmul": _matmul, "dense": _dense, "conv2d": _conv2d,
+                                            "attention": attention, **MOVES, **PANELS, **REDUCTIONS}
