@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +17,7 @@ import cffi
 from graph_runtime.errors import LibraryError
 from graph_runtime.libraries import isa
 from graph_runtime.libraries.manifest import ABI_VERSION, Manifest, read_manifest
+from graph_runtime.progress import Count, uncounted
 
 from . import glue
 from .cache import cache_folder, hash_of, kept, prune, touch, writing
@@ -66,7 +66,7 @@ def compile_library(
     *,
     march: str = "auto",
     jobs: int | None = None,
-    tell: Callable[[int, int], None] = lambda done, total: None,
+    tell: Count = uncounted,
 ) -> Path:
     """Compile into the module library ``out`` (written whole or not at all) and return its path; None leaves
     it in the cache.
@@ -177,7 +177,7 @@ def _build(
     manifest: Manifest,
     out: Path,
     jobs: int | None,
-    tell: Callable[[int, int], None],
+    tell: Count,
 ) -> None:
     with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
         # the longest first: none of them is left to run alone at the end

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["Tell", "silent"]
+__all__ = ["Count", "Tell", "silent", "uncounted"]
 
 Tell = Callable[[str, int, int], None]  # (what is being done, steps done, steps in all: 0 where unknown)
+Count = Callable[[int, int], None]      # (steps done, steps in all) of one thing
 
 
 def silent(what: str, done: int, total: int) -> None:
     """A Tell for who wants to hear nothing."""
+
+
+def uncounted(done: int, total: int) -> None:
+    """A Count for who wants to hear nothing."""

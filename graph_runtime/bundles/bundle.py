@@ -19,7 +19,7 @@ import shutil
 import tempfile
 import weakref
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -29,6 +29,7 @@ from .. import dtypes
 from ..documents.document import check_schema, parse_json
 from ..errors import DocumentError, ParamsError, as_path, did_you_mean
 from ..graph import TensorType
+from ..progress import Count, uncounted
 from .files import INDEX, Member, find_member, zip_members
 from .weights import Slot, check_slots, map_values
 
@@ -116,7 +117,7 @@ class Bundle:
             self._views[file] = self._members[file].view()
         return self._views[file]
 
-    def verify(self, tell: Callable[[int, int], None] = lambda done, total: None) -> None:
+    def verify(self, tell: Count = uncounted) -> None:
         """Compare the sha256 of every file with what the index says. ``tell`` is called with (files compared,
         files in all). Raises DocumentError, which names the first that differs."""
         for done, name in enumerate(self.files):

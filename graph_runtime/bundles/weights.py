@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -16,6 +16,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import DocumentError, ParamsError
 from ..graph import TensorType
+from ..progress import Count, uncounted
 
 __all__ = ["ALIGNMENT", "Slot", "check_slots", "lay_out", "map_values", "type_of", "write_values"]
 
@@ -62,7 +63,7 @@ def lay_out(types: Mapping[str, TensorType]) -> tuple[dict[str, Slot], int]:
 
 
 def write_values(sink: Sink, slots: Mapping[str, Slot], values: Mapping[str, Any],
-                 tell: Callable[[int, int], None] = lambda done, total: None) -> None:
+                 tell: Count = uncounted) -> None:
     """Write parameters, one in memory at a time. ``values``: an array or a Constant for each slot. ``tell``
     is called with (parameters written, parameters in all).
 

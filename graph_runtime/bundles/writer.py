@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from ..errors import GraphRuntimeError
+from ..progress import Count, uncounted
 from .bundle import FORMAT, VERSION, BundleLibrary, BundleProgram, check_references
 from .files import INDEX, check_name
 from .weights import Slot, lay_out, type_of, write_values
@@ -40,7 +41,7 @@ def write_bundle(
     libraries: Sequence[BundleLibrary],
     files: Mapping[str, bytes | os.PathLike],
     params: Mapping[str, Any] | None = None,
-    tell: Callable[[int, int], None] = lambda done, total: None,
+    tell: Count = uncounted,
 ) -> Path:
     """Write a bundle: a stored zip if ``path`` ends in .zip, else a folder. ``files`` {name: bytes, or a
     path to copy} must have every file that programs and libraries name. ``params`` {key: an array or a

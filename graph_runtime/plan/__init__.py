@@ -11,7 +11,7 @@ from ..devices import Device, parse_list
 from ..errors import InputError, PlanError
 from ..graph import Graph
 from .balance import assign_models, require_policy
-from .check import check
+from .checker.check import check
 from .layouts import assign_layouts
 from .memory import SERIAL, assign_storage
 from .numerics import assign_numerics

@@ -2,7 +2,7 @@
 
 A plan is made for a serial order. On queues that run at the same time, storage may be used again only when
 every reader of the old value is over before the writer of the new one; where neither the graph nor a queue's
-order says so, a wait is added. check_races.py proves the result.
+order says so, a wait is added. checker/races.py proves the result.
 """
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from ..errors import DocumentError
 from ..graph import Graph, TensorType
 from ..layout import Layout
 from ..ops.numerics import Numerics
-from .check import check
+from .checker.check import check
 from .types import Plan, Storage
 
 __all__ = ["read_snapshot", "write_snapshot"]

@@ -16,7 +16,7 @@ def epilogues(net: Net) -> None:
     for node in sorted(net.nodes(*PRODUCTS), key=place.__getitem__):
         if node.attrs["epilogue"]:
             continue
-        for group in grow(net, node, place):
+        for group in grow(node, place):
             if _take(net, node, group):
                 break
 

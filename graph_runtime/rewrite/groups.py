@@ -36,7 +36,7 @@ class Group:
         return list(inputs), body
 
 
-def is_step(node: Node, net: Net) -> bool:
+def is_step(node: Node) -> bool:
     """An op that can be a step, of one dtype."""
     return node.op in steps.CODES and node.output.dtype in steps.DTYPES \
         and all(v.dtype == node.output.dtype for v in node.inputs)
@@ -47,16 +47,16 @@ def _given(node: Node) -> dict:
     return {key: v for key, v in node.attrs.items() if key in defaults and v != defaults[key]}
 
 
-def grow(net: Net, seed: Node, place: dict[Node, int]) -> Iterator[Group]:
+def grow(seed: Node, place: dict[Node, int]) -> Iterator[Group]:
     """The groups that begin with a seed, of at least two nodes, the largest first. All nodes make the seed's
     type and were asked onto one device. ``place``: of each node in the order of the graph."""
-    has_product = not is_step(seed, net)
+    has_product = not is_step(seed)
     nodes, inside, whole = [seed], {seed}, []
     while len(nodes) <= _MOST and len(nodes) - (len(whole[-1]) if whole else 1) < _LOOKAHEAD:
-        following = _next(net, nodes, inside, place)
+        following = _next(nodes, inside, place)
         if following is None:
             break
-        more = [following] if has_product else [*_alone(net, following, inside), following]
+        more = [following] if has_product else [*_alone(following, inside), following]
         nodes += more
         inside.update(more)
         if _is_closed(nodes, inside):
@@ -64,29 +64,29 @@ def grow(net: Net, seed: Node, place: dict[Node, int]) -> Iterator[Group]:
     return (Group(found, has_product) for found in whole[::-1] if len(found) <= _MOST + has_product)
 
 
-def _next(net: Net, nodes: list[Node], inside: set[Node], place: dict[Node, int]) -> Node | None:
+def _next(nodes: list[Node], inside: set[Node], place: dict[Node, int]) -> Node | None:
     """The first node behind the group that reads it and may join."""
     readers = {r for n in nodes for r in n.output.readers if r not in inside and r in place}
     for reader in sorted(readers, key=place.__getitem__):
-        if _joins(net, reader, nodes[0]):
+        if _joins(reader, nodes[0]):
             return reader
     return None
 
 
-def _joins(net: Net, node: Node, seed: Node) -> bool:
-    return is_step(node, net) and node.output.type == seed.output.type and node.device == seed.device
+def _joins(node: Node, seed: Node) -> bool:
+    return is_step(node) and node.output.type == seed.output.type and node.device == seed.device
 
 
-def _alone(net: Net, node: Node, inside: set[Node]) -> list[Node]:
+def _alone(node: Node, inside: set[Node]) -> list[Node]:
     """Elementwise producers of a node's other inputs that only it and the group read, first things first."""
     found: list[Node] = []
     for value in node.inputs:
         maker = value.producer
-        if maker is None or maker in inside or maker in found or not _joins(net, maker, node):
+        if maker is None or maker in inside or maker in found or not _joins(maker, node):
             continue
         if value.heads or any(r is not node and r not in inside for r in value.readers):
             continue
-        found += [n for n in _alone(net, maker, inside) if n not in found] + [maker]
+        found += [n for n in _alone(maker, inside) if n not in found] + [maker]
     return found
 
 
@@ -99,8 +99,8 @@ def fused_groups(net: Net) -> None:
     """Elementwise ops of one type that follow each other are one kernel."""
     place = {node: i for i, node in enumerate(net.nodes())}
     for node in list(net.nodes()):
-        if node.alive and is_step(node, net) and len(node.outputs) == 1:
-            for group in grow(net, node, place):
+        if node.alive and is_step(node) and len(node.outputs) == 1:
+            for group in grow(node, place):
                 if _take(net, group):
                     break
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import core
-from ..plan.check_races import check_races
+from ..plan.checker.races import check_races
 from ..plan.columns import ragged, starts
 from ..plan.lanes import COMPUTE, lanes
 from ..programs.lower import arg_record

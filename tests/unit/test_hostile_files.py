@@ -51,15 +51,15 @@ def test_a_plan_with_many_layouts_is_written_as_it_stands(document):
 
 def test_an_alias_looks_at_its_own_node_only(document, monkeypatch):
     """Each output written into an input that its node reads: permissions are asked for one argument each."""
-    from graph_runtime.plan import check_facts
+    from graph_runtime.plan.checker import facts as known
 
-    asked, original = [], check_facts.Facts.may_overwrite
+    asked, original = [], known.Facts.may_overwrite
 
     def counting(facts, slots):
         asked.append(len(slots))
         return original(facts, slots)
 
-    monkeypatch.setattr(check_facts.Facts, "may_overwrite", counting)
+    monkeypatch.setattr(known.Facts, "may_overwrite", counting)
     count = 50
     inputs = [document.input(f"x{i}") for i in range(count)]
     heads = [document.call("relu", x, op="relu") for x in inputs]

@@ -9,7 +9,7 @@ import pytest
 from graph_runtime.errors import CheckError
 from graph_runtime.graph import COPY, TensorType
 from graph_runtime.plan import plan
-from graph_runtime.plan.check_races import check_races, clocks
+from graph_runtime.plan.checker.races import check_races, clocks
 from graph_runtime.plan.lanes import lanes
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 

@@ -13,7 +13,7 @@ from graph_runtime.errors import CheckError, InputError
 from graph_runtime.graph import TensorType
 from graph_runtime.packing import pack
 from graph_runtime.plan import check, plan
-from graph_runtime.plan.check_races import check_races
+from graph_runtime.plan.checker.races import check_races
 from graph_runtime.plan.lanes import lanes
 from graph_runtime.plan.modes import peaks
 from graph_runtime.plan.record import record

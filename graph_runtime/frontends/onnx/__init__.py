@@ -39,14 +39,15 @@ def load_model(source: str | os.PathLike | bytes | Any, *, dims: Mapping[str, in
     """
     from . import families  # noqa: F401  (it fills the table of converters)
     from .importer import Importer
-    from .prepare import prepared
-    read = prepared(source, require_onnx(), dict(dims or {}), batch, None if folder is None else Path(folder))
+    from .prepare import prepare_file
+    file = prepare_file(source, require_onnx(), dict(dims or {}), batch,
+                        None if folder is None else Path(folder))
     given = dict(values or {})
     for name in given:
-        if name not in read.types:
+        if name not in file.types:
             raise InputError(f"the model has no input {name!r}", got=name)
     with gc_paused():
-        return Importer(read, given).model()
+        return Importer(file, given).model()
 
 
 def require_onnx() -> ModuleType:

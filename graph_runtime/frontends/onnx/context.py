@@ -11,7 +11,7 @@ so that no attribute is ever ignored by oversight.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -200,6 +200,11 @@ class Context:
         if (start, step) == (0, 1) and end == x.shape[axis]:
             return x
         return self.op("slice", x, starts=[start], ends=[end], axes=[axis], steps=[step])
+
+    def stack(self, values: Sequence[Value], axis: int) -> Value:
+        """Values of one shape along a new axis."""
+        made = [self.op("unsqueeze", value, axes=[axis]) for value in values]
+        return made[0] if len(made) == 1 else self.op("concatenate", *made, axis=axis)
 
     def full(self, shape: tuple[int, ...], value: Any, dtype: str) -> Value:
         """A tensor of one value; no memory of its size is needed before a run where it is large."""

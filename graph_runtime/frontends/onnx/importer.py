@@ -13,7 +13,7 @@ from ...model import Model, Note
 from .attributes import decode
 from .context import Context, UnknownValueError, table
 from .emit import emit
-from .prepare import Prepared
+from .prepare import PreparedFile
 from .read import DTYPES, tensor_constant
 from .tape import Tape, Value
 
@@ -43,7 +43,7 @@ class Failure:
 class Importer:
     """``given``: values of graph inputs that are known already."""
 
-    source: Prepared
+    source: PreparedFile
     given: Mapping[str, np.ndarray] = field(default_factory=dict)
     tape: Tape = field(default_factory=Tape)
     notes: list[Note] = field(default_factory=list)

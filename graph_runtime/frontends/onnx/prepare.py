@@ -1,4 +1,4 @@
-"""A source -> a checked ModelFile: parsed, functions inlined, names and versions checked, dims bound."""
+"""A source -> PreparedFile: parsed, functions inlined, names and versions checked, dims bound."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .check import check_graph, check_text, input_types, opsets
 from .context import table
 from .read import ModelFile, open_model
 
-__all__ = ["Prepared", "prepared"]
+__all__ = ["PreparedFile", "prepare_file"]
 
 _MOST_NODES = 1_000_000     # after functions are inlined
 _MOST_DEPTH = 100           # of functions in functions
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedFile:
     """A file that may be imported. ``opsets``: {domain: version}. ``types``: of the graph's inputs. ``dims``:
     dimensions that were bound. ``batch``: how the fixed batch was changed, None if it was not."""
 
@@ -33,16 +33,16 @@ class Prepared:
     batch: Batch | None
 
 
-def prepared(source: Any, onnx: Any, dims: Mapping[str, int], batch: int | None,
-             folder: Path | None) -> Prepared:
-    """Raises as load_model."""
+def prepare_file(source: Any, onnx: Any, dims: Mapping[str, int], batch: int | None,
+                 folder: Path | None) -> PreparedFile:
+    """The file of ``source``, fit for an Importer; parameters as load_model's. Raises as load_model."""
     file = open_model(source, onnx, folder)
     check_text(file.proto)
     _inline(file, onnx, opsets(file.proto, onnx))
     check_graph(file.proto.graph)
     dims, change = set_batch(file.proto.graph, batch, dims) if batch else (dims, None)
     types, bound = input_types(file.proto.graph, dims)
-    return Prepared(file, opsets(file.proto, onnx), types, bound, change)
+    return PreparedFile(file, opsets(file.proto, onnx), types, bound, change)
 
 
 def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:

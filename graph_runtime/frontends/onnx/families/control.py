@@ -36,12 +36,7 @@ def _loop(ctx: Context) -> Results:
         i += 1
     if not scanned and len(body.output) > len(state) + 1:
         ctx.fail("it runs no iteration, so that the shape of its scan outputs is not known")
-    return (*state, *(_stacked(ctx, list(column), 0) for column in zip(*scanned, strict=True)))
-
-
-def _stacked(ctx: Context, values: list[Value], axis: int) -> Value:
-    values = [ctx.op("unsqueeze", v, axes=[axis]) for v in values]
-    return values[0] if len(values) == 1 else ctx.op("concatenate", *values, axis=axis)
+    return (*state, *(ctx.stack(list(column), 0) for column in zip(*scanned, strict=True)))
 
 
 @converter("Scan", limits="unrolled; opset 9 and later")
@@ -71,6 +66,6 @@ def _scan(ctx: Context) -> Results:
     columns = [list(column) for column in zip(*results, strict=True)]
     out_axes = ctx.attr("scan_output_axes", [0] * len(columns))
     turned = ctx.attr("scan_output_directions", [0] * len(columns))
-    made = [_stacked(ctx, column[::-1] if back else column, axis % (column[0].rank + 1))
+    made = [ctx.stack(column[::-1] if back else column, axis % (column[0].rank + 1))
             for column, axis, back in zip(columns, out_axes, turned, strict=True)]
     return (*state, *made)

@@ -119,13 +119,13 @@ def _requantized(ctx: Context, product: Value, scale: Value, zero: Value, dtype:
 def _qlinear_matmul(ctx: Context) -> Results:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (ctx.input(i) for i in range(8))
     product = matmul(ctx, _centred(ctx, a, a_zero, -2), _centred(ctx, b, b_zero, -1))
-    a_scale = _scale(ctx, a_scale, a.rank, -2)
-    scale = ctx.op("divide", ctx.op("multiply", a_scale, _scale(ctx, b_scale, b.rank, -1)),
-                   _scale(ctx, y_scale, product.rank, -2))
-    return _requantized(ctx, product, scale, _scale(ctx, y_zero, product.rank, -2), y_zero.dtype)
+    a_scale = _scale(ctx, a_scale, -2)
+    scale = ctx.op("divide", ctx.op("multiply", a_scale, _scale(ctx, b_scale, -1)),
+                   _scale(ctx, y_scale, -2))
+    return _requantized(ctx, product, scale, _scale(ctx, y_zero, -2), y_zero.dtype)
 
 
-def _scale(ctx: Context, value: Value, rank: int, axis: int) -> Value:
+def _scale(ctx: Context, value: Value, axis: int) -> Value:
     """float64, one for all, or one a row (axis -2) or column (axis -1)."""
     value = ctx.cast(value, "float64")
     if value.type.size == 1:
@@ -137,7 +137,7 @@ def _scale(ctx: Context, value: Value, rank: int, axis: int) -> Value:
 def _qlinear_conv(ctx: Context) -> Results:
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (ctx.input(i) for i in range(8))
     product = convolve(ctx, _centred(ctx, x, x_zero), _centred(ctx, w, w_zero, 0), ctx.optional(8))
-    x_scale, y_scale, y_zero = (_scale(ctx, v, 1, 0) for v in (x_scale, y_scale, y_zero))
+    x_scale, y_scale, y_zero = (_scale(ctx, v, 0) for v in (x_scale, y_scale, y_zero))
     w_scale = ctx.cast(w_scale, "float64")
     if w_scale.type.size == 1:
         w_scale = ctx.reshape(w_scale, ())

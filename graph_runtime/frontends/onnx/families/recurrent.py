@@ -123,14 +123,9 @@ def _joined(ctx: Context, outputs: list[list[Value]], finals: list[list[Value]])
     """Y [steps, directions, batch, hidden], then each final state [directions, batch, hidden]; with layout 1
     the batch comes first."""
     first = bool(ctx.attr("layout", 0))
-
-    def stacked(values: list[Value], axis: int) -> Value:
-        values = [ctx.op("unsqueeze", v, axes=[axis]) for v in values]
-        return values[0] if len(values) == 1 else ctx.op("concatenate", *values, axis=axis)
-
-    steps = [stacked(list(both), 0) for both in zip(*outputs, strict=True)]
-    y = stacked(steps, 0) if steps else None
-    last = [stacked(list(both), 0) for both in zip(*finals, strict=True)]
+    steps = [ctx.stack(list(both), 0) for both in zip(*outputs, strict=True)]
+    y = ctx.stack(steps, 0) if steps else None
+    last = [ctx.stack(list(both), 0) for both in zip(*finals, strict=True)]
     if first:
         y = None if y is None else ctx.transpose(y, [2, 0, 1, 3])
         last = [ctx.transpose(v, [1, 0, 2]) for v in last]

@@ -24,12 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .check_facts import Facts, check_columns
-from .check_models import check_models
-from .check_nodes import check_copies, check_devices, check_layouts, check_nops, check_order
-from .check_overlap import check_alias, check_overlap
-from .check_storage import check_at_input, check_storage
-from .types import Plan
+from ..types import Plan
+from .facts import Facts, check_columns
+from .models import check_models
+from .nodes import check_copies, check_devices, check_layouts, check_nops, check_order
+from .overlap import check_alias, check_overlap
+from .storage import check_at_input, check_storage
 
 __all__ = ["check"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CheckError
-from .types import Plan
+from ...errors import CheckError
+from ..types import Plan
 
 __all__ = ["check_models"]
 

@@ -1,10 +1,9 @@
-"""The checker's rules about memory: where storages lie, copies at input time, aliases, and who overwrites
-whom."""
+"""The checker's rules about memory: where storages lie, and copies at input time."""
 from __future__ import annotations
 
 import numpy as np
 
-from .check_facts import Facts, refuse, storage_path, taken
+from .facts import Facts, refuse, storage_path, taken
 
 __all__ = ["check_at_input", "check_storage"]
 

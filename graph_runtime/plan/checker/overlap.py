@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 
 import numpy as np
 
-from .check_facts import Facts, refuse, storage_path
+from .facts import Facts, refuse, storage_path
 
 __all__ = ["check_alias", "check_overlap"]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .check_facts import refuse
-from .types import Plan
+from ..types import Plan
+from .facts import refuse
 
 __all__ = ["check_races", "clocks"]
 

@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 
-from .. import dtypes
-from ..graph import TensorType
-from ..layout import HOST, ROW_MAJOR, TILE, Layout
-from .check_facts import Facts, refuse
+from ... import dtypes
+from ...graph import TensorType
+from ...layout import HOST, ROW_MAJOR, TILE, Layout
+from .facts import Facts, refuse
 
 __all__ = ["check_copies", "check_devices", "check_layouts", "check_nops", "check_order"]
 

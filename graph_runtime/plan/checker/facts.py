@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import dtypes
-from ..devices import Memory
-from ..errors import CheckError
-from ..graph import COPY, NOP, TensorType
-from ..layout import HOST, TILE, Layout
-from ..ops import registry
-from .types import Plan
+from ... import dtypes
+from ...devices import Memory
+from ...errors import CheckError
+from ...graph import COPY, NOP, TensorType
+from ...layout import HOST, TILE, Layout
+from ...ops import registry
+from ..types import Plan
 
 __all__ = ["Facts", "check_columns", "refuse"]
 
