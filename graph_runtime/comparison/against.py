@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import InputError, did_you_mean
 from ..plan import Plan
-from .differences import Difference, Report, bound_of, distances
+from .differences import Difference, Report, bounds_of, distances
 
 __all__ = ["compare_with"]
 
@@ -29,7 +29,7 @@ def compare_with(name: str, path: str | os.PathLike, inputs: Mapping[str, np.nda
                        graph.entry_type(eid), *distances(got, want))
             for label, eid, got, want in zip(graph.output_names, graph.outputs.tolist(), values, wanted,
                                              strict=True)]
-    return Report(tuple(sorted(rows, key=lambda d: -d.nmse)), bound_of(planned), judge=name)
+    return Report(tuple(sorted(rows, key=lambda d: -d.nmse)), *bounds_of(planned), judge=name)
 
 
 def _onnxruntime(path: str | os.PathLike, inputs: Mapping[str, np.ndarray]) -> list[Any]:

@@ -21,7 +21,7 @@ from ..model import Model
 from ..ops import get
 from ..ops.inputs import draw_array, nmse
 from ..plan import Plan, plan
-from .differences import Difference, Report, bound_of, distances
+from .differences import Difference, Report, bounds_of, distances
 from .interpreter import heads, interpret
 from .rearrange import cut, keep_all, permuted, replanned
 
@@ -46,8 +46,8 @@ def compare(
     """Run a graph on devices and by the interpreter on the same inputs.
 
     ``graph``, ``library``, ``devices`` and ``options`` (place, formats, device_map, ...) as factory.create.
-    ``inputs``: {name: array}; what it leaves out is drawn from ``seed``. ``bound``: the greatest nmse; by
-    default what the formats of the plan allow. ``nodes``: also each node accumulated and alone. ``functions``
+    ``inputs``: {name: array}; what it leaves out is drawn from ``seed``. ``bound``: the greatest nmse, of
+    nodes alone too; by default what the formats of the plan allow. ``nodes``: also each node accumulated and alone. ``functions``
     as interpret.
 
     Raises what create, run and interpret raise.
@@ -128,17 +128,17 @@ class _Case:
     def report(self, results: Sequence[np.ndarray], arrays: Mapping[str, np.ndarray], bound: float | None,
                nodes: bool) -> Report:
         """Judge the heads, and with ``nodes`` every entry that a function makes."""
-        graph, bound = self.graph, bound_of(self.plan) if bound is None else bound
+        graph, bounds = self.graph, bounds_of(self.plan) if bound is None else (bound, bound)
         outputs = self._measure(graph.outputs, self.heads, results)
         if not nodes:
-            return Report(outputs, bound)
+            return Report(outputs, *bounds)
         placed = _as_placed(graph, self.plan)
         made = np.flatnonzero((graph.func_id >= 0)[graph.entry_nid])
         wanted = [self.wanted[eid] for eid in made]
         accumulated = self._rerun(keep_all(placed), arrays)
         alone, feeds = cut(placed)
         isolated = self._rerun(alone, {name: self.wanted[eid] for name, eid in feeds.items()})
-        return Report(outputs, bound, self._measure(made, wanted, [accumulated[eid] for eid in made]),
+        return Report(outputs, *bounds, self._measure(made, wanted, [accumulated[eid] for eid in made]),
                       self._measure(made, wanted, isolated))
 
     def _rerun(self, graph: Graph, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
