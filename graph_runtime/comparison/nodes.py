@@ -47,8 +47,8 @@ def compare(
 
     ``graph``, ``library``, ``devices`` and ``options`` (place, formats, device_map, ...) as factory.create.
     ``inputs``: {name: array}; what it leaves out is drawn from ``seed``. ``bound``: the greatest nmse, of
-    nodes alone too; by default what the formats of the plan allow. ``nodes``: also each node accumulated and alone. ``functions``
-    as interpret.
+    nodes alone too; by default what the formats of the plan allow. ``nodes``: also each node accumulated and
+    alone. ``functions`` as interpret.
 
     Raises what create, run and interpret raise.
     """
