@@ -96,12 +96,13 @@ def _transpose_pads(ctx: Context, x: Value, kernel: Sequence[int], strides: Sequ
     pads, wanted = ctx.attr("pads", [0] * (2 * rank)), ctx.attr("output_shape", None)
     if wanted is None and how in ("NOTSET", "VALID"):
         return list(pads), list(extra)
-    if wanted is None:
-        wanted = [n * s for n, s in zip(x.shape[2:], strides, strict=True)]
+    sizes = wanted or [n * s for n, s in zip(x.shape[2:], strides, strict=True)]
     front, behind, extra = [], [], list(extra)
-    for d, size in enumerate(wanted[-rank:]):
+    for d, size in enumerate(sizes[-rank:]):
         total = strides[d] * (x.shape[2 + d] - 1) + extra[d] + (kernel[d] - 1) * dilations[d] + 1 - size
-        if total < 0:
+        if total < 0 and wanted is None:        # auto_pad takes away, ONNX Runtime and shape inference agree
+            total = 0
+        elif total < 0:
             extra[d], total = extra[d] - total, 0
         less = total // 2
         front.append(less if how == "SAME_UPPER" else total - less)

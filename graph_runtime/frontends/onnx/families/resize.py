@@ -79,16 +79,16 @@ def _source(ctx: Context, how: str, n: int, size: int, scale: float,
         middle = n / 2 * (1 - size / wide)
         return middle + (i + 0.5) / scale - 0.5
     if how == "pytorch_half_pixel":
-        return (i + 0.5) / scale - 0.5 if size > 1 else np.zeros(1)
+        return (i + 0.5) / scale - 0.5 if size > 1 else np.zeros(size)
     if how == "align_corners":
-        return i * (n - 1) / (wide - 1) if size > 1 else np.zeros(1)
+        return i * (n - 1) / (wide - 1) if size > 1 else np.zeros(size)
     if how == "asymmetric":
         return i / scale
     if how == "tf_crop_and_resize" and box is not None:
         start, end = box
         if size > 1:
             return start * (n - 1) + i * (end - start) * (n - 1) / (wide - 1)
-        return np.array([0.5 * (start + end) * (n - 1)])
+        return np.full(size, 0.5 * (start + end) * (n - 1))
     return ctx.fail(f"coordinate_transformation_mode is {how!r}")
 
 

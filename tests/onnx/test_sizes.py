@@ -1,0 +1,32 @@
+"""Sizes of outputs where ONNX's node tests have no case: they are those that ONNX's shape inference says."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+
+def _inferred(proto):
+    inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
+    return tuple(dim.dim_value for dim in inferred.graph.output[0].type.tensor_type.shape.dim)
+
+
+@pytest.mark.parametrize("how", ["SAME_UPPER", "SAME_LOWER"])
+def test_same_padding_never_grows_a_transposed_convolution(kit, how):
+    """A kernel of 2 that moves by 3 leaves the last step short: padding below zero does not fill it."""
+    weight = np.arange(1, 5, dtype=np.float32).reshape(1, 1, 2, 2)
+    node = ("ConvTranspose", ["x", "w"], ["y"], {"auto_pad": how, "strides": [3, 1]})
+    proto = kit.make([node], {"x": (1, 1, 2, 2)}, ["y"], {"w": weight})
+    (y,) = kit.run(kit.load(proto), {"x": np.ones((1, 1, 2, 2), np.float32)})
+    full = np.array([[1, 3, 2], [3, 7, 4], [0, 0, 0], [1, 3, 2], [3, 7, 4]], np.float32)
+    assert y.shape == _inferred(proto) == (1, 1, 5, 2)
+    np.testing.assert_array_equal(y[0, 0], full[:, :2] if how == "SAME_UPPER" else full[:, 1:])
+
+
+@pytest.mark.parametrize("how", ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"])
+def test_an_image_that_is_scaled_to_nothing_is_empty(kit, how):
+    node = ("Resize", ["x", "", "scales"], ["y"], {"mode": "linear", "coordinate_transformation_mode": how})
+    proto = kit.make([node], {"x": (1, 2, 1, 4)}, ["y"], {"scales": np.array([1, 1, 0.5, 2], np.float32)})
+    (y,) = kit.run(kit.load(proto), {"x": np.ones((1, 2, 1, 4), np.float32)})
+    assert y.shape == _inferred(proto) == (1, 2, 0, 8)
