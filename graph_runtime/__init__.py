@@ -39,7 +39,7 @@ _HOME = {
     "ParamsError": "errors",
     "Plan": "plan.types",
     "PlanError": "errors",
-    "Run": "sessions.run",
+    "Run": "queues.run",
     "RunCancelledError": "errors",
     "Session": "sessions.session",
     "SessionBusyError": "errors",

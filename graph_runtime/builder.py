@@ -195,7 +195,7 @@ class GraphBuilder:
         return graph_from_document(to_document(self._nodes, outputs, self._aliases, self._device))
 
     def to_json(self) -> str:
-        """Canonical graph.json (write.py)."""
+        """Canonical graph.json (documents/write.py)."""
         return graph_to_json(self.build()).decode()
 
     # ---------------------------------------------------------------- making nodes

@@ -17,7 +17,7 @@ from .devices import Device, of_type
 from .documents.params import read_params
 from .errors import InputError, did_you_mean
 from .graph import Graph
-from .sessions.run import Run
+from .queues.run import Run
 from .sessions.session import Session
 from .sessions.sharing import share_inputs
 from .tensors.arrays import empty

@@ -2,7 +2,7 @@
 
     bundle.json     what is in it (schemas/bundle.schema.json), with the sha256 of every other file
     main.json       a graph.json that carries its plan's columns; NAME.json for each of several programs
-    main.plan       the same plan, ready to be used (snapshot.py)
+    main.plan       the same plan, ready to be used (plan/snapshot.py)
     kernels.so      a module library
     params.bin      parameters, raw and aligned (weights.py); bundle.json says what lies where
 
@@ -44,7 +44,7 @@ _MOST_INDEX = 64 << 20
 class BundleProgram:
     """One program: ``graph`` is its file in the bundle, ``inputs`` and ``outputs`` names in order
     (parameters are not inputs here), ``params`` {input name: key of the parameter}, ``aliases``
-    ((output index, input index), ...). ``plan``: the file of its plan's snapshot (snapshot.py), None where
+    ((output index, input index), ...). ``plan``: the file of its plan's snapshot (plan/snapshot.py), None where
     there is none. ``const``: equal inputs give equal outputs, which may be kept."""
 
     name: str
@@ -83,7 +83,7 @@ class Bundle:
                                           } if params else {}
         self.files: Mapping[str, str] = {name: row["sha256"] for name, row in index["files"].items()}
         self.sizes: Mapping[str, int] = {name: row["bytes"] for name, row in index["files"].items()}
-        self.memo: dict[str, tuple] = {}          # program -> layouts of its inputs (executable.py)
+        self.memo: dict[str, tuple] = {}          # program -> layouts of its inputs (stitching/executable.py)
         self._members, self._views = members, {}
         if self.params_file is not None:
             check_slots(self.slots, self.sizes[self.params_file], f"bundle {path}")

@@ -112,7 +112,7 @@ def _arrays(module: GraphModule, names: Iterable[str]) -> dict[str, np.ndarray]:
 
 
 def _compare(program: Program, module: GraphModule, options: dict[str, Any], fuse: bool | None) -> Report:
-    from ..comparison.nodes import compare, compare_prepared
+    from ..comparison.compare import compare, compare_prepared
 
     if fuse or program.is_model:
         names = [name for name in program.graph.input_names if name not in program.constants]

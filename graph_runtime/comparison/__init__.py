@@ -1,2 +1,5 @@
-"""What results should be: the numpy interpreter, and comparisons of a device, another arrangement or another
-runtime with it."""
+"""What results should be, and how far they are from it.
+
+Read: interpreter (numpy alone), rearrange (the same graph in other ways), differences (how far), and who
+compares: compare (devices with the interpreter), against (outputs with another runtime's).
+"""

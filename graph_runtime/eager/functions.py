@@ -16,8 +16,8 @@ from ..single.apply import Refused, apply
 from ..single.host import on_host
 from ..single.move import push
 from ..single.operands import device_of, dtype_name, tensor
-from ..single.place import default_place, held
 from ..single.road import device_first, host_only, only
+from ..tensors.place import default_place, held
 from ..tensors.tensor import Tensor
 from . import arithmetic, comparison, movement, reduction
 

@@ -13,8 +13,8 @@ from ..graph import TensorType
 from ..single.apply import Refused, apply
 from ..single.move import push
 from ..single.operands import axes_of, on_device, tensor, together
-from ..single.place import default_place
 from ..single.road import device_first, only
+from ..tensors.place import default_place
 from ..tensors.tensor import Tensor
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""fused: a group of elementwise ops as one kernel, made by rewrite/fuse.py.
+"""fused: a group of elementwise ops as one kernel, made by rewrite/groups.py.
 
 C contract: args are the inputs, then the output; words: the program (steps.py). An output may take the place
 of any input of its type.

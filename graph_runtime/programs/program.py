@@ -1,8 +1,8 @@
 """A lowered program: the plan as flat arrays, equal to the structs of native/include/gr_program.h.
 
 A Program holds no addresses but those of kernels, so it can be printed, compared and bound to any number of
-sessions. session.py fills in the pointers: ``gr_arg.addr`` from the plan's storage, ``shape`` and ``attrs``
-by adding the addresses of the pools.
+sessions. sessions/bind.py fills in the pointers: ``gr_arg.addr`` from the plan's storage, ``shape`` and
+``attrs`` by adding the addresses of the pools.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..plan.types import Plan
 
 __all__ = ["ARG", "CALL", "INSTR", "LANE", "SLOT", "STEP", "Kernel", "Program"]
 
-# struct gr_arg (32 bytes), gr_call (40), gr_instr (48); tests/unit/test_program.py holds them to the C ones
+# struct gr_arg (32 bytes), gr_call (40), gr_instr (48); tests/native/test_executor.py holds them to the C ones
 ARG = np.dtype([("addr", "<u8"), ("shape", "<u8"), ("ndim", "<i4"), ("dtype", "u1"), ("format", "u1"),
                 ("layout", "u1"), ("memory", "u1"), ("page_bytes", "<u4"), ("num_pages", "<u4")])
 CALL = np.dtype([("abi", "<u4"), ("nargs", "<i4"), ("args", "<u8"), ("attrs", "<u8"), ("scratch", "<u8"),

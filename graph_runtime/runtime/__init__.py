@@ -30,7 +30,7 @@ from ..stitching.hooks import (
     set_memory_log_level,
     unregister_hooks,
 )
-from ..stitching.opened import MemoryView, OpenDevice, opened
+from ..stitching.open_device import MemoryView, OpenDevice, opened
 from ..stitching.submit import submit
 from ..tensors import arrays, host_tensors, transfers
 from ..tensors.host_tensors import TensorDesc

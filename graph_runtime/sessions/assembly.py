@@ -14,8 +14,8 @@ from ..plan.lanes import COMPUTE, lanes
 from ..programs.lower import arg_record
 from ..programs.program import ARG, SLOT, STEP
 from ..programs.slots import Slots
+from ..queues.template import ROLES, Template
 from .bind import Bound
-from .template import ROLES, Template
 
 __all__ = ["assemble"]
 

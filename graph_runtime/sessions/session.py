@@ -18,9 +18,9 @@ from .. import core, library
 from ..errors import InputError, KernelError, SessionBusyError
 from ..plan.types import Plan
 from ..programs.lower import lower
+from ..queues.run import Run
 from ..tensors.tensor import Tensor
 from .bind import Bound
-from .run import Run
 from .zero_copy import ZeroCopy, array_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ..devices import cpu
 from ..errors import InputError
 from ..graph import TensorType
 from ..layout import HOST, ROW_MAJOR, Layout
-from ..tensors.buffer import Buffer
+from ..queues.buffer import Buffer
 from ..tensors.host_values import as_array
 from ..tensors.tensor import Tensor
 

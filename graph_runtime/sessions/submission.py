@@ -18,14 +18,14 @@ from ..errors import InputError
 from ..layout import HOST
 from ..locks import new_lock
 from ..programs.slots import Slots, assign_slots, extent_of, memory_of, slots_of_copies
-from ..tensors.buffer import Buffer, wait_in_slices
+from ..queues import template
+from ..queues.buffer import Buffer, wait_in_slices
+from ..queues.run import Run
+from ..queues.template import Template
 from ..tensors.tensor import Tensor, donations
-from . import template
 from .assembly import assemble
 from .bind import Bound, Lease
-from .run import Run
 from .staging import check_kinds, host_layout, stage, write
-from .template import Template
 from .zero_copy import ALIGNMENT, ZeroCopy
 
 __all__ = ["Submitter"]

@@ -2,7 +2,7 @@
 them (gr_device_traffic), and over every link between devices.
 
 A copy reads each page of its input once and writes each page of its output once. Ops are charged to the byte
-what their kernels load and store (walks.py).
+what their kernels load and store (walks/).
 """
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from ..graph import COPY, Func, TensorType
 from ..layout import same_image
 from ..ops import registry
 from ..programs.program import Kernel
+from ..tensors.place import Place, default_place
 from ..tensors.tensor import Tensor
 from ..tensors.traffic import record
 from ..tensors.transfers import gather
@@ -27,7 +28,6 @@ from . import policy
 from .compiled import compiled_kernel
 from .launch import Launcher, Moved
 from .move import push
-from .place import Place, default_place
 
 __all__ = ["Call", "find", "forget"]
 

@@ -12,12 +12,12 @@ from ..devices import Device
 from ..errors import DeviceError, DocumentError, GraphRuntimeError, InputError, UnsupportedOpError
 from ..graph import TensorType
 from ..layout import HOST, Layout
+from ..tensors.place import default_place, held
 from ..tensors.tensor import Tensor
 from ..tensors.traffic import record, refuse_hidden
 from ..tensors.transfers import gather
 from . import policy
 from .move import push
-from .place import default_place, held
 
 __all__ = ["on_host", "tensors_in", "to_host"]
 

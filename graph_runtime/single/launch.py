@@ -8,11 +8,11 @@ from .. import core
 from ..errors import DeviceMemoryError
 from ..programs.lower import arg_record
 from ..programs.program import ARG, Kernel
-from ..sessions.template import one_kernel
-from ..tensors.buffer import Buffer
+from ..queues.buffer import Buffer
+from ..queues.template import one_kernel
+from ..tensors.place import Place, place
 from ..tensors.tensor import Tensor
 from .lineage import Maker, replace, settle_all, watch
-from .place import Place, place
 
 __all__ = ["Launcher", "Moved", "alias", "rebind"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..tensors.arrays import allocate
+from ..tensors.place import Place
 from ..tensors.tensor import Tensor
-from .place import Place
 
 __all__ = ["push"]
 

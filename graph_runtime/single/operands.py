@@ -13,10 +13,10 @@ from ..devices import Device
 from ..errors import DocumentError, InputError
 from ..graph import TensorType
 from ..locks import new_lock
+from ..tensors.place import default_place
 from ..tensors.tensor import Tensor
 from .apply import Refused, apply
 from .move import push
-from .place import default_place
 from .promotion import common
 
 __all__ = ["axes_of", "cast", "device_of", "dtype_key", "dtype_name", "on_device", "tensor", "together"]

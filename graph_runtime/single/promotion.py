@@ -14,8 +14,8 @@ import numpy as np
 
 from .. import dtypes
 from ..devices import Device
+from ..tensors.place import held
 from .apply import Refused
-from .place import held
 
 __all__ = ["common", "floating", "numpy_result"]
 

@@ -18,7 +18,7 @@ from ..graph import COPY, TensorType
 from ..layout import HOST, Layout
 from ..locks import new_lock
 from ..plan import plan as make_plan
-from .opened import OpenDevice, opened
+from .open_device import OpenDevice, opened
 
 __all__ = ["Executable", "Spec", "executable", "input_layout", "program_entry"]
 

@@ -23,7 +23,7 @@ from ..tensors.traffic import record
 from ..tensors.transfers import duplicate, to
 from . import constants, hooks
 from .executable import Executable, Spec, executable
-from .opened import OpenDevice
+from .open_device import OpenDevice
 
 __all__ = ["EVICT", "submit"]
 

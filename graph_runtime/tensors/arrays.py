@@ -12,8 +12,8 @@ from ..errors import DeviceError, InputError, PlanError, did_you_mean
 from ..graph import TensorType
 from ..layout import HOST, L1, ROW_MAJOR, TILE, Layout, footprint, matrix
 from ..plan.defaults import choose
+from ..queues.buffer import Buffer
 from ..shards import fault
-from .buffer import Buffer
 from .dlpack import viewed
 from .host_values import aligned_empty
 from .tensor import Tensor

@@ -19,10 +19,10 @@ from ..devices import cpu
 from ..graph import TensorType
 from ..programs.lower import arg_record
 from ..programs.program import ARG, SLOT, STEP
-from ..sessions.template import Template, copy_queue
-from ..single.place import Place, default_place
-from .buffer import Buffer, wait_in_slices
+from ..queues.buffer import Buffer, wait_in_slices
+from ..queues.template import Template, copy_queue
 from .host_values import ALIGNMENT, aligned_empty, host_view
+from .place import Place, default_place
 from .tensor import Tensor
 from .traffic import record
 

@@ -22,13 +22,13 @@ from ..errors import HandleError, InputError, KernelError
 from ..graph import TensorType
 from ..layout import HOST, Layout
 from ..locks import new_rlock
+from ..queues.buffer import Buffer, check_timeout
 from ..single.lineage import before_write, recover
-from ..single.place import place
-from .buffer import Buffer, check_timeout
 from .dlpack import HOST_DEVICE, export
 from .host_values import aligned_empty, as_array
 from .implicit import Fetching
 from .operators import Operators
+from .place import place
 from .shown import Shown
 from .traffic import record, record_copy
 

@@ -16,14 +16,14 @@ from ..devices import Device, parse
 from ..errors import InputError, KernelError
 from ..graph import TensorType
 from ..layout import Layout
-from ..sessions.run import Run, when_over
-from ..sessions.template import copy
+from ..queues.buffer import check_timeout
+from ..queues.run import Run, when_over
+from ..queues.template import copy
 from ..single.lineage import watch
-from ..single.place import place
 from .arrays import allocate, check_layout, default_layout
 from .batches import fetch, spread
-from .buffer import check_timeout
 from .host_values import as_host
+from .place import place
 from .tensor import Tensor
 from .traffic import record_copy
 

@@ -19,13 +19,13 @@ def check_graph():
     rotated among its nodes.
 
     ``graph``: JSON text, a path, a Graph or a GraphBuilder. ``library``: None for the kernels built in.
-    ``options`` as comparison.nodes.compare: seed, inputs, bound, nodes, formats, functions. Fails the
+    ``options`` as comparison.compare.compare: seed, inputs, bound, nodes, formats, functions. Fails the
     test with the differences, the worst first; returns {arrangement: Report, or the reason why it cannot be}.
     """
 
     def check(graph, library=None, devices=("cpu:0",), **options):
         __tracebackhide__ = True
-        from ..comparison.nodes import (
+        from ..comparison.compare import (
             Report,
             compare_arrangements,
         )  # numpy and the core are loaded by tests that use this only

@@ -18,7 +18,7 @@ from ..graph import TensorType
 from ..ops import registry
 from ..single import apply as single
 from ..single.move import push
-from ..single.place import default_place
+from ..tensors.place import default_place
 from ..tensors.tensor import Tensor
 from .geometry import box_of
 from .journal import Refused, count

@@ -11,7 +11,7 @@ from ..graph import TensorType
 from ..ops import registry
 from ..single import operands
 from ..single.move import push
-from ..single.place import default_place
+from ..tensors.place import default_place
 from ..tensors.tensor import Tensor
 from . import content
 from .journal import Refused

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .. import core
-from ..tensors.buffer import sweep
+from ..queues.buffer import sweep
 from .required import TorchDeviceError
 from .store import collect, current, device_of, devices, live, torch_device
 

@@ -23,9 +23,9 @@ from ..devices import Device
 from ..errors import DeviceMemoryError
 from ..graph import TensorType
 from ..locks import new_rlock
-from ..single.place import default_place
+from ..queues.buffer import keep_until
 from ..tensors.arrays import allocate
-from ..tensors.buffer import keep_until
+from ..tensors.place import default_place
 from ..tensors.tensor import Tensor
 from .kinds import Kind, kind_of
 from .required import TorchDeviceError

@@ -17,12 +17,12 @@ from ..layout import HOST
 from ..plan.types import Plan
 from ..programs.lower import lower
 from ..programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
-from ..sessions import template
+from ..queues import template
+from ..queues.buffer import Buffer, wait_in_slices
 from ..sessions.assembly import assemble
 from ..sessions.bind import Bound
 from ..sessions.staging import host_layout, stage, write
 from ..sessions.zero_copy import ALIGNMENT
-from ..tensors.buffer import Buffer, wait_in_slices
 from ..tensors.tensor import Tensor
 
 __all__ = ["Submitter"]

@@ -4,7 +4,7 @@
  * Which idle block: the oldest if its events are over; else fresh memory, so that submissions need not wait
  * for one another, until PENDING_MOST of that size are idle with work to come; then the oldest.
  *
- * Called by buffer.c and submit.c under gr_async_lock, and by graph_runtime/tensors/buffer.py.
+ * Called by buffer.c and submit.c under gr_async_lock, and by graph_runtime/queues/buffer.py.
  * defines: gr_buffer_take, gr_buffer_drop, gr_reclaim, gr_buffers_*
  */
 #include <stdlib.h>

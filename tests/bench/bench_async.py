@@ -30,9 +30,9 @@ from graph_runtime.graph import TensorType
 from graph_runtime.layout import Layout
 from graph_runtime.programs.lower import arg_record
 from graph_runtime.programs.program import ARG, SLOT, STEP, Kernel
-from graph_runtime.sessions.run import Run
-from graph_runtime.sessions.template import COMPUTE, COPY_IN, Template, one_kernel
-from graph_runtime.tensors.buffer import Buffer
+from graph_runtime.queues.buffer import Buffer
+from graph_runtime.queues.run import Run
+from graph_runtime.queues.template import COMPUTE, COPY_IN, Template, one_kernel
 
 SOURCE = r"""
 #include <time.h>

@@ -1,7 +1,7 @@
 """How fast a plan is simulated, as JSON lines: graph, nodes, events, seconds (the best of --repeat),
 lanes_seconds (of them, cutting the plan into queues), trace_seconds.
 
-    python tests/bench/bench_simulation.py [--nodes 10000] [--repeat 3]
+    python tests/bench/bench_simulate.py [--nodes 10000] [--repeat 3]
 """
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from graph_runtime.comparison.compare import compare, compare_arrangements, random_inputs
 from graph_runtime.comparison.interpreter import interpret
-from graph_runtime.comparison.nodes import compare, compare_arrangements, random_inputs
 from graph_runtime.comparison.rearrange import cut
 from graph_runtime.devices import parse_list
 from graph_runtime.graph import TensorType

@@ -11,12 +11,12 @@ from graph_runtime import core, devices, eager
 from graph_runtime.config import config
 from graph_runtime.errors import CompileError, DeviceMemoryError, KernelError, UnsupportedOpError
 from graph_runtime.layout import Layout
+from graph_runtime.queues.buffer import sweep
 from graph_runtime.shards import Shard
 from graph_runtime.single.apply import ready_call
 from graph_runtime.single.launch import Moved
 from graph_runtime.single.lineage import settle_all
 from graph_runtime.tensors import transfers
-from graph_runtime.tensors.buffer import sweep
 
 DRAM = Layout("dram", "tile", "f32")
 SHARDED = Layout("l1", "tile", "f32", Shard("height", ((1, 0), (1, 0)), (32, 32)))

@@ -13,9 +13,9 @@ import pytest
 import graph_runtime as gr
 from graph_runtime import core, devices, eager
 from graph_runtime.layout import Layout
+from graph_runtime.queues.buffer import Buffer
 from graph_runtime.shards import Shard
 from graph_runtime.single.lineage import settle_all
-from graph_runtime.tensors.buffer import Buffer
 
 THREADS = 6
 DRAM = Layout("dram", "tile", "f32")

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.comparison.nodes import compare, random_inputs
+from graph_runtime.comparison.compare import compare, random_inputs
 from graph_runtime.documents.write import graph_to_json
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record

@@ -541,7 +541,7 @@ def test_a_kernel_that_fails_in_the_third_of_five_runs(failing):
 
 
 def test_a_wait_that_is_interrupted_leaves_the_run_alone(chain, device, pair, monkeypatch):
-    from graph_runtime.tensors import buffer
+    from graph_runtime.queues import buffer
     (out,) = rt.submit(device, chain, "add", pair)
     with monkeypatch.context() as patched:
         patched.setattr(buffer, "_pending", lambda *_: True)

@@ -20,8 +20,8 @@ import graph_runtime as gr
 from graph_runtime import core
 from graph_runtime.errors import InputError
 from graph_runtime.graph import TensorType
+from graph_runtime.queues.buffer import sweep
 from graph_runtime.tensors.arrays import array, empty
-from graph_runtime.tensors.buffer import sweep
 from graph_runtime.testing.graphs import GraphMaker
 
 F32 = np.float32

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import graph_runtime as gr
 from graph_runtime import core, devices
+from graph_runtime.comparison.compare import compare, random_inputs
 from graph_runtime.comparison.interpreter import heads, interpret
-from graph_runtime.comparison.nodes import compare, random_inputs
 from graph_runtime.documents.loader import load_graph
 from graph_runtime.documents.write import graph_to_json
 from graph_runtime.errors import PlanError

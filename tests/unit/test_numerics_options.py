@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.comparison.nodes import compare
+from graph_runtime.comparison.compare import compare
 from graph_runtime.documents.write import graph_to_json
 from graph_runtime.errors import GraphError, PlanError
 from graph_runtime.library import resolve

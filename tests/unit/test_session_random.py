@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import graph_runtime as gr
 from graph_runtime import dtypes
+from graph_runtime.comparison.compare import random_inputs
 from graph_runtime.comparison.interpreter import heads, interpret
-from graph_runtime.comparison.nodes import random_inputs
 from graph_runtime.testing.graphs import random_graph
 
 DEVICES = [["cpu:0"], ["cpu:0", "tt:0"], ["tt:0", "cpu:0", "tt:1"], ["cpu:0", "cpu:1"]]

@@ -25,8 +25,7 @@ from .differences import Difference, Report, bounds_of, distances
 from .interpreter import heads, interpret
 from .rearrange import cut, keep_all, permuted, replanned
 
-__all__ = ["Difference", "Report", "compare", "compare_arrangements", "compare_prepared",
-           "random_inputs"]
+__all__ = ["compare", "compare_arrangements", "compare_prepared", "random_inputs"]
 
 _SAME = 1e-3  # nmse up to which a rewritten value is taken to be the source's, in the source's form
 

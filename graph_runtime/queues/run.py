@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import core
 from ..locks import new_lock
-from ..tensors.buffer import check_timeout, error_of, keep_until, wait_in_slices
+from .buffer import check_timeout, error_of, keep_until, wait_in_slices
 
 if TYPE_CHECKING:
     import asyncio

@@ -21,7 +21,7 @@ from ..layout import HOST, Layout
 from ..plan import lanes
 from ..programs.lower import arg_record
 from ..programs.program import ARG, LANE, SLOT, STEP, Kernel
-from ..tensors.buffer import Buffer, keep_until, make_room
+from .buffer import Buffer, keep_until, make_room
 
 __all__ = ["COMPUTE", "COPY_IN", "COPY_OUT", "ROLES", "Template", "copy", "copy_queue", "one_kernel"]
 
