@@ -29,10 +29,11 @@ VECTOR_OPS = {
     **dict.fromkeys(("minimum", "where"), "maximum"),
     **dict.fromkeys(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"), "subtract"),
     **dict.fromkeys(("logical_and", "logical_or", "logical_xor"), "add"),
-    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor"), "add"),
+    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right"), "add"),
+    "mod": "power",
 }
 _MOVES = ("transpose", "concatenate", "take", "slice", "slice_update", "tile", "pad", "reverse")
-_REDUCTIONS = ("sum", "mean", "prod", "max", "min")
+_REDUCTIONS = ("sum", "mean", "prod", "max", "min", "all", "any", "argmax", "argmin")
 _POOLS = ("max_pool2d", "avg_pool2d")
 _GLOBAL_POOLS = ("global_max_pool2d", "global_avg_pool2d")
 
@@ -117,6 +118,7 @@ def _passes(op: str, inputs: tuple[TensorType, ...], out: TensorType) -> tuple[P
     }
     chains["log_softmax"] = chains["softmax"] + _each(rows, "log")
     scaled = _each(made, "multiply", "reduce", "multiply", "multiply")
+    chains["cumsum"] = _each(made, "matmul")       # with a triangle of ones
     chains["rms_norm"] = scaled + _each(rows, "sqrt", "reciprocal")
     return chains.get(op)
 

@@ -107,7 +107,8 @@ def _arg(op: str, a: Tensor, axis: int | None, keepdims: bool, more: dict[str, A
         raise Refused("keepdims without an axis has no kernel")
     a, axis = (reshape.body(tensor(a), (-1,)), 0) if axis is None else (tensor(a), axis)
     (axis,) = axes_of(axis, len(a.shape))
-    return apply(op, (("axis", axis), ("keepdims", builtins.bool(keepdims))), a)
+    index = common(a.device, "int64")  # where a device has none: int32
+    return apply(op, (("axis", axis), ("keepdims", builtins.bool(keepdims)), ("dtype", index)), a)
 
 
 @device_first(np.cumsum)

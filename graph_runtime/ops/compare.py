@@ -26,6 +26,7 @@ _NUMBERS = rules.FLOATS + rules.INTS
 _BITS = (*rules.INTS, "bool")
 _BOOL = ("bool",)
 _TT_BITS = tuple(t for t in rules.TT_MOVED if t not in rules.TT_FLOATS)
+_TT_NUMBERS = tuple(t for t in rules.TT_COMPARED if t != "bool")
 
 
 # ---------------------------------------------------------------- one input
@@ -120,6 +121,7 @@ binary(
     "mod",
     "what is left of a / b, with the sign of b",
     _mod,
+    _TT_NUMBERS,
     make=("normal", "positive"),
     flops=4,
     nmse=_ONCE,
@@ -145,6 +147,7 @@ for _name, _doc, _compute in (
         _name,
         _doc,
         lambda a, b, attrs, f=_compute: f(a, b),
+        tt=tuple(t for t in _TT_BITS if t != "bool"),
         allowed=rules.INTS,
         make=("normal", "shift"),
     )

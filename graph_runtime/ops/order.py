@@ -1,10 +1,10 @@
 """Ops that go along one axis: argmax argmin cumsum topk.
 
 C contract (args are x, then the outputs). Attribute words:
-    argmax, argmin   [0] axis (non-negative) [1] select_last_index; the output is int64, keepdims shows in its
-                     shape only
+    argmax, argmin   [0] axis (non-negative) [1] select_last_index; keepdims shows in the output's shape only
     cumsum           [0] axis [1] exclusive [2] reverse
-    topk             [0] axis [1] largest; args x, values, indices (int64); k is the outputs' size along axis
+    topk             [0] axis [1] largest; args x, values, indices; k is the outputs' size along axis
+Indices are int64, or int32 where the attribute dtype says so; tt knows only those.
 NaN is the greatest and the least of all for argmax and argmin (as numpy), the greatest for topk. Of equal
 elements the first one counts, with select_last_index the last one; topk puts the one of the lower index
 first. cumsum of floats adds in a wider type; integers wrap.
@@ -19,12 +19,19 @@ from . import rules
 from .registry import REQUIRED, Attr, Body, Case, Op, register
 
 _NUMBERS = rules.FLOATS + rules.INTS
+_TT_NUMBERS = tuple(t for t in rules.TT_MOVED if t != "bool")
 _AXIS = Attr("axis", "int", 0, "the axis to go along")
+_INDEX = Attr("dtype", "str", "int64", "of the indices", ("int64", "int32"))
 
 
 def _axis(op, inputs, attrs):
     rules.one_dtype(op, inputs, _NUMBERS)
     return rules.axis_of(op, attrs["axis"], len(inputs[0].shape))
+
+
+def _narrow_indices(inputs, outputs, attrs):
+    """What the tt kernels take."""
+    return None if attrs["dtype"] == "int32" else "tt has no int64; ask for the indices with dtype='int32'"
 
 
 # ---------------------------------------------------------------- argmax argmin
@@ -37,7 +44,7 @@ def _arg(op: str, doc: str, compute) -> None:
         if not x.shape[axis]:
             rules.fail(op, f"axis {axis} of {x} has no elements", got=x.shape)
         kept = (1,) if attrs["keepdims"] else ()
-        return [TensorType("int64", x.shape[:axis] + kept + x.shape[axis + 1 :])]
+        return [TensorType(attrs["dtype"], x.shape[:axis] + kept + x.shape[axis + 1 :])]
 
     def reference(arrays, attrs):
         x, axis = arrays[0], attrs["axis"] % arrays[0].ndim
@@ -46,10 +53,11 @@ def _arg(op: str, doc: str, compute) -> None:
             found = x.shape[axis] - 1 - compute(np.flip(x, axis), axis=axis, keepdims=attrs["keepdims"])
         else:
             found = compute(x, axis=axis, keepdims=attrs["keepdims"])
-        return [np.asarray(found, np.int64)]
+        return [np.asarray(found, attrs["dtype"])]
 
     rows = [
-        Case(name, (("float32", shape),), attrs, make=("digits",), nmse=rules.EXACT)
+        Case(name + more, (("float32", shape),), attrs | dtype, make=("digits",), nmse=rules.EXACT)
+        for more, dtype in (("", {}), ("_int32", {"dtype": "int32"}))
         for name, shape, attrs in (
             ("last", (3, 65, 97), {"axis": -1}),
             ("rows", (3, 65, 40), {"axis": 1, "keepdims": False}),
@@ -72,10 +80,20 @@ def _arg(op: str, doc: str, compute) -> None:
                 _AXIS,
                 Attr("keepdims", "bool", True, "keep the axis with size 1"),
                 Attr("select_last_index", "bool", False, "of several such elements name the last one"),
+                _INDEX,
             ),
             words=lambda i, o, a: [a["axis"] % len(i[0].shape), int(a["select_last_index"])],
-            bodies={"cpu": Body(op, _NUMBERS, rules.by_dtype)},
-            cases=(*rows, *(Case(t, ((t, (3, 33, 5)),), {"axis": 1}, nmse=rules.EXACT) for t in _NUMBERS)),
+            bodies={
+                "cpu": Body(op, _NUMBERS, rules.by_dtype),
+                "tt": Body(op, _TT_NUMBERS, accepts=_narrow_indices),
+            },
+            cases=(
+                *rows,
+                *(
+                    Case(t, ((t, (3, 33, 5)),), {"axis": 1, "dtype": "int32"}, nmse=rules.EXACT)
+                    for t in _NUMBERS
+                ),
+            ),
         )
     )
 
@@ -117,7 +135,10 @@ register(
             Attr("reverse", "bool", False, "from the end"),
         ),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape), int(a["exclusive"]), int(a["reverse"])],
-        bodies={"cpu": Body("cumsum", _NUMBERS, rules.by_dtype)},
+        bodies={
+            "cpu": Body("cumsum", _NUMBERS, rules.by_dtype),
+            "tt": Body("cumsum", _TT_NUMBERS),
+        },
         cases=(
             *(
                 Case(name, (("float32", shape),), attrs, nmse=rules.ROUNDED)
@@ -148,7 +169,7 @@ def _topk_infer(inputs, attrs):
     if not 0 <= attrs["k"] <= x.shape[axis]:
         rules.fail("topk", f"k is {attrs['k']}, but axis {axis} of {x} has {x.shape[axis]}", got=attrs["k"])
     shape = (*x.shape[:axis], attrs["k"], *x.shape[axis + 1 :])
-    return [TensorType(x.dtype, shape), TensorType("int64", shape)]
+    return [TensorType(x.dtype, shape), TensorType(attrs["dtype"], shape)]
 
 
 def _topk(arrays, attrs):
@@ -159,7 +180,7 @@ def _topk(arrays, attrs):
     else:
         order = np.argsort(wide, axis=axis, kind="stable")
     order = np.take(order, np.arange(attrs["k"]), axis=axis)
-    return [np.take_along_axis(x, order, axis), order.astype(np.int64)]
+    return [np.take_along_axis(x, order, axis), order.astype(attrs["dtype"])]
 
 
 register(
@@ -175,6 +196,7 @@ register(
             Attr("axis", "int", -1, "the axis to go along"),
             Attr("largest", "bool", True, "the greatest ones; else the least"),
             Attr("sorted", "bool", True, "best first; they are in any case"),
+            _INDEX,
         ),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape), int(a["largest"])],
         bodies={"cpu": Body("topk", _NUMBERS, rules.by_dtype)},

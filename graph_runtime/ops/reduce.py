@@ -97,10 +97,11 @@ def _reduction_cases(allowed, exact, empty_ok):
 
 
 _NUMBERS = rules.FLOATS + rules.INTS
-_reduction("sum", "sum over axes", np.sum, _NUMBERS, True, rules.TT_FLOATS)
+_TT_NUMBERS = tuple(t for t in rules.TT_MOVED if t != "bool")
+_reduction("sum", "sum over axes", np.sum, _NUMBERS, True, _TT_NUMBERS)
 _reduction("mean", "mean over axes", np.mean, rules.FLOATS, False, rules.TT_FLOATS)
-_reduction("prod", "product over axes", np.prod, _NUMBERS, True, rules.TT_FLOATS)
-_reduction("max", "greatest element over axes", np.max, rules.ALL, False, rules.TT_FLOATS)
-_reduction("min", "least element over axes", np.min, rules.ALL, False, rules.TT_FLOATS)
-_reduction("all", "whether all elements are true", np.all, ("bool",), True, body="min")
-_reduction("any", "whether any element is true", np.any, ("bool",), True, body="max")
+_reduction("prod", "product over axes", np.prod, _NUMBERS, True, _TT_NUMBERS)
+_reduction("max", "greatest element over axes", np.max, rules.ALL, False, rules.TT_MOVED)
+_reduction("min", "least element over axes", np.min, rules.ALL, False, rules.TT_MOVED)
+_reduction("all", "whether all elements are true", np.all, ("bool",), True, ("bool",), "min")
+_reduction("any", "whether any element is true", np.any, ("bool",), True, ("bool",), "max")

@@ -100,6 +100,9 @@ LARGE = [
     ("avg_pool2d", [(1, 1, 70, 3000)], {"kernel_shape": (2, 5), "strides": (1, 3), "pads": (0, 2, 1, 2)}),
     ("sum", [(3, 70, 3000)], {"axes": (0,)}), ("mean", [(40, 9000)], {"axes": (1,)}),
     ("max", [(4, 40, 3000)], {"axes": (0, 1)}), ("global_avg_pool2d", [(2, 40, 100, 600)], {}),
+    ("argmax", [(3, 70, 3000)], {"axis": 1, "dtype": "int32"}), ("argmin", [(40, 9000)], {"axis": 1, "dtype": "int32"}),
+    ("cumsum", [(40, 9000)], {"axis": 1}), ("cumsum", [(100, 3000)], {"reverse": True}),
+    ("cumsum", [(5, 3, 40, 70)], {"axis": 1, "exclusive": True}),
     ("transpose", [(100, 3000)], {}), ("transpose", [(2, 3000, 5)], {"perm": (1, 0, 2)}),
     ("transpose", [(40, 3, 2, 50)], {"perm": (2, 3, 1, 0)}),
     ("transpose", [(3, 40, 2, 35)], {"perm": (2, 3, 0, 1)}),
@@ -139,7 +142,9 @@ def test_large_tensors(tt, row, threads):
     seen = []
     for storage, bound in ((STORAGES[key], bound) for key, bound in bounds.items()):
         core.pool_set_threads(len(seen) % 2 + 1)
-        layouts = [layout_of(str(a.dtype), storage) for a in arrays] + [layout_of("float32", storage)]
+        types = [TensorType(str(a.dtype), a.shape) for a in arrays]
+        types += op.infer(types, op.decode(attrs))
+        layouts = [layout_of(t.dtype, storage) for t in types]
         got, wanted = tt.run(op, attrs, arrays, layouts)
         seen.append(got)
         assert draws.nmse(got, wanted) <= (0.0 if exact and storage[1] == "f32" else bound), storage

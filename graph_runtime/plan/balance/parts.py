@@ -239,6 +239,11 @@ def _reduce(view: View, node: NodeView) -> list[Part]:
     return reductions(view, node, dims) if dims else _elementwise(view, node)
 
 
+def _arg(view: View, node: NodeView) -> list[Part]:
+    dims = axes_letters(view, node, [node.func.attrs["axis"]])
+    return reductions(view, node, dims)
+
+
 def _global_pool(view: View, node: NodeView) -> list[Part]:
     return reductions(view, node, "r")
 
@@ -248,6 +253,7 @@ MAKERS.update({
     "matmul": _matmul, "dense": _dense, "bias_add": _bias_add, "divide": _divide, "transpose": _moved,
     "slice": _moved, "tile": _moved, "pad": _moved, "reverse": _moved, "concatenate": _spliced,
     "slice_update": _spliced, "take": _take, "sum": _reduce,
-    "mean": _reduce, "prod": _reduce, "max": _reduce, "min": _reduce,
+    "mean": _reduce, "prod": _reduce, "max": _reduce, "min": _reduce, "all": _reduce, "any": _reduce,
+    "argmax": _arg, "argmin": _arg, "cumsum": _elementwise,
     "global_max_pool2d": _global_pool, "global_avg_pool2d": _global_pool, "fused": _fused,
 })

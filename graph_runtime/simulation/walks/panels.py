@@ -20,8 +20,8 @@ _MAPS = ("relu", "gelu", "sigmoid", "tanh", "exp", "sqrt", "cast", "abs", "negat
          "isnan", "isinf", "bitwise_not", "logical_not")
 _PAIRS = ("add", "subtract", "multiply", "divide", "maximum")
 _TOGETHER = ("minimum", "power", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
-             "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "where",
-             "broadcast_to")
+             "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "mod",
+             "shift_left", "shift_right", "where", "broadcast_to")
 
 
 def _cut(call: Call, count: int) -> tuple[int, int]:
@@ -109,6 +109,14 @@ def _softmax(call: Call) -> Moves:
     return moves([x.touched(times, steps(rows, height), steps(cols, width))], out, width)
 
 
+def _cumsum(call: Call) -> Moves:
+    """Each panel once, with a panel of totals in L1."""
+    x, out = call.args
+    height, width = _cut(call, 3)
+    ones = np.ones(x.view[0], np.int64)
+    return moves([x.touched(ones, steps(x.view[1], height), steps(x.view[2], width))], out, width)
+
+
 def _layer_norm(call: Call) -> Moves:
     """Mean, variance and result, likewise; scale and bias are read for each panel of the result. rms_norm has
     no mean and no bias."""
@@ -135,4 +143,4 @@ PANELS: dict[str, Callable[[Call], Moves]] = {
     "bias_add": _bias_add, "fused": _fused,
     "max_pool2d": _pool, "avg_pool2d": _pool, "softmax": _softmax,
     "log_softmax": _softmax, "rms_norm": _layer_norm,
-    "layer_norm": _layer_norm}
+    "layer_norm": _layer_norm, "cumsum": _cumsum}

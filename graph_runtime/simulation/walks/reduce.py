@@ -1,4 +1,4 @@
-"""Walks of the reductions, global pools among them (native/kernels/tt: reduce.h, rows.h)."""
+"""Walks of the reductions, global pools and argmax among them (native/kernels/tt: reduce.h, rows.h)."""
 from __future__ import annotations
 
 import math
@@ -28,6 +28,10 @@ class _Job:
 def _reduce(call: Call) -> Moves:
     """Panel by panel, each row that it needs one after the other; a tile's rows are loaded together."""
     return _walk(call, call.words[0])
+
+
+def _arg(call: Call) -> Moves:
+    return _walk(call, 1 << call.words[0])
 
 
 def _global_pool(call: Call) -> Moves:
@@ -83,5 +87,6 @@ def _rows(job: _Job, view: tuple[int, int, int], at: tuple) -> np.ndarray:
 
 
 REDUCTIONS: dict[str, Callable[[Call], Moves]] = {
-    **dict.fromkeys(("sum", "mean", "prod", "max", "min"), _reduce),
+    **dict.fromkeys(("sum", "mean", "prod", "max", "min", "all", "any"), _reduce),
+    **dict.fromkeys(("argmax", "argmin"), _arg),
     **dict.fromkeys(("global_avg_pool2d", "global_max_pool2d"), _global_pool)}

@@ -87,9 +87,11 @@ def argmin(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
 
 
 def _arg(e: Any, op: str, x: Any, dim: Any, keepdim: bool) -> Any:
-    if not is_float(x) or not x.shape or dim is None:
-        raise Refused("indices over all elements are the host's")
-    return e.op(op, x, axis=axis_of(dim, len(x.shape)), keepdims=bool(keepdim))
+    if not is_float(x) or not x.shape or (dim is None and keepdim):
+        raise Refused("indices of integers, and all dimensions kept, are the host's")
+    if dim is None:
+        x, dim = reshape(e, x, (math.prod(x.shape),)), 0
+    return e.op(op, x, axis=axis_of(dim, len(x.shape)), keepdims=bool(keepdim), dtype="int32")
 
 
 @rule("var")

@@ -7,6 +7,22 @@
  */
 #define GR_AXIS_STRIP 32
 
+/* Indices are int64 or int32: from element `at` of an output on. */
+GR_INLINE void *GR_FN(indices_from)(const gr_arg *out, int64_t at) {
+  return (char *)gr_ptr(out) + at * (out->dtype == GR_I32 ? 4 : 8);
+}
+
+GR_INLINE int64_t GR_FN(index_at)(const void *all, int narrow, int64_t i) {
+  return narrow ? ((const int32_t *)all)[i] : ((const int64_t *)all)[i];
+}
+
+GR_INLINE void GR_FN(index_put)(void *all, int narrow, int64_t i, int64_t index) {
+  if (narrow)
+    ((int32_t *)all)[i] = (int32_t)index;
+  else
+    ((int64_t *)all)[i] = index;
+}
+
 typedef struct GR_FN(axis) {
   const gr_call *call;
   const GR_T *x;
@@ -43,20 +59,20 @@ GR_INLINE int32_t GR_FN(arg_strips)(const GR_FN(axis) *p, int64_t first, int64_t
     int64_t outer = i / p->strips, column = i % p->strips * GR_AXIS_STRIP;
     int64_t width = gr_min(GR_AXIS_STRIP, p->inner - column);
     const GR_T *x = p->x + outer * p->n * p->inner + column;
-    int64_t *out = (int64_t *)gr_ptr(&p->call->args[1]) + outer * p->inner + column;
+    const gr_arg *out = &p->call->args[1];
+    void *indices = GR_FN(indices_from)(out, outer * p->inner + column);
+    int64_t found[GR_AXIS_STRIP] = {0};
     GR_C best[GR_AXIS_STRIP];
-    for (int64_t c = 0; c < width; c++) {
-      best[c] = GR_LOAD(x[c]);
-      out[c] = 0;
-    }
+    for (int64_t c = 0; c < width; c++) best[c] = GR_LOAD(x[c]);
     for (int64_t k = 1; k < p->n; k++) {
       for (int64_t c = 0; c < width; c++) {
         GR_C a = GR_LOAD(x[k * p->inner + c]);
         if (!GR_FN(beats)(a, best[c], least, last)) continue;
         best[c] = a;
-        out[c] = k;
+        found[c] = k;
       }
     }
+    for (int64_t c = 0; c < width; c++) GR_FN(index_put)(indices, out->dtype == GR_I32, c, found[c]);
   }
   return GR_OK;
 }
@@ -108,9 +124,9 @@ static inline int32_t GR_BODY(cumsum)(const gr_call *call) { return GR_FN(axis_r
 /* A column of the outputs, which is kept as a heap whose root is the worst of those kept. */
 typedef struct GR_FN(heap) {
   GR_T *value;
-  int64_t *index;
+  void *index;
   int64_t step;                /* between elements of the column */
-  int largest;
+  int largest, narrow;         /* narrow: indices are int32 */
 } GR_FN(heap);
 
 /* Whether a, at index ia, comes before b: of equal ones the lower index. NaN is the greatest. */
@@ -120,18 +136,25 @@ GR_INLINE int GR_FN(before)(GR_C a, int64_t ia, GR_C b, int64_t ib, int largest)
   return ia < ib;
 }
 
+GR_INLINE int64_t GR_FN(heap_index)(const GR_FN(heap) *h, int64_t i) {
+  return GR_FN(index_at)(h->index, h->narrow, i * h->step);
+}
+
+GR_INLINE void GR_FN(heap_put)(const GR_FN(heap) *h, int64_t i, GR_T value, int64_t index) {
+  h->value[i * h->step] = value;
+  GR_FN(index_put)(h->index, h->narrow, i * h->step, index);
+}
+
 GR_INLINE int GR_FN(heap_before)(const GR_FN(heap) *h, int64_t i, int64_t j) {
-  return GR_FN(before)(GR_LOAD(h->value[i * h->step]), h->index[i * h->step], GR_LOAD(h->value[j * h->step]),
-                       h->index[j * h->step], h->largest);
+  return GR_FN(before)(GR_LOAD(h->value[i * h->step]), GR_FN(heap_index)(h, i), GR_LOAD(h->value[j * h->step]),
+                       GR_FN(heap_index)(h, j), h->largest);
 }
 
 GR_INLINE void GR_FN(heap_swap)(const GR_FN(heap) *h, int64_t i, int64_t j) {
   GR_T value = h->value[i * h->step];
-  int64_t index = h->index[i * h->step];
-  h->value[i * h->step] = h->value[j * h->step];
-  h->index[i * h->step] = h->index[j * h->step];
-  h->value[j * h->step] = value;
-  h->index[j * h->step] = index;
+  int64_t index = GR_FN(heap_index)(h, i);
+  GR_FN(heap_put)(h, i, h->value[j * h->step], GR_FN(heap_index)(h, j));
+  GR_FN(heap_put)(h, j, value, index);
 }
 
 /* Let element i of the first n sink below those that come after it. */
@@ -147,22 +170,20 @@ static inline void GR_FN(heap_sink)(const GR_FN(heap) *h, int64_t i, int64_t n) 
 /* Columns first .. last-1. */
 static int32_t GR_FN(topk_columns)(void *ctx, int64_t first, int64_t last) {
   const GR_FN(axis) *p = ctx;
-  const gr_arg *values = &p->call->args[1];
+  const gr_arg *values = &p->call->args[1], *indices = &p->call->args[2];
   int64_t k = values->shape[p->call->attrs[0]];
   for (int64_t column = first; column < last; column++) {
     int64_t outer = column / p->inner, c = column % p->inner, at = outer * k * p->inner + c;
     const GR_T *x = p->x + outer * p->n * p->inner + c;
-    GR_FN(heap) h = {(GR_T *)gr_ptr(values) + at, (int64_t *)gr_ptr(&p->call->args[2]) + at, p->inner,
-                     (int)p->call->attrs[1]};
-    for (int64_t i = 0; i < k; i++) {
-      h.value[i * h.step] = x[i * p->inner];
-      h.index[i * h.step] = i;
-    }
+    GR_FN(heap) h = {(GR_T *)gr_ptr(values) + at, GR_FN(indices_from)(indices, at), p->inner,
+                     (int)p->call->attrs[1], indices->dtype == GR_I32};
+    for (int64_t i = 0; i < k; i++) GR_FN(heap_put)(&h, i, x[i * p->inner], i);
     for (int64_t i = k / 2 - 1; i >= 0; i--) GR_FN(heap_sink)(&h, i, k);
     for (int64_t i = k; i < p->n; i++) {
-      if (!GR_FN(before)(GR_LOAD(x[i * p->inner]), i, GR_LOAD(*h.value), *h.index, h.largest)) continue;
-      *h.value = x[i * p->inner];
-      *h.index = i;
+      if (!GR_FN(before)(GR_LOAD(x[i * p->inner]), i, GR_LOAD(*h.value), GR_FN(heap_index)(&h, 0),
+                          h.largest))
+        continue;
+      GR_FN(heap_put)(&h, 0, x[i * p->inner], i);
       GR_FN(heap_sink)(&h, 0, k);
     }
     for (int64_t left = k - 1; left > 0; left--) { /* the worst of those left goes to their end */
