@@ -1,5 +1,5 @@
 """Operations that torch fuses for other devices, in terms of smaller ones: as kernels of eager operations,
-and as decompositions of graphs."""
+and as decompositions of graphs (``EAGER``: as kernels only)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-__all__ = ["COMPOSITES"]
+__all__ = ["COMPOSITES", "EAGER"]
 
 
 def _attention(
@@ -76,4 +76,32 @@ def group_norm(
     return made, mean.reshape(batch, groups), inverse.reshape(batch, groups)
 
 
+def batch_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """aten::native_batch_norm: (result, mean and inverse deviation of each channel), and the running
+    statistics are written, which its schema does not say: so nobody else would write them back."""
+    aten = torch.ops.aten
+    if not training:
+        return aten._native_batch_norm_legit_no_training(
+            x, weight, bias, running_mean, running_var, momentum, eps
+        )
+    if running_mean is None:
+        return aten._native_batch_norm_legit.no_stats(x, weight, bias, True, momentum, eps)
+    made, mean, inverse, new_mean, new_var = aten._native_batch_norm_legit_functional(
+        x, weight, bias, running_mean, running_var, True, momentum, eps
+    )
+    running_mean.copy_(new_mean)
+    running_var.copy_(new_var)
+    return made, mean, inverse
+
+
+EAGER = {"native_batch_norm": batch_norm}
 COMPOSITES = {"native_group_norm": group_norm, "_transformer_encoder_layer_fwd": transformer_encoder_layer}

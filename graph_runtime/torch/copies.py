@@ -65,6 +65,14 @@ def _made(
     return empty(shape, strides, dtype, device_of(device))
 
 
+def zeros(
+    size: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
+) -> torch.Tensor:
+    """aten::_efficientzerotensor: real zeros, as a device stores them."""
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    return _made(tuple(size), None, dtype, layout, device, pin_memory).zero_()
+
+
 # **************** copying ****************
 
 
@@ -201,6 +209,7 @@ def resize_(self: torch.Tensor, size: Any, *, memory_format: Any = None) -> torc
 KERNELS = {
     "empty.memory_format": empty_memory_format,
     "empty_strided": empty_strided,
+    "_efficientzerotensor": zeros,
     "_copy_from": copy_from,
     "_copy_from_and_resize": copy_from_and_resize,
     "_local_scalar_dense": local_scalar_dense,

@@ -12,6 +12,7 @@ from torch._decomp import core_aten_decompositions, get_decompositions
 
 from . import rules
 from .composites import COMPOSITES
+from .recurrent import CELLS
 
 __all__ = ["table"]
 
@@ -79,5 +80,5 @@ def table() -> dict[Any, Callable[..., Any]]:
         if not isinstance(op, torch._ops.OpOverload) or op._schema.name.removeprefix("aten::") not in known
     }
     found[aten.max_pool2d_with_indices_backward.default] = _without_indices
-    found |= {getattr(aten, name).default: function for name, function in COMPOSITES.items()}
+    found |= {getattr(aten, name).default: function for name, function in (COMPOSITES | CELLS).items()}
     return found

@@ -114,7 +114,7 @@ class Emitter:
         self.lowered.used.add(place)
         if name == "matmul" or (name == "reshape" and given[0].nid in self._products):
             source = self._products.get(given[0].nid, made)
-            if name == "matmul" or source.shape[-1] == made.shape[-1]:
+            if name == "matmul" or source.shape[-1:] == made.shape[-1:]:
                 self._products[made.nid] = made if name == "matmul" else source
         return made
 

@@ -159,7 +159,7 @@ class _Lowering:
         if not isinstance(value, (Value, Turned)):
             if isinstance(node, torch.fx.Node) and node.op == "placeholder" and value is None:
                 return Output(argument=list(self.gm.graph.nodes).index(node))
-            return Output(constant=value)
+            return Output(constant=self._without_value(node, value))
         meta = node.meta.get("val")
         if node.op == "placeholder":
             return Output(argument=self.argument[value.nid])
@@ -177,6 +177,17 @@ class _Lowering:
             dtype=meta.dtype,
             device=meta.device,
         )
+
+
+    def _without_value(self, node: Any, value: Any) -> Any:
+        """What stands for a result that is no value of the graph: a number or None of torch's, or a tensor of
+        no elements. Raises Refused for a tensor that has some, which its rule does not make."""
+        meta = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+        if value is not None or not isinstance(meta, torch.Tensor):
+            return value
+        if 0 not in meta.shape:
+            raise Refused(f"{node.args[0].target}: a result that is used is not made on the device")
+        return torch.empty(tuple(map(int, meta.shape)), dtype=meta.dtype, device=meta.device)
 
 
 def _known(kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,14 +8,12 @@ from typing import Any
 import torch
 from torch.utils import backend_registration
 
-from . import autocast, modules, rules, serialization
-from .composites import COMPOSITES
+from . import autocast, backward, modules, rules, serialization
+from .composites import COMPOSITES, EAGER
 from .copies import KERNELS
 from .eager import Operation, fallback
-from .guard import Guard, announce
 from .module import DeviceModule
 from .recurrent import CELLS
-from .store import devices
 
 __all__ = ["register"]
 
@@ -70,14 +68,12 @@ def register() -> None:
     """Make torch.device("tt") real."""
     if _libraries:
         return
-    guard = Guard()
-    announce(guard, len(devices()))
     backend_registration._setup_privateuseone_for_python_backend(
-        "tt", backend_module=DeviceModule(), device_guard=guard
+        "tt", backend_module=DeviceModule(), device_guard=backward.Guard()
     )
     aten, rest = torch.library.Library("aten", "IMPL"), torch.library.Library("_", "IMPL")
     _libraries.extend([aten, rest])
-    for name, kernel in {**KERNELS, **COMPOSITES, **CELLS}.items():
+    for name, kernel in {**KERNELS, **COMPOSITES, **EAGER, **CELLS}.items():
         aten.impl(name, kernel, "PrivateUse1")
     for op, rule in _overloads():
         aten.impl(
@@ -92,6 +88,7 @@ def register() -> None:
     autocast.register(aten)
     serialization.register()
     modules.register()
+    backward.register()
     torch._tensor_str._tensor_str = _shown_on_host(torch._tensor_str._tensor_str)
     sys.modules.setdefault("torch.tt", torch.tt)
 

@@ -198,14 +198,3 @@ uint64_t gr_handle_address(const void *managed) { return ((const handle *)manage
 void gr_handle_drop(void *managed) { drop(managed); }
 
 int64_t gr_handles_live(void) { return atomic_load_explicit(&live, memory_order_relaxed); }
-
-/* ---------------------------------------------------------------- devices */
-
-static _Atomic int8_t devices = 1;
-
-void gr_handles_set_devices(int8_t count) { atomic_store_explicit(&devices, count, memory_order_relaxed); }
-
-int8_t gr_handles_devices(const void *object) {
-  (void)object;
-  return atomic_load_explicit(&devices, memory_order_relaxed);
-}

@@ -26,10 +26,6 @@ void gr_handle_drop(void *managed);
 /* Addresses of up to `most` handles that were dropped, each told once; returns how many. */
 int32_t gr_handles_collect(uint64_t *addresses, int32_t most);
 int64_t gr_handles_live(void);              /* made and not yet dropped */
-/* How many devices the framework is told of: the second stands in a table of its C++ object (graph_runtime/torch/
- * guard.py), which is its argument. */
-void gr_handles_set_devices(int8_t count);
-int8_t gr_handles_devices(const void *object);
 /* cdef-end */
 
 #endif

@@ -150,3 +150,34 @@ def test_layers_of_groups_are_exported(tt):
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU()).eval()
     made = tt.to_model(torch.export.export(model, (torch.rand(2, 1, 6, 6),)))
     assert "1.weight" in made.constants
+
+
+def test_columns_are_picked_by_indices(same):
+    x = torch.rand(3, 4)
+    at = torch.tensor([2, 0])
+    same(x.to("tt")[:, at.to("tt")], x[:, at])
+    same(x.to("tt")[:, [1, 3]], x[:, [1, 3]])
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_jacobians_and_derivatives_forward(same):
+    w, x = torch.randn(3, 4), torch.randn(4)
+    at = w.to("tt")
+    same(torch.func.jacfwd(lambda x: torch.tanh(at @ x))(x.to("tt")),
+         torch.func.jacfwd(lambda x: torch.tanh(w @ x))(x))
+
+
+def test_a_dot_product_is_compiled(same):
+    x, y = torch.randn(2, 5).unbind(0)
+    run = torch.compile(torch.dot, backend="tt")
+    same(run(x.to("tt"), y.to("tt")), x @ y)
+
+
+def test_a_compiled_graph_whose_indices_of_maxima_are_used(tt, same):
+    def pooled(x):
+        return functional.max_pool2d(x, 2, return_indices=True)
+
+    x = torch.rand(1, 2, 4, 4)
+    for made, wanted in zip(torch.compile(pooled, backend="tt")(x.to("tt")), pooled(x), strict=True):
+        same(made, wanted)
+    assert "not made on the device" in next(iter(tt.stats().eager_graphs))

@@ -183,3 +183,40 @@ def test_a_transformer_of_two_layers(tt, digits):
                    batch=64, epochs=1)
     torch.testing.assert_close(made, wanted, rtol=1e-2, atol=2e-3)
     assert not tt.stats().eager_graphs
+
+
+class Normalised(nn.Module):
+    """Statistics are buffers that the forward pass writes."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(),
+                                    nn.BatchNorm2d(4, affine=False))
+
+    def forward(self, x):
+        return self.layers(x).mean((2, 3))
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("amp", [False, True], ids=["f32", "autocast"])
+def test_running_statistics_follow_the_batches(tt, same, compiled, amp):
+    twin = Normalised()
+    model = copy.deepcopy(twin).to("tt")
+    run = torch.compile(model, backend="tt") if compiled else model
+    tolerance = 5e-2 if amp else 1e-4
+    for _ in range(2):
+        x = torch.randn(3, 2, 6, 6)
+        with torch.autocast("cpu", torch.bfloat16, enabled=amp):
+            wanted = twin(x)
+        with torch.autocast("tt", torch.bfloat16, enabled=amp):
+            made = run(x.to("tt"))
+        same(made, wanted, tolerance)
+        wanted.square().sum().backward()
+        made.square().sum().backward()
+    for made, wanted in zip((*model.buffers(), *(p.grad for p in model.parameters())),
+                            (*twin.buffers(), *(p.grad for p in twin.parameters())), strict=True):
+        same(made, wanted, 3 * tolerance)
+    assert not any("batch_norm" in op for op, _ in tt.stats().fallbacks)
+    assert not tt.stats().eager_graphs
+    model.eval(), twin.eval()
+    same(run(x.to("tt")), twin(x), tolerance)

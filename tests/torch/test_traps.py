@@ -147,6 +147,34 @@ def test_gradients_flow_over_two_devices():
     assert torch.allclose(first.weight.grad.cpu(), wanted, rtol=1e-5)
 
 
+def test_gradients_flow_on_each_device_whatever_went_backward_before_the_import():
+    made = subprocess.run([sys.executable, "-c", _BACKWARD], capture_output=True, text=True, timeout=100,
+                          check=False)
+    assert made.stdout == "tt:1 [0.0, 2.0, 4.0]\n", made.stderr
+
+
+_BACKWARD = """
+import torch
+from torch.utils.checkpoint import checkpoint
+torch.ones(1, requires_grad=True).sum().backward()
+import graph_runtime.torch
+x = torch.arange(3.).to("tt:1").requires_grad_()
+checkpoint(torch.square, x, use_reentrant=True).sum().backward()       # backward inside of backward
+print(x.grad.device, x.grad.tolist())
+"""
+
+
+def test_a_backward_pass_runs_in_the_thread_that_asks_for_it():
+    seen = []
+    x = torch.ones(2, device="tt", requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda grad: seen.append(threading.get_ident()))
+    y.sum().backward()
+    torch.autograd.grad((x * 2).sum(), x)
+    assert seen == [threading.get_ident()]
+    assert torch._C._is_multithreading_enabled()                        # as it was
+
+
 def test_threads_share_tensors():
     weights = torch.rand(32, 32).to("tt")
     wanted = torch.relu(weights.cpu() @ weights.cpu() + 1)

@@ -204,4 +204,5 @@ def index(e: Any, x: Any, indices: Any) -> Any:
     given = [i for i in indices if i is not None]
     if len(given) != 1 or given[0].dtype == "bool":
         raise Refused("several indices, or masks, are the host's")
-    return e.op("take", x, given[0], axis=list(indices).index(given[0]))
+    axis = next(at for at, i in enumerate(indices) if i is not None)
+    return e.op("take", x, given[0], axis=axis)

@@ -55,6 +55,12 @@ def _channels(e: Any, value: Any, ndim: int) -> Any:
     return reshape(e, value, (1, math.prod(value.shape), *(1,) * (ndim - 2)))
 
 
+def _precise(e: Any, x: Any, *statistics: Any) -> Any:
+    """x in the dtype of weights and statistics, of which autocast makes it another."""
+    dtype = next((s.dtype for s in statistics if s is not None), x.dtype)
+    return cast(e, x, dtype)
+
+
 def _normalised(e: Any, x: Any, weight: Any, bias: Any, mean: Any, rstd: Any) -> Any:
     n = len(x.shape)
     made = e.op("multiply", e.op("subtract", x, _channels(e, mean, n)), _channels(e, rstd, n))
@@ -71,8 +77,16 @@ def _rstd(e: Any, variance: Any, eps: float) -> Any:
 def batch_norm_inference(
     e: Any, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float, eps: float
 ) -> Any:
-    made = _normalised(e, x, weight, bias, mean, _rstd(e, variance, eps))
-    return made, None, None
+    wide, rstd = _precise(e, x, mean), _rstd(e, variance, eps)
+    return cast(e, _normalised(e, wide, weight, bias, mean, rstd), x.dtype), mean, rstd
+
+
+@rule("_native_batch_norm_legit")
+def batch_norm_without_running(
+    e: Any, x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """The overload that has no running statistics."""
+    return batch_norm_training(e, x, weight, bias, None, None, True, momentum, eps)[:3]
 
 
 @rule("_native_batch_norm_legit_functional")
@@ -88,17 +102,17 @@ def batch_norm_training(
     eps: float,
 ) -> Any:
     if not training:
-        made = _normalised(e, x, weight, bias, mean, _rstd(e, variance, eps))
-        return made, None, None, mean, variance
+        return *batch_norm_inference(e, x, weight, bias, mean, variance, momentum, eps), mean, variance
     axes = (0, *range(2, len(x.shape)))
     count = math.prod(x.shape[a] for a in axes)
-    now = e.op("mean", x, axes=axes, keepdims=False)
-    centered = e.op("subtract", x, _channels(e, now, len(x.shape)))
+    wide = _precise(e, x, weight, mean)
+    now = e.op("mean", wide, axes=axes, keepdims=False)
+    centered = e.op("subtract", wide, _channels(e, now, len(x.shape)))
     spread = e.op("mean", e.op("multiply", centered, centered), axes=axes, keepdims=False)
     rstd = _rstd(e, spread, eps)
     unbiased = e.op("multiply", spread, scalar_like(e, count / max(count - 1, 1), spread))
     return (
-        _normalised(e, x, weight, bias, now, rstd),
+        cast(e, _normalised(e, wide, weight, bias, now, rstd), x.dtype),
         now,
         rstd,
         _moved(e, mean, now, momentum),
@@ -133,6 +147,7 @@ def batch_norm_backward(
     n, axes = len(x.shape), (0, *range(2, len(x.shape)))
     if not training:
         mean, rstd = running_mean, _rstd(e, running_var, eps)
+    dtype, grad, x = x.dtype, _precise(e, grad, mean), _precise(e, x, mean)
     hat = e.op("multiply", e.op("subtract", x, _channels(e, mean, n)), _channels(e, rstd, n))
     of_bias = e.op("sum", grad, axes=axes, keepdims=False)
     of_weight = e.op("sum", e.op("multiply", grad, hat), axes=axes, keepdims=False)
@@ -145,7 +160,7 @@ def batch_norm_backward(
             part = e.op("subtract", part, e.op("multiply", _channels(e, of_bias, n), share))
             along = e.op("multiply", _channels(e, of_weight, n), share)
             part = e.op("subtract", part, e.op("multiply", hat, along))
-        of_x = e.op("multiply", part, scale)
+        of_x = cast(e, e.op("multiply", part, scale), dtype)
     return of_x, of_weight if mask[1] else None, of_bias if mask[2] else None
 
 
