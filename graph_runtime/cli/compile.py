@@ -11,7 +11,7 @@ from ..packing import pack_thoroughly
 from ..tuning import Tuner
 from . import options as opt
 from .progress import progress
-from .sources import open_program
+from .sources import open_program, warn
 
 __all__ = ["compile_"]
 
@@ -28,7 +28,8 @@ def compile_(
     place: opt.Place = None, placement: opt.Placement = None, objective: opt.Objective = "serial",
     fallback: opt.Fallback = "error", map: opt.Map = None, format: opt.Formats = None,
     layout: opt.Layouts = None, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
-    numerics: opt.NumericsOf = None, strict: opt.Strict = False, reuse: opt.Reuse = None,
+    numerics: opt.NumericsOf = None, policy: opt.Policy = None, strict: opt.Strict = False,
+    reuse: opt.Reuse = None,
     march: Annotated[str, typer.Option(
         "--march", help="auto (x86-64-v3 where this CPU has it, else v2), native, or a level.")] = "auto",
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Compilers at a time.")] = None,
@@ -53,9 +54,10 @@ def compile_(
                              "or an ONNX file; the one in a bundle is named by graph-runtime inspect",
                              got=str(graph))
         prepared = program.prepare(opt.plan_options(
-            place, map, format, strict, fidelity, dst, numerics, layout, None, placement, objective,
+            place, map, format, strict, fidelity, dst, numerics, layout, policy, placement, objective,
             fallback, reuse) | {"packer": pack_thoroughly,
                                 "measure": Tuner(kernel_times()) if tune else None}, fuse, tell)
+        warn(prepared.plan)
         write_prepared(prepared, output, libraries=library or (), march=march, jobs=jobs, tell=tell)
     if json:
         opt.print_json({"bundle": str(output), "devices": list(map(str, prepared.plan.devices)),

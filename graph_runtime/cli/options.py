@@ -13,9 +13,11 @@ import orjson
 import typer
 
 from .. import dtypes
-from ..errors import InputError
+from ..errors import InputError, did_you_mean
 from ..graph import TensorType
 from ..model import Note
+from ..plan.balance.types import POLICIES as CUTTING
+from ..plan.placing.policies import POLICIES as PLACING
 
 Source = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, graph.json, or a bundle.")]
 Devices = Annotated[list[str] | None, typer.Option(
@@ -56,7 +58,7 @@ Layouts = Annotated[list[str] | None, typer.Option(
     "(a glob as of --place); repeatable.")]
 Policy = Annotated[str | None, typer.Option(
     "--policy", help="How ops are cut onto the cores of a buda board: nlp, ribbon, cnn, optimal, ...; "
-    "without it each kernel cuts its own.")]
+    "without it each kernel cuts its own. Also takes what --placement takes, but for optimal.")]
 Reuse = Annotated[str | None, typer.Option(
     "--reuse", help="Who may use memory after whom: serial (least), safe (no waits between queues), off.")]
 Strict = Annotated[bool, typer.Option(
@@ -92,6 +94,7 @@ def plan_options(place: Sequence[str] | None, map_: Sequence[str] | None, format
                  placement: str | None = None, objective: str = "serial", fallback: str = "error",
                  reuse: str | None = None) -> dict[str, Any]:
     """The keyword arguments of create() and plan() that the options of those names say."""
+    policy, placement = policies(policy, placement)
     words: dict[str, dict[str, str]] = {}
     for name, items in (("fidelity", fidelity), ("dst", dst), ("numerics", numerics)):
         for device, word in pairs(items, f"--{name}").items():
@@ -101,6 +104,22 @@ def plan_options(place: Sequence[str] | None, map_: Sequence[str] | None, format
             "numerics": words, "strict": strict, "placement": placement, "objective": objective,
             "fallback": fallback, **({} if policy is None else {"policy": policy}),
             **({} if reuse is None else {"reuse": reuse})}
+
+
+def policies(policy: str | None, placement: str | None) -> tuple[str | None, str | None]:
+    """(--policy, --placement), where --policy may also have been given a policy that places nodes.
+
+    Raises InputError for an unknown policy, and for two that place nodes.
+    """
+    if policy is None or policy in CUTTING:
+        return policy, placement
+    if ":" not in policy and policy not in PLACING:
+        raise InputError(f"unknown policy {policy!r}{did_you_mean(policy, [*CUTTING, *PLACING])}", got=policy,
+                         wanted=[*CUTTING, *PLACING])
+    if placement not in (None, policy):
+        raise InputError(f"--policy {policy} and --placement {placement} both place nodes: give one",
+                         got=policy)
+    return None, policy
 
 
 def sizes(dims: Mapping[str, str]) -> dict[str, int]:

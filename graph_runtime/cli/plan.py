@@ -20,7 +20,6 @@ from ..plan.balance import (
     explained,
     node_rows,
     require_legal,
-    require_policy,
     rows_text,
 )
 from ..plan.modes import Modes, peaks
@@ -62,8 +61,7 @@ def plan(
 
     Example: graph-runtime plan net.json --device tt:0=e150 --policy nlp --explain conv1
     """
-    if policy is not None:
-        require_policy(policy)
+    policy, placement = opt.policies(policy, placement)
     with progress(not json) as tell:
         program = open_program(graph, device, library, None, opt.pairs(dim, "--dim"), tell)
         prepared = program.prepare(opt.plan_options(

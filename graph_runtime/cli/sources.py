@@ -20,13 +20,15 @@ from ..library import Library, load_library
 from ..model import Constant, Model
 from ..module import GraphModule
 from ..packing import pack
+from ..plan import Plan
 from ..progress import Tell, silent
 from . import options as opt
 from .trace import show_plan
 
-__all__ = ["Program", "asked_devices", "is_bundle", "open_program", "open_programs"]
+__all__ = ["Program", "asked_devices", "is_bundle", "open_program", "open_programs", "warn"]
 
 _MOST_DEVICES = 256  # of one kind, opened because a file says so
+_MOST_WARNINGS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ class Program:
             module = create(self.graph, self.libraries, self.devices, params=self.params, threads=threads,
                             name=self.name, **options)
         show_plan(module)
+        warn(module.session.plan)
         return module
 
     def _compiled(self, prepared: Any, threads: int | None, tell: Tell) -> GraphModule:
@@ -104,6 +107,14 @@ class Program:
         module = create(prepared.plan, libraries, threads=threads, name=self.name)
         set_constants(module, prepared.model.constants)
         return module
+
+
+def warn(plan: Plan) -> None:
+    """Say on stderr what a plan does otherwise than it was asked: the first of it, and how much more."""
+    for text in plan.warnings[:_MOST_WARNINGS]:
+        warnings.warn(text, stacklevel=2)
+    if (more := len(plan.warnings) - _MOST_WARNINGS) > 0:
+        warnings.warn(f"{more} more of these; graph-runtime plan lists all", stacklevel=2)
 
 
 def is_bundle(path: Path) -> bool:

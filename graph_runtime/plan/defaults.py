@@ -1,13 +1,16 @@
-"""The layout that a type has on a device where nobody says another."""
+"""The layout that a type has on a device where nobody says another, and the formats that callers ask for."""
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from ..descriptors import Descriptor
+from ..devices import Device
 from ..dtypes import FORMATS, format_of
-from ..errors import PlanError
+from ..errors import PlanError, did_you_mean
 from ..graph import TensorType
 from ..layout import HOST, ROW_MAJOR, TILE, Layout
 
-__all__ = ["choose"]
+__all__ = ["choose", "read_formats"]
 
 _LEAST_FILL = 32                                          # tile where at least 1/32 of its elements are real
 _TILE_SIZE = 32 * 32
@@ -40,6 +43,38 @@ def choose(type_: TensorType, device: Descriptor, fmt: str | None) -> tuple[Layo
     if _fill(type_.shape) * _LEAST_FILL < 1:
         return Layout(memory, ROW_MAJOR, rows), f"row-major: tiles would be less than 1/{_LEAST_FILL} full"
     return Layout(memory, TILE, stored), f"tiled: the matrix form that {device.kind} kernels work on"
+
+
+def read_formats(devices: Sequence[Device], formats: Mapping[str, str]) -> list[str | None]:
+    """The format of floats on each device, None: by dtype. ``formats``: device or kind -> format; a device's
+    own entry wins.
+
+    Raises PlanError for a name that is not in the list, and for a format that it does not have.
+    """
+    kinds = [d.kind for d in devices]
+    for name, fmt in formats.items():
+        owners = [d for d in devices if name in (d.kind, str(d))]
+        if not owners:
+            raise PlanError(
+                f"format {name}={fmt}: no such device or kind in the list"
+                f"{did_you_mean(name, [*dict.fromkeys(kinds), *map(str, devices)])}",
+                got=name,
+            )
+        known = [f for f in owners[0].descriptor.formats if f.startswith(("f", "b")) and f != "bool"]
+        if owners[0].descriptor.layouts == (ROW_MAJOR,):
+            raise PlanError(
+                f"format {name}={fmt}: {name} stores tensors in their own dtype; cast them in the graph",
+                got=fmt,
+                device=name,
+            )
+        if fmt not in known:
+            raise PlanError(
+                f"{name} has no float format {fmt!r}{did_you_mean(fmt, known)}",
+                got=fmt,
+                wanted=known,
+                device=name,
+            )
+    return [formats.get(str(d), formats.get(d.kind)) for d in devices]
 
 
 def _fill(shape: tuple[int, ...]) -> float:

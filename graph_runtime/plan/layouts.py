@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..errors import PlanError, did_you_mean
+from ..errors import PlanError
 from ..graph import COPY, Graph, TensorType
 from ..layout import HOST, ROW_MAJOR, Layout, same_image
 from .columns import intern, is_copy, is_nop
 from .conversions import explain_copies
-from .defaults import choose
+from .defaults import choose, read_formats
 from .transfers import COPY_FUNC
 from .types import LaidOutGraph, PlacedGraph
 from .wishes import Table, follow_wishes
@@ -31,7 +31,7 @@ def assign_layouts(placed: PlacedGraph, formats: Mapping[str, str] | None = None
     Raises PlanError for a format the device does not store, for a dtype that it cannot hold, for a wish that
     cannot be, and for a __copy that would change the dtype outside of host memory.
     """
-    chosen = _read_formats(placed, formats or {})
+    chosen = read_formats(placed.devices, formats or {})
     graph, count = placed.graph, len(placed.devices)
     entry_did = np.repeat(placed.did, np.diff(graph.row_ptr))
     distinct, row = intern(graph.type_id.astype(np.int64) * count + entry_did, len(graph.types) * count)
@@ -55,34 +55,6 @@ def assign_layouts(placed: PlacedGraph, formats: Mapping[str, str] | None = None
     laid_out = LaidOutGraph(placed, tuple(k[0] for k in rows), layout_id, tuple(k[1] for k in rows))
     _check_copies(laid_out)
     return explain_copies(_relayout_nops(laid_out))
-
-
-def _read_formats(placed: PlacedGraph, formats: Mapping[str, str]) -> list[str | None]:
-    """The format of floats on each device."""
-    kinds = [d.kind for d in placed.devices]
-    for name, fmt in formats.items():
-        owners = [d for d in placed.devices if name in (d.kind, str(d))]
-        if not owners:
-            raise PlanError(
-                f"format {name}={fmt}: no such device or kind in the list"
-                f"{did_you_mean(name, [*dict.fromkeys(kinds), *map(str, placed.devices)])}",
-                got=name,
-            )
-        known = [f for f in owners[0].descriptor.formats if f.startswith(("f", "b")) and f != "bool"]
-        if owners[0].descriptor.layouts == (ROW_MAJOR,):
-            raise PlanError(
-                f"format {name}={fmt}: {name} stores tensors in their own dtype; cast them in the graph",
-                got=fmt,
-                device=name,
-            )
-        if fmt not in known:
-            raise PlanError(
-                f"{name} has no float format {fmt!r}{did_you_mean(fmt, known)}",
-                got=fmt,
-                wanted=known,
-                device=name,
-            )
-    return [formats.get(str(d), formats.get(d.kind)) for d in placed.devices]
 
 
 def _decide(placed: PlacedGraph, type_: TensorType, did: int, fmt: str | None, row: np.ndarray,

@@ -44,8 +44,9 @@ def test_the_table_says_where_why_and_how_long(run):
     assert "predicted: no placement takes less than the bound" in table
 
 
-def test_json_has_the_rows_of_a_policy_from_outside(run):
-    code, out, _ = run("plan", "--placement", "my_policy:last", "--objective", "makespan", "--json")
+@pytest.mark.parametrize("option", ["--placement", "--policy"])
+def test_json_has_the_rows_of_a_policy_from_outside(run, option):
+    code, out, _ = run("plan", option, "my_policy:last", "--objective", "makespan", "--json")
     assert code == 0
     placement = json.loads(out)["placement"]
     assert {row["node"]: row["device"] for row in placement["nodes"]} == {
@@ -63,11 +64,17 @@ def test_fallback_is_an_error_unless_it_is_asked_for(run):
     told = json.loads(out)
     assert [row["node"] for row in told["placement"]["elsewhere"]] == ["e"]
     assert any("was asked to run on tt:0 and runs on cpu:0" in text for text in told["warnings"])
+    values = [text for name in ("x", "w", "d") for text in ("--input", f"{name}=random")]
+    code, _, err = run("run", "--place", "e=tt:0", "--fallback", "host", *values)
+    assert code == 0
+    assert "warning: node 'e' (op exp) was asked to run on tt:0 and runs on cpu:0" in err
 
 
 @pytest.mark.parametrize(("option", "says"), [
     (("--placement", "mincat"), "did you mean 'mincut'"), (("--placement", "my_policy:lst"), "'last'"),
-    (("--placement", "nowhere:f"), "cannot import nowhere"), (("--fallback", "no"), "fallback is 'error'"),
+    (("--placement", "nowhere:f"), "folder of nowhere on PYTHONPATH"), (("--policy", "mincat"), "'mincut'"),
+    (("--policy", "heft", "--placement", "single"), "give one"),
+    (("--placement", "mincut", "--format", "tt=bfp8"), "did you mean 'bfp8_b'"), (("--fallback", "no"), "fallback is 'error'"),
     (("--placement", "single", "--objective", "speed"), "unknown objective 'speed'"),
 ])
 def test_words_that_nobody_knows_are_told(run, option, says):

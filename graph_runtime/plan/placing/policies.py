@@ -102,8 +102,10 @@ def find_policy(name: str | Policy) -> Policy:
     try:
         found = import_module(module)
     except Exception as error:                       # whatever a module's own code does when it is imported
-        raise PlanError(f"placement policy {name}: cannot import {module}: "
-                        f"{type(error).__name__}: {error}", got=name) from error
+        absent = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
+        raise PlanError(f"placement policy {name}: cannot import {module}: {type(error).__name__}: {error}"
+                        + (f"; is the folder of {error.name} on PYTHONPATH?" if absent else ""),
+                        got=name) from error
     policy = getattr(found, function, None)
     if not callable(policy):
         there = [k for k, v in vars(found).items() if callable(v) and not k.startswith("_")]

@@ -17,7 +17,7 @@ from ...errors import InputError, PlanError, did_you_mean
 from ...graph import COPY, NOP, Graph, TensorType
 from ...layout import ROW_MAJOR, Layout, same_image
 from ..columns import first_of, intern, slot_nid
-from ..defaults import choose
+from ..defaults import choose, read_formats
 from .supports import Kernels, unable
 
 __all__ = ["UNSUPPORTED", "PlacementProblem", "make_problem"]
@@ -158,7 +158,7 @@ class _Prices:
                  kernels: Kernels, host: Machine | None, known: np.ndarray | None):
         self.graph, self.devices, self.kernels, self.host = graph, devices, kernels, host
         self.known = known
-        self.formats = [formats.get(str(d), formats.get(d.kind)) for d in devices]
+        self.formats = read_formats(devices, formats)
         self.reasons: dict[tuple[int, int], str] = {}
         self.layouts = [[self._layout(t, did) for did in range(len(devices))] for t in graph.types]
 
