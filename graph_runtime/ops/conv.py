@@ -201,6 +201,8 @@ def _cases():
             True,
             {"group": 40, "pads": (1, 1, 1, 1), "strides": (2, 1)},
         ),
+        ("depthwise_strided", (1, 33, 9, 15), (33, 1, 3, 3), False,
+         {"group": 33, "pads": (1, 1, 1, 0), "strides": (1, 2)}),
         ("depthwise_double", (1, 6, 7, 7), (12, 1, 3, 3), False, {"group": 6}),
         ("whole_image", (3, 2, 6, 5), (4, 2, 6, 5), True, {}),
         ("all_padding", (1, 2, 2, 2), (3, 2, 2, 2), True, {"pads": (3, 3, 3, 3), "strides": (3, 3)}),

@@ -10,8 +10,9 @@
 #include "gr_core.h"
 
 /* Runs task(ctx, 0 .. n-1), the caller taking part; inline if the pool is busy, of size 1, or the caller
- * is itself a task. Indices begin in order; after a failure no further one begins. Returns the result of
- * the lowest index that failed, whose error text becomes the caller's. */
+ * is itself a task. Neighbouring indices go to one thread, equal ones of two jobs of equal n to the same; after a
+ * failure only lower ones begin. Returns the result of the lowest index that failed, whose error text becomes
+ * the caller's. */
 int32_t gr_pool_run(int64_t n, gr_task task, void *ctx);
 
 /* Runs task(ctx, 0 .. *team-1) all at the same time, so that they may wait for each other. *team is set

@@ -37,35 +37,25 @@ typedef struct gr_gemm {
 
 /* Any machine. A product of two floats of at most 16 significant bits each is exact in double and so is,
  * but for what the rounding to float would drop anyway, its sum with a float. */
-#define GR_ISA(name) name##_any
-#define GR_ISA_LANES 4
+#include "isa/any.h"
 #define GR_ISA_ROWS 4
 #define GR_ISA_STRIPES 1
-#define GR_ISA_TARGET
-#define GR_ISA_SPLAT(x) {x, x, x, x}
 typedef double gr_doubles __attribute__((vector_size(32)));
 #define GR_WIDE(x) __builtin_convertvector(x, gr_doubles)
+#undef GR_ISA_FUSED
 #define GR_ISA_FUSED(x, y, z) __builtin_convertvector(GR_WIDE(x) * GR_WIDE(y) + GR_WIDE(z), gr_floats_any)
 #include "gemm_isa.h"
 #undef GR_WIDE
 
 #if defined(__x86_64__)
-#define GR_ISA(name) name##_avx2
-#define GR_ISA_LANES 8
+#include "isa/avx2.h"
 #define GR_ISA_ROWS 4
 #define GR_ISA_STRIPES 1
-#define GR_ISA_TARGET __attribute__((target("avx2,fma")))
-#define GR_ISA_SPLAT(x) {x, x, x, x, x, x, x, x}
-#define GR_ISA_FUSED(x, y, z) __builtin_ia32_vfmaddps256(x, y, z)
 #include "gemm_isa.h"
 
-#define GR_ISA(name) name##_avx512
-#define GR_ISA_LANES 16
+#include "isa/avx512.h"
 #define GR_ISA_ROWS 8
 #define GR_ISA_STRIPES 2
-#define GR_ISA_TARGET __attribute__((target("avx512f")))
-#define GR_ISA_SPLAT(x) {x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}
-#define GR_ISA_FUSED(x, y, z) __builtin_ia32_vfmaddps512_mask(x, y, z, (unsigned short)-1, 4)
 #include "gemm_isa.h"
 #endif
 

@@ -6,12 +6,8 @@
  *
  * defines: GR_ISA(gr_gemm_run)
  */
-typedef float GR_ISA(gr_floats) __attribute__((vector_size(GR_ISA_LANES * 4), aligned(4), may_alias));
-typedef int32_t GR_ISA(gr_ints) __attribute__((vector_size(GR_ISA_LANES * 4), aligned(4), may_alias));
 
-#define GR_V GR_ISA(gr_floats)
 #define GR_VECTORS (GR_STRIPE / GR_ISA_LANES)      /* of a stripe */
-#define GR_ALWAYS static inline __attribute__((always_inline)) GR_ISA_TARGET
 
 GR_ALWAYS void GR_ISA(gr_multiply_add)(GR_V *sum, float x, const GR_V *row, int kind) {
   GR_V all = GR_ISA_SPLAT(x);
@@ -41,7 +37,7 @@ GR_ALWAYS void GR_ISA(gr_gemm_products)(const gr_gemm *g, const float *a, const 
 }
 
 GR_ALWAYS GR_V GR_ISA(gr_round16)(GR_V x) {
-  GR_ISA(gr_ints) bits = ((GR_ISA(gr_ints))x + 0x8000) & (int32_t)0xFFFF0000u;
+  GR_VI bits = ((GR_VI)x + 0x8000) & (int32_t)0xFFFF0000u;
   return (GR_V)(bits & ((bits & 0x7F800000) != 0));
 }
 
@@ -95,13 +91,7 @@ static inline GR_ISA_TARGET void GR_ISA(gr_gemm_run)(const gr_gemm *g, int kind)
     GR_ISA(gr_gemm_all)(g, GR_GEMM_PLAIN);
 }
 
-#undef GR_V
 #undef GR_VECTORS
-#undef GR_ALWAYS
-#undef GR_ISA
-#undef GR_ISA_LANES
 #undef GR_ISA_ROWS
 #undef GR_ISA_STRIPES
-#undef GR_ISA_TARGET
-#undef GR_ISA_SPLAT
-#undef GR_ISA_FUSED
+#include "isa/end.h"

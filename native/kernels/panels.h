@@ -19,7 +19,14 @@
 #define GR_A_ROW (GR_DEPTH + 16)       /* floats from row to row of a block: no power of two, so no two rows collide */
 #define GR_BLOCK_ROWS 14               /* at most, of any instruction set */
 #define GR_GROUP_BYTES 655360          /* of B that the second cache keeps while rows of A pass by */
-#define GR_PANELS_GRAIN 400000         /* flops below which another thread is not woken */
+#define GR_PANELS_GRAIN 400000         /* flops of a piece of work for another thread, at least: some 4 us */
+#define GR_PANELS_LOAD 8               /* rows whose arithmetic takes as long as bringing B from memory */
+
+/* Some rows of A as a tile reads them: element e of row i is a[i * row + e / run * step + e % run]. */
+typedef struct gr_a_rows {
+  const float *a;
+  int64_t row, runs, run, step;
+} gr_a_rows;
 
 typedef struct gr_panels gr_panels;
 struct gr_panels {
@@ -29,7 +36,9 @@ struct gr_panels {
   /* NULL: as above. Else brings rows first_row .. first_row+rows-1 of A, elements first .. last-1, to
    * to[row * GR_A_ROW + element - first]. */
   void (*gather)(const gr_panels *p, int64_t first_row, int64_t rows, int64_t first, int64_t last, float *to);
-  const void *image;                   /* gather's own */
+  /* NULL, or whether these rows, all elements, lie so that a tile can read them in place: then where. */
+  int (*in_place)(const gr_panels *p, int64_t first_row, int64_t rows, gr_a_rows *found);
+  const void *image;                   /* gather's own, and in_place's */
   const float *b;                      /* [ceil(n / 32)][k][32] */
   float *c;                            /* c[row * c_row + column] */
   int64_t c_row;
@@ -40,14 +49,14 @@ struct gr_panels {
   /* NULL, or what is done with a finished part of C while it is in the cache */
   void (*after)(const gr_panels *p, int64_t row, int64_t rows, int64_t column, int64_t columns);
   const void *steps;                   /* after's own */
-  /* set by gr_panels_run: a piece of work is row_piece rows of column_piece panels */
-  int64_t row_piece, column_piece;
+  int64_t row_pieces, column_pieces;   /* set by gr_panels_run */
 };
 
 /* One register tile's place. */
 typedef struct gr_tile {
-  const float *a, *b;
-  int64_t k, c_row;
+  gr_a_rows a;
+  const float *b;
+  int64_t c_row;
   const float *bias, *extra;
   float *c;
   int more;                            /* c holds the sum of earlier k */
@@ -83,29 +92,17 @@ static void gr_gather_rows(const gr_panels *p, int64_t first_row, int64_t rows, 
 
 /* ---------------------------------------------------------------- one a machine */
 
-#define GR_ISA(name) name##_any
-#define GR_ISA_LANES 4
+#include "isa/any.h"
 #define GR_ISA_ROWS 4
-#define GR_ISA_TARGET
-#define GR_ISA_SPLAT(x) {x, x, x, x}
-#define GR_ISA_FUSED(x, y, z) ((x) * (y) + (z))
 #include "panels_isa.h"
 
 #if defined(__x86_64__)
-#define GR_ISA(name) name##_avx2
-#define GR_ISA_LANES 8
+#include "isa/avx2.h"
 #define GR_ISA_ROWS 6
-#define GR_ISA_TARGET __attribute__((target("avx2,fma")))
-#define GR_ISA_SPLAT(x) {x, x, x, x, x, x, x, x}
-#define GR_ISA_FUSED(x, y, z) __builtin_ia32_vfmaddps256(x, y, z)
 #include "panels_isa.h"
 
-#define GR_ISA(name) name##_avx512
-#define GR_ISA_LANES 16
+#include "isa/avx512.h"
 #define GR_ISA_ROWS 14
-#define GR_ISA_TARGET __attribute__((target("avx512f")))
-#define GR_ISA_SPLAT(x) {x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}
-#define GR_ISA_FUSED(x, y, z) __builtin_ia32_vfmaddps512_mask(x, y, z, (unsigned short)-1, 4)
 #include "panels_isa.h"
 #endif
 
@@ -135,29 +132,34 @@ static inline void gr_panels_serial(const gr_panels *p) {
 
 static int32_t gr_panels_task(void *ctx, int64_t index) {
   const gr_panels *p = ctx;
-  int64_t pieces = gr_ceil_div(p->rows, p->row_piece), panels = gr_ceil_div(p->n, GR_PANEL);
-  int64_t row = index % pieces * p->row_piece, panel = index / pieces * p->column_piece;
-  gr_panels_block(p, row, gr_min(p->rows, row + p->row_piece), panel,
-                  gr_min(panels, panel + p->column_piece));
+  int64_t i = index / p->column_pieces, j = index % p->column_pieces;
+  int64_t blocks = gr_ceil_div(p->rows, GR_BLOCK_ROWS), panels = gr_ceil_div(p->n, GR_PANEL);
+  gr_panels_block(p, blocks * i / p->row_pieces * GR_BLOCK_ROWS,
+                  gr_min(p->rows, blocks * (i + 1) / p->row_pieces * GR_BLOCK_ROWS),
+                  panels * j / p->column_pieces, panels * (j + 1) / p->column_pieces);
   return GR_OK;
 }
 
-/* Over the pool: a few pieces a thread, cut along the columns where there are enough, because every piece
- * reads all of its B; else along the rows. */
+/* Over the pool, two pieces a thread. A piece reads all of its A and B: so the longer side is cut, rows rather
+ * than columns, because most layers before and after are cut so, and their rows lie in the thread's cache. */
 static inline int32_t gr_panels_run(const gr_env *env, gr_panels *p) {
   if (p->rows == 0 || p->n == 0) return GR_OK;
-  int64_t panels = gr_ceil_div(p->n, GR_PANEL), flops = 2 * p->rows * p->n * gr_max(p->k, 1);
-  int64_t wanted = gr_min(4 * (int64_t)env->num_cores, flops / GR_PANELS_GRAIN);
-  if (env->num_cores == 1 || wanted <= 1) {
+  int64_t blocks = gr_ceil_div(p->rows, GR_BLOCK_ROWS), panels = gr_ceil_div(p->n, GR_PANEL);
+  int64_t flops = 2 * gr_max(p->rows, GR_PANELS_LOAD) * p->n * gr_max(p->k, 1), threads = env->num_cores;
+  int64_t wanted = gr_min(2 * threads, flops / GR_PANELS_GRAIN);
+  if (threads == 1 || wanted <= 1) {
     gr_panels_serial(p);
     return GR_OK;
   }
-  int by_columns = panels >= wanted;
-  p->column_piece = by_columns ? gr_ceil_div(panels, wanted) : panels;
-  p->row_piece = by_columns ? p->rows
-                            : gr_ceil_div(gr_ceil_div(p->rows, wanted), GR_BLOCK_ROWS) * GR_BLOCK_ROWS;
-  return env->parallel_for(env, gr_ceil_div(p->rows, p->row_piece) * gr_ceil_div(panels, p->column_piece),
-                           gr_panels_task, p);
+  if (wanted > threads) wanted = wanted / threads * threads;
+  if (p->n <= 2 * p->rows && blocks >= threads) {
+    p->row_pieces = gr_min(blocks, wanted);
+    p->column_pieces = gr_min(panels, wanted / p->row_pieces);
+  } else {
+    p->column_pieces = gr_min(panels, wanted);
+    p->row_pieces = gr_min(blocks, wanted / p->column_pieces);
+  }
+  return env->parallel_for(env, p->row_pieces * p->column_pieces, gr_panels_task, p);
 }
 
 #endif

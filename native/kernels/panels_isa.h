@@ -5,26 +5,35 @@
  *
  * defines: GR_ISA(gr_panels_block)
  */
-typedef float GR_ISA(gr_floats_p) __attribute__((vector_size(GR_ISA_LANES * 4), aligned(4), may_alias));
-typedef int32_t GR_ISA(gr_ints_p) __attribute__((vector_size(GR_ISA_LANES * 4), aligned(4), may_alias));
 
-#define GR_V GR_ISA(gr_floats_p)
-#define GR_VI GR_ISA(gr_ints_p)
 #define GR_WIDTH (2 * GR_ISA_LANES)    /* columns of a tile */
-#define GR_ALWAYS static inline __attribute__((always_inline)) GR_ISA_TARGET
 
 /* ---------------------------------------------------------------- a register tile */
 
-/* A NaN stays one: it is neither below nor above a bound. */
+/* A NaN stays one. */
 GR_ALWAYS GR_V GR_ISA(gr_panels_clamp)(GR_V x, float least, float most) {
   GR_V low = GR_ISA_SPLAT(least), high = GR_ISA_SPLAT(most);
-  GR_VI under = x < low, over = x > high;
-  return (GR_V)(((GR_VI)low & under) | ((GR_VI)high & over) | ((GR_VI)x & ~(under | over)));
+  return GR_ISA_MIN(high, GR_ISA_MAX(low, x));
 }
 
-GR_ALWAYS void GR_ISA(gr_panels_tile)(const gr_tile *t, int rows, int vectors) {
+/* Where a tile's results go is long in coming from memory: it is asked for before the sums are made. */
+GR_ALWAYS void GR_ISA(gr_panels_ask)(const gr_tile *t, int rows) {
+  for (int64_t i = 0; i < rows; ++i) {
+    __builtin_prefetch(t->c + i * t->c_row, 1);
+    __builtin_prefetch(t->c + i * t->c_row + GR_WIDTH - 1, 1);
+  }
+  for (int64_t i = 0; t->extra && i < rows; ++i) {
+    __builtin_prefetch(t->extra + i * t->c_row);
+    __builtin_prefetch(t->extra + i * t->c_row + GR_WIDTH - 1);
+  }
+}
+
+/* gathered: the distance of the rows of A is known, and they have one run. */
+GR_ALWAYS void GR_ISA(gr_panels_tile)(const gr_tile *t, int rows, int vectors, int gathered) {
   GR_V acc[GR_ISA_ROWS * 2], zero = {0};
-  const float *a = t->a, *b = t->b;
+  const float *a = t->a.a, *b = t->b;
+  int64_t a_row = gathered ? GR_A_ROW : t->a.row;
+  GR_ISA(gr_panels_ask)(t, rows);
 #pragma GCC unroll 16
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 2
@@ -33,16 +42,18 @@ GR_ALWAYS void GR_ISA(gr_panels_tile)(const gr_tile *t, int rows, int vectors) {
       acc[i * 2 + v] = from ? *(const GR_V *)(from + v * GR_ISA_LANES) : zero;
     }
   }
-  for (int64_t p = t->k; p > 0; --p, ++a, b += GR_PANEL) {
-    GR_V in[2];
+  for (int64_t left = gathered ? 1 : t->a.runs; left > 0; --left, a += t->a.step - t->a.run) {
+    for (int64_t p = t->a.run; p > 0; --p, ++a, b += GR_PANEL) {
+      GR_V in[2];
 #pragma GCC unroll 2
-    for (int v = 0; v < vectors; ++v) in[v] = *(const GR_V *)(b + v * GR_ISA_LANES);
+      for (int v = 0; v < vectors; ++v) in[v] = *(const GR_V *)(b + v * GR_ISA_LANES);
 #pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i) {
-      float x = a[i * GR_A_ROW];
-      GR_V all = GR_ISA_SPLAT(x);
+      for (int i = 0; i < rows; ++i) {
+        float x = a[i * a_row];
+        GR_V all = GR_ISA_SPLAT(x);
 #pragma GCC unroll 2
-      for (int v = 0; v < vectors; ++v) acc[i * 2 + v] = GR_ISA_FUSED(all, in[v], acc[i * 2 + v]);
+        for (int v = 0; v < vectors; ++v) acc[i * 2 + v] = GR_ISA_FUSED(all, in[v], acc[i * 2 + v]);
+      }
     }
   }
 #pragma GCC unroll 16
@@ -60,9 +71,9 @@ GR_ALWAYS void GR_ISA(gr_panels_tile)(const gr_tile *t, int rows, int vectors) {
 #define GR_TILE_ROWS(r)                        \
   case r:                                      \
     if (vectors == 2)                          \
-      GR_ISA(gr_panels_tile)(t, r, 2);         \
+      GR_ISA(gr_panels_tile)(t, r, 2, 1);      \
     else                                       \
-      GR_ISA(gr_panels_tile)(t, r, 1);         \
+      GR_ISA(gr_panels_tile)(t, r, 1, 1);      \
     return;
 
 /* Not inlined: it holds the loop for every number of rows. */
@@ -91,9 +102,17 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_rows)(const
 }
 #undef GR_TILE_ROWS
 
+/* A whole tile whose A lies where it is. */
+static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_in_place)(const gr_tile *t, int vectors) {
+  if (vectors == 2)
+    GR_ISA(gr_panels_tile)(t, GR_ISA_ROWS, 2, 0);
+  else
+    GR_ISA(gr_panels_tile)(t, GR_ISA_ROWS, 1, 0);
+}
+
 /* A tile of less columns than its vectors hold: by way of buffers that are wide enough. */
 static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_edge)(const gr_tile *t, int64_t rows,
-                                                                           int64_t columns) {
+                                                                           int64_t columns, int in_place) {
   float c[GR_ISA_ROWS * GR_WIDTH] = {0}, extra[GR_ISA_ROWS * GR_WIDTH] = {0}, bias[GR_WIDTH] = {0};
   gr_tile tile = *t;
   for (int64_t i = 0; i < rows; ++i) {
@@ -105,7 +124,11 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_edge)(const
   tile.c_row = GR_WIDTH;
   tile.bias = bias;
   tile.extra = t->extra ? extra : NULL;
-  GR_ISA(gr_panels_rows)(&tile, rows, columns > GR_ISA_LANES ? 2 : 1);
+  int vectors = columns > GR_ISA_LANES ? 2 : 1;
+  if (in_place)
+    GR_ISA(gr_panels_in_place)(&tile, vectors);
+  else
+    GR_ISA(gr_panels_rows)(&tile, rows, vectors);
   for (int64_t i = 0; i < rows; ++i) memcpy(t->c + i * t->c_row, c + i * GR_WIDTH, (size_t)columns * 4);
 }
 
@@ -166,8 +189,8 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_vector)(con
 
 /* ---------------------------------------------------------------- blocks */
 
-/* rows gathered rows of A, elements first .. first+depth-1 of k, times panels panel .. panel_end-1. */
-GR_ALWAYS void GR_ISA(gr_panels_strip)(const gr_panels *p, const float *a, int64_t row, int64_t rows,
+/* Rows of A, elements first .. first+depth-1 of k, times panels panel .. panel_end-1. */
+GR_ALWAYS void GR_ISA(gr_panels_strip)(const gr_panels *p, gr_a_rows a, int in_place, int64_t row, int64_t rows,
                                        int64_t first, int64_t depth, int64_t panel, int64_t panel_end) {
   int last = first + depth == p->k;
   for (; panel < panel_end; ++panel) {
@@ -175,13 +198,15 @@ GR_ALWAYS void GR_ISA(gr_panels_strip)(const gr_panels *p, const float *a, int64
     for (int64_t half = 0; half < GR_PANEL; half += GR_WIDTH) {
       int64_t column = panel * GR_PANEL + half, columns = gr_min(GR_WIDTH, p->n - column);
       if (columns <= 0) break;
-      gr_tile t = {a, b + half, depth, p->c_row, p->bias && first == 0 ? p->bias + column : NULL,
+      gr_tile t = {a, b + half, p->c_row, p->bias && first == 0 ? p->bias + column : NULL,
                    p->extra && last ? p->extra + row * p->c_row + column : NULL,
                    p->c + row * p->c_row + column, first > 0, p->clamp && last, p->least, p->most};
-      if (columns % GR_ISA_LANES == 0)
-        GR_ISA(gr_panels_rows)(&t, rows, (int)(columns / GR_ISA_LANES));
+      if (columns % GR_ISA_LANES != 0)
+        GR_ISA(gr_panels_edge)(&t, rows, columns, in_place);
+      else if (in_place)
+        GR_ISA(gr_panels_in_place)(&t, (int)(columns / GR_ISA_LANES));
       else
-        GR_ISA(gr_panels_edge)(&t, rows, columns);
+        GR_ISA(gr_panels_rows)(&t, rows, (int)(columns / GR_ISA_LANES));
     }
   }
 }
@@ -208,8 +233,10 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_block)(cons
         int64_t depth = gr_min(GR_DEPTH, p->k - first);
         for (int64_t i = top; i < bottom; i += GR_ISA_ROWS) {
           int64_t rows = gr_min(GR_ISA_ROWS, bottom - i);
-          (p->gather ? p->gather : gr_gather_rows)(p, i, rows, first, first + depth, a);
-          GR_ISA(gr_panels_strip)(p, a, i, rows, first, depth, from, to);
+          gr_a_rows found = {a, GR_A_ROW, 1, depth, depth};
+          int in_place = p->in_place && rows == GR_ISA_ROWS && depth == p->k && p->in_place(p, i, rows, &found);
+          if (!in_place) (p->gather ? p->gather : gr_gather_rows)(p, i, rows, first, first + depth, a);
+          GR_ISA(gr_panels_strip)(p, found, in_place, i, rows, first, depth, from, to);
           if (p->after && first + depth == p->k)
             p->after(p, i, rows, column, gr_min(p->n, to * GR_PANEL) - column);
         }
@@ -219,14 +246,7 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_block)(cons
   }
 }
 
-#undef GR_V
-#undef GR_VI
 #undef GR_WIDTH
 #undef GR_LINES
-#undef GR_ALWAYS
-#undef GR_ISA
-#undef GR_ISA_LANES
 #undef GR_ISA_ROWS
-#undef GR_ISA_TARGET
-#undef GR_ISA_SPLAT
-#undef GR_ISA_FUSED
+#include "isa/end.h"

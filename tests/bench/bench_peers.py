@@ -5,9 +5,11 @@
 
 DIR has NAME.onnx beside NAME.npz, whose arrays in_<input> are what is run. Each runtime and number of threads
 is a process of its own, pinned before its libraries load: 1 thread to the first core, n to the first n. They
-take turns, one timed run each, so that what disturbs the machine disturbs all of them. A line has the
-median and the least ms of each, our ratios to the others (of medians, and of least), and how far our outputs
-are from the first peer's, relative to its greatest value.
+take short turns, so that what disturbs the machine disturbs all of them. A turn is runs one after the other,
+the first of them not timed, while the other processes are stopped: threads that spin for work after a run (in
+ONNX Runtime for 20 ms) would else take a core from whoever comes next. A line has the median and the least ms
+of each, our ratios to the others (of medians, and of least), and how far our outputs are from the first peer's,
+relative to its greatest value.
 
 A peer that is not installed is left out. With one thread the clock is the thread's own (what a busy machine
 takes away does not count), with more the wall's; ``clock`` says which.
@@ -17,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -29,6 +32,7 @@ import numpy as np
 
 NAMES = "mlp,mobilenetv2,resnet50,bert,gpt2step"
 OURS = "graph_runtime"
+TURN = 0.02               # seconds of a turn, or one run
 
 
 # **************** one runtime in a process ****************
@@ -85,7 +89,8 @@ MAKERS = {OURS: _ours, "onnxruntime": _onnxruntime, "openvino": _openvino}
 
 
 def _work(runtime: str, model: Path, threads: int) -> None:
-    """Answer each line of stdin: "run" with the seconds of a run, a path with the outputs written there."""
+    """Answer each line of stdin: "run" with the seconds of each run of a turn, a path with the outputs written
+    there."""
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)                                        # what libraries print is no answer
     with np.load(model.with_suffix(".npz")) as file:
@@ -100,9 +105,13 @@ def _work(runtime: str, model: Path, threads: int) -> None:
             np.savez(line.strip(), *run())
             print("saved", file=answer, flush=True)
             continue
-        start = clock()
         run()
-        print(clock() - start, file=answer, flush=True)
+        seconds, end = [], time.perf_counter() + TURN
+        while not seconds or time.perf_counter() < end:
+            start = clock()
+            run()
+            seconds.append(clock() - start)
+        print(json.dumps(seconds), file=answer, flush=True)
 
 
 # **************** all of them in turn ****************
@@ -118,14 +127,18 @@ class Worker:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         preexec_fn=lambda: os.sched_setaffinity(0, cores))
         self.process.stdout.readline()
+        self.process.send_signal(signal.SIGSTOP)
 
     def ask(self, line: str) -> str:
+        self.process.send_signal(signal.SIGCONT)
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
+        answer = self.process.stdout.readline().strip()
+        self.process.send_signal(signal.SIGSTOP)
+        return answer
 
     def time(self) -> None:
-        self.seconds.append(float(self.ask("run")))
+        self.seconds += json.loads(self.ask("run"))
 
     def outputs(self, path: Path) -> list[np.ndarray]:
         self.ask(str(path))
@@ -135,6 +148,7 @@ class Worker:
         return found
 
     def close(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
         self.process.stdin.close()
         self.process.wait()
 

@@ -65,6 +65,18 @@ static void gr_gather_windows(const gr_panels *p, int64_t first_row, int64_t row
   }
 }
 
+/* Whether the windows lie in one row of output pixels and inside of the image. */
+static int gr_windows_inside(const gr_panels *p, int64_t first_row, int64_t rows, gr_a_rows *found) {
+  const gr_windows *s = p->image;
+  int64_t column = first_row % s->ow, line = first_row / s->ow;
+  int64_t x = column * s->sw - s->left, y = line % s->oh * s->sh - s->top, taps = p->k / (s->run * s->channels);
+  int64_t right = x + (rows - 1) * s->sw + s->run, bottom = y + (taps - 1) * s->dh + 1;
+  if (s->runs > 1 || column + rows > s->ow || x < 0 || y < 0 || right > s->w || bottom > s->h) return 0;
+  *found = (gr_a_rows){p->a + ((line / s->oh * s->h + y) * s->w + x) * s->channels, s->sw * s->channels, taps,
+                     s->run * s->channels, s->dh * s->w * s->channels};
+  return 1;
+}
+
 static void gr_after_conv(const gr_panels *p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
   gr_finish_block(p->steps, row, rows, column, columns, p->c + row * p->c_row + column, p->c_row);
 }
@@ -98,7 +110,8 @@ static inline int32_t GR_BODY(conv2d_packed)(const gr_call *call) {
   int plain = kh == 1 && kw == 1 && words[0] == 1 && words[1] == 1 &&
               words[2] + words[3] + words[4] + words[5] == 0;
   gr_panels p = {.rows = gr_span(out, 0, 3), .n = out->shape[3], .k = kh * kw * channels, .a = gr_ptr(x),
-                 .a_row = channels, .gather = plain ? NULL : gr_gather_windows, .image = &windows,
+                 .a_row = channels, .gather = plain ? NULL : gr_gather_windows,
+                 .in_place = plain ? NULL : gr_windows_inside, .image = &windows,
                  .b = gr_ptr(&call->args[1]), .c = gr_ptr(out), .c_row = out->shape[3], .bias = bias,
                  .extra = finish.extra, .clamp = finish.clamp, .least = finish.least, .most = finish.most,
                  .after = finish.steps.count ? gr_after_conv : NULL, .steps = &finish.steps};

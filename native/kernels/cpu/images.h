@@ -46,26 +46,14 @@ enum gr_image_work { GR_DEPTHWISE, GR_MAX, GR_MEAN };
 
 /* ---------------------------------------------------------------- one a machine */
 
-#define GR_ISA(name) name##_any
-#define GR_ISA_LANES 4
-#define GR_ISA_TARGET
-#define GR_ISA_SPLAT(x) {x, x, x, x}
-#define GR_ISA_FUSED(x, y, z) ((x) * (y) + (z))
+#include "isa/any.h"
 #include "cpu/images_isa.h"
 
 #if defined(__x86_64__)
-#define GR_ISA(name) name##_avx2
-#define GR_ISA_LANES 8
-#define GR_ISA_TARGET __attribute__((target("avx2,fma")))
-#define GR_ISA_SPLAT(x) {x, x, x, x, x, x, x, x}
-#define GR_ISA_FUSED(x, y, z) __builtin_ia32_vfmaddps256(x, y, z)
+#include "isa/avx2.h"
 #include "cpu/images_isa.h"
 
-#define GR_ISA(name) name##_avx512
-#define GR_ISA_LANES 16
-#define GR_ISA_TARGET __attribute__((target("avx512f")))
-#define GR_ISA_SPLAT(x) {x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}
-#define GR_ISA_FUSED(x, y, z) __builtin_ia32_vfmaddps512_mask(x, y, z, (unsigned short)-1, 4)
+#include "isa/avx512.h"
 #include "cpu/images_isa.h"
 #endif
 

@@ -2,13 +2,8 @@
  *
  * defines: GR_ISA(gr_image_rows)
  */
-typedef float GR_ISA(gr_floats_i) __attribute__((vector_size(GR_ISA_LANES * 4), aligned(4), may_alias));
-typedef int32_t GR_ISA(gr_ints_i) __attribute__((vector_size(GR_ISA_LANES * 4), aligned(4), may_alias));
 
-#define GR_V GR_ISA(gr_floats_i)
-#define GR_VI GR_ISA(gr_ints_i)
 #define GR_PIXELS 8                    /* sums side by side: as many as hide the latency of a multiply-add */
-#define GR_ALWAYS static inline __attribute__((always_inline)) GR_ISA_TARGET
 
 /* x where wanted (all bits of a lane set), else y */
 GR_ALWAYS GR_V GR_ISA(gr_image_select)(GR_VI wanted, GR_V x, GR_V y) {
@@ -22,6 +17,13 @@ typedef struct GR_ISA(gr_taps) {
 } GR_ISA(gr_taps);
 
 /* ---------------------------------------------------------------- depthwise */
+
+GR_ALWAYS void GR_ISA(gr_depthwise_finish)(const gr_image *s, GR_V y, float *out) {
+  GR_V low = GR_ISA_SPLAT(s->least), high = GR_ISA_SPLAT(s->most);
+  if (s->extra) y += *(const GR_V *)(s->extra + (out - s->out));
+  if (s->clamp) y = GR_ISA_MIN(high, GR_ISA_MAX(low, y));
+  *(GR_V *)out = y;
+}
 
 /* ``pixels`` neighbouring output pixels from ox on, GR_ISA_LANES channels from c on, kernel columns q0 .. q1-1. */
 GR_ALWAYS void GR_ISA(gr_depthwise_pixels)(const gr_image *s, const GR_ISA(gr_taps) *t, int64_t ox, int64_t c,
@@ -40,16 +42,48 @@ GR_ALWAYS void GR_ISA(gr_depthwise_pixels)(const gr_image *s, const GR_ISA(gr_ta
       for (int i = 0; i < pixels; ++i) acc[i] = GR_ISA_FUSED(*(const GR_V *)(at + i * step), weight, acc[i]);
     }
   }
-  GR_V low = GR_ISA_SPLAT(s->least), high = GR_ISA_SPLAT(s->most);
 #pragma GCC unroll 8
-  for (int i = 0; i < pixels; ++i) {
-    GR_V y = acc[i];
-    if (s->extra) y += *(const GR_V *)(s->extra + (out - s->out) + (ox + i) * s->c + c);
-    if (s->clamp) {
-      y = GR_ISA(gr_image_select)(y < low, low, y);
-      y = GR_ISA(gr_image_select)(y > high, high, y);
+  for (int i = 0; i < pixels; ++i) GR_ISA(gr_depthwise_finish)(s, acc[i], out + (ox + i) * s->c + c);
+}
+
+/* As above for kernels of three columns side by side, by a stride known here: each pixel of the image is read
+ * once a kernel row, and goes into the sums of all windows that it lies in. Windows may stick out. */
+GR_ALWAYS void GR_ISA(gr_depthwise_three)(const gr_image *s, const GR_ISA(gr_taps) *t, int64_t ox, int64_t c,
+                                          int pixels, int stride, float *out) {
+  const float *w = s->weights + (c / 32 * s->kh + t->p0) * 3 * 32 + c % 32;
+  int64_t left = ox * stride - s->left;
+  GR_V acc[GR_PIXELS], zero = {0};
+#pragma GCC unroll 8
+  for (int i = 0; i < pixels; ++i) acc[i] = s->bias ? *(const GR_V *)(s->bias + c) : zero;
+  for (int64_t p = t->p0; p < t->p1; ++p, w += 3 * 32) {
+    const float *row = t->x + ((t->row + p * s->dh) * s->w + left) * s->c + c;
+    GR_V weights[3] = {*(const GR_V *)w, *(const GR_V *)(w + 32), *(const GR_V *)(w + 64)};
+#pragma GCC unroll 32
+    for (int j = 0; j < (pixels - 1) * stride + 3; ++j) {
+      if ((uint64_t)(left + j) >= (uint64_t)s->w) continue;
+      GR_V x = *(const GR_V *)(row + j * s->c);
+#pragma GCC unroll 3
+      for (int q = 0; q < 3; ++q)
+        if (j >= q && (j - q) % stride == 0 && (j - q) / stride < pixels)
+          acc[(j - q) / stride] = GR_ISA_FUSED(x, weights[q], acc[(j - q) / stride]);
     }
-    *(GR_V *)(out + (ox + i) * s->c + c) = y;
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < pixels; ++i) GR_ISA(gr_depthwise_finish)(s, acc[i], out + (ox + i) * s->c + c);
+}
+
+/* A row of at least four pixels; those that a block would have beyond the end, it has twice. */
+GR_ALWAYS void GR_ISA(gr_depthwise_row_three)(const gr_image *s, const GR_ISA(gr_taps) *t, int stride, float *out) {
+  int64_t whole = s->c / GR_ISA_LANES * GR_ISA_LANES;
+  for (int64_t ox = 0; ox < s->ow;) {
+    int64_t left = s->ow - ox, step = left > 4 && s->ow >= 7 ? 7 : 4, at = gr_min(ox, s->ow - step);
+    for (int64_t c = 0; c < whole; c += GR_ISA_LANES) {
+      if (step == 4)
+        GR_ISA(gr_depthwise_three)(s, t, at, c, 4, stride, out);
+      else
+        GR_ISA(gr_depthwise_three)(s, t, at, c, 7, stride, out);
+    }
+    ox = at + step;
   }
 }
 
@@ -72,7 +106,8 @@ GR_ALWAYS void GR_ISA(gr_depthwise_rest)(const gr_image *s, const GR_ISA(gr_taps
   }
 }
 
-GR_ALWAYS void GR_ISA(gr_depthwise_row)(const gr_image *s, const GR_ISA(gr_taps) *t, float *out) {
+/* A row whatever the kernel. */
+GR_ALWAYS void GR_ISA(gr_depthwise_row_any)(const gr_image *s, const GR_ISA(gr_taps) *t, float *out) {
   int64_t inside, outside, whole = s->c / GR_ISA_LANES * GR_ISA_LANES, q0, q1;
   gr_image_inside(s, &inside, &outside);
   int64_t room = outside - inside, step = room >= GR_PIXELS ? GR_PIXELS : 4;
@@ -93,8 +128,19 @@ GR_ALWAYS void GR_ISA(gr_depthwise_row)(const gr_image *s, const GR_ISA(gr_taps)
     }
     ox = at + step;
   }
-  if (whole == s->c) return;
+}
+
+GR_ALWAYS void GR_ISA(gr_depthwise_row)(const gr_image *s, const GR_ISA(gr_taps) *t, float *out) {
+  int three = s->kw == 3 && s->dw == 1 && s->ow >= 4;
+  if (three && s->sw == 1)
+    GR_ISA(gr_depthwise_row_three)(s, t, 1, out);
+  else if (three && s->sw == 2)
+    GR_ISA(gr_depthwise_row_three)(s, t, 2, out);
+  else
+    GR_ISA(gr_depthwise_row_any)(s, t, out);
+  if (s->c % GR_ISA_LANES == 0) return;
   for (int64_t ox = 0; ox < s->ow; ++ox) {
+    int64_t q0, q1;
     gr_image_taps(ox * s->sw - s->left, s->w, s->kw, s->dw, &q0, &q1);
     GR_ISA(gr_depthwise_rest)(s, t, ox, q0, q1, out);
   }
@@ -184,12 +230,5 @@ static __attribute__((noinline)) GR_ISA_TARGET int32_t GR_ISA(gr_image_rows)(con
   return GR_OK;
 }
 
-#undef GR_V
-#undef GR_VI
 #undef GR_PIXELS
-#undef GR_ALWAYS
-#undef GR_ISA
-#undef GR_ISA_LANES
-#undef GR_ISA_TARGET
-#undef GR_ISA_SPLAT
-#undef GR_ISA_FUSED
+#include "isa/end.h"

@@ -19,6 +19,14 @@ typedef struct GR_FN(plane) {
   int64_t shape[GR_MAX_DIMS], to[GR_MAX_DIMS], from[GR_MAX_DIMS];
 } GR_FN(plane);
 
+/* n rows of x -> m rows of n elements, side by side. */
+GR_INLINE void GR_FN(interleave)(GR_T *out, const GR_T *x, int64_t m, int64_t n, int64_t step) {
+  GR_INDEPENDENT
+  for (int64_t i = 0; i < m; i++) {
+    for (int64_t j = 0; j < n; j++) out[i * n + j] = x[i + j * step];
+  }
+}
+
 static int32_t GR_FN(transpose_planes)(void *ctx, int64_t first, int64_t last) {
   const GR_FN(plane) *p = ctx;
   int64_t count[GR_MAX_DIMS], to, from;
@@ -28,6 +36,8 @@ static int32_t GR_FN(transpose_planes)(void *ctx, int64_t first, int64_t last) {
     const GR_T *x = p->x + from;
     if (p->step == 1) {
       memcpy(out, x, (size_t)p->n * sizeof(GR_T));
+    } else if (p->n == 3 && p->m_out == 3) { /* images of three colours */
+      GR_FN(interleave)(out, x, p->m, 3, p->step);
     } else {
       for (int64_t i0 = 0; i0 < p->m; i0 += GR_TILE_EDGE) {
         int64_t i1 = gr_min(p->m, i0 + GR_TILE_EDGE);

@@ -1,0 +1,32 @@
+/* any.h: vectors of four floats, for any machine. What the headers of this folder define, for the code that is
+ * included once for each instruction set (gemm_isa.h, panels_isa.h, cpu/images_isa.h), which ends with end.h:
+ *
+ * GR_ISA(name)              the name of a function or type of this instruction set
+ * GR_ISA_LANES              floats of a vector
+ * GR_ISA_TARGET             what lets the compiler use it in a function
+ * GR_ISA_SPLAT(x)           initializer of a vector of equal floats
+ * GR_ISA_FUSED(x, y, z)     x * y + z, rounded once where the machine can
+ * GR_ISA_MAX, GR_ISA_MIN    of two vectors; the second where either is a NaN
+ * GR_V, GR_VI               vectors of floats and of int32, at any address that a float may have
+ * GR_ALWAYS                 a function that is inlined whatever its size
+ */
+#ifndef GR_ISA_ANY_TYPES
+#define GR_ISA_ANY_TYPES
+typedef float gr_floats_any __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t gr_ints_any __attribute__((vector_size(16), aligned(4), may_alias));
+
+static inline gr_floats_any gr_choose_any(gr_ints_any wanted, gr_floats_any x, gr_floats_any y) {
+  return (gr_floats_any)(((gr_ints_any)x & wanted) | ((gr_ints_any)y & ~wanted));
+}
+#endif
+
+#define GR_ISA(name) name##_any
+#define GR_ISA_LANES 4
+#define GR_ISA_TARGET
+#define GR_ISA_SPLAT(x) {x, x, x, x}
+#define GR_ISA_FUSED(x, y, z) ((x) * (y) + (z))
+#define GR_ISA_MAX(x, y) gr_choose_any((x) > (y), x, y)
+#define GR_ISA_MIN(x, y) gr_choose_any((x) < (y), x, y)
+#define GR_V gr_floats_any
+#define GR_VI gr_ints_any
+#define GR_ALWAYS static inline __attribute__((always_inline))

@@ -1,0 +1,18 @@
+/* avx512.h: vectors of sixteen floats, AVX-512; what is defined: any.h. */
+#ifndef GR_ISA_AVX512_TYPES
+#define GR_ISA_AVX512_TYPES
+typedef float gr_floats_avx512 __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t gr_ints_avx512 __attribute__((vector_size(64), aligned(4), may_alias));
+#endif
+
+#define GR_ISA(name) name##_avx512
+#define GR_ISA_LANES 16
+#define GR_ISA_TARGET __attribute__((target("avx512f")))
+#define GR_ISA_SPLAT(x) {x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}
+#define GR_ISA_EVERY ((unsigned short)-1)      /* lane; and 4: rounding as it is set */
+#define GR_ISA_FUSED(x, y, z) __builtin_ia32_vfmaddps512_mask(x, y, z, GR_ISA_EVERY, 4)
+#define GR_ISA_MAX(x, y) __builtin_ia32_maxps512_mask(x, y, y, GR_ISA_EVERY, 4)
+#define GR_ISA_MIN(x, y) __builtin_ia32_minps512_mask(x, y, y, GR_ISA_EVERY, 4)
+#define GR_V gr_floats_avx512
+#define GR_VI gr_ints_avx512
+#define GR_ALWAYS static inline __attribute__((always_inline)) GR_ISA_TARGET

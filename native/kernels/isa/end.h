@@ -1,0 +1,12 @@
+/* end.h: what the other headers of this folder define, no longer. */
+#undef GR_ISA
+#undef GR_ISA_LANES
+#undef GR_ISA_TARGET
+#undef GR_ISA_SPLAT
+#undef GR_ISA_EVERY
+#undef GR_ISA_FUSED
+#undef GR_ISA_MAX
+#undef GR_ISA_MIN
+#undef GR_V
+#undef GR_VI
+#undef GR_ALWAYS
