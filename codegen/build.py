@@ -66,9 +66,7 @@ def kernels_of(plans: Iterable[Plan]) -> tuple[list[Kernel], list[tuple[str, str
 def _calls(plan: Plan) -> Iterable[tuple[NodeView, str]]:
     """The first node of each function and kind of kernels, with that kind; not copies and reshapes."""
     graph = plan.graph
-    without_code = np.array(
-        [f.name in (COPY, NOP) for f in graph.funcs] + [True]
-    )  # a null node's -1 reads the last one
+    without_code = np.array([f.name in (COPY, NOP) for f in graph.funcs] + [True])  # -1, an input: the last
     calls = np.flatnonzero(~without_code[graph.func_id])
     kinds = sorted({device.kernels for device in plan.devices})
     kind_id = np.array([kinds.index(device.kernels) for device in plan.devices])[plan.did[calls]]
@@ -101,7 +99,7 @@ def cached_library(plans: Sequence[Plan], libraries: Sequence[Any] = (), *, marc
                    jobs: int | None = None, tell: Tell = silent) -> Path | None:
     """As build_library, for what ``libraries`` (files, or opened ones) do not have; the library stays in the
     cache. None where nothing is missing."""
-    given = [_Given(Path(getattr(library, "path", library))) for library in libraries]
+    given = _given(libraries)
     kernels = _missing(dict(enumerate(plans)), given)
     return _compile(kernels, None, march, jobs, tell) if kernels else None
 
@@ -152,7 +150,7 @@ def build_bundle(
     ``libraries``: files, or opened libraries, whose files go into the bundle as they are; functions they have
     are not generated. ``march`` and ``jobs`` as compile_library's. ``tell`` hears of steps that take long.
     ``options`` as prepare's. Equal inputs give equal bytes. Raises what prepare and compile_library raise."""
-    given = [_Given(Path(getattr(library, "path", library))) for library in libraries]
+    given = _given(libraries)
     graphs = dict(graph) if isinstance(graph, Mapping) else {name: graph}
     _require_names(const, graphs)
     options["inplace"] = {entry.name: entry.inplace for library in given for entry in library.entries}
@@ -165,7 +163,7 @@ def write_prepared(prepared: Prepared, out: str | os.PathLike, *, name: str = "m
                    libraries: Sequence[Any] = (), march: str = "auto", jobs: int | None = None,
                    tell: Tell = silent) -> Path:
     """As build_bundle, for one program that is prepared already."""
-    given = [_Given(Path(getattr(library, "path", library))) for library in libraries]
+    given = _given(libraries)
     return _write({name: prepared}, given, out, march, jobs, tell, (), True)
 
 
@@ -234,6 +232,11 @@ def _place(stored: dict[str, Constant], program: str, name: str, value: Constant
             return key
     raise CompileError(f"parameter {name!r} of program {program!r} has a name that another program uses",
                        got=name)
+
+
+def _given(libraries: Sequence[Any]) -> list[_Given]:
+    """Libraries that the caller brings: files, or opened ones."""
+    return [_Given(Path(getattr(library, "path", library))) for library in libraries]
 
 
 class _Given:

@@ -3,6 +3,7 @@ that shapes its bytes.
 
     GR_CACHE_DIR/libraries/<hash>.so      a library as compile_library makes it
     GR_CACHE_DIR/objects/<hash>.o         one unit of it, shared by all libraries that have that unit
+    GR_CACHE_DIR/kernels.json             times of kernels that ``compile --tune`` measured
 
 Files appear by rename, so that other processes see a whole file or none. What was not used for longest goes
 when there is more than GR_CACHE_MB.

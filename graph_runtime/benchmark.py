@@ -21,22 +21,27 @@ class BenchmarkResult:
 
     @property
     def mean(self) -> float:
+        """Seconds a call."""
         return statistics.fmean(self.results)
 
     @property
     def median(self) -> float:
+        """Seconds a call."""
         return statistics.median(self.results)
 
     @property
     def min(self) -> float:
+        """Seconds a call, of the fastest repeat."""
         return min(self.results)
 
     @property
     def max(self) -> float:
+        """Seconds a call, of the slowest repeat."""
         return max(self.results)
 
     @property
     def std(self) -> float:
+        """Seconds, of the population of repeats."""
         return statistics.pstdev(self.results)
 
     def __str__(self) -> str:

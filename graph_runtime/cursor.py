@@ -23,6 +23,7 @@ class Cursor:
 
     @property
     def left(self) -> int:
+        """Bytes that can still be read."""
         return self._end - self.offset
 
     def limit(self, nbytes: int, what: str) -> None:
@@ -40,12 +41,15 @@ class Cursor:
         return view
 
     def unsigned(self, nbytes: int, what: str) -> int:
+        """The next ``nbytes`` bytes as an unsigned integer."""
         return int.from_bytes(self.take(nbytes, what), "little")
 
     def signed(self, nbytes: int, what: str) -> int:
+        """The next ``nbytes`` bytes in two's complement."""
         return int.from_bytes(self.take(nbytes, what), "little", signed=True)
 
     def u64(self, what: str) -> int:
+        """The next eight bytes as an unsigned integer."""
         return self.unsigned(8, what)
 
     def count(self, least_bytes: int, what: str) -> int:

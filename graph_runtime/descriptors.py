@@ -102,6 +102,7 @@ class Descriptor:
         return sum(m.available for m in self.memories if m.name == L1)
 
     def memory(self, name: str) -> Memory:
+        """Raises DeviceError for a memory that the board has not."""
         for memory in self.memories:
             if memory.name == name:
                 return memory

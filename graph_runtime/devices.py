@@ -67,6 +67,7 @@ class Device:
 
     @property
     def dl_type(self) -> int:
+        """The DLDeviceType number of its kind, as in device_index."""
         return self.descriptor.dl_type
 
     @property

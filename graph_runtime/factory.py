@@ -12,9 +12,10 @@ import numpy as np
 from .builder import GraphBuilder
 from .bundles.bundle import Bundle, BundleProgram, read_bundle
 from .devices import Device, parse_list
-from .documents.loader import gc_paused, load_graph
+from .documents.loader import load_graph
 from .errors import DocumentError, ForeignMachineError
 from .frontends import is_onnx
+from .garbage import gc_paused
 from .graph import Graph
 from .library import Library, load_library
 from .model import Constant, Model

@@ -153,10 +153,12 @@ class Graph:
 
     @property
     def num_nodes(self) -> int:
+        """Null nodes too."""
         return len(self.names)
 
     @property
     def num_entries(self) -> int:
+        """Results of all nodes; a null node has one."""
         return int(self.row_ptr[-1])
 
     @property
@@ -166,6 +168,7 @@ class Graph:
 
     @property
     def input_names(self) -> tuple[str, ...]:
+        """[graph inputs], in the order of ``inputs``."""
         return tuple(self.names[nid] for nid in self.inputs)
 
     @property
@@ -188,9 +191,11 @@ class Graph:
         return self.row_ptr[self.inputs]
 
     def entry_type(self, eid: int) -> TensorType:
+        """The logical type of an entry."""
         return self.types[self.type_id[eid]]
 
     def node(self, nid: int) -> NodeView:
+        """A view of one node, for people and errors."""
         ins = tuple(int(e) for e in self.in_eid[self.in_ptr[nid]:self.in_ptr[nid + 1]])
         outs = tuple(range(int(self.row_ptr[nid]), int(self.row_ptr[nid + 1])))
         fid = int(self.func_id[nid])

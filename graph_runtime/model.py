@@ -140,6 +140,7 @@ class Model:
 
     @property
     def output_names(self) -> tuple[str, ...]:
+        """As Graph.output_names."""
         return self.graph.output_names
 
     @classmethod

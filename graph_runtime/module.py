@@ -52,10 +52,7 @@ class GraphModule:
         return f"<GraphModule on {', '.join(map(str, self.session.plan.devices))}: {self.session.graph!r}>"
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        """The method called ``name``, as TVM's raw module has it.
-
-        Raises AttributeError where there is none.
-        """
+        """The method called ``name``, as TVM's raw module has it. Raises AttributeError."""
         if name not in self.functions:
             raise AttributeError(f"Module has no function {name!r}{did_you_mean(name, self.functions)}")
         return getattr(self, name)
@@ -287,6 +284,7 @@ def _find(key: str | int, names: Mapping[str, int], count: int, what: str) -> in
 
 
 def hand_out(tensor: Tensor, out: Any) -> Tensor | Any:
+    """``out``, a Tensor or array, with the tensor's values; for None the tensor. Raises InputError."""
     if out is None:
         return tensor
     if isinstance(out, Tensor):

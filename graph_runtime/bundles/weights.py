@@ -31,6 +31,7 @@ class Slot(NamedTuple):
 
     @property
     def end(self) -> int:
+        """The first byte behind it."""
         return self.offset + self.type.nbytes
 
 

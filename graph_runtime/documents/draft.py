@@ -157,6 +157,7 @@ def _storage_ids(nodes: Sequence[Draft]) -> list[int]:
 
 
 def device_name(device: str | devices.Device) -> str:
+    """A device as files name it. Raises DeviceError for what is none, GraphError for one of tests only."""
     parsed = devices.parse(device)
     if parsed.descriptor.test_only:
         raise GraphError(f"device {parsed} is for tests only and cannot stand in a file", device=str(parsed))
@@ -192,6 +193,7 @@ def plain(value: Any) -> Any:
 
 
 def tensor_type(dtype: Any, shape: Sequence[int], name: str) -> TensorType:
+    """The type of what node ``name`` makes, from what a caller gives. Raises GraphError."""
     try:
         dims = tuple(int(d) for d in shape)
         if any(d < 0 or d != given for d, given in zip(dims, shape, strict=True)):

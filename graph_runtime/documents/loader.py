@@ -4,16 +4,15 @@ an id again.
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..errors import GraphError, did_you_mean
+from ..garbage import gc_paused
 from ..graph import Func, Graph
 from .columns import entries, extra_columns, integers, intern_types, of_length
 from .document import json_path, read_source
@@ -21,7 +20,7 @@ from .functions import check_functions, intern_functions
 from .hints import read_hints
 from .nodes import NodeColumns, node_columns, read_checked
 
-__all__ = ["gc_paused", "graph_from_document", "load_graph"]
+__all__ = ["graph_from_document", "load_graph"]
 
 _COLUMNS = ("dltype", "shape", "storage_id", "device_index", "device_id", "storage_scope")
 
@@ -36,18 +35,6 @@ def load_graph(source: bytes | str | os.PathLike, *, strict: bool = False) -> Gr
     """
     with gc_paused():
         return graph_from_document(*read_checked(read_source(source, "graph.json"), strict), strict=strict)
-
-
-@contextmanager
-def gc_paused() -> Iterator[None]:
-    """Loading makes many objects and no garbage: collecting in the middle of it only costs time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def graph_from_document(

@@ -1,11 +1,12 @@
-"""Arithmetic on columns that the passes share: ragged ranges and interning. ``check`` has its own."""
+"""Arithmetic on columns that the passes share: ragged ranges and interning. The checker has its own."""
 from __future__ import annotations
 
 import numpy as np
 
 from ..graph import COPY, NOP, Graph
 
-__all__ = ["first_of", "follow", "func_mask", "intern", "is_copy", "is_nop", "ragged", "slot_nid", "starts"]
+__all__ = ["first_of", "follow", "func_mask", "input_behind", "intern", "is_copy", "is_nop", "ragged",
+           "slot_nid", "starts"]
 
 
 def starts(counts: np.ndarray) -> np.ndarray:
@@ -58,11 +59,23 @@ def slot_nid(graph: Graph) -> np.ndarray:
     return np.repeat(np.arange(graph.num_nodes), np.diff(graph.in_ptr))
 
 
+def input_behind(graph: Graph, copies: np.ndarray) -> np.ndarray:
+    """int64 [copies]: the null node that the value of each of these nodes comes from, through copies of
+    copies and reshapes."""
+    entry_nid = graph.entry_nid
+    source = copies
+    while True:
+        made = graph.func_id[source] >= 0
+        if not made.any():
+            return source
+        source = source.copy()
+        source[made] = entry_nid[graph.in_eid[graph.in_ptr[source[made]]]]
+
+
 def func_mask(graph: Graph, name: str) -> np.ndarray:
     """bool [nodes]: the node calls the function of that name."""
-    return np.array([f.name == name for f in graph.funcs] + [False])[
-        graph.func_id
-    ]  # -1, an input, reads the last
+    called = np.array([f.name == name for f in graph.funcs] + [False])
+    return called[graph.func_id]        # -1, an input, reads the last
 
 
 def is_copy(graph: Graph) -> np.ndarray:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .columns import follow, is_nop, ragged, starts
+from .columns import input_behind, is_nop, ragged, starts
 from .queues import COMPUTE, COPY_IN, COPY_OUT, assign_queues
 from .types import Plan, Storage
 
@@ -48,17 +48,13 @@ def lanes(plan: Plan, copies: Collection[int] = ()) -> Lanes:
 
 
 def _instructions(plan: Plan, copies: Collection[int]) -> np.ndarray:
+    """nids of what a run executes: the at_input copies of the graph inputs ``copies``, then all else."""
     graph = plan.graph
     calls = (graph.func_id >= 0) & ~is_nop(graph)
     first = np.zeros(0, np.int64)
     if copies:
         early = np.flatnonzero(calls & plan.at_input)
-        source = np.zeros(graph.num_nodes, np.int64)
-        read = (graph.func_id >= 0) & (np.diff(graph.in_ptr) > 0)
-        source[:] = np.arange(graph.num_nodes)
-        source[read] = graph.entry_nid[graph.in_eid[graph.in_ptr[:-1][read]]]
-        given = np.isin(follow(source)[early], graph.inputs[list(copies)])
-        first = early[given]
+        first = early[np.isin(input_behind(graph, early), graph.inputs[list(copies)])]
     return np.concatenate([first, np.flatnonzero(calls & ~plan.at_input)])
 
 
@@ -66,7 +62,7 @@ def _instructions(plan: Plan, copies: Collection[int]) -> np.ndarray:
 
 def overlapping(storage: Storage) -> np.ndarray:
     """int64 [sids]: a number that storages share if their bytes overlap, through others too."""
-    region = storage.did.astype(np.int64) * 16 + storage.memory
+    region = storage.region
     order = np.lexsort((storage.offset, region))
     end = (storage.offset + storage.extent)[order]
     group, cell, last, furthest = np.zeros(storage.count, np.int64), -1, -1, 0
@@ -122,7 +118,7 @@ def _accesses(plan: Plan, nid: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 def _pieces(storage: Storage) -> tuple[np.ndarray, np.ndarray]:
     """(first, count) int64 [sids] each: the pieces of bytes of each storage, where memory is cut at every
     storage's ends."""
-    region = storage.did.astype(np.int64) * 16 + storage.memory
+    region = storage.region
     first, count, total = np.zeros(storage.count, np.int64), np.zeros(storage.count, np.int64), 0
     for which in np.unique(region).tolist():
         mine = np.flatnonzero((region == which) & (storage.extent > 0))

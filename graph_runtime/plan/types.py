@@ -20,6 +20,8 @@ from .placing.problem import PlacementProblem, make_problem
 
 __all__ = ["LaidOutGraph", "PlacedGraph", "Placement", "Plan", "Storage"]
 
+_MOST_MEMORIES = 16         # of a device
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
@@ -109,7 +111,13 @@ class Storage:
 
     @property
     def count(self) -> int:
+        """Number of sids."""
         return len(self.did)
+
+    @property
+    def region(self) -> np.ndarray:
+        """int64 [sids]: one number for each memory of each device."""
+        return self.did.astype(np.int64) * _MOST_MEMORIES + self.memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,4 +171,5 @@ class Plan:
         return np.repeat(self.did, np.diff(self.graph.row_ptr))
 
     def layout(self, eid: int) -> Layout:
+        """The physical layout of an entry."""
         return self.layouts[self.layout_id[eid]]

@@ -16,7 +16,7 @@ from ..layout import HOST, LAYOUT_CODES, MEMORY_CODES, Layout, pages
 from ..ops import registry
 from ..ops.numerics import WORDS, Numerics, tail
 from ..ops.select import numeric_words
-from ..plan.columns import first_of, intern, ragged, starts
+from ..plan.columns import first_of, input_behind, intern, ragged, starts
 from ..plan.types import Plan
 from .program import ARG, Kernel, Program
 
@@ -49,7 +49,7 @@ def _schedule(plan: Plan) -> tuple[np.ndarray, int, dict[int, tuple[int, int]]]:
     if not early.any():
         return calls, len(calls), {}
     main, copies = calls[~early], calls[early]
-    source = _input_nid(graph, copies)
+    source = input_behind(graph, copies)
     index_of = np.full(graph.num_nodes, -1, np.int64)
     index_of[graph.inputs] = np.arange(len(graph.inputs))
     owner = index_of[source]
@@ -59,18 +59,6 @@ def _schedule(plan: Plan) -> tuple[np.ndarray, int, dict[int, tuple[int, int]]]:
     lasts = [*firsts[1:].tolist(), len(owner)]
     spans = {int(owner[a]): (len(main) + int(a), len(main) + b) for a, b in zip(firsts, lasts, strict=True)}
     return np.concatenate([main, copies]), len(main), spans
-
-
-def _input_nid(graph: Graph, copies: np.ndarray) -> np.ndarray:
-    """The null node that each copy's value comes from, through copies of copies and reshapes."""
-    entry_nid = graph.entry_nid
-    source = copies
-    while True:
-        made = graph.func_id[source] >= 0
-        if not made.any():
-            return source
-        source = source.copy()
-        source[made] = entry_nid[graph.in_eid[graph.in_ptr[source[made]]]]
 
 
 def _kernels(plan: Plan, order: np.ndarray, resolve: Resolve) -> tuple[np.ndarray, tuple[Kernel, ...]]:

@@ -16,7 +16,7 @@ from ..layout import HOST, footprint
 from ..plan.columns import follow, is_nop, starts
 from ..plan.lanes import overlapping
 from ..plan.sizes import round_up
-from ..plan.types import Plan
+from ..plan.types import Plan, Storage
 from .program import Program
 
 __all__ = ["Slots", "assign_slots", "extent_of", "memory_of", "slots_of_copies"]
@@ -44,6 +44,7 @@ class Slots:
 
     @property
     def count(self) -> int:
+        """Number of slots."""
         return len(self.did)
 
 
@@ -94,20 +95,22 @@ def _with_arenas(plan: Plan, slot: np.ndarray, first: int) -> tuple[np.ndarray, 
     storage, offset = plan.storage, np.zeros(len(slot), np.uint64)
     loose = np.flatnonzero(slot < 0)
     used = np.unique(plan.sid[loose])
-    region = storage.did[used].astype(np.int64) * 16 + storage.memory[used]
+    region = storage.region[used]
     cell = overlapping(storage)[used]
     place = np.zeros(storage.count, np.int64)
     arena_of, arenas, slot = np.zeros(storage.count, np.int64), [], slot.copy()
     for which in np.unique(region).tolist():
         mine = used[region == which]
-        place[mine], end = _close_up(storage, mine, cell[region == which], _alignment(plan, which))
+        did, memory = int(storage.did[mine[0]]), int(storage.memory[mine[0]])
+        alignment = max(64, plan.devices[did].descriptor.memories[memory].alignment)
+        place[mine], end = _close_up(storage, mine, cell[region == which], alignment)
         arena_of[mine] = first + len(arenas)
-        arenas.append((which // 16, which % 16, end))
+        arenas.append((did, memory, end))
     slot[loose], offset[loose] = arena_of[plan.sid[loose]], place[plan.sid[loose]]
     return slot, offset, np.array(arenas, np.int64).reshape(-1, 3).T
 
 
-def _close_up(storage, sids: np.ndarray, cell: np.ndarray, alignment: int) -> tuple[np.ndarray, int]:
+def _close_up(storage: Storage, sids: np.ndarray, cell: np.ndarray, alignment: int) -> tuple[np.ndarray, int]:
     """New offsets int64 [sids] and their end: cells of overlapping storages one after another."""
     _, cell = np.unique(cell, return_inverse=True)
     begin = np.full(cell.max() + 1, np.iinfo(np.int64).max)
@@ -116,10 +119,6 @@ def _close_up(storage, sids: np.ndarray, cell: np.ndarray, alignment: int) -> tu
     np.maximum.at(end, cell, storage.offset[sids] + storage.extent[sids])
     place = starts(round_up(end - begin, alignment))
     return place[cell] + storage.offset[sids] - begin[cell], int(place[-1])
-
-
-def _alignment(plan: Plan, region: int) -> int:
-    return max(64, plan.devices[region // 16].descriptor.memories[region % 16].alignment)
 
 
 def slots_of_copies(program: Program, slots: Slots) -> dict[int, tuple[int, ...]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ..devices import NO_KERNELS, Device, parse_list
-from ..documents.loader import gc_paused
+from ..garbage import gc_paused
 from ..model import Model
 from .activations import activations
 from .attention import attentions
@@ -58,7 +58,7 @@ def fuse(model: Model, devices: Devices = ("cpu:0", "tt:0"),
 def rewrite(model: Model, rules: Sequence[Rule], devices: Devices) -> Model:
     """Run rules over a model, in order; also with rules of your own."""
     kinds = dict.fromkeys(d.kernels for d in parse_list(devices))
-    with gc_paused():                                       # many objects, little garbage
+    with gc_paused():
         net = Net(model, [kind for kind in kinds if kind != NO_KERNELS])
         for rule in rules:
             rule(net)

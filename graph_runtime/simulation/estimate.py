@@ -42,6 +42,7 @@ class Estimate:
 
     @property
     def fits(self) -> bool:
+        """Whether the board can hold it: there is no ``problem``."""
         return not self.problem
 
     def as_dict(self, batch: int = 1, nodes: int = 5) -> dict[str, Any]:

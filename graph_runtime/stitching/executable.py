@@ -99,6 +99,7 @@ class Executable:
 
     @property
     def name(self) -> str:
+        """What errors call it."""
         return f"program {self.entry.name!r} of {self.bundle.path.name}"
 
     def _spec(self, index: int, name: str) -> Spec:

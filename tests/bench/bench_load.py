@@ -22,8 +22,9 @@ from chains import graph_json
 
 import graph_runtime as gr
 from graph_runtime import library
-from graph_runtime.documents.loader import gc_paused, graph_from_document
+from graph_runtime.documents.loader import graph_from_document
 from graph_runtime.documents.nodes import read_checked
+from graph_runtime.garbage import gc_paused
 from graph_runtime.plan import plan
 from graph_runtime.programs.lower import lower
 from graph_runtime.sessions.session import Session

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime.documents.loader import gc_paused, load_graph
+from graph_runtime.documents.loader import load_graph
 from graph_runtime.errors import DocumentError, GraphError, UnsupportedOpError
+from graph_runtime.garbage import gc_paused
 from graph_runtime.layout import Layout
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "tvm"

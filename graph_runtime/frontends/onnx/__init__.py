@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ...documents.loader import gc_paused
 from ...errors import InputError
+from ...garbage import gc_paused
 from ...model import Model
 
 __all__ = ["load_model", "require_onnx"]

@@ -93,6 +93,7 @@ class Context:
         return self.inputs[index]
 
     def optional(self, index: int) -> Value | None:
+        """Input ``index``, None where the node leaves it out."""
         return self.inputs[index] if self.has(index) else None
 
     def wants(self, index: int) -> bool:
@@ -176,6 +177,7 @@ class Context:
         return self.const(value, like.dtype)
 
     def cast(self, x: Value, dtype: str) -> Value:
+        """x in a dtype; x itself where it has it."""
         return x if x.dtype == dtype else self.op("cast", x, to=dtype)
 
     def reshape(self, x: Value, shape: tuple[int, ...] | list[int]) -> Value:
@@ -188,6 +190,7 @@ class Context:
         return self.op("reshape", x, shape=shape)
 
     def transpose(self, x: Value, perm: list[int] | tuple[int, ...]) -> Value:
+        """Axis i of the result is axis perm[i] of x; x itself where all stay."""
         perm = [int(p) for p in perm]
         return x if perm == list(range(x.rank)) else self.op("transpose", x, perm=perm)
 

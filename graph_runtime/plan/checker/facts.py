@@ -110,6 +110,7 @@ class Facts:
 
     @classmethod
     def of(cls, plan: Plan, inplace: Mapping[str, tuple[int, ...]]) -> Facts:
+        """The facts of a plan whose columns have been checked (check_columns); ``inplace`` as check."""
         graph, nl, nd = plan.graph, len(plan.layouts), len(plan.devices)
         names = [f.name for f in graph.funcs]
         entry_did = np.repeat(plan.did, np.diff(graph.row_ptr))

@@ -155,7 +155,7 @@ def _storages_overlap(plan) -> bool:
     used = np.zeros(plan.storage.count, bool)
     used[plan.sid] = True
     sids = np.flatnonzero(used & (plan.storage.extent > 0))
-    region = plan.storage.did[sids].astype(np.int64) * 16 + plan.storage.memory[sids]
+    region = plan.storage.region[sids]
     order = np.lexsort((plan.storage.offset[sids], region))
     region, start = region[order], plan.storage.offset[sids][order]
     end = start + plan.storage.extent[sids][order]

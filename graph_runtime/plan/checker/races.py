@@ -80,7 +80,7 @@ def _places(queue: list[int], count: int) -> list[int]:
 def _pieces(plan: Plan) -> list[list[tuple[int, int]]]:
     """The pieces of bytes of each storage, each (memory, number)."""
     storage, found = plan.storage, [[] for _ in range(plan.storage.count)]
-    memory = storage.did.astype(np.int64) * 16 + storage.memory
+    memory = storage.region
     for which in np.unique(memory).tolist():
         sids = np.flatnonzero((memory == which) & (storage.extent > 0))
         cuts = np.unique(np.concatenate([storage.offset[sids], (storage.offset + storage.extent)[sids]]))
