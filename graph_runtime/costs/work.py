@@ -32,7 +32,8 @@ VECTOR_OPS = {
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right"), "add"),
     "mod": "power",
 }
-_MOVES = ("transpose", "concatenate", "take", "slice", "slice_update", "tile", "pad", "reverse")
+_MOVES = ("transpose", "concatenate", "take", "slice", "slice_update", "tile", "pad", "reverse",
+          "take_along_axis", "gather_nd", "scatter_elements", "scatter_nd")
 _REDUCTIONS = ("sum", "mean", "prod", "max", "min", "all", "any", "argmax", "argmin")
 _POOLS = ("max_pool2d", "avg_pool2d")
 _GLOBAL_POOLS = ("global_max_pool2d", "global_avg_pool2d")

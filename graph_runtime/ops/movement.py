@@ -168,10 +168,6 @@ def _take(arrays, attrs):
     return [np.take(data, indices, axis=attrs["axis"])]
 
 
-def _take_tt(inputs, outputs, attrs):
-    return None if inputs[1].dtype == "int32" else "tt has no int64; give the indices as int32"
-
-
 def _take_cases():
     for name, data, indices, axis, n in (
         ("rows", (65, 97), (33,), 0, 65),
@@ -212,7 +208,7 @@ register(
         words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
         bodies={
             "cpu": Body("take", rules.ALL, rules.by_bytes),
-            "tt": Body("take", rules.TT_MOVED, accepts=_take_tt),
+            "tt": Body("take", rules.TT_MOVED, accepts=rules.narrow_indices),
         },
         cases=tuple(_take_cases()),
     )

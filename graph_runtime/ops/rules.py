@@ -35,6 +35,7 @@ __all__ = [
     "float_word",
     "limit",
     "narrow",
+    "narrow_indices",
     "one_dtype",
     "rank",
     "wide",
@@ -108,6 +109,12 @@ def by_dtype(inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> str
 def by_bytes(inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> str:
     """Body suffix of a template over the element's size: b1, b2, b4, b8."""
     return f"b{dtypes.parse(inputs[0].dtype).itemsize}"
+
+
+def narrow_indices(inputs: Sequence[TensorType], outputs: Sequence[TensorType],
+                   attrs: dict[str, Any]) -> str | None:
+    """Body.accepts of the tt kernels that go by indices, which are input 1."""
+    return None if inputs[1].dtype == "int32" else "tt has no int64; give the indices as int32"
 
 
 # ---------------------------------------------------------------- shapes

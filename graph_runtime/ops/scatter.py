@@ -7,7 +7,7 @@ C contract (args are the inputs, then the output). Attribute words:
     scatter_elements   [0] axis [1] reduction: 0 none, 1 add, 2 mul, 3 max, 4 min; args data, indices,
                        updates, out; may write over data (then it is not copied)
     scatter_nd         [0] reduction; args data, indices [.., k], updates, out; may write over data
-Indices are int32 or int64 (indices.dtype); a negative one counts from the back, one that is out of range is a
+Indices are int32 or int64 (indices.dtype), on tt int32; a negative one counts from the back, one that is out of range is a
 kernel error. Updates are applied in order: of several to one element the last one stays (reduction none).
 """
 
@@ -40,6 +40,13 @@ def _in_range(op: str, indices: np.ndarray, size) -> np.ndarray:
         n = int(np.broadcast_to(size, indices.shape)[tuple(at)])
         raise KernelError(f"{op}: index {int(indices[tuple(at)])} is out of range for {n} elements", op=op)
     return np.where(indices < 0, indices + size, indices)
+
+
+def _bodies(name: str, suffix) -> dict[str, Body]:
+    return {
+        "cpu": Body(name, rules.ALL, suffix),
+        "tt": Body(name, rules.TT_MOVED, accepts=rules.narrow_indices),
+    }
 
 
 def _scatter(data: np.ndarray, at: tuple, updates: np.ndarray, reduction: str) -> list[np.ndarray]:
@@ -91,13 +98,14 @@ def _take_along_cases():
         ("vector", (40,), (65,), 0, 40),
         ("empty", (3, 4), (0, 4), 0, 3),
     ):
-        yield Case(
-            name,
-            (("float32", data), ("int64", indices)),
-            {"axis": axis},
-            make=("normal", f"index:{n}"),
-            nmse=rules.MOVED,
-        )
+        for kind in ("int64", "int32"):
+            yield Case(
+                f"{name}_{kind}",
+                (("float32", data), (kind, indices)),
+                {"axis": axis},
+                make=("normal", f"index:{n}"),
+                nmse=rules.MOVED,
+            )
     for t in rules.ALL:
         yield Case(
             t, ((t, (33, 9)), ("int32", (12, 9))), {"axis": 0}, make=("normal", "index:33"), nmse=rules.MOVED
@@ -114,7 +122,7 @@ register(
         lambda i, o, a: 0,
         attrs=(Attr("axis", "int", 0, "the axis of data that indices select from"),),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
-        bodies={"cpu": Body("take_along_axis", rules.ALL, rules.by_bytes)},
+        bodies=_bodies("take_along_axis", rules.by_bytes),
         cases=tuple(_take_along_cases()),
     )
 )
@@ -146,9 +154,10 @@ def _scatter_cases(indices, updates, attrs, data=(33, 9)):
     """One case a dtype and a reduction of float32; several updates to an element among them."""
     for t in rules.ALL:
         attrs_of = attrs | {"reduction": "add"}
+        kind = "int32" if t in rules.TT_MOVED else "int64"
         yield Case(
             t,
-            ((t, data), ("int64", indices), (t, updates)),
+            ((t, data), (kind, indices), (t, updates)),
             attrs_of,
             make=("normal", "index:9"),
             nmse=_NARROW.get(t, _NMSE),
@@ -173,16 +182,24 @@ register(
         lambda i, o, a: i[2].size,
         attrs=(Attr("axis", "int", 0, "the axis of data that indices select from"), _REDUCTION),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape), _REDUCTIONS.index(a["reduction"])],
-        bodies={"cpu": Body("scatter_elements", rules.ALL, rules.by_dtype)},
+        bodies=_bodies("scatter_elements", rules.by_dtype),
         inplace=(0,),
         cases=(
             *_scatter_cases((20, 9), (20, 9), {"axis": 0}),
-            Case(
-                "columns",
-                (("float32", (3, 40)), ("int64", (2, 7)), ("float32", (2, 7))),
-                {"axis": -1},
-                make=("normal", "index:40"),
-                nmse=rules.MOVED,
+            *(
+                Case(
+                    name + kind,
+                    (("float32", data), (kind, indices), ("float32", indices)),
+                    {"axis": axis},
+                    make=("normal", f"index:{data[axis]}"),
+                    nmse=rules.MOVED,
+                )
+                for kind in ("int64", "int32")
+                for name, data, indices, axis in (
+                    ("columns_", (3, 40), (2, 7), -1),
+                    ("planes_", (5, 33, 40), (3, 33, 35), 0),
+                    ("vector_", (70,), (90,), 0),
+                )
             ),
         ),
     )
@@ -233,13 +250,14 @@ def _gather_nd_cases():
         ("batch", (3, 33, 40), (3, 7, 1), 1, 33),
         ("batches", (2, 3, 33), (2, 3, 5, 1), 2, 33),
     ):
-        yield Case(
-            name,
-            (("float32", data), ("int64", indices)),
-            {"batch_dims": batch},
-            make=("normal", f"index:{n}"),
-            nmse=rules.MOVED,
-        )
+        for kind in ("int64", "int32"):
+            yield Case(
+                f"{name}_{kind}",
+                (("float32", data), (kind, indices)),
+                {"batch_dims": batch},
+                make=("normal", f"index:{n}"),
+                nmse=rules.MOVED,
+            )
     for t in rules.ALL:
         yield Case(t, ((t, (33, 9)), ("int32", (12, 1))), {}, make=("normal", "index:33"), nmse=rules.MOVED)
 
@@ -254,7 +272,7 @@ register(
         lambda i, o, a: 0,
         attrs=(Attr("batch_dims", "int", 0, "dimensions in front that data and indices share"),),
         words=lambda i, o, a: [a["batch_dims"]],
-        bodies={"cpu": Body("gather_nd", rules.ALL, rules.by_bytes)},
+        bodies=_bodies("gather_nd", rules.by_bytes),
         cases=tuple(_gather_nd_cases()),
     )
 )
@@ -282,16 +300,25 @@ register(
         lambda i, o, a: i[2].size,
         attrs=(_REDUCTION,),
         words=lambda i, o, a: [_REDUCTIONS.index(a["reduction"])],
-        bodies={"cpu": Body("scatter_nd", rules.ALL, rules.by_dtype)},
+        bodies=_bodies("scatter_nd", rules.by_dtype),
         inplace=(0,),
         cases=(
             *_scatter_cases((20, 1), (20, 9), {}),
-            Case(
-                "elements",
-                (("float32", (33, 40)), ("int64", (6, 2)), ("float32", (6,))),
-                {},
-                make=("normal", "index:33"),
-                nmse=rules.MOVED,
+            *(
+                Case(
+                    name + kind,
+                    (("float32", data), (kind, indices), ("float32", updates)),
+                    {},
+                    make=("normal", "index:5"),
+                    nmse=rules.MOVED,
+                )
+                for kind in ("int64", "int32")
+                for name, data, indices, updates in (
+                    ("elements_", (33, 40), (6, 2), (6,)),
+                    ("planes_", (5, 33, 40), (2, 1), (2, 33, 40)),
+                    ("rows_", (5, 33, 40), (3, 4, 2), (3, 4, 40)),
+                    ("nothing_", (5, 33), (0, 1), (0, 33)),
+                )
             ),
         ),
     )

@@ -14,6 +14,7 @@ from graph_runtime.graph import TensorType
 from graph_runtime.ops import inputs as draws
 from graph_runtime.simulation.charges import bank_bytes, link_bytes
 from graph_runtime.simulation.walks import WALKS
+from graph_runtime.simulation.walks.gather import GATHERS
 
 WALKED = tuple(name for name in WALKS if name != "cast")      # its cases are pairs of types, not shapes
 MATRIX_UNIT = ("matmul", "dense", "conv2d", "attention", "add", "subtract", "multiply")
@@ -35,7 +36,7 @@ def assert_charged(module, inputs) -> None:
     module.run()
     plan = module.session.plan
     taken = {nid: inputs["x1"] for nid in range(plan.graph.num_nodes)
-             if plan.graph.func_id[nid] >= 0 and plan.graph.funcs[plan.graph.func_id[nid]].op == "take"}
+             if plan.graph.func_id[nid] >= 0 and plan.graph.funcs[plan.graph.func_id[nid]].op in GATHERS}
     charged = bank_bytes(plan, program.nid[:program.main].tolist(), taken)
     assert charged
     for key, after in counted(module).items():
@@ -112,6 +113,18 @@ def wide():
         index = np.random.default_rng(1).integers(-data[axis], data[axis], count).astype(np.int32)
         yield pytest.param("take", [("float32", data), ("int32", (count,))], {"axis": axis},
                            [np.ones(data, np.float32), index], id=f"take-{data}")
+    for name, attrs, size, data, chosen, *updates in (
+        ("take_along_axis", {"axis": 1}, 1200, (70, 1200), (70, 900)),
+        ("gather_nd", {}, 70, (70, 1300), (50, 1)),
+        ("gather_nd", {"batch_dims": 1}, 4, (3, 4, 5, 700), (3, 9, 2)),
+        ("scatter_elements", {"axis": 0}, 70, (70, 1300), (40, 1100), (40, 1100)),
+        ("scatter_elements", {"axis": 1}, 1300, (70, 1300), (40, 1100), (40, 1100)),
+        ("scatter_nd", {}, 70, (70, 1300), (9, 1), (9, 1300)),
+    ):
+        index = np.random.default_rng(2).integers(-size, size, chosen).astype(np.int32)
+        types = [("float32", data), ("int32", chosen), *(("float32", u) for u in updates)]
+        yield pytest.param(name, types, attrs, [np.ones(data, np.float32), index, *map(np.ones, updates)],
+                           id=f"{name}-{attrs}")
 
 
 def check(name, inputs, attrs, values, layout="dram", **options):
@@ -236,6 +249,21 @@ def test_an_update_in_place_moves_what_it_changes(layout):
     plan = module.session.plan
     assert plan.sid[plan.graph.names.index("x")] == plan.sid[plan.graph.names.index("y")]
     assert_charged(module, {"x": np.ones((3, 70, 2500), np.float32), "u": np.ones((1, 9, 40), np.float32)})
+
+
+@pytest.mark.parametrize("layout", ["dram", "dram/row_major"])
+@pytest.mark.parametrize(("op", "attrs", "chosen", "update"), [
+    ("scatter_nd", {}, (3, 2), (3, 2500)), ("scatter_elements", {"axis": 1}, (2, 9, 40), (2, 9, 40)),
+    ("scatter_elements", {"axis": 2}, (2, 9, 40), (2, 9, 40))])
+def test_a_scatter_in_place_moves_the_panels_that_it_changes(op, attrs, chosen, update, layout):
+    b = gr.GraphBuilder(device="tt:0")
+    x = b.input("x0", (3, 70, 2500))
+    y = b.op(op, x, b.input("x1", chosen, "int32"), b.input("x2", update), name="y", **attrs)
+    b.output(y)
+    b.alias(y, x)
+    module = gr.create(gr.load_graph(b.to_json()), None, ["tt:0"], layouts=dict.fromkeys(("x0", "x2", "y"), layout))
+    index = np.random.default_rng(0).integers(-3, 3, chosen).astype(np.int32)
+    assert_charged(module, {"x0": np.ones((3, 70, 2500)), "x1": index, "x2": np.ones(update)})
 
 
 def test_every_op_has_a_walk():

@@ -112,16 +112,20 @@ LARGE = [
     ("slice", [(40, 3000)], {"starts": (0, 2999), "ends": (40, -(2**63)), "steps": (1, -700)}),
     ("slice_update", [(70, 3000), (35, 900)], {"starts": (1, 2999), "steps": (2, -3)}),
     ("take", [(300, 1500), (40,)], {"axis": 0}), ("take", [(40, 3000), (5, 70)], {"axis": 1}),
-    ("take", [(3, 4, 1200), (600,)], {"axis": 2}),
+    ("take", [(3, 4, 1200), (600,)], {"axis": 2}), ("take_along_axis", [(40, 1500), (40, 700)], {"axis": 1}),
+    ("gather_nd", [(30, 3000), (40, 1)], {}), ("scatter_nd", [(70, 3000), (5, 1), (5, 3000)], {"reduction": "add"}),
+    ("scatter_elements", [(70, 2500), (40, 2200), (40, 2200)], {"axis": 0, "reduction": "max"}),
+    ("scatter_elements", [(70, 2500), (40, 2200), (40, 2200)], {"axis": 1}),
 ]
+BY_INDEX = ("take", "take_along_axis", "gather_nd", "scatter_nd", "scatter_elements")
 
 
 def large_arrays(name, shapes, attrs) -> list[np.ndarray]:
     rng = np.random.default_rng(3)
-    if name == "take":
-        n = shapes[0][attrs["axis"]]
-        indices = rng.integers(-n, n, shapes[1]).astype(np.int32)
-        return [rng.standard_normal(shapes[0]).astype(np.float32), indices]
+    if name in BY_INDEX:
+        n = shapes[0][attrs.get("axis", 0)]
+        values, *updates = (rng.standard_normal(s).astype(np.float32) for s in (shapes[0], *shapes[2:]))
+        return [values, rng.integers(-n, n, shapes[1]).astype(np.int32), *updates]
     return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
 
 
@@ -154,12 +158,25 @@ def test_large_tensors(tt, row, threads):
 # **************** errors ****************
 
 @pytest.mark.parametrize("index", [5, -6, 2**31 - 1, -2**31])
-def test_an_index_out_of_range_is_an_error(tt, index):
-    op, data = ops.require("take"), np.ones((5, 40), np.float32)
-    layouts = [layout_of(d, F32) for d in ("float32", "int32", "float32")]
-    with pytest.raises(KernelError, match=f"take: index {index} is out of range for 5 elements"):
-        tt.run(op, {}, [data, np.array([0, index], np.int32)], layouts)
-    got, wanted = tt.run(op, {}, [data, np.array([0, -5], np.int32)], layouts)
+@pytest.mark.parametrize(("name", "chosen", "update"), [
+    ("take", (2,), ()), ("take_along_axis", (2, 1), ()), ("gather_nd", (2, 1), ()),
+    ("scatter_elements", (2, 1), [(2, 1)]), ("scatter_nd", (2, 1), [(2, 40)])])
+def test_an_index_out_of_range_is_an_error(tt, name, chosen, update, index):
+    op, data = ops.require(name), np.ones((5, 40), np.float32)
+    updates = [np.full(shape, 7, np.float32) for shape in update]
+    layouts = [layout_of(d, F32) for d in ("float32", "int32", *("float32",) * len(updates), "float32")]
+    with pytest.raises(KernelError, match=f"{name}: index {index} is out of range for 5 elements"):
+        tt.run(op, {}, [data, np.array([0, index], np.int32).reshape(chosen), *updates], layouts)
+    got, wanted = tt.run(op, {}, [data, np.array([0, -5], np.int32).reshape(chosen), *updates], layouts)
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_an_integer_mod_by_zero_is_an_error(tt):
+    op, a, b = ops.require("mod"), np.arange(5, dtype=np.int32), np.array([1, 2, 0, 3, 4], np.int32)
+    with pytest.raises(KernelError, match="mod: integer division by zero"):
+        tt.run(op, {}, [a, b], [layout_of("int32", ROW_F32)] * 3)
+    floats = [x.astype(np.float32) for x in (a, b)]
+    got, wanted = tt.run(op, {}, floats, [layout_of("float32", F32)] * 3)
     np.testing.assert_array_equal(got, wanted)
 
 

@@ -252,7 +252,8 @@ MAKERS.update(dict.fromkeys(VECTOR_OPS, _elementwise))
 MAKERS.update({
     "matmul": _matmul, "dense": _dense, "bias_add": _bias_add, "divide": _divide, "transpose": _moved,
     "slice": _moved, "tile": _moved, "pad": _moved, "reverse": _moved, "concatenate": _spliced,
-    "slice_update": _spliced, "take": _take, "sum": _reduce,
+    "slice_update": _spliced, "take": _take, "take_along_axis": _take, "gather_nd": _take,
+    "scatter_elements": _take, "scatter_nd": _take, "sum": _reduce,
     "mean": _reduce, "prod": _reduce, "max": _reduce, "min": _reduce, "all": _reduce, "any": _reduce,
     "argmax": _arg, "argmin": _arg, "cumsum": _elementwise,
     "global_max_pool2d": _global_pool, "global_avg_pool2d": _global_pool, "fused": _fused,

@@ -15,6 +15,7 @@ import numpy as np
 from .args import Arg, Call, Moves, behind, broadcast, hits, inside, moves, split, steps
 from .attention import attention
 from .conv import Plan, exact_rows, plan_of
+from .gather import GATHERS
 from .move import MOVES
 from .panels import PANELS
 from .product import blocks_of
@@ -114,4 +115,4 @@ def _product(call: Call, words: Sequence[int], turn_a: bool, turn_b: bool) -> Mo
 
 
 WALKS: dict[str, Callable[[Call], Moves]] = {"matmul": _matmul, "dense": _dense, "conv2d": _conv2d,
-                                            "attention": attention, **MOVES, **PANELS, **REDUCTIONS}
+                                            "attention": attention, **MOVES, **GATHERS, **PANELS, **REDUCTIONS}

@@ -1,15 +1,13 @@
 """Walks of the ops that move elements (native/kernels/tt: move.h, slice.h, rows.h, fill.h)."""
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
 
-from ...layout import pages
 from .args import Arg, Call, Moves, Spans, cut, hits, inside, moves, pair, steps
 
-__all__ = ["MOVES", "far_apart"]
+__all__ = ["MOVES"]
 
 _COVER = 512                        # slice.h
 
@@ -98,51 +96,6 @@ def _concatenate(call: Call) -> Moves:
     return moves(reads, out, width)
 
 
-def far_apart(count: int, size: int) -> np.ndarray:
-    """int64 [count] indices below ``size``, spread over it, each far from the one before: hardly two in a
-    row are in one tile, so that a take of them reads as much as one can."""
-    return np.arange(count) * max(round(size * 0.618), 1) % max(size, 1)
-
-
-def _take(call: Call) -> Moves:
-    """Output elements in the kernel's order; what lies in the rectangle that is held is not loaded anew."""
-    data, chosen, out = call.args
-    axis, count = call.words[0], math.prod(chosen.shape)
-    size, after = data.shape[axis], math.prod(data.shape[axis + 1:])
-    index = far_apart(count, size) if call.indices is None else np.asarray(call.indices, np.int64).ravel()
-    index = np.where(index < 0, index + size, index)
-    height, width = pair(call.args)
-    planes, rows, cols = out.view
-    reads = [np.zeros(pages(a.layout, a.shape).count, np.int64) for a in (data, chosen)]
-    for c0 in range(0, cols, width):
-        column = np.arange(c0, min(c0 + width, cols))
-        line = np.arange(planes * rows)[:, None]
-        to = (line * cols + column).ravel()
-        new = np.zeros((planes * rows, len(column)), bool)
-        new[line[:, 0] % rows % height == 0, 0] = True
-        which = to // after % count
-        source = (to // after // count * size + index[which]) * after + to % after
-        for times, arg, at in zip(reads, (data, chosen), (source, which), strict=True):
-            _load(times, arg, at, new.ravel())
-    return moves(reads, out, width)
-
-
-def _load(times: np.ndarray, arg: Arg, at: np.ndarray, new: np.ndarray) -> None:
-    """Counts the pages that gr_tt_rows_at loads for elements ``at`` one after the other; where ``new``,
-    nothing is held."""
-    _, rows, cols = arg.view
-    row, cover = at // cols, at % cols // _COVER
-    down = -(-rows // arg.unit[0])
-    block = row // rows * down + row % rows // arg.unit[0]
-    key = block * (cols // _COVER + 1) + cover
-    loads = new.copy()
-    loads[1:] |= key[1:] != key[:-1]
-    across, per = -(-cols // arg.unit[1]), _COVER // arg.unit[1] if arg.tiled else 1
-    first = block[loads] * across + (cover[loads] * per if arg.tiled else 0)
-    end = np.minimum(first + per, (block[loads] + 1) * across)
-    times += hits((first, end), len(times), 1)
-
-
 # **************** fill.h ****************
 
 def _tile(call: Call) -> Moves:
@@ -176,7 +129,6 @@ def _pad(call: Call) -> Moves:
     return moves([x.touched(seen, *spans)], out, width)
 
 
-MOVES: dict[str, Callable[[Call], Moves]] = {"transpose": _transpose, "slice": _slice, "take": _take,
-                                            "reverse": _slice, "tile": _tile, "pad": _pad,
+MOVES: dict[str, Callable[[Call], Moves]] = {"transpose": _transpose, "slice": _slice, "reverse": _slice, "tile": _tile, "pad": _pad,
                                             "slice_update": _slice_update,
                                             "concatenate": _concatenate}

@@ -2,8 +2,8 @@
  *
  * The contract is that of graph_runtime/ops/reduce.py. Accumulators are doubles in L1, of integers 64-bit ones.
  * Thread: any; a panel of the output is one core's work.
- * defines: gr_tt_reduce_run, for what finds something along an axis; gr_tt_sum, gr_tt_mean, gr_tt_prod, gr_tt_max, gr_tt_min, gr_tt_global_avg_pool2d,
- * gr_tt_global_max_pool2d
+ * defines: gr_tt_reduce_run, for what finds something along an axis; gr_tt_sum, gr_tt_mean, gr_tt_prod, gr_tt_max,
+ * gr_tt_min, gr_tt_global_avg_pool2d, gr_tt_global_max_pool2d
  */
 #ifndef GR_TT_REDUCE_H
 #define GR_TT_REDUCE_H

@@ -2,12 +2,14 @@
  * read once.
  *
  * Who includes it: bodies whose output rows come from scattered input rows. Thread: one core's task.
- * defines: gr_tt_rows, gr_tt_rows_bytes, gr_tt_rows_at
+ * defines: GR_TT_COVER, gr_tt_rows, gr_tt_rows_bytes, gr_tt_rows_at, gr_tt_run_at
  */
 #ifndef GR_TT_ROWS_H
 #define GR_TT_ROWS_H
 
 #include "tt/panel.h"
+
+#define GR_TT_COVER 512     /* columns of an argument that are in L1 at a time */
 
 /* Up to 32 rows of columns c0 .. c0+nc-1, in L1 at data[32][width]. */
 typedef struct gr_tt_rows {
@@ -34,6 +36,19 @@ static inline int32_t gr_tt_rows_at(const gr_tt_core *c, gr_tt_rows *rows, int64
     GR_TT_TRY(gr_tt_load(c, v, *held, rows->data, rows->width));
   }
   *out = rows->data + (r - held->r0) * rows->width;
+  return GR_OK;
+}
+
+/* Elements of an argument whose width is GR_TT_COVER, from the `at`-th on in numpy's order: *n of them, which end
+ * where a row or a cover does. */
+static inline int32_t gr_tt_run_at(const gr_tt_core *c, gr_tt_rows *rows, int64_t at, const uint32_t **out,
+                                   int64_t *n) {
+  int64_t cols = rows->view->cols, col = at % cols, c0 = col / GR_TT_COVER * GR_TT_COVER;
+  int64_t nc = gr_tt_lesser(GR_TT_COVER, cols - c0);
+  const uint32_t *row;
+  GR_TT_TRY(gr_tt_rows_at(c, rows, at / cols, c0, nc, &row));
+  *out = row + col - c0;
+  *n = c0 + nc - col;
   return GR_OK;
 }
 

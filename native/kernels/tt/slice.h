@@ -1,19 +1,15 @@
-/* slice.h: slice, slice_update and take: output rows come from rows of the inputs that indices name.
+/* slice.h: slice and slice_update: output rows come from rows of the inputs at a stride.
  *
- * The contract is that of graph_runtime/ops/movement.py. Where input and output have one format, bits are
+ * The contract is that of graph_runtime/ops/slicing.py. Where input and output have one format, bits are
  * kept. Thread: any.
- * defines: gr_tt_slice, gr_tt_slice_update, gr_tt_take
+ * defines: gr_tt_slice, gr_tt_slice_update
  */
 #ifndef GR_TT_SLICE_H
 #define GR_TT_SLICE_H
 
-#include <stdio.h>
-
 #include "tt/move.h"
 #include "tt/rows.h"
 #include "tt/work.h"
-
-#define GR_TT_COVER 512     /* columns of an input that are in L1 at a time */
 
 /* Along one dimension: element i of the slice is element start + i * step of x. */
 typedef struct gr_tt_stride {
@@ -152,67 +148,6 @@ static inline int32_t gr_tt_slice_update(const gr_call *call) {
                           x->addr == out->addr && x->memory == out->memory};
   uint64_t bytes = gr_tt_bytes(cut.height, cut.width) + gr_tt_rows_bytes(cut.width);
   return gr_tt_run_panels(call, &cut, bytes, gr_tt_update_panel, &job);
-}
-
-/* ---------------------------------------------------------------- take */
-
-/* data is [before, size, after], out [before, count, after]. */
-typedef struct gr_tt_take_job {
-  gr_tt_view data, indices;
-  int64_t size, count, after;
-  int32_t keep;
-} gr_tt_take_job;
-
-/* The i-th index, counted from the front. Fails where it is out of range. */
-static inline int32_t gr_tt_take_index(const gr_tt_core *c, const gr_tt_take_job *job, gr_tt_rows *indices,
-                                       int64_t i, int64_t *out) {
-  int64_t col = i % job->indices.cols, c0 = col / GR_TT_COVER * GR_TT_COVER;
-  const uint32_t *row;
-  GR_TT_TRY(gr_tt_rows_at(c, indices, i / job->indices.cols, c0,
-                          gr_tt_lesser(GR_TT_COVER, job->indices.cols - c0), &row));
-  int64_t index = (int32_t)row[col - c0];
-  *out = index < 0 ? index + job->size : index;
-  if (*out >= 0 && *out < job->size) return GR_OK;
-  char text[96];
-  snprintf(text, sizeof text, "take: index %lld is out of range for %lld elements", (long long)index,
-           (long long)job->size);
-  return c->env->set_error(c->env, text);
-}
-
-/* A piece of a row at a time: as far as one index, one panel and what is in L1 reach. Along the last axis
- * that is one element. */
-static inline int32_t gr_tt_take_panel(const gr_tt_core *c, const void *ctx, const gr_tt_panels *cut,
-                                       gr_tt_rect at) {
-  const gr_tt_take_job *job = (const gr_tt_take_job *)ctx;
-  uint32_t *out = (uint32_t *)(void *)c->space;
-  gr_tt_rows data = {.view = &job->data, .data = out + cut->height * cut->width, .width = GR_TT_COVER};
-  gr_tt_rows indices = {.view = &job->indices, .data = data.data + 32 * GR_TT_COVER, .width = GR_TT_COVER};
-  int64_t in_cols = job->data.cols, index;
-  for (int64_t r = 0; r < at.nr; ++r)
-    for (int64_t j = 0, n; j < at.nc; j += n) {
-      int64_t to = (at.plane * cut->view.rows + at.r0 + r) * cut->view.cols + at.c0 + j;
-      GR_TT_TRY(gr_tt_take_index(c, job, &indices, to / job->after % job->count, &index));
-      int64_t from = (to / job->after / job->count * job->size + index) * job->after + to % job->after;
-      int64_t col = from % in_cols, c0 = col / GR_TT_COVER * GR_TT_COVER;
-      int64_t nc = gr_tt_lesser(GR_TT_COVER, in_cols - c0);
-      const uint32_t *row;
-      GR_TT_TRY(gr_tt_rows_at(c, &data, from / in_cols, c0, nc, &row));
-      n = gr_tt_lesser(gr_tt_lesser(job->after - to % job->after, at.nc - j), c0 + nc - col);
-      memcpy(out + r * cut->width + j, row + col - c0, (size_t)n * 4);
-    }
-  return gr_tt_store(c, &cut->view, at, out, cut->width, job->keep);
-}
-
-/* gr-kernel: tt/take */
-static inline int32_t gr_tt_take(const gr_call *call) {
-  const gr_arg *x = &call->args[0];
-  gr_tt_panels cut = gr_tt_cut(call, &call->args[2], 2);
-  gr_tt_take_job job = {gr_tt_view_of(x), gr_tt_view_of(&call->args[1]), x->shape[call->attrs[0]], 1, 1,
-                        call->args[0].format == call->args[2].format};
-  job.count = job.indices.outer * job.indices.rows * job.indices.cols;
-  for (int32_t d = (int32_t)call->attrs[0] + 1; d < x->ndim; ++d) job.after *= x->shape[d];
-  return gr_tt_run_panels(call, &cut, gr_tt_bytes(cut.height, cut.width) + 2 * gr_tt_rows_bytes(GR_TT_COVER),
-                          gr_tt_take_panel, &job);
 }
 
 #endif

@@ -1,0 +1,207 @@
+"""Walks of the ops that go by indices (native/kernels/tt: gather.h, scatter.h, rows.h)."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ...layout import pages
+from .args import Arg, Call, Moves, hits, moves, pair, steps
+
+__all__ = ["GATHERS", "far_apart"]
+
+_COVER = 512                        # rows.h
+
+
+def far_apart(count: int, size: int) -> np.ndarray:
+    """int64 [count] indices below ``size``, spread over it, each far from the one before: hardly two in a
+    row are in one tile, so that a take of them reads as much as one can."""
+    return np.arange(count) * max(round(size * 0.618), 1) % max(size, 1)
+
+
+def _chosen(call: Call, sizes: np.ndarray | int) -> np.ndarray:
+    """int64 [numbers]: the indices, counted from the front of ``sizes``; far apart where they are unknown."""
+    count = math.prod(call.args[1].shape)
+    if call.indices is None:
+        return far_apart(count, int(np.max(sizes))) % np.maximum(sizes, 1)
+    index = np.asarray(call.indices, np.int64).ravel()
+    return np.where(index < 0, index + sizes, index)
+
+
+def _begin(call: Call, batch: int) -> np.ndarray:
+    """int64 [tuples]: the first element of each tuple's slice, counted inside of the dimensions behind ``batch``."""
+    data, shape = call.args[0].shape, call.args[1].shape
+    k = shape[-1]
+    sizes = np.array(data[batch:batch + k])
+    index = _chosen(call, np.tile(sizes, math.prod(shape[:-1]))).reshape(-1, k)
+    return index @ np.array([math.prod(data[batch + j + 1:]) for j in range(k)])
+
+
+def _load(times: np.ndarray, arg: Arg, at: np.ndarray, new: np.ndarray) -> None:
+    """Counts the pages that gr_tt_run_at loads for elements ``at`` one after the other; where ``new``,
+    nothing is held."""
+    _, rows, cols = arg.view
+    row, cover = at // cols, at % cols // _COVER
+    down = -(-rows // arg.unit[0])
+    block = row // rows * down + row % rows // arg.unit[0]
+    key = block * (cols // _COVER + 1) + cover
+    loads = new.copy()
+    loads[1:] |= key[1:] != key[:-1]
+    across, per = -(-cols // arg.unit[1]), _COVER // arg.unit[1] if arg.tiled else 1
+    first = block[loads] * across + (cover[loads] * per if arg.tiled else 0)
+    end = np.minimum(first + per, (block[loads] + 1) * across)
+    times += hits((first, end), len(times), 1)
+
+
+def _unread(*args: Arg) -> list[np.ndarray]:
+    return [np.zeros(pages(a.layout, a.shape).count, np.int64) for a in args]
+
+
+# **************** gather.h ****************
+
+def _take(call: Call) -> Moves:
+    data, chosen, _ = call.args
+    axis, count = call.words[0], math.prod(chosen.shape)
+    size, after = data.shape[axis], math.prod(data.shape[axis + 1:])
+    index = _chosen(call, size)
+
+    def locate(to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        which = to // after % count
+        return which[:, None], (to // after // count * size + index[which]) * after + to % after
+
+    return _gather(call, locate, after)
+
+
+def _take_along_axis(call: Call) -> Moves:
+    data, chosen, _ = call.args
+    axis = call.words[0]
+    index = _chosen(call, data.shape[axis])
+    spans = [math.prod(data.shape[d + 1:]) for d in range(len(data.shape))]
+
+    def locate(to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        places = np.array(np.unravel_index(to, chosen.shape))
+        places[axis] = index[to]
+        return to[:, None], np.array(spans) @ places
+
+    return _gather(call, locate, 1)
+
+
+def _gather_nd(call: Call) -> Moves:
+    data, chosen, _ = call.args
+    batch, k = call.words[0], chosen.shape[-1]
+    after, size = math.prod(data.shape[batch + k:]), math.prod(data.shape[batch:])
+    count, begin = math.prod(chosen.shape[batch:-1]), _begin(call, batch)
+
+    def locate(to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        t = to // after
+        return t[:, None] * k + np.arange(k), begin[t] + t // max(count, 1) * size + to % after
+
+    return _gather(call, locate, after)
+
+
+def _gather(call: Call, locate: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], after: int) -> Moves:
+    """Runs of output elements in the kernel's order; what lies in the rectangle that is held is not loaded
+    anew. ``locate``: of output elements, the numbers of their indices [elements, k] and where they come from;
+    runs of them end at multiples of ``after``."""
+    data, chosen, out = call.args
+    height, width = pair(call.args)
+    planes, rows, cols = out.view
+    reads = _unread(data, chosen)
+    for c0 in range(0, cols, width):
+        column = np.arange(c0, min(c0 + width, cols))
+        line = np.arange(planes * rows)[:, None]
+        to = (line * cols + column).ravel()
+        anew = np.zeros((planes * rows, len(column)), bool)
+        anew[line[:, 0] % rows % height == 0, 0] = True
+        which, source = locate(to)
+        begins = (to % after == 0) | (source % data.view[2] % _COVER == 0) | (to % cols == c0)
+        anew, which, source = anew.ravel()[begins], which[begins], source[begins]
+        _load(reads[0], data, source, anew)
+        again = np.zeros(which.shape, bool)
+        again[:, 0] = anew
+        _load(reads[1], chosen, which.ravel(), again.ravel())
+    return moves(reads, out, width)
+
+
+# **************** scatter.h ****************
+
+def _scatter_elements(call: Call) -> Moves:
+    """A panel reads the rows of indices and updates that may fall on it; along another axis than the last, only
+    its own columns of them."""
+    data, chosen, updates, out = call.args
+    axis, ndim, shape = call.words[0], len(data.shape), chosen.shape
+    height, width = pair(call.args)
+    planes, rows, cols = data.view
+    reads, lines = _unread(data, chosen, updates), np.arange(math.prod(shape[:-1]))
+    last = axis == ndim - 1
+    spans = [math.prod(data.shape[d + 1:-1]) for d in range(ndim - 1)]
+    places = np.array(np.unravel_index(lines, (1, *shape[:-1])))[1:]
+    row = np.array([span * (d != axis) for d, span in enumerate(spans)], np.int64) @ places
+    reach = 0 if last else (data.shape[axis] - 1) * spans[axis]
+    for plane in range(planes):
+        for r0 in range(0, rows, height):
+            top, end = plane * rows + r0, plane * rows + min(r0 + height, rows)
+            seen = lines[(row < end) & (row + reach >= top)]
+            for c0 in range(0, cols, width):
+                first, ends = (0, shape[-1]) if last else (c0, min(shape[-1], c0 + width))
+                at = np.unique([first, *range(-(-first // _COVER) * _COVER, ends, _COVER)]) if ends > first else []
+                flat = (seen[:, None] * shape[-1] + np.array(at, np.int64)).ravel()
+                for times, arg in zip(reads[1:], (chosen, updates), strict=True):
+                    _load(times, arg, flat, np.arange(len(flat)) == 0)
+    return _scattered(call, reads, _targets(call, row, spans, last))
+
+
+def _targets(call: Call, row: np.ndarray, spans: list[int], last: bool) -> np.ndarray:
+    """int64 [updates]: the element of the data that each falls on."""
+    data, chosen = call.args[0], call.args[1]
+    index = _chosen(call, data.shape[call.words[0]]).reshape(len(row), -1)
+    columns = np.arange(chosen.shape[-1])
+    place = row[:, None] * data.view[2] + (index if last else index * spans[call.words[0]] * data.view[2] + columns)
+    return place.ravel()
+
+
+def _scatter_nd(call: Call) -> Moves:
+    """A panel reads all indices, and of the slices that fall on it its own part."""
+    data, chosen, updates, _ = call.args
+    height, width = pair(call.args)
+    planes, rows, cols = data.view
+    k = chosen.shape[-1]
+    part, begin = math.prod(data.shape[k:]), _begin(call, 0)
+    reads = _unread(data, chosen, updates)
+    target = (begin[:, None] + np.arange(part)).ravel()             # of each element of the updates
+    for plane in range(planes):
+        for r0 in range(0, rows, height):
+            for c0 in range(0, cols, width):
+                numbers = np.arange(len(begin) * k)
+                _load(reads[1], chosen, numbers, numbers == 0)
+                line, column = target // cols - plane * rows, target % cols
+                flat = np.flatnonzero((line >= r0) & (line < min(r0 + height, rows)) & (column >= c0)
+                                      & (column < c0 + width))
+                _load(reads[2], updates, flat, np.arange(len(flat)) == 0)
+    return _scattered(call, reads, target)
+
+
+def _scattered(call: Call, reads: list[np.ndarray], target: np.ndarray) -> Moves:
+    """With the data read and the output written: in place, only panels that an element of ``target`` falls on."""
+    data, out = call.args[0], call.args[-1]
+    height, width = pair(call.args)
+    planes, rows, cols = data.view
+    down, across = steps(rows, height), steps(cols, width)
+    if not call.in_place:
+        reads[0] = data.touched(np.ones(planes, np.int64), down, across)
+        return moves(reads, out, width)
+    changed = np.unique(np.stack([target // cols // rows, target // cols % rows // height,
+                                  target % cols // width]), axis=1)
+    one, stores = np.zeros(planes, np.int64), np.zeros(len(reads[0]), np.int64)
+    for plane, line, column in changed.T:
+        one[:] = np.arange(planes) == plane
+        stores += out.touched(one, *(tuple(s[i:i + 1] for s in spans)
+                                     for spans, i in ((down, line), (across, column))))
+    again = stores if len(across[0]) > 1 and not out.tiled else 0
+    return Moves([stores, *reads[1:], again], stores)
+
+
+GATHERS: dict[str, Callable[[Call], Moves]] = {
+    "take": _take, "take_along_axis": _take_along_axis, "gather_nd": _gather_nd,
+    "scatter_elements": _scatter_elements, "scatter_nd": _scatter_nd}
