@@ -27,7 +27,8 @@ def test_links_lead_to_files(page):
 
 
 def _examples() -> list:
-    pages = [ROOT / "docs" / name for name in ("runtime.md", "eager.md", "placement.md", "rewriting.md")]
+    pages = [ROOT / "docs" / f"{name}.md"
+             for name in ("runtime", "eager", "placement", "rewriting", "simulation", "numerics")]
     return [pytest.param(code, id=f"{page.name}-{i}") for page in pages for i, code in enumerate(
         re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S))]
 
