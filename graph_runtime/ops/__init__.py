@@ -10,6 +10,7 @@ from . import (  # noqa: F401
     fill,
     functions,
     fused,
+    gather,
     linear,
     movement,
     normalize,

@@ -2,8 +2,8 @@
 
 C contract (args: q [.., s, d], k [.., t, d], v [.., t, e], optional bias that broadcasts to [.., s, t]; then
 the output [.., s, e]; nargs tells). The leading dimensions broadcast as in numpy. Attribute words:
-    attention    [0] scale, the bits of a double [1] causal: query i sees keys 0 .. i only; then, on tt, those of
-                 numerics.py, whose fidelity and Dst are both products'
+    attention    [0] scale, the bits of a double [1] causal: query i sees keys 0 .. i only; then, on tt, those
+                 of numerics.py, whose fidelity and Dst are both products'
 Sums are in float32 (float64 of float64). A query that sees no key at all gives NaN. On tt scores and weights
 are float32 in L1, whatever format the tensors have.
 """

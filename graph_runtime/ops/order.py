@@ -37,6 +37,23 @@ def _narrow_indices(inputs, outputs, attrs):
 # ---------------------------------------------------------------- argmax argmin
 
 
+def _arg_cases():
+    for name, shape, attrs in (
+        ("last", (3, 65, 97), {"axis": -1}),
+        ("rows", (3, 65, 40), {"axis": 1, "keepdims": False}),
+        ("first", (33, 5), {}),
+        ("ties", (3, 65, 40), {"axis": 1, "select_last_index": True}),
+        ("last_ties", (3, 65), {"axis": 1, "select_last_index": True}),
+        ("vector", (1000,), {"keepdims": False}),
+        ("empty", (0, 4), {"axis": 1}),
+    ):
+        for dtype in ("int64", "int32"):
+            attrs_of = attrs | {"dtype": dtype}
+            yield Case(f"{name}_{dtype}", (("float32", shape),), attrs_of, make=("digits",), nmse=rules.EXACT)
+    for t in _NUMBERS:
+        yield Case(t, ((t, (3, 33, 5)),), {"axis": 1, "dtype": "int32"}, nmse=rules.EXACT)
+
+
 def _arg(op: str, doc: str, compute) -> None:
     def infer(inputs, attrs):
         (x,) = inputs
@@ -55,19 +72,6 @@ def _arg(op: str, doc: str, compute) -> None:
             found = compute(x, axis=axis, keepdims=attrs["keepdims"])
         return [np.asarray(found, attrs["dtype"])]
 
-    rows = [
-        Case(name + more, (("float32", shape),), attrs | dtype, make=("digits",), nmse=rules.EXACT)
-        for more, dtype in (("", {}), ("_int32", {"dtype": "int32"}))
-        for name, shape, attrs in (
-            ("last", (3, 65, 97), {"axis": -1}),
-            ("rows", (3, 65, 40), {"axis": 1, "keepdims": False}),
-            ("first", (33, 5), {}),
-            ("ties", (3, 65, 40), {"axis": 1, "select_last_index": True}),
-            ("last_ties", (3, 65), {"axis": 1, "select_last_index": True}),
-            ("vector", (1000,), {"keepdims": False}),
-            ("empty", (0, 4), {"axis": 1}),
-        )
-    ]
     register(
         Op(
             op,
@@ -87,13 +91,7 @@ def _arg(op: str, doc: str, compute) -> None:
                 "cpu": Body(op, _NUMBERS, rules.by_dtype),
                 "tt": Body(op, _TT_NUMBERS, accepts=_narrow_indices),
             },
-            cases=(
-                *rows,
-                *(
-                    Case(t, ((t, (3, 33, 5)),), {"axis": 1, "dtype": "int32"}, nmse=rules.EXACT)
-                    for t in _NUMBERS
-                ),
-            ),
+            cases=tuple(_arg_cases()),
         )
     )
 

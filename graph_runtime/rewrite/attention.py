@@ -28,8 +28,8 @@ class _Scores:
 
 def attentions(net: Net) -> None:
     """matmul(softmax(matmul(q, k^T) * scale + bias), v), the scale on either side of the product, where an
-    attention kernel runs wherever these nodes do, k comes transposed from rows, and both products name the same
-    numerics."""
+    attention kernel runs wherever these nodes do, k comes transposed from rows, and both products name the
+    same numerics."""
     if registry.get("attention") is None:
         return
     for node in net.nodes("matmul"):

@@ -261,7 +261,8 @@ def test_a_scatter_in_place_moves_the_panels_that_it_changes(op, attrs, chosen, 
     y = b.op(op, x, b.input("x1", chosen, "int32"), b.input("x2", update), name="y", **attrs)
     b.output(y)
     b.alias(y, x)
-    module = gr.create(gr.load_graph(b.to_json()), None, ["tt:0"], layouts=dict.fromkeys(("x0", "x2", "y"), layout))
+    module = gr.create(gr.load_graph(b.to_json()), None, ["tt:0"],
+                       layouts=dict.fromkeys(("x0", "x2", "y"), layout))
     index = np.random.default_rng(0).integers(-3, 3, chosen).astype(np.int32)
     assert_charged(module, {"x0": np.ones((3, 70, 2500)), "x1": index, "x2": np.ones(update)})
 

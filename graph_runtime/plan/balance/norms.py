@@ -85,12 +85,13 @@ def _attention(view: View, node: NodeView) -> list[Part]:
     n = len(parts)
     parts += [
         Part("exp", chain(between, "exp", scores, [scores]), reads=(n - 1,)),
-        Part("reduce c", chain(between, "reduce", weights, [scores], kind="reduce", dim="c", k=k.rt), reads=(n,)),
+        Part("reduce c", chain(between, "reduce", weights, [scores], kind="reduce", dim="c", k=k.rt),
+             reads=(n,)),
         Part("reciprocal", chain(between, "reciprocal", weights, [weights]), reads=(n + 1,)),
         Part("multiply", chain(between, "multiply", scores, [scores, weights]), reads=(n, n + 2)),
         Part("matmul", last, True, (n + 3, ~2))]
     return parts
 
 
-MAKERS.update({"attention": _attention, "softmax": _softmax, "log_softmax": _softmax, "layer_norm": _layer_norm,
-               "rms_norm": _rms_norm})
+MAKERS.update({"attention": _attention, "softmax": _softmax, "log_softmax": _softmax,
+               "layer_norm": _layer_norm, "rms_norm": _rms_norm})

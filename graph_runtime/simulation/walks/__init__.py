@@ -115,4 +115,5 @@ def _product(call: Call, words: Sequence[int], turn_a: bool, turn_b: bool) -> Mo
 
 
 WALKS: dict[str, Callable[[Call], Moves]] = {"matmul": _matmul, "dense": _dense, "conv2d": _conv2d,
-                                            "attention": attention, **MOVES, **GATHERS, **PANELS, **REDUCTIONS}
+                                            "attention": attention, **MOVES, **GATHERS, **PANELS,
+                                            **REDUCTIONS}

@@ -13,8 +13,8 @@ _KEYS = 128                         # attention.h
 
 
 def attention(call: Call) -> Moves:
-    """A block of queries is read once, where all of its columns fit, and all keys and values that it sees; all
-    of it anew for each part of the values' columns."""
+    """A block of queries is read once, where all of its columns fit, and all keys and values that it sees;
+    all of it anew for each part of the values' columns."""
     q, k, v, *bias, out = call.args
     planes, count, columns = out.view
     rows, keys, depth, width = _sizes(call, bool(bias))
@@ -42,7 +42,7 @@ def _sizes(call: Call, biased: bool) -> tuple[int, int, int, int]:
     of_b, of_a = parts_of(call.words[2:])
 
     def floats() -> int:
-        return (3 * rows + rows * depth * of_a + depth * keys * of_b + rows * keys * of_a + keys * width * of_b
+        return (3 * rows + (rows * depth + rows * keys) * of_a + (depth * keys + keys * width) * of_b
                 + rows * width + biased * rows * keys + 32 * max(depth, width))
 
     while -(-floats() * 4 // 64) * 64 > BLOCK_BYTES:

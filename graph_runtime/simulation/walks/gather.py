@@ -30,7 +30,8 @@ def _chosen(call: Call, sizes: np.ndarray | int) -> np.ndarray:
 
 
 def _begin(call: Call, batch: int) -> np.ndarray:
-    """int64 [tuples]: the first element of each tuple's slice, counted inside of the dimensions behind ``batch``."""
+    """int64 [tuples]: the first element of each tuple's slice, counted inside of the dimensions behind
+    ``batch``."""
     data, shape = call.args[0].shape, call.args[1].shape
     k = shape[-1]
     sizes = np.array(data[batch:batch + k])
@@ -127,9 +128,9 @@ def _gather(call: Call, locate: Callable[[np.ndarray], tuple[np.ndarray, np.ndar
 # **************** scatter.h ****************
 
 def _scatter_elements(call: Call) -> Moves:
-    """A panel reads the rows of indices and updates that may fall on it; along another axis than the last, only
-    its own columns of them."""
-    data, chosen, updates, out = call.args
+    """A panel reads the rows of indices and updates that may fall on it; along another axis than the last,
+    only its own columns of them."""
+    data, chosen, updates, _ = call.args
     axis, ndim, shape = call.words[0], len(data.shape), chosen.shape
     height, width = pair(call.args)
     planes, rows, cols = data.view
@@ -145,8 +146,8 @@ def _scatter_elements(call: Call) -> Moves:
             seen = lines[(row < end) & (row + reach >= top)]
             for c0 in range(0, cols, width):
                 first, ends = (0, shape[-1]) if last else (c0, min(shape[-1], c0 + width))
-                at = np.unique([first, *range(-(-first // _COVER) * _COVER, ends, _COVER)]) if ends > first else []
-                flat = (seen[:, None] * shape[-1] + np.array(at, np.int64)).ravel()
+                at = np.array([j for j in range(first, ends) if j == first or j % _COVER == 0], np.int64)
+                flat = (seen[:, None] * shape[-1] + at).ravel()
                 for times, arg in zip(reads[1:], (chosen, updates), strict=True):
                     _load(times, arg, flat, np.arange(len(flat)) == 0)
     return _scattered(call, reads, _targets(call, row, spans, last))
@@ -157,8 +158,8 @@ def _targets(call: Call, row: np.ndarray, spans: list[int], last: bool) -> np.nd
     data, chosen = call.args[0], call.args[1]
     index = _chosen(call, data.shape[call.words[0]]).reshape(len(row), -1)
     columns = np.arange(chosen.shape[-1])
-    place = row[:, None] * data.view[2] + (index if last else index * spans[call.words[0]] * data.view[2] + columns)
-    return place.ravel()
+    within = index if last else index * spans[call.words[0]] * data.view[2] + columns
+    return (row[:, None] * data.view[2] + within).ravel()
 
 
 def _scatter_nd(call: Call) -> Moves:
@@ -183,7 +184,8 @@ def _scatter_nd(call: Call) -> Moves:
 
 
 def _scattered(call: Call, reads: list[np.ndarray], target: np.ndarray) -> Moves:
-    """With the data read and the output written: in place, only panels that an element of ``target`` falls on."""
+    """With the data read and the output written: in place, only panels that an element of ``target`` falls
+    on."""
     data, out = call.args[0], call.args[-1]
     height, width = pair(call.args)
     planes, rows, cols = data.view

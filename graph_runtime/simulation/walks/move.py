@@ -129,6 +129,7 @@ def _pad(call: Call) -> Moves:
     return moves([x.touched(seen, *spans)], out, width)
 
 
-MOVES: dict[str, Callable[[Call], Moves]] = {"transpose": _transpose, "slice": _slice, "reverse": _slice, "tile": _tile, "pad": _pad,
+MOVES: dict[str, Callable[[Call], Moves]] = {"transpose": _transpose, "slice": _slice,
+                                            "reverse": _slice, "tile": _tile, "pad": _pad,
                                             "slice_update": _slice_update,
                                             "concatenate": _concatenate}
