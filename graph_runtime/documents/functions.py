@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -85,25 +85,28 @@ def _make_func(nid: int, node: str, num_inputs: int, raw: dict[str, str]) -> Fun
             "func_name",
             got=name,
         )
-    given = {}
-    for key in raw:
-        if key.startswith("gr.") and key != "gr.op":
-            if "gr.op" not in raw:
-                fail(f"{key} stands without gr.op, which says what op it belongs to", key, got=key)
-            try:
-                given[key[3:]] = orjson.loads(raw[key])
-            except orjson.JSONDecodeError as error:
-                fail(
-                    f'{key} must hold JSON text, as "[2,2]": {error.msg.split(": line ")[0]}',
-                    key,
-                    got=raw[key],
-                )
+    given = _given_attrs(raw, fail)
     try:
         op, attrs = _decode(name, raw["gr.op"], given) if "gr.op" in raw else (None, {})
     except GraphError as error:
         to_blame = f"gr.{error.fields.get('attribute', 'op')}"
         raise _at_node(error, nid, node, "attrs", to_blame) from None
     return Func(name, op, attrs, num_inputs, int(raw["num_outputs"]), int(raw["flatten_data"]) != 0, raw)
+
+
+def _given_attrs(raw: dict[str, str], fail: Callable[..., NoReturn]) -> dict[str, Any]:
+    """The values of the node's gr.<attr>, by attr."""
+    given = {}
+    for key in raw:
+        if not key.startswith("gr.") or key == "gr.op":
+            continue
+        if "gr.op" not in raw:
+            fail(f"{key} stands without gr.op, which says what op it belongs to", key, got=key)
+        try:
+            given[key[3:]] = orjson.loads(raw[key])
+        except orjson.JSONDecodeError as error:
+            fail(f'{key} must hold JSON text, as "[2,2]": {error.msg.split(": line ")[0]}', key, got=raw[key])
+    return given
 
 
 def _decode(name: str, op_name: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:

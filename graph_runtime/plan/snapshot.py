@@ -48,14 +48,9 @@ _OTHERS = ("graph", "devices", "layouts", "storage", "numerics", "placement")
 def write_snapshot(plan: Plan) -> bytes | None:
     """The bytes of a plan; None for one that has what they do not hold: op models of a balancer, shards,
     control dependencies, a name with a zero character, functions without the attrs of a file."""
-    known = {*_PLAN, *_BY_MEMORY, *_LISTS, *_OTHERS}
-    more = [getattr(plan, f.name) for f in fields(plan) if f.name not in known]
-    graph = plan.graph
-    if (any(value is not None and value != () for value in more) or graph.control_deps or graph.extra_columns
-            or any(layout.shard is not None for layout in plan.layouts)
-            or any("\0" in name for name in graph.names)
-            or any(not func.raw for func in graph.funcs)):
+    if not _can_hold(plan):
         return None
+    graph = plan.graph
     columns = {"names": np.frombuffer("\0".join(graph.names).encode(), np.uint8)}
     for prefix, source, names in (("graph", graph, _GRAPH), ("plan", plan, _PLAN),
                                   ("storage", plan.storage, _STORAGE)):
@@ -78,6 +73,16 @@ def write_snapshot(plan: Plan) -> bytes | None:
     out.write(_MAGIC + len(text).to_bytes(8, "little") + text)
     write_values(out, slots, columns)
     return out.getvalue()
+
+
+def _can_hold(plan: Plan) -> bool:
+    graph, known = plan.graph, {*_PLAN, *_BY_MEMORY, *_LISTS, *_OTHERS}
+    more = [getattr(plan, f.name) for f in fields(plan) if f.name not in known]
+    return (all(value is None or value == () for value in more)
+            and not graph.control_deps and not graph.extra_columns
+            and all(layout.shard is None for layout in plan.layouts)
+            and all("\0" not in name for name in graph.names)
+            and all(func.raw for func in graph.funcs))
 
 
 def read_snapshot(data: memoryview, devices: Sequence[Device],

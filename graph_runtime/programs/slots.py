@@ -49,35 +49,41 @@ class Slots:
 
 
 def assign_slots(plan: Plan) -> Slots:
-    """The slots of a plan."""
-    graph, value, into = plan.graph, _values(plan), dict(plan.aliases)
-    maker = graph.entry_nid
-    kept = ((graph.func_id < 0) | plan.at_input)[maker]
-    own = np.zeros(graph.num_entries, bool)
-    own[value] = kept[value]
-    heads = value[graph.outputs]
-    written = {int(heads[o]): int(value[graph.input_eids[i]]) for o, i in into.items()}
-    own[[int(h) for h in heads.tolist() if int(h) not in written]] = True
-    firsts = np.flatnonzero(own & (value == np.arange(graph.num_entries)))
-    slot_of = np.full(graph.num_entries, -1, np.int64)
-    slot_of[firsts] = np.arange(len(firsts))
-    for made, there in written.items():
-        slot_of[made] = slot_of[there]
+    """The slots of a plan: first those of values that have one for themselves, then the arenas, then those of
+    outputs that are copies of kept values."""
+    graph, value = plan.graph, _values(plan)
+    kept = ((graph.func_id < 0) | plan.at_input)[graph.entry_nid]
+    firsts, own_slot = _own_slots(plan, value, kept)
     columns = [[int(d) for d in plan.entry_did()[firsts]],
                [memory_of(plan, int(eid)) for eid in firsts], [extent_of(plan, int(eid)) for eid in firsts]]
-    table = np.array(columns, np.int64).reshape(3, len(firsts))
-    slot, offset, arenas = _with_arenas(plan, slot_of[value], len(firsts))
-    copied = {o: int(graph.outputs[o]) for o, h in enumerate(heads.tolist()) if kept[h]}
-    extra = np.array([table[:, slot[eid]] for eid in copied.values()], np.int64).reshape(-1, 3).T
-    outputs = [int(s) for s in slot[graph.outputs]]
-    base = len(firsts) + arenas.shape[1]
-    for at, o in enumerate(copied):
-        outputs[o] = base + at
-    did, memory, extent = np.concatenate([table, arenas, extra], axis=1)
-    eids = np.concatenate([firsts, np.full(arenas.shape[1], -1), list(copied.values())]).astype(np.int64)
-    kept_slot = np.concatenate([kept[firsts], np.zeros(len(did) - len(firsts), bool)])
+    own = np.array(columns, np.int64).reshape(3, len(firsts))
+    slot, offset, arenas = _with_arenas(plan, own_slot[value], len(firsts))
+    copied = {o: int(graph.outputs[o]) for o in np.flatnonzero(kept[value[graph.outputs]]).tolist()}
+    sources = np.array(list(copied.values()), np.int64)
+    did, memory, extent = np.concatenate([own, arenas, own[:, slot[sources]]], axis=1)
+    eids = np.concatenate([firsts, np.full(arenas.shape[1], -1), sources])
+    behind = {o: len(firsts) + arenas.shape[1] + at for at, o in enumerate(copied)}
+    outputs = tuple(behind.get(o, at) for o, at in enumerate(slot[graph.outputs].tolist()))
+    only_read = np.concatenate([kept[firsts], np.zeros(len(did) - len(firsts), bool)])
     return Slots(value, slot.astype(np.int32), offset, did.astype(np.int32), memory.astype(np.int32), extent,
-                 eids, kept_slot, tuple(outputs), copied, into)
+                 eids, only_read, outputs, copied, dict(plan.aliases))
+
+
+def _own_slots(plan: Plan, value: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the values, by first entry, that have a slot for themselves; that slot, int64 [entries], -1 for all
+    else): kept ones, and outputs. One that is written into an input has the input's."""
+    graph = plan.graph
+    heads, entries = value[graph.outputs], np.arange(graph.num_entries)
+    written = {int(heads[o]): int(value[graph.input_eids[i]]) for o, i in plan.aliases}
+    own = np.zeros(graph.num_entries, bool)
+    own[value] = kept[value]
+    own[[head for head in heads.tolist() if head not in written]] = True
+    firsts = np.flatnonzero(own & (value == entries))
+    slot = np.full(graph.num_entries, -1, np.int64)
+    slot[firsts] = np.arange(len(firsts))
+    for made, there in written.items():
+        slot[made] = slot[there]
+    return firsts, slot
 
 
 def _values(plan: Plan) -> np.ndarray:

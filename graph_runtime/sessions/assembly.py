@@ -94,28 +94,34 @@ class _Copies:
         self._label = ffi.new("char[]", b"copy of an output that is kept")
         self._shapes, waits = [], []
         for at, (output, eid) in enumerate(slots.copied.items()):
-            type_, did = plan.graph.entry_type(eid), int(plan.entry_did()[eid])
-            shape = np.array(type_.shape or (0,), np.int64)
-            self._shapes.append(shape)
-            self.args[2 * at:2 * at + 2] = arg_record(type_, plan.layout(eid), type_.shape)
-            self.args["shape"][2 * at:2 * at + 2] = shape.ctypes.data
-            self.args["addr"][2 * at:2 * at + 2] = bound.tags[eid]
-            self.arg_slot[2 * at:2 * at + 2] = slots.slot[eid], slots.outputs[output]
-            self._envs[at] = core.address_of(bound.handles[did].env)
-            if (did, COMPUTE) not in queues:
-                queues.append((did, COMPUTE))
+            queue = int(plan.entry_did()[eid]), COMPUTE
+            if queue not in queues:
+                queues.append(queue)
             made = np.flatnonzero(nid == plan.graph.entry_nid[slots.value[eid]])   # by a copy in this run
+            self._add_args(at, bound, slots, eid, output)
+            self._envs[at] = core.address_of(bound.handles[queue[0]].env)
             step = self.steps[at:at + 1]
             step["fn"], step["attrs"] = core.copy_kernel(), self._envs[at].ctypes.data
             step["env"], step["op"] = self._envs[at, 0], core.address_of(self._label)
             step["first_arg"], step["nargs"], step["num_inputs"] = num_args + 2 * at, 2, 1
-            step["lane"], step["first_wait"] = queues.index((did, COMPUTE)), num_waits + len(waits)
+            step["lane"], step["first_wait"] = queues.index(queue), num_waits + len(waits)
             step["num_waits"] = len(made)
             waits += made.tolist()
         self.waits = np.array(waits, np.int64)
 
+    def _add_args(self, at: int, bound: Bound, slots: Slots, eid: int, output: int) -> None:
+        """Source and target of copy ``at``: entry ``eid`` in its slot, and in that of the output."""
+        plan, both = bound.program.plan, slice(2 * at, 2 * at + 2)
+        type_ = plan.graph.entry_type(eid)
+        self._shapes.append(np.array(type_.shape or (0,), np.int64))
+        self.args[both] = arg_record(type_, plan.layout(eid), type_.shape)
+        self.args["shape"][both] = self._shapes[-1].ctypes.data
+        self.args["addr"][both] = bound.tags[eid]
+        self.arg_slot[both] = slots.slot[eid], slots.outputs[output]
+
 
 def _slot_table(bound: Bound, slots: Slots) -> np.ndarray:
+    """SLOT [slots]; outputs are kept for the caller when a run is over."""
     table = np.zeros(slots.count, SLOT)
     devices = np.array([core.address_of(handle.pointer) for handle in bound.handles], np.uint64)
     table["device"], table["memory"] = devices[slots.did], slots.memory

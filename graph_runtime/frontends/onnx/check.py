@@ -113,36 +113,41 @@ def input_types(graph: Any, dims: Mapping[str, int]) -> tuple[dict[str, TensorTy
     """
     _check_sizes(dims)
     initial = {tensor.name for tensor in graph.initializer}
-    types, bound, open_, known = {}, {}, [], set()
+    types, symbols = {}, {}
     for i, info in enumerate(graph.input):
-        if info.name in initial:
-            continue
-        path = f"$.graph.input[{i}]"
-        if info.type.WhichOneof("value") != "tensor_type":
-            kind = info.type.WhichOneof("value") or "not typed"
-            raise GraphError(f"input {info.name!r} is no tensor but {kind}", path=path, got=kind)
-        tensor = info.type.tensor_type
-        if not tensor.HasField("shape"):
-            raise GraphError(f"input {info.name!r} has no shape, not even a number of dimensions", path=path)
-        shape = []
-        for axis, dim in enumerate(tensor.shape.dim):
-            name = None if dim.HasField("dim_value") else dim.dim_param or f"{info.name}.{axis}"
-            if name is not None:
-                known.add(name)
-                if name not in dims:
-                    open_.append(f"{name} (axis {axis} of {info.name!r})")
-                    continue
-                bound[name] = dims[name]
-            shape.append(dim.dim_value if name is None else dims[name])
-        if min(shape, default=0) < 0:
-            raise GraphError(f"input {info.name!r} has the shape {shape}", path=path, got=shape)
-        kind = TensorType(dtype_name(tensor.elem_type, f"input {info.name!r}"), tuple(shape))
-        if kind.nbytes > MOST_BYTES:
-            raise GraphError(f"input {info.name!r} is {kind}: {kind.nbytes} bytes are more than is supported",
-                             path=path, got=kind.shape)
-        types[info.name] = kind
-    _refuse_dims(dims, known, open_)
-    return types, bound
+        if info.name not in initial:
+            path = f"$.graph.input[{i}]"
+            found = _symbols(info, path)
+            symbols |= {name: f"{name} (axis {axis} of {info.name!r})" for axis, name in found.items()
+                        if name not in symbols}
+            types[info.name] = _input_type(info, found, dims, path)
+    _refuse_dims(dims, symbols)
+    return types, {name: dims[name] for name in symbols}
+
+
+def _symbols(info: Any, path: str) -> dict[int, str]:
+    """{axis: name} of an input's symbolic dimensions."""
+    if info.type.WhichOneof("value") != "tensor_type":
+        kind = info.type.WhichOneof("value") or "not typed"
+        raise GraphError(f"input {info.name!r} is no tensor but {kind}", path=path, got=kind)
+    if not info.type.tensor_type.HasField("shape"):
+        raise GraphError(f"input {info.name!r} has no shape, not even a number of dimensions", path=path)
+    return {axis: dim.dim_param or f"{info.name}.{axis}"
+            for axis, dim in enumerate(info.type.tensor_type.shape.dim) if not dim.HasField("dim_value")}
+
+
+def _input_type(info: Any, symbols: Mapping[int, str], dims: Mapping[str, int], path: str) -> TensorType:
+    """The type of an input; a dimension that is not bound, which is refused with all others, counts as 1."""
+    tensor = info.type.tensor_type
+    shape = [dims.get(symbols[axis], 1) if axis in symbols else dim.dim_value
+             for axis, dim in enumerate(tensor.shape.dim)]
+    if min(shape, default=0) < 0:
+        raise GraphError(f"input {info.name!r} has the shape {shape}", path=path, got=shape)
+    kind = TensorType(dtype_name(tensor.elem_type, f"input {info.name!r}"), tuple(shape))
+    if kind.nbytes > MOST_BYTES:
+        raise GraphError(f"input {info.name!r} is {kind}: {kind.nbytes} bytes are more than is supported",
+                         path=path, got=kind.shape)
+    return kind
 
 
 def _check_sizes(dims: Mapping[str, int]) -> None:
@@ -151,10 +156,13 @@ def _check_sizes(dims: Mapping[str, int]) -> None:
             raise InputError(f"dimension {name!r} must be a whole number, got {size!r}", got=size)
 
 
-def _refuse_dims(dims: Mapping[str, int], known: set[str], open_: list[str]) -> None:
+def _refuse_dims(dims: Mapping[str, int], symbols: Mapping[str, str]) -> None:
+    """Raise InputError for a size that no dimension has the name of, and for dimensions without a size.
+    ``symbols``: {name: where it stands}."""
     for name in dims:
-        if name not in known:
-            raise InputError(f"the model has no dimension {name!r}{did_you_mean(name, known)}", got=name)
-    if open_:
-        raise InputError(f"dimensions without a size: {', '.join(dict.fromkeys(open_))}; bind each, as in "
-                         f"--dim {open_[0].split(' (')[0]}=1", wanted=tuple(open_))
+        if name not in symbols:
+            raise InputError(f"the model has no dimension {name!r}{did_you_mean(name, symbols)}", got=name)
+    if unbound := [name for name in symbols if name not in dims]:
+        texts = [symbols[name] for name in unbound]
+        raise InputError(f"dimensions without a size: {', '.join(texts)}; bind each, as in "
+                         f"--dim {unbound[0]}=1", wanted=tuple(texts))
