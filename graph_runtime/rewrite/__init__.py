@@ -20,6 +20,7 @@ from .attention import attentions
 from .epilogues import epilogues
 from .folding import fold
 from .groups import fused_groups
+from .indices import narrow_indices
 from .net import Net
 from .neutral import casts, equal_nodes, neutral, reshapes, transposes
 from .norms import layer_norms, softmaxes
@@ -33,7 +34,8 @@ Rule = Callable[[Net], None]
 Devices = str | Device | Sequence[str | Device]
 SIMPLIFICATION: tuple[Rule, ...] = (
     fold, casts, neutral, reshapes, transposes, sink_transposes, transposes, equal_nodes, activations,
-    layer_norms, softmaxes, attentions, transposes, absorb_transposes, affine, reshapes, fold, equal_nodes,
+    layer_norms, softmaxes, attentions, narrow_indices, transposes, absorb_transposes, affine, reshapes,
+    casts, fold, equal_nodes,
 )
 FUSION: tuple[Rule, ...] = (epilogues, fused_groups)
 

@@ -10,6 +10,7 @@ import pytest
 from graph_runtime import GraphBuilder, load_graph
 from graph_runtime.comparison.interpreter import heads, interpret
 from graph_runtime.documents.write import graph_to_json
+from graph_runtime.errors import KernelError
 from graph_runtime.model import Model
 from graph_runtime.rewrite import fuse, simplify
 
@@ -367,3 +368,37 @@ def test_constants_are_folded_and_equal_nodes_are_one():
     model = rewritten(build)
     assert sorted(ops_of(model)) == ["add", "multiply"]
     assert {note.rule for note in model.notes} >= {"fold", "equal_nodes"}
+
+
+# ---------------------------------------------------------------- indices
+
+
+def looked_up(b):
+    """A take of an input's indices and of a constant's, and where the greatest of them is."""
+    x = b.input("x", (40, 8))
+    known = b.op("take", x, b.param("rows", np.array([3, -1, 7], np.int64)))
+    some = b.op("take_along_axis", known, b.param("columns", np.array([[0, 5]] * 3, np.int64)), axis=1)
+    return b.op("argmax", some, axis=1)
+
+
+@pytest.mark.parametrize(("devices", "wanted"), [
+    (("cpu:0",), ["argmax", "take", "take_along_axis"]),
+    (("cpu:0", "tt:0"), ["argmax", "cast", "take", "take_along_axis"])])
+def test_indices_are_narrow_where_tt_needs_it(devices, wanted):
+    model = rewritten(looked_up, devices=devices)
+    assert sorted(ops_of(model)) == wanted
+    for func in model.graph.funcs:
+        assert func.op != "argmax" or func.attrs["dtype"] == ("int32" if "tt:0" in devices else "int64")
+
+
+def test_an_index_beyond_int32_is_still_out_of_range():
+    b = Maker()
+    b.output(b.op("take", b.input("x", (4, 3)), b.input("i", (2,), "int64")))
+    model = simplify(Model.from_builder(b), ("cpu:0", "tt:0"))
+    assert sorted(ops_of(model)) == ["cast", "clip", "take"]
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    (got,) = run(model, {"x": x, "i": np.array([1, -1], np.int64)})
+    np.testing.assert_array_equal(got, x[[1, -1]])
+    for far in (2**32, -(2**32), 2**62):
+        with pytest.raises(KernelError, match="out of range"):
+            run(model, {"x": x, "i": np.array([0, far], np.int64)})

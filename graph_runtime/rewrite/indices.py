@@ -1,0 +1,64 @@
+"""64-bit indices become 32-bit ones where a device has no others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graph import TensorType
+from .net import Net, Node, Value
+from .values import supports
+
+__all__ = ["narrow_indices"]
+
+_BY_INDEX = ("take", "take_along_axis", "gather_nd", "scatter_elements", "scatter_nd")      # input 1
+_FINDING = {"argmax": 0, "argmin": 0, "topk": 1}       # op -> which of its results is the indices
+_LEAST, _MOST = -(2.0**31), 2.0**31 - 1
+
+
+def narrow_indices(net: Net) -> None:
+    """The indices that a node reads or makes, where a device runs it with int32 ones only: cast in front of
+    it or behind it. What an int32 does not hold stays out of range. Nodes that were asked onto a device are
+    left alone, since the cast may have to run on another."""
+    for node in net.nodes(*_BY_INDEX):
+        if node.device is None and node.inputs[1].dtype == "int64" and _pays(net, node, 1, {}):
+            data, index, *rest = node.inputs
+            _again(net, node, [data, _short(net, node, index), *rest], {})
+    for node in net.nodes(*_FINDING):
+        if node.device is None and node.attrs["dtype"] == "int64" \
+                and _pays(net, node, None, {"dtype": "int32"}):
+            _again(net, node, node.inputs, {"dtype": "int32"})
+
+
+def _pays(net: Net, node: Node, port: int | None, attrs: dict[str, Any]) -> bool:
+    """Whether a device kind takes the node once input ``port`` is int32 and it has these attributes, and
+    does not as it is."""
+    inputs = [TensorType("int32", t.shape) if i == port else t for i, t in enumerate(node.input_types)]
+    outputs = list(node.output_types)
+    if attrs:
+        at = _FINDING[node.op]
+        outputs[at] = TensorType("int32", outputs[at].shape)
+    return any(not node.supported_on(kind) and supports(node.op, node.attrs | attrs, kind, inputs, outputs)
+               for kind in net.kinds)
+
+
+def _short(net: Net, node: Node, index: Value) -> Value:
+    """The indices as int32."""
+    known = index.look()
+    if known is None or np.abs(known.astype(np.float64)).max(initial=0) > _MOST:
+        index = net.add("clip", [index], before=node, name=f"{node.name}_range", min=_LEAST, max=_MOST)
+    return net.add("cast", [index], before=node, name=f"{node.name}_index", to="int32")
+
+
+def _again(net: Net, node: Node, inputs: Sequence[Value], attrs: dict[str, Any]) -> None:
+    """The node with other inputs or attributes; results that became int32 are cast to what they were."""
+    given = {name: value for name, value in node.attrs.items() if value is not None} | attrs
+    made = net.add(node.op, inputs, before=node, **given)
+    made = [made] if isinstance(made, Value) else list(made)
+    for i, (was, now) in enumerate(zip(node.outputs, made, strict=True)):
+        if was.type != now.type:
+            made[i] = net.add("cast", [now], before=node, name=f"{node.name}_wide", to=was.dtype)
+    net.note("narrow_indices", f"{node.name} ({node.op}) goes by int32 indices, as tt has them", [node])
+    net.replace_all(node, made)
