@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import PlanError
 from ..graph import COPY, Graph, TensorType
-from ..layout import HOST, ROW_MAJOR, Layout, same_image
+from ..layout import HOST, Layout, same_image
 from .columns import intern, is_copy, is_nop
 from .conversions import explain_copies
 from .defaults import choose, read_formats

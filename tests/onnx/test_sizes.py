@@ -30,3 +30,11 @@ def test_an_image_that_is_scaled_to_nothing_is_empty(kit, how):
     proto = kit.make([node], {"x": (1, 2, 1, 4)}, ["y"], {"scales": np.array([1, 1, 0.5, 2], np.float32)})
     (y,) = kit.run(kit.load(proto), {"x": np.ones((1, 2, 1, 4), np.float32)})
     assert y.shape == _inferred(proto) == (1, 2, 0, 8)
+
+
+@pytest.mark.parametrize(("dtype", "start", "limit", "delta"), [
+    ("int64", 2**60 + 1, 2**60 + 4, 1), ("int64", 2**60 + 4, 2**60, -3), ("float16", 0, 3000, 8)])
+def test_ranges_are_exact(kit, dtype, start, limit, delta):
+    values = {name: np.asarray(v, dtype) for name, v in (("a", start), ("b", limit), ("c", delta))}
+    (y,) = kit.run(kit.load(kit.make([("Range", ["a", "b", "c"], ["y"])], {}, ["y"], values)), {})
+    np.testing.assert_array_equal(y, np.array([*range(start, limit, delta)], dtype))

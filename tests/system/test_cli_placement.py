@@ -72,9 +72,10 @@ def test_fallback_is_an_error_unless_it_is_asked_for(run):
 
 @pytest.mark.parametrize(("option", "says"), [
     (("--placement", "mincat"), "did you mean 'mincut'"), (("--placement", "my_policy:lst"), "'last'"),
-    (("--placement", "nowhere:f"), "folder of nowhere on PYTHONPATH"), (("--policy", "mincat"), "'mincut'"),
-    (("--policy", "heft", "--placement", "single"), "give one"),
-    (("--placement", "mincut", "--format", "tt=bfp8"), "did you mean 'bfp8_b'"), (("--fallback", "no"), "fallback is 'error'"),
+    (("--placement", "nowhere:f"), "folder of nowhere on PYTHONPATH"),
+    (("--policy", "mincat"), "'mincut'"), (("--policy", "heft", "--placement", "single"), "give one"),
+    (("--placement", "mincut", "--format", "tt=bfp8"), "did you mean 'bfp8_b'"),
+    (("--fallback", "no"), "fallback is 'error'"),
     (("--placement", "single", "--objective", "speed"), "unknown objective 'speed'"),
 ])
 def test_words_that_nobody_knows_are_told(run, option, says):

@@ -10,6 +10,9 @@ import numpy as np
 from ..context import Context, Results, converter
 from ..tape import Value
 
+_OF_A_MODE = ("nearest_mode", "cubic_coeff_a", "exclude_outside", "extrapolation_value", "antialias",
+              "keep_aspect_ratio_policy")
+
 
 @converter("Upsample")
 def _upsample(ctx: Context) -> Results:
@@ -33,6 +36,8 @@ def _resize(ctx: Context) -> Results:
     x = ctx.input(0)
     axes = [ctx.axis(a, x.rank, "axes") for a in ctx.attr("axes", None) or range(x.rank)]
     scales, sizes = _scales(ctx, x, axes)
+    for name in _OF_A_MODE:         # exporters write all, and those of other modes do not matter
+        ctx.attr(name, None)
     mode = ctx.attr("mode", "nearest")
     how = ctx.attr("coordinate_transformation_mode", "half_pixel") if ctx.opset >= 11 else "asymmetric"
     roi = ctx.value(1, None) if how == "tf_crop_and_resize" and ctx.opset >= 11 else None
@@ -46,7 +51,6 @@ def _resize(ctx: Context) -> Results:
         if box is not None:
             outside.append((axis, (places < 0) | (places > n - 1)))
         x = _along(ctx, x, axis, places, mode, scales[i])
-    ctx.attr("extrapolation_value", 0.0)
     if ctx.attr("antialias", 0) and mode == "nearest":
         ctx.fail("antialias is for linear and cubic")
     return _extrapolated(ctx, x, outside)

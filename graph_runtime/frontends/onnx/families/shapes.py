@@ -53,12 +53,20 @@ def _constant_of_shape(ctx: Context) -> Results:
 @converter("Range")
 def _range(ctx: Context) -> Results:
     start, limit, delta = (ctx.single(i) for i in range(3))
+    dtype, stash = ctx.input(0).dtype, ctx.attr("stash_type", 1)
     if not delta or not np.isfinite([float(v) for v in (start, limit, delta)]).all():
         ctx.fail(f"it goes from {start} to {limit} by {delta}")
-    count = max(math.ceil((float(limit) - float(start)) / float(delta)), 0)
-    if count > MOST_RANGE:
+    if dtype.startswith(("int", "uint")):
+        count = -((int(start) - int(limit)) // int(delta))      # exact, where floats would round
+    else:
+        count = math.ceil((float(limit) - float(start)) / float(delta))
+    if (count := max(count, 0)) > MOST_RANGE:
         ctx.fail(f"it has {count} elements, at most {MOST_RANGE} are supported")
-    return ctx.const(np.asarray(start + np.arange(count).astype(start.dtype) * delta), ctx.input(0).dtype)
+    if dtype in ("float16", "bfloat16"):
+        if stash != 1:
+            ctx.fail(f"stash_type is {stash}")
+        start, delta = np.float32(start), np.float32(delta)
+    return ctx.const(np.asarray(start + np.arange(count).astype(start.dtype) * delta), dtype)
 
 
 @converter("EyeLike")

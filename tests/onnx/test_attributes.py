@@ -1,0 +1,58 @@
+"""Attributes that exporters write though they change nothing: defaults, and those of an op's other modes."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from graph_runtime.errors import GraphRuntimeError  # noqa: E402
+
+
+def _loads(kit, proto, values):
+    try:
+        kit.load(proto, values=values)
+    except GraphRuntimeError:
+        return False
+    return True
+
+
+def test_a_default_that_is_written_out_is_no_reason_to_refuse(kit, node_cases):
+    refused, tried = set(), 0
+    for case in node_cases:
+        proto = case.model
+        if len(proto.graph.node) != 1:
+            continue
+        node, arrays = proto.graph.node[0], case.data_sets[0][0]
+        values = {info.name: array for info, array in zip(proto.graph.input, arrays, strict=False)
+                  if isinstance(array, np.ndarray) and array.size < 64}
+        opset = {entry.domain: entry.version for entry in proto.opset_import}
+        defaults = onnx.defs.get_schema(node.op_type, opset.get(node.domain, 1), node.domain).attributes
+        given = {attribute.name for attribute in node.attribute}
+        written = [a.default_value for a in defaults.values() if a.default_value.type and a.name not in given]
+        if not written or not _loads(kit, proto, values):
+            continue
+        other = onnx.ModelProto()
+        other.CopyFrom(proto)
+        other.graph.node[0].attribute.extend(written)
+        tried += 1
+        if not _loads(kit, other, values):
+            refused.add(node.op_type)
+    assert not refused
+    assert tried > 400
+
+
+@pytest.mark.parametrize("attrs", [
+    {"mode": "linear", "nearest_mode": "floor", "cubic_coeff_a": -0.75},
+    {"mode": "cubic", "nearest_mode": "floor"},
+    {"mode": "nearest", "nearest_mode": "floor", "cubic_coeff_a": -0.75, "exclude_outside": 0},
+])
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_resize_may_have_the_attributes_of_all_its_modes(kit, attrs, scale):
+    """torch writes them whatever the mode is."""
+    x = np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4)
+    attrs = {**attrs, "coordinate_transformation_mode": "asymmetric"}
+    made = kit.make([("Resize", ["x", "", "scales"], ["y"], attrs)], {"x": x.shape}, ["y"],
+                    {"scales": np.array([1, 1, scale, scale], np.float32)})
+    (y,) = kit.run(kit.load(made), {"x": x})
+    np.testing.assert_allclose(y, onnx.reference.ReferenceEvaluator(made).run(None, {"x": x})[0], rtol=1e-6)
