@@ -1,4 +1,8 @@
-"""The op table. Importing this package registers every family; ``all_ops()`` is the table."""
+"""The op table. Importing this package registers every family; ``all_ops()`` is the table.
+
+Read registry (what an op is), rules (what families share), one family (elementwise with pointwise, say),
+select (which C body serves a node), and where ops run inside of others: steps, epilogue, fused.
+"""
 
 from . import (  # noqa: F401
     attention,

@@ -1,6 +1,11 @@
 """Decisions: from a graph and a device list to a checked Plan, one pass a module.
 
     place -> insert_transfers -> assign_layouts -> assign_storage -> assign_numerics -> assign_models -> check
+
+types has the values between the passes. Read placement (placing/ has the policies, fallbacks and globs its
+words), transfers, layouts (defaults, wishes, conversions), memory (order; lifetimes and buffers; offsets and
+pack; pools, file_storage, modes), numerics, balance/ and checker/. queues, happens and lanes say what may run
+side by side; record and snapshot write a plan down. columns is arithmetic that all of them share.
 """
 from __future__ import annotations
 

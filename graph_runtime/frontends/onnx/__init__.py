@@ -2,7 +2,9 @@
 
 model = graph_runtime.frontends.onnx.load_model("bert.onnx", dims={"batch": 4})
 
-docs/onnx.md is for users, docs/onnx-ops.md the table of ops.
+Read wire and read (the file without its weights), prepare (check, batch), importer (attributes, context), a
+family of converters, tape (what they emit), emit. docs/onnx.md is for users, docs/onnx-ops.md the table of
+ops.
 """
 
 from __future__ import annotations
