@@ -25,11 +25,11 @@ from graph_runtime.ops.select import Selected, select
 from graph_runtime.plan.record import record
 from graph_runtime.plan.snapshot import write_snapshot
 from graph_runtime.plan.types import Plan
+from graph_runtime.prepare import Prepared, prepare
 from graph_runtime.progress import Tell, silent
 
 from .bodies import find_bodies
 from .compile import compile_library, native_folder
-from .prepare import Prepared, prepare, same_value
 from .render import Kernel, render
 
 __all__ = ["build_bundle", "build_library", "cached_library", "kernels_of", "write_prepared"]
@@ -228,10 +228,20 @@ def _programs(prepared: Mapping[str, Prepared], const: Collection[str],
 def _place(stored: dict[str, Constant], program: str, name: str, value: Constant) -> str:
     """Store a parameter, and return its key: its name, after the program's where that is another's."""
     for key in (name, f"{program}/{name}"):
-        if same_value(stored.setdefault(key, value), value):
+        if _are_equal(stored.setdefault(key, value), value):
             return key
     raise CompileError(f"parameter {name!r} of program {program!r} has a name that another program uses",
                        got=name)
+
+
+def _are_equal(a: Constant, b: Constant) -> bool:
+    """Whether two constants are bit for bit equal; both are read where their types agree."""
+    if a is b:
+        return True
+    if a.type != b.type:
+        return False
+    left, right = (np.ascontiguousarray(c.read()).reshape(-1).view(np.uint8) for c in (a, b))
+    return bool(np.array_equal(left, right))
 
 
 def _given(libraries: Sequence[Any]) -> list[_Given]:

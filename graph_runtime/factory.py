@@ -53,7 +53,7 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
     ``policy`` ("nlp": op models of buda boards), ``placement`` ("mincut": who places the rest), ``objective``
     and ``fallback`` as plan.plan.
     ``dims``, the sizes of an ONNX file's symbolic dimensions, and ``fuse``, whether nodes may be rewritten,
-    as codegen.prepare. ``threads``: size of the intra-op pool. ``queues``: "threads" lets run() use the
+    as prepare.prepare. ``threads``: size of the intra-op pool. ``queues``: "threads" lets run() use the
     devices' queues. ``reuse``: how memory is shared, "serial", "safe" or "off" (docs/memory.md), by default
     safe for queues. ``name``: who holds the memory in out-of-memory texts, by default the file's name.
 
@@ -166,7 +166,7 @@ def read_graph(source: Any) -> Graph:
 
 
 def _prepare() -> Callable[..., Any]:
-    from codegen.prepare import prepare  # rewrites and front-ends: only who has a model needs them
+    from .prepare import prepare  # rewrites and front-ends: only who has a model needs them
 
     return prepare
 

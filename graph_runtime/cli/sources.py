@@ -72,8 +72,8 @@ class Program:
         return {**constants, **given} or None
 
     def prepare(self, options: Mapping[str, Any], fuse: bool | None = None, tell: Tell = silent) -> Any:
-        """Rewritten and planned: codegen.prepare.Prepared."""
-        from codegen.prepare import prepare
+        """Rewritten and planned, a prepare.Prepared."""
+        from ..prepare import prepare
 
         return prepare(self.source, self.devices, params=self.values, fuse=fuse, tell=tell,
                        inplace=inplace_rules(self.libraries), kernels=library_kernels(self.libraries),
@@ -138,7 +138,7 @@ def open_programs(path: Path, devices: Sequence[str] | None = None,
 
     Raises DocumentError, GraphError, LibraryError, InputError.
     """
-    from codegen.prepare import read_model
+    from ..prepare import read_model
 
     opened = [load_library(file) for file in libraries or ()]
     if dims and (is_bundle(path) or not is_onnx(path)):

@@ -70,7 +70,7 @@ def compare_prepared(
     functions: Mapping[str, Callable] | None = None,
     **options: Any,
 ) -> Report:
-    """As compare, for what codegen.prepare.prepare gave: the judge is the model as it was imported, before
+    """As compare, for what prepare.prepare gave: the judge is the model as it was imported, before
     any rewrite. A node that stands for several is compared with what the last of them makes there.
 
     ``options``: formats, layouts and numerics that the plan was made with.

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from codegen.build import cached_library
-from codegen.prepare import prepare
 from graph_runtime.factory import create, set_constants
 from graph_runtime.library import load_library
+from graph_runtime.prepare import prepare
 
 WHERE = {"cpu": (["cpu:0"], {}),
          "tt": (["tt:0", "cpu:0"], {"formats": {"tt": "bf16"}, "placement": "single", "fallback": "host"}),

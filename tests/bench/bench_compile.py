@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 
 import graph_runtime as gr
-from codegen.prepare import prepare
 from graph_runtime.model import Model
+from graph_runtime.prepare import prepare
 
 COMMAND = "from graph_runtime.cli import main; main()"
 

@@ -28,11 +28,11 @@ from pathlib import Path
 
 import numpy as np
 
-from codegen.prepare import prepare
 from graph_runtime.packing import pack, pack_thoroughly
 from graph_runtime.plan.lifetimes import find_values
 from graph_runtime.plan.modes import peaks
 from graph_runtime.plan.offsets import most_live, pack_offsets
+from graph_runtime.prepare import prepare
 
 NODES, LESS_NODES = 20_000_000, 100_000       # placements to fit the capacity, and to get below it
 SECONDS, WORST = 4.5, 1.02

@@ -28,7 +28,6 @@ import graph_runtime as gr
 import graph_runtime.builder
 import graph_runtime.config
 from codegen.build import cached_library
-from codegen.prepare import prepare
 from graph_runtime.costs import Machine
 from graph_runtime.devices import parse_list
 from graph_runtime.factory import adopt_params
@@ -36,6 +35,7 @@ from graph_runtime.model import Model
 from graph_runtime.plan import Placement, plan
 from graph_runtime.plan.placing import OBJECTIVES, POLICIES, PlacementProblem, decide, evaluate, make_problem
 from graph_runtime.plan.placing.search import singles
+from graph_runtime.prepare import prepare
 from graph_runtime.sessions.zero_copy import ALIGNMENT
 from graph_runtime.testing.placing import random_problem
 

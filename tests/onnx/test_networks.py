@@ -27,8 +27,8 @@ PLACES = {
 
 def _run(source, place, inputs, dims=None):
     """By the one road that every command takes, rewrites included."""
-    from codegen.prepare import prepare
     from graph_runtime.factory import create
+    from graph_runtime.prepare import prepare
 
     options = dict(PLACES[place])
     if place == "mixed":

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from codegen.build import cached_library
-from codegen.prepare import prepare
 from graph_runtime import GraphBuilder, blas, core, create
 from graph_runtime.errors import LibraryError
 from graph_runtime.graph import TensorType
 from graph_runtime.model import Model
+from graph_runtime.prepare import prepare
 from graph_runtime.tuning import Tuner
 
 RNG = np.random.default_rng(3)

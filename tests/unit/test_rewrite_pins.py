@@ -4,10 +4,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from codegen.prepare import prepare
 from graph_runtime import GraphBuilder
 from graph_runtime.errors import PlanError
 from graph_runtime.model import Model
+from graph_runtime.prepare import prepare
 from graph_runtime.rewrite import fuse, simplify
 
 DEVICES = ["cpu:0", "tt:0"]

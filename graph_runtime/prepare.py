@@ -15,24 +15,24 @@ from typing import Any
 
 import numpy as np
 
-from graph_runtime import rewrite
-from graph_runtime.builder import GraphBuilder
-from graph_runtime.devices import Device, parse, parse_list
-from graph_runtime.documents.loader import load_graph
-from graph_runtime.documents.params import read_params
-from graph_runtime.errors import DocumentError, InputError, PlanError
-from graph_runtime.frontends import is_onnx
-from graph_runtime.graph import Graph
-from graph_runtime.model import Constant, Model, Note
-from graph_runtime.plan import plan as make_plan
-from graph_runtime.plan.globs import EXACTLY, matching
-from graph_runtime.plan.placement import place as place_graph
-from graph_runtime.plan.types import Plan
-from graph_runtime.progress import Tell, silent
-from graph_runtime.rewrite.choose_kernels import Measure
-from graph_runtime.rewrite.target import target
+from . import rewrite
+from .builder import GraphBuilder
+from .devices import Device, parse, parse_list
+from .documents.loader import load_graph
+from .documents.params import read_params
+from .errors import DocumentError, InputError, PlanError
+from .frontends import is_onnx
+from .graph import Graph
+from .model import Constant, Model, Note
+from .plan import plan as make_plan
+from .plan.globs import EXACTLY, matching
+from .plan.placement import place as place_graph
+from .plan.types import Plan
+from .progress import Tell, silent
+from .rewrite.choose_kernels import Measure
+from .rewrite.target import target
 
-__all__ = ["Prepared", "prepare", "read_model", "same_value"]
+__all__ = ["Prepared", "prepare", "read_model"]
 
 _POLICY = "mincut"
 _PLACING = ("placement", "objective", "fallback", "device_map", "strict", "kernels")  # options that place
@@ -135,7 +135,7 @@ def read_model(source: Any, dims: Mapping[str, int] | None = None, tell: Tell = 
                batch: int | None = None) -> Model:
     """The Model of a source, as prepare takes it. ``batch``: first dimension of an ONNX file's inputs."""
     if is_onnx(source):
-        from graph_runtime.frontends.onnx import load_model
+        from .frontends.onnx import load_model
 
         tell("importing", 0, 0)
         try:
@@ -166,13 +166,3 @@ def _with_params(model: Model, params: Any) -> Model:
         names = ", ".join(skipped[:10]) + (" ..." if len(skipped) > 10 else "")
         warnings.warn(f"parameters that the graph has no inputs for were left out: {names}", stacklevel=4)
     return replace(model, constants={**model.constants, **known})
-
-
-def same_value(a: Constant, b: Constant) -> bool:
-    """Whether two constants are bit for bit equal; both are read where their types agree."""
-    if a is b:
-        return True
-    if a.type != b.type:
-        return False
-    left, right = (np.ascontiguousarray(c.read()).reshape(-1).view(np.uint8) for c in (a, b))
-    return bool(np.array_equal(left, right))
