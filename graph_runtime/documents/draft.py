@@ -48,12 +48,7 @@ def op_call(op: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> O
     Raises UnsupportedOpError for an unknown op, GraphError for attributes or types that its rule refuses.
     """
     entry = registry.require(op)
-    least, most = entry.arity
-    if not least <= len(types) <= most:
-        raise GraphError(
-            f"op {op} takes {least if least == most else f'{least} to {most}'} inputs, got {len(types)}",
-            op=op,
-        )
+    entry.check_arity(len(types))
     given = {key: plain(value) for key, value in attrs.items() if value is not None}
     decoded = entry.decode(given)
     made = tuple(entry.infer(list(types), decoded))

@@ -218,10 +218,10 @@ def _check_rule(graph: Graph, nid: int) -> None:
     if view.func.op is None:
         return
     op = registry.require(view.func.op)
-    least, most = op.arity
-    if not least <= len(view.inputs) <= most:
-        count = least if least == most else f"{least} to {most}"
-        raise _wrong(nid, view, f"op {op.name} takes {count} inputs, it has {len(view.inputs)}", "inputs")
+    try:
+        op.check_arity(len(view.inputs))
+    except GraphError as error:
+        raise _at_node(error, nid, view.name, "inputs") from None
     try:
         inferred = tuple(op.infer(list(view.input_types), view.func.attrs))
     except GraphError as error:

@@ -133,6 +133,14 @@ class Op:
             if name != KERNEL or name in given
         }
 
+    def check_arity(self, count: int) -> None:
+        """Raise GraphError for a number of inputs that it does not take."""
+        least, most = self.arity
+        if not least <= count <= most:
+            wanted = least if least == most else f"{least} to {most}"
+            raise GraphError(f"op {self.name} takes {wanted} inputs, got {count}", op=self.name, got=count,
+                             wanted=self.arity)
+
     def all_bodies(self, kind: str) -> list[Body]:
         """The bodies of a device kind, the default first."""
         return [*([self.bodies[kind]] if kind in self.bodies else []), *self.variants.get(kind, ())]

@@ -135,7 +135,7 @@ def _select(name: str, attrs: Attrs, inputs: tuple[Place, ...]) -> Call:
         raise InputError(str(error), op=name) from error
     call.verified = device.kernels == NO_KERNELS  # nothing is computed there
     try:
-        _check_arity(op, inputs)
+        op.check_arity(len(inputs))
         made, *others = op.infer(call.types, call.attrs)
         if others:
             text = f"op {name} has {1 + len(others)} outputs; outside of a graph an op has one: build a graph"
@@ -159,18 +159,6 @@ def _one_device(op: str, inputs: tuple[Place, ...]) -> None:
             op=op,
             device=devices[0],
             got=devices,
-        )
-
-
-def _check_arity(op: registry.Op, inputs: tuple[Place, ...]) -> None:
-    least, most = op.arity
-    if not least <= len(inputs) <= most:
-        wanted = least if least == most else f"{least} to {most}"
-        raise GraphError(
-            f"op {op.name} takes {wanted} inputs, got {len(inputs)}",
-            op=op.name,
-            got=len(inputs),
-            wanted=op.arity,
         )
 
 

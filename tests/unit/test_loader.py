@@ -352,7 +352,7 @@ def test_a_func_name_is_a_c_identifier(name):
         ({"gr.op": "softmax", "gr.axis": "[1"}, '$.nodes[1].attrs["gr.axis"]', "JSON text", GraphError),
         ({"gr.axis": "1"}, '$.nodes[1].attrs["gr.axis"]', "without gr.op", GraphError),
         ({"gr.op": "softmax", "gr.axis": "5"}, "$.nodes[1]", "out of range", GraphError),
-        ({"gr.op": "add"}, "$.nodes[1].inputs", "takes 2 inputs, it has 1", GraphError),
+        ({"gr.op": "add"}, "$.nodes[1].inputs", "takes 2 inputs, got 1", GraphError),
         (
             {"gr.op": "reshape", "gr.shape": "[4]"},
             '$.nodes[1].attrs["gr.op"]',

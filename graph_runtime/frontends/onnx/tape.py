@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
+from ...documents.draft import plain
 from ...errors import GraphError, KernelError
 from ...graph import TensorType
 from ...model import Constant
@@ -93,9 +94,7 @@ class Tape:
         """The results of a registry op. Raises UnsupportedOpError for one that is not registered, GraphError
         for inputs or attributes that it refuses, KernelError for constants that it cannot compute with."""
         entry = registry.require(op)
-        least, most = entry.arity
-        if not least <= len(inputs) <= most:
-            raise GraphError(f"op {op} takes {least} to {most} inputs, got {len(inputs)}", op=op)
+        entry.check_arity(len(inputs))
         decoded = entry.decode({k: plain(v) for k, v in attrs.items() if v is not None})
         types = [value.type for value in inputs]
         made = list(entry.infer(types, decoded))
@@ -132,12 +131,3 @@ class Tape:
         source = f"{entry.name} of {', '.join(v.constant.source for v in inputs)}"[:200]
         return tuple(Value(t, constant=Constant.of(np.asarray(array), source))
                      for t, array in zip(made, results, strict=True))
-
-
-def plain(value: Any) -> Any:
-    """Numpy's integers and floats as Python's."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return [plain(v) for v in value] if isinstance(value, (list, tuple)) else value
