@@ -7,17 +7,18 @@ what TT-Buda published, grid whole ops of ttnn, limits what bounds an op.
 
 from .buda import NonZero
 from .copies import copy_cost
-from .cpu import Machine, cpu_node_cost, machine
+from .cpu import SPIN_NS, Machine, cpu_node_cost, machine
 from .grid import gemm_cycles, grid_unary_cycles, sharded_matmul_cycles
 from .links import dispatch_ns, dram_bandwidth, dram_cycles, ethernet_ns, pcie_bandwidth, pcie_ns
 from .noc import multicast_cycles, noc_cycles, reshard_cycles
-from .nodes import node_cost
+from .nodes import node_cost, weights_from_memory
 from .opmodel import op_cycles
 from .tt import modelled_node_cost
 from .types import BASES, Cost, worst
 
 __all__ = [
     "BASES",
+    "SPIN_NS",
     "Cost",
     "Machine",
     "NonZero",
@@ -39,5 +40,6 @@ __all__ = [
     "pcie_ns",
     "reshard_cycles",
     "sharded_matmul_cycles",
+    "weights_from_memory",
     "worst",
 ]

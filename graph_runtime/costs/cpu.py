@@ -13,7 +13,7 @@ from ..ops.targets import attrs_to_come
 from .types import Cost
 from .weights_file import load
 
-__all__ = ["Machine", "cpu_node_cost", "host_copy_ns", "machine"]
+__all__ = ["SPIN_NS", "Machine", "cpu_node_cost", "host_copy_ns", "machine"]
 
 _FUNCTIONS = (
     "exp", "tanh", "sigmoid", "gelu", "softmax", "log_softmax", "sqrt", "divide", "expm1", "log", "log1p",
@@ -25,18 +25,27 @@ _RATES = {
     **dict.fromkeys(_FUNCTIONS, "function_gflops"),
 }  # of all other ops: simple_gflops
 _ON_PANELS = ("matmul_panels", "attention_panels", "matmul_blas", "dense_blas")
+_WEIGHTED = ("dense", "conv2d")      # input 1 is a weight
 _COLUMNS = 16
+SPIN_NS = 50_000        # how long the thread of a queue looks for work before it sleeps: native/core/worker.c
 _LOOKS_UP = ("gather_nd", "slice", "take", "take_along_axis")
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a host can do, all threads together: ``product_gflops`` of matmul and conv2d in float32,
-    ``packed_gflops`` of those whose weights are in panels, ``depthwise_gflops`` of convolutions among them
-    of one channel a group, ``simple_gflops`` of other arithmetic,
-    ``function_gflops`` of exp and its like, ``gb_per_s`` between memory and cores, ``call_ns`` a kernel's
-    call, ``handoff_ns`` from the end of a step on one queue of the host to the beginning of one on another
-    that waits for it. ``basis``: "fitted" where it was measured on this machine, else "assumed"."""
+    """What a host can do, all threads together. In 1e9 flops a second: ``product_gflops`` of matmul and
+    conv2d in float32, ``packed_gflops`` of those whose weights are in panels, ``depthwise_gflops`` of
+    convolutions among them of one channel a group, ``simple_gflops`` of other arithmetic, ``function_gflops``
+    of exp and its like. In 1e9 bytes a second: ``gb_per_s`` of what kernels and copies read and write,
+    ``weight_gb_per_s`` of weights that come from memory, ``cached_gb_per_s`` of those that stay in a cache
+    between runs, which they do where the graph's inputs have at most ``cache_bytes`` together. ``call_ns``: a
+    kernel's call.
+
+    From the end of a step on one queue of the host to the beginning of one on another that waits for it:
+    ``handoff_ns`` where that one's device did something within SPIN_NS, else ``wake_ns``, because its
+    threads and maybe its core sleep.
+
+    ``basis``: "fitted" where it was measured on this machine, else "assumed"."""
 
     product_gflops: float
     simple_gflops: float
@@ -44,9 +53,13 @@ class Machine:
     gb_per_s: float
     call_ns: float
     basis: str = "assumed"
-    handoff_ns: float = 12_000.0
+    handoff_ns: float = 8_000.0
+    wake_ns: float = 40_000.0
     packed_gflops: float = 100.0
     depthwise_gflops: float = 30.0
+    weight_gb_per_s: float = 25.0
+    cached_gb_per_s: float = 60.0
+    cache_bytes: float = 8e6
 
 
 @cache
@@ -57,26 +70,30 @@ def machine() -> Machine:
 
 def cpu_node_cost(
     func: Func, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...], host: Machine | None = None,
-    constant_weight: bool | None = None,
+    constant_weight: bool | None = None, from_memory: bool = False,
 ) -> Cost:
     """ns of a kernel on the host. A function that only a library knows is taken to move its tensors once.
+
+    ``from_memory``: whether weights come from memory in each run, because caches cannot keep them all.
 
     ``constant_weight``: None where the node runs as it stands; else rewrite.target is to choose its kernel
     yet, and whether its weight, input 1, is a constant then.
     """
     host = host or machine()
     op = registry.get(func.op or "")
-    traffic = _traffic(func.op, inputs, outputs)
     if op is None:
         note = f"function {func.name}: its tensors once"
-        return Cost(host.call_ns + traffic / host.gb_per_s, "assumed", note)
+        return Cost(host.call_ns + _traffic(func.op, inputs, outputs) / host.gb_per_s, "assumed", note)
     if op.is_nop:
         return Cost(0.0, host.basis, "no kernel")
     attrs = func.attrs
     if constant_weight is not None:
         attrs = {**attrs, **attrs_to_come(op.name, inputs, outputs, attrs, constant_weight)}
     work = _work_ns(op, func, inputs, outputs, attrs, host) / _width(outputs[0].dtype)
-    return Cost(host.call_ns + max(work, traffic / host.gb_per_s), host.basis, "roofline of the host")
+    weight = inputs[1].nbytes if op.name in _WEIGHTED or attrs.get("packed") else 0
+    traffic = (_traffic(op.name, inputs, outputs) - weight) / host.gb_per_s
+    traffic += weight / (host.weight_gb_per_s if from_memory else host.cached_gb_per_s)
+    return Cost(host.call_ns + max(work, traffic), host.basis, "roofline of the host")
 
 
 def _traffic(op: str | None, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> int:

@@ -1,7 +1,8 @@
 """Buffers: values joined by in-place use and aliases; which of them share bytes, and where they lie."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from ..graph import Graph
 from .columns import first_of, follow
 from .happens import Users
 from .lifetimes import Values
-from .offsets import MOST, Packer, most_live, pack_conflicts, pack_offsets
+from .offsets import MOST, Packed, Packer, most_live, pack_conflicts, pack_offsets
 from .pack import greedy
 from .sizes import Sizes, round_up
 
@@ -18,10 +19,12 @@ __all__ = ["Buffers", "Placed", "alias_entries"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """``sid`` int64 [entries], and for each sid ``offset`` int64: from the start of its memory."""
+    """``sid`` int64 [entries], and for each sid ``offset`` int64: from the start of its memory. ``bound``
+    {region: bytes}: no plan by the same rule takes less."""
 
     sid: np.ndarray
     offset: np.ndarray
+    bound: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,12 +83,15 @@ class Buffers:
         placed = self._one_after_another(block)
         end = self._ends(placed)
         better = {}
-        for r, bound in self.most_live().items():
+        bounds = self.most_live()
+        for r, bound in bounds.items():
             if end[r] > bound:
                 packed = self._offsets(r, packer, users)
-                if packed is not None and packed[1] < end[r]:
-                    better[r] = packed[0]
-        return self._at_offsets(placed, better) if better else placed
+                if packed is not None:
+                    bounds[r] = max(bound, packed.bound)
+                if packed is not None and packed.peak < end[r]:
+                    better[r] = packed.offset
+        return replace(self._at_offsets(placed, better) if better else placed, bound=bounds)
 
     def _blocks(self, users: Users | None) -> np.ndarray:
         order = np.argsort(self.born, kind="stable")
@@ -109,32 +115,29 @@ class Buffers:
         for r, _ in self._regions():
             mine = np.flatnonzero(region == r)
             offset[mine] = size[mine].cumsum() - size[mine]
-        return Placed(block[self.of], offset)
+        return Placed(block[self.of], offset, {})
 
     def _ends(self, placed: Placed) -> dict[int, int]:
         begin = np.zeros(len(self.size), np.int64)
         begin[self.of] = placed.offset[placed.sid]
         return {r: int((begin[mine] + self.size[mine]).max()) for r, mine in self._regions()}
 
-    def _offsets(self, region: int, packer: Packer | None, users: Users | None
-                 ) -> tuple[np.ndarray, int] | None:
-        """(offset of each buffer of a region, the end), None where there are too many of them."""
+    def _offsets(self, region: int, packer: Packer | None, users: Users | None) -> Packed | None:
+        """Offsets of a region's buffers, None where there are too many of them."""
         mine = np.flatnonzero(self.region == region)
         pinned, moving = mine[self.born[mine] < 0], mine[(self.born[mine] >= 0) & (self.size[mine] > 0)]
         if len(moving) > MOST:
             return None
         base = int(self.size[pinned].sum())
-        size = self.size[moving]
+        born, size = self.born[moving], self.size[moving]
         if users is None:
-            packed = pack_offsets(self.born[moving], self.last[moving] + 1, size, packer)
+            packed = pack_offsets(born, self.last[moving] + 1, size, packer)
         else:
-            bound = most_live(self.born[moving], self.last[moving] + 1, size)
-            orders = [np.argsort(self.born[moving], kind="stable"), np.argsort(-size, kind="stable")]
-            packed = pack_conflicts(users.conflicts(moving), size, orders, bound)
+            packed = pack_conflicts(users.conflicts(moving), born, size, packer)
         offset = np.zeros(len(self.size), np.int64)
         offset[pinned] = self.size[pinned].cumsum() - self.size[pinned]
         offset[moving] = base + packed.offset
-        return offset[mine], base + packed.peak
+        return Packed(offset[mine], base + packed.peak, base + packed.bound)
 
     def _at_offsets(self, placed: Placed, better: dict[int, np.ndarray]) -> Placed:
         """Places with the offsets found for some regions: buffers of one offset and one size share a sid."""
@@ -154,7 +157,7 @@ class Buffers:
         rank = np.argsort(np.argsort(first))
         sid = np.empty(len(order), np.int64)
         sid[order] = rank[row.reshape(-1)]
-        return Placed(sid[self.of], begin[first_of(sid, len(first))])
+        return Placed(sid[self.of], begin[first_of(sid, len(first))], placed.bound)
 
 
 def alias_entries(graph: Graph) -> list[tuple[int, int]]:

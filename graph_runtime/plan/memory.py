@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import InputError, did_you_mean
 from ..graph import Graph
-from .buffers import Buffers
+from .buffers import Buffers, Placed
 from .capacity import check_capacity
 from .file_storage import follow_ids, is_unsafe, was_unsafe
 from .happens import happens, take_over_in_order
@@ -76,7 +76,8 @@ def assign_storage(laid_out: LaidOutGraph, *, loaded: Graph | None = None, in_pl
     buffers, offset = Buffers.join(graph, values, donor, sizes), None
     bound = buffers.most_live()
     if sid is None:
-        sid, offset = _place(laid_out, values, donor, sizes, buffers, reuse, packer)
+        shared = _place(laid_out, values, donor, sizes, buffers, reuse, packer)
+        sid, offset, bound = shared.sid, shared.offset, {**bound, **shared.bound}
     storage = lay_out(laid_out, sid, sizes, hinted and loaded is None, offset)
     plan = _make_plan(laid_out, sid, storage, bound, sizes, warnings)
     if capacity:
@@ -85,20 +86,18 @@ def assign_storage(laid_out: LaidOutGraph, *, loaded: Graph | None = None, in_pl
 
 
 def _place(laid_out: LaidOutGraph, values: Values, donor: np.ndarray, sizes: Sizes, buffers: Buffers,
-           reuse: str, packer: Packer | None) -> tuple[np.ndarray, np.ndarray]:
-    """(sid int64 [entries], offset int64 [sids]) of storage that is planned anew."""
+           reuse: str, packer: Packer | None) -> Placed:
+    """Storage that is planned anew."""
     placed = laid_out.placed
     if reuse == OFF:
-        apart = Buffers.join(placed.graph, values, np.arange(len(donor)), sizes).apart()
-        return apart.sid, apart.offset
+        return Buffers.join(placed.graph, values, np.arange(len(donor)), sizes).apart()
     users, order = None, happens(placed, values) if reuse == SAFE else None
     if order is not None and order.count > 1:        # with one queue the order is serial
         donor = take_over_in_order(placed, values, donor, order)
         buffers = Buffers.join(placed.graph, values, donor, sizes)
         kept = buffers.last >= placed.graph.num_nodes
         users = order.users(placed, buffers.of, buffers.born, kept)
-    shared = buffers.share(packer, users)
-    return shared.sid, shared.offset
+    return buffers.share(packer, users)
 
 
 def _make_plan(laid_out: LaidOutGraph, sid: np.ndarray, storage: Storage, most: dict[int, int], sizes: Sizes,

@@ -9,14 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["FITS", "IMPOSSIBLE", "MOST", "UNKNOWN", "Packed", "Packer", "in_time", "most_live",
-           "pack_conflicts", "pack_offsets"]
+from .groups import Groups
+
+__all__ = ["FITS", "IMPOSSIBLE", "MOST", "MOST_GROUPED", "UNKNOWN", "Packed", "Packer", "in_time",
+           "most_live", "pack_conflicts", "pack_offsets"]
 
 FITS, IMPOSSIBLE, UNKNOWN = "fits", "impossible", "unknown"
-# (lower, upper, size, capacity) -> (FITS, offsets) or (IMPOSSIBLE or UNKNOWN, None): packing.pack
-Packer = Callable[[np.ndarray, np.ndarray, np.ndarray, int], tuple[str, np.ndarray | None]]
+# (groups, size, capacity) -> (FITS, offsets) or (IMPOSSIBLE or UNKNOWN, None): packing.pack
+Packer = Callable[[Groups, np.ndarray, int], tuple[str, np.ndarray | None]]
 
 MOST = 2000                                   # buffers of which all pairs are looked at
+MOST_GROUPED = 600                            # of which pairs are put into groups
 _STEPS = 6                                    # capacities tried between the bound and what greedy found
 
 
@@ -47,14 +50,25 @@ def pack_offsets(lower: np.ndarray, upper: np.ndarray, size: np.ndarray, packer:
     bound = most_live(lower, upper, size)
     if not len(size) or len(size) > MOST:
         return Packed(size.cumsum() - size, int(size.sum()), bound)
-    if packer is not None:                            # it mostly fits the bound faster than greedy is done
-        offset = packer(lower, upper, size, bound)[1]
-        if offset is not None:
-            return Packed(offset, bound, bound)
-    best = pack_conflicts(in_time(lower, upper), size, _orders(lower, upper, size), bound)
-    if packer is None or best.peak == bound:
-        return best
-    return _search(lower, upper, size, best, packer)
+    groups = Groups.of_times(lower, upper)
+    offset = None if packer is None else packer(groups, size, bound)[1]
+    if offset is not None:                            # it mostly fits the bound faster than greedy is done
+        return Packed(offset, bound, bound)
+    best = _best(in_time(lower, upper), size, _orders(lower, upper, size), bound)
+    return _search(groups, size, best, packer, bound)
+
+
+def pack_conflicts(conflict: np.ndarray, born: np.ndarray, size: np.ndarray, packer: Packer | None = None
+                   ) -> Packed:
+    """As pack_offsets, of buffers of which pairs are in conflict, bool [buffers, buffers], not just those
+    that live at one time in one order. ``born`` int64 [buffers]: that order. The bound is the largest group
+    found in which all are in conflict; beyond MOST_GROUPED buffers none is looked for, and it is the
+    largest pair."""
+    orders = [np.argsort(key, kind="stable") for key in (born, -size)]
+    if len(size) > MOST_GROUPED:
+        return _best(conflict, size, orders, int(np.where(conflict, size[:, None] + size, size).max()))
+    groups = Groups.of_conflicts(conflict, size)
+    return _search(groups, size, _best(conflict, size, orders, groups.most(size)), packer)
 
 
 def in_time(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
@@ -62,7 +76,7 @@ def in_time(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     return (lower[:, None] < upper) & (lower < upper[:, None])
 
 
-def pack_conflicts(conflict: np.ndarray, size: np.ndarray, orders: list[np.ndarray], bound: int) -> Packed:
+def _best(conflict: np.ndarray, size: np.ndarray, orders: list[np.ndarray], bound: int) -> Packed:
     """The best of greedy packings in some orders: each buffer goes into the lowest gap that those placed
     before it leave, of those that it is in conflict with (bool [buffers, buffers])."""
     best = None
@@ -105,14 +119,17 @@ def _greedy(conflict: np.ndarray, size: np.ndarray, order: np.ndarray) -> np.nda
     return offset
 
 
-def _search(lower: np.ndarray, upper: np.ndarray, size: np.ndarray, best: Packed, packer: Packer) -> Packed:
-    """Asks the packer for capacities half way between what it did not find and what was found."""
-    refused = best.bound
+def _search(groups: Groups, size: np.ndarray, best: Packed, packer: Packer | None, refused: int = -1
+            ) -> Packed:
+    """Asks the packer for the bound, unless it ``refused`` that, then for capacities half way between what it
+    did not find and what was found."""
+    if packer is None or best.peak == best.bound:
+        return best
     for _ in range(_STEPS):
-        capacity = (refused + best.peak) // 2
-        if capacity <= refused:
+        capacity = best.bound if refused < best.bound else (refused + best.peak) // 2
+        if capacity <= refused or capacity >= best.peak:
             break
-        offset = packer(lower, upper, size, capacity)[1]
+        offset = packer(groups, size, capacity)[1]
         if offset is None:
             refused = capacity
         else:

@@ -10,11 +10,22 @@ side by side with the others, and an epoch begins when the one before it has see
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from ..costs import BASES, Cost, Machine, copy_cost, dispatch_ns, machine, node_cost
+from ..costs import (
+    BASES,
+    SPIN_NS,
+    Cost,
+    Machine,
+    copy_cost,
+    dispatch_ns,
+    machine,
+    node_cost,
+    weights_from_memory,
+)
 from ..errors import InputError, did_you_mean
 from ..graph import COPY
 from ..plan.columns import follow, is_nop
@@ -23,7 +34,7 @@ from ..plan.types import Plan
 from .residency import Residency, residency
 from .timeline import Timeline
 
-__all__ = ["critical_chain", "handoffs", "needs_of", "node_times", "simulate"]
+__all__ = ["critical_chain", "needs_of", "node_times", "simulate"]
 
 _IN_FLIGHT = 8  # as Session.submit's bound
 _MOST_EVENTS = 20_000_000  # a timeline keeps some 50 bytes of each
@@ -58,8 +69,8 @@ def simulate(
     kernel, dispatch, basis = node_times(plan, found.nid, traced=traced, host=host, resident=resident)
     time = kernel + dispatch
     needs = needs_of(plan, found)
-    late = handoffs(plan, found, needs, host)
-    start, cause = _Schedule(found, time.tolist(), needs, late, resident).fill(runs, in_flight)
+    handoffs = _Handoffs.of(plan, found, host or machine())
+    start, cause = _Schedule(found, time.tolist(), needs, handoffs, resident).fill(runs, in_flight)
     count = len(found.nid)
     return Timeline(
         plan, found.queues, np.tile(found.qid, runs), np.repeat(np.arange(runs, dtype=np.int32), count),
@@ -86,7 +97,8 @@ def node_times(
     """(ns, ns of dispatch, basis as an index of costs.BASES) of each node in ``nid``, int64, int64, int8:
     equal calls are asked for once. ``resident``: nodes whose cores a balancer chose take what that says."""
     known: dict[tuple, tuple[int, int, int]] = {}
-    rows = [known.get(key) or known.setdefault(key, _time(plan, n, traced, host))
+    from_memory = weights_from_memory(plan.graph, host)
+    rows = [known.get(key) or known.setdefault(key, _time(plan, n, traced, host, from_memory))
             for n, key in zip(nid.tolist(), _keys(plan, nid), strict=True)]
     table = np.array(rows, np.int64).reshape(-1, 3)
     ns, dispatch, basis = table[:, 0].copy(), table[:, 1].copy(), table[:, 2].astype(np.int8)
@@ -109,7 +121,8 @@ def _keys(plan: Plan, nid: np.ndarray) -> list[tuple]:
              *made[row_ptr[n]:row_ptr[n + 1]]) for n in nid.tolist()]
 
 
-def _time(plan: Plan, nid: int, traced: bool, host: Machine | None) -> tuple[int, int, int]:
+def _time(plan: Plan, nid: int, traced: bool, host: Machine | None, from_memory: bool
+          ) -> tuple[int, int, int]:
     graph = plan.graph
     reads = graph.in_eid[graph.in_ptr[nid]:graph.in_ptr[nid + 1]].tolist()
     makes = range(int(graph.row_ptr[nid]), int(graph.row_ptr[nid + 1]))
@@ -122,7 +135,7 @@ def _time(plan: Plan, nid: int, traced: bool, host: Machine | None) -> tuple[int
     else:
         fidelity = plan.numerics[plan.did[nid]].fidelity if plan.numerics else ""
         cost = node_cost(graph, nid, device, [plan.layout(e) for e in (*reads, *makes)], host=host,
-                         fidelity=fidelity)
+                         fidelity=fidelity, from_memory=from_memory)
         begins = True
     start = dispatch_ns(device.descriptor, traced=traced) if begins else Cost(0.0, BASES[0], "no kernel")
     grounds = [one.basis for one in (cost, start) if one.cycles > 0] or [cost.basis]
@@ -131,12 +144,40 @@ def _time(plan: Plan, nid: int, traced: bool, host: Machine | None) -> tuple[int
 
 # **************** when ****************
 
+@dataclass(frozen=True, slots=True)
+class _Handoffs:
+    """Between queues of hosts a thread has to hear that another's step is over. ``queue``, of each
+    instruction; of each queue ``host``, its device where that is a host, else -1; ``soon`` and ``wake`` ns
+    (costs.Machine)."""
+
+    queue: list[int]
+    host: list[int]
+    soon: int
+    wake: int
+
+    @classmethod
+    def of(cls, plan: Plan, found: Lanes, host: Machine) -> _Handoffs:
+        hosts = [did if plan.devices[did].descriptor.on_host else -1 for did, _ in found.queues]
+        return cls(found.qid.tolist(), hosts, round(host.handoff_ns), round(host.wake_ns))
+
+    def device(self, i: int) -> int:
+        """The host that runs instruction i, else -1."""
+        return self.host[self.queue[i]]
+
+    def heard(self, i: int, j: int, end: int, awake: int) -> int:
+        """When instruction i may know that j was over at ``end``; its device was at work until ``awake``."""
+        if self.queue[i] == self.queue[j] or min(self.device(i), self.device(j)) < 0:
+            return end
+        return end + (self.wake if end - awake > SPIN_NS else self.soon)
+
+
 class _Schedule:
     """Times of the events of several runs of one set of lanes."""
 
-    def __init__(self, found: Lanes, time: list[int], needs: list[list[int]], late: list[list[int]],
+    def __init__(self, found: Lanes, time: list[int], needs: list[list[int]], handoffs: _Handoffs,
                  resident: Residency | None):
-        self.time, self.needs, self.late = time, needs, late
+        self.time, self.needs, self.handoffs = time, needs, handoffs
+        self.awake = dict.fromkeys(handoffs.host, 0)    # of each host until when it was at work
         self.lane, self.groups = found.qid.tolist(), [range(len(time))]
         self.resident = [False] * len(time)
         self.start: list[int] = []
@@ -174,34 +215,25 @@ class _Schedule:
 
     def _one(self, group: range, base: int, last: dict[int, int], gate: int, boundary: int) -> int:
         """One run through a group; the event that ended last."""
-        end, latest = self.end, -1
+        end, awake, latest = self.end, self.awake, -1
         for i in group:
+            device = self.handoffs.device(i)
             why = last.get(self.lane[i], -1)
             begin = end[why] if why >= 0 else 0
-            for j, ns in zip(self.needs[i], self.late[i], strict=True):
-                if end[base + j] + ns > begin:
-                    why, begin = base + j, end[base + j] + ns
+            for j in self.needs[i]:
+                heard = self.handoffs.heard(i, j, end[base + j], awake[device])
+                if heard > begin:
+                    why, begin = base + j, heard
             if gate >= 0 and end[gate] > begin:
                 why, begin = gate, end[gate]
             if boundary >= 0 and self.resident[i] and end[boundary] > begin:
                 why, begin = boundary, end[boundary]
             at = last[self.lane[i]] = base + i
             self.start[at], self.cause[at], end[at] = begin, why, begin + self.time[i]
+            awake[device] = max(awake[device], end[at])
             if latest < 0 or end[at] > end[latest]:
                 latest = at
         return latest
-
-
-def handoffs(plan: Plan, found: Lanes, needs: list[list[int]], host: Machine | None = None
-             ) -> list[list[int]]:
-    """Of each need how many ns it takes from its end until who waits for it begins: between two queues of
-    hosts a thread has to hear of it."""
-    on_host = [plan.devices[did].descriptor.on_host for did, _ in found.queues]
-    if sum(on_host) < 2:
-        return [[0] * len(row) for row in needs]
-    ns, queue = round((host or machine()).handoff_ns), found.qid.tolist()
-    return [[ns if queue[j] != queue[i] and on_host[queue[i]] and on_host[queue[j]] else 0 for j in row]
-            for i, row in enumerate(needs)]
 
 
 def critical_chain(needs: list[list[int]], time: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-/* pack.c: buffers with known lifetimes into a capacity: a portfolio of searches in several orders.
+/* pack.c: buffers of which some share no byte, into a capacity: a portfolio of searches in several orders.
  *
  * Called by graph_runtime/core.py with the GIL released, on any thread; no state is kept.
  * defines: gr_pack
@@ -23,7 +23,7 @@ enum {
   SWAPPED = 10,             /* percent of the buffers that change places in a later round ... */
   REACH = 20,               /* ... with one at most count / 20 further on */
   NOT_FOUND = INT32_MAX,
-  MOST = 2048,              /* buffers: tables of pairs and sections stay below 50 MB */
+  MOST = 2048,              /* buffers: tables of pairs and sections stay below 100 MB */
 };
 
 static const int64_t LARGEST = (int64_t)1 << 50;   /* so that no sum of sizes overflows */
@@ -35,6 +35,7 @@ typedef struct lane {
   const gr_pack_instance *instance;
   const keys *keys;         /* [count] */
   int64_t deadline_ns;
+  const int32_t *stop;
   atomic_int *found;        /* the number of the first attempt with a result, NOT_FOUND */
   int32_t index, tried;     /* its next attempt has number tried * LANES + index */
   int64_t nodes, left;      /* of that attempt, and of all to come */
@@ -47,91 +48,65 @@ typedef struct lane {
 
 /* **************** the instance **************** */
 
-static int by_value(const void *a, const void *b) {
-  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return x < y ? -1 : x > y;
-}
-
-static int32_t section_of(const int64_t *times, int32_t count, int64_t time) {
-  int32_t low = 0, high = count;
-  while (high - low > 1) {
-    int32_t middle = low + (high - low) / 2;
-    if (times[middle] <= time) low = middle;
-    else high = middle;
-  }
-  return low;
-}
-
-/* first, last and the number of sections. 0 if memory is out. */
-static int cut_time(gr_pack_instance *in, const gr_pack_problem *p) {
-  int64_t n = p->count, *times = malloc((size_t)n * 2 * sizeof *times);
-  if (!times) return 0;
-  for (int64_t i = 0; i < n; ++i) times[2 * i] = p->lower[i], times[2 * i + 1] = p->upper[i];
-  qsort(times, (size_t)n * 2, sizeof *times, by_value);
-  int32_t count = 0;
-  for (int64_t i = 0; i < 2 * n; ++i)
-    if (!count || times[i] != times[count - 1]) times[count++] = times[i];
-  for (int64_t i = 0; i < n; ++i) {
-    in->first[i] = section_of(times, count, p->lower[i]);
-    in->last[i] = section_of(times, count, p->upper[i]);
-  }
-  in->sections = count - 1;
-  free(times);
-  return 1;
-}
-
-static int meet(const gr_pack_instance *in, int32_t a, int32_t b) {
-  return in->first[a] < in->last[b] && in->first[b] < in->last[a];
-}
-
-/* alive and total of the sections. 0 if memory is out. */
-static int list_alive(gr_pack_instance *in) {
-  size_t sections = (size_t)in->sections;
-  in->alive_ptr = calloc(sections + 2, sizeof *in->alive_ptr);
-  in->total = calloc(sections, sizeof *in->total);
-  if (!in->alive_ptr || !in->total) return 0;
-  for (int32_t i = 0; i < in->count; ++i)
-    for (int32_t t = in->first[i]; t < in->last[i]; ++t) {
-      ++in->alive_ptr[t + 2];
-      in->total[t] += in->size[i];
+/* of and total. 0 if memory is out. */
+static int list_sections(gr_pack_instance *in) {
+  size_t count = (size_t)in->count, members = (size_t)in->alive_ptr[in->sections];
+  in->of_ptr = calloc(count + 2, sizeof *in->of_ptr);
+  in->of = malloc((members + 1) * sizeof *in->of);
+  in->total = calloc((size_t)in->sections + 1, sizeof *in->total);
+  if (!in->of_ptr || !in->of || !in->total) return 0;
+  for (size_t k = 0; k < members; ++k) ++in->of_ptr[in->alive[k] + 2];
+  for (size_t i = 2; i < count + 2; ++i) in->of_ptr[i] += in->of_ptr[i - 1];
+  for (int32_t t = 0; t < in->sections; ++t)   /* the next free place of i stands one further on, until i is full */
+    for (int64_t k = in->alive_ptr[t]; k < in->alive_ptr[t + 1]; ++k) {
+      in->of[in->of_ptr[in->alive[k] + 1]++] = t;
+      in->total[t] += in->size[in->alive[k]];
     }
-  for (size_t t = 2; t < sections + 2; ++t) in->alive_ptr[t] += in->alive_ptr[t - 1];
-  in->alive = malloc((size_t)in->alive_ptr[sections + 1] * sizeof *in->alive);
-  if (!in->alive) return 0;
-  for (int32_t i = 0; i < in->count; ++i)      /* the next free place of t stands one further on, until t is full */
-    for (int32_t t = in->first[i]; t < in->last[i]; ++t) in->alive[in->alive_ptr[t + 1]++] = i;
   return 1;
 }
 
+/* near, from a table of pairs as bits. 0 if memory is out. */
 static int list_near(gr_pack_instance *in) {
-  int64_t pairs = 0;
-  for (int32_t i = 0; i < in->count; ++i)
-    for (int32_t j = 0; j < i; ++j) pairs += 2 * meet(in, i, j);
-  in->near_ptr = malloc(((size_t)in->count + 1) * sizeof *in->near_ptr);
-  in->near = malloc((size_t)(pairs + 1) * sizeof *in->near);
-  if (!in->near_ptr || !in->near) return 0;
-  int32_t next = 0;
-  for (int32_t i = 0; i < in->count; ++i) {
-    in->near_ptr[i] = next;
-    for (int32_t j = 0; j < in->count; ++j)
-      if (i != j && meet(in, i, j)) in->near[next++] = j;
+  size_t count = (size_t)in->count, words = (count + 63) / 64;
+  uint64_t *pairs = calloc(count * words, sizeof *pairs), *row = malloc(words * sizeof *row);
+  int64_t total = 0;
+  if (!pairs || !row) goto out_of_memory;
+  for (int32_t t = 0; t < in->sections; ++t) {
+    memset(row, 0, words * sizeof *row);
+    const int32_t *first = in->alive + in->alive_ptr[t], *last = in->alive + in->alive_ptr[t + 1];
+    for (const int32_t *at = first; at < last; ++at) row[*at / 64] |= 1ull << *at % 64;
+    for (const int32_t *at = first; at < last; ++at)
+      for (size_t w = 0; w < words; ++w) pairs[(size_t)*at * words + w] |= row[w];
   }
-  in->near_ptr[in->count] = next;
+  for (size_t w = 0; w < count * words; ++w) total += __builtin_popcountll(pairs[w]);
+  in->near_ptr = malloc((count + 1) * sizeof *in->near_ptr);
+  in->near = malloc((size_t)(total + 1) * sizeof *in->near);
+  if (!in->near_ptr || !in->near) goto out_of_memory;
+  int32_t next = 0;
+  for (size_t i = 0; i < count; ++i) {
+    in->near_ptr[i] = next;
+    for (size_t j = 0; j < count; ++j)
+      if (i != j && pairs[i * words + j / 64] >> j % 64 & 1) in->near[next++] = (int32_t)j;
+  }
+  in->near_ptr[count] = next;
+  free(pairs);
+  free(row);
   return 1;
+out_of_memory:
+  free(pairs);
+  free(row);
+  return 0;
 }
 
 static int make_instance(gr_pack_instance *in, const gr_pack_problem *p) {
-  *in = (gr_pack_instance){.count = (int32_t)p->count, .capacity = p->capacity, .size = p->size};
-  in->first = malloc((size_t)p->count * sizeof *in->first);
-  in->last = malloc((size_t)p->count * sizeof *in->last);
-  return in->first && in->last && cut_time(in, p) && list_alive(in) && list_near(in);
+  *in = (gr_pack_instance){.count = (int32_t)p->count, .sections = (int32_t)p->groups, .capacity = p->capacity,
+                           .size = p->size, .alive_ptr = p->group_ptr, .alive = p->member};
+  return list_sections(in) && list_near(in);
 }
 
 static void drop_instance(gr_pack_instance *in) {
-  free(in->first);
-  free(in->last);
-  free(in->alive_ptr);
-  free(in->alive);
+  free(in->of_ptr);
+  free(in->of);
   free(in->near_ptr);
   free(in->near);
   free(in->total);
@@ -141,9 +116,9 @@ static void drop_instance(gr_pack_instance *in) {
 
 static void make_keys(const gr_pack_instance *in, const gr_pack_problem *p, keys *k) {
   for (int32_t i = 0; i < in->count; ++i) {
-    int64_t width = p->upper[i] - p->lower[i], total = 0;
-    for (int32_t t = in->first[i]; t < in->last[i]; ++t)
-      if (in->total[t] > total) total = in->total[t];
+    int64_t width = p->width[i], total = 0;
+    for (int64_t j = in->of_ptr[i]; j < in->of_ptr[i + 1]; ++j)
+      if (in->total[in->of[j]] > total) total = in->total[in->of[j]];
     double area = (double)width * (double)in->size[i];
     k[i] = (keys){width, area < 4e18 ? (int64_t)area : INT64_MAX, total, i};
   }
@@ -195,7 +170,8 @@ static void rank_buffers(lane *l) {
 static int make_lane(lane *l, int32_t index, const gr_pack_instance *in, const keys *k, const gr_pack_problem *p,
                      atomic_int *found) {
   size_t n = (size_t)in->count, sections = (size_t)in->sections;
-  *l = (lane){.instance = in, .keys = k, .deadline_ns = gr_now_ns() + p->budget_ns, .found = found, .index = index,
+  *l = (lane){.instance = in, .keys = k, .deadline_ns = gr_now_ns() + p->budget_ns, .stop = p->stop,
+              .found = found, .index = index,
               .nodes = FIRST_NODES, .left = p->max_nodes / LANES, .result = GR_PACK_UNKNOWN, .number = NOT_FOUND};
   l->weight = malloc(sections * sizeof *l->weight);
   l->sorted = malloc(n * sizeof *l->sorted);
@@ -216,8 +192,9 @@ static void drop_lane(lane *l) {
 /* Makes the lane's next attempt. 0: the lane ends, because there is a result, or nothing is left to spend. */
 static int step(lane *l) {
   int64_t nodes = l->nodes < l->left ? l->nodes : l->left;
-  gr_pack_limit limit = {nodes, l->deadline_ns, l->tried * LANES + l->index, l->found};
-  if (limit.max_nodes <= 0 || gr_now_ns() > l->deadline_ns || atomic_load(l->found) < limit.number) return 0;
+  gr_pack_limit limit = {nodes, l->deadline_ns, l->stop, l->tried * LANES + l->index, l->found};
+  if (limit.max_nodes <= 0 || gr_now_ns() > l->deadline_ns || gr_pack_stopped(l->stop)) return 0;
+  if (atomic_load(l->found) < limit.number) return 0;
   rank_buffers(l);
   int32_t result = gr_pack_attempt(l->instance, l->rank, l->weight, &limit, l->offset);
   l->left -= limit.max_nodes;
@@ -261,19 +238,33 @@ static int32_t solve(const gr_pack_problem *p, const gr_pack_instance *in, keys 
   return gr_fail(GR_ERR_OUT_OF_MEMORY, "no memory to pack %d buffers", in->count);
 }
 
+static int32_t check_groups(const gr_pack_problem *p, int64_t *seen) {
+  int64_t left = p->count;
+  for (int64_t i = 0; i < p->count; ++i) seen[i] = -1;
+  for (int64_t t = 0; t < p->groups; ++t)
+    for (int64_t k = p->group_ptr[t]; k < p->group_ptr[t + 1]; ++k) {
+      int32_t at = p->member[k];
+      if (at < 0 || at >= p->count || seen[at] == t)
+        return gr_fail(GR_ERR_ARGUMENT, "group %lld of a packing has buffer %d twice, or it is none", (long long)t, at);
+      left -= seen[at] < 0;
+      seen[at] = t;
+    }
+  return left ? gr_fail(GR_ERR_ARGUMENT, "%lld buffers of a packing are in no group", (long long)left) : GR_OK;
+}
+
 static int32_t check(const gr_pack_problem *p) {
-  for (int64_t i = 0; i < p->count; ++i) {
-    if (p->lower[i] >= p->upper[i])
-      return gr_fail(GR_ERR_ARGUMENT, "buffer %lld of a packing ends before it begins", (long long)i);
+  for (int64_t i = 0; i < p->count; ++i)
     if (p->size[i] < 1 || p->size[i] > LARGEST)
       return gr_fail(GR_ERR_ARGUMENT, "buffer %lld of a packing has a size beyond 1 to 2^50 bytes", (long long)i);
-  }
-  return GR_OK;
+  int64_t *seen = malloc((size_t)p->count * sizeof *seen);
+  int32_t status = seen ? check_groups(p, seen) : gr_fail(GR_ERR_OUT_OF_MEMORY, "no memory to check a packing");
+  free(seen);
+  return status;
 }
 
 int32_t gr_pack(const gr_pack_problem *problem, int64_t *offset, int32_t *result) {
   *result = problem->count ? GR_PACK_UNKNOWN : GR_PACK_FITS;
-  if (problem->count <= 0 || problem->count > MOST) return GR_OK;
+  if (problem->count <= 0 || problem->count > MOST || problem->groups > 2 * MOST) return GR_OK;
   int32_t status = check(problem);
   if (status) return status;
   gr_pack_instance instance;

@@ -1,13 +1,13 @@
-/* pack_search.c: offsets for buffers with known lifetimes that fit a capacity: a depth-first search that learns why it
- * fails.
+/* pack_search.c: offsets that fit a capacity, for buffers of which those of a section share no byte: a depth-first
+ * search that learns why it fails.
  *
  * Called by pack.c, any number of threads at a time with a state each.
  * defines: gr_pack_attempt
  *
- * A solution can be pushed down until every buffer lies at 0 or on top of another that lives at the same time. The
+ * A solution can be pushed down until every buffer lies at 0 or on top of another of one of its sections. The
  * search builds such a solution from below. Of each unplaced buffer it knows the lowest offset that is left; of each
- * section of time the lowest such offset of its unplaced buffers (its floor) and how many bytes they need. What the
- * section has beyond that is its slack: if it is negative, the branch is dead.
+ * section, a span of time mostly, the lowest such offset of its unplaced buffers (its floor) and how many bytes they
+ * need. What the section has beyond that is its slack: if it is negative, the branch is dead.
  *   - It branches on a section: which of its unplaced buffers lies exactly on the floor; where there is slack, "none"
  *     is a last answer, which lifts them to the tops of what they could lie on instead. The section with the fewest
  *     answers goes first (often one: a forced move), and sections that killed many branches before the others.
@@ -36,7 +36,7 @@ static int32_t place(search *s, int32_t at) {
   gr_pack_begin_touch(s);
   s->placed[at] = 1;
   s->decided[at] = s->depth;
-  for (int32_t t = in->first[at]; t < in->last[at]; ++t) s->rest[t] -= in->size[at];
+  for (int64_t k = in->of_ptr[at]; k < in->of_ptr[at + 1]; ++k) s->rest[in->of[k]] -= in->size[at];
   gr_pack_touch(s, at);
   for (int32_t k = in->near_ptr[at]; k < in->near_ptr[at + 1]; ++k) {
     int32_t other = in->near[k];
@@ -100,7 +100,8 @@ static void take_back(search *s, const level *l) {
   s->cause_count = l->causes;
   if (l->placed != NEVER) {
     s->placed[l->placed] = 0;
-    for (int32_t t = in->first[l->placed]; t < in->last[l->placed]; ++t) s->rest[t] += in->size[l->placed];
+    for (int64_t k = in->of_ptr[l->placed]; k < in->of_ptr[l->placed + 1]; ++k)
+      s->rest[in->of[k]] += in->size[l->placed];
     gr_pack_touch(s, l->placed);
   }
   gr_pack_refresh(s);
@@ -135,7 +136,7 @@ static void open_level(search *s, int32_t t) {
   const gr_pack_instance *in = s->in;
   level *l = &s->levels[s->depth];
   int32_t begin = s->depth ? s->levels[s->depth - 1].end : 0, end = begin;
-  for (int32_t k = in->alive_ptr[t]; k < in->alive_ptr[t + 1]; ++k) {
+  for (int64_t k = in->alive_ptr[t]; k < in->alive_ptr[t + 1]; ++k) {
     int32_t at = in->alive[k], j = end;
     if (s->placed[at] || s->low[at] > s->floor[t]) continue;
     for (; j > begin && s->rank[s->answers[j - 1]] > s->rank[at]; --j) s->answers[j] = s->answers[j - 1];
@@ -151,7 +152,7 @@ static void open_level(search *s, int32_t t) {
  * from the floor on. */
 static void explain_answers(search *s, const level *l) {
   const gr_pack_instance *in = s->in;
-  for (int32_t k = in->alive_ptr[l->section]; k < in->alive_ptr[l->section + 1]; ++k) {
+  for (int64_t k = in->alive_ptr[l->section]; k < in->alive_ptr[l->section + 1]; ++k) {
     int32_t at = in->alive[k];
     if (!s->placed[at]) gr_pack_explain(s, at, s->low[at] > l->floor ? l->floor + 1 : l->floor, s->conflict);
   }
@@ -190,7 +191,7 @@ static int32_t answer(search *s) {
 static int is_over(const search *s, const gr_pack_limit *limit) {
   if (s->nodes == limit->max_nodes) return 1;
   if (atomic_load_explicit(limit->found, memory_order_relaxed) < limit->number) return 1;
-  return s->nodes % CLOCK_EVERY == 0 && gr_now_ns() > limit->deadline_ns;
+  return s->nodes % CLOCK_EVERY == 0 && (gr_pack_stopped(limit->stop) || gr_now_ns() > limit->deadline_ns);
 }
 
 static int32_t run(search *s, const gr_pack_limit *limit) {

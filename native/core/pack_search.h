@@ -11,17 +11,18 @@
 
 #include "gr_core.h"
 
-/* What is to be packed; attempts only read it. Buffer i lives in the sections [first[i], last[i]), the spans between
- * neighbouring times at which something begins or ends. */
+/* What is to be packed; attempts only read it. No two buffers of a section may share a byte: sections are spans of
+ * time, or whatever sets of buffers the caller's groups are. */
 typedef struct gr_pack_instance {
   int32_t count;            /* buffers */
   int32_t sections;
   int64_t capacity;
   const int64_t *size;      /* [count] at least 1 */
-  int32_t *first, *last;    /* [count] */
-  int32_t *alive_ptr;       /* [sections + 1] into alive: who lives in a section */
-  int32_t *alive;
-  int32_t *near_ptr;        /* [count + 1] into near: who lives at the same time, itself left out */
+  const int64_t *alive_ptr; /* [sections + 1] into alive: who lives in a section */
+  const int32_t *alive;
+  int64_t *of_ptr;          /* [count + 1] into of: the sections that a buffer lives in, ascending */
+  int32_t *of;
+  int32_t *near_ptr;        /* [count + 1] into near: who is in a section with it, itself left out, ascending */
   int32_t *near;
   int64_t *total;           /* [sections] bytes alive */
 } gr_pack_instance;
@@ -29,9 +30,12 @@ typedef struct gr_pack_instance {
 /* When an attempt ends without a result. */
 typedef struct gr_pack_limit {
   int64_t max_nodes, deadline_ns;
+  const int32_t *stop;        /* as gr_pack_problem's */
   int32_t number;             /* the attempt's own: it ends when found is smaller */
   const atomic_int *found;
 } gr_pack_limit;
+
+static inline int gr_pack_stopped(const int32_t *stop) { return stop && __atomic_load_n(stop, __ATOMIC_RELAXED); }
 
 /* Tries to fit the instance into its capacity. rank [count] is a permutation that says which of two buffers is tried
  * first; weight [sections], 1 and more, which section is branched on: 1 is added where a branch dies, for the next

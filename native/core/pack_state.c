@@ -29,7 +29,7 @@ void gr_pack_explain(const search *s, int32_t at, int64_t bound, uint64_t *set) 
 
 /* Adds the decisions because of which all unplaced buffers of a section lie at bound or above. */
 static void explain_section(const search *s, int32_t t, int64_t bound, uint64_t *set) {
-  for (int32_t k = s->in->alive_ptr[t]; k < s->in->alive_ptr[t + 1]; ++k)
+  for (int64_t k = s->in->alive_ptr[t]; k < s->in->alive_ptr[t + 1]; ++k)
     if (!s->placed[s->in->alive[k]]) gr_pack_explain(s, s->in->alive[k], bound, set);
 }
 
@@ -69,11 +69,12 @@ int32_t gr_pack_enough(const search *s, int32_t at, int64_t offset) {
 /* **************** sections **************** */
 
 void gr_pack_touch(search *s, int32_t at) {
-  for (int32_t t = s->in->first[at]; t < s->in->last[at]; ++t)
-    if (s->mark[t] != s->stamp) {
-      s->mark[t] = s->stamp;
-      s->dirty[s->dirty_count++] = t;
-    }
+  for (int64_t k = s->in->of_ptr[at]; k < s->in->of_ptr[at + 1]; ++k) {
+    int32_t t = s->in->of[k];
+    if (s->mark[t] == s->stamp) continue;
+    s->mark[t] = s->stamp;
+    s->dirty[s->dirty_count++] = t;
+  }
 }
 
 void gr_pack_begin_touch(search *s) {
@@ -87,7 +88,7 @@ void gr_pack_refresh(search *s) {
   for (int32_t d = 0; d < s->dirty_count; ++d) {
     int32_t t = s->dirty[d], count = 0;
     int64_t floor = INT64_MAX;
-    for (int32_t k = in->alive_ptr[t]; k < in->alive_ptr[t + 1]; ++k) {
+    for (int64_t k = in->alive_ptr[t]; k < in->alive_ptr[t + 1]; ++k) {
       int32_t at = in->alive[k];
       if (s->placed[at] || s->low[at] > floor) continue;
       count = s->low[at] < floor ? 1 : count + 1;
@@ -112,15 +113,15 @@ int gr_pack_sections_fit(search *s) {
 int gr_pack_buffer_fits(search *s, int32_t at) {
   int64_t most = s->in->capacity - s->in->size[at];
   if (s->low[at] <= most) return 1;
-  ++s->weight[s->in->first[at]];
+  ++s->weight[s->in->of[s->in->of_ptr[at]]];
   gr_pack_explain(s, at, most + 1, s->conflict);
   return 0;
 }
 
 /* **************** memory **************** */
 
-static int32_t most_alive(const gr_pack_instance *in) {
-  int32_t most = 0;
+static int64_t most_alive(const gr_pack_instance *in) {
+  int64_t most = 0;
   for (int32_t t = 0; t < in->sections; ++t)
     if (in->alive_ptr[t + 1] - in->alive_ptr[t] > most) most = in->alive_ptr[t + 1] - in->alive_ptr[t];
   return most;

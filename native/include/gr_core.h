@@ -84,17 +84,21 @@ gr_kernel_fn gr_null_kernel_fn(void);                /* does nothing: every op o
 
 /* ---------------------------------------------------------------- packing */
 typedef enum gr_pack_result { GR_PACK_FITS = 32, GR_PACK_IMPOSSIBLE, GR_PACK_UNKNOWN } gr_pack_result;
+/* Buffers, and groups of them of which no two may share a byte: those that live at one time, say. */
 typedef struct gr_pack_problem {
-  int64_t count;           /* buffers; beyond 2048 the result is GR_PACK_UNKNOWN */
-  const int64_t *lower;    /* [count] buffer i lives at lower[i] <= time < upper[i] */
-  const int64_t *upper;
-  const int64_t *size;     /* [count] bytes, 1 to 2^50; all offsets are sums of sizes */
+  int64_t count;             /* buffers; beyond 2048 the result is GR_PACK_UNKNOWN */
+  const int64_t *size;       /* [count] bytes, 1 to 2^50; all offsets are sums of sizes */
+  const int64_t *width;      /* [count] how long each lives: one of the things that they are tried in the order of */
+  int64_t groups;            /* at most 4096 */
+  const int64_t *group_ptr;  /* [groups + 1] into member */
+  const int32_t *member;     /* buffers, each once in a group and in one at least */
   int64_t capacity;
-  int64_t max_nodes;       /* placements to try; what comes out depends on it, but not on the number of threads */
-  int64_t budget_ns;       /* a guard: beyond it the result is GR_PACK_UNKNOWN */
-  int32_t threads;         /* 1 or 2 */
+  int64_t max_nodes;         /* placements to try; what comes out depends on it, but not on the number of threads */
+  int64_t budget_ns;         /* a guard: beyond it the result is GR_PACK_UNKNOWN */
+  const int32_t *stop;       /* another thread makes it 1 to have GR_PACK_UNKNOWN soon; or NULL */
+  int32_t threads;           /* 1 or 2 */
 } gr_pack_problem;
-/* Offsets [count] at which buffers that live at the same time share no byte, and all end at the capacity or below. *result:
+/* Offsets [count] at which no two buffers of a group share a byte, and all end at the capacity or below. *result:
  * written are offsets (FITS), there are none (IMPOSSIBLE), or neither was found out (UNKNOWN). */
 int32_t gr_pack(const gr_pack_problem *problem, int64_t *offset, int32_t *result);
 

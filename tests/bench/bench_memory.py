@@ -29,6 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from graph_runtime.packing import pack, pack_thoroughly
+from graph_runtime.plan.groups import Groups
 from graph_runtime.plan.lifetimes import find_values
 from graph_runtime.plan.modes import peaks
 from graph_runtime.plan.offsets import most_live, pack_offsets
@@ -84,11 +85,12 @@ def solve_file(path: Path, solutions: Path | None) -> bool:
 def solve(lower: np.ndarray, upper: np.ndarray, size: np.ndarray, capacity: int) -> np.ndarray:
     """The capacity first, then the bound, where that is less: offsets int64 [buffers]."""
     bound = most_live(lower, upper, size)
-    _, best = pack(lower, upper, size, capacity, max_nodes=NODES, seconds=SECONDS, threads=2)
+    groups = Groups.of_times(lower, upper)
+    _, best = pack(groups, size, capacity, max_nodes=NODES, seconds=SECONDS, threads=2)
     if best is None:
         return pack_offsets(lower, upper, size, pack).offset
     if (best + size).max() > bound:
-        _, least = pack(lower, upper, size, bound, max_nodes=LESS_NODES, seconds=0.5, threads=2)
+        _, least = pack(groups, size, bound, max_nodes=LESS_NODES, seconds=0.5, threads=2)
         best = best if least is None else least
     return best
 

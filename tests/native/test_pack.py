@@ -2,7 +2,10 @@
 on one thread and on two."""
 from __future__ import annotations
 
-from itertools import permutations
+import _thread
+import threading
+import time
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -11,9 +14,14 @@ from hypothesis import strategies as st
 
 from graph_runtime.errors import GraphRuntimeError, InputError
 from graph_runtime.packing import pack
-from graph_runtime.plan.offsets import FITS, IMPOSSIBLE, UNKNOWN, most_live, pack_offsets
+from graph_runtime.plan.groups import Groups
+from graph_runtime.plan.offsets import FITS, IMPOSSIBLE, UNKNOWN, most_live, pack_conflicts, pack_offsets
 
 NOT_PROVED = 200_000
+
+
+def fit(lower, upper, size, capacity: int, **options) -> tuple[str, np.ndarray | None]:
+    return pack(Groups.of_times(lower, upper), size, capacity, **options)
 
 
 def columns(rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -69,12 +77,12 @@ def test_small_instances_are_solved_exactly(rows):
     lower, width, size = columns(rows)
     upper = lower + width
     least = least_peak(lower, upper, size)
-    status, offset = pack(lower, upper, size, least, max_nodes=NOT_PROVED)
+    status, offset = fit(lower, upper, size, least, max_nodes=NOT_PROVED)
     assert status == FITS
     assert offset.min() >= 0
     assert (offset + size).max() <= least
     assert not overlapping(lower, upper, size, offset)
-    assert pack(lower, upper, size, least - 1, max_nodes=NOT_PROVED) == (IMPOSSIBLE, None)
+    assert fit(lower, upper, size, least - 1, max_nodes=NOT_PROVED) == (IMPOSSIBLE, None)
 
 
 @settings(max_examples=30, deadline=None)
@@ -97,36 +105,100 @@ def test_rectangles_cut_from_one_fit_into_it_again(seed):
     rng = np.random.default_rng(seed)
     lower, upper, size = columns(cut(rng, 40 + 10 * seed))
     assert most_live(lower, upper, size) == 1024
-    status, offset = pack(lower, upper, size, 1024, max_nodes=1_000_000)
+    status, offset = fit(lower, upper, size, 1024, max_nodes=1_000_000)
     assert status == FITS
     assert not overlapping(lower, upper, size, offset)
     assert (offset + size).max() == 1024
-    assert pack(lower, upper, size, 1023)[0] == IMPOSSIBLE       # below the bound
+    assert fit(lower, upper, size, 1023)[0] == IMPOSSIBLE       # below the bound
 
 
 def test_the_result_is_the_same_on_one_thread_and_on_two():
     lower, upper, size = columns(cut(np.random.default_rng(9), 120))
-    results = [pack(lower, upper, size, 1024, max_nodes=400_000, threads=threads) for threads in (1, 2, 2)]
+    results = [fit(lower, upper, size, 1024, max_nodes=400_000, threads=threads) for threads in (1, 2, 2)]
     assert {status for status, _ in results} == {FITS}
     assert all(np.array_equal(results[0][1], offset) for _, offset in results[1:])
 
 
 def test_it_ends_after_as_many_nodes_or_seconds_as_it_may_take():
     lower, upper, size = columns(cut(np.random.default_rng(1), 300, 200))
-    assert pack(lower, upper, size, 1024, max_nodes=400)[0] == UNKNOWN
-    assert pack(lower, upper, size, 1024, max_nodes=10**9, seconds=0)[0] == UNKNOWN
+    assert fit(lower, upper, size, 1024, max_nodes=400)[0] == UNKNOWN
+    assert fit(lower, upper, size, 1024, max_nodes=10**9, seconds=0)[0] == UNKNOWN
     many = columns([(0, 1, 1)] * 3000)
-    assert pack(*many, 3000)[0] == UNKNOWN                       # too many for its tables
+    assert fit(*many, 3000)[0] == UNKNOWN                       # too many for its tables
     assert pack_offsets(*many, pack).peak == 3000
 
 
 def test_no_buffers_fit_anywhere_and_impossible_ones_are_refused():
     empty = np.zeros(0, np.int64)
-    assert pack(empty, empty, empty, 0)[0] == FITS
+    assert fit(empty, empty, empty, 0)[0] == FITS
     for rows, says in (([(3, 3, 1)], "lives from 3 to 3"), ([(0, 1, 1), (0, 1, 0)], "buffer 1 .* has 0 B")):
         with pytest.raises(InputError, match=says):
-            pack(*columns(rows), 8)
-    with pytest.raises(InputError, match="2 and 2 and 1 elements"):
-        pack(np.arange(2), np.arange(2) + 1, np.ones(1, np.int64), 8)
+            fit(*columns(rows), 8)
+    with pytest.raises(InputError, match="2 and 1 elements"):
+        fit(np.arange(2), np.arange(2) + 1, np.ones(1, np.int64), 8)
+    one = np.ones(2, np.int64)
+    for member, says in (([0, 0], "buffer 0 twice"), ([0, 2], "buffer 2 twice, or it is none"),
+                         ([0], "1 buffers of a packing are in no group")):
+        groups = Groups(np.array([0, len(member)]), np.array(member, np.int32), one)
+        with pytest.raises(GraphRuntimeError, match=says):
+            pack(groups, one, 8)
     with pytest.raises(GraphRuntimeError, match=r"2\^50"):
-        pack(*columns([(0, 1, 1 << 60)]), 8)
+        fit(*columns([(0, 1, 1 << 60)]), 8)
+
+
+# **************** conflicts that no order of lifetimes explains ****************
+
+def random_conflicts(rng, count: int, share: float) -> np.ndarray:
+    conflict = np.triu(rng.random((count, count)) < share, 1)
+    return conflict | conflict.T
+
+
+def share_bytes(conflict, size, offset) -> list[tuple[int, int]]:
+    return [(a, b) for a, b in combinations(range(len(size)), 2) if conflict[a, b]
+            and offset[a] < offset[b] + size[b] and offset[b] < offset[a] + size[a]]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 6), st.floats(0, 1))
+def test_conflicts_of_any_shape_are_solved_exactly(seed, count, share):
+    rng = np.random.default_rng(seed)
+    conflict, size = random_conflicts(rng, count, share), rng.integers(1, 10, count)
+    best = int(size.sum())
+    for order in permutations(range(count)):
+        top: dict[int, int] = {}
+        for a in order:
+            top[a] = max((top[b] + int(size[b]) for b in top if conflict[a, b]), default=0)
+        best = min(best, max(top[a] + int(size[a]) for a in order))
+    groups = Groups.of_conflicts(conflict, size)
+    status, offset = pack(groups, size, best, max_nodes=NOT_PROVED)
+    assert status == FITS
+    assert not share_bytes(conflict, size, offset)
+    assert (offset + size).max() <= best
+    assert pack(groups, size, best - 1, max_nodes=NOT_PROVED) == (IMPOSSIBLE, None)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 40), st.floats(0, 1), st.booleans())
+def test_packings_of_conflicts_keep_them_and_their_bound_is_true(seed, count, share, search):
+    rng = np.random.default_rng(seed)
+    conflict, size = random_conflicts(rng, count, share), rng.integers(1, 1000, count)
+    packed = pack_conflicts(conflict, rng.permutation(count), size, pack if search else None)
+    assert not share_bytes(conflict, size, packed.offset)
+    assert (packed.offset + size).max() == packed.peak >= packed.bound
+    groups = Groups.of_conflicts(conflict, size)
+    for a, b in zip(groups.ptr[:-1], groups.ptr[1:], strict=True):
+        members = groups.member[a:b].tolist()
+        assert all(conflict[pair] for pair in combinations(members, 2))
+        assert size[members].sum() <= packed.bound
+    together = {frozenset(pair) for a, b in zip(groups.ptr[:-1], groups.ptr[1:], strict=True)
+                for pair in combinations(groups.member[a:b].tolist(), 2)}
+    assert together == {frozenset((a, b)) for a, b in combinations(range(count), 2) if conflict[a, b]}
+
+
+def test_a_long_search_hears_ctrl_c():
+    lower, upper, size = columns(cut(np.random.default_rng(1), 300, 200))
+    threading.Timer(0.3, _thread.interrupt_main).start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        fit(lower, upper, size, 1024, max_nodes=10**12, threads=2)
+    assert time.monotonic() - start < 30           # it would be 60 s, the guard

@@ -29,7 +29,10 @@ CASES = {
     "gb_per_s": ("add", ((4096, 2048), (4096, 2048)), {}),
     "call_ns": ("add", ((1,), (1,)), {}),
 }
-CHAIN = 64  # calls of one run, so that the run's own cost does not show
+CHAIN = 64      # calls of one run, so that the run's own cost does not show
+MB = 1 << 20
+CACHES = (4, 8, 16, 32)      # MB of weights that may be found in a cache
+HOPS = 32
 
 
 def seconds(op: str, shapes: tuple[tuple[int, ...], ...], attrs: dict, chain: int) -> float:
@@ -40,15 +43,50 @@ def seconds(op: str, shapes: tuple[tuple[int, ...], ...], attrs: dict, chain: in
         result = builder.op(op, *inputs, **attrs)
         inputs[0] = result if chain > 1 else inputs[0]
     builder.output(result)
-    module = gr.create(builder, None, ["cpu:0"])
+    return least(builder, ["cpu:0"]) / chain
+
+
+def least(builder: gr.GraphBuilder, devices: list[str], **options) -> float:
+    """Least seconds of a run."""
+    module = gr.create(builder, None, devices, **options)
     draw = np.random.default_rng(0)
-    module.set_input(**{f"x{i}": draw.standard_normal(s, np.float32) for i, s in enumerate(shapes)})
+    for name in module.get_input_info()[0]:
+        module.set_input(name, draw.standard_normal(module.get_input(name).shape, np.float32))
     took = []
     for _ in range(40):
         start = time.perf_counter()
         module.run()
         took.append(time.perf_counter() - start)
-    return min(took) / chain
+    return min(took)
+
+
+def weights() -> dict[str, float]:
+    """How fast weights of so many MB come to a product of one row: from a cache, from memory, and up to how
+    many MB they stay in one."""
+    def gb_per_s(mb: int) -> float:
+        k = 1024
+        n = mb * MB // 4 // k
+        return mb * MB / seconds("dense", ((1, k), (n // 32, k, 32)), {"packed": n}, 1) / 1e9
+
+    cached, memory = gb_per_s(2), gb_per_s(128)
+    kept = [mb for mb in CACHES if gb_per_s(mb) > (cached + memory) / 2]
+    return {"weight_gb_per_s": memory, "cached_gb_per_s": cached, "cache_bytes": max(kept, default=2) * MB}
+
+
+def handoffs() -> dict[str, float]:
+    """ns from queue to queue, of nodes that pass a value to and fro between two devices: of short ones, whose
+    threads never sleep, then of long ones."""
+    def each(n: int, other: str) -> float:
+        builder = gr.GraphBuilder()
+        value, weight = builder.input("x", (1, n)), builder.input("w", (n // 32, n, 32))
+        for at in range(HOPS):
+            value = builder.op("dense", value, weight, packed=n, name=f"{'ab'[at % 2]}{at}")
+        builder.output(value)
+        return least(builder, ["cpu:0", "cpu:1"], place={"b*": other}, queues="threads") / HOPS * 1e9
+
+    short, long = (each(n, "cpu:1") - each(n, "cpu:0") for n in (32, 1280))
+    handoff = short / 2                      # to the queue that copies, and on to the one that computes
+    return {"handoff_ns": handoff, "wake_ns": max(long - handoff, handoff)}
 
 
 def measure() -> dict[str, float]:
@@ -60,8 +98,8 @@ def measure() -> dict[str, float]:
         given = entry.decode(attrs)
         outputs = entry.infer(types, given)
         work = entry.bytes_moved(types, outputs) if name == "gb_per_s" else entry.flops(types, outputs, given)
-        found[name] = float(f"{ns if name == 'call_ns' else work / ns:.3g}")
-    return found
+        found[name] = ns if name == "call_ns" else work / ns
+    return {name: float(f"{value:.3g}") for name, value in {**found, **weights(), **handoffs()}.items()}
 
 
 def main() -> None:
@@ -70,7 +108,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="the best of so many counts")
     options = parser.parse_args()
     rounds = [measure() for _ in range(options.rounds)]
-    found = {name: (min if name == "call_ns" else max)(r[name] for r in rounds) for name in CASES}
+    found = {name: (min if name.endswith("_ns") else max)(r[name] for r in rounds) for name in rounds[0]}
     print(json.dumps(found))
     if options.write:
         source = "tests/tools/fit_cpu.py on a host of 2 cores with AVX2, 2 threads"

@@ -102,6 +102,16 @@ def test_the_host_can_be_another_machine():
     assert costs.node_cost(graph, nid, devices.cpu(), at, host=slow).cycles == pytest.approx(100 + 2 * 256**3)
 
 
+def test_weights_come_from_a_cache_only_where_all_of_a_graph_fit_into_it():
+    graph, nid = graph_of("dense", [("float32", (1, 256)), ("float32", (256, 256))], {})
+    host = costs.Machine(1e9, 1e9, 1e9, 1e9, 0.0, weight_gb_per_s=1.0, cached_gb_per_s=4.0)
+    for cache, rate in ((4 * 257 * 256, 4), (4 * 257 * 256 - 1, 1)):
+        host = replace(host, cache_bytes=cache)
+        memory = costs.weights_from_memory(graph, host)
+        cost = costs.node_cost(graph, nid, devices.cpu(), [HOST] * 3, host=host, from_memory=memory)
+        assert cost.cycles == pytest.approx(4 * 256 * 256 / rate)
+
+
 PLACES = {
     "host": (devices.cpu(), HOST),
     "dram": (devices.tt(0), DRAM),

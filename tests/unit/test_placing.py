@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from graph_runtime.costs import SPIN_NS, Machine
 from graph_runtime.devices import parse_list
 from graph_runtime.errors import InputError, PlanError
 from graph_runtime.graph import Graph
@@ -29,6 +30,7 @@ from graph_runtime.testing.graphs import random_graph
 from graph_runtime.testing.placing import random_problem
 
 PAIR, THREE = ("cpu:0", "tt:0"), ("cpu:0", "cpu:1", "tt:0")
+SLOW = Machine(1e-3, 1e-3, 1e-3, 1e-2, 100.0)     # steps of some 100 us: longer than threads look for work
 SEEDS = st.integers(0, 2**32 - 1)
 DEVICES = st.sampled_from([PAIR, ("cpu:0", "cpu:1"), THREE, ("tt:0",)])
 
@@ -119,26 +121,38 @@ def has_reshapes_in_a_row(graph: Graph) -> bool:
 
 
 @settings(max_examples=30, deadline=None)
-@given(SEEDS, DEVICES, st.booleans())
-def test_times_are_those_of_the_simulated_plan(seed, devices, set_anew):
+@given(SEEDS, DEVICES, st.booleans(), st.sampled_from([None, SLOW]))
+def test_times_are_those_of_the_simulated_plan(seed, devices, set_anew, host):
     """The same queues, the same costs: what the schedule says of an assignment is what simulate() says of its
-    plan."""
+    plan, also where threads fall asleep."""
     rng = np.random.default_rng(seed)
     listed = parse_list(devices)
     graph = random_graph(rng, devices, nodes=14, columns=False)
     assume(set_anew or not has_reshapes_in_a_row(graph))
     inputs = graph.input_names if set_anew else ()
-    problem = make_problem(graph, listed, inputs=inputs)
+    problem = make_problem(graph, listed, inputs=inputs, host=host)
     did = np.array([rng.choice(np.flatnonzero(row)) for row in problem.allowed], np.int32)
     placed = Placement(graph, listed, did, np.zeros(len(did), np.int32), ("drawn",))
     planned = plan(graph, listed, placement=placed, reorder=False)
-    timeline = simulate(apart(planned), inputs=inputs)
+    timeline = simulate(apart(planned), inputs=inputs, host=host)
     times = measure(problem, did[None])
     assert times.serial[0] == timeline.duration.sum()
     busiest = np.bincount(timeline.queue, timeline.duration).max(initial=0)
     assert times.bottleneck[0] == busiest
     if not set_anew:                       # simulate() begins with the copies of all inputs
         assert times.makespan[0] == timeline.latency_ns
+
+
+def chain(ns: int) -> PlacementProblem:
+    """a, b and c one after another, ns each, with free copies."""
+    problem = random_problem(np.random.default_rng(0), ("cpu:0", "cpu:1"), nodes=3, reach=1, unsupported=0)
+    return replace(problem, cost=np.full((3, 2), ns), copy=problem.copy * 0, handoff=5, wake=70)
+
+
+@pytest.mark.parametrize(("ns", "late"), [(SPIN_NS // 2, 5 + 5), (SPIN_NS + 1, 70 + 5)])
+def test_a_device_that_had_nothing_to_do_for_long_has_to_be_woken(ns, late):
+    """b's device hears of a twice, in the queue that copies and in the one that computes."""
+    assert measure(chain(ns), np.array([[0, 1, 1]])).makespan[0] == 3 * ns + late
 
 
 # **************** policies ****************

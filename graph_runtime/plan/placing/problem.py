@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...costs import Machine, copy_cost, dispatch_ns, machine, node_cost
+from ...costs import Machine, copy_cost, dispatch_ns, machine, node_cost, weights_from_memory
 from ...devices import Device
 from ...errors import InputError, PlanError, did_you_mean
 from ...graph import COPY, NOP, Graph, TensorType
@@ -37,7 +37,8 @@ class PlacementProblem:
     begins. ``copy`` int64 [values, k, k]: ns from the second axis' device to the third's.
     The distinct reads: node ``use_nid`` int64 [uses] (ascending) reads value ``use_value`` int64 [uses], in
     the order of its inputs.
-    ``handoff``: ns from the end of a step on one queue of a host to one that waits for it on another.
+    ``handoff``, ``wake``: ns from the end of a step on one queue of a host to one that waits for it on
+    another, whose device did something less than costs.SPIN_NS ago, or longer ago.
     ``reasons`` {(function id, device index): why that device cannot run it}. ``objective``: what is to be
     least, one of schedule.OBJECTIVES.
     """
@@ -55,6 +56,7 @@ class PlacementProblem:
     use_value: np.ndarray
     reasons: Mapping[tuple[int, int], str]
     handoff: int = 0
+    wake: int = 0
     objective: str = "serial"
 
     @property
@@ -106,9 +108,10 @@ def make_problem(graph: Graph, devices: Sequence[Device], *, pin: np.ndarray | N
     uses = uses[uses[:, 0] != owner[eid][uses[:, 1]]]
     constant = graph.func_id < 0
     constant[graph.entry_nid[owner >= 0]] = False
+    host = host or machine()
     return PlacementProblem(graph, devices, prices.nodes(constant), pin, on_host, eid, owner[eid], ready[eid],
                             prices.copies(eid), uses[:, 0], uses[:, 1], prices.reasons,
-                            round((host or machine()).handoff_ns), objective)
+                            round(host.handoff_ns), round(host.wake_ns), objective)
 
 
 def _known(graph: Graph, constants: Collection[str] | None) -> np.ndarray | None:
@@ -157,7 +160,7 @@ class _Prices:
     def __init__(self, graph: Graph, devices: tuple[Device, ...], formats: Mapping[str, str],
                  kernels: Kernels, host: Machine | None, known: np.ndarray | None):
         self.graph, self.devices, self.kernels, self.host = graph, devices, kernels, host
-        self.known = known
+        self.known, self.from_memory = known, weights_from_memory(graph, host)
         self.formats = read_formats(devices, formats)
         self.reasons: dict[tuple[int, int], str] = {}
         self.layouts = [[self._layout(t, did) for did in range(len(devices))] for t in graph.types]
@@ -218,7 +221,8 @@ class _Prices:
             return UNSUPPORTED
         layouts = [self.layouts[self.graph.type_id[e]][did] for e in (*node.inputs, *node.outputs)]
         cost = node_cost(self.graph, nid, device, layouts, host=self.host,
-                         constant_weight=None if self.known is None else bool(self.known[nid]))
+                         constant_weight=None if self.known is None else bool(self.known[nid]),
+                         from_memory=self.from_memory)
         return max(round(cost.cycles), 0) + round(dispatch_ns(device.descriptor).cycles)
 
     def _reshape(self, source: int, made: int, did: int) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...costs import SPIN_NS
 from ...errors import InputError, did_you_mean
 from .problem import PlacementProblem
 
@@ -34,10 +35,11 @@ class Times:
         self.over = np.zeros((rows, count), np.int64)       # when each node is over, and on which queue
         self.by = np.full((rows, count), -1, np.int8)
         self.arrive = np.full((rows, len(problem.eid), k), _NEVER, np.int64)
+        self.awake = np.zeros((rows, k), np.int64)          # until when each device was at work
         self._queue = _copy_queues(problem.on_host)
         host = np.tile(problem.on_host, 3)                  # of each queue
-        late = np.where(host[:, None] & host & ~np.eye(3 * k, dtype=bool), problem.handoff, 0)
-        self._late = np.vstack([late, np.zeros((1, 3 * k), np.int64)])      # -1: nobody brought it
+        hears = host[:, None] & host & ~np.eye(3 * k, dtype=bool)
+        self._hears = np.vstack([hears, np.zeros((1, 3 * k), bool)])        # -1: nobody brought it
         self._ptr = np.searchsorted(problem.use_nid, np.arange(count + 1)).tolist()
         self._value, self._owner = problem.use_value.tolist(), problem.owner.tolist()
         self._ready, self._call = problem.ready.tolist(), (problem.graph.func_id >= 0).tolist()
@@ -64,7 +66,7 @@ class Times:
         other = object.__new__(Times)
         other.__dict__.update(self.__dict__)
         other.rows = np.arange(len(rows))
-        for name in ("serial", "load", "free", "did", "over", "by", "arrive"):
+        for name in ("serial", "load", "free", "awake", "did", "over", "by", "arrive"):
             setattr(other, name, getattr(self, name)[rows])
         return other
 
@@ -76,15 +78,15 @@ class Times:
         cost, free = self.problem.cost[nid][did], self.free[self.rows, did]
         begin, over = np.zeros((2, len(self.rows)), np.int64)
         by = np.where(cost > 0, did, -1)
-        for at in range(self._ptr[nid], self._ptr[nid + 1]):
-            value = self._value[at]
-            end, queue = self._arrived(value, self.did[:, self._owner[value]], did)
-            np.maximum(begin, end + self._late[queue, did], out=begin)
+        values = self._value[self._ptr[nid]:self._ptr[nid + 1]]
+        for end, queue in [self._arrived(v, self.did[:, self._owner[v]], did) for v in values]:
+            np.maximum(begin, self._heard(self.rows, end, queue, did, did), out=begin)
             np.maximum(over, end, out=over)
             by = np.where(cost > 0, by, queue)        # a reshape that moves nothing is no instruction
         end = np.where(cost > 0, np.maximum(begin, free) + cost, over)
         self.over[:, nid], self.by[:, nid] = end, by
-        self.free[self.rows, did] = np.where(cost > 0, end, free)
+        self.free[self.rows, did] = free = np.where(cost > 0, end, free)
+        self.awake[self.rows, did] = np.maximum(self.awake[self.rows, did], free)
         self.load[self.rows, did] += cost
         self.serial += cost
 
@@ -93,7 +95,7 @@ class Times:
         ready, count = self._ready[value], len(self.rows)
         made = self.over[:, ready] if ready >= 0 else np.zeros(count, np.int64)
         maker = self.by[:, ready] if ready >= 0 else np.full(count, -1)
-        here = source == did
+        here, k = source == did, self.problem.num_devices
         if here.all():
             return made, maker
         there, queue = self.arrive[:, value], self._queue[source, did]
@@ -102,11 +104,20 @@ class Times:
         if len(rows):
             q, d = queue[rows], did[rows]
             ns = self.problem.copy[value][source[rows], d]
-            begin = np.maximum(made[rows] + self._late[maker[rows], q], self.free[rows, q])
+            begin = np.maximum(self._heard(rows, made[rows], maker[rows], q, q % k), self.free[rows, q])
             self.free[rows, q] = there[rows, d] = end[rows] = begin + ns
+            self.awake[rows, q % k] = np.maximum(self.awake[rows, q % k], begin + ns)
             self.load[rows, q] += ns
             self.serial[rows] += ns
         return np.where(here, made, end), np.where(here, maker, queue)
+
+    def _heard(self, rows: np.ndarray, end: np.ndarray, by: np.ndarray, queue: np.ndarray, did: np.ndarray
+               ) -> np.ndarray:
+        """int64 [rows]: when ``queue``, one of ``did``'s, knows that a step on queue ``by`` was over at
+        ``end``."""
+        problem = self.problem
+        late = np.where(end - self.awake[rows, did] > SPIN_NS, problem.wake, problem.handoff)
+        return end + np.where(self._hears[by, queue], late, 0)
 
 
 def _copy_queues(on_host: np.ndarray) -> np.ndarray:
