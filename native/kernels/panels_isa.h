@@ -8,6 +8,8 @@
 
 #define GR_WIDTH (2 * GR_ISA_LANES)    /* columns of a tile */
 
+#define GR_AHEAD 24                    /* rows of B that are asked for before their use */
+
 /* ---------------------------------------------------------------- a register tile */
 
 /* A NaN stays one. */
@@ -45,6 +47,8 @@ GR_ALWAYS void GR_ISA(gr_panels_tile)(const gr_tile *t, int rows, int vectors, i
   for (int64_t left = gathered ? 1 : t->a.runs; left > 0; --left, a += t->a.step - t->a.run) {
     for (int64_t p = t->a.run; p > 0; --p, ++a, b += GR_PANEL) {
       GR_V in[2];
+      __builtin_prefetch(b + GR_AHEAD * GR_PANEL);   /* which few rows use comes from memory */
+      __builtin_prefetch(b + GR_AHEAD * GR_PANEL + 16);
 #pragma GCC unroll 2
       for (int v = 0; v < vectors; ++v) in[v] = *(const GR_V *)(b + v * GR_ISA_LANES);
 #pragma GCC unroll 16
@@ -248,5 +252,6 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_block)(cons
 
 #undef GR_WIDTH
 #undef GR_LINES
+#undef GR_AHEAD
 #undef GR_ISA_ROWS
 #include "isa/end.h"

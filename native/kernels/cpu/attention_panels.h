@@ -68,60 +68,52 @@ static void (*gr_weigher(void))(const gr_scores *) {
   return gr_weigh_any;
 }
 
-typedef struct gr_heads {
-  const gr_call *call;
+typedef struct gr_strips {
+  gr_heads heads;
   const float *q, *k, *v, *bias;
-  float *out;
-  int64_t s, t, d, e, causal, strips, items, tasks, slot; /* slot: floats */
-  float scale;
-  int32_t batch;                               /* leading dimensions */
-  const int64_t *shape;
-  int64_t q_step[GR_MAX_DIMS], k_step[GR_MAX_DIMS], v_step[GR_MAX_DIMS], bias_step[GR_MAX_DIMS + 2];
-} gr_heads;
+  float *out, *scratch;
+  int64_t strips, items, tasks, slot;          /* strips of a head, and of all; slot: floats of scratch of a task */
+} gr_strips;
 
 /* Queries first .. last-1 of a head whose keys and values are in panels. */
-static void gr_attend_strip(const gr_heads *h, int64_t q, int64_t head, const float *bias, int64_t first,
+static void gr_attend_strip(const gr_strips *x, int64_t q, int64_t head, const float *bias, int64_t first,
                             int64_t last, float *slot) {
+  const gr_heads *h = &x->heads;
   int64_t t_panels = gr_ceil_div(h->t, GR_PANEL), e_panels = gr_ceil_div(h->e, GR_PANEL);
   float *keys = slot, *values = keys + t_panels * h->d * GR_PANEL, *scores = values + e_panels * h->t * GR_PANEL;
   int64_t row = t_panels * GR_PANEL, rows = last - first;
-  gr_panels p = {.rows = rows, .n = h->t, .k = h->d, .a = h->q + (q * h->s + first) * h->d, .a_row = h->d,
+  gr_panels p = {.rows = rows, .n = h->t, .k = h->d, .a = x->q + (q * h->s + first) * h->d, .a_row = h->d,
                  .b = keys, .c = scores, .c_row = row};
   void (*weigh)(const gr_scores *) = gr_weigher();
   gr_panels_serial(&p);
   for (int64_t i = 0; i < rows; ++i) {
     int64_t seen = h->causal ? gr_min(h->t, first + i + 1) : h->t;
     gr_scores s = {scores + i * row, row, seen, h->t,
-                   bias ? bias + (first + i) * h->bias_step[h->batch] : NULL, h->bias_step[h->batch + 1], h->scale};
+                   bias ? bias + (first + i) * h->bias_step[h->batch] : NULL, h->bias_step[h->batch + 1],
+                   (float)h->scale};
     weigh(&s);
   }
   gr_panels o = {.rows = rows, .n = h->e, .k = h->t, .a = scores, .a_row = row, .b = values,
-                 .c = h->out + (head * h->s + first) * h->e, .c_row = h->e};
+                 .c = x->out + (head * h->s + first) * h->e, .c_row = h->e};
   gr_panels_serial(&o);
 }
 
 /* Items of one task: neighbours, so that a head is packed once where it can. */
 static int32_t gr_attend_task(void *ctx, int64_t index) {
-  const gr_heads *h = ctx;
-  float *slot = (float *)h->call->scratch + index * h->slot;
-  int64_t first = h->items * index / h->tasks, last = h->items * (index + 1) / h->tasks, packed = -1;
+  const gr_strips *x = ctx;
+  const gr_heads *h = &x->heads;
+  float *slot = x->scratch + index * x->slot;
+  int64_t first = x->items * index / x->tasks, last = x->items * (index + 1) / x->tasks, packed = -1;
   for (int64_t item = first; item < last; ++item) {
-    int64_t head = item / h->strips, strip = item % h->strips, left = head, q = 0, k = 0, v = 0, bias = 0;
-    for (int32_t d = h->batch - 1; d >= 0; --d) {
-      int64_t at = left % h->shape[d];
-      left /= h->shape[d];
-      q += at * h->q_step[d];
-      k += at * h->k_step[d];
-      v += at * h->v_step[d];
-      bias += at * h->bias_step[d];
-    }
+    int64_t head = item / x->strips, strip = item % x->strips;
+    gr_head at = gr_heads_at(h, head);
     if (head != packed) {
-      gr_pack_plane(h->k + k * h->t * h->d, h->d, h->t, 1, h->d, slot);
-      gr_pack_plane(h->v + v * h->t * h->e, h->t, h->e, h->e, 1,
+      gr_pack_plane(x->k + at.k * h->t * h->d, h->d, h->t, 1, h->d, slot);
+      gr_pack_plane(x->v + at.v * h->t * h->e, h->t, h->e, h->e, 1,
                     slot + gr_ceil_div(h->t, GR_PANEL) * h->d * GR_PANEL);
       packed = head;
     }
-    gr_attend_strip(h, q, head, h->bias ? h->bias + bias : NULL, strip * GR_STRIP,
+    gr_attend_strip(x, at.q, head, x->bias ? x->bias + at.bias : NULL, strip * GR_STRIP,
                     gr_min(h->s, (strip + 1) * GR_STRIP), slot);
   }
   return GR_OK;
@@ -131,26 +123,16 @@ static int32_t gr_attend_task(void *ctx, int64_t index) {
 
 /* gr-kernel: cpu/attention_panels : f32 */
 static inline int32_t GR_BODY(attention_panels)(const gr_call *call) {
-  const gr_arg *q = &call->args[0], *k = &call->args[1], *v = &call->args[2];
   const gr_arg *out = &call->args[call->nargs - 1];
   if (gr_size(out) == 0) return GR_OK;
-  double scale;
-  memcpy(&scale, &call->attrs[0], sizeof scale);
-  gr_heads h = {.call = call, .q = gr_ptr(q), .k = gr_ptr(k), .v = gr_ptr(v), .out = gr_ptr(out),
-                .batch = out->ndim - 2, .shape = out->shape, .s = out->shape[out->ndim - 2],
-                .t = k->shape[k->ndim - 2], .d = k->shape[k->ndim - 1], .e = out->shape[out->ndim - 1],
-                .scale = (float)scale, .causal = call->attrs[1]};
-  gr_plane_steps(q, h.batch, h.q_step);
-  gr_plane_steps(k, h.batch, h.k_step);
-  gr_plane_steps(v, h.batch, h.v_step);
-  if (call->nargs == 5) {
-    h.bias = gr_ptr(&call->args[3]);
-    gr_strides(&call->args[3], h.batch + 2, h.bias_step);
-  }
-  int64_t t_panels = gr_ceil_div(h.t, GR_PANEL);
-  h.strips = gr_ceil_div(h.s, GR_STRIP);
-  h.items = gr_span(out, 0, h.batch) * h.strips;
-  h.slot = (t_panels * h.d + gr_ceil_div(h.e, GR_PANEL) * h.t + t_panels * gr_min(h.s, GR_STRIP)) * GR_PANEL;
-  h.tasks = gr_min(gr_min(h.items, GR_SLOTS), 2 * (int64_t)call->env->num_cores);
-  return call->env->parallel_for(call->env, h.tasks, gr_attend_task, &h);
+  gr_strips x = {.heads = gr_heads_open(call), .q = gr_ptr(&call->args[0]), .k = gr_ptr(&call->args[1]),
+                 .v = gr_ptr(&call->args[2]), .bias = call->nargs == 5 ? gr_ptr(&call->args[3]) : NULL,
+                 .out = gr_ptr(out), .scratch = (float *)call->scratch};
+  const gr_heads *h = &x.heads;
+  int64_t t_panels = gr_ceil_div(h->t, GR_PANEL);
+  x.strips = gr_ceil_div(h->s, GR_STRIP);
+  x.items = gr_span(out, 0, h->batch) * x.strips;
+  x.slot = (t_panels * h->d + gr_ceil_div(h->e, GR_PANEL) * h->t + t_panels * gr_min(h->s, GR_STRIP)) * GR_PANEL;
+  x.tasks = gr_min(gr_min(x.items, GR_SLOTS), 2 * (int64_t)call->env->num_cores);
+  return call->env->parallel_for(call->env, x.tasks, gr_attend_task, &x);
 }

@@ -1,11 +1,12 @@
 /* planes.h: products of planes of activations in float32, whose right operand is packed when they run.
  *
  * Who includes it: matmul_panels.h, attention_panels.h. Thread: any.
- * defines: gr_pack_plane, gr_gather_columns, gr_plane_steps, gr_planes, gr_pack_planes, gr_multiply_planes
+ * defines: gr_pack_plane, gr_gather_columns, gr_planes, gr_pack_planes, gr_multiply_planes
  */
 #ifndef GR_CPU_PLANES_H
 #define GR_CPU_PLANES_H
 
+#include "cpu/heads.h"
 #include "panels.h"
 
 /* A panel of b, whose element (p, column) is b[p * row + column * step]; either step is 1. */
@@ -59,12 +60,8 @@ static int32_t gr_pack_planes(void *ctx, int64_t first, int64_t last) {
 /* Plane ``index`` of the output. */
 static gr_panels gr_plane(const gr_planes *s, int64_t index) {
   gr_panels p = s->plane;
-  int64_t a = 0, b = 0, left = index;
-  for (int32_t d = s->out->ndim - 3; d >= 0; --d) {
-    a += left % s->out->shape[d] * s->a_step[d];
-    b += left % s->out->shape[d] * s->b_step[d];
-    left /= s->out->shape[d];
-  }
+  int64_t a = gr_plane_at(index, s->out->ndim - 2, s->out->shape, s->a_step);
+  int64_t b = gr_plane_at(index, s->out->ndim - 2, s->out->shape, s->b_step);
   p.a = (const float *)gr_ptr(s->a) + a * p.rows * p.k;
   p.b = s->panels + b * s->panel_plane;
   p.c = (float *)gr_ptr(s->out) + index * p.rows * p.n;
@@ -77,13 +74,6 @@ static int32_t gr_multiply_planes(void *ctx, int64_t first, int64_t last) {
     gr_panels_serial(&p);
   }
   return GR_OK;
-}
-
-/* Strides of the planes of arg over the batch dimensions of the output. */
-static inline void gr_plane_steps(const gr_arg *arg, int32_t batch, int64_t *steps) {
-  gr_arg planes = *arg;
-  planes.ndim -= 2;
-  gr_strides(&planes, batch, steps);
 }
 
 #endif

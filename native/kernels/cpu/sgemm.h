@@ -78,12 +78,8 @@ typedef struct gr_products {
 
 static gr_product gr_products_plane(const gr_products *s, int64_t index) {
   gr_product p = s->one;
-  int64_t a = 0, b = 0, left = index;
-  for (int32_t d = s->out->ndim - 3; d >= 0; --d) {
-    a += left % s->out->shape[d] * s->a_step[d];
-    b += left % s->out->shape[d] * s->b_step[d];
-    left /= s->out->shape[d];
-  }
+  int64_t a = gr_plane_at(index, s->out->ndim - 2, s->out->shape, s->a_step);
+  int64_t b = gr_plane_at(index, s->out->ndim - 2, s->out->shape, s->b_step);
   p.a = (const float *)gr_ptr(s->a) + a * p.m * p.k;
   p.b = (const float *)gr_ptr(s->b) + b * p.k * p.n;
   p.c = (float *)gr_ptr(s->out) + index * p.m * p.n;
