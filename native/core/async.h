@@ -58,6 +58,7 @@ typedef struct gr_lane_run {
   int32_t next_wait;                 /* waits before this one are over */
   gr_wait *waits;                    /* [num_waits] by step */
   _Atomic(gr_queue *) wanted_by;     /* a queue that sleeps until this lane goes on; GR_MANY: several */
+  _Atomic int32_t wanted_at;         /* the fewest steps that they wait for; 0: nobody does */
 } gr_lane_run;
 
 #define GR_WATCH_END 1             /* somebody sleeps until the run ends, */

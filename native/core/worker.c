@@ -40,23 +40,36 @@ static void poke_all(void) {
     gr_queue_poke(queue);
 }
 
-/* After a lane went on (seq_cst): wakes who waits for it. */
-static void lane_went_on(gr_lane_run *lane) {
-  gr_queue *wanted = atomic_load_explicit(&lane->wanted_by, memory_order_seq_cst);
-  if (wanted) {
-    wanted = atomic_exchange_explicit(&lane->wanted_by, NULL, memory_order_seq_cst);
+/* After a lane went on (seq_cst) to done steps: wakes who waits for them. Waking takes 10 us of this thread, so those
+ * who wait for later steps sleep on. wanted_at is forgotten before the name is taken: who comes between gives both
+ * again, or is woken too early and then does. */
+static void lane_went_on(gr_lane_run *lane, int32_t done) {
+  int32_t at = atomic_load_explicit(&lane->wanted_at, memory_order_seq_cst);
+  if (at && at <= done) {
+    atomic_compare_exchange_strong_explicit(&lane->wanted_at, &at, 0, memory_order_seq_cst, memory_order_seq_cst);
+    gr_queue *wanted = atomic_exchange_explicit(&lane->wanted_by, NULL, memory_order_seq_cst);
     if (wanted == GR_MANY) poke_all();
     else if (wanted) gr_queue_poke(wanted);
   }
   if (atomic_load_explicit(&lane->run->watched, memory_order_seq_cst) & GR_WATCH_STEPS) gr_watch_wake();
 }
 
-static void want(gr_queue *queue, gr_lane_run *lane) {
-  gr_queue *none = NULL;
-  if (!atomic_compare_exchange_strong_explicit(&lane->wanted_by, &none, queue, memory_order_seq_cst,
-                                               memory_order_seq_cst) &&
-      none != queue)
-    atomic_store_explicit(&lane->wanted_by, GR_MANY, memory_order_seq_cst);
+/* Leaves the queue's name with a lane until so many of its steps are over. */
+static void want(gr_queue *queue, gr_lane_run *lane, int32_t steps) {
+  int32_t at;
+  do {
+    at = atomic_load_explicit(&lane->wanted_at, memory_order_seq_cst);
+    while ((!at || at > steps) &&
+           !atomic_compare_exchange_weak_explicit(&lane->wanted_at, &at, steps, memory_order_seq_cst,
+                                                  memory_order_seq_cst))
+      ;
+    gr_queue *none = NULL;
+    if (!atomic_compare_exchange_strong_explicit(&lane->wanted_by, &none, queue, memory_order_seq_cst,
+                                                 memory_order_seq_cst) &&
+        none != queue)
+      atomic_store_explicit(&lane->wanted_by, GR_MANY, memory_order_seq_cst);
+    at = atomic_load_explicit(&lane->wanted_at, memory_order_seq_cst);
+  } while (!at || at > steps);           /* the lane went on, and forgot it before it saw the name */
 }
 
 /* ---------------------------------------------------------------- what is ready */
@@ -74,12 +87,13 @@ static void poison(gr_lane_run *lane, gr_cause *cause, int32_t at, int64_t step)
   atomic_store_explicit(&lane->failed_at, at, memory_order_release);
 }
 
-/* NULL where the lane's next step may run, else the lane that it waits for. */
-static gr_lane_run *blocked_by(gr_lane_run *lane) {
+/* NULL where the lane's next step may run, else the lane that it waits for, until so many steps are over. */
+static gr_lane_run *blocked_by(gr_lane_run *lane, int32_t *steps) {
   int32_t place = atomic_load_explicit(&lane->done, memory_order_relaxed);
   const gr_lane_step *step = step_of(lane);
   for (; lane->next_wait < lane->num_waits && lane->waits[lane->next_wait].step <= place; ++lane->next_wait) {
     const gr_wait *wait = lane->waits + lane->next_wait;
+    *steps = wait->event.value;
     if (!gr_event_over(&wait->event)) return wait->event.run->lanes + wait->event.lane;
     gr_cause *cause = wait->data ? gr_event_cause(&wait->event) : NULL;
     if (cause && !lane->cause) poison(lane, cause, place, step->step);
@@ -88,6 +102,7 @@ static gr_lane_run *blocked_by(gr_lane_run *lane) {
   const gr_event *waits = lane->run->tmpl->waits + step->first_wait;
   for (int32_t w = 0; w < step->num_waits; ++w) {
     gr_lane_run *other = lane->run->lanes + waits[w].lane;
+    *steps = waits[w].value;
     if (atomic_load_explicit(&other->done, memory_order_acquire) < waits[w].value) return other;
     if (lane->cause) continue;
     if (atomic_load_explicit(&other->failed_at, memory_order_acquire) < waits[w].value)
@@ -117,9 +132,10 @@ static void take_inbox(gr_queue *queue) {
 static gr_lane_run *find_ready(gr_queue *queue, gr_lane_run **before) {
   take_inbox(queue);
   gr_lane_run *lane = queue->first;
+  int32_t steps;
   *before = NULL;
   for (int i = 0; lane && i < WINDOW; ++i, *before = lane, lane = lane->next)
-    if (!blocked_by(lane)) return lane;
+    if (!blocked_by(lane, &steps)) return lane;
   return NULL;
 }
 
@@ -131,9 +147,10 @@ static gr_lane_run *find_ready_or_want(gr_queue *queue, gr_lane_run **before) {
   lane = queue->first;
   for (int i = 0; lane && i < WINDOW; ++i, *before = lane, lane = lane->next) {
     gr_lane_run *other;
-    while ((other = blocked_by(lane))) {
-      want(queue, other);
-      if (blocked_by(lane) == other) break;          /* else it went on before it saw our name */
+    int32_t steps, still;
+    while ((other = blocked_by(lane, &steps))) {
+      want(queue, other, steps);
+      if (blocked_by(lane, &still) == other && still == steps) break;     /* else it went on before it saw our name */
     }
     if (!other) return lane;
   }
@@ -233,7 +250,7 @@ static int advance(gr_queue *queue, gr_lane_run *lane) {
   int last = place + 1 == t->lane_ptr[me + 1] - t->lane_ptr[me];
   /* seq_cst: either who is about to sleep sees this, or we see that he wants to be woken */
   atomic_store_explicit(&lane->done, place + 1, memory_order_seq_cst);
-  lane_went_on(lane);
+  lane_went_on(lane, place + 1);
   return last;
 }
 
@@ -307,7 +324,8 @@ void *gr_queue_work(void *of) {
     if (!lane) lane = sleep_for_work(queue, &before);
     if (!lane) return NULL;
     int over;
-    while (!(over = advance(queue, lane)) && !before && !blocked_by(lane))
+    int32_t steps;
+    while (!(over = advance(queue, lane)) && !before && !blocked_by(lane, &steps))
       ;                                   /* the oldest goes on; others only while no older one can */
     if (over) finish(queue, lane, before);
   }
