@@ -34,6 +34,7 @@ _METADATA = frozenset(
         "squeeze",
         "slice",
         "select",
+        "diagonal",
         "split",
         "split_with_sizes",
         "unbind",

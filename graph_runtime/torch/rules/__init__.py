@@ -1,11 +1,22 @@
 """Lowering rules of aten operations, a module a family; importing the package fills the table."""
 
-from . import creation, elementwise, movement, network, products, reductions, training
+from . import (
+    convolutions,
+    creation,
+    elementwise,
+    movement,
+    network,
+    products,
+    reductions,
+    resampling,
+    training,
+)
 from .table import Emitter, Rule, find, rule, table
 
 __all__ = [
     "Emitter",
     "Rule",
+    "convolutions",
     "creation",
     "elementwise",
     "find",
@@ -13,6 +24,7 @@ __all__ = [
     "network",
     "products",
     "reductions",
+    "resampling",
     "rule",
     "table",
     "training",

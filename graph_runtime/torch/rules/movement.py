@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ..journal import Refused
-from .operands import axis_of, broadcast, pair, reshape, shape_of
+from .operands import axis_of, broadcast, pair, reshape, scalar_like, shape_of
 from .table import rule
 
 
@@ -169,9 +171,39 @@ def constant_pad(e: Any, x: Any, pad: Any, value: Any = 0) -> Any:
     before, after = [0] * n, [0] * n
     for i in range(len(pad) // 2):
         before[n - 1 - i], after[n - 1 - i] = pad[2 * i], pad[2 * i + 1]
-    if min(*before, *after) < 0:
-        raise Refused("padding that cuts is the host's")
+    for axis, size in enumerate(x.shape):  # what is padded by less than nothing is cut
+        x = cut(e, x, axis, max(-before[axis], 0), size - max(-after[axis], 0))
+    before, after = [max(b, 0) for b in before], [max(a, 0) for a in after]
     return e.op("pad", x, pads=(*before, *after), value=float(value))
+
+
+@rule("tril")
+def tril(e: Any, x: Any, diagonal: int = 0) -> Any:
+    return _masked(e, x, np.tri(*x.shape[-2:], diagonal, dtype=bool))
+
+
+@rule("triu")
+def triu(e: Any, x: Any, diagonal: int = 0) -> Any:
+    return _masked(e, x, ~np.tri(*x.shape[-2:], diagonal - 1, dtype=bool))
+
+
+def _masked(e: Any, x: Any, mask: Any) -> Any:
+    """x where a mask of its last two dimensions says so, else 0."""
+    return e.op("where", broadcast(e, e.array(mask, "bool"), x.shape), x, scalar_like(e, 0, x))
+
+
+@rule("diagonal", "diagonal_copy")
+def diagonal(e: Any, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    n = len(x.shape)
+    rows, columns = axis_of(dim1, n), axis_of(dim2, n)
+    rest = [i for i in range(n) if i not in (rows, columns)]
+    height, width = x.shape[rows], x.shape[columns]
+    count = min(height + min(offset, 0), width - max(offset, 0))
+    if count <= 0:
+        raise Refused("the diagonal is empty")
+    first = offset if offset >= 0 else -offset * width
+    flat = reshape(e, permute(e, x, (*rest, rows, columns)), (*(x.shape[i] for i in rest), height * width))
+    return e.op("take", flat, e.array(first + np.arange(count) * (width + 1), "int32"), axis=len(rest))
 
 
 # **************** indices ****************

@@ -221,13 +221,6 @@ def two(given: Any) -> tuple[int, int]:
     return (given[0], given[0]) if len(given) == 1 else tuple(given)
 
 
-@rule("_adaptive_avg_pool2d")
-def adaptive_avg_pool2d(e: Any, x: Any, size: Any) -> Any:
-    if tuple(size) != (1, 1) or len(x.shape) != 4:
-        raise Refused("adaptive pooling to more than one element is the host's")
-    return e.op("global_avg_pool2d", x)
-
-
 # **************** dropout ****************
 
 

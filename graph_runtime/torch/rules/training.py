@@ -6,8 +6,7 @@ import math
 from typing import Any
 
 from ..journal import Refused
-from .network import two
-from .operands import broadcast, cast, reshape, scalar_like
+from .operands import cast, reshape, scalar_like
 from .table import rule
 
 
@@ -104,74 +103,68 @@ def mse_loss_backward(e: Any, grad: Any, x: Any, target: Any, reduction: int) ->
     return e.op("multiply", e.op("multiply", off, grad), scalar_like(e, scale, x))
 
 
-def one_hot(e: Any, target: Any, classes: int, dtype: str, ignore: int | None = None) -> Any:
-    """[n, classes] of ones where the target [n] int32 says so; rows of target ``ignore`` have none."""
+def hits(e: Any, target: Any, classes: int, ignore: int | None = None) -> Any:
+    """bool [n, classes]: where the target [n] int32 says so; nowhere in rows of target ``ignore``."""
     numbers = e.array([-1 if i == ignore else i for i in range(classes)], "int32")
-    hit = e.op("equal", reshape(e, target, (target.shape[0], 1)), reshape(e, numbers, (1, classes)))
-    return cast(e, hit, dtype)
+    return e.op("equal", reshape(e, target, (target.shape[0], 1)), reshape(e, numbers, (1, classes)))
 
 
-@rule("nll_loss_forward", indices=(1,))
+def _rows(e: Any, x: Any) -> Any:
+    """Scores [classes] or [n, classes, ...] as [rows, classes]."""
+    if len(x.shape) <= 2:
+        return reshape(e, x, (math.prod(x.shape[:-1]), x.shape[-1]))
+    perm = (0, *range(2, len(x.shape)), 1)
+    return reshape(e, e.op("transpose", x, perm=perm), (math.prod(x.shape) // x.shape[1], x.shape[1]))
+
+
+def _weights(e: Any, hit: Any, weight: Any, dtype: str) -> Any:
+    """[rows, classes] of the weight of each row at its class."""
+    made = cast(e, hit, dtype)
+    return made if weight is None else e.op("multiply", made, reshape(e, weight, (1, hit.shape[1])))
+
+
+@rule("nll_loss_forward", "nll_loss2d_forward", indices=(1,))
 def nll_loss_forward(e: Any, x: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
-    _check_loss(x, weight, reduction)
-    hot = one_hot(e, target, x.shape[1], x.dtype, ignore_index)
-    total = e.op("negative", e.op("sum", e.op("multiply", x, hot), axes=(0, 1), keepdims=False))
-    count = e.op("sum", hot, axes=(0, 1), keepdims=False)
+    rows = _rows(e, x)
+    hit = hits(e, reshape(e, target, (rows.shape[0],)), rows.shape[1], ignore_index)
+    picked = e.op("where", hit, rows, scalar_like(e, 0.0, rows))  # scores of other classes may be infinite
+    if weight is not None:
+        picked = e.op("multiply", picked, reshape(e, weight, (1, rows.shape[1])))
+    loss = e.op("negative", e.op("sum", picked, axes=(1,), keepdims=False))
+    if reduction == 0:
+        return reshape(e, loss, target.shape), scalar_like(e, 0.0, x)
+    count = e.op("sum", _weights(e, hit, weight, x.dtype), axes=(0, 1), keepdims=False)
+    total = e.op("sum", loss, axes=(0,), keepdims=False)
     return (e.op("divide", total, count) if reduction == 1 else total), count
 
 
-@rule("nll_loss_backward", indices=(2,))
+@rule("nll_loss_backward", "nll_loss2d_backward", indices=(2,))
 def nll_loss_backward(
     e: Any, grad: Any, x: Any, target: Any, weight: Any, reduction: int, ignore_index: int, total: Any
 ) -> Any:
-    _check_loss(x, weight, reduction)
-    hot = one_hot(e, target, x.shape[1], x.dtype, ignore_index)
+    classes = x.shape[0] if len(x.shape) == 1 else x.shape[1]
+    rows = math.prod(x.shape) // classes
+    hit = hits(e, reshape(e, target, (rows,)), classes, ignore_index)
     scale = e.op("negative", e.op("divide", grad, total) if reduction == 1 else grad)
-    return e.op("multiply", hot, scale)
+    scale = reshape(e, scale, (rows, 1)) if reduction == 0 else scale
+    made = e.op("multiply", _weights(e, hit, weight, x.dtype), scale)
+    if len(x.shape) <= 2:
+        return reshape(e, made, x.shape)
+    made = reshape(e, made, (x.shape[0], *x.shape[2:], classes))
+    return e.op("transpose", made, perm=(0, len(x.shape) - 1, *range(1, len(x.shape) - 1)))
 
 
-def _check_loss(x: Any, weight: Any, reduction: int) -> None:
-    if weight is not None or len(x.shape) != 2 or reduction == 0:
-        raise Refused("losses of images, weighted ones and those that are not reduced are the host's")
-
-
-# **************** pooling, embedding ****************
-
-
-@rule("avg_pool2d_backward")
-def avg_pool2d_backward(
-    e: Any,
-    grad: Any,
-    x: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: Any,
-) -> Any:
-    kernel = two(kernel)
-    even = all(n % k == 0 for n, k in zip(x.shape[2:], kernel, strict=True))
-    if (
-        (two(stride) if stride else kernel) != kernel
-        or two(padding) != (0, 0)
-        or not even
-        or len(x.shape) != 4
-    ):
-        raise Refused("gradients of overlapping windows are the host's")
-    n, c, h, w = grad.shape
-    spread = broadcast(e, reshape(e, grad, (n, c, h, 1, w, 1)), (n, c, h, kernel[0], w, kernel[1]))
-    return e.op("multiply", reshape(e, spread, x.shape), scalar_like(e, 1 / math.prod(kernel), grad))
+# **************** embedding, pooling ****************
 
 
 @rule("embedding_dense_backward", indices=(1,))
 def embedding_dense_backward(
     e: Any, grad: Any, indices: Any, count: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Any:
-    if scale_grad_by_freq or padding_idx >= 0:
-        raise Refused("this kind of embedding gradient is the host's")
+    if scale_grad_by_freq:
+        raise Refused("embedding gradients by frequency are the host's")
     rows = math.prod(indices.shape)
-    hot = one_hot(e, reshape(e, indices, (rows,)), count, grad.dtype)
+    hot = cast(e, hits(e, reshape(e, indices, (rows,)), count, padding_idx), grad.dtype)
     return e.op("matmul", e.op("transpose", hot, perm=(1, 0)), reshape(e, grad, (rows, grad.shape[-1])))
 
 

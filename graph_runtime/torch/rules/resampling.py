@@ -1,0 +1,252 @@
+"""Axes of another length: upsampling, padding by what is there, averages of windows, and their gradients.
+
+All of these are linear maps of one axis after the other. Forward they pick elements and weigh them
+(``Taps``); backward they are products by the matrix that says the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..journal import Refused
+from .movement import cut
+from .operands import axis_of, reshape
+from .table import rule
+
+Taps = list[tuple[np.ndarray, np.ndarray]]  # (indices, weights) of each new element: it is the sum over taps
+
+
+def _picked(e: Any, x: Any, axis: int, taps: Taps) -> Any:
+    """The axis anew, from its taps."""
+    shape = [1] * len(x.shape)
+    shape[axis] = -1
+    made = None
+    for indices, weights in taps:
+        part = e.op("take", x, e.array(indices.astype(np.int32), "int32"), axis=axis)
+        if (weights != 1).any():
+            part = e.op("multiply", part, e.array(weights.astype(np.float32).reshape(shape), x.dtype))
+        made = part if made is None else e.op("add", made, part)
+    return made
+
+
+def _matrix(taps: Taps, size: int) -> np.ndarray:
+    """[new size, size] of what the taps say."""
+    made = np.zeros((len(taps[0][0]), size))
+    for indices, weights in taps:
+        np.add.at(made, (np.arange(len(indices)), indices.astype(int)), weights)
+    return made
+
+
+def _through(e: Any, x: Any, axis: int, matrix: np.ndarray) -> Any:
+    """The axis multiplied by a matrix [size, new size]."""
+    perm = [*(i for i in range(len(x.shape)) if i != axis), axis]
+    last = perm == list(range(len(perm)))
+    x = x if last else e.op("transpose", x, perm=tuple(perm))
+    rows = reshape(e, x, (math.prod(x.shape[:-1]), x.shape[-1]))
+    made = e.op("matmul", rows, e.array(matrix.astype(np.float32), x.dtype))
+    made = reshape(e, made, (*x.shape[:-1], matrix.shape[1]))
+    return made if last else e.op("transpose", made, perm=tuple(perm.index(i) for i in range(len(perm))))
+
+
+def _forward(e: Any, x: Any, taps: Sequence[Taps]) -> Any:
+    """Taps of the last axes, in their order."""
+    for axis, one in enumerate(taps, len(x.shape) - len(taps)):
+        x = _picked(e, x, axis, one)
+    return x
+
+
+def _backward(e: Any, grad: Any, sizes: Sequence[int], taps: Sequence[Taps]) -> Any:
+    for axis, (size, one) in enumerate(zip(sizes, taps, strict=True), len(grad.shape) - len(taps)):
+        grad = _through(e, grad, axis, _matrix(one, size))
+    return grad
+
+
+# **************** upsampling ****************
+
+
+def _step(size: int, new: int, scale: float | None) -> np.float32:
+    return np.float32(1 / scale if scale else size / new)
+
+
+def _nearest(size: int, new: int, scale: float | None, shift: float = 0.0) -> Taps:
+    at = np.floor((np.arange(new, dtype=np.float32) + np.float32(shift)) * _step(size, new, scale))
+    return [(np.clip(at, 0, size - 1), np.ones(new))]
+
+
+def _exact(size: int, new: int, scale: float | None) -> Taps:
+    return _nearest(size, new, scale, 0.5)
+
+
+def _places(size: int, new: int, align: bool, scale: float | None) -> np.ndarray:
+    """Where new elements lie between the old ones."""
+    at = np.arange(new, dtype=np.float32)
+    if align:
+        return at * np.float32((size - 1) / (new - 1) if new > 1 else 0)
+    return (at + np.float32(0.5)) * _step(size, new, scale) - np.float32(0.5)
+
+
+def _linear(size: int, new: int, align: bool, scale: float | None) -> Taps:
+    at = np.maximum(_places(size, new, align, scale), 0)
+    low = np.minimum(np.floor(at), size - 1)
+    part = np.minimum(at - low, 1)
+    return [(low, 1 - part), (np.minimum(low + 1, size - 1), part)]
+
+
+def _cubic(size: int, new: int, align: bool, scale: float | None) -> Taps:
+    """Keys' kernel with a = -0.75."""
+    at, a = _places(size, new, align, scale), -0.75
+    low = np.floor(at)
+    made = []
+    for offset in (-1, 0, 1, 2):
+        d = np.abs(at - low - offset)
+        near = ((a + 2) * d - (a + 3)) * d * d + 1
+        far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+        made.append((np.clip(low + offset, 0, size - 1), np.where(d <= 1, near, far)))
+    return made
+
+
+def _taps(kind: Callable[..., Taps], sizes: Any, new: Any, how: Sequence[Any], scales: Any) -> list[Taps]:
+    scales = list(scales) or [None] * len(new)
+    return [kind(s, n, *how, scale) for s, n, scale in zip(sizes, new, scales, strict=True)]
+
+
+def _upsampling(name: str, kind: Callable[..., Taps], flags: int) -> None:
+    """Rules of an upsampling and its gradient. ``flags``: arguments between the sizes and the scales."""
+
+    @rule(name)
+    def upsample(e: Any, x: Any, output_size: Any, *how: Any) -> Any:
+        if output_size is None or any(isinstance(h, (list, tuple)) for h in how):
+            raise Refused("sizes that come as factors are the host's")
+        sizes = x.shape[2:]
+        return _forward(e, x, _taps(kind, sizes, output_size, how[:flags], how[flags:]))
+
+    @rule(f"{name}_backward")
+    def gradient(e: Any, grad: Any, output_size: Any, input_size: Any, *how: Any) -> Any:
+        sizes = input_size[2:]
+        return _backward(e, grad, sizes, _taps(kind, sizes, output_size, how[:flags], how[flags:]))
+
+
+for _dims in ("1d", "2d"):
+    _upsampling(f"upsample_nearest{_dims}", _nearest, 0)
+    _upsampling(f"_upsample_nearest_exact{_dims}", _exact, 0)
+_upsampling("upsample_linear1d", _linear, 1)
+_upsampling("upsample_bilinear2d", _linear, 1)
+_upsampling("upsample_bicubic2d", _cubic, 1)
+
+
+# **************** padding by what is there ****************
+
+
+def _mirrored(size: int, before: int, after: int) -> Taps:
+    at = np.abs(np.arange(-before, size + after))
+    return [(np.where(at >= size, 2 * (size - 1) - at, at), np.ones(len(at)))]
+
+
+def _repeated(size: int, before: int, after: int) -> Taps:
+    return [(np.clip(np.arange(-before, size + after), 0, size - 1), np.ones(size + before + after))]
+
+
+def _borders(kind: Callable[..., Taps], shape: Any, padding: Any) -> list[Taps]:
+    n = len(padding) // 2
+    return [
+        kind(size, padding[2 * (n - 1 - i)], padding[2 * (n - 1 - i) + 1])
+        for i, size in enumerate(shape[len(shape) - n :])
+    ]
+
+
+def _padding(name: str, kind: Callable[..., Taps]) -> None:
+    @rule(name)
+    def pad(e: Any, x: Any, padding: Any) -> Any:
+        return _forward(e, x, _borders(kind, x.shape, padding))
+
+    @rule(f"{name}_backward")
+    def gradient(e: Any, grad: Any, x: Any, padding: Any) -> Any:
+        sizes = x.shape[len(x.shape) - len(padding) // 2 :]
+        return _backward(e, grad, sizes, _borders(kind, x.shape, padding))
+
+
+for _dims in ("1d", "2d"):
+    _padding(f"reflection_pad{_dims}", _mirrored)
+    _padding(f"replication_pad{_dims}", _repeated)
+
+
+@rule("roll")
+def roll(e: Any, x: Any, shifts: Any, dims: Any = ()) -> Any:
+    shifts = [shifts] if isinstance(shifts, int) else list(shifts)
+    dims = [dims] if isinstance(dims, int) else list(dims)
+    if not dims:
+        return reshape(e, roll(e, reshape(e, x, (math.prod(x.shape),)), shifts, [0]), x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        axis = axis_of(dim, len(x.shape))
+        first = -shift % x.shape[axis]
+        if first:
+            parts = cut(e, x, axis, first, x.shape[axis]), cut(e, x, axis, 0, first)
+            x = e.op("concatenate", *parts, axis=axis)
+    return x
+
+
+# **************** averages of windows ****************
+
+
+def _averages(windows: Sequence[tuple[int, int]], size: int, counts: Sequence[float]) -> np.ndarray:
+    """[windows, size] that averages each window (first, end) of an axis."""
+    made = np.zeros((len(windows), size))
+    for row, (first, end), count in zip(made, windows, counts, strict=True):
+        row[max(first, 0) : end] = 1 / count
+    return made
+
+
+def _adaptive(size: int, new: int) -> np.ndarray:
+    windows = [(i * size // new, -(-(i + 1) * size // new)) for i in range(new)]
+    return _averages(windows, size, [end - first for first, end in windows])
+
+
+@rule("_adaptive_avg_pool2d")
+def adaptive_avg_pool2d(e: Any, x: Any, size: Any) -> Any:
+    if len(x.shape) == 4 and tuple(size) == (1, 1):
+        return e.op("global_avg_pool2d", x)
+    for axis, new in enumerate(size, len(x.shape) - 2):
+        x = _through(e, x, axis, _adaptive(x.shape[axis], new).T)
+    return x
+
+
+@rule("_adaptive_avg_pool2d_backward")
+def adaptive_avg_pool2d_backward(e: Any, grad: Any, x: Any) -> Any:
+    for axis in (len(x.shape) - 2, len(x.shape) - 1):
+        grad = _through(e, grad, axis, _adaptive(x.shape[axis], grad.shape[axis]))
+    return grad
+
+
+@rule("avg_pool2d_backward")
+def avg_pool2d_backward(
+    e: Any,
+    grad: Any,
+    x: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Any,
+) -> Any:
+    kernel, padding = _two(kernel), _two(padding)
+    stride = _two(stride) if stride else kernel
+    for i, (k, s, p) in enumerate(zip(kernel, stride, padding, strict=True)):
+        axis = len(x.shape) - 2 + i
+        size = x.shape[axis]
+        windows = [(at * s - p, min(at * s - p + k, size + p)) for at in range(grad.shape[axis])]
+        inside = [(first, min(end, size)) for first, end in windows]
+        counts = [end - (first if count_include_pad else max(first, 0)) for first, end in
+                  (windows if count_include_pad else inside)]  # fmt: skip
+        if divisor_override is not None:
+            counts = [divisor_override if i == 0 else 1] * len(counts)
+        grad = _through(e, grad, axis, _averages(inside, size, counts))
+    return grad
+
+
+def _two(given: Any) -> tuple[int, int]:
+    return (given[0], given[0]) if len(given) == 1 else tuple(given)

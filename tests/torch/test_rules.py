@@ -1,0 +1,110 @@
+"""Rules of layers and losses, forward and backward: on the device without the host's help, as on the CPU."""
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("graph_runtime.torch")
+from torch.nn import functional  # noqa: E402
+
+IMAGE = (2, 4, 6, 5)
+CLASSES = torch.tensor([2, 0, -100, 4])
+
+
+def convolution(*shape, transposed=False, **how):
+    """The name's function of an image and a kernel of this shape, whose gradients are taken, too."""
+    call = getattr(functional, f"conv{'_transpose' if transposed else ''}{len(shape) - 2}d")
+    kernel = torch.linspace(-1, 1, torch.Size(shape).numel()).reshape(shape)
+    outputs = shape[1] * how.get("groups", 1) if transposed else shape[0]
+    bias = torch.linspace(0, 1, outputs)
+    return lambda x, k, b: call(x, k, b, **how), kernel, bias
+
+
+CONVOLUTIONS = {
+    "strides": convolution(3, 4, 3, 2, stride=2, padding=1),
+    "rest": convolution(3, 4, 3, 3, stride=(3, 2)),
+    "dilations": convolution(2, 4, 2, 2, dilation=2, stride=2),
+    "groups": convolution(6, 2, 3, 3, groups=2, padding=(2, 1)),
+    "depthwise": convolution(4, 1, 3, 3, groups=4, stride=2),
+    "padding beyond the kernel": convolution(2, 4, 1, 1, padding=1, stride=2),
+    "transposed": convolution(4, 3, 3, 3, transposed=True, stride=2, padding=1, output_padding=1),
+    "transposed, groups": convolution(4, 2, 2, 3, transposed=True, groups=2, dilation=2),
+    "transposed, cut": convolution(4, 2, 1, 1, transposed=True, padding=1, stride=2),
+    "lines": convolution(3, 4, 3, stride=2, padding=1),
+    "lines, transposed": convolution(4, 3, 3, transposed=True, stride=2),
+}
+LAYERS = {
+    "nearest": lambda x: functional.interpolate(x, size=(4, 9)),
+    "nearest, factor": lambda x: functional.interpolate(x, scale_factor=1.7),
+    "nearest-exact": lambda x: functional.interpolate(x, size=(4, 9), mode="nearest-exact"),
+    "bilinear": lambda x: functional.interpolate(x, size=(9, 4), mode="bilinear"),
+    "corners": lambda x: functional.interpolate(x, size=(9, 1), mode="bilinear", align_corners=True),
+    "bilinear, factor": lambda x: functional.interpolate(x, scale_factor=(1.5, 2), mode="bilinear"),
+    "bicubic": lambda x: functional.interpolate(x, size=(9, 4), mode="bicubic"),
+    "linear": lambda x: functional.interpolate(x.flatten(2), size=17, mode="linear"),
+    "adaptive": lambda x: functional.adaptive_avg_pool2d(x, (4, 3)),
+    "adaptive, one": lambda x: functional.adaptive_avg_pool2d(x, 1),
+    "average": lambda x: functional.avg_pool2d(x, 3, 2, 1),
+    "average, ceil": lambda x: functional.avg_pool2d(x, (3, 2), 2, (1, 0), ceil_mode=True),
+    "average, inside": lambda x: functional.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+    "reflect": lambda x: functional.pad(x, (2, 1, 0, 3), mode="reflect"),
+    "replicate": lambda x: functional.pad(x, (2, 1, 0, 3), mode="replicate"),
+    "circular": lambda x: functional.pad(x, (2, 1, 0, 3), mode="circular"),
+    "cut": lambda x: functional.pad(x, (-1, 2, 1, -2), value=3.0),
+    "roll": lambda x: x.roll((1, -2), (0, 3)) + x.roll(5),
+    "tril": lambda x: x.tril(1) + x.triu(-2),
+    "cross entropy of images": lambda x: functional.cross_entropy(x, x.detach().argmax(1)),
+    "batch norm": lambda x: functional.batch_norm(x, None, None, training=True),
+}
+LOSSES = {
+    "mean": lambda x, c, w: functional.cross_entropy(x, c),
+    "weighted": lambda x, c, w: functional.cross_entropy(x, c, w),
+    "sum": lambda x, c, w: functional.cross_entropy(x, c, w, reduction="sum"),
+    "each": lambda x, c, w: functional.cross_entropy(x, c, w, reduction="none").sum(),
+    "one": lambda x, c, w: functional.nll_loss(x[0], c[0]),
+}
+
+
+def gradients_too(same, made, wanted, inputs, twins):
+    same(made, wanted, 1e-4)
+    made.square().sum().backward()
+    wanted.square().sum().backward()
+    for x, twin in zip(inputs, twins, strict=True):
+        same(x.grad, twin.grad, 1e-4)
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions(tt, same, name):
+    call, *given = CONVOLUTIONS[name]
+    image = torch.randn(IMAGE if given[0].dim() == 4 else (2, 4, 9))
+    twins = [x.clone().requires_grad_() for x in (image, *given)]
+    inputs = [x.detach().to("tt").requires_grad_() for x in twins]
+    with tt.no_fallback():
+        gradients_too(same, call(*inputs), call(*twins), inputs, twins)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers(tt, same, name):
+    twin = torch.randn(IMAGE, requires_grad=True)
+    x = twin.detach().to("tt").requires_grad_()
+    with tt.no_fallback():
+        gradients_too(same, LAYERS[name](x), LAYERS[name](twin), [x], [twin])
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_of_classes(tt, same, name):
+    scores = torch.randn(4, 5)
+    scores[:, 3] = -float("inf")                            # a class that is masked: no row has it
+    twin, weight = scores.requires_grad_(), torch.rand(5)
+    x = scores.detach().to("tt").requires_grad_()
+    with tt.no_fallback():
+        made, wanted = LOSSES[name](x, CLASSES.to("tt"), weight.to("tt")), LOSSES[name](twin, CLASSES, weight)
+        gradients_too(same, made, wanted, [x], [twin])
+
+
+def test_rows_of_padding_learn_nothing(tt, same):
+    twin = torch.randn(6, 3, requires_grad=True)
+    x, at = twin.detach().to("tt").requires_grad_(), torch.tensor([[1, 0, 5], [0, 1, 1]])
+    with tt.no_fallback():
+        made = functional.embedding(at.to("tt"), x, padding_idx=0)
+        gradients_too(same, made, functional.embedding(at, twin, padding_idx=0), [x], [twin])
