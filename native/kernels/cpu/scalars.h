@@ -2,7 +2,7 @@
  * programs of steps share them, so that a fused op gives the bits that it gives alone.
  *
  * Who reads it: the templates of this directory, as GR_MATH(gr_logistic). Thread: any.
- * defines: gr_{exp_of,erfc_of,logistic,gelu_erf,gelu_tanh,clip}[f]
+ * defines: gr_{exp_of,tanh_of,erf_of,erfc_of,logistic,gelu_erf,gelu_tanh,clip}[f]
  */
 #ifndef GR_CPU_SCALARS_H
 #define GR_CPU_SCALARS_H
@@ -11,6 +11,10 @@
 
 GR_INLINE float gr_exp_off(float a) { return gr_expf(a); }
 GR_INLINE double gr_exp_of(double a) { return exp(a); }
+GR_INLINE float gr_tanh_off(float a) { return gr_tanhf(a); }
+GR_INLINE double gr_tanh_of(double a) { return tanh(a); }
+GR_INLINE float gr_erf_off(float a) { return gr_erff(a); }
+GR_INLINE double gr_erf_of(double a) { return erf(a); }
 GR_INLINE float gr_erfc_off(float a) { return gr_erfcf(a); }
 GR_INLINE double gr_erfc_of(double a) { return erfc(a); }
 

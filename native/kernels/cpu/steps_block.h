@@ -6,8 +6,7 @@
  *
  * defines: GR_STEPS(block)
  */
-#include "cpu/scalars.h"
-#include "steps.h"
+#include "cpu/steps_lanes.h"
 
 /* A register: n elements, or one that stands for all of them (step 0). */
 typedef struct GR_STEPS(register) {
@@ -49,88 +48,18 @@ GR_INLINE GR_STEPS(register) GR_STEPS(load)(const gr_steps *s, const gr_steps_in
   return (GR_STEPS(register)){buffer, 1};
 }
 
-#define GR_STEP(code, value)                                                   \
-  case code:                                                                   \
-    for (; n > 0; n -= GR_STEPS_LANES, x += x_next, y += y_next, d += GR_STEPS_LANES) { \
-      GR_INDEPENDENT                                                           \
-      for (int l = 0; l < GR_STEPS_LANES; l++) {                               \
-        GR_C a = x[l], b = y[l];                                               \
-        (void)b;                                                               \
-        d[l] = (GR_C)(value);                                                  \
-      }                                                                        \
-    }                                                                          \
-    break;
-
-/* One instruction on n elements, a multiple of GR_STEPS_LANES, so many at a time: each loop is vector code once,
- * with no rest. x_next, y_next: GR_STEPS_LANES, or 0 where the same lanes stand for all elements. */
-GR_INLINE void GR_STEPS(lanes)(const int64_t *w, const GR_C *x, int64_t x_next, const GR_C *y, int64_t y_next,
-                               GR_C *d, int64_t n) {
 #if GR_FLOAT
-  GR_C p = (GR_C)gr_steps_parameter(w, 0), q = (GR_C)gr_steps_parameter(w, 1);
-#endif
+#define GR_STEPS_APPLY GR_MATH(gr_steps_lanes)
+#else
+#define GR_STEPS_APPLY GR_STEPS(lanes)
+static __attribute__((noinline)) void GR_STEPS(lanes)(GR_STEPS_LANES_ARGS(GR_C)) {
   switch (w[0]) {
-    GR_STEP(GR_STEP_ADD, (GR_U)a + (GR_U)b)
-    GR_STEP(GR_STEP_SUBTRACT, (GR_U)a - (GR_U)b)
-    GR_STEP(GR_STEP_MULTIPLY, (GR_U)a * (GR_U)b)
-    GR_STEP(GR_STEP_MAXIMUM, a >= b || GR_IS_NAN(a) ? a : b)
-    GR_STEP(GR_STEP_MINIMUM, a <= b || GR_IS_NAN(a) ? a : b)
-    GR_STEP(GR_STEP_RELU, a < 0 ? 0 : a)
-#if GR_FLOAT
-    GR_STEP(GR_STEP_DIVIDE, a / b)
-    GR_STEP(GR_STEP_GELU, GR_MATH(gr_gelu_erf)(a))
-    GR_STEP(GR_STEP_GELU_TANH, GR_MATH(gr_gelu_tanh)(a))
-    GR_STEP(GR_STEP_SIGMOID, GR_MATH(gr_logistic)(a))
-    GR_STEP(GR_STEP_TANH, GR_TANH(a))
-    GR_STEP(GR_STEP_EXP, GR_EXP(a))
-    GR_STEP(GR_STEP_SQRT, GR_MATH(sqrt)(a))
-    GR_STEP(GR_STEP_ABS, GR_MATH(fabs)(a))
-    GR_STEP(GR_STEP_NEGATIVE, -a)
-    GR_STEP(GR_STEP_SILU, a * GR_MATH(gr_logistic)(a))
-    GR_STEP(GR_STEP_HARD_SWISH, a * GR_MATH(gr_clip)(a / 6 + (GR_C)0.5, 0, 1))
-    GR_STEP(GR_STEP_HARD_SIGMOID, GR_MATH(gr_clip)(p * a + q, 0, 1))
-    GR_STEP(GR_STEP_CLIP, GR_MATH(gr_clip)(a, p, q))
-    GR_STEP(GR_STEP_LEAKY_RELU, a * (a < 0 ? p : 1))
-    GR_STEP(GR_STEP_RECIPROCAL, 1 / a)
-    GR_STEP(GR_STEP_ERF, GR_ERF(a))
-    GR_STEP(GR_STEP_LOG, GR_MATH(log)(a))
-#endif
+    GR_STEPS_ARITHMETIC(GR_C, GR_U, GR_IS_NAN)
+    GR_STEP(GR_C, GR_STEP_RELU, a <= 0 ? 0 : a) /* not <, which no unsigned number is */
     default: break; /* ops/steps.py makes no other code */
   }
 }
-#undef GR_STEP
-
-/* float32 once for each instruction set, chosen when it runs; no operations are contracted, so that all give
- * the same bits. */
-#define GR_STEPS_LANES_FOR(name, attributes)                                                             \
-  static __attribute__(attributes) void GR_STEPS(name)(const int64_t *w, const GR_C *x, int64_t x_next,  \
-                                                       const GR_C *y, int64_t y_next, GR_C *d, int64_t n) { \
-    GR_STEPS(lanes)(w, x, x_next, y, y_next, d, n);                                                      \
-  }
-GR_STEPS_LANES_FOR(lanes_any, (noinline))
-#if defined(GR_IS_F32) && defined(__x86_64__) && !defined(__AVX512F__)
-#ifndef __AVX2__
-GR_STEPS_LANES_FOR(lanes_avx2, (noinline, target("avx2")))
 #endif
-GR_STEPS_LANES_FOR(lanes_avx512, (noinline, target("avx512f")))
-#endif
-#undef GR_STEPS_LANES_FOR
-
-GR_INLINE void GR_STEPS(apply_lanes)(const int64_t *w, const GR_C *x, int64_t x_next, const GR_C *y,
-                                     int64_t y_next, GR_C *d, int64_t n) {
-#if defined(GR_IS_F32) && defined(__x86_64__) && !defined(__AVX512F__)
-  if (__builtin_cpu_supports("avx512f")) {
-    GR_STEPS(lanes_avx512)(w, x, x_next, y, y_next, d, n);
-    return;
-  }
-#ifndef __AVX2__
-  if (__builtin_cpu_supports("avx2")) {
-    GR_STEPS(lanes_avx2)(w, x, x_next, y, y_next, d, n);
-    return;
-  }
-#endif
-#endif
-  GR_STEPS(lanes_any)(w, x, x_next, y, y_next, d, n);
-}
 
 /* One instruction on n elements. Those that fill no lanes go by way of buffers; so does one for all. */
 static void GR_STEPS(apply)(const int64_t *w, GR_STEPS(register) x, GR_STEPS(register) y, GR_C *d, int64_t n) {
@@ -139,14 +68,15 @@ static void GR_STEPS(apply)(const int64_t *w, GR_STEPS(register) x, GR_STEPS(reg
   for (int l = 0; l < GR_STEPS_LANES && !x.step; l++) a[l] = *x.at;
   for (int l = 0; l < GR_STEPS_LANES && !y.step; l++) b[l] = *y.at;
   if (whole)
-    GR_STEPS(apply_lanes)(w, x.step ? x.at : a, x.step * GR_STEPS_LANES, y.step ? y.at : b,
-                          y.step * GR_STEPS_LANES, d, whole);
+    GR_STEPS_APPLY(w, x.step ? x.at : a, x.step * GR_STEPS_LANES, y.step ? y.at : b, y.step * GR_STEPS_LANES, d,
+                   whole);
   if (!rest) return;
   if (x.step) memcpy(a, x.at + whole, (size_t)rest * sizeof(GR_C));
   if (y.step) memcpy(b, y.at + whole, (size_t)rest * sizeof(GR_C));
-  GR_STEPS(apply_lanes)(w, a, 0, b, 0, made, GR_STEPS_LANES);
+  GR_STEPS_APPLY(w, a, 0, b, 0, made, GR_STEPS_LANES);
   memcpy(d + whole, made, (size_t)rest * sizeof(GR_C));
 }
+#undef GR_STEPS_APPLY
 
 /* All steps on one strip; in may be NULL: a program without a product. */
 GR_INLINE void GR_STEPS(strip)(const gr_steps *s, const GR_STEPS(place) *at, const GR_C *in, int64_t in_row,

@@ -1,0 +1,104 @@
+/* steps_lanes.h: one instruction of a program of steps (steps.h) on lanes of floats or doubles. All families and
+ * dtypes of a unit share them: gr_steps_lanesf for what computes in float (f32, f16, bf16), gr_steps_lanes for f64.
+ *
+ * Who reads it: steps_block.h, which has the lanes of integers. Thread: any.
+ * defines: GR_STEP, GR_STEPS_ARITHMETIC, GR_STEPS_LANES_ARGS, gr_steps_lanes[f]
+ */
+#ifndef GR_CPU_STEPS_LANES_H
+#define GR_CPU_STEPS_LANES_H
+
+#include "cpu/scalars.h"
+#include "steps.h"
+
+/* An instruction on n elements of type T, a multiple of GR_STEPS_LANES, so many at a time: each loop is vector
+ * code once, with no rest. x_next, y_next: GR_STEPS_LANES, or 0 where the same lanes stand for all elements. */
+#define GR_STEPS_LANES_ARGS(T) \
+  const int64_t *w, const T *x, int64_t x_next, const T *y, int64_t y_next, T *d, int64_t n
+
+#define GR_STEP(T, code, value)                                                         \
+  case code:                                                                            \
+    for (; n > 0; n -= GR_STEPS_LANES, x += x_next, y += y_next, d += GR_STEPS_LANES) { \
+      GR_INDEPENDENT                                                                    \
+      for (int l = 0; l < GR_STEPS_LANES; l++) {                                        \
+        T a = x[l], b = y[l];                                                           \
+        (void)b;                                                                        \
+        d[l] = (T)(value);                                                              \
+      }                                                                                 \
+    }                                                                                   \
+    break;
+
+/* U: what sums and products of T are computed in. */
+#define GR_STEPS_ARITHMETIC(T, U, IS_NAN)                             \
+  GR_STEP(T, GR_STEP_ADD, (U)a + (U)b)                                \
+  GR_STEP(T, GR_STEP_SUBTRACT, (U)a - (U)b)                           \
+  GR_STEP(T, GR_STEP_MULTIPLY, (U)a * (U)b)                           \
+  GR_STEP(T, GR_STEP_MAXIMUM, a >= b || IS_NAN(a) ? a : b)            \
+  GR_STEP(T, GR_STEP_MINIMUM, a <= b || IS_NAN(a) ? a : b)
+
+#define GR_STEPS_IS_NAN(x) ((x) != (x))
+#define GR_STEPS_FLOATS(T, F)                                                                 \
+  GR_INLINE void gr_steps_lanes_of##F(GR_STEPS_LANES_ARGS(T)) {                               \
+    T p = (T)gr_steps_parameter(w, 0), q = (T)gr_steps_parameter(w, 1);                       \
+    switch (w[0]) {                                                                           \
+      GR_STEPS_ARITHMETIC(T, T, GR_STEPS_IS_NAN)                                              \
+      GR_STEP(T, GR_STEP_RELU, a < 0 ? 0 : a)                                                 \
+      GR_STEP(T, GR_STEP_DIVIDE, a / b)                                                       \
+      GR_STEP(T, GR_STEP_GELU, gr_gelu_erf##F(a))                                             \
+      GR_STEP(T, GR_STEP_GELU_TANH, gr_gelu_tanh##F(a))                                       \
+      GR_STEP(T, GR_STEP_SIGMOID, gr_logistic##F(a))                                          \
+      GR_STEP(T, GR_STEP_TANH, gr_tanh_of##F(a))                                              \
+      GR_STEP(T, GR_STEP_EXP, gr_exp_of##F(a))                                                \
+      GR_STEP(T, GR_STEP_SQRT, sqrt##F(a))                                                    \
+      GR_STEP(T, GR_STEP_ABS, fabs##F(a))                                                     \
+      GR_STEP(T, GR_STEP_NEGATIVE, -a)                                                        \
+      GR_STEP(T, GR_STEP_SILU, a * gr_logistic##F(a))                                         \
+      GR_STEP(T, GR_STEP_HARD_SWISH, a * gr_clip##F(a / 6 + (T)0.5, 0, 1))                    \
+      GR_STEP(T, GR_STEP_HARD_SIGMOID, gr_clip##F(p * a + q, 0, 1))                           \
+      GR_STEP(T, GR_STEP_CLIP, gr_clip##F(a, p, q))                                           \
+      GR_STEP(T, GR_STEP_LEAKY_RELU, a * (a < 0 ? p : 1))                                     \
+      GR_STEP(T, GR_STEP_RECIPROCAL, 1 / a)                                                   \
+      GR_STEP(T, GR_STEP_ERF, gr_erf_of##F(a))                                                \
+      GR_STEP(T, GR_STEP_LOG, log##F(a))                                                      \
+      default: break; /* ops/steps.py makes no other code */                                  \
+    }                                                                                         \
+  }
+GR_STEPS_FLOATS(float, f)
+GR_STEPS_FLOATS(double, )
+#undef GR_STEPS_FLOATS
+
+static __attribute__((noinline)) void gr_steps_lanes(GR_STEPS_LANES_ARGS(double)) {
+  gr_steps_lanes_of(w, x, x_next, y, y_next, d, n);
+}
+
+/* Floats once for each instruction set, chosen when it runs; no operations are contracted, so that all give the
+ * same bits. */
+#define GR_STEPS_LANES_FOR(isa, attributes)                                               \
+  static __attribute__(attributes) void gr_steps_lanesf_##isa(GR_STEPS_LANES_ARGS(float)) { \
+    gr_steps_lanes_off(w, x, x_next, y, y_next, d, n);                                    \
+  }
+GR_STEPS_LANES_FOR(any, (noinline))
+#if defined(__x86_64__) && !defined(__AVX512F__)
+#ifndef __AVX2__
+GR_STEPS_LANES_FOR(avx2, (noinline, target("avx2")))
+#endif
+GR_STEPS_LANES_FOR(avx512, (noinline, target("avx512f")))
+#endif
+#undef GR_STEPS_LANES_FOR
+
+GR_INLINE void gr_steps_lanesf(GR_STEPS_LANES_ARGS(float)) {
+#if defined(__x86_64__) && !defined(__AVX512F__)
+  if (__builtin_cpu_supports("avx512f")) {
+    gr_steps_lanesf_avx512(w, x, x_next, y, y_next, d, n);
+    return;
+  }
+#ifndef __AVX2__
+  if (__builtin_cpu_supports("avx2")) {
+    gr_steps_lanesf_avx2(w, x, x_next, y, y_next, d, n);
+    return;
+  }
+#endif
+#endif
+  gr_steps_lanesf_any(w, x, x_next, y, y_next, d, n);
+}
+
+#endif
