@@ -2,7 +2,7 @@
  *
  * Dimensions are merged to runs that are kept or reduced. If the last run is kept, CHUNK sums run side by
  * side; if it is reduced, it is summed in LANES partial sums, so that the order of additions does not depend
- * on the machine.
+ * on the machine. The innermost loops are one a kind; what walks to them is shared.
  *
  * defines: gr_cpu_{sum,mean,prod,max,min}__<suffix>
  */
@@ -23,6 +23,7 @@ typedef struct GR_FN(reduction) {
   int64_t rows;                /* positions of the reduced odometer */
   int64_t n;                   /* the last run */
   int64_t total;               /* elements behind one result */
+  int kind;
 } GR_FN(reduction);
 
 /* The neutral element; a maximum or minimum starts at its first element instead. */
@@ -42,7 +43,7 @@ GR_INLINE GR_T GR_FN(reduce_end)(GR_WIDE value, int64_t total, int kind) {
 }
 
 /* n contiguous elements onto `start`. */
-GR_INLINE GR_WIDE GR_FN(reduce_run)(GR_WIDE start, const GR_T *x, int64_t n, int kind) {
+GR_INLINE GR_WIDE GR_FN(reduce_run_of)(GR_WIDE start, const GR_T *x, int64_t n, int kind) {
   int64_t i = 0;
   if (n >= 2 * GR_LANES) {
     GR_WIDE lane[GR_LANES];
@@ -56,25 +57,50 @@ GR_INLINE GR_WIDE GR_FN(reduce_run)(GR_WIDE start, const GR_T *x, int64_t n, int
   return start;
 }
 
+/* width elements, each onto its own value. */
+GR_INLINE void GR_FN(reduce_row_of)(GR_WIDE *restrict value, const GR_T *x, int64_t width, int kind) {
+  for (int64_t c = 0; c < width; c++) value[c] = GR_FN(reduce_step)(value[c], GR_LOAD(x[c]), kind);
+}
+
+static __attribute__((noinline)) GR_WIDE GR_FN(reduce_run)(GR_WIDE start, const GR_T *x, int64_t n, int kind) {
+  if (kind == GR_MAX) return GR_FN(reduce_run_of)(start, x, n, GR_MAX);
+  if (kind == GR_MIN) return GR_FN(reduce_run_of)(start, x, n, GR_MIN);
+  if (kind == GR_PROD) return GR_FN(reduce_run_of)(start, x, n, GR_PROD);
+  return GR_FN(reduce_run_of)(start, x, n, GR_SUM);
+}
+
+static __attribute__((noinline)) void GR_FN(reduce_row)(GR_WIDE *value, const GR_T *x, int64_t width, int kind) {
+  if (kind == GR_MAX)
+    GR_FN(reduce_row_of)(value, x, width, GR_MAX);
+  else if (kind == GR_MIN)
+    GR_FN(reduce_row_of)(value, x, width, GR_MIN);
+  else if (kind == GR_PROD)
+    GR_FN(reduce_row_of)(value, x, width, GR_PROD);
+  else
+    GR_FN(reduce_row_of)(value, x, width, GR_SUM);
+}
+
 /* Results first .. last-1, where the last run is reduced. */
-GR_INLINE int32_t GR_FN(reduce_inner)(const GR_FN(reduction) *r, int64_t first, int64_t last, int kind) {
+static int32_t GR_FN(reduce_inner)(void *ctx, int64_t first, int64_t last) {
+  const GR_FN(reduction) *r = ctx;
   int64_t kept[GR_MAX_DIMS], count[GR_MAX_DIMS], base, at, none;
   gr_seek(first, r->kept, r->kept_shape, kept, &base, r->kept_step, &none, r->kept_step);
   for (int64_t i = first; i < last; i++) {
     gr_seek(0, r->reduced, r->reduced_shape, count, &at, r->reduced_step, &none, r->reduced_step);
-    GR_WIDE value = GR_FN(reduce_start)(r->x + base, kind);
+    GR_WIDE value = GR_FN(reduce_start)(r->x + base, r->kind);
     for (int64_t row = 0; row < r->rows; row++) {
-      value = GR_FN(reduce_run)(value, r->x + base + at, r->n, kind);
+      value = GR_FN(reduce_run)(value, r->x + base + at, r->n, r->kind);
       gr_advance(r->reduced, r->reduced_shape, count, &at, r->reduced_step, &none, r->reduced_step);
     }
-    r->out[i] = GR_FN(reduce_end)(value, r->total, kind);
+    r->out[i] = GR_FN(reduce_end)(value, r->total, r->kind);
     gr_advance(r->kept, r->kept_shape, kept, &base, r->kept_step, &none, r->kept_step);
   }
   return GR_OK;
 }
 
 /* Rows of results first .. last-1, each of r->n, where the last run is kept. */
-GR_INLINE int32_t GR_FN(reduce_outer)(const GR_FN(reduction) *r, int64_t first, int64_t last, int kind) {
+static int32_t GR_FN(reduce_outer)(void *ctx, int64_t first, int64_t last) {
+  const GR_FN(reduction) *r = ctx;
   int64_t kept[GR_MAX_DIMS], count[GR_MAX_DIMS], base, at, none;
   gr_seek(first, r->kept, r->kept_shape, kept, &base, r->kept_step, &none, r->kept_step);
   for (int64_t i = first; i < last; i++) {
@@ -82,14 +108,14 @@ GR_INLINE int32_t GR_FN(reduce_outer)(const GR_FN(reduction) *r, int64_t first, 
       const GR_T *x = r->x + base + j;
       int64_t width = gr_min(GR_CHUNK, r->n - j);
       GR_WIDE value[GR_CHUNK];
-      for (int64_t c = 0; c < width; c++) value[c] = GR_FN(reduce_start)(x + c, kind);
+      for (int64_t c = 0; c < width; c++) value[c] = GR_FN(reduce_start)(x + c, r->kind);
       gr_seek(0, r->reduced, r->reduced_shape, count, &at, r->reduced_step, &none, r->reduced_step);
       for (int64_t row = 0; row < r->rows; row++) {
-        for (int64_t c = 0; c < width; c++) value[c] = GR_FN(reduce_step)(value[c], GR_LOAD(x[at + c]), kind);
+        GR_FN(reduce_row)(value, x + at, width, r->kind);
         gr_advance(r->reduced, r->reduced_shape, count, &at, r->reduced_step, &none, r->reduced_step);
       }
       for (int64_t c = 0; c < width; c++) {
-        r->out[i * r->n + j + c] = GR_FN(reduce_end)(value[c], r->total, kind);
+        r->out[i * r->n + j + c] = GR_FN(reduce_end)(value[c], r->total, r->kind);
       }
     }
     gr_advance(r->kept, r->kept_shape, kept, &base, r->kept_step, &none, r->kept_step);
@@ -136,11 +162,11 @@ static int GR_FN(reduce_split)(GR_FN(reduction) *r, const gr_arg *x, int64_t mas
 }
 
 /* ``nothing``: the reduction of no elements. Not GR_INLINE: all reductions of a dtype share it. */
-static int32_t GR_FN(reduce)(const gr_call *call, GR_T nothing, int32_t (*inner)(void *, int64_t, int64_t),
-                             int32_t (*outer)(void *, int64_t, int64_t)) {
+static int32_t GR_FN(reduce)(const gr_call *call, int kind, GR_T nothing) {
   const gr_arg *x = &call->args[0], *out = &call->args[1];
   int64_t results = gr_size(out), size = gr_size(x);
   GR_FN(reduction) r;
+  r.kind = kind;
   r.x = gr_ptr(x);
   r.out = gr_ptr(out);
   if (results == 0) return GR_OK;
@@ -149,55 +175,41 @@ static int32_t GR_FN(reduce)(const gr_call *call, GR_T nothing, int32_t (*inner)
     return GR_OK;
   }
   if (GR_FN(reduce_split)(&r, x, call->attrs[0])) {
-    return gr_parallel(call->env, results, gr_ceil_div(GR_GRAIN, r.total), inner, &r);
+    return gr_parallel(call->env, results, gr_ceil_div(GR_GRAIN, r.total), GR_FN(reduce_inner), &r);
   }
-  return gr_parallel(call->env, results / r.n, gr_ceil_div(GR_GRAIN, r.total * r.n), outer, &r);
+  return gr_parallel(call->env, results / r.n, gr_ceil_div(GR_GRAIN, r.total * r.n), GR_FN(reduce_outer), &r);
 }
-
-#define GR_REDUCTION(name, kind)                                                               \
-  static int32_t GR_FN(name##_inner)(void *ctx, int64_t first, int64_t last) {                 \
-    return GR_FN(reduce_inner)(ctx, first, last, kind);                                        \
-  }                                                                                            \
-  static int32_t GR_FN(name##_outer)(void *ctx, int64_t first, int64_t last) {                 \
-    return GR_FN(reduce_outer)(ctx, first, last, kind);                                        \
-  }
 
 #if !GR_IS_BOOL
-GR_REDUCTION(sum, GR_SUM)
 /* gr-kernel: cpu/sum : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 */
 static inline int32_t GR_BODY(sum)(const gr_call *call) {
-  return GR_FN(reduce)(call, GR_STORE((GR_C)0), GR_FN(sum_inner), GR_FN(sum_outer));
+  return GR_FN(reduce)(call, GR_SUM, GR_STORE((GR_C)0));
 }
 
-GR_REDUCTION(prod, GR_PROD)
 /* gr-kernel: cpu/prod : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 */
 static inline int32_t GR_BODY(prod)(const gr_call *call) {
-  return GR_FN(reduce)(call, GR_STORE((GR_C)1), GR_FN(prod_inner), GR_FN(prod_outer));
+  return GR_FN(reduce)(call, GR_PROD, GR_STORE((GR_C)1));
 }
 #endif
 
 #if GR_FLOAT
-GR_REDUCTION(mean, GR_MEAN)
 /* gr-kernel: cpu/mean : f32 f64 f16 bf16 */
 static inline int32_t GR_BODY(mean)(const gr_call *call) {
-  return GR_FN(reduce)(call, GR_STORE((GR_C)0), GR_FN(mean_inner), GR_FN(mean_outer));
+  return GR_FN(reduce)(call, GR_MEAN, GR_STORE((GR_C)0));
 }
 #endif
 
 /* Of no elements: what bools have (any: false, all: true); the ops' rules refuse numbers then. */
-GR_REDUCTION(max, GR_MAX)
 /* gr-kernel: cpu/max : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool */
 static inline int32_t GR_BODY(max)(const gr_call *call) {
-  return GR_FN(reduce)(call, GR_STORE((GR_C)0), GR_FN(max_inner), GR_FN(max_outer));
+  return GR_FN(reduce)(call, GR_MAX, GR_STORE((GR_C)0));
 }
 
-GR_REDUCTION(min, GR_MIN)
 /* gr-kernel: cpu/min : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool */
 static inline int32_t GR_BODY(min)(const gr_call *call) {
-  return GR_FN(reduce)(call, GR_STORE((GR_C)1), GR_FN(min_inner), GR_FN(min_outer));
+  return GR_FN(reduce)(call, GR_MIN, GR_STORE((GR_C)1));
 }
 
-#undef GR_REDUCTION
 #undef GR_CHUNK
 #undef GR_LANES
 #undef GR_SUM
