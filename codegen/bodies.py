@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 __all__ = ["Instance", "find_bodies", "generic_table", "includes"]
 
+# Large code once for each instruction set, which is compiled once a unit.
+INNER_LOOPS = ("panels.h", "gemm.h")
+_INCLUDE = re.compile(r'^#include "([\w/]+\.h)"', re.M)
 _LINE = re.compile(r"/\* gr-kernel: (\w+)/(\w+)\s*(?::\s*([\w ]+?))?\s*\*/")
 
 
@@ -55,21 +59,22 @@ def includes(kind: str, header: str, suffix: str) -> list[str]:
 
 
 def generic_table(kernels: Path) -> dict[str, str]:
-    """C sources, by file name, of the generic entries: one unit a header (so that they compile in parallel)
-    and the table."""
-    by_header: dict[str, list[Instance]] = {}
+    """C sources, by file name, of the generic entries: units that compile in parallel, and the table.
+
+    A header is a unit; those of a kind that read one of INNER_LOOPS are one together."""
+    by_unit: dict[str, list[Instance]] = {}
     for body in find_bodies(kernels):
-        by_header.setdefault(body.header, []).append(body)
+        by_unit.setdefault(_unit(kernels, body), []).append(body)
     units = {}
-    for header, bodies in by_header.items():
+    for unit, bodies in by_unit.items():
         lines = ['#include "gr_abi.h"']
-        for suffix in dict.fromkeys(b.suffix for b in bodies):
+        for header, suffix in dict.fromkeys((b.header, b.suffix) for b in bodies):
             lines += includes(bodies[0].kind, header, suffix)
         for body in bodies:
             entry = f"int32_t gr_generic_{body.function}(const gr_call *call)"
             lines += [f"{entry};", f"{entry} {{ return {body.function}(call); }}"]
-        units["generic_" + header.replace("/", "_").removesuffix(".h") + ".c"] = "\n".join(lines) + "\n"
-    every = [b for bodies in by_header.values() for b in bodies]
+        units[f"generic_{unit}.c"] = "\n".join(lines) + "\n"
+    every = [b for bodies in by_unit.values() for b in bodies]
     table = ['#include "generic.h"', ""]
     table += [f"int32_t gr_generic_{b.function}(const gr_call *call);" for b in every]
     table += ["", "const gr_generic_entry gr_generic_entries[] = {"]
@@ -77,3 +82,17 @@ def generic_table(kernels: Path) -> dict[str, str]:
     table += ["  {0, 0}};", f"const int32_t gr_generic_entry_count = {len(every)};", ""]
     units["generic_table.c"] = "\n".join(table)
     return units
+
+
+def _unit(kernels: Path, body: Instance) -> str:
+    """The unit of a body's header: "cpu_softmax", "cpu_panels"."""
+    read = _closure(kernels, body.header)
+    inner = next((loop for loop in INNER_LOOPS if loop in read), body.header.partition("/")[2])
+    return f"{body.kind}_{inner.removesuffix('.h')}"
+
+
+@cache
+def _closure(kernels: Path, header: str) -> frozenset[str]:
+    """The headers of native/kernels that a header reads, itself too."""
+    read = [name for name in _INCLUDE.findall((kernels / header).read_text()) if (kernels / name).exists()]
+    return frozenset([header]).union(*(_closure(kernels, name) for name in read))

@@ -17,9 +17,15 @@ from setuptools.command.build_ext import build_ext as _build_ext
 
 NATIVE = Path(__file__).resolve().parent
 HEADERS = ("gr_abi.h", "gr_program.h", "gr_core.h", "gr_async.h", "gr_tvm.h", "gr_oracle.h", "gr_handles.h")
+# Vector code and whole unrolling as of -O3, but neither its copies of functions and loops nor Python's own
+# -g, which took more than half of the build's time. Results do not depend on it.
 FLAGS = [
     "-std=gnu11",
-    "-O3",
+    "-O2",
+    "-ftree-vectorize",
+    "-fvect-cost-model=dynamic",
+    "-fpeel-loops",
+    "-g0",
     "-fno-math-errno",
     "-ffp-contract=off",
     "-fvisibility=hidden",
@@ -30,10 +36,7 @@ FLAGS = [
     "-Wno-unused-function",
     "-pthread",
 ]
-# For built-in cpu kernels that are simple loops of many dtypes: vector code as of -O3, without its copies of
-# functions and loops, which took a quarter of the build's time. Results do not depend on it.
-LOOPS = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"]
-NESTS = re.compile("conv|linear|panels|packed|attention|matmul|pool|norm")    # families that keep -O3
+COPIES = ("generic_tt_normalize.c", "generic_tt_reduce.c")  # half as slow again without -O3's
 FLAVOURS = {
     "": [],
     "debug": ["-O1", "-g", "-UNDEBUG"],
@@ -98,8 +101,8 @@ class build_ext(_build_ext):  # setuptools spells it so
         ]
         ext.depends = [str(p) for p in NATIVE.rglob("*.h")]
         ext.extra_compile_args = [*FLAGS, *flavour]
-        self.loops = [] if flavour else LOOPS
         ext.extra_link_args = ["-pthread", "-lm", "-ldl", *(f for f in flavour if f.startswith("-fsanitize"))]
+        self.copies = not flavour
         self.force = True  # the sources are generated anew: setuptools cannot tell what is stale
         self._compile_in_parallel()
         super().build_extension(ext)
@@ -108,13 +111,12 @@ class build_ext(_build_ext):  # setuptools spells it so
         compiler, serial = self.compiler, self.compiler.compile
 
         def compile_one(source, extra_postargs, **kwargs):
-            name = Path(source).name
-            flags = self.loops if name.startswith("generic_cpu_") and not NESTS.search(name) else []
-            return serial([source], extra_postargs=[*extra_postargs, *flags], **kwargs)
+            copies = self.copies and Path(source).name in COPIES
+            return serial([source], extra_postargs=[*extra_postargs, *["-O3"] * copies], **kwargs)
 
-        def compile_all(sources, *, extra_postargs, **kwargs):
+        def compile_all(sources, **kwargs):
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-                made = pool.map(lambda s: compile_one(s, extra_postargs, **kwargs), sources)
+                made = pool.map(lambda source: compile_one(source, **kwargs), sources)
                 return [o for objects in made for o in objects]
 
         compiler.compile = compile_all
