@@ -1,6 +1,7 @@
 """Fixtures for tests of the whole runtime: graphs written by hand, and a small library of C functions."""
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 from dataclasses import dataclass, field
@@ -40,6 +41,12 @@ FUNCTION(probe) {
 FUNCTION(fail_if_negative) { if (F(0)[0] < 0) return -1; F(1)[0] = F(0)[0]; return 0; }
 FUNCTION(slow) { usleep(10000); F(1)[0] = F(0)[0] + 1; return 0; }
 """
+
+
+def pytest_collection_finish():
+    """Ten thousand collected tests are no garbage: no later collection looks through them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @dataclass
@@ -91,6 +98,12 @@ def document() -> Document:
 def new_document() -> type[Document]:
     """For tests that write several."""
     return Document
+
+
+@pytest.fixture(scope="session")
+def kernel_cache(tmp_path_factory) -> str:
+    """A GR_CACHE_DIR for tests that compile kernels without asking when: what one compiled others find."""
+    return str(tmp_path_factory.mktemp("kernels"))
 
 
 @pytest.fixture(scope="session")

@@ -18,12 +18,12 @@ F32 = np.float32
 
 
 @pytest.fixture
-def command(capsys, tmp_path, monkeypatch):
+def command(capsys, tmp_path, monkeypatch, kernel_cache):
     """command(*args) -> (exit code, stdout, stderr), in a folder of its own."""
     monkeypatch.chdir(tmp_path)
 
     def run(*args):
-        with config(CACHE_DIR=str(tmp_path / "cache")), pytest.raises(SystemExit) as stopped:
+        with config(CACHE_DIR=kernel_cache), pytest.raises(SystemExit) as stopped:
             cli.main([str(arg) for arg in args])
         out, err = capsys.readouterr()
         return stopped.value.code or 0, out, err

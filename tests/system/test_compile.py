@@ -23,8 +23,8 @@ from graph_runtime.sessions.session import Session
 
 
 @pytest.fixture(autouse=True)
-def _cache_of_this_run(tmp_path_factory):
-    with config(CACHE_DIR=str(tmp_path_factory.getbasetemp() / "compile")):
+def _cache_of_this_run(kernel_cache):
+    with config(CACHE_DIR=kernel_cache):
         yield
 
 

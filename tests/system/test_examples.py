@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 
 
-def _run(script: str, folder: Path) -> str:
-    environment = {**os.environ, "GR_CACHE_DIR": str(folder / "cache")}
+def _run(script: str, folder: Path, cache: str) -> str:
+    environment = {**os.environ, "GR_CACHE_DIR": cache}
     command = [sys.executable, EXAMPLES / script]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100,
                           check=False)
@@ -24,18 +24,18 @@ def _run(script: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("script", ["simplex.py", "duplex.py"])
-def test_transfers_on_every_pair_from_memory_and_disk(script, tmp_path):
-    lines = re.findall(r"add on (\S+) +subtract on (\S+) +from (\w+)", _run(script, tmp_path))
+def test_transfers_on_every_pair_from_memory_and_disk(script, tmp_path, kernel_cache):
+    lines = re.findall(r"add on (\S+) +subtract on (\S+) +from (\w+)", _run(script, tmp_path, kernel_cache))
     pairs = [("cpu:0", "tt:0"), ("tt:0", "cpu:0"), ("tt:0", "tt:1")]
     assert lines == [(*pair, where) for pair in pairs for where in ("memory", "disk")]
 
 
-def test_handcrafted(tmp_path):
-    assert "every arrangement agrees with numpy" in _run("handcrafted.py", tmp_path)
+def test_handcrafted(tmp_path, kernel_cache):
+    assert "every arrangement agrees with numpy" in _run("handcrafted.py", tmp_path, kernel_cache)
 
 
-def test_digits(tmp_path):
-    out = _run("digits/run.py", tmp_path)
+def test_digits(tmp_path, kernel_cache):
+    out = _run("digits/run.py", tmp_path, kernel_cache)
     share = {name: float(value) for name, value in re.findall(r"^(\w+) .* ([\d.]+)% of 360 right", out, re.M)}
     assert set(share) == {"cpu", "tt", "mixed"}
     assert min(share.values()) >= 97

@@ -37,7 +37,7 @@ def test_python_blocks(capsys):
 
 
 @pytest.mark.parametrize("script", _blocks("sh"))
-def test_shell_blocks(script, tmp_path):
+def test_shell_blocks(script, tmp_path, kernel_cache):
     made = shutil.ignore_patterns("out", "__pycache__")
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=made)
     tools = tmp_path / "bin"
@@ -45,7 +45,7 @@ def test_shell_blocks(script, tmp_path):
     command = f"exec {sys.executable} -c 'from graph_runtime.cli import main; main()' \"$@\"\n"
     (tools / "graph-runtime").write_text("#!/bin/sh\n" + command)
     (tools / "graph-runtime").chmod(0o755)
-    environment = {**os.environ, "GR_CACHE_DIR": str(tmp_path / "cache"),
+    environment = {**os.environ, "GR_CACHE_DIR": kernel_cache,
                    "PATH": f"{tools}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=tmp_path, env=environment,
                           timeout=100, capture_output=True, text=True, check=False)

@@ -35,10 +35,14 @@ case $flavour in
 esac
 
 folders=(tests/native tests/fuzz tests/runtime tests/eager tests/unit/test_async.py)
+case $flavour in                            # every kernel of the cpu; where threads race, those that share their work
+    tsan) folders+=(tests/device/test_ops_cpu.py::test_threads_change_nothing) ;;
+    *) folders+=(tests/device/test_ops_cpu.py tests/device/test_steps.py) ;;
+esac
 cd "$root"
 # leaks: the interpreter's own at exit would drown ours. capture=sys: reports are written to the file descriptor.
 # -P: the checkout, which is the current folder, may have a core of its own, which is not instrumented; tests start Python so too
-PYTHONPATH="$scratch/site" GR_BUILD=$flavour LD_PRELOAD="$preload" PYTHONDONTWRITEBYTECODE=1 \
+PYTHONPATH="$scratch/site" GR_BUILD=$flavour LD_PRELOAD="$preload" \
     ASAN_OPTIONS=detect_leaks=0:handle_segv=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
     TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:report_signal_unsafe=0 \
     ${wrap[@]+"${wrap[@]}"} "$python" -P -m pytest -q -p no:cacheprovider --capture=sys "${@:-${folders[@]}}"

@@ -62,14 +62,14 @@ def driver(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
+def bundle(tmp_path_factory, kernel_cache):
     """y = softmax(relu(x @ w)) on cpu, compiled."""
     folder = tmp_path_factory.mktemp("bundle")
     builder = gr.GraphBuilder()
     x = builder.input("x", (3, 16))
     w = builder.param("w", np.random.default_rng(0).standard_normal((16, 5)).astype("f4"))
     builder.output(builder.op("softmax", builder.op("relu", builder.op("matmul", x, w))))
-    with config(CACHE_DIR=str(folder / "cache")):
+    with config(CACHE_DIR=kernel_cache):
         return build_bundle(builder, ["cpu:0"], folder / "net.bundle")
 
 

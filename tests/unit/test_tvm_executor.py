@@ -57,12 +57,12 @@ def check_verify(graph, library, devices, inputs, want):
 
 
 @pytest.fixture(scope="module")
-def deployed(new_document, tmp_path_factory):
+def deployed(new_document, tmp_path_factory, kernel_cache):
     """One library on disk with the kernels of all simplex and duplex graphs."""
     folder = tmp_path_factory.mktemp("deploy")
     plans = [plan(gr.load_graph(make(new_document(), d, h)), [h, d])
              for make in (get_simplex_graph, get_duplex_graph) for d, h in PAIRS]
-    with config(CACHE_DIR=str(folder / "cache")):
+    with config(CACHE_DIR=kernel_cache):
         return build_library(plans, folder / "deploy.so")
 
 
