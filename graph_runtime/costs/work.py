@@ -35,7 +35,7 @@ VECTOR_OPS = {
 _MOVES = ("transpose", "concatenate", "take", "slice", "slice_update", "tile", "pad", "reverse",
           "take_along_axis", "gather_nd", "scatter_elements", "scatter_nd")
 _REDUCTIONS = ("sum", "mean", "prod", "max", "min", "all", "any", "argmax", "argmin")
-_POOLS = ("max_pool2d", "avg_pool2d")
+_POOLS = ("max_pool2d", "avg_pool2d", "max_pool2d_backward")
 _GLOBAL_POOLS = ("global_max_pool2d", "global_avg_pool2d")
 
 
@@ -89,6 +89,8 @@ def work_of(func: Func, inputs: tuple[TensorType, ...], outputs: tuple[TensorTyp
         return Work(product, _windows(product) + _bias(own, out) + _steps(func.attrs["epilogue"], out))
     if op == "attention":
         return _attention(inputs, out)
+    if op in ("conv_transpose2d", "conv2d_backward_weight"):
+        return Work(_gradient(op, inputs, out))
     if op == "fused":
         return Work(passes=_steps(func.attrs["body"], out))
     passes = _passes(op, inputs, out)
@@ -141,6 +143,15 @@ def _product(op: str, func: Func, inputs: tuple[TensorType, ...], out: TensorTyp
     if math.prod(b[:-2]) == 1:
         return Product(1, math.prod(out.shape[:-2]) * rows, k, columns)
     return Product(math.prod(out.shape[:-2]), rows, k, columns)
+
+
+def _gradient(op: str, inputs: tuple[TensorType, ...], out: TensorType) -> Product:
+    """A transposed convolution as the convolution of its input; a weight's gradient as one product over all
+    pixels."""
+    x, w = inputs[0].shape, inputs[1].shape
+    if op == "conv_transpose2d":
+        return Product(1, math.prod(x) // x[1], x[1], math.prod(w[1:]), gathered=True)
+    return Product(1, out.shape[0], math.prod(w) // w[1], math.prod(out.shape[1:]), gathered=True)
 
 
 def _attention(inputs: tuple[TensorType, ...], out: TensorType) -> Work:

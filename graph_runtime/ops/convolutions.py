@@ -23,7 +23,7 @@ from . import rules
 from .conv import window_count
 from .registry import REQUIRED, Attr, Body, Case, Op, register
 
-_NMSE = rules.SUMMED | {"float32": rules.ROUNDED | {"cpu": 1e-11}}
+_NMSE = rules.SUMMED | {"float32": rules.ROUNDED | {"cpu": 1e-11, "tt/f32": 1e-11}}
 
 
 def _attrs(dims: int, *more: Attr) -> tuple[Attr, ...]:
@@ -58,7 +58,10 @@ def _check_bias(op, inputs, channels):
         rules.fail(op, text, got=inputs[2].shape, wanted=(channels,))
 
 
-def _register(op, doc, arity, infer, reference, flops, attrs, words, cases):
+def _register(op, doc, arity, infer, reference, flops, attrs, words, cases, tt=True):
+    bodies = {"cpu": Body(op, rules.FLOATS, rules.by_dtype)}
+    if tt:
+        bodies["tt"] = Body(op, rules.TT_FLOATS)
     register(
         Op(
             op,
@@ -69,7 +72,7 @@ def _register(op, doc, arity, infer, reference, flops, attrs, words, cases):
             flops,
             attrs=attrs,
             words=words,
-            bodies={"cpu": Body(op, rules.FLOATS, rules.by_dtype)},
+            bodies=bodies,
             cases=tuple(cases),
         )
     )
@@ -141,6 +144,7 @@ _register(
     _attrs(3),
     lambda i, o, a: [*a["strides"], *a["pads"][:3], *a["dilations"], a["group"]],
     _conv3d_cases(),
+    tt=False,
 )
 
 

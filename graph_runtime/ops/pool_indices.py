@@ -110,7 +110,10 @@ register(
         lambda i, o, a: window_flops(i, i[1:], a),
         attrs=window_attrs(2),
         words=window_words(2, lambda a: 0),
-        bodies={"cpu": Body("max_pool2d_backward", rules.FLOATS, rules.by_dtype)},
+        bodies={
+            "cpu": Body("max_pool2d_backward", rules.FLOATS, rules.by_dtype),
+            "tt": Body("max_pool2d_backward", rules.TT_FLOATS),
+        },
         cases=(
             Case(
                 "halves",

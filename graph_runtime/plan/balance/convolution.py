@@ -11,6 +11,7 @@ that the balancer sees.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -187,4 +188,22 @@ def _pool(view: View, node: NodeView) -> list[Part]:
             Part("reduce z", replace(main, operands=(left,), dim="z", k=taps), True, (0,))]
 
 
-MAKERS.update({"conv2d": _conv2d, "max_pool2d": _pool, "avg_pool2d": _pool})
+def _gradient(view: View, node: NodeView) -> list[Part]:
+    """A product over channels and taps, or over all pixels."""
+    out, (x, w) = view.tiles(node.outputs[0]), (t.shape for t in node.input_types[:2])
+    inner = math.prod(w) // w[1] if node.op == "conv2d_backward_weight" else x[1] * math.prod(w[2:])
+    k = max(1, math.ceil(inner / 32))
+    operands = [view.operand(node, 0, Tiles(out.z, out.rt, k)),
+                view.operand(node, 1, Tiles(out.z, k, out.ct))]
+    if len(node.inputs) == 3:
+        operands.append(view.operand(node, 2, out))
+    return [Part("matmul", result(view, node, "matmul", "matmul", operands, k=k), True)]
+
+
+def _unpool(view: View, node: NodeView) -> list[Part]:
+    operand = view.operand(node, 0, view.tiles(node.outputs[0]))
+    return [Part("nop", result(view, node, "eltwise", "nop", [operand]), True)]
+
+
+MAKERS.update({"conv_transpose2d": _gradient, "conv2d_backward_weight": _gradient,
+               "max_pool2d_backward": _unpool, "conv2d": _conv2d, "max_pool2d": _pool, "avg_pool2d": _pool})

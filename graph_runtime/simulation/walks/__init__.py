@@ -16,6 +16,7 @@ from .args import Arg, Call, Moves, behind, broadcast, hits, inside, moves, spli
 from .attention import attention
 from .conv import Plan, exact_rows, plan_of
 from .gather import GATHERS
+from .gradients import GRADIENTS
 from .move import MOVES
 from .panels import PANELS
 from .product import blocks_of
@@ -115,5 +116,5 @@ def _product(call: Call, words: Sequence[int], turn_a: bool, turn_b: bool) -> Mo
 
 
 WALKS: dict[str, Callable[[Call], Moves]] = {"matmul": _matmul, "dense": _dense, "conv2d": _conv2d,
-                                            "attention": attention, **MOVES, **GATHERS, **PANELS,
-                                            **REDUCTIONS}
+                                            "attention": attention, **GRADIENTS, **MOVES, **GATHERS,
+                                            **PANELS, **REDUCTIONS}

@@ -1,0 +1,78 @@
+"""Walks of the gradients of convolutions and pools (native/kernels/tt: convolutions.h, pool_backward.h)."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from .args import Call, Moves, Spans, cut, inside, moves, steps
+
+__all__ = ["GRADIENTS"]
+
+_OUTPUTS, _COLS, _FLOATS = 16, 64, 49152            # convolutions.h
+
+
+def _conv_transpose2d(call: Call) -> Moves:
+    """Windows of some output channels look at all input channels of their group."""
+    x, w, *bias, y = call.args
+    strides, pads, dilations, groups = call.words[:2], call.words[2:4], call.words[4:6], call.words[6]
+    outputs = w.shape[1]
+    block = min(_OUTPUTS, outputs)
+    seen, windows = [], y.shape[0]
+    for d, most in enumerate((32, _COLS)):
+        begin, stop = steps(y.shape[2 + d], min(most, y.shape[2 + d]))
+        windows *= len(begin)
+        least = begin + pads[d] - (w.shape[2 + d] - 1) * dilations[d]
+        last = np.minimum((stop - 1 + pads[d]) // strides[d] + 1, x.shape[2 + d])
+        seen.append((np.maximum(-(-least // strides[d]), 0), last))
+    reads = [x.touched(np.full(x.view[0], -(-outputs // block)), *seen),
+             w.touched(np.full(w.view[0], windows), steps(w.shape[2], 1 << 40), steps(w.shape[3], 1 << 40))]
+    if bias:
+        each = steps(outputs * groups, 1)
+        reads.append(bias[0].touched(np.array([windows]), steps(1, 1), each))
+    return moves(reads, y, min(_COLS, y.shape[3]))
+
+
+def _conv2d_backward_weight(call: Call) -> Moves:
+    """Some channels of the weight look at all pixels of all images."""
+    x, grad, w = call.args
+    strides, pads, dilations, groups = call.words[:2], call.words[2:4], call.words[4:6], call.words[6]
+    channels, outputs = x.shape[1] // groups, grad.shape[1] // groups
+    block, area = min(_OUTPUTS, outputs), -(-math.prod(w.shape[2:]) // 16) * 16
+    chunk = max(1, min(channels, 16384 // (block * area)))
+    spans, seen = [], []
+    for d, most in enumerate((max(1, min(32, _FLOATS // 32 // area)), 32)):
+        begin, end = steps(grad.shape[2 + d], most)
+        reach = (end - begin - 1) * strides[d] + (w.shape[2 + d] - 1) * dilations[d] + 1
+        spans.append((begin, end))
+        seen.append(inside(begin * strides[d] - pads[d], reach, x.shape[2 + d]))
+    reads = [x.touched(np.full(x.view[0], -(-outputs // block)), *seen),
+             grad.touched(np.full(grad.view[0], -(-channels // chunk)), *spans)]
+    return moves(reads, w, max(w.view[2], 1))
+
+
+def _max_pool2d_backward(call: Call) -> Moves:
+    """A panel looks at all windows that reach into it, and at what these look at."""
+    x, grad, out = call.args
+    words = call.words
+    sides = cut(any(a.tiled for a in call.args), out.view[2], 8)
+    windows: list[Spans] = []
+    seen: list[Spans] = []
+    for d, side in enumerate(sides):
+        kernel, stride, pad, dilation = words[1 + d], words[4 + d], words[7 + d], words[13 + d]
+        first, end = steps(x.view[1 + d], side)
+        lo = np.maximum(-(-(first + pad - (kernel - 1) * dilation) // stride), 0)
+        last = np.minimum((end - 1 + pad) // stride + 1, grad.view[1 + d])
+        begin = np.maximum(lo * stride - pad, 0)
+        stop = np.minimum((last - 1) * stride - pad + (kernel - 1) * dilation + 1, x.view[1 + d])
+        some = last > lo
+        windows.append((lo[some], last[some]))
+        seen.append((begin[some], stop[some]))
+    ones = np.ones(x.view[0], np.int64)
+    return moves([x.touched(ones, *seen), grad.touched(ones, *windows)], out, sides[1])
+
+
+GRADIENTS: dict[str, Callable[[Call], Moves]] = {
+    "conv_transpose2d": _conv_transpose2d, "conv2d_backward_weight": _conv2d_backward_weight,
+    "max_pool2d_backward": _max_pool2d_backward}
