@@ -6,6 +6,8 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
+from graph_runtime.errors import GraphError, UnsupportedOpError  # noqa: E402
+
 
 def _inferred(proto):
     inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
@@ -38,3 +40,28 @@ def test_ranges_are_exact(kit, dtype, start, limit, delta):
     values = {name: np.asarray(v, dtype) for name, v in (("a", start), ("b", limit), ("c", delta))}
     (y,) = kit.run(kit.load(kit.make([("Range", ["a", "b", "c"], ["y"])], {}, ["y"], values)), {})
     np.testing.assert_array_equal(y, np.array([*range(start, limit, delta)], dtype))
+
+
+def _resize(scales):
+    return (("Resize", ["x", "", "v"], ["y"], {"mode": "linear"}), (1, 1, 4, 4), np.array(scales, np.float32))
+
+
+@pytest.mark.parametrize(("node", "shape", "value"), [
+    _resize([1, 1, 1e9, 1]), _resize([1, 1, -1, 1]), _resize([1, 1, 0, 1]), _resize([1, 1, np.inf, 1]),
+    _resize([1, 1, np.nan, 1]),
+    (("Resize", ["x", "", "", "v"], ["y"]), (1, 1, 4, 4), np.array([1, 1, 2**40, 4])),
+    (("Resize", ["x", "", "", "v"], ["y"], {"mode": "cubic"}), (1, 1, 2**20, 1),
+     np.array([1, 1, 2**20 + 1, 1])),
+    (("OneHot", ["x", "d", "v"], ["y"]), (4,), np.array([0, 1], np.float32)),
+])
+def test_sizes_that_no_image_has_are_refused_at_once(kit, node, shape, value):
+    proto = kit.make([node], {"x": shape}, ["y"], {"v": value, "d": np.array(2**50)})
+    with pytest.raises(UnsupportedOpError, match="1 node"):
+        kit.load(proto)
+
+
+def test_an_attribute_that_stands_twice_is_refused(kit):
+    proto = kit.make([("Softmax", ["x"], ["y"], {"axis": 0})], {"x": (2, 3)}, ["y"])
+    proto.graph.node[0].attribute.append(onnx.helper.make_attribute("axis", 1))
+    with pytest.raises(GraphError, match="stands twice"):
+        kit.load(proto)

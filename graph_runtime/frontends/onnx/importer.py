@@ -116,6 +116,10 @@ class Importer:
         except (GraphError, KernelError) as error:
             self._failed(name, op, str(error), path, error)
             return unknown
+        except MemoryError as error:
+            reason = f"it needs more memory than there is: {error}"
+            self._failed(name, op, reason, path, GraphError(reason))
+            return unknown
         except _MALFORMED as error:     # converters may take for granted what the ONNX standard says
             reason = f"the node is ill-formed: {type(error).__name__}: {error}"
             self._failed(name, op, reason, path, GraphError(reason))
@@ -126,6 +130,8 @@ class Importer:
     def _convert(self, node: Any, entry: Any, inputs: list, op: str, scope: dict, path: str,
                  name: str) -> list:
         attrs = {a.name: decode(self.source.file, a) for a in node.attribute}
+        if len(attrs) < len(node.attribute):
+            raise GraphError("an attribute stands twice", path=path)
         opset = self.source.opsets["" if node.domain == "ai.onnx" else node.domain]
 
         def subgraph(graph: Any, bound: Mapping[str, Value], step: str) -> list[Value]:

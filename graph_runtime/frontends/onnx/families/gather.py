@@ -6,6 +6,7 @@ import numpy as np
 
 from ..context import Context, Results, converter
 from ..tape import Value
+from .shapes import MOST_RANGE
 
 
 def _indices(ctx: Context, index: int) -> Value:
@@ -56,6 +57,8 @@ def _scatter_nd(ctx: Context) -> Results:
 def _one_hot(ctx: Context) -> Results:
     indices, depth, values = ctx.input(0), int(ctx.single(1)), ctx.input(2)
     axis = ctx.axis(ctx.attr("axis", -1), indices.rank + 1)
+    if not 0 <= depth <= MOST_RANGE:
+        ctx.fail(f"depth is {depth}, it must be in 0 .. {MOST_RANGE}")
     indices = ctx.cast(indices, "int64")
     size = ctx.scalar(depth, indices)
     indices = ctx.op("where", ctx.op("less", indices, ctx.scalar(0, indices)),

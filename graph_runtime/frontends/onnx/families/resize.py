@@ -9,7 +9,9 @@ import numpy as np
 
 from ..context import Context, Results, converter
 from ..tape import Value
+from .shapes import MOST_RANGE
 
+_MOST_WEIGHTS = 2**28       # of the matrix along one axis
 _OF_A_MODE = ("nearest_mode", "cubic_coeff_a", "exclude_outside", "extrapolation_value", "antialias",
               "keep_aspect_ratio_policy")
 
@@ -22,7 +24,7 @@ def _upsample(ctx: Context) -> Results:
     if mode not in ("nearest", "linear", "bilinear"):
         ctx.fail(f"mode is {mode!r}")
     for axis, scale in enumerate(scales):
-        size = math.floor(x.shape[axis] * scale)
+        size = _size(ctx, x.shape[axis], scale)
         places = np.arange(size) / scale
         if mode == "nearest":
             x = _picked(ctx, x, axis, np.floor(places))
@@ -36,8 +38,7 @@ def _resize(ctx: Context) -> Results:
     x = ctx.input(0)
     axes = [ctx.axis(a, x.rank, "axes") for a in ctx.attr("axes", None) or range(x.rank)]
     scales, sizes = _scales(ctx, x, axes)
-    for name in _OF_A_MODE:         # exporters write all, and those of other modes do not matter
-        ctx.attr(name, None)
+    ctx.ignore(*_OF_A_MODE)         # exporters write all, those of other modes do not matter
     mode = ctx.attr("mode", "nearest")
     how = ctx.attr("coordinate_transformation_mode", "half_pixel") if ctx.opset >= 11 else "asymmetric"
     roi = ctx.value(1, None) if how == "tf_crop_and_resize" and ctx.opset >= 11 else None
@@ -63,14 +64,23 @@ def _scales(ctx: Context, x: Value, axes: list[int]) -> tuple[list[float], list[
     policy = ctx.attr("keep_aspect_ratio_policy", "stretch")
     if given is not None and given.size:
         scales = [float(s) for s in given.reshape(-1)]
-        return scales, [math.floor(x.shape[a] * s) for a, s in zip(axes, scales, strict=True)]
+        return scales, [_size(ctx, x.shape[a], s) for a, s in zip(axes, scales, strict=True)]
     sizes = ctx.ints(3)
+    if not all(0 <= size <= MOST_RANGE for size in sizes):
+        ctx.fail(f"sizes are {sizes}; each must be in 0 .. {MOST_RANGE}")
     scales = [s / x.shape[a] for a, s in zip(axes, sizes, strict=True)]
     if policy != "stretch":
         one = min(scales) if policy == "not_larger" else max(scales)
         scales = [one] * len(axes)
         sizes = [math.floor(x.shape[a] * one + 0.5) for a in axes]
     return scales, sizes
+
+
+def _size(ctx: Context, n: int, scale: float) -> int:
+    """The new size of an axis that grows by ``scale``."""
+    if not 0 < scale * max(n, 1) <= MOST_RANGE:
+        ctx.fail(f"an axis of {n} grows by {scale}, to more than {MOST_RANGE} or less than nothing")
+    return math.floor(n * scale)
 
 
 def _source(ctx: Context, how: str, n: int, size: int, scale: float,
@@ -143,6 +153,8 @@ def _mixed(ctx: Context, x: Value, axis: int, places: np.ndarray, kernel: Callab
         weights = np.where((near < 0) | (near >= n), 0.0, weights)
     if exclude or shrink != 1.0:
         weights = weights / weights.sum(1, keepdims=True)
+    if len(places) * n > _MOST_WEIGHTS:
+        ctx.fail(f"it takes {len(places)} x {n} weights, at most {_MOST_WEIGHTS} are supported")
     matrix = np.zeros((len(places), n))
     np.add.at(matrix, (np.arange(len(places))[:, None], np.clip(near, 0, n - 1)), weights)
     dtype, perm = x.dtype, [*(d for d in range(x.rank) if d != axis), axis]
