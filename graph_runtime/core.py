@@ -23,7 +23,7 @@ from .errors import (
     LibraryError,
     SessionBusyError,
 )
-from .layout import HOST, LAYOUT_CODES, MEMORY_CODES, ROW_MAJOR, Layout, pages, shard_words
+from .layout import HOST, LAYOUT_CODES, MEMORY_CODES, Layout, host_layout, pages, shard_words
 from .locks import new_lock
 
 try:
@@ -278,9 +278,7 @@ def host_arg(array: np.ndarray, dtype: str | None = None) -> Arg:
         raise GraphRuntimeError(f"a copy needs a C-contiguous array, this one has strides {array.strides}: "
                                 "use numpy.ascontiguousarray", got=array.strides)
     dtype = dtype or dtypes.from_numpy(array.dtype)
-    stored = dtypes.format_of(dtype)
-    layout = Layout(HOST, ROW_MAJOR, stored.name if stored else dtype)
-    return tensor_arg(array.ctypes.data, dtype, array.shape, layout, array)
+    return tensor_arg(array.ctypes.data, dtype, array.shape, host_layout(dtype), array)
 
 
 def copy(src: DeviceHandle | None, src_arg: Arg, dst: DeviceHandle | None, dst_arg: Arg) -> None:

@@ -166,6 +166,10 @@ class Graph:
         """int64 [entries]: the node that makes each entry."""
         return np.repeat(np.arange(self.num_nodes), np.diff(self.row_ptr))
 
+    def maker(self, eid: int) -> int:
+        """The nid of the node that makes an entry: of one; ``entry_nid`` is a column of all."""
+        return int(np.searchsorted(self.row_ptr, eid, side="right")) - 1
+
     @property
     def input_names(self) -> tuple[str, ...]:
         """[graph inputs], in the order of ``inputs``."""

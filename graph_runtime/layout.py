@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .dtypes import FORMATS
+from .dtypes import FORMATS, format_of
 from .errors import PlanError, did_you_mean
 from .shards import Shard
 
-__all__ = ["DRAM", "HOST", "L1", "ROW_MAJOR", "TILE", "Layout", "Memory", "Pages", "footprint", "matrix",
-           "pages", "same_image", "shard_words"]
+__all__ = ["DRAM", "HOST", "L1", "ROW_MAJOR", "TILE", "Layout", "Memory", "Pages", "footprint",
+           "host_layout", "matrix", "pages", "same_image", "shard_words"]
 
 HOST = "host"
 DRAM = "dram"
@@ -80,6 +80,12 @@ class Pages:
 
     count: int
     nbytes: int
+
+
+def host_layout(dtype: str) -> Layout:
+    """How a tensor of a dtype stands in host memory: rows of its own format."""
+    stored = format_of(dtype)
+    return Layout(HOST, ROW_MAJOR, stored.name if stored else dtype)
 
 
 def _ceil(n: int, step: int = TILE_DIM) -> int:

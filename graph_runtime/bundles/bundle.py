@@ -44,8 +44,8 @@ _MOST_INDEX = 64 << 20
 class BundleProgram:
     """One program: ``graph`` is its file in the bundle, ``inputs`` and ``outputs`` names in order
     (parameters are not inputs here), ``params`` {input name: key of the parameter}, ``aliases``
-    ((output index, input index), ...). ``plan``: the file of its plan's snapshot (plan/snapshot.py), None where
-    there is none. ``const``: equal inputs give equal outputs, which may be kept."""
+    ((output index, input index), ...). ``plan``: the file of its plan's snapshot (plan/snapshot.py), None
+    where there is none. ``const``: equal inputs give equal outputs, which may be kept."""
 
     name: str
     graph: str

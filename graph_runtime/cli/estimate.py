@@ -7,7 +7,7 @@ import typer
 
 from ..errors import InputError
 from ..simulation.estimate import bounds
-from ..simulation.simulation import simulate
+from ..simulation.simulation import IN_FLIGHT, simulate
 from ..views import report
 from . import options as opt
 from .boards import show_boards
@@ -31,7 +31,6 @@ Untraced = Annotated[bool, typer.Option(
     "--untraced", help="The host enqueues every op, instead of replaying a trace (stack ttnn).")]
 
 _SLOWEST = 15
-_IN_FLIGHT = 8  # runs that fill the queues of a board
 
 
 def estimate(
@@ -64,7 +63,7 @@ def estimate(
         program = open_program(graph, device, library, None, opt.pairs(dim, "--dim"), tell, batch)
         if board is not None:
             show_boards(program, board, options, fuse=fuse, batch=batch or 1, traced=not untraced,
-                        runs=max(runs, _IN_FLIGHT), json=json, tell=tell)
+                        runs=max(runs, IN_FLIGHT), json=json, tell=tell)
             return
         timeline = simulate(program.prepare(options, fuse, tell).plan, traced=not untraced, runs=runs,
                             inputs=input or ())

@@ -25,7 +25,7 @@ def compare_with(name: str, path: str | os.PathLike, inputs: Mapping[str, np.nda
                          wanted=sorted(_RUNTIMES))
     wanted, graph = _RUNTIMES[name](path, inputs), planned.graph
     entry_did = planned.entry_did()
-    rows = [Difference(label, graph.node(int(graph.entry_nid[eid])).op, str(planned.devices[entry_did[eid]]),
+    rows = [Difference(label, graph.node(graph.maker(eid)).op, str(planned.devices[entry_did[eid]]),
                        graph.entry_type(eid), *distances(got, want))
             for label, eid, got, want in zip(graph.output_names, graph.outputs.tolist(), values, wanted,
                                              strict=True)]

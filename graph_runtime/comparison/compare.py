@@ -148,7 +148,7 @@ class _Case:
                  actual: Sequence[np.ndarray]) -> tuple[Difference, ...]:
         rows, device_of = [], _devices_by_name(self.plan)
         for eid, want, got in zip(np.asarray(eids).tolist(), wanted, actual, strict=True):
-            node = self.graph.node(int(self.graph.entry_nid[eid]))
+            node = self.graph.node(self.graph.maker(eid))
             name = node.name if len(node.outputs) == 1 else f"{node.name}:{eid - node.outputs[0]}"
             rows.append(Difference(name, node.op, device_of[node.name], self.graph.entry_type(eid),
                                    *distances(got, want)))

@@ -127,7 +127,7 @@ def _check_scope(scope: list[str], graph: Graph) -> None:
     unusual = set(scope) - {"", "global"}
     if unusual:
         eid = next(i for i, s in enumerate(scope) if s in unusual)
-        node = graph.names[int(np.searchsorted(graph.row_ptr, eid, side="right")) - 1]
+        node = graph.names[graph.maker(eid)]
         raise GraphError(
             f"entry {eid} (an output of node {node!r}) wants memory scope {scope[eid][:60]!r}; there "
             'is only ordinary memory, "" '

@@ -53,4 +53,4 @@ def _holder(plan: Plan, sid: int) -> str:
     if not len(entries):
         return f"storage {sid}"
     largest = max(entries.tolist(), key=lambda eid: graph.entry_type(eid).nbytes)
-    return repr(graph.names[int(graph.entry_nid[largest])])
+    return repr(graph.names[graph.maker(largest)])

@@ -8,7 +8,7 @@ from ..devices import Device
 from ..dtypes import FORMATS, format_of
 from ..errors import PlanError, did_you_mean
 from ..graph import TensorType
-from ..layout import HOST, ROW_MAJOR, TILE, Layout
+from ..layout import ROW_MAJOR, TILE, Layout, host_layout
 
 __all__ = ["choose", "read_formats"]
 
@@ -26,7 +26,7 @@ def choose(type_: TensorType, device: Descriptor, fmt: str | None) -> tuple[Layo
     """
     native = format_of(type_.dtype)
     if device.on_host:
-        return Layout(HOST, ROW_MAJOR, native.name if native else type_.dtype), "host memory"
+        return host_layout(type_.dtype), "host memory"
     memory = device.memories[0].name
     if native is None or native.name not in device.formats:
         nearest = _NEAREST.get(type_.dtype)

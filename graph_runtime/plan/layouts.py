@@ -63,7 +63,7 @@ def _decide(placed: PlacedGraph, type_: TensorType, did: int, fmt: str | None, r
         return choose(type_, placed.devices[did].descriptor, fmt)
     except PlanError as error:
         eid = int(np.flatnonzero(row == at)[0])
-        nid = int(placed.graph.entry_nid[eid])
+        nid = placed.graph.maker(eid)
         name, device = placed.graph.names[nid], str(placed.devices[did])
         raise PlanError(f"node {name!r} on {device} makes {type_}: {error}", node=name, device=device,
                         got=type_.dtype, path=_path(placed, nid)) from None
@@ -116,7 +116,7 @@ def _check_copies(laid_out: LaidOutGraph) -> None:
     on_host = np.array([layout.memory == HOST for layout in laid_out.layouts])[laid_out.layout_id]
     bad = (dtype[graph.type_id[made]] != dtype[graph.type_id[source]]) & ~(on_host[made] & on_host[source])
     for nid, a, b in zip(nids[bad].tolist(), source[bad].tolist(), made[bad].tolist(), strict=True):
-        device = str(placed.devices[placed.did[nid if on_host[a] else graph.entry_nid[a]]])
+        device = str(placed.devices[placed.did[nid if on_host[a] else graph.maker(a)]])
         raise PlanError(
             f"{COPY} {graph.names[nid]!r} makes {graph.entry_type(b)} of {graph.entry_type(a)}: only in host "
             f"memory are bytes read as another dtype, not on {device}; use a cast",

@@ -106,7 +106,7 @@ def remedy(device: Device, memory: Memory, layout: Layout, node: str) -> str:
 
 def _with_place(laid_out: LaidOutGraph, eid: int, error: GraphRuntimeError) -> PlanError:
     placed = laid_out.placed
-    nid = int(placed.graph.entry_nid[eid])
+    nid = placed.graph.maker(eid)
     origin, device = int(placed.origin[nid]), str(placed.devices[placed.did[nid]])
     name, path = placed.graph.names[nid], f"$.nodes[{origin}]" if origin >= 0 else None
     kind = CapacityError if isinstance(error, CapacityError) else PlanError

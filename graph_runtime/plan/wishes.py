@@ -94,7 +94,7 @@ def _read(text: str) -> _Wish:
 
 def _apply(placed: PlacedGraph, eid: int, layout: Layout, wish: _Wish) -> Layout:
     graph = placed.graph
-    nid = int(graph.entry_nid[eid])
+    nid = graph.maker(eid)
     type_, device = graph.entry_type(eid), placed.devices[placed.did[nid]]
     try:
         made = _merged(type_, layout, wish, device.descriptor)

@@ -137,7 +137,7 @@ def slots_of_copies(program: Program, slots: Slots) -> dict[int, tuple[int, ...]
 # **************** one entry ****************
 
 def _device(plan: Plan, eid: int) -> Device:
-    return plan.devices[int(plan.did[plan.graph.entry_nid[eid]])]
+    return plan.devices[int(plan.did[plan.graph.maker(eid)])]
 
 
 def memory_of(plan: Plan, eid: int) -> int:

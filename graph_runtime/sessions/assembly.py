@@ -97,7 +97,7 @@ class _Copies:
             queue = int(plan.entry_did()[eid]), COMPUTE
             if queue not in queues:
                 queues.append(queue)
-            made = np.flatnonzero(nid == plan.graph.entry_nid[slots.value[eid]])   # by a copy in this run
+            made = np.flatnonzero(nid == plan.graph.maker(slots.value[eid]))   # by a copy in this run
             self._add_args(at, bound, slots, eid, output)
             self._envs[at] = core.address_of(bound.handles[queue[0]].env)
             step = self.steps[at:at + 1]

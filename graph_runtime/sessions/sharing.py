@@ -18,7 +18,7 @@ from ..bundles.weights import ALIGNMENT
 from ..devices import cpu
 from ..errors import InputError
 from ..graph import Graph
-from ..layout import HOST, ROW_MAJOR, Layout
+from ..layout import HOST, host_layout
 from ..library import Library
 from ..tensors.tensor import Tensor
 from .session import Session
@@ -124,9 +124,9 @@ def _link(session: Session, nid: int, addr: int, library: Library) -> None:
     if target.layout.memory == HOST:
         session.rehome({eid: (addr, library)}, readonly=True)
         return
-    host, stored = cpu(0), dtypes.format_of(target.type.dtype)
-    layout = Layout(HOST, ROW_MAJOR, stored.name if stored else target.type.dtype)
-    value = Tensor(host, core.open_device(host), target.type, layout, addr, library, readonly=True)
+    host = cpu(0)
+    value = Tensor(host, core.open_device(host), target.type, host_layout(target.type.dtype), addr, library,
+                   readonly=True)
     inputs = np.flatnonzero(session.graph.inputs == nid)
     if len(inputs):
         session.set_input(int(inputs[0]), value)

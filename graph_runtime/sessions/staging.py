@@ -6,16 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
-from .. import core, dtypes
+from .. import core
 from ..devices import cpu
 from ..errors import InputError
 from ..graph import TensorType
-from ..layout import HOST, ROW_MAJOR, Layout
+from ..layout import Layout, host_layout
 from ..queues.buffer import Buffer
 from ..tensors.host_values import as_array
 from ..tensors.tensor import Tensor
 
-__all__ = ["check_kinds", "host_layout", "stage", "write"]
+__all__ = ["check_kinds", "stage", "write"]
 
 
 def check_kinds(inputs: Any, out: Any, donate: Any) -> None:
@@ -28,17 +28,11 @@ def check_kinds(inputs: Any, out: Any, donate: Any) -> None:
             raise InputError(f"{what} is {wanted}, got {type(value).__name__}", got=type(value).__name__)
 
 
-def host_layout(type_: TensorType) -> Layout:
-    """How an array of the type stands in host memory."""
-    stored = dtypes.format_of(type_.dtype)
-    return Layout(HOST, ROW_MAJOR, stored.name if stored else type_.dtype)
-
-
 def stage(value: Any, type_: TensorType, what: str) -> Buffer:
     """A host value in a buffer of its own, so that the caller may change his array at once."""
     array = as_array(value, type_, what)
     staged = Buffer.alloc(core.open_device(cpu(0)), 0, type_.nbytes, what)
-    write(staged, type_, host_layout(type_), array, what)
+    write(staged, type_, host_layout(type_.dtype), array, what)
     return staged
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import core
 from ..errors import InputError
-from ..layout import HOST
+from ..layout import HOST, host_layout
 from ..locks import new_lock
 from ..programs.slots import Slots, assign_slots, extent_of, memory_of, slots_of_copies
 from ..queues import template
@@ -25,7 +25,7 @@ from ..queues.template import Template
 from ..tensors.tensor import Tensor, donations
 from .assembly import assemble
 from .bind import Bound, Lease
-from .staging import check_kinds, host_layout, stage, write
+from .staging import check_kinds, stage, write
 from .zero_copy import ALIGNMENT, ZeroCopy
 
 __all__ = ["Submitter"]
@@ -195,7 +195,7 @@ class Submitter:
             write(fresh, type_, layout, value, f"input {self._name(index)}")
         else:
             staged = stage(value, type_, f"input {self._name(index)}")
-            template.copy(staged, host_layout(type_), fresh, layout, type_)
+            template.copy(staged, host_layout(type_.dtype), fresh, layout, type_)
         return fresh
 
     def _may_be_read_there(self, index: int, tensor: Tensor) -> bool:

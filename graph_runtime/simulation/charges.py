@@ -45,7 +45,7 @@ def bank_bytes(plan: Plan, nids: Iterable[int], indices: Mapping[int, np.ndarray
 
 
 def _add(found: Banks, plan: Plan, eid: int, into: int, times: Times) -> None:
-    did = int(plan.did[plan.graph.entry_nid[eid]])
+    did = int(plan.did[plan.graph.maker(eid)])
     board, layout = plan.devices[did].descriptor, plan.layout(eid)
     if board.on_host:
         return
@@ -118,7 +118,7 @@ def link_bytes(plan: Plan, nids: Iterable[int]) -> Links:
         if graph.funcs[graph.func_id[nid]].name != COPY:
             continue
         source, made = int(graph.in_eid[graph.in_ptr[nid]]), int(graph.row_ptr[nid])
-        ends = int(plan.did[graph.entry_nid[source]]), int(plan.did[nid])
+        ends = int(plan.did[graph.maker(source)]), int(plan.did[nid])
         if ends[0] != ends[1]:
             far = made if plan.devices[ends[0]].descriptor.on_host else source
             found[ends] = found.get(ends, 0) + _payload(plan.layout(far), graph.entry_type(far))

@@ -16,12 +16,10 @@ from ..errors import CapacityError
 from ..graph import COPY
 from ..plan.columns import func_mask
 from ..plan.types import Plan
-from .simulation import simulate
+from .simulation import IN_FLIGHT, simulate
 from .timeline import Timeline
 
 __all__ = ["Estimate", "bounds", "compare_boards", "estimate"]
-
-_IN_FLIGHT = 8  # runs that are submitted at once: enough to fill the queues
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Estimate:
                 "dispatch_ns": self.dispatch_ns, "basis": self.basis, "slowest": list(self.nodes[:nodes])}
 
 
-def estimate(plan: Plan, board: str = "", *, traced: bool = True, runs: int = _IN_FLIGHT) -> Estimate:
+def estimate(plan: Plan, board: str = "", *, traced: bool = True, runs: int = IN_FLIGHT) -> Estimate:
     """The estimate of a plan. ``traced``, ``runs``: as simulate's."""
     one = simulate(plan, traced=traced, inputs=())
     several = simulate(plan, traced=traced, runs=runs) if runs > 1 else one

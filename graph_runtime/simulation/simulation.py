@@ -34,9 +34,9 @@ from ..plan.types import Plan
 from .residency import Residency, residency
 from .timeline import Timeline
 
-__all__ = ["critical_chain", "needs_of", "node_times", "simulate"]
+__all__ = ["IN_FLIGHT", "critical_chain", "needs_of", "node_times", "simulate"]
 
-_IN_FLIGHT = 8  # as Session.submit's bound
+IN_FLIGHT = 8  # runs that are submitted at once: Session.submit's bound, enough to fill the queues
 _MOST_EVENTS = 20_000_000  # a timeline keeps some 50 bytes of each
 
 
@@ -46,7 +46,7 @@ def simulate(
     traced: bool = True,
     runs: int = 1,
     inputs: Collection[str] = (),
-    in_flight: int = _IN_FLIGHT,
+    in_flight: int = IN_FLIGHT,
     host: Machine | None = None,
 ) -> Timeline:
     """The timeline of ``runs`` runs that are submitted at once.
@@ -128,7 +128,7 @@ def _time(plan: Plan, nid: int, traced: bool, host: Machine | None, from_memory:
     makes = range(int(graph.row_ptr[nid]), int(graph.row_ptr[nid + 1]))
     device = plan.devices[plan.did[nid]]
     if graph.funcs[graph.func_id[nid]].name == COPY:
-        source = plan.devices[plan.did[np.searchsorted(graph.row_ptr, reads[0], side="right") - 1]]
+        source = plan.devices[plan.did[graph.maker(reads[0])]]
         cost = copy_cost(source, plan.layout(reads[0]), device, plan.layout(makes[0]),
                          graph.entry_type(makes[0]), host)
         begins = source == device

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import core, library
-from ..layout import HOST
+from ..layout import HOST, host_layout
 from ..plan.types import Plan
 from ..programs.lower import lower
 from ..programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
@@ -21,7 +21,7 @@ from ..queues import template
 from ..queues.buffer import Buffer, wait_in_slices
 from ..sessions.assembly import assemble
 from ..sessions.bind import Bound
-from ..sessions.staging import host_layout, stage, write
+from ..sessions.staging import stage, write
 from ..sessions.zero_copy import ALIGNMENT
 from ..tensors.tensor import Tensor
 
@@ -127,5 +127,5 @@ class Submitter:
             write(fresh, type_, layout, value, self._name)
         else:
             staged = stage(np.asarray(value), type_, self._name)
-            template.copy(staged, host_layout(type_), fresh, layout, type_)
+            template.copy(staged, host_layout(type_.dtype), fresh, layout, type_)
         return fresh

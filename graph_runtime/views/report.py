@@ -65,7 +65,7 @@ def copies(plan: Plan) -> list[Row]:
         view = plan.graph.node(nid)
         source = view.inputs[0]
         rows.append({
-            "nid": nid, "name": view.name, "of": plan.graph.names[int(plan.graph.entry_nid[source])],
+            "nid": nid, "name": view.name, "of": plan.graph.names[plan.graph.maker(source)],
             "from": str(plan.devices[entry_did[source]]), "to": str(plan.devices[plan.did[nid]]),
             "bytes": view.output_types[0].nbytes, "inserted": bool(plan.origin[nid] < 0),
             "at_input": bool(plan.at_input[nid]), "cause": plan.causes[plan.cause_id[nid]]})

@@ -86,7 +86,7 @@ class View:
     def producer(self, eid: int) -> tuple[int, int]:
         """(nid, entry) of what made an entry, seen through copies and reshapes that move nothing."""
         while True:
-            nid = int(np.searchsorted(self.graph.row_ptr, eid, side="right")) - 1
+            nid = self.graph.maker(eid)
             fid = int(self.graph.func_id[nid])
             if fid < 0 or self.graph.funcs[fid].name not in (COPY, NOP):
                 return nid, eid
