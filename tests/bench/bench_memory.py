@@ -1,7 +1,7 @@
 """How small plans of memory get, as JSON lines.
 
     python tests/bench/bench_memory.py --minimalloc DIR [--solutions OUT]
-    python tests/bench/bench_memory.py --models DIR [--device cpu:0]
+    python tests/bench/bench_memory.py --models DIR [--device cpu:0 ...] [--reuse safe]
 
 --minimalloc: one line a file NAME.CAPACITY.csv (id,lower,upper,size; half open): peak, bound (most bytes live
 at once), capacity, seconds, status ("optimal": peak is the bound; "fits": in the capacity; "over"), and what
@@ -46,12 +46,13 @@ def main() -> None:
     parser.add_argument("--solutions", type=Path)
     parser.add_argument("--models", type=Path)
     parser.add_argument("--device", action="append")
+    parser.add_argument("--reuse", default="serial")
     args = parser.parse_args()
     good = True
     for path in sorted(args.minimalloc.glob("*.csv")) if args.minimalloc else ():
         good &= solve_file(path, args.solutions)
     for path in sorted(args.models.glob("*.onnx")) if args.models else ():
-        good &= measure(path, args.device or ["cpu:0"])
+        good &= measure(path, args.device or ["cpu:0"], args.reuse)
     sys.exit(not good)
 
 
@@ -145,9 +146,9 @@ def tvm_rule(lower: Iterable[int], upper: Iterable[int], size: Iterable[int]) ->
 
 # **************** models ****************
 
-def measure(path: Path, devices: list[str]) -> bool:
+def measure(path: Path, devices: list[str], reuse: str) -> bool:
     start = time.perf_counter()
-    plan = prepare(path, devices, packer=pack_thoroughly).plan
+    plan = prepare(path, devices, packer=pack_thoroughly, reuse=reuse, objective="makespan").plan
     seconds = time.perf_counter() - start
     values = find_values(plan.graph, plan.at_input)
     heads = values.firsts

@@ -111,7 +111,7 @@ def main() -> None:
     found = {name: (min if name.endswith("_ns") else max)(r[name] for r in rounds) for name in rounds[0]}
     print(json.dumps(found))
     if options.write:
-        source = "tests/tools/fit_cpu.py on a host of 2 cores with AVX2, 2 threads"
+        source = "tests/tools/fit_cpu.py on a host of 2 cores with AVX-512, 2 threads"
         write_weights("cpu", {"source": source, "date": date_of(), "machine": {**found, "basis": "assumed"}})
 
 

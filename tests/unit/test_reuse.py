@@ -53,6 +53,21 @@ def test_a_serial_plan_takes_least_and_makes_queues_wait():
         assert peaks(least, pack) == {"serial": least.peak, "safe": middle.peak, "off": most.peak}
 
 
+def test_the_search_brings_safe_plans_to_their_own_bound():
+    """Which lies between the serial one and what greedy offsets take."""
+    found = {}
+    for seed in range(12):
+        graph = random_graph(np.random.default_rng(seed), DEVICES, nodes=60, library=False)
+        greedy, packed = (plan(graph, DEVICES, reuse="safe", packer=packer, use_storage_hints=False)
+                          for packer in (None, pack))
+        serial = plan(graph, DEVICES, packer=pack, use_storage_hints=False, reorder=False)
+        for where, peak in packed.peak.items():
+            assert serial.lower_bound[where] <= packed.lower_bound[where] <= peak <= greedy.peak[where]
+            found[seed, where] = peak / packed.lower_bound[where], greedy.peak[where] / peak
+    assert max(over for over, _ in found.values()) <= 1.02
+    assert max(more for _, more in found.values()) > 1
+
+
 @settings(max_examples=25, deadline=None)
 @given(seeds, st.sampled_from(["serial", "safe"]))
 def test_a_recorded_plan_with_offsets_is_followed_exactly(seed, reuse):
