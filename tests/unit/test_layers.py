@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -19,6 +21,7 @@ COMPILED = "_core"                                   # only core.py imports it
 LONGER = {"core.py": 415}
 
 
+@cache
 def layers() -> dict[str, int]:
     """Module or package name -> layer number, as the document's table says."""
     rows = re.findall(r"^\| L(\d) \| ([^|]*) \|", (ROOT / "docs" / "architecture.md").read_text(), re.M)
@@ -33,6 +36,30 @@ def name_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+class Source(NamedTuple):
+    """What the tests ask of a module's text."""
+
+    lines: int
+    imports: list[ast.Import | ast.ImportFrom]
+    functions: list[tuple[str, int, int]]          # name, first and last line
+    prints: list[int]                              # lines
+
+
+@cache
+def read(path: Path) -> Source:
+    """A module, parsed once for all tests."""
+    text = path.read_text()
+    found = Source(len(text.splitlines()), [], [], [])
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.imports.append(node)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.functions.append((node.name, node.lineno, node.end_lineno))
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print":
+            found.prints.append(node.lineno)
+    return found
+
+
 def imports(path: Path) -> list[tuple[ast.stmt, str]]:
     """(statement, first name below the package) of every import of graph_runtime, wherever it stands; codegen
     too."""
@@ -42,10 +69,10 @@ def imports(path: Path) -> list[tuple[ast.stmt, str]]:
         else ("codegen",)
     )
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in read(path).imports:
         if isinstance(node, ast.Import):
             found += [(node, alias.name) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = ".".join(package[:len(package) - node.level + 1]) if node.level else ""
             full = f"{base}.{node.module}".strip(".") if node.module else base
             found += [(node, full if full != "graph_runtime" else f"{full}.{a.name}") for a in node.names]
@@ -72,8 +99,7 @@ def test_imports_go_down_the_table(path):
 
 
 def _is_lazy(path: Path, statement: ast.stmt) -> bool:
-    functions = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef)]
-    return any(f.lineno < statement.lineno <= f.end_lineno for f in functions)
+    return any(first < statement.lineno <= last for _, first, last in read(path).functions)
 
 
 @pytest.mark.parametrize("path", CODEGEN, ids=lambda p: str(p.relative_to(ROOT)))
@@ -93,23 +119,14 @@ def test_the_checker_shares_no_code_with_the_passes():
 
 def test_nothing_unpickles_and_the_library_does_not_print():
     for path in MODULES:
-        tree = ast.parse(path.read_text())
-        names = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+        names = {a.name for n in read(path).imports if isinstance(n, ast.Import) for a in n.names}
         assert not names & {"pickle", "marshal", "shelve"}, path.name
-        calls = [
-            n.lineno
-            for n in ast.walk(tree)
-            if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "print"
-        ]
-        assert not calls or name_of(path) == "cli", f"{path.name} prints in line {calls}"
+        prints = read(path).prints
+        assert not prints or name_of(path) == "cli", f"{path.name} prints in line {prints}"
 
 
 @pytest.mark.parametrize("path", MODULES + CODEGEN, ids=lambda p: str(p.relative_to(ROOT)))
 def test_modules_and_functions_are_short(path):
-    text = path.read_text()
-    lines = text.splitlines()
-    assert len(lines) <= LONGER.get(path.name, MOST_LINES)
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            length = node.end_lineno - node.lineno + 1
-            assert length <= MOST_IN_FUNCTION, f"{node.name} has {length} lines"
+    assert read(path).lines <= LONGER.get(path.name, MOST_LINES)
+    for name, first, last in read(path).functions:
+        assert last - first + 1 <= MOST_IN_FUNCTION, f"{name} has {last - first + 1} lines"
