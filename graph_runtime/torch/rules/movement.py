@@ -231,6 +231,27 @@ def gather(e: Any, x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -
     return e.op("take_along_axis", x, index, axis=axis_of(dim, len(x.shape)))
 
 
+@rule("scatter_add", indices=(2,))
+def scatter_add(e: Any, x: Any, dim: int, index: Any, source: Any) -> Any:
+    return _scatter(e, x, dim, index, source, "add")
+
+
+@rule("scatter", indices=(2,))
+def scatter(e: Any, x: Any, dim: int, index: Any, source: Any, *, reduce: str | None = None) -> Any:
+    if reduce is not None:
+        raise Refused("scatter with reduce is the host's")
+    if isinstance(source, (bool, int, float)):
+        source = e.filled(tuple(index.shape), source, x.dtype)
+    return _scatter(e, x, dim, index, source, "none")
+
+
+def _scatter(e: Any, x: Any, dim: int, index: Any, source: Any, reduction: str) -> Any:
+    if source.shape != index.shape or not x.shape:
+        raise Refused("an index for only some of the source's elements is the host's")
+    axis = axis_of(dim, len(x.shape))
+    return e.op("scatter_elements", x, index, source, axis=axis, reduction=reduction)
+
+
 @rule("index", indices=(1,))
 def index(e: Any, x: Any, indices: Any) -> Any:
     given = [i for i in indices if i is not None]

@@ -163,9 +163,13 @@ def embedding_dense_backward(
 ) -> Any:
     if scale_grad_by_freq:
         raise Refused("embedding gradients by frequency are the host's")
-    rows = math.prod(indices.shape)
-    hot = cast(e, hits(e, reshape(e, indices, (rows,)), count, padding_idx), grad.dtype)
-    return e.op("matmul", e.op("transpose", hot, perm=(1, 0)), reshape(e, grad, (rows, grad.shape[-1])))
+    rows, columns = math.prod(indices.shape), grad.shape[-1]
+    chosen, grad = reshape(e, indices, (rows, 1)), reshape(e, grad, (rows, columns))
+    if 0 <= padding_idx < count:
+        padded = e.op("equal", chosen, scalar_like(e, padding_idx, chosen))
+        grad = e.op("where", padded, scalar_like(e, 0, grad), grad)
+    zeros = e.filled((count, columns), 0, grad.dtype)
+    return e.op("scatter_nd", zeros, chosen, grad, reduction="add")
 
 
 @rule("max_pool2d_backward")
