@@ -34,7 +34,7 @@ VECTOR_OPS = {
 }
 _MOVES = ("transpose", "concatenate", "take", "slice", "slice_update", "tile", "pad", "reverse",
           "take_along_axis", "gather_nd", "scatter_elements", "scatter_nd")
-_REDUCTIONS = ("sum", "mean", "prod", "max", "min", "all", "any", "argmax", "argmin")
+_REDUCTIONS = ("sum", "mean", "prod", "max", "min", "all", "any", "argmax", "argmin", "topk")
 _POOLS = ("max_pool2d", "avg_pool2d", "max_pool2d_backward")
 _GLOBAL_POOLS = ("global_max_pool2d", "global_avg_pool2d")
 

@@ -160,6 +160,17 @@ register(
 
 # ---------------------------------------------------------------- topk
 
+_MOST_KEPT = 1024  # of a row, with the indices, of 32 rows in a core's L1
+
+
+def _topk_tt(inputs, outputs, attrs):
+    ndim = len(inputs[0].shape)
+    if attrs["axis"] % ndim != ndim - 1:
+        return "it goes along the last axis; transpose"
+    if attrs["k"] > _MOST_KEPT:
+        return f"it keeps at most {_MOST_KEPT} elements of a row"
+    return _narrow_indices(inputs, outputs, attrs)
+
 
 def _topk_infer(inputs, attrs):
     (x,) = inputs
@@ -197,10 +208,14 @@ register(
             _INDEX,
         ),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape), int(a["largest"])],
-        bodies={"cpu": Body("topk", _NUMBERS, rules.by_dtype)},
+        bodies={
+            "cpu": Body("topk", _NUMBERS, rules.by_dtype),
+            "tt": Body("topk", _TT_NUMBERS, accepts=_topk_tt),
+        },
         cases=(
             *(
-                Case(name, (("float32", shape),), attrs, make=(make,), nmse=rules.EXACT)
+                Case(name + more, (("float32", shape),), attrs | dtype, make=(make,), nmse=rules.MOVED)
+                for more, dtype in (("", {}), ("_int32", {"dtype": "int32"}))
                 for name, shape, attrs, make in (
                     ("last", (3, 65, 97), {"k": 5}, "normal"),
                     ("rows", (3, 65, 33), {"k": 33, "axis": 1}, "normal"),
@@ -210,7 +225,10 @@ register(
                     ("none", (33,), {"k": 0}, "normal"),
                 )
             ),
-            *(Case(t, ((t, (3, 33)),), {"k": 7}, nmse=rules.EXACT) for t in _NUMBERS[1:]),
+            *(
+                Case(t, ((t, (3, 33)),), {"k": 7, "dtype": "int32"}, nmse=rules.MOVED)
+                for t in _NUMBERS[1:]
+            ),
         ),
     )
 )

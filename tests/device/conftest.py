@@ -99,32 +99,35 @@ class TtBench:
             into: int | None = None, u_kt: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """(what the kernel wrote, what the reference makes of the inputs as the device holds them).
 
-        ``layouts``: of the inputs, then of the output; ``into``: the input that the output overwrites;
-        ``u_kt``: tiles of K between two spills, of an op that has numerics. Fails where the kernel wrote to
-        anything else.
+        ``layouts``: of the inputs, then of the outputs, of which all but the first are held to the bit here;
+        ``into``: the input that the output overwrites; ``u_kt``: tiles of K between two spills, of an op that has
+        numerics. Fails where the kernel wrote to anything else.
         """
         attrs = op.decode(attrs)
         types = [TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in arrays]
         outputs = op.infer(types, attrs)
         kernel = select(op, attrs, "tt", types, outputs).generic
         noise = np.arange(3000, dtype=np.uint8).reshape(50, 60)
-        guard = Layout(layouts[-1].memory, "tile", "uint8")
-        tensors = [self.put(a, lay) for a, lay in zip(arrays, layouts[:-1], strict=True)]
+        guard = Layout(layouts[len(arrays)].memory, "tile", "uint8")
+        tensors = [self.put(a, lay) for a, lay in zip(arrays, layouts[:len(arrays)], strict=True)]
         fresh = [self.put(noise, guard)]
         if into is None:
-            empty = np.zeros(outputs[0].shape, dtypes.to_numpy(outputs[0].dtype))
-            fresh.append(self.put(empty, layouts[-1]))
+            for t, lay in zip(outputs, layouts[len(arrays):], strict=True):
+                fresh.append(self.put(np.zeros(t.shape, dtypes.to_numpy(t.dtype)), lay))
         fresh.append(self.put(noise, guard))
-        out = fresh[1] if into is None else tensors[into]
+        out, others = fresh[1] if into is None else tensors[into], fresh[2:-1]
         try:
             held = [t.numpy() for t in tensors]
             words = call_words(op, attrs, "tt", types, outputs)
-            self.call(kernel, [*tensors, out], [*words[:-2], u_kt, words[-1]] if u_kt else words)
+            self.call(kernel, [*tensors, out, *others], [*words[:-2], u_kt, words[-1]] if u_kt else words)
             got = out.numpy()
             for tensor, kept in [*zip(tensors, held, strict=True), (fresh[0], noise), (fresh[-1], noise)]:
                 if tensor is not out:
                     np.testing.assert_array_equal(tensor.numpy(), kept, f"{kernel} wrote to another tensor")
-            return got, op.reference(held, attrs)[0]
+            wanted, *more = op.reference(held, attrs)
+            for tensor, values in zip(others, more, strict=True):
+                np.testing.assert_array_equal(tensor.numpy(), values)
+            return got, wanted
         finally:
             for tensor in (*tensors, *fresh):
                 tensor.free()

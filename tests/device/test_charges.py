@@ -87,6 +87,7 @@ def wide():
         ("cumsum", {"axis": 0}, (70, 1100)),
         ("cumsum", {"axis": 0}, (3, 40, 1100)),
         ("mod", {}, (70, 1200), (1200,)),
+        ("topk", {"k": 50, "dtype": "int32"}, (2, 70, 1200)),
         ("cast", {"to": "int32"}, (70, 2500)),
         ("max_pool2d", {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}, (1, 2, 160, 150)),
         ("concatenate", {"axis": 1}, (40, 1500), (40, 1100)),
@@ -138,7 +139,8 @@ def check(name, inputs, attrs, values, layout="dram", **options):
     """One op with all that it reads and makes in one layout; what is empty in none."""
     b = gr.GraphBuilder(device="tt:0")
     ends = [b.input(f"x{i}", shape, dtype) for i, (dtype, shape) in enumerate(inputs)]
-    b.output(b.op(name, *ends, name="y", **attrs))
+    made = b.op(name, *ends, name="y", **attrs)
+    b.output(*(made if isinstance(made, tuple) else (made,)))
     graph = gr.load_graph(b.to_json())
     layouts = {node: layout for eid, node in enumerate(graph.names) if graph.entry_type(eid).size}
     module = gr.create(graph, None, ["tt:0"], layouts=layouts, **options)

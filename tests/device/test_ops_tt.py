@@ -112,6 +112,7 @@ LARGE = [
     ("max", [(4, 40, 3000)], {"axes": (0, 1)}), ("global_avg_pool2d", [(2, 40, 100, 600)], {}),
     ("argmax", [(3, 70, 3000)], {"axis": 1, "dtype": "int32"}),
     ("argmin", [(40, 9000)], {"axis": 1, "dtype": "int32"}),
+    ("topk", [(40, 3000)], {"k": 70, "dtype": "int32"}),
     ("cumsum", [(40, 9000)], {"axis": 1}), ("cumsum", [(100, 3000)], {"reverse": True}),
     ("cumsum", [(5, 3, 40, 70)], {"axis": 1, "exclusive": True}),
     ("transpose", [(100, 3000)], {}), ("transpose", [(2, 3000, 5)], {"perm": (1, 0, 2)}),

@@ -255,6 +255,6 @@ MAKERS.update({
     "slice_update": _spliced, "take": _take, "take_along_axis": _take, "gather_nd": _take,
     "scatter_elements": _take, "scatter_nd": _take, "sum": _reduce,
     "mean": _reduce, "prod": _reduce, "max": _reduce, "min": _reduce, "all": _reduce, "any": _reduce,
-    "argmax": _arg, "argmin": _arg, "cumsum": _elementwise,
+    "argmax": _arg, "argmin": _arg, "topk": _moved, "cumsum": _elementwise,
     "global_max_pool2d": _global_pool, "global_avg_pool2d": _global_pool, "fused": _fused,
 })

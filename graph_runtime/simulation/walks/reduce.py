@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .args import Arg, Call, Moves, cut, moves
+from .args import Arg, Call, Moves, cut, moves, steps
 
 __all__ = ["REDUCTIONS"]
 
@@ -32,6 +32,13 @@ def _reduce(call: Call) -> Moves:
 
 def _arg(call: Call) -> Moves:
     return _walk(call, 1 << call.words[0])
+
+
+def _topk(call: Call) -> Moves:
+    """Rows in windows; k of each are written at once."""
+    x, out = call.args
+    rows, windows = steps(x.view[1], 32), steps(x.view[2], _WINDOW)
+    return moves([x.touched(np.ones(x.view[0], np.int64), rows, windows)], out, max(out.view[2], 1))
 
 
 def _global_pool(call: Call) -> Moves:
@@ -88,5 +95,5 @@ def _rows(job: _Job, view: tuple[int, int, int], at: tuple) -> np.ndarray:
 
 REDUCTIONS: dict[str, Callable[[Call], Moves]] = {
     **dict.fromkeys(("sum", "mean", "prod", "max", "min", "all", "any"), _reduce),
-    **dict.fromkeys(("argmax", "argmin"), _arg),
+    **dict.fromkeys(("argmax", "argmin"), _arg), "topk": _topk,
     **dict.fromkeys(("global_avg_pool2d", "global_max_pool2d"), _global_pool)}

@@ -1,7 +1,8 @@
 /* order.h: argmax, argmin, cumsum and topk: what goes along one axis.
  *
- * The contract is that of graph_runtime/ops/order.py; indices are int32 here. Thread: any.
- * defines: gr_tt_argmax, gr_tt_argmin, gr_tt_cumsum
+ * The contract is that of graph_runtime/ops/order.py; indices are int32 here, and topk goes along the last axis.
+ * Thread: any.
+ * defines: gr_tt_argmax, gr_tt_argmin, gr_tt_cumsum, gr_tt_topk
  */
 #ifndef GR_TT_ORDER_H
 #define GR_TT_ORDER_H
@@ -134,6 +135,77 @@ static inline int32_t gr_tt_cumsum(const gr_call *call) {
     panels.view.outer /= job.steps;
   }
   return gr_tt_run_panels(call, &panels, 3 * bytes, gr_tt_cumsum_panel, &job);
+}
+
+/* ---------------------------------------------------------------- topk */
+
+typedef struct gr_tt_topk_job {
+  gr_tt_view in, values, indices;
+  int64_t k, lines;          /* lines of 32 rows in a plane */
+  int largest, keep;
+} gr_tt_topk_job;
+
+/* An element in its four-byte form as a number. */
+static inline double gr_tt_number(const gr_arg *arg, uint32_t word) {
+  if (gr_tt_is_float(arg->format)) return gr_float_of(word);
+  return arg->dtype == GR_U32 ? (double)word : (double)(int32_t)word;
+}
+
+/* Whether x comes before y, which stands before it in the tensor: not if they are equal. NaN is the greatest. */
+static inline int gr_tt_topk_before(int largest, double x, double y) {
+  if (x != x || y != y) return largest ? x != x && y == y : x == x && y != y;
+  return largest ? x > y : x < y;
+}
+
+/* Element `at` of a row goes to its place among the `kept` best of those before it, whose last one falls out when
+ * there are k; the number that are kept then. */
+static inline int64_t gr_tt_topk_insert(const gr_tt_topk_job *job, uint32_t word, int64_t at, int64_t kept,
+                                        uint32_t *values, uint32_t *indices) {
+  double x = gr_tt_number(job->in.arg, word);
+  if (kept == job->k && !gr_tt_topk_before(job->largest, x, gr_tt_number(job->in.arg, values[kept - 1])))
+    return kept;
+  int64_t place = kept < job->k ? kept++ : kept - 1;
+  for (; place > 0; --place) {
+    if (!gr_tt_topk_before(job->largest, x, gr_tt_number(job->in.arg, values[place - 1]))) break;
+    values[place] = values[place - 1];
+    indices[place] = indices[place - 1];
+  }
+  values[place] = word;
+  indices[place] = (uint32_t)at;
+  return kept;
+}
+
+/* Up to 32 rows. */
+static inline int32_t gr_tt_topk_unit(const gr_tt_core *c, const void *ctx, int64_t unit) {
+  const gr_tt_topk_job *job = (const gr_tt_topk_job *)ctx;
+  uint32_t *values = (uint32_t *)(void *)c->space, *indices = values + 32 * job->k, *x = indices + 32 * job->k;
+  gr_tt_rect at = {.plane = unit / job->lines, .r0 = unit % job->lines * 32};
+  int64_t kept[32] = {0};
+  at.nr = gr_tt_lesser(32, job->in.rows - at.r0);
+  for (at.c0 = 0; at.c0 < job->in.cols; at.c0 += GR_TT_WINDOW) {
+    at.nc = gr_tt_lesser(GR_TT_WINDOW, job->in.cols - at.c0);
+    GR_TT_TRY(gr_tt_load(c, &job->in, at, x, GR_TT_WINDOW));
+    for (int64_t r = 0; r < at.nr; ++r)
+      for (int64_t j = 0; j < at.nc; ++j)
+        kept[r] = gr_tt_topk_insert(job, x[r * GR_TT_WINDOW + j], at.c0 + j, kept[r], values + r * job->k,
+                                    indices + r * job->k);
+  }
+  at.c0 = 0;
+  at.nc = job->k;
+  GR_TT_TRY(gr_tt_store(c, &job->values, at, values, job->k, job->keep));
+  return gr_tt_store(c, &job->indices, at, indices, job->k, 0);
+}
+
+/* gr-kernel: tt/topk */
+static inline int32_t gr_tt_topk(const gr_call *call) {
+  const gr_arg *args = call->args;
+  gr_tt_topk_job job = {.in = gr_tt_view_of(&args[0]), .values = gr_tt_view_of(&args[1]),
+                        .indices = gr_tt_view_of(&args[2]), .largest = call->attrs[1] != 0,
+                        .keep = args[0].format == args[1].format};
+  job.k = job.values.cols;
+  job.lines = gr_tt_ceil(job.in.rows, 32);
+  if (job.k == 0) return GR_OK;
+  return gr_tt_run(call, job.in.outer * job.lines, gr_tt_bytes(32, 2 * job.k + GR_TT_WINDOW), gr_tt_topk_unit, &job);
 }
 
 #endif
