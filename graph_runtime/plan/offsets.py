@@ -19,7 +19,7 @@ FITS, IMPOSSIBLE, UNKNOWN = "fits", "impossible", "unknown"
 Packer = Callable[[Groups, np.ndarray, int], tuple[str, np.ndarray | None]]
 
 MOST = 2000                                   # buffers of which all pairs are looked at
-MOST_GROUPED = 600                            # of which pairs are put into groups
+MOST_GROUPED = 300                            # of which pairs are put into groups
 _STEPS = 6                                    # capacities tried between the bound and what greedy found
 
 

@@ -15,7 +15,7 @@ as evenly as they can, from the best to the worst. A placement of the pool is a 
 everything on cpu:0, with 1 to 100 % of its nodes elsewhere, or the schedule cut into 1 to nodes / 2 runs that
 alternate.
 
---seconds: how long is measured (40), beside 10 to 20 for all the rest; a first run also compiles kernels.
+--seconds: how long is measured (30), beside 10 to 35 for all the rest; a first run also compiles kernels.
 --hold: on a machine that others use too: where our threads are idle a loop of lower priority keeps the cores,
 so that no other process runs beside them. Cores then never sleep, so that hand-offs are cheaper, measured and
 predicted ones. Needs the right to real-time priorities.
@@ -63,7 +63,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="an ONNX file, or one of the graphs made here: branches, narrow")
     parser.add_argument("--plans", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=40.0)
+    parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--hold", action="store_true")
     parser.add_argument("--dump", type=Path)
     options = parser.parse_args()
