@@ -100,8 +100,8 @@ class TtBench:
         """(what the kernel wrote, what the reference makes of the inputs as the device holds them).
 
         ``layouts``: of the inputs, then of the outputs, of which all but the first are held to the bit here;
-        ``into``: the input that the output overwrites; ``u_kt``: tiles of K between two spills, of an op that has
-        numerics. Fails where the kernel wrote to anything else.
+        ``into``: the input that the output overwrites; ``u_kt``: tiles of K between two spills, of an op that
+        has numerics. Fails where the kernel wrote to anything else.
         """
         attrs = op.decode(attrs)
         types = [TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in arrays]
