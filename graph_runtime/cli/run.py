@@ -89,7 +89,7 @@ def _set_inputs(module: GraphModule, given: dict[str, str], expected: dict[str, 
     for name in given:
         if name not in graph.input_names:
             raise InputError(f"--input {name}: the graph has no such input"
-                             f"{did_you_mean(name, graph.input_names)}", got=name)
+                             f"{did_you_mean(name, sorted(unset) or graph.input_names)}", got=name)
     values = {}
     for index, name in enumerate(graph.input_names):
         type_ = graph.entry_type(int(graph.input_eids[index]))

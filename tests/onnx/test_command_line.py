@@ -261,3 +261,9 @@ def test_the_readmes_quick_start(made, tmp_path):
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "output 0 probabilities: float32[1, 10]" in done.stdout
+
+
+def test_an_unknown_input_is_told_with_the_inputs_and_without_the_weights(command):
+    code, _, err = command("run", "model.onnx", "--dim", "batch=1", "--input", "image=x.npy")
+    assert code == 2
+    assert "the graph has no such input (there are: x)" in err
