@@ -184,7 +184,7 @@ def test_bench(command, folder):
 @pytest.mark.parametrize(("args", "code", "words"), [
     (["run", "nothing.json"], 2, "there is no file nothing.json"),
     (["run", "graph.json", "--params", "w.bin"], 2, "inputs without a value: x"),
-    (["run", "graph.json", "--params", "w.bin", "--input", "y=random"], 2, "there are: w, x"),
+    (["run", "graph.json", "--params", "w.bin", "--input", "y=random"], 2, "there are: x"),
     (["run", "graph.json", "--params", "w.bin", "--input", "x"], 2, "--input NAME=VALUE"),
     (["plan", "graph.json", "--device", "tt:0", "--fidelity", "LoFi"], 2, "write --fidelity tt=HiFi2"),
     (["run", "graph.json", "--params", "w.bin", "--input", "x=none.npy"], 2, "none.npy"),
