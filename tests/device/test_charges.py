@@ -18,6 +18,7 @@ from graph_runtime.simulation.walks.gather import GATHERS
 
 WALKED = tuple(name for name in WALKS if name != "cast")      # its cases are pairs of types, not shapes
 MATRIX_UNIT = ("matmul", "dense", "conv2d", "attention", "add", "subtract", "multiply")
+ALIKE = ("int32", "uint32", "int16", "uint16", "int8")       # cases that move pages as another type does
 PLACED = ("dram", "l1", "dram/row_major", "l1/height", "l1/width", "l1/row_major/block[3x4]")
 
 
@@ -47,7 +48,8 @@ def walked():
     """Every case on tt of the first op of each walk, and one of the ops that share it."""
     seen = set()
     for name in WALKED:
-        cases = draws.cases_on(ops.all_ops()[name], "tt")
+        cases = [c for c in draws.cases_on(ops.all_ops()[name], "tt")
+                 if "kernel" not in c.attrs and c.name not in ALIKE]
         first = WALKS[name] not in seen or name in MATRIX_UNIT
         seen.add(WALKS[name])
         for case in cases if first else cases[len(cases) // 2:][:1]:
