@@ -8,6 +8,7 @@ import typer
 
 from ..errors import InputError
 from ..packing import pack_thoroughly
+from ..plan.memory import SAFE
 from ..tuning import Tuner
 from . import options as opt
 from .progress import progress
@@ -53,6 +54,8 @@ def compile_(
             raise InputError(f"{graph} is a bundle, compiled already; compile takes a graph.json "
                              "or an ONNX file; the one in a bundle is named by graph-runtime inspect",
                              got=str(graph))
+        if reuse is None and len(program.devices) > 1:      # its runs may be queued: no waits for memory
+            reuse = SAFE
         prepared = program.prepare(opt.plan_options(
             place, map, format, strict, fidelity, dst, numerics, layout, policy, placement, objective,
             fallback, reuse) | {"packer": pack_thoroughly,

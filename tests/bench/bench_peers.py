@@ -8,8 +8,8 @@ is a process of its own, pinned before its libraries load: 1 thread to the first
 take short turns, so that what disturbs the machine disturbs all of them. A turn is runs one after the other,
 the first of them not timed, while the other processes are stopped: threads that spin for work after a run (in
 ONNX Runtime for 20 ms) would else take a core from whoever comes next. A line has the median and the least ms
-of each, our ratios to the others (of medians, and of least), and how far our outputs are from the first peer's,
-relative to its greatest value.
+of each, our ratios to the others (of medians, and of least), and how far our outputs are from the first
+peer's, relative to its greatest value.
 
 A peer that is not installed is left out. With one thread the clock is the thread's own (what a busy machine
 takes away does not count), with more the wall's; ``clock`` says which.
@@ -89,8 +89,8 @@ MAKERS = {OURS: _ours, "onnxruntime": _onnxruntime, "openvino": _openvino}
 
 
 def _work(runtime: str, model: Path, threads: int) -> None:
-    """Answer each line of stdin: "run" with the seconds of each run of a turn, a path with the outputs written
-    there."""
+    """Answer each line of stdin: "run" with the seconds of each run of a turn, a path with the outputs
+    written there."""
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)                                        # what libraries print is no answer
     with np.load(model.with_suffix(".npz")) as file:
