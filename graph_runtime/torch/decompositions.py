@@ -8,13 +8,13 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._decomp import core_aten_decompositions, get_decompositions
+from torch._decomp import core_aten_decompositions, decomposition_table, get_decompositions
 
 from . import rules
 from .composites import COMPOSITES
 from .recurrent import CELLS
 
-__all__ = ["table"]
+__all__ = ["eager_kernels", "table"]
 
 aten = torch.ops.aten
 # these have rules for eager operations; in graphs torch's decomposition leads to ops that fuse
@@ -25,6 +25,32 @@ _MORE = [
     aten.native_group_norm_backward,
     aten._native_batch_norm_legit.no_stats,
 ]
+
+# operations without a rule that torch takes apart well, when they are done one at a time, too
+_EAGER = (
+    "elu_backward",
+    "glu",
+    "glu_backward",
+    "log_sigmoid_forward",
+    "softplus_backward",
+    "hardsigmoid_backward",
+    "hardswish_backward",
+    "_prelu_kernel",
+    "_prelu_kernel_backward",
+    "smooth_l1_loss",
+    "smooth_l1_loss_backward",
+    "huber_loss",
+    "huber_loss_backward",
+    "binary_cross_entropy",
+    "binary_cross_entropy_backward",
+    "native_group_norm_backward",
+    "addmv",
+)
+
+
+def eager_kernels() -> dict[str, Callable[..., Any]]:
+    """{operation: torch's decomposition}, as kernels."""
+    return {name: decomposition_table[getattr(aten, name).default] for name in _EAGER}
 
 
 @torch.library.custom_op("graph_runtime::max_pool2d_backward", mutates_args=())

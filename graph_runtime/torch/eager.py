@@ -174,7 +174,7 @@ def _run(operation: Operation, emitter: Eager, given: list[Any], more: dict[str,
 
 
 def _torch(operation: Operation, made: Tensor, emitter: Eager) -> torch.Tensor:
-    if operation.rule.wide:
+    if operation.rule.wide and made.dtype == "int32":
         return wrap(widened(made), torch.int64, emitter.index, made.type.shape)
     return wrap(made, torch_dtype(made.dtype), emitter.index)
 
@@ -210,7 +210,9 @@ def _value(x: torch.Tensor, emitter: Eager, may_be_wide: bool) -> Any:
     if x.device.type == "cpu":
         if x.dim() == 0:
             return x.item()
-        raise Refused("an index is on the CPU")
+        if not may_be_wide or x.dtype not in (torch.int64, torch.int32) or not x.numel():
+            raise Refused("a mask is on the CPU")
+        return emitter.array(x.numpy().astype("int32"), "int32")
     if not x.numel():
         raise Refused("a tensor has no elements")
     if may_be_wide and x.dtype == torch.int64:

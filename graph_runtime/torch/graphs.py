@@ -20,7 +20,7 @@ from . import rules
 from .emitter import CPU, Emitter, Lowered, Output, Turned
 from .hoist import HOISTED
 from .journal import Refused
-from .kinds import array_of, kind_of
+from .kinds import array_of, kind_of, values_of
 from .rules.operands import name_of
 from .store import devices
 
@@ -114,8 +114,9 @@ class _Lowering:
             tensor = getattr(tensor, part)
         kind_of(tensor.dtype)
         self.emitter.device = self._device(tensor)
-        array = tensor.cpu().numpy() if tensor.dtype == torch.int64 else array_of(tensor.cpu())
-        return self.emitter.array(array.reshape(tuple(tensor.shape)), name_of(tensor.dtype))
+        if tensor.is_complex():
+            raise Refused(f"no device computes with {tensor.dtype}".replace("torch.", ""))
+        return self.emitter.array(values_of(tensor.cpu()), name_of(tensor.dtype))
 
     def _call(self, node: torch.fx.Node) -> Any:
         args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), lambda n: self.env[n])
@@ -124,7 +125,9 @@ class _Lowering:
             return args[0][args[1]]
         if not isinstance(target, torch._ops.OpOverload):
             return _numbers(target, args)
-        name = target._schema.name.removeprefix("aten::").removeprefix("graph_runtime::")
+        name = target._schema.name
+        for space in ("aten::", "prims::", "graph_runtime::"):
+            name = name.removeprefix(space)
         if name in ("sym_size", "sym_stride", "sym_numel"):
             return args[0].shape[args[1]] if name == "sym_size" else math.prod(args[0].shape)
         meta = node.meta.get("val")

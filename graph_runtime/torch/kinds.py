@@ -13,7 +13,7 @@ import torch
 
 from .. import dtypes
 
-__all__ = ["Kind", "array_of", "kind_of", "tensor_of", "torch_dtype"]
+__all__ = ["Kind", "array_of", "kind_of", "tensor_of", "torch_dtype", "values_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,15 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
     shape = (*tensor.shape[:-1], tensor.shape[-1] * kind.words) if kind.words > 1 else tuple(tensor.shape)
     bits = tensor.view(_BITS[tensor.element_size()]).numpy().reshape(shape)
     return bits.view(dtypes.to_numpy(kind.stored))
+
+
+def values_of(tensor: torch.Tensor) -> np.ndarray:
+    """The values of a CPU tensor as a C-contiguous array of its shape and dtype, for graphs on the host: it
+    computes with what devices only store. Raises TypeError for a dtype that numpy does not have."""
+    kind = kind_of(tensor.dtype)
+    if not kind.raw:
+        return array_of(tensor).reshape(tuple(tensor.shape))
+    return np.ascontiguousarray(tensor.detach().resolve_conj().resolve_neg().numpy()).reshape(tensor.shape)
 
 
 def tensor_of(array: np.ndarray, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:

@@ -22,7 +22,7 @@ from ..views.trace import trace_json
 from . import content
 from .emitter import Lowered, Output
 from .journal import Refused, count
-from .kinds import array_of, kind_of, tensor_of
+from .kinds import array_of, kind_of, tensor_of, values_of
 from .options import Options
 from .rules.operands import name_of
 from .store import devices, store_of, wrap
@@ -102,8 +102,10 @@ class Program:
             return output.constant if output.argument is None else args[output.argument]
         values = made[output.number]
         if output.device.type == "cpu":
-            host = tensor_of(values.numpy(), _narrow(output.dtype), values.type.shape)
-            return host.to(output.dtype)
+            array = values.numpy()
+            if kind_of(_narrow(output.dtype)).raw:  # stored as values, not as words
+                return torch.from_numpy(array.reshape(values.type.shape))
+            return tensor_of(array, _narrow(output.dtype), values.type.shape).to(output.dtype)
         index = output.device.index or 0
         if output.dtype == torch.int64:
             return wrap(widened(values), torch.int64, index, values.type.shape)
@@ -134,10 +136,10 @@ def _on_host(x: torch.Tensor, device: Device) -> Any:
     """A CPU tensor as an input: where it is if kernels can read it there, else its values."""
     if x.dtype == torch.int64:
         x = _fitting(x)
-    array = array_of(x)
+    array = values_of(x)
     if device.descriptor.on_host and array.ctypes.data % _ALIGNMENT == 0 and array.size:
         return borrow(array)
-    return array.reshape(tuple(x.shape))
+    return array
 
 
 def _fitting(x: torch.Tensor) -> torch.Tensor:

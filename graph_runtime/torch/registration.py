@@ -11,6 +11,7 @@ from torch.utils import backend_registration
 from . import autocast, backward, modules, rules, serialization
 from .composites import COMPOSITES, EAGER
 from .copies import KERNELS
+from .decompositions import eager_kernels
 from .eager import Operation, fallback
 from .module import DeviceModule
 from .recurrent import CELLS
@@ -57,6 +58,8 @@ _METADATA = frozenset(
         "new_zeros",
         "_unsafe_view",
         "fill",
+        "empty",
+        "empty_permuted",
         "slice_scatter",
         "select_scatter",
         "linear",
@@ -74,7 +77,7 @@ def register() -> None:
     )
     aten, rest = torch.library.Library("aten", "IMPL"), torch.library.Library("_", "IMPL")
     _libraries.extend([aten, rest])
-    for name, kernel in {**KERNELS, **COMPOSITES, **EAGER, **CELLS}.items():
+    for name, kernel in {**KERNELS, **COMPOSITES, **EAGER, **CELLS, **eager_kernels()}.items():
         aten.impl(name, kernel, "PrivateUse1")
     for op, rule in _overloads():
         aten.impl(

@@ -56,6 +56,23 @@ LAYERS = {
     "cross entropy of images": lambda x: functional.cross_entropy(x, x.detach().argmax(1)),
     "batch norm": lambda x: functional.batch_norm(x, None, None, training=True),
 }
+ACTIVATIONS = {
+    "elu": lambda x: functional.elu(x, 0.7), "selu": functional.selu,
+    "celu": lambda x: functional.celu(x, 1.5),
+    "softplus": functional.softplus, "steep": lambda x: functional.softplus(x, 2.0, 1.5),
+    "hardshrink": functional.hardshrink, "softshrink": functional.softshrink,
+    "hardswish": functional.hardswish, "hardsigmoid": functional.hardsigmoid,
+    "glu": lambda x: functional.glu(x, 1),
+    "threshold": lambda x: functional.threshold(x, 0.1, 2.0), "softsign": functional.softsign,
+    "prelu": lambda x: functional.prelu(x, x.detach()[0, :4, 0, 0]),
+    "huber": lambda x: functional.huber_loss(x, x.detach().roll(1), delta=0.5),
+    "smooth l1": lambda x: functional.smooth_l1_loss(x, x.detach().roll(1), reduction="none"),
+    "binary cross entropy": lambda x: functional.binary_cross_entropy(x.sigmoid(), x.detach().sigmoid()),
+    "group norm": lambda x: functional.group_norm(x, 2),
+    "deviation": lambda x: x.std(1) + x.norm(),
+    "mask": lambda x: (x * 1).masked_fill(x > 0, 2.0) + x.clone().index_put((x < 0,), torch.tensor(0.5)),
+    "columns": lambda x: x.detach()[:, [2, 0]] * x.sum(),
+}
 LOSSES = {
     "mean": lambda x, c, w: functional.cross_entropy(x, c),
     "weighted": lambda x, c, w: functional.cross_entropy(x, c, w),
@@ -83,12 +100,21 @@ def test_convolutions(tt, same, name):
         gradients_too(same, call(*inputs), call(*twins), inputs, twins)
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", [*LAYERS, *ACTIVATIONS])
 def test_layers(tt, same, name):
+    layer = {**LAYERS, **ACTIVATIONS}[name]
     twin = torch.randn(IMAGE, requires_grad=True)
     x = twin.detach().to("tt").requires_grad_()
     with tt.no_fallback():
-        gradients_too(same, LAYERS[name](x), LAYERS[name](twin), [x], [twin])
+        gradients_too(same, layer(x), layer(twin), [x], [twin])
+
+
+def test_the_greatest_and_where_it_is(tt, same):
+    x = torch.randn(IMAGE)
+    with tt.no_fallback():
+        for made, wanted in zip((*x.to("tt").max(1), *x.to("tt").min(-1, keepdim=True)),
+                                (*x.max(1), *x.min(-1, keepdim=True)), strict=True):
+            same(made, wanted)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -108,3 +134,28 @@ def test_rows_of_padding_learn_nothing(tt, same):
     with tt.no_fallback():
         made = functional.embedding(at.to("tt"), x, padding_idx=0)
         gradients_too(same, made, functional.embedding(at, twin, padding_idx=0), [x], [twin])
+
+
+def picked(x, at, other):
+    made = x[at, :, other] + x[:, at, other].sum() + x[..., at].sum()
+    return made.index_put((at,), x[0, 0, 0, 0]).sum() + x.gather(1, at[None, :, None, None].abs()).sum()
+
+
+def put(x, at, other):
+    made = x.clone()
+    made[at, other] = 2.0
+    made[:, at, :, other] += 1.5
+    made.index_put_((at,), x[other] * 3, accumulate=True)
+    best = x.topk(2, 1)
+    ordered = x.sort(-1, descending=True).values
+    column = at[None, :, None, None].abs()
+    return made + best.values.sum() * ordered + x.scatter(1, column, 0.5).scatter_add(1, column, x[:1])
+
+
+@pytest.mark.parametrize("function", [picked, put])
+def test_graphs_that_pick_and_put_by_indices(tt, same, function):
+    torch._dynamo.reset()
+    x, at, other = torch.randn(3, 4, 3, 3), torch.tensor([1, 0]), torch.tensor([2, -1])
+    run = torch.compile(function, backend="tt")
+    same(run(x.to("tt"), at.to("tt"), other.to("tt")), function(x, at, other), 1e-4)
+    assert not tt.stats().eager_graphs

@@ -9,6 +9,12 @@ from .operands import broadcast, cast, is_value, name_of
 from .table import rule
 
 
+@rule("convert_element_type")
+def convert(e: Any, x: Any, dtype: Any) -> Any:
+    """prims::convert_element_type"""
+    return cast(e, x, name_of(dtype))
+
+
 @rule("_to_copy")
 def to_copy(e: Any, x: Any, *, dtype: Any = None, **more: Any) -> Any:
     return x if dtype is None else cast(e, x, name_of(dtype))
@@ -39,8 +45,8 @@ def scalar_tensor(e: Any, number: Any, *, dtype: Any = None, **more: Any) -> Any
     return full(e, (), number, dtype=dtype)
 
 
-@rule("zeros")
-def zeros(e: Any, size: Any, *, dtype: Any = None, **more: Any) -> Any:
+@rule("zeros", "empty", "empty_permuted")
+def zeros(e: Any, size: Any, *order: Any, dtype: Any = None, **more: Any) -> Any:
     return full(e, size, 0.0, dtype=dtype)
 
 

@@ -13,6 +13,7 @@ _UNARY = {
     "neg": "negative",
     "abs": "abs",
     "sign": "sign",
+    "sgn": "sign",
     "ceil": "ceil",
     "floor": "floor",
     "round": "round",
@@ -223,9 +224,13 @@ def leaky_relu(e: Any, x: Any, negative_slope: float = 0.01) -> Any:
 
 @rule("elu")
 def elu(e: Any, x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
-    if scale != 1 or input_scale != 1:
-        raise Refused("elu of other scales has no op")
-    return e.op("elu", x, alpha=float(alpha))
+    if input_scale == 1:
+        made = e.op("elu", x, alpha=float(alpha))
+        return made if scale == 1 else e.op("multiply", made, scalar_like(e, scale, x))
+    bent = e.op("expm1", e.op("multiply", x, scalar_like(e, input_scale, x)))
+    below = e.op("multiply", bent, scalar_like(e, alpha * scale, x))
+    above = x if scale == 1 else e.op("multiply", x, scalar_like(e, scale, x))
+    return e.op("where", e.op("greater", x, scalar_like(e, 0, x)), above, below)
 
 
 @rule("hardsigmoid")
@@ -235,9 +240,37 @@ def hardsigmoid(e: Any, x: Any) -> Any:
 
 @rule("softplus")
 def softplus(e: Any, x: Any, beta: Any = 1, threshold: Any = 20) -> Any:
-    if beta != 1:
-        raise Refused("softplus of another beta has no op")
-    return e.op("softplus", x)
+    steep = x if beta == 1 else e.op("multiply", x, scalar_like(e, beta, x))
+    made = e.op("softplus", steep)
+    made = made if beta == 1 else e.op("divide", made, scalar_like(e, beta, x))
+    if threshold >= 20:  # there both are the same number
+        return made
+    return e.op("where", e.op("greater", steep, scalar_like(e, threshold, x)), x, made)
+
+
+@rule("threshold")
+def threshold(e: Any, x: Any, threshold: Any, value: Any) -> Any:
+    above = e.op("greater", x, scalar_like(e, threshold, x))
+    return e.op("where", above, x, scalar_like(e, value, x))
+
+
+def _inside(e: Any, x: Any, bound: float) -> Any:
+    return e.op("less_equal", e.op("abs", x), scalar_like(e, bound, x))
+
+
+@rule("hardshrink")
+def hardshrink(e: Any, x: Any, lambd: Any = 0.5) -> Any:
+    return e.op("where", _inside(e, x, lambd), scalar_like(e, 0, x), x)
+
+
+@rule("softshrink")
+def softshrink(e: Any, x: Any, lambd: Any = 0.5) -> Any:
+    return e.op("subtract", x, clamp(e, x, -float(lambd), float(lambd)))
+
+
+@rule("hardshrink_backward", "softshrink_backward")
+def shrink_backward(e: Any, grad: Any, x: Any, lambd: Any) -> Any:
+    return e.op("where", _inside(e, x, lambd), scalar_like(e, 0, grad), grad)
 
 
 @rule("gelu")

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..journal import Refused
-from .operands import axes_of, axis_of, broadcast, cast, is_float, name_of, reshape, scalar_like
+from .operands import axes_of, axis_of, broadcast, cast, is_float, is_value, name_of, reshape, scalar_like
 from .table import rule
 
 
@@ -40,18 +40,23 @@ def amin(e: Any, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
     return _over(e, "min", x, dim, keepdim)
 
 
-@rule("max")
-def max_(e: Any, x: Any, *dims: Any) -> Any:
-    if dims:
-        raise Refused("the greatest elements with their indices are the host's")
-    return _over(e, "max", x, None, False)
+@rule("max", wide=True)
+def max_(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return _extreme(e, "max", x, dim, keepdim)
 
 
-@rule("min")
-def min_(e: Any, x: Any, *dims: Any) -> Any:
-    if dims:
-        raise Refused("the least elements with their indices are the host's")
-    return _over(e, "min", x, None, False)
+@rule("min", wide=True)
+def min_(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return _extreme(e, "min", x, dim, keepdim)
+
+
+def _extreme(e: Any, op: str, x: Any, dim: Any, keepdim: bool) -> Any:
+    """The greatest or least of all elements; along an axis, with its index."""
+    if is_value(dim):  # the greater of two
+        raise Refused("of two tensors there is maximum and minimum")
+    if dim is None:
+        return _over(e, op, x, None, False)
+    return _over(e, op, x, dim, keepdim), _arg(e, f"arg{op}", x, dim, keepdim)
 
 
 def _over(e: Any, op: str, x: Any, dim: Any, keepdim: bool) -> Any:
@@ -98,6 +103,11 @@ def _arg(e: Any, op: str, x: Any, dim: Any, keepdim: bool) -> Any:
 def var(e: Any, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
     dim, correction, keepdim = _variance(x, dim, *args, **kwargs)
     return _spread(e, x, dim, correction, keepdim)[1]
+
+
+@rule("std")
+def std(e: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    return e.op("sqrt", var(e, x, *args, **kwargs))
 
 
 @rule("var_mean")
@@ -186,6 +196,11 @@ def vector_norm(
     if ord != 2 or dtype is not None or not is_float(x):
         raise Refused("norms other than the Euclidean are the host's")
     return e.op("sqrt", _over(e, "sum", e.op("multiply", x, x), dim, keepdim))
+
+
+@rule("norm")
+def norm(e: Any, x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    return vector_norm(e, x, 2 if p is None else p, dim, keepdim, dtype=dtype)
 
 
 @rule("cumsum")

@@ -28,6 +28,11 @@ def sigmoid_backward(e: Any, grad: Any, made: Any) -> Any:
     return e.op("multiply", grad, slope)
 
 
+@rule("log_sigmoid_backward")
+def log_sigmoid_backward(e: Any, grad: Any, x: Any, buffer: Any) -> Any:
+    return e.op("multiply", grad, e.op("sigmoid", e.op("negative", x)))
+
+
 @rule("silu_backward")
 def silu_backward(e: Any, grad: Any, x: Any) -> Any:
     gate, one = e.op("sigmoid", x), scalar_like(e, 1.0, x)
