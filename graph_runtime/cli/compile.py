@@ -8,11 +8,11 @@ import typer
 
 from ..errors import InputError
 from ..packing import pack_thoroughly
-from ..plan.memory import SAFE
+from ..plan.memory import SAFE, SERIAL
 from ..tuning import Tuner
 from . import options as opt
 from .progress import progress
-from .sources import open_program, warn
+from .sources import Program, open_program, warn
 
 __all__ = ["compile_"]
 
@@ -54,11 +54,9 @@ def compile_(
             raise InputError(f"{graph} is a bundle, compiled already; compile takes a graph.json "
                              "or an ONNX file; the one in a bundle is named by graph-runtime inspect",
                              got=str(graph))
-        if reuse is None and len(program.devices) > 1:      # its runs may be queued: no waits for memory
-            reuse = SAFE
         prepared = program.prepare(opt.plan_options(
             place, map, format, strict, fidelity, dst, numerics, layout, policy, placement, objective,
-            fallback, reuse) | {"packer": pack_thoroughly,
+            fallback, reuse or _reuse(program)) | {"packer": pack_thoroughly,
                                 "measure": Tuner(kernel_times()) if tune else None}, fuse, tell)
         warn(prepared.plan)
         write_prepared(prepared, output, libraries=library or (), march=march, jobs=jobs, tell=tell)
@@ -69,3 +67,8 @@ def compile_(
     if verbose:
         opt.print_notes(prepared.notes)
     typer.echo(f"wrote {output}")
+
+
+def _reuse(program: Program) -> str:
+    """Runs on several devices may be queued: no waits for memory then."""
+    return SAFE if len(program.devices) > 1 else SERIAL

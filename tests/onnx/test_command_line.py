@@ -108,7 +108,7 @@ def test_plan_verify_and_inspect_read_the_model(command):
     assert re.search(r"conv1 +conv2d +tt:0", out)
     assert "ok: " in command("verify", "model.onnx", "--dim", "batch=2")[1]
     found = json.loads(command("inspect", "model.onnx", "--dim", "batch=2", "--json")[1])
-    assert found["inputs"] == {"x": "float32[2, 3, 32, 32]"}
+    assert found["inputs"] == {"x": "float32[2, 3, 64, 64]"}
     assert found["constants"] == 6
 
 

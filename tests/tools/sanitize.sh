@@ -42,7 +42,8 @@ esac
 cd "$root"
 # leaks: the interpreter's own at exit would drown ours. capture=sys: reports are written to the file descriptor.
 # -P: the checkout, which is the current folder, may have a core of its own, which is not instrumented; tests start Python so too
-PYTHONPATH="$scratch/site" GR_BUILD=$flavour LD_PRELOAD="$preload" \
+# OPENBLAS_NUM_THREADS: numpy's own threads, which are not instrumented either, would be taken for races
+PYTHONPATH="$scratch/site" GR_BUILD=$flavour LD_PRELOAD="$preload" OPENBLAS_NUM_THREADS=1 \
     ASAN_OPTIONS=detect_leaks=0:handle_segv=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
     TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:report_signal_unsafe=0 \
     ${wrap[@]+"${wrap[@]}"} "$python" -P -m pytest -q -p no:cacheprovider --capture=sys "${@:-${folders[@]}}"
