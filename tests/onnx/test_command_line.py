@@ -34,7 +34,7 @@ def made(tmp_path_factory):
     spec.loader.exec_module(example)
     folder = tmp_path_factory.mktemp("quickstart")
     onnx.save(example.network(), folder / "model.onnx")
-    np.save(folder / "x.npy", np.random.default_rng(1).standard_normal((1, 3, 32, 32)).astype(np.float32))
+    np.save(folder / "x.npy", np.random.default_rng(1).standard_normal((1, 3, 64, 64)).astype(np.float32))
     return folder
 
 
@@ -226,7 +226,7 @@ def test_create_takes_an_onnx_file(made):
     module = gr.create(made / "model.onnx", None, ["cpu:0", "tt:0"], dims={"batch": 1})
     module.run(x=np.load(made / "x.npy"))
     np.testing.assert_allclose(module.get_output(0).numpy(), wanted(made), rtol=1e-4, atol=1e-6)
-    assert module.get_input_info()[0] == {"x": (1, 3, 32, 32)}
+    assert module.get_input_info()[0] == {"x": (1, 3, 64, 64)}
     assert len(set(module.session.plan.did.tolist())) == 2
 
 
