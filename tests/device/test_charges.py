@@ -45,15 +45,17 @@ def assert_charged(module, inputs) -> None:
 
 
 def walked():
-    """Every case on tt of the first op of each walk, and one of the ops that share it."""
+    """Every case on tt of the first op of each walk, and one of the ops that share it; two of three in the
+    slow run only."""
     seen = set()
     for name in WALKED:
         cases = [c for c in draws.cases_on(ops.all_ops()[name], "tt")
                  if "kernel" not in c.attrs and c.name not in ALIKE]
         first = WALKS[name] not in seen or name in MATRIX_UNIT
         seen.add(WALKS[name])
-        for case in cases if first else cases[len(cases) // 2:][:1]:
-            yield pytest.param(name, case.inputs, case.attrs, draws.draw(case), id=f"{name}-{case.name}")
+        for i, case in enumerate(cases if first else cases[len(cases) // 2:][:1]):
+            yield pytest.param(name, case.inputs, case.attrs, draws.draw(case), id=f"{name}-{case.name}",
+                               marks=[pytest.mark.slow] if i % 3 else [])
 
 
 def wide():
