@@ -198,7 +198,7 @@ def test_packings_of_conflicts_keep_them_and_their_bound_is_true(seed, count, sh
 
 def test_a_long_search_hears_ctrl_c():
     lower, upper, size = columns(cut(np.random.default_rng(1), 300, 200))
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)     # a shell's background jobs ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)   # background jobs ignore it
     threading.Timer(0.3, _thread.interrupt_main).start()
     start = time.monotonic()
     try:
