@@ -84,7 +84,7 @@ def _aside(search: Callable[[], None], stop: Any) -> None:
         while not over.wait(_TICK):
             pass
     finally:
-        stop[0] = 1
+        lib.gr_pack_stop(stop)
         over.wait()
     if failed:
         raise failed[0]

@@ -1,7 +1,7 @@
 /* pack.c: buffers of which some share no byte, into a capacity: a portfolio of searches in several orders.
  *
  * Called by graph_runtime/core.py with the GIL released, on any thread; no state is kept.
- * defines: gr_pack
+ * defines: gr_pack, gr_pack_stop
  *
  * How long one search takes depends on its order of values, wildly; so many are tried, each with a few more nodes
  * than the one before. They run in two lanes, whose attempts learn from the ones before in the same lane where
@@ -261,6 +261,8 @@ static int32_t check(const gr_pack_problem *p) {
   free(seen);
   return status;
 }
+
+void gr_pack_stop(int32_t *stop) { __atomic_store_n(stop, 1, __ATOMIC_RELAXED); }
 
 int32_t gr_pack(const gr_pack_problem *problem, int64_t *offset, int32_t *result) {
   *result = problem->count ? GR_PACK_UNKNOWN : GR_PACK_FITS;

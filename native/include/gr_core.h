@@ -95,12 +95,13 @@ typedef struct gr_pack_problem {
   int64_t capacity;
   int64_t max_nodes;         /* placements to try; what comes out depends on it, but not on the number of threads */
   int64_t budget_ns;         /* a guard: beyond it the result is GR_PACK_UNKNOWN */
-  const int32_t *stop;       /* another thread makes it 1 to have GR_PACK_UNKNOWN soon; or NULL */
+  const int32_t *stop;       /* 0, until another thread calls gr_pack_stop to have GR_PACK_UNKNOWN soon; or NULL */
   int32_t threads;           /* 1 or 2 */
 } gr_pack_problem;
 /* Offsets [count] at which no two buffers of a group share a byte, and all end at the capacity or below. *result:
  * written are offsets (FITS), there are none (IMPOSSIBLE), or neither was found out (UNKNOWN). */
 int32_t gr_pack(const gr_pack_problem *problem, int64_t *offset, int32_t *result);
+void gr_pack_stop(int32_t *stop);
 
 /* ---------------------------------------------------------------- programs */
 int32_t gr_program_create(const gr_instr *instrs, int64_t count, gr_program **out);
