@@ -32,6 +32,15 @@ static inline gr_tt_rect gr_tt_panel_rect(const gr_tt_panels *cut, int64_t plane
   return at;
 }
 
+/* The step-th of the panels that meet in a panel of statistics: that plane of an axis of so many steps, whose
+ * elements are inner planes apart, or that line of panels of the plane (inner = 0). */
+static inline gr_tt_rect gr_tt_step_rect(const gr_tt_panels *cut, gr_tt_rect panel, int64_t steps, int64_t inner,
+                                         int64_t step) {
+  if (inner == 0) return gr_tt_panel_rect(cut, panel.plane, step, panel.c0 / cut->width);
+  panel.plane = (panel.plane / inner * steps + step) * inner + panel.plane % inner;
+  return panel;
+}
+
 /* ---------------------------------------------------------------- softmax */
 
 enum { GR_TT_GREATEST, GR_TT_TOTAL, GR_TT_WRITE, GR_TT_PASSES };
@@ -84,11 +93,7 @@ static inline int32_t gr_tt_softmax_panel(const gr_tt_core *c, const void *ctx, 
   for (int64_t i = 0; i < elements; ++i) most[i] = -INFINITY, total[i] = 0.0;
   for (int pass = 0; pass < GR_TT_PASSES; ++pass)
     for (int64_t step = 0; step < job->steps; ++step) {
-      gr_tt_rect at = panel;
-      if (job->inner > 0)
-        at.plane = (panel.plane / job->inner * job->steps + step) * job->inner + panel.plane % job->inner;
-      else
-        at = gr_tt_panel_rect(&job->cut, panel.plane, step, panel.c0 / cut->width);
+      gr_tt_rect at = gr_tt_step_rect(&job->cut, panel, job->steps, job->inner, step);
       if (pass == 0 || anew) GR_TT_TRY(gr_tt_load(c, &job->in, at, x, cut->width));
       for (int64_t r = 0; r < at.nr; ++r)
         for (int64_t j = 0; j < at.nc; ++j) {

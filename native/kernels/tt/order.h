@@ -98,11 +98,7 @@ static inline int32_t gr_tt_cumsum_panel(const gr_tt_core *c, const void *ctx, c
   memset(totals, 0, (size_t)elements * sizeof *totals);
   for (int64_t i = 0; i < job->steps; ++i) {
     int64_t step = gr_tt_cumsum_at(job, i, job->steps);
-    gr_tt_rect at = panel;
-    if (job->inner > 0)
-      at.plane = (panel.plane / job->inner * job->steps + step) * job->inner + panel.plane % job->inner;
-    else
-      at = gr_tt_panel_rect(&job->cut, panel.plane, step, panel.c0 / cut->width);
+    gr_tt_rect at = gr_tt_step_rect(&job->cut, panel, job->steps, job->inner, step);
     GR_TT_TRY(gr_tt_load(c, &job->in, at, x, cut->width));
     for (int64_t k = 0; k < at.nr; ++k) {
       int64_t r = gr_tt_cumsum_at(job, k, at.nr);
