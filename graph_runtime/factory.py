@@ -25,7 +25,7 @@ from .plan import Plan
 from .plan import plan as make_plan
 from .plan.memory import SAFE, SERIAL
 from .plan.snapshot import read_snapshot
-from .sessions.session import Session
+from .sessions.session import MAX_IN_FLIGHT, Session
 from .sessions.sharing import adopt_inputs, link_constants
 
 __all__ = ["adopt_params", "bundle_libraries", "create", "inplace_rules", "library_kernels", "load",
@@ -41,7 +41,8 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
            numerics: Mapping[str, Mapping[str, str]] | None = None, policy: str | None = None,
            placement: Any = None, objective: str = "serial", fallback: str = "error",
            dims: Mapping[str, int] | None = None, fuse: bool | None = None, threads: int | None = None,
-           queues: str = "inline", reuse: str | None = None, name: str | None = None) -> GraphModule:
+           queues: str = "inline", max_in_flight: int = MAX_IN_FLIGHT, reuse: str | None = None,
+           name: str | None = None) -> GraphModule:
     """A GraphModule.
 
     ``graph``: JSON text if it begins with "{", else a path, of a graph.json or of an ONNX file; also bytes, a
@@ -54,12 +55,14 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
     and ``fallback`` as plan.plan.
     ``dims``, the sizes of an ONNX file's symbolic dimensions, and ``fuse``, whether nodes may be rewritten,
     as prepare.prepare. ``threads``: size of the intra-op pool. ``queues``: "threads" lets run() use the
-    devices' queues. ``reuse``: how memory is shared, "serial", "safe" or "off" (docs/memory.md), by default
+    devices' queues. ``max_in_flight``: queued runs that hold memory at once, the next run_async waits for the
+    oldest. ``reuse``: how memory is shared, "serial", "safe" or "off" (docs/memory.md), by default
     safe for queues. ``name``: who holds the memory in out-of-memory texts, by default the file's name.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError.
     """
     opened, name = _libraries(library), name or _name_of(graph)
+    ready = {"threads": threads, "name": name, "queues": queues, "max_in_flight": max_in_flight}
     options = {"place": place, "device_map": device_map, "formats": formats, "layouts": layouts,
                "numerics": numerics, "policy": policy, "strict": strict, "placement": placement,
                "objective": objective, "fallback": fallback, "inplace": inplace_rules(opened),
@@ -67,13 +70,13 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
                "reuse": reuse or _REUSE.get(queues, SERIAL)}
     if fuse or dims or isinstance(graph, Model) or is_onnx(graph):
         prepared = _prepare()(graph, devices, params=params, dims=dims, fuse=fuse, **options)
-        module = GraphModule(Session(prepared.plan, opened, threads, name=name, queues=queues))
+        module = GraphModule(Session(prepared.plan, opened, **ready))
         set_constants(module, prepared.model.constants)
         return module
     with gc_paused():
         loaded = None if isinstance(graph, Plan) else read_graph(graph)
         planned = make_plan(loaded, devices, **options) if loaded is not None else graph
-        module = GraphModule(Session(planned, opened, threads, name=name, queues=queues))
+        module = GraphModule(Session(planned, opened, **ready))
         if loaded is not None:
             link_constants(module.session, loaded, opened)
     if isinstance(graph, GraphBuilder):
@@ -84,25 +87,27 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
 
 
 def load(bundle: str | os.PathLike, devices: Any = None, program: str | None = None, *,
-         threads: int | None = None) -> GraphModule:
+         threads: int | None = None, max_in_flight: int = MAX_IN_FLIGHT) -> GraphModule:
     """A GraphModule from a bundle, with its libraries and parameters.
 
-    ``devices``: by default those it was compiled for. ``program``: by default its first.
+    ``devices``: by default those it was compiled for. ``program``: by default its first. ``threads`` and
+    ``max_in_flight`` as create.
 
     Raises DocumentError, ParamsError, GraphError, PlanError, CheckError, LibraryError, DeviceError.
     """
     opened = read_bundle(bundle)
-    return open_program(opened, opened.program(program), devices, threads=threads)
+    return open_program(opened, opened.program(program), devices, threads=threads,
+                        max_in_flight=max_in_flight)
 
 
-def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *,
-                 threads: int | None = None) -> GraphModule:
+def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *, threads: int | None = None,
+                 max_in_flight: int = MAX_IN_FLIGHT) -> GraphModule:
     """load(), for a bundle that is open already."""
     with gc_paused():
         libraries, devices = bundle_libraries(bundle), devices or bundle.devices
         planned = _snapshot(bundle, entry, devices, libraries)
         module = create(planned or bytes(bundle.read(entry.graph)), libraries, devices, threads=threads,
-                        name=bundle.path.name)
+                        max_in_flight=max_in_flight, name=bundle.path.name)
         _check_inputs(bundle, entry, module.session.graph)
         adopt_params(module, bundle.params(entry))
     return module

@@ -71,9 +71,11 @@ def load_bundle(path: str | PathLike) -> Bundle:
     return read_bundle(path)
 
 
-def load_program(device: OpenDevice, bundle: Bundle, program: str | int | None = None) -> None:
-    """Load a program now, with its parameters, which the first submit would do."""
-    executable(device, bundle, program)
+def load_program(device: OpenDevice, bundle: Bundle, program: str | int | None = None, *,
+                 max_in_flight: int | None = None) -> None:
+    """Load a program now, with its parameters, which the first submit would do. ``max_in_flight`` (8):
+    submissions of it that hold memory at once; the next one waits for the oldest."""
+    executable(device, bundle, program, max_in_flight)
 
 
 # **************** tensors ****************

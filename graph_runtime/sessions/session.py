@@ -21,15 +21,17 @@ from ..programs.lower import lower
 from ..queues.run import Run
 from ..tensors.tensor import Tensor
 from .bind import Bound
+from .staging import most_in_flight
 from .zero_copy import ZeroCopy, array_of
 
 if TYPE_CHECKING:
     from .submission import Submitter
 
-__all__ = ["Session"]
+__all__ = ["MAX_IN_FLIGHT", "Session"]
 
 # C comes back after this long, so that a signal (Ctrl-C) is seen; a person does not feel 50 ms
 _BUDGET_NS = 50_000_000
+MAX_IN_FLIGHT = 8
 _program_run, _program_release = core.lib.gr_program_run, core.lib.gr_program_release
 _INTERRUPTED = core.lib.GR_INTERRUPTED
 
@@ -40,19 +42,21 @@ class Session:
     ``plan`` what was decided, ``program`` what it became. ``libraries`` are searched in order before the
     kernels built in, ``threads`` sets the size of the process's intra-op pool, ``name`` is who holds the
     memory in out-of-memory texts. ``queues``: "threads" lets run() use the devices' queues, so that they work
-    at the same time. Memory is held until the session and all its tensors are gone.
+    at the same time. ``max_in_flight``: queued runs that hold memory at once; submit waits for the oldest
+    before it queues one more. Memory is held until the session and all its tensors are gone.
 
     Raises LibraryError or UnsupportedOpError for a node without a kernel, DeviceMemoryError where memory is
     short.
     """
 
     def __init__(self, plan: Plan, libraries: Sequence[library.Library] = (), threads: int | None = None,
-                 name: str = "session", queues: str = "inline"):
+                 name: str = "session", queues: str = "inline", max_in_flight: int = MAX_IN_FLIGHT):
         if queues not in ("inline", "threads"):
             raise InputError(f"queues is 'inline' or 'threads', not {queues!r}", got=queues)
         if threads is not None:
             core.pool_set_threads(threads)
-        self.plan, self.graph, self.name, self.max_in_flight = plan, plan.graph, name, 8
+        self.plan, self.graph, self.name = plan, plan.graph, name
+        self.max_in_flight = most_in_flight(max_in_flight)
         self.program = lower(plan, partial(library.resolve, libraries=tuple(libraries)))
         self._entry_did = plan.entry_did()
         self._input_eids, self._output_eids = self.graph.input_eids.tolist(), self.graph.outputs.tolist()
@@ -144,18 +148,18 @@ class Session:
 
     # **************** queued runs ****************
 
-    def submit(self, inputs: Mapping[int, Any] | None = None,
+    def submit(self, inputs: Mapping[int | str, Any] | None = None,
                out: Mapping[int, Tensor] | Sequence[Tensor | None] | None = None,
-               donate: Collection[int] = ()) -> Run:
+               donate: Collection[int | str] = ()) -> Run:
         """Queue a run and return at once; ``run.outputs`` are its own tensors, which nothing overwrites.
 
-        ``inputs`` {graph input: value}, for this run only; all others are the session's. A Tensor on the
-        input's device in its layout is read where it is, when its own values are there; from elsewhere it is
-        copied by the queues. Of anything else, an array say, a copy is made now. ``out``: tensors that
-        outputs shall be written to. ``donate``: inputs whose tensors are given up to the run, as are those
-        that an output is written into.
+        ``inputs`` {graph input's name or number: value}, for this run only; all others are the session's. A
+        Tensor on the input's device in its layout is read where it is, when its own values are there; from
+        elsewhere it is copied by the queues. Of anything else, an array say, a copy is made now. ``out``:
+        tensors that outputs shall be written to. ``donate``: inputs whose tensors are given up to the run, as
+        are those that an output is written into.
 
-        Waits only where ``max_in_flight`` runs are in flight, or memory is short.
+        Waits only where ``max_in_flight`` runs are in flight, for the oldest of them, or memory is short.
 
         Raises InputError, DeviceMemoryError; what goes wrong later, the run's ``wait`` raises.
         """
@@ -262,10 +266,7 @@ class Session:
             self._rebind()
 
     def bind_output(self, index: int, value: Any) -> None:
-        """Let graph output ``index`` be written to the caller's array, which is kept alive.
-
-        Raises InputError.
-        """
+        """Let graph output ``index`` be written to the caller's array, kept alive. Raises InputError."""
         with self._guard():
             self._zero_copy.bind_output(index, array_of(value))
             self._rebind()
@@ -283,10 +284,7 @@ class Session:
             self._rebind()
 
     def _rebind(self) -> None:
-        """What a run does besides the program:
-
-        copies of bound inputs before it, copies to bound outputs after.
-        """
+        """What a run does besides the program: copies of bound inputs before, to bound outputs after it."""
         self._settle()
         self._tensors.clear()
         bound, spans = self._zero_copy, self.program.at_input

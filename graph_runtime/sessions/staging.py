@@ -1,5 +1,5 @@
-"""What a run is given: whether it is of the right kind; and host values in buffers of their own, so that the
-caller may change his array as soon as submit returns."""
+"""What a run is given: whether it is of the right kind, which input is meant; and host values in buffers of
+their own, so that the caller may change his array as soon as submit returns."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -8,24 +8,46 @@ from typing import Any
 
 from .. import core
 from ..devices import cpu
-from ..errors import InputError
-from ..graph import TensorType
+from ..errors import InputError, did_you_mean
+from ..graph import Graph, TensorType
 from ..layout import Layout, host_layout
 from ..queues.buffer import Buffer
 from ..tensors.host_values import as_array
 from ..tensors.tensor import Tensor
 
-__all__ = ["check_kinds", "stage", "write"]
+__all__ = ["check_kinds", "find_input", "most_in_flight", "stage", "write"]
 
 
 def check_kinds(inputs: Any, out: Any, donate: Any) -> None:
     """Of what Session.submit is given. Raises InputError."""
     for what, value, kinds, wanted in (
-            ("inputs", inputs, Mapping, "a mapping of input numbers to values"),
+            ("inputs", inputs, Mapping, "a mapping of input names or numbers to values"),
             ("out", out, (Mapping, Sequence, NoneType), "a list of tensors, or output numbers and tensors"),
-            ("donate", donate, Collection, "a list of input numbers")):
+            ("donate", donate, Collection, "a list of input names or numbers")):
         if not isinstance(value, kinds):
             raise InputError(f"{what} is {wanted}, got {type(value).__name__}", got=type(value).__name__)
+
+
+def find_input(key: Any, graph: Graph, holder: str) -> int:
+    """The graph input of a number, or of a name (the last one of that name, as in TVM). Raises InputError."""
+    if isinstance(key, str):
+        names = graph.input_names
+        if key in names:
+            return len(names) - 1 - names[::-1].index(key)
+        raise InputError(f"{holder} has no input {key!r}{did_you_mean(key, names)}", got=key,
+                         wanted=list(names))
+    if isinstance(key, int) and 0 <= key < len(graph.inputs):
+        return key
+    raise InputError(f"there is no input {key!r}: {holder} has {len(graph.inputs)}", got=key,
+                     wanted=len(graph.inputs))
+
+
+def most_in_flight(count: Any) -> int:
+    """A caller's ``max_in_flight``. Raises InputError for what is no number of runs, 1 or more."""
+    if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
+        return count
+    raise InputError(f"max_in_flight is how many runs may be queued at once, 1 or more, got {count!r}",
+                     got=count)
 
 
 def stage(value: Any, type_: TensorType, what: str) -> Buffer:

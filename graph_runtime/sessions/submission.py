@@ -25,7 +25,7 @@ from ..queues.template import Template
 from ..tensors.tensor import Tensor, donations
 from .assembly import assemble
 from .bind import Bound, Lease
-from .staging import check_kinds, stage, write
+from .staging import check_kinds, find_input, stage, write
 from .zero_copy import ALIGNMENT, ZeroCopy
 
 __all__ = ["Submitter"]
@@ -34,10 +34,8 @@ ffi, lib = core.ffi, core.lib
 
 
 class Submitter:
-    """Puts a session's runs in the queues; ``zero_copy``: what is bound to arrays.
-
-    Made at the session's first submit, and again after its memory has moved. Any thread.
-    """
+    """Puts a session's runs in the queues; ``zero_copy``: what is bound to arrays. Made at the session's
+    first submit, and again after its memory has moved. Any thread."""
 
     def __init__(self, bound: Bound, zero_copy: ZeroCopy):
         if zero_copy.outputs:
@@ -60,14 +58,19 @@ class Submitter:
 
     # **************** submitting ****************
 
-    def submit(self, inputs: Mapping[int, Any], out: Mapping[int, Tensor] | Sequence[Tensor | None] | None,
-               donate: Collection[int], max_in_flight: int) -> Run:
+    def submit(self, inputs: Mapping[int | str, Any],
+               out: Mapping[int, Tensor] | Sequence[Tensor | None] | None,
+               donate: Collection[int | str], max_in_flight: int) -> Run:
         """See Session.submit."""
         check_kinds(inputs, out, donate)
         outs = dict(out) if isinstance(out, Mapping) else \
             {i: t for i, t in enumerate(out or ()) if t is not None}
-        given = {**self._given, **{self._index(i): value for i, value in inputs.items()}}
-        donate = {self._index(i) for i in donate} | {i for i in self._slots.into.values() if i in inputs}
+        asked = {self._index(i): value for i, value in inputs.items()}
+        if len(asked) < len(inputs):
+            raise InputError(f"an input is given by its name and by its number, too: got {list(inputs)}",
+                             got=list(inputs))
+        given = {**self._given, **asked}
+        donate = {self._index(i) for i in donate} | {i for i in self._slots.into.values() if i in asked}
         made = self._template(frozenset(i for i in given if i in self._copied))
         self._wait_for_turn(max_in_flight)
         with donations if donate else nullcontext():  # of two threads that donate one tensor one is told
@@ -112,11 +115,8 @@ class Submitter:
                 self._fly(raw)
             held.clear()
 
-    def _index(self, index: int) -> int:
-        if isinstance(index, int) and 0 <= index < len(self._input_slot):
-            return index
-        raise InputError(f"there is no input {index!r}: {self._bound.holder} has {len(self._input_slot)}",
-                         got=index, wanted=len(self._input_slot))
+    def _index(self, key: int | str) -> int:
+        return find_input(key, self._graph, self._bound.holder)
 
     def _name(self, index: int) -> str:
         return repr(self._graph.names[self._graph.inputs[index]])
@@ -144,7 +144,7 @@ class Submitter:
                 flying.appendleft(run)
                 return
             try:
-                _wait(run)
+                _wait(run, f"a turn among max_in_flight={max_in_flight} runs of {self._bound.holder}")
             except BaseException:
                 flying.appendleft(run)
                 raise
@@ -275,8 +275,8 @@ class Submitter:
             self._own[at].overwritten()
 
 
-def _wait(run: Any) -> None:
-    wait_in_slices(lambda budget: lib.gr_run_wait(run, budget), None, "a run")
+def _wait(run: Any, what: str = "a run") -> None:
+    wait_in_slices(lambda budget: lib.gr_run_wait(run, budget), None, what)
 
 
 def _keep(kept: list[Any], buffer: Buffer) -> Any:

@@ -18,6 +18,7 @@ from ..graph import COPY, TensorType
 from ..layout import HOST, Layout
 from ..locks import new_lock
 from ..plan import plan as make_plan
+from ..sessions.staging import most_in_flight
 from .open_device import OpenDevice, opened
 
 __all__ = ["Executable", "Spec", "executable", "input_layout", "program_entry"]
@@ -66,15 +67,18 @@ def input_layout(bundle: Bundle, program: str | int | None, which: int | str) ->
     return layouts[which]
 
 
-def executable(device: OpenDevice, bundle: Bundle, program: str | int | None) -> Executable:
-    """The program, loaded once for an open device. Raises what factory.load raises, DeviceError for a closed
-    device."""
+def executable(device: OpenDevice, bundle: Bundle, program: str | int | None,
+               max_in_flight: int | None = None) -> Executable:
+    """The program, loaded once for an open device. ``max_in_flight``: how many submissions of it may be
+    queued from now on. Raises what factory.load raises, DeviceError for a closed device, InputError."""
     entry = program_entry(bundle, program)
     key = (id(bundle), entry.name)           # the Executable holds the bundle: the id stays its own
     with opened(device).alive().lock:
         found = device.programs.get(key)
         if found is None:
             found = device.programs[key] = Executable(device, bundle, entry)
+        if max_in_flight is not None:
+            found.session.max_in_flight = most_in_flight(max_in_flight)
         return found
 
 

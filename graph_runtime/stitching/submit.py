@@ -10,12 +10,19 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 from ..bundles.bundle import Bundle
-from ..errors import DeviceError, DeviceMemoryError, HandleError, InputError, SessionBusyError
+from ..errors import (
+    DeviceError,
+    DeviceMemoryError,
+    HandleError,
+    InputError,
+    SessionBusyError,
+    did_you_mean,
+)
 from ..layout import Layout
 from ..tensors.arrays import allocate
 from ..tensors.tensor import Tensor, donations
@@ -31,14 +38,15 @@ EVICT = ("on_pressure", "unused", "never")
 _PACKAGE = __name__.split(".")[0]
 
 
-def submit(opened: OpenDevice, bundle: Bundle, program: str | int | None, inputs: Sequence[Tensor], *,
-           donate: Collection[int] | bool = (), strict: bool = False,
-           evict: str = "on_pressure") -> list[Tensor]:
-    """Queue a program and return handles on its outputs, without waiting.
+def submit(opened: OpenDevice, bundle: Bundle, program: str | int | None,
+           inputs: Sequence[Tensor] | Mapping[str, Tensor], *, donate: Collection[int] | bool = (),
+           strict: bool = False, evict: str = "on_pressure") -> list[Tensor]:
+    """Queue a program and return handles on its outputs. Waits only where ``max_in_flight`` (8, or as
+    load_program says) submissions of the program are queued, for the oldest of them, or memory is short.
 
-    ``inputs``: Tensors in the bundle's order, on the devices where the program wants them. One in another
-    layout is converted, which is counted; ``strict`` raises instead. ``donate``: positions of inputs whose
-    memory the program may free (True: all that are not retained); those that it writes outputs into are
+    ``inputs``: Tensors in the bundle's order, or by name, on the devices where the program wants them. One in
+    another layout is converted, which is counted; ``strict`` raises instead. ``donate``: positions of inputs
+    whose memory the program may free (True: all that are not retained); those that it writes outputs into are
     always donated. ``evict``: which tensors of this device in L1 that are no inputs move to DRAM: those that
     are in the way ("on_pressure"), all ("unused"), none ("never").
 
@@ -76,11 +84,11 @@ def submit(opened: OpenDevice, bundle: Bundle, program: str | int | None, inputs
 
 # **************** checks ****************
 
-def _checked(target: Executable, inputs: Sequence[Tensor]) -> list[Tensor]:
+def _checked(target: Executable, inputs: Sequence[Tensor] | Mapping[str, Tensor]) -> list[Tensor]:
     if isinstance(inputs, Tensor) or not isinstance(inputs, Iterable):
-        raise InputError(f"inputs is a list of Tensors, got {type(inputs).__name__}",
+        raise InputError(f"inputs is a list of Tensors, or names and Tensors, got {type(inputs).__name__}",
                          got=type(inputs).__name__)
-    given = list(inputs)
+    given = _in_order(target, inputs) if isinstance(inputs, Mapping) else list(inputs)
     if len(given) != len(target.inputs):
         names = ", ".join(spec.name for spec in target.inputs)
         raise InputError(f"{target.name} takes {len(target.inputs)} inputs ({names}), got {len(given)}",
@@ -88,6 +96,20 @@ def _checked(target: Executable, inputs: Sequence[Tensor]) -> list[Tensor]:
     for at, (tensor, spec) in enumerate(zip(given, target.inputs, strict=True)):
         _check(tensor, spec, f"input {at} ({spec.name!r}) of {target.name}")
     return given
+
+
+def _in_order(target: Executable, inputs: Mapping[str, Tensor]) -> list[Tensor]:
+    """Inputs by name, as a list. Raises InputError for a name that is none, and for missing ones."""
+    names = [spec.name for spec in target.inputs]
+    for name in inputs:
+        if name not in names:
+            raise InputError(f"{target.name} has no input {name!r}{did_you_mean(name, names)}", got=name,
+                             wanted=names)
+    missing = [name for name in names if name not in inputs]
+    if missing:
+        raise InputError(f"{target.name} takes {len(names)} inputs ({', '.join(names)}): "
+                         f"{', '.join(missing)} missing", got=list(inputs), wanted=names)
+    return [inputs[name] for name in names]
 
 
 def _check(tensor: Any, spec: Spec, what: str) -> None:

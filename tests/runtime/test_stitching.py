@@ -696,3 +696,35 @@ def test_many_threads_donate_one_tensor(stateful, device, randn, monkeypatch, la
     (new,) = (r for r in results if not isinstance(r, HandleError))
     assert len(results) == 8
     assert (new.numpy() == wanted).all()
+
+
+# **************** inputs by name, and how many at once ****************
+
+def test_inputs_by_name(chain, device, pair):
+    x, y = pair
+    (first,) = rt.submit(device, chain, "subtract", {"y": y, "x": x})
+    assert (first.numpy() == x.numpy() - y.numpy()).all()
+
+
+@pytest.mark.parametrize(("given", "text"), [
+    (("x", "yy"), r"has no input 'yy' \(did you mean 'y'\?\)"),
+    (("x", 1), r"has no input 1"),
+    (("y",), r"takes 2 inputs \(x, y\): x missing"),
+    ((), r"takes 2 inputs \(x, y\): x, y missing")])
+def test_names_that_are_no_inputs(chain, device, pair, given, text):
+    with pytest.raises(InputError, match=text):
+        rt.submit(device, chain, "subtract", {name: pair[0] for name in given})
+
+
+def test_max_in_flight_of_a_program(chain, pair):
+    with rt.open_device("tt:0") as mine:
+        rt.load_program(mine, chain, "subtract")
+        session = mine.programs[id(chain), "subtract"].session
+        assert session.max_in_flight == 8
+        rt.load_program(mine, chain, "subtract", max_in_flight=2)
+        assert session.max_in_flight == 2
+        rt.load_program(mine, chain, "subtract")
+        assert session.max_in_flight == 2
+        for wrong in (0, True, 1.5, "two"):
+            with pytest.raises(InputError, match="max_in_flight is how many runs"):
+                rt.load_program(mine, chain, "subtract", max_in_flight=wrong)

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
+from codegen.build import build_bundle
 from graph_runtime import core
 from graph_runtime.errors import InputError
 from graph_runtime.graph import TensorType
@@ -173,13 +174,32 @@ def test_what_is_a_timeout(slow, timeout):
     assert first(run) == 3
 
 
-def test_no_more_than_max_in_flight(slow):
-    slow.session.max_in_flight = 2
+def test_no_more_than_max_in_flight(new_document, packed_library):
+    slow = gr.create(chain(new_document(), "slow", 3), packed_library, max_in_flight=2)
     begin = time.monotonic()
     runs = [slow.run_async(x=full(i)) for i in range(4)]
     assert runs[1].done()
     assert time.monotonic() - begin > 0.05
     assert [first(run) for run in runs] == [3, 4, 5, 6]
+
+
+def test_load_takes_max_in_flight(tmp_path):
+    builder = gr.GraphBuilder()
+    builder.output(builder.op("relu", builder.input("x", (4,))))
+    path = build_bundle({"main": builder}, "cpu:0", tmp_path / "relu.bundle", generate=False)
+    assert gr.load(path).session.max_in_flight == 8
+    assert gr.load(path, max_in_flight=3).session.max_in_flight == 3
+    for wrong in (0, -1, True, 2.0, "8", None):
+        with pytest.raises(gr.InputError, match="max_in_flight is how many runs may be queued"):
+            gr.load(path, max_in_flight=wrong)
+
+
+def test_a_session_takes_inputs_by_name(gate):
+    assert first(gate.session.submit({"x": full(2)}).wait()) == 3
+    with pytest.raises(gr.InputError, match=r"has no input 'xx' \(did you mean 'x'\?\)"):
+        gate.session.submit({"xx": full(2)})
+    with pytest.raises(gr.InputError, match="by its name and by its number"):
+        gate.session.submit({"x": full(2), 0: full(2)})
 
 
 # **************** failures ****************
