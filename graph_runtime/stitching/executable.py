@@ -1,21 +1,18 @@
-"""Executable: one program of a bundle, loaded for a device: what it takes and gives, what it moves inside.
+"""Executable: one program of a bundle, loaded for a device: what it takes and gives.
 
     Bundle + program + OpenDevice --executable()--> Executable --stitching.submit--> Tensors
 """
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from typing import NamedTuple
-
-import numpy as np
 
 from ..bundles.bundle import Bundle, BundleProgram
 from ..devices import Device, parse
 from ..errors import InputError
 from ..factory import open_program, read_graph
-from ..graph import COPY, TensorType
-from ..layout import HOST, Layout
+from ..graph import TensorType
+from ..layout import Layout
 from ..locks import new_lock
 from ..plan import plan as make_plan
 from ..sessions.staging import most_in_flight
@@ -84,9 +81,8 @@ def executable(device: OpenDevice, bundle: Bundle, program: str | int | None,
 
 class Executable:
     """``inputs`` Specs in the bundle's order (parameters are none), ``aliases`` {position of an input: output
-    that is written into it}, ``const`` whether outputs may be kept for equal inputs, ``traffic`` {(kind,
-    device): (count, bytes)} of the copies that a run makes inside, ``lock`` for runs in the session's own
-    memory."""
+    that is written into it}, ``const`` whether outputs may be kept for equal inputs, ``lock`` for runs in
+    the session's own memory."""
 
     def __init__(self, opened: OpenDevice, bundle: Bundle, entry: BundleProgram):
         self.bundle, self.entry, self.opened = bundle, entry, opened
@@ -98,7 +94,6 @@ class Executable:
         position = {spec.index: at for at, spec in enumerate(self.inputs)}
         self.aliases = {position[to]: out for out, to in plan.aliases if to in position}
         self.const = entry.const
-        self.traffic = self._traffic()
         self.lock = new_lock()
 
     @property
@@ -111,28 +106,6 @@ class Executable:
         eid = int(session.graph.input_eids[index])
         device = session.plan.devices[int(session.plan.entry_did()[eid])]
         return Spec(index, name, session.graph.entry_type(eid), device, session.plan.layout(eid))
-
-    def _traffic(self) -> dict[tuple[str, str], tuple[int, int]]:
-        plan, graph = self.session.plan, self.session.graph
-        entry_did, counts, nbytes = plan.entry_did(), Counter(), Counter()
-        set_by_us = {spec.index for spec in self.inputs}
-        at_input = {nid for i in set_by_us for nid in self._at_input(i)}
-        is_copy = np.array([func.name == COPY for func in graph.funcs] + [False])
-        for nid in np.flatnonzero(is_copy[graph.func_id]).tolist():
-            source, made = int(graph.in_eid[graph.in_ptr[nid]]), int(graph.row_ptr[nid])
-            ends = [plan.devices[int(entry_did[eid])] for eid in (source, made)]
-            on_host = [plan.layout(eid).memory == HOST for eid in (source, made)]
-            if ends[0] == ends[1] or all(on_host) or (plan.at_input[nid] and nid not in at_input):
-                continue
-            kind = "h2d" if on_host[0] else "d2h" if on_host[1] else "d2d"
-            key = (kind, str(ends[0] if kind == "d2h" else ends[1]))
-            counts[key] += 1
-            nbytes[key] += graph.entry_type(made).nbytes
-        return {key: (count, nbytes[key]) for key, count in counts.items()}
-
-    def _at_input(self, index: int) -> list[int]:
-        first, last = self.session.program.at_input.get(index, (0, 0))
-        return self.session.program.nid[first:last].tolist()
 
     def fingerprint(self) -> str:
         """What the program computes, as a hash: equal in every bundle that has it."""

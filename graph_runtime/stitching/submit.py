@@ -210,7 +210,7 @@ def _fitting(target: Executable, at: int, tensor: Tensor) -> Tensor:
 
 def _submitted(target: Executable, given: Sequence[Tensor], donated: Collection[int],
                pressure: bool) -> list[Tensor]:
-    """Queue it between the hooks, and count what it moves."""
+    """Queue it between the hooks, and count it."""
     registered, level = hooks.current()
     context = hooks.ProgramContext(target, tuple(given))
     if registered.pre_program:
@@ -219,8 +219,6 @@ def _submitted(target: Executable, given: Sequence[Tensor], donated: Collection[
         hooks.log_memory(target.opened, f"before submit of {target.name}")
     outputs = _queued(target, given, donated, context, pressure)
     record("submit", target.opened.device)
-    for (kind, device), (count, nbytes) in target.traffic.items():
-        record(kind, device, nbytes, count)
     if hooks.MemoryLog.PROGRAM in level:
         hooks.log_memory(target.opened, f"after submit of {target.name}")
     if registered.post_program:

@@ -24,7 +24,6 @@ from ..queues.template import Template, copy_queue
 from .host_values import ALIGNMENT, aligned_empty, host_view
 from .place import Place, default_place
 from .tensor import Tensor
-from .traffic import record
 
 __all__ = ["fetch", "spread"]
 
@@ -33,25 +32,22 @@ _gather = core.lib.gr_gather
 
 class _Fetch(NamedTuple):
     """``args`` ARG [2 * tensors]: each source, and its target in the block of ``extent`` bytes; ``shapes``
-    what they point into; ``nbytes`` of the values. ``rows``: values of one type that follow each other as one
+    what they point into. ``rows``: values of one type that follow each other as one
     strided array (shape, dtype, offset, strides), for to make one view and take its rows is quicker than many
     views."""
 
     args: np.ndarray
     shapes: np.ndarray
     extent: int
-    nbytes: int
     rows: tuple[tuple[tuple[int, ...], np.dtype, int, tuple[int, ...]], ...]
 
 
 class _Spread(NamedTuple):
-    """A template whose last slot is the block on the host, ``offsets`` of the values there, ``nbytes`` of the
-    values."""
+    """A template whose last slot is the block on the host, ``offsets`` of the values there."""
 
     template: Template
     offsets: tuple[int, ...]
     extent: int
-    nbytes: int
 
 
 def fetch(tensors: Sequence[Tensor]) -> list[np.ndarray]:
@@ -65,8 +61,6 @@ def fetch(tensors: Sequence[Tensor]) -> list[np.ndarray]:
     args, after = core.ffi.cast("gr_arg *", batch.args.ctypes.data), core.ffi.new("int64_t *")
     count = len(tensors)
     wait_in_slices(lambda budget: _gather(buffers, env, args, base, count, budget, after), None, "a gather")
-    if not tensors[0].device.descriptor.on_host:
-        record("d2h", tensors[0].device, batch.nbytes, count)
     arrays: list[np.ndarray] = []
     for shape, dtype, offset, strides in batch.rows:
         rows = np.ndarray(shape, dtype, memory, offset, strides)
@@ -98,7 +92,6 @@ def spread(arrays: Sequence[np.ndarray], places: Sequence[Place]) -> list[Tensor
         np.ndarray(array.shape, array.dtype, memory, offset)[...] = array
     buffers = core.ffi.new("gr_buffer *[]", [*[core.ffi.NULL] * len(arrays), block.live()])
     core.lib.gr_run_release(batch.template.submit(buffers))
-    record("h2d", places[0].device, batch.nbytes, len(arrays))
     made = []
     for place, pointer in zip(places, buffers, strict=False):
         buffer = Buffer(place.handle, place.memory, place.extent, pointer)
@@ -116,7 +109,7 @@ def _fetch(places: tuple[Place, ...]) -> _Fetch:
     types = [place.type for place in places]
     offsets, extent = _block(types)
     args, shapes = _args(list(zip(places, _on_host(types), strict=True)), offsets, packed=1)
-    return _Fetch(args, shapes, extent, sum(type_.nbytes for type_ in types), tuple(_rows(types, offsets)))
+    return _Fetch(args, shapes, extent, tuple(_rows(types, offsets)))
 
 
 @lru_cache(maxsize=64)
@@ -127,7 +120,7 @@ def _spread(places: tuple[Place, ...]) -> _Spread:
     for at, place in enumerate(places):
         slots[at] = (core.address_of(place.handle.pointer), place.memory, 1, place.extent)
     template = _template(list(zip(_on_host(types), places, strict=True)), offsets, slots)
-    return _Spread(template, tuple(offsets), extent, sum(type_.nbytes for type_ in types))
+    return _Spread(template, tuple(offsets), extent)
 
 
 def _on_host(types: Sequence[TensorType]) -> list[Place]:

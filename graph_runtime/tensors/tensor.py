@@ -30,7 +30,6 @@ from .implicit import Fetching
 from .operators import Operators
 from .place import place
 from .shown import Shown
-from .traffic import record, record_copy
 
 __all__ = ["Tensor", "donations"]
 
@@ -153,7 +152,6 @@ class Tensor(Operators, Fetching, Shown):
             return view.copy()
         array = aligned_empty(self.shape, dtypes.to_numpy(self.dtype))
         core.copy(self._handle, arg, None, core.host_arg(array, self.dtype))
-        record("d2h", self.device, self.nbytes)
         return array
 
     def __dlpack__(self, **options: Any) -> Any:
@@ -196,7 +194,6 @@ class Tensor(Operators, Fetching, Shown):
             np.copyto(view, array)
             return
         core.copy(None, core.host_arg(np.asarray(array, order="C"), self.dtype), self._handle, self._arg)
-        record("h2d", self.device, self.nbytes)
 
     def _copy_tensor(self, source: Tensor, what: str) -> None:
         if source.type != self.type:
@@ -204,7 +201,6 @@ class Tensor(Operators, Fetching, Shown):
                              wanted=str(self.type))
         view, arg, _owner = source._written()
         core.copy(source._handle, arg or core.host_arg(view, self.dtype), self._handle, self._arg)
-        record_copy(source, self)
 
     asnumpy = numpy                  # TVM's names
     copyfrom = copy_from

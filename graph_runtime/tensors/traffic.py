@@ -1,11 +1,13 @@
 """What moved, counted; and what may move unasked.
 
-    record("h2d", device, nbytes)       whoever moves a tensor says so here
     with stats() as s: ...; s.bytes("h2d", "tt:0")
+    record("eviction", device, nbytes)       a cause, told by the module that has it
 
-Bytes are those of the values (elements times itemsize), whatever a device pads or packs: what a user can
-predict from shapes. What a device's memory really took and gave is in its own counters (core.MemoryStats).
-Counters are the process's: a scope sees what all threads move while it is open.
+What moved (MOVEMENTS) is counted in C, where a copy is done or queued (native/core/moved.c), so every way of
+running is in it: inline and queued runs, copies inside of graphs, eager ops, evictions. Causes, submissions
+and fallbacks are recorded here. Bytes are those of the values (elements times itemsize), whatever a device
+pads or packs: what a user can predict from shapes. What its memory really took and gave is in the device's
+counters (core.MemoryStats). Counters are the process's: a scope sees what all threads move while it is open.
 """
 from __future__ import annotations
 
@@ -14,20 +16,22 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from .. import core
 from ..errors import ImplicitTransferError, InputError, did_you_mean
-from ..layout import HOST
 from ..locks import new_lock
 
-__all__ = ["KINDS", "Stats", "no_implicit_transfer", "record", "record_copy", "refuse_hidden", "stats"]
+__all__ = ["KINDS", "MOVEMENTS", "Stats", "no_implicit_transfer", "record", "refuse_hidden", "stats"]
 
+# kinds that C counts, in the order of its gr_movement
+MOVEMENTS = ("h2d", "d2h", "d2d", "conversion", "copy")
 # kind of event -> what it counts
 KINDS = {
     "h2d": "copies from the host to a device",
     "d2h": "copies from a device to the host",
-    "d2d": "copies from a device to another",
-    "implicit": "those of d2h that nobody asked for by name",
-    "conversion": "changes of memory, layout or format on one device",
+    "d2d": "copies from a device to another, counted at the one that receives",
+    "conversion": "changes of memory, layout, format or shape on one device",
     "copy": "copies on one device that change nothing",
+    "implicit": "those of d2h that nobody asked for by name",
     "mismatch": "those of conversion that a submission made because an input was in another layout",
     "eviction": "those of conversion that moved a tensor from L1 to DRAM",
     "rescue": "those of copy for retained inputs that a program would overwrite",
@@ -38,30 +42,39 @@ KINDS = {
 }
 
 _lock = new_lock()
-_totals: dict[tuple[str, str], tuple[int, int]] = {}
+_recorded: dict[tuple[str, str], tuple[int, int]] = {}
 _forbidden: ContextVar[bool] = ContextVar("graph_runtime_no_implicit_transfer", default=False)
 
 
 def record(kind: str, device: object, nbytes: int = 0, count: int = 1) -> None:
-    """Count events of ``kind`` (a key of KINDS) and their bytes for a device."""
+    """Count events of ``kind`` (a key of KINDS, none of MOVEMENTS) and their bytes for a device."""
     key = (kind, str(device))
     with _lock:
-        before, bytes_before = _totals.get(key, (0, 0))
-        _totals[key] = (before + count, bytes_before + nbytes)
+        before, bytes_before = _recorded.get(key, (0, 0))
+        _recorded[key] = (before + count, bytes_before + nbytes)
 
 
-def record_copy(source: Any, target: Any) -> None:
-    """Count a copy between two Tensors; one between two places of host memory is none."""
-    from_host, to_host = source.layout.memory == HOST, target.layout.memory == HOST
-    if from_host and to_host:
-        return
-    if from_host or to_host:
-        kind, device = ("h2d", target.device) if from_host else ("d2h", source.device)
-    elif source.device != target.device:
-        kind, device = "d2d", target.device
-    else:
-        kind, device = "copy" if source.layout == target.layout else "conversion", target.device
-    record(kind, device, target.nbytes)
+def _totals() -> dict[tuple[str, str], tuple[int, int]]:
+    """{(kind, device): (count, bytes)} of everything since the process began."""
+    with _lock:
+        totals = dict(_recorded)
+    for moved in _moved():
+        device = core.ffi.string(moved.device).decode()
+        for kind, count, nbytes in zip(MOVEMENTS, moved.count, moved.bytes, strict=True):
+            if count:
+                totals[kind, device] = (count, nbytes)
+    return totals
+
+
+def _moved() -> Any:
+    """A ``gr_moved_counts`` of each device that the process had so far."""
+    room = 0
+    while True:
+        found = core.ffi.new("gr_moved_counts[]", room)
+        there = core.lib.gr_moved_read(found, room)
+        if there <= room:
+            return found
+        room = there
 
 
 class Stats:
@@ -74,21 +87,18 @@ class Stats:
 
     def reset(self) -> None:
         """Count from now on."""
-        with _lock:
-            self._begin, self._end = dict(_totals), None
+        self._begin, self._end = _totals(), None
 
     def __enter__(self) -> Stats:
         self.reset()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with _lock:
-            self._end = dict(_totals)
+        self._end = _totals()
 
     def rows(self) -> list[tuple[str, str, int, int]]:
         """(kind, device, count, bytes) of everything that happened, sorted."""
-        with _lock:
-            end = dict(_totals) if self._end is None else self._end
+        end = _totals() if self._end is None else self._end
         changed = []
         for key, (count, nbytes) in sorted(end.items()):
             before, bytes_before = self._begin.get(key, (0, 0))

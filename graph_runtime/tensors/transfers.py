@@ -25,7 +25,6 @@ from .batches import fetch, spread
 from .host_values import as_host
 from .place import place
 from .tensor import Tensor
-from .traffic import record_copy
 
 __all__ = ["checked", "copy_into", "duplicate", "gather", "queue_copy", "resolve", "scatter", "to",
            "to_layout", "wait_all", "waiting"]
@@ -91,7 +90,6 @@ def queue_copy(source: Tensor, target: Tensor) -> None:
         return
     source, target = source.alias(), target.alias()   # of one time: other threads may evict them meanwhile
     copy(source.buffer, source.layout, target.buffer, target.layout, source.type)
-    record_copy(source, target)
 
 
 def checked(value: Any) -> Tensor:

@@ -15,6 +15,7 @@
 
 #include "device.h"
 #include "gr_async.h"
+#include "moved.h"
 
 extern pthread_mutex_t gr_async_lock;
 
@@ -109,6 +110,8 @@ struct gr_template {
   gr_usage *usages;                  /* slot after slot */
   int64_t *usage_ptr;                /* [num_slots + 1] */
   uint8_t *reads_first;              /* [num_slots]: the first step that touches it reads: a value comes in */
+  gr_moving *moves;                    /* [num_moves] what the copies among the steps move, one a device and kind */
+  int64_t num_moves;
 };
 
 struct gr_buffer {

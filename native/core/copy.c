@@ -7,13 +7,17 @@
  * nearest, ties to even (tile.h, gr_tile_encode). Padding of a tile is zero after a copy from rows, and
  * what stands in padding never reaches an element or a block exponent.
  *
- * Called by gr_copy_kernel in the executor, and by graph_runtime/core.py; any thread.
- * defines: gr_copy, gr_copy_kernel, gr_copy_kernel_fn
+ * What a copy moved is counted (moved.h) when it is done; not that of a queued step, which was counted when it was
+ * queued (submit.c).
+ *
+ * Called by gr_copy_kernel in the executor, by the queues' workers, and by graph_runtime/core.py; any thread.
+ * defines: gr_copy, gr_copy_kernel, gr_copy_kernel_fn, gr_copy_queued
  */
 #include <string.h>
 
 #include "convert.h"
 #include "image.h"
+#include "moved.h"
 #include "parallel.h"
 #include "reshape.h"
 #include "status.h"
@@ -182,7 +186,7 @@ static int32_t run(copy_job *job) {
   return gr_pool_run((job->units + job->per_task - 1) / job->per_task, run_task, job);
 }
 
-int32_t gr_copy(const gr_env *src_env, const gr_arg *src, const gr_env *dst_env, const gr_arg *dst) {
+static int32_t copy(const gr_env *src_env, const gr_arg *src, const gr_env *dst_env, const gr_arg *dst) {
   copy_job job;
   int32_t status = gr_image_open(src_env, src, "source", &job.src);
   if (!status) status = gr_image_open(dst_env, dst, "destination", &job.dst);
@@ -196,11 +200,29 @@ int32_t gr_copy(const gr_env *src_env, const gr_arg *src, const gr_env *dst_env,
   return status;
 }
 
+int32_t gr_copy(const gr_env *src_env, const gr_arg *src, const gr_env *dst_env, const gr_arg *dst) {
+  int32_t status = copy(src_env, src, dst_env, dst);
+  if (status) return status;
+  gr_moving move = gr_move_of(src_env, src, dst_env, dst);
+  gr_moved_add(&move);
+  return GR_OK;
+}
+
+/* NULL, and an error, where the call is none of a copy. */
+static const gr_copy_envs *envs_of(const gr_call *call) {
+  if (call->nargs == 2 && call->attrs) return (const gr_copy_envs *)(const void *)call->attrs;
+  gr_fail(GR_ERR_ARGUMENT, "a copy takes a source and a destination");
+  return NULL;
+}
+
 int32_t gr_copy_kernel(const gr_call *call) {
-  if (call->nargs != 2 || !call->attrs)
-    return gr_fail(GR_ERR_ARGUMENT, "a copy takes a source and a destination");
-  const gr_copy_envs *envs = (const gr_copy_envs *)(const void *)call->attrs;
-  return gr_copy(envs->src, call->args, envs->dst, call->args + 1);
+  const gr_copy_envs *envs = envs_of(call);
+  return envs ? gr_copy(envs->src, call->args, envs->dst, call->args + 1) : GR_ERR_ARGUMENT;
+}
+
+int32_t gr_copy_queued(const gr_call *call) {
+  const gr_copy_envs *envs = envs_of(call);
+  return envs ? copy(envs->src, call->args, envs->dst, call->args + 1) : GR_ERR_ARGUMENT;
 }
 
 gr_kernel_fn gr_copy_kernel_fn(void) { return gr_copy_kernel; }

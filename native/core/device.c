@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "async.h"
+#include "moved.h"
 #include "parallel.h"
 #include "status.h"
 
@@ -86,6 +87,11 @@ int32_t gr_device_create(const char *kind, const char *name, int32_t num_cores,
   device->ops = ops;
   snprintf(device->name, sizeof device->name, "%s", name);
   device->num_memories = num_memories;
+  device->moved = gr_moved_of(device->name);
+  if (!device->moved) {
+    free_device(device);
+    return gr_fail(GR_ERR_OUT_OF_MEMORY, "no host memory for the counters of device %s", name);
+  }
   for (int32_t m = 0; m < num_memories; ++m) {
     device->memories[m].desc = memories[m];
     device->memories[m].traffic = calloc(2 * (size_t)memories[m].banks, sizeof *device->memories[m].traffic);

@@ -73,6 +73,7 @@ struct gr_device {
   char name[32];
   gr_device_memory memories[GR_MAX_MEMORIES];
   int32_t num_memories;
+  struct gr_moved *moved;      /* what copies moved, under this name; outlives the device */
   gr_shard_table shards;       /* read without the lock */
   pthread_mutex_t lock;        /* ledgers, shards added, guard, inside, and what the slots say */
   int32_t guard;               /* gr_device_set_guard */

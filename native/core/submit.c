@@ -183,8 +183,10 @@ gr_run *gr_submit(gr_template *tmpl, gr_buffer **buffers) {
   gr_run *run = take_buffers(tmpl, buffers, taken) ? NULL : enqueue(tmpl, buffers);
   drop_taken(tmpl, buffers, taken, run == NULL);
   pthread_mutex_unlock(&gr_async_lock);
-  if (run)
+  if (run) {
+    for (int64_t m = 0; m < tmpl->num_moves; ++m) gr_moved_add(tmpl->moves + m);
     for (int32_t l = 0; l < tmpl->num_lanes; ++l) gr_queue_poke(tmpl->queues[l]);
+  }
   if (taken != few) free(taken);
   return run;
 }

@@ -120,6 +120,29 @@ static int32_t survey(gr_template *t, const gr_template_desc *desc) {
   return status;
 }
 
+/* Copies are counted when they are queued: the step is then the copy that counts nothing. */
+static int32_t find_moves(gr_template *t) {
+  int64_t copies = 0;
+  for (int64_t s = 0; s < t->num_steps; ++s) copies += t->steps[s].fn == gr_copy_kernel;
+  if (!copies) return GR_OK;
+  t->moves = calloc((size_t)copies, sizeof *t->moves);
+  if (!t->moves) return gr_fail(GR_ERR_OUT_OF_MEMORY, "no host memory for a template");
+  for (int64_t s = 0; s < t->num_steps; ++s) {
+    gr_step *step = t->steps + s;
+    if (step->fn != gr_copy_kernel || step->nargs != 2 || !step->attrs) continue;
+    step->fn = gr_copy_queued;
+    const gr_copy_envs *envs = (const gr_copy_envs *)(const void *)step->attrs;
+    const gr_arg *args = t->args + step->first_arg;
+    gr_moving move = gr_move_of(envs->src, args, envs->dst, args + 1);
+    if (!move.moved) continue;
+    int64_t m = 0;
+    while (m < t->num_moves && (t->moves[m].moved != move.moved || t->moves[m].kind != move.kind)) ++m;
+    if (m == t->num_moves) t->moves[t->num_moves++] = move;
+    else t->moves[m].count += 1, t->moves[m].bytes += move.bytes;
+  }
+  return GR_OK;
+}
+
 static int32_t find_queues(gr_template *t, const gr_template_desc *desc) {
   t->queues = calloc((size_t)desc->num_lanes + 1, sizeof *t->queues);
   if (!t->queues) return gr_fail(GR_ERR_OUT_OF_MEMORY, "no host memory for a template");
@@ -150,6 +173,7 @@ gr_template *gr_template_create(const gr_template_desc *desc) {
   if (!status) status = split(t, desc);
   if (!status) status = survey(t, desc);
   if (!status) status = find_queues(t, desc);
+  if (!status) status = find_moves(t);
   if (!status) return t;
   gr_template_destroy(t);
   return NULL;
@@ -174,5 +198,6 @@ void gr_template_destroy(gr_template *tmpl) {
   free(tmpl->usages);
   free(tmpl->usage_ptr);
   free(tmpl->reads_first);
+  free(tmpl->moves);
   free(tmpl);
 }

@@ -74,6 +74,23 @@ int32_t gr_device_set_guard(gr_device *device, int32_t on);
 int32_t gr_copy(const gr_env *src_env, const gr_arg *src, const gr_env *dst_env, const gr_arg *dst);
 int32_t gr_copy_kernel(const gr_call *call);      /* args: source, destination; attrs: a gr_copy_envs */
 gr_kernel_fn gr_copy_kernel_fn(void);
+/* What a copy is; one between two places of host memory is none of these. */
+enum gr_movement {
+  GR_MOVE_H2D = 0,
+  GR_MOVE_D2H = 1,
+  GR_MOVE_D2D = 2,         /* from a device to another, counted there */
+  GR_MOVE_CONVERSION = 3,  /* on one device, to another memory, layout, format, cut or shape */
+  GR_MOVE_COPY = 4,        /* on one device, and nothing changes */
+  GR_MOVEMENTS = 5
+};
+/* What was moved since the process began, by the name of the device: copies, and bytes of their values. Copies of a
+ * submission count when it is queued, all others when they are done. */
+typedef struct gr_moved_counts {
+  char device[32];
+  uint64_t count[5], bytes[5];   /* by gr_movement */
+} gr_moved_counts;
+/* Writes up to `most` devices; returns how many there are. */
+int32_t gr_moved_read(gr_moved_counts *out, int32_t most);
 
 /* ---------------------------------------------------------------- kernels built into the wheel */
 int32_t gr_generic_count(void);
