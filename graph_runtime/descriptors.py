@@ -13,8 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import orjson
-
+from .documents.json_text import parse_json
 from .errors import DeviceError, did_you_mean
 from .layout import HOST, L1, Memory
 
@@ -131,7 +130,7 @@ def boards() -> dict[str, Descriptor]:
 
 def read_descriptor(data: bytes) -> Descriptor:
     """A Descriptor from its JSON. A cpu's bank_bytes may be null: 80 % of the machine's memory."""
-    raw = orjson.loads(data)
+    raw = parse_json(data, "a device's descriptor")
     raw.pop("$schema", None)
     header = raw.get("tile_header_bytes", 0)
     memories = tuple(

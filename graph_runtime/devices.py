@@ -28,6 +28,7 @@ __all__ = [
     "cpu",
     "dl_kinds",
     "dl_types",
+    "is_test_only",
     "null",
     "of_type",
     "parse",
@@ -171,6 +172,12 @@ def _parameters(text: str, device: str) -> dict[str, str]:
                               got=device)
         found[name] = value
     return found
+
+
+def is_test_only(text: str) -> bool:
+    """Whether a file names a device that no file may name. A device that is not known here is none."""
+    kind = _DEVICE.match(text)
+    return kind is not None and any(d.kind == kind["kind"] and d.test_only for d in boards().values())
 
 
 def parse_list(devices: str | Device | Sequence[str | Device]) -> tuple[Device, ...]:

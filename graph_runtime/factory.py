@@ -108,19 +108,24 @@ def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *, t
         planned = _snapshot(bundle, entry, devices, libraries)
         module = create(planned or bytes(bundle.read(entry.graph)), libraries, devices, threads=threads,
                         max_in_flight=max_in_flight, name=bundle.path.name)
-        _check_inputs(bundle, entry, module.session.graph)
+        _check_names(bundle, entry, module.session.graph, module.session.plan.aliases)
         adopt_params(module, bundle.params(entry))
     return module
 
 
-def _check_inputs(bundle: Bundle, entry: BundleProgram, graph: Graph) -> None:
+def _check_names(bundle: Bundle, entry: BundleProgram, graph: Graph, aliases: tuple) -> None:
     """Raise DocumentError where the index does not say of each graph input whether runs or parameters set it:
-    one that neither sets would be read as it lies in memory."""
+    one that neither sets would be read as it lies in memory; and where it has other outputs or aliases."""
     said, wanted = {*entry.inputs, *entry.params}, set(graph.input_names)
     if said != wanted:
         raise DocumentError(f"bundle {bundle.path}: inputs and params of program {entry.name!r} are not the "
                             f"inputs of its graph: {', '.join(sorted(said ^ wanted)[:10])}",
                             got=sorted(said), wanted=sorted(wanted))
+    for what, has, wants in (("outputs", entry.outputs, graph.output_names),
+                             ("aliases", entry.aliases, aliases)):
+        if has != wants:
+            raise DocumentError(f"bundle {bundle.path}: {what} of program {entry.name!r} are not those of "
+                                f"its graph: {list(has)[:10]} and {list(wants)[:10]}", got=has, wanted=wants)
 
 
 def _snapshot(bundle: Bundle, entry: BundleProgram, devices: Any,

@@ -25,8 +25,9 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from .. import dtypes
-from ..documents.document import check_schema, parse_json
+from .. import devices, dtypes
+from ..documents.document import check_schema
+from ..documents.json_text import parse_json
 from ..errors import DocumentError, ParamsError, as_path, did_you_mean
 from ..graph import TensorType
 from ..progress import Count, uncounted
@@ -219,7 +220,7 @@ def _read_index(path: Path, zipped: Mapping[str, Member] | None) -> dict:
     if member.size > _MOST_INDEX:
         raise DocumentError(f"{path}: {INDEX} has {member.size} bytes, at most {_MOST_INDEX} are allowed",
                             got=member.size)
-    index = parse_json(bytes(member.view()), f"{path}: {INDEX}")
+    index = parse_json(bytes(member.view()), f"{path}: {INDEX}", fractions=False)
     version = index.get("version") if isinstance(index, dict) else None
     if version != VERSION:
         raise DocumentError(
@@ -233,7 +234,12 @@ def _read_index(path: Path, zipped: Mapping[str, Member] | None) -> dict:
 
 
 def check_references(path: Path, index: Mapping) -> None:
-    """Raise DocumentError where parts of bundle.json, valid by its schema, contradict one another."""
+    """Raise DocumentError where parts of bundle.json, valid by its schema, contradict one another, and for a
+    device that only tests have."""
+    for i, device in enumerate(index["devices"]):
+        if devices.is_test_only(device):
+            raise DocumentError(f"bundle {path}: device {device} is for tests only: its kernels compute "
+                                "nothing", got=device, path=f"$.devices[{i}]")
     named = [(f"$.programs[{i}].{key}", p[key]) for i, p in enumerate(index["programs"])
              for key in ("graph", "plan") if p.get(key) is not None]
     named += [(f"$.libraries[{i}].file", entry["file"]) for i, entry in enumerate(index["libraries"])]

@@ -16,7 +16,7 @@ import orjson
 from .. import dtypes
 from ..errors import DocumentError, GraphError
 from ..graph import TensorType
-from .document import json_path
+from .json_text import json_path
 
 __all__ = ["MOST_BYTES", "entries", "extra_columns", "id_rows", "integers", "intern_types", "of_length",
            "pool_type"]

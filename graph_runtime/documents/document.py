@@ -1,5 +1,4 @@
-"""Bytes -> a document that its JSON Schema accepts: JSON errors with their place, schema errors with their
-JSON path.
+"""Bytes -> a document that its JSON Schema accepts: schema errors with their JSON path.
 
 Used for graph.json and bundle.json. Structure is judged here, by schemas/*.schema.json; what the numbers mean
 is judged by who reads them.
@@ -10,20 +9,20 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import jsonschema_rs
 import orjson
 
 from ..errors import DocumentError, did_you_mean
+from .json_text import brief, json_path, parse_text, tells_all, without_repeats
 
-__all__ = ["check_schema", "json_path", "parse_graph", "parse_json", "read_document", "read_source"]
+__all__ = ["check_schema", "read_document", "read_source", "until_metadata"]
 
-_BRIEF = 60
+_GRAPH, _LAST = "graph.json", "metadata"    # _LAST: the key at which TVM's reader ends
 _COLUMNS = ("dltype", "shape", "storage_id", "device_index", "device_id", "storage_scope")
 
 
@@ -50,118 +49,44 @@ def read_source(source: bytes | str | os.PathLike, what: str) -> bytes:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or error
         raise DocumentError(
-            f"cannot read {what} {_brief(os.fspath(source))}: {reason}", got=os.fspath(source)
+            f"cannot read {what} {brief(os.fspath(source))}: {reason}", got=os.fspath(source)
         ) from None
-
-
-# ---------------------------------------------------------------- JSON
-
-
-def parse_json(data: bytes, what: str, *, trailing: bool = False) -> Any:
-    """The value that JSON text holds. A repeated key's last value wins.
-
-    ``trailing``: text after the value is ignored. Raises DocumentError with ``line``, ``column`` (from 1, in
-    bytes) and ``offset``.
-    """
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        text, end = _extent(data, what) if trailing else ("", 0)
-        if end and text[end:].strip(" \t\r\n"):
-            return parse_json(text[:end].encode("utf-8", "surrogateescape"), what)
-        _refuse(data, what, error)
-
-
-def _extent(data: bytes, what: str) -> tuple[str, int]:
-    """The text (bytes that are no UTF-8 as lone surrogates), and where its first JSON value ends; 0 if it has
-    no end.
-    """
-    text = data.decode("utf-8", "surrogateescape")
-    start = len(text) - len(text.lstrip(" \t\r\n"))
-    try:  # only the end is wanted: numbers need no value here
-        return text, json.JSONDecoder(parse_int=len, parse_float=len).raw_decode(text, start)[1]
-    except ValueError:
-        return text, 0
-    except RecursionError:
-        raise DocumentError(f"{what} is nested too deeply") from None
-
-
-def _refuse(data: bytes, what: str, error: orjson.JSONDecodeError) -> NoReturn:
-    try:
-        text = data.decode()
-        offset, reason = len(text[: error.pos].encode()), error.msg.split(": line ")[0]
-    except UnicodeDecodeError as invalid:
-        offset, reason = invalid.start, "invalid UTF-8"
-    if not data.strip():
-        reason = "it is empty"
-    line = data.count(b"\n", 0, offset) + 1
-    column = offset - data.rfind(b"\n", 0, offset)
-    raise DocumentError(
-        f"{what} is not valid JSON: {reason} at line {line}, column {column} (byte {offset})",
-        line=line,
-        column=column,
-        offset=offset,
-    ) from None
 
 
 # ---------------------------------------------------------------- graph.json
 
 
 def read_document(data: bytes, *, strict: bool = False) -> dict[str, Any]:
-    """A graph.json as its schema describes it: parse_graph, then check_schema.
+    """A graph.json as its schema describes it, with what TVM's reader does not look at cut off: keys after
+    ``metadata``, text after the closing brace. ``strict`` refuses those two.
 
     Raises DocumentError with the JSON path.
     """
-    document = parse_graph(data, strict=strict)
-    check_schema(document, "graph", "graph.json")
+    document, data = parse_text(data, _GRAPH, trailing=not strict)
+    document = until_metadata(document, data, strict=strict)
+    check_schema(document, "graph", _GRAPH)
     return document
 
 
-def parse_graph(data: bytes, *, strict: bool = False) -> Any:
-    """The value of a graph.json, with what TVM's reader does not look at cut off: keys after ``metadata``,
-    text after the closing brace. ``strict`` refuses those two.
-
-    Raises DocumentError.
-    """
-    document = parse_json(data, "graph.json", trailing=not strict)
-    if isinstance(document, dict) and "metadata" in document:
-        document = _until_metadata(document, data, strict)
-    return document
-
-
-def _until_metadata(document: dict[str, Any], data: bytes, strict: bool) -> dict[str, Any]:
-    keys = list(document)
-    last = keys.index("metadata") + 1
-    if strict and last < len(keys):
+def until_metadata(document: Any, data: bytes, keys: int | None = None, *, strict: bool = False) -> Any:
+    """The value of a graph.json's text ``data`` without the keys after ``metadata``, whatever they are; no
+    other key stands twice. ``keys``: as tells_all. Raises DocumentError."""
+    if not tells_all(data, document, keys):
+        cut = without_repeats(data, _GRAPH, last=_LAST)
+        if not strict:
+            return cut
+        without_repeats(data, _GRAPH)
+    if not isinstance(document, dict) or next(reversed(document), _LAST) == _LAST or _LAST not in document:
+        return document
+    known = list(document)
+    last = known.index(_LAST) + 1
+    if strict:
         raise DocumentError(
-            f"key {_brief(keys[last])} stands after metadata, where TVM's reader does not look: put "
+            f"key {brief(known[last])} stands after metadata, where TVM's reader does not look: put "
             "metadata last",
-            path=json_path([keys[last]]),
+            path=json_path([known[last]]),
         )
-    start = data.find(b'"metadata"')
-    if any(data.find(f'"{key}"'.encode("utf-8", "replace"), start) >= 0 for key in keys[: last - 1]):
-        return _pairs_until_metadata(data)  # perhaps a key stands on both sides: the value before it counts
-    return {key: document[key] for key in keys[:last]}
-
-
-def _pairs_until_metadata(data: bytes) -> dict[str, Any]:
-    outermost: list[tuple[str, Any]] = []
-
-    def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        outermost[:] = pairs  # the outermost object is the last to be closed
-        return dict(pairs)
-
-    try:
-        text = data.decode("utf-8", "surrogateescape")
-        json.JSONDecoder(object_pairs_hook=keep).raw_decode(text, len(text) - len(text.lstrip(" \t\r\n")))
-    except RecursionError:
-        raise DocumentError("graph.json is nested too deeply") from None
-    found: dict[str, Any] = {}
-    for key, value in outermost:
-        found[key] = value
-        if key == "metadata":
-            break
-    return found
+    return {key: document[key] for key in known[:last]}
 
 
 # ---------------------------------------------------------------- schemas
@@ -188,13 +113,6 @@ def check_schema(document: Any, name: str, what: str) -> None:
         raise DocumentError(f"{what}: {error}") from None
 
 
-def json_path(places: Sequence[str | int]) -> str:
-    """$.nodes[3].inputs[0] for ["nodes", 3, "inputs", 0]; a key that is no word is quoted: $["gr.op"]."""
-    return "$" + "".join(
-        f"[{p}]" if isinstance(p, int) else f".{p}" if p.isidentifier() else f"[{_show(p)}]" for p in places
-    )
-
-
 def _explain(document: Any, schema: dict, places: list, rules: list) -> tuple[str, list] | None:
     """What a broken rule means to a reader, and the place that is to blame; None for a rule that this does
     not know.
@@ -211,7 +129,7 @@ def _explain(document: Any, schema: dict, places: list, rules: list) -> tuple[st
     if keyword == "additionalProperties":
         known = where["properties"]
         unknown = next(key for key in value if key not in known)
-        return f"unknown key {_brief(unknown)!r}{did_you_mean(unknown, known)}", [*places, unknown]
+        return f"unknown key {brief(unknown)!r}{did_you_mean(unknown, known)}", [*places, unknown]
     if keyword in ("enum", "const"):
         return _choice(value, [rule] if keyword == "const" else rule, places), places
     if keyword == "type":
@@ -236,7 +154,7 @@ def _explain(document: Any, schema: dict, places: list, rules: list) -> tuple[st
 def _choice(value: Any, allowed: list, places: list) -> str:
     if allowed == ["list_int", "size_t"]:
         return (
-            f"unknown column {_brief(places[-2])!r}{did_you_mean(places[-2], _COLUMNS)}: one that is "
+            f"unknown column {brief(places[-2])!r}{did_you_mean(places[-2], _COLUMNS)}: one that is "
             "not read must be tagged "
             f"list_int or size_t, as TVM skips only those; got {_show(value)}"
         )
@@ -255,11 +173,5 @@ def _show(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "an array"
     return (
-        _brief(orjson.dumps(value).decode()) if isinstance(value, (str, bool, type(None))) else _brief(value)
+        brief(orjson.dumps(value).decode()) if isinstance(value, (str, bool, type(None))) else brief(value)
     )
-
-
-def _brief(value: Any) -> str:
-    text = str(value)
-    text = text if len(text) <= _BRIEF else text[:_BRIEF] + "..."
-    return text.encode("utf-8", "backslashreplace").decode()

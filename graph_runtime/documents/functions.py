@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
-import orjson
 
-from ..errors import GraphError
+from ..errors import DocumentError, GraphError
 from ..graph import COPY, NOP, Func, Graph, NodeView
 from ..ops import registry
-from .document import json_path
+from .json_text import json_path, parse_json
 from .nodes import NULL, REQUIRED, NodeColumns
 
 __all__ = ["FOR_PEOPLE", "check_functions", "intern_functions", "make_functions"]
@@ -103,9 +102,9 @@ def _given_attrs(raw: dict[str, str], fail: Callable[..., NoReturn]) -> dict[str
         if "gr.op" not in raw:
             fail(f"{key} stands without gr.op, which says what op it belongs to", key, got=key)
         try:
-            given[key[3:]] = orjson.loads(raw[key])
-        except orjson.JSONDecodeError as error:
-            fail(f'{key} must hold JSON text, as "[2,2]": {error.msg.split(": line ")[0]}', key, got=raw[key])
+            given[key[3:]] = parse_json(raw[key].encode("utf-8", "surrogatepass"), key)
+        except DocumentError as error:
+            fail(f'{key} must hold JSON text, as "[2,2]": {error}', key, got=raw[key])
     return given
 
 

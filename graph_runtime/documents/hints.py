@@ -14,7 +14,7 @@ from .. import devices
 from ..errors import GraphError
 from ..graph import Graph, Hints
 from .columns import integers, of_length
-from .document import json_path
+from .json_text import json_path
 from .metadata import (
     read_aliases,
     read_at_input,

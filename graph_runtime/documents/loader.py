@@ -15,12 +15,13 @@ from ..errors import GraphError, did_you_mean
 from ..garbage import gc_paused
 from ..graph import Func, Graph
 from .columns import entries, extra_columns, integers, intern_types, of_length
-from .document import json_path, read_source
+from .document import read_source
 from .functions import check_functions, intern_functions
 from .hints import read_hints
+from .json_text import json_path
 from .nodes import NodeColumns, node_columns, read_checked
 
-__all__ = ["graph_from_document", "load_graph"]
+__all__ = ["check_arg_nodes", "check_order", "check_placeholders", "graph_from_document", "load_graph"]
 
 _COLUMNS = ("dltype", "shape", "storage_id", "device_index", "device_id", "storage_scope")
 
@@ -48,7 +49,7 @@ def graph_from_document(
     func_id, funcs = intern_functions(nodes)
     row_ptr = _row_ptr(document, names, func_id, funcs)
     in_ptr, in_nid, in_eid = _inputs(nodes, row_ptr)
-    _check_order(names, func_id, in_ptr, in_nid)
+    check_order(names, func_id, in_ptr, in_nid)
     for name in ("dltype", "shape"):
         of_length(columns[name][1], int(row_ptr[-1]), "attrs", name, 1)
     type_id, types = intern_types(columns["dltype"][1], columns["shape"][1])
@@ -67,7 +68,7 @@ def graph_from_document(
         extra_columns=extra_columns(columns, _COLUMNS),
         control_deps=_control_deps(nodes),
     )
-    _check_placeholders(graph)
+    check_placeholders(graph)
     check_functions(graph)
     if strict:
         _check_strict(graph)
@@ -157,7 +158,7 @@ def _eids(
     return nid, eid
 
 
-def _check_order(
+def check_order(
     names: tuple[str, ...], func_id: np.ndarray, in_ptr: np.ndarray, in_nid: np.ndarray
 ) -> None:
     """Nodes run in array order, so a producer stands before its consumers; null nodes do not run and may
@@ -217,8 +218,14 @@ def _cycle(in_ptr: np.ndarray, in_nid: np.ndarray) -> list[int]:
 
 
 def _arg_nodes(document: dict[str, Any], names: tuple[str, ...], func_id: np.ndarray) -> np.ndarray:
-    """nids of the graph's inputs: in range, null nodes, none twice."""
+    """nids of the graph's inputs."""
     nids = integers(document["arg_nodes"], "arg_nodes")
+    check_arg_nodes(nids, names, func_id)
+    return nids
+
+
+def check_arg_nodes(nids: np.ndarray, names: tuple[str, ...], func_id: np.ndarray) -> None:
+    """Inputs of a graph are in range, null nodes, and none stands twice. Raises GraphError."""
     seen: set[int] = set()
     for i, nid in enumerate(nids.tolist()):
         if nid >= len(func_id):
@@ -231,10 +238,9 @@ def _arg_nodes(document: dict[str, Any], names: tuple[str, ...], func_id: np.nda
             seen.add(nid)
             continue
         raise GraphError(text, path=json_path(("arg_nodes", i)), got=nid)
-    return nids
 
 
-def _check_placeholders(graph: Graph) -> None:
+def check_placeholders(graph: Graph) -> None:
     """A null node that is read is an input, or nothing could ever set it."""
     unset = graph.func_id < 0
     unset[graph.inputs] = False

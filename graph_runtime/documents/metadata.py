@@ -13,7 +13,7 @@ from ..layout import HOST, L1, ROW_MAJOR, TILE, Layout
 from ..ops.numerics import options_error
 from ..shards import Shard
 from .columns import integers, of_length
-from .document import json_path
+from .json_text import json_path
 
 __all__ = ["read_aliases", "read_at_input", "read_layout_column", "read_layouts", "read_numerics",
            "read_storage"]

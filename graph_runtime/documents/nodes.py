@@ -15,7 +15,8 @@ import numpy as np
 
 from ..errors import GraphError, GraphRuntimeError
 from .columns import entries, id_rows
-from .document import check_schema, json_path, parse_graph
+from .document import check_schema, until_metadata
+from .json_text import colons, json_path, parse_text
 
 __all__ = ["NULL", "REQUIRED", "NodeColumns", "node_columns", "plain_columns", "read_checked"]
 
@@ -31,7 +32,8 @@ class NodeColumns:
 
     ``names`` [nodes]; ``in_count`` int64 [nodes] and ``reads`` int64 [inputs of all nodes, 2]: the node and
     the output that each input is; ``runs`` [(nid, attrs)]: the first of each run of nodes with equal attrs,
-    NULL for null nodes; ``control_deps`` {nid: nids as the document has them}.
+    NULL for null nodes; ``control_deps`` {nid: nids as the document has them}; ``keys``: how many plain nodes
+    have, those of attrs too.
     """
 
     names: list[str] = field(default_factory=list)
@@ -39,6 +41,7 @@ class NodeColumns:
     reads: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     runs: list[tuple[int, Attrs]] = field(default_factory=list)
     control_deps: dict[int, list[int]] = field(default_factory=dict)
+    keys: int = 0
 
 
 def read_checked(data: bytes, strict: bool = False) -> tuple[dict[str, Any], NodeColumns | None]:
@@ -48,8 +51,12 @@ def read_checked(data: bytes, strict: bool = False) -> tuple[dict[str, Any], Nod
     are not, the schema is asked, which knows all that is allowed and says what is wrong where. Raises
     DocumentError.
     """
-    document = parse_graph(data, strict=strict)
-    nodes = plain_columns(document.get("nodes")) if isinstance(document, dict) else None
+    whole, data = parse_text(data, "graph.json", trailing=not strict)
+    nodes = plain_columns(whole.get("nodes")) if isinstance(whole, dict) else None
+    rest = None if nodes is None else colons({**whole, "nodes": []})
+    document = until_metadata(whole, data, None if rest is None else nodes.keys + rest, strict=strict)
+    if nodes is not None and document.get("nodes") is not whole["nodes"]:
+        nodes = None
     check_schema(document if nodes is None else {**document, "nodes": []}, "graph", "graph.json")
     return document, nodes
 
@@ -80,7 +87,7 @@ class _NotPlainError(Exception):
 
 def _read(nodes: list[dict[str, Any]], plain: bool) -> NodeColumns:
     names: list[str] = []
-    counts, reads, runs, deps = [], [np.zeros((0, 2), np.int64)], [], {}
+    counts, reads, runs, deps, keys = [], [np.zeros((0, 2), np.int64)], [], {}, 0
     before = None  # equal to no attrs
     for start in range(0, len(nodes), _BLOCK):
         block = nodes[start : start + _BLOCK]
@@ -92,6 +99,8 @@ def _read(nodes: list[dict[str, Any]], plain: bool) -> NodeColumns:
         found = id_rows(flat)
         if plain and (found is None or not _is_plain(ops, names[start:], inputs, attrs)):
             raise _NotPlainError
+        if plain:
+            keys += sum(map(len, block)) + sum(map(len, attrs))
         if attrs is None:
             attrs = [_any_attrs(nid, node) for nid, node in enumerate(block, start)]
             deps |= {nid: node["control_deps"] for nid, node in enumerate(block, start)
@@ -106,7 +115,7 @@ def _read(nodes: list[dict[str, Any]], plain: bool) -> NodeColumns:
                 before = raw
     if plain and not all(type(text) is str for _, raw in runs if raw is not NULL for text in raw.values()):
         raise _NotPlainError  # a text equals nothing but a text: the first of a run speaks for all
-    return NodeColumns(names, np.array(counts, np.int64), np.concatenate(reads), runs, deps)
+    return NodeColumns(names, np.array(counts, np.int64), np.concatenate(reads), runs, deps, keys)
 
 
 def _attrs(block: list[dict[str, Any]], ops: list[str]) -> list[Attrs] | None:

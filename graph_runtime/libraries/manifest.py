@@ -19,6 +19,7 @@ import orjson
 
 from .. import dtypes
 from ..documents.document import check_schema
+from ..documents.json_text import parse_json
 from ..errors import DocumentError, LibraryError
 
 __all__ = [
@@ -130,9 +131,9 @@ def _locate(path: Path, data: mmap.mmap) -> bytes | None:
 
 def _parse(path: Path, body: bytes) -> Manifest:
     try:
-        raw = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise LibraryError(f"{path}: malformed manifest: {error}", got=str(path)) from None
+        raw = parse_json(body, "the manifest")
+    except DocumentError as error:
+        raise LibraryError(f"{path}: malformed manifest: {error}", path=error.path, got=str(path)) from None
     abi = raw.get("abi") if isinstance(raw, dict) else None
     if (
         isinstance(abi, int) and abi != ABI_VERSION

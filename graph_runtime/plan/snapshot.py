@@ -3,8 +3,8 @@
     Plan --write_snapshot--> bytes --read_snapshot--> Plan
 
 It is a shortcut, never the truth: a bundle without it, for other devices, or of another version of this
-package is read from its graph.json. What is read is held against the same rules as a document (ids, order,
-the ops' rules), and the plan is checked by the independent checker.
+package is read from its graph.json. Nothing in it is believed: its header has a schema, its columns a table
+(snapshot_columns.py), its graph the rules of a document, and the plan is checked by the independent checker.
 
     "GRPLAN" u16 version, u64 bytes of JSON, JSON (functions, types, layouts, texts, where each column lies),
     columns, each at a multiple of 64 bytes
@@ -19,27 +19,26 @@ from typing import Any
 import numpy as np
 import orjson
 
-from .. import dtypes
 from ..bundles.weights import ALIGNMENT, lay_out, write_values
 from ..devices import Device
 from ..documents.columns import pool_type
+from ..documents.document import check_schema
 from ..documents.functions import check_functions, make_functions
+from ..documents.json_text import parse_json
+from ..documents.loader import check_arg_nodes, check_order, check_placeholders
 from ..errors import DocumentError
 from ..graph import Graph, TensorType
 from ..layout import Layout
-from ..ops.numerics import Numerics
+from ..ops.numerics import Numerics, options_error
 from .checker.check import check
+from .snapshot_columns import of_group, read_columns
 from .types import Plan, Storage
 
 __all__ = ["read_snapshot", "write_snapshot"]
 
 _MAGIC = b"GRPLAN\x01\x00"
 _HEAD = len(_MAGIC) + 8
-_GRAPH = {"func_id": "int32", "row_ptr": "int64", "in_ptr": "int64", "in_eid": "int64", "type_id": "int32",
-          "inputs": "int64", "outputs": "int64"}
-_PLAN = {"did": "int32", "origin": "int64", "at_input": "bool", "cause_id": "int32", "layout_id": "int32",
-         "sid": "int32"}
-_STORAGE = {"did": "int32", "memory": "int32", "offset": "int64", "extent": "int64", "nbytes": "int64"}
+_HEADER = "the header of a plan's snapshot"
 _BY_MEMORY = ("peak", "lower_bound")          # {(did, memory): value}
 _LISTS = ("causes", "layout_causes", "warnings", "aliases")
 _OTHERS = ("graph", "devices", "layouts", "storage", "numerics", "placement")
@@ -52,10 +51,9 @@ def write_snapshot(plan: Plan) -> bytes | None:
         return None
     graph = plan.graph
     columns = {"names": np.frombuffer("\0".join(graph.names).encode(), np.uint8)}
-    for prefix, source, names in (("graph", graph, _GRAPH), ("plan", plan, _PLAN),
-                                  ("storage", plan.storage, _STORAGE)):
-        columns |= {f"{prefix}.{name}": np.asarray(getattr(source, name)).astype(dtype)
-                    for name, dtype in names.items()}
+    for group, source in (("graph", graph), ("plan", plan), ("storage", plan.storage)):
+        columns |= {f"{group}.{name}": np.asarray(getattr(source, name)).astype(dtype)
+                    for name, dtype in of_group(group).items()}
     slots, _ = lay_out({key: TensorType(column.dtype.name, column.shape) for key, column in columns.items()})
     header = {
         "devices": [device.spelling for device in plan.devices],
@@ -76,7 +74,7 @@ def write_snapshot(plan: Plan) -> bytes | None:
 
 
 def _can_hold(plan: Plan) -> bool:
-    graph, known = plan.graph, {*_PLAN, *_BY_MEMORY, *_LISTS, *_OTHERS}
+    graph, known = plan.graph, {*of_group("plan"), *_BY_MEMORY, *_LISTS, *_OTHERS}
     more = [getattr(plan, f.name) for f in fields(plan) if f.name not in known]
     return (all(value is None or value == () for value in more)
             and not graph.control_deps and not graph.extra_columns
@@ -89,87 +87,95 @@ def read_snapshot(data: memoryview, devices: Sequence[Device],
                   inplace: Mapping[str, tuple[int, ...]] | None = None) -> Plan | None:
     """The plan in a snapshot, checked; None where it is of another version or for other devices.
 
-    Raises DocumentError for bytes that are damaged, and GraphError or CheckError as loading a document does.
+    The header is held against schemas/plan.schema.json, every column against its row of COLUMNS, then what
+    they say together against what a document's graph must be, and the plan by the checker. Raises
+    DocumentError for bytes that are damaged, and GraphError or CheckError as loading a document does.
     """
     if bytes(data[:len(_MAGIC)]) != _MAGIC:
         return None
-    try:
-        size = int.from_bytes(data[len(_MAGIC):_HEAD], "little")
-        header = orjson.loads(data[_HEAD:_HEAD + size])
-        if header["devices"] != [device.spelling for device in devices]:
-            return None
-        plan = _plan(header, _columns(header, data[_HEAD + size:]), tuple(devices))
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise DocumentError(f"a plan's snapshot is damaged: {error}") from None
+    size = int.from_bytes(data[len(_MAGIC):_HEAD], "little")
+    if _HEAD + size > len(data):
+        raise _damaged(f"it has {len(data)} bytes and says that its header has {size}")
+    header = parse_json(bytes(data[_HEAD:_HEAD + size]), _HEADER, fractions=False)
+    check_schema(header, "plan", _HEADER)
+    if header["devices"] != [device.spelling for device in devices]:
+        return None
+    lists = header["lists"]
+    columns = read_columns(header["columns"], data[_HEAD + size:], {
+        "functions": len(header["funcs"]), "types": len(header["types"]), "layouts": len(header["layouts"]),
+        "causes": len(lists["causes"]), "devices": len(devices),
+        "memories": max(len(device.descriptor.memories) for device in devices)})
+    plan = _plan(header, _graph(header, columns), columns, tuple(devices))
     check_functions(plan.graph)
     return check(plan, inplace=inplace)
 
 
-def _columns(header: Mapping[str, Any], data: memoryview) -> dict[str, np.ndarray]:
-    found = {}
-    for key, (dtype, count, offset) in header["columns"].items():
-        end = offset + count * np.dtype(dtype).itemsize
-        if offset < 0 or count < 0 or end > len(data):
-            raise ValueError(f"column {key} ends behind the file")
-        found[key] = np.frombuffer(data[offset:end], dtypes.to_numpy(dtype))
-    return found
-
-
-def _plan(header: Mapping[str, Any], columns: Mapping[str, np.ndarray], devices: tuple[Device, ...]) -> Plan:
-    graph = _graph(header, columns)
-    made = {name: columns[f"plan.{name}"] for name in _PLAN}
-    storage = Storage(**{name: columns[f"storage.{name}"] for name in _STORAGE})
-    layouts = tuple(Layout(*row) for row in header["layouts"])
-    nodes, entries = graph.num_nodes, graph.num_entries
-    memories = np.array([len(d.descriptor.memories) for d in devices])
-    for name, values, count, least, most in (
-            ("did", made["did"], nodes, 0, len(devices)), ("origin", made["origin"], nodes, -1, nodes),
-            ("cause_id", made["cause_id"], nodes, 0, len(header["lists"]["causes"])),
-            ("at_input", made["at_input"], nodes, 0, 2),
-            ("layout_id", made["layout_id"], entries, 0, len(layouts)),
-            ("sid", made["sid"], entries, 0, storage.count),
-            ("storage.did", storage.did, storage.count, 0, len(devices))):
-        _require(name, values, count, least, most)
-    for name in _STORAGE:
-        _require(name, getattr(storage, name), storage.count, 0, 1 << 62)
-    if (storage.memory >= memories[storage.did]).any():
-        raise ValueError("a storage lies in a memory that its device does not have")
-    lists = {name: tuple(map(tuple, value) if name == "aliases" else value)
-             for name, value in header["lists"].items() if name in _LISTS}
-    by_memory = {name: {(did, memory): value for did, memory, value in rows}
-                 for name, rows in header["by_memory"].items() if name in _BY_MEMORY}
-    return Plan(graph=graph, devices=devices, layouts=layouts, storage=storage, **made, **lists, **by_memory,
-                numerics=tuple(Numerics(**words) for words in header["numerics"]))
+def _of(group: str, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: columns[f"{group}.{name}"] for name in of_group(group)}
 
 
 def _graph(header: Mapping[str, Any], columns: Mapping[str, np.ndarray]) -> Graph:
-    """The graph, its ids in range and its order a schedule."""
-    names = tuple(columns["names"].tobytes().decode().split("\0")) if len(columns["names"]) else ()
-    given = {name: columns[f"graph.{name}"] for name in _GRAPH}
+    """The graph, its order a schedule and its inputs what may be set."""
+    try:
+        names = tuple(columns["names"].tobytes().decode().split("\0"))
+    except UnicodeDecodeError:
+        raise _damaged("its names are not UTF-8") from None
+    given = _of("graph", columns)
+    if len(names) != len(given["func_id"]):
+        raise _damaged(f"it has {len(names)} names for {len(given['func_id'])} nodes")
     funcs = make_functions([(count, raw) for count, raw in header["funcs"]])
     types = tuple(pool_type(dtype, tuple(shape)) for dtype, shape in header["types"])
     graph = Graph(names=names, funcs=funcs, types=types, **given)
-    if not names:
-        raise ValueError("there are no nodes")
-    nodes = len(names)
-    _require("func_id", graph.func_id, nodes, -1, len(funcs))
-    inputs, outputs = (np.array([*(getattr(f, what) for f in funcs), null], np.int64)[graph.func_id]
-                       for what, null in (("num_inputs", 0), ("num_outputs", 1)))
-    for name, pointers, wanted in (("row_ptr", graph.row_ptr, outputs), ("in_ptr", graph.in_ptr, inputs)):
-        if len(pointers) != nodes + 1 or pointers[0] != 0 or (np.diff(pointers) != wanted).any():
-            raise ValueError(f"{name} is not what the nodes' functions take and give")
-    entries = graph.num_entries
-    _require("in_eid", graph.in_eid, int(graph.in_ptr[-1]), 0, entries)
-    _require("type_id", graph.type_id, entries, 0, len(types))
-    _require("inputs", graph.inputs, len(graph.inputs), 0, nodes)
-    _require("outputs", graph.outputs, len(graph.outputs), 0, entries)
-    reader = np.repeat(np.arange(nodes), np.diff(graph.in_ptr))
-    maker = graph.entry_nid[graph.in_eid]
-    if ((maker >= reader) & (graph.func_id[maker] >= 0)).any() or (graph.func_id[graph.inputs] >= 0).any():
-        raise ValueError("the order of nodes is no schedule")
+    for name, count, null, last in (("row_ptr", "num_outputs", 1, len(graph.type_id)),
+                                    ("in_ptr", "num_inputs", 0, len(graph.in_eid))):
+        pointers = given[name]
+        wanted = np.array([*(getattr(func, count) for func in funcs), null], np.int64)[graph.func_id]
+        if pointers[0] != 0 or pointers[-1] != last or (np.diff(pointers) != wanted).any():
+            raise _damaged(f"{name} is not what the nodes' functions take and give")
+    check_order(names, graph.func_id, graph.in_ptr, graph.entry_nid[graph.in_eid])
+    check_arg_nodes(graph.inputs, names, graph.func_id)
+    check_placeholders(graph)
     return graph
 
 
-def _require(name: str, values: np.ndarray, count: int, least: int, most: int) -> None:
-    if len(values) != count or (count and not (least <= values.min() and values.max() < most)):
-        raise ValueError(f"column {name} is no list of {count} numbers from {least} to {most - 1}")
+def _plan(header: Mapping[str, Any], graph: Graph, columns: Mapping[str, np.ndarray],
+          devices: tuple[Device, ...]) -> Plan:
+    storage = Storage(**_of("storage", columns))
+    memories = np.array([len(device.descriptor.memories) for device in devices])
+    if (storage.memory >= memories[storage.did]).any():
+        raise _damaged("a storage lies in a memory that its device does not have")
+    lists = {name: tuple(map(tuple, value) if name == "aliases" else value)
+             for name, value in header["lists"].items()}
+    if len(lists["layout_causes"]) != len(header["layouts"]):
+        raise _damaged(f"it has {len(lists['layout_causes'])} causes of {len(header['layouts'])} layouts")
+    return Plan(graph=graph, devices=devices, layouts=tuple(Layout(*row) for row in header["layouts"]),
+                storage=storage, **_of("plan", columns), **lists, **_by_memory(header["by_memory"], storage),
+                numerics=_numerics(header["numerics"], devices))
+
+
+def _by_memory(said: Mapping[str, Any], storage: Storage) -> dict[str, dict[tuple[int, int], int]]:
+    """``peak`` as the storages have it, and a ``lower_bound`` that is not above it."""
+    found = {name: {(did, memory): value for did, memory, value in said[name]} for name in _BY_MEMORY}
+    regions, row = np.unique(storage.region, return_inverse=True)
+    end = np.zeros(len(regions), np.int64)
+    np.maximum.at(end, row, storage.offset + storage.extent)
+    ends = dict(zip((Storage.where(region) for region in regions.tolist()), end.tolist(), strict=True))
+    if found["peak"] != ends:
+        raise _damaged("its peaks are not where its storages end")
+    for where, bound in found["lower_bound"].items():
+        if bound > ends.get(where, -1):
+            raise _damaged("a lower bound is above the peak of its memory")
+    return found
+
+
+def _numerics(rows: Sequence[Mapping[str, str]], devices: Sequence[Device]) -> tuple[Numerics, ...]:
+    if len(rows) not in (0, len(devices)):
+        raise _damaged(f"it has numerics of {len(rows)} devices, there are {len(devices)}")
+    for words in rows:
+        if reason := options_error(words):
+            raise _damaged(reason)
+    return tuple(Numerics(**words) for words in rows)
+
+
+def _damaged(text: str) -> DocumentError:
+    return DocumentError(f"a plan's snapshot is damaged: {text}")

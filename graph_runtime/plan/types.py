@@ -119,6 +119,11 @@ class Storage:
         """int64 [sids]: one number for each memory of each device."""
         return self.did.astype(np.int64) * _MOST_MEMORIES + self.memory
 
+    @staticmethod
+    def where(region: int) -> tuple[int, int]:
+        """(did, memory) of such a number."""
+        return divmod(region, _MOST_MEMORIES)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
@@ -163,7 +168,7 @@ class Plan:
     @property
     def status(self) -> dict[tuple[int, int], str]:
         """{(did, memory): "optimal" where the peak is the lower bound, else "feasible"}."""
-        return {where: "optimal" if peak <= self.lower_bound[where] else "feasible"
+        return {where: "optimal" if peak <= self.lower_bound.get(where, 0) else "feasible"
                 for where, peak in self.peak.items()}
 
     def entry_did(self) -> np.ndarray:

@@ -15,6 +15,7 @@ import orjson
 
 from .. import dtypes
 from ..devices import Device, cpu, parse
+from ..documents.json_text import parse_json
 from ..documents.params import read_params, save_params
 from ..errors import DocumentError, InputError, ParamsError, as_path
 from ..layout import HOST, Layout, pages
@@ -154,9 +155,9 @@ def load(path: str | os.PathLike, device: Device | str | None = None) -> Tensor:
         raise ParamsError(f"cannot read {file}: {error.strerror}", got=str(file)) from None
     try:
         (text, values), = found.items()
-        place = orjson.loads(text)
+        place = parse_json(text.encode(), "the place of a tensor")
         layout = Layout(place["memory"], place["layout"], place["format"], _shard(place["shard"]))
-    except (ValueError, KeyError, TypeError):
+    except (DocumentError, ValueError, KeyError, TypeError):
         raise DocumentError(f"{file} is a parameter file that dump_tensor did not write",
                             got=str(file)) from None
     made = arrays.array(values, cpu(0))

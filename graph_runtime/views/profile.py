@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from ..documents.json_text import parse_json
 from ..errors import DocumentError
 
 __all__ = ["Report"]
@@ -73,12 +74,12 @@ class Report:
     def from_json(cls, text: str | bytes) -> Report:
         """A report from its JSON. Raises DocumentError for text that is none."""
         try:
-            raw = orjson.loads(text)
+            raw = parse_json(text.encode() if isinstance(text, str) else text, "a profile report")
             report = cls(tuple(raw["calls"]), raw["device_metrics"], raw["configuration"])
             for row in (*report.calls, *report.device_metrics.values(), report.configuration):
                 for value in row.values():
                     _plain(value)
-        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError) as error:
             raise DocumentError(f"this is no profile report: {type(error).__name__}: {error}") from None
         return report
 

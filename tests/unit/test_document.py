@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime.documents.document import json_path, parse_json, read_document, read_source
+from graph_runtime.documents.document import read_document, read_source
+from graph_runtime.documents.json_text import json_path, parse_json
 from graph_runtime.documents.loader import load_graph
 from graph_runtime.errors import DocumentError, GraphRuntimeError
 
@@ -97,9 +98,61 @@ def test_escapes_of_full_json_are_read():  # trap 4: TVM's reader knows only \r 
     assert "surrogate" in str(refused(document.replace(b"@", rb"\ud800")))
 
 
-def test_a_repeated_key_has_its_last_value():
-    data = text().replace(b'"nodes": []', b'"nodes": 7, "nodes": []')
-    assert read_document(data) == EMPTY
+@pytest.mark.parametrize(("data", "path"), [
+    (text().replace(b'"nodes": []', b'"nodes": 7, "nodes": []'), "$.nodes"),
+    (text().replace(b'"nodes": []', b'"n\\u006fdes": 7, "nodes": []'), "$.nodes"),
+    (text().replace(b'"nodes": []', b'"nodes": [{"name": "a:", "name": "\\u003a"}]'), "$.nodes[0].name"),
+    (text(metadata={"a": [0, {"b": 1}]}).replace(b'"b": 1', b'"b" :1, "c": "::", "b":1'),
+     "$.metadata.a[1].b"),
+])
+def test_a_repeated_key_is_refused_with_its_path(data, path):
+    """orjson takes the last value, as TVM's reader does, without a word; another reader takes the first."""
+    for strict in (False, True):
+        error = refused(data, strict)
+        assert "stands twice" in str(error)
+        assert error.path == path
+
+
+def test_colons_and_escapes_in_texts_are_no_repeated_keys():
+    names = ("a:b", ':"', '\\":', "\\u003a", ":", '": "', "\u00e9:")
+    nodes = [{"op": "null", "name": name, "inputs": []} for name in names]
+    for ascii in (False, True):
+        data = json.dumps({**EMPTY, "nodes": nodes}, ensure_ascii=ascii).encode()
+        assert read_document(data)["nodes"] == nodes
+    data = text().replace(b'"nodes": []', b'"nodes": [{"op": "null", "name": "\\u003a", "inputs": []}]')
+    assert read_document(data)["nodes"][0]["name"] == ":"
+
+
+_KEYS = st.sampled_from(["a", ":", '":', "\\"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.recursive(st.sampled_from([0, 1.5, "", ":", '"', "\\", 'a": ', "é"]),
+                    lambda inner: st.lists(inner, max_size=3)
+                    | st.lists(st.tuples(_KEYS, inner), max_size=3).map(tuple),
+                    max_leaves=15), st.booleans())
+def test_repeated_keys_are_found_and_no_others(value, spaced):
+    """Objects are tuples of pairs here, so that a key may stand twice."""
+
+    def written(value) -> str:
+        if isinstance(value, tuple):
+            colon = " : " if spaced else ":"
+            return "{" + ",".join(json.dumps(key) + colon + written(inner) for key, inner in value) + "}"
+        if isinstance(value, list):
+            return "[" + ",".join(map(written, value)) + "]"
+        return json.dumps(value, ensure_ascii=spaced)
+
+    def repeats(value) -> bool:
+        if isinstance(value, tuple):
+            return len(dict(value)) < len(value) or any(repeats(inner) for _, inner in value)
+        return isinstance(value, list) and any(map(repeats, value))
+
+    data = written(value).encode()
+    if repeats(value):
+        with pytest.raises(DocumentError, match="stands twice"):
+            parse_json(data, "it")
+    else:
+        assert parse_json(data, "it") == json.loads(data)
 
 
 @settings(max_examples=60, deadline=None)

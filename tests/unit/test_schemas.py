@@ -33,7 +33,7 @@ def objects(schema):
 
 
 def test_there_is_one_a_document_kind():
-    assert {f.name.split(".")[0] for f in FILES} == {"bundle", "device", "graph", "manifest"}
+    assert {f.name.split(".")[0] for f in FILES} == {"bundle", "device", "graph", "manifest", "plan"}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)

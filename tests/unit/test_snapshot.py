@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 import numpy as np
+import orjson
 import pytest
 
 import graph_runtime as gr
@@ -11,9 +12,10 @@ from codegen.build import build_bundle
 from graph_runtime import GraphBuilder
 from graph_runtime.bundles.bundle import read_bundle
 from graph_runtime.devices import parse_list
-from graph_runtime.errors import GraphRuntimeError
+from graph_runtime.errors import DocumentError, GraphRuntimeError
 from graph_runtime.plan import plan
 from graph_runtime.plan.snapshot import read_snapshot, write_snapshot
+from graph_runtime.plan.snapshot_columns import COLUMNS
 
 DEVICES = ["cpu:0", "tt:0"]
 
@@ -68,6 +70,44 @@ def test_a_bundle_runs_from_its_snapshot_and_on_other_devices_without(tmp_path, 
     module.run(x=x)
     np.testing.assert_allclose(module.get_output(0).numpy(), other.get_output(0).numpy(), rtol=1e-5)
     assert [str(device) for device in module.session.plan.devices] == DEVICES
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])
+def test_a_column_of_another_dtype_is_refused(dtype):
+    """at_input of int8 was an index where a mask was meant: wrong values and no error."""
+    data = bytearray(write_snapshot(_planned()))
+    at = data.index(b'"plan.at_input":["bool"')
+    changed = data[at:].replace(b'"bool"', f'"{dtype}"'.encode(), 1)
+    padding = changed.index(b"   ")
+    del changed[padding:padding + len(dtype) - 4]
+    with pytest.raises(DocumentError, match=f"column plan.at_input has dtype '{dtype}', must be bool"):
+        read_snapshot(memoryview(data[:at] + changed), parse_list(DEVICES))
+
+
+def test_every_column_is_held_against_its_row():
+    """Each number that is out of its row's range is refused with the name of the column."""
+    planned = _planned()
+    for column in COLUMNS:
+        group, _, name = column.name.rpartition(".")
+        if not group:
+            continue
+        owner = {"graph": planned.graph, "plan": planned, "storage": planned.storage}[group]
+        for value in (column.least - 1, 1 << 31 if column.dtype == "int32" else 1 << 62):
+            if not np.iinfo(column.dtype if column.dtype != "bool" else np.uint8).min <= value:
+                continue
+            values = np.array(getattr(owner, name)).astype(np.uint8 if column.dtype == "bool" else np.int64)
+            values[-1] = value if column.dtype != "bool" else 2
+            raw = values.astype(column.dtype if column.dtype != "bool" else np.uint8)
+            data = bytearray(write_snapshot(planned))
+            begin = _place(data, column.name)
+            data[begin:begin + raw.nbytes] = raw.tobytes()
+            with pytest.raises(DocumentError, match=f"column {column.name} "):
+                read_snapshot(memoryview(data), parse_list(DEVICES))
+
+
+def _place(data: bytearray, name: str) -> int:
+    size = int.from_bytes(data[8:16], "little")
+    return 16 + size + orjson.loads(data[16:16 + size])["columns"][name][2]
 
 
 def test_damaged_bytes_are_refused_or_checked():
