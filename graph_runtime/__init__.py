@@ -59,6 +59,7 @@ _HOME = {
     "load_library": "library",
     "place": "plan.placement",
     "load_module": "tvm.library",
+    "no_fallback": "single.journal",
     "no_implicit_transfer": "tensors.traffic",
     "read_params": "documents.params",
     "scatter": "tensors.transfers",

@@ -13,7 +13,8 @@ Each op is selected once for its types and places and kept; see docs/eager.md fo
 from __future__ import annotations
 
 from ..single.call import forget
-from ..single.policy import Fallback, fallbacks, strict, verify
+from ..single.journal import Fallback, fallbacks, strict
+from ..single.policy import verify
 from .arithmetic import (
     absolute,
     add,

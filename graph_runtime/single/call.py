@@ -22,9 +22,8 @@ from ..ops import registry
 from ..programs.program import Kernel
 from ..tensors.place import Place, default_place
 from ..tensors.tensor import Tensor
-from ..tensors.traffic import record
 from ..tensors.transfers import gather
-from . import policy
+from . import journal, policy
 from .compiled import compiled_kernel
 from .launch import Launcher, Moved
 from .move import push
@@ -60,7 +59,7 @@ class Call:
 
     def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> None:
         """Of lineage: an output of this call failed. By the kernel once more, for maybe only an input had
-        failed, then by the op's reference on the host. Raises KernelError under strict(), and what the
+        failed, then by the op's reference on the host. Raises what journal.refuse raises, and what the
         reference raises; an index out of range is an IndexError."""
         cause: Exception | None = self.error
         if self.launcher is not None:
@@ -75,12 +74,13 @@ class Call:
                 return find(self.op.name, self._given, places).make_again(tensor, inputs)
             except KernelError as error:
                 cause = error.with_traceback(None)  # it would keep this frame, and the tensors in it
-        if policy.is_strict() and cause is not None:
-            raise cause
-        self._on_host(tensor, inputs, f"run error: {cause}" if self.reason is None else self.reason)
+        self._on_host(tensor, inputs, f"run error: {cause}" if self.reason is None else self.reason, cause)
 
-    def _on_host(self, tensor: Tensor, inputs: tuple[Tensor, ...], reason: str) -> None:
+    def _on_host(
+        self, tensor: Tensor, inputs: tuple[Tensor, ...], reason: str, cause: Exception | None
+    ) -> None:
         device, types = str(tensor.device), tuple(str(t) for t in self.types)
+        journal.refuse(self.op.name, device, types, reason, cause)
         try:
             (values,) = self.op.reference(gather(inputs), self.attrs)
         except KernelError as error:
@@ -89,8 +89,7 @@ class Call:
                 raise
             raise IndexError(str(error)) from error
         tensor.settle(push(values, tensor.place))
-        record("fallback", tensor.device, sum(source.nbytes for source in inputs))
-        policy.record(self.op.name, device, types, reason)
+        journal.record(self.op.name, device, types, reason, sum(source.nbytes for source in inputs))
 
     @property
     def types(self) -> list[TensorType]:

@@ -9,14 +9,14 @@ import numpy as np
 
 from .. import dtypes
 from ..devices import Device
-from ..errors import DeviceError, DocumentError, GraphRuntimeError, InputError, UnsupportedOpError
+from ..errors import DeviceError, DocumentError, InputError
 from ..graph import TensorType
 from ..layout import HOST, Layout
 from ..tensors.place import default_place, held
 from ..tensors.tensor import Tensor
 from ..tensors.traffic import record, refuse_hidden
 from ..tensors.transfers import gather
-from . import policy
+from . import journal
 from .move import push
 
 __all__ = ["on_host", "tensors_in", "to_host"]
@@ -33,34 +33,19 @@ def on_host(
     """numpy's ``function`` on the values of its arguments; arrays that it returns are placed on the device of
     the first tensor among them, others (strings, complex numbers, objects) stay numpy's.
 
-    ``reason`` says why the device did not do it, ``error`` is the exception behind that. Raises under
-    strict(): ``error``, else UnsupportedOpError. What numpy raises is the caller's mistake and raised as it
+    ``reason`` says why the device did not do it, ``error`` is the exception behind that. Raises what
+    journal.refuse raises. What numpy raises is the caller's mistake and raised as it
     is, a ValueError as InputError.
     """
     tensors = tensors_in((*args, *kwargs.values()))
     types = tuple(str(tensor.type) for tensor in tensors)
     device = tensors[0].device
-    if policy.is_strict():
-        raise _refusal(name, device, types, reason, error)
+    journal.refuse(name, device, types, reason, error)
     result = _call(name, function, to_host(args, tensors, kwargs, f"eager.{name}"), types, device)
     back = _place_back(result, device, tensors[0].layout)
-    record("fallback", device, sum(tensor.nbytes for tensor in tensors))
-    policy.record(name, str(device) if _any_tensor(back) else "host", types, reason)
+    nbytes = sum(tensor.nbytes for tensor in tensors)
+    journal.record(name, device, types, reason, nbytes, back=device if tensors_in((back,)) else "host")
     return back
-
-
-def _refusal(
-    name: str, device: Device, types: tuple[str, ...], reason: str, error: Exception | None
-) -> Exception:
-    if isinstance(error, GraphRuntimeError) and not isinstance(error, DocumentError):
-        error.add_note(f"{name}({', '.join(types)}) on {device}: strict() forbids to do it on the host")
-        return error
-    return UnsupportedOpError(
-        f"{name}({', '.join(types)}) on {device}: {reason}; strict() forbids to do it on the host",
-        op=name,
-        device=str(device),
-        got=types,
-    )
 
 
 def _call(
@@ -135,7 +120,3 @@ def _place_back(result: Any, device: Device, like: Layout) -> Any:
         return result
     array = np.asarray(result, dtypes.to_numpy(dtype))
     return push(array, default_place(device, TensorType(dtype, array.shape), like))
-
-
-def _any_tensor(result: Any) -> bool:
-    return bool(tensors_in((result,)))

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from .. import core
 from ..errors import GraphRuntimeError, HandleError
 from ..locks import new_rlock
-from . import policy
+from . import journal
 
 __all__ = ["Maker", "before_write", "recover", "replace", "settle_all", "watch"]
 
@@ -24,6 +24,7 @@ _MOST = 32  # outputs of a device that are not looked at yet
 _queued: defaultdict[core.DeviceHandle, deque[weakref.ref]] = defaultdict(deque)
 _recovering = new_rlock()
 _active = False  # somebody is in recover()
+_refused: list[weakref.ref] = []  # outputs that failed while the host was forbidden to make them again
 
 
 class Maker(Protocol):
@@ -57,17 +58,25 @@ def _sweep(queued: deque[weakref.ref]) -> None:
             return
         if pointer is None or not _failure(pointer, _NULL):
             tensor._recipe = None
-        elif not policy.is_strict():
+        elif journal.forbidden():
+            _refused.append(ref)
+        else:
             try:
                 recover(tensor)
             except (GraphRuntimeError, ArithmeticError, LookupError, TypeError):
                 pass  # raised again where somebody waits for the tensor
 
 
-def settle_all() -> None:
-    """Wait for everything that is queued, and let go of what it keeps alive: when memory is short."""
-    for tensor, _ in _unsettled():
-        _settle(tensor)
+def settle_all(tell: bool = False) -> None:
+    """Wait for everything that is queued, and let go of what it keeps alive: when memory is short. ``tell``:
+    and raise the first failure."""
+    found = _unsettled()
+    _refused.clear()
+    for tensor, _ in found:
+        if tell:
+            tensor.wait()
+        else:
+            _settle(tensor)
 
 
 def before_write(tensor: Any) -> None:
@@ -87,7 +96,7 @@ def replace(tensor: Any, old: Any) -> None:
 
 def _unsettled() -> list[tuple[Any, tuple[Maker, tuple[Any, ...]]]]:
     """Tensors of whom it is not known yet that they were made, and their recipes."""
-    refs = [ref for queued in list(_queued.values()) for ref in list(queued)]
+    refs = [*_refused, *(ref for queued in list(_queued.values()) for ref in list(queued))]
     alive = [tensor for tensor in [ref() for ref in refs] if tensor is not None]
     return [(tensor, recipe) for tensor, recipe in [(t, t._recipe) for t in alive] if recipe is not None]
 

@@ -4,10 +4,11 @@
     record("eviction", device, nbytes)       a cause, told by the module that has it
 
 What moved (MOVEMENTS) is counted in C, where a copy is done or queued (native/core/moved.c), so every way of
-running is in it: inline and queued runs, copies inside of graphs, eager ops, evictions. Causes, submissions
-and fallbacks are recorded here. Bytes are those of the values (elements times itemsize), whatever a device
-pads or packs: what a user can predict from shapes. What its memory really took and gave is in the device's
-counters (core.MemoryStats). Counters are the process's: a scope sees what all threads move while it is open.
+running is in it: inline and queued runs, copies inside of graphs, eager ops, evictions. Causes and
+submissions are recorded here, fallbacks in single/journal.py. Bytes are those of the values (elements times
+itemsize), whatever a device pads or packs: what a user can predict from shapes. What its memory really took
+and gave is in the device's counters (core.MemoryStats). Counters are the process's: a scope sees what all
+threads move while it is open.
 """
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from typing import Any
 from .. import core
 from ..errors import ImplicitTransferError, InputError, did_you_mean
 from ..locks import new_lock
+from ..single import journal
 
 __all__ = ["KINDS", "MOVEMENTS", "Stats", "no_implicit_transfer", "record", "refuse_hidden", "stats"]
 
@@ -38,7 +40,7 @@ KINDS = {
     "submit": "submissions of programs",
     "const_hit": "submissions of const programs answered from the cache",
     "const_miss": "submissions of const programs that ran",
-    "fallback": "eager operations done on the host",
+    "fallback": "operations done on the host in a device's stead",
 }
 
 _lock = new_lock()
@@ -47,7 +49,7 @@ _forbidden: ContextVar[bool] = ContextVar("graph_runtime_no_implicit_transfer", 
 
 
 def record(kind: str, device: object, nbytes: int = 0, count: int = 1) -> None:
-    """Count events of ``kind`` (a key of KINDS, none of MOVEMENTS) and their bytes for a device."""
+    """Count events of ``kind`` (a key of KINDS that is recorded here) and their bytes for a device."""
     key = (kind, str(device))
     with _lock:
         before, bytes_before = _recorded.get(key, (0, 0))
@@ -63,7 +65,7 @@ def _totals() -> dict[tuple[str, str], tuple[int, int]]:
         for kind, count, nbytes in zip(MOVEMENTS, moved.count, moved.bytes, strict=True):
             if count:
                 totals[kind, device] = (count, nbytes)
-    return totals
+    return totals | {("fallback", device): found for device, found in journal.totals()[1].items()}
 
 
 def _moved() -> Any:
@@ -83,18 +85,27 @@ class Stats:
     def __init__(self) -> None:
         self._begin: dict[tuple[str, str], tuple[int, int]] = {}
         self._end: dict[tuple[str, str], tuple[int, int]] | None = None
+        self._fallbacks_begin: dict[journal.Key, int] = {}
+        self._fallbacks_end: dict[journal.Key, int] | None = None
         self.reset()
 
     def reset(self) -> None:
         """Count from now on."""
         self._begin, self._end = _totals(), None
+        self._fallbacks_begin, self._fallbacks_end = journal.totals()[0], None
 
     def __enter__(self) -> Stats:
         self.reset()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end = _totals()
+        self._end, self._fallbacks_end = _totals(), journal.totals()[0]
+
+    @property
+    def fallbacks(self) -> list[journal.Fallback]:
+        """What was done on the host in a device's stead, by op, device, types and reason: by eager and torch
+        operations and compiled programs."""
+        return journal.since(self._fallbacks_begin, self._fallbacks_end)
 
     def rows(self) -> list[tuple[str, str, int, int]]:
         """(kind, device, count, bytes) of everything that happened, sorted."""
@@ -131,7 +142,7 @@ class Stats:
     def __str__(self) -> str:
         lines = [f"{device:<8}{kind:<12}{count:>8}{nbytes:>16,} B"
                  for kind, device, count, nbytes in sorted(self.rows(), key=lambda row: (row[1], row[0]))]
-        return "\n".join(lines) or "nothing moved"
+        return "\n".join([*lines, *map(str, self.fallbacks)]) or "nothing moved"
 
 
 def stats() -> Stats:

@@ -13,7 +13,8 @@ from .required import check as _check
 
 _check()
 
-from .journal import Stats, no_fallback, stats  # noqa: E402
+from ..single.journal import no_fallback  # noqa: E402
+from .counters import Stats, stats  # noqa: E402
 from .registration import register as _register  # noqa: E402
 from .store import devices  # noqa: E402
 

@@ -15,10 +15,10 @@ from functorch.compile import make_boxed_func, min_cut_rematerialization_partiti
 from torch._dynamo.backends.common import aot_autograd
 
 from ..errors import CapacityError, GraphError, GraphRuntimeError, PlanError, UnsupportedOpError
-from . import journal
+from ..single import journal
+from .counters import Refused, count, note_graph
 from .decompositions import table
 from .graphs import lower
-from .journal import Refused
 from .options import Options, read
 from .program import Program
 
@@ -76,7 +76,7 @@ class Compiled:
         except (Refused, UnsupportedOpError, GraphError, PlanError, CapacityError, TypeError) as error:
             self._give_up(str(error), error)
             return None
-        journal.count("compiles")
+        count("compiles")
         return made
 
     def _give_up(self, reason: str, error: Exception | None = None) -> None:
@@ -84,7 +84,7 @@ class Compiled:
             raise UnsupportedOpError(
                 f"graph {self.name} of torch.compile cannot be lowered: {reason}", got=self.name
             ) from error
-        journal.note_graph(reason)
+        note_graph(reason)
 
 
 def _is_static(x: Any) -> bool:

@@ -20,12 +20,12 @@ from ..single import apply as single
 from ..single.move import push
 from ..tensors.place import default_place
 from ..tensors.tensor import Tensor
+from .counters import Refused, count, note_host
 from .geometry import box_of
-from .journal import Refused, count
 from .kinds import array_of, kind_of, tensor_of
 from .store import Store, collect, store_of
 
-__all__ = ["apply", "assign", "fetch", "image", "put", "retype", "upload"]
+__all__ = ["apply", "assign", "cut", "fetch", "image", "put", "retype", "upload"]
 
 
 def apply(op: str, attrs: tuple[tuple[str, Any], ...], *inputs: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def image(tensor: torch.Tensor) -> Tensor:
         if store.dtype != tensor.dtype:
             raise Refused(f"its storage holds {store.dtype}, seen as {tensor.dtype}".replace("torch.", ""))
         count("views")
-        found = store.keep(key, _cut(tensor, store))
+        found = store.keep(key, cut(tensor, store))
     return found
 
 
@@ -94,7 +94,8 @@ def _base(store: Store) -> Tensor:
     return store.base
 
 
-def _cut(tensor: torch.Tensor, store: Store) -> Tensor:
+def cut(tensor: torch.Tensor, store: Store) -> Tensor:
+    """The values of a view of a store with a base, cut out of it. Raises Refused."""
     box = _box(tensor, store)
     at = _digits(_base(store), box)
     if box.sizes != box.digits:
@@ -203,8 +204,9 @@ def upload(values: torch.Tensor, store: Store) -> Tensor:
         return push(array, place)
 
 
-def put(tensor: torch.Tensor, values: torch.Tensor) -> None:
-    """Let a tt tensor show CPU values of its dtype and shape."""
+def put(tensor: torch.Tensor, values: torch.Tensor, op: str | None = None) -> None:
+    """Let a tt tensor show CPU values of its dtype and shape. ``op``: what the journal calls it where the
+    whole storage has to go through the host for that; None: it knows already."""
     if not tensor.numel():
         return
     if tensor.is_conj() or tensor.is_neg():  # what is stored is not what it shows
@@ -217,7 +219,9 @@ def put(tensor: torch.Tensor, values: torch.Tensor) -> None:
         return
     try:
         assign(tensor, upload(values, store))
-    except Refused:
+    except Refused as refused:
+        if op is not None:
+            note_host(op, tensor, refused.args[0])
         flat = _bytes(store)
         usable = flat.numel() // tensor.element_size() * tensor.element_size()
         seen = flat[:usable].view(tensor.dtype)

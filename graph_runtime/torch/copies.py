@@ -8,7 +8,7 @@ import torch
 
 from ..tensors.tensor import Tensor
 from . import content
-from .journal import Refused, count
+from .counters import Refused, count, note_host
 from .kinds import kind_of
 from .required import TorchDeviceError
 from .store import device_of, devices, empty, store_of, wrap
@@ -79,10 +79,12 @@ def zeros(
 def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     """aten::_copy_from: any strides and dtypes, from and to the host and between devices."""
     if source.device.type == "cpu" or any(t.is_conj() or t.is_neg() for t in (source, target)):
+        if source.device.type == target.device.type:
+            note_host("aten::_copy_from", source, "what it shows is conjugated or negated")
         source = source if source.device.type == "cpu" else content.fetch(source)
         if target.device.type == "cpu":
             return target.copy_(source)
-        content.put(target, source.to(target.dtype).expand(target.shape))
+        content.put(target, source.to(target.dtype).expand(target.shape), "aten::_copy_from")
     elif target.device.type == "cpu":
         target.copy_(content.fetch(source).to(target.dtype))
     elif target.numel():
@@ -99,7 +101,8 @@ def _on_devices(source: torch.Tensor, target: torch.Tensor) -> None:
         else:
             values = _cast(content.image(source), target)
         content.assign(target, move(values, target))
-    except Refused:
+    except Refused as refused:
+        note_host("aten::_copy_from", source, refused.args[0])
         content.put(target, content.fetch(source).to(target.dtype).expand(target.shape))
 
 
@@ -199,6 +202,7 @@ def resize_(self: torch.Tensor, size: Any, *, memory_format: Any = None) -> torc
     made = empty(shape, None, self.dtype, self.device.index)
     kept = 0 if before is None else min(before.numel(), made.numel())
     if kept:
+        note_host("aten::resize_", self, "the host keeps the elements that fit")
         host = torch.zeros(made.numel(), dtype=self.dtype)
         host[:kept] = before[:kept]
         content.put(made, host.reshape(shape))

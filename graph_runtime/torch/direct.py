@@ -14,7 +14,7 @@ from ..single.move import push
 from ..tensors.place import default_place
 from ..tensors.tensor import Tensor
 from . import content
-from .journal import Refused
+from .counters import Refused
 from .store import devices
 
 __all__ = ["Eager"]

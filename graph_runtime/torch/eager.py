@@ -17,9 +17,9 @@ from ..single import policy
 from ..single.apply import ready_call
 from ..tensors.tensor import Tensor
 from . import content, rules
+from .counters import Refused, count
 from .direct import Eager
 from .host import check_devices, on_host
-from .journal import Refused, count
 from .kinds import kind_of, torch_dtype
 from .module import refuse_in_child
 from .store import store_of, wrap

@@ -15,7 +15,7 @@ from ..builder import GraphBuilder, Value
 from ..errors import GraphError, UnsupportedOpError
 from ..ops import registry
 from ..ops.select import select
-from .journal import Refused
+from .counters import Refused
 from .store import devices
 
 __all__ = ["CPU", "Emitter", "Lowered", "Output", "Turned"]
@@ -39,14 +39,14 @@ class Output:
 @dataclass
 class Lowered:
     """``inputs``: (argument number, name) of our graph's inputs; ``hoisted``: (name, function of no arguments
-    that makes the values on the host); ``outputs`` in torch's order; ``on_cpu``: reasons why nodes of a
-    device's graph stand on the CPU, with how many; ``used`` devices."""
+    that makes the values on the host); ``outputs`` in torch's order; ``on_cpu``: {(op, device,
+    reason): how many} nodes of a device's graph that stand on the CPU, unasked; ``used`` devices."""
 
     builder: GraphBuilder
     inputs: list[tuple[int, str]] = field(default_factory=list)
     hoisted: list[tuple[str, Callable[[], torch.Tensor]]] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
-    on_cpu: dict[str, int] = field(default_factory=dict)
+    on_cpu: dict[tuple[str, str, str], int] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
 
 
@@ -161,7 +161,8 @@ class Emitter:
         except (GraphError, UnsupportedOpError) as error:
             if self.strict:
                 raise Refused(str(error)) from error
-            self.lowered.on_cpu[str(error)] = self.lowered.on_cpu.get(str(error), 0) + 1
+            key = (entry.name, wanted, str(error))
+            self.lowered.on_cpu[key] = self.lowered.on_cpu.get(key, 0) + 1
             return CPU
         return wanted
 

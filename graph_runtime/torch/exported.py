@@ -15,10 +15,10 @@ import torch
 from ..devices import Device, parse_list
 from ..errors import InputError, UnsupportedOpError
 from ..model import Model
+from .counters import Refused
 from .decompositions import table
 from .emitter import Lowered
 from .graphs import lower
-from .journal import Refused
 from .kinds import array_of
 
 __all__ = ["export", "to_model"]

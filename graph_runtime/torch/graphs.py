@@ -17,9 +17,9 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from ..builder import GraphBuilder, Value
 from . import rules
+from .counters import Refused
 from .emitter import CPU, Emitter, Lowered, Output, Turned
 from .hoist import HOISTED
-from .journal import Refused
 from .kinds import array_of, kind_of, values_of
 from .rules.operands import name_of
 from .store import devices

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .journal import Refused
+from .counters import Refused
 
 __all__ = ["HOISTED"]
 

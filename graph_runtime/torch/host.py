@@ -6,15 +6,15 @@ from typing import Any
 
 import torch
 
-from ..tensors.traffic import record
+from ..single import journal
 from . import content
 from .copies import empty_strided, set_tensor
-from .journal import note_fallback
+from .counters import type_of
 from .kinds import kind_of
 from .required import TorchDeviceError
 from .store import device_of, devices, torch_device
 
-__all__ = ["check_devices", "on_host", "to_device"]
+__all__ = ["check_devices", "on_host", "to_device", "types_of"]
 
 # operations whose indices may be on the CPU
 _INDEXED = ("aten::index", "aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index")
@@ -58,6 +58,11 @@ def _tensors(arg: Any) -> list[torch.Tensor]:
     if isinstance(arg, (list, tuple)):
         return [t for item in arg for t in _tensors(item)]
     return []
+
+
+def types_of(args: Any) -> tuple[str, ...]:
+    """What the journal says of the tt tensors among arguments."""
+    return tuple(type_of(t) for t in _tensors(args) if t.device.type == "tt")
 
 
 class _Swap:
@@ -113,10 +118,11 @@ def _dense(x: torch.Tensor) -> bool:
 
 def on_host(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
     """The result of an operation done on the host, counted with its reason."""
-    note_fallback(op._schema.name, reason)
     index = check_devices(op, args, kwargs)
     if index is None:
         index = device_of(kwargs.get("device"))
+    device, types = devices()[index], types_of(args)
+    journal.refuse(op._schema.name, device, types, reason)
     swap = _Swap()
     given, more = swap(list(args)), {key: swap(value) for key, value in kwargs.items()}
     for argument in op._schema.arguments:
@@ -129,7 +135,8 @@ def on_host(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str)
             original = args[position] if position < len(args) else kwargs.get(argument.name)
             changed = given[position] if position < len(args) else more.get(argument.name)
             _write_back(original, changed)
-    record("fallback", devices()[index], sum(x.numel() * x.element_size() for x, _ in swap.copies.values()))
+    nbytes = sum(x.numel() * x.element_size() for x, _ in swap.copies.values())
+    journal.record(op._schema.name, device, types, reason, nbytes)
     return _placed(result, swap, index)
 
 

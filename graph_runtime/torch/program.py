@@ -16,12 +16,13 @@ from ..plan import plan
 from ..plan.types import Plan
 from ..rewrite import fuse, simplify
 from ..simulation.simulation import simulate
+from ..single import journal
 from ..tensors.arrays import borrow
 from ..tensors.tensor import Tensor
 from ..views.trace import trace_json
 from . import content
+from .counters import Refused, count, note_host
 from .emitter import Lowered, Output
-from .journal import Refused, count
 from .kinds import array_of, kind_of, tensor_of, values_of
 from .options import Options
 from .rules.operands import name_of
@@ -77,8 +78,12 @@ class Program:
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         made: Sequence[Tensor] = ()
         if self.plan is not None:
+            for op, where, reason in self.on_cpu:
+                journal.refuse(op, where, (), f"{reason} (in {self.name})")
             values = [self._value(args[number], layout, device) for number, layout, device in self._inputs]
             made = self._submit(values + [array_of(make()) for make in self._random])
+            for (op, where, reason), times in self.on_cpu.items():
+                journal.record(op, where, (), f"{reason} (in {self.name})", times=times)
             count("programs")
         return [self._result(output, made, args) for output in self.outputs]
 
@@ -163,6 +168,7 @@ def _image(x: torch.Tensor) -> Tensor:
                 raise InputError(
                     f"a compiled graph got {x.dtype}: {refused.args[0]}", got=name_of(x.dtype)
                 ) from refused
+            note_host("aten::clone", x, refused.args[0])
             found = store.keep(key, content.upload(content.fetch(x), store))
         return found
 

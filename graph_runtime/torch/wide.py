@@ -7,7 +7,8 @@ import torch
 from ..single import operands
 from ..tensors.tensor import Tensor
 from . import content
-from .store import store_of
+from .counters import Refused, note_host
+from .store import Store, store_of
 
 __all__ = ["narrowed", "widened"]
 
@@ -15,16 +16,27 @@ __all__ = ["narrowed", "widened"]
 def narrowed(x: torch.Tensor) -> Tensor:
     """64-bit integers as int32 on the device: their low words. Indices have no more."""
     store = store_of(x)
-    if store.dtype != torch.int64 or not content.shows_all(x, store) or store.base is None:
-        return content.upload(content.fetch(x).to(torch.int32), store)
-    key = ("narrowed", tuple(x.shape))
+    key = ("narrowed", x.shape, x.stride(), x.storage_offset())
     found = store.images.get(key)
     if found is None:
-        count = x.numel()
-        words = content.apply("reshape", (("shape", (count, 2)),), store.base)
-        low = content.apply("slice", (("starts", (0,)), ("ends", (1,)), ("axes", (1,))), words)
-        found = store.keep(key, content.apply("reshape", (("shape", tuple(x.shape)),), low))
+        try:
+            found = store.keep(key, _low_words(x, store))
+        except Refused as refused:
+            note_host("aten::_to_copy", x, refused.args[0])
+            found = store.keep(key, content.upload(content.fetch(x).to(torch.int32), store))
     return found
+
+
+def _low_words(x: torch.Tensor, store: Store) -> Tensor:
+    if store.dtype != torch.int64 or store.base is None:
+        raise Refused(f"its storage holds {store.dtype}, seen as int64".replace("torch.", ""))
+    count = store.nbytes // 8
+    words = content.apply("reshape", (("shape", (count, 2)),), store.base)
+    low = content.apply("slice", (("starts", (0,)), ("ends", (1,)), ("axes", (1,))), words)
+    if content.shows_all(x, store):
+        return content.apply("reshape", (("shape", tuple(x.shape)),), low)
+    flat = content.apply("reshape", (("shape", (count,)),), low)
+    return content.cut(x, Store(store.device, store.index, 4 * count, flat, torch.int32))
 
 
 def widened(values: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..journal import Refused
+from ..counters import Refused
 from .movement import cut
 from .operands import reshape
 from .table import rule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..journal import Refused
+from ..counters import Refused
 from .operands import broadcast, cast, is_value, name_of
 from .table import rule
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..journal import Refused
+from ..counters import Refused
 from .operands import cast, float_of, is_float, is_value, pair, scalar_like
 from .table import rule
 

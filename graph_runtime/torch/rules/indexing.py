@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..journal import Refused
+from ..counters import Refused
 from .movement import cut, permute
 from .operands import axis_of, broadcast, cast, is_float, is_value, reshape, scalar_like
 from .table import rule

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..journal import Refused
+from ..counters import Refused
 from .operands import axis_of, broadcast, pair, reshape, scalar_like, shape_of
 from .table import rule
 

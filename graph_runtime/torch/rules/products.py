@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..journal import Refused
+from ..counters import Refused
 from .operands import is_float, pair, reshape, scalar_like
 from .table import rule
 

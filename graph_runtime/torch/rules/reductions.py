@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..journal import Refused
+from ..counters import Refused
 from .operands import axes_of, axis_of, broadcast, cast, is_float, is_value, name_of, reshape, scalar_like
 from .table import rule
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..journal import Refused
+from ..counters import Refused
 from .movement import cut
 from .operands import axis_of, reshape
 from .table import rule

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..journal import Refused
+from ..counters import Refused
 
 __all__ = ["Emitter", "Rule", "find", "rule", "table"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..journal import Refused
+from ..counters import Refused
 from .operands import cast, reshape, scalar_like
 from .table import rule
 

@@ -1,15 +1,15 @@
-"""What operations on tt tensors did, counted: on the device, on the host and why, conversions of layout."""
+"""What operations on tt tensors did, counted. What the host did for the device is in single/journal.py."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-from ..errors import UnsupportedOpError
 from ..locks import new_lock
+from ..single import journal
+from .store import devices
 
-__all__ = ["Refused", "Stats", "count", "forbidden", "no_fallback", "note_fallback", "stats"]
+__all__ = ["Refused", "Stats", "count", "note_graph", "note_host", "stats", "type_of"]
 
 KINDS = {
     "device": "operations done on a device",
@@ -30,8 +30,8 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Stats:
-    """``counts`` {kind: how often}; ``fallbacks`` {(operation, reason): how often it was done on the host};
-    ``eager_graphs`` {reason: how many}."""
+    """``counts`` {kind: how often}; ``fallbacks`` {(operation, reason): how often it was done on the host},
+    eager operations of the process among them; ``eager_graphs`` {reason: how many}."""
 
     counts: dict[str, int] = field(default_factory=dict)
     fallbacks: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -54,9 +54,7 @@ class Stats:
 
 _lock = new_lock()
 _counts = dict.fromkeys(KINDS, 0)
-_fallbacks: dict[tuple[str, str], int] = {}
 _graphs: dict[str, int] = {}
-_forbidden = 0  # depth, of the process: autograd goes backward in threads of its own
 
 
 def count(kind: str, times: int = 1) -> None:
@@ -64,52 +62,36 @@ def count(kind: str, times: int = 1) -> None:
     _counts[kind] += times  # may lose one of another thread's at the same moment, which is told
 
 
-def note_fallback(op: str, reason: str) -> None:
-    """Count an operation that is about to be done on the host. Raises UnsupportedOpError inside of
-    no_fallback()."""
-    if _forbidden:
-        raise UnsupportedOpError(
-            f"{op} would be done on the host: {reason}; no_fallback() forbids that", op=op
-        )
-    _add(_fallbacks, (op, reason), ("(more)", "one of more reasons than are kept"))
+def note_host(op: str, tensor: Any, reason: str) -> None:
+    """Tell the journal that the values of a tt tensor go through the host, which is about to do ``op`` with
+    them. Raises what journal.refuse raises."""
+    device, types = devices()[tensor.device.index], (type_of(tensor),)
+    journal.refuse(op, device, types, reason)
+    journal.record(op, device, types, reason, tensor.numel() * tensor.element_size())
+
+
+def type_of(tensor: Any) -> str:
+    """What the journal says of a torch tensor, as of one of the runtime: "float32[2, 3]"."""
+    return f"{tensor.dtype}{list(tensor.shape)}".removeprefix("torch.")
 
 
 def note_graph(reason: str) -> None:
     """Count a graph of torch.compile's that runs op by op."""
     count("graphs_eager")
-    _add(_graphs, reason, "(more)")
-
-
-def _add(table: dict, key: object, spare: object) -> None:
     with _lock:
-        key = key if key in table or len(table) < _MOST else spare
-        table[key] = table.get(key, 0) + 1
+        key = reason if reason in _graphs or len(_graphs) < _MOST else "(more)"
+        _graphs[key] = _graphs.get(key, 0) + 1
 
 
 def stats(clear: bool = False) -> Stats:
-    """What happened since the import, or the last ``clear``."""
+    """What happened since the import, or the last ``clear``, which clears eager.fallbacks(), too."""
+    found: dict[tuple[str, str], int] = {}
+    for one in journal.fallbacks(clear):
+        key = (one.op, one.reason)
+        found[key] = found.get(key, 0) + one.count
     with _lock:
-        made = Stats(dict(_counts), dict(_fallbacks), dict(_graphs))
+        made = Stats(dict(_counts), found, dict(_graphs))
         if clear:
             _counts.update(dict.fromkeys(KINDS, 0))
-            _fallbacks.clear()
             _graphs.clear()
     return made
-
-
-@contextmanager
-def no_fallback() -> Iterator[None]:
-    """Until this block ends, what would be done on the host raises UnsupportedOpError, in all threads."""
-    global _forbidden
-    with _lock:
-        _forbidden += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _forbidden -= 1
-
-
-def forbidden() -> bool:
-    """Whether somebody is inside of no_fallback()."""
-    return bool(_forbidden)
