@@ -126,6 +126,7 @@ struct gr_buffer {
   int32_t arriving;                  /* events that the submission at hand adds at most */
   gr_buffer *next, *before;          /* all buffers of all devices */
   gr_buffer *later;                  /* the idle ones of its size, oldest first */
+  int32_t leaves;                    /* idle: it is freed as soon as no work needs it */
 };
 
 /* ---------------------------------------------------------------- events */
@@ -154,7 +155,8 @@ void gr_buffer_renumber(gr_buffer *buffer);          /* gives it an id of its ow
 int gr_buffer_in_use(const gr_buffer *buffer);       /* whether queued work still writes or reads it */
 void gr_buffers_close(const gr_device *device);      /* its buffers know that it is gone */
 gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, const char *holder);
-/* Drops a reference; a block that nobody holds and no work needs becomes idle, or with `now` is freed. */
+/* Drops a reference; a block that nobody holds and no work needs becomes idle, or with `now` is freed: at once, or
+ * when no work needs it any more. */
 void gr_buffer_drop(gr_buffer *buffer, int now);
 void gr_events_prune(gr_events *events);
 int32_t gr_events_reserve(gr_events *events, int32_t more);   /* room for so many gr_events_add */
@@ -163,10 +165,14 @@ void gr_events_clear(gr_events *events);
 
 /* In a child of fork: idle blocks with work to come are never used again, nobody ends that work. */
 void gr_buffers_abandon(void);
-/* By a worker, not under the lock, after a run: gives back L1 that nobody holds. */
+/* By a worker, not under the lock, after a run: gives back what nobody holds and shall not stay idle: L1, and what
+ * was dropped with `now`. */
 void gr_buffers_run_ended(void);
 /* By gr_device_destroy, not under the lock: idle blocks are freed, others know that their device is gone. */
 void gr_buffers_forget(gr_device *device);
+
+/* What a device's ledger has, as gr_device_blocks; all are GR_BLOCK_RESERVED (device.c). */
+int64_t gr_device_list(gr_device *device, int32_t memory, gr_block *out, int64_t most);
 
 /* ---------------------------------------------------------------- queues (queue.c, worker.c) */
 /* The queue of a device, made at first use; NULL with gr_last_error. */

@@ -1,7 +1,7 @@
 /* buffer.c: blocks of device memory that know their events: who wrote them last, who reads them since.
  *
  * Called by graph_runtime/queues/buffer.py (any thread), idle.c and submit.c.
- * defines: gr_buffer_*, gr_events_*, gr_async_lock
+ * defines: gr_buffer_*, gr_events_*, gr_device_blocks, gr_async_lock
  */
 #include <stdlib.h>
 
@@ -112,6 +112,13 @@ void gr_buffer_release(gr_buffer *buffer) {
   pthread_mutex_unlock(&gr_async_lock);
 }
 
+void gr_buffer_return(gr_buffer *buffer) {
+  if (!buffer) return;
+  pthread_mutex_lock(&gr_async_lock);
+  gr_buffer_drop(buffer, 1);
+  pthread_mutex_unlock(&gr_async_lock);
+}
+
 uint64_t gr_buffer_addr(const gr_buffer *buffer) { return buffer->addr; }
 
 uint64_t gr_buffer_id(const gr_buffer *buffer) { return buffer->id; }
@@ -174,4 +181,32 @@ void gr_buffer_overwritten(gr_buffer *buffer) {
   gr_events_prune(&buffer->reads);
   buffer->version += 1;
   pthread_mutex_unlock(&gr_async_lock);
+}
+
+/* ---------------------------------------------------------------- what a memory holds */
+
+static gr_block *block_at(gr_block *blocks, int64_t count, uint64_t addr) {
+  int64_t low = 0, high = count;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (blocks[middle].addr < addr) low = middle + 1;
+    else high = middle;
+  }
+  return low < count && blocks[low].addr == addr ? blocks + low : NULL;
+}
+
+int64_t gr_device_blocks(gr_device *device, int32_t memory, gr_block *out, int64_t most) {
+  if (memory < 0 || memory >= device->num_memories) return 0;
+  pthread_mutex_lock(&gr_async_lock);
+  int64_t count = gr_device_list(device, memory, out, most);
+  int64_t listed = count < most ? count : most;
+  for (const gr_buffer *buffer = all; buffer && listed; buffer = buffer->next) {
+    if (!buffer->owned || buffer->device != device || buffer->memory != memory) continue;
+    gr_block *block = block_at(out, listed, buffer->addr);
+    if (!block) continue;
+    int held = atomic_load_explicit(&buffer->refs, memory_order_relaxed) > 0;
+    block->state = held ? GR_BLOCK_HELD : gr_buffer_in_use(buffer) ? GR_BLOCK_QUEUED : GR_BLOCK_IDLE;
+  }
+  pthread_mutex_unlock(&gr_async_lock);
+  return count;
 }

@@ -240,6 +240,19 @@ int32_t gr_device_stats(const gr_device *device, int32_t memory, uint64_t *out) 
   return GR_OK;
 }
 
+int64_t gr_device_list(gr_device *device, int32_t memory, gr_block *out, int64_t most) {
+  const gr_ledger *ledger = &device->memories[memory].ledger;
+  pthread_mutex_lock(&device->lock);
+  int64_t count = ledger->count;
+  for (int64_t i = 0; i < count && i < most; ++i) {
+    const gr_holding *item = ledger->items + i;
+    out[i] = (gr_block){.addr = item->addr, .extent = item->extent, .state = GR_BLOCK_RESERVED};
+    memcpy(out[i].holder, item->holder, sizeof out[i].holder);
+  }
+  pthread_mutex_unlock(&device->lock);
+  return count;
+}
+
 int32_t gr_device_cores(gr_device *device, int32_t reset, uint64_t *out) {
   memset(out, 0, 4 * sizeof *out);
   pthread_mutex_lock(&device->lock);

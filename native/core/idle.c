@@ -26,7 +26,7 @@ typedef struct idle_class {
 } idle_class;
 
 static idle_class *buckets[NUM_BUCKETS];
-static _Atomic int32_t l1_waiting;        /* idle blocks of L1, which go back when work is over */
+static _Atomic int32_t leaving;           /* idle blocks that go back as soon as no work needs them */
 
 static idle_class *class_of(gr_device *device, int32_t memory, uint64_t extent) {
   uint64_t hash = ((uint64_t)(uintptr_t)device >> 6) + (uint64_t)memory * 131 + extent / 64 * 0x9E3779B97F4A7C15ull;
@@ -47,7 +47,7 @@ static gr_buffer *pop(idle_class *class) {
   buffer->later = NULL;
   gr_device_memory *m = class->device->memories + class->memory;
   m->idle -= buffer->extent;
-  if (m->desc.kind == GR_L1) atomic_fetch_sub_explicit(&l1_waiting, 1, memory_order_relaxed);
+  if (buffer->leaves) atomic_fetch_sub_explicit(&leaving, 1, memory_order_relaxed);
   return buffer;
 }
 
@@ -58,7 +58,8 @@ static void push(idle_class *class, gr_buffer *buffer) {
   class->count += 1;
   gr_device_memory *m = class->device->memories + class->memory;
   m->idle += buffer->extent;
-  if (m->desc.kind == GR_L1) atomic_fetch_add_explicit(&l1_waiting, 1, memory_order_relaxed);
+  buffer->leaves |= m->desc.kind == GR_L1;
+  if (buffer->leaves) atomic_fetch_add_explicit(&leaving, 1, memory_order_relaxed);
 }
 
 /* Whether a block that no work needs goes back at once: L1, because circular buffers want it; in guard mode,
@@ -78,6 +79,7 @@ static gr_buffer *reuse(idle_class *class) {
   }
   gr_events_clear(&buffer->writes);
   buffer->refs = 1;
+  buffer->leaves = 0;
   buffer->version = 0;
   gr_buffer_renumber(buffer);
   return buffer;
@@ -103,37 +105,43 @@ void gr_buffer_drop(gr_buffer *buffer, int now) {
   idle_class *class = NULL;
   if (buffer->owned && buffer->device && (gr_buffer_in_use(buffer) || !(now || give_back(buffer))))
     class = class_of(buffer->device, buffer->memory, buffer->extent);
-  if (class) push(class, buffer);
-  else gr_buffer_unmake(buffer);
+  if (class) {
+    buffer->leaves = now;
+    push(class, buffer);
+  } else {
+    gr_buffer_unmake(buffer);
+  }
 }
 
-/* Frees idle blocks that no work needs; returns how many, and whether others will follow. */
-static int64_t trim(const gr_device *device, int32_t memory, int *more) {
+enum { ALL, LEAVING, LET_GO };    /* which blocks trim frees; LET_GO: all, and those in use when they no longer are */
+
+/* Frees idle blocks of a class that no work needs; returns how many, and whether others will follow. */
+static int64_t trim(idle_class *class, int which, int *more) {
   int64_t freed = 0;
-  *more = 0;
-  for (int b = 0; b < NUM_BUCKETS; ++b)
-    for (idle_class *class = buckets[b]; class; class = class->next) {
-      if (class->device != device || class->memory != memory) continue;
-      for (int32_t left = class->count; left > 0; --left) {
-        gr_buffer *buffer = pop(class);
-        if (gr_buffer_in_use(buffer)) {
-          push(class, buffer);
-          *more = 1;
-        } else {
-          gr_buffer_unmake(buffer);
-          freed += 1;
-        }
-      }
+  for (int32_t left = class->count; left > 0; --left) {
+    gr_buffer *buffer = pop(class);
+    int used = gr_buffer_in_use(buffer);
+    if (used || (which == LEAVING && !buffer->leaves)) {
+      buffer->leaves |= which == LET_GO;
+      push(class, buffer);
+      *more |= used;
+    } else {
+      gr_buffer_unmake(buffer);
+      freed += 1;
     }
+  }
   return freed;
 }
 
 int32_t gr_reclaim(gr_device *device, int32_t memory, int64_t budget_ns) {
   if (memory < 0 || memory >= device->num_memories) return 0;
-  int more;
+  int more = 0;
+  int64_t freed = 0;
   uint64_t seen = gr_runs_ended(0, 0);
   pthread_mutex_lock(&gr_async_lock);
-  int64_t freed = trim(device, memory, &more);
+  for (int b = 0; b < NUM_BUCKETS; ++b)
+    for (idle_class *class = buckets[b]; class; class = class->next)
+      if (class->device == device && class->memory == memory) freed += trim(class, ALL, &more);
   pthread_mutex_unlock(&gr_async_lock);
   if (freed) return 1;
   if (!more) return 0;
@@ -142,13 +150,20 @@ int32_t gr_reclaim(gr_device *device, int32_t memory, int64_t budget_ns) {
 }
 
 void gr_buffers_run_ended(void) {
-  if (!atomic_load_explicit(&l1_waiting, memory_order_relaxed)) return;
-  int more;
+  if (!atomic_load_explicit(&leaving, memory_order_relaxed)) return;
+  int more = 0;
+  pthread_mutex_lock(&gr_async_lock);
+  for (int b = 0; b < NUM_BUCKETS; ++b)
+    for (idle_class *class = buckets[b]; class; class = class->next) trim(class, LEAVING, &more);
+  pthread_mutex_unlock(&gr_async_lock);
+}
+
+void gr_buffers_let_go(gr_device *device) {
+  int more = 0;
   pthread_mutex_lock(&gr_async_lock);
   for (int b = 0; b < NUM_BUCKETS; ++b)
     for (idle_class *class = buckets[b]; class; class = class->next)
-      if (class->oldest && class->device->memories[class->memory].desc.kind == GR_L1)
-        trim(class->device, class->memory, &more);
+      if (class->device == device) trim(class, LET_GO, &more);
   pthread_mutex_unlock(&gr_async_lock);
 }
 

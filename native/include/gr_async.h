@@ -47,6 +47,8 @@ gr_buffer *gr_buffer_alloc(gr_device *device, int32_t memory, uint64_t extent, c
 /* Memory of somebody else's, who keeps it as long as gr_buffer_pending(.., 1) after the last reference. */
 gr_buffer *gr_buffer_borrow(gr_device *device, int32_t memory, uint64_t addr, uint64_t extent);
 void gr_buffer_release(gr_buffer *buffer);
+/* The same for memory that shall not be kept idle: it goes back at once, or as soon as no queued work needs it. */
+void gr_buffer_return(gr_buffer *buffer);
 uint64_t gr_buffer_addr(const gr_buffer *buffer);
 uint64_t gr_buffer_id(const gr_buffer *buffer);       /* never used twice */
 uint64_t gr_buffer_version(gr_buffer *buffer);        /* submissions that write it, so far */
@@ -63,6 +65,24 @@ void gr_buffer_overwritten(gr_buffer *buffer);
 int32_t gr_reclaim(gr_device *device, int32_t memory, int64_t budget_ns);
 /* Bytes (per bank) that idle buffers hold: counted as allocated by gr_device_stats. */
 uint64_t gr_buffers_idle(gr_device *device, int32_t memory);
+/* What idle buffers of a device hold goes back: at once, or as soon as no queued work needs it. */
+void gr_buffers_let_go(gr_device *device);
+
+enum gr_block_state {
+  GR_BLOCK_RESERVED = 0,   /* taken by gr_device_alloc */
+  GR_BLOCK_HELD,           /* a buffer that somebody holds */
+  GR_BLOCK_QUEUED,         /* a buffer that queued work alone needs */
+  GR_BLOCK_IDLE            /* a buffer that is kept to be used again */
+};
+typedef struct gr_block {
+  uint64_t addr;
+  uint64_t extent;         /* bytes, per bank */
+  int32_t state;           /* gr_block_state */
+  char holder[64];         /* who asked for it first, cut to fit */
+} gr_block;
+/* All blocks of a memory at one time, by address: their extents are what gr_device_stats counts as allocated.
+ * Writes the first `most`; returns how many there are. */
+int64_t gr_device_blocks(gr_device *device, int32_t memory, gr_block *out, int64_t most);
 
 /* ---------------------------------------------------------------- templates */
 typedef struct gr_step {
