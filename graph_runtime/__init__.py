@@ -66,6 +66,7 @@ _HOME = {
     "simulate": "simulation.simulation",
     "stats": "tensors.traffic",
     "tt": "devices",
+    "unload_program": "stitching.executable",
     "wait_all": "tensors.transfers",
 }
 

@@ -25,6 +25,7 @@ from .errors import (
 )
 from .layout import HOST, LAYOUT_CODES, MEMORY_CODES, Layout, host_layout, pages, shard_words
 from .locks import new_lock
+from .weaklist import WeakList
 
 try:
     from . import _core
@@ -124,7 +125,7 @@ class DeviceHandle:
     """A device that is there: its memory and the env its kernels get. ``env`` is a ``gr_env *``.
 
     Made by open_device, once a process; tests make their own and close them. Takes no tensor memory before
-    alloc.
+    alloc. ``tensors``: weak references to all handles that lead to its memory.
     """
 
     def __init__(self, device: Device):
@@ -139,6 +140,7 @@ class DeviceHandle:
                                    out), device=str(device))
         self._pointer = out[0]
         self._tags: dict[tuple[int, ...], int] = {}
+        self.tensors = WeakList()
         self.env = lib.gr_device_env(self._pointer)
         if config.get("GUARD"):
             self.set_guard(True)

@@ -26,7 +26,7 @@ from .plan import plan as make_plan
 from .plan.memory import SAFE, SERIAL
 from .plan.snapshot import read_snapshot
 from .sessions.session import MAX_IN_FLIGHT, Session
-from .sessions.sharing import adopt_inputs, link_constants
+from .sessions.sharing import link_constants, set_parameters
 
 __all__ = ["adopt_params", "bundle_libraries", "create", "inplace_rules", "library_kernels", "load",
            "open_program", "read_graph", "set_constants"]
@@ -52,12 +52,12 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
     ``place`` (pins, glob -> device), ``formats`` (device -> format of its floats), ``layouts`` (glob ->
     "l1/height"), ``numerics`` (device -> {"fidelity": "HiFi2", "dst": "bf16", "numerics": "exact"}),
     ``policy`` ("nlp": op models of buda boards), ``placement`` ("mincut": who places the rest), ``objective``
-    and ``fallback`` as plan.plan.
-    ``dims``, the sizes of an ONNX file's symbolic dimensions, and ``fuse``, whether nodes may be rewritten,
-    as prepare.prepare. ``threads``: size of the intra-op pool. ``queues``: "threads" lets run() use the
-    devices' queues. ``max_in_flight``: queued runs that hold memory at once, the next run_async waits for the
-    oldest. ``reuse``: how memory is shared, "serial", "safe" or "off" (docs/memory.md), by default
-    safe for queues. ``name``: who holds the memory in out-of-memory texts, by default the file's name.
+    and ``fallback`` as plan.plan. ``dims``, the sizes of an ONNX file's symbolic dimensions, and ``fuse``,
+    whether nodes may be rewritten, as prepare.prepare. ``threads``: size of the intra-op pool. ``queues``:
+    "threads" lets run() use the devices' queues. ``max_in_flight``: queued runs that hold memory at once, the
+    next run_async waits for the oldest. ``reuse``: how memory is shared, "serial", "safe" or "off"
+    (docs/memory.md), by default safe for queues. ``name``: who holds the memory in out-of-memory texts, by
+    default the file's name.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError.
     """
@@ -70,19 +70,19 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
                "reuse": reuse or _REUSE.get(queues, SERIAL)}
     if fuse or dims or isinstance(graph, Model) or is_onnx(graph):
         prepared = _prepare()(graph, devices, params=params, dims=dims, fuse=fuse, **options)
-        module = GraphModule(Session(prepared.plan, opened, **ready))
-        set_constants(module, prepared.model.constants)
-        return module
+        return set_constants(GraphModule(Session(prepared.plan, opened, reserve=False, **ready)),
+                             prepared.model.constants)
     with gc_paused():
         loaded = None if isinstance(graph, Plan) else read_graph(graph)
         planned = make_plan(loaded, devices, **options) if loaded is not None else graph
-        module = GraphModule(Session(planned, opened, **ready))
+        module = GraphModule(Session(planned, opened, reserve=False, **ready))
         if loaded is not None:
             link_constants(module.session, loaded, opened)
     if isinstance(graph, GraphBuilder):
         module.load_params(graph.params)
     if params is not None:
         module.load_params(params)
+    module.session.reserve()
     return module
 
 
@@ -101,15 +101,24 @@ def load(bundle: str | os.PathLike, devices: Any = None, program: str | None = N
 
 
 def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *, threads: int | None = None,
-                 max_in_flight: int = MAX_IN_FLIGHT) -> GraphModule:
-    """load(), for a bundle that is open already."""
+                 max_in_flight: int = MAX_IN_FLIGHT, reserve: bool = True) -> GraphModule:
+    """load(), for a bundle that is open already. ``reserve`` False: for submitting only, the module holds its
+    parameters and takes no other memory before it is run itself."""
     with gc_paused():
         libraries, devices = bundle_libraries(bundle), devices or bundle.devices
-        planned = _snapshot(bundle, entry, devices, libraries)
-        module = create(planned or bytes(bundle.read(entry.graph)), libraries, devices, threads=threads,
-                        max_in_flight=max_in_flight, name=bundle.path.name)
-        _check_names(bundle, entry, module.session.graph, module.session.plan.aliases)
-        adopt_params(module, bundle.params(entry))
+        planned, loaded = _snapshot(bundle, entry, devices, libraries), None
+        if planned is None:
+            loaded = read_graph(bytes(bundle.read(entry.graph)))
+            planned = make_plan(loaded, devices, inplace=inplace_rules(libraries), packer=pack,
+                                kernels=library_kernels(libraries))
+        session = Session(planned, libraries, threads, name=bundle.path.name, max_in_flight=max_in_flight,
+                          reserve=False)
+        module = GraphModule(session)
+        _check_names(bundle, entry, session.graph, planned.aliases)
+        if loaded is not None:
+            link_constants(session, loaded, libraries)
+        mapped = bundle.mapped(entry)
+        adopt_params(module, mapped.values, entry.params, mapped.digests, reserve)
     return module
 
 
@@ -137,19 +146,28 @@ def _snapshot(bundle: Bundle, entry: BundleProgram, devices: Any,
     return read_snapshot(bundle.read(entry.plan), parse_list(devices), inplace_rules(libraries))
 
 
-def adopt_params(module: GraphModule, params: Mapping[str, np.ndarray]) -> None:
+def adopt_params(module: GraphModule, params: Mapping[str, np.ndarray],
+                 keys: Mapping[str, str] | None = None, digests: dict[str, bytes] | None = None,
+                 reserve: bool = True) -> None:
     """Set parameters that stay where they are: inputs on the host live in these arrays for good, others are
-    copied (sharing.adopt_inputs). For a module that did nothing yet."""
-    adopt_inputs(module.session, {module.get_input_index(name): array for name, array in params.items()})
+    copied. For a module that did nothing yet. ``keys`` {input name: key of its hash in ``digests``}, to which
+    those are added that had to be made. ``reserve`` as sharing.set_parameters, whose errors it raises."""
+    index = {name: module.get_input_index(name) for name in params}
+    keys, digests = keys or {}, {} if digests is None else digests
+    known = {index[name]: digests[keys[name]] for name in params if keys.get(name) in digests}
+    made = set_parameters(module.session, {index[name]: array for name, array in params.items()},
+                          staying=True, digests=known, reserve=reserve)
     module.params.update(params)
+    digests.update({keys[name]: made[at] for name, at in index.items() if at in made and name in keys})
 
 
-def set_constants(module: GraphModule, constants: Mapping[str, Constant]) -> None:
-    """Set a model's constants by name, each read, copied and let go before the next. Raises InputError, and
-    what reading them raises (MissingDataError)."""
-    for name, constant in constants.items():
-        module.set_input(name, constant.read())
+def set_constants(module: GraphModule, constants: Mapping[str, Constant]) -> GraphModule:
+    """Set a model's constants by name, each read, copied and let go before the next; returns the module.
+    Raises InputError, and what reading them raises (MissingDataError)."""
+    found = {module.get_input_index(name): constant for name, constant in constants.items()}
+    set_parameters(module.session, found)
     module.params.update(constants)
+    return module
 
 
 def bundle_libraries(bundle: Bundle) -> list[Library]:

@@ -19,7 +19,7 @@ from .errors import InputError, did_you_mean
 from .graph import Graph
 from .queues.run import Run
 from .sessions.session import Session
-from .sessions.sharing import share_inputs
+from .sessions.sharing import set_parameters, share_inputs
 from .tensors.arrays import empty
 from .tensors.tensor import Tensor
 
@@ -155,7 +155,8 @@ class GraphModule:
         if skipped := [name for name in loaded if name not in known]:
             names = ", ".join(map(repr, skipped[:10])) + (" ..." if len(skipped) > 10 else "")
             warnings.warn(f"parameters that the graph has no inputs for were skipped: {names}", stacklevel=2)
-        self.set_input(**known)
+        largest = sorted(known, key=lambda name: -_size(known[name]))
+        set_parameters(self.session, {self._find_input(name): known[name] for name in largest})
         self.params.update(known)
 
     def share_params(self, other: GraphModule, params: bytes | str | os.PathLike | Mapping[str, Any]) -> None:

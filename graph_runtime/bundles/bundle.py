@@ -22,6 +22,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 
@@ -86,6 +87,7 @@ class Bundle:
         self.sizes: Mapping[str, int] = {name: row["bytes"] for name, row in index["files"].items()}
         self.memo: dict[str, tuple] = {}          # program -> layouts of its inputs (stitching/executable.py)
         self._members, self._views = members, {}
+        self._digests: dict[tuple[int, ...], dict[str, bytes]] = {}     # of parameters, by the file's numbers
         if self.params_file is not None:
             check_slots(self.slots, self.sizes[self.params_file], f"bundle {path}")
         self._unpacked = (
@@ -143,6 +145,10 @@ class Bundle:
     def params(self, program: BundleProgram) -> dict[str, np.ndarray]:
         """Parameters of a program by input name, in a mapping of the file that is this call's own: what is
         written to them stays in it. Raises ParamsError, DocumentError."""
+        return self.mapped(program).values
+
+    def mapped(self, program: BundleProgram) -> Mapped:
+        """params(), with the hashes of them that are known. Raises as params."""
         missing = sorted({key for key in program.params.values() if key not in self.slots})
         if missing:
             raise DocumentError(
@@ -151,9 +157,18 @@ class Bundle:
                 got=missing,
             )
         if not program.params:
-            return {}
-        found = map_values(*self._members[self.params_file], self.slots, set(program.params.values()))
-        return {name: found[key] for name, key in program.params.items()}
+            return Mapped({}, {})
+        found, which = map_values(*self._members[self.params_file], self.slots, set(program.params.values()))
+        return Mapped({name: found[key] for name, key in program.params.items()},
+                      self._digests.setdefault(which, {}))
+
+
+class Mapped(NamedTuple):
+    """Parameters in a mapped file: ``values`` by input name; ``digests`` of these very values, by key: who
+    makes one adds it, so that programs of one bundle do not hash what they share twice."""
+
+    values: dict[str, np.ndarray]
+    digests: dict[str, bytes]
 
 
 def _slot(raw: Mapping, key: str) -> Slot:

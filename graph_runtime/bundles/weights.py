@@ -105,22 +105,25 @@ def check_slots(slots: Mapping[str, Slot], size: int, where: str) -> None:
 
 
 def map_values(file: Path, begin: int, size: int, slots: Mapping[str, Slot],
-               keys: Iterable[str]) -> dict[str, np.ndarray]:
-    """{key: array} of bytes ``begin`` to ``begin + size`` of a file, mapped privately.
+               keys: Iterable[str]) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
+    """({key: array} of bytes ``begin`` to ``begin + size`` of a file, mapped privately; numbers that tell
+    which file that was and when it was last written: another one, or other contents, have others).
 
     Nothing is read before somebody looks, and equal pages are shared by all processes; what is written to an
     array is seen through this mapping only, never by the file. Raises ParamsError where the file is no longer
     what it was, OSError.
     """
     skipped = begin % mmap.ALLOCATIONGRANULARITY
-    data = memoryview(b"")
+    data, which = memoryview(b""), ()
     if size:
         with file.open("rb") as opened:
-            if os.fstat(opened.fileno()).st_size < begin + size:
+            now = os.fstat(opened.fileno())
+            which = now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+            if now.st_size < begin + size:
                 raise ParamsError(f"{file} was cut while it was in use", got=str(file), offset=begin)
             data = memoryview(mmap.mmap(opened.fileno(), size + skipped, access=mmap.ACCESS_COPY,
                                         offset=begin - skipped))[skipped:]
-    return {key: _view(data, key, slots[key]) for key in keys}
+    return {key: _view(data, key, slots[key]) for key in keys}, which
 
 
 def _view(data: memoryview, key: str, slot: Slot) -> np.ndarray:

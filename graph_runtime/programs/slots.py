@@ -19,7 +19,7 @@ from ..plan.sizes import round_up
 from ..plan.types import Plan, Storage
 from .program import Program
 
-__all__ = ["Slots", "assign_slots", "extent_of", "memory_of", "slots_of_copies"]
+__all__ = ["Slots", "assign_slots", "closed_up", "extent_of", "memory_of", "slots_of_copies"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,23 +97,36 @@ def _values(plan: Plan) -> np.ndarray:
 
 def _with_arenas(plan: Plan, slot: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Slot and offset of every entry with those that had none in an arena, and the arenas' (did, memory,
-    extent). Storages that share bytes keep their distances; what lies between is closed up."""
-    storage, offset = plan.storage, np.zeros(len(slot), np.uint64)
-    loose = np.flatnonzero(slot < 0)
-    used = np.unique(plan.sid[loose])
-    region = storage.region[used]
-    cell = overlapping(storage)[used]
-    place = np.zeros(storage.count, np.int64)
-    arena_of, arenas, slot = np.zeros(storage.count, np.int64), [], slot.copy()
+    extent)."""
+    offset, loose = np.zeros(len(slot), np.uint64), np.flatnonzero(slot < 0)
+    place, arena, arenas = _arenas(plan, np.unique(plan.sid[loose]))
+    slot = slot.copy()
+    slot[loose], offset[loose] = first + arena[plan.sid[loose]], place[plan.sid[loose]]
+    return slot, offset, np.array(arenas, np.int64).reshape(-1, 3).T
+
+
+def closed_up(plan: Plan, entries: np.ndarray) -> tuple[np.ndarray, dict[tuple[int, int], int]]:
+    """(offset of each storage int64 [storages], {(did, memory): bytes}) where only these entries, bool
+    [entries], have memory at the plan's places: what lies between is closed up."""
+    place, _, arenas = _arenas(plan, np.unique(plan.sid[entries]))
+    return place, {(did, memory): extent for did, memory, extent in arenas}
+
+
+def _arenas(plan: Plan, used: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int, int]]]:
+    """Offset and arena of each of these storages, int64 [storages], and the arenas (did, memory, extent): one
+    a memory. Storages that share bytes keep their distances; what lies between is closed up."""
+    storage = plan.storage
+    region, cell = storage.region[used], overlapping(storage)[used]
+    place, arena = np.zeros(storage.count, np.int64), np.zeros(storage.count, np.int64)
+    arenas: list[tuple[int, int, int]] = []
     for which in np.unique(region).tolist():
         mine = used[region == which]
         did, memory = int(storage.did[mine[0]]), int(storage.memory[mine[0]])
         alignment = max(64, plan.devices[did].descriptor.memories[memory].alignment)
         place[mine], end = _close_up(storage, mine, cell[region == which], alignment)
-        arena_of[mine] = first + len(arenas)
+        arena[mine] = len(arenas)
         arenas.append((did, memory, end))
-    slot[loose], offset[loose] = arena_of[plan.sid[loose]], place[plan.sid[loose]]
-    return slot, offset, np.array(arenas, np.int64).reshape(-1, 3).T
+    return place, arena, arenas
 
 
 def _close_up(storage: Storage, sids: np.ndarray, cell: np.ndarray, alignment: int) -> tuple[np.ndarray, int]:

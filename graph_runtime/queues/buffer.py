@@ -34,6 +34,7 @@ _SLICE_NS = 50_000_000                  # C comes back after this long, so that 
 _AGES = 1e9                             # seconds; more is no limit
 _OUT_OF_MEMORY, _INTERRUPTED = lib.GR_ERR_OUT_OF_MEMORY, lib.GR_INTERRUPTED
 _alloc, _release, _addr = lib.gr_buffer_alloc, lib.gr_buffer_release, lib.gr_buffer_addr
+_return = lib.gr_buffer_return
 _pending, _gc = lib.gr_buffer_pending, ffi.gc
 
 
@@ -57,9 +58,11 @@ class Buffer:
         self.pointer = _gc(pointer, _release if owner is None else partial(_release_borrowed, owner))
 
     @classmethod
-    def alloc(cls, handle: core.DeviceHandle, memory: int, extent: int, holder: str = "tensor") -> Buffer:
+    def alloc(cls, handle: core.DeviceHandle, memory: int, extent: int, holder: str = "tensor",
+              lasting: bool = False) -> Buffer:
         """``extent`` bytes (in every bank) of memory number ``memory``; ``holder`` is who out-of-memory texts
-        will name.
+        will name. ``lasting``: for what is held for long; when it goes, the block is not kept idle for others
+        of its size.
 
         Where memory is short, waits for queued work that will give some back. Raises DeviceMemoryError,
         DeviceError for a closed device.
@@ -70,7 +73,11 @@ class Buffer:
         while pointer == ffi.NULL:
             make_room([(device, memory)], str(handle.device))
             pointer = _alloc(device, memory, extent, holder.encode())
-        return cls(handle, memory, extent, pointer)
+        made = cls(handle, memory, extent, pointer)
+        if lasting:
+            _gc(made.pointer, None)
+            made.pointer = _gc(pointer, _return)
+        return made
 
     @classmethod
     def borrow(cls, handle: core.DeviceHandle, addr: int, extent: int, owner: object,

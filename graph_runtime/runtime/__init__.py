@@ -19,7 +19,7 @@ import numpy as np
 from ..bundles.bundle import Bundle, read_bundle
 from ..devices import Device
 from ..layout import Layout
-from ..stitching.executable import executable, input_layout
+from ..stitching.executable import executable, input_layout, unload_program
 from ..stitching.hooks import (
     Hooks,
     MemoryLog,
@@ -45,7 +45,7 @@ __all__ = [
     "get_tensor_desc", "get_tensor_layout", "has_layout", "is_allocated", "load_bundle", "load_program",
     "load_tensor", "memcpy", "memory_view", "open_device", "retrieve_tensor_from_pool",
     "set_memory_log_level", "set_retain", "stats", "submit", "to_device", "to_host", "to_layout",
-    "unregister_hooks", "update_tensor_in_pool", "wait",
+    "unload_program", "unregister_hooks", "update_tensor_in_pool", "wait",
 ]
 
 # **************** devices and bundles ****************
@@ -57,12 +57,13 @@ def open_device(device: Device | str) -> OpenDevice:
 
 
 def close_device(device: OpenDevice) -> None:
-    """End its tensors and programs. Raises DeviceError for one that is closed."""
+    """End the tensors that live there, however they were made, and its programs: OpenDevice.close. Raises
+    DeviceError for one that is closed."""
     opened(device).close()
 
 
 def memory_view(device: OpenDevice) -> Mapping[str, MemoryView]:
-    """{memory: MemoryView} of a device, with the tensors that hold it."""
+    """{memory: MemoryView} of a device, with all that holds it."""
     return opened(device).memory_view()
 
 

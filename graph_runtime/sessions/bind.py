@@ -14,8 +14,10 @@ from ..graph import COPY
 from ..libraries.manifest import ABI_VERSION
 from ..plan.types import Plan
 from ..programs.program import ARG, INSTR, Program
+from ..programs.slots import Slots, closed_up
+from ..queues.buffer import Buffer
 
-__all__ = ["Bound", "Region"]
+__all__ = ["Bound", "Lease", "Region", "borrowed"]
 
 # struct gr_copy_envs, struct gr_packed_call, and DLTensor of dlpack.h
 COPY_ENVS = np.dtype([("src", "<u8"), ("dst", "<u8")])
@@ -43,6 +45,7 @@ class Region:
 class Lease:
     """What tensors of one entry hold instead of the region: while one is alive, somebody may look there.
 
+    ``region``: what keeps the memory, a Region, or a Buffer where the entry has memory for itself.
     ``events``: the Buffer that queued runs use for the same memory, None where there are none.
     """
 
@@ -50,6 +53,8 @@ class Lease:
 
     def __init__(self, region: object):
         self.region, self._buffer = region, None
+        if isinstance(region, Buffer):
+            self.events = region
 
     @property
     def events(self) -> object:
@@ -57,7 +62,7 @@ class Lease:
 
     @events.setter
     def events(self, buffer: object) -> None:
-        self._buffer = weakref.ref(buffer)            # the Buffer holds the lease
+        self._buffer = weakref.ref(buffer)            # the Buffer may hold the lease
 
 
 class Bound:
@@ -67,29 +72,51 @@ class Bound:
     ``tensors`` DLTENSOR [args] where functions of TVM's are called (else None), ``regions`` {(did, memory):
     Region}, ``entry_addr`` uint64 [entries] where each entry lives: in a region, or, for those in ``owners``
     {eid: who owns the memory}, where rehome put it. ``tags`` uint64 [entries]: what a sharded entry's address
-    has above that. ``reserve`` False: no memory is taken, addresses mean nothing, for who submits with
-    buffers of his own only.
+    has above that. ``reserved``: whether regions were taken (reserve); before, addresses mean nothing but for
+    what is in ``owners``, which is enough for who submits with buffers of his own.
     """
 
-    def __init__(self, program: Program, handles: Sequence[core.DeviceHandle], holder: str,
-                 reserve: bool = True):
+    def __init__(self, program: Program, handles: Sequence[core.DeviceHandle], holder: str):
         plan = program.plan
         self.program, self.handles, self.holder = program, handles, holder
         self.owners: dict[int, object] = {}
         self._leases: weakref.WeakValueDictionary[int, Lease] = weakref.WeakValueDictionary()
-        self.regions = {key: Region(handles[key[0]], key[1], extent, holder)
-                        for key, extent in plan.peak.items() if extent and reserve}
-        self.entry_addr = _entry_addresses(plan, self.regions)
+        self.regions: dict[tuple[int, int], Region] = {}
+        self.reserved = False
+        self._offset = plan.storage.offset              # of each storage in its region
+        self.entry_addr = np.zeros(len(plan.sid), np.uint64)
         self.args = program.args.view(np.uint64).copy().view(ARG)    # numpy copies records field by field
         self.args["shape"] += np.uint64(program.shapes.ctypes.data)
         self.tags = _shard_tags(plan, handles)
-        self.args["addr"] = (self.entry_addr | self.tags)[program.eid]
         envs = np.array([core.address_of(handle.env) for handle in handles], np.uint64)
         self._scratch = np.empty(program.scratch + _SCRATCH_ALIGNMENT, np.uint8)
         self.instrs = self._instructions(envs)
         self._copies = self._bind_copies(envs)
         self.tensors = None
+        self._packed: tuple[np.ndarray, ...] = ()
         self._bind_packed()
+
+    def reserve(self) -> None:
+        """Take memory for all entries that live nowhere yet: one region a memory, without gaps for those that
+        live elsewhere. Raises DeviceMemoryError, and then nothing was taken."""
+        plan, offset, extents = self.program.plan, self.program.plan.storage.offset, self.program.plan.peak
+        at_home = np.ones(len(plan.sid), bool)
+        if self.owners:
+            at_home[list(self.owners)] = False
+            offset, extents = closed_up(plan, at_home)
+        regions = {key: Region(self.handles[key[0]], key[1], extent, self.holder)
+                   for key, extent in extents.items() if extent}
+        self.regions, self._offset, self.reserved = regions, offset, True
+        home = _base(plan, regions)[plan.storage.did, plan.storage.memory] + offset.astype(np.uint64)
+        self.entry_addr[at_home] = home[plan.sid][at_home]
+        self.args["addr"] = (self.entry_addr | self.tags)[self.program.eid]
+        if self.tensors is not None:
+            self.tensors["data"] = self.args["addr"]
+
+    def release(self) -> None:
+        """Give the regions up, with what stands there; what lives elsewhere stays."""
+        self.regions, self.reserved = {}, False
+        self._leases.clear()
 
     def _instructions(self, envs: np.ndarray) -> np.ndarray:
         program = self.program
@@ -126,15 +153,21 @@ class Bound:
         if not len(rows):
             return
         self.tensors = _dltensors(program, self.args)
-        self._values = self.tensors.ctypes.data + DLTENSOR.itemsize * np.arange(len(self.args))
-        self._codes = np.full(len(self.args), _TVM_DLTENSOR_HANDLE, np.int32)
-        self._calls = calls = np.zeros(len(rows), PACKED_CALL)
+        values = self.tensors.ctypes.data + DLTENSOR.itemsize * np.arange(len(self.args))
+        codes = np.full(len(self.args), _TVM_DLTENSOR_HANDLE, np.int32)
+        calls = np.zeros(len(rows), PACKED_CALL)
+        self._packed = values, codes, calls
         calls["fn"] = self.instrs["fn"][rows]
-        calls["values"] = self._values.ctypes.data + 8 * program.arg_ptr[rows]
-        calls["codes"] = self._codes.ctypes.data + 4 * program.arg_ptr[rows]
+        calls["values"] = values.ctypes.data + 8 * program.arg_ptr[rows]
+        calls["codes"] = codes.ctypes.data + 4 * program.arg_ptr[rows]
         calls["nargs"] = np.diff(program.arg_ptr)[rows]
         self.instrs["fn"][rows] = core.packed_kernel()
         self.instrs["call"]["attrs"][rows] = calls.ctypes.data + PACKED_CALL.itemsize * np.arange(len(rows))
+
+    def pointed_at(self) -> tuple[object, ...]:
+        """What instructions point to, without the memory that entries live in: queued work has that as
+        Buffers."""
+        return self._copies, self._packed, self.tensors
 
     def _where(self, test) -> np.ndarray:
         """bool [instrs]: whose kernel passes the test."""
@@ -156,7 +189,7 @@ class Bound:
         """Let entries, whole values with all their aliases, live in memory of somebody else's from now on:
         {eid: (address, who keeps it alive)}. Their own goes back to the system where nobody else uses it and
         no tensor shows it."""
-        free = [eid for eid in places if eid not in self.owners and eid not in self._leases]
+        free = [eid for eid in places if self.reserved and eid not in self.owners and eid not in self._leases]
         for eid, (addr, owner) in places.items():
             self.entry_addr[eid], self.owners[eid] = addr, owner
         self.move(list(places), None)
@@ -174,7 +207,7 @@ class Bound:
             if not storage.extent[sid] or overlaps.any():
                 continue
             did, memory = int(storage.did[sid]), int(storage.memory[sid])
-            addr = self.regions[did, memory].addr + int(storage.offset[sid])
+            addr = self.regions[did, memory].addr + int(self._offset[sid])
             self.handles[did].discard(memory, addr, int(storage.extent[sid]))
 
     def move(self, eids: Sequence[int], addr: int | None) -> None:
@@ -189,14 +222,28 @@ class Bound:
             self.tensors["data"][rows] = self.args["addr"][rows]
 
 
-def _entry_addresses(plan: Plan, regions: dict[tuple[int, int], Region]) -> np.ndarray:
-    storage = plan.storage
+def borrowed(bound: Bound, slots: Slots, at: int, array: np.ndarray | None = None) -> Buffer:
+    """The memory that a kept value has in the session, or the array that it is bound to."""
+    eid = int(slots.eid[at])
+    addr, owner = int(bound.entry_addr[eid]), bound.owner(eid)
+    if array is not None:
+        addr, owner = array.ctypes.data, array
+    if isinstance(owner, Lease) and owner.events is not None and owner.events.addr == addr:
+        return owner.events                      # another session's, whose parameters are shared
+    buffer = Buffer.borrow(bound.handles[int(slots.did[at])], addr, int(slots.extent[at]), owner,
+                           int(slots.memory[at]))
+    if isinstance(owner, Lease):
+        owner.events = buffer
+    return buffer
+
+
+def _base(plan: Plan, regions: Mapping[tuple[int, int], Region]) -> np.ndarray:
+    """uint64 [devices, memories]: where each region begins, 0 where there is none."""
     memories = max((len(d.descriptor.memories) for d in plan.devices), default=1)
     base = np.zeros((len(plan.devices), memories), np.uint64)
     for key, region in regions.items():
         base[key] = region.addr
-    addr = base[storage.did, storage.memory] + storage.offset.astype(np.uint64)
-    return addr[plan.sid]
+    return base
 
 
 def _shard_tags(plan: Plan, handles: Sequence[core.DeviceHandle]) -> np.ndarray:

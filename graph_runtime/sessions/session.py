@@ -7,20 +7,21 @@ once.
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import core, library
-from ..errors import InputError, KernelError, SessionBusyError
+from ..errors import InputError
 from ..plan.types import Plan
 from ..programs.lower import lower
 from ..queues.run import Run
 from ..tensors.tensor import Tensor
 from .bind import Bound
+from .constants import own
+from .running import Running, span_of
 from .staging import most_in_flight
 from .zero_copy import ZeroCopy, array_of
 
@@ -29,28 +30,26 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_IN_FLIGHT", "Session"]
 
-# C comes back after this long, so that a signal (Ctrl-C) is seen; a person does not feel 50 ms
-_BUDGET_NS = 50_000_000
 MAX_IN_FLIGHT = 8
-_program_run, _program_release = core.lib.gr_program_run, core.lib.gr_program_release
-_INTERRUPTED = core.lib.GR_INTERRUPTED
 
 
-class Session:
+class Session(Running):
     """A plan, ready to run.
 
     ``plan`` what was decided, ``program`` what it became. ``libraries`` are searched in order before the
     kernels built in, ``threads`` sets the size of the process's intra-op pool, ``name`` is who holds the
     memory in out-of-memory texts. ``queues``: "threads" lets run() use the devices' queues, so that they work
     at the same time. ``max_in_flight``: queued runs that hold memory at once; submit waits for the oldest
-    before it queues one more. Memory is held until the session and all its tensors are gone.
+    before it queues one more. ``reserve`` False: memory is taken when it is first needed (reserve), which is
+    never where the session is only submitted to. It is held until the session and all its tensors are gone.
 
     Raises LibraryError or UnsupportedOpError for a node without a kernel, DeviceMemoryError where memory is
     short.
     """
 
     def __init__(self, plan: Plan, libraries: Sequence[library.Library] = (), threads: int | None = None,
-                 name: str = "session", queues: str = "inline", max_in_flight: int = MAX_IN_FLIGHT):
+                 name: str = "session", queues: str = "inline", max_in_flight: int = MAX_IN_FLIGHT,
+                 reserve: bool = True):
         if queues not in ("inline", "threads"):
             raise InputError(f"queues is 'inline' or 'threads', not {queues!r}", got=queues)
         if threads is not None:
@@ -64,87 +63,33 @@ class Session:
         self.bound = Bound(self.program, self.handles, name)
         self._zero_copy = ZeroCopy(plan, self.bound)
         self._native = core.program_create(self.bound.instrs.ctypes.data, self.program.count)
-        self._whole = _span(0, self.program.main)
+        self._whole = span_of(0, self.program.main)
         self._tensors: dict[int, Tensor] = {}
         self._copies_in: tuple[tuple[int, int], ...] = ()
         self._copies_out: tuple[tuple[np.ndarray, Tensor], ...] = ()
         self._constants: set[int] = set()            # entries in memory that may not be written
+        self.sharing: set[int] = set()               # inputs of which a part may be constants of others, too
         self._queued = queues == "threads"
-        self._around = self._queued                  # whether a run is more than one call into C
+        self._around = True                          # whether a run is more than one call into C
+        self._fresh = True                           # nobody was shown any of its own memory
         self._submitter: Submitter | None = None     # made by the first submit
+        if reserve:
+            self.reserve()
 
-    # **************** running ****************
+    def reserve(self) -> None:
+        """Take the memory that runs in this thread need, unless the session has it. Raises
+        DeviceMemoryError."""
+        if not self.bound.reserved:
+            self._settle()
+            self.bound.reserve()
+            self._around = bool(self._copies_in or self._copies_out or self._queued)
 
-    def run(self) -> None:
-        """Run all nodes once, in this thread (or the queues' ones), without the GIL.
-
-        Raises KernelError where a kernel fails, SessionBusyError where another thread is in this session;
-        after either, and after KeyboardInterrupt, the session can be run again.
-        """
-        if self._around:
-            self._run_bound()
-            return
-        try:
-            status = _program_run(self._native, self._whole)
-            if status:
-                self._go_on(status, self._whole)
-        except BaseException:              # a signal's, maybe: the program is still ours
-            _program_release(self._native)
-            raise
-
-    def run_span(self, first: int, last: int) -> None:
-        """Run instructions first .. last - 1, for who looks at nodes one by one. Raises as run."""
-        with self._guard():
-            self._run_span(first, last)
-
-    def _run_bound(self) -> None:
-        """A run with copies around it, for zero copy, or after queued runs that write the same inputs; or in
-        the queues, unless outputs are bound to arrays."""
-        with self._guard():
-            if self._queued and not self._zero_copy.outputs:
-                self.submissions().run_in_place()
-                return
-            if self._submitter is not None and self.plan.aliases:
-                self._submitter.drain()
-            for first, last in self._copies_in:
-                self._run_span(first, last)
-            self._run_span(0, self.program.main)
-            for array, tensor in self._copies_out:
-                np.copyto(array, tensor.__array__(copy=False))
-
-    def _run_span(self, first: int, last: int) -> None:
-        span = _span(first, last)
-        self._go_on(_program_run(self._native, span), span)
-
-    def _go_on(self, status: int, span: Any) -> None:
-        """Run on where the time budget was used up, raise for all else that is not OK."""
-        while status == _INTERRUPTED:                # between two calls Python handles signals
-            span = _span(span.stopped_at, span.last)
-            status = _program_run(self._native, span)
-        if status:
-            raise self._failure(status, span)
-
-    def _failure(self, status: int, span: Any) -> Exception:
-        if status == core.lib.GR_ERR_BUSY:
-            return self._busy_error()
-        at = min(span.stopped_at, self.program.count - 1)
-        view = self.graph.node(int(self.program.nid[at]))
-        device = str(self.plan.devices[self.plan.did[view.nid]])
-        return KernelError(f"node {view.name!r} ({view.op} on {device}) failed: {core.last_error()}",
-                           node=view.name, op=view.op, device=device, status=status)
-
-    def _busy_error(self) -> SessionBusyError:
-        return SessionBusyError(f"{self.name} is running in another thread: make one session a thread")
-
-    @contextmanager
-    def _guard(self) -> Iterator[None]:
-        """Keeps other threads out of the session. Raises SessionBusyError where one is in."""
-        if core.lib.gr_program_hold(self._native):
-            raise self._busy_error()
-        try:
-            yield
-        finally:
-            _program_release(self._native)
+    def release(self) -> bool:
+        """Give that memory up, if nobody has seen or set any of it; whether the session has none now."""
+        if self.bound.reserved and self._fresh:
+            self._around = True
+            self.bound.release()
+        return not self.bound.reserved
 
     # **************** queued runs ****************
 
@@ -168,6 +113,7 @@ class Session:
     def submissions(self) -> Submitter:
         """What queues its runs."""
         if self._submitter is None:
+            self._fresh = False
             from .submission import Submitter
             self._submitter = Submitter(self.bound, self._zero_copy)
             self._around = self._around or bool(self.plan.aliases)
@@ -185,6 +131,9 @@ class Session:
         """The live tensor of an entry."""
         found = self._tensors.get(eid)
         if found is None:
+            if eid not in self.bound.owners:
+                self.reserve()
+            self._fresh = False
             did = int(self._entry_did[eid])
             owner = self._zero_copy.moved.get(eid)
             if owner is not None:
@@ -210,6 +159,8 @@ class Session:
         An input bound by zero copy goes back to the session's memory first: the caller's array is never
         written. Raises InputError where shape or dtype do not fit.
         """
+        if index in self.sharing:
+            own(self, index)
         with self._guard():
             if index in self._zero_copy.inputs:
                 self._zero_copy.reset_input(index)
@@ -228,13 +179,16 @@ class Session:
 
     def place(self, eid: int) -> tuple[int, object]:
         """Address of an entry, and what keeps the memory there alive."""
+        if eid not in self.bound.owners:
+            self.reserve()
         return int(self.bound.entry_addr[eid]), self.bound.owner(eid)
 
-    def rehome(self, places: Mapping[int, tuple[int, object]], readonly: bool = False) -> None:
+    def rehome(self, places: Mapping[int, tuple[int, object]], readonly: bool = False,
+               copies: bool = True) -> None:
         """Let null nodes' entries live at other addresses for good, with all that shows the same values:
         {eid: (address, what keeps the memory there alive)}.
 
-        The entries' own goes back to the system. Copies to devices that read them run once.
+        The entries' own goes back to the system. Copies to devices that read them run once, if ``copies``.
         """
         with self._guard():
             self._settle()
@@ -245,7 +199,7 @@ class Session:
             if readonly:
                 self._constants.update(moved)
             self._rebind()
-            nids = self.graph.entry_nid[list(places)]
+            nids = self.graph.entry_nid[list(places) if copies else []]
             for index in np.flatnonzero(np.isin(self.graph.inputs, nids)).tolist():
                 self._run_copies(self.program.at_input.get(index))
 
@@ -261,13 +215,17 @@ class Session:
         Raises InputError for an entry that is not on the host and for an array that does not fit.
         Where other devices read that input, the copy to them runs on each run.
         """
+        if index in self.sharing:
+            own(self, index)
         with self._guard():
+            self.reserve()
             self._zero_copy.bind_input(index, array_of(value))
             self._rebind()
 
     def bind_output(self, index: int, value: Any) -> None:
         """Let graph output ``index`` be written to the caller's array, kept alive. Raises InputError."""
         with self._guard():
+            self.reserve()
             self._zero_copy.bind_output(index, array_of(value))
             self._rebind()
 
@@ -290,9 +248,4 @@ class Session:
         bound, spans = self._zero_copy, self.program.at_input
         self._copies_in = tuple(spans[i] for i in bound.inputs if i in spans)
         self._copies_out = tuple((bound.outputs[i], self.output(i)) for i in bound.copied)
-        self._around = bool(self._copies_in or self._copies_out or self._queued)
-
-
-def _span(first: int, last: int) -> Any:
-    """A ``gr_span *``: instructions first .. last - 1."""
-    return core.ffi.new("gr_span *", {"first": first, "last": last, "budget_ns": _BUDGET_NS})
+        self._around = bool(self._copies_in or self._copies_out or self._queued or not self.bound.reserved)

@@ -1,6 +1,6 @@
 """Inputs of a session that live in memory of others: another session's parameters, constants of a library.
 
-    adopt_inputs   arrays in a mapped file, as a bundle has its parameters
+    set_parameters constants, each once a device; arrays in a mapped file, as a bundle has its parameters
     share_inputs   the entries become the other session's memory, the duplicate goes back to the system
     link_constants `_lookup_linked_param` of a TVM 0.8 library: parameters that were linked into it
 
@@ -10,46 +10,53 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from .. import core, dtypes
-from ..bundles.weights import ALIGNMENT
+from .. import core
 from ..devices import cpu
 from ..errors import InputError
 from ..graph import Graph
 from ..layout import HOST, host_layout
 from ..library import Library
+from ..model import Constant
 from ..tensors.tensor import Tensor
+from .constants import can_share, fits, own, share
 from .session import Session
 
-__all__ = ["adopt_inputs", "link_constants", "share_inputs"]
+__all__ = ["link_constants", "set_parameters", "share_inputs"]
 
 _LOOKUP = "_lookup_linked_param"
 
 
-def adopt_inputs(session: Session, arrays: Mapping[int, np.ndarray]) -> None:
-    """Let graph inputs, {index: array}, live in these arrays for good, where they can; others are copied.
+def set_parameters(session: Session, values: Mapping[int, Any], *, staying: bool = False,
+                   digests: Mapping[int, bytes] | None = None, reserve: bool = True) -> dict[int, bytes]:
+    """Set graph inputs, {index: array, Tensor or Constant}, that will hardly be set again: what devices with
+    memory of their own have of them is held once, whatever number of sessions use the same values
+    (constants.share). In a session whose memory was seen already they are set as any input is.
 
-    Copied are those on a device of its own memory, those that the graph overwrites, and arrays that are not
-    as an input is: of another type, strided, or not at a multiple of 64 bytes. Raises InputError for an array
-    that cannot be set.
+    ``staying``: the values are arrays that stay where they are, so that inputs on the host live in them for
+    good, where they can. ``digests``, and what is returned: constants.share. ``reserve`` False: the session
+    takes no other memory than for these values. Raises InputError for a value that cannot be set,
+    DeviceMemoryError, and what reading a Constant raises.
     """
-    written = {to for _, to in session.plan.aliases}
-    plan, graph = session.plan, session.graph
-    fit = {}
-    for index, array in arrays.items():
-        eid = int(graph.input_eids[index])
-        type_ = graph.entry_type(eid)
-        if (plan.layout(eid).memory == HOST and index not in written and array.nbytes
-                and array.shape == type_.shape and array.dtype == dtypes.to_numpy(type_.dtype)
-                and array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0):
-            fit[index] = array
-    session.rehome({int(graph.input_eids[index]): (array.ctypes.data, array)
-                    for index, array in fit.items()})
-    for index, array in arrays.items():
-        if index not in fit:
-            session.set_input(index, array)
+    found: dict[int, bytes] = {}
+    apart: list[int] = []
+    if session.release():
+        apart = [index for index, value in values.items() if not reserve or can_share(session, index)
+                 or (staying and fits(session, index, value))]
+        found = share(session, ((index, _read(values[index])) for index in apart), digests, staying)
+        if reserve:
+            session.reserve()
+    for index in values.keys() - set(apart):
+        session.set_input(index, _read(values[index]))
+    return found
+
+
+def _read(value: Any) -> Any:
+    """The values of a Constant, of which one is in memory at a time."""
+    return value.read() if isinstance(value, Constant) else value
 
 
 def share_inputs(session: Session, other: Session, names: Sequence[str]) -> None:
@@ -72,6 +79,9 @@ def share_inputs(session: Session, other: Session, names: Sequence[str]) -> None
             raise InputError(f"the other module has no input {name!r} to share", got=name,
                              wanted=sorted(theirs))
         _check_alike(name, session, index, other, theirs[name])
+    for name, index in pairs:                    # what both write shall be of these two alone
+        own(session, index)
+        own(other, theirs[name])
     session.rehome({int(session.graph.input_eids[index]):
                     other.place(int(other.graph.input_eids[theirs[name]])) for name, index in pairs})
 

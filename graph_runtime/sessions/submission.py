@@ -6,6 +6,7 @@ number may be in flight.
 """
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
@@ -17,14 +18,15 @@ from .. import core
 from ..errors import InputError
 from ..layout import HOST, host_layout
 from ..locks import new_lock
-from ..programs.slots import Slots, assign_slots, extent_of, memory_of, slots_of_copies
+from ..programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
 from ..queues import template
+from ..queues.blocks import let_go
 from ..queues.buffer import Buffer, wait_in_slices
 from ..queues.run import Run
 from ..queues.template import Template
 from ..tensors.tensor import Tensor, donations
 from .assembly import assemble
-from .bind import Bound, Lease
+from .bind import Bound, borrowed
 from .staging import check_kinds, find_input, stage, write
 from .zero_copy import ALIGNMENT, ZeroCopy
 
@@ -50,11 +52,14 @@ class Submitter:
         self._times: np.ndarray | None = None                   # of the last of them that was timed
         self._input_slot = [int(slots.slot[eid]) for eid in self._graph.input_eids.tolist()]
         self._copied = slots_of_copies(bound.program, slots)
-        self._own = {at: _borrow(bound, slots, at) for at in np.flatnonzero(slots.kept).tolist()}
-        self._given = {i: _borrow(bound, slots, self._input_slot[i], array)
+        self._own = {at: borrowed(bound, slots, at) for at in np.flatnonzero(slots.kept).tolist()
+                     if bound.reserved or int(slots.eid[at]) in bound.owners}
+        self._lacking = {i for i, at in enumerate(self._input_slot) if at not in self._own}
+        self._given = {i: borrowed(bound, slots, self._input_slot[i], array)
                        for i, array in zero_copy.inputs.items()}
         self._defaults = ffi.new("gr_buffer *[]", [
             self._own[at].pointer if at in self._own else ffi.NULL for at in range(slots.count)])
+        weakref.finalize(self, _let_go, bound.handles).atexit = False
 
     # **************** submitting ****************
 
@@ -70,8 +75,11 @@ class Submitter:
             raise InputError(f"an input is given by its name and by its number, too: got {list(inputs)}",
                              got=list(inputs))
         given = {**self._given, **asked}
+        if lacking := sorted(self._lacking - given.keys()):
+            raise InputError(f"{self._bound.holder} has no values of {', '.join(map(self._name, lacking))}: "
+                             "give them", got=sorted(given), wanted=lacking)
         donate = {self._index(i) for i in donate} | {i for i in self._slots.into.values() if i in asked}
-        made = self._template(frozenset(i for i in given if i in self._copied))
+        made = self._template(frozenset(given.keys() & self._copied.keys()))
         self._wait_for_turn(max_in_flight)
         with donations if donate else nullcontext():  # of two threads that donate one tensor one is told
             slots = ffi.new("gr_buffer *[]", self._slots.count)
@@ -93,7 +101,7 @@ class Submitter:
         if self._own_outputs is None:
             plain = {at for o, at in enumerate(self._slots.outputs)
                      if o not in self._slots.into and o not in self._slots.copied}
-            self._own_outputs = {at: _borrow(self._bound, self._slots, at) for at in plain}
+            self._own_outputs = {at: borrowed(self._bound, self._slots, at) for at in plain}
         slots = ffi.new("gr_buffer *[]", self._slots.count)
         ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
         made = self._template(frozenset(i for i in self._given if i in self._copied))
@@ -275,6 +283,11 @@ class Submitter:
             self._own[at].overwritten()
 
 
+def _let_go(handles: Sequence[core.DeviceHandle]) -> None:
+    for handle in handles:
+        let_go(handle)
+
+
 def _wait(run: Any, what: str = "a run") -> None:
     wait_in_slices(lambda budget: lib.gr_run_wait(run, budget), None, what)
 
@@ -283,18 +296,3 @@ def _keep(kept: list[Any], buffer: Buffer) -> Any:
     """A pointer for an array of C's; ``kept`` holds it until it is submitted."""
     kept.append(buffer.live())
     return kept[-1]
-
-
-def _borrow(bound: Bound, slots: Slots, at: int, array: np.ndarray | None = None) -> Buffer:
-    """The memory that a kept value has in the session, or the array that it is bound to."""
-    eid = int(slots.eid[at])
-    addr, owner = int(bound.entry_addr[eid]), bound.owner(eid)
-    if array is not None:
-        addr, owner = array.ctypes.data, array
-    if isinstance(owner, Lease) and owner.events is not None and owner.events.addr == addr:
-        return owner.events                      # another session's, whose parameters are shared
-    buffer = Buffer.borrow(bound.handles[int(slots.did[at])], addr, int(slots.extent[at]), owner,
-                           int(slots.memory[at]))
-    if isinstance(owner, Lease):
-        owner.events = buffer
-    return buffer

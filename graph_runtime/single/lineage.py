@@ -79,12 +79,18 @@ def settle_all(tell: bool = False) -> None:
             _settle(tensor)
 
 
-def before_write(tensor: Any) -> None:
-    """The memory of this tensor will be overwritten: what is made of it cannot be made again afterwards."""
+def before_write(tensor: Any) -> Any:
+    """The memory of this tensor will be overwritten: what is made of it cannot be made again afterwards. A
+    view of a constant that several modules share leads to memory of its own module from now on. Returns the
+    Buffer with the events of what is written."""
+    leave = getattr(tensor._owner, "leave", None)
+    if leave is not None:
+        leave(tensor)
     owner = tensor._owner
     for reader, recipe in _unsettled():
         if reader is not tensor and any(source._owner is owner for source in recipe[1]):
             _settle(reader)
+    return tensor._events
 
 
 def replace(tensor: Any, old: Any) -> None:

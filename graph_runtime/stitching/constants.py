@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from ..devices import Device
 from ..tensors.tensor import Tensor
 from ..tensors.traffic import record
-from .executable import Executable
 
-__all__ = ["entries", "find", "keep", "key_of"]
+if TYPE_CHECKING:
+    from .executable import Executable
+
+__all__ = ["entries", "find", "forget", "keep", "key_of"]
 
 
 class _Entry(NamedTuple):
@@ -31,7 +34,7 @@ _kept: dict[tuple, _Entry] = {}
 def key_of(target: Executable, inputs: Sequence[Tensor]) -> tuple:
     """What results are kept by. Taken before the program is queued: should another thread write an input
     meanwhile, the results are found for contents that never come again."""
-    return target.fingerprint(), target.opened.device, tuple(tensor.version for tensor in inputs)
+    return target.fingerprint, target.opened.device, tuple(tensor.version for tensor in inputs)
 
 
 def find(target: Executable, key: tuple) -> list[Tensor] | None:
@@ -57,6 +60,13 @@ def keep(key: tuple, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> lis
     for tensor in inputs:
         weakref.finalize(tensor, _kept.pop, key, None).atexit = False
     return list(outputs)
+
+
+def forget(fingerprint: str, device: Device) -> None:
+    """The program with that hash is loaded for the device no longer: keep none of its results there."""
+    for key in list(_kept):
+        if key[:2] == (fingerprint, device):
+            _kept.pop(key, None)
 
 
 def entries() -> int:

@@ -5,20 +5,25 @@
 from __future__ import annotations
 
 import hashlib
+import weakref
+from functools import cached_property
 from typing import NamedTuple
 
 from ..bundles.bundle import Bundle, BundleProgram
 from ..devices import Device, parse
-from ..errors import InputError
+from ..errors import HandleError, InputError
 from ..factory import open_program, read_graph
 from ..graph import TensorType
 from ..layout import Layout
 from ..locks import new_lock
 from ..plan import plan as make_plan
+from ..queues.blocks import let_go
+from ..sessions.constants import digest
 from ..sessions.staging import most_in_flight
+from . import constants
 from .open_device import OpenDevice, opened
 
-__all__ = ["Executable", "Spec", "executable", "input_layout", "program_entry"]
+__all__ = ["Executable", "Spec", "executable", "input_layout", "program_entry", "unload_program"]
 
 
 class Spec(NamedTuple):
@@ -69,24 +74,45 @@ def executable(device: OpenDevice, bundle: Bundle, program: str | int | None,
     """The program, loaded once for an open device. ``max_in_flight``: how many submissions of it may be
     queued from now on. Raises what factory.load raises, DeviceError for a closed device, InputError."""
     entry = program_entry(bundle, program)
-    key = (id(bundle), entry.name)           # the Executable holds the bundle: the id stays its own
     with opened(device).alive().lock:
-        found = device.programs.get(key)
+        loaded = device.programs.setdefault(bundle, {})
+        found = loaded.get(entry.name)
         if found is None:
-            found = device.programs[key] = Executable(device, bundle, entry)
+            found = loaded[entry.name] = Executable(device, bundle, entry)
         if max_in_flight is not None:
             found.session.max_in_flight = most_in_flight(max_in_flight)
         return found
 
 
+def unload_program(device: OpenDevice, bundle: Bundle, program: str | int | None = None) -> int:
+    """Let go of a program that is loaded for an open device, of all of the bundle's for None: its parameters,
+    where no other uses the same, its results that are kept, and the memory that its runs left idle. Waits for
+    nothing: what is queued ends, and then its memory goes, too. A later submit loads the program again, as
+    does load_program; dropping the last reference to a bundle does the same for all of its programs.
+
+    Returns how many were loaded. Raises DeviceError for a closed device, InputError, DocumentError.
+    """
+    entry = None if program is None else program_entry(bundle, program)
+    with opened(device).alive().lock:
+        loaded = device.programs.get(bundle, {})
+        names = list(loaded) if entry is None else [entry.name] if entry.name in loaded else []
+        for name in names:
+            del loaded[name]
+    let_go(device.handle)
+    return len(names)
+
+
 class Executable:
-    """``inputs`` Specs in the bundle's order (parameters are none), ``aliases`` {position of an input: output
+    """One program, loaded; it goes with its bundle, which it does not keep.
+
+    ``inputs`` Specs in the bundle's order (parameters are none), ``aliases`` {position of an input: output
     that is written into it}, ``const`` whether outputs may be kept for equal inputs, ``lock`` for runs in
     the session's own memory."""
 
     def __init__(self, opened: OpenDevice, bundle: Bundle, entry: BundleProgram):
-        self.bundle, self.entry, self.opened = bundle, entry, opened
-        self.module = open_program(bundle, entry, _on(opened.device, bundle))
+        self._bundle, self.entry, self.opened = weakref.ref(bundle), entry, opened
+        self.name = f"program {entry.name!r} of {bundle.path.name}"        # what errors call it
+        self.module = open_program(bundle, entry, _on(opened.device, bundle), reserve=False)
         self.session = session = self.module.session
         graph, plan = session.graph, session.plan
         index = {name: i for i, name in enumerate(graph.input_names)}
@@ -95,11 +121,19 @@ class Executable:
         self.aliases = {position[to]: out for out, to in plan.aliases if to in position}
         self.const = entry.const
         self.lock = new_lock()
+        for handle in session.handles:
+            weakref.finalize(self, let_go, handle).atexit = False
+        if self.const:
+            weakref.finalize(self, constants.forget, self.fingerprint, opened.device).atexit = False
 
     @property
-    def name(self) -> str:
-        """What errors call it."""
-        return f"program {self.entry.name!r} of {self.bundle.path.name}"
+    def bundle(self) -> Bundle:
+        """Whoever submits has it. Raises HandleError where it is gone."""
+        found = self._bundle()
+        if found is None:
+            raise HandleError(f"the bundle of {self.name} is gone: keep a reference to it while hooks run",
+                              device=str(self.opened.device))
+        return found
 
     def _spec(self, index: int, name: str) -> Spec:
         session = self.session
@@ -107,13 +141,16 @@ class Executable:
         device = session.plan.devices[int(session.plan.entry_did()[eid])]
         return Spec(index, name, session.graph.entry_type(eid), device, session.plan.layout(eid))
 
+    @cached_property
     def fingerprint(self) -> str:
-        """What the program computes, as a hash: equal in every bundle that has it."""
-        files = self.bundle.files
-        parts = [files[self.entry.graph], *(files[lib.file] for lib in self.bundle.libraries)]
-        if self.entry.params:
-            parts.append(files[self.bundle.params_file])
-        return hashlib.sha256(repr((parts, self.entry.inputs)).encode()).hexdigest()
+        """What the program computes, as a hash: equal in every bundle that has it. Of parameters it is what
+        they hold: what the index says of their file was compared with nothing."""
+        bundle, entry = self.bundle, self.entry
+        parts = [bundle.files[file] for file in (entry.graph, entry.plan) if file]
+        parts += [bundle.files[library.file] for library in bundle.libraries]
+        values = bundle.mapped(entry).values
+        parts += [(name, digest(values[name]).hex()) for name in sorted(values)]
+        return hashlib.sha256(repr((parts, entry.inputs)).encode()).hexdigest()
 
 
 def _on(device: Device, bundle: Bundle) -> list[Device]:

@@ -12,24 +12,37 @@ from .. import core
 from ..devices import Device, parse
 from ..errors import DeviceError, InputError
 from ..locks import new_rlock
+from ..queues.blocks import blocks, let_go
+from ..queues.buffer import sweep
+from ..sessions.constants import constants
 from ..tensors.tensor import Tensor
 
 __all__ = ["Holder", "MemoryView", "OpenDevice", "opened"]
 
 
 class Holder(NamedTuple):
-    """One tensor in a memory: ``addr`` and ``bytes_per_bank`` of its block."""
+    """One block of a memory: ``addr``, ``bytes_per_bank``.
 
-    tensor: int
+    ``kind``: "tensor" of handles; "constant", which all programs with the same values share; "session",
+    memory of a module for runs in the calling thread; "program", what else a program or a copy that is made
+    holds; "queued", which only work that is queued needs, as intermediates of a program; "idle", kept to be
+    used again. ``name``: who asked for the block first. Of a tensor: ``tensors`` the ids of all its handles,
+    ``tensor`` the oldest of them, ``type`` and ``retained`` of that one; else (), None, "", False.
+    """
+
+    tensor: int | None
     type: str
     addr: int
     bytes_per_bank: int
     retained: bool
+    kind: str
+    name: str
+    tensors: tuple[int, ...]
 
 
 class MemoryView(NamedTuple):
-    """One memory of a device; bytes are per bank, as in tt-mlir. ``holders``: the tensors of this open
-    device; the rest of what is allocated belongs to programs, other sessions, and blocks kept for reuse."""
+    """One memory of a device; bytes are per bank, as in tt-mlir. ``holders``: all blocks that are allocated,
+    which add up to ``total_bytes_allocated_per_bank``."""
 
     num_banks: int
     total_bytes_per_bank: int
@@ -37,6 +50,11 @@ class MemoryView(NamedTuple):
     total_bytes_free_per_bank: int
     largest_contiguous_bytes_free_per_bank: int
     holders: tuple[Holder, ...]
+
+
+_KINDS = {"reserved": "session", "held": "program", "queued": "queued", "idle": "idle"}
+_open: weakref.WeakSet[OpenDevice] = weakref.WeakSet()
+_open_lock = new_rlock()
 
 
 def opened(value: Any) -> OpenDevice:
@@ -50,17 +68,19 @@ def opened(value: Any) -> OpenDevice:
 class OpenDevice:
     """A device, open until ``close`` or the end of a with block.
 
-    ``device`` which one, ``handle`` its memory, ``programs`` what is loaded for it (executable.py keeps it),
-    ``lock`` for loading them.
+    ``device`` which one, ``handle`` its memory, ``programs`` {bundle: what is loaded of it} (executable.py
+    keeps it; it goes with the bundle), ``lock`` for loading them.
     """
 
     def __init__(self, device: Device | str):
         self.device = parse(device)
         self.handle = core.open_device(self.device)
         self.is_open = True
-        self.programs: dict[Any, Any] = {}
+        self.programs: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
         self.lock = new_rlock()
-        self._tensors: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
+        self._made: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
+        with _open_lock:
+            _open.add(self)
 
     def __repr__(self) -> str:
         return f"<OpenDevice {self.device}{'' if self.is_open else ', closed'}>"
@@ -80,33 +100,63 @@ class OpenDevice:
         return self
 
     def adopt(self, tensor: Tensor) -> Tensor:
-        """Count a tensor among those of this device: evictable, shown in memory_view, gone when it closes."""
-        self._tensors[tensor.id] = tensor
+        """A tensor was made through this open device: it goes when that is closed, even if the same device is
+        open elsewhere."""
+        self._made[tensor.id] = tensor
         return tensor
 
     def tensors(self, memory: str | None = None) -> list[Tensor]:
-        """The tensors that live here, the oldest first; those of one memory, if it is named."""
-        alive = [t for t in [ref() for ref in self._tensors.valuerefs()] if t is not None]
-        found = [t for t in alive if t.is_allocated and t.device == self.device]
+        """The tensors that live on the device, however they were made, the oldest first; those of one memory,
+        if it is named. Views of modules' memory are none of them."""
+        found = [t for t in self.handle.tensors.alive() if t.buffer is not None and t.is_allocated]
         return sorted((t for t in found if memory is None or t.layout.memory == memory), key=lambda t: t.id)
 
     def close(self) -> None:
-        """Let its tensors and programs go: handles end here, memory comes back when queued work
-        is over. Raises DeviceError for one that is closed."""
+        """Let its programs go, and the tensors of the device: handles end here, memory comes back when queued
+        work is over. Where the same device is open elsewhere, only tensors that were made through this one
+        end; so do, of a device on the host, whose memory is the process's. Raises DeviceError for one that is
+        closed."""
         with self.alive().lock:
             self.is_open = False
             self.programs.clear()
-        for tensor in self.tensors():
+        with _open_lock:
+            _open.discard(self)
+            last = not any(other.handle is self.handle for other in _open)
+        made = [t for t in [ref() for ref in self._made.valuerefs()] if t is not None and t.is_allocated]
+        everything = self.tensors() if last and not self.device.descriptor.on_host else []
+        for tensor in {id(t): t for t in [*made, *everything]}.values():
             tensor.give_up(f"was on device {self.device}, which was closed")
+        if last:
+            let_go(self.handle)
 
     def memory_view(self) -> dict[str, MemoryView]:
-        """{memory name: MemoryView}."""
+        """{memory name: MemoryView}. What was kept for work that is over goes first."""
+        sweep()
         made = {}
         for number, memory in enumerate(self.alive().device.descriptor.memories):
-            now = self.handle.stats(number)
-            blocks = [(t, t.buffer) for t in self.tensors(memory.name)]  # other threads may deallocate some
-            holders = tuple(Holder(t.id, str(t.type), block.addr, block.extent, t.retain)
-                            for t, block in blocks if block is not None)
-            made[memory.name] = MemoryView(memory.banks, memory.usable, now.allocated, now.free,
-                                           now.largest_free, holders)
+            holders = self._holders(number)
+            taken = sum(holder.bytes_per_bank for holder in holders)
+            largest = self.handle.stats(number).largest_free
+            made[memory.name] = MemoryView(memory.banks, memory.usable, taken, memory.usable - taken, largest,
+                                           holders)
         return made
+
+    def _holders(self, number: int) -> tuple[Holder, ...]:
+        """Every block of one memory."""
+        name = self.device.descriptor.memories[number].name
+        shown: dict[int, list[Tensor]] = {}
+        for tensor in self.tensors(name):
+            shown.setdefault(tensor._addr, []).append(tensor)
+        shared = {buffer.addr for buffer in constants(self.handle, number)}
+        found = []
+        for block in blocks(self.handle, number):
+            kind, handles = _KINDS[block.kind], shown.get(block.addr, [])
+            if kind == "program":
+                kind = "tensor" if handles else "constant" if block.addr in shared else kind
+            ids, type_, retained = (), "", False
+            if kind == "tensor":
+                ids = tuple(t.id for t in handles)
+                type_, retained = str(handles[0].type), handles[0]._retained
+            found.append(Holder(ids[0] if ids else None, type_, block.addr, block.extent, retained, kind,
+                                block.holder, ids))
+        return tuple(found)

@@ -13,6 +13,7 @@ import itertools
 import warnings
 from collections.abc import Iterator
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -57,6 +58,10 @@ class Tensor(Operators, Fetching, Shown):
         self._copy_arg = self._view = self._place = self._gone = self._recipe = None
         self._origin = self._id = self._version = None
         self._retained = False
+        known = handle.tensors
+        known.append(ref(self))
+        if len(known) > known.most:
+            known.sweep()
 
     # **************** what is known without waiting ****************
 
@@ -181,13 +186,12 @@ class Tensor(Operators, Fetching, Shown):
             raise InputError(f"this {self.type} is a constant of the library: it cannot be written")
         buffer = self._events
         if buffer is not None:
-            before_write(self)
+            buffer = before_write(self)
             buffer.wait(write=True)
             buffer.overwritten()
         (self if self._origin is None else self._origin)._version = None
         if isinstance(source, Tensor):
-            self._copy_tensor(source, what)
-            return
+            return self._copy_tensor(source, what)
         array = as_array(source, self.type, what)
         view = self._host_view()
         if view is not None:
@@ -202,8 +206,7 @@ class Tensor(Operators, Fetching, Shown):
         view, arg, _owner = source._written()
         core.copy(source._handle, arg or core.host_arg(view, self.dtype), self._handle, self._arg)
 
-    asnumpy = numpy                  # TVM's names
-    copyfrom = copy_from
+    asnumpy, copyfrom = numpy, copy_from         # TVM's names
 
     def copyto(self, target: Tensor) -> Tensor:
         """Copy the values into ``target``, which is returned. Raises as copy_from."""
@@ -283,8 +286,7 @@ class Tensor(Operators, Fetching, Shown):
                               "more", tensor=self.id, device=str(self.device))
         return self
 
-    def __copy__(self) -> Tensor:
-        return self.alias()
+    __copy__ = alias
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         from .transfers import duplicate

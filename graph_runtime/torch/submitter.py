@@ -42,7 +42,7 @@ class Submitter:
         self._plan, self._graph, self._name = plan, plan.graph, name
         self._handles = [core.open_device(device) for device in plan.devices]
         program = lower(plan, library.resolve)
-        self._bound = Bound(program, self._handles, name, reserve=False)
+        self._bound = Bound(program, self._handles, name)
         self._slots = slots = assign_slots(plan)
         copied = slots_of_copies(program, slots)
         self._template = assemble(self._bound, slots, frozenset(i for i in given if i in copied))

@@ -30,10 +30,12 @@ def _write(path, graphs, devices=("tt:0",), const=(), edit=lambda name, text: te
 
 @pytest.fixture(scope="session")
 def new_bundle(tmp_path_factory):
-    """new_bundle(graphs, devices=["tt:0"], const=(), edit=...) -> Bundle"""
+    """new_bundle(graphs, devices=["tt:0"], const=(), edit=..., folder=None) -> Bundle, a zip unless a folder
+    is named"""
 
-    def make(graphs, **options):
-        return rt.load_bundle(_write(tmp_path_factory.mktemp("bundle") / "test.zip", graphs, **options))
+    def make(graphs, folder=None, **options):
+        path = folder or tmp_path_factory.mktemp("bundle") / "test.zip"
+        return rt.load_bundle(_write(path, graphs, **options))
 
     return make
 

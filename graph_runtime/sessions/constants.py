@@ -1,0 +1,218 @@
+"""Constants in a device's own memory: each is held once, whatever number of programs, bundles and sessions
+use it, and goes with the last of them.
+
+    share(session, values)   graph inputs, and the copies made of them when they are set, live where all who
+                             use the same values have them
+    own(session, index)      an input has memory of the session's own again, before somebody writes there
+
+A constant is known by what it holds, the sha256 of its type and bytes as they were read, and by how it is
+stored. No name and no hash that a file records is asked.
+"""
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .. import core, dtypes
+from ..graph import TensorType
+from ..layout import HOST, Layout
+from ..locks import new_rlock
+from ..programs.slots import extent_of, memory_of
+from ..queues.buffer import Buffer
+from ..tensors.host_values import ALIGNMENT, as_array
+from ..tensors.tensor import Tensor
+from .bind import Lease
+
+if TYPE_CHECKING:
+    from .session import Session
+
+__all__ = ["can_share", "constants", "digest", "fits", "own", "share"]
+
+
+class _Key(NamedTuple):
+    """``rounded``: the formats that the values had on their way to this layout, where they may have lost
+    something."""
+
+    handle: core.DeviceHandle
+    memory: int
+    layout: Layout
+    type: TensorType
+    digest: bytes
+    rounded: tuple[str, ...]
+
+
+_held: weakref.WeakValueDictionary[_Key, Buffer] = weakref.WeakValueDictionary()
+_lock = new_rlock()                          # while a constant is made: who asks for the same one waits
+
+
+class Shared(Lease):
+    """What tensors of a constant hold: others read there, so the session leaves before it writes."""
+
+    __slots__ = ("_index", "_session")
+
+    def __init__(self, buffer: Buffer, session: Session, index: int):
+        super().__init__(buffer)
+        self._session, self._index = weakref.ref(session), index
+
+    def leave(self, tensor: Tensor) -> None:
+        """``tensor`` shows the constant and is about to be written: it leads elsewhere from now on."""
+        session = self._session()
+        if session is not None:
+            own(session, self._index)
+        if tensor._owner is self:                       # of a session that is gone, or has other values now
+            tensor.settle(_private(tensor, "constant"))
+
+
+def constants(handle: core.DeviceHandle, memory: int) -> list[Buffer]:
+    """The constants that one memory of a device holds now."""
+    with _lock:
+        found = [(key, buffer) for key, buffer in _held.items()]
+    return [buffer for key, buffer in found if key.handle is handle and key.memory == memory]
+
+
+def digest(array: np.ndarray) -> bytes:
+    """What an array holds, as a hash."""
+    made = hashlib.sha256(repr((array.dtype.str, array.dtype.name, array.shape)).encode())
+    made.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return made.digest()
+
+
+# **************** sharing ****************
+
+def can_share(session: Session, index: int) -> bool:
+    """Whether share() would put a part of this graph input where others read it: some of it is in a device's
+    own memory, and nothing of it is written by the graph."""
+    plan, graph = session.plan, session.graph
+    if any(to == index for _, to in plan.aliases):
+        return False
+    eids = _chain(session, index)
+    types = {graph.entry_type(eid) for eid in eids}
+    return len(types) == 1 and any(plan.layout(eid).memory != HOST for eid in eids)
+
+
+def share(session: Session, values: Iterable[tuple[int, Any]], digests: Mapping[int, bytes] | None = None,
+          staying: bool = False) -> dict[int, bytes]:
+    """Let graph inputs, (index, values), live apart from the session's memory, with the copies that are made
+    of them when they are set: in a device's memory where all that use the same values have them.
+
+    ``digests`` {index: what digest said of exactly these values}. ``staying``: the values are arrays that
+    stay where they are, unchanged, so that those on the host, if they fit, are used in place. Returns all
+    digests that were needed. Raises InputError for a value that does not fit, DeviceMemoryError.
+    """
+    places: dict[int, tuple[int, object]] = {}
+    found: dict[int, bytes] = dict(digests or {})
+    for index, value in values:
+        places |= _place(session, index, value, found, staying)
+        session.sharing.add(index)
+    session.rehome(places, copies=False)
+    return found
+
+
+def _place(session: Session, index: int, value: Any, digests: dict[int, bytes], staying: bool
+           ) -> dict[int, tuple[int, object]]:
+    """{entry: (address, owner)} of a graph input and the copies that are made of it."""
+    plan, graph = session.plan, session.graph
+    eid, shared = int(graph.input_eids[index]), can_share(session, index)
+    what = f"input {graph.names[graph.inputs[index]]!r}"
+    given = value.numpy() if isinstance(value, Tensor) else value
+    given = as_array(given, graph.entry_type(eid), what)
+    sources: dict[int, Any] = {eid: given}
+    rounded: dict[int, tuple[str, ...]] = {eid: ()}
+    places: dict[int, tuple[int, object]] = {}
+    for made in _chain(session, index):
+        source = eid if made == eid else _source(session, made)
+        layout = plan.layout(made)
+        if made == eid and staying and fits(session, index, given):
+            places[eid] = given.ctypes.data, given
+            continue
+        if shared and layout.memory != HOST:
+            if index not in digests:
+                digests[index] = digest(given)
+            handle = session.handles[int(plan.entry_did()[made])]
+            key = _Key(handle, memory_of(plan, made), layout, graph.entry_type(made), digests[index],
+                       rounded[source])
+            with _lock:
+                buffer = _held.get(key)
+                if buffer is None:
+                    buffer = _held[key] = _filled(session, made, sources[source], what)
+            owner: Lease = Shared(buffer, session, index)
+        else:
+            buffer = _filled(session, made, sources[source], what)
+            owner = Lease(buffer)
+        places[made] = buffer.addr, owner
+        sources[made] = _view(session, made, buffer, owner)
+        rounded[made] = rounded[source] + ((layout.format,) if layout.memory != HOST else ())
+    return places
+
+
+def fits(session: Session, index: int, array: np.ndarray) -> bool:
+    """Whether a graph input on the host may live in an array: it is not written, and the array is as an input
+    is."""
+    eid = int(session.graph.input_eids[index])
+    type_ = session.graph.entry_type(eid)
+    return (session.plan.layout(eid).memory == HOST and all(to != index for _, to in session.plan.aliases)
+            and bool(array.nbytes) and array.shape == type_.shape
+            and array.dtype == dtypes.to_numpy(type_.dtype) and array.flags.c_contiguous
+            and array.ctypes.data % ALIGNMENT == 0)
+
+
+def _chain(session: Session, index: int) -> list[int]:
+    """The entry of a graph input, then those of the copies that run when it is set, sources first."""
+    graph = session.graph
+    first, last = session.program.at_input.get(index, (0, 0))
+    made = graph.row_ptr[session.program.nid[first:last]].tolist()
+    return [int(graph.input_eids[index]), *made]
+
+
+def _source(session: Session, eid: int) -> int:
+    """The entry, a maker's own, that a copy reads."""
+    graph = session.graph
+    source = int(graph.in_eid[graph.in_ptr[graph.entry_nid[eid]]])
+    return int(graph.row_ptr[graph.maker(source)])
+
+
+def _filled(session: Session, eid: int, source: Any, what: str) -> Buffer:
+    """A new block with the values of ``source`` as an entry is stored."""
+    handle = session.handles[int(session.plan.entry_did()[eid])]
+    buffer = Buffer.alloc(handle, memory_of(session.plan, eid), extent_of(session.plan, eid), session.name,
+                          lasting=True)
+    _view(session, eid, buffer, Lease(buffer)).copy_from(source, what)
+    return buffer
+
+
+def _view(session: Session, eid: int, buffer: Buffer, owner: Lease) -> Tensor:
+    handle = buffer.handle
+    return Tensor(handle.device, handle, session.graph.entry_type(eid), session.plan.layout(eid), buffer.addr,
+                  owner)
+
+
+# **************** leaving ****************
+
+def own(session: Session, index: int) -> None:
+    """Give a session memory of its own for a graph input, and for the copies made of it, with the values that
+    they have. All tensors that show them lead there. Nothing happens where it shares none."""
+    owners = session.bound.owners
+    eids = [eid for eid in _chain(session, index) if isinstance(owners.get(eid), Shared)]
+    made = {eid: _private(session.tensor(eid), session.name) for eid in eids}
+    moved = {owners[eid]: tensor for eid, tensor in made.items()}
+    session.sharing.discard(index)
+    if not moved:
+        return
+    session.rehome({eid: (tensor._addr, tensor._owner) for eid, tensor in made.items()}, copies=False)
+    for handle in {tensor._handle for tensor in made.values()}:
+        for tensor in handle.tensors.alive():
+            if tensor._owner in moved:
+                tensor.settle(moved[tensor._owner])
+
+
+def _private(tensor: Tensor, holder: str) -> Tensor:
+    """A copy of what a tensor shows, in a block of its own, of whose end nobody is told but its tensors."""
+    place = tensor.place
+    buffer = Buffer.alloc(place.handle, place.memory, place.extent, holder, lasting=True)
+    made = Tensor(place.device, place.handle, place.type, place.layout, buffer.addr, Lease(buffer))
+    made.copy_from(tensor)
+    return made

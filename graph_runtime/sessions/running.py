@@ -1,0 +1,100 @@
+"""Runs of a session in the calling thread: one call into C, more where something is to be done around it."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .. import core
+from ..errors import KernelError, SessionBusyError
+
+__all__ = ["Running", "span_of"]
+
+# C comes back after this long, so that a signal (Ctrl-C) is seen; a person does not feel 50 ms
+_BUDGET_NS = 50_000_000
+_program_run, _program_release = core.lib.gr_program_run, core.lib.gr_program_release
+_INTERRUPTED = core.lib.GR_INTERRUPTED
+
+
+class Running:
+    """The part of a Session that runs it."""
+
+    def run(self) -> None:
+        """Run all nodes once, in this thread (or the queues' ones), without the GIL.
+
+        Raises KernelError where a kernel fails, SessionBusyError where another thread is in this session;
+        after either, and after KeyboardInterrupt, the session can be run again.
+        """
+        if self._around:
+            self._run_bound()
+            return
+        try:
+            status = _program_run(self._native, self._whole)
+            if status:
+                self._go_on(status, self._whole)
+        except BaseException:              # a signal's, maybe: the program is still ours
+            _program_release(self._native)
+            raise
+
+    def run_span(self, first: int, last: int) -> None:
+        """Run instructions first .. last - 1, for who looks at nodes one by one. Raises as run."""
+        with self._guard():
+            self.reserve()
+            self._run_span(first, last)
+
+    def _run_bound(self) -> None:
+        """A run with copies around it, for zero copy, or after queued runs that write the same inputs; or in
+        the queues, unless outputs are bound to arrays."""
+        with self._guard():
+            self.reserve()
+            if self._queued and not self._zero_copy.outputs:
+                self.submissions().run_in_place()
+                return
+            if self._submitter is not None and self.plan.aliases:
+                self._submitter.drain()
+            for first, last in self._copies_in:
+                self._run_span(first, last)
+            self._run_span(0, self.program.main)
+            for array, tensor in self._copies_out:
+                np.copyto(array, tensor.__array__(copy=False))
+
+    def _run_span(self, first: int, last: int) -> None:
+        span = span_of(first, last)
+        self._go_on(_program_run(self._native, span), span)
+
+    def _go_on(self, status: int, span: Any) -> None:
+        """Run on where the time budget was used up, raise for all else that is not OK."""
+        while status == _INTERRUPTED:                # between two calls Python handles signals
+            span = span_of(span.stopped_at, span.last)
+            status = _program_run(self._native, span)
+        if status:
+            raise self._failure(status, span)
+
+    def _failure(self, status: int, span: Any) -> Exception:
+        if status == core.lib.GR_ERR_BUSY:
+            return self._busy_error()
+        at = min(span.stopped_at, self.program.count - 1)
+        view = self.graph.node(int(self.program.nid[at]))
+        device = str(self.plan.devices[self.plan.did[view.nid]])
+        return KernelError(f"node {view.name!r} ({view.op} on {device}) failed: {core.last_error()}",
+                           node=view.name, op=view.op, device=device, status=status)
+
+    def _busy_error(self) -> SessionBusyError:
+        return SessionBusyError(f"{self.name} is running in another thread: make one session a thread")
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        """Keeps other threads out of the session. Raises SessionBusyError where one is in."""
+        if core.lib.gr_program_hold(self._native):
+            raise self._busy_error()
+        try:
+            yield
+        finally:
+            _program_release(self._native)
+
+
+def span_of(first: int, last: int) -> Any:
+    """A ``gr_span *``: instructions first .. last - 1."""
+    return core.ffi.new("gr_span *", {"first": first, "last": last, "budget_ns": _BUDGET_NS})
