@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,7 +19,9 @@ from graph_runtime.documents.write import graph_to_json
 from graph_runtime.errors import CompileError, LibraryError, UnsupportedOpError, did_you_mean
 from graph_runtime.graph import COPY, NOP, NodeView
 from graph_runtime.libraries.elf import read_elf
+from graph_runtime.libraries.judge import LibraryFile
 from graph_runtime.libraries.manifest import Manifest, find_manifest
+from graph_runtime.libraries.trust import file_sha256, is_trusted, remember, sign
 from graph_runtime.model import Constant
 from graph_runtime.ops import registry
 from graph_runtime.ops.select import Selected, select
@@ -171,17 +174,28 @@ def _write(prepared: Mapping[str, Prepared], given: Sequence[_Given], out: str |
            jobs: int | None, tell: Tell, const: Collection[str], generate: bool) -> Path:
     plans = {key: item.plan for key, item in prepared.items()}
     kernels = _missing(plans, given) if generate else []
-    items = [BundleLibrary(f"libraries/{i}_{g.path.name}", g.kinds, g.isa) for i, g in enumerate(given)]
+    files_of = {f"libraries/{i}_{library.path.name}": library for i, library in enumerate(given)}
     programs, files, params = _programs(prepared, const)
-    files |= {item.file: library.path for item, library in zip(items, given, strict=True)}
     with tempfile.TemporaryDirectory(prefix="graph_runtime_") as folder:
         if kernels:
             built = _Given(_compile(kernels, Path(folder) / "kernels.so", march, jobs, tell))
-            items.insert(0, BundleLibrary("kernels.so", built.kinds, built.isa))
-            files["kernels.so"] = built.path
+            files_of = {"kernels.so": built, **files_of}
+        files |= {file: library.contents for file, library in files_of.items()}
+        items = _trusted(files_of, Path(out))
         return write_bundle(out, devices=[d.spelling for d in next(iter(plans.values())).devices],
                             programs=programs, libraries=items, files=files, params=params,
                             tell=partial(tell, "writing parameters"))
+
+
+def _trusted(libraries: Mapping[str, _Given], out: Path) -> list[BundleLibrary]:
+    """What a bundle says of its libraries. Those that were compiled now, or named by their path, may run;
+    what may run is signed where there is a key."""
+    hashes = {file: library.sha256() for file, library in libraries.items()}
+    named = {file for file, library in libraries.items() if library.named}
+    remember([(hashes[file], f"{out.name}/{file}") for file in sorted(named)])
+    return [BundleLibrary(file, library.kinds, library.isa,
+                          sign(hashes[file]) if file in named or is_trusted(hashes[file]) else None)
+            for file, library in libraries.items()]
 
 
 def _missing(plans: Mapping[Any, Plan], given: Sequence[_Given]) -> list[Kernel]:
@@ -246,24 +260,34 @@ def _are_equal(a: Constant, b: Constant) -> bool:
 
 def _given(libraries: Sequence[Any]) -> list[_Given]:
     """Libraries that the caller brings: files, or opened ones."""
-    return [_Given(Path(getattr(library, "path", library))) for library in libraries]
+    return [_Given(library) for library in libraries]
 
 
 class _Given:
-    """A library file, judged by its bytes: nothing of it runs here."""
+    """A library file, judged by its bytes: nothing of it runs here. ``named``: by its path, and not out of
+    another bundle, whose libraries are no more trusted in this one."""
 
-    def __init__(self, path: Path):
-        self.path = path
-        self.manifest: Manifest | None = find_manifest(path)
+    def __init__(self, library: Any):
+        judged = library if isinstance(library, LibraryFile) else None
+        self.path = Path(getattr(library, "path", library))
+        self.named = judged is None or judged.sealed is None
+        self.contents: Path | bytes = self.path if self.named else bytes(judged.contents())
+        self.manifest: Manifest | None = judged.manifest if judged else find_manifest(self.path)
         self.entries = self.manifest.kernels if self.manifest else ()
         self.kinds = tuple(sorted({entry.kind for entry in self.entries})) if self.manifest else ("cpu",)
         self.isa = self.manifest.isa if self.manifest else ""
-        self._functions = frozenset() if self.manifest else _functions(path)
+        self._functions = judged.functions if judged else frozenset()
+        if judged is None and self.manifest is None:
+            self._functions = _functions(self.path)
 
     def has(self, name: str, kind: str) -> bool:
         if self.manifest is None:
             return kind == "cpu" and name in self._functions
         return any((entry.name, entry.kind) == (name, kind) for entry in self.entries)
+
+    def sha256(self) -> str:
+        """In hex."""
+        return file_sha256(self.path) if self.named else hashlib.sha256(self.contents).hexdigest()
 
 
 def _functions(path: Path) -> frozenset[str]:

@@ -46,6 +46,7 @@ _HOME = {
     "Tensor": "tensors.tensor",
     "Timeline": "simulation.timeline",
     "UnsupportedOpError": "errors",
+    "UntrustedLibraryError": "errors",
     "WaitTimeoutError": "errors",
     "aligned_empty": "tensors.host_values",
     "array": "tensors.arrays",
@@ -65,8 +66,11 @@ _HOME = {
     "scatter": "tensors.transfers",
     "simulate": "simulation.simulation",
     "stats": "tensors.traffic",
+    "trust": "libraries.trust",
+    "trusted": "libraries.trust",
     "tt": "devices",
     "unload_program": "stitching.executable",
+    "untrust": "libraries.trust",
     "wait_all": "tensors.transfers",
 }
 

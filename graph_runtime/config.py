@@ -28,6 +28,8 @@ _TABLE = (
     Setting("NUM_THREADS", 0, "threads of the intra-op pool, the caller counted; 0: all the process may use"),
     Setting("CACHE_DIR", "", "where compiled module libraries are kept; empty: ~/.cache/graph_runtime"),
     Setting("CACHE_MB", 4096, "MiB that compiled kernels may take there; the longest unused go first"),
+    Setting("TRUST_DIR", "", "where trusted libraries are written down; empty: ~/.local/share/graph_runtime"),
+    Setting("TRUST_KEY", "", "the key file that signs libraries of bundles; empty: key in that folder"),
     Setting("CC", "", "the C compiler; empty: $CC, else gcc, else cc"),
     Setting("GUARD", 0, "1: device memory is PROT_NONE outside kernels and copies, fresh memory holds NaNs"),
     Setting("EAGER_COMPILE", 0, "1: eager ops run kernels compiled for their shapes, not those built in"),

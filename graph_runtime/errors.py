@@ -11,6 +11,7 @@
      |   +- CapacityError           a plan needs more memory than its device has
      +- LibraryError                a module library that does not fit: ABI, hash, kernel, signature
      |   +- ForeignMachineError     a library for another architecture or instruction set
+     |   +- UntrustedLibraryError   native code that came with a file and that the user did not ask to run
      +- CompileError                the C compiler is missing or refused generated code
      +- DeviceError                 a device that is unknown, not in the list, or closed
      |   +- DeviceMemoryError       out of device memory at run time; also a MemoryError
@@ -36,7 +37,7 @@ __all__ = [
     "ForeignMachineError", "GraphError", "GraphRuntimeError", "HandleError", "ImplicitTransferError",
     "InputError", "KernelError", "LibraryError", "MissingDataError", "ParamsError", "PlanError",
     "RunCancelledError", "SessionBusyError",
-    "UnsupportedOpError", "WaitTimeoutError", "as_path", "did_you_mean",
+    "UnsupportedOpError", "UntrustedLibraryError", "WaitTimeoutError", "as_path", "did_you_mean",
 ]
 
 
@@ -117,6 +118,13 @@ class LibraryError(GraphRuntimeError):
 
 class ForeignMachineError(LibraryError):
     """A library that was built for another architecture or instruction set; ``got`` is that one."""
+
+
+class UntrustedLibraryError(LibraryError):
+    """Native code that came with a bundle, was not compiled here by this user and is not trusted; ``sha256``
+    are the hashes of what was refused."""
+
+    sha256: tuple[str, ...] = ()
 
 
 class CompileError(GraphRuntimeError):

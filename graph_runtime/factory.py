@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from .builder import GraphBuilder
-from .bundles.bundle import Bundle, BundleProgram, read_bundle
+from .bundles.bundle import KERNELS, Bundle, BundleProgram, read_bundle
 from .devices import Device, parse_list
 from .documents.loader import load_graph
 from .errors import DocumentError, ForeignMachineError
 from .frontends import is_onnx
 from .garbage import gc_paused
 from .graph import Graph
-from .library import Library, load_library
+from .libraries.judge import LibraryFile, read_library
+from .libraries.trust import require_trust
+from .library import Library, load_library, open_libraries
 from .model import Constant, Model
 from .module import GraphModule
 from .packing import pack
@@ -28,8 +30,8 @@ from .plan.snapshot import read_snapshot
 from .sessions.session import MAX_IN_FLIGHT, Session
 from .sessions.sharing import link_constants, set_parameters
 
-__all__ = ["adopt_params", "bundle_libraries", "create", "inplace_rules", "library_kernels", "load",
-           "open_program", "read_graph", "set_constants"]
+__all__ = ["adopt_params", "bundle_files", "bundle_libraries", "create", "inplace_rules",
+           "library_kernels", "load", "open_program", "read_graph", "read_runnable", "set_constants"]
 
 _REUSE = {"threads": SAFE, "inline": SERIAL}  # how memory is shared where nobody says
 
@@ -87,23 +89,38 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
 
 
 def load(bundle: str | os.PathLike, devices: Any = None, program: str | None = None, *,
-         threads: int | None = None, max_in_flight: int = MAX_IN_FLIGHT) -> GraphModule:
+         threads: int | None = None, max_in_flight: int = MAX_IN_FLIGHT, libraries: bool = True,
+         rebuild: bool = False) -> GraphModule:
     """A GraphModule from a bundle, with its libraries and parameters.
 
     ``devices``: by default those it was compiled for. ``program``: by default its first. ``threads`` and
-    ``max_in_flight`` as create.
+    ``max_in_flight`` as create. ``libraries``: False runs no native code of the bundle, but the kernels built
+    in. ``rebuild``: neither; kernels are compiled anew from its graph.
 
-    Raises DocumentError, ParamsError, GraphError, PlanError, CheckError, LibraryError, DeviceError.
+    Raises DocumentError, ParamsError, GraphError, PlanError, CheckError, DeviceError, CompileError,
+    LibraryError: an UntrustedLibraryError for libraries that this user did not compile here and has not
+    trusted (gr.trust).
     """
-    opened = read_bundle(bundle)
+    opened = read_runnable(bundle, libraries, rebuild)
     return open_program(opened, opened.program(program), devices, threads=threads,
                         max_in_flight=max_in_flight)
 
 
+def read_runnable(bundle: str | os.PathLike, libraries: bool = True, rebuild: bool = False) -> Bundle:
+    """A bundle whose programs may be run, with the kernels asked for, as load(). Raises DocumentError,
+    UntrustedLibraryError."""
+    opened = read_bundle(bundle)
+    opened.kernels = KERNELS[2] if rebuild else KERNELS[0] if libraries else KERNELS[1]
+    if opened.kernels == KERNELS[0]:
+        require_trust(bundle_files(opened))
+    return opened
+
+
 def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *, threads: int | None = None,
                  max_in_flight: int = MAX_IN_FLIGHT, reserve: bool = True) -> GraphModule:
-    """load(), for a bundle that is open already. ``reserve`` False: for submitting only, the module holds its
-    parameters and takes no other memory before it is run itself."""
+    """load(), for a bundle that is open already, with the kernels that it says (``Bundle.kernels``).
+    ``reserve`` False: for submitting only, the module holds its parameters and takes no other memory before it
+    is run itself."""
     with gc_paused():
         libraries, devices = bundle_libraries(bundle), devices or bundle.devices
         planned, loaded = _snapshot(bundle, entry, devices, libraries), None
@@ -111,6 +128,8 @@ def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *, t
             loaded = read_graph(bytes(bundle.read(entry.graph)))
             planned = make_plan(loaded, devices, inplace=inplace_rules(libraries), packer=pack,
                                 kernels=library_kernels(libraries))
+        if bundle.kernels == KERNELS[2]:
+            libraries = _rebuilt(planned)
         session = Session(planned, libraries, threads, name=bundle.path.name, max_in_flight=max_in_flight,
                           reserve=False)
         module = GraphModule(session)
@@ -120,6 +139,14 @@ def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *, t
         mapped = bundle.mapped(entry)
         adopt_params(module, mapped.values, entry.params, mapped.digests, reserve)
     return module
+
+
+def _rebuilt(plan: Plan) -> list[Library]:
+    """The library of a plan's kernels, compiled or found in the cache; none where it needs none."""
+    from codegen.build import cached_library  # only who compiles needs it
+
+    built = cached_library([plan])
+    return [load_library(built)] if built else []
 
 
 def _check_names(bundle: Bundle, entry: BundleProgram, graph: Graph, aliases: tuple) -> None:
@@ -170,20 +197,27 @@ def set_constants(module: GraphModule, constants: Mapping[str, Constant]) -> Gra
     return module
 
 
-def bundle_libraries(bundle: Bundle) -> list[Library]:
-    """A bundle's libraries, opened. One that was built for another processor is left out with a warning:
-    where functions of it have gr.op, the kernels built in serve, which are slower.
+def bundle_files(bundle: Bundle) -> list[LibraryFile]:
+    """A bundle's libraries, judged by their bytes: nothing of them runs. One that was built for another
+    processor is left out with a warning: where functions of it have gr.op, the kernels built in serve, which
+    are slower.
 
-    Raises LibraryError for one that is damaged.
+    Raises LibraryError, DocumentError for one that is damaged.
     """
-    opened = []
+    found = []
     for item in bundle.libraries:
         try:
-            opened.append(load_library(bundle.library_path(item), sha256=bundle.files[item.file]))
+            found.append(bundle.judge(item))
         except ForeignMachineError as error:
             warnings.warn(f"{error}. Until then the kernels built into this installation serve, which may be "
-                          "slower", stacklevel=3)
-    return opened
+                          "slower", stacklevel=4)
+    return found
+
+
+def bundle_libraries(bundle: Bundle) -> list[Library]:
+    """A bundle's libraries, opened; none where its programs run with other kernels (``Bundle.kernels``).
+    Raises as bundle_files, UntrustedLibraryError before anything of one runs."""
+    return open_libraries(bundle_files(bundle)) if bundle.kernels == KERNELS[0] else []
 
 
 def read_graph(source: Any) -> Graph:
@@ -208,16 +242,16 @@ def _libraries(library: Any) -> list[Library]:
     if library is None:
         return []
     items = library if isinstance(library, (list, tuple)) else [library]
-    opened = [getattr(item, "library", item) for item in items]      # what load_module returned has one
-    return [item if isinstance(item, Library) else load_library(item) for item in opened]
+    files = [getattr(item, "library", item) for item in items]      # what load_module returned has one
+    return open_libraries([item if isinstance(item, LibraryFile) else read_library(item) for item in files])
 
 
-def inplace_rules(libraries: Sequence[Library]) -> dict[str, tuple[int, ...]]:
+def inplace_rules(libraries: Sequence[LibraryFile]) -> dict[str, tuple[int, ...]]:
     """func_name -> inputs that output 0 may overwrite, as the libraries' manifests say."""
     return {name: entry.inplace for library in libraries for (name, _), entry in library.kernels.items()}
 
 
-def library_kernels(libraries: Sequence[Library]) -> dict[str, set[str]]:
+def library_kernels(libraries: Sequence[LibraryFile]) -> dict[str, set[str]]:
     """func_name -> the device kinds that libraries have it for. Names that no manifest lists are left out:
     a library without a manifest may have them."""
     found: dict[str, set[str]] = {}

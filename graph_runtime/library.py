@@ -1,79 +1,63 @@
-"""Module libraries: judged by their bytes, then opened; and the rule that finds the kernel of a function.
+"""Opened libraries, and the rule that finds the kernel of a function.
 
-Two flavours: "module" has a manifest (made by ``graph-runtime compile``), "packed" is any other shared
-object, whose functions are taken to be of TVM's packed convention: it gets the services that operators of
-TVM's compilers call. A library is code: it is opened only by explicit path.
+Code of a file runs here and nowhere else: this module is the only caller of core.library_open and
+core.tvm_open, which are the only ways to dlopen a file (but for OpenBLAS, an installed package: blas.py).
+``load_library`` opens what its caller named, because naming a library is asking for its code.
+``open_libraries`` opens such files too, and what came with a bundle where libraries/trust.py trusts those
+very bytes, which nothing can change any more (sealed.py). A test holds that there is no other dlopen.
+docs/security.md says what that gives.
 """
 
 from __future__ import annotations
 
-import hashlib
-import mmap
 import os
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 import orjson
 
 from . import blas, core
 from .devices import NO_KERNELS
-from .errors import ForeignMachineError, LibraryError, UnsupportedOpError, as_path, did_you_mean
+from .errors import LibraryError, UnsupportedOpError, did_you_mean
 from .graph import COPY, Func, TensorType
-from .libraries import isa
-from .libraries.elf import SharedObject, read_elf
-from .libraries.manifest import KernelEntry, Manifest, find_manifest
+from .libraries.judge import LibraryFile, judge_sealed, read_library
+from .libraries.manifest import KernelEntry
+from .libraries.sealed import seal
+from .libraries.trust import require_trust
 from .ops import numerics, registry
 from .ops.select import call_words, numeric_words
 from .programs.program import Kernel
 
-__all__ = ["Library", "generic_kernel", "load_library", "resolve"]
+__all__ = ["Library", "generic_kernel", "load_library", "open_libraries", "resolve"]
 
 Types = Sequence[TensorType]
-_REGISTER = "TVMBackendRegisterSystemLibSymbol"  # what the constructor of a system library calls
+
+_kept: list[object] = []  # files of libraries that stay open to the end of the process
 
 
-class Library:
-    """An opened library. ``path``, ``manifest`` (None for flavour "packed"), ``flavour``, ``kernels``
-    {(func_name, kind): KernelEntry}.
+class Library(LibraryFile):
+    """An opened library. Stays mapped as long as this object, or a Kernel it gave out, is alive."""
 
-    Stays mapped as long as this object, or a Kernel it gave out, is alive.
-    """
-
-    def __init__(self, path: Path, manifest: Manifest | None, shared: SharedObject, handle: int):
-        self.path, self.manifest, self.functions = path, manifest, shared.functions
-        self.shared = shared
-        self.system = _REGISTER in shared.undefined
-        self.flavour = "module" if manifest else "packed"
-        entries = manifest.kernels if manifest else ()
-        self.kernels: Mapping[tuple[str, str], KernelEntry] = MappingProxyType(
-            {(e.name, e.kind): e for e in entries}
-        )
+    def __init__(self, file: LibraryFile, handle: int):
+        super().__init__(file.path, file.manifest, file.shared, file.sealed, file.signature)
         self.handle = handle
-        if manifest is not None:  # what TVM made stays open, see core.tvm_open
+        if self.manifest is not None:
             # not at exit: a thread may still be in a kernel then
             weakref.finalize(self, core.library_close, handle).atexit = False
+        elif self.sealed is not None:  # what TVM made stays open, see core.tvm_open: opened anew it is found
+            _kept.append(self.sealed)
 
     def __repr__(self) -> str:
         return f"<{self.flavour} library {self.path}, {len(self.kernels) or len(self.functions)} functions>"
 
-    def has(self, name: str, kind: str) -> bool:
-        """Whether it has the function ``name`` for devices of ``kind``. Packed functions are for cpu."""
-        if self.manifest is not None:
-            return (name, kind) in self.kernels
-        return kind == "cpu" and (name in self.functions or self._registered(name) != 0)
+    def _registers(self, name: str) -> bool:
+        return self._registered(name) != 0
 
     def _registered(self, name: str) -> int:
         """Address of a function that a system library registered instead of exporting it, 0 if it did not."""
         return core.tvm_function(core.tvm_system(), name) if self.system else 0
-
-    def names(self, kind: str) -> list[str]:
-        """Names of its functions for devices of ``kind``, sorted."""
-        if self.manifest is None:
-            return sorted(self.functions) if kind == "cpu" else []
-        return sorted(name for name, of in self.kernels if of == kind)
 
     def kernel(self, name: str, kind: str) -> Kernel:
         """The function, ready for a program. Raises LibraryError, with what there is, if it has none of that
@@ -98,97 +82,48 @@ class Library:
 
 
 def load_library(path: str | os.PathLike, *, sha256: str | None = None) -> Library:
-    """Open a library.
+    """Open the library at a path: naming it is asking for its code. ``sha256`` (hex): only if it is those
+    bytes.
 
-    ``sha256`` (hex) is what a bundle says of the file. Raises LibraryError, before anything of the library
-    runs, for another hash, ABI, architecture or instruction set (both sides named), a malformed manifest, or
-    a kernel that is listed and missing.
+    Raises LibraryError, before anything of the library runs, for another ABI, architecture or instruction set
+    (both sides named), a malformed manifest, a kernel that is listed and missing, or another hash.
     """
-    # a bare name would be searched for in the system's folders
-    path = Path(os.path.abspath(as_path(path, "a library")))
-    manifest = find_manifest(path)
-    shared = _examine(path, sha256)
-    if manifest is not None:
-        _check_manifest(path, manifest, shared)
-        return Library(path, manifest, shared, core.library_open(str(path)))
-    _refuse_ffi(path, shared)
-    externs = any(name.startswith("TVM") for name in shared.undefined)
-    return Library(path, None, shared, core.tvm_open(str(path), externs))
+    file = read_library(path)
+    if sha256 is not None:
+        sealed = seal(str(file.path), file.path, 0, len(file.contents()))
+        if sealed.sha256 != sha256:
+            raise LibraryError(f"{path} is not the file that is wanted: its sha256 is {sealed.sha256}, not "
+                               f"{sha256}", got=sealed.sha256, wanted=sha256)
+        file = judge_sealed(file.path, sealed)
+    return Library(file, _open(file))
 
 
-def _refuse_ffi(path: Path, shared: SharedObject) -> None:
-    defined = shared.functions | shared.objects.keys()
-    marks = sorted(name for name in defined if name.lower().startswith(("__tvm_ffi", "__tvmffi")))
-    if marks:
-        raise LibraryError(
-            f"{path} was compiled by TVM 0.21 or later (it has {marks[0]}), whose functions take other "
-            f"arguments than those of 0.5 to 0.20: compile the model with a TVM up to 0.19, which also "
-            f"writes graph.json",
-            got=marks[0],
-            wanted="a library of TVM 0.5 to 0.20",
-        )
+def open_libraries(files: Sequence[LibraryFile]) -> list[Library]:
+    """Libraries, opened; those that are open stay as they are.
+
+    Raises UntrustedLibraryError, before anything of any of them runs, for one that came with a bundle and is
+    not trusted, LibraryError for what the dynamic linker refuses.
+    """
+    require_trust([file for file in files if file.sealed is not None and not isinstance(file, Library)])
+    return [file if isinstance(file, Library) else Library(file, _open(file)) for file in files]
 
 
-def _examine(path: Path, sha256: str | None) -> SharedObject:
+def _open(file: LibraryFile) -> int:
+    path = str(file.path) if file.sealed is None else file.sealed.path
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            found = hashlib.sha256(data).hexdigest() if sha256 is not None else None
-            if found != sha256:
-                raise LibraryError(
-                    f"{path} is not the file that was bundled: its sha256 is {found}, the bundle says "
-                    f"{sha256}",
-                    got=found,
-                    wanted=sha256,
-                )
-            return read_elf(path, data)
-    except (OSError, ValueError) as error:
-        raise LibraryError(f"cannot read library {path}: {error}", got=str(path)) from None
-
-
-def _check_manifest(path: Path, manifest: Manifest, shared: SharedObject) -> None:
-    if manifest.arch != isa.host_arch():
-        raise ForeignMachineError(
-            f"{path} was built for {manifest.arch}, this machine is {isa.host_arch()}: compile the "
-            f"graph here",
-            got=manifest.arch,
-            wanted=isa.host_arch(),
-        )
-    missing = isa.missing_features(manifest.isa)
-    if missing is None:
-        raise ForeignMachineError(
-            f"{path} was built for an instruction set this version does not know: {manifest.isa!r}",
-            got=manifest.isa,
-            wanted=tuple(isa.LEVELS),
-        )
-    if missing:
-        level = manifest.isa.split("+")[0]
-        raise ForeignMachineError(
-            f"{path} was built for {level}, this CPU ({isa.best_level()}) lacks {', '.join(missing)}: "
-            f"compile with --march {isa.best_level()}",
-            got=manifest.isa,
-            wanted=isa.best_level(),
-        )
-    seen = set()
-    for entry in manifest.kernels:
-        if (entry.name, entry.kind) in seen:
-            raise LibraryError(
-                f"{path}: its manifest lists kernel {entry.name!r} for {entry.kind} twice", got=entry.name
-            )
-        seen.add((entry.name, entry.kind))
-        if entry.symbol not in shared.functions:
-            raise LibraryError(
-                f"{path}: its manifest lists kernel {entry.name!r} for {entry.kind} as {entry.symbol}, the "
-                "file does not export that: it was cut or edited; compile the graph again",
-                got=entry.symbol,
-            )
+        if file.manifest is not None:
+            return core.library_open(path)
+        return core.tvm_open(path, any(name.startswith("TVM") for name in file.shared.undefined))
+    except LibraryError as error:
+        raise LibraryError(str(error).replace(path, str(file.path)), got=str(file.path)) from None
 
 
 # ------------------------------------------------------------------------------------------------ resolution
 def resolve(
-    func: Func, kind: str, inputs: Types, outputs: Types, libraries: Sequence[Library] = ()
+    func: Func, kind: str, inputs: Types, outputs: Types, libraries: Sequence[LibraryFile] = ()
 ) -> Kernel:
     """The kernel that runs ``func`` on devices of ``kind``: from the one library that has it, else one built
-    into the wheel.
+    into the wheel. Of a library that is not open it has no address: a program of it can be checked, not run.
 
     Raises LibraryError where two libraries have it, where its signature is another, or where no library has
     it and the node has no gr.op; UnsupportedOpError for an op without a kernel for these types.
@@ -209,7 +144,8 @@ def resolve(
         library = holders[0]
         if library.manifest is not None:
             _check_signature(library.path, library.kernels[func.name, kind], func, inputs, outputs)
-        kernel = library.kernel(func.name, kind)
+        opened = isinstance(library, Library)
+        kernel = library.kernel(func.name, kind) if opened else Kernel(func.name, 0, origin=str(library.path))
         return replace(kernel, words=numeric_words(registry.get(func.op or ""), func.attrs, kind))
     if func.op is not None:
         return generic_kernel(func, kind, inputs, outputs)
@@ -273,7 +209,7 @@ def _plain(attrs: Mapping[str, object]) -> dict[str, object]:
     return orjson.loads(orjson.dumps({k: v for k, v in attrs.items() if k not in numerics.NAMES}))
 
 
-def _nowhere(func: Func, kind: str, libraries: Sequence[Library]) -> LibraryError:
+def _nowhere(func: Func, kind: str, libraries: Sequence[LibraryFile]) -> LibraryError:
     elsewhere = sorted({of for library in libraries for name, of in library.kernels if name == func.name})
     if elsewhere:
         return LibraryError(

@@ -5,9 +5,12 @@ import ctypes
 import gc
 import json
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
+
+from graph_runtime.config import config
 
 # functions of TVM's packed ABI; float32 unless said
 _PACKED = r"""
@@ -192,3 +195,14 @@ def sabotage(monkeypatch, faulty_library):
 
     monkeypatch.setattr(library, "resolve", resolve)
     return change
+
+
+@pytest.fixture(scope="session", autouse=True)
+def trust_folder(tmp_path_factory) -> Iterator[None]:
+    """What tests trust is not the user's: processes that they start have it in their environment."""
+    folder = tmp_path_factory.mktemp("trust")
+    folder.chmod(0o700)
+    with pytest.MonkeyPatch.context() as patch, config(TRUST_DIR=str(folder), TRUST_KEY=""):
+        patch.setenv("GR_TRUST_DIR", str(folder))
+        patch.delenv("GR_TRUST_KEY", raising=False)
+        yield

@@ -7,21 +7,17 @@
     params.bin      parameters, raw and aligned (weights.py); bundle.json says what lies where
 
 bundles/writer.py writes them. Opening a bundle compares the size of every file; the sha256 of a file is
-compared when it is read, of a library before it is opened. The parameter file is mapped and not read:
-``Bundle.verify`` compares that, too, as ``graph-runtime verify`` does.
+compared when it is read, of a library before it is judged: nothing of it runs here. The parameter file is
+mapped and not read: ``Bundle.verify`` compares that, too, as ``graph-runtime verify`` does.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
-import tempfile
-import weakref
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -31,14 +27,19 @@ from ..documents.document import check_schema
 from ..documents.json_text import parse_json
 from ..errors import DocumentError, ParamsError, as_path, did_you_mean
 from ..graph import TensorType
+from ..libraries.judge import LibraryFile, judge_sealed
+from ..libraries.sealed import Sealed, seal
 from ..progress import Count, uncounted
 from .files import INDEX, Member, find_member, zip_members
 from .weights import Slot, check_slots, map_values
 
-__all__ = ["FORMAT", "INDEX", "VERSION", "Bundle", "BundleLibrary", "BundleProgram",
+__all__ = ["FORMAT", "INDEX", "KERNELS", "VERSION", "Bundle", "BundleLibrary", "BundleProgram",
            "check_references", "read_bundle"]
 
 FORMAT, VERSION = "graph_runtime.bundle", 2
+# what runs a bundle's programs: its libraries, which must be trusted; the kernels built into this package; a
+# library that is compiled here from its graph
+KERNELS = ("libraries", "built in", "rebuilt")
 _MOST_INDEX = 64 << 20
 
 
@@ -61,24 +62,27 @@ class BundleProgram:
 
 @dataclass(frozen=True, slots=True)
 class BundleLibrary:
-    """One module library: its file in the bundle, the device kinds it serves, its instruction set."""
+    """One module library: its file in the bundle, the device kinds it serves, its instruction set, and the
+    ``signature`` of its hash by its owner's key (libraries/trust.py), None where there is none."""
 
     file: str
     kinds: tuple[str, ...]
     isa: str = ""
+    signature: str | None = None
 
 
 class Bundle:
     """An opened bundle. ``devices`` is the list it was compiled for, ``files`` {name: sha256 in hex},
-    ``sizes`` {name: bytes}, ``slots`` where each parameter lies. A library in a zip is unpacked into a folder
-    that goes when this object does."""
+    ``sizes`` {name: bytes}, ``slots`` where each parameter lies. ``kernels``: with which its programs run,
+    one of KERNELS; factory.open_program reads it."""
 
-    def __init__(self, path: Path, index: Mapping, members: Mapping[str, Member], is_zip: bool):
-        self.path = path
+    def __init__(self, path: Path, index: Mapping, members: Mapping[str, Member]):
+        self.path, self.kernels = path, KERNELS[0]
         self.devices: tuple[str, ...] = tuple(index["devices"])
         self.programs = tuple(_program(raw) for raw in index["programs"])
         self.libraries = tuple(
-            BundleLibrary(raw["file"], tuple(raw["kinds"]), raw["isa"]) for raw in index["libraries"])
+            BundleLibrary(raw["file"], tuple(raw["kinds"]), raw["isa"], raw.get("signature"))
+            for raw in index["libraries"])
         params = index["params"]
         self.params_file: str | None = params and params["file"]
         self.slots: Mapping[str, Slot] = {key: _slot(raw, key) for key, raw in params["tensors"].items()
@@ -88,13 +92,9 @@ class Bundle:
         self.memo: dict[str, tuple] = {}          # program -> layouts of its inputs (stitching/executable.py)
         self._members, self._views = members, {}
         self._digests: dict[tuple[int, ...], dict[str, bytes]] = {}     # of parameters, by the file's numbers
+        self._judged: dict[BundleLibrary, LibraryFile] = {}
         if self.params_file is not None:
             check_slots(self.slots, self.sizes[self.params_file], f"bundle {path}")
-        self._unpacked = (
-            Path(tempfile.mkdtemp(prefix="graph_runtime_")) if is_zip and self.libraries else None
-        )
-        if self._unpacked is not None:
-            weakref.finalize(self, shutil.rmtree, self._unpacked, ignore_errors=True)
 
     def program(self, name: str | None = None) -> BundleProgram:
         """The program of that name, the first without one. Raises DocumentError with "did you mean"."""
@@ -128,19 +128,20 @@ class Bundle:
             _compare(self.path, name, self._members[name].sha256(), self.files[name])
         tell(len(self.files), len(self.files))
 
-    def library_path(self, library: BundleLibrary) -> Path:
-        """Where the library lies on disk, to be opened while this object lives."""
-        if self._unpacked is None:
-            return self.path / library.file
-        target = (
-            self._unpacked
-            / hashlib.sha256(library.file.encode()).hexdigest()[:16]
-            / PurePosixPath(library.file).name
-        )
-        if not target.exists():
-            target.parent.mkdir(exist_ok=True)
-            target.write_bytes(self.read(library.file))
-        return target
+    def sealed(self, library: BundleLibrary) -> Sealed:
+        """The bytes of a library, copied to where nothing can change them, their hash compared. Raises
+        DocumentError, LibraryError."""
+        name = f"{self.path.name}/{library.file}"
+        made = seal(name, *self._members[library.file])
+        _compare(self.path, library.file, made.sha256, self.files[library.file])
+        return made
+
+    def judge(self, library: BundleLibrary) -> LibraryFile:
+        """A library, read once and not opened. Raises as sealed and read_library do."""
+        if library not in self._judged:
+            self._judged[library] = judge_sealed(self.path / library.file, self.sealed(library),
+                                                 library.signature)
+        return self._judged[library]
 
     def params(self, program: BundleProgram) -> dict[str, np.ndarray]:
         """Parameters of a program by input name, in a mapping of the file that is this call's own: what is
@@ -211,7 +212,7 @@ def read_bundle(path: str | os.PathLike) -> Bundle:
         _check_sizes(path, index, members)
     except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise DocumentError(f"cannot read bundle {path}: {error}", got=str(path)) from None
-    return Bundle(path, index, members, is_zip)
+    return Bundle(path, index, members)
 
 
 def _check_sizes(path: Path, index: Mapping, members: Mapping[str, Member]) -> None:

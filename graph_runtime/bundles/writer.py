@@ -58,7 +58,7 @@ def write_bundle(
         "version": VERSION,
         "devices": list(devices),
         "programs": [_program(p) for p in programs],
-        "libraries": [asdict(entry) for entry in libraries],
+        "libraries": [_library(entry) for entry in libraries],
         "params": {"file": PARAMS, "tensors": {key: _slot(slot) for key, slot in slots.items()}
                    } if slots else None,
         "files": dict.fromkeys(sorted([*files, *([PARAMS] if slots else [])])),
@@ -90,6 +90,11 @@ def _program(program: BundleProgram) -> dict:
     """As bundle.json has it: what is only said when it is true is left out otherwise."""
     raw = asdict(program)
     return {key: value for key, value in raw.items() if key not in ("const", "plan") or value}
+
+
+def _library(library: BundleLibrary) -> dict:
+    raw = asdict(library)
+    return {key: value for key, value in raw.items() if key != "signature" or value is not None}
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from .export import export
 from .inspect import inspect
 from .plan import plan
 from .run import run
+from .trust import trust
 from .verify import verify
 
 __all__ = ["UsageError", "app"]
@@ -32,3 +33,4 @@ app.command()(inspect)
 app.command()(export)
 app.command()(devices)
 app.command()(bench)
+app.add_typer(trust)

@@ -26,14 +26,15 @@ def bench(
         "--end-to-end", help="Set inputs and fetch outputs too.")] = False,
     seed: opt.Seed = 0, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
     numerics: opt.NumericsOf = None, policy: opt.Policy = None, strict: opt.Strict = False,
-    threads: opt.Threads = None,
+    native: opt.Native = True, rebuild: opt.Rebuild = False, threads: opt.Threads = None,
     json: opt.Json = False,
 ) -> None:
     """Time a graph on random inputs. On --device null:0 kernels do nothing: the time is the runtime's own.
 
     Example: graph-runtime bench net.bundle --repeat 20 --threads 1
     """
-    program = open_program(graph, device, library, params, opt.pairs(dim, "--dim"))
+    program = open_program(graph, device, library, params, opt.pairs(dim, "--dim"), native=native,
+                           rebuild=rebuild)
     options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout, policy)
     with progress(not json) as tell:
         module = program.module(options, threads, fuse, tell)

@@ -11,6 +11,7 @@ import typer
 from ..documents.params import read_params
 from ..frontends import is_onnx
 from ..libraries.manifest import find_manifest
+from ..libraries.trust import is_trusted
 from ..tvm.inspect import describe
 from ..views import report
 from . import options as opt
@@ -83,12 +84,15 @@ def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]
              "params": len(p.params), "const": p.const} for p in bundle.programs]
     found = {"kind": "bundle", "devices": list(bundle.devices), "files": dict(bundle.files),
              "sizes": dict(bundle.sizes), "programs": rows,
-             "libraries": [{"file": x.file, "kinds": x.kinds, "isa": x.isa} for x in bundle.libraries],
+             "libraries": [{"file": x.file, "kinds": x.kinds, "isa": x.isa,
+                            "trusted": is_trusted(bundle.files[x.file], x.signature)}
+                           for x in bundle.libraries],
              **memory[0][0]}
     lines = [f"bundle {file.name} for {', '.join(bundle.devices)}"]
     lines += [f"program {p['name']}: {p['graph']}, inputs {', '.join(p['inputs']) or 'none'}, outputs "
               f"{', '.join(p['outputs']) or 'none'}, {p['params']} parameters" for p in rows]
-    lines += [f"library {x['file']}: {', '.join(x['kinds'])} ({x['isa']})" for x in found["libraries"]]
+    lines += [f"library {x['file']}: {', '.join(x['kinds'])} ({x['isa']})"
+              f"{'' if x['trusted'] else ', not trusted: it would not run'}" for x in found["libraries"]]
     lines += [f"sha256 {digest[:16]}  {bundle.sizes[name]:>13,} B  {name}"
               for name, digest in bundle.files.items()]
     for row, (of_program, pictures) in zip(rows, memory, strict=True):

@@ -26,7 +26,12 @@ Devices = Annotated[list[str] | None, typer.Option(
 LibraryFiles = Annotated[list[Path] | None, typer.Option(
     "--library", help="A module library; repeat for more. Without one the kernels built in serve.")]
 Params = Annotated[Path | None, typer.Option(
-    "--params", help="Parameters: TVM's binary, .npz or .safetensors.")]
+    "--params", help="Parameters: TVM's binary, .npz, .safetensors, or those of a bundle.")]
+Native = Annotated[bool, typer.Option(
+    "--native/--no-native", help="Whether the libraries of a bundle run, which must have been compiled here "
+    "or be trusted; without them the kernels built in serve.")]
+Rebuild = Annotated[bool, typer.Option(
+    "--rebuild", help="Compile the kernels anew from the graph: no library of a bundle runs.")]
 Dims = Annotated[list[str] | None, typer.Option(
     "--dim", help="Bind a symbolic dimension of an ONNX file: batch=4; repeatable.")]
 Fuse = Annotated[bool | None, typer.Option(

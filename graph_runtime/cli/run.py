@@ -45,9 +45,11 @@ def run(
     compare: Compare = False, against: Against = None,
     seed: opt.Seed = 0, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
     numerics: opt.NumericsOf = None, policy: opt.Policy = None, strict: opt.Strict = False,
+    native: opt.Native = True, rebuild: opt.Rebuild = False,
     threads: opt.Threads = None, trace: Trace = None, html: Html = None, json: opt.Json = False,
 ) -> None:
-    """Run a graph once and show its outputs.
+    """Run a graph once and show its outputs. Of a bundle that somebody else made, libraries run only if they
+    are trusted (graph-runtime trust).
 
     Example: graph-runtime run net.bundle --input x=x.npy --output y.npz
 
@@ -58,7 +60,8 @@ def run(
     options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout, policy,
                                placement, objective, fallback)
     with progress(not json) as tell:
-        program = open_program(graph, device, library, params, opt.pairs(dim, "--dim"), tell)
+        program = open_program(graph, device, library, params, opt.pairs(dim, "--dim"), tell,
+                               native=native, rebuild=rebuild)
         module = program.module(options, threads, fuse, tell)
     expected = read_npz(expect) if expect else {}
     _set_inputs(module, opt.pairs(input, "--input"), expected,

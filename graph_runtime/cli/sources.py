@@ -13,10 +13,11 @@ from ..devices import dl_kinds
 from ..documents.loader import load_graph
 from ..documents.params import read_params
 from ..errors import CompileError, DeviceError, DocumentError, InputError
-from ..factory import adopt_params, bundle_libraries, create, inplace_rules, library_kernels, set_constants
+from ..factory import adopt_params, bundle_files, create, inplace_rules, library_kernels, set_constants
 from ..frontends import is_onnx
 from ..graph import Graph
-from ..library import Library, load_library
+from ..libraries.judge import LibraryFile, read_library
+from ..library import Library, load_library, open_libraries
 from ..model import Constant, Model
 from ..module import GraphModule
 from ..packing import pack
@@ -35,16 +36,18 @@ _MOST_WARNINGS = 5
 class Program:
     """A graph with its libraries, the devices it runs on, and parameters (None, a path or arrays).
 
-    ``source``: the Model of an ONNX file, else the Graph. ``entry``: which program of ``bundle`` it is.
+    ``source``: the Model of an ONNX file, else the Graph. ``libraries``: judged by their bytes; ``opened``
+    runs their code. ``entry``: which program of ``bundle`` it is. ``rebuild``: its kernels are compiled anew.
     """
 
     name: str
     source: Model | Graph
-    libraries: list[Library]
+    libraries: list[LibraryFile]
     devices: Sequence[str]
     params: Any = None
     bundle: Bundle | None = None
     entry: BundleProgram | None = None
+    rebuild: bool = False
 
     @property
     def graph(self) -> Graph:
@@ -79,17 +82,22 @@ class Program:
                        inplace=inplace_rules(self.libraries), kernels=library_kernels(self.libraries),
                        **{"packer": pack, **options})
 
+    def opened(self) -> list[Library]:
+        """Its libraries, opened. Raises UntrustedLibraryError where the user did not ask for their code."""
+        self.libraries[:] = open_libraries(self.libraries)
+        return self.libraries
+
     def module(self, options: Mapping[str, Any], threads: int | None = None, fuse: bool | None = None,
                tell: Tell = silent) -> GraphModule:
         """Ready to run, parameters set. Kernels of an ONNX file are compiled, or found in the cache."""
-        if self.bundle is not None and self.params is None:
-            module = create(self.graph, self.libraries, self.devices, threads=threads, name=self.name,
+        if self.rebuild or ((fuse or self.is_model) and (self.bundle is None or self.params is not None)):
+            module = self._compiled(self.prepare(options, fuse, tell), threads, tell)
+        elif self.bundle is not None and self.params is None:
+            module = create(self.graph, self.opened(), self.devices, threads=threads, name=self.name,
                             **options)
             adopt_params(module, self.values)
-        elif fuse or self.is_model:
-            module = self._compiled(self.prepare(options, fuse, tell), threads, tell)
         else:
-            module = create(self.graph, self.libraries, self.devices, params=self.params, threads=threads,
+            module = create(self.graph, self.opened(), self.devices, params=self.params, threads=threads,
                             name=self.name, **options)
         show_plan(module)
         warn(module.session.plan)
@@ -101,9 +109,11 @@ class Program:
         try:
             built = cached_library([prepared.plan], self.libraries, tell=tell)
         except CompileError as error:
+            if self.rebuild:
+                raise
             warnings.warn(f"{error}. Until then the kernels built into this installation serve", stacklevel=2)
             built = None
-        libraries = [*self.libraries, *([load_library(built)] if built else [])]
+        libraries = [*self.opened(), *([load_library(built)] if built else [])]
         module = create(prepared.plan, libraries, threads=threads, name=self.name)
         set_constants(module, prepared.model.constants)
         return module
@@ -124,41 +134,48 @@ def is_bundle(path: Path) -> bool:
 
 def open_program(path: Path, devices: Sequence[str] | None = None, libraries: Sequence[Path] | None = None,
                  params: Path | None = None, dims: Mapping[str, str] | None = None,
-                 tell: Tell = silent, batch: int | None = None) -> Program:
+                 tell: Tell = silent, batch: int | None = None, *, native: bool = True,
+                 rebuild: bool = False) -> Program:
     """Read MODEL; of a bundle the first program. As open_programs."""
-    return open_programs(path, devices, libraries, params, dims, tell, batch)[0]
+    return open_programs(path, devices, libraries, params, dims, tell, batch, native=native,
+                         rebuild=rebuild)[0]
 
 
 def open_programs(path: Path, devices: Sequence[str] | None = None,
                   libraries: Sequence[Path] | None = None, params: Path | None = None,
                   dims: Mapping[str, str] | None = None, tell: Tell = silent,
-                  batch: int | None = None) -> list[Program]:
-    """Read MODEL: every program of a bundle, or one. --device, --library and --params come before what a
-    bundle brings. ``dims``, ``batch``: of --dim, --batch, for ONNX files.
+                  batch: int | None = None, *, native: bool = True, rebuild: bool = False) -> list[Program]:
+    """Read MODEL: every program of a bundle, or one. Nothing of a library runs. --device, --library and
+    --params come before what a bundle brings. ``dims``, ``batch``: of --dim, --batch, for ONNX files.
+    ``native``, ``rebuild``: of --no-native, --rebuild, for bundles: their libraries are left out.
 
     Raises DocumentError, GraphError, LibraryError, InputError.
     """
     from ..prepare import read_model
 
-    opened = [load_library(file) for file in libraries or ()]
+    found = [read_library(file) for file in libraries or ()]
     if dims and (is_bundle(path) or not is_onnx(path)):
         raise InputError(f"--dim binds dimensions of an ONNX file, {path} has none that are open",
                          got=dict(dims))
     if batch and (is_bundle(path) or not is_onnx(path)):
         raise InputError(f"--batch {batch} needs an ONNX file; {path} has the sizes that it was written with",
                          got=batch)
+    if found and not (native and not rebuild):
+        raise InputError("--no-native and --rebuild run without libraries, --library names one: give one of "
+                         "these", got=str(found[0].path))
     if is_bundle(path):
         bundle = read_bundle(path)
-        opened = opened or bundle_libraries(bundle)
-        return [Program(path.name, load_graph(bytes(bundle.read(entry.graph))), opened,
-                        devices or bundle.devices, params, bundle, entry) for entry in bundle.programs]
+        found = found or (bundle_files(bundle) if native and not rebuild else [])
+        return [Program(path.name, load_graph(bytes(bundle.read(entry.graph))), found,
+                        devices or bundle.devices, params, bundle, entry, rebuild)
+                for entry in bundle.programs]
     if not path.is_file():
         raise DocumentError(f"there is no file {path}", got=str(path))
     if is_onnx(path):
         model = read_model(path, opt.sizes(dims or {}), tell, batch)
-        return [Program(path.name, model, opened, devices or ["cpu:0"], params)]
+        return [Program(path.name, model, found, devices or ["cpu:0"], params)]
     graph = load_graph(path)
-    return [Program(path.name, graph, opened, devices or asked_devices(graph), params)]
+    return [Program(path.name, graph, found, devices or asked_devices(graph), params)]
 
 
 def asked_devices(graph: Graph) -> list[str]:

@@ -12,7 +12,9 @@ from pathlib import Path
 from ..errors import ForeignMachineError, LibraryError
 from . import isa
 
-__all__ = ["SharedObject", "read_elf"]
+__all__ = ["Bytes", "SharedObject", "read_elf"]
+
+Bytes = bytes | mmap.mmap | memoryview
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -23,28 +25,34 @@ _SHARED, _DYNSYM, _UNDEFINED = 3, 11, 0
 _FUNCTION_TYPES = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 _OBJECT_TYPES = (0, 1)  # STT_NOTYPE (hand-written assembly), STT_OBJECT
 _LOAD = 1
-_MOST_SYMBOLS = 1 << 22
+_MOST_SYMBOLS = 1 << 20
+_NAME_SHARE = 4  # the names of a file's symbols have at most that many bytes for each of the file's
 
 
 @dataclass(frozen=True, slots=True)
 class SharedObject:
     """``arch`` as platform.machine() spells it, ``functions`` the names of the functions it defines for
-    others, ``objects`` {name: (offset in the file, bytes)} of its data,
-    ``undefined`` the names that others must define."""
+    others, ``objects`` {name: (address, bytes)} of its data, ``segments`` (first address, bytes in the file,
+    their offset) of what is mapped, ``undefined`` the names that others must define."""
 
     arch: str
     functions: frozenset[str]
     objects: Mapping[str, tuple[int, int]]
+    segments: tuple[tuple[int, int, int], ...]
     undefined: frozenset[str]
 
-    def view(self, name: str, data: bytes | mmap.mmap) -> memoryview:
-        """The bytes of a data symbol in the file's ``data``, read-only; none where the file has none for
-        it."""
-        offset, size = self.objects[name]
-        return memoryview(data)[offset : offset + size].toreadonly()
+    def view(self, name: str, data: Bytes) -> memoryview:
+        """The bytes of a data symbol in the file's ``data``, read-only: as many as it says, never beyond its
+        segment; none where the file has none for it."""
+        value, size = self.objects[name]
+        for first, in_file, offset in self.segments:
+            if first <= value < first + in_file:
+                left, begin = first + in_file - value, offset + value - first
+                return memoryview(data)[begin : begin + (min(left, size) if size else left)].toreadonly()
+        return memoryview(b"")
 
 
-def read_elf(path: Path, data: bytes | mmap.mmap) -> SharedObject:
+def read_elf(path: Path, data: Bytes) -> SharedObject:
     """What a library file says of itself.
 
     Raises LibraryError for one that is no 64-bit shared object, is for another architecture, or is cut off.
@@ -84,13 +92,13 @@ def read_elf(path: Path, data: bytes | mmap.mmap) -> SharedObject:
         elif kind in _FUNCTION_TYPES:
             functions.add(name)
         elif kind in _OBJECT_TYPES:
-            objects[name] = _extent(segments, value, size)
-    return SharedObject(arch, frozenset(functions), objects, frozenset(undefined))
+            objects[name] = value, size
+    return SharedObject(arch, frozenset(functions), objects, segments, frozenset(undefined))
 
 
 def _segments(
-    path: Path, data: bytes | mmap.mmap, table: int, entry_size: int, count: int
-) -> list[tuple[int, int, int]]:
+    path: Path, data: Bytes, table: int, entry_size: int, count: int
+) -> tuple[tuple[int, int, int], ...]:
     """(first address, bytes in the file, their offset) of each part that the loader maps."""
     if table + count * entry_size > len(data) or (count and entry_size != _SEGMENT.size):
         raise LibraryError(f"{path}: its table of segments is malformed", got=str(path))
@@ -106,25 +114,22 @@ def _segments(
                 wanted=offset + in_file,
             )
         found.append((addr, in_file, offset))
-    return found
-
-
-def _extent(segments: list[tuple[int, int, int]], value: int, size: int) -> tuple[int, int]:
-    """Where a symbol's bytes stand in the file: as many as it says, never beyond its segment."""
-    for first, in_file, offset in segments:
-        if first <= value < first + in_file:
-            left = first + in_file - value
-            return offset + value - first, min(left, size) if size else left
-    return 0, 0
+    return tuple(found)
 
 
 def _symbols(
-    path: Path, data: bytes | mmap.mmap, sections: list[tuple[int, ...]]
+    path: Path, data: Bytes, sections: list[tuple[int, ...]]
 ) -> Iterator[tuple[str, int, int, int, int]]:
-    """(name, type, section, value, size) of each dynamic symbol."""
-    for _, section_type, _, _, offset, size, link, _, _, entry_size in sections:
-        if section_type != _DYNSYM:
-            continue
+    """(name, type, section, value, size) of each dynamic symbol.
+
+    Raises LibraryError for tables that lie outside of the file, and for more than a linker writes: several
+    tables, names that overlap each other again and again.
+    """
+    tables = [row for row in sections if row[1] == _DYNSYM]
+    if len(tables) > 1:
+        raise LibraryError(f"{path} has {len(tables)} tables of dynamic symbols, a library has one",
+                           got=len(tables), wanted=1)
+    for _, _, _, _, offset, size, link, _, _, entry_size in tables:
         names = sections[link] if link < len(sections) else None
         if (
             names is None
@@ -134,8 +139,14 @@ def _symbols(
             or names[4] + names[5] > len(data)
         ):
             raise LibraryError(f"{path}: its table of dynamic symbols is malformed", got=str(path))
-        strings = data[names[4] : names[4] + names[5]]
-        for at in range(offset, offset + size - entry_size + 1, entry_size):
-            name, info, _, section, value, symbol_size = _SYMBOL.unpack_from(data, at)
-            text = strings[name : max(name, strings.find(b"\0", name))].decode("utf-8", "replace")
+        strings = bytes(data[names[4] : names[4] + names[5]])
+        left = _NAME_SHARE * len(data)
+        for name, info, _, section, value, symbol_size in _SYMBOL.iter_unpack(
+                data[offset : offset + size // entry_size * entry_size]):
+            end = strings.find(b"\0", name)
+            left -= max(0, (len(strings) if end < 0 else end) - name)
+            if left < 0:
+                raise LibraryError(f"{path}: the names of its dynamic symbols have more than "
+                                   f"{_NAME_SHARE} times the bytes of the file", got=str(path))
+            text = strings[name : max(name, end)].decode("utf-8", "replace")
             yield text, info & 15, section, value, symbol_size

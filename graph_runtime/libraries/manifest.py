@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import stat
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ __all__ = [
     "Manifest",
     "direct_symbol",
     "find_manifest",
+    "manifest_in",
     "read_manifest",
 ]
 
@@ -96,9 +98,14 @@ def find_manifest(path: str | os.PathLike) -> Manifest | None:
         if not stat.S_ISREG(path.stat().st_mode):
             raise LibraryError(f"cannot read library {path}: it is no regular file", got=str(path))
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            body = _locate(path, data)
+            return manifest_in(path, data)
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
         raise LibraryError(f"cannot read library {path}: {error}", got=str(path)) from None
+
+
+def manifest_in(path: Path, data: mmap.mmap | memoryview) -> Manifest | None:
+    """As find_manifest, for the bytes of a library; ``path`` is what errors call it."""
+    body = _locate(path, data)
     return None if body is None else _parse(path, body)
 
 
@@ -113,8 +120,8 @@ def read_manifest(path: str | os.PathLike) -> Manifest:
     return manifest
 
 
-def _locate(path: Path, data: mmap.mmap) -> bytes | None:
-    at = data.find(MAGIC)
+def _locate(path: Path, data: mmap.mmap | memoryview) -> bytes | None:
+    at = _find(data, MAGIC)
     if at < 0:
         return None
     start = at + len(MAGIC) + 8
@@ -126,7 +133,13 @@ def _locate(path: Path, data: mmap.mmap) -> bytes | None:
             got=size,
             wanted=max(0, len(data) - start),
         )
-    return data[start : start + size]
+    return bytes(data[start : start + size])
+
+
+def _find(data: mmap.mmap | memoryview, wanted: bytes) -> int:
+    """Where bytes stand first, -1 where they do not. A memoryview has no find: a pattern looks for them."""
+    found = re.search(re.escape(wanted), data)
+    return found.start() if found else -1
 
 
 def _parse(path: Path, body: bytes) -> Manifest:

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ..bundles.bundle import Bundle, read_bundle
+from ..bundles.bundle import Bundle
 from ..devices import Device
+from ..factory import read_runnable
 from ..layout import Layout
 from ..stitching.executable import executable, input_layout, unload_program
 from ..stitching.hooks import (
@@ -67,9 +68,10 @@ def memory_view(device: OpenDevice) -> Mapping[str, MemoryView]:
     return opened(device).memory_view()
 
 
-def load_bundle(path: str | PathLike) -> Bundle:
-    """Read a bundle's index and check its hashes; its programs are loaded when they are first submitted."""
-    return read_bundle(path)
+def load_bundle(path: str | PathLike, libraries: bool = True, rebuild: bool = False) -> Bundle:
+    """Read a bundle's index and check its hashes; its programs are loaded when they are first submitted.
+    ``libraries``, ``rebuild``: as gr.load's: factory.read_runnable."""
+    return read_runnable(path, libraries, rebuild)
 
 
 def load_program(device: OpenDevice, bundle: Bundle, program: str | int | None = None, *,

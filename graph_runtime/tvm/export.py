@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,13 +14,13 @@ from ..documents.params import read_params, save_params
 from ..documents.write import graph_to_json
 from ..errors import GraphRuntimeError
 from ..graph import COPY, NOP, Graph
-from ..library import Library
+from ..libraries.judge import LibraryFile
 
 __all__ = ["export"]
 
 
 def export(graph: Graph, folder: str | os.PathLike, *, dialect: str = "tvm", params: Any = None,
-           libraries: Sequence[Library] = ()) -> list[Path]:
+           libraries: Sequence[LibraryFile] = ()) -> list[Path]:
     """Write ``graph`` into ``folder``, which is made, and return the files.
 
     ``dialect`` "tvm": what the graph executor of TVM 0.7 to 0.19 loads; devices are those of the graph's
@@ -45,11 +44,11 @@ def export(graph: Graph, folder: str | os.PathLike, *, dialect: str = "tvm", par
         written[-1].write_bytes(data)
     for library in holders:
         written.append(folder / library.path.name)
-        shutil.copyfile(library.path, written[-1])
+        written[-1].write_bytes(library.contents())
     return written
 
 
-def _holders(graph: Graph, libraries: Sequence[Library]) -> list[Library]:
+def _holders(graph: Graph, libraries: Sequence[LibraryFile]) -> list[LibraryFile]:
     """The libraries that have functions of the graph for TVM to call."""
     names = {f.name for f in graph.funcs} - {COPY, NOP}
     found, called = [], set()
@@ -65,7 +64,7 @@ def _holders(graph: Graph, libraries: Sequence[Library]) -> list[Library]:
     return found
 
 
-def _is_packed(library: Library, name: str) -> bool:
+def _is_packed(library: LibraryFile, name: str) -> bool:
     if library.manifest is None:
         return library.has(name, "cpu")
     return library.has(name, "cpu") and library.kernels[name, "cpu"].packed

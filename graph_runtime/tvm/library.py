@@ -10,7 +10,6 @@ them, so they are held once.
 from __future__ import annotations
 
 import atexit
-import mmap
 import os
 import tarfile
 import tempfile
@@ -178,8 +177,9 @@ def _flat(devices: Sequence[Any]) -> list[Device | str]:
 def load_module(path: str | os.PathLike) -> TvmModule:
     """Load a library that TVM 0.5 to 0.20 exported: ``.so``, or ``.o`` and ``.tar``, which are linked first.
 
-    Raises LibraryError where the file is no such library, is cut, or holds a module kind that cannot run
-    here; CompileError where a linker is needed and there is none.
+    Naming a file is asking for its code: constructors of the library run here. Raises LibraryError where the
+    file is no such library, is cut, or holds a module kind that cannot run here; CompileError where a linker
+    is needed and there is none.
     """
     path = Path(path)
     if path.suffix in (".o", ".tar"):
@@ -187,20 +187,13 @@ def load_module(path: str | os.PathLike) -> TvmModule:
     library = load_library(path)
     if BLOB not in library.shared.objects:
         return TvmModule(library, None, None)
-    blob = parse_blob(_blob_bytes(library), str(library.path))
+    # as it stands in the file, mapped: that it has as many bytes as it says is for parse_blob to check
+    blob = parse_blob(library.shared.view(BLOB, library.contents()), str(library.path))
     _wire(library, blob)
     root = blob.modules[blob.root] if blob.root is not None else None
     factories = [m for m in blob.modules if isinstance(m, Factory)]
     factory = root if isinstance(root, Factory) else factories[0] if len(factories) == 1 else None
     return TvmModule(library, blob, factory)
-
-
-def _blob_bytes(library: Library) -> memoryview:
-    """The blob's bytes as they stand in the file, mapped: no more than its symbol has. That they are as
-    many as the blob says of itself is for parse_blob to check."""
-    with library.path.open("rb") as file:
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return library.shared.view(BLOB, data)
 
 
 def _wire(library: Library, blob: Blob) -> None:

@@ -25,7 +25,7 @@ int32_t gr_blas_open(const char *path, const char *prefix) {
   if (snprintf(name[0], sizeof name[0], "%scblas_sgemm", prefix) >= (int)sizeof name[0] ||
       snprintf(name[1], sizeof name[1], "%sopenblas_set_num_threads", prefix) >= (int)sizeof name[1])
     return gr_fail(GR_ERR_ARGUMENT, "a prefix of symbols is shorter than %s", prefix);
-  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void *handle = gr_dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!handle) return gr_fail(GR_ERR_ARGUMENT, "cannot open library %s: %s", path, gr_dlerror(path));
   gr_sgemm_fn found = (gr_sgemm_fn)(uintptr_t)dlsym(handle, name[0]);
   set_threads_fn set_threads = (set_threads_fn)(uintptr_t)dlsym(handle, name[1]);

@@ -142,8 +142,7 @@ def test_an_exported_folder_runs_here_too(bundle, tmp_path):
 
 
 def test_packed_entries_check_what_they_get(bundle, driver):
-    opened = read_bundle(bundle)
-    library = gr.load_library(opened.library_path(opened.libraries[0]))
+    library = gr.load_library(bundle / read_bundle(bundle).libraries[0].file)
     name = next(name for name, _ in library.kernels if "relu" in name)
     assert call(driver, library.path, name, [gr.aligned_empty((2, 2)), gr.aligned_empty((2, 2))]) not in (
         0,
