@@ -101,19 +101,24 @@ def load(bundle: str | os.PathLike, devices: Any = None, program: str | None = N
     LibraryError: an UntrustedLibraryError for libraries that this user did not compile here and has not
     trusted (gr.trust).
     """
-    opened = read_runnable(bundle, libraries, rebuild)
+    opened = read_bundle(bundle)
+    opened.kernels = _chosen_kernels(libraries, rebuild)
     return open_program(opened, opened.program(program), devices, threads=threads,
                         max_in_flight=max_in_flight)
 
 
 def read_runnable(bundle: str | os.PathLike, libraries: bool = True, rebuild: bool = False) -> Bundle:
-    """A bundle whose programs may be run, with the kernels asked for, as load(). Raises DocumentError,
-    UntrustedLibraryError."""
+    """A bundle whose programs will be run, with the kernels asked for, as load(). Nothing of it runs: what
+    would be refused then is refused now. Raises DocumentError, UntrustedLibraryError."""
     opened = read_bundle(bundle)
-    opened.kernels = KERNELS[2] if rebuild else KERNELS[0] if libraries else KERNELS[1]
+    opened.kernels = _chosen_kernels(libraries, rebuild)
     if opened.kernels == KERNELS[0]:
         require_trust(bundle_files(opened))
     return opened
+
+
+def _chosen_kernels(libraries: bool, rebuild: bool) -> str:
+    return KERNELS[2] if rebuild else KERNELS[0] if libraries else KERNELS[1]
 
 
 def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *, threads: int | None = None,
@@ -143,7 +148,7 @@ def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *, t
 
 def _rebuilt(plan: Plan) -> list[Library]:
     """The library of a plan's kernels, compiled or found in the cache; none where it needs none."""
-    from codegen.build import cached_library  # only who compiles needs it
+    from codegen.build import cached_library  # needed where something is compiled only
 
     built = cached_library([plan])
     return [load_library(built)] if built else []

@@ -48,8 +48,8 @@ def run(
     native: opt.Native = True, rebuild: opt.Rebuild = False,
     threads: opt.Threads = None, trace: Trace = None, html: Html = None, json: opt.Json = False,
 ) -> None:
-    """Run a graph once and show its outputs. Of a bundle that somebody else made, libraries run only if they
-    are trusted (graph-runtime trust).
+    """Run a graph once and show its outputs. Libraries of a bundle that others made run only if they are
+    trusted (graph-runtime trust).
 
     Example: graph-runtime run net.bundle --input x=x.npy --output y.npz
 

@@ -59,7 +59,7 @@ class LibraryFile:
 
     def has(self, name: str, kind: str) -> bool:
         """Whether it has the function ``name`` for devices of ``kind``. Packed functions are for cpu; of a
-        system library that is not open, those whose name stands in its file."""
+        system library that is not open, those whose name is in its file."""
         if self.manifest is not None:
             return (name, kind) in self.kernels
         return kind == "cpu" and (name in self.functions or self._registers(name))

@@ -47,7 +47,8 @@ class Sealed:
         if not self.size:
             return memoryview(b"")
         # private: of a sealed file the system refuses a shared mapping, even one for reading
-        return memoryview(mmap.mmap(self._fd, self.size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ))
+        flags = mmap.MAP_PRIVATE | mmap.MAP_POPULATE
+        return memoryview(mmap.mmap(self._fd, self.size, flags=flags, prot=mmap.PROT_READ))
 
 
 _held: weakref.WeakValueDictionary[str, Sealed] = weakref.WeakValueDictionary()
@@ -64,7 +65,7 @@ def seal(name: str, file: Path, begin: int, size: int) -> Sealed:
                            "larger one is named by its path", got=size, wanted=_MOST_BYTES)
     fd = -1
     try:
-        fd = os.memfd_create(Path(name).name.encode()[:_LONGEST_NAME].decode(errors="ignore"),
+        fd = os.memfd_create(os.fsencode(name)[:_LONGEST_NAME].decode(errors="ignore"),
                              os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         _copy(name, file, begin, size, fd)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)

@@ -4,7 +4,7 @@
     key         a secret, 64 hexadecimal digits (trust.py says what it gives)
     lock        held while ``trusted`` is written
 
-The folder is 0700 and its files are 0600, all of them owned by the user who runs: others could write hashes
+The folder is 0700 and its files are 0600, all of them owned by the user that runs: others could write hashes
 into anything else, so anything else is not used, and ``problem`` says why. ``trusted`` is written beside its
 place and renamed, so readers take no lock and see all of it or the one before.
 """

@@ -147,7 +147,7 @@ class Executable:
         they hold: what the index says of their file was compared with nothing."""
         bundle, entry = self.bundle, self.entry
         parts = [bundle.files[file] for file in (entry.graph, entry.plan) if file]
-        parts += [bundle.files[library.file] for library in bundle.libraries]
+        parts += [bundle.kernels, *(bundle.files[library.file] for library in bundle.libraries)]
         values = bundle.mapped(entry).values
         parts += [(name, digest(values[name]).hex()) for name in sorted(values)]
         return hashlib.sha256(repr((parts, entry.inputs)).encode()).hexdigest()

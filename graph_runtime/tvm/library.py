@@ -187,7 +187,7 @@ def load_module(path: str | os.PathLike) -> TvmModule:
     library = load_library(path)
     if BLOB not in library.shared.objects:
         return TvmModule(library, None, None)
-    # as it stands in the file, mapped: that it has as many bytes as it says is for parse_blob to check
+    # mapped, as it is in the file: that it has as many bytes as it says is for parse_blob to check
     blob = parse_blob(library.shared.view(BLOB, library.contents()), str(library.path))
     _wire(library, blob)
     root = blob.modules[blob.root] if blob.root is not None else None
