@@ -123,9 +123,9 @@ def _chosen_kernels(libraries: bool, rebuild: bool) -> str:
 
 def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *, threads: int | None = None,
                  max_in_flight: int = MAX_IN_FLIGHT, reserve: bool = True) -> GraphModule:
-    """load(), for a bundle that is open already, with the kernels that it says (``Bundle.kernels``).
-    ``reserve`` False: for submitting only, the module holds its parameters and takes no other memory before it
-    is run itself."""
+    """load(), for a bundle that is open already, with the kernels that ``Bundle.kernels`` says. ``reserve``
+    False: for submitting only, the module holds its parameters and takes no other memory before it is run
+    itself."""
     with gc_paused():
         libraries, devices = bundle_libraries(bundle), devices or bundle.devices
         planned, loaded = _snapshot(bundle, entry, devices, libraries), None

@@ -493,10 +493,10 @@ def test_sealed_bytes_cannot_change_and_are_held_once(planted):
 
 def test_a_bundle_that_is_loaded_twice_maps_its_library_once(planted):
     gr.trust(planted.sha256)
-    path = planted.bundle()
+    path = planted.bundle("twice.bundle")
     held = [gr.load(path) for _ in range(3)]
     maps = Path("/proc/self/maps").read_text()
-    assert 1 == len(set(re.findall(r"(\d+) +/memfd:theirs\.bundle/libraries/theirs\.so", maps)))
+    assert 1 == len(set(re.findall(r"(\d+) +/memfd:twice\.bundle/libraries/theirs\.so", maps)))
     assert all(values(module) == THEIRS for module in held)
 
 
