@@ -1,7 +1,6 @@
 """WeakList: what is alive of all that was put into it. Adding is cheap: every tensor does it."""
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 from .locks import new_rlock
@@ -12,7 +11,7 @@ _LEAST = 256                      # references that may lie in a list before it 
 _lock = new_rlock()               # while a list is read or swept; adding needs none
 
 
-class WeakList(deque):
+class WeakList(list):
     """Of ``weakref.ref`` objects, which are appended; with more than ``most`` of them, sweep."""
 
     __slots__ = ("most",)
@@ -22,16 +21,14 @@ class WeakList(deque):
         self.most = _LEAST
 
     def sweep(self) -> None:
-        """Take out the references to what is gone."""
+        """Take out the references to what is gone. What other threads append meanwhile stays, at the end."""
         with _lock:
-            for _ in range(len(self)):
-                ref = self.popleft()
-                if ref() is not None:
-                    self.append(ref)
+            count = len(self)
+            self[:count] = [ref for ref in self[:count] if ref() is not None]
             self.most = max(_LEAST, 2 * len(self))
 
     def alive(self) -> list[Any]:
-        """What is alive now, each once."""
+        """What is alive now, in the order in which it was put in."""
         with _lock:
-            refs = list(self)
+            refs = self[:]
         return [found for found in [ref() for ref in refs] if found is not None]

@@ -4,6 +4,7 @@ use it, and goes with the last of them.
     share(session, values)   graph inputs, and the copies made of them when they are set, live where all who
                              use the same values have them
     own(session, index)      an input has memory of the session's own again, before somebody writes there
+    hold(home, index, value) the same memory, for who submits without a session
 
 A constant is known by what it holds, the sha256 of its type and bytes as they were read, and by how it is
 stored. No name and no hash that a file records is asked.
@@ -12,15 +13,17 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from .. import core, dtypes
-from ..graph import TensorType
+from ..graph import Graph, TensorType
 from ..layout import HOST, Layout
 from ..locks import new_rlock
+from ..plan.types import Plan
+from ..programs.program import Program
 from ..programs.slots import extent_of, memory_of
 from ..queues.buffer import Buffer
 from ..tensors.host_values import ALIGNMENT, as_array
@@ -30,7 +33,7 @@ from .bind import Lease
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["can_share", "constants", "digest", "fits", "own", "share"]
+__all__ = ["can_share", "constants", "digest", "fits", "hold", "own", "share"]
 
 
 class _Key(NamedTuple):
@@ -83,15 +86,30 @@ def digest(array: np.ndarray) -> bytes:
 
 # **************** sharing ****************
 
-def can_share(session: Session, index: int) -> bool:
-    """Whether share() would put a part of this graph input where others read it: some of it is in a device's
-    own memory, and nothing of it is written by the graph."""
-    plan, graph = session.plan, session.graph
-    if any(to == index for _, to in plan.aliases):
-        return False
-    eids = _chain(session, index)
-    types = {graph.entry_type(eid) for eid in eids}
-    return len(types) == 1 and any(plan.layout(eid).memory != HOST for eid in eids)
+class Home(Protocol):
+    """Who has constants: a Session, or what else submits a program."""
+
+    plan: Plan
+    program: Program
+    handles: Sequence[core.DeviceHandle]
+    name: str
+
+
+class Held(NamedTuple):
+    """Where an entry of a constant lives: in ``memory``, a Buffer, or an array of the host that stays;
+    whether others may read it there, too."""
+
+    memory: Any
+    shared: bool
+
+
+def can_share(home: Home, index: int) -> bool:
+    """Whether a part of this graph input would live where others read it: some of it is in a device's own
+    memory, and nothing of it is written by the graph."""
+    eids = _chain(home, index)
+    types = {home.plan.graph.entry_type(eid) for eid in eids}
+    return (all(to != index for _, to in home.plan.aliases) and len(types) == 1
+            and any(home.plan.layout(eid).memory != HOST for eid in eids))
 
 
 def share(session: Session, values: Iterable[tuple[int, Any]], digests: Mapping[int, bytes] | None = None,
@@ -99,95 +117,98 @@ def share(session: Session, values: Iterable[tuple[int, Any]], digests: Mapping[
     """Let graph inputs, (index, values), live apart from the session's memory, with the copies that are made
     of them when they are set: in a device's memory where all that use the same values have them.
 
-    ``digests`` {index: what digest said of exactly these values}. ``staying``: the values are arrays that
-    stay where they are, unchanged, so that those on the host, if they fit, are used in place. Returns all
-    digests that were needed. Raises InputError for a value that does not fit, DeviceMemoryError.
+    ``digests`` {index: what digest said of exactly these values}; returns all that were needed. ``staying``
+    as hold, whose errors it raises.
     """
     places: dict[int, tuple[int, object]] = {}
     found: dict[int, bytes] = dict(digests or {})
     for index, value in values:
-        places |= _place(session, index, value, found, staying)
+        for eid, (memory, shared) in hold(session, index, value, found, staying).items():
+            if isinstance(memory, np.ndarray):
+                places[eid] = memory.ctypes.data, memory
+            else:
+                places[eid] = memory.addr, Shared(memory, session, index) if shared else Lease(memory)
         session.sharing.add(index)
     session.rehome(places, copies=False)
     return found
 
 
-def _place(session: Session, index: int, value: Any, digests: dict[int, bytes], staying: bool
-           ) -> dict[int, tuple[int, object]]:
-    """{entry: (address, owner)} of a graph input and the copies that are made of it."""
-    plan, graph = session.plan, session.graph
-    eid, shared = int(graph.input_eids[index]), can_share(session, index)
+def hold(home: Home, index: int, value: Any, digests: dict[int, bytes], staying: bool = False
+         ) -> dict[int, Held]:
+    """{entry: where it lives} of a graph input with these values, and of the copies that are made of it when
+    it is set: each on its device, made if nobody has it there. It stays there while the answer is kept.
+
+    ``digests`` {index: hash of these very values}, which is added where it is needed. ``staying``: the value
+    is an array that stays where it is, unchanged, so that an input on the host, if it fits, lives in it.
+    Raises InputError for a value that does not fit, DeviceMemoryError.
+    """
+    plan, graph = home.plan, home.plan.graph
+    eid, can_be_shared = int(graph.input_eids[index]), can_share(home, index)
     what = f"input {graph.names[graph.inputs[index]]!r}"
-    given = value.numpy() if isinstance(value, Tensor) else value
-    given = as_array(given, graph.entry_type(eid), what)
+    given = as_array(value.numpy() if isinstance(value, Tensor) else value, graph.entry_type(eid), what)
     sources: dict[int, Any] = {eid: given}
     rounded: dict[int, tuple[str, ...]] = {eid: ()}
-    places: dict[int, tuple[int, object]] = {}
-    for made in _chain(session, index):
-        source = eid if made == eid else _source(session, made)
-        layout = plan.layout(made)
-        if made == eid and staying and fits(session, index, given):
-            places[eid] = given.ctypes.data, given
+    found: dict[int, Held] = {}
+    for made in _chain(home, index):
+        source, layout = eid if made == eid else _source(graph, made), plan.layout(made)
+        if made == eid and staying and fits(home, index, given):
+            found[eid] = Held(given, False)
             continue
-        if shared and layout.memory != HOST:
+        shared = can_be_shared and layout.memory != HOST
+        if shared:
             if index not in digests:
                 digests[index] = digest(given)
-            handle = session.handles[int(plan.entry_did()[made])]
-            key = _Key(handle, memory_of(plan, made), layout, graph.entry_type(made), digests[index],
-                       rounded[source])
+            key = _Key(home.handles[int(plan.entry_did()[made])], memory_of(plan, made), layout,
+                       graph.entry_type(made), digests[index], rounded[source])
             with _lock:
                 buffer = _held.get(key)
                 if buffer is None:
-                    buffer = _held[key] = _filled(session, made, sources[source], what)
-            owner: Lease = Shared(buffer, session, index)
+                    buffer = _held[key] = _filled(home, made, sources[source], what)
         else:
-            buffer = _filled(session, made, sources[source], what)
-            owner = Lease(buffer)
-        places[made] = buffer.addr, owner
-        sources[made] = _view(session, made, buffer, owner)
+            buffer = _filled(home, made, sources[source], what)
+        found[made] = Held(buffer, shared)
+        sources[made] = _view(plan, made, buffer)
         rounded[made] = rounded[source] + ((layout.format,) if layout.memory != HOST else ())
-    return places
+    return found
 
 
-def fits(session: Session, index: int, array: np.ndarray) -> bool:
+def fits(home: Home, index: int, array: np.ndarray) -> bool:
     """Whether a graph input on the host may live in an array: it is not written, and the array is as an input
     is."""
-    eid = int(session.graph.input_eids[index])
-    type_ = session.graph.entry_type(eid)
-    return (session.plan.layout(eid).memory == HOST and all(to != index for _, to in session.plan.aliases)
+    eid = int(home.plan.graph.input_eids[index])
+    type_ = home.plan.graph.entry_type(eid)
+    return (home.plan.layout(eid).memory == HOST and all(to != index for _, to in home.plan.aliases)
             and bool(array.nbytes) and array.shape == type_.shape
             and array.dtype == dtypes.to_numpy(type_.dtype) and array.flags.c_contiguous
             and array.ctypes.data % ALIGNMENT == 0)
 
 
-def _chain(session: Session, index: int) -> list[int]:
+def _chain(home: Home, index: int) -> list[int]:
     """The entry of a graph input, then those of the copies that run when it is set, sources first."""
-    graph = session.graph
-    first, last = session.program.at_input.get(index, (0, 0))
-    made = graph.row_ptr[session.program.nid[first:last]].tolist()
-    return [int(graph.input_eids[index]), *made]
+    graph = home.plan.graph
+    first, last = home.program.at_input.get(index, (0, 0))
+    return [int(graph.input_eids[index]), *graph.row_ptr[home.program.nid[first:last]].tolist()]
 
 
-def _source(session: Session, eid: int) -> int:
+def _source(graph: Graph, eid: int) -> int:
     """The entry, a maker's own, that a copy reads."""
-    graph = session.graph
     source = int(graph.in_eid[graph.in_ptr[graph.entry_nid[eid]]])
     return int(graph.row_ptr[graph.maker(source)])
 
 
-def _filled(session: Session, eid: int, source: Any, what: str) -> Buffer:
+def _filled(home: Home, eid: int, source: Any, what: str) -> Buffer:
     """A new block with the values of ``source`` as an entry is stored."""
-    handle = session.handles[int(session.plan.entry_did()[eid])]
-    buffer = Buffer.alloc(handle, memory_of(session.plan, eid), extent_of(session.plan, eid), session.name,
-                          lasting=True)
-    _view(session, eid, buffer, Lease(buffer)).copy_from(source, what)
+    plan = home.plan
+    buffer = Buffer.alloc(home.handles[int(plan.entry_did()[eid])], memory_of(plan, eid),
+                          extent_of(plan, eid), home.name, lasting=True)
+    _view(plan, eid, buffer).copy_from(source, what)
     return buffer
 
 
-def _view(session: Session, eid: int, buffer: Buffer, owner: Lease) -> Tensor:
+def _view(plan: Plan, eid: int, buffer: Buffer) -> Tensor:
     handle = buffer.handle
-    return Tensor(handle.device, handle, session.graph.entry_type(eid), session.plan.layout(eid), buffer.addr,
-                  owner)
+    return Tensor(handle.device, handle, plan.graph.entry_type(eid), plan.layout(eid), buffer.addr,
+                  Lease(buffer))
 
 
 # **************** leaving ****************

@@ -109,7 +109,7 @@ class OpenDevice:
         """The tensors that live on the device, however they were made, the oldest first; those of one memory,
         if it is named. Views of modules' memory are none of them."""
         found = [t for t in self.handle.tensors.alive() if t.buffer is not None and t.is_allocated]
-        return sorted((t for t in found if memory is None or t.layout.memory == memory), key=lambda t: t.id)
+        return [t for t in found if memory is None or t.layout.memory == memory]
 
     def close(self) -> None:
         """Let its programs go, and the tensors of the device: handles end here, memory comes back when queued

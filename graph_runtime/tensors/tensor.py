@@ -36,6 +36,7 @@ __all__ = ["Tensor", "donations"]
 
 donations = new_rlock()             # from the look at what is donated until it is given up; a hook may submit
 _numbers = itertools.count(1)       # of ids and versions; next() is one step
+_naming = new_rlock()
 
 
 class Tensor(Operators, Fetching, Shown):
@@ -78,7 +79,8 @@ class Tensor(Operators, Fetching, Shown):
     def id(self) -> int:
         """A number that no other handle of this process has."""
         if self._id is None:
-            self._id = next(_numbers)
+            with _naming:                        # two threads get one number
+                self._id = self._id or next(_numbers)
         return self._id
 
     @property

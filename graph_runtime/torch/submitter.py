@@ -1,14 +1,14 @@
 """Runs of a program whose inputs are handles: no memory is kept for them, and little is done per run.
 
-A Session has memory for all that a run touches, so that it can be run in place; here only constants have, and
-copies of them on other devices. The rest is the caller's, or each run's own.
+As in a Session that is only submitted to, only constants have memory, and copies of them on other devices.
+The rest is the caller's, or each run's own.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,11 +16,13 @@ from .. import core, library
 from ..layout import HOST, host_layout
 from ..plan.types import Plan
 from ..programs.lower import lower
+from ..programs.program import Program
 from ..programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
 from ..queues import template
 from ..queues.buffer import Buffer, wait_in_slices
 from ..sessions.assembly import assemble
 from ..sessions.bind import Bound
+from ..sessions.constants import hold
 from ..sessions.staging import stage, write
 from ..sessions.zero_copy import ALIGNMENT
 from ..tensors.tensor import Tensor
@@ -31,9 +33,18 @@ ffi, lib = core.ffi, core.lib
 _MOST_IN_FLIGHT = 16  # runs: who is further ahead waits
 
 
+class _Home(NamedTuple):
+    """Who has the constants (sessions/constants.py)."""
+
+    plan: Plan
+    program: Program
+    handles: list[core.DeviceHandle]
+    name: str
+
+
 class Submitter:
-    """``constants`` {graph input: its values}, copied once; ``given``: the inputs that each run is given, in
-    this order. Any thread may submit.
+    """``constants`` {graph input: its values}, each held once a device, whatever number of programs have it;
+    ``given``: the inputs that each run is given, in this order. Any thread may submit.
 
     Raises LibraryError or UnsupportedOpError for a node without a kernel, DeviceMemoryError.
     """
@@ -48,7 +59,8 @@ class Submitter:
         self._template = assemble(self._bound, slots, frozenset(i for i in given if i in copied))
         self._own: dict[int, Buffer] = {}
         for index, values in constants.items():
-            self._set(index, values, program.nid[slice(*program.at_input.get(index, (0, 0)))])
+            for eid, held in hold(_Home(plan, program, self._handles, name), index, values, {}).items():
+                self._own[int(slots.slot[eid])] = held.memory
         self._defaults = ffi.new("gr_buffer *[]", slots.count)
         for slot, buffer in self._own.items():
             self._defaults[slot] = buffer.pointer
@@ -101,17 +113,6 @@ class Submitter:
         handle = self._handles[int(slots.did[slot])]
         return (slot, handle, int(slots.memory[slot]), int(slots.extent[slot]),
                 self._graph.entry_type(eid), self._plan.layout(eid))  # fmt: skip
-
-    def _set(self, index: int, values: Any, copies: Collection[int]) -> None:
-        """Values of a constant, on its device and on those that copies take it to."""
-        eid = int(self._graph.input_eids[index])
-        self._own[int(self._slots.slot[eid])] = self._copied(eid, values)
-        for nid in map(int, copies):
-            source = int(self._graph.in_eid[self._graph.in_ptr[nid]])
-            made = int(self._graph.row_ptr[nid])
-            buffer = self._own[int(self._slots.slot[made])] = self._fresh(made)
-            template.copy(self._own[int(self._slots.slot[source])], self._plan.layout(source), buffer,
-                          self._plan.layout(made), self._graph.entry_type(made))  # fmt: skip
 
     def _fresh(self, eid: int) -> Buffer:
         handle = self._handles[int(self._plan.entry_did()[eid])]
