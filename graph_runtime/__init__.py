@@ -60,6 +60,7 @@ _HOME = {
     "load_library": "library",
     "place": "plan.placement",
     "load_module": "tvm.library",
+    "load_params": "documents.params",
     "no_fallback": "single.journal",
     "no_implicit_transfer": "tensors.traffic",
     "read_params": "documents.params",

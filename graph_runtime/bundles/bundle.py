@@ -109,15 +109,20 @@ class Bundle:
             got=name,
         )
 
-    def read(self, file: str) -> memoryview:
-        """The bytes of one file, mapped; its hash is compared the first time. Raises DocumentError."""
+    def member(self, file: str) -> Member:
+        """Where the bytes of one file lie. Raises DocumentError for a name that it has not."""
         if file not in self._members:
             raise DocumentError(
                 f"bundle {self.path} has no file {file!r}{did_you_mean(file, self._members)}", got=file
             )
+        return self._members[file]
+
+    def read(self, file: str) -> memoryview:
+        """The bytes of one file, mapped; its hash is compared the first time. Raises DocumentError."""
+        member = self.member(file)
         if file not in self._views:
-            _compare(self.path, file, self._members[file].sha256(), self.files[file])
-            self._views[file] = self._members[file].view()
+            _compare(self.path, file, member.sha256(), self.files[file])
+            self._views[file] = member.view()
         return self._views[file]
 
     def verify(self, tell: Count = uncounted) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import orjson
 import typer
 
+from ..bundles.parameters import bundle_of
 from ..documents.params import read_params
 from ..frontends import is_onnx
 from ..libraries.manifest import find_manifest
@@ -34,6 +35,8 @@ def inspect(
         found, text = _bundle(file, device)
     elif _head(file).startswith(b"\x7fELF"):
         found, text = _library(file)
+    elif file.suffix != ".json" and bundle_of(file) is not None:    # raw values may begin as anything does
+        found, text = _params(file)
     elif _head(file).lstrip().startswith(b"{") or is_onnx(file):
         found, text = _graph(file, device, opt.pairs(dim, "--dim"))
     else:

@@ -1,4 +1,4 @@
-"""Parameters: TVM's binary, read and written; ``.npz`` and ``.safetensors``, read.
+"""Parameters: TVM's binary, read and written; ``.npz``, ``.safetensors`` and those of a bundle, read.
 
     u64 0xF7E58D4F05049CB7; u64 reserved; vec<str> names; u64 count; count arrays in the order of the names
     array: u64 0xDD5E40F096B4A13F; u64 reserved; int32 device_type, device_id, ndim; u8 code, u8 bits, u16
@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..bundles.parameters import bundle_of, parameters
 from ..cursor import Cursor
 from ..errors import DocumentError, ParamsError, as_path
 from .tensor_files import read_npz, read_safetensors, view
 
-__all__ = ["MAGIC", "read_array", "read_params", "save_params"]
+__all__ = ["MAGIC", "load_params", "read_array", "read_params", "save_params"]
 
 MAGIC = (0xF7E58D4F05049CB7).to_bytes(8, "little")
 _ARRAY_MAGIC = 0xDD5E40F096B4A13F
@@ -37,8 +38,8 @@ _MOST_DIMS = 32
 def read_params(
     source: bytes | bytearray | memoryview | str | os.PathLike | Mapping[str, Any],
 ) -> dict[str, np.ndarray]:
-    """Parameters by name, from TVM's binary (bytes or a path), ``.npz``, ``.safetensors`` (paths) or a
-    mapping, which is taken as it is.
+    """Parameters by name, from TVM's binary (bytes or a path), ``.npz``, ``.safetensors``, a bundle or the
+    parameter file in its folder (paths), or a mapping, which is taken as it is.
 
     Arrays of a file are read-only views of the mapped file (compressed ``.npz`` members: copies). Raises
     ParamsError, with ``offset`` in bytes, for what is truncated, malformed or of a dtype that has no array
@@ -49,9 +50,9 @@ def read_params(
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _read_tvm(memoryview(source).cast("B"), "params")
     path = as_path(source, "a parameter file")
-    data = _map(path)
     if path.suffix not in (".npz", ".safetensors"):
-        return _read_tvm(data, str(path))
+        return _read_unmarked(path)
+    data = _map(path)
     cursor = Cursor(
         data,
         lambda message, offset: ParamsError(
@@ -59,6 +60,16 @@ def read_params(
         ),
     )
     return read_npz(cursor) if path.suffix == ".npz" else read_safetensors(cursor)
+
+
+load_params = read_params  # TVM's word for it
+
+
+def _read_unmarked(path: Path) -> dict[str, np.ndarray]:
+    """Of a file whose name does not tell what it is."""
+    data = memoryview(b"") if path.is_dir() else _map(path)
+    bundle = bundle_of(path) if data[:8] != MAGIC else None
+    return _read_tvm(data, str(path)) if bundle is None else parameters(bundle)
 
 
 def _map(path: Path) -> memoryview:
@@ -85,7 +96,7 @@ def _read_tvm(data: memoryview, where: str) -> dict[str, np.ndarray]:
         raise cursor.error(
             "this is no TVM parameter file: it does not begin with b7 9c 04 05 4f 8d e5 f7; .npz and "
             ".safetensors are "
-            "told by their file names"
+            "told by their file names, and raw values of a bundle are read with bundle.json beside them"
         )
     cursor.u64("reserved word")
     names = cursor.texts("parameter names")

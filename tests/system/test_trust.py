@@ -190,13 +190,18 @@ __attribute__((constructor)) static void more(void) { TVMBackendRegisterSystemLi
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("call", [
-    gr.load, rt.load_bundle, gr.read_params, lambda path: gr.load(path, devices=["tt:0"]),
+    gr.load, rt.load_bundle, lambda path: gr.load(path, devices=["tt:0"]),
     lambda path: gr.create(path), lambda path: gr.load_library(path), lambda path: gr.load_module(path),
     lambda path: gr.load(path, program="main"),
-], ids=["load", "load_bundle", "read_params", "load_tt", "create", "load_library", "load_module", "program"])
+], ids=["load", "load_bundle", "load_tt", "create", "load_library", "load_module", "program"])
 def test_calls_refuse_a_bundle_before_anything_of_it_runs(planted, kind, call):
     with pytest.raises(GraphRuntimeError):
         call(planted.bundle(kind))
+    assert not planted.ran()
+
+
+def test_parameters_are_read_without_running_anything(planted):
+    assert gr.load_params(planted.bundle()) == {}
     assert not planted.ran()
 
 
