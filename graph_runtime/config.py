@@ -31,7 +31,8 @@ _TABLE = (
     Setting("TRUST_DIR", "", "where trusted libraries are written down; empty: ~/.local/share/graph_runtime"),
     Setting("TRUST_KEY", "", "the key file that signs libraries of bundles; empty: key in that folder"),
     Setting("CC", "", "the C compiler; empty: $CC, else gcc, else cc"),
-    Setting("GUARD", 0, "1: device memory is PROT_NONE outside kernels and copies, fresh memory holds NaNs"),
+    Setting("GUARD", 0, "1: device memory is PROT_NONE outside kernels and copies, fresh memory holds NaNs, "
+                        "host blocks fault on writes that did not wait for queued work"),
     Setting("EAGER_COMPILE", 0, "1: eager ops run kernels compiled for their shapes, not those built in"),
     Setting("DEBUG", 0, "run and bench say on stderr: 1 devices and memories, 2 also a timed line a node, "
                         "3 the whole plan with its causes too"),

@@ -1,7 +1,12 @@
 """Buffer: a block of device memory and the queued work that uses it (native/include/gr_async.h).
 
-    Buffer.alloc(handle, memory, extent, holder)   memory of a device, given back when the last holder is gone
-    Buffer.borrow(handle, addr, extent, owner)     memory of somebody else's, who is kept alive
+    Buffer.alloc(handle, memory, extent, holder)      memory of a device, given back with its last holder
+    Buffer.to_write(handle, memory, extent, holder)   the same, for the host to write now
+    Buffer.borrow(handle, addr, extent, owner)        memory of another owner, which is kept alive
+    buffer.writing()                                  the host's turn to write: waits for queued work
+
+Every write of the host's own instructions goes through a ``Writing``: when there is one, queued work uses
+the block no longer. In guard mode a block without one is read-only to the process.
 
 Freeing never waits: a block goes back together with its events, and its next user waits for them. What C
 still needs of an object that Python dropped waits in limbo until the work is over.
@@ -27,7 +32,8 @@ from ..errors import (
     WaitTimeoutError,
 )
 
-__all__ = ["Buffer", "check_timeout", "error_of", "keep_until", "make_room", "sweep", "wait_in_slices"]
+__all__ = ["Buffer", "Writing", "check_timeout", "error_of", "keep_until", "make_room", "sweep",
+           "wait_in_slices"]
 
 ffi, lib = core.ffi, core.lib
 _SLICE_NS = 50_000_000                  # C comes back after this long, so that a signal (Ctrl-C) is seen
@@ -36,6 +42,7 @@ _OUT_OF_MEMORY, _INTERRUPTED = lib.GR_ERR_OUT_OF_MEMORY, lib.GR_INTERRUPTED
 _alloc, _release, _addr = lib.gr_buffer_alloc, lib.gr_buffer_release, lib.gr_buffer_addr
 _return = lib.gr_buffer_return
 _pending, _gc = lib.gr_buffer_pending, ffi.gc
+_write, _written = lib.gr_buffer_write, lib.gr_buffer_written
 
 
 class Buffer:
@@ -59,25 +66,31 @@ class Buffer:
 
     @classmethod
     def alloc(cls, handle: core.DeviceHandle, memory: int, extent: int, holder: str = "tensor",
-              lasting: bool = False) -> Buffer:
+              lasting: bool = False, for_host: bool = False) -> Buffer:
         """``extent`` bytes (in every bank) of memory number ``memory``; ``holder`` is who out-of-memory texts
-        will name. ``lasting``: for what is held for long; when it goes, the block is not kept idle for others
-        of its size.
+        will name. Earlier queued work may still use the block: later work waits for it, and the host does in
+        ``writing``. ``for_host``: the host will write it, so a block that lets it wait is the last choice.
+        ``lasting``: for what is held for long; when it goes, the block is not kept idle for others.
 
         Where memory is short, waits for queued work that will give some back. Raises DeviceMemoryError,
         DeviceError for a closed device.
         """
         device = handle.pointer
         extent = extent or 1
-        pointer = _alloc(device, memory, extent, holder.encode())
+        pointer = _alloc(device, memory, extent, holder.encode(), for_host)
         while pointer == ffi.NULL:
             make_room([(device, memory)], str(handle.device))
-            pointer = _alloc(device, memory, extent, holder.encode())
+            pointer = _alloc(device, memory, extent, holder.encode(), for_host)
         made = cls(handle, memory, extent, pointer)
         if lasting:
             _gc(made.pointer, None)
             made.pointer = _gc(pointer, _return)
         return made
+
+    @classmethod
+    def to_write(cls, handle: core.DeviceHandle, memory: int, extent: int, holder: str) -> Writing:
+        """A new block, ``.buffer`` of the Writing, that no queued work uses. Raises as alloc."""
+        return cls.alloc(handle, memory, extent, holder, for_host=True).writing()
 
     @classmethod
     def borrow(cls, handle: core.DeviceHandle, addr: int, extent: int, owner: object,
@@ -143,9 +156,10 @@ class Buffer:
         if not write and lib.gr_buffer_failure(pointer, ffi.NULL):
             raise self.failure
 
-    def overwritten(self) -> None:
-        """The caller, who waited (``write=True``), overwrites the contents: a failure is forgotten."""
-        lib.gr_buffer_overwritten(self.live())
+    def writing(self) -> Writing:
+        """The host's turn to write: waits until queued work neither writes nor reads the block. The contents
+        are the caller's from then on: what failed to write them is forgotten. Raises DeviceError."""
+        return Writing(self)
 
     def free(self, force: bool = False) -> None:
         """Give the memory up: once queued work is over, others may get it. Later use raises DeviceError.
@@ -156,6 +170,35 @@ class Buffer:
             return
         self.live()
         self.pointer = None
+
+
+class Writing:
+    """The right of the host's instructions to write ``buffer``, until it is closed or gone. What is queued
+    meanwhile must not use the block."""
+
+    __slots__ = ("_pointer", "buffer")
+
+    def __init__(self, buffer: Buffer):
+        self._pointer = None
+        pointer = buffer.live()
+        status = _write(pointer, 0)
+        if status:
+            wait_in_slices(lambda budget: _write(pointer, budget), None, str(buffer))
+        self.buffer, self._pointer = buffer, pointer
+
+    def close(self) -> None:
+        """The last write is over. Closing twice does nothing."""
+        pointer, self._pointer = self._pointer, None
+        if pointer is not None:
+            _written(pointer)
+
+    __del__ = close
+
+    def __enter__(self) -> Writing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _release_borrowed(owner: object, pointer: Any) -> None:

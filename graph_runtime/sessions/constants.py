@@ -200,7 +200,7 @@ def _filled(home: Home, eid: int, source: Any, what: str) -> Buffer:
     """A new block with the values of ``source`` as an entry is stored."""
     plan = home.plan
     buffer = Buffer.alloc(home.handles[int(plan.entry_did()[eid])], memory_of(plan, eid),
-                          extent_of(plan, eid), home.name, lasting=True)
+                          extent_of(plan, eid), home.name, lasting=True, for_host=True)
     _view(plan, eid, buffer).copy_from(source, what)
     return buffer
 
@@ -233,7 +233,7 @@ def own(session: Session, index: int) -> None:
 def _private(tensor: Tensor, holder: str) -> Tensor:
     """A copy of what a tensor shows, in a block of its own, of whose end nobody is told but its tensors."""
     place = tensor.place
-    buffer = Buffer.alloc(place.handle, place.memory, place.extent, holder, lasting=True)
+    buffer = Buffer.alloc(place.handle, place.memory, place.extent, holder, lasting=True, for_host=True)
     made = Tensor(place.device, place.handle, place.type, place.layout, buffer.addr, Lease(buffer))
     made.copy_from(tensor)
     return made

@@ -42,6 +42,8 @@ class Running:
         """Run instructions first .. last - 1, for who looks at nodes one by one. Raises as run."""
         with self._guard():
             self.reserve()
+            if self._submitter is not None and self.plan.aliases:
+                self._submitter.drain()
             self._run_span(first, last)
 
     def _run_bound(self) -> None:
@@ -58,7 +60,7 @@ class Running:
                 self._run_span(first, last)
             self._run_span(0, self.program.main)
             for array, tensor in self._copies_out:
-                np.copyto(array, tensor.__array__(copy=False))
+                np.copyto(array, tensor._written()[0])
 
     def _run_span(self, first: int, last: int) -> None:
         span = span_of(first, last)

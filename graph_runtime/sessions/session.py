@@ -232,8 +232,11 @@ class Session(Running):
     def reset_input(self, index: int) -> None:
         """Undo bind_input. The input then holds what it held before."""
         with self._guard():
+            bound = index in self._zero_copy.inputs
             self._zero_copy.reset_input(index)
             self._rebind()
+            if bound:                                # copies on other devices have the values of the array
+                self._run_copies(self.program.at_input.get(index))
 
     def reset_output(self, index: int) -> None:
         """Undo bind_output."""

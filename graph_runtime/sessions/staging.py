@@ -15,7 +15,7 @@ from ..queues.buffer import Buffer
 from ..tensors.host_values import as_array
 from ..tensors.tensor import Tensor
 
-__all__ = ["check_kinds", "find_input", "most_in_flight", "stage", "write"]
+__all__ = ["check_kinds", "find_input", "most_in_flight", "stage", "written"]
 
 
 def check_kinds(inputs: Any, out: Any, donate: Any) -> None:
@@ -53,12 +53,13 @@ def most_in_flight(count: Any) -> int:
 def stage(value: Any, type_: TensorType, what: str) -> Buffer:
     """A host value in a buffer of its own, so that the caller may change his array at once."""
     array = as_array(value, type_, what)
-    staged = Buffer.alloc(core.open_device(cpu(0)), 0, type_.nbytes, what)
-    write(staged, type_, host_layout(type_.dtype), array, what)
-    return staged
+    return written(core.open_device(cpu(0)), 0, type_.nbytes, type_, host_layout(type_.dtype), array, what)
 
 
-def write(buffer: Buffer, type_: TensorType, layout: Layout, value: Any, what: str) -> None:
-    """Fill a fresh buffer now, as soon as nobody reads what it held before."""
-    tensor = Tensor(buffer.handle.device, buffer.handle, type_, layout, buffer.addr, buffer)
-    tensor.copy_from(value, what)
+def written(handle: core.DeviceHandle, memory: int, extent: int, type_: TensorType, layout: Layout,
+            value: Any, what: str, holder: str = "") -> Buffer:
+    """A host value, or a Tensor's, called ``what`` in errors, in a new block of a device. Raises as
+    Buffer.alloc and Tensor.copy_from."""
+    buffer = Buffer.alloc(handle, memory, extent, holder or what, for_host=True)
+    Tensor(handle.device, handle, type_, layout, buffer.addr, buffer).copy_from(value, what)
+    return buffer

@@ -27,7 +27,7 @@ from ..queues.template import Template
 from ..tensors.tensor import Tensor, donations
 from .assembly import assemble
 from .bind import Bound, borrowed
-from .staging import check_kinds, find_input, stage, write
+from .staging import check_kinds, find_input, stage, written
 from .zero_copy import ALIGNMENT, ZeroCopy
 
 __all__ = ["Submitter"]
@@ -196,14 +196,14 @@ class Submitter:
                     and self._may_be_read_there(index, value):
                 return buffer
         memory, extent = memory_of(self._plan, eid), extent_of(self._plan, eid)
-        fresh = Buffer.alloc(handle, memory, extent, self._bound.holder)
-        if isinstance(value, Tensor) and value.buffer is not None:
+        what, holder = f"input {self._name(index)}", self._bound.holder
+        if value.buffer is None if isinstance(value, Tensor) else layout.memory == HOST:
+            return written(handle, memory, extent, type_, layout, value, what, holder)
+        fresh = Buffer.alloc(handle, memory, extent, holder)
+        if isinstance(value, Tensor):
             template.copy(value.buffer, value.layout, fresh, layout, type_)
-        elif isinstance(value, Tensor) or layout.memory == HOST:
-            write(fresh, type_, layout, value, f"input {self._name(index)}")
         else:
-            staged = stage(value, type_, f"input {self._name(index)}")
-            template.copy(staged, host_layout(type_.dtype), fresh, layout, type_)
+            template.copy(stage(value, type_, what), host_layout(type_.dtype), fresh, layout, type_)
         return fresh
 
     def _may_be_read_there(self, index: int, tensor: Tensor) -> bool:
@@ -279,8 +279,7 @@ class Submitter:
         """Graph input ``index`` is about to be set: wait for the runs that read copies of it elsewhere, as
         its own tensor waits for those that read it."""
         for at in self._copied.get(index, ()):
-            self._own[at].wait(write=True)
-            self._own[at].overwritten()
+            self._own[at].writing().close()
 
 
 def _let_go(handles: Sequence[core.DeviceHandle]) -> None:

@@ -13,6 +13,6 @@ __all__ = ["push"]
 
 def push(array: np.ndarray, to: Place) -> Tensor:
     """A new tensor with the values of an array of its dtype and shape. Raises DeviceMemoryError."""
-    made = allocate(to.type, to.device, to.layout, f"eager {to.type}")
+    made = allocate(to.type, to.device, to.layout, f"eager {to.type}", for_host=True)
     made.copy_from(array)
     return made

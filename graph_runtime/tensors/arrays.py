@@ -21,15 +21,17 @@ from .tensor import Tensor
 __all__ = ["allocate", "array", "borrow", "check_layout", "default_layout", "empty", "row_major"]
 
 
-def allocate(type_: TensorType, device: Device, layout: Layout, holder: str | None = None) -> Tensor:
+def allocate(
+    type_: TensorType, device: Device, layout: Layout, holder: str | None = None, for_host: bool = False
+) -> Tensor:
     """A tensor of a layout that check_layout accepts; its values are undefined. ``holder`` is who
-    out-of-memory texts name. Raises DeviceMemoryError."""
+    out-of-memory texts name, ``for_host``: the host will write it. Raises DeviceMemoryError."""
     descriptor = device.descriptor
     memory = descriptor.memory(layout.memory)
     nbytes = type_.nbytes if memory.name == HOST else footprint(layout, type_.shape, memory)[0]
     handle = core.open_device(device)
     number = descriptor.memories.index(memory)
-    buffer = Buffer.alloc(handle, number, max(nbytes, 1), holder or f"tensor {type_}")
+    buffer = Buffer.alloc(handle, number, max(nbytes, 1), holder or f"tensor {type_}", for_host)
     return Tensor(device, handle, type_, layout, buffer.addr, buffer)
 
 
@@ -52,7 +54,7 @@ def empty(
     type_ = TensorType(name, shape)
     layout = row_major(type_, device) if layout is None else layout
     check_layout(type_, device, layout)
-    return allocate(type_, device, layout)
+    return allocate(type_, device, layout, for_host=True)
 
 
 def array(

@@ -21,7 +21,7 @@ from ..programs.lower import arg_record
 from ..programs.program import ARG, SLOT, STEP
 from ..queues.buffer import Buffer, wait_in_slices
 from ..queues.template import Template, copy_queue
-from .host_values import ALIGNMENT, aligned_empty, host_view
+from .host_values import ALIGNMENT, aligned_empty, writable_view
 from .place import Place, default_place
 from .tensor import Tensor
 
@@ -86,10 +86,11 @@ def spread(arrays: Sequence[np.ndarray], places: Sequence[Place]) -> list[Tensor
     """New tensors in ``places``, of one device, with the values of arrays of their types; the arrays have
     been read when it returns. Raises DeviceMemoryError."""
     batch, host = _spread(tuple(places)), core.open_device(cpu(0))
-    block = Buffer.alloc(host, 0, batch.extent, "scatter")
-    memory = host_view(_bytes(batch.extent), block.addr, block, readonly=False)
-    for array, offset in zip(arrays, batch.offsets, strict=True):
-        np.ndarray(array.shape, array.dtype, memory, offset)[...] = array
+    with Buffer.to_write(host, 0, batch.extent, "scatter") as turn:
+        block = turn.buffer
+        memory = writable_view(_bytes(batch.extent), block.addr, turn)
+        for array, offset in zip(arrays, batch.offsets, strict=True):
+            np.ndarray(array.shape, array.dtype, memory, offset)[...] = array
     buffers = core.ffi.new("gr_buffer *[]", [*[core.ffi.NULL] * len(arrays), block.live()])
     core.lib.gr_run_release(batch.template.submit(buffers))
     made = []

@@ -11,7 +11,7 @@ from .. import dtypes
 from ..errors import DocumentError, InputError
 from ..graph import TensorType
 
-__all__ = ["ALIGNMENT", "aligned_empty", "as_array", "as_host", "host_view"]
+__all__ = ["ALIGNMENT", "aligned_empty", "as_array", "as_host", "host_view", "writable_view"]
 
 ALIGNMENT = 64
 
@@ -36,19 +36,29 @@ class _HostMemory:
         self.__array_interface__ = {"data": (addr, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
 
 
-def host_view(type_: TensorType, addr: int, owner: object, readonly: bool) -> np.ndarray | None:
-    """The values at an address of the host, as an array that keeps ``owner`` alive; None for a dtype without
-    an array form (handles, vector lanes)."""
+def host_view(type_: TensorType, addr: int, owner: object) -> np.ndarray | None:
+    """The values at an address of the host, to be read, as an array that keeps ``owner`` alive; None for a
+    dtype without an array form (handles, vector lanes)."""
+    view = _view(type_, addr, owner)
+    if view is not None:
+        view.flags.writeable = False
+    return view
+
+
+def writable_view(type_: TensorType, addr: int, turn: object) -> np.ndarray | None:
+    """The same, to be written. ``turn``, which is kept alive, is who lets the host write: the Writing of the
+    Buffer there, or the owner of memory that nothing queued knows."""
+    return _view(type_, addr, turn)
+
+
+def _view(type_: TensorType, addr: int, owner: object) -> np.ndarray | None:
     try:
         dtype = dtypes.to_numpy(type_.dtype)
     except DocumentError:
         return None
     if not type_.nbytes:
         return np.empty(type_.shape, dtype)
-    view = np.asarray(_HostMemory(addr, type_.nbytes, owner)).view(dtype).reshape(type_.shape)
-    if readonly:
-        view.flags.writeable = False
-    return view
+    return np.asarray(_HostMemory(addr, type_.nbytes, owner)).view(dtype).reshape(type_.shape)
 
 
 def as_host(value: Any) -> np.ndarray:

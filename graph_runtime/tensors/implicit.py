@@ -32,7 +32,7 @@ class Fetching:
             view = self._written()[0]
             if view is None or (dtype is not None and np.dtype(dtype) != view.dtype):
                 raise ValueError(f"{self!r} needs a copy to become an array: use copy=None or copy=True")
-            return view
+            return view if self.readonly else self._exported()
         array = self._fetched("an array of the tensor") if copy is None else self._fetched("np.array")
         return array if dtype is None else array.astype(dtype, copy=False)
 

@@ -49,14 +49,14 @@ class Tensor(Operators, Fetching, Shown):
     """
 
     __slots__ = ("__weakref__", "_addr", "_copy_arg", "_gone", "_handle", "_id", "_origin", "_owner",
-                 "_place", "_recipe", "_retained", "_version", "_view", "device", "layout", "readonly",
-                 "type")
+                 "_place", "_recipe", "_retained", "_target_view", "_version", "_view", "device",
+                 "layout", "readonly", "type")
 
     def __init__(self, device: Device, handle: core.DeviceHandle, type_: TensorType, layout: Layout,
                  addr: int, owner: object, readonly: bool = False):
         self.device, self.layout, self.type, self.readonly = device, layout, type_, readonly
         self._handle, self._addr, self._owner = handle, addr, owner
-        self._copy_arg = self._view = self._place = self._gone = self._recipe = None
+        self._copy_arg = self._view = self._target_view = self._place = self._gone = self._recipe = None
         self._origin = self._id = self._version = None
         self._retained = False
         known = handle.tensors
@@ -186,27 +186,21 @@ class Tensor(Operators, Fetching, Shown):
         """
         if self.readonly:
             raise InputError(f"this {self.type} is a constant of the library: it cannot be written")
-        buffer = self._events
-        if buffer is not None:
-            buffer = before_write(self)
-            buffer.wait(write=True)
-            buffer.overwritten()
+        values = self._source(source, what)
+        if self._events is not None:
+            before_write(self)
         (self if self._origin is None else self._origin)._version = None
-        if isinstance(source, Tensor):
-            return self._copy_tensor(source, what)
-        array = as_array(source, self.type, what)
-        view = self._host_view()
-        if view is not None:
-            np.copyto(view, array)
-            return
-        core.copy(None, core.host_arg(np.asarray(array, order="C"), self.dtype), self._handle, self._arg)
+        self._overwrite(*values)
 
-    def _copy_tensor(self, source: Tensor, what: str) -> None:
+    def _source(self, source: Any, what: str) -> tuple[Any, ...]:
+        """The arguments of _overwrite. Raises InputError, and what failed to write a Tensor."""
+        if not isinstance(source, Tensor):
+            return as_array(source, self.type, what), None, None, None
         if source.type != self.type:
             raise InputError(f"{what} is {source.type}, the graph says {self.type}", got=str(source.type),
                              wanted=str(self.type))
-        view, arg, _owner = source._written()
-        core.copy(source._handle, arg or core.host_arg(view, self.dtype), self._handle, self._arg)
+        view, arg, owner = source._written()
+        return view, arg, source._handle, owner
 
     asnumpy, copyfrom = numpy, copy_from         # TVM's names
 
@@ -257,7 +251,8 @@ class Tensor(Operators, Fetching, Shown):
 
     def give_up(self, why: str) -> None:
         """Let later uses raise HandleError, "tensor 7 <why>"; the memory lives as long as others need it."""
-        self._gone, self._owner, self._view, self._copy_arg, self._origin = why, None, None, None, None
+        self._gone, self._owner, self._origin = why, None, None
+        self._view = self._target_view = self._copy_arg = None
 
     def settle(self, other: Tensor, of: Buffer | None = None) -> None:
         """Lead to the memory of ``other`` from now on, which has the same values in another place of the same
@@ -268,7 +263,7 @@ class Tensor(Operators, Fetching, Shown):
         _kept = self._owner                # its end may let other threads in, who should find all of it new
         self._place = None                 # first: who reads the owner, then the place, gets no older place
         self.layout, self._addr, self._owner = other.layout, other._addr, other._owner
-        self._view = self._copy_arg = None
+        self._view = self._target_view = self._copy_arg = None
 
     def alias(self) -> Tensor:
         """Another handle on the same memory, with the same retain flag and version."""

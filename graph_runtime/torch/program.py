@@ -85,6 +85,9 @@ class Program:
             for (op, where, reason), times in self.on_cpu.items():
                 journal.record(op, where, (), f"{reason} (in {self.name})", times=times)
             count("programs")
+            for x, value in zip((args[number] for number, _, _ in self._inputs), values, strict=True):
+                if x.device.type == "cpu" and isinstance(value, Tensor):
+                    value.buffer.wait(write=True)  # torch writes its memory as soon as we return
         return [self._result(output, made, args) for output in self.outputs]
 
     # **************** arguments ****************

@@ -23,7 +23,7 @@ from ..queues.buffer import Buffer, wait_in_slices
 from ..sessions.assembly import assemble
 from ..sessions.bind import Bound
 from ..sessions.constants import hold
-from ..sessions.staging import stage, write
+from ..sessions.staging import stage, written
 from ..sessions.zero_copy import ALIGNMENT
 from ..tensors.tensor import Tensor
 
@@ -120,12 +120,16 @@ class Submitter:
 
     def _copied(self, eid: int, value: Any) -> Buffer:
         """A tensor or an array in a new buffer, as an entry is stored."""
-        type_, layout, fresh = self._graph.entry_type(eid), self._plan.layout(eid), self._fresh(eid)
-        if isinstance(value, Tensor) and value.buffer is not None:
+        type_, layout = self._graph.entry_type(eid), self._plan.layout(eid)
+        free = isinstance(value, Tensor) and value.buffer is not None
+        if not free and (isinstance(value, Tensor) or layout.memory == HOST):
+            handle = self._handles[int(self._plan.entry_did()[eid])]
+            memory, extent = memory_of(self._plan, eid), extent_of(self._plan, eid)
+            return written(handle, memory, extent, type_, layout, value, self._name)
+        fresh = self._fresh(eid)
+        if free:
             value = value.alias()  # of one time: other threads may evict it meanwhile
             template.copy(value.buffer, value.layout, fresh, layout, type_)
-        elif isinstance(value, Tensor) or layout.memory == HOST:
-            write(fresh, type_, layout, value, self._name)
         else:
             staged = stage(np.asarray(value), type_, self._name)
             template.copy(staged, host_layout(type_.dtype), fresh, layout, type_)

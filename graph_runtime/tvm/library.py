@@ -149,7 +149,7 @@ class Operator:
 def dl_tensors(arrays: Sequence[np.ndarray | Tensor]) -> tuple[np.ndarray, list[np.ndarray]]:
     """DLTensor records of host arrays, and what they point into."""
     table = np.zeros(len(arrays), DLTENSOR)
-    shapes = []
+    shapes: list[np.ndarray] = []
     for record, array in zip(table, arrays, strict=True):
         if isinstance(array, Tensor) and array.layout.memory == HOST:
             array = array.__array__(copy=False)
@@ -159,7 +159,7 @@ def dl_tensors(arrays: Sequence[np.ndarray | Tensor]) -> tuple[np.ndarray, list[
                 got=type(array).__name__,
             )
         dtype, shape = parse(from_numpy(array.dtype)), np.array(array.shape, np.int64)
-        shapes.append(shape)
+        shapes += (shape, array)
         record["data"], record["shape"], record["ndim"] = array.ctypes.data, shape.ctypes.data, array.ndim
         record["code"], record["bits"], record["lanes"] = dtype.code, dtype.bits, dtype.lanes
         record["device_type"] = DLTYPE_CPU

@@ -117,6 +117,7 @@ struct gr_template {
 struct gr_buffer {
   _Atomic int32_t refs;
   int32_t owned;                     /* 1: allocated by us */
+  int32_t on_host;                   /* 1: and memory of the host */
   gr_device *device;                 /* NULL: closed */
   int32_t memory;
   uint64_t addr, extent, id;
@@ -124,7 +125,7 @@ struct gr_buffer {
   gr_events writes;                  /* who wrote it last */
   gr_events reads;                   /* who reads it since */
   int32_t arriving;                  /* events that the submission at hand adds at most */
-  gr_buffer *next, *before;          /* all buffers of all devices */
+  gr_buffer *next, *before;          /* buffers of all devices, of a bucket of addresses */
   gr_buffer *later;                  /* the idle ones of its size, oldest first */
   int32_t leaves;                    /* idle: it is freed as soon as no work needs it */
 };
@@ -154,7 +155,8 @@ void gr_buffer_unmake(gr_buffer *buffer);
 void gr_buffer_renumber(gr_buffer *buffer);          /* gives it an id of its own anew */
 int gr_buffer_in_use(const gr_buffer *buffer);       /* whether queued work still writes or reads it */
 void gr_buffers_close(const gr_device *device);      /* its buffers know that it is gone */
-gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, const char *holder);
+/* to_write: the host will write it, and would wait for what queued work does with the block. */
+gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, const char *holder, int to_write);
 /* Drops a reference; a block that nobody holds and no work needs becomes idle, or with `now` is freed: at once, or
  * when no work needs it any more. */
 void gr_buffer_drop(gr_buffer *buffer, int now);

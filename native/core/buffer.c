@@ -6,10 +6,13 @@
 #include <stdlib.h>
 
 #include "async.h"
+#include "guard.h"
 #include "status.h"
 
+#define NUM_BUCKETS 1024
+
 pthread_mutex_t gr_async_lock = PTHREAD_MUTEX_INITIALIZER;
-static gr_buffer *all;
+static gr_buffer *all[NUM_BUCKETS];          /* by address */
 static uint64_t buffers_made;
 
 /* ---------------------------------------------------------------- events */
@@ -57,6 +60,8 @@ int gr_buffer_in_use(const gr_buffer *buffer) {
 
 /* ---------------------------------------------------------------- making and unmaking */
 
+static gr_buffer **bucket_of(uint64_t addr) { return &all[(addr >> 6 ^ addr >> 16) & (NUM_BUCKETS - 1)]; }
+
 gr_buffer *gr_buffer_make(gr_device *device, int32_t memory, uint64_t addr, uint64_t extent, int32_t owned) {
   gr_buffer *buffer = calloc(1, sizeof *buffer);
   if (!buffer) {
@@ -64,17 +69,17 @@ gr_buffer *gr_buffer_make(gr_device *device, int32_t memory, uint64_t addr, uint
     return NULL;
   }
   *buffer = (gr_buffer){.refs = 1, .owned = owned, .device = device, .memory = memory, .addr = addr,
-                        .extent = extent, .id = ++buffers_made, .next = all};
-  if (all) all->before = buffer;
-  all = buffer;
-  return buffer;
+                        .extent = extent, .id = ++buffers_made, .next = *bucket_of(addr)};
+  buffer->on_host = owned && device->memories[memory].desc.kind == GR_HOST;
+  if (buffer->next) buffer->next->before = buffer;
+  return *bucket_of(addr) = buffer;
 }
 
 void gr_buffer_unmake(gr_buffer *buffer) {
   if (buffer->owned && buffer->device) gr_device_free(buffer->device, buffer->memory, buffer->addr);
   if (buffer->next) buffer->next->before = buffer->before;
   if (buffer->before) buffer->before->next = buffer->next;
-  else all = buffer->next;
+  else *bucket_of(buffer->addr) = buffer->next;
   gr_events_clear(&buffer->writes);
   gr_events_clear(&buffer->reads);
   free(buffer->writes.items);
@@ -85,22 +90,28 @@ void gr_buffer_unmake(gr_buffer *buffer) {
 void gr_buffer_renumber(gr_buffer *buffer) { buffer->id = ++buffers_made; }
 
 void gr_buffers_close(const gr_device *device) {
-  for (gr_buffer *buffer = all; buffer; buffer = buffer->next)
-    if (buffer->device == device) buffer->device = NULL;
+  for (int b = 0; b < NUM_BUCKETS; ++b)
+    for (gr_buffer *buffer = all[b]; buffer; buffer = buffer->next)
+      if (buffer->device == device) buffer->device = NULL;
 }
 
 /* ---------------------------------------------------------------- what Python calls */
 
-gr_buffer *gr_buffer_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder) {
+gr_buffer *gr_buffer_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, int32_t to_write) {
   pthread_mutex_lock(&gr_async_lock);
-  gr_buffer *buffer = gr_buffer_take(device, memory, extent, holder);
+  gr_buffer *buffer = gr_buffer_take(device, memory, extent, holder, to_write);
   pthread_mutex_unlock(&gr_async_lock);
   return buffer;
 }
 
 gr_buffer *gr_buffer_borrow(gr_device *device, int32_t memory, uint64_t addr, uint64_t extent) {
   pthread_mutex_lock(&gr_async_lock);
-  gr_buffer *buffer = gr_buffer_make(device, memory, addr, extent, 0);
+  gr_buffer *buffer = *bucket_of(addr);
+  while (buffer && !(buffer->addr == addr && buffer->device == device && buffer->memory == memory &&
+                     atomic_load_explicit(&buffer->refs, memory_order_relaxed)))
+    buffer = buffer->next;
+  if (buffer) atomic_fetch_add_explicit(&buffer->refs, 1, memory_order_relaxed);
+  else buffer = gr_buffer_make(device, memory, addr, extent, 0);
   pthread_mutex_unlock(&gr_async_lock);
   return buffer;
 }
@@ -175,12 +186,37 @@ int32_t gr_buffer_failure(gr_buffer *buffer, gr_failure *out) {
   return status;
 }
 
-void gr_buffer_overwritten(gr_buffer *buffer) {
+/* Where nothing is pending, in the same hold of the lock: the contents are the caller's to write. */
+static int32_t begin_write(gr_buffer *buffer) {
+  int32_t status = GR_OK;
   pthread_mutex_lock(&gr_async_lock);
-  gr_events_clear(&buffer->writes);
-  gr_events_prune(&buffer->reads);
-  buffer->version += 1;
+  if (buffer->owned && !buffer->device) {
+    status = gr_fail(GR_ERR_ARGUMENT, "a buffer's device is closed");
+  } else if (gr_buffer_in_use(buffer)) {
+    status = GR_INTERRUPTED;
+  } else {
+    gr_events_clear(&buffer->writes);
+    gr_events_prune(&buffer->reads);
+    buffer->version += 1;
+    if (buffer->on_host) gr_guard_open(buffer->addr);
+  }
   pthread_mutex_unlock(&gr_async_lock);
+  return status;
+}
+
+int32_t gr_buffer_write(gr_buffer *buffer, int64_t budget_ns) {
+  int64_t deadline = 0;
+  int32_t status;
+  while ((status = begin_write(buffer)) == GR_INTERRUPTED) {
+    if (!deadline) deadline = gr_now_ns() + budget_ns;
+    status = gr_buffer_wait(buffer, 1, deadline - gr_now_ns());
+    if (status) break;
+  }
+  return status;
+}
+
+void gr_buffer_written(gr_buffer *buffer) {
+  if (buffer->on_host) gr_guard_close(buffer->addr);
 }
 
 /* ---------------------------------------------------------------- what a memory holds */
@@ -200,13 +236,14 @@ int64_t gr_device_blocks(gr_device *device, int32_t memory, gr_block *out, int64
   pthread_mutex_lock(&gr_async_lock);
   int64_t count = gr_device_list(device, memory, out, most);
   int64_t listed = count < most ? count : most;
-  for (const gr_buffer *buffer = all; buffer && listed; buffer = buffer->next) {
-    if (!buffer->owned || buffer->device != device || buffer->memory != memory) continue;
-    gr_block *block = block_at(out, listed, buffer->addr);
-    if (!block) continue;
-    int held = atomic_load_explicit(&buffer->refs, memory_order_relaxed) > 0;
-    block->state = held ? GR_BLOCK_HELD : gr_buffer_in_use(buffer) ? GR_BLOCK_QUEUED : GR_BLOCK_IDLE;
-  }
+  for (int b = 0; b < NUM_BUCKETS && listed; ++b)
+    for (const gr_buffer *buffer = all[b]; buffer; buffer = buffer->next) {
+      if (!buffer->owned || buffer->device != device || buffer->memory != memory) continue;
+      gr_block *block = block_at(out, listed, buffer->addr);
+      if (!block) continue;
+      int held = atomic_load_explicit(&buffer->refs, memory_order_relaxed) > 0;
+      block->state = held ? GR_BLOCK_HELD : gr_buffer_in_use(buffer) ? GR_BLOCK_QUEUED : GR_BLOCK_IDLE;
+    }
   pthread_mutex_unlock(&gr_async_lock);
   return count;
 }

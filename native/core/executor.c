@@ -10,6 +10,7 @@
 
 #include "../tvm/packed.h"
 #include "device.h"
+#include "guard.h"
 #include "gr_core.h"
 #include "parallel.h"
 #include "status.h"
@@ -104,12 +105,20 @@ static int32_t run_some(const gr_instr *instrs, int64_t first, int64_t last, int
   return GR_OK;
 }
 
+/* Opens or closes the blocks of host memory that an instruction is given: one that is the program's own to write. */
+static void open_args(const gr_call *call, int on) {
+  for (int32_t a = 0; a < call->nargs; ++a)
+    if (call->args[a].memory == GR_HOST) (on ? gr_guard_open : gr_guard_close)(call->args[a].addr);
+}
+
 /* The same with every device's memory closed but while its instruction runs. */
 static int32_t run_some_guarded(const gr_instr *instrs, int64_t first, int64_t last, int64_t *at) {
   for (int64_t i = first; i < last; ++i) {
     gr_device *device = gr_env_device(instrs[i].call.env);
     gr_device_enter(device);
+    open_args(&instrs[i].call, 1);
     int32_t status = instrs[i].fn(&instrs[i].call);
+    open_args(&instrs[i].call, 0);
     gr_device_leave(device);
     if (status) {
       *at = i;

@@ -1,5 +1,5 @@
 /* host.c: memory of the cpu and null devices: 64-byte aligned heap blocks, mapped pages for large ones,
- * counted against the descriptor's capacity.
+ * counted against the descriptor's capacity. In guard mode every block has pages of its own (guard.h).
  *
  * Called by device.c under the device's lock.
  * defines: gr_host_alloc, gr_host_release, gr_host_discard
@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "guard.h"
 #include "status.h"
 
 /* From here on memory is mapped: it comes back to the system when freed, and pages that a run never
@@ -34,7 +35,8 @@ int32_t gr_host_alloc(gr_device *device, int32_t memory, uint64_t extent, const 
                       uint64_t *addr) {
   gr_device_memory *m = device->memories + memory;
   uint64_t left = m->desc.bank_bytes - m->desc.base - m->ledger.held;
-  void *block = extent <= left ? obtain(extent, m->desc.alignment) : NULL;
+  void *block = NULL;
+  if (extent <= left) block = device->guard ? gr_guard_map(extent, holder) : obtain(extent, m->desc.alignment);
   if (!block) return gr_ledger_out_of_memory(&m->ledger, &m->desc, device->name, extent, left);
   gr_holding holding = {.addr = (uint64_t)(uintptr_t)block, .extent = extent};
   int32_t status = gr_ledger_add(&m->ledger, holding.addr, extent, holder);
@@ -52,6 +54,7 @@ void gr_host_release(gr_device *device, int32_t memory, const gr_holding *holdin
   (void)device;
   (void)memory;
   void *block = (void *)(uintptr_t)holding->addr;
+  if (gr_guard_unmap(holding->addr)) return;
   if (holding->extent >= MAPPED_BYTES) munmap(block, holding->extent);
   else free(block);
 }

@@ -2,7 +2,8 @@
  * one waits for them, so freeing never waits and a block is never used by two at once.
  *
  * Which idle block: the oldest if its events are over; else fresh memory, so that submissions need not wait
- * for one another, until PENDING_MOST of that size are idle with work to come; then the oldest.
+ * for one another, until PENDING_MOST of that size are idle with work to come; then the oldest. For the host, which
+ * would wait itself, fresh memory is taken beyond that while those blocks hold less than PENDING_BYTES_MOST.
  *
  * Called by buffer.c and submit.c under gr_async_lock, and by graph_runtime/queues/buffer.py.
  * defines: gr_buffer_take, gr_buffer_drop, gr_reclaim, gr_buffers_*
@@ -10,10 +11,12 @@
 #include <stdlib.h>
 
 #include "async.h"
+#include "guard.h"
 #include "status.h"
 
 #define NUM_BUCKETS 256
 #define PENDING_MOST 16
+#define PENDING_BYTES_MOST (64ull << 20)
 #define IDLE_BYTES_MOST (256ull << 20)   /* of one memory: what idle blocks may keep from the system */
 
 typedef struct idle_class {
@@ -70,6 +73,13 @@ static int give_back(const gr_buffer *buffer) {
          (m->idle + buffer->extent) * (uint64_t)m->desc.banks > IDLE_BYTES_MOST;
 }
 
+/* Whether so many blocks of a size are idle with work to come that fresh memory would be too much. */
+static int are_many(const idle_class *class, int to_write) {
+  uint64_t banks = (uint64_t)class->device->memories[class->memory].desc.banks;
+  return class->count >= PENDING_MOST &&
+         !(to_write && (uint64_t)class->count * class->extent * banks < PENDING_BYTES_MOST);
+}
+
 static gr_buffer *reuse(idle_class *class) {
   if (gr_events_reserve(&class->oldest->reads, class->oldest->writes.count)) return NULL;
   gr_buffer *buffer = pop(class);
@@ -85,18 +95,19 @@ static gr_buffer *reuse(idle_class *class) {
   return buffer;
 }
 
-gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, const char *holder) {
+gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, const char *holder, int to_write) {
   if (memory < 0 || memory >= device->num_memories) {
     gr_fail(GR_ERR_ARGUMENT, "device %s has memories 0 to %d, not %d", device->name, device->num_memories - 1,
             memory);
     return NULL;
   }
   idle_class *class = class_of(device, memory, extent);
-  if (class && class->oldest && (class->count >= PENDING_MOST || !gr_buffer_in_use(class->oldest))) return reuse(class);
+  if (class && class->oldest && (are_many(class, to_write) || !gr_buffer_in_use(class->oldest))) return reuse(class);
   uint64_t addr;
   if (gr_device_alloc(device, memory, extent, holder, &addr)) return class && class->oldest ? reuse(class) : NULL;
   gr_buffer *buffer = gr_buffer_make(device, memory, addr, extent, 1);
   if (!buffer) gr_device_free(device, memory, addr);
+  else if (device->memories[memory].desc.kind == GR_HOST) gr_guard_close(addr);
   return buffer;
 }
 

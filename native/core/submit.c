@@ -122,7 +122,7 @@ static int32_t take_buffers(const gr_template *t, gr_buffer **buffers, uint8_t *
     }
     const gr_slot *slot = t->slots + s;
     if (!slot->extent || !slot->device) return gr_fail(GR_ERR_ARGUMENT, "slot %d was given no buffer", s);
-    buffers[s] = gr_buffer_take(slot->device, slot->memory, slot->extent, t->holder);
+    buffers[s] = gr_buffer_take(slot->device, slot->memory, slot->extent, t->holder, 0);
     if (!buffers[s]) return gr_last_status();
     taken[s] = 1;
   }

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "../tvm/packed.h"
+#include "guard.h"
 #include "parallel.h"
 #include "queue.h"
 #include "status.h"
@@ -204,6 +205,12 @@ static int32_t call_packed(gr_queue *queue, const gr_template *t, const gr_step 
   return gr_packed_call_run(call);
 }
 
+/* In guard mode: opens or closes the host memory that a step writes. */
+static void open_written(const gr_queue *queue, const gr_step *step, int on) {
+  for (int32_t a = step->num_inputs; a < step->nargs; ++a)
+    if (queue->args[a].memory == GR_HOST) (on ? gr_guard_open : gr_guard_close)(queue->args[a].addr);
+}
+
 static int32_t run_step(gr_queue *queue, const gr_run *run, const gr_step *step) {
   const gr_template *t = run->tmpl;
   int32_t status = make_room(queue, step);
@@ -216,7 +223,10 @@ static int32_t run_step(gr_queue *queue, const gr_run *run, const gr_step *step)
   gr_error_clear();
   gr_pool_enter();
   gr_device_enter(guarded);
+  int guards = atomic_load_explicit(&gr_guard_blocks, memory_order_relaxed) > 0;
+  if (guards) open_written(queue, step, 1);
   status = step->fn == gr_packed_kernel_fn() ? call_packed(queue, t, step, &call) : step->fn(&call);
+  if (guards) open_written(queue, step, 0);
   gr_device_leave(guarded);
   gr_pool_leave();
   return status ? gr_kernel_status(status) : GR_OK;

@@ -42,9 +42,12 @@ typedef struct gr_failure {
  * gr_last_status. */
 int32_t gr_last_status(void);               /* gr_status of this thread's last failing call */
 /* extent bytes (per bank) of a memory of a device. Never waits; GR_ERR_OUT_OF_MEMORY where nothing is free
- * now: gr_reclaim and try again. */
-gr_buffer *gr_buffer_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder);
-/* Memory of somebody else's, who keeps it as long as gr_buffer_pending(.., 1) after the last reference. */
+ * now: gr_reclaim and try again. Queued work may still use the block, for which later work waits by itself.
+ * to_write: the caller will write it (gr_buffer_write): a block that makes him wait is taken only where idle ones
+ * hold much memory. */
+gr_buffer *gr_buffer_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, int32_t to_write);
+/* Memory of another owner, which keeps it as long as gr_buffer_pending(.., 1) after the last reference. What begins
+ * at one address is one buffer: its events are those of all who borrowed it. */
 gr_buffer *gr_buffer_borrow(gr_device *device, int32_t memory, uint64_t addr, uint64_t extent);
 void gr_buffer_release(gr_buffer *buffer);
 /* The same for memory that shall not be kept idle: it goes back at once, or as soon as no queued work needs it. */
@@ -58,8 +61,11 @@ int32_t gr_buffer_pending(gr_buffer *buffer, int32_t readers);
 int32_t gr_buffer_wait(gr_buffer *buffer, int32_t readers, int64_t budget_ns);
 /* The first cause why what should be in the buffer is not; 0: nothing failed (yet). out may be NULL. */
 int32_t gr_buffer_failure(gr_buffer *buffer, gr_failure *out);
-/* The buffer is about to be overwritten by the caller, who waited: what failed before is forgotten. */
-void gr_buffer_overwritten(gr_buffer *buffer);
+/* Before the caller's own instructions write a buffer: waits until queued work neither writes nor reads it, and
+ * opens its memory in guard mode; what failed before is forgotten. GR_INTERRUPTED after about budget_ns; GR_OK is
+ * followed by one gr_buffer_written. */
+int32_t gr_buffer_write(gr_buffer *buffer, int64_t budget_ns);
+void gr_buffer_written(gr_buffer *buffer);
 /* Gives the system back what idle buffers of a memory hold. 1: something was freed; 2: nothing, but work
  * that was queued ended meanwhile, or still goes on after budget_ns; 0: there is nothing to hope for. */
 int32_t gr_reclaim(gr_device *device, int32_t memory, int64_t budget_ns);

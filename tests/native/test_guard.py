@@ -125,6 +125,94 @@ def test_without_guard_the_cheat_would_pass(run):
     assert run("tt/keep_dram", "cpu/read_kept", guard=0).stdout == "alive\n"
 
 
+# **************** host memory that queued work uses ****************
+
+HOST = """
+import ctypes, sys
+import numpy as np
+import graph_runtime as gr
+from graph_runtime import core, devices
+from graph_runtime.queues.buffer import Buffer
+
+cpu = core.open_device(devices.cpu())
+
+def round_it(case):
+    if case == "fresh":
+        block = Buffer.alloc(cpu, 0, 4096, "the victim")
+        addr = block.addr
+    elif case == "closed":
+        with Buffer.to_write(cpu, 0, 4096, "the victim") as turn:
+            ctypes.memset(turn.buffer.addr, 1, 4096)
+        addr = turn.buffer.addr
+    elif case == "a view":
+        tensor = gr.array(np.zeros(1024, np.float32))
+        tensor._host_view().base[...] = 1           # not the read-only array, but the memory under it
+        return
+    elif case == "queued readers":
+        with Buffer.to_write(cpu, 0, 64 << 20, "the victim") as turn:
+            ctypes.memset(turn.buffer.addr, 1, 64 << 20)
+        block, addr = turn.buffer, turn.buffer.addr
+        from graph_runtime.graph import TensorType
+        from graph_runtime.layout import host_layout
+        from graph_runtime.queues.template import copy
+        type_ = TensorType("uint8", (64 << 20,))
+        target = Buffer.alloc(cpu, 0, 64 << 20, "the target")
+        copy(block, host_layout("uint8"), target, host_layout("uint8"), type_)
+        del block, turn                              # it is idle now, and still read
+    ctypes.memset(addr, 7, 64)
+
+def rules():
+    x = np.arange(4096, dtype=np.float32).reshape(64, 64)
+    tensors = gr.scatter([x + i for i in range(40)], "tt:0") + gr.scatter([x + i for i in range(40)], "cpu:0")
+    for i, array in enumerate(gr.gather(tensors)):
+        assert (array == x + i % 40).all()
+    b = gr.GraphBuilder()
+    a = b.op("relu", b.input("a", x.shape), device="cpu:0")
+    b.output(b.op("add", a, b.input("b", x.shape), device="tt:0"))
+    mod = gr.create(b, None, ["cpu:0", "tt:0"])
+    mod.set_input("b", x)
+    for i in range(5):
+        runs = [mod.run_async(a=x + k) for k in range(12)]
+        for k, run in enumerate(runs):
+            assert (run.wait().outputs[0].numpy() == 2 * x + k).all()
+        mod.run(a=x + i)
+        assert (mod.get_output(0).numpy() == 2 * x + i).all()
+    host = gr.array(x)
+    view = np.from_dlpack(host)
+    view[...] = 5                                    # a view is open as long as it lives
+    assert (host.numpy() == 5).all()
+    del view
+    host.copy_from(x)
+    assert ((host + host).numpy() == 2 * x).all()
+    print("alive")
+
+rules() if sys.argv[1] == "rules" else round_it(sys.argv[1])
+"""
+
+
+def on_host(case: str, guard: int = 1) -> subprocess.CompletedProcess:
+    quiet = {name: os.environ.get(name, "") + ":handle_segv=0" for name in ("ASAN_OPTIONS", "TSAN_OPTIONS")}
+    return subprocess.run([sys.executable, "-P", "-c", HOST, case], text=True, timeout=120,
+                          capture_output=True,
+                          env={**os.environ, **quiet, "GR_GUARD": str(guard)})  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ["fresh", "closed", "a view", "queued readers"])
+def test_a_host_write_that_did_not_wait_dies_and_is_named(case):
+    done = on_host(case)
+    assert done.returncode == -signal.SIGSEGV, (done.stdout, done.stderr)
+    holder = "tensor float32[1024]" if case == "a view" else "the victim"
+    assert f"in the block of '{holder}'" in done.stderr
+    assert "only Buffer.writing() opens a block" in done.stderr
+    assert on_host(case, guard=0).returncode == 0
+
+
+@pytest.mark.parametrize("guard", [0, 1])
+def test_writes_that_waited_do_not_notice(guard):
+    done = on_host("rules", guard)
+    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
+
+
 @pytest.mark.parametrize("memory", ["dram", "l1"])
 def test_fresh_memory_holds_nans(make_tt, memory):
     with config.config(GUARD=1):

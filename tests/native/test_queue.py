@@ -186,10 +186,9 @@ def mixers(c, handles) -> list[Template]:
 
 
 def upload(handle, values: np.ndarray) -> Buffer:
-    made = Buffer.alloc(handle, 0, values.nbytes)
-    made.wait(write=True)
-    core.ffi.memmove(core.ffi.cast("char *", made.addr), values.tobytes(), values.nbytes)
-    return made
+    with Buffer.to_write(handle, 0, values.nbytes, "test") as turn:
+        core.ffi.memmove(core.ffi.cast("char *", turn.buffer.addr), values.tobytes(), values.nbytes)
+    return turn.buffer
 
 
 def read(buffer: Buffer) -> np.ndarray:
@@ -201,15 +200,19 @@ def read(buffer: Buffer) -> np.ndarray:
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_memory_that_is_dropped_and_used_again_never_holds_two_values(c, two, seed):
-    """A random program of ops and copies on two devices; handles are dropped as soon as they are not needed,
-    so that nearly every buffer is one that queued work still uses."""
+    """A random program of ops, copies and the host's writes on two devices; handles are dropped as soon as
+    they are not needed, so that nearly every buffer is one that queued work still uses."""
     rng = np.random.default_rng(seed)
     made = mixers(c, two)
     start = rng.standard_normal((2, 64)).astype(np.float32)
     live = [[(upload(handle, row), row)] for handle, row in zip(two, start, strict=True)]
     for _ in range(120):
         side = int(rng.integers(2))
-        if rng.random() < 0.2:
+        kind = rng.random()
+        if kind < 0.2:
+            row = rng.standard_normal(64).astype(np.float32)
+            live[side].append((upload(two[side], row), row))
+        elif kind < 0.4:
             source, value = live[1 - side][int(rng.integers(len(live[1 - side])))]
             target = Buffer.alloc(two[side], 0, TYPE.nbytes)
             copy(source, ROWS, target, ROWS, TYPE)

@@ -266,3 +266,16 @@ def test_nothing_leaks_over_many_tensors():
     torch.tt.empty_cache()
     assert lib.gr_handles_live() == live
     assert torch.tt.memory_allocated() == held
+
+
+def test_a_cpu_argument_may_be_overwritten_as_soon_as_a_compiled_call_returns():
+    def run(a, w):
+        return (a * 2.0).to("tt") + w
+
+    compiled = torch.compile(run, backend="tt")
+    a, w = torch.ones(1024, 1024), torch.zeros(1024, 1024, device="tt")
+    for i in range(8):
+        a.fill_(i)
+        made = compiled(a, w)
+        a.fill_(-1)
+        assert torch.equal(made.cpu(), torch.full((1024, 1024), 2.0 * i))

@@ -367,3 +367,18 @@ def test_repeated_heads_can_each_be_bound(document, packed_library):
     mod.run(x=np.full(4, 6, F32))
     assert (first.tolist(), second.tolist(), third.tolist()) == ([5] * 4, [7] * 4, [6] * 4)
     assert mod.get_output(0).numpy().tolist() == [7] * 4
+
+
+def test_reset_zero_copy_gives_other_devices_the_values_of_before_too():
+    b = gr.GraphBuilder()
+    x = b.input("x", (32, 32))
+    b.output(b.op("relu", x, device="cpu:0"), b.op("relu", x, device="tt:0"))
+    mod = gr.create(b, None, ["cpu:0", "tt:0"])
+    mod.run(x=np.ones((32, 32), F32))
+    bound = aligned(np.full((32, 32), 5, F32))
+    mod.set_input_zero_copy("x", bound)
+    mod.run()
+    assert [mod.get_output(i).numpy()[0, 0] for i in range(2)] == [5, 5]
+    mod.reset_zero_copy("x")
+    mod.run()
+    assert [mod.get_output(i).numpy()[0, 0] for i in range(2)] == [1, 1]
