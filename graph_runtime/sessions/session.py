@@ -162,8 +162,7 @@ class Session(Running):
         if index in self.sharing:
             own(self, index)
         with self._guard():
-            if index in self._zero_copy.inputs:
-                self._zero_copy.reset_input(index)
+            if self._zero_copy.reset_input(index):
                 self._rebind()
             if self._submitter is not None:
                 self._submitter.before_write(index)
@@ -230,13 +229,11 @@ class Session(Running):
             self._rebind()
 
     def reset_input(self, index: int) -> None:
-        """Undo bind_input. The input then holds what it held before."""
+        """Undo bind_input. The input then holds what it held before, on all devices that read it."""
         with self._guard():
-            bound = index in self._zero_copy.inputs
-            self._zero_copy.reset_input(index)
+            bound = self._zero_copy.reset_input(index)
             self._rebind()
-            if bound:                                # copies on other devices have the values of the array
-                self._run_copies(self.program.at_input.get(index))
+            self._run_copies(self.program.at_input.get(index) if bound else None)
 
     def reset_output(self, index: int) -> None:
         """Undo bind_output."""

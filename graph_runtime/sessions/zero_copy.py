@@ -48,10 +48,12 @@ class ZeroCopy:
         self._move(self._input_group(index), array)
         self.inputs[index] = array
 
-    def reset_input(self, index: int) -> None:
-        """Back to the session's memory, whose contents are those of before."""
-        if self.inputs.pop(index, None) is not None:
+    def reset_input(self, index: int) -> bool:
+        """Back to the session's memory, whose contents are those of before; whether it was bound."""
+        bound = self.inputs.pop(index, None) is not None
+        if bound:
             self._move(self._input_group(index), None)
+        return bound
 
     def _input_group(self, index: int) -> np.ndarray:
         group = self.group(int(self._plan.graph.input_eids[index]))

@@ -62,8 +62,8 @@ class Shown:
 
     def _overwrite(self, array: np.ndarray | None, arg: core.Arg | None, handle: core.DeviceHandle | None,
                    owner: object) -> None:
-        """Write the memory, when the host's turn has come: the values of an array, or those that ``arg`` names on
-        a device. ``owner`` of what is read is kept."""
+        """Write the memory when the host's turn has come: values of an array, or those that ``arg`` names
+        on a device. ``owner`` of what is read is kept."""
         turn = self._turn()
         try:
             target = self._target() if arg is None else None
