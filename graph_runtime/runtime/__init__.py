@@ -18,6 +18,7 @@ import numpy as np
 
 from ..bundles.bundle import Bundle
 from ..devices import Device
+from ..errors import DeviceError
 from ..factory import read_runnable
 from ..layout import Layout
 from ..stitching.executable import executable, input_layout, unload_program
@@ -127,9 +128,20 @@ def get_retain(tensor: Tensor) -> bool:
     return transfers.checked(tensor).retain
 
 
-def deallocate(tensor: Tensor, force: bool = False) -> bool:
-    """Give a handle and its memory up: Tensor.deallocate."""
-    return transfers.checked(tensor).deallocate(force)
+def deallocate(
+    tensor: Tensor, device: OpenDevice | bool | None = None, force: bool = False
+) -> bool:
+    """Give a handle and its memory up: Tensor.deallocate. ``device``, as #671 spells it, is where the tensor
+    is; True or False in its place is ``force``, as tt-mlir spells it. Raises DeviceError for another."""
+    transfers.checked(tensor)
+    if isinstance(device, bool):
+        force = device
+    elif device is not None:
+        wanted = opened(device).alive().device
+        if tensor.alive().device != wanted and not tensor.device.descriptor.on_host:
+            raise DeviceError(f"tensor {tensor.id} is on {tensor.device}, not on {wanted}: name the device "
+                              "that it is on, or none", device=str(wanted), got=str(tensor.device))
+    return tensor.deallocate(force)
 
 
 def dump_tensor(tensor: Tensor, path: str | PathLike) -> None:
@@ -153,7 +165,7 @@ def to_device(tensor: Tensor, device: OpenDevice, layout: Layout | str | None = 
 
 
 def to_layout(tensor: Tensor, device: OpenDevice, layout: Layout | str, retain: bool | None = None) -> Tensor:
-    """A handle in another layout; a source that is not retained is deallocated: transfers.to_layout."""
+    """A handle in another layout; the source stays, but with retain=False: transfers.to_layout."""
     return opened(device).adopt(transfers.to_layout(tensor, opened(device).alive().device, layout, retain))
 
 

@@ -119,13 +119,12 @@ def duplicate(tensor: Tensor) -> Tensor:
 
 def to_layout(tensor: Tensor, device: Device | str | None, layout: Layout | str | None,
               retain: bool | None = None) -> Tensor:
-    """tt-mlir's toLayout: always a new handle. ``retain`` (default: the source's flag) says whether the
-    source is kept, and is the result's flag; a source that is not kept is deallocated (host memory stays).
-    Raises as ``to``."""
-    keep = checked(tensor).retain if retain is None else bool(retain)
+    """Always a new handle. The source stays, as #671 has it: the caller frees. ``retain``: the result's flag
+    (default: the source's); False gives the source up, unless that is retained, as tt-mlir's toLayout does
+    (host memory stays). Raises as ``to``."""
     made = to(tensor, device, layout)
-    made.retain = keep
-    if not keep and not tensor.retain and tensor.buffer is not None:
+    made.retain = tensor.retain if retain is None else bool(retain)
+    if retain is not None and not retain and not tensor.retain and tensor.buffer is not None:
         tensor.deallocate()
     return made
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import graph_runtime.runtime as rt
-from graph_runtime import GraphBuilder, InputError
+from graph_runtime import DeviceError, GraphBuilder, InputError
 from graph_runtime.layout import Layout
 from graph_runtime.stitching import constants
 
@@ -39,7 +39,7 @@ def test_01_eltwise_binary_op_chain(chain, device, randn):
         outputs = rt.submit(device, chain, program, [activations, weights])
         assert len(chain.programs[program].inputs) == 2
         assert len(outputs) == 1
-        activations = rt.to_layout(outputs[0], device, layout)     # deallocates its source
+        activations = rt.to_layout(outputs[0], device, layout, retain=False)   # deallocates its source
         assert not rt.is_allocated(outputs[0])
     host = rt.to_host(activations)
     result = np.empty_like(a)
@@ -75,6 +75,45 @@ def test_02_to_layout_deallocation(storage, retain, chain, device, randn):
         assert rt.get_retain(made) == keep
         assert made.id != source.id
         assert rt.is_allocated(source) == (keep or storage != "device")
+
+
+@pytest.mark.parametrize("flag", [True, False])
+@pytest.mark.parametrize("layout", [ROWS, TILE], ids=["same", "other"])
+def test_02_to_layout_keeps_its_source_unless_told(device, randn, flag, layout):
+    """#671: the caller frees. What tt-mlir does by default is retain=False here."""
+    values = randn(64, 128)
+    source = rt.to_device(rt.create_owned_host_tensor(values), device, ROWS)
+    rt.set_retain(source, flag)
+    made = rt.to_layout(source, device, layout)
+    assert rt.is_allocated(source)
+    assert rt.get_retain(made) is flag
+    rt.set_retain(source, False)
+    given = rt.to_layout(source, device, layout, retain=False)
+    assert not rt.is_allocated(source)
+    assert (made.numpy() == values).all()
+    assert (given.numpy() == values).all()
+
+
+def test_02_deallocate_as_671_spells_it(device, randn):
+    """Deallocate(tensor, device): the handle goes, the memory stays for its aliases; only force takes it."""
+    tensor = rt.to_device(rt.create_owned_host_tensor(randn(64, 128)), device, TILE)
+    values, alias = tensor.numpy(), tensor.alias()
+    with rt.open_device("tt:1") as other, pytest.raises(DeviceError, match="is on tt:0, not on tt:1"):
+        rt.deallocate(tensor, other)
+    assert rt.deallocate(tensor, device)
+    assert not rt.is_allocated(tensor)
+    assert (alias.numpy() == values).all()
+    another = alias.alias()
+    assert rt.deallocate(alias, device, force=True)
+    assert not rt.is_allocated(another)
+    host = rt.create_owned_host_tensor(values)
+    assert not rt.deallocate(host, device)                 # host memory stays
+    third = rt.to_device(host, device, TILE)
+    other_handle = third.alias()
+    assert rt.deallocate(third, True)                      # tt-mlir's force
+    assert not rt.is_allocated(other_handle)
+    with pytest.raises(InputError, match="open_device"):
+        rt.deallocate(rt.to_device(host, device, TILE), "tt:0")
 
 
 @pytest.mark.parametrize("retain", FLAGS)
