@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import index
+from typing import Any
 
 from .descriptors import NO_KERNELS, Descriptor, boards, vary
 from .errors import DeviceError, did_you_mean
@@ -125,11 +126,24 @@ _DEVICE = re.compile(
 )
 
 
-def parse(text: str | Device) -> Device:
+def _is_pair(value: Any) -> bool:
+    """Whether it is TVM's (type, id), of a DLDeviceType or a kind's name."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        return False
+    number, ordinal = (hasattr(item, "__index__") and not isinstance(item, bool) for item in value)
+    named = isinstance(value[0], str) and ":" not in value[0]
+    return ordinal and (number or named)
+
+
+def parse(text: str | Device | tuple[int | str, int]) -> Device:
     """A Device from "kind", "kind:ordinal" or "kind:ordinal=board", with "/stack" after a board and
-    "[rows=7,clock=900]" last. Raises DeviceError, with "did you mean"."""
+    "[rows=7,clock=900]" last; or from (type, id), the type a DLDeviceType: (1, 0) is cpu:0, (12, 0) is tt:0.
+    Raises DeviceError, with "did you mean"."""
     if isinstance(text, Device):
         return text
+    if _is_pair(text):
+        kind, ordinal = text
+        return of_type(kind if isinstance(kind, str) else index(kind), index(ordinal))
     match = _DEVICE.fullmatch(str(text))
     if match is None:
         raise DeviceError(f"cannot read device {text!r}: write kind:ordinal, as cpu:0, tt:1=n150 or "
@@ -180,10 +194,10 @@ def is_test_only(text: str) -> bool:
     return kind is not None and any(d.kind == kind["kind"] and d.test_only for d in boards().values())
 
 
-def parse_list(devices: str | Device | Sequence[str | Device]) -> tuple[Device, ...]:
-    """A caller's device list; the first is the fallback. Raises DeviceError for an empty list, for one named
-    twice, and for two software stacks of one kind."""
-    items = [devices] if isinstance(devices, (str, Device)) else list(devices)
+def parse_list(devices: Any) -> tuple[Device, ...]:
+    """A caller's device list, or one device, each as parse takes it; the first is the fallback. Raises
+    DeviceError for an empty list, for one named twice, and for two software stacks of one kind."""
+    items = [devices] if isinstance(devices, (str, Device)) or _is_pair(devices) else list(devices)
     found = tuple(parse(d) for d in items)
     if not found:
         raise DeviceError("the device list is empty: give at least one device, as ['cpu:0']", got=[])

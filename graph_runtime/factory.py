@@ -31,8 +31,10 @@ from .sessions.session import MAX_IN_FLIGHT, Session
 from .sessions.sharing import link_constants, set_parameters
 
 __all__ = ["adopt_params", "bundle_files", "bundle_libraries", "create", "inplace_rules",
-           "library_kernels", "load", "open_program", "read_graph", "read_runnable", "set_constants"]
+           "library_kernels", "load", "open_program", "read_graph", "read_runnable", "set_constants",
+           "warn_of"]
 
+_MOST_WARNINGS = 5
 _REUSE = {"threads": SAFE, "inline": SERIAL}  # how memory is shared where nobody says
 
 
@@ -47,19 +49,19 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
            name: str | None = None) -> GraphModule:
     """A GraphModule.
 
-    ``graph``: JSON text if it begins with "{", else a path, of a graph.json or of an ONNX file; also bytes, a
-    Graph, a GraphBuilder (with the parameters that it holds), a Model, or a Plan, which is run as it is.
-    ``library``: a path or Library of kernels, a list of them, or None for the kernels built in. ``devices``:
-    "cpu:0", or a list, whose first is the fallback. ``params`` as load_params. ``strict``, ``device_map``,
-    ``place`` (pins, glob -> device), ``formats`` (device -> format of its floats), ``layouts`` (glob ->
-    "l1/height"), ``numerics`` (device -> {"fidelity": "HiFi2", "dst": "bf16", "numerics": "exact"}),
-    ``policy`` ("nlp": op models of buda boards), ``placement`` ("mincut": who places the rest), ``objective``
-    and ``fallback`` as plan.plan. ``dims``, the sizes of an ONNX file's symbolic dimensions, and ``fuse``,
-    whether nodes may be rewritten, as prepare.prepare. ``threads``: size of the intra-op pool. ``queues``:
-    "threads" lets run() use the devices' queues. ``max_in_flight``: queued runs that hold memory at once, the
-    next run_async waits for the oldest. ``reuse``: how memory is shared, "serial", "safe" or "off"
-    (docs/memory.md), by default safe for queues. ``name``: who holds the memory in out-of-memory texts, by
-    default the file's name.
+    ``graph``: JSON text if it begins with "{", else a path of a graph.json or ONNX file; also bytes, a Graph,
+    a GraphBuilder (with the parameters that it holds), a Model, or a Plan, run as it is. ``library``: a path
+    or Library of kernels, a list of them, or None for the kernels built in. ``devices``: "cpu:0", or a list,
+    whose first is the fallback: a node that the file puts elsewhere runs there, with a warning; TVM's (type,
+    id) is a device, too. ``params`` as load_params. ``strict``, ``device_map``, ``place`` (pins, glob ->
+    device), ``formats`` (device -> format of its floats), ``layouts`` (glob -> "l1/height"), ``numerics``
+    (device -> {"fidelity": "HiFi2", "dst": "bf16", "numerics": "exact"}), ``policy`` ("nlp": op models of
+    buda boards), ``placement`` ("mincut": who places the rest), ``objective`` and ``fallback`` as plan.plan.
+    ``dims``, the sizes of an ONNX file's symbolic dimensions, and ``fuse``, whether nodes may be rewritten:
+    prepare.prepare. ``threads``: size of the intra-op pool. ``queues``: "threads" lets run() use the devices'
+    queues. ``max_in_flight``: queued runs that hold memory at once, the next run_async waits for the oldest.
+    ``reuse``: how memory is shared, "serial", "safe" or "off" (docs/memory.md), by default safe for queues.
+    ``name``: who holds the memory in out-of-memory texts, by default the file's name.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError.
     """
@@ -72,11 +74,11 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
                "reuse": reuse or _REUSE.get(queues, SERIAL)}
     if fuse or dims or isinstance(graph, Model) or is_onnx(graph):
         prepared = _prepare()(graph, devices, params=params, dims=dims, fuse=fuse, **options)
-        return set_constants(GraphModule(Session(prepared.plan, opened, reserve=False, **ready)),
+        return set_constants(GraphModule(Session(_told(prepared.plan), opened, reserve=False, **ready)),
                              prepared.model.constants)
     with gc_paused():
         loaded = None if isinstance(graph, Plan) else read_graph(graph)
-        planned = make_plan(loaded, devices, **options) if loaded is not None else graph
+        planned = _told(make_plan(loaded, devices, **options)) if loaded is not None else graph
         module = GraphModule(Session(planned, opened, reserve=False, **ready))
         if loaded is not None:
             link_constants(module.session, loaded, opened)
@@ -86,6 +88,22 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
         module.load_params(params)
     module.session.reserve()
     return module
+
+
+def warn_of(plan: Plan, stacklevel: int = 3) -> None:
+    """Python warnings of what a plan does otherwise than the caller or the file asked: the first of it, and
+    how much more."""
+    for text in plan.warnings[:_MOST_WARNINGS]:
+        warnings.warn(text, stacklevel=stacklevel)
+    if (more := len(plan.warnings) - _MOST_WARNINGS) > 0:
+        warnings.warn(f"{more} more of these: plan.warnings, and graph-runtime plan, list all",
+                      stacklevel=stacklevel)
+
+
+def _told(plan: Plan) -> Plan:
+    """The plan, its warnings given to the caller of create."""
+    warn_of(plan, stacklevel=4)
+    return plan
 
 
 def load(bundle: str | os.PathLike, devices: Any = None, program: str | None = None, *,

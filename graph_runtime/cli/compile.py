@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
+from ..factory import warn_of
 from ..packing import pack_thoroughly
 from ..plan.memory import SAFE, SERIAL
 from ..tuning import Tuner
 from . import options as opt
 from .progress import progress
-from .sources import Program, open_program, warn
+from .sources import Program, open_program
 
 __all__ = ["compile_"]
 
@@ -58,7 +59,7 @@ def compile_(
             place, map, format, strict, fidelity, dst, numerics, layout, policy, placement, objective,
             fallback, reuse or _reuse(program)) | {"packer": pack_thoroughly,
                                 "measure": Tuner(kernel_times()) if tune else None}, fuse, tell)
-        warn(prepared.plan)
+        warn_of(prepared.plan)
         write_prepared(prepared, output, libraries=library or (), march=march, jobs=jobs, tell=tell)
     if json:
         opt.print_json({"bundle": str(output), "devices": list(map(str, prepared.plan.devices)),

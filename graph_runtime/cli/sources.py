@@ -13,7 +13,15 @@ from ..devices import dl_kinds
 from ..documents.loader import load_graph
 from ..documents.params import read_params
 from ..errors import CompileError, DeviceError, DocumentError, InputError
-from ..factory import adopt_params, bundle_files, create, inplace_rules, library_kernels, set_constants
+from ..factory import (
+    adopt_params,
+    bundle_files,
+    create,
+    inplace_rules,
+    library_kernels,
+    set_constants,
+    warn_of,
+)
 from ..frontends import is_onnx
 from ..graph import Graph
 from ..libraries.judge import LibraryFile, read_library
@@ -21,15 +29,13 @@ from ..library import Library, load_library, open_libraries
 from ..model import Constant, Model
 from ..module import GraphModule
 from ..packing import pack
-from ..plan import Plan
 from ..progress import Tell, silent
 from . import options as opt
 from .trace import show_plan
 
-__all__ = ["Program", "asked_devices", "is_bundle", "open_program", "open_programs", "warn"]
+__all__ = ["Program", "asked_devices", "is_bundle", "open_program", "open_programs"]
 
 _MOST_DEVICES = 256  # of one kind, opened because a file says so
-_MOST_WARNINGS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,7 @@ class Program:
         """Ready to run, parameters set. Kernels of an ONNX file are compiled, or found in the cache."""
         if self.rebuild or ((fuse or self.is_model) and (self.bundle is None or self.params is not None)):
             module = self._compiled(self.prepare(options, fuse, tell), threads, tell)
+            warn_of(module.session.plan)               # the others' create has warned
         elif self.bundle is not None and self.params is None:
             module = create(self.graph, self.opened(), self.devices, threads=threads, name=self.name,
                             **options)
@@ -100,7 +107,6 @@ class Program:
             module = create(self.graph, self.opened(), self.devices, params=self.params, threads=threads,
                             name=self.name, **options)
         show_plan(module)
-        warn(module.session.plan)
         return module
 
     def _compiled(self, prepared: Any, threads: int | None, tell: Tell) -> GraphModule:
@@ -117,14 +123,6 @@ class Program:
         module = create(prepared.plan, libraries, threads=threads, name=self.name)
         set_constants(module, prepared.model.constants)
         return module
-
-
-def warn(plan: Plan) -> None:
-    """Say on stderr what a plan does otherwise than it was asked: the first of it, and how much more."""
-    for text in plan.warnings[:_MOST_WARNINGS]:
-        warnings.warn(text, stacklevel=2)
-    if (more := len(plan.warnings) - _MOST_WARNINGS) > 0:
-        warnings.warn(f"{more} more of these; graph-runtime plan lists all", stacklevel=2)
 
 
 def is_bundle(path: Path) -> bool:

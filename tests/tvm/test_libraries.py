@@ -173,7 +173,8 @@ def test_trap_21_a_device_that_has_no_such_function_is_an_error_at_load(tvm_libr
     text = document(("myadd", None), device=12)
     with pytest.raises(LibraryError, match="myadd"):
         gr.create(text, tvm_library("LLVM"), ["tt:0"])
-    module = gr.create(text, tvm_library("LLVM"), ["cpu:0"])
+    with pytest.warns(UserWarning, match="falls back to the first, cpu:0"):
+        module = gr.create(text, tvm_library("LLVM"), ["cpu:0"])
     assert "cpu:0" in module.session.plan.warnings[0]  # fallback: operators see the device they run on
     module.run(x=values)
     np.testing.assert_array_equal(module.get_output(0).numpy(), values + 1)

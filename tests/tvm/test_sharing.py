@@ -55,6 +55,7 @@ def check(module, w, size):
     np.testing.assert_array_equal(module.get_output(1).numpy()[0], w)
 
 
+@pytest.mark.filterwarnings("ignore:the file's storage_id does not fit")
 @pytest.mark.parametrize("device", ["cpu:0", "tt:0"])
 def test_sharing_survives_the_first_module(device):
     w = np.arange(64, dtype="f4")
