@@ -20,7 +20,7 @@ from .. import dtypes
 from ..errors import KernelError
 from ..graph import TensorType
 from . import rules
-from .pointwise import binary, sigmoid, unary
+from .pointwise import binary, gated, sigmoid, unary
 from .registry import REQUIRED, Attr, Body, Case, Op, register
 
 
@@ -61,7 +61,7 @@ _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 def _gelu(x: np.ndarray, attrs: dict) -> np.ndarray:
     if attrs["approximate"] == "tanh":  # (1 + tanh u) / 2 = sigmoid(2 u)
-        return x * sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
+        return gated(x, 2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
     return 0.5 * x * np.asarray(_erfc(-x / math.sqrt(2)), np.float64)
 
 

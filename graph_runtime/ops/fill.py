@@ -223,8 +223,8 @@ _movement(
 # ---------------------------------------------------------------- reverse
 
 
-def _reversed(x: TensorType, attrs) -> set[int]:
-    return {rules.axis_of("reverse", axis, len(x.shape), "axes") for axis in attrs["axes"]}
+def _reversed(x: TensorType, attrs) -> tuple[int, ...]:
+    return rules.axes_of("reverse", attrs["axes"], len(x.shape))
 
 
 def _reverse_infer(inputs, attrs):

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from . import rules
-from .pointwise import float_word_of, sigmoid, unary
+from .pointwise import float_word_of, gated, unary
 from .registry import Attr, Case
 
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -25,6 +25,17 @@ def _plain(name: str, doc: str, compute, *, flops: int = 4, **more) -> None:
 
 def _softplus(x: np.ndarray) -> np.ndarray:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def _mish(x: np.ndarray) -> np.ndarray:
+    root = np.exp(-np.abs(x) / 2)
+    e = root * root
+    above = x * (1 + 2 * e) / (1 + 2 * e + 2 * e * e)
+    return np.where(x >= 0, above, x * root * root * (2 + e) / (2 + 2 * e + e * e))
+
+
+def _hard_swish(x: np.ndarray) -> np.ndarray:
+    return x * (np.clip(x + 3, 0, 6) / 6)
 
 
 # ---------------------------------------------------------------- rounding: exact
@@ -61,9 +72,9 @@ _plain("atanh", "inverse hyperbolic tangent", np.arctanh, make="inside_one")
 
 _plain("softplus", "log(1 + exp(x))", _softplus)
 _plain("softsign", "x / (1 + |x|)", lambda x: x / (1 + np.abs(x)), flops=3)
-_plain("silu", "x * sigmoid(x), also called swish", lambda x: x * sigmoid(x))
-_plain("mish", "x * tanh(softplus(x))", lambda x: x * np.tanh(_softplus(x)), flops=8)
-_plain("hard_swish", "x * max(0, min(1, x / 6 + 1/2))", lambda x: x * np.clip(x / 6 + 0.5, 0, 1), flops=4)
+_plain("silu", "x * sigmoid(x), also called swish", lambda x: gated(x, x))
+_plain("mish", "x * tanh(softplus(x))", _mish, flops=8)
+_plain("hard_swish", "x * max(0, min(1, x / 6 + 1/2))", _hard_swish, flops=4)
 
 
 def _activation(name: str, doc: str, compute, *attrs: Attr, **more) -> None:

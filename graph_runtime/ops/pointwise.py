@@ -15,7 +15,7 @@ from . import rules
 from .numerics import ATTRS
 from .registry import Attr, Body, Case, Op, register
 
-__all__ = ["binary", "float_word_of", "sigmoid", "unary"]
+__all__ = ["binary", "float_word_of", "gated", "sigmoid", "unary"]
 
 _SHAPES = (
     ("small", (16,), (16,)),
@@ -207,3 +207,10 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     """1 / (1 + exp(-x)) without overflow."""
     e = np.exp(-np.abs(x))
     return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
+
+
+def gated(x: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """x * sigmoid(u), right where sigmoid(u) alone has no normal number any more."""
+    root = np.exp(-np.abs(u) / 2)
+    part = np.where(u >= 0, 1, root)
+    return x * part * part / (1 + root * root)

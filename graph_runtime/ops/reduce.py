@@ -23,10 +23,7 @@ _NMSE = rules.SUMMED | dict.fromkeys((*rules.INTS, "bool"), rules.EXACT)
 def _axes(op, attrs, ndim):
     """The reduced axes, sorted; all of them by default (and for an empty list, as ONNX)."""
     given = attrs["axes"] or range(ndim)
-    axes = sorted(rules.axis_of(op, a, ndim, "axes") for a in given)
-    if len(set(axes)) != len(axes):
-        rules.fail(op, f"axes {list(given)} name an axis twice", got=given)
-    return tuple(axes)
+    return tuple(sorted(rules.axes_of(op, given, ndim)))
 
 
 def _reduction(op, doc, compute, allowed, empty_ok, tt=(), body=None):

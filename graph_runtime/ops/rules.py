@@ -27,6 +27,7 @@ __all__ = [
     "TT_FLOATS",
     "TT_MOVED",
     "axes_mask",
+    "axes_of",
     "axis_of",
     "broadcast",
     "by_bytes",
@@ -132,6 +133,15 @@ def axis_of(op: str, value: int, ndim: int, name: str = "axis") -> int:
     if not -ndim <= value < ndim:
         fail(op, f"{name} {value} is out of range for {ndim} dimensions (-{ndim} .. {ndim - 1})", got=value)
     return value % ndim
+
+
+def axes_of(op: str, axes: Sequence[int], ndim: int, name: str = "axes") -> tuple[int, ...]:
+    """Non-negative axes below ndim, in the order given. Raises GraphError for one out of range, or named
+    twice, be it once from the back."""
+    found = tuple(axis_of(op, axis, ndim, name) for axis in axes)
+    if len(set(found)) != len(found):
+        fail(op, f"{name} {list(axes)} name an axis twice", got=list(axes))
+    return found
 
 
 def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -54,7 +54,7 @@ def _squeeze(inputs, attrs):
     shape = inputs[0].shape
     if attrs["axes"] is None:
         return tuple(n for n in shape if n != 1)
-    axes = {rules.axis_of("squeeze", a, len(shape), "axes") for a in attrs["axes"]}
+    axes = rules.axes_of("squeeze", attrs["axes"], len(shape))
     for a in axes:
         if shape[a] != 1:
             rules.fail("squeeze", f"axis {a} of {inputs[0]} is {shape[a]}, not 1", got=shape[a], wanted=1)
@@ -64,9 +64,7 @@ def _squeeze(inputs, attrs):
 def _unsqueeze(inputs, attrs):
     shape, given = inputs[0].shape, attrs["axes"]
     ndim = len(shape) + len(given)
-    axes = {rules.axis_of("unsqueeze", a, ndim, "axes") for a in given}
-    if len(axes) != len(given):
-        rules.fail("unsqueeze", f"axes {list(given)} name an axis twice", got=given)
+    axes = rules.axes_of("unsqueeze", given, ndim)
     rest = iter(shape)
     return tuple(1 if d in axes else next(rest) for d in range(ndim))
 

@@ -30,9 +30,7 @@ def _per_axis(op, attrs, ndim, names):
                 f"{name} {list(column)} and starts {list(attrs['starts'])} must have equal lengths",
                 got=column,
             )
-    axes = [rules.axis_of(op, a, ndim, "axes") for a in axes]
-    if len(set(axes)) != count:
-        rules.fail(op, f"axes {list(attrs['axes'])} name an axis twice", got=attrs["axes"])
+    axes = rules.axes_of(op, axes, ndim)
     rows = dict(zip(axes, zip(*columns, strict=True), strict=True))
     if any(row[-1] == 0 for row in rows.values()):
         rules.fail(op, "steps must not be 0", got=attrs["steps"])

@@ -160,8 +160,8 @@ def on_device(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any
         operation.remember(args, emitter, made)
     count("device")
     if isinstance(made, (tuple, list)):
-        return type(made)(None if m is None else _torch(operation, m, emitter) for m in made)
-    return _torch(operation, made, emitter)
+        return type(made)(None if m is None else _torch(operation, m, emitter, i) for i, m in enumerate(made))
+    return _torch(operation, made, emitter, 0)
 
 
 def _run(operation: Operation, emitter: Eager, given: list[Any], more: dict[str, Any]) -> Any:
@@ -173,8 +173,8 @@ def _run(operation: Operation, emitter: Eager, given: list[Any], more: dict[str,
         ) from error
 
 
-def _torch(operation: Operation, made: Tensor, emitter: Eager) -> torch.Tensor:
-    if operation.rule.wide and made.dtype == "int32":
+def _torch(operation: Operation, made: Tensor, emitter: Eager, position: int) -> torch.Tensor:
+    if position in operation.rule.wide and made.dtype == "int32":
         return wrap(widened(made), torch.int64, emitter.index, made.type.shape)
     return wrap(made, torch_dtype(made.dtype), emitter.index)
 

@@ -16,6 +16,11 @@ from .store import device_of, devices, torch_device
 
 __all__ = ["check_devices", "on_host", "to_device", "types_of"]
 
+# arguments that operations write though their schemas do not say so: nobody else would write them back
+_UNSAID = {
+    "aten::native_batch_norm": ("running_mean", "running_var"),
+    "aten::batch_norm_update_stats": ("running_mean", "running_var"),
+}
 # operations whose indices may be on the CPU
 _INDEXED = ("aten::index", "aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index")
 
@@ -128,7 +133,10 @@ def on_host(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str)
     for argument in op._schema.arguments:
         if argument.is_out and isinstance(more.get(argument.name), torch.Tensor):
             more[argument.name] = swap.resizable(more[argument.name])
-    written = [a.alias_info is not None and a.alias_info.is_write for a in op._schema.arguments]
+    unsaid = _UNSAID.get(op._schema.name, ())
+    written = [
+        a.name in unsaid or (a.alias_info is not None and a.alias_info.is_write) for a in op._schema.arguments
+    ]
     result = _called(op, given, more)
     for position, argument in enumerate(op._schema.arguments):
         if written[position]:

@@ -56,3 +56,27 @@ def test_resize_may_have_the_attributes_of_all_its_modes(kit, attrs, scale):
                     {"scales": np.array([1, 1, scale, scale], np.float32)})
     (y,) = kit.run(kit.load(made), {"x": x})
     np.testing.assert_allclose(y, onnx.reference.ReferenceEvaluator(made).run(None, {"x": x})[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("node", "opset"), [
+    (("ReduceSum", ["x"], ["y"], {"axes": [0, -2]}), 11),
+    (("ReduceMax", ["x"], ["y"], {"axes": [1, 1]}), 11),
+    (("Squeeze", ["x"], ["y"], {"axes": [0, 0]}), 11),
+    (("Unsqueeze", ["x"], ["y"], {"axes": [0, -4]}), 11),
+    (("Slice", ["x"], ["y"], {"starts": [0, 0], "ends": [1, 1], "axes": [1, -1]}), 9),
+    (("CenterCropPad", ["x", "size"], ["y"], {"axes": [0, 0]}), 18),
+])
+def test_an_axis_that_is_named_twice_is_refused(kit, node, opset):
+    proto = kit.make([node], {"x": (1, 3)}, ["y"], {"size": np.array([1, 1], np.int64)}, opset=opset)
+    with pytest.raises(GraphRuntimeError, match="twice"):
+        kit.load(proto)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.7, -2.0, 1e-6])
+def test_the_tail_of_swish(kit, alpha):
+    """Where the sigmoid alone is no normal number any more the product still is."""
+    x = np.array([-90.5, -95, -53, -3, 0, 0.5, 45, 91], np.float32)
+    (made,) = kit.run(kit.load(kit.make([("Swish", ["x"], ["y"], {"alpha": alpha})], {"x": (8,)}, ["y"],
+                                        opset=24)), {"x": x})
+    wide = x.astype(np.longdouble)
+    np.testing.assert_allclose(made, wide / (1 + np.exp(-alpha * wide)), rtol=1e-5, atol=1e-44)

@@ -11,7 +11,7 @@ so that no attribute is ever ignored by oversight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -160,6 +160,14 @@ class Context:
         if not -rank <= value < rank:
             self.fail(f"{name} {value} is out of range for {rank} dimensions")
         return value % rank if rank else 0
+
+    def axes(self, values: Iterable[int], rank: int, name: str = "axes") -> list[int]:
+        """Non-negative axes, in their order; one named twice, be it once from the back, is refused."""
+        given = [int(value) for value in values]
+        found = [self.axis(value, rank, name) for value in given]
+        if len(set(found)) != len(found):
+            self.fail(f"{name} {given} name an axis twice")
+        return found
 
     # ---------------------------------------------------------------- emitting
 

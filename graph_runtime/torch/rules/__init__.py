@@ -3,6 +3,7 @@
 from . import (
     convolutions,
     creation,
+    division,
     elementwise,
     indexing,
     movement,
@@ -19,6 +20,7 @@ __all__ = [
     "Rule",
     "convolutions",
     "creation",
+    "division",
     "elementwise",
     "find",
     "indexing",

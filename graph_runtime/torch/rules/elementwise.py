@@ -117,21 +117,6 @@ def rsub(e: Any, a: Any, b: Any, alpha: Any = 1) -> Any:
     return e.op("subtract", b, a if alpha == 1 else e.op("multiply", a, scalar_like(e, alpha, a)))
 
 
-@rule("div")
-def div(e: Any, a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
-    a, b = pair(e, a, b, stored=rounding_mode is not None)
-    if rounding_mode is not None and is_float(a):
-        made = e.op("divide", a, b)
-        if rounding_mode == "floor":
-            return e.op("floor", made)
-        raise Refused("division that truncates has no op for floats")
-    if rounding_mode == "floor":
-        raise Refused("division that rounds down has no op for integers")
-    if rounding_mode is None:
-        a, b = float_of(e, a), float_of(e, b)
-    return e.op("divide", a, b)
-
-
 @rule("pow")
 def power(e: Any, a: Any, b: Any) -> Any:
     if not is_value(b) and is_value(a) and a.dtype != "bool":
@@ -276,11 +261,6 @@ def shrink_backward(e: Any, grad: Any, x: Any, lambd: Any) -> Any:
 @rule("gelu")
 def gelu(e: Any, x: Any, *, approximate: str = "none") -> Any:
     return e.op("gelu", x, approximate=approximate)
-
-
-@rule("remainder", "fmod")
-def remainder(e: Any, a: Any, b: Any) -> Any:
-    raise Refused("remainders are the host's")
 
 
 @rule("isnan")

@@ -152,7 +152,7 @@ def _scattered(e: Any, x: Any, dim: int, index: Any, source: Any, reduction: str
 # **************** the greatest ****************
 
 
-@rule("topk", wide=True)
+@rule("topk", wide=(1,))
 def topk(e: Any, x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     _needs(e, "topk", x)
     if not is_float(x) or not x.shape:
@@ -161,7 +161,7 @@ def topk(e: Any, x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bo
     return e.op("topk", x, k=k, axis=axis, largest=largest, sorted=True, dtype="int32")
 
 
-@rule("sort", wide=True)
+@rule("sort", wide=(1,))
 def sort(e: Any, x: Any, *how: Any, stable: bool = False, dim: int = -1, descending: bool = False) -> Any:
     if len(how) == 3:  # the overload that begins with stable
         how = how[1:]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..counters import Refused
-from .operands import axis_of, broadcast, pair, reshape, scalar_like, shape_of
+from .operands import axis_of, broadcast, distinct, pair, reshape, scalar_like, shape_of
 from .table import rule
 
 
@@ -36,7 +36,7 @@ def transpose(e: Any, x: Any, dim0: int, dim1: int) -> Any:
 
 @rule("permute")
 def permute(e: Any, x: Any, dims: Any) -> Any:
-    perm = tuple(axis_of(d, len(x.shape)) for d in dims)
+    perm = distinct(dims, len(x.shape))
     return x if perm == tuple(range(len(perm))) else e.op("transpose", x, perm=perm)
 
 
@@ -57,7 +57,7 @@ def unsqueeze(e: Any, x: Any, dim: int) -> Any:
 @rule("squeeze")
 def squeeze(e: Any, x: Any, dim: Any = None) -> Any:
     dims = range(len(x.shape)) if dim is None else [dim] if isinstance(dim, int) else dim
-    drop = {axis_of(d, len(x.shape)) for d in dims}
+    drop = distinct(dims, len(x.shape))
     return reshape(e, x, tuple(n for i, n in enumerate(x.shape) if not (i in drop and n == 1)))
 
 
@@ -156,7 +156,7 @@ def stack(e: Any, tensors: Any, dim: int = 0) -> Any:
 
 @rule("flip")
 def flip(e: Any, x: Any, dims: Any) -> Any:
-    return e.op("reverse", x, axes=tuple(axis_of(d, len(x.shape)) for d in dims))
+    return e.op("reverse", x, axes=distinct(dims, len(x.shape)))
 
 
 @rule("repeat")

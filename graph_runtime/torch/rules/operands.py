@@ -15,6 +15,7 @@ __all__ = [
     "axis_of",
     "broadcast",
     "cast",
+    "distinct",
     "float_of",
     "is_float",
     "is_value",
@@ -100,11 +101,21 @@ def axis_of(dim: int, ndim: int) -> int:
 
 
 def axes_of(dim: Any, ndim: int) -> tuple[int, ...]:
-    """Dimensions counted from the front, sorted; None and [] are all of them."""
+    """Dimensions counted from the front, sorted; None and [] are all of them. Raises torch's errors."""
     if dim is None or (not isinstance(dim, int) and not len(dim)):
         return tuple(range(ndim))
     dims = (dim,) if isinstance(dim, int) else dim
-    return tuple(sorted(axis_of(d, ndim) for d in dims))
+    return tuple(sorted(distinct(dims, ndim)))
+
+
+def distinct(dims: Any, ndim: int) -> tuple[int, ...]:
+    """Dimensions counted from the front, in their order. Raises torch's IndexError for one that is not there,
+    its RuntimeError for one that is named twice."""
+    found = tuple(axis_of(d, ndim) for d in dims)
+    for d in found:
+        if found.count(d) > 1:
+            raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
+    return found
 
 
 def reshape(e: Any, value: Any, shape: Any) -> Any:

@@ -40,12 +40,12 @@ def amin(e: Any, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
     return _over(e, "min", x, dim, keepdim)
 
 
-@rule("max", wide=True)
+@rule("max", wide=(1,))
 def max_(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     return _extreme(e, "max", x, dim, keepdim)
 
 
-@rule("min", wide=True)
+@rule("min", wide=(1,))
 def min_(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     return _extreme(e, "min", x, dim, keepdim)
 
@@ -81,12 +81,12 @@ def _truth(e: Any, x: Any) -> Any:
     return cast(e, x, "bool")
 
 
-@rule("argmax", wide=True)
+@rule("argmax", wide=(0,))
 def argmax(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     return _arg(e, "argmax", x, dim, keepdim)
 
 
-@rule("argmin", wide=True)
+@rule("argmin", wide=(0,))
 def argmin(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     return _arg(e, "argmin", x, dim, keepdim)
 

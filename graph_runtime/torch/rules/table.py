@@ -45,17 +45,17 @@ class Emitter(Protocol):
 @dataclass(frozen=True, slots=True)
 class Rule:
     """``indices``: positions of arguments that may be 64-bit integers, because they are indices: rules see
-    them as int32. ``wide``: the op's integer results are 64-bit, the rule's int32."""
+    them as int32. ``wide``: positions of results that are 64-bit integers, the rule's int32."""
 
     body: Callable[..., Any]
     indices: tuple[int, ...] = ()
-    wide: bool = False
+    wide: tuple[int, ...] = ()
 
 
 _rules: dict[str, Rule] = {}
 
 
-def rule(*names: str, indices: tuple[int, ...] = (), wide: bool = False) -> Callable[..., Any]:
+def rule(*names: str, indices: tuple[int, ...] = (), wide: tuple[int, ...] = ()) -> Callable[..., Any]:
     """Decorates the rule of the aten operations ``names`` (of all their overloads)."""
 
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:

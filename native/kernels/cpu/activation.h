@@ -5,6 +5,7 @@
  *          thresholded_relu shrink isnan isinf}__<suffix>
  */
 #include "cpu/broadcast.h"
+#include "cpu/scalars.h"
 
 #define GR_FUNCTION(name, value) GR_UNARY_ROW(name, GR_T, GR_STORE((GR_C)(value)))
 #define GR_WORD(k) ((GR_C)gr_word(words[k]))
@@ -14,25 +15,20 @@ GR_INLINE GR_C GR_FN(softplus_of)(GR_C a) {
   return (a > 0 ? a : GR_IS_NAN(a) ? a : 0) + GR_MATH(log1p)(GR_EXP(-GR_MATH(fabs)(a)));
 }
 
-/* a logistic(a), by exp of a negative number only. */
-GR_INLINE GR_C GR_FN(silu_of)(GR_C a) {
-  GR_C e = GR_EXP(-GR_MATH(fabs)(a));
-  return a * ((a >= 0 ? 1 : e) / (1 + e));
-}
-
 /* a clamped to 0 .. 1; NaN stays. */
 GR_INLINE GR_C GR_FN(unit_of)(GR_C a) { return a < 0 ? 0 : a > 1 ? 1 : a; }
 
 GR_FUNCTION(softplus, GR_FN(softplus_of)(a))
 GR_FUNCTION(softsign, a / (1 + GR_MATH(fabs)(a)))
-GR_FUNCTION(silu, GR_FN(silu_of)(a))
-GR_FUNCTION(mish, a * GR_TANH(GR_FN(softplus_of)(a)))
-GR_FUNCTION(hard_swish, a * GR_FN(unit_of)(a / 6 + (GR_C)0.5))
+GR_FUNCTION(silu, GR_MATH(gr_gated)(a, a))
+GR_FUNCTION(mish, GR_MATH(gr_mish)(a))
+GR_FUNCTION(hard_swish, GR_MATH(gr_hard_swish)(a))
 GR_FUNCTION(leaky_relu, a < 0 ? GR_WORD(0) * a : a)
 GR_FUNCTION(elu, a < 0 ? GR_WORD(0) * GR_MATH(expm1)(a) : a)
 GR_FUNCTION(selu, GR_WORD(1) * (a < 0 ? GR_WORD(0) * GR_MATH(expm1)(a) : a))
 GR_FUNCTION(celu, a < 0 ? GR_WORD(0) * GR_MATH(expm1)(a / GR_WORD(0)) : a)
-GR_FUNCTION(hard_sigmoid, GR_FN(unit_of)(GR_WORD(0) * a + GR_WORD(1)))
+/* in double: the sum is small against its parts where the function begins */
+GR_FUNCTION(hard_sigmoid, GR_FN(unit_of)((GR_C)(gr_word(words[0]) * a + gr_word(words[1]))))
 GR_FUNCTION(thresholded_relu, a <= GR_WORD(0) ? 0 : a)
 GR_FUNCTION(shrink, a < -GR_WORD(0) ? a + GR_WORD(1) : a > GR_WORD(0) ? a - GR_WORD(1) : 0 * a)
 GR_UNARY_ROW(isnan, uint8_t, GR_IS_NAN(a))

@@ -128,7 +128,7 @@ GR_INLINE float gr_tanhf(float x) {
   small = small * z - 3.33332819422e-1f;
   small = small * z * x + x;
   float large = 1.0f - 2.0f / (gr_expf(2.0f * fabsf(x)) + 1.0f);
-  return gr_select(fabsf(x) < 0.625f, small, copysignf(large, x));
+  return copysignf(gr_select(fabsf(x) < 0.625f, small, large), x); /* -0, too */
 }
 
 /* ---------------------------------------------------------------- erf and erfc of floats

@@ -38,7 +38,8 @@
 #define GR_STEPS_IS_NAN(x) ((x) != (x))
 #define GR_STEPS_FLOATS(T, F)                                                                 \
   GR_INLINE void gr_steps_lanes_of##F(GR_STEPS_LANES_ARGS(T)) {                               \
-    T p = (T)gr_steps_parameter(w, 0), q = (T)gr_steps_parameter(w, 1);                       \
+    double slope = gr_steps_parameter(w, 0), offset = gr_steps_parameter(w, 1);               \
+    T p = (T)slope, q = (T)offset;                                                            \
     switch (w[0]) {                                                                           \
       GR_STEPS_ARITHMETIC(T, T, GR_STEPS_IS_NAN)                                              \
       GR_STEP(T, GR_STEP_RELU, a < 0 ? 0 : a)                                                 \
@@ -51,9 +52,9 @@
       GR_STEP(T, GR_STEP_SQRT, sqrt##F(a))                                                    \
       GR_STEP(T, GR_STEP_ABS, fabs##F(a))                                                     \
       GR_STEP(T, GR_STEP_NEGATIVE, -a)                                                        \
-      GR_STEP(T, GR_STEP_SILU, a * gr_logistic##F(a))                                         \
-      GR_STEP(T, GR_STEP_HARD_SWISH, a * gr_clip##F(a / 6 + (T)0.5, 0, 1))                    \
-      GR_STEP(T, GR_STEP_HARD_SIGMOID, gr_clip##F(p * a + q, 0, 1))                           \
+      GR_STEP(T, GR_STEP_SILU, gr_gated##F(a, a))                                             \
+      GR_STEP(T, GR_STEP_HARD_SWISH, gr_hard_swish##F(a))                                     \
+      GR_STEP(T, GR_STEP_HARD_SIGMOID, gr_clip##F((T)(slope * a + offset), 0, 1))             \
       GR_STEP(T, GR_STEP_CLIP, gr_clip##F(a, p, q))                                           \
       GR_STEP(T, GR_STEP_LEAKY_RELU, a * (a < 0 ? p : 1))                                     \
       GR_STEP(T, GR_STEP_RECIPROCAL, 1 / a)                                                   \

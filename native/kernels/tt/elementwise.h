@@ -10,6 +10,7 @@
 
 #include "tt/exact_elementwise.h"
 #include "tt/fpu.h"
+#include "tt/scalars.h"
 #include "tt/work.h"
 
 /* ---------------------------------------------------------------- two inputs */
@@ -129,11 +130,9 @@ static inline int32_t gr_tt_unary(const gr_call *call, gr_tt_map apply) {
 
 GR_TT_MAP(relu_f32, float, x[i] < 0.0f ? 0.0f : x[i])
 GR_TT_MAP(relu_i32, int32_t, x[i] < 0 ? 0 : x[i])
-/* By the complement, and tanh by the sigmoid it is: 1 + erf and 1 + tanh would cancel far below zero. */
-GR_TT_MAP(gelu_erf, float, 0.5f * x[i] * erfcf(x[i] * -0.70710678118654752f))
-GR_TT_MAP(gelu_tanh, float,
-          x[i] / (1.0f + expf(-1.5957691216057308f * (x[i] + 0.044715f * x[i] * x[i] * x[i]))))
-GR_TT_MAP(sigmoid_f32, float, 1.0f / (1.0f + expf(-x[i])))
+GR_TT_MAP(gelu_erf, float, gr_tt_gelu_erf_of(x[i]))
+GR_TT_MAP(gelu_tanh, float, gr_tt_gelu_tanh_of(x[i]))
+GR_TT_MAP(sigmoid_f32, float, gr_tt_logistic_of(x[i]))
 GR_TT_MAP(tanh_f32, float, tanhf(x[i]))
 GR_TT_MAP(exp_f32, float, expf(x[i]))
 GR_TT_MAP(sqrt_f32, float, sqrtf(x[i]))

@@ -14,6 +14,7 @@
 
 #include "fidelity.h"
 #include "steps.h"
+#include "tt/scalars.h"
 #include "tt/work.h"
 
 #define GR_TT_STEP_COLUMNS 128
@@ -22,13 +23,14 @@ typedef struct gr_tt_program {
   int64_t count;                     /* instructions; 0: nothing to do */
   const int64_t *words;
   int32_t inputs, dst_bits;
+  int64_t rows;                      /* of an input that are in L1 at a time: 32, where panels are as high */
   int32_t panel[GR_STEPS_ARGS];      /* of an input of the call */
   gr_tt_view in[GR_STEPS_ARGS];      /* by panel */
 } gr_tt_program;
 
 /* words: those behind the op's own; dst_bits: 16 or 32 */
 static inline gr_tt_program gr_tt_program_of(const gr_call *call, const int64_t *words, int32_t dst_bits) {
-  gr_tt_program p = {.count = words[0], .words = words + 2, .dst_bits = dst_bits};
+  gr_tt_program p = {.count = words[0], .words = words + 2, .dst_bits = dst_bits, .rows = 32};
   for (int64_t i = 0; i < p.count; ++i) {
     const int64_t *w = p.words + i * GR_STEPS_WORDS;
     if (w[0] != GR_STEP_LOAD) continue;
@@ -39,14 +41,9 @@ static inline gr_tt_program gr_tt_program_of(const gr_call *call, const int64_t 
 }
 
 /* Floats of L1 that a program takes on panels with rows of ld elements. */
-static inline int64_t gr_tt_program_floats(const gr_tt_program *p, int64_t ld) { return p->inputs * 32 * ld; }
+static inline int64_t gr_tt_program_floats(const gr_tt_program *p, int64_t ld) { return p->inputs * p->rows * ld; }
 
 /* ---------------------------------------------------------------- one instruction on a part of a row */
-
-static inline float gr_tt_step_clip(float a, float low, float high) {
-  float above = a < low ? low : a;
-  return above > high ? high : above;
-}
 
 #define GR_TT_STEP(code, value)                                                    \
   case code:                                                                       \
@@ -68,18 +65,19 @@ GR_TT_APART void gr_tt_program_step(const int64_t *w, const float *x, const floa
     GR_TT_STEP(GR_STEP_MAXIMUM, a > b || a != a ? a : b)
     GR_TT_STEP(GR_STEP_MINIMUM, a < b || a != a ? a : b)
     GR_TT_STEP(GR_STEP_RELU, a < 0.0f ? 0.0f : a)
-    GR_TT_STEP(GR_STEP_GELU, 0.5f * a * erfcf(a * -0.70710678118654752f))
-    GR_TT_STEP(GR_STEP_GELU_TANH, a / (1.0f + expf(-1.5957691216057308f * (a + 0.044715f * a * a * a))))
-    GR_TT_STEP(GR_STEP_SIGMOID, 1.0f / (1.0f + expf(-a)))
+    GR_TT_STEP(GR_STEP_GELU, gr_tt_gelu_erf_of(a))
+    GR_TT_STEP(GR_STEP_GELU_TANH, gr_tt_gelu_tanh_of(a))
+    GR_TT_STEP(GR_STEP_SIGMOID, gr_tt_logistic_of(a))
     GR_TT_STEP(GR_STEP_TANH, tanhf(a))
     GR_TT_STEP(GR_STEP_EXP, expf(a))
     GR_TT_STEP(GR_STEP_SQRT, sqrtf(a))
     GR_TT_STEP(GR_STEP_ABS, fabsf(a))
     GR_TT_STEP(GR_STEP_NEGATIVE, -a)
-    GR_TT_STEP(GR_STEP_SILU, a / (1.0f + expf(-a)))
-    GR_TT_STEP(GR_STEP_HARD_SWISH, a * gr_tt_step_clip(a / 6.0f + 0.5f, 0.0f, 1.0f))
-    GR_TT_STEP(GR_STEP_HARD_SIGMOID, gr_tt_step_clip(p * a + q, 0.0f, 1.0f))
-    GR_TT_STEP(GR_STEP_CLIP, gr_tt_step_clip(a, p, q))
+    GR_TT_STEP(GR_STEP_SILU, gr_tt_gated_of(a, a))
+    GR_TT_STEP(GR_STEP_HARD_SWISH, gr_tt_hard_swish_of(a))
+    GR_TT_STEP(GR_STEP_HARD_SIGMOID,
+               gr_tt_hard_sigmoid_of(a, gr_steps_parameter(w, 0), gr_steps_parameter(w, 1)))
+    GR_TT_STEP(GR_STEP_CLIP, gr_tt_clipped(a, p, q))
     GR_TT_STEP(GR_STEP_LEAKY_RELU, a < 0.0f ? p * a : a)
     GR_TT_STEP(GR_STEP_RECIPROCAL, 1.0f / a)
     GR_TT_STEP(GR_STEP_ERF, erff(a))
@@ -114,15 +112,15 @@ static inline void gr_tt_program_piece(const gr_tt_program *p, const float *pane
  * program reads none. panels: gr_tt_program_floats(p, ld) floats of L1. */
 GR_TT_APART int32_t gr_tt_program_run(const gr_tt_core *c, const gr_tt_program *p, const gr_tt_view *out,
                                       gr_tt_rect at, float *x, int64_t ld, float *panels) {
-  for (int64_t r0 = 0; r0 < at.nr && p->count > 0; r0 += 32) {
-    gr_tt_rect part = {at.plane, at.r0 + r0, gr_tt_lesser(32, at.nr - r0), at.c0, at.nc};
+  for (int64_t r0 = 0; r0 < at.nr && p->count > 0; r0 += p->rows) {
+    gr_tt_rect part = {at.plane, at.r0 + r0, gr_tt_lesser(p->rows, at.nr - r0), at.c0, at.nc};
     for (int32_t k = 0; k < p->inputs; ++k) {
-      uint32_t *to = (uint32_t *)(void *)(panels + k * 32 * ld);
+      uint32_t *to = (uint32_t *)(void *)(panels + k * p->rows * ld);
       GR_TT_TRY(gr_tt_load_broadcast(c, &p->in[k], out, part, to, ld));
     }
     for (int64_t r = 0; r < part.nr; ++r)
       for (int64_t j = 0; j < at.nc; j += GR_TT_STEP_COLUMNS)
-        gr_tt_program_piece(p, panels + r * ld, 32 * ld, j, x + (r0 + r) * ld + j,
+        gr_tt_program_piece(p, panels + r * ld, p->rows * ld, j, x + (r0 + r) * ld + j,
                             gr_tt_lesser(GR_TT_STEP_COLUMNS, at.nc - j));
   }
   return GR_OK;
@@ -142,6 +140,7 @@ static inline int32_t gr_tt_fused_panel(const gr_tt_core *c, const void *ctx, co
 static inline int32_t gr_tt_fused(const gr_call *call) {
   gr_tt_program p = gr_tt_program_of(call, call->attrs, 32);
   gr_tt_panels cut = gr_tt_cut(call, &call->args[call->nargs - 1], p.inputs + 1);
+  p.rows = gr_tt_lesser(32, cut.height);           /* a vector is one row, and may be a long one */
   uint64_t bytes = gr_tt_bytes(1, cut.height * cut.width + gr_tt_program_floats(&p, cut.width));
   return gr_tt_run_panels(call, &cut, bytes, gr_tt_fused_panel, &p);
 }

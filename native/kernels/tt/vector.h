@@ -18,19 +18,18 @@ static inline float gr_tt_softplus_of(float x) {
   return (x > 0.0f || x != x ? x : 0.0f) + log1pf(expf(-fabsf(x)));
 }
 
-/* x clamped to 0 .. 1; NaN stays. */
-static inline float gr_tt_unit_of(float x) { return x < 0.0f ? 0.0f : x > 1.0f ? 1.0f : x; }
-
 static inline float gr_tt_shrink_of(float x, float lambd, float bias) {
   return x < -lambd ? x + bias : x > lambd ? x - bias : 0.0f * x;
 }
 
 /* A float attribute: the bits of a double. */
-static inline float gr_tt_word(int64_t word) {
+static inline double gr_tt_wide_word(int64_t word) {
   double value;
   memcpy(&value, &word, sizeof value);
-  return (float)value;
+  return value;
 }
+
+static inline float gr_tt_word(int64_t word) { return (float)gr_tt_wide_word(word); }
 
 #define GR_TT_WORD(k) gr_tt_word(call->attrs[k])
 
@@ -64,14 +63,15 @@ GR_TT_EACH_OF(acosh, float, acoshf(x[i]))
 GR_TT_EACH_OF(atanh, float, atanhf(x[i]))
 GR_TT_EACH_OF(softplus, float, gr_tt_softplus_of(x[i]))
 GR_TT_EACH_OF(softsign, float, x[i] / (1.0f + fabsf(x[i])))
-GR_TT_EACH_OF(silu, float, x[i] / (1.0f + expf(-x[i])))
-GR_TT_EACH_OF(mish, float, x[i] * tanhf(gr_tt_softplus_of(x[i])))
-GR_TT_EACH_OF(hard_swish, float, x[i] * gr_tt_unit_of(x[i] / 6.0f + 0.5f))
+GR_TT_EACH_OF(silu, float, gr_tt_gated_of(x[i], x[i]))
+GR_TT_EACH_OF(mish, float, gr_tt_mish_of(x[i]))
+GR_TT_EACH_OF(hard_swish, float, gr_tt_hard_swish_of(x[i]))
 GR_TT_EACH_OF(leaky_relu, float, x[i] < 0.0f ? GR_TT_WORD(0) * x[i] : x[i])
 GR_TT_EACH_OF(elu, float, x[i] < 0.0f ? GR_TT_WORD(0) * expm1f(x[i]) : x[i])
 GR_TT_EACH_OF(selu, float, GR_TT_WORD(1) * (x[i] < 0.0f ? GR_TT_WORD(0) * expm1f(x[i]) : x[i]))
 GR_TT_EACH_OF(celu, float, x[i] < 0.0f ? GR_TT_WORD(0) * expm1f(x[i] / GR_TT_WORD(0)) : x[i])
-GR_TT_EACH_OF(hard_sigmoid, float, gr_tt_unit_of(GR_TT_WORD(0) * x[i] + GR_TT_WORD(1)))
+GR_TT_EACH_OF(hard_sigmoid, float,
+              gr_tt_hard_sigmoid_of(x[i], gr_tt_wide_word(call->attrs[0]), gr_tt_wide_word(call->attrs[1])))
 GR_TT_EACH_OF(thresholded_relu, float, x[i] <= GR_TT_WORD(0) ? 0.0f : x[i])
 GR_TT_EACH_OF(shrink, float, gr_tt_shrink_of(x[i], GR_TT_WORD(0), GR_TT_WORD(1)))
 

@@ -146,11 +146,17 @@ def _gelu(ctx: Context) -> Results:
     return ctx.op("gelu", ctx.input(0), approximate=ctx.attr("approximate", "none"))
 
 
+_STEEP = (1e-3, 1e3)         # slopes that any float can be multiplied with and divided by
+
+
 @converter("Swish")
 def _swish(ctx: Context) -> Results:
     x, alpha = ctx.input(0), ctx.attr("alpha", 1.0)
     if alpha == 1.0:
         return ctx.op("silu", x)
+    if _STEEP[0] <= abs(alpha) <= _STEEP[1]:   # right also where the sigmoid alone leaves the normal numbers
+        slope = ctx.scalar(alpha, x)
+        return ctx.op("divide", ctx.op("silu", ctx.op("multiply", x, slope)), slope)
     return ctx.op("multiply", x, ctx.op("sigmoid", ctx.op("multiply", x, ctx.scalar(alpha, x))))
 
 

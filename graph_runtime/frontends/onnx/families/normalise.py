@@ -148,7 +148,7 @@ def _rms(ctx: Context) -> Results:
 @converter("MeanVarianceNormalization")
 def _mean_variance(ctx: Context) -> Results:
     x = ctx.input(0)
-    axes = [ctx.axis(a, x.rank, "axes") for a in ctx.attr("axes", [0, 2, 3])]
+    axes = ctx.axes(ctx.attr("axes", [0, 2, 3]), x.rank)
     mean, var = _moments(ctx, x, axes)
     spread = ctx.op("add", ctx.op("sqrt", var), ctx.scalar(1e-9, x))
     return ctx.op("divide", ctx.op("subtract", x, mean), spread)

@@ -19,7 +19,7 @@ def _axes(ctx: Context, x: Value, by_input: int) -> list[int] | None:
     same = ctx.opset >= by_input and ctx.attr("noop_with_empty_axes", 0)
     if not given:
         return None if same else list(range(x.rank))
-    return sorted({ctx.axis(a, x.rank, "axes") for a in given})
+    return sorted(ctx.axes(given, x.rank))
 
 
 def total(ctx: Context, op: str, x: Value, axes: list[int], keep: bool) -> Value:

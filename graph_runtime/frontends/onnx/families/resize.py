@@ -36,7 +36,7 @@ def _upsample(ctx: Context) -> Results:
 @converter("Resize")
 def _resize(ctx: Context) -> Results:
     x = ctx.input(0)
-    axes = [ctx.axis(a, x.rank, "axes") for a in ctx.attr("axes", None) or range(x.rank)]
+    axes = ctx.axes(ctx.attr("axes", None) or range(x.rank), x.rank)
     scales, sizes = _scales(ctx, x, axes)
     ctx.ignore(*_OF_A_MODE)         # exporters write all, those of other modes do not matter
     mode = ctx.attr("mode", "nearest")

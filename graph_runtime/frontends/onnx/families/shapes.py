@@ -147,7 +147,7 @@ def _slice(ctx: Context) -> Results:
         starts, ends, axes, steps = ctx.attr("starts"), ctx.attr("ends"), ctx.attr("axes", None), None
     else:
         starts, ends, axes, steps = ctx.ints(1), ctx.ints(2), ctx.ints(3, None), ctx.ints(4, None)
-    axes = [ctx.axis(a, x.rank, "axes") for a in (range(len(starts)) if axes is None else axes)]
+    axes = ctx.axes(range(len(starts)) if axes is None else axes, x.rank)
     return ctx.op("slice", x, starts=starts, ends=ends, axes=axes, steps=steps)
 
 
@@ -170,7 +170,7 @@ def _pad(ctx: Context) -> Results:
     else:
         given, value = ctx.ints(1), ctx.single(2, 0)
     axes = ctx.ints(3, None) if ctx.opset >= 18 else None
-    axes = list(range(x.rank)) if axes is None else [ctx.axis(a, x.rank, "axes") for a in axes]
+    axes = list(range(x.rank)) if axes is None else ctx.axes(axes, x.rank)
     pads = [0] * (2 * x.rank)
     for i, axis in enumerate(axes):
         pads[axis], pads[axis + x.rank] = given[i], given[i + len(axes)]
@@ -206,7 +206,7 @@ def _framed(ctx: Context, x: Value, pads: list[int], value: float) -> Value:
 @converter("CenterCropPad")
 def _center(ctx: Context) -> Results:
     x, wanted = ctx.input(0), ctx.ints(1)
-    axes = [ctx.axis(a, x.rank, "axes") for a in ctx.attr("axes", list(range(x.rank)))]
+    axes = ctx.axes(ctx.attr("axes", list(range(x.rank))), x.rank)
     pads = [0] * (2 * x.rank)
     for axis, size in zip(axes, wanted, strict=True):
         have = x.shape[axis]
