@@ -13,17 +13,40 @@ from ..ops.targets import attrs_to_come
 from .types import Cost
 from .weights_file import load
 
-__all__ = ["SPIN_NS", "Machine", "cpu_node_cost", "host_copy_ns", "machine"]
+__all__ = ["PACES", "SPIN_NS", "Machine", "cpu_node_cost", "host_copy_ns", "machine"]
 
-_FUNCTIONS = (
-    "exp", "tanh", "sigmoid", "gelu", "softmax", "log_softmax", "sqrt", "divide", "expm1", "log", "log1p",
-    "erf", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
-    "softplus", "softsign", "silu", "mish", "elu", "selu", "celu", "power", "mod", "lrn",
-)
-_RATES = {
-    **dict.fromkeys(("matmul", "dense", "conv2d"), "product_gflops"),
-    **dict.fromkeys(_FUNCTIONS, "function_gflops"),
-}  # of all other ops: simple_gflops
+# pace (a field of Machine) -> the ops whose arithmetic goes at it; every op is in one of them
+_TAKERS = {
+    "product_gflops": ("matmul", "dense", "conv2d"),
+    "function_gflops": (
+        "exp", "tanh", "sigmoid", "gelu", "softmax", "log_softmax", "sqrt", "divide", "reciprocal", "expm1",
+        "log", "log1p", "erf", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh",
+        "acosh", "atanh", "softplus", "softsign", "silu", "mish", "elu", "selu", "celu", "power", "mod",
+        "lrn",
+    ),
+    "simple_gflops": (
+        # elementwise
+        "abs", "add", "bias_add", "cast", "ceil", "clip", "floor", "hard_sigmoid", "hard_swish", "leaky_relu",
+        "maximum", "minimum", "multiply", "negative", "relu", "round", "shrink", "sign", "subtract",
+        "thresholded_relu", "where", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "shift_left",
+        "shift_right", "equal", "greater", "greater_equal", "isinf", "isnan", "less", "less_equal",
+        "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal",
+        # a program's own part: its steps have their paces
+        "fused",
+        # over axes and windows
+        "all", "any", "argmax", "argmin", "cumsum", "max", "mean", "min", "prod", "sum", "topk", "layer_norm",
+        "rms_norm", "avg_pool2d", "avg_pool3d", "global_avg_pool2d", "global_max_pool2d", "lp_pool2d",
+        "max_pool2d", "max_pool2d_backward", "max_pool2d_indices", "max_pool3d",
+        # products by plain loops, or of small parts
+        "attention", "conv2d_backward_weight", "conv3d", "conv_transpose2d",
+        # movement: hardly any arithmetic
+        "broadcast_to", "concatenate", "flatten", "gather_nd", "pack_panels", "pad", "reshape", "reverse",
+        "scatter_elements", "scatter_nd", "slice", "slice_update", "squeeze", "take", "take_along_axis",
+        "tile", "transpose", "unsqueeze",
+    ),
+}
+PACES = {op: pace for pace, ops in _TAKERS.items() for op in ops}
+_OUTSIDE = "simple_gflops"           # of ops that other packages register: their cost says that it is assumed
 _ON_PANELS = ("matmul_panels", "attention_panels", "matmul_blas", "dense_blas")
 _WEIGHTED = ("dense", "conv2d")      # input 1 is a weight
 _COLUMNS = 16
@@ -93,6 +116,8 @@ def cpu_node_cost(
     weight = inputs[1].nbytes if op.name in _WEIGHTED or attrs.get("packed") else 0
     traffic = (_traffic(op.name, inputs, outputs) - weight) / host.gb_per_s
     traffic += weight / (host.weight_gb_per_s if from_memory else host.cached_gb_per_s)
+    if op.name not in PACES:
+        return Cost(host.call_ns + max(work, traffic), "assumed", "an op from outside: as simple arithmetic")
     return Cost(host.call_ns + max(work, traffic), host.basis, "roofline of the host")
 
 
@@ -114,7 +139,7 @@ def _work_ns(op: registry.Op, func: Func, inputs: tuple[TensorType, ...], output
     for step in program:
         own = steps.flops([step], outputs[0])
         flops -= own
-        total += own / getattr(host, _RATES.get(step[0], "simple_gflops"))
+        total += own / getattr(host, PACES.get(step[0], _OUTSIDE))
     return total + flops / _rate(op, attrs, host)
 
 
@@ -125,7 +150,7 @@ def _rate(op: registry.Op, attrs: Mapping[str, Any], host: Machine) -> float:
         return host.packed_gflops * packed / (-(-packed // _COLUMNS) * _COLUMNS)
     if attrs.get("kernel") in _ON_PANELS:
         return host.packed_gflops
-    return host.depthwise_gflops if packed else getattr(host, _RATES.get(op.name, "simple_gflops"))
+    return host.depthwise_gflops if packed else getattr(host, PACES.get(op.name, _OUTSIDE))
 
 
 def _width(dtype: str) -> float:

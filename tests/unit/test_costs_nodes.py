@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
 import graph_runtime as gr
 from graph_runtime import costs, devices
+from graph_runtime.costs import cpu
 from graph_runtime.costs.work import tiles_of
 from graph_runtime.graph import Func, TensorType
 from graph_runtime.layout import Layout
@@ -67,6 +68,27 @@ def test_larger_tensors_take_longer(board, op):
         return cost_on(devices.tt(0, board), op, inputs).cycles
 
     assert cost(512) < cost(8192) < cost(65536)
+
+
+def test_every_op_has_a_pace_on_the_host():
+    """Each op stands once in the table of cpu.py, and nothing else does: there is no pace by default."""
+    listed = [op for ops in cpu._TAKERS.values() for op in ops]
+    assert sorted(listed) == sorted(all_ops())
+    assert set(cpu.PACES.values()) <= {field.name for field in fields(cpu.Machine)}
+
+
+def test_a_reciprocal_takes_as_long_as_a_quotient():
+    """Both divide; a product and a sum are quicker."""
+    big = TensorType("float32", (1024, 1024))
+
+    def pace(op, count):
+        """ns a flop of its arithmetic, beyond what memory takes."""
+        func = Func(op, op, {}, count, 1)
+        slow_memory = replace(costs.machine(), gb_per_s=1e9, cached_gb_per_s=1e9)
+        return cpu.cpu_node_cost(func, (big,) * count, (big,), slow_memory).cycles
+
+    assert pace("reciprocal", 1) == pytest.approx(pace("divide", 2), rel=0.3)
+    assert pace("multiply", 2) < pace("reciprocal", 1) / 2
 
 
 def test_a_fidelity_shows():
