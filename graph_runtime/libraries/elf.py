@@ -25,7 +25,7 @@ _SHARED, _DYNSYM, _UNDEFINED = 3, 11, 0
 _FUNCTION_TYPES = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 _OBJECT_TYPES = (0, 1)  # STT_NOTYPE (hand-written assembly), STT_OBJECT
 _LOAD = 1
-_MOST_SYMBOLS = 1 << 20
+_MOST_SYMBOLS = 1 << 19
 _NAME_SHARE = 4  # the names of a file's symbols have at most that many bytes for each of the file's
 
 
