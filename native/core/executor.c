@@ -92,8 +92,9 @@ static inline int32_t run_one(const gr_instr *instr) {
   return instr->fn == gr_packed_kernel ? gr_packed_call_run(&instr->call) : instr->fn(&instr->call);
 }
 
-/* Runs [first, last); returns the first non-zero result and where. */
-static int32_t run_some(const gr_instr *instrs, int64_t first, int64_t last, int64_t *at) {
+/* Runs [first, last); returns the first non-zero result and where. Aligned, so that what a node costs does not
+ * depend on the code that the linker puts before it. */
+__attribute__((aligned(64))) static int32_t run_some(const gr_instr *instrs, int64_t first, int64_t last, int64_t *at) {
   for (int64_t i = first; i < last; ++i) {
     int32_t status = run_one(&instrs[i]);
     if (__builtin_expect(status != 0, 0)) {
