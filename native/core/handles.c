@@ -9,8 +9,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
+#include "ranges.h"
 #include "status.h"
 
 #define DL_EXT_DEV 12
@@ -41,12 +41,13 @@ typedef struct handle {
 } handle;
 
 /* ---------------------------------------------------------------- ranges of addresses
- * One range without access is reserved at first use: it takes neither memory nor, as mappings of their own would,
- * one of the few ten thousand mappings of a process. Ranges are powers of two and go back to their class. */
+ * One range is claimed at first use (ranges.h): nothing is ever mapped in it, so it takes neither memory nor, as
+ * mappings of their own would, one of the few ten thousand mappings of a process. Ranges are powers of two and go
+ * back to their class. */
 #define LEAST_CLASS 6
 #define CLASSES 48
-#define MOST_RESERVED (UINT64_C(1) << 42)
-#define LEAST_RESERVED (UINT64_C(1) << 32)
+#define MOST_CLAIMED (UINT64_C(1) << 42)
+#define LEAST_CLAIMED (UINT64_C(1) << 32)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static handle *idle[CLASSES];
@@ -58,12 +59,11 @@ static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void after_fork(void) { pthread_mutex_unlock(&lock); }
 
 /* Under the lock. Sanitizers leave less room than a plain process has, so less is tried, too. */
-static int32_t reserve(void) {
+static int32_t claim(void) {
   if (end_address) return GR_OK;
-  for (uint64_t bytes = MOST_RESERVED; bytes >= LEAST_RESERVED; bytes /= 4) {
-    void *range = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range == MAP_FAILED) continue;
-    next_address = (uint64_t)(uintptr_t)range;
+  for (uint64_t bytes = MOST_CLAIMED; bytes >= LEAST_CLAIMED; bytes /= 4) {
+    next_address = gr_range_claim(bytes);
+    if (!next_address) continue;
     end_address = next_address + bytes;
     pthread_atfork(before_fork, after_fork, after_fork);
     return GR_OK;
@@ -73,7 +73,7 @@ static int32_t reserve(void) {
 
 /* Under the lock: a handle with a range of 2^size_class bytes, its other fields as they were; NULL on failure. */
 static handle *take(int32_t size_class) {
-  if (reserve()) return NULL;
+  if (claim()) return NULL;
   handle *found = idle[size_class];
   if (found) {
     idle[size_class] = found->next;

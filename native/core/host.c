@@ -35,9 +35,13 @@ int32_t gr_host_alloc(gr_device *device, int32_t memory, uint64_t extent, const 
                       uint64_t *addr) {
   gr_device_memory *m = device->memories + memory;
   uint64_t left = m->desc.bank_bytes - m->desc.base - m->ledger.held;
-  void *block = NULL;
-  if (extent <= left) block = device->guard ? gr_guard_map(extent, holder) : obtain(extent, m->desc.alignment);
-  if (!block) return gr_ledger_out_of_memory(&m->ledger, &m->desc, device->name, extent, left);
+  if (extent > left) return gr_ledger_out_of_memory(&m->ledger, &m->desc, device->name, extent, left);
+  void *block = device->guard ? gr_guard_map(extent, holder) : obtain(extent, m->desc.alignment);
+  if (!block)
+    return gr_fail(GR_ERR_OUT_OF_MEMORY,
+                   "Out of Memory: the host gives no %llu B for %s: it has no more, or this process may not "
+                   "(ulimit -v); free tensors, or use fewer or smaller ones",
+                   (unsigned long long)extent, device->name);
   gr_holding holding = {.addr = (uint64_t)(uintptr_t)block, .extent = extent};
   int32_t status = gr_ledger_add(&m->ledger, holding.addr, extent, holder);
   if (status) {

@@ -1,4 +1,4 @@
-/* tt.h: the inside of a simulated TT device: banked memories in one reserved address range each, and the
+/* tt.h: the inside of a simulated TT device: banked memories in one range of addresses each, and the
  * circular-buffer space of its cores.
  *
  * Used by native/ttsim only.
@@ -15,6 +15,8 @@
 typedef struct gr_tt_banks {
   uint8_t *space;            /* NULL before the first allocation */
   uint64_t bank_stride;      /* bank_bytes in whole host pages, and some between */
+  uint64_t mapped_begin;     /* of each bank the host has pages, or would give them, for these addresses */
+  uint64_t mapped_end;
 } gr_tt_banks;
 
 /* Circular-buffer space of the core that one host thread is at a time. */

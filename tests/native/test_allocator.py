@@ -136,13 +136,19 @@ def test_fragmentation_shows_in_the_text(make_tt):
     assert bench.handle.alloc(0, 10_240, "x") == addresses[0]
 
 
-def test_creating_a_device_takes_no_memory(tt):
+def test_a_device_takes_the_addresses_that_it_uses(tt):
+    """A memory of gigabytes costs what is allocated in it, and gives that back when it is freed."""
     before = mapped()
     with core.DeviceHandle(devices.tt()) as handle:
         assert mapped() - before < 1 << 20
-        handle.alloc(0, 1 << 20, "x")
-        assert mapped() - before > 1 << 30  # addresses of all banks, reserved
+        banks, at = handle.device.descriptor.memories[0].banks, mapped()
+        addr = handle.alloc(0, 1 << 20, "x")
+        assert 0 <= mapped() - at - (banks << 20) <= banks * (136 << 10)
         assert handle.stats(0).allocated == 1 << 20
+        large = handle.alloc(0, 16 << 20, "y")
+        handle.free(0, large)
+        handle.free(0, addr)
+        assert mapped() - at < 65 << 20                 # what stays for the next allocation
 
 
 def mapped() -> int:

@@ -1,0 +1,104 @@
+"""Under a limit of addresses (ulimit -v) every board opens and runs, and what is beyond the limit is a typed
+error after which the session still runs. A subprocess each, because a limit is for good."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from graph_runtime.devices import boards
+
+GIB = 1 << 30
+START = """
+import resource, sys
+import numpy as np
+import graph_runtime as gr
+
+def limit(bytes):
+    resource.setrlimit(resource.RLIMIT_AS, (bytes, bytes))
+
+def size(key):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith(key))
+
+def module(n, *devices):
+    builder = gr.GraphBuilder()
+    x = builder.input("x", (n, n), "float32")
+    builder.output(builder.op("relu", builder.op("matmul", x, x)))
+    return gr.create(builder, None, list(devices))
+"""
+
+
+def run(source: str, *args: str) -> str:
+    done = subprocess.run([sys.executable, "-c", START + source, *args], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("board", [name for name, d in boards().items() if d.kind == "tt"])
+def test_each_board_runs_under_four_gib(board):
+    out = run("""
+limit(4 << 30)
+here = module(64, "cpu:0", "tt:0=" + sys.argv[1]), module(64, "tt:0=" + sys.argv[1])
+for each in here:
+    each.run(x=np.ones((64, 64), np.float32))
+    assert (each.get_output(0).numpy() == 64).all()
+print(size("VmPeak"))
+""", board)
+    assert int(out) < GIB                           # not even for a moment what the board's memory has
+
+
+def test_what_is_beyond_the_limit_is_an_error_with_text_and_the_session_still_runs():
+    run("""
+small = module(64, "tt:0")
+small.run(x=np.ones((64, 64), np.float32))
+limit(size("VmSize") + (64 << 20))
+for device in ("tt:0", "cpu:0"):
+    try:
+        module(8192, device)
+        raise SystemExit("256 MiB fit into 64")
+    except gr.DeviceMemoryError as error:
+        assert "ulimit -v" in str(error) and device in str(error), error
+    small.run(x=np.full((64, 64), 2, np.float32))
+    assert (small.get_output(0).numpy() == 256).all()
+""")
+
+
+def test_no_limit_however_small_ends_the_process():
+    """Each step of opening a device and running fails by a typed error, or not at all."""
+    run("""
+import os, traceback
+module(8, "cpu:0").run(x=np.ones((8, 8), np.float32))      # modules that are imported at first use
+for room in range(0, 24 << 20, 512 << 10):
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            limit(size("VmSize") + room)
+            session = module(128, "tt:0")
+            session.run(x=np.ones((128, 128), np.float32))
+            code = 0 if (session.get_output(0).numpy() == 128).all() else 2
+        except (gr.GraphRuntimeError, MemoryError):
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, room
+""")
+
+
+def test_freed_memory_gives_its_addresses_back():
+    run("""
+import gc
+sizes = []
+for _ in range(5):
+    held = module(2048, "tt:0")
+    held.run(x=np.ones((2048, 2048), np.float32))
+    del held
+    gc.collect()
+    sizes.append(size("VmSize"))
+assert sizes[-1] - sizes[1] < 4 << 20, sizes
+""")
