@@ -1,52 +1,47 @@
 """What was compiled once is kept: whole libraries and the objects of their units, each under the hash of all
-that shapes its bytes.
+that shapes its bytes, and beside it the sha256 of the bytes themselves.
 
-    GR_CACHE_DIR/libraries/<hash>.so      a library as compile_library makes it
-    GR_CACHE_DIR/objects/<hash>.o         one unit of it, shared by all libraries that have that unit
-    GR_CACHE_DIR/kernels.json             times of kernels that ``compile --tune`` measured
+    GR_CACHE_DIR/libraries/<key>.so         a library as compile_library makes it
+    GR_CACHE_DIR/objects/<key>.o            one unit of it, shared by all libraries that have that unit
+    .../<file>.sha256                       "<sha256>  <file>", as sha256sum writes it
+    GR_CACHE_DIR/kernels.json               times of kernels that ``compile --tune`` measured
 
-Files appear by rename, so that other processes see a whole file or none. What was not used for longest goes
-when there is more than GR_CACHE_MB.
+``find`` reads a file once, and what it hashed is what it returns: callers link and copy those bytes, never
+the file. A file that is damaged, was swapped for another or belongs to another user is not found, so it is
+compiled anew and replaced. Folders are the user's alone (graph_runtime/folders.py); where they are not, a
+warning says so and the process has a temporary cache of its own.
+
+Files appear by rename; a file and its sha256 that are of two writers do not fit and are not found. What was
+not used for longest goes when there is more than GR_CACHE_MB, or when it was not used for GR_CACHE_DAYS.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import os
+import shutil
+import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from graph_runtime.config import get as setting
-from graph_runtime.errors import CompileError
+from graph_runtime.folders import make_private, why_not_private
+from graph_runtime.writing import told, write_whole
 
-__all__ = ["cache_folder", "hash_of", "kept", "kernel_times", "objects_folder", "prune", "touch", "writing"]
+__all__ = ["HINT", "KINDS", "Cache", "Entry", "hash_of", "open_cache", "temporary_folder"]
 
+KINDS = {"libraries": ".so", "objects": ".o"}  # folder, and how its files end
+HINT = "GR_CACHE_DIR chooses another folder for the cache"
+_SUM, _TIMES = ".sha256", "kernels.json"
 _ABANDONED = 24 * 3600  # seconds after which a file that nobody finished is garbage
-
-
-def _base() -> Path:
-    set_by_user = str(setting("CACHE_DIR"))
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(set_by_user or Path(base) / "graph_runtime").expanduser()
-
-
-def cache_folder() -> Path:
-    """Where compiled libraries are kept: in GR_CACHE_DIR, else graph_runtime in the user's cache folder."""
-    return _base() / "libraries"
-
-
-def kernel_times() -> Path:
-    """Where measured times of kernels are kept (graph_runtime/tuning.py)."""
-    return _base() / "kernels.json"
-
-
-def objects_folder() -> Path:
-    """Where compiled units are kept."""
-    return _base() / "objects"
+_temporary: dict[int, Path] = {}  # by process: a child of fork must not remove its parent's
+_warned: set[str] = set()
 
 
 def hash_of(parts: Iterable[str]) -> str:
@@ -57,85 +52,192 @@ def hash_of(parts: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-@contextmanager
-def writing(path: Path, mode: int = 0o644) -> Iterator[Path]:
-    """A name beside ``path`` to write to; it becomes ``path`` at once when the block ends well, and is gone
-    otherwise.
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file of the cache: ``kind`` "libraries", "objects", "times", or "unfinished" (of a build that goes
+    on, or that was killed), its ``bytes``, and ``used``, the time of its last use."""
 
-    So readers, and other processes that build the same thing, see a whole file or none.
-    """
-    if path.exists() and not path.is_file():  # /dev/null would be gone
-        raise CompileError(f"{path} is no regular file: it is not replaced", got=str(path))
-    part = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        part = Path(name)
-        yield part
-        part.chmod(mode)
-        os.replace(part, path)
-    except OSError as error:
-        ours = path.parent in (cache_folder(), objects_folder())
-        hint = "; GR_CACHE_DIR chooses another folder for the cache" if ours else ""
-        raise CompileError(f"cannot write {path}: {error.strerror or error}{hint}", got=str(path)) from None
-    finally:
-        if part is not None:
-            part.unlink(missing_ok=True)
+    kind: str
+    path: Path
+    bytes: int
+    used: float
 
 
-def kept(key: str, make: Callable[[Path], None]) -> Path:
-    """The object of that hash, made by ``make(path)`` where it is not there. A file that is empty was cut by
-    a full disk and is made anew."""
-    path = objects_folder() / f"{key}.o"
-    try:
-        whole = path.stat().st_size > 0
-    except OSError:
-        whole = False
-    if whole:
-        touch(path)
-    else:
-        with writing(path) as part:
-            make(part)
-    return path
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """The cache in a folder that nobody but the user can write to, or that is not there yet."""
 
+    folder: Path
 
-def touch(path: Path) -> None:
-    """Remember that a file was used now; a cache that may only be read works too."""
-    with contextlib.suppress(OSError):
-        os.utime(path)
+    @property
+    def times(self) -> Path:
+        """Where measured times of kernels are kept (graph_runtime/tuning.py)."""
+        return self.folder / _TIMES
 
+    def find(self, kind: str, key: str) -> bytes | None:
+        """The bytes that were kept, None where there are none that are whole and the user's."""
+        path = self._path(kind, key)
+        wanted, data = _read(_sum_of(path)), _read(path)
+        if wanted is None or data is None or wanted != _line(path.name, data):
+            return None
+        with contextlib.suppress(OSError):      # a cache that may only be read works too
+            os.utime(path)
+        return data
 
-def prune() -> None:
-    """Delete what was not used for longest until the cache has four fifths of GR_CACHE_MB, if it has more
-    than that, and what builds that were killed left behind. Files that others delete meanwhile are skipped.
-    """
-    found, total, now = [], 0, time.time()
-    for folder in (cache_folder(), objects_folder()):
-        for path in folder.glob("*") if folder.is_dir() else ():
-            with contextlib.suppress(OSError):
-                state = path.stat()
-                if path.is_file() and not path.name.startswith("."):
-                    found.append((state.st_mtime, state.st_size, path))
-                    total += state.st_size
-                elif now - state.st_mtime > _ABANDONED:
-                    _remove(path)
-    limit = int(setting("CACHE_MB")) << 20
-    if total <= limit:
-        return
-    for _, size, path in sorted(found):
-        if total <= limit * 4 // 5:
-            break
+    def keep(self, kind: str, key: str, data: bytes) -> None:
+        """Keep bytes under a key. Raises WriteError."""
+        path = self._path(kind, key)
+        write_whole(path, data, 0o600, hint=HINT)
+        write_whole(_sum_of(path), _line(path.name, data), 0o600, hint=HINT)
+
+    def build_folder(self) -> tempfile.TemporaryDirectory:
+        """A folder to build in, which goes when its block ends."""
+        return tempfile.TemporaryDirectory(dir=self.folder / "libraries", prefix=".build-",
+                                           ignore_cleanup_errors=True)
+
+    def entries(self) -> Iterator[Entry]:
+        """All that is there; the bytes of a file are with its sha256's. Files that others delete meanwhile
+        are skipped."""
+        for kind, ends in KINDS.items():
+            folder = self.folder / kind
+            for path in folder.glob("*") if folder.is_dir() else ():
+                with contextlib.suppress(OSError):
+                    state = path.lstat()
+                    if path.name.startswith(".") or path.suffix not in (ends, _SUM):
+                        yield Entry("unfinished", path, _size(path), state.st_mtime)
+                    elif path.suffix == ends:
+                        yield Entry(kind, path, state.st_size + _size(_sum_of(path)), state.st_mtime)
+                    elif not path.with_suffix("").exists():
+                        yield Entry("unfinished", path, state.st_size, state.st_mtime)
         with contextlib.suppress(OSError):
-            path.unlink()
-        total -= size
+            state = self.times.stat()
+            yield Entry("times", self.times, state.st_size, state.st_mtime)
+
+    def prune(self, megabytes: float | None = None, days: float | None = None) -> list[Entry]:
+        """Delete what was not used for ``days`` (default GR_CACHE_DAYS; 0: as long as it likes), what builds
+        that were killed left behind, and, where there are more than ``megabytes`` (GR_CACHE_MB), what was
+        not used for longest, until there are four fifths. What was deleted."""
+        limit = int(float(setting("CACHE_MB") if megabytes is None else megabytes) * (1 << 20))
+        days = float(setting("CACHE_DAYS") if days is None else days)
+        now, gone, left = time.time(), [], []
+        for entry in self.entries():
+            if entry.kind == "unfinished":
+                gone += [entry] if now - entry.used > _ABANDONED else []
+            elif entry.kind in KINDS:
+                (gone if days > 0 and now - entry.used > days * 86400 else left).append(entry)
+        total = sum(entry.bytes for entry in left)
+        if total > limit:
+            for entry in sorted(left, key=lambda item: item.used):
+                if total <= limit * 4 // 5:
+                    break
+                gone.append(entry)
+                total -= entry.bytes
+        return _deleted(gone)
+
+    def clear(self) -> list[Entry]:
+        """Delete all but what a build may be writing now. What was deleted."""
+        now = time.time()
+        return _deleted([entry for entry in self.entries()
+                         if entry.kind != "unfinished" or now - entry.used > _ABANDONED])
+
+    def _path(self, kind: str, key: str) -> Path:
+        return self.folder / kind / f"{key}{KINDS[kind]}"
 
 
-def _remove(path: Path) -> None:
-    """A part of a file, or the folder of a build."""
-    if path.is_dir():
-        for item in path.iterdir():
-            item.unlink()
-        path.rmdir()
-    else:
-        path.unlink()
+# ------------------------------------------------------------------------------------------------ where it is
+def open_cache(make: bool = True) -> Cache:
+    """The cache in GR_CACHE_DIR, else in graph_runtime of the user's cache folder; a temporary one, with a
+    warning, where others could put files there. ``make``: its folders, too. Raises WriteError."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    named = Path(str(setting("CACHE_DIR")) or Path(base) / "graph_runtime").expanduser().absolute()
+    with told(named, HINT):
+        folder = Path(os.path.realpath(named))  # what is checked is what is used, wherever a link leads later
+        reason = _unsafe(folder, make)
+        if not reason:
+            return Cache(folder)
+    text = (f"the cache {named} is not used, because {reason}: other users could put code there. What is "
+            "compiled is kept until this process ends")
+    if text not in _warned:
+        _warned.add(text)
+        warnings.warn(text, stacklevel=3)
+    own = Cache(temporary_folder() / "cache")
+    with told(own.folder):
+        _unsafe(own.folder, make)
+    return own
+
+
+def _unsafe(folder: Path, make: bool) -> str:
+    """Why a folder cannot be the cache, "" where it can; its folders are made. Raises OSError."""
+    for place in (folder, *(folder / kind for kind in KINDS)):
+        if make:
+            reason = make_private(place)
+        else:
+            reason = why_not_private(place) if os.path.lexists(place) else ""
+        if reason:
+            return reason if place == folder else f"its folder {place.name} {reason.removeprefix('it ')}"
+        if make and place != folder and stat.S_IMODE(place.stat().st_mode) != 0o700:
+            place.chmod(0o700)                  # of an earlier version, which others may read
+    return ""
+
+
+def temporary_folder() -> Path:
+    """A folder of this process and user alone, which goes with the process."""
+    pid = os.getpid()
+    if pid not in _temporary:
+        with told(tempfile.gettempdir(), "TMPDIR chooses another folder for temporary files"):
+            _temporary[pid] = Path(tempfile.mkdtemp(prefix="graph_runtime_"))
+    return _temporary[pid]
+
+
+@atexit.register
+def _remove_temporary() -> None:
+    folder = _temporary.pop(os.getpid(), None)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# ------------------------------------------------------------------------------------------------ its files
+def _sum_of(path: Path) -> Path:
+    return path.with_name(path.name + _SUM)
+
+
+def _line(name: str, data: bytes) -> bytes:
+    """The name is in it: a file and its sha256 that were both put in the place of others do not fit."""
+    return f"{hashlib.sha256(data).hexdigest()}  {name}\n".encode()
+
+
+def _read(path: Path) -> bytes | None:
+    """The bytes of a file that only the user can have written; None where there is none. A link is none."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, "rb") as file:
+            state = os.fstat(handle)
+            own = state.st_uid == os.geteuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            return file.read() if own and stat.S_ISREG(state.st_mode) else None
+    except OSError:
+        return None
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, or of all files in a folder."""
+    if path.is_dir() and not path.is_symlink():
+        return sum(_size(item) for item in path.iterdir())
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
+def _deleted(entries: Iterable[Entry]) -> list[Entry]:
+    """Delete files with their sha256, and folders of builds; those that are gone now."""
+    gone = []
+    for entry in entries:
+        with contextlib.suppress(OSError):      # another process was first, or it is a cache to read only
+            if entry.path.is_dir() and not entry.path.is_symlink():
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                entry.path.unlink()
+                if entry.kind in KINDS:
+                    _sum_of(entry.path).unlink(missing_ok=True)
+            gone.append(entry)
+    return gone

@@ -4,9 +4,7 @@ hash of all that shapes the bytes."""
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -14,13 +12,14 @@ from pathlib import Path
 
 import cffi
 
-from graph_runtime.errors import LibraryError
 from graph_runtime.libraries import isa
-from graph_runtime.libraries.manifest import ABI_VERSION, Manifest, read_manifest
+from graph_runtime.libraries.manifest import ABI_VERSION, Manifest
 from graph_runtime.progress import Count, uncounted
+from graph_runtime.writing import told, write_whole
 
 from . import glue
-from .cache import cache_folder, hash_of, kept, prune, touch, writing
+from .cache import HINT, Cache, hash_of, open_cache, temporary_folder
+from .process import Running
 from .render import Rendered
 from .toolchain import FLAGS, Compiler, find_compiler, target
 
@@ -68,34 +67,34 @@ def compile_library(
     jobs: int | None = None,
     tell: Count = uncounted,
 ) -> Path:
-    """Compile into the module library ``out`` (written whole or not at all) and return its path; None leaves
-    it in the cache.
+    """Compile into the module library ``out`` (written whole or not at all) and return its path; None: a file
+    that goes with this process.
 
     ``march``: "auto", "native" or a level as "x86-64-v2". ``jobs``: compilers at a time, default the cores
     this process may use.
     ``tell`` is called with (steps done, steps in all) from this thread. Equal inputs give equal bytes,
     in any folder, whatever the cache holds.
-    Raises CompileError where there is no compiler or it refuses the code.
+    Raises CompileError where there is no compiler or it refuses the code, WriteError.
     """
     isa_name, march_flags = target(march)
     importable = out is not None and glue.python_include() is not None
     module = glue.module_name(Path(out).name.split(".")[0]) if importable else ""
     made = _Target(find_compiler(), isa_name, (*FLAGS, *march_flags), module)
     key = _key(rendered, made)
-    cached = cache_folder() / f"{key}.so"
-    if _is_ours(cached, key):
-        touch(cached)
+    cache = open_cache()
+    data = cache.find("libraries", key)
+    if data is not None:
         tell(1, 1)
     else:
-        with writing(cached, 0o755) as part, tempfile.TemporaryDirectory(
-                dir=part.parent, prefix="build-") as folder:
-            _build(_Build(made, Path(folder)), rendered, _manifest(rendered, made, key), part, jobs, tell)
-        prune()
-    if out is None:
-        return cached
-    with writing(Path(out), 0o755) as part:
-        shutil.copyfile(cached, part)
-    return Path(out)
+        with told(cache.folder, HINT), cache.build_folder() as folder:
+            data = _build(_Build(made, cache, Path(folder)), rendered, _manifest(rendered, made, key), jobs,
+                          tell)
+        cache.keep("libraries", key, data)
+        cache.prune()
+    # what was compiled or verified is what is opened: never the cache's file, which may change
+    path = temporary_folder() / f"{key}.so" if out is None else Path(out)
+    write_whole(path, data, 0o777)
+    return path
 
 
 # ------------------------------------------------------------------------------------------------ cache
@@ -126,80 +125,71 @@ def _headers_hash() -> str:
                    for text in (header.relative_to(root).as_posix(), header.read_text()))
 
 
-def _is_ours(path: Path, key: str) -> bool:
-    try:
-        return read_manifest(path).sources == key
-    except LibraryError:
-        return False
-
-
 # ------------------------------------------------------------------------------------------------ build
 class _Build:
     """One build in a folder of its own. Names are relative to it, so that its path is in no byte of the
     result."""
 
-    def __init__(self, made: _Target, folder: Path):
-        self.made, self.folder, self.includes = made, folder, []
+    def __init__(self, made: _Target, cache: Cache, folder: Path):
+        self.made, self.cache, self.folder, self.includes = made, cache, folder, []
+        self.running: Running | None = None
         for i, path in enumerate(_include_folders()):
             self.includes += [f"-I{path}", f"-ffile-prefix-map={path}=include{i}"]
 
-    def unit(self, name: str, text: str) -> str:
-        """The object of one translation unit, its path: compiled, or found in the cache."""
-        def compile_it(part: Path) -> None:
-            (self.folder / name).write_text(text)
-            self.made.compiler.run([*self.made.flags, *self.includes, "-c", name, "-o", f"{name}.o"],
-                                   self.folder)
-            shutil.copyfile(self.folder / f"{name}.o", part)
+    def run(self, *arguments: str) -> None:
+        """Run the compiler."""
+        self.made.compiler.run(arguments, self.folder, self.running)
 
-        return str(kept(hash_of([*self.made.key, name, text]), compile_it))
+    def unit(self, name: str, text: str) -> str:
+        """The object of one translation unit, its name: compiled, or of the cache."""
+        key, part = hash_of([*self.made.key, name, text]), self.folder / f"{name}.o"
+        data = self.cache.find("objects", key)
+        if data is not None:
+            part.write_bytes(data)
+        else:
+            (self.folder / name).write_text(text)
+            self.run(*self.made.flags, *self.includes, "-c", name, "-o", part.name)
+            self.cache.keep("objects", key, part.read_bytes())
+        return part.name
 
     def manifest(self, name: str, text: str) -> str:
         """As unit, for one that no other library has."""
         (self.folder / name).write_text(text)
-        self.made.compiler.run([*self.made.flags, "-c", name, "-o", f"{name}.o"], self.folder)
+        self.run(*self.made.flags, "-c", name, "-o", f"{name}.o")
         return f"{name}.o"
 
     def glue(self, symbols: list[str]) -> str:
         """Compile cffi's glue; the object's name."""
-        include, run = glue.python_include(), self.made.compiler.run
+        include = glue.python_include()
         (self.folder / "module.c").write_text(glue.glue_source(self.made.module, symbols, self.folder))
-        run([*_GLUE_FLAGS, f"-I{include}", f"-ffile-prefix-map={include}=python", "-S", "module.c", "-o",
-             "module.s"], self.folder)
+        self.run(*_GLUE_FLAGS, f"-I{include}", f"-ffile-prefix-map={include}=python", "-S", "module.c", "-o",
+                 "module.s")
         assembly = self.folder / "module.s"
         assembly.write_text(glue.weaken(assembly.read_text()))
-        run(["-c", "module.s", "-o", "module.o"], self.folder)
+        self.run("-c", "module.s", "-o", "module.o")
         return "module.o"
 
 
-def _build(
-    build: _Build,
-    rendered: Rendered,
-    manifest: Manifest,
-    out: Path,
-    jobs: int | None,
-    tell: Count,
-) -> None:
-    with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
+def _build(build: _Build, rendered: Rendered, manifest: Manifest, jobs: int | None, tell: Count) -> bytes:
+    """The library. What goes wrong in a step, or Ctrl-C, ends all the others at once."""
+    with Running(jobs or len(os.sched_getaffinity(0))) as running:
+        build.running = running
         # the longest first: none of them is left to run alone at the end
         units = sorted(rendered.units.items(), key=lambda item: (-len(item[1]), item[0]))
-        steps = [pool.submit(build.unit, name, text) for name, text in units]
-        steps.append(pool.submit(build.manifest, "manifest.c", _manifest_source(manifest)))
+        steps = [running.submit(build.unit, name, text) for name, text in units]
+        steps.append(running.submit(build.manifest, "manifest.c", _manifest_source(manifest)))
         if manifest.importable:
-            steps.append(pool.submit(build.glue, [entry.symbol for entry in rendered.entries]))
-        try:
-            for done, step in enumerate(as_completed(steps), 1):
-                step.result()
-                tell(done, len(steps) + 1)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)  # Ctrl-C and the first error: start no more compilers
-            raise
+            steps.append(running.submit(build.glue, [entry.symbol for entry in rendered.entries]))
+        for done, step in enumerate(as_completed(steps), 1):
+            step.result()
+            tell(done, len(steps) + 1)
         order = dict(zip([name for name, _ in units], steps, strict=False))
         objects = [order[name].result() for name in sorted(order)]
         objects += [step.result() for step in steps[len(order):]]
-    # linked inside the folder under one name: the output's name must not reach the linker
-    build.made.compiler.run([*_LINK, *objects, "-o", "library.so", "-lm"], build.folder)
-    os.replace(build.folder / "library.so", out)
+        # linked inside the folder under one name: the output's name must not reach the linker
+        running.submit(build.run, *_LINK, *objects, "-o", "library.so", "-lm").result()
     tell(len(steps) + 1, len(steps) + 1)
+    return (build.folder / "library.so").read_bytes()
 
 
 def _manifest_source(manifest: Manifest) -> str:

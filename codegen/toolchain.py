@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
-import subprocess
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +15,8 @@ from pathlib import Path
 from graph_runtime.config import get as setting
 from graph_runtime.errors import CompileError, did_you_mean
 from graph_runtime.libraries import isa
+
+from .process import Done, Running, run_alone
 
 __all__ = ["FLAGS", "Compiler", "find_compiler", "target"]
 
@@ -34,6 +37,14 @@ _NO_COMPILER = (
     "and with the kernels of the wheel"
 )
 _STDERR_LINES = 12
+# what a compiler says where it is not the code that is to blame, and what to do
+_LIMITS = (
+    ("No space left on device", "the disk is full: free some of it, or GR_CACHE_DIR chooses another"),
+    ("[Qq]uota exceeded", "a disk quota is used up: delete files, or GR_CACHE_DIR chooses another place"),
+    ("File too large|File size limit", "this process may not write files as large (ulimit -f)"),
+    ("out of memory|Cannot allocate memory|memory exhausted|Killed",
+     "it needs more memory than there is, or than this process may have (ulimit -v); --jobs 1 needs least"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,60 +54,71 @@ class Compiler:
     command: tuple[str, ...]
     version: str
 
-    def run(self, arguments: Sequence[str], folder: Path) -> None:
-        """Run it in ``folder``. Raises CompileError with the start of what it said."""
-        done = _run([*self.command, *arguments], folder)
-        if done.returncode != 0:
-            said = "\n".join(done.stderr.strip().splitlines()[:_STDERR_LINES])
-            raise CompileError(
-                f"{shlex.join([*self.command, *arguments])} failed with status {done.returncode}:\n{said}",
-                got=done.returncode,
-                stderr=done.stderr,
-            )
+    def run(self, arguments: Sequence[str], folder: Path, running: Running | None = None) -> None:
+        """Run it in ``folder``, beside what else is ``running``. Raises CompileError with the start of what
+        it said."""
+        command = [*self.command, *arguments]
+        done = running.run(command, folder) if running else run_alone(command, folder)
+        if done.status != 0:
+            said = "\n".join(done.err.strip().splitlines()[:_STDERR_LINES])
+            raise CompileError(f"{shlex.join(command)} {_how(done)}{_advice(done)}:\n{said}",
+                               got=done.status, stderr=done.err)
 
 
-def _run(command: list[str], folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    # LC_ALL: messages and --version must not depend on the user's language; SOURCE_DATE_EPOCH: nor __DATE__
-    # on the time
-    env = {**os.environ, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0"}
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        stdin=subprocess.DEVNULL,
-    )
+def _how(done: Done) -> str:
+    """How it failed."""
+    if done.status > 0:
+        return f"failed with status {done.status}"
+    return f"was ended by {signal.strsignal(-done.status) or 'a signal'} (signal {-done.status})"
+
+
+def _advice(done: Done) -> str:
+    """What to do, where it is not the code that is to blame."""
+    text = f"{signal.strsignal(-done.status) if done.status < 0 else ''} {done.err}"
+    return next((f"; {advice}" for pattern, advice in _LIMITS if re.search(pattern, text)), "")
 
 
 def find_compiler() -> Compiler:
     """GR_CC, else $CC, else gcc, else cc. Raises CompileError, which says what to install, where there is
     none."""
-    named = str(setting("CC")) or os.environ.get("CC", "")
+    setting_name, named = next(((name, text) for name, text in (
+        ("GR_CC", str(setting("CC"))), ("CC", os.environ.get("CC", ""))) if text), ("", ""))
     tried = [named] if named else ["gcc", "cc"]
     for text in tried:
-        command = tuple(shlex.split(text))
-        path = shutil.which(command[0]) if command else None
+        command = _parsed(setting_name, text)
+        path = shutil.which(command[0])
         if path:
-            return _compiler((path, *command[1:]))
+            return _compiler((os.path.abspath(path), *command[1:]))
+        if os.path.isdir(command[0]) or os.path.exists(command[0]):
+            raise CompileError(
+                f"{setting_name}={text!r} is no compiler: {command[0]} is "
+                f"{'a folder' if os.path.isdir(command[0]) else 'not executable'}; name a C compiler, as "
+                f"{setting_name}=gcc", got=text)
     raise CompileError(_NO_COMPILER.format(tried="tried " + ", ".join(tried)), got=tried)
+
+
+def _parsed(setting_name: str, text: str) -> tuple[str, ...]:
+    """A command as the shell would take it apart, of a word at least."""
+    try:
+        command = tuple(shlex.split(text))
+    except ValueError as error:
+        raise CompileError(f"{setting_name}={text!r} cannot be taken apart into words: {error}; give a "
+                           f"command as the shell takes it, as {setting_name}='gcc -m64'", got=text) from None
+    if not command or not command[0] or "\0" in text:
+        raise CompileError(f"{setting_name}={text!r} names no compiler; give a command, as "
+                           f"{setting_name}=gcc, or leave it out", got=text)
+    return command
 
 
 @cache
 def _compiler(command: tuple[str, ...]) -> Compiler:
-    try:
-        done = _run([*command, "--version"])
-    except OSError as error:
+    done = run_alone([*command, "--version"])
+    if done.status != 0 or not done.out.strip():
         raise CompileError(
-            f"cannot start the C compiler {shlex.join(command)}: {error}", got=command
-        ) from None
-    if done.returncode != 0 or not done.stdout.strip():
-        raise CompileError(
-            f"{shlex.join(command)} --version failed: is it a C compiler? {done.stderr.strip()[:200]}",
+            f"{shlex.join(command)} --version failed: is it a C compiler? {done.err.strip()[:200]}",
             got=command,
         )
-    return Compiler(command, done.stdout.splitlines()[0])
+    return Compiler(command, done.out.splitlines()[0])
 
 
 def target(march: str) -> tuple[str, tuple[str, ...]]:

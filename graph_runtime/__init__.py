@@ -48,6 +48,7 @@ _HOME = {
     "UnsupportedOpError": "errors",
     "UntrustedLibraryError": "errors",
     "WaitTimeoutError": "errors",
+    "WriteError": "errors",
     "aligned_empty": "tensors.host_values",
     "array": "tensors.arrays",
     "borrow": "tensors.arrays",

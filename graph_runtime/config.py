@@ -28,9 +28,11 @@ _TABLE = (
     Setting("NUM_THREADS", 0, "threads of the intra-op pool, the caller counted; 0: all the process may use"),
     Setting("CACHE_DIR", "", "where compiled module libraries are kept; empty: ~/.cache/graph_runtime"),
     Setting("CACHE_MB", 4096, "MiB that compiled kernels may take there; the longest unused go first"),
+    Setting("CACHE_DAYS", 0, "days after which kernels that were not used go from there; 0: never"),
     Setting("TRUST_DIR", "", "where trusted libraries are written down; empty: ~/.local/share/graph_runtime"),
     Setting("TRUST_KEY", "", "the key file that signs libraries of bundles; empty: key in that folder"),
     Setting("CC", "", "the C compiler; empty: $CC, else gcc, else cc"),
+    Setting("CC_TIMEOUT", 300, "seconds after which a C compiler that has not ended is killed; 0: never"),
     Setting("GUARD", 0, "1: device memory is PROT_NONE outside kernels and copies, fresh memory holds NaNs, "
                         "host blocks fault on writes that did not wait for queued work"),
     Setting("EAGER_COMPILE", 0, "1: eager ops run kernels compiled for their shapes, not those built in"),

@@ -21,6 +21,7 @@
      +- KernelError                 a kernel failed; .node .op .device
      |   +- RunCancelledError       queued work that was cancelled, or reads what cancelled work makes
      +- SessionBusyError            two threads in one session
+     +- WriteError                  a file could not be written: disk, quota, limit; also an OSError
      +- WaitTimeoutError            wait(timeout=): the work goes on; also a TimeoutError
 
 Fields are keyword arguments and become attributes: raise GraphError("...", path="$.nodes[3]", node="conv1").
@@ -37,7 +38,7 @@ __all__ = [
     "ForeignMachineError", "GraphError", "GraphRuntimeError", "HandleError", "ImplicitTransferError",
     "InputError", "KernelError", "LibraryError", "MissingDataError", "ParamsError", "PlanError",
     "RunCancelledError", "SessionBusyError",
-    "UnsupportedOpError", "UntrustedLibraryError", "WaitTimeoutError", "as_path", "did_you_mean",
+    "UnsupportedOpError", "UntrustedLibraryError", "WaitTimeoutError", "WriteError", "as_path", "did_you_mean",
 ]
 
 
@@ -163,6 +164,11 @@ class RunCancelledError(KernelError):
 
 class SessionBusyError(GraphRuntimeError):
     """A second thread called into a session that is running."""
+
+
+class WriteError(GraphRuntimeError, OSError):
+    """A file that could not be written: what was in its place is there still. ``errno`` says why, ``got``
+    which."""
 
 
 class WaitTimeoutError(GraphRuntimeError, TimeoutError):

@@ -8,8 +8,8 @@ Times are kept in a file, by machine and by what is called, so that nothing is m
 from __future__ import annotations
 
 import json
+import math
 import os
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +24,7 @@ from .graph import TensorType
 from .libraries import isa
 from .ops import inputs as draws
 from .ops import registry
+from .writing import write_whole
 
 __all__ = ["Tuner"]
 
@@ -58,18 +59,15 @@ class Tuner:
         """What an earlier run wrote; a file that is no longer whole is measured anew."""
         try:
             times = json.loads(self.path.read_text()) if self.path else {}
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
-        return times if isinstance(times, dict) else {}
+        pairs = times.items() if isinstance(times, dict) else ()
+        return {key: seconds for key, seconds in pairs if type(seconds) is float and 0 < seconds < math.inf}
 
     def _write(self) -> None:
         if self.path is None:
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=self.path.parent)
-        with os.fdopen(handle, "w") as file:
-            json.dump(self.times, file)
-        os.replace(part, self.path)
+        write_whole(self.path, json.dumps(self.times).encode(), 0o600)
 
 
 def _least_seconds(op: str, attrs: Mapping[str, Any], inputs: Sequence[TensorType]) -> float:

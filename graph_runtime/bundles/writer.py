@@ -17,8 +17,9 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from ..errors import GraphRuntimeError
+from ..errors import DocumentError, GraphRuntimeError
 from ..progress import Count, uncounted
+from ..writing import told, writing
 from .bundle import FORMAT, VERSION, BundleLibrary, BundleProgram, check_references
 from .files import INDEX, check_name
 from .weights import Slot, lay_out, type_of, write_values
@@ -48,7 +49,7 @@ def write_bundle(
     Constant}. ``tell`` is called with (parameters written, parameters in all).
 
     An older bundle at ``path`` is replaced; anything else there is refused. Raises DocumentError, what
-    reading a Constant raises, and OSError where the disk does.
+    reading a Constant raises, and WriteError.
     """
     path = Path(path)
     _refuse_to_overwrite(path)
@@ -66,7 +67,8 @@ def write_bundle(
     for name in index["files"]:
         check_name(path, name)
     check_references(path, index)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     with _zip(path) if path.suffix == ".zip" else _folder(path) as place:
         for name in index["files"]:
             if name == PARAMS and slots:
@@ -103,7 +105,12 @@ def _opened(data: bytes | os.PathLike) -> Iterator[tuple[BinaryIO, int]]:
     if isinstance(data, bytes):
         yield io.BytesIO(data), len(data)
         return
-    with Path(data).open("rb") as file:
+    try:
+        file = Path(data).open("rb")
+    except OSError as error:
+        raise DocumentError(f"cannot read {data}, which the bundle takes along: {error.strerror}",
+                            got=str(data)) from None
+    with file:
         yield file, os.fstat(file.fileno()).st_size
 
 
@@ -147,13 +154,25 @@ def _is_index(data: bytes) -> bool:
 class _Hashed:
     """A sink that counts and hashes what it passes on."""
 
-    def __init__(self, file: BinaryIO):
-        self._file, self.count, self.digest = file, 0, hashlib.sha256()
+    def __init__(self, file: BinaryIO, path: Path):
+        self._file, self._path, self.count, self.digest = file, path, 0, hashlib.sha256()
 
     def write(self, data: Any) -> int:
         self.digest.update(data)
         self.count += len(data)
-        return self._file.write(data)
+        with told(self._path):
+            return self._file.write(data)
+
+
+@contextmanager
+def _sink(file: BinaryIO, path: Path) -> Iterator[_Hashed]:
+    """A sink into a file, which is closed: what is left of it is written then. An error of the block's own
+    is none of writing."""
+    try:
+        yield _Hashed(file, path)
+    finally:
+        with told(path):
+            file.close()
 
 
 class _Folder:
@@ -163,14 +182,16 @@ class _Folder:
     @contextmanager
     def member(self, name: str, size: int) -> Iterator[_Hashed]:
         """A sink for a file of ``size`` bytes."""
-        (self.path / name).parent.mkdir(parents=True, exist_ok=True)
-        with (self.path / name).open("wb") as file:
-            yield _Hashed(file)
+        with told(self.path / name):
+            (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+            file = (self.path / name).open("wb")
+        with _sink(file, self.path / name) as sink:
+            yield sink
 
 
 class _Zip:
-    def __init__(self, archive: zipfile.ZipFile):
-        self.archive = archive
+    def __init__(self, archive: zipfile.ZipFile, path: Path):
+        self.archive, self.path = archive, path
 
     @contextmanager
     def member(self, name: str, size: int) -> Iterator[_Hashed]:
@@ -180,33 +201,31 @@ class _Zip:
         long = size > _ZIP64 - (_ZIP64 >> 3)
         before = self.archive.fp.tell() + 30 + len(name.encode()) + (20 if long else 0) + 4
         info.extra = _PADDING_ID + (-before % _PAGE).to_bytes(2, "little") + bytes(-before % _PAGE)
-        with self.archive.open(info, "w", force_zip64=long) as file:
-            yield _Hashed(file)
+        with told(self.path):
+            file = self.archive.open(info, "w", force_zip64=long)
+        with _sink(file, self.path) as sink:
+            yield sink
 
 
 @contextmanager
 def _zip(path: Path) -> Iterator[_Zip]:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            yield _Zip(archive)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with writing(path) as part, part.open("wb") as file, \
+            zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        yield _Zip(archive, path)
 
 
 @contextmanager
 def _folder(path: Path) -> Iterator[_Folder]:
-    made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    with told(path):
+        made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield _Folder(made)
-        made.chmod(0o755)
-        if path.exists():
-            _swap(made, path)
-        else:
-            os.rename(made, path)
+        with told(path):
+            made.chmod(0o755)
+            if path.exists():
+                _swap(made, path)
+            else:
+                os.rename(made, path)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise

@@ -49,7 +49,7 @@ def _command(args: Sequence[str]) -> object:
 
 
 def _one_line(error: BaseException | str) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
+    if isinstance(error, OSError) and not isinstance(error, GraphRuntimeError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return " ".join(str(error).split()) or type(error).__name__
 

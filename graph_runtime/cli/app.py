@@ -4,6 +4,7 @@ from __future__ import annotations
 import typer
 
 from .bench import bench
+from .cache import cache
 from .compile import compile_
 from .devices import devices
 from .estimate import estimate
@@ -32,5 +33,6 @@ app.command()(verify)
 app.command()(inspect)
 app.command()(export)
 app.command()(devices)
+app.command()(cache)
 app.command()(bench)
 app.add_typer(trust)

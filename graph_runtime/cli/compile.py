@@ -47,7 +47,7 @@ def compile_(
     Example: graph-runtime compile net.json --params p.bin --device tt:0 --place 'soft*=cpu:0' -o net.zip
     """
     from codegen.build import write_prepared  # the only command that needs a C compiler
-    from codegen.cache import kernel_times
+    from codegen.cache import open_cache
 
     with progress(not json) as tell:
         program = open_program(graph, device, library, params, opt.pairs(dim, "--dim"), tell)
@@ -58,7 +58,7 @@ def compile_(
         prepared = program.prepare(opt.plan_options(
             place, map, format, strict, fidelity, dst, numerics, layout, policy, placement, objective,
             fallback, reuse or _reuse(program)) | {"packer": pack_thoroughly,
-                                "measure": Tuner(kernel_times()) if tune else None}, fuse, tell)
+                                "measure": Tuner(open_cache().times) if tune else None}, fuse, tell)
         warn_of(prepared.plan)
         write_prepared(prepared, output, libraries=library or (), march=march, jobs=jobs, tell=tell)
     if json:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ..simulation.timeline import Timeline
+from ..writing import write_whole
 
 __all__ = ["Html", "Trace", "write_pictures"]
 
@@ -23,10 +24,10 @@ def write_pictures(timeline: Timeline, name: str, trace: Path | None, html: Path
     if trace:
         from ..views.trace import trace_json
 
-        trace.write_bytes(trace_json(timeline))
+        write_whole(trace, trace_json(timeline), through=True)
     if html:
         from ..views.page import html_page
 
         command = shlex.join(["graph-runtime", *sys.argv[1:]])
         title = f"{name} on {', '.join(map(str, timeline.plan.devices))}"
-        html.write_text(html_page(timeline, title, command), encoding="utf-8")
+        write_whole(html, html_page(timeline, title, command).encode(), through=True)

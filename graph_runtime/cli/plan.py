@@ -27,6 +27,7 @@ from ..plan.record import record
 from ..views import placement as report_placement
 from ..views import report
 from ..views.dot import dot_text
+from ..writing import write_whole
 from . import options as opt
 from .pictures import Html, write_pictures
 from .progress import progress
@@ -76,8 +77,8 @@ def plan(
 
         write_pictures(simulate(planned), program.name, None, html)
     if output:
-        output.write_bytes(dot_text(planned).encode() if output.suffix == ".dot"
-                           else graph_to_json(record(planned)))
+        write_whole(output, dot_text(planned).encode() if output.suffix == ".dot"
+                    else graph_to_json(record(planned)), through=True)
     modes = peaks(planned, pack, inplace_rules(program.libraries))
     if json:
         opt.print_json({**report.describe(planned, modes),

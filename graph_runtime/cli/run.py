@@ -12,6 +12,7 @@ import typer
 from ..comparison.differences import Report
 from ..errors import InputError, did_you_mean
 from ..module import GraphModule
+from ..writing import writing
 from . import options as opt
 from .expect import Difference, compare_outputs, read_npz
 from .pictures import Html, Trace, write_pictures
@@ -73,7 +74,8 @@ def run(
     if timeline is not None and (trace or html):
         write_pictures(timeline, program.name, trace, html)
     if output:
-        with output.open("wb") as file:         # numpy would add .npz to a name without it
+        # numpy would add .npz to a name without it
+        with writing(output, through=True) as part, part.open("wb") as file:
             np.savez(file, **{f"output{i}": _storable(value) for i, value in enumerate(values)})
     names = module.session.graph.output_names
     differences = compare_outputs(values, names, expected, rtol, atol) if expect else None

@@ -12,7 +12,7 @@ from ..bundles.bundle import Bundle, BundleProgram, read_bundle
 from ..devices import dl_kinds
 from ..documents.loader import load_graph
 from ..documents.params import read_params
-from ..errors import CompileError, DeviceError, DocumentError, InputError
+from ..errors import CompileError, DeviceError, DocumentError, InputError, WriteError
 from ..factory import (
     adopt_params,
     bundle_files,
@@ -114,7 +114,7 @@ class Program:
 
         try:
             built = cached_library([prepared.plan], self.libraries, tell=tell)
-        except CompileError as error:
+        except (CompileError, WriteError) as error:
             if self.rebuild:
                 raise
             warnings.warn(f"{error}. Until then the kernels built into this installation serve", stacklevel=2)

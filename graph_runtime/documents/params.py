@@ -24,6 +24,7 @@ from .. import dtypes
 from ..bundles.parameters import bundle_of, parameters
 from ..cursor import Cursor
 from ..errors import DocumentError, ParamsError, as_path
+from ..writing import write_whole
 from .tensor_files import read_npz, read_safetensors, view
 
 __all__ = ["MAGIC", "load_params", "read_array", "read_params", "save_params"]
@@ -153,7 +154,7 @@ def save_params(params: Mapping[str, Any], path: str | os.PathLike | None = None
     """TVM's binary of parameters, names sorted, so that equal parameters give equal bytes; written to
     ``path`` too if one is given.
 
-    Raises ParamsError for a dtype that the format cannot hold.
+    Raises ParamsError for a dtype that the format cannot hold, WriteError.
     """
     names = sorted(params)
     parts = [MAGIC, bytes(8), len(names).to_bytes(8, "little")]
@@ -165,7 +166,7 @@ def save_params(params: Mapping[str, Any], path: str | os.PathLike | None = None
         parts += _array_record(name, np.asarray(params[name]))
     data = b"".join(parts)
     if path is not None:
-        Path(path).write_bytes(data)
+        write_whole(path, data)
     return data
 
 

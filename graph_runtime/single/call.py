@@ -15,6 +15,7 @@ from ..errors import (
     KernelError,
     LibraryError,
     PlanError,
+    WriteError,
 )
 from ..graph import COPY, Func, TensorType
 from ..layout import same_image
@@ -144,7 +145,7 @@ def _select(name: str, attrs: Attrs, inputs: tuple[Place, ...]) -> Call:
             _select_reshape(call)
         else:
             call.launcher = Launcher(_kernel(call), inputs, call.output, call)
-    except (GraphError, DeviceError, PlanError, LibraryError, CompileError) as error:
+    except (GraphError, DeviceError, PlanError, LibraryError, CompileError, WriteError) as error:
         call.refuse(str(error), error)
     return call
 

@@ -20,6 +20,7 @@ from ..single import journal
 from ..tensors.arrays import borrow
 from ..tensors.tensor import Tensor
 from ..views.trace import trace_json
+from ..writing import write_whole
 from . import content
 from .counters import Refused, count, note_host
 from .emitter import Lowered, Output
@@ -70,10 +71,8 @@ class Program:
         given = [index for _, index in (*arguments, *random)]
         self._submit = Submitter(planned, f"torch {name}", constants, given).submit
         if options.trace is not None:
-            options.trace.mkdir(parents=True, exist_ok=True)
-            (options.trace / f"{name}.json").write_bytes(
-                trace_json(simulate(planned), notes=[note.text for note in self.notes])
-            )
+            write_whole(options.trace / f"{name}.json",
+                        trace_json(simulate(planned), notes=[note.text for note in self.notes]))
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         made: Sequence[Tensor] = ()

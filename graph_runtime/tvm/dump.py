@@ -27,6 +27,7 @@ from ..documents.document import read_document, read_source
 from ..documents.params import save_params
 from ..errors import DocumentError
 from ..module import GraphModule
+from ..writing import told, write_whole
 from .debugger import DebugModule, create_debug
 
 __all__ = ["DebugDump", "GraphModuleDebug", "create"]
@@ -54,7 +55,8 @@ class DebugDump:
         self._own_root = root is None
         self.root = Path(tempfile.mkdtemp(prefix="tvmdbg_") if root is None else root)
         self.path = self.root / f"_tvmdbg_device_{device.kind.upper()}_{device.ordinal}"
-        self.path.mkdir(parents=True, exist_ok=True)
+        with told(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
         graph = _dumped_graph(graph_json)
         self.nodes: list[dict[str, Any]] = graph["nodes"]
         self._times: list[list[float]] = []
@@ -62,7 +64,7 @@ class DebugDump:
         self._write("_tvmdbg_graph_dump.json", orjson.dumps(graph, option=orjson.OPT_INDENT_2))
 
     def _write(self, name: str, data: bytes) -> None:
-        (self.path / name).write_bytes(data)
+        write_whole(self.path / name, data)
 
     def get_graph_nodes(self) -> list[dict[str, Any]]:
         """The dumped nodes."""

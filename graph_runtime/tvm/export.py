@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from ..documents.write import graph_to_json
 from ..errors import GraphRuntimeError
 from ..graph import COPY, NOP, Graph
 from ..libraries.judge import LibraryFile
+from ..writing import told, write_whole
 
 __all__ = ["export"]
 
@@ -32,20 +34,20 @@ def export(graph: Graph, folder: str | os.PathLike, *, dialect: str = "tvm", par
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise GraphRuntimeError(f"{folder} is a file: export writes a folder", got=str(folder))
-    contents = {"graph.json": text}
+    contents: dict[str, bytes] = {"graph.json": text}
     arrays = read_params(params) if params is not None else {}
     if arrays:
         contents["params.bin"] = save_params(arrays)
     holders = _holders(graph, libraries)
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, data in contents.items():
-        written.append(folder / name)
-        written[-1].write_bytes(data)
-    for library in holders:
-        written.append(folder / library.path.name)
-        written[-1].write_bytes(library.contents())
-    return written
+    contents |= {library.path.name: library.contents() for library in holders}
+    with told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".export.", dir=folder) as beside:
+            for name, data in contents.items():
+                write_whole(Path(beside) / name, data)
+            for name in contents:                    # all of them or none
+                os.replace(Path(beside) / name, folder / name)
+    return [folder / name for name in contents]
 
 
 def _holders(graph: Graph, libraries: Sequence[LibraryFile]) -> list[LibraryFile]:

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from codegen import cache as cache_module
 from codegen import compile as compile_module
 from codegen import glue, toolchain
+from codegen.cache import open_cache
 from graph_runtime.config import config
-from graph_runtime.errors import CompileError, UnsupportedOpError
+from graph_runtime.errors import CompileError, UnsupportedOpError, WriteError
 from graph_runtime.libraries import isa
 from graph_runtime.libraries.manifest import ABI_VERSION, read_manifest
 
@@ -46,9 +46,9 @@ def test_units_that_others_compiled_are_not_compiled_again(toy, tmp_path, monkey
     first = toy.compile(tmp_path / "a.so", *kernels)
     whole = set(toy.render(*kernels).units)
     run = toolchain.Compiler.run
-    monkeypatch.setattr(toolchain.Compiler, "run", lambda self, arguments, folder: (
+    monkeypatch.setattr(toolchain.Compiler, "run", lambda self, arguments, *rest: (
         compiled.extend(a for a in arguments if a.startswith("cpu_") and a.endswith(".c")),
-        run(self, arguments, folder)))
+        run(self, arguments, *rest)))
     toy.compile(tmp_path / "b.so", *kernels[1:])
     assert set(compiled) == set(toy.render(*kernels[1:]).units) - whole
     with config(CACHE_DIR=str(tmp_path / "empty")):
@@ -57,16 +57,17 @@ def test_units_that_others_compiled_are_not_compiled_again(toy, tmp_path, monkey
 
 def test_the_cache_keeps_to_its_size_and_forgets_what_was_not_used_for_longest(tmp_path):
     with config(CACHE_DIR=str(tmp_path), CACHE_MB=1):
-        folder = cache_module.objects_folder()
-        folder.mkdir()
+        cache = open_cache()
+        folder = tmp_path / "objects"
         for age in range(12):
-            (folder / f"{age}.o").write_bytes(bytes(100_000))
+            cache.keep("objects", str(age), bytes(100_000))
             os.utime(folder / f"{age}.o", (1e9 - age, 1e9 - age))
         (folder / ".half").write_bytes(b"")
         os.utime(folder / ".half", (1e9, 1e9))
-        cache_module.touch(folder / "11.o")
-        cache_module.prune()
-        assert sorted(p.name for p in folder.iterdir()) == sorted(["11.o", *(f"{i}.o" for i in range(7))])
+        assert cache.find("objects", "11") == bytes(100_000)
+        cache.prune()
+        assert sorted(p.name for p in folder.glob("*.o")) == sorted(["11.o", *(f"{i}.o" for i in range(7))])
+        assert len(list(folder.iterdir())) == 16                # each with its sha256, nothing else
 
 
 @pytest.mark.parametrize("name", ["a-b", "1a", "", "a b", "a\n", "é", 'a"b', "a;int x"])
@@ -373,7 +374,7 @@ def test_the_second_compile_comes_from_the_cache_and_a_broken_file_is_made_anew(
         tmp_path / "kernels.so", toy.kernel("a"), tell=lambda *step: steps.append(step)
     ).read_bytes()
     assert steps == [(k, 4) for k in (1, 2, 3, 4)]
-    (cached,) = cache_module.cache_folder().glob("*.so")
+    (cached,) = open_cache().folder.glob("libraries/*.so")
     cached.write_bytes(b"cut off")
     assert toy.compile(tmp_path / "kernels.so", toy.kernel("a")).read_bytes() == first
     monkeypatch.setattr(compile_module, "_build", None)  # no compiler runs from here on
@@ -388,7 +389,7 @@ def test_a_changed_header_is_another_library(toy, tmp_path):
     header.write_text(header.read_text().replace("+ b[i]", "- b[i]"))
     compile_module._headers_hash.cache_clear()
     toy.compile(tmp_path / "kernels.so", toy.kernel("a"))
-    assert len(list(cache_module.cache_folder().glob("*.so"))) == 2
+    assert len(list(open_cache().folder.glob("libraries/*.so"))) == 2
 
 
 _RACER = """
@@ -421,7 +422,8 @@ def test_processes_that_compile_one_library_at_once(tmp_path):
         racer.stdin.close()
     assert ctypes.CDLL(str(out)).a__direct(ctypes.byref(Call(nargs=3))) == 3
     files = [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
-    left = [p.name for p in files if p.suffix not in (".so", ".o")] + list(tmp_path.glob(".kernels*"))
+    left = [p.name for p in files if p.suffix not in (".so", ".o", ".sha256")]
+    left += tmp_path.glob(".kernels*")
     assert left == []
 
 
@@ -432,7 +434,7 @@ def test_a_body_that_does_not_compile_or_link_is_an_error_with_the_compilers_tex
     with pytest.raises(CompileError, match=text):
         toy.compile(tmp_path / "kernels.so", toy.kernel("a", op=op))
     assert not (tmp_path / "kernels.so").exists()
-    assert list(cache_module.cache_folder().iterdir()) == []
+    assert list((open_cache().folder / "libraries").iterdir()) == []
 
 
 def test_without_a_compiler_the_error_says_what_to_do(toy, tmp_path, monkeypatch):
@@ -474,7 +476,7 @@ def test_march_is_checked_and_recorded(toy, tmp_path):
     assert isa.missing_features(manifest.isa + "+avx99") == ("avx99",)
 
 
-def test_an_output_that_cannot_be_written_is_a_compile_error(toy, tmp_path):
+def test_an_output_that_cannot_be_written_is_a_write_error(toy, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(CompileError, match="cannot write"):
+    with pytest.raises(WriteError, match="cannot write"):
         toy.compile(tmp_path / "file" / "kernels.so", toy.kernel("a"))
