@@ -39,7 +39,7 @@ __all__ = ["HINT", "KINDS", "Cache", "Entry", "hash_of", "open_cache", "temporar
 KINDS = {"libraries": ".so", "objects": ".o"}  # folder, and how its files end
 HINT = "GR_CACHE_DIR chooses another folder for the cache"
 _SUM, _TIMES = ".sha256", "kernels.json"
-_ABANDONED = 24 * 3600  # seconds after which a file that nobody finished is garbage
+_ABANDONED = 24 * 3600  # seconds after which a file that no build finished is garbage
 _temporary: dict[int, Path] = {}  # by process: a child of fork must not remove its parent's
 _warned: set[str] = set()
 
@@ -65,7 +65,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The cache in a folder that nobody but the user can write to, or that is not there yet."""
+    """The cache in a folder that only the user can write to, or that is not there yet."""
 
     folder: Path
 

@@ -93,7 +93,7 @@ def compile_library(
         cache.prune()
     # what was compiled or verified is what is opened: never the cache's file, which may change
     path = temporary_folder() / f"{key}.so" if out is None else Path(out)
-    write_whole(path, data, 0o777)
+    write_whole(path, data, 0o777, parents=True)
     return path
 
 

@@ -37,8 +37,8 @@ __all__ = [
     "CapacityError", "CheckError", "CompileError", "DeviceError", "DeviceMemoryError", "DocumentError",
     "ForeignMachineError", "GraphError", "GraphRuntimeError", "HandleError", "ImplicitTransferError",
     "InputError", "KernelError", "LibraryError", "MissingDataError", "ParamsError", "PlanError",
-    "RunCancelledError", "SessionBusyError",
-    "UnsupportedOpError", "UntrustedLibraryError", "WaitTimeoutError", "WriteError", "as_path", "did_you_mean",
+    "RunCancelledError", "SessionBusyError", "UnsupportedOpError", "UntrustedLibraryError",
+    "WaitTimeoutError", "WriteError", "as_path", "did_you_mean",
 ]
 
 
@@ -169,6 +169,10 @@ class SessionBusyError(GraphRuntimeError):
 class WriteError(GraphRuntimeError, OSError):
     """A file that could not be written: what was in its place is there still. ``errno`` says why, ``got``
     which."""
+
+    def __init__(self, message: str, **fields):
+        super().__init__(message, **fields)
+        self.errno = fields.get("errno")       # which OSError has set to None
 
 
 class WaitTimeoutError(GraphRuntimeError, TimeoutError):

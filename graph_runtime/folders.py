@@ -23,7 +23,7 @@ def why_not_private(folder: Path) -> str:
         state = place.stat()
         at = "" if place == folder else f"{place}, on the way to it, "
         if place == folder and not stat.S_ISDIR(state.st_mode):
-            return "is no folder"
+            return "it is no folder"
         if state.st_uid != user and (place == folder or state.st_uid != 0):
             return f"{at or 'it '}belongs to user {state.st_uid}, not to user {user}"
         sticky = place != folder and state.st_mode & stat.S_ISVTX
@@ -35,7 +35,7 @@ def why_not_private(folder: Path) -> str:
 
 def make_private(folder: Path) -> str:
     """Make a folder for the user alone, and those on the way that are not there; why_not_private of it then,
-    whoever made it. Raises OSError."""
+    by whatever process it was made. Raises OSError."""
     for place in reversed((folder, *folder.parents)):
         if not place.exists():
             try:

@@ -67,7 +67,7 @@ class Tuner:
     def _write(self) -> None:
         if self.path is None:
             return
-        write_whole(self.path, json.dumps(self.times).encode(), 0o600)
+        write_whole(self.path, json.dumps(self.times).encode(), 0o600, parents=True)
 
 
 def _least_seconds(op: str, attrs: Mapping[str, Any], inputs: Sequence[TensorType]) -> float:

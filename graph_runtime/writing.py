@@ -41,12 +41,13 @@ def told(path: str | os.PathLike, hint: str = "") -> Iterator[None]:
 
 @contextmanager
 def writing(path: str | os.PathLike, mode: int = 0o666, *, hint: str = "", through: bool = False,
-            ) -> Iterator[Path]:
+            parents: bool = False) -> Iterator[Path]:
     """A name beside ``path`` to write to; it becomes ``path`` at once when the block ends well, and is gone
     otherwise. ``mode`` of a new file, as far as the umask lets it; an older file's stays.
 
-    A link is followed. A device or a pipe is written to where ``through``, else refused, because it would be
-    replaced by a file. Raises WriteError; OSError of the block becomes one.
+    ``parents``: its folders are made. A link is followed. A device or a pipe is written to where
+    ``through``, else refused, because it would be replaced by a file. Raises WriteError; OSError of the block
+    becomes one.
     """
     path = Path(path)
     with told(path, hint):
@@ -59,7 +60,8 @@ def writing(path: str | os.PathLike, mode: int = 0o666, *, hint: str = "", throu
         target = Path(os.path.realpath(path))
         if target.exists():
             mode = stat.S_IMODE(target.stat().st_mode)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if parents:
+            target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}")
         try:
             os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode))
@@ -70,7 +72,7 @@ def writing(path: str | os.PathLike, mode: int = 0o666, *, hint: str = "", throu
 
 
 def write_whole(path: str | os.PathLike, data: bytes | bytearray | memoryview, mode: int = 0o666, *,
-                hint: str = "", through: bool = False) -> None:
+                hint: str = "", through: bool = False, parents: bool = False) -> None:
     """Write a file as ``writing`` does."""
-    with writing(path, mode, hint=hint, through=through) as part, part.open("wb") as file:
+    with writing(path, mode, hint=hint, through=through, parents=parents) as part, part.open("wb") as file:
         file.write(data)

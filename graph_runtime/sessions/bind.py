@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from .. import core, dtypes
+from ..errors import DeviceMemoryError
 from ..graph import COPY
 from ..libraries.manifest import ABI_VERSION
 from ..plan.types import Plan
@@ -65,6 +66,17 @@ class Lease:
         self._buffer = weakref.ref(buffer)            # the Buffer may hold the lease
 
 
+def _scratch(extent: int, handles: Sequence[core.DeviceHandle]) -> np.ndarray:
+    try:
+        return np.empty(extent, np.uint8)
+    except MemoryError:
+        names = ", ".join(str(handle.device) for handle in handles)
+        raise DeviceMemoryError(
+            f"Out of Memory: the host gives no {extent} B of scratch memory for kernels of {names}: it has "
+            "no more, or this process may not (ulimit -v); free tensors, or use fewer or smaller ones",
+            device=names, got=extent) from None
+
+
 class Bound:
     """The arrays of one session.
 
@@ -89,7 +101,7 @@ class Bound:
         self.args["shape"] += np.uint64(program.shapes.ctypes.data)
         self.tags = _shard_tags(plan, handles)
         envs = np.array([core.address_of(handle.env) for handle in handles], np.uint64)
-        self._scratch = np.empty(program.scratch + _SCRATCH_ALIGNMENT, np.uint8)
+        self._scratch = _scratch(program.scratch + _SCRATCH_ALIGNMENT, handles)
         self.instrs = self._instructions(envs)
         self._copies = self._bind_copies(envs)
         self.tensors = None

@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-/* The address of `bytes` that are nobody else's until gr_range_drop; 0 where there is no such range. */
+/* The address of `bytes` that have no other use until gr_range_drop; 0 where there is no such range. */
 uint64_t gr_range_claim(uint64_t bytes);
 /* Gives a range back, all of whose parts are unmapped. */
 void gr_range_drop(uint64_t address);

@@ -52,12 +52,17 @@ print(size("VmPeak"))
 
 def test_what_is_beyond_the_limit_is_an_error_with_text_and_the_session_still_runs():
     run("""
+def relu(n, device):
+    builder = gr.GraphBuilder()
+    builder.output(builder.op("relu", builder.input("x", (n, n), "float32")))
+    return gr.create(builder, None, device)
+
 small = module(64, "tt:0")
 small.run(x=np.ones((64, 64), np.float32))
 limit(size("VmSize") + (64 << 20))
-for device in ("tt:0", "cpu:0"):
+for device, start in (("tt:0", relu), ("cpu:0", relu), ("tt:0", module), ("cpu:0", module)):
     try:
-        module(8192, device)
+        start(8192, device).run(x=np.broadcast_to(np.float32(1), (8192, 8192)))
         raise SystemExit("256 MiB fit into 64")
     except gr.DeviceMemoryError as error:
         assert "ulimit -v" in str(error) and device in str(error), error

@@ -12,7 +12,7 @@ import graph_runtime as gr
 from codegen.build import build_bundle, build_library
 from graph_runtime import dtypes
 from graph_runtime.config import config
-from graph_runtime.errors import CompileError, DocumentError, KernelError, UnsupportedOpError
+from graph_runtime.errors import CompileError, DocumentError, KernelError, UnsupportedOpError, WriteError
 from graph_runtime.graph import Func, Graph, TensorType
 from graph_runtime.library import load_library
 from graph_runtime.ops import all_ops
@@ -243,7 +243,7 @@ def test_a_bundle_appears_whole_or_not_at_all(tmp_path, monkeypatch):
 
 def test_a_pipe_or_device_is_not_replaced_by_a_library(tmp_path):
     os.mkfifo(tmp_path / "null")
-    with pytest.raises(CompileError, match="not replaced"):
+    with pytest.raises(WriteError, match="not replaced"):
         build_library([plan(_adds("a"), "cpu:0")], tmp_path / "null")
     assert (tmp_path / "null").is_fifo()
 

@@ -170,7 +170,7 @@ def test_a_way_on_which_others_may_put_another_folder_is_not_used(tmp_path):
     refused(parent / "mine", "shared, on the way to it, may be written to by others")
     (tmp_path / "link").symlink_to(parent / "mine")
     refused(tmp_path / "link", "shared, on the way to it")
-    parent.chmod(0o1777)                                   # as /tmp: nobody else may rename it
+    parent.chmod(0o1777)                                   # as /tmp: others may not rename it
     with config(CACHE_DIR=str(parent / "mine")):
         assert open_cache().folder == parent / "mine"
 
