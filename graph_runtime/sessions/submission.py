@@ -75,7 +75,7 @@ class Submitter:
             raise InputError(f"an input is given by its name and by its number, too: got {list(inputs)}",
                              got=list(inputs))
         given = {**self._given, **asked}
-        if lacking := sorted(self._lacking - given.keys()):
+        if self._lacking and (lacking := sorted(self._lacking - given.keys())):
             raise InputError(f"{self._bound.holder} has no values of {', '.join(map(self._name, lacking))}: "
                              "give them", got=sorted(given), wanted=lacking)
         donate = {self._index(i) for i in donate} | {i for i in self._slots.into.values() if i in asked}
