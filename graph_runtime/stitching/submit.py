@@ -179,14 +179,14 @@ def _evict(opened: OpenDevice, given: Sequence[Tensor], most: int) -> int:
     for tensor in opened.tensors("l1"):
         if moved == most:
             break
-        try:
-            now = tensor.alias()            # of one time: other threads may write or deallocate it meanwhile
+        try:                                # other threads may write or deallocate it at any moment
+            now = tensor.alias()
+            same = [t for t in opened.tensors("l1") if t.buffer is now.buffer]
+            if now.buffer is None or now.layout.memory != "l1" or any(t.id in used for t in same):
+                continue
+            elsewhere = to(now, layout=Layout("dram", now.layout.layout, now.layout.format))
         except HandleError:
             continue
-        same = [t for t in opened.tensors("l1") if t.buffer is now.buffer]
-        if now.buffer is None or now.layout.memory != "l1" or any(t.id in used for t in same):
-            continue
-        elsewhere = to(now, layout=Layout("dram", now.layout.layout, now.layout.format))
         for handle in same:
             handle.settle(elsewhere, of=now.buffer)
         record("eviction", opened.device, tensor.nbytes)

@@ -200,6 +200,22 @@ def test_what_is_deallocated_while_others_are_evicted(chain, device, pair, randn
     assert device.tensors("l1") == []
 
 
+def test_what_is_freed_by_force_before_it_is_copied_is_left_alone(chain, device, pair, randn, monkeypatch):
+    """By another thread, which frees the memory of all handles: the program has nothing to do with it."""
+    evicted = put(device, randn(64, 128), L1)
+
+    def late_copy(tensor, **options):
+        if evicted.is_allocated:
+            rt.deallocate(evicted, force=True)
+        return to(tensor, **options)
+
+    to = stitching.to
+    monkeypatch.setattr(stitching, "to", late_copy)
+    (out,) = rt.submit(device, chain, "add", pair, evict="unused")
+    assert (out.numpy() == pair[0].numpy() + pair[1].numpy()).all()
+    assert not evicted.is_allocated
+
+
 def test_evict_on_pressure_moves_the_oldest_and_no_more(new_bundle, device):
     """A program whose output goes to L1, when four idle tensors leave too little there."""
     builder = GraphBuilder()
