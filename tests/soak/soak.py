@@ -2,9 +2,10 @@
 
     SEED=1 SECONDS=180 THREADS=8 python tests/soak/soak.py
 
-Values are small whole numbers, so that each device computes them exactly. Each round of a thread has a seed of its
-own; the schedule of the threads is the machine's, so a replay repeats what is asked, not when. The last line is a JSON
-object: rounds and checks of each kind, `wrong` tensors, `errors` that nothing asked for. Status 1 where there are any.
+Values are small whole numbers, so that each device computes them exactly. Each round of a thread has a
+seed of its own; the schedule of the threads is the machine's, so a replay repeats what is asked, not when.
+The last line is a JSON object: rounds and checks of each kind, `wrong` tensors, `errors` that nothing asked
+for. Status 1 where there are any.
 """
 from __future__ import annotations
 
@@ -96,7 +97,8 @@ def main() -> int:
     tally = soak(seed, seconds, threads, kinds)
     print(json.dumps({"soak": {"seed": seed, "seconds": seconds, "threads": threads,
                                "rounds": dict(sorted(tally.rounds.items())),
-                               "checks": dict(sorted(tally.checks.items())), "all_checks": tally.checks.total(),
+                               "checks": dict(sorted(tally.checks.items())),
+                               "all_checks": tally.checks.total(),
                                "wrong": dict(tally.wrong), "all_wrong": tally.wrong.total(),
                                "errors": dict(tally.errors)}}), flush=True)
     missing = [kind for kind in kinds if not tally.checks[kind]] if seconds >= 60 else []

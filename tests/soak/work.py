@@ -1,5 +1,5 @@
-"""What the soak's threads do: each kind of work is a function (common, rng) -> number of values that it held against
-numpy; it raises Wrong. What all threads share is in Common.
+"""What the soak's threads do: each kind of work is a function (common, rng) -> number of tensors that it held
+against numpy; it raises Wrong. What all threads share is in Common.
 """
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def _write_bundle(path: Path) -> Path:
     for name, builder in {"chain": _chain("tt:0"), "step": _step()}.items():
         planned = plan(builder.build(), ["tt:0"])
         files[f"{name}.json"] = graph_to_json(record(planned))
-        programs.append(BundleProgram(name, f"{name}.json", planned.graph.input_names, planned.graph.output_names,
-                                      {}, planned.aliases, False))
+        programs.append(BundleProgram(name, f"{name}.json", planned.graph.input_names,
+                                      planned.graph.output_names, {}, planned.aliases, False))
     write_bundle(path, devices=["tt:0"], programs=programs, libraries=(), files=files, params={})
     return path
 
@@ -106,7 +106,8 @@ def _values(rng: np.random.Generator, shape: Sequence[int] = SHAPE) -> np.ndarra
 
 
 def _check(got: Sequence[np.ndarray], wanted: Sequence[np.ndarray], what: str) -> int:
-    wrong = [n for n, (a, b) in enumerate(zip(got, wanted, strict=True)) if a.shape != b.shape or (a != b).any()]
+    wrong = [n for n, (a, b) in enumerate(zip(got, wanted, strict=True))
+             if a.shape != b.shape or (a != b).any()]
     if wrong:
         a, b = got[wrong[0]], wanted[wrong[0]]
         at = tuple(np.argwhere(a != b)[0]) if a.shape == b.shape else ()
@@ -135,8 +136,8 @@ def run(common: Common, rng: np.random.Generator) -> int:
 
 
 def run_async(common: Common, rng: np.random.Generator) -> int:
-    """Queued runs of a session of all threads; some are cancelled, some dropped, the others looked at in any order.
-    Their host arrays are written again at once."""
+    """Queued runs of a session of all threads; some are cancelled, some dropped, the others looked at in any
+    order. Their host arrays are written again at once."""
     name = list(common.sessions)[rng.integers(len(common.sessions))]
     queued, buffer = [], (np.empty(SHAPE, np.float32), np.empty(SHAPE, np.float32))
     for _ in range(6):
@@ -202,7 +203,8 @@ def evictions(common: Common, rng: np.random.Generator) -> int:
     arrays = [_values(rng) for _ in range(3)]
     kept = [_put(common, array, L1) for array in arrays]
     x, y = _values(rng), _values(rng)
-    (out,) = rt.submit(common.device, common.bundle, "chain", [_put(common, x), _put(common, y)], evict="unused")
+    inputs = [_put(common, x), _put(common, y)]
+    (out,) = rt.submit(common.device, common.bundle, "chain", inputs, evict="unused")
     sums = [tensor + 1.0 for tensor in kept]
     return _check([out.numpy(), *gr.gather(kept), *(t.numpy() for t in sums)],
                   [_chained(x, y), *arrays, *(a + 1 for a in arrays)], "evicted tensors")
@@ -218,8 +220,8 @@ def scatter(common: Common, rng: np.random.Generator) -> int:
     arrays = [np.full(shape, base + n, np.float32) for n in range(40)]
     made = [gr.scatter([array], device)[0] for array in arrays]
     together = gr.scatter(arrays[:5], device)
-    got = gr.gather([*made, *together, *large]) if rng.random() < 0.5 else [t.numpy() for t in (*made, *together,
-                                                                                                *large)]
+    tensors = [*made, *together, *large]
+    got = gr.gather(tensors) if rng.random() < 0.5 else [tensor.numpy() for tensor in tensors]
     return _check(got, [*arrays, *arrays[:5], bulk], f"scatter to {device}")
 
 
@@ -260,8 +262,8 @@ def overwritten(common: Common, rng: np.random.Generator) -> int:
     for _ in range(8):
         seen.append(x * 2.0)
         x += 1.0
-    return _check([t.numpy() for t in (*seen, x)], [np.full(SHAPE, n, np.float32) for n in (*range(0, 16, 2), 8)],
-                  f"a tensor overwritten on {device}")
+    wanted = [np.full(SHAPE, n, np.float32) for n in (*range(0, 16, 2), 8)]
+    return _check([t.numpy() for t in (*seen, x)], wanted, f"a tensor overwritten on {device}")
 
 
 def gathers(common: Common, rng: np.random.Generator) -> int:
@@ -284,6 +286,7 @@ def bundles(common: Common, rng: np.random.Generator) -> int:
     return _check([module.get_output(0).numpy()], [_chained(x, y)], "a session of a bundle")
 
 
-KINDS: dict[str, Callable[[Common, np.random.Generator], int]] = {
-    work.__name__: work for work in (run, run_async, run_async_of_tensors, submit, in_place, evictions, scatter,
-                                     copies, eager_ops, overwritten, gathers, bundles)}
+Work = Callable[[Common, np.random.Generator], int]
+KINDS: dict[str, Work] = {work.__name__: work for work in (
+    run, run_async, run_async_of_tensors, submit, in_place, evictions, scatter, copies, eager_ops,
+    overwritten, gathers, bundles)}

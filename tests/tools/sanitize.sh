@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the core under a sanitizer into a scratch folder and runs on it the native tests, the fuzzers, and the tests of what
-# queues work: runs, handles, stitching, eager ops.
+# queues work: runs, handles, stitching, eager ops; under tsan a minute of the soak too.
 #
 #     tests/tools/sanitize.sh asan|ubsan|tsan [PYTHON [PYTEST ARGUMENT...]]
 #
@@ -53,8 +53,12 @@ END
 # leaks: the interpreter's own at exit would drown ours. capture=sys: reports are written to the file descriptor.
 # -P: the checkout, which is the current folder, may have a core of its own, which is not instrumented; tests start Python so too
 # OPENBLAS_NUM_THREADS: numpy's own threads, which are not instrumented either, would be taken for races
-PYTHONPATH="$scratch/site" GR_BUILD=$flavour LD_PRELOAD="$preload" OPENBLAS_NUM_THREADS=1 \
-    ASAN_OPTIONS=detect_leaks=0:handle_segv=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
-    TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:report_signal_unsafe=0:intercept_tls_get_addr=0 \
-    GLIBC_TUNABLES=glibc.pthread.stack_cache_size=8589934592 \
-    ${wrap[@]+"${wrap[@]}"} "$python" -P -m pytest -q -p no:cacheprovider --capture=sys "${@:-${folders[@]}}"
+settings=(PYTHONPATH="$scratch/site" GR_BUILD="$flavour" LD_PRELOAD="$preload" OPENBLAS_NUM_THREADS=1
+    ASAN_OPTIONS=detect_leaks=0:handle_segv=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+    TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:report_signal_unsafe=0:intercept_tls_get_addr=0
+    GLIBC_TUNABLES=glibc.pthread.stack_cache_size=8589934592)
+run=(${wrap[@]+"${wrap[@]}"} "$python")
+env "${settings[@]}" "${run[@]}" -P -m pytest -q -p no:cacheprovider --capture=sys "${@:-${folders[@]}}"
+if [ "$flavour" = tsan ] && [ $# -eq 0 ]; then
+    env "${settings[@]}" SECONDS=60 "${run[@]}" tests/soak/soak.py
+fi
