@@ -29,6 +29,7 @@ from .plan.memory import SAFE, SERIAL
 from .plan.snapshot import read_snapshot
 from .sessions.session import MAX_IN_FLIGHT, Session
 from .sessions.sharing import link_constants, set_parameters
+from .sessions.unset import REFUSE
 
 __all__ = ["adopt_params", "bundle_files", "bundle_libraries", "create", "inplace_rules",
            "library_kernels", "load", "open_program", "read_graph", "read_runnable", "set_constants",
@@ -41,12 +42,11 @@ _REUSE = {"threads": SAFE, "inline": SERIAL}  # how memory is shared where nobod
 def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params: Any = None,
            strict: bool = False, device_map: Mapping[str, str | Device] | None = None,
            place: Mapping[str, str | Device] | None = None, formats: Mapping[str, str] | None = None,
-           layouts: Mapping[str, str] | None = None,
-           numerics: Mapping[str, Mapping[str, str]] | None = None, policy: str | None = None,
-           placement: Any = None, objective: str = "serial", fallback: str = "error",
-           dims: Mapping[str, int] | None = None, fuse: bool | None = None, threads: int | None = None,
-           queues: str = "inline", max_in_flight: int = MAX_IN_FLIGHT, reuse: str | None = None,
-           name: str | None = None) -> GraphModule:
+           layouts: Mapping[str, str] | None = None, policy: str | None = None, placement: Any = None,
+           numerics: Mapping[str, Mapping[str, str]] | None = None, objective: str = "serial",
+           fallback: str = "error", dims: Mapping[str, int] | None = None, fuse: bool | None = None,
+           threads: int | None = None, queues: str = "inline", max_in_flight: int = MAX_IN_FLIGHT,
+           reuse: str | None = None, name: str | None = None, unset_inputs: str = REFUSE) -> GraphModule:
     """A GraphModule.
 
     ``graph``: JSON text if it begins with "{", else a path of a graph.json or ONNX file; also bytes, a Graph,
@@ -61,12 +61,13 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
     prepare.prepare. ``threads``: size of the intra-op pool. ``queues``: "threads" lets run() use the devices'
     queues. ``max_in_flight``: queued runs that hold memory at once, the next run_async waits for the oldest.
     ``reuse``: how memory is shared, "serial", "safe" or "off" (docs/memory.md), by default safe for queues.
-    ``name``: who holds the memory in out-of-memory texts, by default the file's name.
+    ``name``: who holds memory in errors. ``unset_inputs``: runs "refuse" those never set, or "allow", as TVM.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError.
     """
     opened, name = _libraries(library), name or _name_of(graph)
-    ready = {"threads": threads, "name": name, "queues": queues, "max_in_flight": max_in_flight}
+    ready = {"threads": threads, "name": name, "queues": queues, "max_in_flight": max_in_flight,
+             "unset_inputs": unset_inputs}
     options = {"place": place, "device_map": device_map, "formats": formats, "layouts": layouts,
                "numerics": numerics, "policy": policy, "strict": strict, "placement": placement,
                "objective": objective, "fallback": fallback, "inplace": inplace_rules(opened),

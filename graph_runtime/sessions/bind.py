@@ -47,13 +47,14 @@ class Lease:
     """What tensors of one entry hold instead of the region: while one is alive, somebody may look there.
 
     ``region``: what keeps the memory, a Region, or a Buffer where the entry has memory for itself.
-    ``events``: the Buffer that queued runs use for the same memory, None where there are none.
+    ``events``: the Buffer that queued runs use for the same memory, None where there are none. ``on_write``,
+    if any, is called before a tensor of the entry is written.
     """
 
-    __slots__ = ("__weakref__", "_buffer", "region")
+    __slots__ = ("__weakref__", "_buffer", "on_write", "region")
 
     def __init__(self, region: object):
-        self.region, self._buffer = region, None
+        self.region, self._buffer, self.on_write = region, None, None
         if isinstance(region, Buffer):
             self.events = region
 

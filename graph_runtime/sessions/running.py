@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import core
 from ..errors import KernelError, SessionBusyError
+from .unset import refuse
 
 __all__ = ["Running", "span_of"]
 
@@ -24,8 +25,9 @@ class Running:
     def run(self) -> None:
         """Run all nodes once, in this thread (or the queues' ones), without the GIL.
 
-        Raises KernelError where a kernel fails, SessionBusyError where another thread is in this session;
-        after either, and after KeyboardInterrupt, the session can be run again.
+        Raises InputError where an input has no value, KernelError where a kernel fails, SessionBusyError
+        where another thread is in this session; after each, and after KeyboardInterrupt, the session can be
+        run again.
         """
         if self._around:
             self._run_bound()
@@ -41,16 +43,23 @@ class Running:
     def run_span(self, first: int, last: int) -> None:
         """Run instructions first .. last - 1, for who looks at nodes one by one. Raises as run."""
         with self._guard():
+            self._refuse_unset()
             self.reserve()
             if self._submitter is not None and self.plan.aliases:
                 self._submitter.drain()
             self._run_span(first, last)
 
+    def _refuse_unset(self) -> None:
+        if self.unset:
+            refuse(self.graph, self.missing(), self.name, self.plan.aliases)
+
     def _run_bound(self) -> None:
         """A run with copies around it, for zero copy, or after queued runs that write the same inputs; or in
         the queues, unless outputs are bound to arrays."""
         with self._guard():
+            self._refuse_unset()
             self.reserve()
+            self._around = self._needs_more()        # inputs may have been set since
             if self._queued and not self._zero_copy.outputs:
                 self.submissions().run_in_place()
                 return

@@ -19,10 +19,11 @@ from ..plan.types import Plan
 from ..programs.lower import lower
 from ..queues.run import Run
 from ..tensors.tensor import Tensor
-from .bind import Bound
+from .bind import Bound, Lease
 from .constants import own
 from .running import Running, span_of
 from .staging import most_in_flight
+from .unset import REFUSE, unset_of
 from .zero_copy import ZeroCopy, array_of
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Session(Running):
     at the same time. ``max_in_flight``: queued runs that hold memory at once; submit waits for the oldest
     before it queues one more. ``reserve`` False: memory is taken when it is first needed (reserve), which is
     never where the session is only submitted to. It is held until the session and all its tensors are gone.
+    ``unset_inputs``: runs "refuse" (InputError) or "allow" inputs that nobody has set.
 
     Raises LibraryError or UnsupportedOpError for a node without a kernel, DeviceMemoryError where memory is
     short.
@@ -49,7 +51,7 @@ class Session(Running):
 
     def __init__(self, plan: Plan, libraries: Sequence[library.Library] = (), threads: int | None = None,
                  name: str = "session", queues: str = "inline", max_in_flight: int = MAX_IN_FLIGHT,
-                 reserve: bool = True):
+                 reserve: bool = True, unset_inputs: str = REFUSE):
         if queues not in ("inline", "threads"):
             raise InputError(f"queues is 'inline' or 'threads', not {queues!r}", got=queues)
         if threads is not None:
@@ -62,6 +64,7 @@ class Session(Running):
         self.handles = [core.open_device(device) for device in plan.devices]
         self.bound = Bound(self.program, self.handles, name)
         self._zero_copy = ZeroCopy(plan, self.bound)
+        self.unset = unset_of(self.graph, unset_inputs)  # inputs without values: runs look while there are
         self._native = core.program_create(self.bound.instrs.ctypes.data, self.program.count)
         self._whole = span_of(0, self.program.main)
         self._tensors: dict[int, Tensor] = {}
@@ -82,7 +85,7 @@ class Session(Running):
         if not self.bound.reserved:
             self._settle()
             self.bound.reserve()
-            self._around = bool(self._copies_in or self._copies_out or self._queued)
+            self._around = self._needs_more()
 
     def release(self) -> bool:
         """Give that memory up, if nobody has seen or set any of it; whether the session has none now."""
@@ -115,7 +118,7 @@ class Session(Running):
         if self._submitter is None:
             self._fresh = False
             from .submission import Submitter
-            self._submitter = Submitter(self.bound, self._zero_copy)
+            self._submitter = Submitter(self.bound, self._zero_copy, self.missing)
             self._around = self._around or bool(self.plan.aliases)
         return self._submitter
 
@@ -147,7 +150,10 @@ class Session(Running):
 
     def input(self, index: int) -> Tensor:
         """The live tensor of graph input ``index``."""
-        return self.tensor(self._input_eids[index])
+        found = self.tensor(self._input_eids[index])
+        if index in self.unset and isinstance(found._owner, Lease):
+            found._owner.on_write = partial(self.unset.discard, index)
+        return found
 
     def output(self, index: int) -> Tensor:
         """The live tensor of graph output ``index``: the next run overwrites it."""
@@ -168,9 +174,14 @@ class Session(Running):
                 self._submitter.before_write(index)
             name = self.graph.names[self.graph.inputs[index]]
             self.input(index).copy_from(value, f"input {name!r}")
+            self.unset.discard(index)
             self._run_copies(self.program.at_input.get(index))
 
     # **************** memory of others ****************
+
+    def missing(self) -> set[int]:
+        """The inputs without values that the next run would read."""
+        return self.unset - self._zero_copy.inputs.keys() if self.unset else self.unset
 
     def is_bound(self, index: int) -> bool:
         """Whether graph input ``index`` lives in an array of the caller's now (bind_input)."""
@@ -198,9 +209,10 @@ class Session(Running):
             if readonly:
                 self._constants.update(moved)
             self._rebind()
-            nids = self.graph.entry_nid[list(places) if copies else []]
+            nids = self.graph.entry_nid[list(places)]
             for index in np.flatnonzero(np.isin(self.graph.inputs, nids)).tolist():
-                self._run_copies(self.program.at_input.get(index))
+                self.unset.discard(index)
+                self._run_copies(self.program.at_input.get(index) if copies else None)
 
     def _run_copies(self, span: tuple[int, int] | None) -> None:
         if span is not None:
@@ -248,4 +260,9 @@ class Session(Running):
         bound, spans = self._zero_copy, self.program.at_input
         self._copies_in = tuple(spans[i] for i in bound.inputs if i in spans)
         self._copies_out = tuple((bound.outputs[i], self.output(i)) for i in bound.copied)
-        self._around = bool(self._copies_in or self._copies_out or self._queued or not self.bound.reserved)
+        self._around = self._needs_more()
+
+    def _needs_more(self) -> bool:
+        """Whether a run is more than one call into C."""
+        return bool(self._copies_in or self._copies_out or self._queued or not self.bound.reserved
+                    or self.unset or (self._submitter is not None and self.plan.aliases))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -28,6 +28,7 @@ from ..tensors.tensor import Tensor, donations
 from .assembly import assemble
 from .bind import Bound, borrowed
 from .staging import check_kinds, find_input, stage, written
+from .unset import refuse
 from .zero_copy import ALIGNMENT, ZeroCopy
 
 __all__ = ["Submitter"]
@@ -39,7 +40,7 @@ class Submitter:
     """Puts a session's runs in the queues; ``zero_copy``: what is bound to arrays. Made at the session's
     first submit, and again after its memory has moved. Any thread."""
 
-    def __init__(self, bound: Bound, zero_copy: ZeroCopy):
+    def __init__(self, bound: Bound, zero_copy: ZeroCopy, missing: Callable[[], set[int]]):
         if zero_copy.outputs:
             raise InputError(f"outputs {sorted(zero_copy.outputs)} of {bound.holder} are bound to arrays, "
                              "which is for run(): give submit out=, or call reset_zero_copy")
@@ -54,6 +55,7 @@ class Submitter:
         self._copied = slots_of_copies(bound.program, slots)
         self._own = {at: borrowed(bound, slots, at) for at in np.flatnonzero(slots.kept).tolist()
                      if bound.reserved or int(slots.eid[at]) in bound.owners}
+        self._missing = missing                                 # inputs that the session has no values of
         self._lacking = {i for i, at in enumerate(self._input_slot) if at not in self._own}
         self._given = {i: borrowed(bound, slots, self._input_slot[i], array)
                        for i, array in zero_copy.inputs.items()}
@@ -75,9 +77,8 @@ class Submitter:
             raise InputError(f"an input is given by its name and by its number, too: got {list(inputs)}",
                              got=list(inputs))
         given = {**self._given, **asked}
-        if self._lacking and (lacking := sorted(self._lacking - given.keys())):
-            raise InputError(f"{self._bound.holder} has no values of {', '.join(map(self._name, lacking))}: "
-                             "give them", got=sorted(given), wanted=lacking)
+        if (lacking := self._lacking | self._missing()) and (lacking := lacking - given.keys()):
+            refuse(self._graph, lacking, self._bound.holder, self._plan.aliases)
         donate = {self._index(i) for i in donate} | {i for i in self._slots.into.values() if i in asked}
         made = self._template(frozenset(given.keys() & self._copied.keys()))
         self._wait_for_turn(max_in_flight)

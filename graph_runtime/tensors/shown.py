@@ -57,6 +57,9 @@ class Shown:
             buffer = getattr(owner, "events", None)
             turn = None if buffer is None else buffer.writing()
             if self._owner is owner:
+                told = getattr(owner, "on_write", None)
+                if told is not None:
+                    told()
                 return turn
             turn = None                     # another thread let the handle lead elsewhere meanwhile
 

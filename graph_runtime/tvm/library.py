@@ -40,7 +40,8 @@ _handed_over: list[Any] = []  # to libraries, which stay open to the end of the 
 
 class TvmModule:
     """What load_module returns. ``library`` has the operators, ``blob`` what was packed beside them (None:
-    nothing), ``factory`` the graph of a single-file library (None: a plain operator library).
+    nothing), ``factory`` the graph of a single-file library (None: a plain operator library). ``options`` of
+    create() for the executors that it makes.
 
     ``module["default"](device, ...)`` makes a GraphModule with the factory's parameters set;
     ``module["<function>"]`` calls an operator.
@@ -48,6 +49,7 @@ class TvmModule:
 
     def __init__(self, library: Library, blob: Blob | None, factory: Factory | None):
         self.library, self.blob, self.factory = library, blob, factory
+        self.options: dict[str, Any] = {}
 
     @property
     def type_key(self) -> str:
@@ -98,8 +100,9 @@ class TvmModule:
         """A GraphModule on ``devices`` with the parameters set, biggest first. ``options`` as create()."""
         factory = self._only_factory()
         return create(
-            factory.graph_json, self.library, _flat(devices), params=factory.params or None, **options
-        )
+            factory.graph_json, self.library, _flat(devices), params=factory.params or None,
+            **{**self.options, **options}
+        )  # fmt: skip
 
     def debug_create(self, name: str, *devices: Device | str, **options: Any) -> Any:
         """A debug executor of the model called ``name``."""
@@ -112,8 +115,9 @@ class TvmModule:
                 wanted=factory.module_name,
             )
         return create_debug(
-            factory.graph_json, self.library, _flat(devices), params=factory.params or None, **options
-        )
+            factory.graph_json, self.library, _flat(devices), params=factory.params or None,
+            **{**self.options, **options}
+        )  # fmt: skip
 
     def get_graph_json(self) -> str:
         """The graph of a factory."""

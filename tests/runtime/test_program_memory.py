@@ -554,7 +554,7 @@ def test_what_holds_a_memory_adds_up_while_threads_submit(new_bundle, device):
 
 def test_a_session_without_memory_says_what_it_lacks():
     planned = gr.create(decoder(32), None, "tt:0").session.plan
-    session = gr.Session(planned, reserve=False)
+    session = gr.Session(planned, reserve=False, unset_inputs="allow")
     with pytest.raises(InputError, match="has no values of 'w0', 'w1'"):
         session.submit({"x": np.ones((32, SIDE), np.float32)})
     assert not session.bound.reserved

@@ -195,6 +195,8 @@ def test_sessions_that_run_at_once_share_the_pool(tvm_library, values):
         assert alone.get_output(0).numpy()[0] == 2
         steps = [("counts_tasks", None)] * 400
         modules = [gr.create(document(*steps), tvm_library("LLVM")) for _ in range(2)]
+        for module in modules:
+            module.set_input("x", values)
         seen = [set() for _ in modules]
         start = threading.Barrier(2)
 

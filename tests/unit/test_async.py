@@ -315,11 +315,11 @@ def test_out_is_written_and_checked(slow, gate):
         with pytest.raises(gr.InputError, match=text):
             slow.session.submit({0: x}, out=[wrong])
     with pytest.raises(gr.InputError, match="no output 1"):
-        slow.session.submit({}, out={1: out})
+        slow.session.submit({0: x}, out={1: out})
     gone = empty((4,))
     gone.buffer.free()
     with pytest.raises(gr.GraphRuntimeError):
-        slow.session.submit({}, out=[gone])
+        slow.session.submit({0: x}, out=[gone])
 
 
 def test_one_value_that_is_two_outputs_has_one_out(document, packed_library):
@@ -329,7 +329,7 @@ def test_one_value_that_is_two_outputs_has_one_out(document, packed_library):
     run = mod.session.submit({0: full(1)}, out=[out])
     assert [o.numpy()[0] for o in run.outputs] == [2, 2]
     with pytest.raises(gr.InputError, match="same value"):
-        mod.session.submit({}, out=[out, empty((4,))])
+        mod.session.submit({0: full(1)}, out=[out, empty((4,))])
 
 
 def test_host_memory_that_is_not_aligned_is_copied(slow):
@@ -385,7 +385,7 @@ def test_the_tensor_that_is_written_into_is_donated(counter):
     with pytest.raises(gr.GraphRuntimeError, match="donated"):
         state.numpy()
     with pytest.raises(gr.GraphRuntimeError, match="donated"):
-        counter.run_async(state=state)
+        counter.run_async(state=state, x=np.ones((32, 32), F32))
 
 
 def test_a_donated_input_cannot_be_used_again(slow):
