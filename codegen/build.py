@@ -22,6 +22,7 @@ from graph_runtime.libraries.elf import read_elf
 from graph_runtime.libraries.judge import LibraryFile
 from graph_runtime.libraries.manifest import Manifest, find_manifest
 from graph_runtime.libraries.trust import file_sha256, is_trusted, remember, sign
+from graph_runtime.mapped import read_file
 from graph_runtime.model import Constant
 from graph_runtime.ops import registry
 from graph_runtime.ops.select import Selected, select
@@ -292,6 +293,6 @@ class _Given:
 
 def _functions(path: Path) -> frozenset[str]:
     try:
-        return read_elf(path, path.read_bytes()).functions
+        return read_elf(path, read_file(path)).functions
     except OSError as error:
         raise LibraryError(f"cannot read library {path}: {error}", got=str(path)) from None

@@ -33,6 +33,7 @@ _TABLE = (
     Setting("TRUST_KEY", "", "the key file that signs libraries of bundles; empty: key in that folder"),
     Setting("CC", "", "the C compiler; empty: $CC, else gcc, else cc"),
     Setting("CC_TIMEOUT", 300, "seconds after which a C compiler that has not ended is killed; 0: never"),
+    Setting("MAP", 1, "0: files of parameters and bundles are read into memory, not mapped"),
     Setting("GUARD", 0, "1: device memory is PROT_NONE outside kernels and copies, fresh memory holds NaNs, "
                         "host blocks fault on writes that did not wait for queued work"),
     Setting("EAGER_COMPILE", 0, "1: eager ops run kernels compiled for their shapes, not those built in"),

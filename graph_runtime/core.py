@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import config, dtypes
+from . import config, dtypes, mapped
 from .devices import Device
 from .errors import (
     DeviceError,
@@ -68,6 +68,19 @@ def check(status: int, **fields) -> None:
 def address_of(pointer: Any) -> int:
     """A C pointer as an int."""
     return int(ffi.cast("uintptr_t", pointer))
+
+
+# **************** mapped files ****************
+
+def _watch(known: mapped.Watched) -> None:
+    texts = b"\0".join(text.encode("utf-8", "replace").replace(b"\0", b"?")
+                       for text in (known.file, *known.parts))
+    spans = np.array([*known.parts.values()], np.uint64).reshape(-1)
+    lib.gr_mapped_watch(known.begin, known.size, texts, len(texts),
+                        ffi.cast("uint64_t *", spans.ctypes.data), len(known.parts))
+
+
+mapped.tell_of(_watch, lib.gr_mapped_forget)
 
 
 # **************** threads ****************

@@ -109,18 +109,19 @@ def _told(plan: Plan) -> Plan:
 
 def load(bundle: str | os.PathLike, devices: Any = None, program: str | None = None, *,
          threads: int | None = None, max_in_flight: int = MAX_IN_FLIGHT, libraries: bool = True,
-         rebuild: bool = False) -> GraphModule:
+         rebuild: bool = False, verify: str = "quick") -> GraphModule:
     """A GraphModule from a bundle, with its libraries and parameters.
 
     ``devices``: by default those it was compiled for. ``program``: by default its first. ``threads`` and
     ``max_in_flight`` as create. ``libraries``: False runs no native code of the bundle, but the kernels built
-    in. ``rebuild``: neither; kernels are compiled anew from its graph.
+    in. ``rebuild``: neither; kernels are compiled anew from its graph. ``verify`` "full": parameters
+    are read and compared with their sha256, not mapped (docs/bundles.md).
 
     Raises DocumentError, ParamsError, GraphError, PlanError, CheckError, DeviceError, CompileError,
     LibraryError: an UntrustedLibraryError for libraries that this user did not compile here and has not
     trusted (gr.trust).
     """
-    opened = read_bundle(bundle)
+    opened = read_bundle(bundle, verify)
     opened.kernels = _chosen_kernels(libraries, rebuild)
     return open_program(opened, opened.program(program), devices, threads=threads,
                         max_in_flight=max_in_flight)

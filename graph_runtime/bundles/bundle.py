@@ -13,6 +13,7 @@ mapped and not read: ``Bundle.verify`` compares that, too, as ``graph-runtime ve
 
 from __future__ import annotations
 
+import hashlib
 import os
 import zipfile
 from collections.abc import Mapping
@@ -25,12 +26,12 @@ import numpy as np
 from .. import devices, dtypes
 from ..documents.document import check_schema
 from ..documents.json_text import parse_json
-from ..errors import DocumentError, ParamsError, as_path, did_you_mean
+from ..errors import DocumentError, InputError, ParamsError, as_path, did_you_mean
 from ..graph import TensorType
 from ..libraries.judge import LibraryFile, judge_sealed
 from ..libraries.sealed import Sealed, seal
 from ..progress import Count, uncounted
-from .files import INDEX, Member, find_member, zip_members
+from .files import INDEX, MOST_MEMBERS, Member, find_member, zip_members
 from .weights import Slot, check_slots, map_values
 
 __all__ = ["FORMAT", "INDEX", "KERNELS", "VERSION", "Bundle", "BundleLibrary", "BundleProgram",
@@ -40,7 +41,7 @@ FORMAT, VERSION = "graph_runtime.bundle", 2
 # what runs a bundle's programs: its libraries, which must be trusted; the kernels built into this package; a
 # library that is compiled here from its graph
 KERNELS = ("libraries", "built in", "rebuilt")
-_MOST_INDEX = 64 << 20
+_MOST_INDEX = 4 << 20       # 60,000 parameters; 53 MiB would take 35 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +75,11 @@ class BundleLibrary:
 class Bundle:
     """An opened bundle. ``devices`` is the list it was compiled for, ``files`` {name: sha256 in hex},
     ``sizes`` {name: bytes}, ``slots`` where each parameter lies. ``kernels``: with which its programs run,
-    one of KERNELS; factory.open_program reads it."""
+    one of KERNELS; factory.open_program reads it. ``verified``: parameters, graphs and plans are not mapped,
+    and all that is used is compared."""
 
-    def __init__(self, path: Path, index: Mapping, members: Mapping[str, Member]):
-        self.path, self.kernels = path, KERNELS[0]
+    def __init__(self, path: Path, index: Mapping, members: Mapping[str, Member], verified: bool = False):
+        self.path, self.kernels, self.verified = path, KERNELS[0], verified
         self.devices: tuple[str, ...] = tuple(index["devices"])
         self.programs = tuple(_program(raw) for raw in index["programs"])
         self.libraries = tuple(
@@ -121,8 +123,9 @@ class Bundle:
         """The bytes of one file, mapped; its hash is compared the first time. Raises DocumentError."""
         member = self.member(file)
         if file not in self._views:
-            _compare(self.path, file, member.sha256(), self.files[file])
-            self._views[file] = member.view()
+            view = member.view(mapped=not self.verified)
+            _compare(self.path, file, hashlib.sha256(view).hexdigest(), self.files[file])
+            self._views[file] = view
         return self._views[file]
 
     def verify(self, tell: Count = uncounted) -> None:
@@ -130,7 +133,8 @@ class Bundle:
         files in all). Raises DocumentError, which names the first that differs."""
         for done, name in enumerate(self.files):
             tell(done, len(self.files))
-            _compare(self.path, name, self._members[name].sha256(), self.files[name])
+            got = hashlib.sha256(self._members[name].view()).hexdigest()
+            _compare(self.path, name, got, self.files[name])
         tell(len(self.files), len(self.files))
 
     def sealed(self, library: BundleLibrary) -> Sealed:
@@ -164,7 +168,8 @@ class Bundle:
             )
         if not program.params:
             return Mapped({}, {})
-        found, which = map_values(*self._members[self.params_file], self.slots, set(program.params.values()))
+        found, which = map_values(*self._members[self.params_file], self.slots, set(program.params.values()),
+                                  self.files[self.params_file] if self.verified else None)
         return Mapped({name: found[key] for name, key in program.params.items()},
                       self._digests.setdefault(which, {}))
 
@@ -202,9 +207,13 @@ def _program(raw: Mapping) -> BundleProgram:
 # **************** reading ****************
 
 
-def read_bundle(path: str | os.PathLike) -> Bundle:
-    """Open a bundle. Raises DocumentError where it is no bundle, of another version, where a file is
+def read_bundle(path: str | os.PathLike, verify: str = "quick") -> Bundle:
+    """Open a bundle. ``verify`` "full": every file that is used is read into memory and its sha256 compared,
+    parameters too, so that what changes later changes nothing. Raises InputError for another word,
+    DocumentError where it is no bundle, of another version, where a file is
     missing, has another size or hash, or a path that leaves the bundle."""
+    if verify not in ("quick", "full"):
+        raise InputError(f"verify is 'quick' or 'full', got {verify!r}", got=verify, wanted=("quick", "full"))
     path = as_path(path, "a bundle")
     is_zip = path.is_file()
     if not is_zip and not path.is_dir():
@@ -212,12 +221,15 @@ def read_bundle(path: str | os.PathLike) -> Bundle:
     try:
         zipped = zip_members(path) if is_zip else None
         index = _read_index(path, zipped)
+        if len(index["files"]) > MOST_MEMBERS:
+            raise DocumentError(f"bundle {path}: it has {len(index['files'])} files, at most {MOST_MEMBERS} "
+                                "are read", got=len(index["files"]), wanted=MOST_MEMBERS, path="$.files")
         members = {name: find_member(path, name, zipped) for name in index["files"]}
         check_references(path, index)
         _check_sizes(path, index, members)
     except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise DocumentError(f"cannot read bundle {path}: {error}", got=str(path)) from None
-    return Bundle(path, index, members)
+    return Bundle(path, index, members, verify == "full")
 
 
 def _check_sizes(path: Path, index: Mapping, members: Mapping[str, Member]) -> None:

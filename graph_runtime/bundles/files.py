@@ -1,17 +1,18 @@
 """The files of a bundle, in a folder or in a stored zip: where their bytes lie, and views of them."""
 from __future__ import annotations
 
-import hashlib
-import mmap
 import zipfile
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from ..documents.zip_size import most_members
 from ..errors import DocumentError
+from ..mapped import map_file, open_file
 
 __all__ = ["INDEX", "Member", "check_name", "find_member", "zip_members"]
 
 INDEX = "bundle.json"
+MOST_MEMBERS = 4096     # two files a program, and libraries; 200,000 would take 14 s to look at
 _LOCAL_HEADER = 30  # bytes; name and extra field follow, whose lengths stand in its last 4
 
 
@@ -22,19 +23,13 @@ class Member(NamedTuple):
     begin: int
     size: int
 
-    def view(self) -> memoryview:
-        """The bytes, mapped for reading."""
-        if not self.size:
-            return memoryview(b"")
-        skipped = self.begin % mmap.ALLOCATIONGRANULARITY
-        with self.file.open("rb") as opened:
-            mapped = mmap.mmap(opened.fileno(), self.size + skipped, access=mmap.ACCESS_READ,
-                               offset=self.begin - skipped)
-        return memoryview(mapped)[skipped:]
-
-    def sha256(self) -> str:
-        """In hex."""
-        return hashlib.sha256(self.view()).hexdigest()
+    def view(self, *, mapped: bool = True) -> memoryview:
+        """The bytes, mapped for reading or read. Raises DocumentError where they are no longer there."""
+        try:
+            return map_file(self.file, self.begin, self.size, mapped=mapped)
+        except OSError as error:
+            raise DocumentError(f"cannot read {self.file}: {error.strerror or error}",
+                                got=str(self.file)) from None
 
 
 def zip_members(path: Path) -> dict[str, Member]:
@@ -42,7 +37,10 @@ def zip_members(path: Path) -> dict[str, Member]:
     what zipfile raises."""
     members = {}
     size = path.stat().st_size
-    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+    if (count := most_members(map_file(path))) > MOST_MEMBERS:
+        raise DocumentError(f"bundle {path}: its zip has {count} members, at most {MOST_MEMBERS} are read",
+                            got=count, wanted=MOST_MEMBERS)
+    with open_file(path) as file, zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             if info.compress_type != zipfile.ZIP_STORED:
                 raise DocumentError(f"bundle {path}: {info.filename} is compressed; a bundle's zip is "

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..mapped import open_file
 from .bundle import Bundle, read_bundle
 from .files import INDEX
 from .weights import map_values
@@ -26,7 +27,7 @@ def bundle_of(path: Path) -> Bundle | None:
 
 
 def _is_zip(path: Path) -> bool:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return file.read(4) == b"PK\x03\x04" and zipfile.is_zipfile(file)
 
 

@@ -5,7 +5,7 @@ file is mapped and used where it lies. What lies where stands in bundle.json.
 """
 from __future__ import annotations
 
-import mmap
+import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import DocumentError, ParamsError
 from ..graph import TensorType
+from ..mapped import map_opened, open_file
 from ..progress import Count, uncounted
 
 __all__ = ["ALIGNMENT", "Slot", "check_slots", "lay_out", "map_values", "type_of", "write_values"]
@@ -105,24 +106,29 @@ def check_slots(slots: Mapping[str, Slot], size: int, where: str) -> None:
 
 
 def map_values(file: Path, begin: int, size: int, slots: Mapping[str, Slot],
-               keys: Iterable[str]) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
+               keys: Iterable[str], sha256: str | None = None
+               ) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
     """({key: array} of bytes ``begin`` to ``begin + size`` of a file, mapped privately; numbers that tell
-    which file that was and when it was last written: another one, or other contents, have others).
+    which file that was and when it was last written: another one, or other contents, have others). With
+    ``sha256`` the bytes are read into memory instead and compared.
 
-    Nothing is read before somebody looks, and equal pages are shared by all processes; what is written to an
+    What is mapped is not read before it is used, and processes share equal pages; what is written to an
     array is seen through this mapping only, never by the file. Raises ParamsError where the file is no longer
-    what it was, OSError.
+    what it was.
     """
-    skipped = begin % mmap.ALLOCATIONGRANULARITY
-    data, which = memoryview(b""), ()
-    if size:
-        with file.open("rb") as opened:
+    keys = list(keys)
+    try:
+        with open_file(file) as opened:
             now = os.fstat(opened.fileno())
-            which = now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
-            if now.st_size < begin + size:
-                raise ParamsError(f"{file} was cut while it was in use", got=str(file), offset=begin)
-            data = memoryview(mmap.mmap(opened.fileno(), size + skipped, access=mmap.ACCESS_COPY,
-                                        offset=begin - skipped))[skipped:]
+            data = map_opened(opened, file, begin, size, private=True, mapped=sha256 is None,
+                              parts={key: (slots[key].offset, slots[key].end) for key in keys})
+    except OSError as error:
+        raise ParamsError(f"cannot read {file}: {error.strerror or error}", got=str(file),
+                          offset=begin) from None
+    if sha256 is not None and (got := hashlib.sha256(data).hexdigest()) != sha256:
+        raise ParamsError(f"{file} was changed: its sha256 is {got}, the bundle says {sha256}", got=got,
+                          wanted=sha256)
+    which = now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
     return {key: _view(data, key, slots[key]) for key in keys}, which
 
 

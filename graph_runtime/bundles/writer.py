@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from ..errors import DocumentError, GraphRuntimeError
+from ..mapped import open_file
 from ..progress import Count, uncounted
 from ..writing import told, writing
 from .bundle import FORMAT, VERSION, BundleLibrary, BundleProgram, check_references
@@ -106,11 +107,12 @@ def _opened(data: bytes | os.PathLike) -> Iterator[tuple[BinaryIO, int]]:
         yield io.BytesIO(data), len(data)
         return
     try:
-        file = Path(data).open("rb")
+        with open_file(data):
+            pass
     except OSError as error:
         raise DocumentError(f"cannot read {data}, which the bundle takes along: {error.strerror}",
                             got=str(data)) from None
-    with file:
+    with open_file(data) as file:
         yield file, os.fstat(file.fileno()).st_size
 
 

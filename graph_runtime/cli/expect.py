@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from ..mapped import open_file
 
 __all__ = ["Difference", "compare_outputs", "read_npz"]
 
@@ -40,7 +41,7 @@ class Difference:
 def read_npz(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an .npz. Raises InputError for anything else; nothing is unpickled."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open_file(path) as opened, np.load(opened, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except TypeError:                   # numpy gives an array, which is no context manager
         raise InputError(f"{path} is a single array; {_WANTED}", got=str(path)) from None

@@ -13,6 +13,7 @@ from ..documents.params import read_params
 from ..frontends import is_onnx
 from ..libraries.manifest import find_manifest
 from ..libraries.trust import is_trusted
+from ..mapped import open_file
 from ..tvm.inspect import describe
 from ..views import report
 from . import options as opt
@@ -48,7 +49,7 @@ def inspect(
 
 
 def _head(file: Path) -> bytes:
-    with file.open("rb") as opened:
+    with open_file(file) as opened:
         return opened.read(256)
 
 

@@ -15,6 +15,7 @@ import typer
 from .. import dtypes
 from ..errors import InputError, did_you_mean
 from ..graph import TensorType
+from ..mapped import open_file
 from ..model import Note
 from ..plan.balance.types import POLICIES as CUTTING
 from ..plan.placing.policies import POLICIES as PLACING
@@ -160,7 +161,8 @@ def read_input(text: str, type_: TensorType, rng: np.random.Generator) -> np.nda
     if text == "random":
         return random_array(type_, rng)
     try:
-        value = np.load(text, allow_pickle=False)
+        with open_file(text) as file:
+            value = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"cannot read {text}: {error}; --input takes a .npy file or the word random",
                          got=text) from None

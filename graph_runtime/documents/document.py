@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
 import orjson
 
 from ..errors import DocumentError, did_you_mean
-from .json_text import brief, json_path, parse_text, tells_all, without_repeats
+from ..mapped import read_file
+from .json_text import brief, json_path, parse_text, refuse_dense, tells_all, without_repeats
 
 __all__ = ["check_schema", "read_document", "read_source", "until_metadata"]
 
@@ -42,10 +41,7 @@ def read_source(source: bytes | str | os.PathLike, what: str) -> bytes:
             f"{what}: expected bytes, text or a path, got {type(source).__name__}", got=source
         )
     try:
-        with Path(source).open("rb") as file:
-            if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):  # /dev/zero has no end
-                raise ValueError("it is a device, no file")
-            return file.read()
+        return read_file(source)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or error
         raise DocumentError(
@@ -63,6 +59,7 @@ def read_document(data: bytes, *, strict: bool = False) -> dict[str, Any]:
     Raises DocumentError with the JSON path.
     """
     document, data = parse_text(data, _GRAPH, trailing=not strict)
+    refuse_dense(data.count(b","), len(data), _GRAPH)
     document = until_metadata(document, data, strict=strict)
     check_schema(document, "graph", _GRAPH)
     return document

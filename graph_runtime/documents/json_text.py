@@ -16,13 +16,15 @@ import orjson
 
 from ..errors import DocumentError
 
-__all__ = ["brief", "colons", "json_path", "parse_json", "parse_text", "tells_all", "without_repeats"]
+__all__ = ["brief", "json_path", "parse_json", "parse_text", "refuse_dense", "tells_all", "without_repeats"]
 
 _BRIEF = 60
 # An object takes at least so many bytes of memory, and an array. Text may have so many that they take _TIMES
 # its size and _ALLOWED bytes: what programs write has far fewer (of 200 bytes of a node, two objects and five
 # arrays), and text of nothing else would take 60 times its size.
 _OBJECT, _ARRAY, _TIMES, _ALLOWED = 240, 72, 8, 24 << 20
+# A schema's validator copies all values, each into so many bytes, which may take so many times the text.
+_VALUE, _COPIED = 150, 16
 
 
 def parse_json(data: bytes, what: str, *, fractions: bool = True) -> Any:
@@ -33,6 +35,7 @@ def parse_json(data: bytes, what: str, *, fractions: bool = True) -> Any:
     with ``path`` for a key that stands twice.
     """
     value, data = parse_text(data, what)
+    refuse_dense(data.count(b",") + data.count(b":"), len(data), what)
     if not tells_all(data, value):
         without_repeats(data, what)
     if not fractions and (places := _find(value, lambda found: type(found) is float)) is not None:
@@ -62,10 +65,18 @@ def _refuse_swollen(data: bytes, what: str) -> None:
                             f"takes more than {least >> 20} MiB: no program writes that", got=least)
 
 
+def refuse_dense(values: int, size: int, what: str) -> None:
+    """Raise DocumentError where a text of ``size`` bytes has too many keys and values for a schema to look at
+    all."""
+    if values * _VALUE > _COPIED * size + _ALLOWED:
+        raise DocumentError(f"{what}: {size} bytes with {values} values, too many for its size: no program "
+                            "writes that", got=values)
+
+
 # ---------------------------------------------------------------- keys that stand twice
 
 
-def colons(value: Any) -> int | None:
+def _colons(value: Any) -> int | None:
     """Colons in a value's text; None where that is not known: it is nested deeper than orjson writes."""
     try:
         return orjson.dumps(value).count(b":")
@@ -79,7 +90,7 @@ def tells_all(data: bytes, value: Any, keys: int | None = None) -> bool:
     if b"\\" in data and (b"u003a" in data or b"u003A" in data):     # a colon that is not written as one
         return False
     said = data.count(b":")
-    return said in (0, keys) or said == colons(value)
+    return said in (0, keys) or said == _colons(value)
 
 
 class _Repeated(dict):

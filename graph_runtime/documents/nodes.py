@@ -12,11 +12,12 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import orjson
 
 from ..errors import GraphError, GraphRuntimeError
 from .columns import entries, id_rows
 from .document import check_schema, until_metadata
-from .json_text import colons, json_path, parse_text
+from .json_text import json_path, parse_text, refuse_dense
 
 __all__ = ["NULL", "REQUIRED", "NodeColumns", "node_columns", "plain_columns", "read_checked"]
 
@@ -53,12 +54,27 @@ def read_checked(data: bytes, strict: bool = False) -> tuple[dict[str, Any], Nod
     """
     whole, data = parse_text(data, "graph.json", trailing=not strict)
     nodes = plain_columns(whole.get("nodes")) if isinstance(whole, dict) else None
-    rest = None if nodes is None else colons({**whole, "nodes": []})
-    document = until_metadata(whole, data, None if rest is None else nodes.keys + rest, strict=strict)
+    keys = _keys(whole, nodes, data)
+    document = until_metadata(whole, data, keys, strict=strict)
     if nodes is not None and document.get("nodes") is not whole["nodes"]:
         nodes = None
     check_schema(document if nodes is None else {**document, "nodes": []}, "graph", "graph.json")
     return document, nodes
+
+
+def _keys(document: Any, nodes: NodeColumns | None, data: bytes) -> int | None:
+    """How many keys the document has, if that can be said without writing its nodes. Raises DocumentError for
+    more than a schema can look at."""
+    refuse_dense(0 if nodes is not None else data.count(b","), len(data), "graph.json")
+    if not isinstance(document, dict) or not isinstance(document.get("nodes"), list):
+        refuse_dense(data.count(b",") + data.count(b":"), len(data), "graph.json")
+        return None
+    try:
+        text = orjson.dumps({**document, "nodes": []})
+    except TypeError:               # nested deeper than orjson writes
+        return None
+    refuse_dense(text.count(b",") + text.count(b":"), len(data), "graph.json")
+    return None if nodes is None else nodes.keys + text.count(b":")
 
 
 def node_columns(nodes: list[dict[str, Any]]) -> NodeColumns:

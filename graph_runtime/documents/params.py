@@ -11,7 +11,6 @@ accepts a file whose last array is cut, and drops lanes when it writes: both are
 from __future__ import annotations
 
 import math
-import mmap
 import os
 import warnings
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from .. import dtypes
 from ..bundles.parameters import bundle_of, parameters
 from ..cursor import Cursor
 from ..errors import DocumentError, ParamsError, as_path
+from ..mapped import map_file, name_parts
 from ..writing import write_whole
 from .tensor_files import read_npz, read_safetensors, view
 
@@ -54,6 +54,19 @@ def read_params(
     if path.suffix not in (".npz", ".safetensors"):
         return _read_unmarked(path)
     data = _map(path)
+    return _named(data, _read_marked(data, path))
+
+
+def _named(data: memoryview, found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays, and what lies where in the file's bytes is known to who explains a fault."""
+    first = np.frombuffer(data, np.uint8).ctypes.data
+    begins = {name: array.ctypes.data - first for name, array in found.items() if array.nbytes}
+    name_parts(data, {name: (begin, begin + found[name].nbytes) for name, begin in begins.items()
+                      if 0 <= begin < len(data)})         # others were unpacked
+    return found
+
+
+def _read_marked(data: memoryview, path: Path) -> dict[str, np.ndarray]:
     cursor = Cursor(
         data,
         lambda message, offset: ParamsError(
@@ -70,19 +83,15 @@ def _read_unmarked(path: Path) -> dict[str, np.ndarray]:
     """Of a file whose name does not tell what it is."""
     data = memoryview(b"") if path.is_dir() else _map(path)
     bundle = bundle_of(path) if data[:8] != MAGIC else None
-    return _read_tvm(data, str(path)) if bundle is None else parameters(bundle)
+    return _named(data, _read_tvm(data, str(path))) if bundle is None else parameters(bundle)
 
 
 def _map(path: Path) -> memoryview:
     try:
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:
-                return memoryview(b"")
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    except OSError as error:
-        raise ParamsError(
-            f"cannot read parameters {path}: {error.strerror or error}", got=str(path)
-        ) from None
+        return map_file(path)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or error
+        raise ParamsError(f"cannot read parameters {path}: {reason}", got=str(path)) from None
 
 
 # **************** TVM's binary ****************

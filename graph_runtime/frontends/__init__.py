@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..mapped import open_file
+
 __all__ = ["is_onnx"]
 
 # tags of the fields of a ModelProto that writers put after the first
@@ -20,7 +22,7 @@ def is_onnx(source: Any) -> bool:
     if path.suffix in (".onnx", ".json"):
         return path.suffix == ".onnx"
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return _is_model_proto(file.read(16))
     except (OSError, ValueError):       # ValueError: a NUL in the name
         return False

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import mmap
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from ..errors import ForeignMachineError, LibraryError, as_path
+from ..mapped import open_file
 from . import isa
 from .elf import SharedObject, read_elf
 from .manifest import KernelEntry, Manifest, manifest_in
@@ -92,9 +92,7 @@ def judge_sealed(path: Path, sealed: Sealed, signature: str | None = None) -> Li
 
 def _mapped(path: Path) -> mmap.mmap:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise LibraryError(f"cannot read library {path}: it is no regular file", got=str(path))
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
         raise LibraryError(f"cannot read library {path}: {error}", got=str(path)) from None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import mmap
 import os
 import re
-import stat
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from .. import dtypes
 from ..documents.document import check_schema
 from ..documents.json_text import parse_json
 from ..errors import DocumentError, LibraryError
+from ..mapped import open_file
 
 __all__ = [
     "ABI_VERSION",
@@ -36,7 +36,7 @@ __all__ = [
 
 MAGIC = b"\x93GR-MANIFEST\r\n\x1a\n"  # 16 bytes, as PNG's: survives no text-mode transfer
 ABI_VERSION = 1  # GR_ABI_VERSION of native/include/gr_abi.h
-_MOST_BYTES = 64 << 20
+_MOST_BYTES = 8 << 20      # 25,000 kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,7 @@ def find_manifest(path: str | os.PathLike) -> Manifest | None:
     """
     path = Path(path)
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise LibraryError(f"cannot read library {path}: it is no regular file", got=str(path))
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with open_file(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return manifest_in(path, data)
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
         raise LibraryError(f"cannot read library {path}: {error}", got=str(path)) from None

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from ..bundles.bundle import read_bundle
 from ..errors import GraphRuntimeError, InputError, UntrustedLibraryError, as_path
+from ..mapped import open_file
 from . import trust_store
 from .judge import LibraryFile
 from .sealed import seal
@@ -72,7 +73,7 @@ def _hashes(item: str | os.PathLike) -> list[tuple[str, str]]:
 
 
 def _begins_as_elf(path: Path) -> bool:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return file.read(4) == b"\x7fELF"
 
 
@@ -91,7 +92,7 @@ def remember(found: Collection[tuple[str, str]]) -> None:
 
 def file_sha256(path: Path) -> str:
     """Of a file, in hex. Raises OSError."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -19,6 +19,7 @@ from ..documents.json_text import parse_json
 from ..documents.params import read_params, save_params
 from ..errors import DocumentError, InputError, ParamsError, as_path
 from ..layout import HOST, Layout, pages
+from ..mapped import read_file
 from ..shards import Shard
 from . import arrays
 from .dlpack import viewed
@@ -150,7 +151,7 @@ def load(path: str | os.PathLike, device: Device | str | None = None) -> Tensor:
     """
     file = Path(as_path(path, "a tensor's file"))
     try:
-        found = read_params(file.read_bytes())
+        found = read_params(read_file(file))
     except OSError as error:
         raise ParamsError(f"cannot read {file}: {error.strerror}", got=str(file)) from None
     try:

@@ -6,7 +6,6 @@ The release range follows from marks: names of symbols, keys of the import blob,
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import orjson
 from ..devices import DL_NAMES
 from ..errors import LibraryError
 from ..libraries.elf import SharedObject, read_elf
+from ..mapped import map_file
 from .blob import BLOB, Blob, Factory, parse_blob
 
 __all__ = ["describe"]
@@ -30,8 +30,10 @@ def describe(path: Path) -> dict[str, Any]:
 
     Raises LibraryError for what is no shared object of this machine.
     """
-    with path.open("rb") as file:
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    try:
+        data = map_file(path)
+    except OSError as error:
+        raise LibraryError(f"cannot read library {path}: {error.strerror or error}", got=str(path)) from None
     shared = read_elf(path, data)
     blob, keys, problem = None, (), None
     if BLOB in shared.objects:

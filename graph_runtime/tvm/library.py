@@ -26,6 +26,7 @@ from ..errors import CompileError, LibraryError, did_you_mean
 from ..factory import create
 from ..layout import HOST
 from ..library import Library, load_library
+from ..mapped import open_file
 from ..module import GraphModule
 from ..sessions.bind import DLTENSOR
 from ..tensors.host_values import aligned_empty
@@ -245,7 +246,7 @@ def _unpack(path: Path, folder: Path) -> list[str]:
     """The object files of a tar, written flat into ``folder``: names in a tar are not trusted."""
     objects = []
     try:
-        with tarfile.open(path) as tar:
+        with open_file(path) as file, tarfile.open(fileobj=file) as tar:
             for member in tar:
                 if not member.isfile() or not member.name.endswith((".o", ".c", ".cc")):
                     continue

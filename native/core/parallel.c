@@ -179,8 +179,12 @@ static void *work(void *arg) {
 /* Under owner. Where the system refuses a thread, the job runs with those there are. */
 static void start_workers(void) {
   sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);   /* signals (Ctrl-C) belong to the application's threads */
+  sigfillset(&all);                              /* signals (Ctrl-C) belong to the application's threads, */
+  sigdelset(&all, SIGBUS);                       /* but what a thread does itself is told there and then */
+  sigdelset(&all, SIGSEGV);
+  sigdelset(&all, SIGFPE);
+  sigdelset(&all, SIGILL);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   uint64_t seen = atomic_load_explicit(&pool.gate, memory_order_relaxed) / GATE_JOB;
   while (pool.num_workers < pool.threads - 1) {
     uint64_t arg = seen * MOST_THREADS + (uint64_t)pool.num_workers + 1;

@@ -25,6 +25,10 @@ static int32_t start(gr_queue *queue) {
   static const char *const roles[] = {"", "-in", "-out"};
   sigset_t blocked, before;
   sigfillset(&blocked);
+  sigdelset(&blocked, SIGBUS);         /* what a kernel does itself is told in its thread: handlers of faults */
+  sigdelset(&blocked, SIGSEGV);
+  sigdelset(&blocked, SIGFPE);
+  sigdelset(&blocked, SIGILL);
   pthread_sigmask(SIG_SETMASK, &blocked, &before);
   int refused = pthread_create(&queue->thread, NULL, gr_queue_work, queue);
   pthread_sigmask(SIG_SETMASK, &before, NULL);

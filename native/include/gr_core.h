@@ -92,6 +92,15 @@ typedef struct gr_moved_counts {
 /* Writes up to `most` devices; returns how many there are. */
 int32_t gr_moved_read(gr_moved_counts *out, int32_t most);
 
+/* ---------------------------------------------------------------- mapped files */
+/* A fault (SIGBUS) in `size` bytes from address `begin` on, which show a file, is explained on stderr before the
+ * process ends; the handler that was there before is called then. `texts` has `length` bytes: the file's name and
+ * those of `count` parts, each but the last with a 0 behind it; `spans` [count][2] first byte of each and the first
+ * behind, from `begin`. A mapping that is known is described anew. Nothing happens where there is no memory. */
+void gr_mapped_watch(uint64_t begin, uint64_t size, const char *texts, uint64_t length, const uint64_t *spans,
+                     int32_t count);
+void gr_mapped_forget(uint64_t begin);
+
 /* ---------------------------------------------------------------- kernels built into the wheel */
 int32_t gr_generic_count(void);
 const char *gr_generic_name(int32_t i);           /* "cpu/softmax/f32", "tt/softmax" */

@@ -1,6 +1,7 @@
 """Mutated ONNX files: a typed error, or the result that ONNX's own reference has. Never another exception."""
 from __future__ import annotations
 
+import time
 import warnings
 
 import numpy as np
@@ -118,3 +119,26 @@ def test_edited_graphs_many(kit, data):
         if proto.graph.node:
             _edit(data.draw, proto)
     _judge(kit, proto.SerializeToString())
+
+
+def test_a_loop_that_nothing_ends_is_refused_before_it_is_unrolled(kit):
+    from onnx import TensorProto, helper
+
+    def loop(condition):
+        info = helper.make_tensor_value_info
+        body = helper.make_graph(
+            [helper.make_node("Relu", ["s"], ["t"]), *condition], "body",
+            [info("i", TensorProto.INT64, ()), info("c", TensorProto.BOOL, ()),
+             info("s", TensorProto.FLOAT, (2,))],
+            [info("d", TensorProto.BOOL, ()), info("t", TensorProto.FLOAT, (2,))])
+        return kit.make([helper.make_node("Loop", ["trips", "", "x"], ["y"], body=body)], {"x": (2,)}, ["y"],
+                        {"trips": np.array(2**62)})
+
+    begin = time.process_time()
+    with pytest.raises(GraphRuntimeError, match="4611686018427387904 iterations, which nothing ends early"):
+        kit.load(loop([helper.make_node("Identity", ["c"], ["d"])]))
+    assert time.process_time() - begin < 0.5
+    with pytest.raises(GraphRuntimeError, match=r"stand for more than|more than 10000 iterations"):
+        kit.load(loop([helper.make_node("Cast", ["i"], ["b"], to=TensorProto.BOOL),
+                       helper.make_node("Or", ["b", "c"], ["d"])]))
+    assert time.process_time() - begin < 20

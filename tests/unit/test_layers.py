@@ -18,7 +18,7 @@ MOST_LINES, MOST_IN_FUNCTION = 300, 50               # the width of lines is ruf
 TOP = 6
 COMPILED = "_core"                                   # only core.py imports it
 # modules that are allowed to be longer, and why
-LONGER = {"core.py": 415}
+LONGER = {"core.py": 430}
 
 
 @cache

@@ -11,6 +11,7 @@ so that no attribute is ever ignored by oversight.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -187,6 +188,10 @@ class Context:
     def cast(self, x: Value, dtype: str) -> Value:
         """x in a dtype; x itself where it has it."""
         return x if x.dtype == dtype else self.op("cast", x, to=dtype)
+
+    def fits(self, *elements: int) -> None:
+        """Raise GraphError unless an array of so many elements may be made while the file is read."""
+        self.tape.budget.fits(8 * math.prod(elements), self.onnx_op)
 
     def reshape(self, x: Value, shape: tuple[int, ...] | list[int]) -> Value:
         """The same elements in a shape that is known in full."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from ...errors import GraphError, GraphRuntimeError, KernelError, UnsupportedOpError
 from ...model import Model, Note
 from .attributes import decode
+from .budget import Budget
 from .context import Context, UnknownValueError, table
 from .emit import emit
 from .prepare import PreparedFile
@@ -20,6 +22,7 @@ from .tape import Tape, Value
 __all__ = ["Failure", "Importer"]
 
 _UNKNOWN = object()     # the result of a node that could not be converted
+_BYTES_A_STEP = 64      # a node that has more counts as several: each iteration decodes it anew
 _MALFORMED = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError)
 
 
@@ -54,6 +57,7 @@ class Importer:
         a graph that is none."""
         graph = self.source.file.proto.graph
         scope = self._initializers(graph)
+        self.tape.budget = Budget(len(self.source.file.data) + sum(self.source.file.outside.values()))
         inputs = []
         for info in graph.input:
             if info.name in scope:
@@ -89,9 +93,10 @@ class Importer:
 
     # ---------------------------------------------------------------- nodes
 
-    def nodes(self, graph: Any, scope: dict[str, Any], path: str, prefix: str = "") -> None:
+    def nodes(self, graph: Any, scope: MutableMapping[str, Any], path: str, prefix: str = "") -> None:
         """Convert a graph's nodes; results go into ``scope``."""
         for i, node in enumerate(graph.node):
+            self.tape.budget.step(1 + node.ByteSize() // _BYTES_A_STEP, f"{path}.node[{i}]")
             results = self._node(node, scope, f"{path}.node[{i}]", prefix)
             for name, value in zip(node.output, results, strict=False):
                 if name:
@@ -151,7 +156,9 @@ class Importer:
     def _subgraph(self, graph: Any, scope: Mapping[str, Any], bound: Mapping[str, Value], path: str,
                   prefix: str) -> list[Value]:
         """The outputs of a subgraph whose inputs are ``bound``. It sees the outer scope."""
-        inner = {**scope, **bound}
+        outer = scope.maps if isinstance(scope, ChainMap) else [scope]
+        inner = ChainMap({**bound}, *outer)         # a copy for each of many iterations takes too long
+        self.tape.budget.step(len(graph.initializer), path)
         for tensor in graph.initializer:
             constant = tensor_constant(self.source.file, tensor, f"initializer {tensor.name!r}")
             inner[tensor.name] = Value(constant.type, tensor.name, constant)

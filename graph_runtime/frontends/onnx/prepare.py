@@ -11,14 +11,15 @@ from typing import Any
 from ...errors import GraphError
 from ...graph import TensorType
 from .batch import Batch, set_batch
+from .budget import Budget
 from .check import check_graph, check_text, input_types, opsets
 from .context import table
 from .read import ModelFile, open_model
 
 __all__ = ["PreparedFile", "prepare_file"]
 
-_MOST_NODES = 1_000_000     # after functions are inlined
 _MOST_DEPTH = 100           # of functions in functions
+_BODY = 8                   # nodes that ONNX defines an op by, more or less
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:
     seen: set[tuple[str, str]] = set()
     while found := set(_expandable(file.proto.graph, onnx, versions)) - seen:     # bodies have such ops, too
         seen |= found
+        count = len(list(_expandable(file.proto.graph, onnx, versions)))
+        Budget(len(file.data)).step(count * _BODY, f"{file.name} has {count} ops that ONNX defines by others")
         with contextlib.suppress(Exception):        # what stays is refused with the others
             file.proto = onnx.inliner.inline_selected_functions(file.proto, sorted(found),
                                                                 inline_schema_functions=True)
@@ -80,9 +83,8 @@ def _bounded(file: ModelFile) -> None:
             total += sizes.get(key, 1)
         return total
 
-    if (total := size(_nodes(file.proto.graph), 0)) > _MOST_NODES:
-        raise GraphError(f"{file.name} has {total} nodes once its functions are inlined, at most "
-                         f"{_MOST_NODES} are supported", got=total, wanted=_MOST_NODES)
+    total = size(_nodes(file.proto.graph), 0)
+    Budget(len(file.data)).step(total, f"{file.name} has {total} nodes once its functions are inlined")
 
 
 def _expandable(graph: Any, onnx: Any, versions: Mapping[str, int]) -> Iterator[tuple[str, str]]:

@@ -7,10 +7,7 @@ reads the values.
 
 from __future__ import annotations
 
-import math
-import mmap
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +18,7 @@ import numpy as np
 from ... import dtypes
 from ...errors import DocumentError, GraphError, MissingDataError, as_path
 from ...graph import TensorType
+from ...mapped import map_file, name_parts
 from ...model import Constant
 from .wire import Span, split
 
@@ -46,6 +44,7 @@ class ModelFile:
     spans: Mapping[int, Span]
     folder: Path | None
     opened: dict[Path, memoryview] = field(default_factory=dict)  # files of external data
+    outside: dict[Path, int] = field(default_factory=dict)        # bytes of those that are there
 
 
 def open_model(source: str | os.PathLike | bytes | Any, onnx: Any, folder: Path | None = None) -> ModelFile:
@@ -68,28 +67,22 @@ def open_model(source: str | os.PathLike | bytes | Any, onnx: Any, folder: Path 
         raise DocumentError(f"{name} is no ONNX model: {error}", got=name) from error
     if not proto.HasField("graph"):
         raise DocumentError(f"{name} is no ONNX model: it has no graph", got=name)
+    tensors = proto.graph.initializer
+    name_parts(data, {tensors[index].name: (span.offset, span.offset + span.length)
+                      for index, span in spans.items() if index < len(tensors)})
     return ModelFile(proto, name, data, spans, folder)
 
 
 def _map(path: Path) -> memoryview:
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            status = os.fstat(file.fileno())
-            if stat.S_ISREG(status.st_mode) and not status.st_size:
-                raise DocumentError(f"{path} is empty", got=str(path))
-            if not stat.S_ISREG(status.st_mode):
-                raise DocumentError(f"{path} is a pipe or a device, which cannot be mapped; give a file",
-                                    got=str(path))
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        data = map_file(path)
+        if not data:
+            raise DocumentError(f"{path} is empty", got=str(path))
+        return data
     except FileNotFoundError as error:
         raise MissingDataError(f"there is no file {path}", got=str(path)) from error
     except OSError as error:
         raise DocumentError(f"cannot read {path}: {error.strerror}", got=str(path)) from error
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """An opener that does not wait for somebody to write into a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def dtype_name(code: int, what: str) -> str:
@@ -164,7 +157,8 @@ def _external(file: ModelFile, tensor: Any, kind: TensorType, what: str, source:
     if offset < 0:
         raise GraphError(f"{what}: external data at offset {offset}", got=offset)
     span = Span(offset, length)
-    _within(path, span, what)
+    if (size := _within(path, span, what)) is not None:
+        file.outside[path] = size
 
     def read() -> np.ndarray:
         if not kind.size:
@@ -180,12 +174,14 @@ def _external(file: ModelFile, tensor: Any, kind: TensorType, what: str, source:
     return Constant(kind, read, source)
 
 
-def _within(path: Path, span: Span, what: str) -> None:
-    """Raise GraphError where the file is there and shorter than the span says."""
-    size = path.stat().st_size if os.path.isfile(path) else math.inf
-    if span.offset + span.length > size:
+def _within(path: Path, span: Span, what: str) -> int | None:
+    """The bytes of a file, None if it is not there. Raises GraphError where it is shorter than the span
+    says."""
+    size = path.stat().st_size if os.path.isfile(path) else None
+    if size is not None and span.offset + span.length > size:
         raise GraphError(f"{what}: bytes {span.offset} to {span.offset + span.length} of {path.name}, "
                          f"which has {size}", got=span.offset + span.length, wanted=size)
+    return size
 
 
 def _inside(folder: Path | None, location: str, what: str) -> Path:

@@ -14,11 +14,11 @@ from ...errors import GraphError, KernelError
 from ...graph import TensorType
 from ...model import Constant
 from ...ops import registry
+from .budget import Budget
 from .read import MOST_BYTES
 
 __all__ = ["Node", "Tape", "Value"]
 
-MOST_NODES = 1_000_000  # beyond it, an unrolled loop is a mistake or an attack
 SMALL = 64 * 1024  # bytes of each tensor of an op that is computed here
 MOST_FOLDED = 2**24  # flops of an op that is computed here
 
@@ -80,13 +80,15 @@ class Node:
 
 @dataclass(eq=False, slots=True)
 class Tape:
-    """Nodes in the order in which they were emitted."""
+    """Nodes in the order in which they were emitted, and what the file that they are of may grow to."""
 
+    budget: Budget = field(default_factory=lambda: Budget(0))
     nodes: list[Node] = field(default_factory=list)
 
     def array(self, array: Any, dtype: str | None = None, source: str = "a constant") -> Value:
         """A constant with these values."""
         array = np.asarray(array, None if dtype is None else dtypes.to_numpy(dtype))
+        self.budget.room(array.nbytes, source)
         return Value(TensorType(dtypes.from_numpy(array.dtype), array.shape),
                      constant=Constant.of(array, source))
 
@@ -105,8 +107,7 @@ class Tape:
         folded = self._fold(entry, inputs, decoded, types, made)
         if folded is not None:
             return folded
-        if len(self.nodes) >= MOST_NODES:
-            raise GraphError(f"the model unrolls to more than {MOST_NODES} ops", op=op, wanted=MOST_NODES)
+        self.budget.node(op)
         given = {k: decoded[k] for k, v in attrs.items() if v is not None}
         node = Node(op, tuple(inputs), given)
         node.outputs = tuple(Value(t, node=node, index=i) for i, t in enumerate(made))
@@ -117,10 +118,13 @@ class Tape:
               made: list[TensorType]) -> tuple[Value, ...] | None:
         if not inputs or any(value.constant is None for value in inputs):
             return None
-        if max(t.nbytes for t in (*types, *made)) > SMALL or entry.flops(types, made, attrs) > MOST_FOLDED:
+        flops = entry.flops(types, made, attrs)
+        if max(t.nbytes for t in (*types, *made)) > SMALL or flops > MOST_FOLDED:
             return None
         arrays = [value.known() for value in inputs]
         if any(array is None for array in arrays):
+            return None
+        if not self.budget.may_fold(sum(t.nbytes for t in made), flops):
             return None
         try:
             results = entry.reference(arrays, attrs)

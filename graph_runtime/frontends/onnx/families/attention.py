@@ -114,6 +114,7 @@ def _allowed(ctx: Context, rows: int, columns: int, past: int) -> np.ndarray | N
         offset = lengths - rows if not ctx.has(4) else offset
     if not causal and left < 0 and right < 0 and lengths is None:
         return None
+    ctx.fits(rows, columns)
     ahead = np.arange(columns) - (np.arange(rows)[:, None] + offset)
     allowed = np.ones(ahead.shape, bool)
     if causal:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..context import Context, Results, converter
 from ..tape import Value
 
-MOST_TRIPS = 10_000
+MOST_TRIPS = 10_000      # of one loop; what all of them stand for is the budget's
 
 
 @converter("If", limits="the condition must be known before a run")
@@ -21,6 +23,8 @@ def _loop(ctx: Context) -> Results:
     limit, go = ctx.single(0, None), bool(ctx.single(1, True))
     if limit is None and not ctx.has(1):
         ctx.fail("it has neither trip count nor condition: it never ends")
+    if limit is not None and limit > MOST_TRIPS and not _may_end_early(body):
+        ctx.fail(f"it has {limit} iterations, which nothing ends early; at most {MOST_TRIPS} are unrolled")
     scanned: list[list[Value]] = []
     i = 0
     while go and (limit is None or i < limit):
@@ -37,6 +41,23 @@ def _loop(ctx: Context) -> Results:
     if not scanned and len(body.output) > len(state) + 1:
         ctx.fail("it runs no iteration, so that the shape of its scan outputs is not known")
     return (*state, *(ctx.stack(list(column), 0) for column in zip(*scanned, strict=True)))
+
+
+def _may_end_early(body: Any) -> bool:
+    """Whether the condition that a loop's body makes depends on the iteration or on what it carries."""
+    makers = {name: node for node in body.node for name in node.output}
+    changing = {info.name for i, info in enumerate(body.input) if i != 1}      # 1: the condition itself
+    wanted, seen = [body.output[0].name], set()
+    while wanted:
+        name = wanted.pop()
+        if name in changing:
+            return True
+        if name in makers and name not in seen:
+            seen.add(name)
+            if any(a.HasField("g") for a in makers[name].attribute):
+                return True                         # a body of its own may read anything
+            wanted += makers[name].input
+    return False
 
 
 @converter("Scan", limits="unrolled; opset 9 and later")

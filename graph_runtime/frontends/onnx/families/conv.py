@@ -152,6 +152,7 @@ def _col2im(ctx: Context) -> Results:
     padded = [n + pads[d] + pads[d + rank] for d, n in enumerate(image)]
     counts = [(p - d * (b - 1) - 1) // s + 1
               for p, b, s, d in zip(padded, block, strides, dilations, strict=True)]
+    ctx.fits(*block, *(max(c, 0) for c in counts))
     inner = np.meshgrid(*(np.arange(b) * d for b, d in zip(block, dilations, strict=True)), indexing="ij")
     outer = np.meshgrid(*(np.arange(c) * s for c, s in zip(counts, strides, strict=True)), indexing="ij")
     flat = 0

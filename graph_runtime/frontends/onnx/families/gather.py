@@ -59,6 +59,7 @@ def _one_hot(ctx: Context) -> Results:
     axis = ctx.axis(ctx.attr("axis", -1), indices.rank + 1)
     if not 0 <= depth <= MOST_RANGE:
         ctx.fail(f"depth is {depth}, it must be in 0 .. {MOST_RANGE}")
+    ctx.fits(depth)
     indices = ctx.cast(indices, "int64")
     size = ctx.scalar(depth, indices)
     indices = ctx.op("where", ctx.op("less", indices, ctx.scalar(0, indices)),
@@ -73,6 +74,7 @@ def _one_hot(ctx: Context) -> Results:
 def _reverse_sequence(ctx: Context) -> Results:
     x, lengths = ctx.input(0), ctx.cast(ctx.input(1), "int64")
     time, batch = ctx.attr("time_axis", 0), ctx.attr("batch_axis", 1)
+    ctx.fits(x.shape[time])
     steps = ctx.const(np.arange(x.shape[time]), "int64")
     lengths = ctx.reshape(lengths, (x.shape[batch], 1))
     back = ctx.op("subtract", ctx.op("subtract", lengths, ctx.scalar(1, lengths)), steps)
@@ -102,6 +104,7 @@ def _tensor_scatter(ctx: Context) -> Results:
     cache, update = ctx.input(0), ctx.input(1)
     axis = ctx.axis(ctx.attr("axis", -2), cache.rank)
     mode, size, count = ctx.attr("mode", "linear"), cache.shape[axis], update.shape[axis]
+    ctx.fits(cache.shape[0], count)
     starts = ctx.value(2, np.zeros(cache.shape[0], np.int64)).reshape(-1)
     places = starts[:, None] + np.arange(count)
     if mode == "circular":

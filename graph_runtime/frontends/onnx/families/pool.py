@@ -121,7 +121,9 @@ def _sums(ctx: Context, x: Value, window: _Window) -> Value:
 def _mean_of_sums(ctx: Context, x: Value, window: _Window, include: bool) -> Value:
     """Each window's sum over the number of its elements that count, which the shapes tell."""
     counts, rank = np.ones(()), len(window.kernel)
+    ctx.fits(*window.counts)
     for d, n in enumerate(x.shape[2:]):
+        ctx.fits(window.counts[d], window.kernel[d])
         begin, end = (window.pads[d], window.pads[d + rank]) if include else (0, 0)
         first = np.arange(window.counts[d]) * window.strides[d] - window.pads[d]
         places = first[:, None] + np.arange(window.kernel[d]) * window.dilations[d]

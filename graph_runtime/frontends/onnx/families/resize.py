@@ -25,6 +25,7 @@ def _upsample(ctx: Context) -> Results:
         ctx.fail(f"mode is {mode!r}")
     for axis, scale in enumerate(scales):
         size = _size(ctx, x.shape[axis], scale)
+        ctx.fits(size)
         places = np.arange(size) / scale
         if mode == "nearest":
             x = _picked(ctx, x, axis, np.floor(places))
@@ -86,6 +87,7 @@ def _size(ctx: Context, n: int, scale: float) -> int:
 def _source(ctx: Context, how: str, n: int, size: int, scale: float,
             box: tuple[float, float] | None) -> np.ndarray:
     """Where in the old axis each new element lies."""
+    ctx.fits(size)
     i, wide = np.arange(size, dtype=np.float64), scale * n      # wide: the new size before it was rounded
     if how == "half_pixel":
         return (i + 0.5) / scale - 0.5
@@ -146,6 +148,7 @@ def _mixed(ctx: Context, x: Value, axis: int, places: np.ndarray, kernel: Callab
            exclude: bool = False, shrink: float = 1.0) -> Value:
     """Each new element is a weighted sum of neighbours; those outside are the edge's, or left out."""
     n, wide = x.shape[axis], math.ceil(reach / shrink)
+    ctx.fits(len(places), 2 * wide + 3)
     base = np.floor(places).astype(np.int64)
     near = base[:, None] + np.arange(-wide + 1 - (shrink != 1.0), wide + 1 + (shrink != 1.0))
     weights = kernel((places[:, None] - near) * shrink)
@@ -155,6 +158,7 @@ def _mixed(ctx: Context, x: Value, axis: int, places: np.ndarray, kernel: Callab
         weights = weights / weights.sum(1, keepdims=True)
     if len(places) * n > _MOST_WEIGHTS:
         ctx.fail(f"it takes {len(places)} x {n} weights, at most {_MOST_WEIGHTS} are supported")
+    ctx.fits(len(places), n)
     matrix = np.zeros((len(places), n))
     np.add.at(matrix, (np.arange(len(places))[:, None], np.clip(near, 0, n - 1)), weights)
     dtype, perm = x.dtype, [*(d for d in range(x.rank) if d != axis), axis]

@@ -62,6 +62,7 @@ def _range(ctx: Context) -> Results:
         count = math.ceil((float(limit) - float(start)) / float(delta))
     if (count := max(count, 0)) > MOST_RANGE:
         ctx.fail(f"it has {count} elements, at most {MOST_RANGE} are supported")
+    ctx.fits(count)
     if dtype in ("float16", "bfloat16"):
         if stash != 1:
             ctx.fail(f"stash_type is {stash}")

@@ -1,0 +1,158 @@
+"""Small files that stand for much: each is read or refused within two seconds of the processor's time and
+twenty times its size + 64 MiB. Measured in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+import textwrap
+import zipfile
+
+import numpy as np
+import pytest
+
+SECONDS, TIMES, ALLOWED = 2.0, 20, 64 << 20
+
+MEASURE = """
+    import resource, sys, time, warnings
+    import graph_runtime as gr
+    {prepare}
+    warnings.simplefilter("ignore")
+    def peak():
+        return int(next(l for l in open("/proc/self/status") if l.startswith("VmHWM")).split()[1]) << 10
+    before, begin = peak(), time.process_time()
+    try:
+        {call}
+        said = "read"
+    except gr.GraphRuntimeError as error:
+        said = type(error).__name__ + ": " + str(error)[:300]
+    print(time.process_time() - begin, peak() - before, said, sep="\\n")
+"""
+CALLS = {
+    "graph": ("from graph_runtime.documents.loader import load_graph", "load_graph(sys.argv[1])"),
+    "bundle": ("import graph_runtime.factory", "gr.load(sys.argv[1])"),
+    "params": ("from graph_runtime.documents.params import read_params", "read_params(sys.argv[1])"),
+    "snapshot": ("from graph_runtime.factory import parse_list, read_snapshot",
+                 "read_snapshot(memoryview(open(sys.argv[1], 'rb').read()), parse_list('cpu:0'))"),
+    "manifest": ("from graph_runtime.libraries.manifest import read_manifest", "read_manifest(sys.argv[1])"),
+}
+
+
+def within(kind: str, file) -> str:
+    """What came of reading a file, which took as little as it may."""
+    prepare, call = CALLS[kind]
+    script = textwrap.dedent(MEASURE).format(prepare=prepare, call=call)
+    done = subprocess.run([sys.executable, "-c", script, file], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr[-2000:]
+    seconds, peak, said = done.stdout.splitlines()[:3]
+    size = file.stat().st_size if file.is_file() else sum(f.stat().st_size for f in file.iterdir())
+    assert int(peak) <= TIMES * size + ALLOWED, f"{int(peak) >> 20} MiB for {size} bytes: {said}"
+    assert float(seconds) <= SECONDS, f"{float(seconds):.1f} s for {size} bytes: {said}"
+    return said
+
+
+# ---------------------------------------------------------------- JSON
+
+BIG = 8 << 20
+HEAD = (b'{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0], '
+        b'"attrs": {"dltype": ["list_str", []], ')
+TEXTS = {
+    "arrays": b"[" + b"[]," * (BIG // 3) + b"[]]",
+    "nested arrays": b"[" + b"[[[[]]]]," * (BIG // 9) + b"[]]",
+    "objects": b"[" + b"{}," * (BIG // 3) + b"{}]",
+    "small objects": b"[" + b'{"a":0},' * (BIG // 8) + b"{}]",
+    "strings": b"[" + b'"ab",' * (BIG // 5) + b'""]',
+    "numbers": b"[" + b"9999," * (BIG // 5) + b"0]",
+    "floats": b"[" + b"1e9," * (BIG // 4) + b"0]",
+    "deep": b"[" * BIG,
+    "deep objects": b'{"a":' * (BIG // 5),
+    "keys": b"{" + b",".join(b'"%d":0' % i for i in range(BIG // 11)) + b"}",
+    "one key": b"{" + b'"a":0,' * (BIG // 6) + b'"a":0}',
+    "colons": b'["' + b":" * BIG + b'\\u003a"]',
+    "backslashes": b'["' + b"\\u003a" * (BIG // 6) + b'"]',
+    "one number": b"[" + b"9" * BIG + b"]",
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_json_of_a_graph(name, tmp_path):
+    file = tmp_path / "graph.json"
+    for data in (TEXTS[name], HEAD + b'"shape": ["list_shape", []]}, "metadata": ' + TEXTS[name] + b"}",
+                 HEAD + b'"shape": ["list_shape", ' + TEXTS[name] + b"]}}"):
+        file.write_bytes(data)
+        within("graph", file)
+
+
+def index(**changes) -> dict:
+    return {"format": "graph_runtime.bundle", "version": 2, "devices": ["cpu:0"], "programs": [
+        {"name": "main", "graph": "main.json", "inputs": [], "outputs": [], "params": {}, "aliases": []}],
+        "libraries": [], "params": None, "files": {"main.json": {"bytes": 0, "sha256": "0" * 64}}, **changes}
+
+
+def many(count: int) -> dict:
+    slot = {"dtype": "float32", "shape": [0], "offset": 0}
+    row = {"bytes": 0, "sha256": "0" * 64}
+    program = index()["programs"][0]
+    return {
+        "tensors": {"params": {"file": "main.json", "tensors": {f"w{i}": slot for i in range(count)}}},
+        "files": {"files": {f"{i}.json": row for i in range(count)}},
+        "programs": {"programs": [{**program, "name": f"p{i}"} for i in range(count)]},
+        "devices": {"devices": ["cpu:0"] * count},
+        "inputs": {"programs": [{**program, "inputs": [f"x{i}" for i in range(count)]}]},
+    }
+
+
+@pytest.mark.parametrize("count", [10_000, 800_000])
+@pytest.mark.parametrize("what", many(0))
+def test_an_index_of_a_bundle(what, count, tmp_path):
+    folder = tmp_path / "b"
+    folder.mkdir()
+    (folder / "main.json").write_bytes(b"")
+    (folder / "bundle.json").write_text(json.dumps(index(**many(count)[what])))
+    within("bundle", folder)
+
+
+@pytest.mark.parametrize("name", ["objects", "small objects", "deep", "keys", "strings"])
+def test_headers_of_other_files(name, tmp_path):
+    text = TEXTS[name]
+    size = len(text).to_bytes(8, "little")
+    for kind, file, data in (("params", "x.safetensors", size + text),
+                             ("snapshot", "main.plan", b"GRPLAN\x01\x00" + size + text),
+                             ("manifest", "x.so", b"\x93GR-MANIFEST\r\n\x1a\n" + size + text)):
+        (tmp_path / file).write_bytes(data)
+        within(kind, tmp_path / file)
+
+
+# ---------------------------------------------------------------- zips, parameters
+
+def test_a_zip_of_many_members(tmp_path):
+    for name, kind in (("b.zip", "bundle"), ("x.npz", "params")):
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            for i in range(200_000):
+                archive.writestr(zipfile.ZipInfo(str(i)), b"")
+        assert "members" in (said := within(kind, tmp_path / name)) or "arrays" in said
+
+
+def test_a_member_that_unpacks_to_much(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive, \
+            archive.open("a.npy", "w") as file:
+        header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (%d,), }" % (1 << 30)
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header) + 1) + header + b"\n")
+        for _ in range(1 << 10):
+            file.write(bytes(1 << 20))
+    within("params", tmp_path / "x.npz")
+
+
+def test_parameters_of_many_and_huge_arrays(tmp_path):
+    from graph_runtime.documents.params import MAGIC, save_params
+
+    file = tmp_path / "x.params"
+    file.write_bytes(save_params({str(i): np.zeros(0, np.float32) for i in range(30_000)}))
+    within("params", file)
+    word = (1 << 40).to_bytes(8, "little")
+    for data in (MAGIC + bytes(8) + word, MAGIC + bytes(8) + bytes(8) + word,
+                 MAGIC + bytes(8) + (1 << 20).to_bytes(8, "little") + bytes(8 << 20)):
+        file.write_bytes(data)
+        within("params", file)
