@@ -11,6 +11,7 @@ import numpy as np
 
 from .builder import GraphBuilder
 from .bundles.bundle import KERNELS, Bundle, BundleProgram, read_bundle
+from .circular import of_plan
 from .devices import Device, parse_list
 from .documents.loader import load_graph
 from .errors import DocumentError, ForeignMachineError
@@ -71,7 +72,7 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
     options = {"place": place, "device_map": device_map, "formats": formats, "layouts": layouts,
                "numerics": numerics, "policy": policy, "strict": strict, "placement": placement,
                "objective": objective, "fallback": fallback, "inplace": inplace_rules(opened),
-               "kernels": library_kernels(opened), "packer": pack,
+               "kernels": library_kernels(opened), "packer": pack, "circular": of_plan,
                "reuse": reuse or _REUSE.get(queues, SERIAL)}
     if fuse or dims or isinstance(graph, Model) or is_onnx(graph):
         prepared = _prepare()(graph, devices, params=params, dims=dims, fuse=fuse, **options)

@@ -65,14 +65,15 @@ def estimate(
             show_boards(program, board, options, fuse=fuse, batch=batch or 1, traced=not untraced,
                         runs=max(runs, IN_FLIGHT), json=json, tell=tell)
             return
-        timeline = simulate(program.prepare(options, fuse, tell).plan, traced=not untraced, runs=runs,
-                            inputs=input or ())
+        planned = program.prepare(options, fuse, tell).plan
+        timeline = simulate(planned, traced=not untraced, runs=runs, inputs=input or ())
     write_pictures(timeline, program.name, trace, html)
     facts, bound = timeline.summary(), bounds(timeline)
     nodes = [{**row, "bound": bound[row["nid"]]} for row in timeline.nodes()]
     if json:
-        opt.print_json({**facts, "nodes": nodes})
+        opt.print_json({**facts, "nodes": nodes, "circular": report.circular(planned)})
         return
+    typer.echo(report.circular_text(planned), nl=False)
     _show(facts, nodes, runs)
 
 

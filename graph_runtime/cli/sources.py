@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..bundles.bundle import Bundle, BundleProgram, read_bundle
+from ..circular import of_plan
 from ..devices import dl_kinds
 from ..documents.loader import load_graph
 from ..documents.params import read_params
@@ -86,7 +87,7 @@ class Program:
 
         return prepare(self.source, self.devices, params=self.values, fuse=fuse, tell=tell,
                        inplace=inplace_rules(self.libraries), kernels=library_kernels(self.libraries),
-                       **{"packer": pack, **options})
+                       **{"packer": pack, "circular": of_plan, **options})
 
     def opened(self) -> list[Library]:
         """Its libraries, opened. Raises UntrustedLibraryError where the user did not ask for their code."""

@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from ..devices import Device, parse_list
 from ..errors import InputError, PlanError
 from ..graph import Graph
 from .balance import assign_models, require_policy
+from .capacity import check_circular
 from .checker.check import check
 from .layouts import assign_layouts
 from .memory import SERIAL, assign_storage
@@ -59,9 +62,8 @@ def plan(
     strict: bool = False,
     inplace: Mapping[str, tuple[int, ...]] | None = None,
     use_storage_hints: bool = True,
-    reuse: str = SERIAL,
-    reorder: bool = True,
-    packer: Packer | None = None,
+    reuse: str = SERIAL, reorder: bool = True,
+    packer: Packer | None = None, circular: Callable[[Plan], np.ndarray] | None = None,
 ) -> Plan:
     """Decide devices, copies, layouts and storage of a graph, and check the result.
 
@@ -72,8 +74,8 @@ def plan(
     "dst", "numerics"} of nodes that do not say (numerics.py). ``policy``: how op models are chosen for boards
     of stack buda (balance.POLICIES); None: as the file says, else each kernel cuts its op itself.
     ``inplace``: func_name -> inputs that output 0 may overwrite, from the libraries' manifests.
-    ``use_storage_hints``, ``reuse`` ("serial", "safe" or "off"), ``reorder`` and ``packer`` say how memory
-    is planned, as assign_storage.
+    ``use_storage_hints``, ``reuse``, ``reorder`` and ``packer`` say how memory is planned, as assign_storage.
+    ``circular`` (circular.of_plan) says what circular buffers each node opens: room for them is left in L1.
 
     Raises PlanError, CheckError, CapacityError, UnsupportedOpError, DeviceError, InputError (policy, types).
     """
@@ -90,7 +92,13 @@ def plan(
                              use_hints=use_storage_hints, reuse=reuse, reorder=reorder, packer=packer)
     planned = replace(assign_numerics(planned, numerics), placement=placement)
     policy = policy or graph.hints.policy
-    return check(planned if policy is None else assign_models(planned, policy), inplace=inplace)
+    planned = check(planned if policy is None else assign_models(planned, policy), inplace=inplace)
+    return planned if circular is None else _with_circular(planned, circular(planned))
+
+
+def _with_circular(planned: Plan, needs: np.ndarray) -> Plan:
+    check_circular(planned, needs)
+    return replace(planned, circular=needs)
 
 
 _EXAMPLES = {"place": "{'conv*': 'tt:0'}", "device_map": "{'2': 'tt:0'}", "formats": "{'tt': 'bf16'}",

@@ -4,10 +4,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import CapacityError
-from .sizes import out_of_memory, remedy
+from ..layout import L1, Layout
+from .sizes import out_of_memory, remedy, round_up
 from .types import Plan
 
-__all__ = ["check_capacity"]
+__all__ = ["check_capacity", "check_circular"]
 
 _HOLDERS = 5
 
@@ -22,6 +23,42 @@ def check_capacity(plan: Plan) -> None:
             raise _error(plan, did, index, needed)
 
 
+def check_circular(plan: Plan, needs: np.ndarray) -> None:
+    """Raises CapacityError, with ``node``, ``needed`` (bytes of a core's L1), ``available`` and ``holders``
+    as check_capacity, where a node's circular buffers find no room below the plan's tensors. ``needs`` int64
+    [nodes]: what each node opens."""
+    for did, device in enumerate(plan.devices):
+        mine = np.where(plan.did == did, needs, 0)
+        if not mine.any():
+            continue
+        index = [memory.name for memory in device.descriptor.memories].index(L1)
+        memory = device.descriptor.memories[index]
+        top = memory.bank_bytes // memory.alignment * memory.alignment - memory.base
+        tensors = int(round_up(plan.peak.get((did, index), 0), memory.alignment))
+        if int(mine.max()) > top - tensors:
+            raise _no_room(plan, did, index, int(mine.argmax()), int(mine.max()), top)
+
+
+def _no_room(plan: Plan, did: int, index: int, nid: int, needed: int, top: int) -> CapacityError:
+    device, storage, graph = plan.devices[did], plan.storage, plan.graph
+    mine = np.flatnonzero((storage.did == did) & (storage.memory == index))
+    largest = mine[np.argsort(-storage.extent[mine], kind="stable")][:_HOLDERS]
+    holders = [(_holder(plan, sid), int(storage.extent[sid])) for sid in largest.tolist()]
+    node, tensors = graph.names[nid], plan.peak.get((did, index), 0)
+    text = (f"node {node!r} ({graph.node(nid).op} on {device}) opens {needed} B of circular buffers on a "
+            f"core, whose L1 has {top} B")
+    if tensors:
+        change = remedy(device, device.descriptor.memories[index], _layout(plan, int(largest[0])),
+                        holders[0][0].strip("'"))
+        text += (f", and the plan's tensors take {tensors} B of it, held by "
+                 f"{', '.join(f'{name} {size} B' for name, size in holders)}: at most "
+                 f"{max(top - needed, 0)} B of tensors fit beside; {change}")
+    else:
+        text += f": cut node {node!r} into smaller ones, or place it elsewhere"
+    return CapacityError(text, device=str(device), needed=needed, available=max(top - tensors, 0),
+                         holders=holders, node=node)
+
+
 def _error(plan: Plan, did: int, index: int, needed: int) -> CapacityError:
     device, storage = plan.devices[did], plan.storage
     memory = device.descriptor.memories[index]
@@ -34,7 +71,7 @@ def _error(plan: Plan, did: int, index: int, needed: int) -> CapacityError:
     text = out_of_memory(device, memory, int(storage.nbytes[first]), int(storage.extent[first]), taken)
     each = "" if memory.banks == 1 else " of each bank"
     node = _holder(plan, first).strip("'")
-    layout = plan.layout(int(np.flatnonzero(plan.sid == first)[0])) if (plan.sid == first).any() else None
+    layout = _layout(plan, first)
     return CapacityError(
         f"{text} for {node!r}; the plan needs {needed} B{each}, held by "
         f"{', '.join(f'{name} {size} B' for name, size in holders)}"
@@ -45,6 +82,12 @@ def _error(plan: Plan, did: int, index: int, needed: int) -> CapacityError:
         holders=holders,
         node=node,
     )
+
+
+def _layout(plan: Plan, sid: int) -> Layout | None:
+    """That of the first entry on a sid, None where none is."""
+    entries = np.flatnonzero(plan.sid == sid)
+    return plan.layout(int(entries[0])) if len(entries) else None
 
 
 def _holder(plan: Plan, sid: int) -> str:

@@ -41,7 +41,8 @@ _HEAD = len(_MAGIC) + 8
 _HEADER = "the header of a plan's snapshot"
 _BY_MEMORY = ("peak", "lower_bound")          # {(did, memory): value}
 _LISTS = ("causes", "layout_causes", "warnings", "aliases")
-_OTHERS = ("graph", "devices", "layouts", "storage", "numerics", "placement")
+_OTHERS = ("graph", "devices", "layouts", "storage", "numerics", "placement",
+           "circular")                         # what kernels say is asked again where the plan is loaded
 
 
 def write_snapshot(plan: Plan) -> bytes | None:

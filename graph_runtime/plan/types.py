@@ -136,7 +136,8 @@ class Plan:
     memory's alignment. ``numerics`` [devices]: what a node's arithmetic is where its own attributes do not
     say; empty: every device's default. ``model_id`` int32 [nodes] indexes ``models``, the op models that a
     balancer chose, -1 or None as a whole: the kernel chooses. ``balanced``: a balance.Balanced of each buda
-    board, with epochs and cores. ``placement``: what it was made of.
+    board, with epochs and cores. ``placement``: what it was made of. ``circular`` int64 [nodes]: the most
+    bytes of circular buffers that each node opens on a core, as its kernel says; None: not asked.
     """
 
     graph: Graph
@@ -160,6 +161,7 @@ class Plan:
     model_id: np.ndarray | None = None
     balanced: tuple[Any, ...] = ()
     placement: Placement | None = None
+    circular: np.ndarray | None = None
 
     def __repr__(self) -> str:
         return (f"<Plan of {self.graph.num_nodes} nodes, {self.storage.count} storages, on "
@@ -170,6 +172,13 @@ class Plan:
         """{(did, memory): "optimal" where the peak is the lower bound, else "feasible"}."""
         return {where: "optimal" if peak <= self.lower_bound.get(where, 0) else "feasible"
                 for where, peak in self.peak.items()}
+
+    def circular_peak(self) -> dict[int, int]:
+        """{did: the most bytes of circular buffers that a node opens on a core of it}, without zeros."""
+        if self.circular is None:
+            return {}
+        peaks = {did: int(self.circular[self.did == did].max(initial=0)) for did in range(len(self.devices))}
+        return {did: peak for did, peak in peaks.items() if peak}
 
     def entry_did(self) -> np.ndarray:
         """int32 [entries]: the device each entry lives on."""

@@ -24,7 +24,7 @@ INSTR = np.dtype([("fn", "<u8"), ("call", CALL)])
 STEP = np.dtype([("fn", "<u8"), ("attrs", "<u8"), ("env", "<u8"), ("scratch", "<u8"), ("first_arg", "<i8"),
                  ("nargs", "<i4"), ("lane", "<i4"), ("first_wait", "<i8"), ("num_waits", "<i4"),
                  ("num_inputs", "<i4"), ("node", "<u8"), ("op", "<u8")])
-LANE = np.dtype([("device", "<u8"), ("role", "<i4"), ("reserved", "<i4")])
+LANE = np.dtype([("device", "<u8"), ("role", "<i4"), ("circular", "<u4")])
 SLOT = np.dtype([("device", "<u8"), ("memory", "<i4"), ("keep", "<i4"), ("extent", "<u8")])
 
 
@@ -56,7 +56,8 @@ class Program:
     ``eid`` int64 [args] the entry of each argument, ``args`` ARG [args] with addr 0 and shape a byte offset
     into ``shapes`` (int64, all shapes one after another), ``words`` int64 all attribute words, ``word_ptr``
     int64 [kernels + 1], ``scratch`` bytes (the largest of any kernel), ``at_input`` {graph input: (first,
-    last)} the instructions to run when that input is set.
+    last)} the instructions to run when that input is set. ``circular`` int64 [instrs]: bytes of circular
+    buffers that each opens on a core (circular.measured), None: not measured.
     """
 
     plan: Plan
@@ -72,6 +73,7 @@ class Program:
     word_ptr: np.ndarray
     scratch: int
     at_input: dict[int, tuple[int, int]]
+    circular: np.ndarray | None = None
 
     @property
     def count(self) -> int:

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import atexit
 import time
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Real
 from typing import Any
@@ -31,12 +30,13 @@ from ..errors import (
     RunCancelledError,
     WaitTimeoutError,
 )
+from .limbo import keep_until, sweep
 
-__all__ = ["Buffer", "Writing", "check_timeout", "error_of", "keep_until", "make_room", "sweep",
-           "wait_in_slices"]
+__all__ = ["Buffer", "Writing", "check_timeout", "error_of", "wait_in_slices", "with_room"]
 
 ffi, lib = core.ffi, core.lib
 _SLICE_NS = 50_000_000                  # C comes back after this long, so that a signal (Ctrl-C) is seen
+_PATIENCE = 4096                        # more than may be in flight at a time
 _AGES = 1e9                             # seconds; more is no limit
 _OUT_OF_MEMORY, _INTERRUPTED = lib.GR_ERR_OUT_OF_MEMORY, lib.GR_INTERRUPTED
 _alloc, _release, _addr = lib.gr_buffer_alloc, lib.gr_buffer_release, lib.gr_buffer_addr
@@ -78,9 +78,9 @@ class Buffer:
         device = handle.pointer
         extent = extent or 1
         pointer = _alloc(device, memory, extent, holder.encode(), for_host)
-        while pointer == ffi.NULL:
-            make_room([(device, memory)], str(handle.device))
-            pointer = _alloc(device, memory, extent, holder.encode(), for_host)
+        if pointer == ffi.NULL:
+            pointer = with_room(lambda: _alloc(device, memory, extent, holder.encode(), for_host),
+                                [(device, memory)], str(handle.device))
         made = cls(handle, memory, extent, pointer)
         if lasting:
             _gc(made.pointer, None)
@@ -243,46 +243,35 @@ def error_of(failure: Any) -> GraphRuntimeError:
     return kind(said, node=node or None, op=op or None, device=device or None, status=failure.status)
 
 
-def make_room(places: Iterable[tuple[Any, int]], device: str) -> None:
-    """After C refused to take memory at any of ``places`` (gr_device *, memory): wait until some came back.
-    Raises DeviceMemoryError where none will, GraphRuntimeError for what else C said."""
-    status, text = lib.gr_last_status(), core.last_error()
-    if status == _INTERRUPTED:                          # too much is queued, and C has waited for less
-        return
-    if status != _OUT_OF_MEMORY:
-        raise GraphRuntimeError(text, device=device)
-    if sweep():                                         # what was kept for work that is over: try again
-        return
-    if not any(lib.gr_reclaim(at, memory, _SLICE_NS) for at, memory in places):
-        raise DeviceMemoryError(text, device=device)
+def with_room(attempt: Callable[[], Any], places: Sequence[tuple[Any, int]], device: str) -> Any:
+    """What ``attempt()`` gives, a pointer of C's, after C refused to take memory, or room for circular
+    buffers, at any of ``places`` (gr_device *, memory): again and again, while queued work gives some back.
+
+    Raises DeviceMemoryError where none will come, GraphRuntimeError for what else C said. Room that is kept
+    for circular buffers of others, who may queue more and more, is waited for so long only.
+    """
+    begun = _dropped(places)
+    while True:
+        status, text = lib.gr_last_status(), core.last_error()
+        if status not in (_INTERRUPTED, _OUT_OF_MEMORY):    # the former: too much is queued, and C has waited
+            raise GraphRuntimeError(text, device=device)
+        # what was kept for work that is over comes back first
+        if status == _OUT_OF_MEMORY and not sweep():
+            hope = any([lib.gr_reclaim(at, memory, _SLICE_NS) for at, memory in places])
+            if not hope or _dropped(places) - begun > _PATIENCE:
+                raise DeviceMemoryError(text, device=device)
+        made = attempt()
+        if made:
+            return made
 
 
-# **************** limbo: what C still needs of objects that are gone ****************
-
-_limbo: deque[tuple[Callable[[], bool], Callable[[], None], object]] = deque()
-
-
-def keep_until(over: Callable[[], bool], end: Callable[[], None], *owners: object) -> None:
-    """Keep ``owners`` alive until ``over()``, then call ``end()``. Looked at when others come."""
-    _limbo.append((over, end, owners))
-    if len(_limbo) > 64:
-        sweep()
-
-
-def sweep() -> bool:
-    """Let go of what is over, and say whether there was any. Any thread, also while another does."""
-    ended = False
-    for _ in range(len(_limbo)):
-        try:
-            over, end, owners = _limbo.popleft()
-        except IndexError:                  # another thread was faster
-            break
-        if over():
-            end()
-            ended = True
-        else:
-            _limbo.append((over, end, owners))
-    return ended
+def _dropped(places: Sequence[tuple[Any, int]]) -> int:
+    """How often room for circular buffers was given back."""
+    out, dropped = ffi.new("uint64_t[3]"), 0
+    for at, memory in places:
+        lib.gr_circular_stats(at, memory, out)
+        dropped += out[2]
+    return dropped
 
 
 def _shut_down() -> None:

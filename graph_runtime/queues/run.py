@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import core
 from ..locks import new_lock
-from .buffer import check_timeout, error_of, keep_until, wait_in_slices
+from .buffer import check_timeout, error_of, wait_in_slices
+from .limbo import keep_until
 
 if TYPE_CHECKING:
     import asyncio

@@ -8,20 +8,22 @@ A template keeps alive what its steps point into, also when it is dropped while 
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from .. import core
+from ..circular import l1_number, of_kernel
 from ..errors import GraphRuntimeError
 from ..graph import TensorType
 from ..layout import HOST, Layout
 from ..plan import lanes
 from ..programs.lower import arg_record
 from ..programs.program import ARG, LANE, SLOT, STEP, Kernel
-from .buffer import Buffer, keep_until, make_room
+from .buffer import Buffer, with_room
+from .limbo import keep_until
 
 __all__ = ["COMPUTE", "COPY_IN", "COPY_OUT", "ROLES", "Template", "copy", "copy_queue", "one_kernel"]
 
@@ -38,18 +40,21 @@ class Template:
     ``steps`` STEP [steps] in an order in which they could run one by one; ``args`` ARG [args] with addr the
     bytes from the start of the slot's buffer and shape a pointer; ``arg_slot`` int32 [args]; ``waits`` int64:
     what the steps' first_wait and num_waits mean; ``queues`` (device handle, role) of each lane; ``slots``
-    SLOT [slots]; ``tensors`` DLTensors [args] where steps call packed functions. ``name`` is who
-    out-of-memory texts will name. ``owners``: kept alive.
+    SLOT [slots]; ``circular``: the most bytes of circular buffers that a step of each lane opens on a core;
+    ``tensors`` DLTensors [args] where steps call packed functions. ``name`` is who out-of-memory texts will
+    name. ``owners``: kept alive.
     """
 
-    __slots__ = ("__weakref__", "_devices", "_owners", "pointer", "slots")
+    __slots__ = ("__weakref__", "_devices", "_owners", "_places", "pointer", "slots")
 
     def __init__(self, steps: np.ndarray, args: np.ndarray, arg_slot: np.ndarray, waits: np.ndarray,
                  queues: Sequence[tuple[core.DeviceHandle, int]], slots: np.ndarray,
-                 tensors: np.ndarray | None = None, name: str = "run", owners: Sequence[object] = ()):
+                 circular: Sequence[int] = (), tensors: np.ndarray | None = None, name: str = "run",
+                 owners: Sequence[object] = ()):
         table = np.zeros(len(queues), LANE)
         table["device"] = [core.address_of(handle.pointer) for handle, _ in queues]
         table["role"] = [role for _, role in queues]
+        table["circular"] = circular or 0
         columns = {"steps": ("gr_step *", steps), "args": ("gr_arg *", args), "lanes": ("gr_lane *", table),
                    "arg_slot": ("int32_t *", np.ascontiguousarray(arg_slot, np.int32)),
                    "waits": ("int64_t *", np.ascontiguousarray(waits, np.int64)),
@@ -63,6 +68,7 @@ class Template:
         self.pointer = None
         self._owners = (columns["args"][1], columns["arg_slot"][1], tensors, *owners)
         self.slots = slots
+        self._places = _places(slots, queues, table["circular"])
         self._devices = ", ".join(dict.fromkeys(str(handle.device) for handle, _ in queues))
         made = lib.gr_template_create(desc)
         if not made:
@@ -85,20 +91,13 @@ class Template:
         ``keep`` stands there afterwards, a reference each. Waits for nothing unless memory is short. Raises
         DeviceMemoryError; GraphRuntimeError, DeviceError where nothing can be queued.
         """
-        run = _submit(self.pointer, buffers)
-        while not run:
-            self._make_room()
-            run = _submit(self.pointer, buffers)
-        return run
+        return _submit(self.pointer, buffers) or self._with_room(lambda: _submit(self.pointer, buffers))
 
     def call(self, a: Any = _NULL, b: Any = _NULL, c: Any = _NULL) -> Any:
         """Queue a run of a one-kernel template on up to three inputs, each a ``gr_buffer *``: the new
         ``gr_buffer *`` of its output, whose events say when it is there. Raises as submit."""
-        made = _submit_op(self.pointer, a, b, c)
-        while not made:
-            self._make_room()
-            made = _submit_op(self.pointer, a, b, c)
-        return made
+        return (_submit_op(self.pointer, a, b, c)
+                or self._with_room(lambda: _submit_op(self.pointer, a, b, c)))
 
     def clock(self, times: np.ndarray | None) -> None:
         """Have workers write when each step begins and ends into ``times`` int64 [steps, 2] (ns of the
@@ -106,9 +105,18 @@ class Template:
         lib.gr_template_clock(self.pointer, _NULL if times is None else ffi.cast("int64_t *",
                                                                                  times.ctypes.data))
 
-    def _make_room(self) -> None:
-        places = dict.fromkeys((int(s["device"]), int(s["memory"])) for s in self.slots if s["extent"])
-        make_room([(ffi.cast("gr_device *", device), memory) for device, memory in places], self._devices)
+    def _with_room(self, attempt: Callable[[], Any]) -> Any:
+        return with_room(attempt, self._places, self._devices)
+
+
+def _places(slots: np.ndarray, queues: Sequence[tuple[core.DeviceHandle, int]], circular: np.ndarray
+            ) -> list[tuple[Any, int]]:
+    """Where a submission takes memory, or room for circular buffers: (gr_device *, memory)."""
+    taken = dict.fromkeys((int(s["device"]), int(s["memory"])) for s in slots if s["extent"])
+    for (handle, _), nbytes in zip(queues, circular.tolist(), strict=True):
+        if nbytes:
+            taken[core.address_of(handle.pointer), l1_number(handle.device)] = None
+    return [(ffi.cast("gr_device *", device), memory) for device, memory in taken]
 
 
 def one_kernel(handle: core.DeviceHandle, kernel: Kernel, args: np.ndarray, shapes: np.ndarray, memory: int,
@@ -131,7 +139,8 @@ def one_kernel(handle: core.DeviceHandle, kernel: Kernel, args: np.ndarray, shap
     step["op"] = core.address_of(label)
     slots = np.zeros(len(args), SLOT)
     slots[-1] = (core.address_of(handle.pointer), memory, 1, extent or 1)
-    return Template(step, args, np.arange(len(args)), np.zeros(0, np.int64), [(handle, role)], slots,
+    needs = of_kernel(handle.device, kernel, args, words)
+    return Template(step, args, np.arange(len(args)), np.zeros(0, np.int64), [(handle, role)], slots, [needs],
                     owners=(shapes, words, label, kernel))
 
 

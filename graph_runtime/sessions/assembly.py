@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import core
+from ..circular import of_instructions
 from ..plan.checker.races import check_races
 from ..plan.columns import ragged, starts
 from ..plan.lanes import COMPUTE, lanes
@@ -53,7 +54,8 @@ def assemble(bound: Bound, slots: Slots, copies: Collection[int]) -> Template:
     return Template(
         np.concatenate([steps, last.steps]), np.concatenate([args, last.args]),
         np.concatenate([slots.slot[eid], last.arg_slot]), np.concatenate([found.wait, last.waits]),
-        [(bound.handles[did], ROLES[role]) for did, role in queues], table, tensors=tensors,
+        [(bound.handles[did], ROLES[role]) for did, role in queues], table, _circular(bound, instr, queues),
+        tensors,
         name=bound.holder, owners=(*bound.pointed_at(), program, names, last))
 
 
@@ -66,6 +68,12 @@ def _fill(steps: np.ndarray, bound: Bound, instr: np.ndarray) -> None:
     steps["scratch"] = scratch[program.kid[instr]]
     nid = program.nid[instr]
     steps["num_inputs"] = graph.in_ptr[nid + 1] - graph.in_ptr[nid]
+
+
+def _circular(bound: Bound, instr: np.ndarray, queues: list[tuple[int, str]]) -> list[int]:
+    """Bytes of circular buffers that each queue's steps open, at most: those that compute."""
+    needs = of_instructions(bound.program, instr)
+    return [needs.get(did, 0) if role == COMPUTE else 0 for did, role in queues]
 
 
 class _Names:

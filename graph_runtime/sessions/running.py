@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import core
 from ..errors import KernelError, SessionBusyError
+from .room import has_no_room, run_with_room
 from .unset import refuse
 
 __all__ = ["Running", "span_of"]
@@ -76,7 +77,9 @@ class Running:
         self._go_on(_program_run(self._native, span), span)
 
     def _go_on(self, status: int, span: Any) -> None:
-        """Run on where the time budget was used up, raise for all else that is not OK."""
+        """Run on where the time budget was used up or room was short, raise for all else that is not OK."""
+        if has_no_room(status, span):
+            status = run_with_room(self.bound, self._native, span)
         while status == _INTERRUPTED:                # between two calls Python handles signals
             span = span_of(span.stopped_at, span.last)
             status = _program_run(self._native, span)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import core, library
+from ..circular import measured
 from ..errors import InputError
 from ..plan.types import Plan
 from ..programs.lower import lower
@@ -21,6 +22,7 @@ from ..queues.run import Run
 from ..tensors.tensor import Tensor
 from .bind import Bound, Lease
 from .constants import own
+from .room import check_regions, make_native
 from .running import Running, span_of
 from .staging import most_in_flight
 from .unset import REFUSE, unset_of
@@ -45,8 +47,8 @@ class Session(Running):
     never where the session is only submitted to. It is held until the session and all its tensors are gone.
     ``unset_inputs``: runs "refuse" (InputError) or "allow" inputs that nobody has set.
 
-    Raises LibraryError or UnsupportedOpError for a node without a kernel, DeviceMemoryError where memory is
-    short.
+    Raises LibraryError or UnsupportedOpError for a node without a kernel, CapacityError where the plan leaves
+    no room for circular buffers, DeviceMemoryError where memory is short.
     """
 
     def __init__(self, plan: Plan, libraries: Sequence[library.Library] = (), threads: int | None = None,
@@ -58,14 +60,14 @@ class Session(Running):
             core.pool_set_threads(threads)
         self.plan, self.graph, self.name = plan, plan.graph, name
         self.max_in_flight = most_in_flight(max_in_flight)
-        self.program = lower(plan, partial(library.resolve, libraries=tuple(libraries)))
+        self.program = measured(lower(plan, partial(library.resolve, libraries=tuple(libraries))))
         self._entry_did = plan.entry_did()
         self._input_eids, self._output_eids = self.graph.input_eids.tolist(), self.graph.outputs.tolist()
         self.handles = [core.open_device(device) for device in plan.devices]
         self.bound = Bound(self.program, self.handles, name)
         self._zero_copy = ZeroCopy(plan, self.bound)
         self.unset = unset_of(self.graph, unset_inputs)  # inputs without values: runs look while there are
-        self._native = core.program_create(self.bound.instrs.ctypes.data, self.program.count)
+        self._native = make_native(self.bound)
         self._whole = span_of(0, self.program.main)
         self._tensors: dict[int, Tensor] = {}
         self._copies_in: tuple[tuple[int, int], ...] = ()
@@ -85,6 +87,7 @@ class Session(Running):
         if not self.bound.reserved:
             self._settle()
             self.bound.reserve()
+            check_regions(self.bound)
             self._around = self._needs_more()
 
     def release(self) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from ..costs.limits import tt_limits
 from ..errors import CapacityError
 from ..graph import COPY
+from ..layout import L1
 from ..plan.columns import func_mask
 from ..plan.types import Plan
 from .simulation import IN_FLIGHT, simulate
@@ -79,12 +80,17 @@ def compare_boards(plan_on: Callable[[str], Plan], boards: Sequence[str], **opti
 
 
 def memories(plan: Plan) -> tuple[dict[str, Any], ...]:
-    """Rows (device, memory, banks, needed, available): bytes of one bank; all banks hold the same ranges."""
+    """Rows (device, memory, banks, needed, available): bytes of one bank; all banks hold the same ranges.
+    Of circular buffers, which have a row of their own beside L1, what the plan knows (Plan.circular)."""
     rows = []
     for (did, index), needed in sorted(plan.peak.items()):
         memory = plan.devices[did].descriptor.memories[index]
         rows.append({"device": str(plan.devices[did]), "memory": memory.name, "banks": memory.banks,
                      "needed": int(needed), "available": int(memory.available)})
+    for did, needed in plan.circular_peak().items():
+        memory = plan.devices[did].descriptor.memory(L1)
+        rows.append({"device": str(plan.devices[did]), "memory": "l1 circular buffers", "banks": memory.banks,
+                     "needed": needed, "available": int(memory.usable)})
     return tuple(rows)
 
 

@@ -9,11 +9,12 @@ import weakref
 from typing import Any, NamedTuple
 
 from .. import core
+from ..circular import peak
 from ..devices import Device, parse
 from ..errors import DeviceError, InputError
 from ..locks import new_rlock
 from ..queues.blocks import blocks, let_go
-from ..queues.buffer import sweep
+from ..queues.limbo import sweep
 from ..sessions.constants import constants
 from ..tensors.tensor import Tensor
 
@@ -42,7 +43,8 @@ class Holder(NamedTuple):
 
 class MemoryView(NamedTuple):
     """One memory of a device; bytes are per bank, as in tt-mlir. ``holders``: all blocks that are allocated,
-    which add up to ``total_bytes_allocated_per_bank``."""
+    which add up to ``total_bytes_allocated_per_bank``. ``circular_bytes_per_bank``: the most that runs so far
+    kept free of tensors for circular buffers."""
 
     num_banks: int
     total_bytes_per_bank: int
@@ -50,6 +52,7 @@ class MemoryView(NamedTuple):
     total_bytes_free_per_bank: int
     largest_contiguous_bytes_free_per_bank: int
     holders: tuple[Holder, ...]
+    circular_bytes_per_bank: int = 0
 
 
 _KINDS = {"reserved": "session", "held": "program", "queued": "queued", "idle": "idle"}
@@ -138,7 +141,7 @@ class OpenDevice:
             taken = sum(holder.bytes_per_bank for holder in holders)
             largest = self.handle.stats(number).largest_free
             made[memory.name] = MemoryView(memory.banks, memory.usable, taken, memory.usable - taken, largest,
-                                           holders)
+                                           holders, peak(self.handle, number))
         return made
 
     def _holders(self, number: int) -> tuple[Holder, ...]:

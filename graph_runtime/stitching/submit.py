@@ -9,6 +9,7 @@ differences to tt-mlir.
 from __future__ import annotations
 
 import sys
+import time
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -18,23 +19,23 @@ from ..bundles.bundle import Bundle
 from ..errors import (
     DeviceError,
     DeviceMemoryError,
-    HandleError,
     InputError,
     SessionBusyError,
     did_you_mean,
 )
-from ..layout import Layout
 from ..tensors.arrays import allocate
 from ..tensors.tensor import Tensor, donations
 from ..tensors.traffic import record
 from ..tensors.transfers import duplicate, to
 from . import constants, hooks
+from .eviction import evict_unused, make_room
 from .executable import Executable, Spec, executable
 from .open_device import OpenDevice
 
 __all__ = ["EVICT", "submit"]
 
 EVICT = ("on_pressure", "unused", "never")
+_PAUSES = 0.001, 0.01, 0.05        # seconds
 _PACKAGE = __name__.split(".")[0]
 
 
@@ -70,7 +71,7 @@ def submit(opened: OpenDevice, bundle: Bundle, program: str | int | None,
         if found is not None:
             return [opened.adopt(tensor) for tensor in found]
     if evict == "unused":
-        _evict(opened, given, len(opened.tensors("l1")))
+        evict_unused(opened, given)
     with donations if donated else nullcontext():     # of two threads that donate one tensor one is told
         for at in donated:
             given[at].alive()
@@ -171,29 +172,6 @@ def _donation(target: Executable, at: int) -> str:
 
 # **************** memory ****************
 
-def _evict(opened: OpenDevice, given: Sequence[Tensor], most: int) -> int:
-    """Move up to ``most`` tensors from L1 to DRAM, the oldest first; their handles stay valid. Returns how
-    many. Handles that show the same memory move together."""
-    used = {tensor.id for tensor in given}
-    moved = 0
-    for tensor in opened.tensors("l1"):
-        if moved == most:
-            break
-        try:                                # other threads may write or deallocate it at any moment
-            now = tensor.alias()
-            same = [t for t in opened.tensors("l1") if t.buffer is now.buffer]
-            if now.buffer is None or now.layout.memory != "l1" or any(t.id in used for t in same):
-                continue
-            elsewhere = to(now, layout=Layout("dram", now.layout.layout, now.layout.format))
-        except HandleError:
-            continue
-        for handle in same:
-            handle.settle(elsewhere, of=now.buffer)
-        record("eviction", opened.device, tensor.nbytes)
-        moved += 1
-    return moved
-
-
 def _fitting(target: Executable, at: int, tensor: Tensor) -> Tensor:
     """The input in the layout that the program wants; a copy, where it would overwrite a retained one."""
     spec = target.inputs[at]
@@ -228,10 +206,11 @@ def _submitted(target: Executable, given: Sequence[Tensor], donated: Collection[
 
 def _queued(target: Executable, given: Sequence[Tensor], donated: Collection[int],
             context: hooks.ProgramContext, pressure: bool) -> list[Tensor]:
-    """Convert and queue; where L1 is full and may be made free, move one tensor after the other out of it."""
+    """Convert and queue; where L1 is short and may be made free, move what is in the way out of it."""
     registered, level = hooks.current()
     by_op = registered.pre_op or registered.post_op or hooks.MemoryLog.OPERATION in level
     fitting: dict[int, Tensor] = {}
+    pauses = iter(_PAUSES)
     while True:
         try:
             for at, tensor in enumerate(given):
@@ -243,8 +222,13 @@ def _queued(target: Executable, given: Sequence[Tensor], donated: Collection[int
             run = target.session.submit(inputs, donate=[target.inputs[at].index for at in donated])
             return list(run.forget())
         except DeviceMemoryError:
-            if not pressure or not _evict(target.opened, given, 1):
+            if not pressure:
                 raise
+            if not make_room(target, given, fitting):
+                pause = next(pauses, None)          # another thread's tensor, maybe, which is not known yet
+                if pause is None:
+                    raise
+                time.sleep(pause)
 
 
 def _op_by_op(target: Executable, context: hooks.ProgramContext, fitting: dict[int, Tensor],

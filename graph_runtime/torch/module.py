@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .. import core
-from ..queues.buffer import sweep
+from ..queues.limbo import sweep
 from .required import TorchDeviceError
 from .store import collect, current, device_of, devices, live, torch_device
 

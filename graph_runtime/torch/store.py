@@ -23,7 +23,7 @@ from ..devices import Device
 from ..errors import DeviceMemoryError
 from ..graph import TensorType
 from ..locks import new_rlock
-from ..queues.buffer import keep_until
+from ..queues.limbo import keep_until
 from ..tensors.arrays import allocate
 from ..tensors.place import default_place
 from ..tensors.tensor import Tensor

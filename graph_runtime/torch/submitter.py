@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import core, library
+from ..circular import measured
 from ..layout import HOST, host_layout
 from ..plan.types import Plan
 from ..programs.lower import lower
@@ -52,7 +53,7 @@ class Submitter:
     def __init__(self, plan: Plan, name: str, constants: Mapping[int, Any], given: Sequence[int]):
         self._plan, self._graph, self._name = plan, plan.graph, name
         self._handles = [core.open_device(device) for device in plan.devices]
-        program = lower(plan, library.resolve)
+        program = measured(lower(plan, library.resolve))
         self._bound = Bound(program, self._handles, name)
         self._slots = slots = assign_slots(plan)
         copied = slots_of_copies(program, slots)

@@ -26,9 +26,9 @@ _LEAST, _LEAST_LAST = 8, 20     # characters to which columns, and the last one,
 
 
 def describe(plan: Plan, modes: Modes | None = None) -> Row:
-    """All of it: {"nodes", "copies", "pool", "memories", "warnings"}."""
+    """All of it: {"nodes", "copies", "pool", "memories", "circular", "warnings"}."""
     return {"nodes": nodes(plan), "copies": copies(plan), "pool": pool(plan),
-            "memories": memories(plan, modes), "warnings": list(plan.warnings)}
+            "memories": memories(plan, modes), "circular": circular(plan), "warnings": list(plan.warnings)}
 
 
 def nodes(plan: Plan) -> list[Row]:
@@ -144,6 +144,22 @@ def memories(plan: Plan, modes: Modes | None = None) -> list[Row]:
     return rows
 
 
+def circular(plan: Plan) -> list[Row]:
+    """One row a device whose nodes open circular buffers: the most bytes of a core's L1, and which node."""
+    rows = []
+    for did, nbytes in plan.circular_peak().items():
+        nid = int(np.flatnonzero((plan.did == did) & (plan.circular == nbytes))[0])
+        rows.append({"device": str(plan.devices[did]), "bytes": nbytes, "nid": nid,
+                     "node": plan.graph.names[nid]})
+    return rows
+
+
+def circular_text(plan: Plan) -> str:
+    """The same as lines; "" where there are none."""
+    return "".join(f"circular buffers on {row['device']}: up to {row['bytes']} B of each core's L1 (node "
+                   f"{row['node']!r})\n" for row in circular(plan))
+
+
 # **************** text ****************
 
 def text(plan: Plan, width: int | None = None, modes: Modes | None = None) -> str:
@@ -169,7 +185,8 @@ def summary(plan: Plan, width: int | None = None, modes: Modes | None = None) ->
                "bytes", "unshared")
     said = "".join(f"{mode}, " for mode in modes or ())
     return (f"memories: peak, lower_bound, {said}available in bytes of one bank; bytes, unshared of all "
-            "banks\n" + table(memories(plan, modes), columns, width))
+            "banks\n" + table(memories(plan, modes), columns, width)
+            + (f"\n{circular_text(plan).rstrip()}" if plan.circular_peak() else ""))
 
 
 def pictures(plan: Plan) -> str:

@@ -104,6 +104,7 @@ struct gr_template {
   const uint8_t *tensors;
   gr_slot *slots;                    /* [num_slots] */
   gr_queue **queues;                 /* [num_lanes] */
+  uint32_t *circular;                /* [num_lanes] bytes that each keeps free for its circular buffers */
   gr_lane_step *lane_steps;          /* [num_steps], lane after lane */
   int64_t *lane_ptr;                 /* [num_lanes + 1] */
   gr_event *waits;                   /* lane and value of each wait in a run; run is not used */

@@ -69,7 +69,10 @@ static void release_all(gr_device *device) {
 }
 
 static void free_device(gr_device *device) {
-  for (int32_t m = 0; m < device->num_memories; ++m) free(device->memories[m].traffic);
+  for (int32_t m = 0; m < device->num_memories; ++m) {
+    free(device->memories[m].traffic);
+    gr_circular_clear(&device->memories[m].circular);
+  }
   free(device);
 }
 
@@ -150,6 +153,11 @@ void gr_devices_lock(int32_t on) {
   if (!on) pthread_mutex_unlock(&list_lock);
 }
 
+void gr_devices_forget_circular(void) {
+  for (gr_device *device = list; device; device = device->next)
+    for (int32_t m = 0; m < device->num_memories; ++m) gr_circular_forget(&device->memories[m].circular);
+}
+
 /* Devices whose tensors are host pointers run on the pool itself. */
 void gr_devices_set_threads(int32_t threads) {
   pthread_mutex_lock(&list_lock);
@@ -182,7 +190,7 @@ int32_t gr_device_alloc(gr_device *device, int32_t memory, uint64_t extent, cons
   if (extent > usable) {           /* also keeps the rounding below from overflowing */
     status = gr_ledger_out_of_memory(
         &m->ledger, &m->desc, device->name, extent,
-        m->desc.kind == GR_HOST ? usable - m->ledger.held : gr_ledger_largest_gap(&m->ledger, &m->desc));
+        m->desc.kind == GR_HOST ? usable - m->ledger.held : gr_ledger_largest_gap(&m->ledger, &m->desc), 0);
   } else {
     uint64_t rounded = (extent + alignment - 1) / alignment * alignment;
     status = device->ops->alloc(device, memory, rounded ? rounded : alignment, holder, addr);

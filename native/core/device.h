@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "circular.h"
 #include "gr_core.h"
 #include "ledger.h"
 #include "shard.h"
@@ -61,6 +62,7 @@ typedef struct gr_device_ops {
 typedef struct gr_device_memory {
   gr_memory_desc desc;
   gr_ledger ledger;
+  gr_circular circular;        /* what no allocation takes, at the end where the base is */
   /* relaxed: they are only counts, read for a report */
   _Atomic uint64_t bytes_in, bytes_out, pages_read, pages_written;
   _Atomic uint64_t *traffic;   /* [2 * banks] bytes out of and into each bank, by copies and kernels */
@@ -104,6 +106,9 @@ gr_device_memory *gr_device_memory_of(gr_device *device, int32_t kind);
 
 /* Locks (1) or unlocks (0) all devices and their list: around fork. */
 void gr_devices_lock(int32_t on);
+
+/* In a child of fork, under the devices' locks: work that is queued never ends, so nothing is kept free for it. */
+void gr_devices_forget_circular(void);
 
 /* Tells every kind whose parallelism is the pool's (num_cores of host devices) how many threads there are
  * now. */

@@ -2,9 +2,11 @@
  *
  * Called by graph_runtime/sessions/session.py with the GIL released, on any thread; one thread at a time in one
  * program.
- * defines: gr_program_create, gr_program_destroy, gr_program_run, gr_program_hold, gr_program_release
+ * defines: gr_program_create, gr_program_circular, gr_program_destroy, gr_program_run, gr_program_hold,
+ * gr_program_release
  */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -29,6 +31,14 @@ struct gr_program {
   atomic_int state;
   _Atomic(const char *) owner;   /* &this_thread of the thread that made it RUNNING or WAITING */
   int held;                  /* by gr_program_hold: WAITING, not IDLE, comes after a run */
+  int has_room;              /* a run that was interrupted keeps room for circular buffers */
+  struct gr_room {
+    gr_device *device;
+    uint64_t bytes;
+  } *rooms;                  /* [num_rooms] what runs need */
+  int32_t num_rooms;
+  int64_t opening;           /* instructions from this one on open none */
+  char holder[64];           /* who needs it */
 };
 
 static _Thread_local char this_thread;   /* its address tells threads apart */
@@ -73,12 +83,46 @@ int32_t gr_program_create(const gr_instr *instrs, int64_t count, gr_program **ou
   program->count = count;
   atomic_init(&program->state, IDLE);
   atomic_init(&program->owner, NULL);
-  program->held = 0;
+  program->held = program->has_room = 0;
+  program->rooms = NULL;
+  program->num_rooms = 0;
+  program->opening = 0;
   *out = program;
   return GR_OK;
 }
 
-void gr_program_destroy(gr_program *program) { free(program); }
+int32_t gr_program_circular(gr_program *program, gr_device *device, uint64_t bytes, int64_t last,
+                            const char *holder) {
+  struct gr_room *rooms = realloc(program->rooms, ((size_t)program->num_rooms + 1) * sizeof *rooms);
+  if (!rooms) return gr_fail(GR_ERR_OUT_OF_MEMORY, "no host memory for a program");
+  program->rooms = rooms;
+  rooms[program->num_rooms++] = (struct gr_room){device, bytes};
+  program->opening = last;
+  snprintf(program->holder, sizeof program->holder, "%s", holder);
+  return GR_OK;
+}
+
+static void drop_rooms(gr_program *program, int32_t count) {
+  while (count-- > 0) gr_circular_drop(program->rooms[count].device, program->rooms[count].bytes);
+  program->has_room = 0;
+}
+
+static int32_t hold_rooms(gr_program *program) {
+  for (int32_t r = 0; r < program->num_rooms; ++r)
+    if (gr_circular_hold(program->rooms[r].device, program->rooms[r].bytes, program->holder)) {
+      drop_rooms(program, r);
+      return GR_ERR_OUT_OF_MEMORY;
+    }
+  program->has_room = 1;
+  return GR_OK;
+}
+
+void gr_program_destroy(gr_program *program) {
+  if (!program) return;
+  if (program->has_room) drop_rooms(program, program->num_rooms);
+  free(program->rooms);
+  free(program);
+}
 
 static int64_t coarse_ns(void) {
   struct timespec t;
@@ -157,9 +201,15 @@ int32_t gr_program_run(gr_program *program, gr_span *span) {
                    (long long)span->first, (long long)span->last, (long long)program->count);
   if (!enter(program)) return busy();
   gr_error_clear();
+  if (program->num_rooms && !program->has_room && span->first < program->opening && hold_rooms(program)) {
+    span->stopped_at = -1;
+    leave(program, program->held ? WAITING : IDLE);
+    return GR_ERR_OUT_OF_MEMORY;
+  }
   gr_pool_enter();
   int32_t status = run(program, span->first, span->last, span->budget_ns, &span->stopped_at);
   gr_pool_leave();
+  if (program->has_room && status != GR_INTERRUPTED) drop_rooms(program, program->num_rooms);
   leave(program, status == GR_INTERRUPTED || program->held ? WAITING : IDLE);
   return status;
 }
@@ -174,5 +224,6 @@ int32_t gr_program_hold(gr_program *program) {
 void gr_program_release(gr_program *program) {
   if (atomic_load_explicit(&program->state, memory_order_acquire) != WAITING || !is_owner(program)) return;
   program->held = 0;
+  if (program->has_room) drop_rooms(program, program->num_rooms);
   leave(program, IDLE);
 }

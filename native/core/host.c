@@ -35,7 +35,7 @@ int32_t gr_host_alloc(gr_device *device, int32_t memory, uint64_t extent, const 
                       uint64_t *addr) {
   gr_device_memory *m = device->memories + memory;
   uint64_t left = m->desc.bank_bytes - m->desc.base - m->ledger.held;
-  if (extent > left) return gr_ledger_out_of_memory(&m->ledger, &m->desc, device->name, extent, left);
+  if (extent > left) return gr_ledger_out_of_memory(&m->ledger, &m->desc, device->name, extent, left, 0);
   void *block = device->guard ? gr_guard_map(extent, holder) : obtain(extent, m->desc.alignment);
   if (!block)
     return gr_fail(GR_ERR_OUT_OF_MEMORY,

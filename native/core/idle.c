@@ -155,7 +155,9 @@ int32_t gr_reclaim(gr_device *device, int32_t memory, int64_t budget_ns) {
       if (class->device == device && class->memory == memory) freed += trim(class, ALL, &more);
   pthread_mutex_unlock(&gr_async_lock);
   if (freed) return 1;
-  if (!more) return 0;
+  uint64_t kept[3];
+  gr_circular_stats(device, memory, kept);
+  if (!more && !kept[0]) return 0;
   gr_runs_ended(seen, budget_ns);
   return 2;
 }

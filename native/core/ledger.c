@@ -131,20 +131,24 @@ static void name_holders(const gr_ledger *ledger, char *text, size_t bytes) {
 }
 
 int32_t gr_ledger_out_of_memory(const gr_ledger *ledger, const gr_memory_desc *memory, const char *device,
-                                uint64_t extent, uint64_t largest) {
+                                uint64_t extent, uint64_t largest, uint64_t circular) {
   static const char *const kinds[] = {"host", "DRAM", "L1"};
   char holders[NAMED_HOLDERS * 96];
   name_holders(ledger, holders, sizeof holders);
+  char kept[96] = "";
+  if (circular)
+    snprintf(kept, sizeof kept, ", kept free for circular buffers of queued work: %llu B",
+             (unsigned long long)circular);
   uint64_t size, usable = memory->bank_bytes - memory->base;
   if (__builtin_mul_overflow(extent, (uint64_t)memory->banks, &size)) size = UINT64_MAX;
   return gr_fail(GR_ERR_OUT_OF_MEMORY,
                  "Out of Memory: Not enough space to allocate %llu B %s buffer across %d banks, where each "
                  "bank needs to "
                  "store %llu B, but bank size is %llu B (allocated: %llu B, free: %llu B, largest free "
-                 "block: %llu B) on %s%s",
+                 "block: %llu B%s) on %s%s",
                  (unsigned long long)size, kinds[memory->kind], memory->banks, (unsigned long long)extent,
                  (unsigned long long)usable, (unsigned long long)ledger->held,
-                 (unsigned long long)(usable - ledger->held), (unsigned long long)largest, device, holders);
+                 (unsigned long long)(usable - ledger->held), (unsigned long long)largest, kept, device, holders);
 }
 
 void gr_ledger_clear(gr_ledger *ledger) {

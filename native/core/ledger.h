@@ -35,9 +35,9 @@ void gr_ledger_gap(const gr_ledger *ledger, const gr_memory_desc *memory, uint64
                    uint64_t *end);
 uint64_t gr_ledger_largest_gap(const gr_ledger *ledger, const gr_memory_desc *memory);
 /* Records the out-of-memory text, with the largest holders by name, and returns GR_ERR_OUT_OF_MEMORY.
- * largest is the largest free block. */
+ * largest is the largest free block, beside `circular` bytes that are kept free. */
 int32_t gr_ledger_out_of_memory(const gr_ledger *ledger, const gr_memory_desc *memory, const char *device,
-                                uint64_t extent, uint64_t largest);
+                                uint64_t extent, uint64_t largest, uint64_t circular);
 void gr_ledger_clear(gr_ledger *ledger);
 
 #endif

@@ -155,11 +155,12 @@ static void in_parent(void) {
 }
 
 static void in_child(void) {
-  gr_devices_lock(0);
   if (atomic_load_explicit(&any_started, memory_order_relaxed)) {
     atomic_store_explicit(&forked, 1, memory_order_relaxed);
     gr_buffers_abandon();
   }
+  gr_devices_forget_circular();
+  gr_devices_lock(0);
   pthread_mutex_unlock(&gr_async_lock);
   gr_watch_reset();
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "async.h"
+#include "queue.h"
 #include "status.h"
 
 #define DEPTH_MOST 1024            /* lanes that gr_submit_op lets wait in a queue */
@@ -170,6 +170,20 @@ static void drop_taken(const gr_template *t, gr_buffer **buffers, const uint8_t 
     }
 }
 
+/* Keeps room for the circular buffers of all lanes, or on failure of none. */
+static int32_t hold_circular(const gr_template *t) {
+  for (int32_t l = 0; l < t->num_lanes; ++l)
+    if (t->circular[l] && gr_circular_hold(t->queues[l]->device, t->circular[l], t->holder)) {
+      while (l-- > 0) gr_circular_drop(t->queues[l]->device, t->circular[l]);
+      return GR_ERR_OUT_OF_MEMORY;
+    }
+  return GR_OK;
+}
+
+static void drop_circular(const gr_template *t) {
+  for (int32_t l = 0; l < t->num_lanes; ++l) gr_circular_drop(t->queues[l]->device, t->circular[l]);
+}
+
 gr_run *gr_submit(gr_template *tmpl, gr_buffer **buffers) {
   for (int32_t l = 0; l < tmpl->num_lanes; ++l)
     if (gr_queue_usable(tmpl->queues[l])) return NULL;
@@ -180,8 +194,12 @@ gr_run *gr_submit(gr_template *tmpl, gr_buffer **buffers) {
   }
   memset(taken, 0, (size_t)tmpl->num_slots);
   pthread_mutex_lock(&gr_async_lock);
-  gr_run *run = take_buffers(tmpl, buffers, taken) ? NULL : enqueue(tmpl, buffers);
-  drop_taken(tmpl, buffers, taken, run == NULL);
+  gr_run *run = NULL;
+  if (!hold_circular(tmpl)) {
+    run = take_buffers(tmpl, buffers, taken) ? NULL : enqueue(tmpl, buffers);
+    drop_taken(tmpl, buffers, taken, run == NULL);
+    if (!run) drop_circular(tmpl);
+  }
   pthread_mutex_unlock(&gr_async_lock);
   if (run) {
     for (int64_t m = 0; m < tmpl->num_moves; ++m) gr_moved_add(tmpl->moves + m);

@@ -145,8 +145,10 @@ static int32_t find_moves(gr_template *t) {
 
 static int32_t find_queues(gr_template *t, const gr_template_desc *desc) {
   t->queues = calloc((size_t)desc->num_lanes + 1, sizeof *t->queues);
-  if (!t->queues) return gr_fail(GR_ERR_OUT_OF_MEMORY, "no host memory for a template");
+  t->circular = calloc((size_t)desc->num_lanes + 1, sizeof *t->circular);
+  if (!t->queues || !t->circular) return gr_fail(GR_ERR_OUT_OF_MEMORY, "no host memory for a template");
   for (int32_t l = 0; l < desc->num_lanes; ++l) {
+    t->circular[l] = desc->lanes[l].circular;
     t->queues[l] = gr_queue_of(desc->lanes[l].device, desc->lanes[l].role);
     if (!t->queues[l]) return GR_ERR_ARGUMENT;
   }
@@ -192,6 +194,7 @@ void gr_template_destroy(gr_template *tmpl) {
   free(tmpl->steps);
   free(tmpl->slots);
   free(tmpl->queues);
+  free(tmpl->circular);
   free(tmpl->lane_steps);
   free(tmpl->lane_ptr);
   free(tmpl->waits);

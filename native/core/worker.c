@@ -269,6 +269,7 @@ static void finish(gr_queue *queue, gr_lane_run *lane, gr_lane_run *before) {
   else queue->first = lane->next;
   if (queue->last == lane) queue->last = before;
   gr_run *run = lane->run;
+  gr_circular_drop(queue->device, run->tmpl->circular[lane - run->lanes]);
   if (atomic_fetch_sub_explicit(&run->left, 1, memory_order_acq_rel) == 1) {
     gr_run_end(run);
     gr_buffers_run_ended();

@@ -66,8 +66,9 @@ int32_t gr_buffer_failure(gr_buffer *buffer, gr_failure *out);
  * followed by one gr_buffer_written. */
 int32_t gr_buffer_write(gr_buffer *buffer, int64_t budget_ns);
 void gr_buffer_written(gr_buffer *buffer);
-/* Gives the system back what idle buffers of a memory hold. 1: something was freed; 2: nothing, but work
- * that was queued ended meanwhile, or still goes on after budget_ns; 0: there is nothing to hope for. */
+/* Gives the system back what idle buffers of a memory hold. 1: something was freed; 2: nothing, but work that holds
+ * idle buffers, or keeps room for circular buffers, ended meanwhile or still goes on after budget_ns; 0: there is
+ * nothing to hope for. */
 int32_t gr_reclaim(gr_device *device, int32_t memory, int64_t budget_ns);
 /* Bytes (per bank) that idle buffers hold: counted as allocated by gr_device_stats. */
 uint64_t gr_buffers_idle(gr_device *device, int32_t memory);
@@ -109,7 +110,7 @@ typedef struct gr_step {
 typedef struct gr_lane {
   gr_device *device;
   int32_t role;          /* gr_role */
-  int32_t reserved;
+  uint32_t circular;     /* the most bytes of circular buffers that one of its kernels opens on a core */
 } gr_lane;
 
 /* A buffer that a submission needs. */
@@ -147,8 +148,8 @@ void gr_template_destroy(gr_template *tmpl);         /* when no longer busy */
 
 /* ---------------------------------------------------------------- submissions and runs */
 /* buffers [num_slots]: NULL where gr_submit shall take one; those of slots with keep are written back. The
- * run's references to buffers are its events': the caller may release all at once. NULL on failure, and then
- * nothing was queued. */
+ * run's references to buffers are its events': the caller may release all at once. From now until a lane is over
+ * no tensor is put where its circular buffers will be. NULL on failure, and then nothing was queued. */
 gr_run *gr_submit(gr_template *tmpl, gr_buffer **buffers);
 /* The same for a template of up to three inputs and one output, its last slot: returns the new buffer. Where
  * too much is queued already it waits for some to end; GR_INTERRUPTED after about 50 ms. */

@@ -62,6 +62,13 @@ int32_t gr_device_stats(const gr_device *device, int32_t memory, uint64_t *out);
 int32_t gr_device_cores(gr_device *device, int32_t reset, uint64_t *out);
 /* out[2 * b] bytes out of bank b, [2 * b + 1] into it, by copies and by kernels' page transfers; payload only */
 int32_t gr_device_traffic(const gr_device *device, int32_t memory, uint64_t *out);
+/* Keeps `bytes` from the base of a device's L1 on free of tensors until gr_circular_drop, for circular buffers;
+ * where tensors are there already GR_ERR_OUT_OF_MEMORY, which names them. holder is who needs it. Nothing happens
+ * on a device without L1. */
+int32_t gr_circular_hold(gr_device *device, uint64_t bytes, const char *holder);
+void gr_circular_drop(gr_device *device, uint64_t bytes);
+/* out[0] bytes that are kept free of tensors now, [1] the most that were so far, [2] holds that ended. */
+void gr_circular_stats(gr_device *device, int32_t memory, uint64_t *out);
 /* *tag is what the address of a tensor that is cut so has above its bank address: addr | tag. */
 int32_t gr_device_shard(gr_device *device, const gr_shard *shard, uint64_t *tag);
 /* on = 1: the device's memory is PROT_NONE but while a kernel or copy of this device runs, fresh memory is
@@ -138,9 +145,16 @@ typedef struct gr_span {
   int64_t budget_ns;     /* 0: run on to the end */
   int64_t stopped_at;    /* written by gr_program_run */
 } gr_span;
+/* Instructions before `last` open up to `bytes` of circular buffers on each core of a device: runs of them keep so
+ * much of its L1 free of tensors, in the name of `holder`. Before the first run. */
+int32_t gr_program_circular(gr_program *program, gr_device *device, uint64_t bytes, int64_t last,
+                            const char *holder);
+/* out[i]: the most bytes of circular buffers that instruction i opens on one of cores[i] cores, as its kernel says
+ * in a dry call, which touches no data; 0 where cores[i] is 0. */
+void gr_circular_needs(const gr_instr *instrs, int64_t count, const int32_t *cores, uint64_t *out);
 /* Runs a span. GR_INTERRUPTED after about budget_ns, with stopped_at the next to run: the program is then this
  * thread's until it has run on to the end or gr_program_release. On another failure stopped_at is the instruction
- * that failed. GR_ERR_BUSY, and nothing written, where the program is another thread's. */
+ * that failed; with GR_ERR_OUT_OF_MEMORY -1 where nothing was run, because circular buffers have no room. GR_ERR_BUSY, and nothing written, where the program is another thread's. */
 int32_t gr_program_run(gr_program *program, gr_span *span);
 /* Keeps other threads out until gr_program_release, also between runs; GR_ERR_BUSY where one is in. */
 int32_t gr_program_hold(gr_program *program);

@@ -136,9 +136,11 @@ int32_t gr_tt_bank_alloc(gr_device *device, int32_t memory, uint64_t extent, con
                          uint64_t *addr) {
   gr_device_memory *m = device->memories + memory;
   uint64_t at;
-  if (!gr_ledger_place(&m->ledger, &m->desc, extent, &at))
+  gr_memory_desc open = m->desc;                 /* what is not kept free for circular buffers */
+  open.base += m->circular.most;
+  if (!gr_ledger_place(&m->ledger, &open, extent, &at))
     return gr_ledger_out_of_memory(&m->ledger, &m->desc, device->name, extent,
-                                   gr_ledger_largest_gap(&m->ledger, &m->desc));
+                                   gr_ledger_largest_gap(&m->ledger, &open), m->circular.most);
   int32_t status = claim(device, memory);
   if (!status && (!grow(&gr_tt_of(device)->banks[memory], &m->desc, at, extent) ||
                   !protect(device, memory, at, at + extent, PROT_READ | PROT_WRITE)))

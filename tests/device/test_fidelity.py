@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import graph_runtime as gr
 from codegen.build import build_library
 from graph_runtime import core, ops
-from graph_runtime.errors import KernelError
+from graph_runtime.errors import CapacityError, KernelError
 from graph_runtime.layout import Layout
 from graph_runtime.library import load_library
 from graph_runtime.ops import inputs as draws
@@ -340,9 +340,10 @@ def test_a_model_that_does_not_fit_its_node_is_an_error(change, text):
         chosen(replace(MODELS[0], **change), PRODUCT)
 
 
-def test_a_model_beyond_l1_is_out_of_memory():
+def test_a_model_beyond_l1_is_refused_when_it_is_planned():
     arrays = [normal(np.random.default_rng(0), 32 * 24, 32), normal(np.random.default_rng(0), 32, 32 * 24)]
-    with pytest.raises(KernelError, match=r"circular buffers on core 0 of tt:0 grow to .* beyond max L1"):
+    text = r"node .matmul. \(matmul on tt:0\) opens 1600000 B of circular buffers on a core, whose L1 "
+    with pytest.raises(CapacityError, match=text):
         chosen(Model((1, 1), 1, "R", (24, 24), (1, 1), 1, 1_600_000), arrays)
 
 

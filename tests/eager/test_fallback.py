@@ -11,7 +11,7 @@ from graph_runtime import core, devices, eager
 from graph_runtime.config import config
 from graph_runtime.errors import CompileError, DeviceMemoryError, KernelError, UnsupportedOpError
 from graph_runtime.layout import Layout
-from graph_runtime.queues.buffer import sweep
+from graph_runtime.queues.limbo import sweep
 from graph_runtime.shards import Shard
 from graph_runtime.single.apply import ready_call
 from graph_runtime.single.launch import Moved

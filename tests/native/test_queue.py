@@ -17,7 +17,8 @@ from graph_runtime.graph import TensorType
 from graph_runtime.layout import Layout
 from graph_runtime.programs.lower import arg_record
 from graph_runtime.programs.program import ARG, SLOT, STEP, Kernel
-from graph_runtime.queues.buffer import Buffer, sweep
+from graph_runtime.queues.buffer import Buffer
+from graph_runtime.queues.limbo import sweep
 from graph_runtime.queues.run import Run
 from graph_runtime.queues.template import COMPUTE, COPY_IN, COPY_OUT, Template, copy, one_kernel
 

@@ -29,7 +29,7 @@ from graph_runtime import (
 from graph_runtime.layout import Layout
 from graph_runtime.sessions import submission
 from graph_runtime.shards import Shard
-from graph_runtime.stitching import executable
+from graph_runtime.stitching import eviction, executable
 from graph_runtime.stitching import submit as stitching
 
 TILE, ROWS = Layout("dram", "tile", "f32"), Layout("dram", "row_major", "f32")
@@ -193,8 +193,8 @@ def test_what_is_deallocated_while_others_are_evicted(chain, device, pair, randn
             handle.deallocate()
         return made
 
-    to = stitching.to
-    monkeypatch.setattr(stitching, "to", slow_copy)
+    to = eviction.to
+    monkeypatch.setattr(eviction, "to", slow_copy)
     rt.submit(device, chain, "add", pair, evict="unused")
     assert [handle.buffer for handle in evicted] == [None, None]
     assert device.tensors("l1") == []
@@ -209,8 +209,8 @@ def test_what_is_freed_by_force_before_it_is_copied_is_left_alone(chain, device,
             rt.deallocate(evicted, force=True)
         return to(tensor, **options)
 
-    to = stitching.to
-    monkeypatch.setattr(stitching, "to", late_copy)
+    to = eviction.to
+    monkeypatch.setattr(eviction, "to", late_copy)
     (out,) = rt.submit(device, chain, "add", pair, evict="unused")
     assert (out.numpy() == pair[0].numpy() + pair[1].numpy()).all()
     assert not evicted.is_allocated

@@ -21,7 +21,7 @@ from codegen.build import build_bundle
 from graph_runtime import core
 from graph_runtime.errors import InputError
 from graph_runtime.graph import TensorType
-from graph_runtime.queues.buffer import sweep
+from graph_runtime.queues.limbo import sweep
 from graph_runtime.tensors.arrays import array, empty
 from graph_runtime.testing.graphs import GraphMaker
 
