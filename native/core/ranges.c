@@ -78,12 +78,18 @@ static uint64_t address_space(void) {
   return top;
 }
 
+/* Where ranges are cut from: zones[i] = {begin, end}. x86-64's ThreadSanitizer leaves a program these two places
+ * beside its libraries and its heap. It changes any other address to 0, even of MAP_FIXED_NOREPLACE, and ends the
+ * process where the system then maps page 0, as it does for root. */
+#if defined(__SANITIZE_THREAD__) && defined(__x86_64__)
+#define ZONES {{UINT64_C(1) << 36, UINT64_C(1) << 39}, {UINT64_C(0x5580) << 32, UINT64_C(0x5680) << 32}}
+#else
+#define ZONES {{top / 16 * 3, top / 4}}
+#endif
+
 uint64_t gr_range_claim(uint64_t bytes) {
-  uint64_t top = address_space(), zones[][2] = {
-      /* 1 to 2 TiB: ThreadSanitizer leaves a program nothing else that is free */
-      {UINT64_C(1) << 40, top >= UINT64_C(1) << 47 ? UINT64_C(1) << 41 : 0},
-      {top / 16 * 3, top / 4},
-  };
+  uint64_t top = address_space();
+  uint64_t zones[][2] = ZONES;
   uint64_t rounded;
   if (!top || __builtin_add_overflow(bytes, 2 * ALIGNMENT - 1, &rounded)) return 0;
   rounded = rounded / ALIGNMENT * ALIGNMENT;
