@@ -150,9 +150,10 @@ __attribute__((aligned(64))) static int32_t run_some(const gr_instr *instrs, int
   return GR_OK;
 }
 
-/* Opens or closes the blocks of host memory that an instruction is given: one that is the program's own to write. */
+/* Opens or closes the blocks of host memory that an instruction is given: one that is the program's own to write.
+ * A packed function of a library's may have its arguments in its attributes alone. */
 static void open_args(const gr_call *call, int on) {
-  for (int32_t a = 0; a < call->nargs; ++a)
+  for (int32_t a = 0; call->args && a < call->nargs; ++a)
     if (call->args[a].memory == GR_HOST) (on ? gr_guard_open : gr_guard_close)(call->args[a].addr);
 }
 

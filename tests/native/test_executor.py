@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from graph_runtime import core
+from graph_runtime import core, devices
 from graph_runtime.errors import GraphRuntimeError, KernelError, SessionBusyError
 from graph_runtime.layout import Layout
 from graph_runtime.programs.program import CALL, INSTR
@@ -214,8 +214,9 @@ def test_programs_that_cannot_be():
         script.build()
 
 
+@pytest.mark.parametrize("guarded", [False, True])
 @pytest.mark.parametrize(("nargs", "status"), [(1, 0), (2, 1)])
-def test_packed_functions(c, nargs, status):
+def test_packed_functions(c, nargs, status, guarded):
     values, codes = np.array([41, 0], np.int64), np.array([7, 7], np.int32)
     record = core.ffi.new(
         "gr_packed_call *",
@@ -228,7 +229,9 @@ def test_packed_functions(c, nargs, status):
     )
     script = Script()
     script.rows.append((core.packed_kernel(), (1, nargs, 0, core.address_of(record), 0, 0)))
-    assert script.build().run() == (status, 1 - status)
+    with core.DeviceHandle(devices.tt()) as handle:
+        handle.set_guard(guarded)
+        assert script.build().run() == (status, 1 - status)
     assert values[0] == 42 - status
     if status:
         assert core.last_error() == "the packed function returned -1"
