@@ -10,9 +10,10 @@ import numpy as np
 
 from ...layout import TILE, Layout, pages
 
-__all__ = ["Arg", "Call", "Moves", "Spans", "Times", "behind", "broadcast", "cut", "hits", "inside",
-           "moves", "pair", "split", "steps"]
+__all__ = ["COVER", "Arg", "Call", "Moves", "Spans", "Times", "behind", "broadcast", "cut", "hits", "inside",
+           "moves", "pair", "scanned", "split", "steps"]
 
+COVER = 512                         # native/kernels/tt/rows.h
 _PANEL_BYTES = 262144               # native/kernels/tt/work.h
 
 Spans = tuple[np.ndarray, np.ndarray]
@@ -96,6 +97,14 @@ def hits(spans: Spans, size: int, unit: int) -> np.ndarray:
     np.add.at(change, first[some] // unit, 1)
     np.add.at(change, (end[some] - 1) // unit + 1, -1)
     return change.cumsum()[:-1]
+
+
+def scanned(x: Arg, out: Arg) -> int:
+    """How often a kernel that looks through all of ``x`` before it writes reads each page for that (scan.h):
+    never, where the output is empty."""
+    if not math.prod(out.shape):
+        return 0
+    return 1 if x.tiled else -(-x.view[2] // COVER)
 
 
 def steps(size: int, step: int) -> Spans:

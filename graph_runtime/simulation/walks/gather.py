@@ -1,4 +1,4 @@
-"""Walks of the ops that go by indices (native/kernels/tt: gather.h, scatter.h, rows.h)."""
+"""Walks of the ops that go by indices (native/kernels/tt: gather.h, scatter.h, rows.h, scan.h)."""
 from __future__ import annotations
 
 import math
@@ -7,11 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from ...layout import pages
-from .args import Arg, Call, Moves, hits, moves, pair, steps
+from .args import COVER, Arg, Call, Moves, hits, moves, pair, scanned, steps
 
 __all__ = ["GATHERS", "far_apart"]
-
-_COVER = 512                        # rows.h
 
 
 def far_apart(count: int, size: int) -> np.ndarray:
@@ -43,13 +41,13 @@ def _load(times: np.ndarray, arg: Arg, at: np.ndarray, new: np.ndarray) -> None:
     """Counts the pages that gr_tt_run_at loads for elements ``at`` one after the other; where ``new``,
     nothing is held."""
     _, rows, cols = arg.view
-    row, cover = at // cols, at % cols // _COVER
+    row, cover = at // cols, at % cols // COVER
     down = -(-rows // arg.unit[0])
     block = row // rows * down + row % rows // arg.unit[0]
-    key = block * (cols // _COVER + 1) + cover
+    key = block * (cols // COVER + 1) + cover
     loads = new.copy()
     loads[1:] |= key[1:] != key[:-1]
-    across, per = -(-cols // arg.unit[1]), _COVER // arg.unit[1] if arg.tiled else 1
+    across, per = -(-cols // arg.unit[1]), COVER // arg.unit[1] if arg.tiled else 1
     first = block[loads] * across + (cover[loads] * per if arg.tiled else 0)
     end = np.minimum(first + per, (block[loads] + 1) * across)
     times += hits((first, end), len(times), 1)
@@ -109,6 +107,7 @@ def _gather(call: Call, locate: Callable[[np.ndarray], tuple[np.ndarray, np.ndar
     height, width = pair(call.args)
     planes, rows, cols = out.view
     reads = _unread(data, chosen)
+    reads[1] += scanned(chosen, out)
     for c0 in range(0, cols, width):
         column = np.arange(c0, min(c0 + width, cols))
         line = np.arange(planes * rows)[:, None]
@@ -116,7 +115,7 @@ def _gather(call: Call, locate: Callable[[np.ndarray], tuple[np.ndarray, np.ndar
         anew = np.zeros((planes * rows, len(column)), bool)
         anew[line[:, 0] % rows % height == 0, 0] = True
         which, source = locate(to)
-        begins = (to % after == 0) | (source % data.view[2] % _COVER == 0) | (to % cols == c0)
+        begins = (to % after == 0) | (source % data.view[2] % COVER == 0) | (to % cols == c0)
         anew, which, source = anew.ravel()[begins], which[begins], source[begins]
         _load(reads[0], data, source, anew)
         again = np.zeros(which.shape, bool)
@@ -146,7 +145,7 @@ def _scatter_elements(call: Call) -> Moves:
             seen = lines[(row < end) & (row + reach >= top)]
             for c0 in range(0, cols, width):
                 first, ends = (0, shape[-1]) if last else (c0, min(shape[-1], c0 + width))
-                at = np.array([j for j in range(first, ends) if j == first or j % _COVER == 0], np.int64)
+                at = np.array([j for j in range(first, ends) if j == first or j % COVER == 0], np.int64)
                 flat = (seen[:, None] * shape[-1] + at).ravel()
                 for times, arg in zip(reads[1:], (chosen, updates), strict=True):
                     _load(times, arg, flat, np.arange(len(flat)) == 0)
@@ -187,6 +186,7 @@ def _scattered(call: Call, reads: list[np.ndarray], target: np.ndarray) -> Moves
     """With the data read and the output written: in place, only panels that an element of ``target`` falls
     on."""
     data, out = call.args[0], call.args[-1]
+    reads[1] += scanned(call.args[1], out)
     height, width = pair(call.args)
     planes, rows, cols = data.view
     down, across = steps(rows, height), steps(cols, width)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...dtypes import FORMATS
 from ...ops.numerics import NO_WORDS
-from .args import Call, Moves, broadcast, cut, moves, split, steps
+from .args import Arg, Call, Moves, broadcast, cut, moves, scanned, split, steps
 
 __all__ = ["PANELS"]
 
@@ -20,7 +20,7 @@ _MAPS = ("relu", "gelu", "sigmoid", "tanh", "exp", "sqrt", "cast", "abs", "negat
          "isnan", "isinf", "bitwise_not", "logical_not")
 _PAIRS = ("add", "subtract", "multiply", "divide", "maximum")
 _TOGETHER = ("minimum", "power", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
-             "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "mod",
+             "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor",
              "shift_left", "shift_right", "where", "broadcast_to")
 
 
@@ -41,7 +41,7 @@ def _pair(call: Call) -> Moves:
     *inputs, out = call.args
     words = call.words or NO_WORDS
     exact, fpu = words[2] != 0, words[0] != 0 or words[1] == 16
-    floats = FORMATS[out.layout.format].itemsize is None or out.layout.format in ("f32", "bf16")
+    floats = _floats(out)
     height, width = _cut(call, 3 if floats and (exact or fpu) else 2)
     _, rows, cols = out.view
     down, across = steps(rows, height), steps(cols, width)
@@ -65,6 +65,18 @@ def _together(call: Call) -> Moves:
     height, width = _cut(call, len(inputs))
     down, across = steps(out.view[1], height), steps(out.view[2], width)
     return moves([broadcast(x, out, down, across) for x in inputs], out, width)
+
+
+def _mod(call: Call) -> Moves:
+    """As others; integers look for a divisor of 0 first."""
+    made, divisor = _together(call), call.args[1]
+    if not _floats(divisor):
+        made.reads[1] += scanned(divisor, call.args[2])
+    return made
+
+
+def _floats(x: Arg) -> bool:
+    return FORMATS[x.layout.format].itemsize is None or x.layout.format in ("f32", "bf16")
 
 
 def _bias_add(call: Call) -> Moves:
@@ -140,7 +152,7 @@ def _layer_norm(call: Call) -> Moves:
 
 PANELS: dict[str, Callable[[Call], Moves]] = {
     **dict.fromkeys(_MAPS, _map), **dict.fromkeys(_PAIRS, _pair), **dict.fromkeys(_TOGETHER, _together),
-    "bias_add": _bias_add, "fused": _fused,
+    "mod": _mod, "bias_add": _bias_add, "fused": _fused,
     "max_pool2d": _pool, "avg_pool2d": _pool, "softmax": _softmax,
     "log_softmax": _softmax, "rms_norm": _layer_norm,
     "layer_norm": _layer_norm, "cumsum": _cumsum}

@@ -13,8 +13,7 @@ static int32_t GR_FN(take_along_run)(void *ctx, int64_t first, int64_t last) {
   GR_T *out = gr_ptr(p->out);
   for (int64_t i = first; i < last; i++) {
     int64_t at = gr_along_at(p, i);
-    if (at < 0) return gr_fail(p->call, "take_along_axis: an index is out of range");
-    out[i] = data[at];
+    if (at >= 0) out[i] = data[at];
   }
   return GR_OK;
 }
@@ -22,6 +21,7 @@ static int32_t GR_FN(take_along_run)(void *ctx, int64_t first, int64_t last) {
 /* gr-kernel: cpu/take_along_axis : b1 b2 b4 b8 */
 static inline int32_t GR_BODY(take_along_axis)(const gr_call *call) {
   gr_along p = gr_along_of(call, &call->args[2]);
+  if (!gr_along_fit(&p)) return gr_fail(call, "take_along_axis: an index is out of range");
   return gr_parallel(call->env, gr_size(p.out), GR_GRAIN / 8, GR_FN(take_along_run), &p);
 }
 
@@ -32,8 +32,7 @@ static int32_t GR_FN(gather_run)(void *ctx, int64_t first, int64_t last) {
   GR_T *out = gr_ptr(p->out);
   for (int64_t i = first; i < last; i++) {
     int64_t at = gr_tuple_at(p, i);
-    if (at < 0) return gr_fail(p->call, "gather_nd: an index is out of range");
-    memcpy(out + i * p->n, data + at, (size_t)p->n * sizeof(GR_T));
+    if (at >= 0) memcpy(out + i * p->n, data + at, (size_t)p->n * sizeof(GR_T));
   }
   return GR_OK;
 }
@@ -42,5 +41,6 @@ static int32_t GR_FN(gather_run)(void *ctx, int64_t first, int64_t last) {
 static inline int32_t GR_BODY(gather_nd)(const gr_call *call) {
   gr_tuples p = gr_tuples_of(call, call->attrs[0], &call->args[2]);
   if (gr_size(p.out) == 0) return GR_OK;
+  if (!gr_tuples_fit(&p)) return gr_fail(call, "gather_nd: an index is out of range");
   return gr_parallel(call->env, p.count, gr_ceil_div(GR_GRAIN, p.n), GR_FN(gather_run), &p);
 }

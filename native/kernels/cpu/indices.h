@@ -2,7 +2,11 @@
  *
  * Who calls it: indexed.h and scatter.h.
  *
- * defines: gr_index, gr_along, gr_along_of, gr_along_at, gr_tuples, gr_tuples_of, gr_tuple_at
+ * An output may take the place of values that its caller needs when a kernel fails: so each looks at all of its
+ * indices (gr_along_fit, gr_tuples_fit) before it writes.
+ *
+ * defines: gr_index, gr_along, gr_along_of, gr_along_fit, gr_along_at, gr_tuples, gr_tuples_of, gr_tuples_fit,
+ *          gr_tuple_at
  */
 #ifndef GR_CPU_INDICES_H
 #define GR_CPU_INDICES_H
@@ -37,7 +41,15 @@ GR_INLINE gr_along gr_along_of(const gr_call *call, const gr_arg *out) {
   return p;
 }
 
-/* Where the i-th index points to; -1 where it is out of range. */
+/* Whether every index is in range. */
+GR_INLINE int gr_along_fit(const gr_along *p) {
+  int64_t count = gr_size(p->indices), n = p->data->shape[p->axis];
+  for (int64_t i = 0; i < count; i++)
+    if (gr_index(p->indices, i, n) < 0) return 0;
+  return 1;
+}
+
+/* Where the i-th index points to; -1 where it is out of range (after gr_along_fit: changed by another thread). */
 GR_INLINE int64_t gr_along_at(const gr_along *p, int64_t i) {
   int64_t index = gr_index(p->indices, i, p->data->shape[p->axis]), at = index * p->stride[p->axis], left = i;
   if (index < 0) return -1;
@@ -68,7 +80,15 @@ GR_INLINE gr_tuples gr_tuples_of(const gr_call *call, int64_t batch, const gr_ar
                      gr_span(indices, (int32_t)batch, last)};
 }
 
-/* Where the slice of the i-th tuple begins; -1 where an index is out of range. */
+/* Whether every index is in range. */
+GR_INLINE int gr_tuples_fit(const gr_tuples *p) {
+  for (int64_t i = 0; i < p->count; i++)
+    for (int64_t j = 0; j < p->k; j++)
+      if (gr_index(p->indices, i * p->k + j, p->data->shape[p->batch + j]) < 0) return 0;
+  return 1;
+}
+
+/* Where the slice of the i-th tuple begins; -1 where an index is out of range (as gr_along_at). */
 GR_INLINE int64_t gr_tuple_at(const gr_tuples *p, int64_t i) {
   int64_t at = i / p->each;
   for (int64_t j = 0; j < p->k; j++) {

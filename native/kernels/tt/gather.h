@@ -2,17 +2,25 @@
  *
  * The contracts are those of graph_runtime/ops/movement.py and scatter.py; indices are int32 here. Where data and
  * output have one format, bits are kept. Thread: any; a core makes a panel of the output.
- * defines: gr_tt_index, gr_tt_tuple, gr_tt_take, gr_tt_take_along_axis, gr_tt_gather_nd
+ * All indices are looked at before anything is written.
+ * defines: gr_tt_index, gr_tt_indices, gr_tt_indices_fit, gr_tt_tuple, gr_tt_take, gr_tt_take_along_axis,
+ *          gr_tt_gather_nd
  */
 #ifndef GR_TT_GATHER_H
 #define GR_TT_GATHER_H
 
 #include <stdio.h>
 
-#include "tt/rows.h"
-#include "tt/work.h"
+#include "tt/scan.h"
 
 /* ---------------------------------------------------------------- indices */
+
+static inline int32_t gr_tt_bad_index(const gr_tt_core *c, const char *op, int64_t index, int64_t size) {
+  char text[96];
+  snprintf(text, sizeof text, "%s: index %lld is out of range for %lld elements", op, (long long)index,
+           (long long)size);
+  return c->env->set_error(c->env, text);
+}
 
 /* The i-th index, counted from the front of `size` elements. Fails where it is out of range; op is its name. */
 static inline int32_t gr_tt_index(const gr_tt_core *c, const char *op, gr_tt_rows *indices, int64_t i, int64_t size,
@@ -22,11 +30,29 @@ static inline int32_t gr_tt_index(const gr_tt_core *c, const char *op, gr_tt_row
   GR_TT_TRY(gr_tt_run_at(c, indices, i, &word, &n));
   int64_t index = (int32_t)*word;
   *out = index < 0 ? index + size : index;
-  if (*out >= 0 && *out < size) return GR_OK;
-  char text[96];
-  snprintf(text, sizeof text, "%s: index %lld is out of range for %lld elements", op, (long long)index,
-           (long long)size);
-  return c->env->set_error(c->env, text);
+  return *out >= 0 && *out < size ? GR_OK : gr_tt_bad_index(c, op, index, size);
+}
+
+/* What indices are counted in: column j of them in sizes[j * step] elements. */
+typedef struct gr_tt_indices {
+  const char *op;
+  const int64_t *sizes;
+  int64_t step;
+} gr_tt_indices;
+
+static inline int32_t gr_tt_indices_row(const gr_tt_core *c, const void *job, const uint32_t *row, int64_t c0,
+                                        int64_t n) {
+  const gr_tt_indices *in = (const gr_tt_indices *)job;
+  for (int64_t j = 0; j < n; ++j) {
+    int64_t index = (int32_t)row[j], size = in->sizes[(c0 + j) * in->step];
+    if (index < -size || index >= size) return gr_tt_bad_index(c, in->op, index, size);
+  }
+  return GR_OK;
+}
+
+/* Fails where one of the call's indices is out of range. */
+static inline int32_t gr_tt_indices_fit(const gr_call *call, const gr_tt_indices *in) {
+  return gr_tt_scan(call, &call->args[1], gr_tt_indices_row, in);
 }
 
 /* Elements that one step along dimension d spans. */
@@ -62,6 +88,7 @@ typedef int32_t (*gr_tt_locate)(const gr_tt_core *c, const gr_tt_gather_job *job
 struct gr_tt_gather_job {
   gr_tt_view data, indices;
   gr_tt_locate locate;
+  gr_tt_indices in;
   int32_t axis;              /* gather_nd: the batch dimensions */
   int64_t size, count, after; /* elements along the axis, indices, elements after the axis or in a slice */
   int32_t keep;
@@ -91,6 +118,8 @@ static inline int32_t gr_tt_gather(const gr_call *call, gr_tt_gather_job job) {
   job.data = gr_tt_view_of(&call->args[0]);
   job.indices = gr_tt_view_of(&call->args[1]);
   job.keep = call->args[0].format == call->args[2].format;
+  if (cut.view.outer * cut.view.rows * cut.view.cols == 0) return GR_OK;
+  GR_TT_TRY(gr_tt_indices_fit(call, &job.in));
   return gr_tt_run_panels(call, &cut, gr_tt_bytes(cut.height, cut.width) + 2 * gr_tt_rows_bytes(GR_TT_COVER),
                           gr_tt_gather_panel, &job);
 }
@@ -101,7 +130,7 @@ static inline int32_t gr_tt_gather(const gr_call *call, gr_tt_gather_job job) {
 static inline int32_t gr_tt_take_from(const gr_tt_core *c, const gr_tt_gather_job *job, gr_tt_rows *indices,
                                       int64_t to, int64_t *from, int64_t *run) {
   int64_t index, slice = to / job->after;
-  GR_TT_TRY(gr_tt_index(c, "take", indices, slice % job->count, job->size, &index));
+  GR_TT_TRY(gr_tt_index(c, job->in.op, indices, slice % job->count, job->size, &index));
   *from = (slice / job->count * job->size + index) * job->after + to % job->after;
   *run = job->after - to % job->after;
   return GR_OK;
@@ -110,7 +139,8 @@ static inline int32_t gr_tt_take_from(const gr_tt_core *c, const gr_tt_gather_jo
 /* gr-kernel: tt/take */
 static inline int32_t gr_tt_take(const gr_call *call) {
   const gr_arg *x = &call->args[0], *indices = &call->args[1];
-  gr_tt_gather_job job = {.locate = gr_tt_take_from, .size = x->shape[call->attrs[0]], .count = 1,
+  gr_tt_gather_job job = {.locate = gr_tt_take_from, .in = {"take", &x->shape[call->attrs[0]], 0},
+                          .size = x->shape[call->attrs[0]], .count = 1,
                           .after = gr_tt_span_of(x, (int32_t)call->attrs[0])};
   for (int32_t d = 0; d < indices->ndim; ++d) job.count *= indices->shape[d];
   return gr_tt_gather(call, job);
@@ -123,7 +153,7 @@ static inline int32_t gr_tt_take_along_from(const gr_tt_core *c, const gr_tt_gat
                                             int64_t to, int64_t *from, int64_t *run) {
   const gr_arg *data = job->data.arg, *arg = job->indices.arg;
   int64_t index, left = to, span = 1;
-  GR_TT_TRY(gr_tt_index(c, "take_along_axis", indices, to, job->size, &index));
+  GR_TT_TRY(gr_tt_index(c, job->in.op, indices, to, job->size, &index));
   *from = 0;
   for (int32_t d = data->ndim - 1; d >= 0; --d) {
     *from += (d == job->axis ? index : left % arg->shape[d]) * span;
@@ -137,6 +167,7 @@ static inline int32_t gr_tt_take_along_from(const gr_tt_core *c, const gr_tt_gat
 /* gr-kernel: tt/take_along_axis */
 static inline int32_t gr_tt_take_along_axis(const gr_call *call) {
   gr_tt_gather_job job = {.locate = gr_tt_take_along_from, .axis = (int32_t)call->attrs[0],
+                          .in = {"take_along_axis", &call->args[0].shape[call->attrs[0]], 0},
                           .size = call->args[0].shape[call->attrs[0]]};
   return gr_tt_gather(call, job);
 }
@@ -147,7 +178,7 @@ static inline int32_t gr_tt_take_along_axis(const gr_call *call) {
 static inline int32_t gr_tt_gather_nd_from(const gr_tt_core *c, const gr_tt_gather_job *job, gr_tt_rows *indices,
                                            int64_t to, int64_t *from, int64_t *run) {
   int64_t t = to / job->after;
-  GR_TT_TRY(gr_tt_tuple(c, "gather_nd", indices, job->data.arg, job->axis, t, from));
+  GR_TT_TRY(gr_tt_tuple(c, job->in.op, indices, job->data.arg, job->axis, t, from));
   *from += t / job->count * job->size + to % job->after;
   *run = job->after - to % job->after;
   return GR_OK;
@@ -157,7 +188,8 @@ static inline int32_t gr_tt_gather_nd_from(const gr_tt_core *c, const gr_tt_gath
 static inline int32_t gr_tt_gather_nd(const gr_call *call) {
   const gr_arg *x = &call->args[0], *indices = &call->args[1];
   int32_t batch = (int32_t)call->attrs[0], k = (int32_t)indices->shape[indices->ndim - 1];
-  gr_tt_gather_job job = {.locate = gr_tt_gather_nd_from, .axis = batch, .size = 1, .count = 1,
+  gr_tt_gather_job job = {.locate = gr_tt_gather_nd_from, .in = {"gather_nd", x->shape + batch, 1},
+                          .axis = batch, .size = 1, .count = 1,
                           .after = gr_tt_span_of(x, batch + k - 1)};
   for (int32_t d = batch; d < x->ndim; ++d) job.size *= x->shape[d];
   for (int32_t d = batch; d + 1 < indices->ndim; ++d) job.count *= indices->shape[d];

@@ -8,12 +8,12 @@
 
 #include <math.h>
 
-#include "tt/work.h"
+#include "tt/scan.h"
 
 typedef struct gr_tt_remainder_job gr_tt_remainder_job;
 
-/* a[i] = of a[i] and b[i]; non-zero where b[i] is refused */
-typedef int (*gr_tt_remainder_row)(const gr_tt_remainder_job *job, uint32_t *a, const uint32_t *b, int64_t n);
+/* a[i] = of a[i] and b[i] */
+typedef void (*gr_tt_remainder_row)(const gr_tt_remainder_job *job, uint32_t *a, const uint32_t *b, int64_t n);
 
 struct gr_tt_remainder_job {
   gr_tt_view in[2];
@@ -32,36 +32,32 @@ static inline float gr_tt_floor_mod(float a, float b) {
   return (rest < 0.0f) != (b < 0.0f) ? rest + b : rest;
 }
 
-static inline int gr_tt_mod_floats(const gr_tt_remainder_job *job, uint32_t *a, const uint32_t *b, int64_t n) {
+static inline void gr_tt_mod_floats(const gr_tt_remainder_job *job, uint32_t *a, const uint32_t *b, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     float x = gr_float_of(a[i]), y = gr_float_of(b[i]);
     a[i] = gr_bits_of(job->of_dividend ? fmodf(x, y) : gr_tt_floor_mod(x, y));
   }
-  return 0;
 }
 
-static inline int gr_tt_mod_ints(const gr_tt_remainder_job *job, uint32_t *a, const uint32_t *b, int64_t n) {
+/* No divisor is 0: gr_tt_mod has looked at all of them. */
+static inline void gr_tt_mod_ints(const gr_tt_remainder_job *job, uint32_t *a, const uint32_t *b, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     int64_t x = (int32_t)a[i], y = (int32_t)b[i];      /* 64 bits: the least integer % -1 would trap */
-    if (y == 0) return 1;
-    int64_t rest = x % y;
+    int64_t rest = y != 0 ? x % y : 0;                 /* unless its tensor is written meanwhile */
     a[i] = (uint32_t)(!job->of_dividend && rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest);
   }
-  return 0;
 }
 
 /* A count that is below zero or not below the type's bits shifts everything out. Narrowing is the store's. */
-static inline int gr_tt_shifted_left(const gr_tt_remainder_job *job, uint32_t *a, const uint32_t *b, int64_t n) {
+static inline void gr_tt_shifted_left(const gr_tt_remainder_job *job, uint32_t *a, const uint32_t *b, int64_t n) {
   for (int64_t i = 0; i < n; ++i) a[i] = b[i] >= job->bits ? 0u : a[i] << b[i];
-  return 0;
 }
 
-static inline int gr_tt_shifted_right(const gr_tt_remainder_job *job, uint32_t *a, const uint32_t *b, int64_t n) {
+static inline void gr_tt_shifted_right(const gr_tt_remainder_job *job, uint32_t *a, const uint32_t *b, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     int64_t x = job->is_signed ? (int64_t)(int32_t)a[i] : (int64_t)a[i];
     a[i] = (uint32_t)(x >> (b[i] >= job->bits ? 63u : b[i]));
   }
-  return 0;
 }
 
 /* ---------------------------------------------------------------- panels */
@@ -72,9 +68,7 @@ static inline int32_t gr_tt_remainder_panel(const gr_tt_core *c, const void *ctx
   uint32_t *a = (uint32_t *)(void *)c->space, *b = a + cut->height * cut->width;
   GR_TT_TRY(gr_tt_load_broadcast(c, &job->in[0], &cut->view, at, a, cut->width));
   GR_TT_TRY(gr_tt_load_broadcast(c, &job->in[1], &cut->view, at, b, cut->width));
-  for (int64_t r = 0; r < at.nr; ++r)
-    if (job->apply(job, a + r * cut->width, b + r * cut->width, at.nc))
-      return c->env->set_error(c->env, "mod: integer division by zero");
+  for (int64_t r = 0; r < at.nr; ++r) job->apply(job, a + r * cut->width, b + r * cut->width, at.nc);
   return gr_tt_store(c, &cut->view, at, a, cut->width, 0);
 }
 
@@ -87,9 +81,19 @@ static inline int32_t gr_tt_remainder(const gr_call *call, gr_tt_remainder_row a
   return gr_tt_run_panels(call, &cut, 2 * gr_tt_bytes(cut.height, cut.width), gr_tt_remainder_panel, &job);
 }
 
+static inline int32_t gr_tt_no_zero(const gr_tt_core *c, const void *job, const uint32_t *row, int64_t c0,
+                                    int64_t n) {
+  (void)job, (void)c0;
+  for (int64_t j = 0; j < n; ++j)
+    if (row[j] == 0) return c->env->set_error(c->env, "mod: integer division by zero");
+  return GR_OK;
+}
+
 /* gr-kernel: tt/mod */
 static inline int32_t gr_tt_mod(const gr_call *call) {
   int floats = gr_tt_is_float(call->args[0].format);
+  gr_tt_view out = gr_tt_view_of(&call->args[2]);
+  if (!floats && out.outer * out.rows * out.cols) GR_TT_TRY(gr_tt_scan(call, &call->args[1], gr_tt_no_zero, NULL));
   return gr_tt_remainder(call, floats ? gr_tt_mod_floats : gr_tt_mod_ints, call->attrs[0] != 0);
 }
 

@@ -1,8 +1,9 @@
 /* scatter.h: scatter_elements and scatter_nd: data with updates at places that indices say.
  *
- * The contract is that of graph_runtime/ops/scatter.py; indices are int32 here. A core makes a panel of the output
- * and looks for the updates that fall on it, in their order: so no two cores write one element, and sums do not
- * depend on how many there are. Where the output takes the data's place, panels without an update are left alone.
+ * The contract is that of graph_runtime/ops/scatter.py; indices are int32 here. All indices are looked at before
+ * any core writes. A core makes a panel of the output and looks for the updates that fall on it, in their order: so
+ * no two cores write one element, and sums do not depend on how many there are. Where the output takes the data's
+ * place, panels without an update are left alone.
  * Floats are joined as float32 and rounded once, when the panel is packed. Thread: any.
  * defines: gr_tt_scatter_elements, gr_tt_scatter_nd
  */
@@ -22,6 +23,7 @@ typedef int32_t (*gr_tt_scatter_fn)(gr_tt_scatter *s);
 struct gr_tt_scatter_job {
   gr_tt_view data, indices, updates;
   gr_tt_scatter_fn apply;
+  gr_tt_indices in;
   int32_t axis;              /* scatter_elements */
   int64_t count, slice;      /* scatter_nd: tuples, elements of each slice */
   int joining;               /* enum gr_tt_joining */
@@ -89,7 +91,7 @@ static inline int32_t gr_tt_scatter_row(gr_tt_scatter *s, int64_t i, int64_t row
     n = gr_tt_lesser(n, end - j);
     for (int64_t k = 0; k < n; ++k) {
       int64_t index;
-      GR_TT_TRY(gr_tt_index(s->c, "scatter_elements", &s->indices, flat + k, data->shape[job->axis], &index));
+      GR_TT_TRY(gr_tt_index(s->c, job->in.op, &s->indices, flat + k, data->shape[job->axis], &index));
       int64_t r = row + index * step - top, col = step == 0 ? index : j + k;
       if (r < 0 || r >= s->at.nr || col < s->at.c0 || col >= s->at.c0 + s->at.nc) continue;
       GR_TT_TRY(gr_tt_scatter_begin(s));
@@ -147,7 +149,7 @@ static inline int32_t gr_tt_scatter_slice(gr_tt_scatter *s, int64_t t, int64_t b
 static inline int32_t gr_tt_scatter_panel_nd(gr_tt_scatter *s) {
   for (int64_t t = 0; t < s->job->count; ++t) {
     int64_t begin;
-    GR_TT_TRY(gr_tt_tuple(s->c, "scatter_nd", &s->indices, s->job->data.arg, 0, t, &begin));
+    GR_TT_TRY(gr_tt_tuple(s->c, s->job->in.op, &s->indices, s->job->data.arg, 0, t, &begin));
     GR_TT_TRY(gr_tt_scatter_slice(s, t, begin));
   }
   return GR_OK;
@@ -176,6 +178,8 @@ static inline int32_t gr_tt_scatter_run(const gr_call *call, gr_tt_scatter_job j
   job.updates = gr_tt_view_of(&args[2]);
   job.in_place = args[0].addr == args[3].addr && args[0].memory == args[3].memory;
   job.keep = job.joining == GR_TT_PUT && args[0].format == args[3].format && args[2].format == args[3].format;
+  if (cut.view.outer * cut.view.rows * cut.view.cols == 0) return GR_OK;
+  GR_TT_TRY(gr_tt_indices_fit(call, &job.in));
   return gr_tt_run_panels(call, &cut, gr_tt_bytes(cut.height, cut.width) + 2 * gr_tt_rows_bytes(GR_TT_COVER),
                           gr_tt_scatter_panel, &job);
 }
@@ -183,6 +187,7 @@ static inline int32_t gr_tt_scatter_run(const gr_call *call, gr_tt_scatter_job j
 /* gr-kernel: tt/scatter_elements */
 static inline int32_t gr_tt_scatter_elements(const gr_call *call) {
   gr_tt_scatter_job job = {.apply = gr_tt_scatter_panel_elements, .axis = (int32_t)call->attrs[0],
+                           .in = {"scatter_elements", &call->args[0].shape[call->attrs[0]], 0},
                            .joining = (int)call->attrs[1]};
   return gr_tt_scatter_run(call, job);
 }
@@ -191,7 +196,8 @@ static inline int32_t gr_tt_scatter_elements(const gr_call *call) {
 static inline int32_t gr_tt_scatter_nd(const gr_call *call) {
   const gr_arg *indices = &call->args[1];
   int32_t k = (int32_t)indices->shape[indices->ndim - 1];
-  gr_tt_scatter_job job = {.apply = gr_tt_scatter_panel_nd, .count = 1, .joining = (int)call->attrs[0],
+  gr_tt_scatter_job job = {.apply = gr_tt_scatter_panel_nd, .in = {"scatter_nd", call->args[0].shape, 1},
+                           .count = 1, .joining = (int)call->attrs[0],
                            .slice = gr_tt_span_of(&call->args[0], k - 1)};
   for (int32_t d = 0; d + 1 < indices->ndim; ++d) job.count *= indices->shape[d];
   return gr_tt_scatter_run(call, job);
