@@ -60,8 +60,9 @@ def check(status: int, **fields) -> None:
     """
     if status == lib.GR_OK:
         return
-    kind = {lib.GR_ERR_KERNEL: KernelError, lib.GR_ERR_OUT_OF_MEMORY: DeviceMemoryError,
-            lib.GR_ERR_BUSY: SessionBusyError, lib.GR_ERR_BOUNDS: DeviceError}.get(status, GraphRuntimeError)
+    kind = {lib.GR_ERR_KERNEL: KernelError, lib.GR_ERR_REFUSED: KernelError,
+            lib.GR_ERR_OUT_OF_MEMORY: DeviceMemoryError, lib.GR_ERR_BUSY: SessionBusyError,
+            lib.GR_ERR_BOUNDS: DeviceError}.get(status, GraphRuntimeError)
     raise kind(last_error() or f"the core returned status {status}", **fields)
 
 

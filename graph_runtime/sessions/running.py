@@ -10,6 +10,7 @@ import numpy as np
 from .. import core
 from ..errors import KernelError, SessionBusyError
 from .room import has_no_room, run_with_room
+from .state import described, overwritten, state_of
 from .unset import refuse
 
 __all__ = ["Running", "span_of"]
@@ -52,7 +53,7 @@ class Running:
 
     def _refuse_unset(self) -> None:
         if self.unset:
-            refuse(self.graph, self.missing(), self.name, self.plan.aliases)
+            refuse(self.graph, self.missing(), self.name, self.plan.aliases, self.lost)
 
     def _run_bound(self) -> None:
         """A run with copies around it, for zero copy, or after queued runs that write the same inputs; or in
@@ -92,8 +93,23 @@ class Running:
         at = min(span.stopped_at, self.program.count - 1)
         view = self.graph.node(int(self.program.nid[at]))
         device = str(self.plan.devices[self.plan.did[view.nid]])
-        return KernelError(f"node {view.name!r} ({view.op} on {device}) failed: {core.last_error()}",
+        said = f"{core.last_error()}{self._losses(at, status)}"
+        return KernelError(f"node {view.name!r} ({view.op} on {device}) failed: {said}",
                            node=view.name, op=view.op, device=device, status=status)
+
+    def _losses(self, at: int, status: int) -> str:
+        """What the failure of instruction ``at`` left of the session's state; runs refuse what it lost."""
+        if not self.plan.aliases or at >= self.program.main:
+            return ""
+        lost = overwritten(self.program, at, status)
+        if self.refuses_unset:
+            mine = set(lost) - self._zero_copy.inputs.keys()     # an array's owner may fill it unseen
+            self.lost |= mine
+            self.unset |= mine
+            for index in mine:
+                self.input(index)                    # tensors that somebody holds tell when they are written
+            self._around = self._around or bool(mine)
+        return described(self.graph.input_names, state_of(self.program), lost)
 
     def _busy_error(self) -> SessionBusyError:
         return SessionBusyError(f"{self.name} is running in another thread: make one session a thread")

@@ -67,6 +67,8 @@ class Session(Running):
         self.bound = Bound(self.program, self.handles, name)
         self._zero_copy = ZeroCopy(plan, self.bound)
         self.unset = unset_of(self.graph, unset_inputs)  # inputs without values: runs look while there are
+        self.lost: set[int] = set()                      # and those of them that a failed run overwrote
+        self.refuses_unset = unset_inputs == REFUSE
         self._native = make_native(self.bound)
         self._whole = span_of(0, self.program.main)
         self._tensors: dict[int, Tensor] = {}

@@ -31,15 +31,20 @@ def unset_of(graph: Graph, policy: str) -> set[int]:
             if read[eid] and graph.entry_type(eid).nbytes}
 
 
-def refuse(graph: Graph, unset: Collection[int], holder: str, aliases: Collection[tuple[int, int]]) -> None:
-    """Raise InputError that names these inputs, if there are any."""
+def refuse(graph: Graph, unset: Collection[int], holder: str, aliases: Collection[tuple[int, int]],
+           lost: Collection[int] = ()) -> None:
+    """Raise InputError that names these inputs, if there are any; ``lost``: whose contents are undefined
+    since a run failed while it wrote them."""
     if not unset:
         return
     names = [graph.names[graph.inputs[i]] for i in sorted(unset)]
-    state = sorted({graph.names[graph.inputs[to]] for _, to in aliases if to in unset})
+    state = sorted({graph.names[graph.inputs[to]] for _, to in aliases if to in unset and to not in lost})
+    gone = sorted(graph.names[graph.inputs[i]] for i in lost if i in unset)
     shown = ", ".join(map(repr, names[:20])) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     also = f" ({', '.join(map(repr, state[:20]))}: state that runs update, which needs a first value)"
     shown += also if state else ""
+    since = f" ({', '.join(map(repr, gone[:20]))}: undefined since a run failed that had begun to write it)"
+    shown += since if gone else ""
     raise InputError(f"{holder} has no values of {shown}: give them to run(), set_input, load_params or "
                      "set_input_zero_copy, or let unset inputs compute as TVM does by "
                      'unset_inputs="allow"', got=[], wanted=names)

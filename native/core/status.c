@@ -28,7 +28,8 @@ int32_t gr_fail(int32_t status, const char *format, ...) {
 
 int32_t gr_kernel_status(int32_t status) {
   if (!*gr_error_text()) gr_fail(status, "the kernel returned %d and gave no text", status);
-  return status == GR_ERR_BOUNDS || status == GR_ERR_OUT_OF_MEMORY || status == GR_ERR_ARGUMENT
+  return status == GR_ERR_BOUNDS || status == GR_ERR_OUT_OF_MEMORY || status == GR_ERR_ARGUMENT ||
+                 status == GR_ERR_REFUSED
              ? status
              : GR_ERR_KERNEL;
 }

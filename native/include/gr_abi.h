@@ -58,7 +58,8 @@ enum gr_status {
   GR_ERR_BUSY = 4,        /* another thread is running this program */
   GR_ERR_BOUNDS = 5,      /* a page outside of its tensor or bank */
   GR_INTERRUPTED = 6,     /* the time budget is used up; call again from *stopped_at */
-  GR_ERR_CANCELLED = 7    /* somebody cancelled it before it began */
+  GR_ERR_CANCELLED = 7,   /* somebody cancelled it before it began */
+  GR_ERR_REFUSED = 8      /* as GR_ERR_KERNEL, and the kernel has written to no output */
 };
 
 typedef struct gr_env gr_env;

@@ -97,7 +97,7 @@ static inline int32_t GR_BODY(clip)(const gr_call *call) { return GR_FN(clip_any
 /* gr-kernel: cpu/power : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 */
 static inline int32_t GR_BODY(power)(const gr_call *call) {
 #if !GR_FLOAT
-  if (GR_FN(refused)(call, 0)) return gr_fail(call, "power: a negative exponent of integers");
+  if (GR_FN(refused)(call, 0)) return gr_refuse(call, "power: a negative exponent of integers");
 #endif
   return GR_FN(power_any)(call);
 }
@@ -105,7 +105,7 @@ static inline int32_t GR_BODY(power)(const gr_call *call) {
 /* gr-kernel: cpu/mod : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 */
 static inline int32_t GR_BODY(mod)(const gr_call *call) {
 #if !GR_FLOAT
-  if (GR_FN(refused)(call, 1)) return gr_fail(call, "mod: integer division by zero");
+  if (GR_FN(refused)(call, 1)) return gr_refuse(call, "mod: integer division by zero");
 #endif
   return call->attrs[0] ? GR_FN(fmod_any)(call) : GR_FN(mod_any)(call);
 }

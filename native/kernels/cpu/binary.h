@@ -153,7 +153,7 @@ static inline int32_t GR_BODY(divide)(const gr_call *call) {
   const GR_T *b = gr_ptr(&call->args[1]);
   int64_t size = gr_size(&call->args[2]) ? gr_size(&call->args[1]) : 0;
   for (int64_t i = 0; i < size; i++) {
-    if (b[i] == 0) return gr_fail(call, "divide: integer division by zero");
+    if (b[i] == 0) return gr_refuse(call, "divide: integer division by zero");
   }
 #endif
   return GR_FN(divide_any)(call);

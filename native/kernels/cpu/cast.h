@@ -62,7 +62,7 @@ static int32_t GR_FN(cast_flat)(void *ctx, int64_t first, int64_t last) {
     GR_CASE(GR_U32, uint32_t, GR_TO(u32, uint32_t))
     GR_CASE(GR_U64, uint64_t, GR_TO(u64, uint64_t))
     GR_CASE(GR_BOOL, uint8_t, value != 0)
-    default: return gr_fail(call, "cast: cannot cast to this type");
+    default: return gr_refuse(call, "cast: cannot cast to this type");
   }
 }
 #undef GR_CASE

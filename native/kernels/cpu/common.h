@@ -5,7 +5,7 @@
  * loop bound here.
  *
  * defines: GR_INLINE, GR_INDEPENDENT, GR_CAT, GR_MAX_DIMS, GR_GRAIN, gr_ptr, gr_span, gr_size,
- *          gr_same_shape, gr_min, gr_max, gr_ceil_div, gr_fail, gr_b1 gr_b2 gr_b4 gr_b8, gr_bf16_to_float,
+ *          gr_same_shape, gr_min, gr_max, gr_ceil_div, gr_refuse, gr_b1 gr_b2 gr_b4 gr_b8, gr_bf16_to_float,
  *          gr_float_to_bf16, gr_select, gr_expf, gr_tanhf, gr_erff, gr_erfcf, gr_strides, gr_advance, gr_seek, gr_parallel
  */
 #ifndef GR_CPU_COMMON_H
@@ -52,8 +52,10 @@ GR_INLINE int64_t gr_min(int64_t a, int64_t b) { return a < b ? a : b; }
 GR_INLINE int64_t gr_max(int64_t a, int64_t b) { return a > b ? a : b; }
 GR_INLINE int64_t gr_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-static inline int32_t gr_fail(const gr_call *call, const char *text) {
-  return call->env->set_error(call->env, text);
+/* Before the first write to an output: that it kept its contents is what the result says. */
+static inline int32_t gr_refuse(const gr_call *call, const char *text) {
+  call->env->set_error(call->env, text);
+  return GR_ERR_REFUSED;
 }
 
 /* Elements that are only moved, whatever they mean. */

@@ -21,7 +21,7 @@ static int32_t GR_FN(take_along_run)(void *ctx, int64_t first, int64_t last) {
 /* gr-kernel: cpu/take_along_axis : b1 b2 b4 b8 */
 static inline int32_t GR_BODY(take_along_axis)(const gr_call *call) {
   gr_along p = gr_along_of(call, &call->args[2]);
-  if (!gr_along_fit(&p)) return gr_fail(call, "take_along_axis: an index is out of range");
+  if (!gr_along_fit(&p)) return gr_refuse(call, "take_along_axis: an index is out of range");
   return gr_parallel(call->env, gr_size(p.out), GR_GRAIN / 8, GR_FN(take_along_run), &p);
 }
 
@@ -41,6 +41,6 @@ static int32_t GR_FN(gather_run)(void *ctx, int64_t first, int64_t last) {
 static inline int32_t GR_BODY(gather_nd)(const gr_call *call) {
   gr_tuples p = gr_tuples_of(call, call->attrs[0], &call->args[2]);
   if (gr_size(p.out) == 0) return GR_OK;
-  if (!gr_tuples_fit(&p)) return gr_fail(call, "gather_nd: an index is out of range");
+  if (!gr_tuples_fit(&p)) return gr_refuse(call, "gather_nd: an index is out of range");
   return gr_parallel(call->env, p.count, gr_ceil_div(GR_GRAIN, p.n), GR_FN(gather_run), &p);
 }

@@ -199,7 +199,7 @@ static inline int32_t GR_BODY(take)(const gr_call *call) {
   int64_t taken = gr_size(indices);
   for (int64_t i = 0; i < taken; i++) {
     int64_t index = GR_FN(index_at)(indices, i);
-    if (index < -n || index >= n) return gr_fail(call, "take: an index is out of range");
+    if (index < -n || index >= n) return gr_refuse(call, "take: an index is out of range");
   }
   for (int64_t o = 0; o < outer; o++) {
     for (int64_t i = 0; i < taken; i++) {

@@ -34,7 +34,7 @@ GR_INLINE void GR_FN(scatter_start)(const gr_call *call) {
 static inline int32_t GR_BODY(scatter_elements)(const gr_call *call) {
   gr_along p = gr_along_of(call, &call->args[3]);
   const GR_T *updates = gr_ptr(&call->args[2]);
-  if (!gr_along_fit(&p)) return gr_fail(call, "scatter_elements: an index is out of range");
+  if (!gr_along_fit(&p)) return gr_refuse(call, "scatter_elements: an index is out of range");
   GR_FN(scatter_start)(call);
   int64_t size = gr_size(p.indices);
   for (int64_t i = 0; i < size; i++) {
@@ -49,7 +49,7 @@ static inline int32_t GR_BODY(scatter_nd)(const gr_call *call) {
   gr_tuples p = gr_tuples_of(call, 0, &call->args[3]);
   const GR_T *updates = gr_ptr(&call->args[2]);
   int empty = gr_size(&call->args[2]) == 0;
-  if (!empty && !gr_tuples_fit(&p)) return gr_fail(call, "scatter_nd: an index is out of range");
+  if (!empty && !gr_tuples_fit(&p)) return gr_refuse(call, "scatter_nd: an index is out of range");
   GR_FN(scatter_start)(call);
   if (empty) return GR_OK;
   for (int64_t i = 0; i < p.count; i++) {

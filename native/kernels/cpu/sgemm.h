@@ -65,7 +65,7 @@ static int32_t gr_product_run(const gr_env *env, gr_product *p) {
 /* The library, or NULL once the error is told. */
 static gr_sgemm_fn gr_blas_find(const gr_call *call) {
   gr_sgemm_fn sgemm = gr_blas_sgemm ? gr_blas_sgemm() : NULL;
-  if (!sgemm) gr_fail(call, "the kernel needs OpenBLAS, which nobody has opened");
+  if (!sgemm) gr_refuse(call, "the kernel needs OpenBLAS, which nobody has opened");
   return sgemm;
 }
 

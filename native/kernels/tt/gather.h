@@ -15,6 +15,7 @@
 
 /* ---------------------------------------------------------------- indices */
 
+/* Records it, and returns GR_ERR_KERNEL. */
 static inline int32_t gr_tt_bad_index(const gr_tt_core *c, const char *op, int64_t index, int64_t size) {
   char text[96];
   snprintf(text, sizeof text, "%s: index %lld is out of range for %lld elements", op, (long long)index,
@@ -45,7 +46,9 @@ static inline int32_t gr_tt_indices_row(const gr_tt_core *c, const void *job, co
   const gr_tt_indices *in = (const gr_tt_indices *)job;
   for (int64_t j = 0; j < n; ++j) {
     int64_t index = (int32_t)row[j], size = in->sizes[(c0 + j) * in->step];
-    if (index < -size || index >= size) return gr_tt_bad_index(c, in->op, index, size);
+    if (index >= -size && index < size) continue;
+    gr_tt_bad_index(c, in->op, index, size);
+    return GR_ERR_REFUSED;
   }
   return GR_OK;
 }

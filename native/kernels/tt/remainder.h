@@ -85,7 +85,7 @@ static inline int32_t gr_tt_no_zero(const gr_tt_core *c, const void *job, const 
                                     int64_t n) {
   (void)job, (void)c0;
   for (int64_t j = 0; j < n; ++j)
-    if (row[j] == 0) return c->env->set_error(c->env, "mod: integer division by zero");
+    if (row[j] == 0) return gr_tt_refuse(c->env, "mod: integer division by zero");
   return GR_OK;
 }
 

@@ -3,13 +3,19 @@
  * An output may take the place of values that its caller needs when the kernel fails. So a kernel that refuses
  * some values looks at all of them first: a core of its own panel could refuse when another has written already.
  * Who includes it: bodies whose inputs may be refused. Thread: the caller's, rows are read on pool threads.
- * defines: gr_tt_scan_row, gr_tt_scan
+ * defines: gr_tt_refuse, gr_tt_scan_row, gr_tt_scan
  */
 #ifndef GR_TT_SCAN_H
 #define GR_TT_SCAN_H
 
 #include "tt/rows.h"
 #include "tt/work.h"
+
+/* Before the first write to an output: that it kept its contents is what the result says. */
+static inline int32_t gr_tt_refuse(const gr_env *env, const char *text) {
+  env->set_error(env, text);
+  return GR_ERR_REFUSED;
+}
 
 /* Columns c0 .. c0+n-1 of a row; job is the op's own. */
 typedef int32_t (*gr_tt_scan_row)(const gr_tt_core *c, const void *job, const uint32_t *row, int64_t c0, int64_t n);
