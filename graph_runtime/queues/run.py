@@ -19,7 +19,7 @@ from .limbo import keep_until
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["Run", "when_over"]
+__all__ = ["Run", "failure_of", "when_over"]
 
 ffi, lib = core.ffi, core.lib
 _SLICE_NS = 50_000_000
@@ -109,6 +109,14 @@ def _failure(pointer: Any) -> Exception:
     found = ffi.new("gr_failure *")
     lib.gr_run_failure(pointer, found)
     return error_of(found)
+
+
+def failure_of(pointer: Any) -> Callable[[], Exception | None]:
+    """What tells how a run of C's went: None while it goes on, and where it went well. Keeps nothing but the
+    ``gr_run``, and does not count as asking (Run.__del__)."""
+    lib.gr_run_retain(pointer)
+    held = ffi.gc(pointer, lib.gr_run_release)
+    return lambda: _failure(held) if lib.gr_run_done(held) and lib.gr_run_failure(held, ffi.NULL) else None
 
 
 def _drop(pointer: Any, name: str) -> None:

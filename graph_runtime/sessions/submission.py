@@ -22,7 +22,7 @@ from ..programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
 from ..queues import template
 from ..queues.blocks import let_go
 from ..queues.buffer import Buffer, wait_in_slices
-from ..queues.run import Run
+from ..queues.run import Run, failure_of
 from ..queues.template import Template
 from ..tensors.tensor import Tensor, donations
 from .assembly import assemble
@@ -94,7 +94,8 @@ class Submitter:
             run.outputs = self._hand_out(slots, outs, held)
             for index in donate:
                 if isinstance(value := given.get(index), Tensor):
-                    value.give_up(f"was donated as input {self._name(index)} of {self._bound.holder}")
+                    value.give_up(f"was donated as input {self._name(index)} of {self._bound.holder}",
+                                  failure_of(raw))
         return run
 
     def run_in_place(self, times: np.ndarray | None = None) -> None:

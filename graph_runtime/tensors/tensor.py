@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import ref
 
@@ -26,6 +26,7 @@ from ..locks import new_rlock
 from ..queues.buffer import Buffer, check_timeout
 from ..single.lineage import before_write, recover
 from .dlpack import HOST_DEVICE, export
+from .donated import Donated
 from .host_values import aligned_empty, as_array
 from .implicit import Fetching
 from .operators import Operators
@@ -114,7 +115,8 @@ class Tensor(Operators, Fetching, Shown):
         return found
 
     def __repr__(self) -> str:
-        return f"Tensor({self.type}, {self.device}, {self.layout}{', ' + self._gone if self._gone else ''})"
+        gone = f", {self._gone}" if self._gone else ""
+        return f"Tensor({self.type}, {self.device}, {self.layout}{gone})"
 
     # **************** waiting ****************
 
@@ -249,9 +251,13 @@ class Tensor(Operators, Fetching, Shown):
             buffer.free(force=True)
         return True
 
-    def give_up(self, why: str) -> None:
-        """Let later uses raise HandleError, "tensor 7 <why>"; the memory lives as long as others need it."""
-        self._gone, self._owner, self._origin = why, None, None
+    def give_up(self, why: str, failure: Callable[[], Exception | None] | None = None) -> None:
+        """Let later uses raise HandleError, "tensor 7 <why>"; the memory lives as long as others need it.
+        ``failure``: of the run that it was given to, once that is over; kept where only ``why`` is new."""
+        if failure is None and isinstance(self._gone, Donated):
+            failure = self._gone.failure
+        self._gone = why if failure is None else Donated(why, failure)
+        self._owner = self._origin = None
         self._view = self._target_view = self._copy_arg = None
 
     def settle(self, other: Tensor, of: Buffer | None = None) -> None:

@@ -295,6 +295,25 @@ def test_in_place_and_read_by_another_input(stateful, device, randn):
     assert x.is_allocated
 
 
+@pytest.mark.parametrize("name", ["cpu:0", "tt:0"])
+def test_a_donated_cache_says_that_its_run_failed(new_bundle, name):
+    builder = GraphBuilder(device=name)
+    cache, at = builder.input("cache", (64, 32)), builder.input("at", (1, 1), "int32")
+    new = builder.op("scatter_nd", cache, at, builder.input("row", (1, 32)), name="write")
+    builder.output(new)
+    builder.alias(new, cache)
+    bundle = new_bundle({"step": builder}, devices=(name,))
+    with rt.open_device(name) as opened:
+        given = [put(opened, np.full(s.type.shape, 64, s.type.dtype), s.layout)
+                 for s in executable.executable(opened, bundle, "step").inputs]
+        (out,) = rt.submit(opened, bundle, "step", given)
+        with pytest.raises(KernelError, match="out of range"):
+            out.numpy()
+        with pytest.raises(HandleError, match=r"\('cache'\) in .*test_stitching.py:\d+, to a run that "
+                                              r"failed \(node 'write'.*its contents are lost"):
+            given[0].numpy()
+
+
 def test_a_chain_of_in_place_steps_is_exact(stateful, device):
     x, one = put(device, np.zeros((32, 32), np.float32)), put(device, np.ones((32, 32), np.float32))
     for _ in range(100):

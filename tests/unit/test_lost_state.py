@@ -1,12 +1,12 @@
-"""State that outputs are written into, after a run in the calling thread failed: unchanged and said to be, or
-undefined, and then no run computes with it."""
+"""State that outputs are written into, after a run failed: unchanged and said to be, or undefined, and
+then no run computes with it."""
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.errors import InputError, KernelError
+from graph_runtime.errors import HandleError, InputError, KernelError
 
 ROWS, COLS = 100, 64
 
@@ -94,3 +94,20 @@ def test_where_unset_inputs_are_allowed_runs_go_on(device):
         module.run(look=np.array([ROWS], np.int32))
     module.run(look=np.array([3], np.int32))
     assert (module.get_output(1).numpy() == 5).all()
+
+
+def test_a_donated_handle_says_that_the_run_it_was_given_to_failed(device):
+    module = _step(device)
+    caches = [gr.array(_old()).to(device, layout=module.get_input("cache").layout) for _ in range(2)]
+    runs = [module.run_async(cache=cache, at=np.array([[at]], np.int32))
+            for cache, at in zip(caches, (ROWS, 3), strict=True)]
+    with pytest.raises(KernelError, match="out of range"):
+        runs[0].wait()
+    runs[1].wait()
+    with pytest.raises(HandleError, match=r"donated as input 'cache'.*, to a run that failed "
+                                          r"\(node 'write'.* out of range.*\): its contents are lost"):
+        caches[0].numpy()
+    assert "its contents are lost" in repr(caches[0])
+    with pytest.raises(HandleError) as told:
+        caches[1].numpy()
+    assert "failed" not in str(told.value)
