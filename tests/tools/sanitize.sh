@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the core under a sanitizer into a scratch folder and runs on it the native tests, the fuzzers, and the tests of what
-# queues work: runs, handles, stitching, eager ops; under tsan a minute of the soak too.
+# queues work: runs, handles, stitching, eager ops; under tsan a minute of the soak too. asan has UBSan and LeakSanitizer in
+# it: memory that our C lost fails the run (leaks.py says which is ours).
 #
 #     tests/tools/sanitize.sh asan|ubsan|tsan [PYTHON [PYTEST ARGUMENT...]]
 #
@@ -50,15 +51,29 @@ END
 #   nothing is lost, because glibc takes such blocks from malloc, which it sees.
 # - A detached thread, as Python's are, may free the thread-local blocks of threads that ended before it, after libtsan
 #   forgot it: a false race, reported by a thread that is no longer. stack_cache_size: glibc keeps those stacks.
-# leaks: the interpreter's own at exit would drown ours. capture=sys: reports are written to the file descriptor.
+# Leaks are looked for by leaks_at_exit.py, not at exit, when the interpreter has left its objects. PYTHONMALLOC=malloc:
+# LeakSanitizer looks for pointers in what malloc gave, not in the pools of Python's own allocator. stack_trace_format: with
+# each frame's library, which leaks.py reads. intercept_tls_get_addr=0 as above, for libasan has that code too.
+# capture=sys: reports are written to the file descriptor.
 # -P: the checkout, which is the current folder, may have a core of its own, which is not instrumented; tests start Python so too
 # OPENBLAS_NUM_THREADS: numpy's own threads, which are not instrumented either, would be taken for races
 settings=(PYTHONPATH="$scratch/site" GR_BUILD="$flavour" LD_PRELOAD="$preload" OPENBLAS_NUM_THREADS=1
-    ASAN_OPTIONS=detect_leaks=0:handle_segv=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+    ASAN_OPTIONS='handle_segv=1:detect_leaks=1:leak_check_at_exit=0:intercept_tls_get_addr=0:stack_trace_format="    #%n %p %F %L [%m]"'
+    UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
     TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:report_signal_unsafe=0:intercept_tls_get_addr=0
     GLIBC_TUNABLES=glibc.pthread.stack_cache_size=8589934592)
 run=(${wrap[@]+"${wrap[@]}"} "$python")
-env "${settings[@]}" "${run[@]}" -P -m pytest -q -p no:cacheprovider --capture=sys "${@:-${folders[@]}}"
+if [ "$flavour" = asan ]; then
+    cp tests/tools/leaks_at_exit.py "$scratch/site/sitecustomize.py"
+    mkdir "$scratch/leaks"
+    settings+=(PYTHONMALLOC=malloc GR_LEAKS="$scratch/leaks")
+fi
+status=0
+env "${settings[@]}" "${run[@]}" -P -m pytest -q -p no:cacheprovider --capture=sys "${@:-${folders[@]}}" || status=$?
+if [ "$flavour" = asan ]; then              # of a run that failed too
+    "$python" -P tests/tools/leaks.py "$scratch/leaks" || status=1
+fi
+[ $status -eq 0 ] || exit $status
 if [ "$flavour" = tsan ] && [ $# -eq 0 ]; then
     env "${settings[@]}" SECONDS=60 "${run[@]}" tests/soak/soak.py
 fi
