@@ -5,7 +5,8 @@ import ctypes
 import gc
 import json
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -195,6 +196,32 @@ def sabotage(monkeypatch, faulty_library):
 
     monkeypatch.setattr(library, "resolve", resolve)
     return change
+
+
+@pytest.fixture
+def settle() -> Callable[..., None]:
+    """settle("tt:0"): what earlier tests queued on these devices is over, and the memory that they dropped
+    is given back. A test that counts bytes begins with it, because a test may end before its work does."""
+    from graph_runtime import core
+    from graph_runtime.devices import parse
+    from graph_runtime.queues.blocks import blocks, let_go
+    from graph_runtime.queues.limbo import sweep
+
+    def kept(handle):
+        sweep()
+        let_go(handle)
+        kinds = {b.kind for m in range(len(handle.device.descriptor.memories)) for b in blocks(handle, m)}
+        return kinds & {"queued", "idle"}
+
+    def wait(*names: str) -> None:
+        gc.collect()
+        for handle in [core.open_device(parse(name)) for name in names]:
+            deadline = time.monotonic() + 60
+            while kept(handle):
+                assert time.monotonic() < deadline, f"what is queued on {handle.device} does not end"
+                time.sleep(0.002)
+
+    return wait
 
 
 @pytest.fixture(scope="session", autouse=True)

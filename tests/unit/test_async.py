@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import signal
 import subprocess
@@ -127,20 +128,29 @@ def test_await_leaves_the_loop_free(slow):
     assert ticks > 3
 
 
-def test_a_handle_that_goes_while_it_is_awaited_raises_there_and_others_are_woken(slow):
+def test_a_handle_that_goes_while_it_is_awaited_raises_there_and_others_are_woken(sabotage, faulty_library):
+    sabotage("relu", "gated_copy")
+    builder = gr.GraphBuilder()
+    builder.output(builder.op("relu", builder.input("x", (4,))))
+    gated, gate = gr.create(builder, None, "cpu:0"), ctypes.c_int32.in_dll(faulty_library, "gate")
+
     async def main():
-        lost, kept = slow.run_async(x=full(1)).outputs[0], slow.run_async(x=full(2)).outputs[0]
+        gate.value = 0                               # no run ends before its handle goes
+        try:
+            lost, kept = (gated.run_async(x=full(i)).outputs[0] for i in (1, 2))
 
-        async def wait_for(tensor):
-            await tensor
+            async def wait_for(tensor):
+                await tensor
 
-        tasks = [asyncio.ensure_future(wait_for(tensor)) for tensor in (lost, kept)]
-        await asyncio.sleep(0)
-        lost.give_up("was donated")
-        with pytest.raises(gr.GraphRuntimeError, match="donated"):
-            await asyncio.wait_for(tasks[0], 20)
+            tasks = [asyncio.ensure_future(wait_for(tensor)) for tensor in (lost, kept)]
+            await asyncio.sleep(0)
+            lost.give_up("was donated")
+            with pytest.raises(gr.GraphRuntimeError, match="donated"):
+                await asyncio.wait_for(tasks[0], 20)
+        finally:
+            gate.value = 1
         await asyncio.wait_for(tasks[1], 20)
-        await asyncio.wait_for(slow.run_async(x=full(3)), 20)
+        await asyncio.wait_for(gated.run_async(x=full(3)), 20)
 
     asyncio.run(main())
 
@@ -511,7 +521,8 @@ def test_memory_is_used_again_and_given_back(slow):
     assert allocated() <= before                      # what earlier tests left may have gone meanwhile
 
 
-def test_where_memory_is_short_submit_waits_for_runs_that_end():
+def test_where_memory_is_short_submit_waits_for_runs_that_end(settle):
+    settle("tt:0")
     maker = GraphMaker()
     x = maker.input(TensorType("float32", (1024, 1024)))
     graph = maker.graph([maker.op("relu", [maker.op("tanh", [x])])])
