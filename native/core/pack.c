@@ -15,6 +15,7 @@
 #include "async.h"
 #include "pack_search.h"
 #include "status.h"
+#include "threads.h"
 
 enum {
   LANES = 2,
@@ -215,7 +216,7 @@ static void *run_lane(void *argument) {
 /* Both lanes to their ends: each in a thread, or in turn. */
 static void run_lanes(lane *lanes, int32_t threads) {
   pthread_t helper;
-  if (threads > 1 && pthread_create(&helper, NULL, run_lane, &lanes[1]) == 0) {
+  if (threads > 1 && gr_thread_start(&helper, run_lane, &lanes[1]) == 0) {
     run_lane(&lanes[0]);
     pthread_join(helper, NULL);
     return;

@@ -20,7 +20,6 @@
 #include "parallel.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -28,6 +27,7 @@
 
 #include "device.h"
 #include "status.h"
+#include "threads.h"
 
 #define MOST_THREADS 256
 #define SPIN_NS 50000
@@ -178,20 +178,12 @@ static void *work(void *arg) {
 
 /* Under owner. Where the system refuses a thread, the job runs with those there are. */
 static void start_workers(void) {
-  sigset_t all, before;
-  sigfillset(&all);                              /* signals (Ctrl-C) belong to the application's threads, */
-  sigdelset(&all, SIGBUS);                       /* but what a thread does itself is told there and then */
-  sigdelset(&all, SIGSEGV);
-  sigdelset(&all, SIGFPE);
-  sigdelset(&all, SIGILL);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   uint64_t seen = atomic_load_explicit(&pool.gate, memory_order_relaxed) / GATE_JOB;
   while (pool.num_workers < pool.threads - 1) {
     uint64_t arg = seen * MOST_THREADS + (uint64_t)pool.num_workers + 1;
-    if (pthread_create(&pool.workers[pool.num_workers], NULL, work, (void *)(uintptr_t)arg)) break;
+    if (gr_thread_start(&pool.workers[pool.num_workers], work, (void *)(uintptr_t)arg)) break;
     pool.num_workers += 1;
   }
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 /* Under owner. */

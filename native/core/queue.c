@@ -8,30 +8,22 @@
 #define _GNU_SOURCE            /* pthread_setname_np */
 #include "queue.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "status.h"
+#include "threads.h"
 
 gr_queue *_Atomic gr_queues;
 _Atomic int32_t gr_queues_shut;
 static _Atomic int32_t forked;         /* this is a child, and the threads are its parent's */
 static _Atomic int32_t any_started;
 
-/* Under gr_async_lock. Signals (Ctrl-C) belong to the application's threads. */
+/* Under gr_async_lock. */
 static int32_t start(gr_queue *queue) {
   static const char *const roles[] = {"", "-in", "-out"};
-  sigset_t blocked, before;
-  sigfillset(&blocked);
-  sigdelset(&blocked, SIGBUS);         /* what a kernel does itself is told in its thread: handlers of faults */
-  sigdelset(&blocked, SIGSEGV);
-  sigdelset(&blocked, SIGFPE);
-  sigdelset(&blocked, SIGILL);
-  pthread_sigmask(SIG_SETMASK, &blocked, &before);
-  int refused = pthread_create(&queue->thread, NULL, gr_queue_work, queue);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  int refused = gr_thread_start(&queue->thread, gr_queue_work, queue);
   if (refused)
     return gr_fail(GR_ERR_OUT_OF_MEMORY, "the system refuses a thread for a queue of %s: %s",
                    queue->device->name, strerror(refused));
