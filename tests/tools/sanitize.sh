@@ -49,6 +49,10 @@ END
 # - It takes a thread-local block at 16 bytes after a page for one of glibc 2.19, reads a size and an address from the
 #   16 bytes before it, which are some other block's, and resets that range. intercept_tls_get_addr=0: it does not look;
 #   nothing is lost, because glibc takes such blocks from malloc, which it sees.
+#   Planted bytes show what that does: 512 bytes from a read-only page of the executable, whose shadow is read-only, are a
+#   SIGSEGV in MemoryRangeSet, called by the interceptor of __tls_get_addr; a range across libtsan's own is a failed mmap.
+#   In a thread that blocks SIGSEGV, as our workers did (native/core/threads.c), the process ends without a report. With the
+#   flag at 0 the same bytes do nothing.
 # - A detached thread, as Python's are, may free the thread-local blocks of threads that ended before it, after libtsan
 #   forgot it: a false race, reported by a thread that is no longer. stack_cache_size: glibc keeps those stacks.
 # Leaks are looked for by leaks_at_exit.py, not at exit, when the interpreter has left its objects. PYTHONMALLOC=malloc:
