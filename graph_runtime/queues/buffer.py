@@ -250,7 +250,7 @@ def with_room(attempt: Callable[[], Any], places: Sequence[tuple[Any, int]], dev
     Raises DeviceMemoryError where none will come, GraphRuntimeError for what else C said. Room that is kept
     for circular buffers of others, who may queue more and more, is waited for so long only.
     """
-    begun = _dropped(places)
+    begun, hopeless = _dropped(places), False
     while True:
         status, text = lib.gr_last_status(), core.last_error()
         if status not in (_INTERRUPTED, _OUT_OF_MEMORY):    # the former: too much is queued, and C has waited
@@ -258,8 +258,11 @@ def with_room(attempt: Callable[[], Any], places: Sequence[tuple[Any, int]], dev
         # what was kept for work that is over comes back first
         if status == _OUT_OF_MEMORY and not sweep():
             hope = any([lib.gr_reclaim(at, memory, _SLICE_NS) for at, memory in places])
-            if not hope or _dropped(places) - begun > _PATIENCE:
+            # what work that ended since the refusal gave back is no longer queued: only a new refusal says
+            # that there is none
+            if (hopeless and not hope) or _dropped(places) - begun > _PATIENCE:
                 raise DeviceMemoryError(text, device=device)
+            hopeless = not hope
         made = attempt()
         if made:
             return made

@@ -22,6 +22,7 @@ from codegen.build import build_bundle
 from graph_runtime import core
 from graph_runtime.errors import InputError
 from graph_runtime.graph import TensorType
+from graph_runtime.queues.buffer import with_room
 from graph_runtime.queues.limbo import sweep
 from graph_runtime.tensors.arrays import array, empty
 from graph_runtime.testing.graphs import GraphMaker
@@ -547,6 +548,25 @@ def test_where_memory_is_short_submit_waits_for_runs_that_end(settle):
     finally:
         for addr in hog:
             handle.free(0, addr)
+
+
+def test_memory_that_came_back_after_it_was_refused_is_taken(settle):
+    """Work may end between the refusal and the look at what is queued, which then finds nothing."""
+    settle("tt:0")
+    handle = core.open_device(gr.tt(0))
+    hog = handle.alloc(0, handle.stats(0).largest_free, "the hog")
+    extent = handle.stats(0).largest_free + 4096
+
+    def attempt():
+        return core.lib.gr_buffer_alloc(handle.pointer, 0, extent, b"late", 0)
+
+    refused, places = attempt(), [(handle.pointer, 0)]
+    assert not refused
+    with pytest.raises(gr.DeviceMemoryError, match="the hog"):
+        with_room(attempt, places, "tt:0")
+    assert not attempt()
+    handle.free(0, hog)
+    core.lib.gr_buffer_release(with_room(attempt, places, "tt:0"))
 
 
 def script(text: str, *args: str) -> subprocess.CompletedProcess:
