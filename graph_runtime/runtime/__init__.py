@@ -18,7 +18,6 @@ import numpy as np
 
 from ..bundles.bundle import Bundle
 from ..devices import Device
-from ..errors import DeviceError
 from ..factory import read_runnable
 from ..layout import Layout
 from ..stitching.executable import executable, input_layout, unload_program
@@ -32,7 +31,7 @@ from ..stitching.hooks import (
     set_memory_log_level,
     unregister_hooks,
 )
-from ..stitching.open_device import MemoryView, OpenDevice, opened
+from ..stitching.open_device import MemoryView, OpenDevice, deallocated, opened
 from ..stitching.submit import submit
 from ..tensors import arrays, host_tensors, transfers
 from ..tensors.host_tensors import TensorDesc
@@ -133,15 +132,7 @@ def deallocate(
 ) -> bool:
     """Give a handle and its memory up: Tensor.deallocate. ``device``, as #671 spells it, is where the tensor
     is; True or False in its place is ``force``, as tt-mlir spells it. Raises DeviceError for another."""
-    transfers.checked(tensor)
-    if isinstance(device, bool):
-        force = device
-    elif device is not None:
-        wanted = opened(device).alive().device
-        if tensor.alive().device != wanted and not tensor.device.descriptor.on_host:
-            raise DeviceError(f"tensor {tensor.id} is on {tensor.device}, not on {wanted}: name the device "
-                              "that it is on, or none", device=str(wanted), got=str(tensor.device))
-    return tensor.deallocate(force)
+    return deallocated(transfers.checked(tensor), device, force)
 
 
 def dump_tensor(tensor: Tensor, path: str | PathLike) -> None:

@@ -18,7 +18,7 @@ from ..queues.limbo import sweep
 from ..sessions.constants import constants
 from ..tensors.tensor import Tensor
 
-__all__ = ["Holder", "MemoryView", "OpenDevice", "opened"]
+__all__ = ["Holder", "MemoryView", "OpenDevice", "deallocated", "opened"]
 
 
 class Holder(NamedTuple):
@@ -163,3 +163,16 @@ class OpenDevice:
             found.append(Holder(ids[0] if ids else None, type_, block.addr, block.extent, retained, kind,
                                 block.holder, ids))
         return tuple(found)
+
+
+def deallocated(tensor: Tensor, device: OpenDevice | bool | None, force: bool) -> bool:
+    """Tensor.deallocate, for callers that name the open device where the tensor is; True or False in its
+    place is ``force``. Raises DeviceError for another device."""
+    if isinstance(device, bool):
+        force = device
+    elif device is not None:
+        wanted = opened(device).alive().device
+        if tensor.alive().device != wanted and not tensor.device.descriptor.on_host:
+            raise DeviceError(f"tensor {tensor.id} is on {tensor.device}, not on {wanted}: name the device "
+                              "that it is on, or none", device=str(wanted), got=str(tensor.device))
+    return tensor.deallocate(force)

@@ -50,15 +50,15 @@ def test_a_damaged_file_is_compiled_anew(toy, tmp_path, kind, way):
     kernels = [toy.kernel("a"), toy.kernel("b", times=2)]
     first = toy.compile(tmp_path / "kernels.so", *kernels).read_bytes()
     folder = open_cache().folder
-    for file in (folder / kind).iterdir():
-        if file.suffix in (".so", ".o"):
-            good = file.read_bytes()
-            file.write_bytes(damaged(good)[way])
+    kept = {file: file.read_bytes() for file in (folder / kind).iterdir() if file.suffix in (".so", ".o")}
+    assert kept
+    for file, good in kept.items():
+        file.write_bytes(damaged(good)[way])
     if kind == "objects":
         shutil.rmtree(folder / "libraries")                # so that the objects are asked for
     (tmp_path / "kernels.so").unlink()
     assert toy.compile(tmp_path / "kernels.so", *kernels).read_bytes() == first
-    assert file.read_bytes() == good                       # and is whole again
+    assert {file: file.read_bytes() for file in kept} == kept      # and they are whole again
     ctypes.CDLL(str(tmp_path / "kernels.so"))
 
 
