@@ -112,11 +112,11 @@ def _failure(pointer: Any) -> Exception:
 
 
 def failure_of(pointer: Any) -> Callable[[], Exception | None]:
-    """What tells how a run of C's went: None while it goes on, and where it went well. Keeps nothing but the
-    ``gr_run``, and does not count as asking (Run.__del__)."""
+    """What tells how a run of C's went: None while nothing of it failed, and where it went well. Keeps
+    nothing but the ``gr_run``, and does not count as asking (Run.__del__)."""
     lib.gr_run_retain(pointer)
     held = ffi.gc(pointer, lib.gr_run_release)
-    return lambda: _failure(held) if lib.gr_run_done(held) and lib.gr_run_failure(held, ffi.NULL) else None
+    return lambda: _failure(held) if lib.gr_run_failure(held, ffi.NULL) else None
 
 
 def _drop(pointer: Any, name: str) -> None:

@@ -226,7 +226,7 @@ def test_functions_of_given_libraries_go_into_the_bundle_and_are_not_generated(t
         build_bundle(graph, "tt:0", tmp_path / "net.bundle", libraries=[theirs])
     assert not (tmp_path / "net.bundle").exists()
     mod = gr.load(build_bundle(graph, "cpu:0", tmp_path / "net.bundle", libraries=[theirs]))
-    mod.run()
+    mod.run(theirs_in0=np.ones((2, 3), np.float32), theirs_in1=np.ones((2, 3), np.float32))
     ours = build_library([plan(_adds("a"), "cpu:0")], tmp_path / "ours.so")
     out = build_bundle(_adds("a", "b"), "cpu:0", tmp_path / "two.bundle", libraries=[ours])
     origins = {k.name: Path(k.origin).name for k in gr.load(out).session.program.kernels}
