@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "gr_core.h"
@@ -79,6 +81,21 @@ static void explain(const mapping *in, uint64_t at) {
 }
 
 /* ---------------------------------------------------------------- the signal */
+static void rest(int64_t nanoseconds) {
+  struct timespec time = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};
+  nanosleep(&time, NULL);
+}
+
+/* Threads that share a loop fault together. One tells; the others wait for the end of the process, for a second: the
+ * handler that was there before may have gone on. The one that tells lets a text end that faulthandler, enabled later
+ * than this handler, may be writing in another thread, because the process ends with the first of them. */
+static void take_turn(void) {
+  static _Atomic int64_t teller;
+  int64_t me = syscall(SYS_gettid), none = 0;
+  if (atomic_compare_exchange_strong(&teller, &none, me)) rest(100000000);
+  else if (none != me) rest(1000000000);
+}
+
 static void on_fault(int number, siginfo_t *info, void *context) {
   int kept = errno;
   if (info->si_code <= 0) {
@@ -90,6 +107,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
     for (mapping *in = atomic_load(&mappings); in; in = in->next) {
       uint64_t begin = atomic_load(&in->begin);
       if (at < begin || at - begin >= atomic_load(&in->size)) continue;
+      take_turn();
       explain(in, at - begin);
       break;
     }
