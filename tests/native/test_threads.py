@@ -18,7 +18,7 @@ SOURCE = """
 #include <unistd.h>
 #include "gr_abi.h"
 
-static int *volatile nowhere;
+static int *volatile nowhere = (int *)64;      /* UBSan would tell of NULL itself */
 
 static int32_t fault(const char *how) {
   if (*how == 'a') abort();
