@@ -98,7 +98,9 @@ def require_one_line(done: subprocess.CompletedProcess[str], says: str) -> None:
     assert says in lines[0]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [
+    name if name in ("plan", "run npz", "compile") else pytest.param(name, marks=pytest.mark.slow)
+    for name in COMMANDS])
 def test_a_command_on_a_full_disk(name, net, full, kernel_cache):
     fill(full)
     before = snapshot(full)
@@ -110,7 +112,8 @@ def test_a_command_on_a_full_disk(name, net, full, kernel_cache):
 LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [
+    name if name in ("plan", "compile") else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS])
 def test_a_command_that_may_write_small_files_only(name, net, tmp_path, kernel_cache):
     """SIGXFSZ ends no process of ours, and the file that was there before stays."""
     command(name, net, tmp_path / "warm", kernel_cache)    # so that no compiler is needed

@@ -104,7 +104,7 @@ def many(count: int) -> dict:
     }
 
 
-@pytest.mark.parametrize("count", [10_000, 800_000])
+@pytest.mark.parametrize("count", [10_000, pytest.param(800_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", many(0))
 def test_an_index_of_a_bundle(what, count, tmp_path):
     folder = tmp_path / "b"
@@ -127,6 +127,7 @@ def test_headers_of_other_files(name, tmp_path):
 
 # ---------------------------------------------------------------- zips, parameters
 
+@pytest.mark.slow
 def test_a_zip_of_many_members(tmp_path):
     for name, kind in (("b.zip", "bundle"), ("x.npz", "params")):
         with zipfile.ZipFile(tmp_path / name, "w") as archive:
@@ -135,6 +136,7 @@ def test_a_zip_of_many_members(tmp_path):
         assert "members" in (said := within(kind, tmp_path / name)) or "arrays" in said
 
 
+@pytest.mark.slow
 def test_a_member_that_unpacks_to_much(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive, \
             archive.open("a.npy", "w") as file:
@@ -145,6 +147,7 @@ def test_a_member_that_unpacks_to_much(tmp_path):
     within("params", tmp_path / "x.npz")
 
 
+@pytest.mark.slow
 def test_parameters_of_many_and_huge_arrays(tmp_path):
     from graph_runtime.documents.params import MAGIC, save_params
 
