@@ -93,6 +93,7 @@ def test_a_fault_on_a_worker_is_told_by_the_handler_that_is_there(compile_c, thr
     assert f"Fatal Python error: {said}" in done.stderr
 
 
+@pytest.mark.skipif(os.environ.get("GR_BUILD") == "tsan", reason="libtsan's own thread blocks all signals")
 def test_workers_leave_signals_to_the_application_but_for_faults():
     done = run(MASKS)
     assert done.returncode == 0, done.stderr
