@@ -7,10 +7,11 @@ the program's circular buffers goes; and above it the fewest bytes that leave it
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from ..circular import l1_number, of_instructions
-from ..errors import HandleError
+from ..errors import DeviceError, HandleError
 from ..layout import L1, Layout
 from ..programs.slots import assign_slots
 from ..queues.blocks import blocks
@@ -103,8 +104,10 @@ def _blocks(opened: OpenDevice, given: Sequence[Tensor], read: Sequence[Tensor])
             shown.setdefault(id(buffer), []).append(tensor)
             at[id(buffer)] = buffer
     pinned = {id(tensor.buffer) for tensor in read}
-    found = {buffer.addr: Block(buffer.addr, buffer.extent, tuple(shown[key]), key in pinned)
-             for key, buffer in at.items()}
+    found = {}
+    for key, buffer in at.items():
+        with suppress(DeviceError):                 # another thread freed it meanwhile
+            found[buffer.addr] = Block(buffer.addr, buffer.extent, tuple(shown[key]), key in pinned)
     for block in blocks(opened.handle, l1_number(opened.device)):
         if block.kind in ("reserved", "held"):
             found.setdefault(block.addr, Block(block.addr, block.extent, (), True))
@@ -138,8 +141,10 @@ def _move(opened: OpenDevice, block: Block) -> None:
         now = block.handles[0].alias()
         if now.buffer is None or now.layout.memory != L1:
             return
+        if not now.buffer.version:          # no write was queued yet: another thread is about to queue one
+            return
         elsewhere = to(now, layout=Layout("dram", now.layout.layout, now.layout.format))
-    except HandleError:
+    except (HandleError, DeviceError):
         return
     for handle in block.handles:
         handle.settle(elsewhere, of=now.buffer)
