@@ -32,6 +32,7 @@ class Block(NamedTuple):
     extent: int
     handles: tuple[Tensor, ...] = ()
     pinned: bool = False
+    written: bool = True        # False: no write was queued yet, another thread may be about to queue one
 
     @property
     def end(self) -> int:
@@ -41,7 +42,7 @@ class Block(NamedTuple):
 def evict_unused(opened: OpenDevice, given: Sequence[Tensor]) -> None:
     """Move all tensors from L1 to DRAM that are no inputs."""
     for block in _blocks(opened, given, given):
-        if not block.pinned:
+        if not block.pinned and block.written:
             _move(opened, block)
 
 
@@ -107,7 +108,8 @@ def _blocks(opened: OpenDevice, given: Sequence[Tensor], read: Sequence[Tensor])
     found = {}
     for key, buffer in at.items():
         with suppress(DeviceError):                 # another thread freed it meanwhile
-            found[buffer.addr] = Block(buffer.addr, buffer.extent, tuple(shown[key]), key in pinned)
+            found[buffer.addr] = Block(buffer.addr, buffer.extent, tuple(shown[key]), key in pinned,
+                                       buffer.version > 0)
     for block in blocks(opened.handle, l1_number(opened.device)):
         if block.kind in ("reserved", "held"):
             found.setdefault(block.addr, Block(block.addr, block.extent, (), True))
@@ -140,8 +142,6 @@ def _move(opened: OpenDevice, block: Block) -> None:
     try:                                    # other threads may write or deallocate it at any moment
         now = block.handles[0].alias()
         if now.buffer is None or now.layout.memory != L1:
-            return
-        if not now.buffer.version:          # no write was queued yet: another thread is about to queue one
             return
         elsewhere = to(now, layout=Layout("dram", now.layout.layout, now.layout.format))
     except (HandleError, DeviceError):
