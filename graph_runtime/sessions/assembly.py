@@ -55,8 +55,7 @@ def assemble(bound: Bound, slots: Slots, copies: Collection[int]) -> Template:
         np.concatenate([steps, last.steps]), np.concatenate([args, last.args]),
         np.concatenate([slots.slot[eid], last.arg_slot]), np.concatenate([found.wait, last.waits]),
         [(bound.handles[did], ROLES[role]) for did, role in queues], table, _circular(bound, instr, queues),
-        tensors,
-        name=bound.holder, owners=(*bound.pointed_at(), program, names, last))
+        tensors, name=bound.holder, owners=(*bound.pointed_at(), program, names, last))
 
 
 def _fill(steps: np.ndarray, bound: Bound, instr: np.ndarray) -> None:

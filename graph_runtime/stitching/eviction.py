@@ -40,7 +40,7 @@ class Block(NamedTuple):
 
 
 def evict_unused(opened: OpenDevice, given: Sequence[Tensor]) -> None:
-    """Move all tensors from L1 to DRAM that are no inputs."""
+    """Move all tensors from L1 to DRAM that are no inputs, but for those that nothing was written to."""
     for block in _blocks(opened, given, given):
         if not block.pinned and block.written:
             _move(opened, block)

@@ -1,6 +1,8 @@
 """Bundles of small programs on the kernels built in, and an open device."""
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -75,3 +77,20 @@ def rng():
 def randn(rng):
     """randn(shape, dtype="float32"): normal values."""
     return lambda *shape, dtype="float32": rng.standard_normal(shape).astype(dtype)
+
+
+def _output_in_l1(_, text):
+    """A program's text, with its last entry in L1."""
+    document = json.loads(text)
+    ours = document["metadata"]["graph_runtime"]
+    sid = document["attrs"]["storage_id"][1][-1]
+    ours["layouts"].append({**ours["layouts"][0], "memory": "l1"})
+    ours["layout"][-1] = len(ours["layouts"]) - 1
+    ours["storage"][sid] |= {"memory": "l1", "offset": 0}
+    return json.dumps(document)
+
+
+@pytest.fixture
+def output_in_l1():
+    """What new_bundle takes as ``edit`` for a program whose last entry is in L1."""
+    return _output_in_l1

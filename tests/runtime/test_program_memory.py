@@ -453,20 +453,11 @@ def test_programs_of_torch_share_their_constants_with_all_others(new_bundle, dev
     np.testing.assert_array_equal(outs[1], outs[0])
 
 
-def test_tensors_that_nobody_adopted_are_evicted(new_bundle, device):
+def test_tensors_that_nobody_adopted_are_evicted(new_bundle, device, output_in_l1):
     """Four tensors that eager operations and scatter made fill L1."""
     shape = (9600, 512)
     builder = GraphBuilder()
     builder.output(builder.op("relu", builder.input("x", shape)))
-
-    def output_in_l1(_, text):
-        document = json.loads(text)
-        ours = document["metadata"]["graph_runtime"]
-        sid = document["attrs"]["storage_id"][1][-1]
-        ours["layouts"].append({**ours["layouts"][0], "memory": "l1"})
-        ours["layout"][-1] = len(ours["layouts"]) - 1
-        ours["storage"][sid] |= {"memory": "l1", "offset": 0}
-        return json.dumps(document)
 
     bundle = new_bundle({"main": builder}, edit=output_in_l1)
     x = put(device, np.ones(shape, np.float32))

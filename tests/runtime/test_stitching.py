@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import sys
 import threading
 import time
@@ -45,17 +44,6 @@ def put(device, array, layout=TILE):
 def pair(device, randn):
     """Two inputs for the programs of ``chain``."""
     return [put(device, randn(64, 128)) for _ in range(2)]
-
-
-def output_in_l1(_, text):
-    """A program's text, with its last entry in L1."""
-    document = json.loads(text)
-    ours = document["metadata"]["graph_runtime"]
-    sid = document["attrs"]["storage_id"][1][-1]
-    ours["layouts"].append({**ours["layouts"][0], "memory": "l1"})
-    ours["layout"][-1] = len(ours["layouts"]) - 1
-    ours["storage"][sid] |= {"memory": "l1", "offset": 0}
-    return json.dumps(document)
 
 
 def state():
@@ -131,7 +119,7 @@ def test_two_input_tensors_in_flight(chain, device, randn):
         assert (out.numpy() == value + 1).all()
 
 
-def test_outputs_stay_in_the_memory_that_the_program_says(new_bundle, binary, device, randn):
+def test_outputs_stay_in_the_memory_that_the_program_says(new_bundle, binary, device, randn, output_in_l1):
     bundle = new_bundle({"add": binary("add", (64, 128), "float32")}, edit=output_in_l1)
     inputs = [put(device, randn(64, 128)) for _ in range(2)]
     (out,) = rt.submit(device, bundle, "add", inputs)
@@ -216,7 +204,7 @@ def test_what_is_freed_by_force_before_it_is_copied_is_left_alone(chain, device,
     assert not evicted.is_allocated
 
 
-def test_evict_on_pressure_moves_the_oldest_and_no_more(new_bundle, device):
+def test_evict_on_pressure_moves_the_oldest_and_no_more(new_bundle, device, output_in_l1):
     """A program whose output goes to L1, when four idle tensors leave too little there."""
     builder = GraphBuilder()
     builder.output(builder.op("relu", builder.input("x", WIDE)))
