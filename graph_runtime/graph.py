@@ -64,6 +64,12 @@ class Func:
     flatten: bool = False
     raw: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def takes_flat(self) -> bool:
+        """Whether it is shown its arguments as 1-d. ``flatten`` (flatten_data) asks for that, but only of
+        functions that a library alone knows: what a gr.op computes is said by its types."""
+        return self.flatten and self.op is None and self.name not in (COPY, NOP)
+
 
 def _listed(names: Sequence[str], most: int = 8) -> str:
     """The first names, and how many more there are."""

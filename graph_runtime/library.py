@@ -172,7 +172,7 @@ def generic_kernel(func: Func, kind: str, inputs: Types, outputs: Types) -> Kern
 
 def _check_signature(path: Path, entry: KernelEntry, func: Func, inputs: Types, outputs: Types) -> None:
     types = [*inputs, *outputs]
-    if func.flatten and func.op is None:  # such a function is shown its arguments as 1-d
+    if func.takes_flat:
         types = [TensorType(t.dtype, (t.size,)) for t in types]
     wanted = KernelEntry(
         func.name,

@@ -93,7 +93,7 @@ def _call(
         return [_nop(node, arrays[0])]
     if func.name == COPY:
         return [_copy(node, arrays[0])]
-    if func.flatten:
+    if func.takes_flat:
         arrays = [a.reshape(-1) for a in arrays]
     if func.op is not None:
         made = require(func.op).reference(arrays, func.attrs)
@@ -114,7 +114,7 @@ def _call(
             got=len(made),
             wanted=len(node.outputs),
         )
-    if func.flatten:
+    if func.takes_flat:
         made = [
             np.asarray(a).reshape(t.shape) if np.size(a) == t.size else a
             for a, t in zip(made, node.output_types, strict=True)

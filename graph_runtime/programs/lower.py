@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..graph import COPY, NOP, Func, Graph, TensorType
+from ..graph import NOP, Func, Graph, TensorType
 from ..layout import HOST, LAYOUT_CODES, MEMORY_CODES, Layout, pages
 from ..ops import registry
 from ..ops.numerics import WORDS, Numerics, tail
@@ -102,17 +102,14 @@ def _chosen(kernel: Kernel, func: Func, kind: str, numerics: Numerics, model: An
 
 
 def _arguments(graph: Graph, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Row pointers, entries (a node's inputs, then its outputs) and whether each is presented as 1-d.
-
-    flatten_data is for functions that only a library knows: what a gr.op computes is said by its types.
-    """
+    """Row pointers, entries (a node's inputs, then its outputs) and whether each is presented as 1-d."""
     n_in = graph.in_ptr[order + 1] - graph.in_ptr[order]
     n_out = graph.row_ptr[order + 1] - graph.row_ptr[order]
     arg_ptr = starts(n_in + n_out)
     eid = np.empty(int(arg_ptr[-1]), np.int64)
     eid[ragged(arg_ptr[:-1], n_in)] = graph.in_eid[ragged(graph.in_ptr[order], n_in)]
     eid[ragged(arg_ptr[:-1] + n_in, n_out)] = ragged(graph.row_ptr[order], n_out)
-    flatten = np.array([f.flatten and f.op is None and f.name != COPY for f in graph.funcs], bool)
+    flatten = np.array([f.takes_flat for f in graph.funcs], bool)
     return arg_ptr, eid, np.repeat(flatten[graph.func_id[order]], n_in + n_out)
 
 

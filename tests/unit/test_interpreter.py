@@ -1,9 +1,12 @@
 """The numpy interpreter: graphs by hand against numpy written out, copies and nops, functions, and what it
 refuses."""
 
+import json
+
 import numpy as np
 import pytest
 
+import graph_runtime as gr
 from graph_runtime.comparison.interpreter import heads, interpret
 from graph_runtime.errors import GraphError, InputError, KernelError, UnsupportedOpError
 from graph_runtime.graph import COPY, NOP, TensorType
@@ -83,6 +86,24 @@ def test_functions_without_an_op_are_given():
         interpret(graph, given, functions={"minmax": lambda a: a.min()})
     with pytest.raises(GraphError, match=r"the graph says float32\[\], the function made float64\[\]"):
         interpret(graph, given, functions={"minmax": lambda a: (np.float64(1), a.max())})
+
+
+def test_only_functions_without_an_op_are_shown_their_arguments_flat():
+    """As the runtime does it: flatten_data on a node with a gr.op changes nothing."""
+    b = gr.GraphBuilder()
+    x, w = b.input("x", (1, 2, 5, 5)), b.input("w", (3, 2, 3, 3))
+    b.output(b.op("conv2d", x, w, name="conv"))
+    b.output(b.call("total", [b.op("relu", x)], [("float32", (1,))], flatten=True))
+    document = json.loads(b.to_json())
+    (conv,) = [node for node in document["nodes"] if node["name"] == "conv"]
+    conv["attrs"]["flatten_data"] = "1"
+    graph = gr.load_graph(json.dumps(document))
+    rng = np.random.default_rng(0)
+    arrays = {"x": rng.random((1, 2, 5, 5), np.float32), "w": rng.random((3, 2, 3, 3), np.float32)}
+    seen = []
+    got = interpret(graph, arrays, {"total": lambda a: seen.append(a.shape) or a.sum(keepdims=True)})
+    assert seen == [(50,)]
+    assert heads(graph, got)[0].shape == (1, 3, 3, 3)
 
 
 @pytest.mark.parametrize(
