@@ -61,5 +61,5 @@ def written(handle: core.DeviceHandle, memory: int, extent: int, type_: TensorTy
     """A host value, or a Tensor's, called ``what`` in errors, in a new block of a device. Raises as
     Buffer.alloc and Tensor.copy_from."""
     buffer = Buffer.alloc(handle, memory, extent, holder or what, for_host=True)
-    Tensor(handle.device, handle, type_, layout, buffer.addr, buffer).copy_from(value, what)
+    Tensor(handle.device, handle, type_, layout, buffer.addr, buffer, known=False).copy_from(value, what)
     return buffer

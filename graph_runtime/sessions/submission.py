@@ -24,7 +24,7 @@ from ..queues.blocks import let_go
 from ..queues.buffer import Buffer, wait_in_slices
 from ..queues.run import Run, failure_of
 from ..queues.template import Template
-from ..tensors.tensor import Tensor, donations
+from ..tensors.tensor import Tensor, donations, moves
 from .assembly import assemble
 from .bind import Bound, borrowed
 from .staging import check_kinds, find_input, stage, written
@@ -82,7 +82,8 @@ class Submitter:
         donate = {self._index(i) for i in donate} | {i for i in self._slots.into.values() if i in asked}
         made = self._template(frozenset(given.keys() & self._copied.keys()))
         self._wait_for_turn(max_in_flight)
-        with donations if donate else nullcontext():  # of two threads that donate one tensor one is told
+        # of two threads that donate one tensor one is told; what the run writes stays where it is until then
+        with donations if donate else nullcontext(), moves if outs or donate else nullcontext():
             slots = ffi.new("gr_buffer *[]", self._slots.count)
             ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
             kept: list[Any] = []
@@ -192,7 +193,7 @@ class Submitter:
             if value.type != type_:
                 raise InputError(f"input {self._name(index)} is {value.type}, the graph says {type_}",
                                  got=str(value.type), wanted=str(type_))
-            value = value.alias()                    # of one time: other threads may evict it meanwhile
+            value = value.snapshot()                 # of one time: other threads may evict it meanwhile
             buffer = value.buffer
             if buffer is not None and (value.device, value.layout) == (handle.device, layout) \
                     and self._may_be_read_there(index, value):
@@ -243,7 +244,7 @@ class Submitter:
         if not isinstance(tensor, Tensor) or tensor.buffer is None:
             raise InputError(f"{what} must be a tensor with memory of its own, got {type(tensor).__name__}",
                              got=type(tensor).__name__)
-        tensor = tensor.alias()                      # of one time, as inputs
+        tensor = tensor.snapshot()                   # of one time, as inputs
         if index in self._slots.into:
             raise InputError(f"{what}: that output is written into input {self._slots.into[index]}",
                              got=index)
@@ -262,7 +263,7 @@ class Submitter:
             eid = int(self._graph.outputs[index])
             handle = self._bound.handles[int(self._slots.did[at])]
             if index in outs:
-                found.append(outs[index])
+                found.append(outs[index].overwritten())
                 continue
             if index in self._slots.into:
                 buffer = held.get(at) or self._own[at]

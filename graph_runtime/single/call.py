@@ -58,7 +58,7 @@ class Call:
         """From now on it is done on the host."""
         self.reason, self.error, self.launcher, self.alias = reason, error, None, False
 
-    def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> None:
+    def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
         """Of lineage: an output of this call failed. By the kernel once more, for maybe only an input had
         failed, then by the op's reference on the host. Raises what journal.refuse raises, and what the
         reference raises; an index out of range is an IndexError."""
@@ -68,18 +68,18 @@ class Call:
                 again = self.launcher.launch(inputs)
                 again._recipe = None  # this is the place to notice
                 again.buffer.wait()
-                tensor.settle(again)
-                return
+                return again
             except Moved:  # an input was evicted meanwhile
                 places = tuple([source.place for source in inputs])
                 return find(self.op.name, self._given, places).make_again(tensor, inputs)
             except KernelError as error:
                 cause = error.with_traceback(None)  # it would keep this frame, and the tensors in it
-        self._on_host(tensor, inputs, f"run error: {cause}" if self.reason is None else self.reason, cause)
+        reason = f"run error: {cause}" if self.reason is None else self.reason
+        return self._on_host(tensor, inputs, reason, cause)
 
     def _on_host(
         self, tensor: Tensor, inputs: tuple[Tensor, ...], reason: str, cause: Exception | None
-    ) -> None:
+    ) -> Tensor:
         device, types = str(tensor.device), tuple(str(t) for t in self.types)
         journal.refuse(self.op.name, device, types, reason, cause)
         try:
@@ -89,8 +89,9 @@ class Call:
             if self.op.name not in _BY_INDEX:
                 raise
             raise IndexError(str(error)) from error
-        tensor.settle(push(values, tensor.place))
+        made = push(values, tensor.place)
         journal.record(self.op.name, device, types, reason, sum(source.nbytes for source in inputs))
+        return made
 
     @property
     def types(self) -> list[TensorType]:

@@ -11,7 +11,7 @@ from ..programs.program import ARG, Kernel
 from ..queues.buffer import Buffer
 from ..queues.template import one_kernel
 from ..tensors.place import Place, place
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, moves
 from .lineage import Maker, replace, settle_all, watch
 
 __all__ = ["Launcher", "Moved", "alias", "rebind"]
@@ -96,10 +96,11 @@ def _buffer_at(at: Place, tensor: Tensor) -> Buffer:
 
 def alias(tensor: Tensor, to: Place) -> Tensor:
     """The same memory as another type. Raises Moved where it has not the layout of ``to`` any more."""
-    now = tensor.alias()
-    if now.layout != to.layout:
-        raise Moved
-    made = Tensor(to.device, to.handle, to.type, to.layout, now._addr, now._owner, now.readonly)
+    with moves:
+        now = tensor.snapshot()
+        if now.layout != to.layout:
+            raise Moved
+        made = Tensor(to.device, to.handle, to.type, to.layout, now._addr, now._owner, now.readonly)
     if tensor._recipe is not None:
         made._recipe = (_Aliases(), (tensor,))
         watch(made)
@@ -110,8 +111,9 @@ def rebind(tensor: Tensor, made: Tensor) -> None:
     """Let a handle lead to the new values ``made``, of its own place. Waits for nobody: what was queued with
     the old ones reads those."""
     replace(tensor, tensor.alias())
-    tensor.settle(made)
-    tensor._recipe, tensor._version, tensor._origin = made._recipe, None, None
+    with moves:
+        tensor.settle(made)
+        tensor._recipe, tensor._version, tensor._origin = made._recipe, None, None
     if tensor._recipe is not None:
         watch(tensor)
 
@@ -119,7 +121,7 @@ def rebind(tensor: Tensor, made: Tensor) -> None:
 class _Aliases:
     """Maker of aliases: the memory is that of the tensor that they are aliases of."""
 
-    def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> None:
+    def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
         (source,) = inputs
         now = source.wait().alias()         # it may have been evicted, with or without its aliases
-        tensor.settle(alias(now, place(now.device, tensor.type, now.layout)))
+        return alias(now, place(now.device, tensor.type, now.layout))

@@ -30,8 +30,8 @@ _refused: list[weakref.ref] = []  # outputs that failed while the host was forbi
 class Maker(Protocol):
     """Who stands first in a recipe."""
 
-    def make_again(self, tensor: Any, inputs: tuple[Any, ...]) -> None:
-        """Give ``tensor`` the values it should have, from inputs that have theirs."""
+    def make_again(self, tensor: Any, inputs: tuple[Any, ...]) -> Any:
+        """A tensor with the values that ``tensor`` should have, from inputs that have theirs."""
 
 
 def watch(tensor: Any) -> None:
@@ -121,6 +121,8 @@ def recover(tensor: Any) -> bool:
     Raises what its maker raises: the host's error where the host cannot do it either.
     """
     global _active
+    if tensor._recipe is None:
+        return not _has_failed(tensor)
     with _recovering:
         before, _active = _active, True
         try:
@@ -143,13 +145,13 @@ def _recover(tensor: Any) -> None:
 
 
 def _make_again(tensor: Any, recipes: dict[int, Any]) -> None:
-    maker, inputs = recipes[id(tensor)]
+    recipe = maker, inputs = recipes[id(tensor)]
     failure = tensor.buffer.failure
     try:
-        maker.make_again(tensor, inputs)
+        made = maker.make_again(tensor, inputs)
     except HandleError as error:  # an input was deallocated meanwhile
         raise failure from error
-    tensor._recipe = None
+    tensor.remade(made, recipe)
 
 
 def _has_failed(tensor: Any) -> bool:

@@ -15,9 +15,10 @@ from ..errors import DeviceError, HandleError
 from ..layout import L1, Layout
 from ..programs.slots import assign_slots
 from ..queues.blocks import blocks
-from ..tensors.tensor import Tensor
+from ..queues.template import copy
+from ..tensors.arrays import allocate
+from ..tensors.tensor import Tensor, moves
 from ..tensors.traffic import record
-from ..tensors.transfers import to
 from .executable import Executable
 from .open_device import OpenDevice
 
@@ -32,7 +33,6 @@ class Block(NamedTuple):
     extent: int
     handles: tuple[Tensor, ...] = ()
     pinned: bool = False
-    written: bool = True        # False: no write was queued yet, another thread may be about to queue one
 
     @property
     def end(self) -> int:
@@ -40,9 +40,9 @@ class Block(NamedTuple):
 
 
 def evict_unused(opened: OpenDevice, given: Sequence[Tensor]) -> None:
-    """Move all tensors from L1 to DRAM that are no inputs, but for those that nothing was written to."""
+    """Move all tensors from L1 to DRAM that are no inputs."""
     for block in _blocks(opened, given, given):
-        if not block.pinned and block.written:
+        if not block.pinned:
             _move(opened, block)
 
 
@@ -95,22 +95,21 @@ def cheapest(blocks: Sequence[Block], low: int, high: int, need: int) -> list[Bl
 def _blocks(opened: OpenDevice, given: Sequence[Tensor], read: Sequence[Tensor]) -> list[Block]:
     """What is held of the L1 of the open device, but for what queued work alone needs. ``read``: tensors that
     stay."""
-    known = {tensor.id: tensor for tensor in [*opened.tensors(L1), *given, *read]
-             if tensor.device == opened.device and tensor.layout.memory == L1}
+    l1 = l1_number(opened.device)
+    known = {tensor.id: tensor for tensor in [*opened.tensors(L1), *given, *read]}
     shown: dict[int, list[Tensor]] = {}
     at = {}
     for tensor in known.values():
-        buffer = tensor.buffer                      # other threads may deallocate some
-        if buffer is not None and buffer.pointer is not None:
+        buffer = tensor.buffer                      # other threads may deallocate some, or move them
+        if buffer is not None and buffer.handle is opened.handle and buffer.memory == l1:
             shown.setdefault(id(buffer), []).append(tensor)
             at[id(buffer)] = buffer
     pinned = {id(tensor.buffer) for tensor in read}
     found = {}
     for key, buffer in at.items():
         with suppress(DeviceError):                 # another thread freed it meanwhile
-            found[buffer.addr] = Block(buffer.addr, buffer.extent, tuple(shown[key]), key in pinned,
-                                       buffer.version > 0)
-    for block in blocks(opened.handle, l1_number(opened.device)):
+            found[buffer.addr] = Block(buffer.addr, buffer.extent, tuple(shown[key]), key in pinned)
+    for block in blocks(opened.handle, l1):
         if block.kind in ("reserved", "held"):
             found.setdefault(block.addr, Block(block.addr, block.extent, (), True))
     return list(found.values())
@@ -138,14 +137,27 @@ def _taken(target: Executable, read: Mapping[int, Tensor]) -> int:
 
 
 def _move(opened: OpenDevice, block: Block) -> None:
-    """Move a block's handles to DRAM together, unless they have left L1 already."""
-    try:                                    # other threads may write or deallocate it at any moment
-        now = block.handles[0].alias()
-        if now.buffer is None or now.layout.memory != L1:
-            return
-        elsewhere = to(now, layout=Layout("dram", now.layout.layout, now.layout.format))
-    except (HandleError, DeviceError):
+    """Move the handles of a block to DRAM together, those that other threads made meanwhile, too; where they
+    have left it already, nothing. Raises DeviceMemoryError."""
+    now = _seen(block)
+    if now is None:
         return
-    for handle in block.handles:
-        handle.settle(elsewhere, of=now.buffer)
+    away = allocate(now.type, now.device, Layout("dram", now.layout.layout, now.layout.format)).snapshot()
+    with moves:                             # no thread writes the block from here on
+        leaving = [tensor for tensor in opened.handle.tensors.alive() if tensor.buffer is now.buffer]
+        if not leaving:
+            return
+        copy(now.buffer, now.layout, away.buffer, away.layout, now.type)
+        for tensor in leaving:
+            tensor.settle(away, of=now.buffer)
     record("eviction", opened.device, now.nbytes)
+
+
+def _seen(block: Block) -> Tensor | None:
+    """One of a block's handles as it is now, None where no handle shows the block any more."""
+    for handle in block.handles:
+        with suppress(HandleError, DeviceError):      # other threads may deallocate some
+            now = handle.snapshot()
+            if now.layout.memory == L1 and now.buffer is not None and now.buffer.addr == block.addr:
+                return now
+    return None

@@ -49,7 +49,7 @@ def submit(opened: OpenDevice, bundle: Bundle, program: str | int | None,
     another layout is converted, which is counted; ``strict`` raises instead. ``donate``: positions of inputs
     whose memory the program may free (True: all that are not retained); those that it writes outputs into are
     always donated. ``evict``: which tensors of this device in L1 that are no inputs move to DRAM: those that
-    are in the way ("on_pressure"), all that were written ("unused"), none ("never").
+    are in the way ("on_pressure"), all ("unused"), none ("never").
 
     Raises InputError (count, type, layout under strict), DeviceError (closed, or an input elsewhere),
     HandleError, DeviceMemoryError, and what loading the program or a hook raises. Then nothing was queued or

@@ -31,9 +31,9 @@ from .host_values import aligned_empty, as_array
 from .implicit import Fetching
 from .operators import Operators
 from .place import place
-from .shown import Shown
+from .shown import Shown, moves
 
-__all__ = ["Tensor", "donations"]
+__all__ = ["Tensor", "donations", "moves"]
 
 donations = new_rlock()             # from the look at what is donated until it is given up; a hook may submit
 _numbers = itertools.count(1)       # of ids and versions; next() is one step
@@ -44,7 +44,8 @@ class Tensor(Operators, Fetching, Shown):
     """A tensor on a device: ``device`` where it lives, ``layout`` how its elements are stored there, ``type``
     the shape and dtype that the host sees, ``readonly`` whether it is a constant. It keeps the memory that
     it shows alive, also when its session is gone. Two handles may show the same memory (``to`` its own
-    place): see ``deallocate``.
+    place): see ``deallocate``. One that is not ``known`` to the device is of this moment only: no other
+    thread lets it lead elsewhere.
 
     Using a handle that was deallocated or donated raises HandleError, which says where that was.
     """
@@ -54,16 +55,17 @@ class Tensor(Operators, Fetching, Shown):
                  "layout", "readonly", "type")
 
     def __init__(self, device: Device, handle: core.DeviceHandle, type_: TensorType, layout: Layout,
-                 addr: int, owner: object, readonly: bool = False):
+                 addr: int, owner: object, readonly: bool = False, known: bool = True):
         self.device, self.layout, self.type, self.readonly = device, layout, type_, readonly
         self._handle, self._addr, self._owner = handle, addr, owner
         self._copy_arg = self._view = self._target_view = self._place = self._gone = self._recipe = None
         self._origin = self._id = self._version = None
         self._retained = False
-        known = handle.tensors
-        known.append(ref(self))
-        if len(known) > known.most:
-            known.sweep()
+        if known:
+            tensors = handle.tensors
+            tensors.append(ref(self))
+            if len(tensors) > tensors.most:
+                tensors.sweep()
 
     # **************** what is known without waiting ****************
 
@@ -156,7 +158,7 @@ class Tensor(Operators, Fetching, Shown):
 
         Raises DocumentError for a dtype that has no array form, and as wait.
         """
-        view, arg, _owner = self._written()
+        view, arg, _kept = self._written()
         if view is not None:
             return view.copy()
         array = aligned_empty(self.shape, dtypes.to_numpy(self.dtype))
@@ -201,8 +203,8 @@ class Tensor(Operators, Fetching, Shown):
         if source.type != self.type:
             raise InputError(f"{what} is {source.type}, the graph says {self.type}", got=str(source.type),
                              wanted=str(self.type))
-        view, arg, owner = source._written()
-        return view, arg, source._handle, owner
+        view, arg, kept = source._written()
+        return view, arg, source._handle, kept
 
     asnumpy, copyfrom = numpy, copy_from         # TVM's names
 
@@ -246,9 +248,11 @@ class Tensor(Operators, Fetching, Shown):
             return False
         if on_host:
             return False
-        self.give_up("was deallocated")
-        if force:
-            buffer.free(force=True)
+        with moves:
+            buffer = self.alive().buffer
+            self.give_up("was deallocated")
+            if force:
+                buffer.free(force=True)
         return True
 
     def give_up(self, why: str, failure: Callable[[], Exception | None] | None = None) -> None:
@@ -260,25 +264,6 @@ class Tensor(Operators, Fetching, Shown):
         self._owner = self._origin = None
         self._view = self._target_view = self._copy_arg = None
 
-    def settle(self, other: Tensor, of: Buffer | None = None) -> None:
-        """Lead to the memory of ``other`` from now on, which has the same values in another place of the same
-        device; the old memory goes when queued work is over. ``of``: unless it has left that memory already.
-        For evictions: handles stay valid."""
-        if of is not None and self._owner is not of:
-            return
-        _kept = self._owner                # its end may let other threads in, who should find all of it new
-        self._place = None                 # first: who reads the owner, then the place, gets no older place
-        self.layout, self._addr, self._owner = other.layout, other._addr, other._owner
-        self._view = self._target_view = self._copy_arg = None
-
-    def alias(self) -> Tensor:
-        """Another handle on the same memory, with the same retain flag and version."""
-        now = self.alive()
-        made = Tensor(now.device, now._handle, now.type, now.layout, now._addr, now._owner, now.readonly)
-        made._origin = self if self._origin is None else self._origin
-        made._retained, made._recipe = self._retained, self._recipe
-        return made
-
     def alive(self) -> Tensor:
         """The handle itself. Raises HandleError for one that leads nowhere."""
         why, owner = self._gone, self._owner
@@ -288,8 +273,6 @@ class Tensor(Operators, Fetching, Shown):
             raise HandleError(f"tensor {self.id} ({self.type} on {self.device}) {why}: it cannot be used any "
                               "more", tensor=self.id, device=str(self.device))
         return self
-
-    __copy__ = alias
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         from .transfers import duplicate

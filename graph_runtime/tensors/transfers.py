@@ -19,12 +19,12 @@ from ..layout import Layout
 from ..queues.buffer import check_timeout
 from ..queues.run import Run, when_over
 from ..queues.template import copy
-from ..single.lineage import watch
+from ..single.lineage import before_write, watch
 from .arrays import allocate, check_layout, default_layout
 from .batches import fetch, spread
 from .host_values import as_host
 from .place import place
-from .tensor import Tensor
+from .tensor import Tensor, moves
 
 __all__ = ["checked", "copy_into", "duplicate", "gather", "queue_copy", "resolve", "scatter", "to",
            "to_layout", "wait_all", "waiting"]
@@ -65,21 +65,18 @@ def resolve(type_: TensorType, device: Device, layout: Layout | str | None = Non
 def _copied(tensor: Tensor, device: Device, layout: Layout) -> Tensor:
     made = allocate(tensor.type, device, layout)
     queue_copy(tensor, made)
-    if tensor._recipe is not None:                  # it may fail yet, and be made again
-        made._recipe = (_Copies(), (tensor,))
-        watch(made)
     return made
 
 
 class _Copies:
     """Maker (single/lineage.py) of copies of what eager ops make."""
 
-    def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> None:
+    def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
         (source,) = inputs
         again = allocate(tensor.type, tensor.device, tensor.layout)
         queue_copy(source.wait(), again)
         again.buffer.wait()
-        tensor.settle(again)
+        return again
 
 
 def queue_copy(source: Tensor, target: Tensor) -> None:
@@ -88,8 +85,13 @@ def queue_copy(source: Tensor, target: Tensor) -> None:
     if source.buffer is None or target.buffer is None:
         target.copy_from(source)
         return
-    source, target = source.alias(), target.alias()   # of one time: other threads may evict them meanwhile
-    copy(source.buffer, source.layout, target.buffer, target.layout, source.type)
+    with moves:
+        read, written = source.snapshot(), target.snapshot()
+        copy(read.buffer, read.layout, written.buffer, written.layout, source.type)
+        if source is not target:            # what is copied may fail yet, and be made again
+            target.overwritten(None if source._recipe is None else (_Copies(), (source,)))
+    if target._recipe is not None:
+        watch(target)
 
 
 def checked(value: Any) -> Tensor:
@@ -109,6 +111,7 @@ def copy_into(target: Tensor, source: Tensor) -> None:
     if target.alive().type != source.alive().type or target.readonly:
         why = "is a constant" if target.readonly else f"is {target.type}, the source {source.type}"
         raise InputError(f"the target {why}", got=str(source.type), wanted=str(target.type))
+    before_write(target)
     queue_copy(source, target)
 
 

@@ -80,13 +80,14 @@ class Submitter:
         ffi.memmove(slots, self._defaults, self._size)
         kept = []  # what slots point to, until it is submitted
         for (slot, eid, layout), value in zip(self._inputs, values, strict=True):
-            buffer = value.buffer if value.__class__ is Tensor else None
-            # the buffer, then the layout: an eviction by another thread exchanges them the other way round
-            fits = buffer is not None and value.layout == layout
+            buffer = there = None
+            if value.__class__ is Tensor:  # of one time: other threads may evict it meanwhile
+                buffer, there = value._owner, value.layout
+            fits = buffer.__class__ is Buffer and there == layout
             if not fits or (layout.memory == HOST and buffer.addr % ALIGNMENT):
                 buffer = self._copied(eid, value)
-            kept.append(buffer)
-            slots[slot] = buffer.live()
+            kept.append(buffer.live())
+            slots[slot] = kept[-1]
         self._flying.append(ffi.gc(self._template.submit(slots), lib.gr_run_release))
         made: dict[int, Buffer] = {}
         found = []
@@ -129,7 +130,7 @@ class Submitter:
             return written(handle, memory, extent, type_, layout, value, self._name)
         fresh = self._fresh(eid)
         if free:
-            value = value.alias()  # of one time: other threads may evict it meanwhile
+            value = value.snapshot()  # of one time: other threads may evict it meanwhile
             template.copy(value.buffer, value.layout, fresh, layout, type_)
         else:
             staged = stage(np.asarray(value), type_, self._name)

@@ -13,6 +13,7 @@ from graph_runtime.errors import CompileError, DeviceMemoryError, KernelError, U
 from graph_runtime.layout import Layout
 from graph_runtime.queues.limbo import sweep
 from graph_runtime.shards import Shard
+from graph_runtime.single import call
 from graph_runtime.single.apply import ready_call
 from graph_runtime.single.launch import Moved
 from graph_runtime.single.lineage import settle_all
@@ -96,6 +97,42 @@ def test_a_run_error_is_repaired_where_the_inputs_are_now(x, sabotage):
     np.testing.assert_allclose(made[0].numpy(), np.exp(x) + x, rtol=1e-5)
     np.testing.assert_allclose(made[1].numpy(), np.exp(x).reshape(-1), rtol=1e-5)
     assert {found.op for found in eager.fallbacks()} == {"exp"}
+
+
+def test_what_is_copied_onto_a_result_is_not_made_by_its_op_again(x, sabotage):
+    """The copy fails with its source, so it is made again from that."""
+    a = eager.array(x, "tt:0")
+    sabotage("exp", "fails")
+    target, failed = eager.tanh(a), eager.exp(a)
+    transfers.copy_into(target, failed)
+    np.testing.assert_allclose(target.numpy(), np.exp(x), rtol=1e-5)
+
+
+def test_a_result_that_is_overwritten_was_read_before(x, sabotage):
+    """What is made of it again is made of the values that it had."""
+    a = eager.array(x, "tt:0") + 1
+    sabotage("exp", "fails")
+    made = eager.exp(a)
+    transfers.copy_into(a, eager.array(np.zeros_like(x), "tt:0"))
+    np.testing.assert_allclose(made.numpy(), np.exp(x + 1), rtol=1e-5)
+    assert (a.numpy() == 0).all()
+
+
+@pytest.mark.parametrize("name", ["push", "gather"])
+def test_what_is_written_while_it_is_made_again_stays(x, sabotage, monkeypatch, name):
+    """By another thread: here before the host has the values, or before they are on the device."""
+    sabotage("exp", "fails")
+    made = eager.exp(eager.array(x, "tt:0"))
+    inner = getattr(call, name)
+
+    def late(*args):
+        found = inner(*args)
+        made.copy_from(2 * x)
+        return found
+
+    monkeypatch.setattr(call, name, late)
+    made.wait()
+    np.testing.assert_array_equal(made.numpy(), 2 * x)
 
 
 def test_a_call_is_not_launched_for_tensors_that_moved(x):

@@ -171,37 +171,56 @@ def test_handles_on_one_block_are_evicted_together(chain, device, pair, randn):
     assert first.layout.memory == second.layout.memory == "dram"
 
 
-def test_what_is_deallocated_while_others_are_evicted(chain, device, pair, randn, monkeypatch):
-    """By another thread: here while the first of two is copied, and both are gone."""
+@pytest.mark.parametrize("force", [False, True])
+def test_what_is_deallocated_while_others_are_evicted(chain, device, pair, randn, monkeypatch, force):
+    """By another thread: here before the first of two is copied, and both are gone."""
     evicted = [put(device, randn(64, 128), L1) for _ in range(2)]
 
-    def slow_copy(tensor, **options):
-        made = to(tensor, **options)
-        for handle in evicted:
-            handle.deallocate()
-        return made
+    def late(*args):
+        for handle in [handle for handle in evicted if handle.is_allocated]:
+            rt.deallocate(handle, force=force)
+        return allocate(*args)
 
-    to = eviction.to
-    monkeypatch.setattr(eviction, "to", slow_copy)
-    rt.submit(device, chain, "add", pair, evict="unused")
+    allocate = eviction.allocate
+    monkeypatch.setattr(eviction, "allocate", late)
+    with rt.stats() as counted:
+        (out,) = rt.submit(device, chain, "add", pair, evict="unused")
+    assert counted.count("eviction") == 0
+    assert (out.numpy() == pair[0].numpy() + pair[1].numpy()).all()
     assert [handle.buffer for handle in evicted] == [None, None]
     assert device.tensors("l1") == []
 
 
-def test_what_is_freed_by_force_before_it_is_copied_is_left_alone(chain, device, pair, randn, monkeypatch):
-    """By another thread, which frees the memory of all handles: the program has nothing to do with it."""
+def test_what_is_given_up_while_it_is_copied_stays_given_up(chain, device, pair, randn, monkeypatch):
+    """As a donation by another thread does."""
     evicted = put(device, randn(64, 128), L1)
 
-    def late_copy(tensor, **options):
-        if evicted.is_allocated:
-            rt.deallocate(evicted, force=True)
-        return to(tensor, **options)
+    def slow_copy(*args):
+        copy(*args)
+        evicted.give_up("was donated")
 
-    to = eviction.to
-    monkeypatch.setattr(eviction, "to", late_copy)
-    (out,) = rt.submit(device, chain, "add", pair, evict="unused")
-    assert (out.numpy() == pair[0].numpy() + pair[1].numpy()).all()
-    assert not evicted.is_allocated
+    copy = eviction.copy
+    monkeypatch.setattr(eviction, "copy", slow_copy)
+    rt.submit(device, chain, "add", pair, evict="unused")
+    assert evicted.buffer is None
+    assert device.tensors("l1") == []
+
+
+def test_an_eviction_that_finds_no_room_in_dram_says_so(new_bundle, device, output_in_l1, monkeypatch):
+    builder = GraphBuilder()
+    builder.output(builder.op("relu", builder.input("x", WIDE)))
+    bundle = new_bundle({"main": builder}, edit=output_in_l1)
+    rt.load_program(device, bundle, "main")
+    x = put(device, np.ones(WIDE, np.float32))
+    idle = [rt.create_empty_tensor(WIDE, "float32", device, L1) for _ in range(4)]
+
+    def full(*_):
+        raise DeviceMemoryError("DRAM is full", device="tt:0")
+
+    monkeypatch.setattr(eviction, "allocate", full)
+    with pytest.raises(DeviceMemoryError, match="DRAM is full"):
+        rt.submit(device, bundle, "main", [x])
+    assert [t.layout.memory for t in idle] == ["l1"] * 4
 
 
 def test_evict_on_pressure_moves_the_oldest_and_no_more(new_bundle, device, output_in_l1):
