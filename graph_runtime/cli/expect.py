@@ -1,7 +1,6 @@
 """--expect: outputs against those of a file."""
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ..cursor import Cursor
+from ..documents.tensor_files import NPY, read_npz
 from ..errors import InputError
-from ..mapped import open_file
+from ..mapped import map_file
 
-__all__ = ["Difference", "compare_outputs", "read_npz"]
+__all__ = ["Difference", "compare_outputs", "read_expected"]
 
 _WANTED = "an .npz with in:<input> and outputs, by name or as output<i>, is wanted"
 
@@ -38,15 +39,19 @@ class Difference:
         return f"output {self.output}: {verdict}, greatest difference {self.max_abs:.3g}"
 
 
-def read_npz(path: Path) -> dict[str, np.ndarray]:
+def read_expected(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an .npz. Raises InputError for anything else; nothing is unpickled."""
+    def wrong(message: str, offset: int) -> InputError:
+        return InputError(f"cannot read {path}: {message} (byte {offset}); {_WANTED}", got=str(path))
+
     try:
-        with open_file(path) as opened, np.load(opened, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except TypeError:                   # numpy gives an array, which is no context manager
-        raise InputError(f"{path} is a single array; {_WANTED}", got=str(path)) from None
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise InputError(f"cannot read {path}: {error}; {_WANTED}", got=str(path)) from None
+        data = map_file(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}; {_WANTED}",
+                         got=str(path)) from None
+    if data[:len(NPY)] == NPY:
+        raise InputError(f"{path} is a single array; {_WANTED}", got=str(path))
+    return read_npz(Cursor(data, wrong))
 
 
 def compare_outputs(values: Sequence[np.ndarray], names: Sequence[str], expected: dict[str, np.ndarray],

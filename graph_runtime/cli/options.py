@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,13 +12,16 @@ import orjson
 import typer
 
 from .. import dtypes
+from ..cursor import Cursor
+from ..documents.tensor_files import read_npy
 from ..errors import InputError, did_you_mean
 from ..graph import TensorType
-from ..mapped import open_file
+from ..mapped import map_file
 from ..model import Note
 from ..plan.balance.types import POLICIES as CUTTING
 from ..plan.placing.policies import POLICIES as PLACING
 
+_INPUT = "--input takes a .npy file or the word random"
 Source = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, graph.json, or a bundle.")]
 Devices = Annotated[list[str] | None, typer.Option(
     "--device", help="A device, as cpu:0, tt:0, tt:0=e150 or tt:0=wormhole_b0/buda[rows=9,clock=900]; repeat "
@@ -160,17 +162,18 @@ def read_input(text: str, type_: TensorType, rng: np.random.Generator) -> np.nda
     """The value of --input NAME=text: "random", or a .npy file."""
     if text == "random":
         return random_array(type_, rng)
+    def wrong(message: str, offset: int) -> InputError:
+        return InputError(f"cannot read {text}: {message} (byte {offset}); {_INPUT}", got=text)
+
     try:
-        with open_file(text) as file:
-            value = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"cannot read {text}: {error}; --input takes a .npy file or the word random",
+        data = map_file(text)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {text}: {getattr(error, 'strerror', None) or error}; {_INPUT}",
                          got=text) from None
-    if isinstance(value, np.ndarray):
-        return value
-    value.close()
-    raise InputError(f"{text} is an .npz of several arrays; --input takes a .npy file: save the array alone",
-                     got=text)
+    if data[:2] == b"PK":
+        raise InputError(f"{text} is an .npz of several arrays; --input takes a .npy file: save the array "
+                         "alone", got=text)
+    return read_npy(Cursor(data, wrong))
 
 
 def terminal_width() -> int | None:

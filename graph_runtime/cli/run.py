@@ -14,7 +14,7 @@ from ..errors import InputError, did_you_mean
 from ..module import GraphModule
 from ..writing import writing
 from . import options as opt
-from .expect import Difference, compare_outputs, read_npz
+from .expect import Difference, compare_outputs, read_expected
 from .pictures import Html, Trace, write_pictures
 from .progress import progress
 from .sources import Program, open_program
@@ -64,7 +64,7 @@ def run(
         program = open_program(graph, device, library, params, opt.pairs(dim, "--dim"), tell,
                                native=native, rebuild=rebuild)
         module = program.module(options, threads, fuse, tell)
-    expected = read_npz(expect) if expect else {}
+    expected = read_expected(expect) if expect else {}
     _set_inputs(module, opt.pairs(input, "--input"), expected,
                 compare or against is not None, np.random.default_rng(seed))
     start = time.perf_counter()

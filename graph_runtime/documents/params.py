@@ -142,7 +142,7 @@ def read_array(cursor: Cursor, name: str) -> np.ndarray:
     nbytes = cursor.signed(8, f"size of {what}")
     if any(d < 0 for d in shape) or math.prod(shape) * dtype.itemsize != nbytes:
         raise cursor.error(f"{what} is {dtype.name}{list(shape)} and says it has {nbytes} bytes")
-    return view(cursor, cursor.take(nbytes, f"data of {what}"), dtype, shape, name)
+    return view(cursor, cursor.take(nbytes, f"data of {what}"), dtype, shape, what)
 
 
 def _dtype(cursor: Cursor, what: str) -> np.dtype:

@@ -1,5 +1,5 @@
-"""Parameters that others write: numpy's .npz and .safetensors, read from a mapped file. Nothing is unpickled
-or evaluated."""
+"""Tensors that others write: numpy's .npy and .npz, and .safetensors, read from a mapped file. Nothing is
+unpickled or evaluated."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ..errors import DocumentError
 from .json_text import parse_json
 from .zip_size import most_members
 
-__all__ = ["read_npz", "read_safetensors", "view"]
+__all__ = ["NPY", "read_npy", "read_npz", "read_safetensors", "view"]
 
 
-def view(cursor: Cursor, data: memoryview, dtype: np.dtype, shape: tuple[int, ...], name: str) -> np.ndarray:
-    """A read-only array over bytes. Raises the cursor's error for a shape numpy cannot have and for bytes
-    that are no bools."""
+def view(cursor: Cursor, data: memoryview, dtype: np.dtype, shape: tuple[int, ...], what: str) -> np.ndarray:
+    """A read-only array over bytes. Raises the cursor's error, about ``what``, for a shape numpy cannot have
+    and for bytes that are no bools."""
     try:
         array = np.ndarray(shape, dtype, data)
     except ValueError as error:
-        raise cursor.error(f"parameter {name!r} of shape {list(shape)}: {error}") from None
+        raise cursor.error(f"{what} of shape {list(shape)}: {error}") from None
     if dtype == np.bool_ and (array.view(np.uint8) > 1).any():
-        raise cursor.error(f"parameter {name!r} is bool and holds bytes other than 0 and 1")
+        raise cursor.error(f"{what} is bool and holds bytes other than 0 and 1")
     array.flags.writeable = False
     return array
 
@@ -70,7 +70,7 @@ def read_safetensors(cursor: Cursor) -> dict[str, np.ndarray]:
                 f"{len(data)}"
             )
         spans.append((begin, end, name))
-        found[name] = view(cursor, data[begin:end], dtype, shape, name)
+        found[name] = view(cursor, data[begin:end], dtype, shape, f"parameter {name!r}")
     at = 0
     for begin, end, name in sorted(spans):
         if begin != at:
@@ -106,24 +106,32 @@ def _entry(cursor: Cursor, name: str, entry: Any) -> tuple[np.dtype, tuple[int, 
         or len(entry["shape"]) > 32
     ):
         raise cursor.error(f"parameter {name!r}: its entry must have dtype, shape and data_offsets")
-    if entry.get("dtype") not in _SAFE:
+    dtype = entry.get("dtype")
+    if not isinstance(dtype, str) or dtype not in _SAFE:
         raise cursor.error(
-            f"parameter {name!r}: dtype {str(entry.get('dtype'))[:40]!r} is not supported; use one of "
-            f"{', '.join(_SAFE)}"
+            f"parameter {name!r}: dtype {str(dtype)[:40]!r} is not supported; use one of {', '.join(_SAFE)}"
         )
-    return dtypes.to_numpy(_SAFE[entry["dtype"]]), tuple(entry["shape"]), tuple(entry["data_offsets"])
+    return dtypes.to_numpy(_SAFE[dtype]), tuple(entry["shape"]), tuple(entry["data_offsets"])
 
 
-# ---------------------------------------------------------------- .npz
+# ---------------------------------------------------------------- .npy, .npz
 
-# the one form in which numpy writes it
+NPY = b"\x93NUMPY"     # how a .npy begins
+# The one form in which numpy writes it. np.dtype evaluates what has commas and brackets, so it is given a
+# letter and a size only.
 _NPY = re.compile(
-    rb"\{'descr': '([^']{1,20})', 'fortran_order': (True|False), 'shape': \(([0-9, ]{0,400})\), *\} *\n?\Z"
+    rb"\{'descr': '([<>|=]?[A-Za-z?][0-9]{0,2})', 'fortran_order': (True|False), "
+    rb"'shape': \(([0-9, ]{0,400})\), *\} *\n?\Z"
 )
 # an array has 128 bytes of header and 140 in the zip; looking at one takes 50 us
 _MOST_ARRAYS, _ARRAY_BYTES = 4096, 1024
-_UNPACKED, _ALLOWED = 8, 24 << 20   # bytes for each of the file, and more; zipfile takes them twice
+_UNPACKED, _ALLOWED = 8, 24 << 20   # bytes for each of the file, and more; unpacking takes them twice
 _MOST_RATIO = 1032  # deflate cannot pack tighter, so a size beyond that is a lie
+
+
+def read_npy(cursor: Cursor) -> np.ndarray:
+    """The array of a .npy, a view of the file."""
+    return _npy(cursor, cursor.take(cursor.left, "the file"), "the array")
 
 
 def read_npz(cursor: Cursor) -> dict[str, np.ndarray]:
@@ -143,7 +151,7 @@ def read_npz(cursor: Cursor) -> dict[str, np.ndarray]:
                 cursor.offset = info.header_offset
                 if name in found:
                     raise cursor.error(f"parameter {name!r} stands twice")
-                found[name] = _npy(cursor, _member(cursor, data, archive, info), name)
+                found[name] = _npy(cursor, _member(cursor, data, archive, info), f"parameter {name!r}")
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -187,37 +195,39 @@ class _Bytes(io.RawIOBase):
 
 
 def _member(cursor: Cursor, file: memoryview, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> memoryview:
-    if info.file_size > (info.compress_size + 64) * _MOST_RATIO or info.flag_bits & 1:
+    """The bytes of a member, no more of them than the directory says: zipfile would unpack all there are."""
+    known = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)       # what numpy writes
+    if not known or info.file_size > (info.compress_size + 64) * _MOST_RATIO or info.flag_bits & 1:
         raise cursor.error(f"member {info.filename!r} cannot be unpacked")
-    if info.compress_type != zipfile.ZIP_STORED:
-        return memoryview(archive.read(info))
     archive.open(info).close()  # holds the local header against the directory
     names = struct.unpack("<HH", file[info.header_offset + 26 : info.header_offset + 30])
     begin = info.header_offset + 30 + sum(names)
-    data = file[begin : begin + info.file_size]
+    data = file[begin : begin + info.compress_size]
+    if info.compress_type == zipfile.ZIP_DEFLATED:
+        data = memoryview(zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, info.file_size + 1))
     if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
         raise cursor.error(f"member {info.filename!r} is damaged")
     return data
 
 
-def _npy(cursor: Cursor, data: memoryview, name: str) -> np.ndarray:
+def _npy(cursor: Cursor, data: memoryview, what: str) -> np.ndarray:
     width = 2 if data[6:7] == b"\x01" else 4
     begin = 8 + width + int.from_bytes(data[8 : 8 + width], "little")
     match = _NPY.match(bytes(data[8 + width : begin])) if begin < 1 << 16 else None
-    if bytes(data[:6]) != b"\x93NUMPY" or match is None:
+    if bytes(data[:6]) != NPY or match is None:
         raise cursor.error(
-            f"parameter {name!r} is no plain array: .npy with a plain dtype is read, nothing is unpickled"
+            f"{what} is no plain array: .npy with a plain dtype is read, nothing is unpickled"
         )
     try:
         dtype = np.dtype(match[1].decode())
         dtypes.from_numpy(dtype)
         shape = tuple(int(d) for d in match[3].split(b",") if d.strip())
     except (TypeError, ValueError, DocumentError) as error:
-        raise cursor.error(f"parameter {name!r}: {error}") from None
+        raise cursor.error(f"{what}: {error}") from None
     if math.prod(shape) * dtype.itemsize != len(data) - begin:
         raise cursor.error(
-            f"parameter {name!r} of {dtype} {list(shape)} has {len(data) - begin} bytes of data"
+            f"{what} of {dtype} {list(shape)} has {len(data) - begin} bytes of data"
         )
     if match[2] == b"True":
-        return view(cursor, data[begin:], dtype, shape[::-1], name).T
-    return view(cursor, data[begin:], dtype, shape, name)
+        return view(cursor, data[begin:], dtype, shape[::-1], what).T
+    return view(cursor, data[begin:], dtype, shape, what)

@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import json
 import signal
+import struct
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -206,6 +208,20 @@ def test_bad_input_is_one_line_and_exit_code_2(command, folder, args, code, word
     assert (got, out) == (code, "")
     assert words in err
     assert err.count("\n") == 1
+
+
+def test_arrays_that_numpy_s_own_reader_fails_on_are_one_line_and_exit_code_2(command, folder):
+    header = b"{'descr': ',', 'fortran_order': False, 'shape': (1,), }\n"
+    Path("odd.npy").write_bytes(b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + bytes(4))
+    np.savez_compressed("odd.npz", y=np.arange(1000.0))
+    data = bytearray(Path("odd.npz").read_bytes())
+    data[80:120] = bytes(40)
+    Path("odd.npz").write_bytes(data)
+    for option, value in (("--input", "x=odd.npy"), ("--expect", "odd.npz")):
+        code, out, err = command("run", "graph.json", "--params", "w.bin", "--input", "x=x.npy",
+                                 option, value)
+        assert (code, out, err.count("\n")) == (2, "", 1), err
+        assert "cannot read odd.np" in err
 
 
 @pytest.mark.parametrize("args", [

@@ -1,5 +1,8 @@
 """Parameter files: TVM's binary, npz and safetensors."""
 
+import struct
+import zipfile
+
 import ml_dtypes
 import numpy as np
 import orjson
@@ -121,6 +124,15 @@ def test_npz_and_its_faults(tmp_path):
             read_params(tmp_path / name)
 
 
+@pytest.mark.parametrize("descr", [",", "f4,", "4f4", "(2,)f4", "(9999999999,)f4", "f4,i4", "float32", "O"])
+def test_an_npz_with_a_dtype_that_numpy_would_evaluate_is_refused(tmp_path, descr):
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': (1,), }}\n".encode()
+    with zipfile.ZipFile(tmp_path / "p.npz", "w") as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + bytes(4))
+    with pytest.raises(ParamsError, match="'x'"):
+        read_params(tmp_path / "p.npz")
+
+
 def safetensors(header, body=b""):
     raw = header if isinstance(header, bytes) else orjson.dumps(header)
     return len(raw).to_bytes(8, "little") + raw + body
@@ -153,6 +165,7 @@ def test_safetensors(tmp_path):
         safetensors(b"{"),
         safetensors({"w": 1}),
         safetensors({"w": {"dtype": "F99", "shape": [], "data_offsets": [0, 0]}}),
+        safetensors({"w": {"dtype": ["F32"], "shape": [], "data_offsets": [0, 4]}}, bytes(4)),
         safetensors({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 8]}}, bytes(8)),
         safetensors({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, bytes(4)),
         safetensors({"w": {"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]}}, bytes(4)),
