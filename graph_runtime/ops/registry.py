@@ -159,7 +159,7 @@ def _kernel_attr(op: Op) -> Attr:
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "int": lambda v: isinstance(v, int) and not isinstance(v, bool) and -(2**63) <= v < 2**63,
     "ints": lambda v: isinstance(v, (list, tuple)) and all(_KINDS["int"](x) for x in v),
-    "float": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
+    "float": lambda v: isinstance(v, float) or _KINDS["int"](v),
     "bool": lambda v: isinstance(v, bool) or v in (0, 1),
     "str": lambda v: isinstance(v, str),
     "strs": lambda v: isinstance(v, (list, tuple)) and all(isinstance(x, str) for x in v),
@@ -184,7 +184,7 @@ def _decode(op: str, attr: Attr, given: Attrs) -> Any:
     value = given.get(attr.name, attr.default)
     if value is REQUIRED:
         raise GraphError(f"op {op} needs attribute {attr.name!r}: {attr.meaning}", op=op, wanted=attr.name)
-    if value is None:
+    if value is None and attr.default is None:
         return None
     if not _KINDS[attr.kind](value):
         raise GraphError(

@@ -304,3 +304,12 @@ def test_support_table_names_every_op():
     assert [row["op"] for row in table] == [op.name for op in OPS]
     assert all(row["doc"] and row["cpu"] for row in table)
     assert next(row for row in table if row["op"] == "dense")["family"] == "linear"
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_null_and_numbers_that_no_float_holds_are_no_values_of_an_attribute(op):
+    for attr in op.attrs:
+        for value in ((10**400,) if attr.default is None else (None, 10**400)):
+            with pytest.raises(GraphError) as caught:
+                op.decode({**op.cases[0].attrs, attr.name: value})
+            assert caught.value.fields["attribute"] == attr.name
