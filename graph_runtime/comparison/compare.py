@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import factory
 from ..errors import PlanError, UnsupportedOpError
-from ..graph import Graph
+from ..graph import Graph, NodeView
 from ..model import Model
 from ..ops import get
 from ..ops.inputs import draw_array, nmse
@@ -212,9 +212,15 @@ def _how(graph: Graph, eid: int) -> str:
         make = op.cases[0].make if op and op.cases else ()
         if slot < len(make):
             if make[slot].startswith("index:"):
-                return f"index:{max(1, node.input_types[0].shape[node.func.attrs['axis']])}"
+                return f"index:{max(1, min(_indexed(node), default=1))}"
             return make[slot]
     return "normal"
+
+
+def _indexed(node: NodeView) -> list[int]:
+    """The dimensions that an op's indices reach: the axis that it has, else any of its data's."""
+    shape, axis = node.input_types[0].shape, node.func.attrs.get("axis")
+    return list(shape) if axis is None else [shape[axis]]
 
 
 def _run(module: Any, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:

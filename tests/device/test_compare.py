@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from graph_runtime.builder import GraphBuilder
 from graph_runtime.comparison.compare import compare, compare_arrangements, random_inputs
 from graph_runtime.comparison.interpreter import interpret
 from graph_runtime.comparison.rearrange import cut
@@ -88,6 +89,16 @@ def test_random_inputs_repeat_and_stay_in_range(network):
     indices = next(a for a in first.values() if a.dtype == np.int32)
     assert indices.min() >= -5
     assert indices.max() < 5
+
+
+@pytest.mark.parametrize(("op", "shapes", "attrs"), [
+    ("gather_nd", [(5, 7), (3, 2)], {}), ("gather_nd", [(2, 9, 4), (2, 1)], {"batch_dims": 1}),
+    ("scatter_nd", [(5, 7), (3, 2), (3,)], {}), ("take", [(5, 7), (3,)], {"axis": 1})])
+def test_random_indices_are_in_range_whatever_the_op_says_of_axes(op, shapes, attrs):
+    b = GraphBuilder()
+    reads = [b.input(f"x{i}", shape, "int64" if i == 1 else "float32") for i, shape in enumerate(shapes)]
+    b.output(b.op(op, *reads, **attrs))
+    assert compare(b.build()).ok
 
 
 def test_given_inputs_are_used(network):
