@@ -31,6 +31,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
 
 
 _LONGEST, _END = 4000, 1000  # characters of an error's text
+_MOST_NAMES, _MOST_LETTERS = 2000, 60  # looked at for the name that was meant: longer ones take minutes
 
 
 class GraphRuntimeError(Exception):
@@ -182,8 +184,9 @@ class WaitTimeoutError(GraphRuntimeError, TimeoutError):
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A text to append to an error about an unknown name: " (did you mean 'relu'?)", or the known names if
     few, or ""."""
-    names = [str(k) for k in known]
-    close = difflib.get_close_matches(str(name), names[:2000], n=1, cutoff=0.6)
+    name, names = str(name), [str(k) for k in islice(known, _MOST_NAMES)]
+    short = [k for k in names if len(k) <= _MOST_LETTERS]
+    close = difflib.get_close_matches(name, short, n=1, cutoff=0.6) if len(name) <= _MOST_LETTERS else []
     if close:
         return f" (did you mean {close[0]!r}?)"
     if names and len(names) <= 12:

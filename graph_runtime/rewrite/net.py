@@ -42,6 +42,7 @@ class Net:
         self._last: Node | None = None
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
+        self._places: dict[Value, list[int]] = {}       # where an output stands in outputs
         self._load(model)
 
     # ---------------------------------------------------------------- reading
@@ -118,7 +119,10 @@ class Net:
             reader.inputs = [new if value is old else value for value in reader.inputs]
             new.readers[reader] = new.readers.get(reader, 0) + count
         if old.heads:
-            self.outputs = [new if value is old else value for value in self.outputs]
+            places = self._places.pop(old)
+            self._places.setdefault(new, []).extend(places)
+            for at in places:
+                self.outputs[at] = new
         new.heads, old.heads, old.readers = new.heads + old.heads, 0, {}
         self.changed = True
         if old.producer is not None:
@@ -223,5 +227,6 @@ class Net:
             entries[rows[nid]:rows[nid + 1]] = node.outputs
             self._link(node, None)
         self.outputs = [entries[e] for e in graph.outputs.tolist()]
-        for value in self.outputs:
+        for at, value in enumerate(self.outputs):
             value.heads += 1
+            self._places.setdefault(value, []).append(at)

@@ -162,6 +162,7 @@ def _declared(shape, dtype=TensorProto.FLOAT, data=b"\0" * 4000):
 
 @pytest.mark.parametrize("tensor", [
     _declared([10**9, 10**9]), _declared([2**62, 4]), _declared([-1]), _declared([999]), _declared([1001]),
+    _declared([0, 2**62], data=b""), _declared([1] * 33, data=bytes(4)), _declared([0] * 100, data=b""),
     _declared([1000], TensorProto.STRING), _declared([1000], 99), _declared([10**6], data=b"\0\0")])
 def test_tensors_whose_data_contradicts_them_are_refused_before_they_are_made(kit, tensor):
     proto = kit.make([("Identity", ["w"], ["y"])], {}, ["y"])
@@ -172,12 +173,13 @@ def test_tensors_whose_data_contradicts_them_are_refused_before_they_are_made(ki
 
 @pytest.mark.parametrize(("op", "shape", "inputs"), [
     ("ConstantOfShape", [10**9, 10**9], ["s"]), ("Expand", [10**12, 10**4], ["one", "s"]),
+    ("Expand", [1] * 60, ["one", "s"]), ("AffineGrid", [1, 1, 2**31, 2**31, 2**31], ["theta", "s"]),
     ("Tile", [10**15], ["one", "s"]), ("Range", [0], ["zero", "much", "one0"])])
 def test_tensors_beyond_reason_are_refused_before_they_are_made(kit, op, shape, inputs):
     weights = {"s": np.array(shape), "one": np.ones(1, np.float32), "zero": np.array(0),
-               "much": np.array(10**15), "one0": np.array(1)}
+               "much": np.array(10**15), "one0": np.array(1), "theta": np.ones((1, 3, 4), np.float32)}
     used = {name: weights[name] for name in inputs}
-    with pytest.raises(GraphRuntimeError, match=r"more than is supported|at most|2\*\*31"):
+    with pytest.raises(GraphRuntimeError, match=r"than is supported|at most|2\*\*31|supports up to|are left"):
         kit.load(kit.make([(op, inputs, ["y"])], {}, ["y"], used))
 
 

@@ -121,6 +121,18 @@ def test_edited_graphs_many(kit, data):
     _judge(kit, proto.SerializeToString())
 
 
+def test_a_function_with_a_name_that_is_no_text_is_refused(kit):
+    from onnx import helper
+
+    made = helper.make_function("f", "F", ["a"], ["b"], [helper.make_node("OpOp", ["a"], ["b"])],
+                                [helper.make_opsetid("", 17)])
+    proto = kit.make([helper.make_node("F", ["x"], ["y"], domain="f")], {"x": (2,)}, ["y"])
+    proto.functions.append(made)
+    proto.opset_import.append(helper.make_opsetid("f", 1))
+    with pytest.raises(GraphRuntimeError, match="no UTF-8"):
+        kit.load(proto.SerializeToString().replace(b"OpOp", b"\xff\xfe\xff\xfe"))
+
+
 def test_a_loop_that_nothing_ends_is_refused_before_it_is_unrolled(kit):
     from onnx import TensorProto, helper
 

@@ -36,6 +36,9 @@ CALLS = {
     "params": ("from graph_runtime.documents.params import read_params", "read_params(sys.argv[1])"),
     "snapshot": ("from graph_runtime.factory import parse_list, read_snapshot",
                  "read_snapshot(memoryview(open(sys.argv[1], 'rb').read()), parse_list('cpu:0'))"),
+    "onnx": ("import onnx, onnx.inliner, graph_runtime.factory, graph_runtime.prepare, "
+             "graph_runtime.frontends.onnx.families, graph_runtime.frontends.onnx.importer",
+             "gr.create(sys.argv[1])"),
     "manifest": ("from graph_runtime.libraries.manifest import read_manifest", "read_manifest(sys.argv[1])"),
 }
 
@@ -147,6 +150,18 @@ def test_a_member_that_unpacks_to_much(tmp_path):
     within("params", tmp_path / "x.npz")
 
 
+@pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_member_that_unpacks_to_more_than_the_directory_says(tmp_path, packing):
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", packing) as archive:
+        archive.writestr("a.npy", bytes(96 << 20))
+    data = bytearray((tmp_path / "x.npz").read_bytes())
+    for mark, at in ((b"PK\1\2", 24), (b"PK\3\4", 22)):       # of the directory, and beside the member
+        at += data.rindex(mark)
+        data[at:at + 4] = (1000).to_bytes(4, "little")
+    (tmp_path / "x.npz").write_bytes(data)
+    assert "ParamsError" in within("params", tmp_path / "x.npz")
+
+
 @pytest.mark.slow
 def test_parameters_of_many_and_huge_arrays(tmp_path):
     from graph_runtime.documents.params import MAGIC, save_params
@@ -159,3 +174,74 @@ def test_parameters_of_many_and_huge_arrays(tmp_path):
                  MAGIC + bytes(8) + (1 << 20).to_bytes(8, "little") + bytes(8 << 20)):
         file.write_bytes(data)
         within("params", file)
+
+
+# ---------------------------------------------------------------- ONNX
+
+def _function(helper, *nodes):
+    return helper.make_function("f", "F", ["a"], ["b"], nodes, [helper.make_opsetid("", 17)])
+
+
+def _calls(helper, count, **node):
+    names = ["x", *(f"v{i}" for i in range(count - 1)), "y"]
+    return [helper.make_node("F", names[i:i + 1], names[i + 1:i + 2], domain="f", **node)
+            for i in range(count)]
+
+
+def _onnx(name):
+    """(nodes, functions, names of outputs) of small models that stand for much."""
+    import onnx
+    helper = onnx.helper
+    relu, long = helper.make_node("Relu", ["a"], ["b"]), "q" * 500_000
+    weights = onnx.numpy_helper.from_array(np.zeros(1 << 17, np.float32), "w")
+    if name == "constants in functions":
+        constant = helper.make_node("Constant", [], ["k"], value=weights)
+        return _calls(helper, 2000), [_function(helper, constant, relu)], ["y"]
+    if name == "names in functions":
+        body = helper.make_node("Relu", ["a"], [long]), helper.make_node("Relu", [long], ["b"])
+        return _calls(helper, 2000), [_function(helper, *body)], ["y"]
+    if name == "a name that a function repeats":
+        call = helper.make_node("F", [long], ["y"], domain="f")
+        body = [helper.make_node("Add", ["a", "a"], [f"c{i}"]) for i in range(2000)]
+        return [helper.make_node("Relu", ["x"], [long]), call], [_function(helper, *body, relu)], ["y"]
+    if name == "an attribute that a function repeats":
+        call = helper.make_node("F", ["x"], ["y"], domain="f", k=weights)
+        body = [helper.make_node("Constant", [], [f"c{i}"]) for i in range(2000)]
+        for node in body:
+            node.attribute.add(name="value", ref_attr_name="k", type=onnx.AttributeProto.TENSOR)
+        made = _function(helper, *body, relu)
+        made.attribute.append("k")
+        return [call], [made], ["y"]
+    if name == "branches":
+        return _branches(helper, onnx.TensorProto.FLOAT, 1000), [], ["y"]
+    if name == "outputs":
+        made = [helper.make_node("Relu", ["x"], [f"y{i}"]) for i in range(6000)]
+        return made, [], [f"y{i}" for i in range(6000)]
+    assert name == "names that are nearly known"
+    wrong = helper.make_node("Relu", ["w" * 199], ["y"])
+    return [*(helper.make_node("Relu", ["x"], [f"n{i}" + "w" * 180]) for i in range(3000)), wrong], [], ["y"]
+
+
+def _branches(helper, kind, count):
+    """If nodes that see many names."""
+    body = helper.make_graph([helper.make_node("Relu", ["x"], ["t"])], "g", [],
+                             [helper.make_tensor_value_info("t", kind, None)])
+    return [helper.make_node("Split", ["x"], [f"v{i}" for i in range(20 * count)]),
+            *(helper.make_node("If", ["x"], [f"y{i}" if i else "y"], then_branch=body, else_branch=body)
+              for i in range(count))]
+
+
+@pytest.mark.parametrize("name", [
+    "constants in functions", "names in functions", "a name that a function repeats", "branches", "outputs",
+    "an attribute that a function repeats", "names that are nearly known"])
+def test_an_onnx_file(name, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    nodes, functions, outputs = _onnx(name)
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", kind, (4,))],
+                              [helper.make_tensor_value_info(output, kind, (4,)) for output in outputs])
+    model = helper.make_model(graph, functions=functions, ir_version=9, opset_imports=[
+        helper.make_opsetid("", 17), helper.make_opsetid("f", 1)])
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    said = within("onnx", tmp_path / "m.onnx")
+    assert "function" not in name or "inlining the functions" in said

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
+from itertools import chain
 from typing import Any
 
 from ...errors import DocumentError, GraphError, InputError, did_you_mean
 from ...graph import TensorType
-from .read import MOST_BYTES, dtype_name
+from .read import check_size, dtype_name
 
 __all__ = ["NEWEST", "OLDEST", "check_graph", "check_text", "input_types", "opsets"]
 
@@ -42,27 +43,39 @@ def _unchanged(onnx: Any, op: str, version: int) -> bool:
 def check_text(model: Any) -> None:
     """Raise DocumentError where a name is no UTF-8: the parser hands such out as bytes."""
     texts = [o.domain for o in model.opset_import]
-    texts += [text for f in model.functions for text in (f.domain, f.name)]
-    if not all(isinstance(text, str) for text in texts) or not _readable(model.graph):
+    for f in model.functions:
+        texts += [f.domain, f.name, *f.input, *f.output, *f.attribute, *(o.domain for o in f.opset_import)]
+    bodies = [f.node for f in model.functions]
+    if not _all_text(texts) or not _readable(model.graph) or not all(map(_nodes_readable, bodies)):
         raise DocumentError("no ONNX model: a name in it is no UTF-8 text")
 
 
 def _readable(graph: Any) -> bool:
     texts = [item.name for items in (graph.input, graph.output, graph.initializer) for item in items]
     texts += [dim.dim_param for info in graph.input for dim in info.type.tensor_type.shape.dim]
-    for node in graph.node:
+    return _all_text(texts) and _nodes_readable(graph.node)
+
+
+def _nodes_readable(nodes: Iterable[Any]) -> bool:
+    texts: list[Any] = []
+    for node in nodes:
         texts += [node.op_type, node.domain, node.name, *node.input, *node.output]
         texts += [text for a in node.attribute for text in (a.name, a.ref_attr_name)]
-    inner = [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
-    return all(isinstance(text, str) for text in texts) and all(map(_readable, inner))
+    inner = [a.g for node in nodes for a in node.attribute if a.HasField("g")]
+    return _all_text(texts) and all(map(_readable, inner))
 
 
-def check_graph(graph: Any, path: str = "$.graph", outer: frozenset[str] = frozenset()) -> None:
-    """Names are made once and before they are read; subgraphs too.
+def _all_text(texts: Iterable[Any]) -> bool:
+    return all(isinstance(text, str) for text in texts)
+
+
+def check_graph(graph: Any, path: str = "$.graph", outer: tuple[Set[str], ...] = ()) -> None:
+    """Names are made once and before they are read; subgraphs too. ``outer``: what the graphs around a
+    subgraph made before it.
 
     Raises GraphError, which says whether a name that is read too early is made later (a cycle) or never.
     """
-    made = set(outer)
+    made: set[str] = set()
     for kind, items in (("input", graph.input), ("initializer", graph.initializer)):
         seen: set[str] = set()
         for i, item in enumerate(items):
@@ -75,10 +88,10 @@ def check_graph(graph: Any, path: str = "$.graph", outer: frozenset[str] = froze
         raise GraphError("sparse initialisers are not supported", path=f"{path}.sparse_initializer[0]")
     later = {name for node in graph.node for name in node.output if name}
     for i, node in enumerate(graph.node):
-        _check_node(node, f"{path}.node[{i}]", made, later)
+        _check_node(node, f"{path}.node[{i}]", made, later, outer)
     names = set()
     for i, info in enumerate(graph.output):
-        if info.name not in made:
+        if not _is_made(info.name, made, outer):
             raise GraphError(f"no node makes output {info.name!r}{did_you_mean(info.name, later)}",
                              path=f"{path}.output[{i}]", got=info.name)
         if info.name in names and not outer:
@@ -88,18 +101,23 @@ def check_graph(graph: Any, path: str = "$.graph", outer: frozenset[str] = froze
         raise GraphError("the graph has no outputs", path=path)
 
 
-def _check_node(node: Any, path: str, made: set[str], later: set[str]) -> None:
+def _is_made(name: str, made: Set[str], outer: tuple[Set[str], ...]) -> bool:
+    return name in made or any(name in names for names in outer)
+
+
+def _check_node(node: Any, path: str, made: set[str], later: set[str], outer: tuple[Set[str], ...]) -> None:
     for k, name in enumerate(node.input):
-        if name and name not in made:
+        if name and not _is_made(name, made, outer):
             text = ("which is made by this node or a later one: the graph has a cycle, or its nodes are not "
-                    "in order" if name in later else f"which nothing makes{did_you_mean(name, made)}")
+                    "in order" if name in later else
+                    f"which nothing makes{did_you_mean(name, chain(made, *outer))}")
             raise GraphError(f"node {node.name!r} ({node.op_type}) reads {name!r}, {text}",
                              path=f"{path}.input[{k}]", node=node.name, op=node.op_type, got=name)
     for attribute in node.attribute:
         if attribute.HasField("g"):
-            check_graph(attribute.g, f"{path}.{attribute.name}", frozenset(made))
+            check_graph(attribute.g, f"{path}.{attribute.name}", (*outer, made))
     for k, name in enumerate(node.output):
-        if name and name in made:
+        if name and _is_made(name, made, outer):
             raise GraphError(f"node {node.name!r} ({node.op_type}) makes {name!r}, which there is already",
                              path=f"{path}.output[{k}]", node=node.name, op=node.op_type, got=name)
         made.add(name)
@@ -144,9 +162,7 @@ def _input_type(info: Any, symbols: Mapping[int, str], dims: Mapping[str, int], 
     if min(shape, default=0) < 0:
         raise GraphError(f"input {info.name!r} has the shape {shape}", path=path, got=shape)
     kind = TensorType(dtype_name(tensor.elem_type, f"input {info.name!r}"), tuple(shape))
-    if kind.nbytes > MOST_BYTES:
-        raise GraphError(f"input {info.name!r} is {kind}: {kind.nbytes} bytes are more than is supported",
-                         path=path, got=kind.shape)
+    check_size(kind, f"input {info.name!r}", path=path)
     return kind
 
 

@@ -16,9 +16,10 @@ def emit(tape: Tape, inputs: Sequence[Value], outputs: Mapping[str, Value], note
     """The model. Inputs stay even where nothing reads them. An output's node has the output's name; where the
     output is an input, a constant, one result of several or has a second name, a reshape is that node."""
     own = _named(outputs)
+    kept = set(own.values())
     out = _Emitter(inputs, outputs, {value.name for value in inputs})
     for node in _needed(tape, outputs.values()):
-        out.node(node, keep=id(node) in own.values())
+        out.node(node, keep=id(node) in kept)
     for name, value in outputs.items():
         same = value.node is None and value.constant is None and value.name == name
         out.output(name, value, direct=same or name in own)
@@ -28,9 +29,11 @@ def emit(tape: Tape, inputs: Sequence[Value], outputs: Mapping[str, Value], note
 def _named(outputs: Mapping[str, Value]) -> dict[str, int]:
     """Give the nodes that make one output, and nothing else, its name: {output: id of its node}."""
     own: dict[str, int] = {}
+    seen: set[int] = set()
     for name, value in outputs.items():
         node = value.node
-        if node is not None and len(node.outputs) == 1 and id(node) not in own.values():
+        if node is not None and len(node.outputs) == 1 and id(node) not in seen:
+            seen.add(id(node))
             own[name], node.name = id(node), name
     return own
 

@@ -23,7 +23,7 @@ __all__ = ["Failure", "Importer"]
 
 _UNKNOWN = object()     # the result of a node that could not be converted
 _BYTES_A_STEP = 64      # a node that has more counts as several: each iteration decodes it anew
-_MALFORMED = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError)
+_MALFORMED = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, RuntimeError)
 
 
 class _UnknownError(Exception):

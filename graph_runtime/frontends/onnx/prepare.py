@@ -20,6 +20,18 @@ __all__ = ["PreparedFile", "prepare_file"]
 
 _MOST_DEPTH = 100           # of functions in functions
 _BODY = 8                   # nodes that ONNX defines an op by, more or less
+_COPIES = 4                 # of an inlined model while it is made
+_CALL = 256                 # bytes of a plain call of a function; names and attributes of longer ones are
+                            # repeated wherever its body reads them
+
+
+@dataclass(frozen=True, slots=True)
+class _Grown:
+    """What a body is once all functions in it are inlined; ``names`` counts names and attributes in it."""
+
+    nodes: int
+    nbytes: int
+    names: int
 
 
 @dataclass(frozen=True)
@@ -69,22 +81,27 @@ def _bounded(file: ModelFile) -> None:
     """Raise GraphError where the model's functions would grow beyond reason, before they are inlined: a few
     that call each other twice each can stand for more nodes than memory holds."""
     functions = {(f.domain, f.name): f for f in file.proto.functions}
-    sizes: dict[tuple[str, str], int] = {}
+    sizes: dict[tuple[str, str], _Grown] = {}
 
-    def size(nodes: list[Any], depth: int) -> int:
+    def size(body: Any, depth: int) -> _Grown:
         if depth > _MOST_DEPTH:
             raise GraphError(f"functions of {file.name} call each other more than {_MOST_DEPTH} deep, or in "
                              "a circle", got=depth, wanted=_MOST_DEPTH)
-        total = 0
-        for node in nodes:
+        nodes, nbytes, names = 0, sum(node.ByteSize() for node in body.node), 0
+        for node in _nodes(body):
             key = node.domain, node.op_type
             if key in functions and key not in sizes:
-                sizes[key] = size(_nodes(functions[key]), depth + 1)
-            total += sizes.get(key, 1)
-        return total
+                sizes[key] = size(functions[key], depth + 1)
+            own = len(node.input) + len(node.output) + len(node.attribute)
+            made = sizes.get(key, _Grown(1, 0, own))
+            longer = made.names * max(node.ByteSize() - _CALL, 0) if key in functions else 0
+            nodes, nbytes, names = nodes + made.nodes, nbytes + made.nbytes + longer, names + made.names
+        return _Grown(nodes, nbytes, names)
 
-    total = size(_nodes(file.proto.graph), 0)
-    Budget(len(file.data)).step(total, f"{file.name} has {total} nodes once its functions are inlined")
+    total = size(file.proto.graph, 0)
+    budget = Budget(len(file.data))
+    budget.step(total.nodes, f"{file.name} has {total.nodes} nodes once its functions are inlined")
+    budget.fits(_COPIES * total.nbytes, f"inlining the functions of {file.name}")
 
 
 def _expandable(graph: Any, onnx: Any, versions: Mapping[str, int]) -> Iterator[tuple[str, str]]:

@@ -22,7 +22,7 @@ from ...mapped import map_file, name_parts
 from ...model import Constant
 from .wire import Span, split
 
-__all__ = ["DTYPES", "ModelFile", "dtype_name", "open_model", "tensor_constant"]
+__all__ = ["DTYPES", "ModelFile", "check_size", "dtype_name", "open_model", "tensor_constant"]
 
 # TensorProto.DataType -> canonical dtype
 DTYPES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool",
@@ -31,6 +31,7 @@ DTYPES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int3
 _FIELD = {"float32": "float_data", "float64": "double_data", "int64": "int64_data", "uint32": "uint64_data",
           "uint64": "uint64_data"}
 MOST_BYTES = 2**44  # of one tensor: more than any machine that will run this, less than overflows
+MOST_DIMS = 32      # as many as a parameter file may say
 
 
 @dataclass(eq=False)
@@ -93,6 +94,18 @@ def dtype_name(code: int, what: str) -> str:
     return DTYPES[code]
 
 
+def check_size(kind: TensorType, what: str, **fields: Any) -> None:
+    """Raise GraphError for a type that is larger than is supported. A dimension of 0 does not make the others
+    small: numpy refuses arrays by the product of those, too."""
+    if len(kind.shape) > MOST_DIMS:
+        raise GraphError(f"{what} has {len(kind.shape)} dimensions, at most {MOST_DIMS} are supported",
+                         got=kind.shape, **fields)
+    whole = TensorType(kind.dtype, tuple(n or 1 for n in kind.shape))
+    if whole.nbytes > MOST_BYTES:
+        raise GraphError(f"{what} is {kind}: {whole.nbytes} bytes are more than is supported", got=kind.shape,
+                         **fields)
+
+
 def tensor_constant(file: ModelFile, tensor: Any, what: str, index: int | None = None) -> Constant:
     """The constant that a TensorProto says. ``index``: its place among the graph's initialisers.
 
@@ -102,8 +115,7 @@ def tensor_constant(file: ModelFile, tensor: Any, what: str, index: int | None =
     if min(dims, default=1) < 0:
         raise GraphError(f"{what} has the shape {list(dims)}", got=dims)
     kind = TensorType(dtype, dims)
-    if kind.nbytes > MOST_BYTES:
-        raise GraphError(f"{what} is {kind}: {kind.nbytes} bytes are more than is supported", got=dims)
+    check_size(kind, what)
     source = f"{what.removeprefix('initializer ')} of {file.name}"
     if tensor.HasField("segment"):
         raise GraphError(f"{what} is stored in segments, which is not supported", got=what)

@@ -10,12 +10,12 @@ import numpy as np
 
 from ... import dtypes
 from ...documents.draft import plain
-from ...errors import GraphError, KernelError
+from ...errors import KernelError
 from ...graph import TensorType
 from ...model import Constant
 from ...ops import registry
 from .budget import Budget
-from .read import MOST_BYTES
+from .read import check_size
 
 __all__ = ["Node", "Tape", "Value"]
 
@@ -101,9 +101,7 @@ class Tape:
         types = [value.type for value in inputs]
         made = list(entry.infer(types, decoded))
         for t in made:
-            if t.nbytes > MOST_BYTES:
-                raise GraphError(f"op {op}: a result is {t}: {t.nbytes} bytes are more than is supported",
-                                 op=op, got=t.shape)
+            check_size(t, f"op {op}: a result", op=op)
         folded = self._fold(entry, inputs, decoded, types, made)
         if folded is not None:
             return folded

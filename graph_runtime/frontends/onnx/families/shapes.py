@@ -256,6 +256,7 @@ def _trilu(ctx: Context) -> Results:
 @converter("AffineGrid")
 def _affine_grid(ctx: Context) -> Results:
     theta, size = ctx.input(0), ctx.ints(1)
+    ctx.fits(*size[2:], len(size))
     axes = []
     for n in size[2:]:
         steps = np.arange(n, dtype=np.float64)
