@@ -221,14 +221,15 @@ def _queued(target: Executable, given: Sequence[Tensor], donated: Collection[int
             inputs = {target.inputs[at].index: tensor for at, tensor in fitting.items()}
             run = target.session.submit(inputs, donate=[target.inputs[at].index for at in donated])
             return list(run.forget())
-        except DeviceMemoryError:
+        except DeviceMemoryError as error:
             if not pressure:
                 raise
-            if not make_room(target, given, fitting):
-                pause = next(pauses, None)          # another thread's tensor, maybe, which is not known yet
-                if pause is None:
-                    raise
-                time.sleep(pause)
+            refused = error.with_traceback(None)    # its frames hold the inputs' blocks
+        if not make_room(target, given, fitting):
+            pause = next(pauses, None)              # another thread's tensor, maybe, which is not known yet
+            if pause is None:
+                raise refused
+            time.sleep(pause)
 
 
 def _op_by_op(target: Executable, context: hooks.ProgramContext, fitting: dict[int, Tensor],

@@ -248,11 +248,13 @@ class Tensor(Operators, Fetching, Shown):
             return False
         if on_host:
             return False
-        with moves:
+        if not force:
+            self.give_up("was deallocated")
+            return True
+        with moves:                     # an eviction moves all handles, or none
             buffer = self.alive().buffer
             self.give_up("was deallocated")
-            if force:
-                buffer.free(force=True)
+            buffer.free(force=True)
         return True
 
     def give_up(self, why: str, failure: Callable[[], Exception | None] | None = None) -> None:

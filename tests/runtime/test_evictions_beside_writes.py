@@ -9,15 +9,17 @@ import threading
 import numpy as np
 import pytest
 
+import graph_runtime as gr
 import graph_runtime.runtime as rt
 from graph_runtime import GraphBuilder, InputError, core, eager
 from graph_runtime.graph import TensorType
 from graph_runtime.layout import Layout
+from graph_runtime.queues.blocks import blocks
 from graph_runtime.queues.template import Template
 from graph_runtime.sessions import staging
 from graph_runtime.single.move import push
-from graph_runtime.stitching import eviction, executable
-from graph_runtime.tensors import arrays, transfers
+from graph_runtime.stitching import eviction, executable, submit
+from graph_runtime.tensors import arrays, batches, transfers
 from graph_runtime.tensors.place import place
 from graph_runtime.tensors.shown import Shown
 from graph_runtime.tensors.tensor import Tensor
@@ -180,13 +182,23 @@ def _state_in_l1(_, text):
     return json.dumps(document)
 
 
-def test_a_program_in_place_beside_an_eviction_is_seen_by_all_handles(new_bundle, device, written, meanwhile):
-    builder = GraphBuilder()
-    x, d = builder.input("x", SHAPE), builder.input("d", SHAPE)
-    new = builder.op("add", x, d, name="new")
-    builder.output(new)
-    builder.alias(new, x)
-    bundle = new_bundle({"step": builder}, edit=_state_in_l1)
+@pytest.fixture
+def in_place(new_bundle):
+    """in_place(shape): a program "step" of x and d, x + d, written into x in L1."""
+
+    def make(shape):
+        builder = GraphBuilder()
+        x, d = builder.input("x", shape), builder.input("d", shape)
+        new = builder.op("add", x, d, name="new")
+        builder.output(new)
+        builder.alias(new, x)
+        return new_bundle({"step": builder}, edit=_state_in_l1)
+
+    return make
+
+
+def test_a_program_in_place_beside_an_eviction_is_seen_by_all_handles(in_place, device, written, meanwhile):
+    bundle = in_place(SHAPE)
     x, d, values = written
     wanted, alias, at = x.numpy() + values, x.alias(), x.buffer
     rt.load_program(device, bundle, "step")
@@ -279,3 +291,50 @@ def test_a_read_beside_an_eviction_is_of_one_time(device, chain, randn, meanwhil
     out = READS[case](device, chain, x, y)
     moving.end()
     assert (out.numpy() == values).all()
+
+
+@pytest.mark.parametrize("fetch", [Tensor.numpy, arrays.array, lambda x: gr.gather([x])[0]])
+def test_what_is_freed_by_force_is_kept_while_it_is_fetched(device, randn, meanwhile, fetch):
+    """Else another tensor gets the block."""
+    x, values, others = put(device, randn(*SHAPE), L1), randn(*SHAPE), []
+    wanted = x.numpy()
+    freeing = meanwhile(lambda: [x.deallocate(force=True), others.append(put(device, values, L1))])
+    freeing.before(core, "copy")
+    freeing.before(batches, "_gather")
+    assert (np.asarray(fetch(x)) == wanted).all()
+    assert freeing.end()
+    assert (others[0].numpy() == values).all()
+
+
+def test_handles_that_are_freed_by_force_beside_an_eviction_are_all_gone(device, written, meanwhile):
+    x = written[0]
+    alias = x.alias()
+    freeing = meanwhile(lambda: x.deallocate(force=True))
+    freeing.before(Tensor, "settle")
+    eviction.evict_unused(device, [])
+    assert freeing.end()
+    assert not x.is_allocated
+    assert not alias.is_allocated
+
+
+# **************** room ****************
+
+def test_a_submission_that_makes_room_holds_no_block(in_place, device, randn, monkeypatch):
+    """Two threads would wait for the blocks that the refused submission of the other holds."""
+    shape, held = (1024, 512), []
+    bundle, values = in_place(shape), randn(*shape)
+    rt.load_program(device, bundle, "step")
+    above = [rt.create_empty_tensor(WIDE, "float32", device, L1) for _ in range(4)]
+    x, d = put(device, values, L1), put(device, values)
+    at, memory, make_room = x.buffer.addr, x.buffer.memory, submit.make_room
+
+    def looked(*args):
+        moved = make_room(*args)
+        held.append([block.addr for block in blocks(device.handle, memory) if block.kind == "held"])
+        return moved
+
+    monkeypatch.setattr(submit, "make_room", looked)
+    (out,) = rt.submit(device, bundle, "step", [x, d])
+    assert at not in held[0]
+    assert (out.numpy() == 2 * values).all()
+    assert "l1" in [tensor.layout.memory for tensor in above]
