@@ -22,6 +22,7 @@ from .builder import GraphBuilder
 from .factory import create
 from .graph import TensorType
 from .libraries import isa
+from .mapped import read_file
 from .ops import inputs as draws
 from .ops import registry
 from .writing import write_whole
@@ -58,7 +59,7 @@ class Tuner:
     def _read(self) -> dict[str, float]:
         """What an earlier run wrote; a file that is no longer whole is measured anew."""
         try:
-            times = json.loads(self.path.read_text()) if self.path else {}
+            times = json.loads(read_file(self.path)) if self.path else {}
         except (OSError, ValueError, RecursionError):
             return {}
         pairs = times.items() if isinstance(times, dict) else ()

@@ -279,21 +279,22 @@ def check_references(path: Path, index: Mapping) -> None:
     named += [("$.params.file", index["params"]["file"])] if index["params"] else []
     for where, file in named:
         if file not in index["files"]:
-            raise DocumentError(
-                f"bundle {path}: {file!r} is not among its files{did_you_mean(file, index['files'])}",
-                got=file,
-                path=where,
-            )
+            raise DocumentError(f"bundle {path}: {file!r} is not among its files"
+                                f"{did_you_mean(file, index['files'])}", got=file, path=where)
+    for key in ("graph", "plan"):       # so that all programs together are no more to read than the files are
+        owner: dict[str, str] = {}
+        for i, program in enumerate(index["programs"]):
+            file, name = program.get(key), program["name"]
+            if file is not None and owner.setdefault(file, name) != name:
+                raise DocumentError(f"bundle {path}: programs {owner[file]!r} and {name!r} are one file, "
+                                    f"{file}: each has its own {key}", got=file,
+                                    path=f"$.programs[{i}].{key}")
     for i, program in enumerate(index["programs"]):
         if program.get("const") and program["aliases"]:
-            raise DocumentError(
-                f"bundle {path}: program {program['name']!r} is const and overwrites an input: one excludes "
-                "the other",
-                got=program["aliases"],
-                path=f"$.programs[{i}]",
-            )
+            raise DocumentError(f"bundle {path}: program {program['name']!r} is const and overwrites an "
+                                "input: one excludes the other", got=program["aliases"],
+                                path=f"$.programs[{i}]")
     names = [p["name"] for p in index["programs"]]
     if len(set(names)) != len(names):
-        raise DocumentError(
-            f"bundle {path}: two programs have one name: {names}", got=names, path="$.programs"
-        )
+        raise DocumentError(f"bundle {path}: two programs have one name: {names}", got=names,
+                            path="$.programs")

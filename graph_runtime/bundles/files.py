@@ -52,6 +52,11 @@ def zip_members(path: Path) -> dict[str, Member]:
             if info.file_size != info.compress_size or begin + info.file_size > size:
                 raise DocumentError(f"bundle {path}: {info.filename} is cut off", got=info.filename)
             members[info.filename] = Member(path, begin, info.file_size)
+    end = 0
+    for name, member in sorted(members.items(), key=lambda item: item[1].begin):
+        if member.begin < end:          # many names for the same bytes stand for more than the file has
+            raise DocumentError(f"bundle {path}: {name} lies over another member", got=name)
+        end = member.begin + member.size
     return members
 
 

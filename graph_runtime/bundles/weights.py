@@ -133,7 +133,10 @@ def map_values(file: Path, begin: int, size: int, slots: Mapping[str, Slot],
 
 
 def _view(data: memoryview, key: str, slot: Slot) -> np.ndarray:
-    array = np.ndarray(slot.type.shape, dtypes.to_numpy(slot.type.dtype), data[slot.offset:slot.end])
+    try:
+        array = np.ndarray(slot.type.shape, dtypes.to_numpy(slot.type.dtype), data[slot.offset:slot.end])
+    except ValueError as error:         # a dimension of 0 beside ones that no array has
+        raise ParamsError(f"parameter {key!r} ({slot.type}): {error}", offset=slot.offset) from None
     if array.dtype == np.bool_ and (array.view(np.uint8) > 1).any():
         raise ParamsError(f"parameter {key!r} is bool and holds bytes other than 0 and 1", offset=slot.offset)
     return array

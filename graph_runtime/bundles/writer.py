@@ -18,11 +18,11 @@ from typing import Any, BinaryIO
 import orjson
 
 from ..errors import DocumentError, GraphRuntimeError
-from ..mapped import open_file
+from ..mapped import open_file, read_file
 from ..progress import Count, uncounted
 from ..writing import told, writing
 from .bundle import FORMAT, VERSION, BundleLibrary, BundleProgram, check_references
-from .files import INDEX, check_name
+from .files import INDEX, check_name, zip_members
 from .weights import Slot, lay_out, type_of, write_values
 
 __all__ = ["PARAMS", "write_bundle"]
@@ -134,12 +134,12 @@ def _is_ours(path: Path) -> bool:
     """An empty folder, a folder with a bundle's index, or a zip with one."""
     try:
         if path.suffix != ".zip":
-            return path.is_dir() and (not any(path.iterdir()) or _is_index((path / INDEX).read_bytes()))
+            return path.is_dir() and (not any(path.iterdir()) or _is_index(read_file(path / INDEX)))
         if not path.is_file():
             return False
-        with zipfile.ZipFile(path) as archive:
-            return _is_index(archive.read(INDEX))
-    except (OSError, KeyError, zipfile.BadZipFile, NotImplementedError, RuntimeError):
+        return _is_index(bytes(zip_members(path)[INDEX].view()))
+    except (DocumentError, OSError, LookupError, ValueError, zipfile.BadZipFile, NotImplementedError,
+            RuntimeError):
         return False
 
 

@@ -117,6 +117,49 @@ def test_paths_that_leave_the_bundle_are_refused(tmp_path, file):
         read_bundle(tmp_path / "b")
 
 
+@pytest.mark.parametrize("key", ["graph", "plan"])
+def test_programs_do_not_share_a_file(tmp_path, key):
+    write(tmp_path / "b")
+    index = orjson.loads((tmp_path / "b" / "bundle.json").read_bytes())
+    index["files"]["other.json"] = index["files"]["main.json"]
+    (tmp_path / "b" / "other.json").write_bytes((tmp_path / "b" / "main.json").read_bytes())
+    program = {**index["programs"][0], "plan": "main.json"}
+    index["programs"] = [program, {**program, "name": "again", key: "main.json", "graph": "other.json"}]
+    if key == "graph":
+        index["programs"][1] |= {"graph": "main.json", "plan": "other.json"}
+    (tmp_path / "b" / "bundle.json").write_bytes(orjson.dumps(index))
+    with pytest.raises(DocumentError, match=f"each has its own {key}"):
+        read_bundle(tmp_path / "b")
+
+
+def test_members_of_a_zip_do_not_share_bytes(tmp_path):
+    write(tmp_path / "b.zip")
+    data = bytearray((tmp_path / "b.zip").read_bytes())
+    first = data.index(b"PK\1\2")
+    second = data.index(b"PK\1\2", first + 4)
+    data[second + 42:second + 46] = data[first + 42:first + 46]
+    (tmp_path / "b.zip").write_bytes(data)
+    with pytest.raises(DocumentError, match="over another member"):
+        read_bundle(tmp_path / "b.zip")
+
+
+def test_a_pipe_in_the_place_of_the_index_does_not_hang(tmp_path):
+    (tmp_path / "b").mkdir()
+    os.mkfifo(tmp_path / "b" / "bundle.json")
+    with pytest.raises(GraphRuntimeError, match="not replaced"):
+        write(tmp_path / "b")
+
+
+def test_a_zip_that_cannot_be_unpacked_is_not_replaced(tmp_path):
+    with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bundle.json", bytes(1000))
+    data = bytearray((tmp_path / "b.zip").read_bytes())
+    data[45:48] = b"\xff\xff\xff"
+    (tmp_path / "b.zip").write_bytes(data)
+    with pytest.raises(GraphRuntimeError, match="not replaced"):
+        write(tmp_path / "b.zip")
+
+
 def test_a_link_that_leaves_the_bundle_is_refused(tmp_path):
     write(tmp_path / "b")
     (tmp_path / "secret").write_bytes(b"{}")

@@ -1,5 +1,6 @@
 """Parameters of a bundle, read as those of any other file."""
 
+import json
 import shutil
 import zipfile
 
@@ -22,7 +23,7 @@ def write(path, values=None, programs=None):
     values = VALUES if values is None else values
     programs = programs or [BundleProgram("main", "main.json", (), (), {name: name for name in values})]
     return write_bundle(path, devices=["cpu:0"], programs=programs, libraries=(), params=values,
-                        files={"main.json": b"{}"})
+                        files={program.graph: b"{}" for program in programs})
 
 
 def same(found, wanted):
@@ -43,7 +44,7 @@ def test_a_path_into_a_bundle_gives_its_parameters(tmp_path, name):
 def test_names_are_those_of_inputs_and_every_value_is_there(tmp_path):
     values = {"k": np.ones(2, "f4"), "b/w": np.zeros(2, "f4"), "of no program": np.full(2, 3, "f4")}
     programs = [BundleProgram("a", "main.json", (), (), {"w": "k"}),
-                BundleProgram("b", "main.json", (), (), {"w": "b/w", "v": "k"})]
+                BundleProgram("b", "b.json", (), (), {"w": "b/w", "v": "k"})]
     found = read_params(write(tmp_path / "two.bundle", values, programs))
     same(found, {"w": values["k"], "v": values["k"], "b/w": values["b/w"],
                  "of no program": values["of no program"]})
@@ -104,3 +105,12 @@ def test_damage_is_an_error_of_ours(tmp_path):
         read_params(tmp_path / "other.zip")
     with pytest.raises(ParamsError):
         read_params(tmp_path / "absent")
+
+
+def test_a_shape_that_no_array_has_is_refused(tmp_path):
+    path = write(tmp_path / "p.bundle")
+    index = json.loads((path / "bundle.json").read_bytes())
+    index["params"]["tensors"]["empty"]["shape"] = [0, 1 << 61]
+    (path / "bundle.json").write_text(json.dumps(index))
+    with pytest.raises(ParamsError, match="'empty'"):
+        gr.load_params(path)
