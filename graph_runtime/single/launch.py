@@ -97,10 +97,10 @@ def _buffer_at(at: Place, tensor: Tensor) -> Buffer:
 def alias(tensor: Tensor, to: Place) -> Tensor:
     """The same memory as another type. Raises Moved where it has not the layout of ``to`` any more."""
     with moves:
-        now = tensor.snapshot()
-        if now.layout != to.layout:
+        if tensor.layout != to.layout:
             raise Moved
-        made = Tensor(to.device, to.handle, to.type, to.layout, now._addr, now._owner, now.readonly)
+        made = Tensor(to.device, to.handle, to.type, to.layout, tensor._addr, tensor._owner, tensor.readonly)
+    tensor.alive()                          # after the look: another thread may have given it up before
     if tensor._recipe is not None:
         made._recipe = (_Aliases(), (tensor,))
         watch(made)

@@ -38,16 +38,16 @@ class Shown:
         """A handle on the same memory that no device knows: where it leads does not change. Raises
         HandleError."""
         made = self.__class__(self.device, self._handle, self.type, self.layout, self._addr, self._owner,
-                              self.readonly, known=False)
+                              self.readonly, False)
         self.alive()                # after the look: another thread may have given it up before
         return made
 
     def alias(self) -> Any:
         """Another handle on the same memory, with the same retain flag and version."""
         with moves:
-            now = self.snapshot()
-            made = self.__class__(now.device, now._handle, now.type, now.layout, now._addr, now._owner,
-                                  now.readonly)
+            made = self.__class__(self.device, self._handle, self.type, self.layout, self._addr, self._owner,
+                                  self.readonly)
+        self.alive()
         made._origin = self if self._origin is None else self._origin
         made._retained, made._recipe = self._retained, self._recipe
         return made
