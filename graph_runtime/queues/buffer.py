@@ -49,7 +49,8 @@ class Buffer:
     """A block of a device's memory.
 
     ``handle`` the opened device, ``memory`` the index of its memory, ``addr`` and ``extent`` (bytes; per bank
-    on tt), ``id`` a number never used twice, ``pointer`` the ``gr_buffer *``. Every holder keeps the block;
+    on tt), ``id`` a number never used twice, ``pointer`` the ``gr_buffer *``, ``overwrites`` the queued runs
+    that write it in place, as far as they may matter yet (tensors/donated.py). Every holder keeps the block;
     ``free`` gives it up for all of them.
 
     ``pointer`` holds the reference of C's, and is itself held by every call that was given it: what another
@@ -57,11 +58,12 @@ class Buffer:
     it beside the array.
     """
 
-    __slots__ = ("__weakref__", "extent", "handle", "memory", "owner", "pointer")
+    __slots__ = ("__weakref__", "extent", "handle", "memory", "overwrites", "owner", "pointer")
 
     def __init__(self, handle: core.DeviceHandle, memory: int, extent: int, pointer: Any,
                  owner: object = None):
         self.handle, self.memory, self.extent, self.owner = handle, memory, extent, owner
+        self.overwrites: list[Any] = []          # runs that write it in place: tensors/donated.py
         self.pointer = _gc(pointer, _release if owner is None else partial(_release_borrowed, owner))
 
     @classmethod
@@ -136,6 +138,12 @@ class Buffer:
     def ready(self) -> bool:
         """Whether nothing that is queued will still write it. Never waits."""
         return not _pending(self.live(), 0)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether anything that is queued still writes or reads it. Never waits."""
+        pointer = self.pointer
+        return pointer is not None and bool(_pending(pointer, 1))
 
     @property
     def failure(self) -> Exception | None:
@@ -233,14 +241,15 @@ def wait_in_slices(wait: Callable[[int], int], timeout: float | None, what: str)
                                    wanted=timeout)
 
 
-def error_of(failure: Any) -> GraphRuntimeError:
-    """The exception that a ``gr_failure *`` says: KernelError, or RunCancelledError."""
+def error_of(failure: Any, left: str = "") -> GraphRuntimeError:
+    """The exception that a ``gr_failure *`` says: KernelError, or RunCancelledError; ``left``: and what the
+    failure left."""
     node, op, device, text = (ffi.string(getattr(failure, key)).decode(errors="replace")
                               for key in ("node", "op", "device", "text"))
     kind = RunCancelledError if failure.status == lib.GR_ERR_CANCELLED else KernelError
     where = f"node {node!r} ({op} on {device})" if node else f"{op or 'queued work'} on {device}"
     said = f"{where} was cancelled" if kind is RunCancelledError else f"{where} failed: {text}"
-    return kind(said, node=node or None, op=op or None, device=device or None, status=failure.status)
+    return kind(said + left, node=node or None, op=op or None, device=device or None, status=failure.status)
 
 
 def with_room(attempt: Callable[[], Any], places: Sequence[tuple[Any, int]], device: str) -> Any:

@@ -29,13 +29,15 @@ class Run:
     """One submission.
 
     ``outputs`` the tensors it makes, there at once: reading one waits for it. ``name`` is the session's. A
-    run that failed and that nobody asked is warned about when it is dropped.
+    run that failed and that nobody asked is warned about when it is dropped. ``left()``: what its error says
+    besides, of what the run left in its inputs.
     """
 
-    __slots__ = ("__weakref__", "_asked", "_pointer", "name", "outputs")
+    __slots__ = ("__weakref__", "_asked", "_left", "_pointer", "name", "outputs")
 
-    def __init__(self, pointer: Any, outputs: tuple[Any, ...] = (), name: str = "run"):
-        self._pointer, self.outputs, self.name = pointer, outputs, name
+    def __init__(self, pointer: Any, outputs: tuple[Any, ...] = (), name: str = "run",
+                 left: Callable[[], str] = str):
+        self._pointer, self.outputs, self.name, self._left = pointer, outputs, name, left
         self._asked = False
 
     def __repr__(self) -> str:
@@ -65,14 +67,14 @@ class Run:
         self._wait(timeout)
         if self._failed():
             self._asked = True
-            raise _failure(self._pointer)
+            raise _failure(self._pointer, self._left())
         return self
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Wait, and return what ``wait`` would raise, None where nothing failed. Raises WaitTimeoutError."""
         self._wait(timeout)
         self._asked = True
-        return _failure(self._pointer) if self._failed() else None
+        return _failure(self._pointer, self._left()) if self._failed() else None
 
     def forget(self) -> tuple[Any, ...]:
         """The outputs, for who keeps them instead of the run: who reads one hears of a failure, so that
@@ -105,10 +107,10 @@ class Run:
         return bool(lib.gr_run_failure(self._pointer, ffi.NULL))
 
 
-def _failure(pointer: Any) -> Exception:
+def _failure(pointer: Any, left: str = "") -> Exception:
     found = ffi.new("gr_failure *")
     lib.gr_run_failure(pointer, found)
-    return error_of(found)
+    return error_of(found, left)
 
 
 def failure_of(pointer: Any) -> Callable[[], Exception | None]:

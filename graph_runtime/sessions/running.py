@@ -1,7 +1,7 @@
 """Runs of a session in the calling thread: one call into C, more where something is to be done around it."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -45,11 +45,16 @@ class Running:
     def run_span(self, first: int, last: int) -> None:
         """Run instructions first .. last - 1, for who looks at nodes one by one. Raises as run."""
         with self._guard():
+            self._settle_state()
             self._refuse_unset()
             self.reserve()
-            if self._submitter is not None and self.plan.aliases:
-                self._submitter.drain()
             self._run_span(first, last)
+
+    def _settle_state(self) -> None:
+        """Wait for queued runs that write the session's state, and see what is left of it."""
+        if self._submitter is not None and self.plan.aliases:
+            self._submitter.in_flight.drain()
+            self._submitter.in_place.settle()
 
     def _refuse_unset(self) -> None:
         if self.unset:
@@ -59,14 +64,13 @@ class Running:
         """A run with copies around it, for zero copy, or after queued runs that write the same inputs; or in
         the queues, unless outputs are bound to arrays."""
         with self._guard():
+            self._settle_state()
             self._refuse_unset()
             self.reserve()
             self._around = self._needs_more()        # inputs may have been set since
             if self._queued and not self._zero_copy.outputs:
                 self.submissions().run_in_place()
                 return
-            if self._submitter is not None and self.plan.aliases:
-                self._submitter.drain()
             for first, last in self._copies_in:
                 self._run_span(first, last)
             self._run_span(0, self.program.main)
@@ -102,14 +106,19 @@ class Running:
         if not self.plan.aliases or at >= self.program.main:
             return ""
         lost = overwritten(self.program, at, status)
+        self.lose(lost)
+        return described(self.graph.input_names, state_of(self.program), lost)
+
+    def lose(self, indices: Collection[int]) -> None:
+        """A run failed that had begun to write these inputs: unless unset ones are allowed, runs refuse them
+        until they are set."""
         if self.refuses_unset:
-            mine = set(lost) - self._zero_copy.inputs.keys()     # an array's owner may fill it unseen
+            mine = set(indices) - self._zero_copy.inputs.keys()     # an array's owner may fill it unseen
             self.lost |= mine
             self.unset |= mine
             for index in mine:
                 self.input(index)                    # tensors that somebody holds tell when they are written
             self._around = self._around or bool(mine)
-        return described(self.graph.input_names, state_of(self.program), lost)
 
     def _busy_error(self) -> SessionBusyError:
         return SessionBusyError(f"{self.name} is running in another thread: make one session a thread")

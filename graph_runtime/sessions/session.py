@@ -123,14 +123,14 @@ class Session(Running):
         if self._submitter is None:
             self._fresh = False
             from .submission import Submitter
-            self._submitter = Submitter(self.bound, self._zero_copy, self.missing)
+            self._submitter = Submitter(self.bound, self._zero_copy, self)
             self._around = self._around or bool(self.plan.aliases)
         return self._submitter
 
     def _settle(self) -> None:
         """Memory is about to move: wait for queued runs, and look at it anew for later ones."""
         if self._submitter is not None:
-            self._submitter.drain()
+            self._submitter.in_flight.drain()
             self._submitter = None
 
     # **************** inputs and outputs ****************

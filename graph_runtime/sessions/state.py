@@ -2,11 +2,11 @@
 
 An input is unchanged where no instruction that writes its memory began, or the one that failed refused before
 its first write (GR_ERR_REFUSED). Else its contents are undefined: runs ask for new ones, as for an input that
-was never set (unset.py).
+was never set (unset.py). in_place.py is the same for queued runs.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -32,10 +32,13 @@ def overwritten(program: Program, at: int, status: int) -> list[int]:
     return [i for i in state_of(program) if (written & (plan.sid == plan.sid[graph.input_eids[i]])).any()]
 
 
-def described(names: Sequence[str], state: Sequence[int], lost: Sequence[int]) -> str:
-    """What an error says of it; ``names``: of the graph's inputs."""
-    kept = [repr(names[i]) for i in state if i not in lost]
-    gone = [repr(names[i]) for i in lost]
+def described(names: Sequence[str], state: Sequence[int], undefined: Collection[int], lost: Sequence[int] = ()
+              ) -> str:
+    """What an error says of it; ``names``: of the graph's inputs; ``lost``: donated, and written in part."""
+    kept = [repr(names[i]) for i in state if i not in undefined]
+    gone = [repr(names[i]) for i in undefined]
     said = f"; input {', '.join(kept)} is unchanged" if kept else ""
-    return said + (f"; the contents of input {', '.join(gone)} are undefined: set it before the next run"
-                   if gone else "")
+    said += (f"; the contents of input {', '.join(gone)} are undefined: set it before the next run"
+             if gone else "")
+    given = ", ".join(repr(names[i]) for i in lost)
+    return said + (f"; the contents of input {given} are lost" if lost else "")

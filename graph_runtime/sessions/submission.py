@@ -7,9 +7,9 @@ number may be in flight.
 from __future__ import annotations
 
 import weakref
-from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,16 @@ from ..locks import new_lock
 from ..programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
 from ..queues import template
 from ..queues.blocks import let_go
-from ..queues.buffer import Buffer, wait_in_slices
+from ..queues.buffer import Buffer
 from ..queues.run import Run, failure_of
 from ..queues.template import Template
-from ..tensors.tensor import Tensor, donations, moves
+from ..tensors.donated import Donated, donations
+from ..tensors.shown import moves
+from ..tensors.tensor import Tensor
 from .assembly import assemble
 from .bind import Bound, borrowed
+from .in_flight import InFlight
+from .in_place import InPlace, Stateful
 from .staging import check_kinds, find_input, stage, written
 from .unset import refuse
 from .zero_copy import ALIGNMENT, ZeroCopy
@@ -40,14 +44,14 @@ class Submitter:
     """Puts a session's runs in the queues; ``zero_copy``: what is bound to arrays. Made at the session's
     first submit, and again after its memory has moved. Any thread."""
 
-    def __init__(self, bound: Bound, zero_copy: ZeroCopy, missing: Callable[[], set[int]]):
+    def __init__(self, bound: Bound, zero_copy: ZeroCopy, state: Stateful):
         if zero_copy.outputs:
             raise InputError(f"outputs {sorted(zero_copy.outputs)} of {bound.holder} are bound to arrays, "
                              "which is for run(): give submit out=, or call reset_zero_copy")
         self._bound, self._plan, self._graph = bound, bound.program.plan, bound.program.plan.graph
         self._slots = slots = assign_slots(self._plan)
         self._templates: dict[frozenset[int], Template] = {}
-        self._flying: deque[Any] = deque()
+        self.in_flight = InFlight(bound.holder)
         self._lock = new_lock()
         self._own_outputs: dict[int, Buffer] | None = None      # for runs in place
         self._times: np.ndarray | None = None                   # of the last of them that was timed
@@ -55,10 +59,12 @@ class Submitter:
         self._copied = slots_of_copies(bound.program, slots)
         self._own = {at: borrowed(bound, slots, at) for at in np.flatnonzero(slots.kept).tolist()
                      if bound.reserved or int(slots.eid[at]) in bound.owners}
-        self._missing = missing                                 # inputs that the session has no values of
+        self._state = state
         self._lacking = {i for i, at in enumerate(self._input_slot) if at not in self._own}
         self._given = {i: borrowed(bound, slots, self._input_slot[i], array)
                        for i, array in zero_copy.inputs.items()}
+        self.in_place = InPlace({i: self._input_slot[i] for i in slots.into.values()}, self._own, self._given,
+                                state, self._graph.input_names)
         self._defaults = ffi.new("gr_buffer *[]", [
             self._own[at].pointer if at in self._own else ffi.NULL for at in range(slots.count)])
         weakref.finalize(self, _let_go, bound.handles).atexit = False
@@ -67,8 +73,10 @@ class Submitter:
 
     def submit(self, inputs: Mapping[int | str, Any],
                out: Mapping[int, Tensor] | Sequence[Tensor | None] | None,
-               donate: Collection[int | str], max_in_flight: int) -> Run:
-        """See Session.submit."""
+               donate: Collection[int | str], max_in_flight: int,
+               donors: Mapping[int, tuple[Tensor, str]] = MappingProxyType({})) -> Run:
+        """See Session.submit. ``donors``: of inputs that are given up, by number, the handle that is, where
+        it is another than the one given, and where to it says that it went."""
         check_kinds(inputs, out, donate)
         outs = dict(out) if isinstance(out, Mapping) else \
             {i: t for i, t in enumerate(out or ()) if t is not None}
@@ -77,27 +85,36 @@ class Submitter:
             raise InputError(f"an input is given by its name and by its number, too: got {list(inputs)}",
                              got=list(inputs))
         given = {**self._given, **asked}
-        if (lacking := self._lacking | self._missing()) and (lacking := lacking - given.keys()):
-            refuse(self._graph, lacking, self._bound.holder, self._plan.aliases)
+        self.in_place.settle()
+        if (lacking := self._lacking | self._state.missing()) and (lacking := lacking - given.keys()):
+            refuse(self._graph, lacking, self._bound.holder, self._plan.aliases, self._state.lost)
         donate = {self._index(i) for i in donate} | {i for i in self._slots.into.values() if i in asked}
         made = self._template(frozenset(given.keys() & self._copied.keys()))
-        self._wait_for_turn(max_in_flight)
-        # of two threads that donate one tensor one is told; what the run writes stays where it is until then
-        with donations if donate else nullcontext(), moves if outs or donate else nullcontext():
+        self.in_flight.wait_for_turn(max_in_flight)
+        # of two threads that donate one tensor, or write one state, one comes first; until then what the run
+        # writes stays where it is
+        with donations if donate or self.in_place else nullcontext(), \
+                moves if outs or donate else nullcontext():
             slots = ffi.new("gr_buffer *[]", self._slots.count)
             ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
             kept: list[Any] = []
             held = self._place_inputs(slots, given, kept)
             self._place_outputs(slots, outs, held, kept)
             raw = made.submit(slots)
-            run = Run(raw, (), self._bound.holder)
-            self._fly(raw)
+            overwrites = self.in_place.queued(raw, made, held)
+            run = Run(raw, (), self._bound.holder, self.in_place.left(overwrites, held))
+            self.in_flight.add(raw)
             run.outputs = self._hand_out(slots, outs, held)
+            for output, index in self._slots.into.items():
+                overwrites[index].outputs.append(weakref.ref(run.outputs[output]))
             for index in donate:
-                if isinstance(value := given.get(index), Tensor):
-                    value.give_up(f"was donated as input {self._name(index)} of {self._bound.holder}",
-                                  failure_of(raw))
+                value, why = donors.get(index) or (given.get(index), self._donation(index))
+                if isinstance(value, Tensor):
+                    value.give_up(Donated(why, failure_of(raw), overwrites.get(index)))
         return run
+
+    def _donation(self, index: int) -> str:
+        return f"was donated as input {self._name(index)} of {self._bound.holder}"
 
     def run_in_place(self, times: np.ndarray | None = None) -> None:
         """One run over the session's own memory. ``times``: Template.clock's. Raises as Run.wait."""
@@ -114,8 +131,10 @@ class Submitter:
             slots[at] = buffer.pointer
         self._times = times
         made.clock(times)
-        raw = made.submit(slots)
-        run = Run(raw, (), self._bound.holder)
+        with donations if self.in_place else nullcontext():
+            raw = made.submit(slots)
+            overwrites = self.in_place.queued(raw, made, held)
+            run = Run(raw, (), self._bound.holder, self.in_place.left(overwrites, held))
         for output in self._slots.copied:                  # the session shows what is kept itself
             lib.gr_buffer_release(slots[self._slots.outputs[output]])
         try:
@@ -123,7 +142,7 @@ class Submitter:
         finally:
             made.clock(None)
             if not run.done():                             # Ctrl-C: it goes on, in the session's memory
-                self._fly(raw)
+                self.in_flight.add(raw)
             held.clear()
 
     def _index(self, key: int | str) -> int:
@@ -138,32 +157,6 @@ class Submitter:
             if found is None:
                 found = self._templates[copies] = assemble(self._bound, self._slots, copies)
             return found
-
-    def _fly(self, raw: Any) -> None:
-        """Count a ``gr_run *`` among those in flight, with a reference that whoever looks at it holds."""
-        lib.gr_run_retain(raw)
-        self._flying.append(ffi.gc(raw, lib.gr_run_release))
-
-    def _wait_for_turn(self, max_in_flight: int) -> None:
-        flying = self._flying
-        while True:
-            try:
-                run = flying.popleft()
-            except IndexError:                       # another thread was faster, or nothing flies
-                return
-            if not lib.gr_run_done(run) and len(flying) + 1 < max_in_flight:
-                flying.appendleft(run)
-                return
-            try:
-                _wait(run, f"a turn among max_in_flight={max_in_flight} runs of {self._bound.holder}")
-            except BaseException:
-                flying.appendleft(run)
-                raise
-
-    def drain(self) -> None:
-        """Until nothing of the session is in flight."""
-        for run in list(self._flying):
-            _wait(run)
 
     # **************** inputs ****************
 
@@ -288,10 +281,6 @@ class Submitter:
 def _let_go(handles: Sequence[core.DeviceHandle]) -> None:
     for handle in handles:
         let_go(handle)
-
-
-def _wait(run: Any, what: str = "a run") -> None:
-    wait_in_slices(lambda budget: lib.gr_run_wait(run, budget), None, what)
 
 
 def _keep(kept: list[Any], buffer: Buffer) -> Any:

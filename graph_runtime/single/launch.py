@@ -11,7 +11,8 @@ from ..programs.program import ARG, Kernel
 from ..queues.buffer import Buffer
 from ..queues.template import one_kernel
 from ..tensors.place import Place, place
-from ..tensors.tensor import Tensor, moves
+from ..tensors.shown import moves
+from ..tensors.tensor import Tensor
 from .lineage import Maker, replace, settle_all, watch
 
 __all__ = ["Launcher", "Moved", "alias", "rebind"]

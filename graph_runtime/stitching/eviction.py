@@ -17,7 +17,8 @@ from ..programs.slots import assign_slots
 from ..queues.blocks import blocks
 from ..queues.template import copy
 from ..tensors.arrays import allocate
-from ..tensors.tensor import Tensor, moves
+from ..tensors.shown import moves
+from ..tensors.tensor import Tensor
 from ..tensors.traffic import record
 from .executable import Executable
 from .open_device import OpenDevice

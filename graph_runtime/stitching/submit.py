@@ -24,7 +24,8 @@ from ..errors import (
     did_you_mean,
 )
 from ..tensors.arrays import allocate
-from ..tensors.tensor import Tensor, donations
+from ..tensors.donated import donations
+from ..tensors.tensor import Tensor
 from ..tensors.traffic import record
 from ..tensors.transfers import duplicate, to
 from . import constants, hooks
@@ -76,8 +77,6 @@ def submit(opened: OpenDevice, bundle: Bundle, program: str | int | None,
         for at in donated:
             given[at].alive()
         outputs = _submitted(target, given, donated, pressure=evict == "on_pressure")
-        for at in donated:
-            given[at].give_up(_donation(target, at))
     if target.const:
         outputs = constants.keep(key, given, outputs)
     return [opened.adopt(tensor) for tensor in outputs]
@@ -216,10 +215,16 @@ def _queued(target: Executable, given: Sequence[Tensor], donated: Collection[int
             for at, tensor in enumerate(given):
                 if at not in fitting:
                     fitting[at] = _fitting(target, at, tensor)
+            why = {at: _donation(target, at) for at in donated}
             if by_op:
-                return _op_by_op(target, context, fitting, registered, level)
+                outputs = _op_by_op(target, context, fitting, registered, level)
+                for at in donated:
+                    given[at].give_up(why[at])
+                return outputs
             inputs = {target.inputs[at].index: tensor for at, tensor in fitting.items()}
-            run = target.session.submit(inputs, donate=[target.inputs[at].index for at in donated])
+            donors = {target.inputs[at].index: (given[at], why[at]) for at in donated}
+            session = target.session
+            run = session.submissions().submit(inputs, None, donors, session.max_in_flight, donors)
             return list(run.forget())
         except DeviceMemoryError as error:
             if not pressure:

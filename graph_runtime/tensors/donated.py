@@ -1,20 +1,215 @@
-"""Why a handle is gone that was given to a run: made when it is used, because the run may fail yet."""
+"""Tensors that were given to a run, and what comes of them.
+
+A donated handle leads nowhere: its memory is the run's. Where the graph writes an output into that input, a
+KV cache say, the output's handle has the memory from then on. A run that failed before it wrote there gives
+it back: the donated handle leads to its old values again, and the output's, which never came, raise what the
+run raises. What a run had begun to write is lost.
+
+    Overwrite    one queued run that writes a buffer whose values it was given; those of a buffer that may
+                 still matter are its ``overwrites``, oldest first
+    Donated      why a handle is gone, with what it gets back if that run fails
+    Failed       the same of an output whose values never came
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from weakref import ref
 
-__all__ = ["Donated"]
+from .. import core
+from ..locks import new_rlock
+from ..queues.buffer import Buffer
+from ..queues.limbo import keep_until
+from ..queues.run import failure_of
+from ..queues.template import Template
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+__all__ = ["Donated", "Failed", "Overwrite", "donations", "overwriting", "spoiled", "unchanged"]
+
+ffi, lib = core.ffi, core.lib
+WRITTEN, UNCHANGED = lib.GR_LEFT_WRITTEN, lib.GR_LEFT_UNCHANGED
+UNDEFINED, PENDING = lib.GR_LEFT_UNDEFINED, lib.GR_LEFT_PENDING
+
+donations = new_rlock()             # from the look at what is donated until it is given up; a hook may submit
+_overwrites = new_rlock()           # of buffers' overwrites; what holds it waits for nothing
+
+
+class Overwrite:
+    """``donors``: weak references to the handles that led to the memory before; ``outputs``: to those that
+    the run gave. ``memory``: the buffer's id, ``version``: the buffer's when the run was queued.
+    ``failure()``: what went wrong in the run, None where nothing did so far."""
+
+    __slots__ = ("_run", "_slot", "_template", "donors", "failure", "memory", "outputs", "version")
+
+    def __init__(self, run: Any, template: Template, slot: int, buffer: Buffer):
+        lib.gr_run_retain(run)
+        self._run, self._template, self._slot = ffi.gc(run, lib.gr_run_release), template, slot
+        self.failure: Callable[[], Exception | None] = failure_of(run)
+        self.donors: list[ref[Tensor]] = []
+        self.outputs: list[ref[Tensor]] = []
+        self.version, self.memory = buffer.version, buffer.id
+
+    @property
+    def left(self) -> int:
+        """What the run left in the memory: GR_LEFT_*."""
+        return lib.gr_run_left(self._run, self._template.pointer, self._slot)
+
+    @property
+    def failed(self) -> bool | None:
+        """Whether a step of the run failed, also one that does not write there; None while all goes well."""
+        if lib.gr_run_failure(self._run, ffi.NULL):
+            return True
+        return False if lib.gr_run_done(self._run) else None
+
+
+def overwriting(buffer: Buffer, run: Any, template: Template, slot: int) -> Overwrite:
+    """A run that was queued just now writes the buffer, which is slot ``slot`` of its template, in place. The
+    caller has held ``donations`` since before that."""
+    made = Overwrite(run, template, slot, buffer)
+    with _overwrites:
+        known = _that_matter(buffer)
+        if known and known[-1].version + 1 != made.version:      # others wrote it since, and not in place
+            known.clear()
+        known.append(made)
+    return made
+
+
+def spoiled(buffer: Buffer) -> bool:
+    """Whether the last that wrote the buffer is a run in place that failed and left something else than what
+    was there. The contents count as right from then on: the keeper of that state asks for new."""
+    with _overwrites:
+        last = buffer.overwrites[-1] if buffer.overwrites else None
+        if last is None or last.left == PENDING or buffer.version != last.version or not last.failed:
+            return False                         # others wrote it since, or nothing went wrong
+        if unchanged(buffer) is not False:
+            return False
+        buffer.overwrites.clear()
+        return bool(lib.gr_buffer_accept(buffer.live(), last.version))
+
+
+def _that_matter(buffer: Buffer) -> list[Overwrite]:
+    """The buffer's overwrites without those before and up to the last that is known to have written it."""
+    known = buffer.overwrites
+    for at in reversed(range(len(known))):
+        if known[at].left == WRITTEN:
+            del known[:at + 1]
+            break
+    return known
+
+
+def unchanged(buffer: Buffer, asker: Tensor | None = None, wait: bool = False) -> bool | None:
+    """Give a buffer back to who donated it, if no run since wrote there: True, and then it reads as before
+    those runs. None where it cannot be told yet; ``wait``: waits for what is queued behind a run that failed.
+
+    ``asker``, if it is an output of these runs, gets nothing of it: False.
+    """
+    while True:
+        with _overwrites:
+            known = _that_matter(buffer)
+            left = [overwrite.left for overwrite in known]
+            if not known or buffer.pointer is None:
+                return False
+            if left[0] == PENDING:
+                return None
+            if asker is not None and any(asker is it for overwrite in known for it in _handles(overwrite)):
+                return False
+            if WRITTEN in left or UNDEFINED in left or buffer.version != known[-1].version:
+                return False
+            if PENDING not in left and lib.gr_buffer_accept(buffer.live(), known[-1].version):
+                _give_back(known)
+                return True
+        if not wait:
+            return None
+        buffer.wait(write=True)
+
+
+def _give_back(overwrites: list[Overwrite]) -> None:
+    """The first of these runs was given the right values, the others outputs of one that failed."""
+    for overwrite in overwrites:
+        for handle in _handles(overwrite):
+            handle.lose(Failed(overwrite.failure))
+    for donor in [donor() for donor in overwrites[0].donors]:
+        if donor is not None:
+            donor.come_back(donor._gone)
+    overwrites.clear()
+
+
+def _handles(overwrite: Overwrite) -> list[Tensor]:
+    """What leads to a run's output now: the handles that it gave, and aliases of them."""
+    outputs = [output for output in [output() for output in overwrite.outputs] if output is not None]
+    return [t for output in outputs for t in output._handle.tensors.alive()
+            if t is output or t._origin is output]
 
 
 class Donated:
-    """``why`` says where it went; ``failure`` gives what went wrong in that run, if anything did so far."""
+    """``why`` says where the handle went. ``failure()``: what went wrong in that run, None where nothing did
+    so far. ``overwrite``: of the run, where an output is written into what it was given, and then ``kept`` is
+    what the handle led to (owner, address, layout, origin), None once it is known not to come back."""
 
-    __slots__ = ("failure", "why")
+    __slots__ = ("__weakref__", "failure", "kept", "overwrite", "why")
 
-    def __init__(self, why: str, failure: Callable[[], Exception | None]):
-        self.why, self.failure = why, failure
+    def __init__(self, why: str, failure: Callable[[], Exception | None], overwrite: Overwrite | None = None):
+        self.why, self.failure, self.overwrite = why, failure, overwrite
+        self.kept: tuple[Any, ...] | None = None
 
     def __str__(self) -> str:
         failed = self.failure()
-        lost = "" if failed is None else f", to a run that failed ({failed}): its contents are lost"
-        return self.why + lost
+        if failed is None:
+            return self.why
+        lost = ": its contents are lost" if self.kept is None else ""
+        return f"{self.why}, to a run that failed ({failed}){lost}"
+
+    def keep(self, tensor: Tensor, kept: tuple[Any, ...]) -> None:
+        """The handle was given up, and is looked at when others come. What it led to stays meanwhile."""
+        if self.overwrite is None or not isinstance(kept[0], Buffer):
+            return
+        self.kept = kept
+        if self._was_written():
+            self.overwrite.donors.append(ref(tensor))
+        gone, handle = ref(self), ref(tensor)
+        keep_until(lambda: (it := gone()) is None or it._is_over(), lambda: _look(gone(), handle()))
+
+    def _was_written(self) -> bool:
+        """Whether the run writes the handle's own memory, and not a copy in another layout."""
+        return self.kept[0].pointer is not None and self.kept[0].id == self.overwrite.memory
+
+    def _is_over(self) -> bool:
+        kept = self.kept
+        return kept is None or (self.overwrite.failed is not None and not kept[0].in_use)
+
+    def comes_back(self, tensor: Tensor, wait: bool = False) -> bool:
+        """Whether the handle leads to its values again, because the run failed and left them. ``wait``: for
+        what is queued behind that run."""
+        kept = self.kept
+        if kept is None:
+            return False
+        found = self.overwrite.failed
+        if found and self._was_written():
+            found = unchanged(kept[0], wait=wait)
+        elif found:
+            with _overwrites:
+                tensor.come_back(self)
+        if tensor._gone is not self:
+            return True
+        if found is not None:
+            self.kept = None                 # others wrote there, or it had no values of its own
+        return False
+
+
+def _look(gone: Donated | None, tensor: Tensor | None) -> None:
+    if gone is not None and tensor is not None:
+        gone.comes_back(tensor)
+
+
+class Failed:
+    """The values never came: ``failure()`` is why. Using the handle raises that."""
+
+    __slots__ = ("failure",)
+
+    def __init__(self, failure: Callable[[], Exception | None]):
+        self.failure = failure
+
+    def __str__(self) -> str:
+        return f"failed: {self.failure()}"

@@ -37,13 +37,15 @@ class Shown:
     def snapshot(self) -> Any:
         """A handle on the same memory that no device knows: where it leads does not change. Raises
         HandleError."""
-        made = self.__class__(self.device, self._handle, self.type, self.layout, self._addr, self._owner,
-                              self.readonly, False)
-        self.alive()                # after the look: another thread may have given it up before
+        now = self.alive()          # before the look: a donated one may come back
+        made = self.__class__(now.device, now._handle, now.type, now.layout, now._addr, now._owner,
+                              now.readonly, False)
+        self.alive()                # and after it: another thread may have given it up before
         return made
 
     def alias(self) -> Any:
         """Another handle on the same memory, with the same retain flag and version."""
+        self.alive()                # a donated one may come back, which waits: not under the lock
         with moves:
             made = self.__class__(self.device, self._handle, self.type, self.layout, self._addr, self._owner,
                                   self.readonly)

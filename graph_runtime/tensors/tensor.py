@@ -10,8 +10,7 @@ Everything but the values is known without waiting; whatever needs the values wa
 from __future__ import annotations
 
 import itertools
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from weakref import ref
 
@@ -26,28 +25,29 @@ from ..locks import new_rlock
 from ..queues.buffer import Buffer, check_timeout
 from ..single.lineage import before_write, recover
 from .dlpack import HOST_DEVICE, export
-from .donated import Donated
+from .donated import Failed, unchanged
 from .host_values import aligned_empty, as_array
 from .implicit import Fetching
+from .lifetime import Lifetime
 from .operators import Operators
 from .place import place
-from .shown import Shown, moves
+from .shown import Shown
 
-__all__ = ["Tensor", "donations", "moves"]
+__all__ = ["Tensor"]
 
-donations = new_rlock()             # from the look at what is donated until it is given up; a hook may submit
 _numbers = itertools.count(1)       # of ids and versions; next() is one step
 _naming = new_rlock()
 
 
-class Tensor(Operators, Fetching, Shown):
+class Tensor(Operators, Fetching, Lifetime, Shown):
     """A tensor on a device: ``device`` where it lives, ``layout`` how its elements are stored there, ``type``
     the shape and dtype that the host sees, ``readonly`` whether it is a constant. It keeps the memory that
     it shows alive, also when its session is gone. Two handles may show the same memory (``to`` its own
     place): see ``deallocate``. One that is not ``known`` to the device is of this moment only: no other
     thread lets it lead elsewhere.
 
-    Using a handle that was deallocated or donated raises HandleError, which says where that was.
+    Using a handle that was deallocated or donated raises HandleError, which says where that was. A donated
+    one whose run failed before it wrote there leads to its values again (donated.py).
     """
 
     __slots__ = ("__weakref__", "_addr", "_copy_arg", "_gone", "_handle", "_id", "_origin", "_owner",
@@ -117,8 +117,8 @@ class Tensor(Operators, Fetching, Shown):
         return found
 
     def __repr__(self) -> str:
-        gone = f", {self._gone}" if self._gone else ""
-        return f"Tensor({self.type}, {self.device}, {self.layout}{gone})"
+        gone = self._went()
+        return f"Tensor({self.type}, {self.device}, {self.layout}{'' if gone is None else f', {gone}'})"
 
     # **************** waiting ****************
 
@@ -142,7 +142,7 @@ class Tensor(Operators, Fetching, Shown):
             try:
                 buffer.wait(timeout)
             except KernelError:
-                if not recover(self):
+                if not (recover(self) or unchanged(buffer, self, wait=True)):
                     raise
         self._recipe = None
         return self
@@ -215,60 +215,14 @@ class Tensor(Operators, Fetching, Shown):
 
     # **************** lifetime ****************
 
-    @property
-    def is_allocated(self) -> bool:
-        """Whether the handle still leads to memory."""
-        buffer = self.buffer
-        return self._gone is None and (buffer is None or buffer.pointer is not None)
-
-    @property
-    def retain(self) -> bool:
-        """Whether deallocate() and donations leave this handle alone."""
-        return self._retained
-
-    @retain.setter
-    def retain(self, on: bool) -> None:
-        self.alive()._retained = bool(on)
-
-    def deallocate(self, force: bool = False) -> bool:
-        """Give the memory back, without waiting: it is used again when queued work that reads it is over.
-
-        The handle cannot be used any more. Memory that several handles show goes with the last of them,
-        with ``force`` at once: then the others raise, too. A retained handle stays, whatever ``force`` says,
-        with a warning; host memory stays, as in tt-mlir. Returns whether the handle was given up. Raises
-        HandleError for one that is gone already, InputError for a session's view.
-        """
-        buffer = self.alive().buffer
-        on_host = self.layout.memory == HOST
-        if buffer is None or not (on_host or buffer.owner is None):
-            raise InputError(f"{self!r} shows memory of a session: it goes with the session")
-        if self._retained:
-            warnings.warn(f"tensor {self.id} is retained and was not deallocated: set retain to False "
-                          "first", stacklevel=2)
-            return False
-        if on_host:
-            return False
-        if not force:
-            self.give_up("was deallocated")
-            return True
-        with moves:                     # an eviction moves all handles, or none
-            buffer = self.alive().buffer
-            self.give_up("was deallocated")
-            buffer.free(force=True)
-        return True
-
-    def give_up(self, why: str, failure: Callable[[], Exception | None] | None = None) -> None:
-        """Let later uses raise HandleError, "tensor 7 <why>"; the memory lives as long as others need it.
-        ``failure``: of the run that it was given to, once that is over; kept where only ``why`` is new."""
-        if failure is None and isinstance(self._gone, Donated):
-            failure = self._gone.failure
-        self._gone = why if failure is None else Donated(why, failure)
-        self._owner = self._origin = None
-        self._view = self._target_view = self._copy_arg = None
-
     def alive(self) -> Tensor:
-        """The handle itself. Raises HandleError for one that leads nowhere."""
+        """The handle itself. Raises HandleError for one that leads nowhere, and for an output whose values
+        never came what its run raises."""
         why, owner = self._gone, self._owner
+        if why is not None:
+            why, owner = self._went(wait=True), self._owner
+        if isinstance(why, Failed):
+            raise why.failure()
         if why is None and owner.__class__ is Buffer and owner.pointer is None:
             why = "was freed by force, through another handle"
         if why is not None:

@@ -24,7 +24,8 @@ from .arrays import allocate, check_layout, default_layout
 from .batches import fetch, spread
 from .host_values import as_host
 from .place import place
-from .tensor import Tensor, moves
+from .shown import moves
+from .tensor import Tensor
 
 __all__ = ["checked", "copy_into", "duplicate", "gather", "queue_copy", "resolve", "scatter", "to",
            "to_layout", "wait_all", "waiting"]

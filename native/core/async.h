@@ -47,6 +47,9 @@ typedef struct gr_cause {
   gr_failure failure;
 } gr_cause;
 
+/* What it needs failed before it; it refused, or never began; its kernel gave up, maybe after some writes. */
+enum { GR_FAILED_BEFORE, GR_FAILED_UNBEGUN, GR_FAILED_MIDWAY };
+
 /* A lane of a run. Its queue's worker writes; others read done (acquire), then failed_at and cause. */
 typedef struct gr_lane_run {
   gr_run *run;
@@ -55,6 +58,7 @@ typedef struct gr_lane_run {
   _Atomic int32_t failed_at;         /* first step that failed or was left out; INT32_MAX: none */
   gr_cause *cause;                   /* set before failed_at */
   int64_t failed_step;               /* the template's index of that step; set before failed_at */
+  int32_t itself;                    /* GR_FAILED_*: how that step failed; set before failed_at */
   int32_t num_waits;
   int32_t next_wait;                 /* waits before this one are over */
   gr_wait *waits;                    /* [num_waits] by step */

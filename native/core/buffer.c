@@ -215,6 +215,14 @@ int32_t gr_buffer_write(gr_buffer *buffer, int64_t budget_ns) {
   return status;
 }
 
+int32_t gr_buffer_accept(gr_buffer *buffer, uint64_t version) {
+  pthread_mutex_lock(&gr_async_lock);
+  int32_t known = buffer->version == version && !gr_buffer_in_use(buffer);
+  if (known) gr_events_clear(&buffer->writes);
+  pthread_mutex_unlock(&gr_async_lock);
+  return known;
+}
+
 void gr_buffer_written(gr_buffer *buffer) {
   if (buffer->on_host) gr_guard_close(buffer->addr);
 }

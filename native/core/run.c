@@ -82,6 +82,25 @@ int32_t gr_run_failure(const gr_run *run, gr_failure *out) {
   return first->cause->failure.status;
 }
 
+int32_t gr_run_left(const gr_run *run, const gr_template *t, int32_t slot) {
+  int written = 1, unchanged = 1, own = 0;
+  for (int64_t u = t->usage_ptr[slot]; u < t->usage_ptr[slot + 1]; ++u) {
+    const gr_usage *use = t->usages + u;
+    if (use->first_write < 0) continue;
+    const gr_lane_run *lane = run->lanes + use->lane;
+    if (atomic_load_explicit(&lane->done, memory_order_acquire) <= use->last_write) return GR_LEFT_PENDING;
+    int32_t failed_at = atomic_load_explicit(&lane->failed_at, memory_order_acquire);
+    written &= failed_at > use->last_write;
+    unchanged &= failed_at < use->first_write ||
+                 (failed_at == use->first_write && lane->itself != GR_FAILED_MIDWAY);
+  }
+  for (int32_t l = 0; l < run->num_lanes; ++l)
+    own |= atomic_load_explicit(&run->lanes[l].failed_at, memory_order_acquire) != INT32_MAX &&
+           run->lanes[l].itself != GR_FAILED_BEFORE;
+  if (written) return GR_LEFT_WRITTEN;
+  return !unchanged ? GR_LEFT_UNDEFINED : own ? GR_LEFT_UNCHANGED : GR_LEFT_UNREACHED;
+}
+
 void gr_run_cancel(gr_run *run) { atomic_store_explicit(&run->cancelled, 1, memory_order_relaxed); }
 
 void gr_run_end(gr_run *run) {

@@ -81,10 +81,11 @@ static const gr_lane_step *step_of(const gr_lane_run *lane) {
   return t->lane_steps + first + atomic_load_explicit(&lane->done, memory_order_relaxed);
 }
 
-static void poison(gr_lane_run *lane, gr_cause *cause, int32_t at, int64_t step) {
+static void poison(gr_lane_run *lane, gr_cause *cause, int32_t at, int64_t step, int32_t itself) {
   atomic_fetch_add_explicit(&cause->refs, 1, memory_order_relaxed);
   lane->cause = cause;
   lane->failed_step = step;
+  lane->itself = itself;
   atomic_store_explicit(&lane->failed_at, at, memory_order_release);
 }
 
@@ -97,7 +98,7 @@ static gr_lane_run *blocked_by(gr_lane_run *lane, int32_t *steps) {
     *steps = wait->event.value;
     if (!gr_event_over(&wait->event)) return wait->event.run->lanes + wait->event.lane;
     gr_cause *cause = wait->data ? gr_event_cause(&wait->event) : NULL;
-    if (cause && !lane->cause) poison(lane, cause, place, step->step);
+    if (cause && !lane->cause) poison(lane, cause, place, step->step, GR_FAILED_BEFORE);
     gr_run_release(wait->event.run);
   }
   const gr_event *waits = lane->run->tmpl->waits + step->first_wait;
@@ -107,7 +108,7 @@ static gr_lane_run *blocked_by(gr_lane_run *lane, int32_t *steps) {
     if (atomic_load_explicit(&other->done, memory_order_acquire) < waits[w].value) return other;
     if (lane->cause) continue;
     if (atomic_load_explicit(&other->failed_at, memory_order_acquire) < waits[w].value)
-      poison(lane, other->cause, place, step->step);
+      poison(lane, other->cause, place, step->step, GR_FAILED_BEFORE);
   }
   return NULL;
 }
@@ -211,7 +212,8 @@ static void open_written(const gr_queue *queue, const gr_step *step, int on) {
     if (queue->args[a].memory == GR_HOST) (on ? gr_guard_open : gr_guard_close)(queue->args[a].addr);
 }
 
-static int32_t run_step(gr_queue *queue, const gr_run *run, const gr_step *step) {
+/* *itself: GR_FAILED_MIDWAY as soon as the kernel may write. */
+static int32_t run_step(gr_queue *queue, const gr_run *run, const gr_step *step, int32_t *itself) {
   const gr_template *t = run->tmpl;
   int32_t status = make_room(queue, step);
   if (status) return status;
@@ -225,11 +227,14 @@ static int32_t run_step(gr_queue *queue, const gr_run *run, const gr_step *step)
   gr_device_enter(guarded);
   int guards = atomic_load_explicit(&gr_guard_blocks, memory_order_relaxed) > 0;
   if (guards) open_written(queue, step, 1);
+  *itself = GR_FAILED_MIDWAY;
   status = step->fn == gr_packed_kernel_fn() ? call_packed(queue, t, step, &call) : step->fn(&call);
   if (guards) open_written(queue, step, 0);
   gr_device_leave(guarded);
   gr_pool_leave();
-  return status ? gr_kernel_status(status) : GR_OK;
+  if (status) status = gr_kernel_status(status);
+  if (status == GR_ERR_REFUSED) *itself = GR_FAILED_UNBEGUN;
+  return status;
 }
 
 static int leaves_out(const gr_queue *queue, const gr_run *run) {
@@ -247,11 +252,12 @@ static int advance(gr_queue *queue, gr_lane_run *lane) {
   int32_t place = atomic_load_explicit(&lane->done, memory_order_relaxed);
   if (clock) clock[2 * index] = gr_now_ns();
   if (!lane->cause) {
+    int32_t itself = GR_FAILED_UNBEGUN;
     int32_t status = leaves_out(queue, run) ? gr_fail(GR_ERR_CANCELLED, "cancelled before it began")
-                                            : run_step(queue, run, t->steps + index);
+                                            : run_step(queue, run, t->steps + index, &itself);
     if (status) {
       gr_cause *cause = gr_cause_make(t->steps + index, index, status, gr_error_text());
-      poison(lane, cause, place, index);
+      poison(lane, cause, place, index, itself);
       gr_cause_release(cause);
     }
   }

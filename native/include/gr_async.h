@@ -65,6 +65,9 @@ int32_t gr_buffer_failure(gr_buffer *buffer, gr_failure *out);
  * opens its memory in guard mode; what failed before is forgotten. GR_INTERRUPTED after about budget_ns; GR_OK is
  * followed by one gr_buffer_written. */
 int32_t gr_buffer_write(gr_buffer *buffer, int64_t budget_ns);
+/* What failed before is forgotten, and the contents count as what they should be: 1; 0 where the buffer is in use, or
+ * has another version, so that other work was to write it. */
+int32_t gr_buffer_accept(gr_buffer *buffer, uint64_t version);
 void gr_buffer_written(gr_buffer *buffer);
 /* Gives the system back what idle buffers of a memory hold. 1: something was freed; 2: nothing, but work that holds
  * idle buffers, or keeps room for circular buffers, ended meanwhile or still goes on after budget_ns; 0: there is
@@ -158,6 +161,13 @@ int32_t gr_run_done(const gr_run *run);
 int32_t gr_run_wait(gr_run *run, int64_t budget_ns);       /* GR_OK or GR_INTERRUPTED */
 /* The failure of the run's earliest step that failed, with its first cause; 0: none. out may be NULL. */
 int32_t gr_run_failure(const gr_run *run, gr_failure *out);
+/* What a run left in the buffer of a slot, by what it did to it: the value; nothing new, because one of its own steps
+ * failed, or because earlier work that it needs did; something of which nothing is known; it may write there yet.
+ * tmpl: the run's. */
+enum gr_left {
+  GR_LEFT_WRITTEN = 0, GR_LEFT_UNCHANGED = 1, GR_LEFT_UNREACHED = 2, GR_LEFT_UNDEFINED = 3, GR_LEFT_PENDING = 4
+};
+int32_t gr_run_left(const gr_run *run, const gr_template *tmpl, int32_t slot);
 void gr_run_cancel(gr_run *run);            /* steps that have not begun will not; readers fail, too */
 void gr_run_retain(gr_run *run);
 void gr_run_release(gr_run *run);

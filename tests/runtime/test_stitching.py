@@ -302,23 +302,102 @@ def test_in_place_and_read_by_another_input(stateful, device, randn):
     assert x.is_allocated
 
 
-@pytest.mark.parametrize("name", ["cpu:0", "tt:0"])
-def test_a_donated_cache_says_that_its_run_failed(new_bundle, name):
+def _writer(new_bundle, name, reads=False):
+    """A decoder's step: cache[at] = row; with ``reads`` it then takes a row, which may be out of range."""
     builder = GraphBuilder(device=name)
     cache, at = builder.input("cache", (64, 32)), builder.input("at", (1, 1), "int32")
     new = builder.op("scatter_nd", cache, at, builder.input("row", (1, 32)), name="write")
     builder.output(new)
+    if reads:
+        builder.output(builder.op("take", new, builder.input("look", (1,), "int32"), name="read", axis=0))
     builder.alias(new, cache)
-    bundle = new_bundle({"step": builder}, devices=(name,))
+    return new_bundle({"step": builder}, devices=(name,))
+
+
+def _inputs_of_step(opened, bundle, **positions):
+    """(cache, at, row, look if there is one) where the program wants them; positions are 64, out of range,
+    but for those that are given."""
+    found = []
+    for name, type_, layout in [(s.name, s.type, s.layout)
+                                for s in executable.executable(opened, bundle, "step").inputs]:
+        value = positions.get(name, 64) if type_.dtype == "int32" else 7
+        found.append(put(opened, np.full(type_.shape, value, type_.dtype), layout))
+    return found
+
+
+@pytest.mark.parametrize("name", ["cpu:0", "tt:0"])
+def test_a_refused_position_leaves_the_cache_to_be_given_again(new_bundle, name):
+    bundle = _writer(new_bundle, name)
     with rt.open_device(name) as opened:
-        given = [put(opened, np.full(s.type.shape, 64, s.type.dtype), s.layout)
-                 for s in executable.executable(opened, bundle, "step").inputs]
-        (out,) = rt.submit(opened, bundle, "step", given)
+        cache, bad, row = _inputs_of_step(opened, bundle)
+        for _ in range(3):
+            (out,) = rt.submit(opened, bundle, "step", [cache, bad, row])
+            with pytest.raises(KernelError, match="out of range"):
+                out.numpy()
+            assert cache.is_allocated
+            assert (cache.numpy() == 7).all()
         with pytest.raises(KernelError, match="out of range"):
-            out.numpy()
+            rt.submit(opened, bundle, "step", [cache, bad, row])[0].numpy()     # nobody keeps the output
+        good = _inputs_of_step(opened, bundle, at=3)[1]
+        (out,) = rt.submit(opened, bundle, "step", [cache, good, row])
+        assert (out.numpy() == 7).all()
+        with pytest.raises(HandleError, match=r"\('cache'\) in .*test_stitching.py:\d+") as told:
+            cache.numpy()
+        assert "failed" not in str(told.value)
+
+
+@pytest.mark.parametrize("name", ["cpu:0", "tt:0"])
+def test_a_donated_cache_says_that_its_run_failed(new_bundle, name):
+    bundle = _writer(new_bundle, name, reads=True)
+    with rt.open_device(name) as opened:
+        cache, at, row, look = _inputs_of_step(opened, bundle, at=3)
+        out, read = rt.submit(opened, bundle, "step", [cache, at, row, look])
+        with pytest.raises(KernelError, match="out of range"):
+            read.numpy()
         with pytest.raises(HandleError, match=r"\('cache'\) in .*test_stitching.py:\d+, to a run that "
-                                              r"failed \(node 'write'.*its contents are lost"):
-            given[0].numpy()
+                                              r"failed \(node 'read'.*its contents are lost"):
+            cache.numpy()
+        assert (out.numpy() == 7).all()
+
+
+def test_a_converted_cache_comes_back_in_its_own_layout(new_bundle):
+    bundle = _writer(new_bundle, "tt:0", reads=True)
+    with rt.open_device("tt:0") as opened:
+        cache, at, row, look = _inputs_of_step(opened, bundle, at=3)
+        layout = TILE if cache.layout == ROWS else ROWS
+        cache = put(opened, np.full((64, 32), 5, np.float32), layout)
+        _, read = rt.submit(opened, bundle, "step", [cache, at, row, look])
+        with pytest.raises(KernelError, match="out of range"):
+            read.numpy()
+        assert (cache.numpy() == 5).all()
+        assert cache.layout == layout
+
+
+def test_memory_of_failed_in_place_runs_is_that_of_the_handles(new_bundle):
+    bundle = _writer(new_bundle, "tt:0")
+    with rt.open_device("tt:0") as opened:
+        def held() -> list[tuple[int, ...]]:
+            found = (h.tensors for h in opened.memory_view()["dram"].holders if h.kind == "tensor")
+            return sorted(ids for ids in found if ids not in others)
+
+        others: list[tuple[int, ...]] = []
+        others = held()
+        cache, bad, row = _inputs_of_step(opened, bundle)
+
+        mine = sorted((t.id,) for t in (cache, bad, row))
+        assert held() == mine
+        for _ in range(3):
+            (out,) = rt.submit(opened, bundle, "step", [cache, bad, row])
+            with pytest.raises(KernelError):
+                out.wait()
+        assert held() == mine
+        good = _inputs_of_step(opened, bundle, at=3)[1]
+        (out,) = rt.submit(opened, bundle, "step", [cache, good, row])
+        out.wait()
+        assert held() == sorted((t.id,) for t in (out, bad, good, row))
+        del out
+        assert held() == sorted((t.id,) for t in (bad, good, row))
+        assert not cache.is_allocated
 
 
 def test_a_chain_of_in_place_steps_is_exact(stateful, device):

@@ -2,6 +2,8 @@
 then no run computes with it."""
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -96,18 +98,239 @@ def test_where_unset_inputs_are_allowed_runs_go_on(device):
     assert (module.get_output(1).numpy() == 5).all()
 
 
-def test_a_donated_handle_says_that_the_run_it_was_given_to_failed(device):
+# **************** queued runs ****************
+
+
+def _at(position: int) -> np.ndarray:
+    return np.array([[position]], np.int32)
+
+
+def _given(module, device: str) -> gr.Tensor:
+    """A cache with the old values, where the module wants it."""
+    return gr.array(_old()).to(device, layout=module.get_input("cache").layout)
+
+
+def _fails(run, text: str) -> None:
+    with pytest.raises(KernelError, match=text):
+        run.wait()
+
+
+def _changed(*positions: int) -> np.ndarray:
+    expected = _old()
+    expected[list(positions)] = 5
+    return expected
+
+
+def test_a_donated_cache_comes_back_from_a_run_that_wrote_nothing(device):
     module = _step(device)
-    caches = [gr.array(_old()).to(device, layout=module.get_input("cache").layout) for _ in range(2)]
-    runs = [module.run_async(cache=cache, at=np.array([[at]], np.int32))
-            for cache, at in zip(caches, (ROWS, 3), strict=True)]
-    with pytest.raises(KernelError, match="out of range"):
-        runs[0].wait()
+    cache, other = _given(module, device), _given(module, device)
+    runs = [module.run_async(cache=given, at=_at(at)) for given, at in ((cache, ROWS), (other, 3))]
+    _fails(runs[0], r"'write'.* out of range.*; input 'cache' is unchanged$")
+    assert "unchanged" in str(runs[0].exception())
+    assert cache.is_allocated
+    np.testing.assert_array_equal(cache.numpy(), _old())
+    for _ in range(2):
+        with pytest.raises(KernelError, match=r"'write'.* out of range"):
+            runs[0].outputs[0].numpy()
+    assert not runs[0].outputs[0].is_allocated
     runs[1].wait()
-    with pytest.raises(HandleError, match=r"donated as input 'cache'.*, to a run that failed "
-                                          r"\(node 'write'.* out of range.*\): its contents are lost"):
-        caches[0].numpy()
-    assert "its contents are lost" in repr(caches[0])
     with pytest.raises(HandleError) as told:
-        caches[1].numpy()
+        other.numpy()
     assert "failed" not in str(told.value)
+    again = module.run_async(cache=cache, at=_at(3)).wait().outputs[0]
+    np.testing.assert_array_equal(again.numpy(), _changed(3))
+    with pytest.raises(HandleError, match="donated"):
+        cache.numpy()
+
+
+def test_a_donated_cache_comes_back_when_nobody_kept_the_run(device):
+    module = _step(device)
+    cache = _given(module, device)
+    with pytest.raises(KernelError):
+        module.run_async(cache=cache, at=_at(ROWS)).wait()
+    np.testing.assert_array_equal(cache.numpy(), _old())
+
+
+def test_a_donated_cache_comes_back_from_runs_that_were_queued_behind_one_that_failed(device):
+    module = _step(device)
+    cache = _given(module, device)
+    bad = module.run_async(cache=cache, at=_at(ROWS))
+    behind = module.run_async(cache=bad.outputs[0], at=_at(3))
+    last = module.run_async(cache=behind.outputs[0], at=_at(4))
+    _fails(last, "'write'.* out of range")
+    assert "unchanged" not in str(last.exception())
+    np.testing.assert_array_equal(cache.numpy(), _old())
+    for lost in (bad.outputs[0], behind.outputs[0]):
+        with pytest.raises(HandleError, match="its contents are lost"):
+            lost.numpy()
+    with pytest.raises(KernelError):
+        last.outputs[0].numpy()
+    _fails(bad, "input 'cache' is unchanged$")
+    behind.exception()
+
+
+def test_only_the_last_good_one_of_a_chain_comes_back(device):
+    module = _step(device)
+    cache = _given(module, device)
+    good = module.run_async(cache=cache, at=_at(1))
+    middle = good.outputs[0]
+    bad = module.run_async(cache=middle, at=_at(ROWS))
+    bad.exception()
+    with pytest.raises(HandleError, match="donated") as told:
+        cache.numpy()
+    assert "failed" not in str(told.value)
+    np.testing.assert_array_equal(middle.numpy(), _changed(1))
+
+
+def test_a_cancelled_run_gives_back_what_it_did_not_touch(device):
+    module = _step(device)
+    cache = _given(module, device)
+    run = module.run_async(cache=cache, at=_at(3))
+    if run.cancel() and run.exception() is not None:
+        np.testing.assert_array_equal(cache.numpy(), _old())
+    else:
+        np.testing.assert_array_equal(run.outputs[0].numpy(), _changed(3))
+
+
+def test_a_failure_behind_the_write_leaves_the_cache_to_the_output(device):
+    module = _step(device, "take")
+    cache = _given(module, device)
+    run = module.run_async(cache=cache, at=_at(3), look=np.array([ROWS], np.int32))
+    _fails(run, "'read'.*out of range")
+    assert "unchanged" not in str(run.exception())
+    with pytest.raises(HandleError, match=r"donated as input 'cache'.*, to a run that failed "
+                                          r"\(node 'read'.* out of range.*\): its contents are lost"):
+        cache.numpy()
+    assert "its contents are lost" in repr(cache)
+    np.testing.assert_array_equal(run.outputs[0].numpy(), _changed(3))
+
+
+def test_a_donated_cache_that_a_kernel_may_have_written_is_lost(sabotage):
+    sabotage("scatter_nd", "fails")
+    module = _step("cpu:0")
+    cache = _given(module, "cpu:0")
+    run = module.run_async(cache=cache, at=_at(3))
+    _fails(run, "on purpose; the contents of input 'cache' are lost")
+    with pytest.raises(HandleError, match="its contents are lost"):
+        cache.numpy()
+    with pytest.raises(KernelError, match="on purpose"):
+        run.outputs[0].numpy()
+
+
+def test_a_cache_that_was_copied_to_where_the_module_wants_it_comes_back_whatever_was_written(sabotage):
+    module = _step("tt:0", "take")
+    cache = gr.array(_old())
+    run = module.run_async(cache=cache, at=_at(3), look=np.array([ROWS], np.int32))
+    _fails(run, "'read'.*out of range")
+    np.testing.assert_array_equal(cache.numpy(), _old())
+
+
+def test_other_handles_on_a_donated_cache_read_it_again_and_outputs_do_not(device):
+    module = _step(device)
+    cache = _given(module, device)
+    alias, run = cache.alias(), module.run_async(cache=cache, at=_at(ROWS))
+    also = run.outputs[0].alias()
+    run.exception()
+    np.testing.assert_array_equal(alias.numpy(), _old())
+    np.testing.assert_array_equal(cache.numpy(), _old())
+    with pytest.raises(KernelError):
+        also.numpy()
+
+
+def test_what_was_written_since_is_not_taken_for_the_old_values(device):
+    module = _step(device)
+    cache = _given(module, device)
+    run = module.run_async(cache=cache, at=_at(ROWS))
+    run.exception()
+    run.outputs[0].copy_from(_old() + 1)
+    with pytest.raises(HandleError, match="its contents are lost"):
+        cache.numpy()
+    np.testing.assert_array_equal(run.outputs[0].numpy(), _old() + 1)
+
+
+def test_a_donated_handle_keeps_no_memory_when_its_run_went_well(settle):
+    module = _step("tt:0")
+    settle("tt:0")
+    handle = gr.core.open_device(gr.devices.parse("tt:0"))
+    module.run_async(cache=_given(module, "tt:0"), at=_at(2)).wait()
+    settle("tt:0")
+    before = handle.stats(0).allocated
+    cache = _given(module, "tt:0")
+    with_it = handle.stats(0).allocated
+    module.run_async(cache=cache, at=_at(3)).wait()
+    settle("tt:0")
+    assert with_it > before
+    assert handle.stats(0).allocated == before
+    assert not cache.is_allocated
+
+
+def test_threads_that_ask_at_once_all_read_the_old_values(device):
+    module = _step(device)
+    for _ in range(20):
+        cache = _given(module, device)
+        module.run_async(cache=cache, at=_at(ROWS)).exception()
+        with ThreadPoolExecutor(4) as pool:
+            for asked in [pool.submit(cache.numpy) for _ in range(4)]:
+                np.testing.assert_array_equal(asked.result(), _old())
+
+
+# **************** the session's own state ****************
+
+
+def test_queued_runs_leave_the_sessions_cache_as_inline_ones_do(device):
+    module = _step(device)
+    module.set_input("cache", _old())
+    run = module.run_async(at=_at(ROWS))
+    _fails(run, "'write'.* out of range.*; input 'cache' is unchanged$")
+    np.testing.assert_array_equal(module.get_input("cache").numpy(), _old())
+    with pytest.raises(KernelError, match="out of range"):
+        run.outputs[0].numpy()
+    np.testing.assert_array_equal(module.run_async(at=_at(3)).outputs[0].numpy(), _changed(3))
+    module.run_async(at=_at(ROWS)).exception()
+    module.run(at=_at(4))
+    np.testing.assert_array_equal(module.get_output(0).numpy(), _changed(3, 4))
+
+
+def test_a_run_behind_one_that_failed_fails_and_the_next_goes_on(device):
+    module = _step(device)
+    module.set_input("cache", _old())
+    runs = [module.run_async(at=_at(at)) for at in (1, ROWS, 2)]
+    runs[0].wait()
+    _fails(runs[1], "unchanged")
+    written = [1, 3]
+    if runs[2].exception() is None:              # it was queued after the other had failed
+        written.append(2)
+    np.testing.assert_array_equal(module.run_async(at=_at(3)).outputs[0].numpy(), _changed(*written))
+
+
+def test_a_queued_run_that_overwrote_the_sessions_cache_makes_it_undefined(device):
+    module = _step(device, "take")
+    module.set_input("cache", _old())
+    module.set_input("at", _at(3))
+    bad, good = (np.array([look], np.int32) for look in (ROWS, 3))
+    _fails(module.run_async(look=bad), "'read'.*; the contents of input 'cache' are undefined")
+    for run in (module.run_async, module.run):
+        with pytest.raises(InputError, match="'cache': undefined since a run failed that had begun to write"):
+            run(look=good)
+    module.run(cache=_old(), look=good)
+    assert (module.get_output(1).numpy() == 5).all()
+
+
+def test_threads_queues_say_it_too(device):
+    module = _step(device, queues="threads")
+    module.set_input("cache", _old())
+    module.set_input("at", _at(ROWS))
+    with pytest.raises(KernelError, match=r"input 'cache' is unchanged$"):
+        module.run()
+    module.run(at=_at(3))
+    np.testing.assert_array_equal(module.get_output(0).numpy(), _changed(3))
+
+
+def test_an_array_that_the_cache_is_bound_to_is_read_again_after_a_failure():
+    module = _step("cpu:0")
+    array = gr.aligned_empty((ROWS, COLS), "float32")
+    module.set_input_zero_copy("cache", array)
+    array[:] = _old()
+    module.run_async(at=_at(ROWS)).exception()
+    module.run_async(at=_at(3)).wait()
+    np.testing.assert_array_equal(array, _changed(3))

@@ -1,0 +1,73 @@
+"""Queued runs over inputs that outputs are written into: state, the session's own or what a run is given.
+
+What a run that failed left of it C says (gr_run_left). What a run was given goes back to who gave it, or is
+lost (tensors/donated.py); the session's own is as before, or asked for anew (state.py).
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from ..queues.buffer import Buffer
+from ..queues.template import Template
+from ..tensors.donated import UNCHANGED, UNDEFINED, WRITTEN, Overwrite, overwriting, spoiled
+from .state import described
+
+__all__ = ["InPlace", "Stateful"]
+
+
+class Stateful(Protocol):
+    """Who knows which inputs of a session have values: the session. ``lost``: those that a failed run had
+    begun to overwrite."""
+
+    lost: set[int]
+
+    def missing(self) -> set[int]:
+        """The inputs without values that the next run would read."""
+
+    def lose(self, indices: Collection[int]) -> None:
+        """A run failed that had begun to write these."""
+
+
+class InPlace:
+    """``into`` {graph input: its slot}; ``own`` {slot: the session's memory}; ``bound`` {graph input: the
+    array that it is bound to}. False where there is no such input."""
+
+    def __init__(self, into: Mapping[int, int], own: Mapping[int, Buffer], bound: Mapping[int, Buffer],
+                 state: Stateful, names: Sequence[str]):
+        self._into, self._own, self._bound = into, own, bound
+        self._state, self._names = state, names
+
+    def __bool__(self) -> bool:
+        return bool(self._into)
+
+    def queued(self, run: Any, template: Template, held: Mapping[int, Buffer]) -> dict[int, Overwrite]:
+        """{graph input: how a ``gr_run`` that was queued just now writes it}; ``held``: the buffers of what
+        it was given, by slot. Under ``donations``, as its submission."""
+        return {index: overwriting(held.get(at) or self._own[at], run, template, at)
+                for index, at in self._into.items()}
+
+    def left(self, overwrites: Mapping[int, Overwrite], held: Mapping[int, Buffer]) -> Callable[[], str]:
+        """What says, once such a run has failed, how it left its inputs."""
+        own = {i: overwrite for i, overwrite in overwrites.items() if self._into[i] not in held}
+        given = {i: overwrite for i, overwrite in overwrites.items() if i not in own}
+        return partial(_left, self._names, own, given)
+
+    def settle(self) -> None:
+        """See what failed runs left of the state that the session keeps: where they wrote nothing it is as
+        before, else the session has lost it. What is queued yet is left alone."""
+        for index, at in self._into.items():
+            buffer = self._bound.get(index) or self._own.get(at)
+            if buffer is not None and buffer.overwrites and spoiled(buffer):
+                self._state.lose([index])
+
+
+def _left(names: Sequence[str], own: Mapping[int, Overwrite], given: Mapping[int, Overwrite]) -> str:
+    """Of inputs by number: the session's ``own``, and those that the run was ``given``. Nothing is said of
+    one that the run did not come to because earlier work failed."""
+    left = {i: overwrite.left for i, overwrite in (*own.items(), *given.items())}
+    undefined = [i for i in own if left[i] in (WRITTEN, UNDEFINED)]
+    lost = [i for i in given if left[i] == UNDEFINED]
+    kept = [i for i, it in left.items() if it == UNCHANGED]
+    return described(names, sorted([*kept, *undefined]), undefined, lost)
