@@ -13,6 +13,8 @@ import zipfile
 import numpy as np
 import pytest
 
+from graph_runtime import GraphBuilder
+
 SECONDS, TIMES, ALLOWED = 2.0, 20, 64 << 20
 
 MEASURE = """
@@ -36,6 +38,7 @@ CALLS = {
     "params": ("from graph_runtime.documents.params import read_params", "read_params(sys.argv[1])"),
     "snapshot": ("from graph_runtime.factory import parse_list, read_snapshot",
                  "read_snapshot(memoryview(open(sys.argv[1], 'rb').read()), parse_list('cpu:0'))"),
+    "create": ("import graph_runtime.factory", "gr.create(sys.argv[1])"),
     "onnx": ("import onnx, onnx.inliner, graph_runtime.factory, graph_runtime.prepare, "
              "graph_runtime.frontends.onnx.families, graph_runtime.frontends.onnx.importer",
              "gr.create(sys.argv[1])"),
@@ -174,6 +177,17 @@ def test_parameters_of_many_and_huge_arrays(tmp_path):
                  MAGIC + bytes(8) + (1 << 20).to_bytes(8, "little") + bytes(8 << 20)):
         file.write_bytes(data)
         within("params", file)
+
+
+def test_a_storage_id_far_above_the_others(tmp_path):
+    b = GraphBuilder()
+    b.output(b.op("relu", b.input("x", (4,))))
+    document = json.loads(b.to_json())
+    for most in (1 << 18, 1 << 20):
+        document["attrs"]["storage_id"] = ["list_int", [0, most]]
+        (tmp_path / "graph.json").write_text(json.dumps(document))
+        said = within("create", tmp_path / "graph.json")
+        assert said == "read" if most == 1 << 18 else "cannot need more" in said
 
 
 # ---------------------------------------------------------------- ONNX
