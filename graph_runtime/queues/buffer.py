@@ -49,9 +49,8 @@ class Buffer:
     """A block of a device's memory.
 
     ``handle`` the opened device, ``memory`` the index of its memory, ``addr`` and ``extent`` (bytes; per bank
-    on tt), ``id`` a number never used twice, ``pointer`` the ``gr_buffer *``, ``overwrites`` the queued runs
-    that write it in place, as far as they may matter yet (tensors/donated.py). Every holder keeps the block;
-    ``free`` gives it up for all of them.
+    on tt), ``id`` a number never used twice, ``pointer`` the ``gr_buffer *``, ``overwrites``: see
+    tensors/donated.py. Every holder keeps the block; ``free`` gives it up for all of them.
 
     ``pointer`` holds the reference of C's, and is itself held by every call that was given it: what another
     thread drops or frees meanwhile is released when that call is over. Who puts it into an array of C's keeps
@@ -63,7 +62,7 @@ class Buffer:
     def __init__(self, handle: core.DeviceHandle, memory: int, extent: int, pointer: Any,
                  owner: object = None):
         self.handle, self.memory, self.extent, self.owner = handle, memory, extent, owner
-        self.overwrites: list[Any] = []          # runs that write it in place: tensors/donated.py
+        self.overwrites: list[Any] = []
         self.pointer = _gc(pointer, _release if owner is None else partial(_release_borrowed, owner))
 
     @classmethod
@@ -142,8 +141,7 @@ class Buffer:
     @property
     def in_use(self) -> bool:
         """Whether anything that is queued still writes or reads it. Never waits."""
-        pointer = self.pointer
-        return pointer is not None and bool(_pending(pointer, 1))
+        return (pointer := self.pointer) is not None and bool(_pending(pointer, 1))
 
     @property
     def failure(self) -> Exception | None:
@@ -161,13 +159,20 @@ class Buffer:
         pointer = self.live()
         if _pending(pointer, write):
             wait_in_slices(lambda budget: lib.gr_buffer_wait(pointer, write, budget), timeout, str(self))
-        if not write and lib.gr_buffer_failure(pointer, ffi.NULL):
-            raise self.failure
+        failure = None if write else self.failure
+        if failure is not None:
+            raise failure
 
     def writing(self) -> Writing:
         """The host's turn to write: waits until queued work neither writes nor reads the block. The contents
         are the caller's from then on: what failed to write them is forgotten. Raises DeviceError."""
         return Writing(self)
+
+    def renewed(self, version: int) -> Buffer | None:
+        """Another Buffer of the block, whose contents count as right; this one keeps what failed. None while
+        the block is in use, and where it has another version."""
+        fresh = lib.gr_buffer_renew(self.live(), version)
+        return Buffer(self.handle, self.memory, self.extent, fresh, self.owner) if fresh else None
 
     def free(self, force: bool = False) -> None:
         """Give the memory up: once queued work is over, others may get it. Later use raises DeviceError.

@@ -58,6 +58,12 @@ class Lease:
         if isinstance(region, Buffer):
             self.events = region
 
+    def renewed(self, buffer: Buffer) -> None:
+        """The memory has another Buffer now."""
+        self.events = buffer
+        if isinstance(self.region, Buffer):
+            self.region = buffer
+
     @property
     def events(self) -> object:
         return self._buffer and self._buffer()

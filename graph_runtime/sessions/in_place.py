@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
+from weakref import WeakMethod
 
 from ..queues.buffer import Buffer
 from ..queues.template import Template
@@ -32,12 +33,13 @@ class Stateful(Protocol):
 
 class InPlace:
     """``into`` {graph input: its slot}; ``own`` {slot: the session's memory}; ``bound`` {graph input: the
-    array that it is bound to}. False where there is no such input."""
+    array that it is bound to}. ``renewed(graph input, Buffer)`` is called where the memory of either has
+    another Buffer. False where there is no such input."""
 
     def __init__(self, into: Mapping[int, int], own: Mapping[int, Buffer], bound: Mapping[int, Buffer],
-                 state: Stateful, names: Sequence[str]):
+                 renewed: Callable[[int, Buffer], None], state: Stateful, names: Sequence[str]):
         self._into, self._own, self._bound = into, own, bound
-        self._state, self._names = state, names
+        self._keeper, self._state, self._names = WeakMethod(renewed), state, names
 
     def __bool__(self) -> bool:
         return bool(self._into)
@@ -45,8 +47,13 @@ class InPlace:
     def queued(self, run: Any, template: Template, held: Mapping[int, Buffer]) -> dict[int, Overwrite]:
         """{graph input: how a ``gr_run`` that was queued just now writes it}; ``held``: the buffers of what
         it was given, by slot. Under ``donations``, as its submission."""
-        return {index: overwriting(held.get(at) or self._own[at], run, template, at)
-                for index, at in self._into.items()}
+        found = {}
+        for index, at in self._into.items():
+            buffer = held.get(at) or self._own[at]
+            made = found[index] = overwriting(buffer, run, template, at)
+            if buffer is self._own.get(at) or buffer is self._bound.get(index):
+                made.keeper = partial(_of_input, self._keeper, index)
+        return found
 
     def left(self, overwrites: Mapping[int, Overwrite], held: Mapping[int, Buffer]) -> Callable[[], str]:
         """What says, once such a run has failed, how it left its inputs."""
@@ -61,6 +68,11 @@ class InPlace:
             buffer = self._bound.get(index) or self._own.get(at)
             if buffer is not None and buffer.overwrites and spoiled(buffer):
                 self._state.lose([index])
+
+
+def _of_input(renewed: WeakMethod, index: int) -> Callable[[Buffer], None] | None:
+    told = renewed()
+    return None if told is None else partial(told, index)
 
 
 def _left(names: Sequence[str], own: Mapping[int, Overwrite], given: Mapping[int, Overwrite]) -> str:

@@ -28,7 +28,7 @@ from ..tensors.donated import Donated, donations
 from ..tensors.shown import moves
 from ..tensors.tensor import Tensor
 from .assembly import assemble
-from .bind import Bound, borrowed
+from .bind import Bound, Lease, borrowed
 from .in_flight import InFlight
 from .in_place import InPlace, Stateful
 from .staging import check_kinds, find_input, stage, written
@@ -63,8 +63,9 @@ class Submitter:
         self._lacking = {i for i, at in enumerate(self._input_slot) if at not in self._own}
         self._given = {i: borrowed(bound, slots, self._input_slot[i], array)
                        for i, array in zero_copy.inputs.items()}
+        self._before: dict[int, Buffer] = {}        # Buffers that were renewed: a submission may hold one yet
         self.in_place = InPlace({i: self._input_slot[i] for i in slots.into.values()}, self._own, self._given,
-                                state, self._graph.input_names)
+                                self._renewed, state, self._graph.input_names)
         self._defaults = ffi.new("gr_buffer *[]", [
             self._own[at].pointer if at in self._own else ffi.NULL for at in range(slots.count)])
         weakref.finalize(self, _let_go, bound.handles).atexit = False
@@ -84,19 +85,17 @@ class Submitter:
         if len(asked) < len(inputs):
             raise InputError(f"an input is given by its name and by its number, too: got {list(inputs)}",
                              got=list(inputs))
-        given = {**self._given, **asked}
         self.in_place.settle()
+        given = {**self._given, **asked}
         if (lacking := self._lacking | self._state.missing()) and (lacking := lacking - given.keys()):
             refuse(self._graph, lacking, self._bound.holder, self._plan.aliases, self._state.lost)
         donate = {self._index(i) for i in donate} | {i for i in self._slots.into.values() if i in asked}
         made = self._template(frozenset(given.keys() & self._copied.keys()))
         self.in_flight.wait_for_turn(max_in_flight)
-        # of two threads that donate one tensor, or write one state, one comes first; until then what the run
-        # writes stays where it is
+        # one thread donates a tensor, or writes state, at a time; what the run writes stays where it is
         with donations if donate or self.in_place else nullcontext(), \
                 moves if outs or donate else nullcontext():
-            slots = ffi.new("gr_buffer *[]", self._slots.count)
-            ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
+            slots, given = self._new_slots(), {**self._given, **asked}
             kept: list[Any] = []
             held = self._place_inputs(slots, given, kept)
             self._place_outputs(slots, outs, held, kept)
@@ -108,13 +107,27 @@ class Submitter:
             for output, index in self._slots.into.items():
                 overwrites[index].outputs.append(weakref.ref(run.outputs[output]))
             for index in donate:
-                value, why = donors.get(index) or (given.get(index), self._donation(index))
+                why = f"was donated as input {self._name(index)} of {self._bound.holder}"
+                value, why = donors.get(index, (given.get(index), why))
                 if isinstance(value, Tensor):
                     value.give_up(Donated(why, failure_of(raw), overwrites.get(index)))
         return run
 
-    def _donation(self, index: int) -> str:
-        return f"was donated as input {self._name(index)} of {self._bound.holder}"
+    def _new_slots(self) -> Any:
+        slots = ffi.new("gr_buffer *[]", self._slots.count)
+        ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
+        return slots
+
+    def _renewed(self, index: int, buffer: Buffer) -> None:
+        """State that runs write has another Buffer. Only one more while a submission is made: a run in place
+        must fail before, and of those one is submitted at a time."""
+        at = self._input_slot[index]
+        if index in self._given:
+            self._before[index], self._given[index] = self._given[index], buffer
+            return
+        self._before[index], self._own[at], self._defaults[at] = self._own[at], buffer, buffer.pointer
+        if isinstance(owner := self._bound.owner(int(self._slots.eid[at])), Lease):
+            owner.renewed(buffer)
 
     def run_in_place(self, times: np.ndarray | None = None) -> None:
         """One run over the session's own memory. ``times``: Template.clock's. Raises as Run.wait."""
@@ -122,16 +135,14 @@ class Submitter:
             plain = {at for o, at in enumerate(self._slots.outputs)
                      if o not in self._slots.into and o not in self._slots.copied}
             self._own_outputs = {at: borrowed(self._bound, self._slots, at) for at in plain}
-        slots = ffi.new("gr_buffer *[]", self._slots.count)
-        ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
-        made = self._template(frozenset(i for i in self._given if i in self._copied))
-        kept: list[Any] = []
-        held = self._place_inputs(slots, self._given, kept)
-        for at, buffer in self._own_outputs.items():
-            slots[at] = buffer.pointer
+        made, kept = self._template(frozenset(i for i in self._given if i in self._copied)), []
         self._times = times
         made.clock(times)
         with donations if self.in_place else nullcontext():
+            slots = self._new_slots()
+            held = self._place_inputs(slots, self._given, kept)
+            for at, buffer in self._own_outputs.items():
+                slots[at] = buffer.pointer
             raw = made.submit(slots)
             overwrites = self.in_place.queued(raw, made, held)
             run = Run(raw, (), self._bound.holder, self.in_place.left(overwrites, held))

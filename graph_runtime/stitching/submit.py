@@ -151,7 +151,7 @@ def _donated(target: Executable, given: Sequence[Tensor], donate: Collection[int
             warnings.warn(f"input {at} of {target.name} is retained: it stays, and is not donated",
                           stacklevel=4)
             continue
-        if given[at].buffer is None:
+        if given[at].alive().buffer is None:
             raise InputError(f"input {at} of {target.name} shows memory of a session: it cannot be donated")
         twice = sum(tensor.buffer is given[at].buffer for tensor in given) > 1
         if twice and (at in target.aliases or not isinstance(donate, bool)):

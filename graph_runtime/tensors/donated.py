@@ -36,12 +36,17 @@ donations = new_rlock()             # from the look at what is donated until it 
 _overwrites = new_rlock()           # of buffers' overwrites; what holds it waits for nothing
 
 
+def _no_keeper() -> None:
+    """Handles had the memory."""
+
+
 class Overwrite:
     """``donors``: weak references to the handles that led to the memory before; ``outputs``: to those that
-    the run gave. ``memory``: the buffer's id, ``version``: the buffer's when the run was queued.
+    the run gave. ``keeper()``: the method, if there is one, that is told of another Buffer of memory that is
+    no handle's. ``memory``: the buffer's id, ``version``: the buffer's when the run was queued.
     ``failure()``: what went wrong in the run, None where nothing did so far."""
 
-    __slots__ = ("_run", "_slot", "_template", "donors", "failure", "memory", "outputs", "version")
+    __slots__ = ("_run", "_slot", "_template", "donors", "failure", "keeper", "memory", "outputs", "version")
 
     def __init__(self, run: Any, template: Template, slot: int, buffer: Buffer):
         lib.gr_run_retain(run)
@@ -49,7 +54,14 @@ class Overwrite:
         self.failure: Callable[[], Exception | None] = failure_of(run)
         self.donors: list[ref[Tensor]] = []
         self.outputs: list[ref[Tensor]] = []
+        self.keeper: Callable[[], Callable[[Buffer], None] | None] = _no_keeper
         self.version, self.memory = buffer.version, buffer.id
+
+    def tell(self, fresh: Buffer) -> None:
+        """The keeper's memory has another Buffer."""
+        keeper = self.keeper()
+        if keeper is not None:
+            keeper(fresh)
 
     @property
     def left(self) -> int:
@@ -77,16 +89,21 @@ def overwriting(buffer: Buffer, run: Any, template: Template, slot: int) -> Over
 
 
 def spoiled(buffer: Buffer) -> bool:
-    """Whether the last that wrote the buffer is a run in place that failed and left something else than what
-    was there. The contents count as right from then on: the keeper of that state asks for new."""
+    """Whether the last that wrote a keeper's buffer is a run in place that failed and left something else
+    than what was there. Its outputs stay with what failed; the keeper goes on with the block, and asks for
+    new contents."""
     with _overwrites:
         last = buffer.overwrites[-1] if buffer.overwrites else None
         if last is None or last.left == PENDING or buffer.version != last.version or not last.failed:
             return False                         # others wrote it since, or nothing went wrong
         if unchanged(buffer) is not False:
             return False
+        fresh = buffer.renewed(last.version)
+        if fresh is None:
+            return False
+        last.tell(fresh)
         buffer.overwrites.clear()
-        return bool(lib.gr_buffer_accept(buffer.live(), last.version))
+        return True
 
 
 def _that_matter(buffer: Buffer) -> list[Overwrite]:
@@ -100,8 +117,9 @@ def _that_matter(buffer: Buffer) -> list[Overwrite]:
 
 
 def unchanged(buffer: Buffer, asker: Tensor | None = None, wait: bool = False) -> bool | None:
-    """Give a buffer back to who donated it, if no run since wrote there: True, and then it reads as before
-    those runs. None where it cannot be told yet; ``wait``: waits for what is queued behind a run that failed.
+    """Give a block back to who donated it, if no run since wrote there: True, and then those handles have
+    another Buffer of it, which reads as before those runs. None where it cannot be told yet; ``wait``: waits
+    for what is queued behind a run that failed.
 
     ``asker``, if it is an output of these runs, gets nothing of it: False.
     """
@@ -117,23 +135,30 @@ def unchanged(buffer: Buffer, asker: Tensor | None = None, wait: bool = False) -
                 return False
             if WRITTEN in left or UNDEFINED in left or buffer.version != known[-1].version:
                 return False
-            if PENDING not in left and lib.gr_buffer_accept(buffer.live(), known[-1].version):
-                _give_back(known)
+            fresh = None if PENDING in left else buffer.renewed(known[-1].version)
+            if fresh is not None:
+                _give_back(buffer, fresh)
                 return True
-        if not wait:
+        if not (wait and buffer.in_use):
             return None
         buffer.wait(write=True)
 
 
-def _give_back(overwrites: list[Overwrite]) -> None:
-    """The first of these runs was given the right values, the others outputs of one that failed."""
-    for overwrite in overwrites:
-        for handle in _handles(overwrite):
-            handle.lose(Failed(overwrite.failure))
-    for donor in [donor() for donor in overwrites[0].donors]:
+def _give_back(buffer: Buffer, fresh: Buffer) -> None:
+    """The first of the buffer's runs was given the right values, the others outputs of one that failed."""
+    runs = list(buffer.overwrites)
+    failed = [handle for run in runs for handle in _handles(run)]
+    for run in runs:
+        for handle in _handles(run):
+            handle.lose(Failed(run.failure))
+    for handle in buffer.handle.tensors.alive():
+        if handle._owner is buffer and not any(handle is it for it in failed):
+            handle.follow(buffer, fresh)         # another handle on what was donated
+    for donor in [donor() for donor in runs[0].donors]:
         if donor is not None:
-            donor.come_back(donor._gone)
-    overwrites.clear()
+            donor.come_back(donor._gone, fresh)
+    runs[0].tell(fresh)
+    buffer.overwrites.clear()
 
 
 def _handles(overwrite: Overwrite) -> list[Tensor]:
@@ -190,7 +215,7 @@ class Donated:
             found = unchanged(kept[0], wait=wait)
         elif found:
             with _overwrites:
-                tensor.come_back(self)
+                tensor.come_back(self, kept[0])
         if tensor._gone is not self:
             return True
         if found is not None:

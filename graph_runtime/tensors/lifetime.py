@@ -5,6 +5,7 @@ import warnings
 
 from ..errors import InputError
 from ..layout import HOST
+from ..queues.buffer import Buffer
 from .donated import Donated, Failed
 from .shown import moves
 
@@ -69,13 +70,19 @@ class Lifetime:
         if isinstance(why, Donated):
             why.keep(self, kept)
 
-    def come_back(self, gone: Donated) -> None:
-        """The run that it was donated to failed, and left what it led to: it leads there again, unless it has
-        come back from there before."""
+    def come_back(self, gone: Donated, buffer: Buffer) -> None:
+        """The run that it was donated to failed, and left what it led to: it leads there again, by this
+        Buffer, unless it has come back from there before."""
         if self._gone is gone and gone.kept is not None:
             self._place = None
-            owner, self._addr, self.layout, self._origin = gone.kept
-            self._owner, self._gone = owner, None
+            _, self._addr, self.layout, self._origin = gone.kept
+            self._owner, self._gone = buffer, None
+
+    def follow(self, old: Buffer, buffer: Buffer) -> None:
+        """The block that it leads to has another Buffer now."""
+        if self._owner is old:
+            self._owner = buffer
+            self._view = self._target_view = self._copy_arg = None
 
     def lose(self, failed: Failed) -> None:
         """Its values never came, and its memory goes back to who donated it: uses raise what failed."""

@@ -138,12 +138,16 @@ class Tensor(Operators, Fetching, Lifetime, Shown):
         if timeout is not None:
             check_timeout(timeout)
         buffer = self._events
-        if buffer is not None:
+        while buffer is not None:
             try:
                 buffer.wait(timeout)
+                break
             except KernelError:
-                if not (recover(self) or unchanged(buffer, self, wait=True)):
+                if recover(self):
+                    break
+                if not unchanged(buffer, self, wait=True) and self._events is buffer:
                     raise
+            buffer = self._events                # another of the same block, whose contents are right
         self._recipe = None
         return self
 

@@ -132,6 +132,7 @@ struct gr_buffer {
   int32_t arriving;                  /* events that the submission at hand adds at most */
   gr_buffer *next, *before;          /* buffers of all devices, of a bucket of addresses */
   gr_buffer *later;                  /* the idle ones of its size, oldest first */
+  int32_t hollow;                    /* 1: another buffer has its block now */
   int32_t leaves;                    /* idle: it is freed as soon as no work needs it */
 };
 

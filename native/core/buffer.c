@@ -108,7 +108,7 @@ gr_buffer *gr_buffer_borrow(gr_device *device, int32_t memory, uint64_t addr, ui
   pthread_mutex_lock(&gr_async_lock);
   gr_buffer *buffer = *bucket_of(addr);
   while (buffer && !(buffer->addr == addr && buffer->device == device && buffer->memory == memory &&
-                     atomic_load_explicit(&buffer->refs, memory_order_relaxed)))
+                     !buffer->hollow && atomic_load_explicit(&buffer->refs, memory_order_relaxed)))
     buffer = buffer->next;
   if (buffer) atomic_fetch_add_explicit(&buffer->refs, 1, memory_order_relaxed);
   else buffer = gr_buffer_make(device, memory, addr, extent, 0);
@@ -192,6 +192,8 @@ static int32_t begin_write(gr_buffer *buffer) {
   pthread_mutex_lock(&gr_async_lock);
   if (buffer->owned && !buffer->device) {
     status = gr_fail(GR_ERR_ARGUMENT, "a buffer's device is closed");
+  } else if (buffer->hollow) {
+    status = gr_fail(GR_ERR_ARGUMENT, "the memory of values that never came is given back");
   } else if (gr_buffer_in_use(buffer)) {
     status = GR_INTERRUPTED;
   } else {
@@ -215,12 +217,18 @@ int32_t gr_buffer_write(gr_buffer *buffer, int64_t budget_ns) {
   return status;
 }
 
-int32_t gr_buffer_accept(gr_buffer *buffer, uint64_t version) {
+gr_buffer *gr_buffer_renew(gr_buffer *buffer, uint64_t version) {
+  gr_buffer *fresh = NULL;
   pthread_mutex_lock(&gr_async_lock);
-  int32_t known = buffer->version == version && !gr_buffer_in_use(buffer);
-  if (known) gr_events_clear(&buffer->writes);
+  if (!buffer->hollow && buffer->device && buffer->version == version && !gr_buffer_in_use(buffer))
+    fresh = gr_buffer_make(buffer->device, buffer->memory, buffer->addr, buffer->extent, buffer->owned);
+  if (fresh) {
+    fresh->version = version + 1;
+    buffer->owned = buffer->on_host = 0;
+    buffer->hollow = 1;
+  }
   pthread_mutex_unlock(&gr_async_lock);
-  return known;
+  return fresh;
 }
 
 void gr_buffer_written(gr_buffer *buffer) {

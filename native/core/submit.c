@@ -118,6 +118,8 @@ static int32_t take_buffers(const gr_template *t, gr_buffer **buffers, uint8_t *
     if (buffers[s]) {
       if (!buffers[s]->device && buffers[s]->owned)
         return gr_fail(GR_ERR_ARGUMENT, "a buffer's device is closed");
+      if (buffers[s]->hollow)
+        return gr_fail(GR_ERR_ARGUMENT, "the memory of values that never came is given back");
       continue;
     }
     const gr_slot *slot = t->slots + s;

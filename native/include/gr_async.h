@@ -65,9 +65,10 @@ int32_t gr_buffer_failure(gr_buffer *buffer, gr_failure *out);
  * opens its memory in guard mode; what failed before is forgotten. GR_INTERRUPTED after about budget_ns; GR_OK is
  * followed by one gr_buffer_written. */
 int32_t gr_buffer_write(gr_buffer *buffer, int64_t budget_ns);
-/* What failed before is forgotten, and the contents count as what they should be: 1; 0 where the buffer is in use, or
- * has another version, so that other work was to write it. */
-int32_t gr_buffer_accept(gr_buffer *buffer, uint64_t version);
+/* Another buffer takes the block, and its contents count as what they should be. The old one keeps what failed, so that
+ * what reads it fails as before, and is not written any more. NULL where the old one is in use, or has another version,
+ * so that other work was to write it; then it stays as it is. */
+gr_buffer *gr_buffer_renew(gr_buffer *buffer, uint64_t version);
 void gr_buffer_written(gr_buffer *buffer);
 /* Gives the system back what idle buffers of a memory hold. 1: something was freed; 2: nothing, but work that holds
  * idle buffers, or keeps room for circular buffers, ended meanwhile or still goes on after budget_ns; 0: there is

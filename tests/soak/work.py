@@ -75,9 +75,19 @@ def _step() -> GraphBuilder:
     return builder
 
 
+def _row() -> GraphBuilder:
+    """cache[at] = row, in place; refused where ``at`` is no row."""
+    builder = GraphBuilder()
+    cache, at = builder.input("cache", SHAPE), builder.input("at", (1, 1), "int32")
+    new = builder.op("scatter_nd", cache, at, builder.input("row", (1, SHAPE[1])), name="write")
+    builder.output(new)
+    builder.alias(new, cache)
+    return builder
+
+
 def _write_bundle(path: Path) -> Path:
     programs, files = [], {}
-    for name, builder in {"chain": _chain("tt:0"), "step": _step()}.items():
+    for name, builder in {"chain": _chain("tt:0"), "step": _step(), "row": _row()}.items():
         planned = plan(builder.build(), ["tt:0"])
         files[f"{name}.json"] = graph_to_json(record(planned))
         programs.append(BundleProgram(name, f"{name}.json", planned.graph.input_names,
@@ -116,7 +126,7 @@ def _check(got: Sequence[np.ndarray], wanted: Sequence[np.ndarray], what: str) -
     return len(got)
 
 
-def _put(common: Common, array: np.ndarray, layout: Layout = TILE) -> gr.Tensor:
+def _put(common: Common, array: np.ndarray, layout: Layout | None = TILE) -> gr.Tensor:
     return rt.to_device(rt.create_owned_host_tensor(array), common.device, layout)
 
 
@@ -196,6 +206,42 @@ def in_place(common: Common, rng: np.random.Generator) -> int:
     for _ in range(steps):
         (state,) = rt.submit(common.device, common.bundle, "step", [state, delta])
     return _check([state.numpy(), delta.numpy()], [x + steps * d, d], "in-place steps")
+
+
+def refusals(common: Common, rng: np.random.Generator) -> int:
+    """State that a program overwrites, where some positions are refused: the run and those queued behind it
+    fail, and the tensor that was donated to it has its old values."""
+    wanted, row = _values(rng), _values(rng, (1, SHAPE[1]))
+    cache, given, checks = _put(common, wanted), _put(common, row, None), 0
+    positions = {at: _put(common, np.array([[at]], np.int32), None)
+                 for at in (SHAPE[0], *rng.integers(0, SHAPE[0], 3).tolist())}
+    for _ in range(4):
+        chain = rng.choice(list(positions), int(rng.integers(1, 4))).tolist()
+        tensors = [cache]
+        good = chain.index(SHAPE[0]) if SHAPE[0] in chain else len(chain)
+        wanted = wanted.copy()
+        wanted[chain[:good]] = row
+        try:
+            for at in chain:
+                tensors += rt.submit(common.device, common.bundle, "row", [tensors[-1], positions[at], given])
+        except gr.errors.KernelError:               # the tensor that was refused has gone back already
+            if good == len(chain):
+                raise
+        else:
+            if good < len(chain):
+                _refused(tensors[-1])
+        cache = tensors[good]
+        del tensors
+        checks += _check([cache.numpy()], [wanted], f"cache after rows {chain}")
+    return checks
+
+
+def _refused(tensor: gr.Tensor) -> None:
+    try:
+        tensor.numpy()
+    except gr.errors.KernelError:
+        return
+    raise Wrong("an output behind a refused position has values")
 
 
 def evictions(common: Common, rng: np.random.Generator) -> int:
@@ -288,5 +334,5 @@ def bundles(common: Common, rng: np.random.Generator) -> int:
 
 Work = Callable[[Common, np.random.Generator], int]
 KINDS: dict[str, Work] = {work.__name__: work for work in (
-    run, run_async, run_async_of_tensors, submit, in_place, evictions, scatter, copies, eager_ops,
+    run, run_async, run_async_of_tensors, submit, in_place, refusals, evictions, scatter, copies, eager_ops,
     overwritten, gathers, bundles)}
