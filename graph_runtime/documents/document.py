@@ -17,7 +17,7 @@ import orjson
 
 from ..errors import DocumentError, did_you_mean
 from ..mapped import read_file
-from .json_text import brief, json_path, parse_text, refuse_dense, tells_all, without_repeats
+from .json_text import brief, count, json_path, parse_text, refuse_dense, tells_all, without_repeats
 
 __all__ = ["check_schema", "read_document", "read_source", "until_metadata"]
 
@@ -59,7 +59,7 @@ def read_document(data: bytes, *, strict: bool = False) -> dict[str, Any]:
     Raises DocumentError with the JSON path.
     """
     document, data = parse_text(data, _GRAPH, trailing=not strict)
-    refuse_dense(data.count(b","), len(data), _GRAPH)
+    refuse_dense(count(data, ","), len(data), _GRAPH)
     document = until_metadata(document, data, strict=strict)
     check_schema(document, "graph", _GRAPH)
     return document

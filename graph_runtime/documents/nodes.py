@@ -17,7 +17,7 @@ import orjson
 from ..errors import GraphError, GraphRuntimeError
 from .columns import entries, id_rows
 from .document import check_schema, until_metadata
-from .json_text import json_path, parse_text, refuse_dense
+from .json_text import count, json_path, parse_text, refuse_dense
 
 __all__ = ["NULL", "REQUIRED", "NodeColumns", "node_columns", "plain_columns", "read_checked"]
 
@@ -65,16 +65,16 @@ def read_checked(data: bytes, strict: bool = False) -> tuple[dict[str, Any], Nod
 def _keys(document: Any, nodes: NodeColumns | None, data: bytes) -> int | None:
     """How many keys the document has, if that can be said without writing its nodes. Raises DocumentError for
     more than a schema can look at."""
-    refuse_dense(0 if nodes is not None else data.count(b","), len(data), "graph.json")
+    refuse_dense(0 if nodes is not None else count(data, ","), len(data), "graph.json")
     if not isinstance(document, dict) or not isinstance(document.get("nodes"), list):
-        refuse_dense(data.count(b",") + data.count(b":"), len(data), "graph.json")
+        refuse_dense(count(data, ",") + count(data, ":"), len(data), "graph.json")
         return None
     try:
         text = orjson.dumps({**document, "nodes": []})
     except TypeError:               # nested deeper than orjson writes
         return None
-    refuse_dense(text.count(b",") + text.count(b":"), len(data), "graph.json")
-    return None if nodes is None else nodes.keys + text.count(b":")
+    refuse_dense(count(text, ",") + count(text, ":"), len(data), "graph.json")
+    return None if nodes is None else nodes.keys + count(text, ":")
 
 
 def node_columns(nodes: list[dict[str, Any]]) -> NodeColumns:
