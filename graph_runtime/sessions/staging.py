@@ -12,6 +12,7 @@ from ..errors import InputError, did_you_mean
 from ..graph import Graph, TensorType
 from ..layout import Layout, host_layout
 from ..queues.buffer import Buffer
+from ..single.lineage import before_write
 from ..tensors.host_values import as_array
 from ..tensors.tensor import Tensor
 
@@ -26,6 +27,17 @@ def check_kinds(inputs: Any, out: Any, donate: Any) -> None:
             ("donate", donate, Collection, "a list of input names or numbers")):
         if not isinstance(value, kinds):
             raise InputError(f"{what} is {wanted}, got {type(value).__name__}", got=type(value).__name__)
+
+
+def to_write(out: Mapping[int, Any] | Sequence[Any] | None) -> dict[int, Any]:
+    """{output: the tensor that it will be written to}. What eager ops made of those tensors, and may have to
+    make again, is waited for."""
+    found = dict(out if isinstance(out, Mapping) else enumerate(out or ()))
+    found = {index: tensor for index, tensor in found.items() if tensor is not None}
+    for tensor in found.values():
+        if isinstance(tensor, Tensor):
+            before_write(tensor)
+    return found
 
 
 def find_input(key: Any, graph: Graph, holder: str) -> int:

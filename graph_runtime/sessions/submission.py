@@ -31,7 +31,7 @@ from .assembly import assemble
 from .bind import Bound, Lease, borrowed
 from .in_flight import InFlight
 from .in_place import InPlace, Stateful
-from .staging import check_kinds, find_input, stage, written
+from .staging import check_kinds, find_input, stage, to_write, written
 from .unset import refuse
 from .zero_copy import ALIGNMENT, ZeroCopy
 
@@ -79,8 +79,7 @@ class Submitter:
         """See Session.submit. ``donors``: of inputs that are given up, by number, the handle that is, where
         it is another than the one given, and where to it says that it went."""
         check_kinds(inputs, out, donate)
-        outs = dict(out) if isinstance(out, Mapping) else \
-            {i: t for i, t in enumerate(out or ()) if t is not None}
+        outs = to_write(out)
         asked = {self._index(i): value for i, value in inputs.items()}
         if len(asked) < len(inputs):
             raise InputError(f"an input is given by its name and by its number, too: got {list(inputs)}",

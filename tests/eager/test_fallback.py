@@ -118,6 +118,19 @@ def test_a_result_that_is_overwritten_was_read_before(x, sabotage):
     assert (a.numpy() == 0).all()
 
 
+def test_a_result_that_a_run_writes_was_read_before(x, sabotage):
+    builder = gr.GraphBuilder(device="tt:0")
+    given = builder.input("x", x.shape)
+    builder.output(builder.op("add", given, given, name="double"))
+    module = gr.create(builder.build(), None, "tt:0")
+    a = (eager.array(x, "tt:0") + 1).to(layout=module.get_output(0).layout)
+    sabotage("exp", "fails")
+    made = eager.exp(a)
+    module.run_async(x=x, out=[a]).wait()
+    np.testing.assert_allclose(made.numpy(), np.exp(x + 1), rtol=1e-5)
+    np.testing.assert_array_equal(a.numpy(), 2 * x)
+
+
 @pytest.mark.parametrize("name", ["push", "gather"])
 def test_what_is_written_while_it_is_made_again_stays(x, sabotage, monkeypatch, name):
     """By another thread: here before the host has the values, or before they are on the device."""

@@ -133,6 +133,23 @@ def test_a_function_with_a_name_that_is_no_text_is_refused(kit):
         kit.load(proto.SerializeToString().replace(b"OpOp", b"\xff\xfe\xff\xfe"))
 
 
+@pytest.mark.parametrize(("op", "name", "value", "said"), [
+    ("EyeLike", "k", [1, 2], "attribute 'k' is of type INTS, EyeLike has INT"),
+    ("Softmax", "axis", 1.0, "attribute 'axis' is of type FLOAT, Softmax has INT"),
+    ("Transpose", "perm", "10", "attribute 'perm' is of type STRING, Transpose has INTS"),
+])
+def test_an_attribute_of_another_type_than_the_schemas_is_refused(kit, op, name, value, said):
+    proto = kit.make([(op, ["x"], ["y"], {name: value})], {"x": (4, 4)}, ["y"])
+    with pytest.raises(GraphRuntimeError, match=said):
+        kit.load(proto.SerializeToString())
+
+
+def test_an_integer_counts_as_a_float(kit):
+    proto = kit.make([("LeakyRelu", ["x"], ["y"], {"alpha": 2})], {"x": (2, 2)}, ["y"])
+    (got,) = kit.run(kit.load(proto.SerializeToString()), {"x": np.full((2, 2), -1, np.float32)})
+    assert (got == -2).all()
+
+
 def test_a_loop_that_nothing_ends_is_refused_before_it_is_unrolled(kit):
     from onnx import TensorProto, helper
 

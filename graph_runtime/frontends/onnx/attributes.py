@@ -2,15 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
+
+import onnx
+import onnx.defs
 
 from ...errors import GraphError
 from .read import ModelFile, tensor_constant
 
-__all__ = ["decode"]
+__all__ = ["attributes_of", "decode"]
 
 # AttributeProto.AttributeType -> the field of the value
+_FLOAT, _INT = 1, 2
 _FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 6: "floats", 7: "ints", 8: "strings"}
+
+
+def attributes_of(file: ModelFile, node: Any, opset: int) -> dict[str, Any]:
+    """{name: value} of a node's attributes, each of the type that its op's schema says; an integer counts as
+    a float. Raises GraphError."""
+    wanted = _types(node.op_type, opset, "" if node.domain == "ai.onnx" else node.domain)
+    found = {}
+    for attribute in node.attribute:
+        name, value = attribute.name, decode(file, attribute)
+        if name in found:
+            raise GraphError(f"attribute {name!r} stands twice", got=name)
+        kind = wanted.get(name, attribute.type)
+        if (attribute.type, kind) == (_INT, _FLOAT):
+            value = float(value)
+        elif attribute.type != kind:
+            raise GraphError(f"attribute {name!r} is of type {_name(attribute.type)}, {node.op_type} has "
+                             f"{_name(kind)}", got=_name(attribute.type), wanted=_name(kind))
+        found[name] = value
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _types(op: str, opset: int, domain: str) -> Mapping[str, int]:
+    """{attribute: AttributeType} as the op's schema says; none for an op that ONNX does not know."""
+    try:
+        schema = onnx.defs.get_schema(op, opset, domain)
+    except onnx.defs.SchemaError:
+        return {}
+    return {name: int(attribute.type.value) for name, attribute in schema.attributes.items()}
+
+
+def _name(kind: int) -> str:
+    return onnx.AttributeProto.AttributeType.Name(kind)
 
 
 def decode(file: ModelFile, attribute: Any) -> Any:

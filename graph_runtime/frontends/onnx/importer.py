@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import GraphError, GraphRuntimeError, KernelError, UnsupportedOpError
 from ...model import Model, Note
-from .attributes import decode
+from .attributes import attributes_of
 from .budget import Budget
 from .context import Context, UnknownValueError, table
 from .emit import emit
@@ -134,10 +134,8 @@ class Importer:
 
     def _convert(self, node: Any, entry: Any, inputs: list, op: str, scope: dict, path: str,
                  name: str) -> list:
-        attrs = {a.name: decode(self.source.file, a) for a in node.attribute}
-        if len(attrs) < len(node.attribute):
-            raise GraphError("an attribute stands twice", path=path)
         opset = self.source.opsets["" if node.domain == "ai.onnx" else node.domain]
+        attrs = attributes_of(self.source.file, node, opset)
 
         def subgraph(graph: Any, bound: Mapping[str, Value], step: str) -> list[Value]:
             return self._subgraph(graph, scope, bound, f"{path}.{step}", f"{name}.{step}.")
