@@ -30,14 +30,14 @@ class Run:
 
     ``outputs`` the tensors it makes, there at once: reading one waits for it. ``name`` is the session's. A
     run that failed and that nobody asked is warned about when it is dropped. ``left()``: what its error says
-    besides, of what the run left in its inputs.
+    besides, of what the run left in its inputs. ``pointer`` the ``gr_run *``.
     """
 
-    __slots__ = ("__weakref__", "_asked", "_left", "_pointer", "name", "outputs")
+    __slots__ = ("__weakref__", "_asked", "_left", "name", "outputs", "pointer")
 
     def __init__(self, pointer: Any, outputs: tuple[Any, ...] = (), name: str = "run",
                  left: Callable[[], str] = str):
-        self._pointer, self.outputs, self.name, self._left = pointer, outputs, name, left
+        self.pointer, self.outputs, self.name, self._left = pointer, outputs, name, left
         self._asked = False
 
     def __repr__(self) -> str:
@@ -45,7 +45,7 @@ class Run:
         return f"<Run of {self.name}, {state}>"
 
     def __del__(self) -> None:
-        pointer, name = self._pointer, self.name
+        pointer, name = self.pointer, self.name
         if self._asked:
             lib.gr_run_release(pointer)
         elif lib.gr_run_done(pointer):
@@ -55,7 +55,7 @@ class Run:
 
     def done(self) -> bool:
         """Whether nothing of it is still to come. Never waits, never raises."""
-        return bool(lib.gr_run_done(self._pointer))
+        return bool(lib.gr_run_done(self.pointer))
 
     def wait(self, timeout: float | None = None) -> Run:
         """Until it is over; the run itself, so that ``submit().wait().outputs`` reads.
@@ -67,14 +67,14 @@ class Run:
         self._wait(timeout)
         if self._failed():
             self._asked = True
-            raise _failure(self._pointer, self._left())
+            raise _failure(self.pointer, self._left())
         return self
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Wait, and return what ``wait`` would raise, None where nothing failed. Raises WaitTimeoutError."""
         self._wait(timeout)
         self._asked = True
-        return _failure(self._pointer, self._left()) if self._failed() else None
+        return _failure(self.pointer, self._left()) if self._failed() else None
 
     def forget(self) -> tuple[Any, ...]:
         """The outputs, for who keeps them instead of the run: who reads one hears of a failure, so that
@@ -87,7 +87,7 @@ class Run:
         too. Does not wait."""
         if self.done():
             return False
-        lib.gr_run_cancel(self._pointer)
+        lib.gr_run_cancel(self.pointer)
         self._asked = True
         return True
 
@@ -99,12 +99,12 @@ class Run:
 
     def _wait(self, timeout: float | None) -> None:
         check_timeout(timeout)
-        if not lib.gr_run_done(self._pointer):
-            wait_in_slices(lambda budget: lib.gr_run_wait(self._pointer, budget), timeout,
+        if not lib.gr_run_done(self.pointer):
+            wait_in_slices(lambda budget: lib.gr_run_wait(self.pointer, budget), timeout,
                            f"a run of {self.name}")
 
     def _failed(self) -> bool:
-        return bool(lib.gr_run_failure(self._pointer, ffi.NULL))
+        return bool(lib.gr_run_failure(self.pointer, ffi.NULL))
 
 
 def _failure(pointer: Any, left: str = "") -> Exception:

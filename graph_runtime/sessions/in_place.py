@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
-from weakref import WeakMethod
+from weakref import ref
 
+from ..programs.slots import Slots
 from ..queues.buffer import Buffer
 from ..queues.template import Template
 from ..tensors.donated import UNCHANGED, UNDEFINED, WRITTEN, Overwrite, overwriting, spoiled
+from .bind import Bound, Lease
 from .state import described
 
 __all__ = ["InPlace", "Stateful"]
@@ -32,17 +34,16 @@ class Stateful(Protocol):
 
 
 class InPlace:
-    """``into`` {graph input: its slot}; ``own`` {slot: the session's memory}; ``bound`` {graph input: the
-    array that it is bound to}. ``renewed(graph input, Buffer)`` is called where the memory of either has
-    another Buffer. False where there is no such input."""
+    """``own`` {slot: the session's memory}, ``defaults`` ``gr_buffer *[]`` [slots] their pointers; ``given``
+    {graph input: the array that it is bound to}."""
 
-    def __init__(self, into: Mapping[int, int], own: Mapping[int, Buffer], bound: Mapping[int, Buffer],
-                 renewed: Callable[[int, Buffer], None], state: Stateful, names: Sequence[str]):
-        self._into, self._own, self._bound = into, own, bound
-        self._keeper, self._state, self._names = WeakMethod(renewed), state, names
-
-    def __bool__(self) -> bool:
-        return bool(self._into)
+    def __init__(self, bound: Bound, slots: Slots, own: dict[int, Buffer], given: dict[int, Buffer],
+                 defaults: Any, state: Stateful):
+        graph = bound.program.plan.graph
+        self._names, self._bound, self._state = graph.input_names, bound, state
+        self._own, self._given, self._defaults = own, given, defaults
+        self._into = {i: int(slots.slot[graph.input_eids[i]]) for i in sorted(set(slots.into.values()))}
+        self._before: dict[int, Buffer] = {}     # Buffers that were renewed: a submission may hold one yet
 
     def queued(self, run: Any, template: Template, held: Mapping[int, Buffer]) -> dict[int, Overwrite]:
         """{graph input: how a ``gr_run`` that was queued just now writes it}; ``held``: the buffers of what
@@ -51,8 +52,8 @@ class InPlace:
         for index, at in self._into.items():
             buffer = held.get(at) or self._own[at]
             made = found[index] = overwriting(buffer, run, template, at)
-            if buffer is self._own.get(at) or buffer is self._bound.get(index):
-                made.keeper = partial(_of_input, self._keeper, index)
+            if buffer is self._own.get(at) or buffer is self._given.get(index):
+                made.keeper = partial(_of_input, ref(self), index)
         return found
 
     def left(self, overwrites: Mapping[int, Overwrite], held: Mapping[int, Buffer]) -> Callable[[], str]:
@@ -65,14 +66,26 @@ class InPlace:
         """See what failed runs left of the state that the session keeps: where they wrote nothing it is as
         before, else the session has lost it. What is queued yet is left alone."""
         for index, at in self._into.items():
-            buffer = self._bound.get(index) or self._own.get(at)
+            buffer = self._given.get(index) or self._own.get(at)
             if buffer is not None and buffer.overwrites and spoiled(buffer):
                 self._state.lose([index])
 
+    def renewed(self, index: int, buffer: Buffer) -> None:
+        """The memory of an input has another Buffer. Only one more while a submission is made: a run in place
+        must fail before, and of those one is submitted at a time."""
+        if index in self._given:
+            self._before[index], self._given[index] = self._given[index], buffer
+            return
+        at = self._into[index]
+        self._before[index], self._own[at], self._defaults[at] = self._own[at], buffer, buffer.pointer
+        owner = self._bound.owner(int(self._bound.program.plan.graph.input_eids[index]))
+        if isinstance(owner, Lease):
+            owner.renewed(buffer)
 
-def _of_input(renewed: WeakMethod, index: int) -> Callable[[Buffer], None] | None:
-    told = renewed()
-    return None if told is None else partial(told, index)
+
+def _of_input(whose: ref[InPlace], index: int) -> Callable[[Buffer], None] | None:
+    found = whose()
+    return None if found is None else partial(found.renewed, index)
 
 
 def _left(names: Sequence[str], own: Mapping[int, Overwrite], given: Mapping[int, Overwrite]) -> str:

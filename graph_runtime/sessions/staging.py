@@ -32,8 +32,10 @@ def check_kinds(inputs: Any, out: Any, donate: Any) -> None:
 def to_write(out: Mapping[int, Any] | Sequence[Any] | None) -> dict[int, Any]:
     """{output: the tensor that it will be written to}. What eager ops made of those tensors, and may have to
     make again, is waited for."""
+    if out is None:
+        return {}
     if not isinstance(out, Mapping):
-        out = {index: tensor for index, tensor in enumerate(out or ()) if tensor is not None}
+        out = {index: tensor for index, tensor in enumerate(out) if tensor is not None}
     found = dict(out)
     for tensor in found.values():
         if isinstance(tensor, Tensor):

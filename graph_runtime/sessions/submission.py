@@ -24,11 +24,11 @@ from ..queues.blocks import let_go
 from ..queues.buffer import Buffer
 from ..queues.run import Run, failure_of
 from ..queues.template import Template
-from ..tensors.donated import Donated, donations
+from ..tensors.donated import Donated, Overwrite, donations
 from ..tensors.shown import moves
 from ..tensors.tensor import Tensor
 from .assembly import assemble
-from .bind import Bound, Lease, borrowed
+from .bind import Bound, borrowed
 from .in_flight import InFlight
 from .in_place import InPlace, Stateful
 from .staging import check_kinds, find_input, stage, to_write, written
@@ -38,6 +38,7 @@ from .zero_copy import ALIGNMENT, ZeroCopy
 __all__ = ["Submitter"]
 
 ffi, lib = core.ffi, core.lib
+_NO_LOCK = nullcontext()
 
 
 class Submitter:
@@ -63,11 +64,10 @@ class Submitter:
         self._lacking = {i for i, at in enumerate(self._input_slot) if at not in self._own}
         self._given = {i: borrowed(bound, slots, self._input_slot[i], array)
                        for i, array in zero_copy.inputs.items()}
-        self._before: dict[int, Buffer] = {}        # Buffers that were renewed: a submission may hold one yet
-        self.in_place = InPlace({i: self._input_slot[i] for i in slots.into.values()}, self._own, self._given,
-                                self._renewed, state, self._graph.input_names)
         self._defaults = ffi.new("gr_buffer *[]", [
             self._own[at].pointer if at in self._own else ffi.NULL for at in range(slots.count)])
+        self.in_place = InPlace(bound, slots, self._own, self._given, self._defaults, state) if slots.into \
+            else None
         weakref.finalize(self, _let_go, bound.handles).atexit = False
 
     # **************** submitting ****************
@@ -84,7 +84,8 @@ class Submitter:
         if len(asked) < len(inputs):
             raise InputError(f"an input is given by its name and by its number, too: got {list(inputs)}",
                              got=list(inputs))
-        self.in_place.settle()
+        if self.in_place:
+            self.in_place.settle()
         given = {**self._given, **asked}
         if (lacking := self._lacking | self._state.missing()) and (lacking := lacking - given.keys()):
             refuse(self._graph, lacking, self._bound.holder, self._plan.aliases, self._state.lost)
@@ -92,41 +93,35 @@ class Submitter:
         made = self._template(frozenset(given.keys() & self._copied.keys()))
         self.in_flight.wait_for_turn(max_in_flight)
         # one thread donates a tensor, or writes state, at a time; what the run writes stays where it is
-        with donations if donate or self.in_place else nullcontext(), \
-                moves if outs or donate else nullcontext():
+        with donations if donate or self.in_place else _NO_LOCK, moves if outs or donate else _NO_LOCK:
             slots, given = self._new_slots(), {**self._given, **asked}
             kept: list[Any] = []
             held = self._place_inputs(slots, given, kept)
             self._place_outputs(slots, outs, held, kept)
-            raw = made.submit(slots)
-            overwrites = self.in_place.queued(raw, made, held)
-            run = Run(raw, (), self._bound.holder, self.in_place.left(overwrites, held))
-            self.in_flight.add(raw)
+            run, overwrites = self._queue(made, slots, held)
             run.outputs = self._hand_out(slots, outs, held)
             for output, index in self._slots.into.items():
                 overwrites[index].outputs.append(weakref.ref(run.outputs[output]))
+            self.in_flight.add(run.pointer)
             for index in donate:
                 why = f"was donated as input {self._name(index)} of {self._bound.holder}"
                 value, why = donors.get(index, (given.get(index), why))
                 if isinstance(value, Tensor):
-                    value.give_up(Donated(why, failure_of(raw), overwrites.get(index)))
+                    value.give_up(Donated(why, failure_of(run.pointer), overwrites.get(index)))
         return run
+
+    def _queue(self, made: Template, slots: Any, held: Mapping[int, Buffer]
+               ) -> tuple[Run, dict[int, Overwrite]]:
+        raw = made.submit(slots)
+        if not self.in_place:
+            return Run(raw, (), self._bound.holder), {}
+        overwrites = self.in_place.queued(raw, made, held)
+        return Run(raw, (), self._bound.holder, self.in_place.left(overwrites, held)), overwrites
 
     def _new_slots(self) -> Any:
         slots = ffi.new("gr_buffer *[]", self._slots.count)
         ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
         return slots
-
-    def _renewed(self, index: int, buffer: Buffer) -> None:
-        """State that runs write has another Buffer. Only one more while a submission is made: a run in place
-        must fail before, and of those one is submitted at a time."""
-        at = self._input_slot[index]
-        if index in self._given:
-            self._before[index], self._given[index] = self._given[index], buffer
-            return
-        self._before[index], self._own[at], self._defaults[at] = self._own[at], buffer, buffer.pointer
-        if isinstance(owner := self._bound.owner(int(self._slots.eid[at])), Lease):
-            owner.renewed(buffer)
 
     def run_in_place(self, times: np.ndarray | None = None) -> None:
         """One run over the session's own memory. ``times``: Template.clock's. Raises as Run.wait."""
@@ -137,14 +132,12 @@ class Submitter:
         made, kept = self._template(frozenset(i for i in self._given if i in self._copied)), []
         self._times = times
         made.clock(times)
-        with donations if self.in_place else nullcontext():
+        with donations if self.in_place else _NO_LOCK:
             slots = self._new_slots()
             held = self._place_inputs(slots, self._given, kept)
             for at, buffer in self._own_outputs.items():
                 slots[at] = buffer.pointer
-            raw = made.submit(slots)
-            overwrites = self.in_place.queued(raw, made, held)
-            run = Run(raw, (), self._bound.holder, self.in_place.left(overwrites, held))
+            run, _ = self._queue(made, slots, held)
         for output in self._slots.copied:                  # the session shows what is kept itself
             lib.gr_buffer_release(slots[self._slots.outputs[output]])
         try:
@@ -152,7 +145,7 @@ class Submitter:
         finally:
             made.clock(None)
             if not run.done():                             # Ctrl-C: it goes on, in the session's memory
-                self.in_flight.add(raw)
+                self.in_flight.add(run.pointer)
             held.clear()
 
     def _index(self, key: int | str) -> int:
