@@ -110,13 +110,13 @@ def _told(plan: Plan) -> Plan:
 
 def load(bundle: str | os.PathLike, devices: Any = None, program: str | None = None, *,
          threads: int | None = None, max_in_flight: int = MAX_IN_FLIGHT, libraries: bool = True,
-         rebuild: bool = False, verify: str = "quick") -> GraphModule:
+         rebuild: bool = False, verify: str = "quick", unset_inputs: str = REFUSE) -> GraphModule:
     """A GraphModule from a bundle, with its libraries and parameters.
 
-    ``devices``: by default those it was compiled for. ``program``: by default its first. ``threads`` and
-    ``max_in_flight`` as create. ``libraries``: False runs no native code of the bundle, but the kernels built
-    in. ``rebuild``: neither; kernels are compiled anew from its graph. ``verify`` "full": parameters
-    are read and compared with their sha256, not mapped (docs/bundles.md).
+    ``devices``: by default those it was compiled for. ``program``: by default its first. ``threads``,
+    ``max_in_flight`` and ``unset_inputs`` as create. ``libraries``: False runs no native code of the bundle,
+    but the kernels built in. ``rebuild``: neither; kernels are compiled anew from its graph. ``verify``
+    "full": parameters are read and compared with their sha256, not mapped (docs/bundles.md).
 
     Raises DocumentError, ParamsError, GraphError, PlanError, CheckError, DeviceError, CompileError,
     LibraryError: an UntrustedLibraryError for libraries that this user did not compile here and has not
@@ -125,7 +125,7 @@ def load(bundle: str | os.PathLike, devices: Any = None, program: str | None = N
     opened = read_bundle(bundle, verify)
     opened.kernels = _chosen_kernels(libraries, rebuild)
     return open_program(opened, opened.program(program), devices, threads=threads,
-                        max_in_flight=max_in_flight)
+                        max_in_flight=max_in_flight, unset_inputs=unset_inputs)
 
 
 def read_runnable(bundle: str | os.PathLike, libraries: bool = True, rebuild: bool = False) -> Bundle:
@@ -143,7 +143,8 @@ def _chosen_kernels(libraries: bool, rebuild: bool) -> str:
 
 
 def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *, threads: int | None = None,
-                 max_in_flight: int = MAX_IN_FLIGHT, reserve: bool = True) -> GraphModule:
+                 max_in_flight: int = MAX_IN_FLIGHT, reserve: bool = True,
+                 unset_inputs: str = REFUSE) -> GraphModule:
     """load(), for a bundle that is open already, with the kernels that ``Bundle.kernels`` says. ``reserve``
     False: for submitting only, the module holds its parameters and takes no other memory before it is run
     itself."""
@@ -157,7 +158,7 @@ def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *, t
         if bundle.kernels == KERNELS[2]:
             libraries = _rebuilt(planned)
         session = Session(planned, libraries, threads, name=bundle.path.name, max_in_flight=max_in_flight,
-                          reserve=False)
+                          reserve=False, unset_inputs=unset_inputs)
         module = GraphModule(session)
         _check_names(bundle, entry, session.graph, planned.aliases)
         if loaded is not None:

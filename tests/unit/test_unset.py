@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
+from codegen.build import build_bundle
 from graph_runtime.compat.tvm.contrib import graph_executor
 from graph_runtime.model import Model
 
@@ -119,6 +120,15 @@ def test_models_have_their_parameters():
         mod.run()
     mod.run(x=X, y=X)
     assert value(mod) == 3
+
+
+def test_a_bundle_is_loaded_with_either_way(tmp_path):
+    path = build_bundle(builder(), "cpu:0", tmp_path / "unset.bundle", generate=False)
+    with pytest.raises(gr.InputError, match=r"no values of 'x', 'y':"):
+        gr.load(path).run()
+    gr.load(path, unset_inputs="allow").run()
+    with pytest.raises(gr.InputError, match="unset_inputs is"):
+        gr.load(path, unset_inputs="maybe")
 
 
 def test_tvm_s_way_is_an_option_which_compat_tvm_takes():
