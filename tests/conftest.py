@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -46,6 +47,12 @@ FUNCTION(probe) {
 FUNCTION(fail_if_negative) { if (F(0)[0] < 0) return -1; F(1)[0] = F(0)[0]; return 0; }
 FUNCTION(slow) { usleep(10000); F(1)[0] = F(0)[0] + 1; return 0; }
 """
+
+
+def pytest_configure():
+    """A run in the background (nohup) is started with Ctrl-C ignored, which the tests' children inherit."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish():
