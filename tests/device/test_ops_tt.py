@@ -149,6 +149,7 @@ def threads():
     core.pool_set_threads(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", range(len(LARGE)), ids=lambda i: f"{LARGE[i][0]}-{i}")
 def test_large_tensors(tt, row, threads):
     """Right in tiles and in rows, with the same float32 bits in both, on one thread and on two."""

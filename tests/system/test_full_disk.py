@@ -113,7 +113,7 @@ LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024)
 
 
 @pytest.mark.parametrize("name", [
-    name if name in ("plan", "compile") else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS])
+    name if name == "plan" else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS])
 def test_a_command_that_may_write_small_files_only(name, net, tmp_path, kernel_cache):
     """SIGXFSZ ends no process of ours, and the file that was there before stays."""
     command(name, net, tmp_path / "warm", kernel_cache)    # so that no compiler is needed
@@ -135,6 +135,7 @@ def test_a_cache_on_a_full_disk(net, full, tmp_path):
     assert snapshot(tmp_path / "net.bundle") == {} if (tmp_path / "net.bundle").exists() else True
 
 
+@pytest.mark.slow
 def test_a_cache_that_is_full_before_the_end(net, full, tmp_path):
     """The compiler finds no room, or the library does not: what is kept is whole."""
     for left in (40, 80, 160, 320, 640):

@@ -303,6 +303,7 @@ def test_the_command(planted, capsys):
 # ---------------------------------------------------------------- compiled here
 
 
+@pytest.mark.slow
 def test_what_this_user_compiled_runs_without_a_step(tmp_path, document, kernel_cache):
     x = document.input("x", (8, 8))
     (tmp_path / "graph.json").write_text(document.json(document.call("mine", x, op="tanh", shape=(8, 8))))

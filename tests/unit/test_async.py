@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import os
 import signal
 import subprocess
 import sys
@@ -569,6 +570,12 @@ def test_memory_that_came_back_after_it_was_refused_is_taken(settle):
     core.lib.gr_buffer_release(with_room(attempt, places, "tt:0"))
 
 
+# The allocators of gcc's sanitizers do not hold their locks over fork: where another thread was allocating, a
+# child waits without end (seen in 1 of 14 and 1 of 28 runs of asan: SizeClassAllocator64::GetFromAllocator).
+forks = pytest.mark.skipif(os.environ.get("GR_BUILD") in ("asan", "tsan"),
+                           reason="sanitizers' allocators do not outlive fork beside threads")
+
+
 def script(text: str, *args: str) -> subprocess.CompletedProcess:
     command = [sys.executable, "-P", "-c", textwrap.dedent(text), *args]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -607,6 +614,7 @@ print("over")
     assert (done.returncode, done.stdout) == (0, "over\n")
 
 
+@forks
 def test_fork_refuses_queues_clearly_and_inline_runs_work(files):
     done = script(_CHAIN + """
 run = mod.run_async(x=x)
@@ -632,6 +640,7 @@ print("fine")
     assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
 
 
+@forks
 def test_fork_while_other_threads_hold_locks(files):
     """Whoever held a lock of ours is not in the child to let go of it."""
     done = script(_CHAIN + """

@@ -190,6 +190,7 @@ def test_random_models_are_sound(seed, blocks, width):
     assert_sound(balance_device(plan(residual(blocks, 96, width), [BOARD]), 0, "random", seed=seed))
 
 
+@pytest.mark.slow
 def test_optimal_is_never_worse(planned):
     pytest.importorskip("scipy")
     best = balance_device(planned, 0, "optimal")

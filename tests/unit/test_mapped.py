@@ -50,7 +50,8 @@ def test_what_is_no_regular_file_is_refused_at_once(reader, tmp_path, monkeypatc
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("command", [
-    ["run"], ["plan"], ["inspect"], ["verify"], ["estimate"], ["compile", "-o", "x.bundle"],
+    ["run"], *(pytest.param(command, marks=pytest.mark.slow) for command in (
+        ["plan"], ["inspect"], ["verify"], ["estimate"], ["compile", "-o", "x.bundle"])),
 ])
 def test_no_command_waits_for_a_pipe(command, tmp_path):
     os.mkfifo(tmp_path / "pipe.json")
