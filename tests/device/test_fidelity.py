@@ -286,6 +286,7 @@ def test_elementwise_models_are_taken_too(op, numerics):
     assert (took.opened, took.different) == (6, 6)
 
 
+@pytest.mark.slow
 def test_a_compiled_library_follows_the_words_of_each_call(tmp_path):
     """Fidelity and blocks are no constants of its kernels: one library serves all."""
     builder = gr.GraphBuilder(device="tt:0")

@@ -25,6 +25,7 @@ def test_two_seconds_have_no_wrong_value():
     assert (told["wrong"], told["errors"]) == ({}, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "counted"),
                          [("array[0, 0] += 1", "wrong"), ("raise ValueError", "errors")])
 def test_a_wrong_value_and_an_error_fail_it(change, counted):

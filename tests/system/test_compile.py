@@ -117,7 +117,7 @@ def _compare(tmp_path, kind: str, every: bool) -> int:
     return len(generic)
 
 
-@pytest.mark.parametrize("kind", ["cpu", "tt"])
+@pytest.mark.parametrize("kind", ["cpu", pytest.param("tt", marks=pytest.mark.slow)])
 def test_compiled_kernels_give_the_bits_of_the_generic_ones(tmp_path, kind):
     assert _compare(tmp_path, kind, every=False) > 20
 

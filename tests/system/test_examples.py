@@ -23,6 +23,7 @@ def _run(script: str, folder: Path, cache: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ["simplex.py", "duplex.py"])
 def test_transfers_on_every_pair_from_memory_and_disk(script, tmp_path, kernel_cache):
     lines = re.findall(r"add on (\S+) +subtract on (\S+) +from (\w+)", _run(script, tmp_path, kernel_cache))
@@ -34,6 +35,7 @@ def test_handcrafted(tmp_path, kernel_cache):
     assert "every arrangement agrees with numpy" in _run("handcrafted.py", tmp_path, kernel_cache)
 
 
+@pytest.mark.slow
 def test_digits(tmp_path, kernel_cache):
     out = _run("digits/run.py", tmp_path, kernel_cache)
     share = {name: float(value) for name, value in re.findall(r"^(\w+) .* ([\d.]+)% of 360 right", out, re.M)}

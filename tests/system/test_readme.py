@@ -36,6 +36,7 @@ def test_python_blocks(capsys):
     assert namespace["counted"].count("d2h") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", _blocks("sh"))
 def test_shell_blocks(script, tmp_path, kernel_cache):
     made = shutil.ignore_patterns("out", "__pycache__")

@@ -83,6 +83,7 @@ def test_values_are_the_first_modules_not_those_of_the_bytes():
     assert second.get_input_info()[0] == {"x": (8,)}
 
 
+@pytest.mark.slow
 def test_sharing_gives_the_duplicate_back():
     w = np.ones(LARGE, "f4")
     graph, data = document(LARGE), save_params({"w": np.zeros(LARGE, "f4")})

@@ -221,6 +221,7 @@ def test_single_op_per_epoch_and_minimize_grid_do_what_they_say(planned):
 
 # **************** exact ****************
 
+@pytest.mark.slow
 def test_small_graphs_are_solved_exactly():
     pytest.importorskip("scipy")
     made = plan(mlp(rows=64, widths=(64, 64, 32)), ["tt:0=e150[rows=2]"])
