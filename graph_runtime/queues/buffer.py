@@ -159,8 +159,7 @@ class Buffer:
         pointer = self.live()
         if _pending(pointer, write):
             wait_in_slices(lambda budget: lib.gr_buffer_wait(pointer, write, budget), timeout, str(self))
-        failure = None if write else self.failure
-        if failure is not None:
+        if not write and lib.gr_buffer_failure(pointer, ffi.NULL) and (failure := self.failure) is not None:
             raise failure
 
     def writing(self) -> Writing:

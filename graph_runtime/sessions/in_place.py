@@ -53,7 +53,7 @@ class InPlace:
             buffer = held.get(at) or self._own[at]
             made = found[index] = overwriting(buffer, run, template, at)
             if buffer is self._own.get(at) or buffer is self._given.get(index):
-                made.keeper = partial(_of_input, ref(self), index)
+                made.keeper = partial(_renewed, ref(self), index)
         return found
 
     def left(self, overwrites: Mapping[int, Overwrite], held: Mapping[int, Buffer]) -> Callable[[], str]:
@@ -83,9 +83,10 @@ class InPlace:
             owner.renewed(buffer)
 
 
-def _of_input(whose: ref[InPlace], index: int) -> Callable[[Buffer], None] | None:
+def _renewed(whose: ref[InPlace], index: int, buffer: Buffer) -> None:
     found = whose()
-    return None if found is None else partial(found.renewed, index)
+    if found is not None:
+        found.renewed(index, buffer)
 
 
 def _left(names: Sequence[str], own: Mapping[int, Overwrite], given: Mapping[int, Overwrite]) -> str:

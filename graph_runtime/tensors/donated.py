@@ -36,14 +36,14 @@ donations = new_rlock()             # from the look at what is donated until it 
 _overwrites = new_rlock()           # of buffers' overwrites; what holds it waits for nothing
 
 
-def _no_keeper() -> None:
+def _no_keeper(fresh: Buffer) -> None:
     """Handles had the memory."""
 
 
 class Overwrite:
     """``donors``: weak references to the handles that led to the memory before; ``outputs``: to those that
-    the run gave. ``keeper()``: the method, if there is one, that is told of another Buffer of memory that is
-    no handle's. ``memory``: the buffer's id, ``version``: the buffer's when the run was queued.
+    the run gave. ``keeper(Buffer)`` is told of another Buffer of memory that is no handle's. ``memory``: the
+    buffer's id, ``version``: the buffer's when the run was queued.
     ``failure()``: what went wrong in the run, None where nothing did so far."""
 
     __slots__ = ("_run", "_slot", "_template", "donors", "failure", "keeper", "memory", "outputs", "version")
@@ -54,14 +54,8 @@ class Overwrite:
         self.failure: Callable[[], Exception | None] = failure_of(run)
         self.donors: list[ref[Tensor]] = []
         self.outputs: list[ref[Tensor]] = []
-        self.keeper: Callable[[], Callable[[Buffer], None] | None] = _no_keeper
+        self.keeper: Callable[[Buffer], None] = _no_keeper
         self.version, self.memory = buffer.version, buffer.id
-
-    def tell(self, fresh: Buffer) -> None:
-        """The keeper's memory has another Buffer."""
-        keeper = self.keeper()
-        if keeper is not None:
-            keeper(fresh)
 
     @property
     def left(self) -> int:
@@ -101,7 +95,7 @@ def spoiled(buffer: Buffer) -> bool:
         fresh = buffer.renewed(last.version)
         if fresh is None:
             return False
-        last.tell(fresh)
+        last.keeper(fresh)
         buffer.overwrites.clear()
         return True
 
@@ -157,7 +151,7 @@ def _give_back(buffer: Buffer, fresh: Buffer) -> None:
     for donor in [donor() for donor in runs[0].donors]:
         if donor is not None:
             donor.come_back(donor._gone, fresh)
-    runs[0].tell(fresh)
+    runs[0].keeper(fresh)
     buffer.overwrites.clear()
 
 

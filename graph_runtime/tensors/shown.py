@@ -24,7 +24,8 @@ from .host_values import host_view, writable_view
 
 __all__ = ["Shown", "moves"]
 
-moves = new_rlock()         # the last of the locks: what holds it takes neither lineage's nor donations
+# what holds it takes neither lineage's lock nor donations; only that of overwrites (donated.py) comes after
+moves = new_rlock()
 
 
 class Shown:

@@ -206,13 +206,19 @@ def test_what_is_given_up_while_it_is_copied_stays_given_up(chain, device, pair,
     assert device.tensors("l1") == []
 
 
-def test_an_eviction_that_finds_no_room_in_dram_says_so(new_bundle, device, output_in_l1, monkeypatch):
+@pytest.fixture
+def crowded(new_bundle, device, output_in_l1):
+    """A program whose output goes to L1, its input, and four idle tensors that leave too little there."""
     builder = GraphBuilder()
     builder.output(builder.op("relu", builder.input("x", WIDE)))
     bundle = new_bundle({"main": builder}, edit=output_in_l1)
     rt.load_program(device, bundle, "main")
     x = put(device, np.ones(WIDE, np.float32))
-    idle = [rt.create_empty_tensor(WIDE, "float32", device, L1) for _ in range(4)]
+    return bundle, x, [rt.create_empty_tensor(WIDE, "float32", device, L1) for _ in range(4)]
+
+
+def test_an_eviction_that_finds_no_room_in_dram_says_so(crowded, device, monkeypatch):
+    bundle, x, idle = crowded
 
     def full(*_):
         raise DeviceMemoryError("DRAM is full", device="tt:0")
@@ -223,14 +229,8 @@ def test_an_eviction_that_finds_no_room_in_dram_says_so(new_bundle, device, outp
     assert [t.layout.memory for t in idle] == ["l1"] * 4
 
 
-def test_evict_on_pressure_moves_the_oldest_and_no_more(new_bundle, device, output_in_l1):
-    """A program whose output goes to L1, when four idle tensors leave too little there."""
-    builder = GraphBuilder()
-    builder.output(builder.op("relu", builder.input("x", WIDE)))
-    bundle = new_bundle({"main": builder}, edit=output_in_l1)
-    rt.load_program(device, bundle, "main")
-    x = put(device, np.ones(WIDE, np.float32))
-    idle = [rt.create_empty_tensor(WIDE, "float32", device, L1) for _ in range(4)]
+def test_evict_on_pressure_moves_the_oldest_and_no_more(crowded, device):
+    bundle, x, idle = crowded
     with pytest.raises(DeviceMemoryError):
         rt.submit(device, bundle, "main", [x], evict="never")
     with rt.stats() as counted:
