@@ -190,8 +190,9 @@ rules() if sys.argv[1] == "rules" else round_it(sys.argv[1])
 """
 
 
-def on_host(case: str, guard: int = 1) -> subprocess.CompletedProcess:
-    quiet = {name: os.environ.get(name, "") + ":handle_segv=0" for name in ("ASAN_OPTIONS", "TSAN_OPTIONS")}
+def on_host(case: str, guard: int = 1, tsan: str = "") -> subprocess.CompletedProcess:
+    quiet = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0",
+             "TSAN_OPTIONS": os.environ.get("TSAN_OPTIONS", "") + ":handle_segv=0" + tsan}
     return subprocess.run([sys.executable, "-P", "-c", HOST, case], text=True, timeout=120,
                           capture_output=True,
                           env={**os.environ, **quiet, "GR_GUARD": str(guard)})  # fmt: skip
@@ -204,7 +205,8 @@ def test_a_host_write_that_did_not_wait_dies_and_is_named(case):
     holder = "tensor float32[1024]" if case == "a view" else "the victim"
     assert f"in the block of '{holder}'" in done.stderr
     assert "only Buffer.writing() opens a block" in done.stderr
-    assert on_host(case, guard=0).returncode == 0
+    # Without the guard the write goes through; TSan may see it race the copy that still reads the block.
+    assert on_host(case, guard=0, tsan=":report_bugs=0").returncode == 0
 
 
 @pytest.mark.parametrize("guard", [0, 1])
