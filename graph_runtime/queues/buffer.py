@@ -50,19 +50,21 @@ class Buffer:
 
     ``handle`` the opened device, ``memory`` the index of its memory, ``addr`` and ``extent`` (bytes; per bank
     on tt), ``id`` a number never used twice, ``pointer`` the ``gr_buffer *``, ``overwrites``: see
-    tensors/donated.py. Every holder keeps the block; ``free`` gives it up for all of them.
+    tensors/donated.py, ``replaced``: whether another Buffer has the block now (``renewed``). Every holder
+    keeps the block; ``free`` gives it up for all of them.
 
     ``pointer`` holds the reference of C's, and is itself held by every call that was given it: what another
     thread drops or frees meanwhile is released when that call is over. Who puts it into an array of C's keeps
     it beside the array.
     """
 
-    __slots__ = ("__weakref__", "extent", "handle", "memory", "overwrites", "owner", "pointer")
+    __slots__ = ("__weakref__", "extent", "handle", "memory", "overwrites", "owner", "pointer", "replaced")
 
     def __init__(self, handle: core.DeviceHandle, memory: int, extent: int, pointer: Any,
                  owner: object = None):
         self.handle, self.memory, self.extent, self.owner = handle, memory, extent, owner
         self.overwrites: list[Any] = []
+        self.replaced = False
         self.pointer = _gc(pointer, _release if owner is None else partial(_release_borrowed, owner))
 
     @classmethod
@@ -171,6 +173,7 @@ class Buffer:
         """Another Buffer of the block, whose contents count as right; this one keeps what failed. None while
         the block is in use, and where it has another version."""
         fresh = lib.gr_buffer_renew(self.live(), version)
+        self.replaced = self.replaced or bool(fresh)
         return Buffer(self.handle, self.memory, self.extent, fresh, self.owner) if fresh else None
 
     def free(self, force: bool = False) -> None:

@@ -13,7 +13,7 @@ from weakref import ref
 from ..programs.slots import Slots
 from ..queues.buffer import Buffer
 from ..queues.template import Template
-from ..tensors.donated import UNCHANGED, UNDEFINED, WRITTEN, Overwrite, overwriting, spoiled
+from ..tensors.donated import UNCHANGED, UNDEFINED, WRITTEN, Overwrite, announced, spoiled
 from .bind import Bound, Lease
 from .state import described
 
@@ -45,13 +45,20 @@ class InPlace:
         self._into = {i: int(slots.slot[graph.input_eids[i]]) for i in sorted(set(slots.into.values()))}
         self._before: dict[int, Buffer] = {}     # Buffers that were renewed: a submission may hold one yet
 
-    def queued(self, run: Any, template: Template, held: Mapping[int, Buffer]) -> dict[int, Overwrite]:
-        """{graph input: how a ``gr_run`` that was queued just now writes it}; ``held``: the buffers of what
-        it was given, by slot. Under ``donations``, as its submission."""
-        found = {}
+    def announced(self, template: Template, slots: Any, held: Mapping[int, Buffer]) -> dict[int, Overwrite]:
+        """{graph input: how the run that is queued next writes it}; ``slots``: its ``gr_buffer *[]``,
+        ``held``: the Buffers of what it is given, by slot. Empty where a block has another Buffer than there
+        by now; the second look finds that one. Under ``donations``, as its submission."""
+        found: dict[int, Overwrite] = {}
         for index, at in self._into.items():
             buffer = held.get(at) or self._own[at]
-            made = found[index] = overwriting(buffer, run, template, at)
+            made = announced(buffer, template, at)
+            if made is not None:
+                found[index] = made
+            if made is None or slots[at] != buffer.pointer:
+                for overwrite in found.values():
+                    overwrite.told()
+                return {}
             if buffer is self._own.get(at) or buffer is self._given.get(index):
                 made.keeper = partial(_renewed, ref(self), index)
         return found

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,17 @@ __all__ = ["Submitter"]
 
 ffi, lib = core.ffi, core.lib
 _NO_LOCK = nullcontext()
+
+
+class _Placed(NamedTuple):
+    """What a run is given: ``gr_buffer *[]`` [slots], {graph input: value}, {slot: its buffer}, pointers that
+    are held until it is queued, {graph input: how the run writes it in place}."""
+
+    slots: Any
+    given: dict[int, Any]
+    held: dict[int, Buffer]
+    kept: list[Any]
+    overwrites: dict[int, Overwrite]
 
 
 class Submitter:
@@ -94,29 +105,45 @@ class Submitter:
         self.in_flight.wait_for_turn(max_in_flight)
         # one thread donates a tensor, or writes state, at a time; what the run writes stays where it is
         with donations if donate or self.in_place else _NO_LOCK, moves if outs or donate else _NO_LOCK:
-            slots, given = self._new_slots(), {**self._given, **asked}
-            kept: list[Any] = []
-            held = self._place_inputs(slots, given, kept)
-            self._place_outputs(slots, outs, held, kept)
-            run, overwrites = self._queue(made, slots, held)
-            run.outputs = self._hand_out(slots, outs, held)
-            for output, index in self._slots.into.items():
-                overwrites[index].outputs.append(weakref.ref(run.outputs[output]))
-            self.in_flight.add(run.pointer)
-            for index in donate:
-                why = f"was donated as input {self._name(index)} of {self._bound.holder}"
-                value, why = donors.get(index, (given.get(index), why))
-                if isinstance(value, Tensor):
-                    value.give_up(Donated(why, failure_of(run.pointer), overwrites.get(index)))
+            slots, given, held, kept, overwrites = self._placed(made, asked)
+            try:
+                self._place_outputs(slots, outs, held, kept)
+                run = self._queue(made, slots, held, overwrites)
+                run.outputs = self._hand_out(slots, outs, held)
+                for output, index in self._slots.into.items():
+                    overwrites[index].outputs.append(weakref.ref(run.outputs[output]))
+                self.in_flight.add(run.pointer)
+                for index in donate:
+                    why = f"was donated as input {self._name(index)} of {self._bound.holder}"
+                    value, why = donors.get(index, (given.get(index), why))
+                    if isinstance(value, Tensor):
+                        value.give_up(Donated(why, failure_of(run.pointer), overwrites.get(index)))
+            finally:
+                for overwrite in overwrites.values():
+                    overwrite.told()
         return run
 
-    def _queue(self, made: Template, slots: Any, held: Mapping[int, Buffer]
-               ) -> tuple[Run, dict[int, Overwrite]]:
+    def _placed(self, made: Template, asked: Mapping[int, Any]) -> _Placed:
+        """The inputs of a run of ``made``. Looks again where a failed run gave a block back meanwhile."""
+        for again in (True, False):
+            slots, given, kept = self._new_slots(), {**self._given, **asked}, []
+            held = self._place_inputs(slots, given, kept)
+            overwrites = self.in_place.announced(made, slots, held) if self.in_place else {}
+            if overwrites or not self.in_place:
+                break
+            for buffer in held.values():             # an output that never came was given
+                if buffer.replaced and not again:
+                    buffer.wait()
+        return _Placed(slots, given, held, kept, overwrites)
+
+    def _queue(self, made: Template, slots: Any, held: Mapping[int, Buffer],
+               overwrites: Mapping[int, Overwrite]) -> Run:
         raw = made.submit(slots)
-        if not self.in_place:
-            return Run(raw, (), self._bound.holder), {}
-        overwrites = self.in_place.queued(raw, made, held)
-        return Run(raw, (), self._bound.holder, self.in_place.left(overwrites, held)), overwrites
+        if not overwrites:
+            return Run(raw, (), self._bound.holder)
+        for overwrite in overwrites.values():
+            overwrite.queued(raw)
+        return Run(raw, (), self._bound.holder, self.in_place.left(overwrites, held))
 
     def _new_slots(self) -> Any:
         slots = ffi.new("gr_buffer *[]", self._slots.count)
@@ -129,15 +156,18 @@ class Submitter:
             plain = {at for o, at in enumerate(self._slots.outputs)
                      if o not in self._slots.into and o not in self._slots.copied}
             self._own_outputs = {at: borrowed(self._bound, self._slots, at) for at in plain}
-        made, kept = self._template(frozenset(i for i in self._given if i in self._copied)), []
+        made = self._template(frozenset(i for i in self._given if i in self._copied))
         self._times = times
         made.clock(times)
         with donations if self.in_place else _NO_LOCK:
-            slots = self._new_slots()
-            held = self._place_inputs(slots, self._given, kept)
-            for at, buffer in self._own_outputs.items():
-                slots[at] = buffer.pointer
-            run, _ = self._queue(made, slots, held)
+            slots, _, held, _kept, overwrites = self._placed(made, {})
+            try:
+                for at, buffer in self._own_outputs.items():
+                    slots[at] = buffer.pointer
+                run = self._queue(made, slots, held, overwrites)
+            finally:
+                for overwrite in overwrites.values():
+                    overwrite.told()
         for output in self._slots.copied:                  # the session shows what is kept itself
             lib.gr_buffer_release(slots[self._slots.outputs[output]])
         try:

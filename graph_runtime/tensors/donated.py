@@ -5,13 +5,16 @@ KV cache say, the output's handle has the memory from then on. A run that failed
 it back: the donated handle leads to its old values again, and the output's, which never came, raise what the
 run raises. What a run had begun to write is lost.
 
-    Overwrite    one queued run that writes a buffer whose values it was given; those of a buffer that may
-                 still matter are its ``overwrites``, oldest first
+    Overwrite    one run that writes a buffer whose values it was given; those of a buffer that may still
+                 matter are its ``overwrites``, oldest first. It is announced before it is queued, and nothing
+                 is given back until all handles on it are known
     Donated      why a handle is gone, with what it gets back if that run fails
     Failed       the same of an output whose values never came
 """
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -26,9 +29,10 @@ from ..queues.template import Template
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["Donated", "Failed", "Overwrite", "donations", "overwriting", "spoiled", "unchanged"]
+__all__ = ["Donated", "Failed", "Overwrite", "announced", "donations", "spoiled", "unchanged"]
 
 ffi, lib = core.ffi, core.lib
+_A_MOMENT = 1e-5                    # seconds
 WRITTEN, UNCHANGED = lib.GR_LEFT_WRITTEN, lib.GR_LEFT_UNCHANGED
 UNDEFINED, PENDING = lib.GR_LEFT_UNDEFINED, lib.GR_LEFT_PENDING
 
@@ -40,26 +44,53 @@ def _no_keeper(fresh: Buffer) -> None:
     """Handles had the memory."""
 
 
+def _nothing_failed() -> None:
+    """The run is not queued yet."""
+
+
 class Overwrite:
     """``donors``: weak references to the handles that led to the memory before; ``outputs``: to those that
     the run gave. ``keeper(Buffer)`` is told of another Buffer of memory that is no handle's. ``memory``: the
-    buffer's id, ``version``: the buffer's when the run was queued.
+    buffer's id, ``version``: the buffer's when the run was queued. ``announcer``: the thread that is queueing
+    the run, None once it has and all handles are known.
     ``failure()``: what went wrong in the run, None where nothing did so far."""
 
-    __slots__ = ("_run", "_slot", "_template", "donors", "failure", "keeper", "memory", "outputs", "version")
+    __slots__ = ("_buffer", "_run", "_slot", "_template", "announcer", "donors", "failure", "keeper",
+                 "memory", "outputs", "version")
 
-    def __init__(self, run: Any, template: Template, slot: int, buffer: Buffer):
-        lib.gr_run_retain(run)
-        self._run, self._template, self._slot = ffi.gc(run, lib.gr_run_release), template, slot
-        self.failure: Callable[[], Exception | None] = failure_of(run)
+    def __init__(self, template: Template, slot: int, buffer: Buffer):
+        self._run, self._template, self._slot = None, template, slot
+        self._buffer: Buffer | None = buffer                # until all is known: the buffer keeps the run
+        self.announcer: int | None = threading.get_ident()
+        self.failure: Callable[[], Exception | None] = _nothing_failed
         self.donors: list[ref[Tensor]] = []
         self.outputs: list[ref[Tensor]] = []
         self.keeper: Callable[[Buffer], None] = _no_keeper
         self.version, self.memory = buffer.version, buffer.id
 
+    def queued(self, run: Any) -> None:
+        """The ``gr_run *`` is in the queues."""
+        lib.gr_run_retain(run)
+        self._run = ffi.gc(run, lib.gr_run_release)
+        self.failure, self.version = failure_of(run), self._buffer.version
+        with _overwrites:
+            known = self._buffer.overwrites
+            at = known.index(self)
+            if at and known[at - 1].version + 1 != self.version:     # others wrote it since, and not in place
+                del known[:at]
+
+    def told(self) -> None:
+        """All handles are known. Where nothing was queued it is forgotten."""
+        buffer, self._buffer, self.announcer = self._buffer, None, None
+        if self._run is None:
+            with _overwrites:
+                buffer.overwrites.remove(self)
+
     @property
     def left(self) -> int:
         """What the run left in the memory: GR_LEFT_*."""
+        if self.announcer is not None:
+            return PENDING
         return lib.gr_run_left(self._run, self._template.pointer, self._slot)
 
     @property
@@ -70,15 +101,15 @@ class Overwrite:
         return False if lib.gr_run_done(self._run) else None
 
 
-def overwriting(buffer: Buffer, run: Any, template: Template, slot: int) -> Overwrite:
-    """A run that was queued just now writes the buffer, which is slot ``slot`` of its template, in place. The
-    caller has held ``donations`` since before that."""
-    made = Overwrite(run, template, slot, buffer)
+def announced(buffer: Buffer, template: Template, slot: int) -> Overwrite | None:
+    """A run that is about to be queued, and will write the buffer, slot ``slot`` of its template, in place.
+    None where another Buffer has the block by now. The caller holds ``donations``, and calls ``told`` in any
+    case."""
+    made = Overwrite(template, slot, buffer)
     with _overwrites:
-        known = _that_matter(buffer)
-        if known and known[-1].version + 1 != made.version:      # others wrote it since, and not in place
-            known.clear()
-        known.append(made)
+        if buffer.replaced:
+            return None
+        _that_matter(buffer).append(made)
     return made
 
 
@@ -118,24 +149,28 @@ def unchanged(buffer: Buffer, asker: Tensor | None = None, wait: bool = False) -
     ``asker``, if it is an output of these runs, gets nothing of it: False.
     """
     while True:
+        busy = buffer.in_use                     # before the look: what ends meanwhile is looked at again
         with _overwrites:
             known = _that_matter(buffer)
             left = [overwrite.left for overwrite in known]
             if not known or buffer.pointer is None:
                 return False
-            if left[0] == PENDING:
-                return None
             if asker is not None and any(asker is it for overwrite in known for it in _handles(overwrite)):
                 return False
-            if WRITTEN in left or UNDEFINED in left or buffer.version != known[-1].version:
+            announcer = known[-1].announcer
+            others = announcer is None and buffer.version != known[-1].version
+            if others or WRITTEN in left or UNDEFINED in left:
                 return False
             fresh = None if PENDING in left else buffer.renewed(known[-1].version)
             if fresh is not None:
                 _give_back(buffer, fresh)
                 return True
-        if not (wait and buffer.in_use):
+        if not wait or announcer == threading.get_ident() or not (busy or announcer):
             return None
-        buffer.wait(write=True)
+        if announcer:                            # another thread is queueing a run, which takes microseconds
+            time.sleep(_A_MOMENT)
+        else:
+            buffer.wait(write=True)
 
 
 def _give_back(buffer: Buffer, fresh: Buffer) -> None:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "graph_runtime"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 CODEGEN = sorted((ROOT / "codegen").glob("*.py"))
-MOST_LINES, MOST_IN_FUNCTION = 300, 50               # the width of lines is ruff's (pyproject.toml)
+MOST_LINES, MOST_IN_FUNCTION = 400, 50               # the width of lines is ruff's (pyproject.toml)
 TOP = 6
 COMPILED = "_core"                                   # only core.py imports it
 # modules that are allowed to be longer, and why

@@ -3,12 +3,16 @@ then no run computes with it."""
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 
 import numpy as np
 import pytest
 
 import graph_runtime as gr
 from graph_runtime.errors import HandleError, InputError, KernelError
+from graph_runtime.queues.limbo import sweep
+from graph_runtime.queues.template import Template
+from graph_runtime.sessions.in_place import InPlace
 
 ROWS, COLS = 100, 64
 
@@ -167,6 +171,78 @@ def test_a_donated_cache_comes_back_from_runs_that_were_queued_behind_one_that_f
         last.outputs[0].numpy()
     _fails(bad, "input 'cache' is unchanged$")
     behind.exception()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("own", [True, False], ids=["same thread", "another thread"])
+def test_a_look_while_a_run_is_queued_gives_nothing_back_and_takes_nothing(device, when, own, monkeypatch):
+    """The look of the limbo's sweep, which any thread makes at any time, and of one that wants values."""
+    module, submit, values, templates = _step(device), Template.submit, [], []
+    cache, given = _given(module, device), gr.array(_at(3)).to(device, layout=module.get_input("at").layout)
+    monkeypatch.setattr(Template, "submit", lambda *args: templates.append(args[0]) or submit(*args))
+    bad = module.run_async(cache=cache, at=_at(ROWS))
+    bad.exception()
+    reader = Thread(target=lambda: values.append(cache.numpy()))
+
+    def look() -> None:
+        if own:
+            sweep()
+            assert not cache.is_allocated
+        else:
+            reader.start()
+            with ThreadPoolExecutor(1) as pool:
+                assert not pool.submit(lambda: cache.is_allocated).result()
+
+    def looked_at(template, slots):
+        if template is templates[-1] and when == "before":
+            look()
+        raw = submit(template, slots)
+        if template is templates[-1] and when == "after":
+            look()
+        return raw
+
+    monkeypatch.setattr(Template, "submit", looked_at)
+    behind = module.run_async(cache=bad.outputs[0], at=given)
+    monkeypatch.undo()
+    _fails(behind, "'write'.* out of range")
+    if not own:
+        reader.join()
+        np.testing.assert_array_equal(values[0], _old())
+    np.testing.assert_array_equal(cache.numpy(), _old())
+
+
+def test_a_run_over_what_was_given_back_meanwhile_says_what_failed(device, monkeypatch):
+    """The output of a failed run is given to another, while its memory goes back to the donor."""
+    module = _step(device)
+    cache = _given(module, device)
+    bad = module.run_async(cache=cache, at=_at(ROWS))
+    bad.exception()
+    announced = InPlace.announced
+
+    def late(in_place, *args):
+        assert cache.is_allocated                       # the look gives it back
+        return announced(in_place, *args)
+
+    monkeypatch.setattr(InPlace, "announced", late)
+    with pytest.raises(KernelError, match=r"'write'.* out of range"):
+        module.run_async(cache=bad.outputs[0], at=_at(3))
+    np.testing.assert_array_equal(cache.numpy(), _old())
+
+
+def test_state_of_the_session_that_comes_back_while_a_run_is_placed_is_used(device, monkeypatch):
+    module = _step(device)
+    module.set_input("cache", _old())
+    module.run_async(at=_at(ROWS)).exception()
+    announced, settle = InPlace.announced, InPlace.settle
+
+    def late(in_place, *args):
+        settle(in_place)                                # as another thread's submission
+        return announced(in_place, *args)
+
+    monkeypatch.setattr(InPlace, "settle", lambda in_place: None)
+    monkeypatch.setattr(InPlace, "announced", late)
+    run = module.run_async(at=_at(3)).wait()
+    np.testing.assert_array_equal(run.outputs[0].numpy(), _changed(3))
 
 
 def test_only_the_last_good_one_of_a_chain_comes_back(device):
