@@ -5,6 +5,7 @@
 
 Standard library only: the wheel's build uses it too.
 """
+
 from __future__ import annotations
 
 import re

@@ -99,8 +99,14 @@ def build_library(
     return _compile([k for k in kernels if not _selected(k).library], out, march, jobs, tell)
 
 
-def cached_library(plans: Sequence[Plan], libraries: Sequence[Any] = (), *, march: str = "auto",
-                   jobs: int | None = None, tell: Tell = silent) -> Path | None:
+def cached_library(
+    plans: Sequence[Plan],
+    libraries: Sequence[Any] = (),
+    *,
+    march: str = "auto",
+    jobs: int | None = None,
+    tell: Tell = silent,
+) -> Path | None:
     """As build_library, for what ``libraries`` (files, or opened ones) do not have; the library stays in the
     cache. None where nothing is missing."""
     given = _given(libraries)
@@ -158,21 +164,37 @@ def build_bundle(
     graphs = dict(graph) if isinstance(graph, Mapping) else {name: graph}
     _require_names(const, graphs)
     options["inplace"] = {entry.name: entry.inplace for library in given for entry in library.entries}
-    prepared = {key: prepare(item, devices, params=params, tell=tell, **options)
-                for key, item in graphs.items()}
+    prepared = {
+        key: prepare(item, devices, params=params, tell=tell, **options) for key, item in graphs.items()
+    }
     return _write(prepared, given, out, march, jobs, tell, const, generate)
 
 
-def write_prepared(prepared: Prepared, out: str | os.PathLike, *, name: str = "main",
-                   libraries: Sequence[Any] = (), march: str = "auto", jobs: int | None = None,
-                   tell: Tell = silent) -> Path:
+def write_prepared(
+    prepared: Prepared,
+    out: str | os.PathLike,
+    *,
+    name: str = "main",
+    libraries: Sequence[Any] = (),
+    march: str = "auto",
+    jobs: int | None = None,
+    tell: Tell = silent,
+) -> Path:
     """As build_bundle, for one program that is prepared already."""
     given = _given(libraries)
     return _write({name: prepared}, given, out, march, jobs, tell, (), True)
 
 
-def _write(prepared: Mapping[str, Prepared], given: Sequence[_Given], out: str | os.PathLike, march: str,
-           jobs: int | None, tell: Tell, const: Collection[str], generate: bool) -> Path:
+def _write(
+    prepared: Mapping[str, Prepared],
+    given: Sequence[_Given],
+    out: str | os.PathLike,
+    march: str,
+    jobs: int | None,
+    tell: Tell,
+    const: Collection[str],
+    generate: bool,
+) -> Path:
     plans = {key: item.plan for key, item in prepared.items()}
     kernels = _missing(plans, given) if generate else []
     files_of = {f"libraries/{i}_{library.path.name}": library for i, library in enumerate(given)}
@@ -183,9 +205,15 @@ def _write(prepared: Mapping[str, Prepared], given: Sequence[_Given], out: str |
             files_of = {"kernels.so": built, **files_of}
         files |= {file: library.contents for file, library in files_of.items()}
         items = _trusted(files_of, Path(out))
-        return write_bundle(out, devices=[d.spelling for d in next(iter(plans.values())).devices],
-                            programs=programs, libraries=items, files=files, params=params,
-                            tell=partial(tell, "writing parameters"))
+        return write_bundle(
+            out,
+            devices=[d.spelling for d in next(iter(plans.values())).devices],
+            programs=programs,
+            libraries=items,
+            files=files,
+            params=params,
+            tell=partial(tell, "writing parameters"),
+        )
 
 
 def _trusted(libraries: Mapping[str, _Given], out: Path) -> list[BundleLibrary]:
@@ -194,9 +222,15 @@ def _trusted(libraries: Mapping[str, _Given], out: Path) -> list[BundleLibrary]:
     hashes = {file: library.sha256() for file, library in libraries.items()}
     named = {file for file, library in libraries.items() if library.named}
     remember([(hashes[file], f"{out.name}/{file}") for file in sorted(named)])
-    return [BundleLibrary(file, library.kinds, library.isa,
-                          sign(hashes[file]) if file in named or is_trusted(hashes[file]) else None)
-            for file, library in libraries.items()]
+    return [
+        BundleLibrary(
+            file,
+            library.kinds,
+            library.isa,
+            sign(hashes[file]) if file in named or is_trusted(hashes[file]) else None,
+        )
+        for file, library in libraries.items()
+    ]
 
 
 def _missing(plans: Mapping[Any, Plan], given: Sequence[_Given]) -> list[Kernel]:
@@ -204,8 +238,11 @@ def _missing(plans: Mapping[Any, Plan], given: Sequence[_Given]) -> list[Kernel]
     be generated."""
     kernels, foreign = kernels_of(plans.values())
     _refuse_foreign([f for f in foreign if not any(library.has(f[0], f[1]) for library in given)])
-    return [k for k in kernels if not any(library.has(k.name, k.kind) for library in given)
-            and not _selected(k).prebuilt]
+    return [
+        k
+        for k in kernels
+        if not any(library.has(k.name, k.kind) for library in given) and not _selected(k).prebuilt
+    ]
 
 
 def _selected(kernel: Kernel) -> Selected:
@@ -214,12 +251,16 @@ def _selected(kernel: Kernel) -> Selected:
 
 def _require_names(const: Collection[str], programs: Mapping[str, Any]) -> None:
     if unknown := sorted(set(const) - set(programs)):
-        raise CompileError(f"const names {unknown[0]!r}, which is no program"
-                           f"{did_you_mean(unknown[0], programs)}", got=unknown)
+        raise CompileError(
+            f"const names {unknown[0]!r}, which is no program{did_you_mean(unknown[0], programs)}",
+            got=unknown,
+        )
 
 
-def _programs(prepared: Mapping[str, Prepared], const: Collection[str],
-              ) -> tuple[list[BundleProgram], dict[str, bytes], dict[str, Constant]]:
+def _programs(
+    prepared: Mapping[str, Prepared],
+    const: Collection[str],
+) -> tuple[list[BundleProgram], dict[str, bytes], dict[str, Constant]]:
     """The bundle's programs, the files of their graphs, and their parameters.
 
     Parameters of one name and equal values are stored once.
@@ -227,16 +268,20 @@ def _programs(prepared: Mapping[str, Prepared], const: Collection[str],
     programs, files, stored = [], {}, {}
     for name, item in prepared.items():
         graph, constants = item.plan.graph, item.model.constants
-        keys = {key: _place(stored, name, key, constants[key]) for key in graph.input_names
-                if key in constants}
+        keys = {
+            key: _place(stored, name, key, constants[key]) for key in graph.input_names if key in constants
+        }
         file = f"{name}.json" if len(prepared) > 1 else "main.json"
         files[file] = graph_to_json(record(item.plan))
         ready = write_snapshot(item.plan)
         plan_file = f"{file.removesuffix('.json')}.plan" if ready is not None else None
         files |= {plan_file: ready} if ready is not None else {}
         inputs = tuple(key for key in graph.input_names if key not in constants)
-        programs.append(BundleProgram(name, file, inputs, graph.output_names, keys, item.plan.aliases,
-                                      name in const, plan_file))
+        programs.append(
+            BundleProgram(
+                name, file, inputs, graph.output_names, keys, item.plan.aliases, name in const, plan_file
+            )
+        )
     return programs, files, stored
 
 
@@ -245,8 +290,9 @@ def _place(stored: dict[str, Constant], program: str, name: str, value: Constant
     for key in (name, f"{program}/{name}"):
         if _are_equal(stored.setdefault(key, value), value):
             return key
-    raise CompileError(f"parameter {name!r} of program {program!r} has a name that another program uses",
-                       got=name)
+    raise CompileError(
+        f"parameter {name!r} of program {program!r} has a name that another program uses", got=name
+    )
 
 
 def _are_equal(a: Constant, b: Constant) -> bool:

@@ -80,7 +80,7 @@ class Cache:
         wanted, data = _read(_sum_of(path)), _read(path)
         if wanted is None or data is None or wanted != _line(path.name, data):
             return None
-        with contextlib.suppress(OSError):      # a cache that may only be read works too
+        with contextlib.suppress(OSError):  # a cache that may only be read works too
             os.utime(path)
         return data
 
@@ -92,8 +92,9 @@ class Cache:
 
     def build_folder(self) -> tempfile.TemporaryDirectory:
         """A folder to build in, which goes when its block ends."""
-        return tempfile.TemporaryDirectory(dir=self.folder / "libraries", prefix=".build-",
-                                           ignore_cleanup_errors=True)
+        return tempfile.TemporaryDirectory(
+            dir=self.folder / "libraries", prefix=".build-", ignore_cleanup_errors=True
+        )
 
     def entries(self) -> Iterator[Entry]:
         """All that is there; the bytes of a file are with its sha256's. Files that others delete meanwhile
@@ -137,8 +138,9 @@ class Cache:
     def clear(self) -> list[Entry]:
         """Delete all but what a build may be writing now. What was deleted."""
         now = time.time()
-        return _deleted([entry for entry in self.entries()
-                         if entry.kind != "unfinished" or now - entry.used > _ABANDONED])
+        return _deleted(
+            [entry for entry in self.entries() if entry.kind != "unfinished" or now - entry.used > _ABANDONED]
+        )
 
     def _path(self, kind: str, key: str) -> Path:
         return self.folder / kind / f"{key}{KINDS[kind]}"
@@ -155,8 +157,10 @@ def open_cache(make: bool = True) -> Cache:
         reason = _unsafe(folder, make)
         if not reason:
             return Cache(folder)
-    text = (f"the cache {named} is not used, because {reason}: other users could put code there. What is "
-            "compiled is kept until this process ends")
+    text = (
+        f"the cache {named} is not used, because {reason}: other users could put code there. What is "
+        "compiled is kept until this process ends"
+    )
     if text not in _warned:
         _warned.add(text)
         warnings.warn(text, stacklevel=3)
@@ -176,7 +180,7 @@ def _unsafe(folder: Path, make: bool) -> str:
         if reason:
             return reason if place == folder else f"its folder {place.name} {reason.removeprefix('it ')}"
         if make and place != folder and stat.S_IMODE(place.stat().st_mode) != 0o700:
-            place.chmod(0o700)                  # of an earlier version, which others may read
+            place.chmod(0o700)  # of an earlier version, which others may read
     return ""
 
 
@@ -232,7 +236,7 @@ def _deleted(entries: Iterable[Entry]) -> list[Entry]:
     """Delete files with their sha256, and folders of builds; those that are gone now."""
     gone = []
     for entry in entries:
-        with contextlib.suppress(OSError):      # another process was first, or it is a cache to read only
+        with contextlib.suppress(OSError):  # another process was first, or it is a cache to read only
             if entry.path.is_dir() and not entry.path.is_symlink():
                 shutil.rmtree(entry.path, ignore_errors=True)
             else:

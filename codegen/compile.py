@@ -55,8 +55,15 @@ class _Target:
     @property
     def key(self) -> list[str]:
         """What shapes the bytes of a unit, besides its text."""
-        return [str(ABI_VERSION), isa.host_arch(), self.compiler.version, *self.compiler.command[1:],
-                *self.flags, self.isa, _headers_hash()]
+        return [
+            str(ABI_VERSION),
+            isa.host_arch(),
+            self.compiler.version,
+            *self.compiler.command[1:],
+            *self.flags,
+            self.isa,
+            _headers_hash(),
+        ]
 
 
 def compile_library(
@@ -87,8 +94,9 @@ def compile_library(
         tell(1, 1)
     else:
         with told(cache.folder, HINT), cache.build_folder() as folder:
-            data = _build(_Build(made, cache, Path(folder)), rendered, _manifest(rendered, made, key), jobs,
-                          tell)
+            data = _build(
+                _Build(made, cache, Path(folder)), rendered, _manifest(rendered, made, key), jobs, tell
+            )
         cache.keep("libraries", key, data)
         cache.prune()
     # what was compiled or verified is what is opened: never the cache's file, which may change
@@ -106,8 +114,16 @@ def _key(rendered: Rendered, made: _Target) -> str:
 
 
 def _manifest(rendered: Rendered, made: _Target, key: str) -> Manifest:
-    return Manifest(abi=ABI_VERSION, arch=isa.host_arch(), isa=made.isa, compiler=made.compiler.version,
-                    flags=made.flags, sources=key, importable=bool(made.module), kernels=rendered.entries)
+    return Manifest(
+        abi=ABI_VERSION,
+        arch=isa.host_arch(),
+        isa=made.isa,
+        compiler=made.compiler.version,
+        flags=made.flags,
+        sources=key,
+        importable=bool(made.module),
+        kernels=rendered.entries,
+    )
 
 
 def _include_folders() -> tuple[Path, ...]:
@@ -119,10 +135,14 @@ def _include_folders() -> tuple[Path, ...]:
 @cache
 def _headers_hash() -> str:
     """sha256 over every header that a unit may include."""
-    found = [(root, header) for root in (native_folder(), _include_folders()[-1])
-             for header in sorted(root.rglob("*.h"))]
-    return hash_of(text for root, header in found
-                   for text in (header.relative_to(root).as_posix(), header.read_text()))
+    found = [
+        (root, header)
+        for root in (native_folder(), _include_folders()[-1])
+        for header in sorted(root.rglob("*.h"))
+    ]
+    return hash_of(
+        text for root, header in found for text in (header.relative_to(root).as_posix(), header.read_text())
+    )
 
 
 # ------------------------------------------------------------------------------------------------ build
@@ -162,8 +182,15 @@ class _Build:
         """Compile cffi's glue; the object's name."""
         include = glue.python_include()
         (self.folder / "module.c").write_text(glue.glue_source(self.made.module, symbols, self.folder))
-        self.run(*_GLUE_FLAGS, f"-I{include}", f"-ffile-prefix-map={include}=python", "-S", "module.c", "-o",
-                 "module.s")
+        self.run(
+            *_GLUE_FLAGS,
+            f"-I{include}",
+            f"-ffile-prefix-map={include}=python",
+            "-S",
+            "module.c",
+            "-o",
+            "module.s",
+        )
         assembly = self.folder / "module.s"
         assembly.write_text(glue.weaken(assembly.read_text()))
         self.run("-c", "module.s", "-o", "module.o")
@@ -185,7 +212,7 @@ def _build(build: _Build, rendered: Rendered, manifest: Manifest, jobs: int | No
             tell(done, len(steps) + 1)
         order = dict(zip([name for name, _ in units], steps, strict=False))
         objects = [order[name].result() for name in sorted(order)]
-        objects += [step.result() for step in steps[len(order):]]
+        objects += [step.result() for step in steps[len(order) :]]
         # linked inside the folder under one name: the output's name must not reach the linker
         running.submit(build.run, *_LINK, *objects, "-o", "library.so", "-lm").result()
     tell(len(steps) + 1, len(steps) + 1)

@@ -24,10 +24,10 @@ from graph_runtime.errors import CompileError
 
 __all__ = ["Done", "Running", "run_alone"]
 
-_MOST_SAID = 1 << 18         # bytes kept of what a compiler says; the rest is read and dropped
-_ROOM = 24 << 20             # bytes that a thread's stack, and what it does first, fit into
-_LAST_ROUNDS = 16            # reads of what a process said last
-_TICK = 0.02                 # seconds between looks at a process, where the kernel cannot tell of its end
+_MOST_SAID = 1 << 18  # bytes kept of what a compiler says; the rest is read and dropped
+_ROOM = 24 << 20  # bytes that a thread's stack, and what it does first, fit into
+_LAST_ROUNDS = 16  # reads of what a process said last
+_TICK = 0.02  # seconds between looks at a process, where the kernel cannot tell of its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Running:
     def __init__(self, jobs: int = 1):
         self._pool = ThreadPoolExecutor(jobs)
         self._lock = threading.Lock()
-        self._alive: set[int] = set()          # not reaped yet, so their numbers are theirs
+        self._alive: set[int] = set()  # not reaped yet, so their numbers are theirs
         self._stopped = False
 
     def __enter__(self) -> Running:
@@ -66,7 +66,9 @@ class Running:
         except (OSError, MemoryError, RuntimeError) as error:
             raise CompileError(
                 f"cannot start a thread that waits for the compiler: {error or 'no memory'}; give this "
-                "process more memory (ulimit -v) or threads (ulimit -u)", got=str(error)) from None
+                "process more memory (ulimit -v) or threads (ulimit -u)",
+                got=str(error),
+            ) from None
 
     def run(self, command: Sequence[str], folder: Path | None = None) -> Done:
         """Run a command to its end, in ``folder``, which has its temporary files too. Raises CompileError
@@ -82,7 +84,7 @@ class Running:
             ended, out, err = _listen(process, seconds)
         finally:
             with self._lock:
-                _kill(process.pid)             # what it started and left behind, too
+                _kill(process.pid)  # what it started and left behind, too
                 self._alive.discard(process.pid)
             status = process.wait()
             process.stdout.close()
@@ -92,7 +94,9 @@ class Running:
         if not ended:
             raise CompileError(
                 f"{shlex.join(command)} did not end within {seconds} s and was ended, with all that it "
-                "started; where it needs longer, GR_CC_TIMEOUT gives it more seconds", got=seconds)
+                "started; where it needs longer, GR_CC_TIMEOUT gives it more seconds",
+                got=seconds,
+            )
         return Done(status, out.decode(errors="replace"), err.decode(errors="replace"))
 
     def _stop(self) -> None:
@@ -115,11 +119,20 @@ def _start(command: Sequence[str], folder: Path | None) -> subprocess.Popen[byte
     if folder is not None:
         env["TMPDIR"] = str(folder)
     try:
-        return subprocess.Popen(command, cwd=folder, env=env, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        return subprocess.Popen(
+            command,
+            cwd=folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise CompileError(f"cannot start the C compiler {shlex.join(command)}: {error}; GR_CC names another",
-                           got=list(command)) from None
+        raise CompileError(
+            f"cannot start the C compiler {shlex.join(command)}: {error}; GR_CC names another",
+            got=list(command),
+        ) from None
 
 
 def _kill(pid: int) -> None:
@@ -143,7 +156,7 @@ def _listen(process: subprocess.Popen[bytes], seconds: int) -> tuple[bool, bytes
         for pipe in said:
             os.set_blocking(pipe, False)
             selector.register(pipe, selectors.EVENT_READ)
-        rounds = 0                             # since its end: what it left behind may go on writing
+        rounds = 0  # since its end: what it left behind may go on writing
         while True:
             ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
             left = deadline - time.monotonic()
@@ -163,5 +176,5 @@ def _take(pipe: int, said: bytearray) -> bool:
         data = os.read(pipe, 1 << 16)
     except BlockingIOError:
         return True
-    said += data[:max(0, _MOST_SAID - len(said))]
+    said += data[: max(0, _MOST_SAID - len(said))]
     return bool(data)

@@ -42,8 +42,10 @@ _LIMITS = (
     ("No space left on device", "the disk is full: free some of it, or GR_CACHE_DIR chooses another"),
     ("[Qq]uota exceeded", "a disk quota is used up: delete files, or GR_CACHE_DIR chooses another place"),
     ("File too large|File size limit", "this process may not write files as large (ulimit -f)"),
-    ("out of memory|Cannot allocate memory|memory exhausted|Killed",
-     "it needs more memory than there is, or than this process may have (ulimit -v); --jobs 1 needs least"),
+    (
+        "out of memory|Cannot allocate memory|memory exhausted|Killed",
+        "it needs more memory than there is, or than this process may have (ulimit -v); --jobs 1 needs least",
+    ),
 )
 
 
@@ -61,8 +63,11 @@ class Compiler:
         done = running.run(command, folder) if running else run_alone(command, folder)
         if done.status != 0:
             said = "\n".join(done.err.strip().splitlines()[:_STDERR_LINES])
-            raise CompileError(f"{shlex.join(command)} {_how(done)}{_advice(done)}:\n{said}",
-                               got=done.status, stderr=done.err)
+            raise CompileError(
+                f"{shlex.join(command)} {_how(done)}{_advice(done)}:\n{said}",
+                got=done.status,
+                stderr=done.err,
+            )
 
 
 def _how(done: Done) -> str:
@@ -81,8 +86,14 @@ def _advice(done: Done) -> str:
 def find_compiler() -> Compiler:
     """GR_CC, else $CC, else gcc, else cc. Raises CompileError, which says what to install, where there is
     none."""
-    setting_name, named = next(((name, text) for name, text in (
-        ("GR_CC", str(setting("CC"))), ("CC", os.environ.get("CC", ""))) if text), ("", ""))
+    setting_name, named = next(
+        (
+            (name, text)
+            for name, text in (("GR_CC", str(setting("CC"))), ("CC", os.environ.get("CC", "")))
+            if text
+        ),
+        ("", ""),
+    )
     tried = [named] if named else ["gcc", "cc"]
     for text in tried:
         command = _parsed(setting_name, text)
@@ -93,7 +104,9 @@ def find_compiler() -> Compiler:
             raise CompileError(
                 f"{setting_name}={text!r} is no compiler: {command[0]} is "
                 f"{'a folder' if os.path.isdir(command[0]) else 'not executable'}; name a C compiler, as "
-                f"{setting_name}=gcc", got=text)
+                f"{setting_name}=gcc",
+                got=text,
+            )
     raise CompileError(_NO_COMPILER.format(tried="tried " + ", ".join(tried)), got=tried)
 
 
@@ -102,11 +115,17 @@ def _parsed(setting_name: str, text: str) -> tuple[str, ...]:
     try:
         command = tuple(shlex.split(text))
     except ValueError as error:
-        raise CompileError(f"{setting_name}={text!r} cannot be taken apart into words: {error}; give a "
-                           f"command as the shell takes it, as {setting_name}='gcc -m64'", got=text) from None
+        raise CompileError(
+            f"{setting_name}={text!r} cannot be taken apart into words: {error}; give a "
+            f"command as the shell takes it, as {setting_name}='gcc -m64'",
+            got=text,
+        ) from None
     if not command or not command[0] or "\0" in text:
-        raise CompileError(f"{setting_name}={text!r} names no compiler; give a command, as "
-                           f"{setting_name}=gcc, or leave it out", got=text)
+        raise CompileError(
+            f"{setting_name}={text!r} names no compiler; give a command, as "
+            f"{setting_name}=gcc, or leave it out",
+            got=text,
+        )
     return command
 
 

@@ -13,6 +13,7 @@ A, B and D are set on d, C on h. Two copies of 16 bytes: the sum goes to h, the 
 where the output stays. Storage 0 on d is used twice: first by the sum, then, when the sum has been copied
 away, by the difference that comes back.
 """
+
 from __future__ import annotations
 
 from transfers import call, document, null, show
@@ -20,9 +21,17 @@ from transfers import call, document, null, show
 
 def duplex(d: str, h: str) -> str:
     """The graph.json with both adds on device d and the subtract on device h."""
-    nodes = [null("A"), null("B"), call("add", "elemwise_add0", 0, 1), call("__copy", "__copy_add_to_sub", 2),
-             null("C"), call("subtract", "elemwise_sub", 3, 4), call("__copy", "__copy_sub_to_add", 5),
-             null("D"), call("add", "elemwise_add1", 6, 7)]
+    nodes = [
+        null("A"),
+        null("B"),
+        call("add", "elemwise_add0", 0, 1),
+        call("__copy", "__copy_add_to_sub", 2),
+        null("C"),
+        call("subtract", "elemwise_sub", 3, 4),
+        call("__copy", "__copy_sub_to_add", 5),
+        null("D"),
+        call("add", "elemwise_add1", 6, 7),
+    ]
     return document(nodes, storage_id=[4, 5, 0, 1, 6, 2, 0, 7, 3], on=[d, d, d, h, h, h, d, d, d])
 
 

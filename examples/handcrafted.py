@@ -6,6 +6,7 @@ One block of a transformer's feed-forward part, on the cpu and one simulated tt 
 
     x -> layer_norm -> dense (tt) -> gelu (tt) -> copy to cpu -> dense -> + x
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -25,14 +26,14 @@ def feed_forward(tokens: int = 40, width: int = 48, inner: int = 96) -> gr.Graph
     def weights(*shape: int) -> np.ndarray:
         return rng.normal(0, shape[-1] ** -0.5, shape).astype(np.float32)
 
-    b = gr.GraphBuilder()                                   # a node that names no device goes to cpu:0
+    b = gr.GraphBuilder()  # a node that names no device goes to cpu:0
     x = b.input("x", (tokens, width))
     scale, shift = b.param("scale", np.ones(width, np.float32)), b.param("shift", np.zeros(width, np.float32))
     h = b.op("layer_norm", x, scale, shift)
     # two ops on tt:0; the runtime sees that h lives on cpu:0 and puts the copy there itself
     h = b.op("dense", h, b.param("w1", weights(inner, width)), device="tt:0")
     h = b.op("gelu", h, device="tt:0")
-    h = b.copy(h, "cpu:0", name="bring_back")               # or says it, and names it
+    h = b.copy(h, "cpu:0", name="bring_back")  # or says it, and names it
     y = b.op("dense", h, b.param("w2", weights(width, inner)))
     b.output(b.op("add", y, x, name="residual"))
     return b

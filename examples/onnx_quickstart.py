@@ -6,6 +6,7 @@
 
 Needs the extra onnx: pip install "graph-runtime[onnx]".
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -34,21 +35,32 @@ def network() -> onnx.ModelProto:
         helper.make_node("Gemm", ["f", "w3", "b3"], ["logits"], name="fc", transB=1),
         helper.make_node("Softmax", ["logits"], ["probabilities"], name="softmax", axis=-1),
     ]
-    weights = [weight("w1", 32, 3, 3, 3), weight("b1", 32), weight("w2", 128, 32, 3, 3),
-               weight("b2", 128), weight("w3", 10, 128), weight("b3", 10)]
+    weights = [
+        weight("w1", 32, 3, 3, 3),
+        weight("b1", 32),
+        weight("w2", 128, 32, 3, 3),
+        weight("b2", 128),
+        weight("w3", 10, 128),
+        weight("b3", 10),
+    ]
     graph = helper.make_graph(
-        nodes, "quickstart",
+        nodes,
+        "quickstart",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, 64, 64])],
-        [helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", 10])], weights)
+        [helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", 10])],
+        weights,
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
 def main() -> None:
     onnx.save(network(), "model.onnx")
     np.save("x.npy", RNG.standard_normal((1, 3, 64, 64)).astype(np.float32))
-    print("wrote model.onnx and x.npy; now\n"
-          "    graph-runtime compile model.onnx -o model.bundle --device cpu:0 --device tt:0 --dim batch=1\n"
-          "    graph-runtime run model.bundle --input x=x.npy")
+    print(
+        "wrote model.onnx and x.npy; now\n"
+        "    graph-runtime compile model.onnx -o model.bundle --device cpu:0 --device tt:0 --dim batch=1\n"
+        "    graph-runtime run model.bundle --input x=x.npy"
+    )
 
 
 if __name__ == "__main__":

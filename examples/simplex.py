@@ -10,6 +10,7 @@
 A and B are set on d, C on h. The sum is made on d; the node __copy, which stands on h, brings its 16 bytes
 over; the difference is made on h and stays there. Nothing else moves. Every value has a buffer of its own.
 """
+
 from __future__ import annotations
 
 from transfers import call, document, null, show
@@ -17,8 +18,14 @@ from transfers import call, document, null, show
 
 def simplex(d: str, h: str) -> str:
     """The graph.json with the add on device d and the subtract on device h."""
-    nodes = [null("A"), null("B"), call("add", "elemwise_add", 0, 1), call("__copy", "__copy_add_to_sub", 2),
-             null("C"), call("subtract", "elemwise_sub", 3, 4)]
+    nodes = [
+        null("A"),
+        null("B"),
+        call("add", "elemwise_add", 0, 1),
+        call("__copy", "__copy_add_to_sub", 2),
+        null("C"),
+        call("subtract", "elemwise_sub", 3, 4),
+    ]
     return document(nodes, storage_id=[3, 4, 0, 1, 5, 2], on=[d, d, d, h, h, h])
 
 

@@ -1,4 +1,5 @@
 """What simplex.py and duplex.py share: a graph.json written by hand, run on three pairs of devices."""
+
 from __future__ import annotations
 
 import json
@@ -15,7 +16,7 @@ from graph_runtime.plan import plan
 SHAPE = [4]
 # (d, h): the device that adds, the device that subtracts
 PAIRS = (("cpu:0", "tt:0"), ("tt:0", "cpu:0"), ("tt:0", "tt:1"))
-DL_TYPE = {"cpu": 1, "tt": 12}          # numbers of DLDeviceType, as device_index holds them
+DL_TYPE = {"cpu": 1, "tt": 12}  # numbers of DLDeviceType, as device_index holds them
 
 
 def null(name: str) -> dict:
@@ -25,8 +26,12 @@ def null(name: str) -> dict:
 
 def call(op: str, name: str, *inputs: int) -> dict:
     """A node that calls an op on the outputs of the nodes with these ids."""
-    attrs = {"func_name": "__copy" if op == "__copy" else f"example_{op}", "num_inputs": str(len(inputs)),
-             "num_outputs": "1", "flatten_data": "0"}
+    attrs = {
+        "func_name": "__copy" if op == "__copy" else f"example_{op}",
+        "num_inputs": str(len(inputs)),
+        "num_outputs": "1",
+        "flatten_data": "0",
+    }
     if op != "__copy":
         attrs["gr.op"] = op
     return {"op": "tvm_op", "name": name, "attrs": attrs, "inputs": [[nid, 0, 0] for nid in inputs]}
@@ -45,10 +50,16 @@ def document(nodes: list[dict], storage_id: list[int], on: list[str]) -> str:
         "dltype": ["list_str", ["float32"] * count],
         "shape": ["list_shape", [SHAPE] * count],
     }
-    return json.dumps({
-        "nodes": nodes, "arg_nodes": [nid for nid, node in enumerate(nodes) if node["op"] == "null"],
-        "node_row_ptr": list(range(count + 1)), "heads": [[count - 1, 0, 0]], "attrs": attrs,
-    }, indent=1)
+    return json.dumps(
+        {
+            "nodes": nodes,
+            "arg_nodes": [nid for nid, node in enumerate(nodes) if node["op"] == "null"],
+            "node_row_ptr": list(range(count + 1)),
+            "heads": [[count - 1, 0, 0]],
+            "attrs": attrs,
+        },
+        indent=1,
+    )
 
 
 def run(graph: str, library: str | Path, devices: list[str], inputs: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -8,6 +8,7 @@
 
 Names are imported when they are first used: `import graph_runtime` alone loads nothing.
 """
+
 from __future__ import annotations
 
 from importlib import import_module

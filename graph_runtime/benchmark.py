@@ -1,4 +1,5 @@
 """Timing as TVM's time_evaluator does it: repeats of the mean over a number of calls."""
+
 from __future__ import annotations
 
 import statistics
@@ -10,7 +11,7 @@ from .errors import InputError
 
 __all__ = ["BenchmarkResult", "measure"]
 
-_GOLDEN_RATIO = 1.618                       # by how much at least number grows, as in TVM
+_GOLDEN_RATIO = 1.618  # by how much at least number grows, as in TVM
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,15 @@ class BenchmarkResult:
         return f"Execution time summary:\n{head}\n{row}"
 
 
-def measure(call: Callable[[], object], repeat: int, number: int, min_repeat_ms: float = 0,
-            limit_zero_time_iterations: int = 100, cooldown_s: float = 0, repeats_to_cooldown: int = 1
-            ) -> BenchmarkResult:
+def measure(
+    call: Callable[[], object],
+    repeat: int,
+    number: int,
+    min_repeat_ms: float = 0,
+    limit_zero_time_iterations: int = 100,
+    cooldown_s: float = 0,
+    repeats_to_cooldown: int = 1,
+) -> BenchmarkResult:
     """Time ``call``. One call is made first and not measured; parameters are those of GraphModule.benchmark.
 
     Raises InputError for a repeat, number or repeats_to_cooldown below 1.
@@ -71,8 +78,9 @@ def measure(call: Callable[[], object], repeat: int, number: int, min_repeat_ms:
     return BenchmarkResult(tuple(results))
 
 
-def _one_repeat(call: Callable[[], object], number: int, min_seconds: float,
-                zero_limit: int) -> tuple[float, int]:
+def _one_repeat(
+    call: Callable[[], object], number: int, min_seconds: float, zero_limit: int
+) -> tuple[float, int]:
     """Seconds a call, and the number of calls it took, which the next repeat begins with."""
     zeros = 0
     while True:

@@ -22,7 +22,7 @@ __all__ = ["absent", "select_present", "version"]
 
 _WHEEL = "scipy-openblas32"
 _FILE = "libscipy_openblas*.so"
-_PREFIX = "scipy_"           # of its symbols, so that they are nobody else's
+_PREFIX = "scipy_"  # of its symbols, so that they are nobody else's
 
 
 @cache
@@ -44,8 +44,9 @@ def absent() -> str | None:
     return None
 
 
-def select_present(op: registry.Op, attrs: registry.Attrs, kind: str, inputs: registry.Types,
-                   outputs: registry.Types) -> Selected:
+def select_present(
+    op: registry.Op, attrs: registry.Attrs, kind: str, inputs: registry.Types, outputs: registry.Types
+) -> Selected:
     """The body that serves an op, as select; where the one it names calls a library that is absent,
     another one, with a warning."""
     selected = select(op, attrs, kind, inputs, outputs)
@@ -56,8 +57,9 @@ def select_present(op: registry.Op, attrs: registry.Attrs, kind: str, inputs: re
     if kernel := kernel_by_rule(op.name, inputs, others):
         others[registry.KERNEL] = kernel
     other = select(op, others, kind, inputs, outputs)
-    warnings.warn(f"{reason}: {other.name} serves nodes that name {selected.name}, which may be slower",
-                  stacklevel=2)
+    warnings.warn(
+        f"{reason}: {other.name} serves nodes that name {selected.name}, which may be slower", stacklevel=2
+    )
     return other
 
 

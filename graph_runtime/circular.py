@@ -6,6 +6,7 @@
 Only kernels that are built in are asked: one compiled for a node is the same body. A library's function that
 has no gr.op counts as 0; what it opens is checked when it runs.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -87,6 +88,7 @@ def peak(handle: core.DeviceHandle, memory: int) -> int:
 
 # **************** asking ****************
 
+
 def _cores(device: Device) -> int:
     """Cores that open circular buffers; 0 where a device has no L1, or no kernels."""
     descriptor = device.descriptor
@@ -109,7 +111,7 @@ def _built_in(func: Func, kind: str, inputs: Sequence[TensorType], outputs: Sequ
     if func.op is not None and func.name != COPY and kind != NO_KERNELS:
         try:
             return generic_kernel(func, kind, inputs, outputs)
-        except (UnsupportedOpError, LibraryError):        # told where kernels are bound
+        except (UnsupportedOpError, LibraryError):  # told where kernels are bound
             pass
     return Kernel(func.name, core.null_kernel())
 
@@ -137,6 +139,10 @@ def _asked(program: Program) -> np.ndarray:
 
 def _needs(instrs: np.ndarray, cores: np.ndarray) -> np.ndarray:
     out = np.zeros(len(instrs), np.int64)
-    lib.gr_circular_needs(ffi.cast("gr_instr *", instrs.ctypes.data), len(instrs),
-                          ffi.cast("int32_t *", cores.ctypes.data), ffi.cast("uint64_t *", out.ctypes.data))
+    lib.gr_circular_needs(
+        ffi.cast("gr_instr *", instrs.ctypes.data),
+        len(instrs),
+        ffi.cast("int32_t *", cores.ctypes.data),
+        ffi.cast("uint64_t *", out.ctypes.data),
+    )
     return out

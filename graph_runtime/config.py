@@ -34,11 +34,19 @@ _TABLE = (
     Setting("CC", "", "the C compiler; empty: $CC, else gcc, else cc"),
     Setting("CC_TIMEOUT", 300, "seconds after which a C compiler that has not ended is killed; 0: never"),
     Setting("MAP", 1, "0: files of parameters and bundles are read into memory, not mapped"),
-    Setting("GUARD", 0, "1: device memory is PROT_NONE outside kernels and copies, fresh memory holds NaNs, "
-                        "host blocks fault on writes that did not wait for queued work"),
+    Setting(
+        "GUARD",
+        0,
+        "1: device memory is PROT_NONE outside kernels and copies, fresh memory holds NaNs, "
+        "host blocks fault on writes that did not wait for queued work",
+    ),
     Setting("EAGER_COMPILE", 0, "1: eager ops run kernels compiled for their shapes, not those built in"),
-    Setting("DEBUG", 0, "run and bench say on stderr: 1 devices and memories, 2 also a timed line a node, "
-                        "3 the whole plan with its causes too"),
+    Setting(
+        "DEBUG",
+        0,
+        "run and bench say on stderr: 1 devices and memories, 2 also a timed line a node, "
+        "3 the whole plan with its causes too",
+    ),
     Setting("TORCH_DEVICES", "tt:0,tt:1", "the devices that torch knows as tt:0, tt:1, .., as tt:0=n150"),
 )
 _values: dict[str, int | str] = {}

@@ -3,6 +3,7 @@
 Addresses cross this border as Python ints, so that numpy arrays can hold them; statuses become exceptions
 here. Every call releases the GIL.
 """
+
 from __future__ import annotations
 
 import os
@@ -33,19 +34,49 @@ except ImportError as error:
     raise ImportError(
         f"{Path(__file__).parent} has no compiled core (graph_runtime._core: {error}). In a checkout, build "
         "it by `pip install -e .`; if graph_runtime is installed and a checkout in the current directory "
-        "hides it, run `pytest` or `python -P` instead of `python -m`, or change the directory") from error
+        "hides it, run `pytest` or `python -P` instead of `python -m`, or change the directory"
+    ) from error
 
-__all__ = ["Arg", "CoreStats", "DeviceHandle", "MemoryStats", "address_of", "blas_open", "check", "copy",
-           "copy_kernel", "ffi", "generic_kernels", "host_arg", "last_error", "lib", "library_close",
-           "library_open", "library_symbol", "null_kernel", "open_device", "packed_kernel",
-           "pool_set_threads", "pool_threads", "program_create", "tensor_arg", "tvm_call",
-           "tvm_contexts", "tvm_function", "tvm_import", "tvm_open", "tvm_pointer", "tvm_system"]
+__all__ = [
+    "Arg",
+    "CoreStats",
+    "DeviceHandle",
+    "MemoryStats",
+    "address_of",
+    "blas_open",
+    "check",
+    "copy",
+    "copy_kernel",
+    "ffi",
+    "generic_kernels",
+    "host_arg",
+    "last_error",
+    "lib",
+    "library_close",
+    "library_open",
+    "library_symbol",
+    "null_kernel",
+    "open_device",
+    "packed_kernel",
+    "pool_set_threads",
+    "pool_threads",
+    "program_create",
+    "tensor_arg",
+    "tvm_call",
+    "tvm_contexts",
+    "tvm_function",
+    "tvm_import",
+    "tvm_open",
+    "tvm_pointer",
+    "tvm_system",
+]
 
 ffi: Any = _core.ffi
 lib: Any = _core.lib
 
 
 # **************** errors ****************
+
 
 def last_error() -> str:
     """The text of this thread's last failing call."""
@@ -60,9 +91,13 @@ def check(status: int, **fields) -> None:
     """
     if status == lib.GR_OK:
         return
-    kind = {lib.GR_ERR_KERNEL: KernelError, lib.GR_ERR_REFUSED: KernelError,
-            lib.GR_ERR_OUT_OF_MEMORY: DeviceMemoryError, lib.GR_ERR_BUSY: SessionBusyError,
-            lib.GR_ERR_BOUNDS: DeviceError}.get(status, GraphRuntimeError)
+    kind = {
+        lib.GR_ERR_KERNEL: KernelError,
+        lib.GR_ERR_REFUSED: KernelError,
+        lib.GR_ERR_OUT_OF_MEMORY: DeviceMemoryError,
+        lib.GR_ERR_BUSY: SessionBusyError,
+        lib.GR_ERR_BOUNDS: DeviceError,
+    }.get(status, GraphRuntimeError)
     raise kind(last_error() or f"the core returned status {status}", **fields)
 
 
@@ -73,12 +108,20 @@ def address_of(pointer: Any) -> int:
 
 # **************** mapped files ****************
 
+
 def _watch(known: mapped.Watched) -> None:
-    texts = b"\0".join(text.encode("utf-8", "replace").replace(b"\0", b"?")
-                       for text in (known.file, *known.parts))
+    texts = b"\0".join(
+        text.encode("utf-8", "replace").replace(b"\0", b"?") for text in (known.file, *known.parts)
+    )
     spans = np.array([*known.parts.values()], np.uint64).reshape(-1)
-    lib.gr_mapped_watch(known.begin, known.size, texts, len(texts),
-                        ffi.cast("uint64_t *", spans.ctypes.data), len(known.parts))
+    lib.gr_mapped_watch(
+        known.begin,
+        known.size,
+        texts,
+        len(texts),
+        ffi.cast("uint64_t *", spans.ctypes.data),
+        len(known.parts),
+    )
 
 
 mapped.tell_of(_watch, lib.gr_mapped_forget)
@@ -110,6 +153,7 @@ def _choose_threads() -> None:
 
 
 # **************** devices ****************
+
 
 class MemoryStats(NamedTuple):
     """Bytes are per bank; ``bytes_in`` and ``bytes_out`` count copies from and to the host or another device,
@@ -145,13 +189,28 @@ class DeviceHandle:
     def __init__(self, device: Device):
         self.device = device
         rows, cols = device.descriptor.grid
-        descs = ffi.new("gr_memory_desc[]", [
-            {"kind": MEMORY_CODES[m.name], "banks": m.banks, "bank_bytes": m.bank_bytes, "base": m.base,
-             "alignment": m.alignment, "top_down": m.top_down, "tile_header": m.tile_header}
-            for m in device.descriptor.memories])
+        descs = ffi.new(
+            "gr_memory_desc[]",
+            [
+                {
+                    "kind": MEMORY_CODES[m.name],
+                    "banks": m.banks,
+                    "bank_bytes": m.bank_bytes,
+                    "base": m.base,
+                    "alignment": m.alignment,
+                    "top_down": m.top_down,
+                    "tile_header": m.tile_header,
+                }
+                for m in device.descriptor.memories
+            ],
+        )
         out = ffi.new("gr_device **")
-        check(lib.gr_device_create(device.kind.encode(), str(device).encode(), rows * cols, descs, len(descs),
-                                   out), device=str(device))
+        check(
+            lib.gr_device_create(
+                device.kind.encode(), str(device).encode(), rows * cols, descs, len(descs), out
+            ),
+            device=str(device),
+        )
         self._pointer = out[0]
         self._tags: dict[tuple[int, ...], int] = {}
         self.tensors = WeakList()
@@ -176,8 +235,9 @@ class DeviceHandle:
         """Address of ``extent`` bytes (in every bank) of memory number ``memory`` of the descriptor.
         ``holder`` is who out-of-memory texts will name. Raises DeviceMemoryError."""
         out = ffi.new("uint64_t *")
-        check(lib.gr_device_alloc(self._open(), memory, extent, holder.encode(), out),
-              device=str(self.device))
+        check(
+            lib.gr_device_alloc(self._open(), memory, extent, holder.encode(), out), device=str(self.device)
+        )
         return out[0]
 
     def free(self, memory: int, addr: int) -> None:
@@ -216,8 +276,10 @@ class DeviceHandle:
     def traffic(self, memory: int) -> np.ndarray:
         """int64 [banks, 2]: payload bytes that copies and kernels moved out of and into each bank."""
         out = np.zeros((self.device.descriptor.memories[memory].banks, 2), np.int64)
-        check(lib.gr_device_traffic(self._open(), memory, ffi.cast("uint64_t *", out.ctypes.data)),
-              device=str(self.device))
+        check(
+            lib.gr_device_traffic(self._open(), memory, ffi.cast("uint64_t *", out.ctypes.data)),
+            device=str(self.device),
+        )
         return out
 
     def set_guard(self, on: bool) -> None:
@@ -258,6 +320,7 @@ def open_device(device: Device) -> DeviceHandle:
 
 # **************** copies ****************
 
+
 class Arg:
     """One tensor as the copy engine sees it: ``pointer`` is a ``gr_arg *``. Keeps its shape, and a host
     array, alive."""
@@ -270,15 +333,25 @@ class Arg:
         self.pointer = ffi.new("gr_arg *", {**record, "shape": self._shape, "ndim": len(shape)})
 
 
-def tensor_arg(addr: int, dtype: str, shape: Sequence[int], layout: Layout, owner: object = None,
-               handle: DeviceHandle | None = None) -> Arg:
+def tensor_arg(
+    addr: int,
+    dtype: str,
+    shape: Sequence[int],
+    layout: Layout,
+    owner: object = None,
+    handle: DeviceHandle | None = None,
+) -> Arg:
     """The Arg of a tensor of a canonical dtype at an address of the memory that its layout names; ``handle``
     its device, which only sharded ones need."""
     logical, stored = dtypes.format_of(dtype), dtypes.FORMATS.get(layout.format)
     addr |= handle.shard_tag(layout, tuple(shape)) if handle is not None else 0
-    record = {"addr": addr, "dtype": logical.code if logical else dtypes.OPAQUE,
-              "format": stored.code if stored else dtypes.OPAQUE, "layout": LAYOUT_CODES[layout.layout],
-              "memory": MEMORY_CODES[layout.memory]}
+    record = {
+        "addr": addr,
+        "dtype": logical.code if logical else dtypes.OPAQUE,
+        "format": stored.code if stored else dtypes.OPAQUE,
+        "layout": LAYOUT_CODES[layout.layout],
+        "memory": MEMORY_CODES[layout.memory],
+    }
     if layout.memory != HOST:
         page = pages(layout, tuple(shape))
         record |= {"page_bytes": page.nbytes, "num_pages": page.count}
@@ -291,8 +364,11 @@ def host_arg(array: np.ndarray, dtype: str | None = None) -> Arg:
     """The Arg of a C-contiguous array; ``dtype`` where numpy's does not tell it. Raises GraphRuntimeError for
     a strided one."""
     if not array.flags.c_contiguous:
-        raise GraphRuntimeError(f"a copy needs a C-contiguous array, this one has strides {array.strides}: "
-                                "use numpy.ascontiguousarray", got=array.strides)
+        raise GraphRuntimeError(
+            f"a copy needs a C-contiguous array, this one has strides {array.strides}: "
+            "use numpy.ascontiguousarray",
+            got=array.strides,
+        )
     dtype = dtype or dtypes.from_numpy(array.dtype)
     return tensor_arg(array.ctypes.data, dtype, array.shape, host_layout(dtype), array)
 
@@ -304,17 +380,23 @@ def copy(src: DeviceHandle | None, src_arg: Arg, dst: DeviceHandle | None, dst_a
     bf16 and block formats to nearest, ties to even. Raises DeviceError where a device tensor is not inside an
     allocation, GraphRuntimeError where no such copy exists.
     """
-    check(lib.gr_copy(src.env if src else ffi.NULL, src_arg.pointer,
-                      dst.env if dst else ffi.NULL, dst_arg.pointer))
+    check(
+        lib.gr_copy(
+            src.env if src else ffi.NULL, src_arg.pointer, dst.env if dst else ffi.NULL, dst_arg.pointer
+        )
+    )
 
 
 # **************** kernels, programs, libraries ****************
 
+
 @cache
 def generic_kernels() -> dict[str, int]:
     """Address of every kernel built into the core, by name: "cpu/softmax/f32", "tt/softmax"."""
-    return {ffi.string(lib.gr_generic_name(i)).decode(): address_of(lib.gr_generic_fn(i))
-            for i in range(lib.gr_generic_count())}
+    return {
+        ffi.string(lib.gr_generic_name(i)).decode(): address_of(lib.gr_generic_fn(i))
+        for i in range(lib.gr_generic_count())
+    }
 
 
 def copy_kernel() -> int:
@@ -369,6 +451,7 @@ def library_close(handle: int) -> None:
 
 # **************** libraries that TVM made ****************
 
+
 def tvm_open(path: str | os.PathLike, externs: bool) -> int:
     """Open a library of TVM's and give it our services: a module handle. It stays open to the end of the
     process, because its operators keep what they were given. ``externs``: it reaches the services as plain
@@ -420,7 +503,10 @@ def tvm_pointer(fn: int, number: int) -> int:
     value, code = ffi.new("int64_t *", number), ffi.new("int32_t *", 0)
     ret, ret_code = ffi.new("int64_t *"), ffi.new("int32_t *")
     check(lib.gr_tvm_call(ffi.cast("void *", fn), value, code, 1, ret, ret_code))
-    if ret_code[0] not in (3, 4):               # an opaque handle, or null
-        raise LibraryError(f"a function that returns a pointer returned a value of type code {ret_code[0]}",
-                           got=ret_code[0], wanted=3)
+    if ret_code[0] not in (3, 4):  # an opaque handle, or null
+        raise LibraryError(
+            f"a function that returns a pointer returned a value of type code {ret_code[0]}",
+            got=ret_code[0],
+            wanted=3,
+        )
     return ret[0] if ret_code[0] == 3 else 0

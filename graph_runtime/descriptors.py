@@ -123,8 +123,11 @@ def boards() -> dict[str, Descriptor]:
         if file.name.endswith(".json"):
             descriptor = read_descriptor(file.read_bytes())
             if found.setdefault(descriptor.name, descriptor) is not descriptor:
-                raise DeviceError(f"{file.name} says {descriptor.name} again: one file a board and stack, "
-                                  f"one default_stack a board", got=descriptor.name)
+                raise DeviceError(
+                    f"{file.name} says {descriptor.name} again: one file a board and stack, "
+                    f"one default_stack a board",
+                    got=descriptor.name,
+                )
     return found
 
 
@@ -171,12 +174,22 @@ def vary(descriptor: Descriptor, parameters: Mapping[str, str]) -> Descriptor:
             raise DeviceError(
                 f"{descriptor.name} has no parameter {name!r}"
                 f"{did_you_mean(name, limits) or '; it takes none'}",
-                got=name, wanted=sorted(limits))
+                got=name,
+                wanted=sorted(limits),
+            )
         if not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= most):
-            raise DeviceError(f"{descriptor.name}[{name}={text}]: {name} is a whole number from 1 to {most}",
-                              got=text, wanted=most)
+            raise DeviceError(
+                f"{descriptor.name}[{name}={text}]: {name} is a whole number from 1 to {most}",
+                got=text,
+                wanted=most,
+            )
     rows = int(parameters.get("rows", descriptor.grid[0]))
-    memories = tuple(replace(m, banks=rows * descriptor.grid[1]) if m.name == L1 else m
-                     for m in descriptor.memories)
-    return replace(descriptor, grid=(rows, descriptor.grid[1]), memories=memories,
-                   clock_mhz=int(parameters.get("clock", descriptor.clock_mhz)))
+    memories = tuple(
+        replace(m, banks=rows * descriptor.grid[1]) if m.name == L1 else m for m in descriptor.memories
+    )
+    return replace(
+        descriptor,
+        grid=(rows, descriptor.grid[1]),
+        memories=memories,
+        clock_mhz=int(parameters.get("clock", descriptor.clock_mhz)),
+    )

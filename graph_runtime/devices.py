@@ -146,8 +146,11 @@ def parse(text: str | Device | tuple[int | str, int]) -> Device:
         return of_type(kind if isinstance(kind, str) else index(kind), index(ordinal))
     match = _DEVICE.fullmatch(str(text))
     if match is None:
-        raise DeviceError(f"cannot read device {text!r}: write kind:ordinal, as cpu:0, tt:1=n150 or "
-                          f"tt:0=wormhole_b0/buda[rows=9,clock=900]", got=text)
+        raise DeviceError(
+            f"cannot read device {text!r}: write kind:ordinal, as cpu:0, tt:1=n150 or "
+            f"tt:0=wormhole_b0/buda[rows=9,clock=900]",
+            got=text,
+        )
     kind, board = match["kind"], match["board"]
     kinds = {d.kind: d for d in boards().values() if d.default}
     if kind not in kinds:
@@ -164,14 +167,18 @@ def _named(kind: str, board: str, stack: str | None, text: str) -> Descriptor:
     """The descriptor of a kind's board, of its default stack where none is said."""
     of_kind = {d.board: d for d in boards().values() if d.kind == kind and d.default_stack}
     if board not in of_kind:
-        raise DeviceError(f"unknown {kind} board {board!r}{did_you_mean(board, of_kind)}", got=text,
-                          wanted=sorted(of_kind))
+        raise DeviceError(
+            f"unknown {kind} board {board!r}{did_you_mean(board, of_kind)}", got=text, wanted=sorted(of_kind)
+        )
     if stack is None:
         return of_kind[board]
     stacks = {d.stack: d for d in boards().values() if d.kind == kind and d.board == board}
     if stack not in stacks:
-        raise DeviceError(f"{kind} board {board} has no stack {stack!r}{did_you_mean(stack, stacks)}",
-                          got=text, wanted=sorted(stacks))
+        raise DeviceError(
+            f"{kind} board {board} has no stack {stack!r}{did_you_mean(stack, stacks)}",
+            got=text,
+            wanted=sorted(stacks),
+        )
     return stacks[stack]
 
 
@@ -182,8 +189,9 @@ def _parameters(text: str, device: str) -> dict[str, str]:
         name, equals, value = item.partition("=")
         if not (equals and name and value) or name in found:
             reason = f"{name!r} is said twice" if name in found else f"{item!r} is not NAME=VALUE"
-            raise DeviceError(f"cannot read device {device!r}: {reason}, as in [rows=7,clock=900]",
-                              got=device)
+            raise DeviceError(
+                f"cannot read device {device!r}: {reason}, as in [rows=7,clock=900]", got=device
+            )
         found[name] = value
     return found
 
@@ -218,7 +226,9 @@ def _one_stack_a_kind(devices: tuple[Device, ...]) -> None:
             raise DeviceError(
                 f"{said[0]} and {said[1]} in one plan: their tiles and schedules differ, so give all "
                 f"{device.kind} devices boards of one stack",
-                got=[d.descriptor.stack for d in devices], device=str(device))
+                got=[d.descriptor.stack for d in devices],
+                device=str(device),
+            )
 
 
 def cpu(ordinal: int = 0) -> Device:

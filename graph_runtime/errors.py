@@ -26,6 +26,7 @@
 
 Fields are keyword arguments and become attributes: raise GraphError("...", path="$.nodes[3]", node="conv1").
 """
+
 from __future__ import annotations
 
 import difflib
@@ -35,11 +36,31 @@ from itertools import islice
 from pathlib import Path
 
 __all__ = [
-    "CapacityError", "CheckError", "CompileError", "DeviceError", "DeviceMemoryError", "DocumentError",
-    "ForeignMachineError", "GraphError", "GraphRuntimeError", "HandleError", "ImplicitTransferError",
-    "InputError", "KernelError", "LibraryError", "MissingDataError", "ParamsError", "PlanError",
-    "RunCancelledError", "SessionBusyError", "UnsupportedOpError", "UntrustedLibraryError",
-    "WaitTimeoutError", "WriteError", "as_path", "did_you_mean",
+    "CapacityError",
+    "CheckError",
+    "CompileError",
+    "DeviceError",
+    "DeviceMemoryError",
+    "DocumentError",
+    "ForeignMachineError",
+    "GraphError",
+    "GraphRuntimeError",
+    "HandleError",
+    "ImplicitTransferError",
+    "InputError",
+    "KernelError",
+    "LibraryError",
+    "MissingDataError",
+    "ParamsError",
+    "PlanError",
+    "RunCancelledError",
+    "SessionBusyError",
+    "UnsupportedOpError",
+    "UntrustedLibraryError",
+    "WaitTimeoutError",
+    "WriteError",
+    "as_path",
+    "did_you_mean",
 ]
 
 
@@ -76,7 +97,7 @@ def _bounded(text: str) -> str:
     """The text, its middle left out where names and keys of a file make it longer than anybody reads."""
     if len(text) <= _LONGEST:
         return text
-    return f"{text[:_LONGEST - _END]} ... {text[-_END:]}"
+    return f"{text[: _LONGEST - _END]} ... {text[-_END:]}"
 
 
 class DocumentError(GraphRuntimeError):
@@ -174,7 +195,7 @@ class WriteError(GraphRuntimeError, OSError):
 
     def __init__(self, message: str, **fields):
         super().__init__(message, **fields)
-        self.errno = fields.get("errno")       # which OSError has set to None
+        self.errno = fields.get("errno")  # which OSError has set to None
 
 
 class WaitTimeoutError(GraphRuntimeError, TimeoutError):

@@ -1,4 +1,5 @@
 """create() and load(): from documents and libraries to a GraphModule."""
+
 from __future__ import annotations
 
 import os
@@ -32,22 +33,50 @@ from .sessions.session import MAX_IN_FLIGHT, Session
 from .sessions.sharing import link_constants, set_parameters
 from .sessions.unset import REFUSE
 
-__all__ = ["adopt_params", "bundle_files", "bundle_libraries", "create", "inplace_rules",
-           "library_kernels", "load", "open_program", "read_graph", "read_runnable", "set_constants",
-           "warn_of"]
+__all__ = [
+    "adopt_params",
+    "bundle_files",
+    "bundle_libraries",
+    "create",
+    "inplace_rules",
+    "library_kernels",
+    "load",
+    "open_program",
+    "read_graph",
+    "read_runnable",
+    "set_constants",
+    "warn_of",
+]
 
 _MOST_WARNINGS = 5
 _REUSE = {"threads": SAFE, "inline": SERIAL}  # how memory is shared where nobody says
 
 
-def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params: Any = None,
-           strict: bool = False, device_map: Mapping[str, str | Device] | None = None,
-           place: Mapping[str, str | Device] | None = None, formats: Mapping[str, str] | None = None,
-           layouts: Mapping[str, str] | None = None, policy: str | None = None, placement: Any = None,
-           numerics: Mapping[str, Mapping[str, str]] | None = None, objective: str = "serial",
-           fallback: str = "error", dims: Mapping[str, int] | None = None, fuse: bool | None = None,
-           threads: int | None = None, queues: str = "inline", max_in_flight: int = MAX_IN_FLIGHT,
-           reuse: str | None = None, name: str | None = None, unset_inputs: str = REFUSE) -> GraphModule:
+def create(
+    graph: Any,
+    library: Any = None,
+    devices: Any = ("cpu:0",),
+    *,
+    params: Any = None,
+    strict: bool = False,
+    device_map: Mapping[str, str | Device] | None = None,
+    place: Mapping[str, str | Device] | None = None,
+    formats: Mapping[str, str] | None = None,
+    layouts: Mapping[str, str] | None = None,
+    policy: str | None = None,
+    placement: Any = None,
+    numerics: Mapping[str, Mapping[str, str]] | None = None,
+    objective: str = "serial",
+    fallback: str = "error",
+    dims: Mapping[str, int] | None = None,
+    fuse: bool | None = None,
+    threads: int | None = None,
+    queues: str = "inline",
+    max_in_flight: int = MAX_IN_FLIGHT,
+    reuse: str | None = None,
+    name: str | None = None,
+    unset_inputs: str = REFUSE,
+) -> GraphModule:
     """A GraphModule.
 
     ``graph``: JSON text if it begins with "{", else a path of a graph.json or ONNX file; also bytes, a Graph,
@@ -67,17 +96,36 @@ def create(graph: Any, library: Any = None, devices: Any = ("cpu:0",), *, params
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError.
     """
     opened, name = _libraries(library), name or _name_of(graph)
-    ready = {"threads": threads, "name": name, "queues": queues, "max_in_flight": max_in_flight,
-             "unset_inputs": unset_inputs}
-    options = {"place": place, "device_map": device_map, "formats": formats, "layouts": layouts,
-               "numerics": numerics, "policy": policy, "strict": strict, "placement": placement,
-               "objective": objective, "fallback": fallback, "inplace": inplace_rules(opened),
-               "kernels": library_kernels(opened), "packer": pack, "circular": of_plan,
-               "reuse": reuse or _REUSE.get(queues, SERIAL)}
+    ready = {
+        "threads": threads,
+        "name": name,
+        "queues": queues,
+        "max_in_flight": max_in_flight,
+        "unset_inputs": unset_inputs,
+    }
+    options = {
+        "place": place,
+        "device_map": device_map,
+        "formats": formats,
+        "layouts": layouts,
+        "numerics": numerics,
+        "policy": policy,
+        "strict": strict,
+        "placement": placement,
+        "objective": objective,
+        "fallback": fallback,
+        "inplace": inplace_rules(opened),
+        "kernels": library_kernels(opened),
+        "packer": pack,
+        "circular": of_plan,
+        "reuse": reuse or _REUSE.get(queues, SERIAL),
+    }
     if fuse or dims or isinstance(graph, Model) or is_onnx(graph):
         prepared = _prepare()(graph, devices, params=params, dims=dims, fuse=fuse, **options)
-        return set_constants(GraphModule(Session(_told(prepared.plan), opened, reserve=False, **ready)),
-                             prepared.model.constants)
+        return set_constants(
+            GraphModule(Session(_told(prepared.plan), opened, reserve=False, **ready)),
+            prepared.model.constants,
+        )
     with gc_paused():
         loaded = None if isinstance(graph, Plan) else read_graph(graph)
         planned = _told(make_plan(loaded, devices, **options)) if loaded is not None else graph
@@ -98,8 +146,9 @@ def warn_of(plan: Plan, stacklevel: int = 3) -> None:
     for text in plan.warnings[:_MOST_WARNINGS]:
         warnings.warn(text, stacklevel=stacklevel)
     if (more := len(plan.warnings) - _MOST_WARNINGS) > 0:
-        warnings.warn(f"{more} more of these: plan.warnings, and graph-runtime plan, list all",
-                      stacklevel=stacklevel)
+        warnings.warn(
+            f"{more} more of these: plan.warnings, and graph-runtime plan, list all", stacklevel=stacklevel
+        )
 
 
 def _told(plan: Plan) -> Plan:
@@ -108,9 +157,18 @@ def _told(plan: Plan) -> Plan:
     return plan
 
 
-def load(bundle: str | os.PathLike, devices: Any = None, program: str | None = None, *,
-         threads: int | None = None, max_in_flight: int = MAX_IN_FLIGHT, libraries: bool = True,
-         rebuild: bool = False, verify: str = "quick", unset_inputs: str = REFUSE) -> GraphModule:
+def load(
+    bundle: str | os.PathLike,
+    devices: Any = None,
+    program: str | None = None,
+    *,
+    threads: int | None = None,
+    max_in_flight: int = MAX_IN_FLIGHT,
+    libraries: bool = True,
+    rebuild: bool = False,
+    verify: str = "quick",
+    unset_inputs: str = REFUSE,
+) -> GraphModule:
     """A GraphModule from a bundle, with its libraries and parameters.
 
     ``devices``: by default those it was compiled for. ``program``: by default its first. ``threads``,
@@ -124,8 +182,14 @@ def load(bundle: str | os.PathLike, devices: Any = None, program: str | None = N
     """
     opened = read_bundle(bundle, verify)
     opened.kernels = _chosen_kernels(libraries, rebuild)
-    return open_program(opened, opened.program(program), devices, threads=threads,
-                        max_in_flight=max_in_flight, unset_inputs=unset_inputs)
+    return open_program(
+        opened,
+        opened.program(program),
+        devices,
+        threads=threads,
+        max_in_flight=max_in_flight,
+        unset_inputs=unset_inputs,
+    )
 
 
 def read_runnable(bundle: str | os.PathLike, libraries: bool = True, rebuild: bool = False) -> Bundle:
@@ -142,9 +206,16 @@ def _chosen_kernels(libraries: bool, rebuild: bool) -> str:
     return KERNELS[2] if rebuild else KERNELS[0] if libraries else KERNELS[1]
 
 
-def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *, threads: int | None = None,
-                 max_in_flight: int = MAX_IN_FLIGHT, reserve: bool = True,
-                 unset_inputs: str = REFUSE) -> GraphModule:
+def open_program(
+    bundle: Bundle,
+    entry: BundleProgram,
+    devices: Any = None,
+    *,
+    threads: int | None = None,
+    max_in_flight: int = MAX_IN_FLIGHT,
+    reserve: bool = True,
+    unset_inputs: str = REFUSE,
+) -> GraphModule:
     """load(), for a bundle that is open already, with the kernels that ``Bundle.kernels`` says. ``reserve``
     False: for submitting only, the module holds its parameters and takes no other memory before it is run
     itself."""
@@ -153,12 +224,24 @@ def open_program(bundle: Bundle, entry: BundleProgram, devices: Any = None, *, t
         planned, loaded = _snapshot(bundle, entry, devices, libraries), None
         if planned is None:
             loaded = read_graph(bytes(bundle.read(entry.graph)))
-            planned = make_plan(loaded, devices, inplace=inplace_rules(libraries), packer=pack,
-                                kernels=library_kernels(libraries))
+            planned = make_plan(
+                loaded,
+                devices,
+                inplace=inplace_rules(libraries),
+                packer=pack,
+                kernels=library_kernels(libraries),
+            )
         if bundle.kernels == KERNELS[2]:
             libraries = _rebuilt(planned)
-        session = Session(planned, libraries, threads, name=bundle.path.name, max_in_flight=max_in_flight,
-                          reserve=False, unset_inputs=unset_inputs)
+        session = Session(
+            planned,
+            libraries,
+            threads,
+            name=bundle.path.name,
+            max_in_flight=max_in_flight,
+            reserve=False,
+            unset_inputs=unset_inputs,
+        )
         module = GraphModule(session)
         _check_names(bundle, entry, session.graph, planned.aliases)
         if loaded is not None:
@@ -181,18 +264,28 @@ def _check_names(bundle: Bundle, entry: BundleProgram, graph: Graph, aliases: tu
     one that neither sets would be read as it lies in memory; and where it has other outputs or aliases."""
     said, wanted = {*entry.inputs, *entry.params}, set(graph.input_names)
     if said != wanted:
-        raise DocumentError(f"bundle {bundle.path}: inputs and params of program {entry.name!r} are not the "
-                            f"inputs of its graph: {', '.join(sorted(said ^ wanted)[:10])}",
-                            got=sorted(said), wanted=sorted(wanted))
-    for what, has, wants in (("outputs", entry.outputs, graph.output_names),
-                             ("aliases", entry.aliases, aliases)):
+        raise DocumentError(
+            f"bundle {bundle.path}: inputs and params of program {entry.name!r} are not the "
+            f"inputs of its graph: {', '.join(sorted(said ^ wanted)[:10])}",
+            got=sorted(said),
+            wanted=sorted(wanted),
+        )
+    for what, has, wants in (
+        ("outputs", entry.outputs, graph.output_names),
+        ("aliases", entry.aliases, aliases),
+    ):
         if has != wants:
-            raise DocumentError(f"bundle {bundle.path}: {what} of program {entry.name!r} are not those of "
-                                f"its graph: {list(has)[:10]} and {list(wants)[:10]}", got=has, wanted=wants)
+            raise DocumentError(
+                f"bundle {bundle.path}: {what} of program {entry.name!r} are not those of "
+                f"its graph: {list(has)[:10]} and {list(wants)[:10]}",
+                got=has,
+                wanted=wants,
+            )
 
 
-def _snapshot(bundle: Bundle, entry: BundleProgram, devices: Any,
-              libraries: Sequence[Library]) -> Plan | None:
+def _snapshot(
+    bundle: Bundle, entry: BundleProgram, devices: Any, libraries: Sequence[Library]
+) -> Plan | None:
     """The program's plan, where the bundle has it ready for these devices. Linked constants of a library that
     others made are found by columns of the graph's file, so that one is read then."""
     if entry.plan is None or any(library.manifest is None for library in libraries):
@@ -200,17 +293,26 @@ def _snapshot(bundle: Bundle, entry: BundleProgram, devices: Any,
     return read_snapshot(bundle.read(entry.plan), parse_list(devices), inplace_rules(libraries))
 
 
-def adopt_params(module: GraphModule, params: Mapping[str, np.ndarray],
-                 keys: Mapping[str, str] | None = None, digests: dict[str, bytes] | None = None,
-                 reserve: bool = True) -> None:
+def adopt_params(
+    module: GraphModule,
+    params: Mapping[str, np.ndarray],
+    keys: Mapping[str, str] | None = None,
+    digests: dict[str, bytes] | None = None,
+    reserve: bool = True,
+) -> None:
     """Set parameters that stay where they are: inputs on the host live in these arrays for good, others are
     copied. For a module that did nothing yet. ``keys`` {input name: key of its hash in ``digests``}, to which
     those are added that had to be made. ``reserve`` as sharing.set_parameters, whose errors it raises."""
     index = {name: module.get_input_index(name) for name in params}
     keys, digests = keys or {}, {} if digests is None else digests
     known = {index[name]: digests[keys[name]] for name in params if keys.get(name) in digests}
-    made = set_parameters(module.session, {index[name]: array for name, array in params.items()},
-                          staying=True, digests=known, reserve=reserve)
+    made = set_parameters(
+        module.session,
+        {index[name]: array for name, array in params.items()},
+        staying=True,
+        digests=known,
+        reserve=reserve,
+    )
     module.params.update(params)
     digests.update({keys[name]: made[at] for name, at in index.items() if at in made and name in keys})
 
@@ -236,8 +338,10 @@ def bundle_files(bundle: Bundle) -> list[LibraryFile]:
         try:
             found.append(bundle.judge(item))
         except ForeignMachineError as error:
-            warnings.warn(f"{error}. Until then the kernels built into this installation serve, which may be "
-                          "slower", stacklevel=4)
+            warnings.warn(
+                f"{error}. Until then the kernels built into this installation serve, which may be slower",
+                stacklevel=4,
+            )
     return found
 
 
@@ -269,7 +373,7 @@ def _libraries(library: Any) -> list[Library]:
     if library is None:
         return []
     items = library if isinstance(library, (list, tuple)) else [library]
-    files = [getattr(item, "library", item) for item in items]      # what load_module returned has one
+    files = [getattr(item, "library", item) for item in items]  # what load_module returned has one
     return open_libraries([item if isinstance(item, LibraryFile) else read_library(item) for item in files])
 
 

@@ -28,8 +28,10 @@ def why_not_private(folder: Path) -> str:
             return f"{at or 'it '}belongs to user {state.st_uid}, not to user {user}"
         sticky = place != folder and state.st_mode & stat.S_ISVTX
         if state.st_mode & _BY_OTHERS and not sticky:
-            return (f"{at or 'it '}may be written to by others (mode {stat.S_IMODE(state.st_mode):04o}: "
-                    f"chmod go-w {place})")
+            return (
+                f"{at or 'it '}may be written to by others (mode {stat.S_IMODE(state.st_mode):04o}: "
+                f"chmod go-w {place})"
+            )
     return ""
 
 
@@ -40,6 +42,6 @@ def make_private(folder: Path) -> str:
         if not place.exists():
             try:
                 place.mkdir(0o700)
-            except FileExistsError:        # another process was first
+            except FileExistsError:  # another process was first
                 continue
     return why_not_private(folder)

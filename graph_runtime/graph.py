@@ -5,6 +5,7 @@ Ids used in every file: nid node, eid entry (= row_ptr[nid] + index), sid storag
 Values are immutable: a pass makes a new Graph. ``graph.node(nid)`` is a view for people and errors, made on
 demand.
 """
+
 from __future__ import annotations
 
 import math
@@ -99,9 +100,9 @@ class Hints:
     device_id: np.ndarray | None = None
     storage_id: np.ndarray | None = None
     storage_scope: tuple[str, ...] | None = None
-    storage: tuple[StorageHint, ...] | None = None       # [sids]
+    storage: tuple[StorageHint, ...] | None = None  # [sids]
     layouts: tuple[Layout, ...] | None = None
-    layout: np.ndarray | None = None                     # index into layouts, -1: not said
+    layout: np.ndarray | None = None  # index into layouts, -1: not said
     aliases: tuple[tuple[int, int], ...] = ()  # (output index, input index)
     at_input: tuple[int, ...] = ()  # nids of copies that run when their graph input is set
     # device or kind -> {"fidelity": ..., "dst": ..., "numerics": ...}
@@ -116,8 +117,8 @@ class NodeView:
     nid: int
     name: str
     func: Func | None
-    inputs: tuple[int, ...]      # eids
-    outputs: tuple[int, ...]     # eids
+    inputs: tuple[int, ...]  # eids
+    outputs: tuple[int, ...]  # eids
     input_types: tuple[TensorType, ...]
     output_types: tuple[TensorType, ...]
 
@@ -154,8 +155,9 @@ class Graph:
     control_deps: MappingProxyType | dict = field(default_factory=lambda: _EMPTY)
 
     def __repr__(self) -> str:
-        return (f"<Graph of {self.num_nodes} nodes: {_listed(self.input_names)} -> "
-                f"{_listed(self.output_names)}>")
+        return (
+            f"<Graph of {self.num_nodes} nodes: {_listed(self.input_names)} -> {_listed(self.output_names)}>"
+        )
 
     @property
     def num_nodes(self) -> int:
@@ -187,8 +189,10 @@ class Graph:
         two entries would have one name."""
         nids = self.entry_nid[self.outputs]
         single = self.row_ptr[nids + 1] - self.row_ptr[nids] == 1
-        names = [self.names[nid] if one else f"{self.names[nid]}:{eid - self.row_ptr[nid]}"
-                 for nid, eid, one in zip(nids, self.outputs, single, strict=True)]
+        names = [
+            self.names[nid] if one else f"{self.names[nid]}:{eid - self.row_ptr[nid]}"
+            for nid, eid, one in zip(nids, self.outputs, single, strict=True)
+        ]
         entry_of: dict[str, int] = {}
         for i, eid in enumerate(self.outputs.tolist()):
             if entry_of.setdefault(names[i], eid) != eid:
@@ -206,11 +210,18 @@ class Graph:
 
     def node(self, nid: int) -> NodeView:
         """A view of one node, for people and errors."""
-        ins = tuple(int(e) for e in self.in_eid[self.in_ptr[nid]:self.in_ptr[nid + 1]])
+        ins = tuple(int(e) for e in self.in_eid[self.in_ptr[nid] : self.in_ptr[nid + 1]])
         outs = tuple(range(int(self.row_ptr[nid]), int(self.row_ptr[nid + 1])))
         fid = int(self.func_id[nid])
-        return NodeView(int(nid), self.names[nid], None if fid < 0 else self.funcs[fid], ins, outs,
-                        tuple(map(self.entry_type, ins)), tuple(map(self.entry_type, outs)))
+        return NodeView(
+            int(nid),
+            self.names[nid],
+            None if fid < 0 else self.funcs[fid],
+            ins,
+            outs,
+            tuple(map(self.entry_type, ins)),
+            tuple(map(self.entry_type, outs)),
+        )
 
     def consumers(self, eid: int) -> np.ndarray:
         """nids that read an entry, in node order (a node that reads it twice is listed once)."""

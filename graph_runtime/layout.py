@@ -6,6 +6,7 @@ tile page one 32x32 tile. Interleaved pages go round-robin over the banks. A sha
 shard: its part of each row) stand one after another in its core's bank. Each page is padded to the memory's
 alignment, and has the stack's tile header before it.
 """
+
 from __future__ import annotations
 
 import math
@@ -15,8 +16,22 @@ from .dtypes import FORMATS, format_of
 from .errors import PlanError, did_you_mean
 from .shards import Shard
 
-__all__ = ["DRAM", "HOST", "L1", "ROW_MAJOR", "TILE", "Layout", "Memory", "Pages", "footprint",
-           "host_layout", "matrix", "pages", "same_image", "shard_words"]
+__all__ = [
+    "DRAM",
+    "HOST",
+    "L1",
+    "ROW_MAJOR",
+    "TILE",
+    "Layout",
+    "Memory",
+    "Pages",
+    "footprint",
+    "host_layout",
+    "matrix",
+    "pages",
+    "same_image",
+    "shard_words",
+]
 
 HOST = "host"
 DRAM = "dram"
@@ -107,8 +122,10 @@ def pages(layout: Layout, shape: tuple[int, ...]) -> Pages:
         outer = math.prod(shape[:-2])
         return Pages(outer * _ceil(rows) * _ceil(cols), fmt.tile_bytes)
     if fmt.itemsize is None:
-        raise PlanError(f"format {layout.format} exists in tile layout only; use layout tile or format bf16",
-                        got=str(layout))
+        raise PlanError(
+            f"format {layout.format} exists in tile layout only; use layout tile or format bf16",
+            got=str(layout),
+        )
     cols = shape[-1] if shape else 1
     return Pages(math.prod(shape[:-1]), cols * fmt.itemsize)
 

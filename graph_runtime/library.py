@@ -92,8 +92,11 @@ def load_library(path: str | os.PathLike, *, sha256: str | None = None) -> Libra
     if sha256 is not None:
         sealed = seal(str(file.path), file.path, 0, len(file.contents()))
         if sealed.sha256 != sha256:
-            raise LibraryError(f"{path} is not the file that is wanted: its sha256 is {sealed.sha256}, not "
-                               f"{sha256}", got=sealed.sha256, wanted=sha256)
+            raise LibraryError(
+                f"{path} is not the file that is wanted: its sha256 is {sealed.sha256}, not {sha256}",
+                got=sealed.sha256,
+                wanted=sha256,
+            )
         file = judge_sealed(file.path, sealed)
     return Library(file, _open(file))
 

@@ -2,6 +2,7 @@
 
 What they guard are tables of which a child sees each entry whole or not at all.
 """
+
 from __future__ import annotations
 
 import os
@@ -31,7 +32,7 @@ def _known(lock: Any) -> Any:
 
 def _open_all() -> None:
     for lock in list(_locks):
-        lock._at_fork_reinit()                   # as threading's and logging's own
+        lock._at_fork_reinit()  # as threading's and logging's own
 
 
 if hasattr(os, "register_at_fork"):

@@ -3,6 +3,7 @@ was cut short can be explained (native/core/mapped.c) before it ends the process
 
 ``GR_MAP=0`` reads into memory what else is mapped. Then no file that changes later can be noticed.
 """
+
 from __future__ import annotations
 
 import errno
@@ -20,10 +21,14 @@ from . import config
 
 __all__ = ["Watched", "map_file", "map_opened", "name_parts", "open_file", "read_file", "tell_of"]
 
-_KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
-          stat.S_IFSOCK: "a socket"}
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
 _PIECE = 64 << 20
-Parts = Mapping[str, tuple[int, int]]       # what lies at which bytes of a mapping: first, and first behind
+Parts = Mapping[str, tuple[int, int]]  # what lies at which bytes of a mapping: first, and first behind
 
 
 class Watched(NamedTuple):
@@ -66,8 +71,15 @@ def read_file(path: str | os.PathLike) -> bytes:
         return file.read()
 
 
-def map_file(path: str | os.PathLike, begin: int = 0, size: int | None = None, *, private: bool = False,
-             parts: Parts | None = None, mapped: bool = True) -> memoryview:
+def map_file(
+    path: str | os.PathLike,
+    begin: int = 0,
+    size: int | None = None,
+    *,
+    private: bool = False,
+    parts: Parts | None = None,
+    mapped: bool = True,
+) -> memoryview:
     """Bytes of a regular file, ``size`` of them from ``begin`` on, all by default: mapped, or read where
     ``mapped`` is False or GR_MAP is 0. ``private``: writable, and what is written stays in this mapping.
     ``parts`` as name_parts.
@@ -78,32 +90,50 @@ def map_file(path: str | os.PathLike, begin: int = 0, size: int | None = None, *
         return map_opened(file, path, begin, size, private=private, parts=parts, mapped=mapped)
 
 
-def map_opened(file: BinaryIO, path: str | os.PathLike, begin: int = 0, size: int | None = None, *,
-               private: bool = False, parts: Parts | None = None, mapped: bool = True) -> memoryview:
+def map_opened(
+    file: BinaryIO,
+    path: str | os.PathLike,
+    begin: int = 0,
+    size: int | None = None,
+    *,
+    private: bool = False,
+    parts: Parts | None = None,
+    mapped: bool = True,
+) -> memoryview:
     """map_file of the regular file at ``path``, which is open."""
     there = os.fstat(file.fileno()).st_size
     size = max(there - begin, 0) if size is None else size
     if begin + size > there:
-        raise OSError(errno.EIO, f"it was cut while it was in use: it has {there} bytes, not {begin + size}",
-                      os.fspath(path))
+        raise OSError(
+            errno.EIO,
+            f"it was cut while it was in use: it has {there} bytes, not {begin + size}",
+            os.fspath(path),
+        )
     if not size:
         return memoryview(b"")
     if not (mapped and config.get("MAP")):
         return _read(file, begin, size, private)
     skipped = begin % mmap.ALLOCATIONGRANULARITY
-    made = mmap.mmap(file.fileno(), size + skipped, offset=begin - skipped,
-                     access=mmap.ACCESS_COPY if private else mmap.ACCESS_READ)
-    _watch(made, os.fspath(path), {name: (first + skipped, last + skipped)
-                                   for name, (first, last) in (parts or {}).items()})
+    made = mmap.mmap(
+        file.fileno(),
+        size + skipped,
+        offset=begin - skipped,
+        access=mmap.ACCESS_COPY if private else mmap.ACCESS_READ,
+    )
+    _watch(
+        made,
+        os.fspath(path),
+        {name: (first + skipped, last + skipped) for name, (first, last) in (parts or {}).items()},
+    )
     return memoryview(made)[skipped:]
 
 
 def _read(file: BinaryIO, begin: int, size: int, private: bool) -> memoryview:
-    data = memoryview(mmap.mmap(-1, size))          # at a page, as what is mapped
+    data = memoryview(mmap.mmap(-1, size))  # at a page, as what is mapped
     file.seek(begin)
     done = 0
     while done < size:
-        got = file.readinto(data[done:done + _PIECE])
+        got = file.readinto(data[done : done + _PIECE])
         if not got:
             raise OSError(errno.EIO, f"it was cut while it was read, after {begin + done} bytes")
         done += got
@@ -114,8 +144,11 @@ def name_parts(view: memoryview, parts: Parts) -> None:
     """Say what lies where in the bytes that map_file gave: {name of a tensor: (first byte, first behind)}."""
     if isinstance(view.obj, mmap.mmap) and (known := _known.get(view.obj)) is not None:
         skipped = _address(view) - known.begin
-        _watch(view.obj, known.file, {name: (first + skipped, last + skipped)
-                                      for name, (first, last) in parts.items()})
+        _watch(
+            view.obj,
+            known.file,
+            {name: (first + skipped, last + skipped) for name, (first, last) in parts.items()},
+        )
 
 
 def tell_of(watch: Watcher, forget: Callable[[int], None]) -> None:

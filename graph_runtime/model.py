@@ -126,12 +126,17 @@ class Model:
                 raise InputError(text, got=name)
             wanted = self.graph.entry_type(entries[name])
             if constant.type != wanted:
-                raise InputError(f"constant {name!r} ({constant.source}) is {constant.type}, "
-                                 f"its input is {wanted}", got=constant.type, wanted=wanted)
+                raise InputError(
+                    f"constant {name!r} ({constant.source}) is {constant.type}, its input is {wanted}",
+                    got=constant.type,
+                    wanted=wanted,
+                )
 
     def __repr__(self) -> str:
-        return (f"<Model of {self.graph.num_nodes} nodes, {len(self.constants)} constants: "
-                f"{', '.join(self.input_names)} -> {', '.join(self.output_names)}>")
+        return (
+            f"<Model of {self.graph.num_nodes} nodes, {len(self.constants)} constants: "
+            f"{', '.join(self.input_names)} -> {', '.join(self.output_names)}>"
+        )
 
     @property
     def input_names(self) -> tuple[str, ...]:

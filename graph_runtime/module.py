@@ -2,6 +2,7 @@
 
 factory.py makes one: create(graph, library, devices), load(bundle).
 """
+
 from __future__ import annotations
 
 import math
@@ -25,10 +26,27 @@ from .tensors.tensor import Tensor
 
 __all__ = ["GraphModule", "hand_out"]
 
-_FUNCTIONS = frozenset({
-    "benchmark", "get_input", "get_input_index", "get_input_info", "get_num_inputs", "get_num_outputs",
-    "get_output", "get_output_info", "load_params", "reset_zero_copy", "run", "run_async", "run_from_inputs",
-    "set_input", "set_input_zero_copy", "set_output_zero_copy", "share_params"})
+_FUNCTIONS = frozenset(
+    {
+        "benchmark",
+        "get_input",
+        "get_input_index",
+        "get_input_info",
+        "get_num_inputs",
+        "get_num_outputs",
+        "get_output",
+        "get_output_info",
+        "load_params",
+        "reset_zero_copy",
+        "run",
+        "run_async",
+        "run_from_inputs",
+        "set_input",
+        "set_input_zero_copy",
+        "set_output_zero_copy",
+        "share_params",
+    }
+)
 
 
 class GraphModule:
@@ -38,7 +56,7 @@ class GraphModule:
     last one's, as in TVM.
     """
 
-    functions = _FUNCTIONS      # what module["name"] finds
+    functions = _FUNCTIONS  # what module["name"] finds
 
     def __init__(self, session: Session | GraphModule):
         self.params: set[str] = getattr(session, "params", set())
@@ -73,8 +91,9 @@ class GraphModule:
             self.set_input(**inputs)
         self._run()
 
-    def run_async(self, out: Mapping[str | int, Tensor] | Sequence[Tensor | None] | None = None,
-                  **inputs: Any) -> Run:
+    def run_async(
+        self, out: Mapping[str | int, Tensor] | Sequence[Tensor | None] | None = None, **inputs: Any
+    ) -> Run:
         """Queue a run with these inputs: see Session.submit. ``out``: tensors, by an output's name or number.
 
         Raises InputError; what goes wrong later, the run's ``wait`` raises.
@@ -84,10 +103,19 @@ class GraphModule:
             out = {self._find_output(key): tensor for key, tensor in out.items()}
         return self.session.submit(found, out)
 
-    def benchmark(self, device: Device | str | None = None, func_name: str = "run", repeat: int = 5,
-                  number: int = 5, min_repeat_ms: int | None = None, limit_zero_time_iterations: int = 100,
-                  end_to_end: bool = False, cooldown_interval_ms: int = 0, repeats_to_cooldown: int = 1,
-                  **inputs: Any) -> BenchmarkResult:
+    def benchmark(
+        self,
+        device: Device | str | None = None,
+        func_name: str = "run",
+        repeat: int = 5,
+        number: int = 5,
+        min_repeat_ms: int | None = None,
+        limit_zero_time_iterations: int = 100,
+        end_to_end: bool = False,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        **inputs: Any,
+    ) -> BenchmarkResult:
         """Time ``run``: ``repeat`` measurements of the mean of ``number`` calls, after one unmeasured call.
 
         ``min_repeat_ms`` raises number until a measurement takes that long, or
@@ -101,14 +129,22 @@ class GraphModule:
             call = self._end_to_end(inputs)
         elif inputs:
             self.set_input(**inputs)
-        return measure(call, repeat, number, min_repeat_ms or 0, limit_zero_time_iterations,
-                       cooldown_interval_ms / 1e3, repeats_to_cooldown)
+        return measure(
+            call,
+            repeat,
+            number,
+            min_repeat_ms or 0,
+            limit_zero_time_iterations,
+            cooldown_interval_ms / 1e3,
+            repeats_to_cooldown,
+        )
 
     def _end_to_end(self, inputs: Mapping[str, Any]) -> Callable[[], None]:
         def call() -> None:
             self.run(**inputs)
             for i in range(self.get_num_outputs()):
                 self.get_output(i).numpy()
+
         return call
 
     # **************** inputs ****************
@@ -213,8 +249,10 @@ class GraphModule:
 
     def debug_get_output(self, node: str | int, out: Any = None) -> Tensor:
         """As in TVM: only a debug executor keeps what nodes inside of the graph made."""
-        raise NotImplementedError("only outputs are kept, the memory of other nodes is used again: "
-                                  "make the node a head of the graph to look at it")
+        raise NotImplementedError(
+            "only outputs are kept, the memory of other nodes is used again: "
+            "make the node a head of the graph to look at it"
+        )
 
     # **************** zero copy ****************
 
@@ -278,8 +316,9 @@ def _find(key: str | int, names: Mapping[str, int], count: int, what: str) -> in
         return names[key]
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
         if not 0 <= key < count:
-            raise InputError(f"{what} {key} is out of range: the graph has {count}", got=int(key),
-                             wanted=count)
+            raise InputError(
+                f"{what} {key} is out of range: the graph has {count}", got=int(key), wanted=count
+            )
         return int(key)
     raise InputError(f"an {what} is named by a string or an integer, got {type(key).__name__}", got=repr(key))
 

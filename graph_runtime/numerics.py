@@ -8,6 +8,7 @@ Values are bits. Arguments may be float32, uint32 (its bits) or uint16 (bf16); r
 viewed as float32. A source register holds tf32 or bf16 in float32's place; a Dst of "bf16" has 16 bits, one
 of "fp32" 32. docs/numerics.md says which of it is known to equal what.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -20,11 +21,16 @@ from .errors import GraphRuntimeError, did_you_mean
 
 __all__ = ["accumulate", "elementwise", "mad", "matmul", "mvmul", "pack", "store16", "unpack"]
 
-FIDELITIES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}     # phases of the multiplier
+FIDELITIES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}  # phases of the multiplier
 _DST = {"bf16": 16, "fp32": 32}
 _OPS = {"add": 0, "subtract": 1, "multiply": 2}
-_FORMATS = {"f32": lib.GR_F32, "bf16": lib.GR_BF16, "bfp8_b": lib.GR_BFP8_B, "bfp4_b": lib.GR_BFP4_B,
-            "bfp2_b": lib.GR_ORACLE_BFP2_B}
+_FORMATS = {
+    "f32": lib.GR_F32,
+    "bf16": lib.GR_BF16,
+    "bfp8_b": lib.GR_BFP8_B,
+    "bfp4_b": lib.GR_BFP4_B,
+    "bfp2_b": lib.GR_ORACLE_BFP2_B,
+}
 _INTERMEDIATE = {"f32": lib.GR_F32, "bf16": lib.GR_BF16, "bfp8": lib.GR_ORACLE_BFP8}
 _REGISTERS = {"tf32": lib.GR_ORACLE_TF32, "bf16": lib.GR_BF16}
 _TILE_BYTES = {"f32": 4096, "bf16": 2048, "bfp8_b": 1088, "bfp4_b": 576, "bfp2_b": 320}
@@ -32,8 +38,9 @@ _TILE_BYTES = {"f32": 4096, "bf16": 2048, "bfp8_b": 1088, "bfp4_b": 576, "bfp2_b
 
 def _choose(what: str, name: str, known: dict[str, int]) -> int:
     if name not in known:
-        raise GraphRuntimeError(f"{what} {name!r} is unknown{did_you_mean(str(name), known)}", got=name,
-                                wanted=tuple(known))
+        raise GraphRuntimeError(
+            f"{what} {name!r} is unknown{did_you_mean(str(name), known)}", got=name, wanted=tuple(known)
+        )
     return known[name]
 
 
@@ -41,14 +48,18 @@ def _words(what: str, array: Any, shape: Iterable[int | None] | None = None) -> 
     """The float32 bits of an array, C-contiguous, checked against a shape (None: any length)."""
     array = np.asarray(array)
     if array.dtype.name not in ("float32", "uint32", "uint16"):
-        raise GraphRuntimeError(f"{what} is {array.dtype}: it must be float32, uint32 (float32 bits) or "
-                                "uint16 (bf16 bits)", got=array.dtype.name)
+        raise GraphRuntimeError(
+            f"{what} is {array.dtype}: it must be float32, uint32 (float32 bits) or uint16 (bf16 bits)",
+            got=array.dtype.name,
+        )
     if shape is not None:
         wanted = tuple(shape)
-        if len(wanted) != array.ndim or any(w not in (None, n)
-                                            for w, n in zip(wanted, array.shape, strict=True)):
-            raise GraphRuntimeError(f"{what} has shape {array.shape}, not {wanted}", got=array.shape,
-                                    wanted=wanted)
+        if len(wanted) != array.ndim or any(
+            w not in (None, n) for w, n in zip(wanted, array.shape, strict=True)
+        ):
+            raise GraphRuntimeError(
+                f"{what} has shape {array.shape}, not {wanted}", got=array.shape, wanted=wanted
+            )
     if array.dtype == np.uint16:
         return array.astype(np.uint32) << 16
     return np.asarray(array, order="C").view(np.uint32)
@@ -73,8 +84,9 @@ def unpack(tile: np.ndarray, format: str, register: str = "tf32") -> np.ndarray:
     code, nbytes = _choose("format", format, _FORMATS), _TILE_BYTES[format]
     tile = np.array(tile, order="C")  # a copy is aligned, which a part of a file need not be
     if tile.nbytes != nbytes:
-        raise GraphRuntimeError(f"a tile of {format} has {nbytes} bytes, got {tile.nbytes}", got=tile.nbytes,
-                                wanted=nbytes)
+        raise GraphRuntimeError(
+            f"a tile of {format} has {nbytes} bytes, got {tile.nbytes}", got=tile.nbytes, wanted=nbytes
+        )
     out = np.empty((32, 32), np.uint32)
     check(lib.gr_oracle_unpack(code, _choose("register", register, _REGISTERS), _at(tile), _at(out)))
     return out
@@ -89,8 +101,7 @@ def mvmul(srcb: Any, srca: Any, phase: int, onto: Any, dst: str = "fp32") -> np.
     return out
 
 
-def matmul(in0: Any, in1: Any, fidelity: str = "HiFi4", dst: str = "fp32",
-           onto: Any = None) -> np.ndarray:
+def matmul(in0: Any, in1: Any, fidelity: str = "HiFi4", dst: str = "fp32", onto: Any = None) -> np.ndarray:
     """Dst [32, 32] after in0 [32, K] x in1 [K, 32] of source registers, K a multiple of 32; in0 in SrcB.
 
     ``onto``: what Dst held before; default zeros. Raises GraphRuntimeError for shapes and names.
@@ -100,22 +111,39 @@ def matmul(in0: Any, in1: Any, fidelity: str = "HiFi4", dst: str = "fp32",
     if b.shape[1] % 32:
         raise GraphRuntimeError(f"K is whole tiles of 32, got {b.shape[1]}", got=b.shape[1])
     out = _dst_of(onto, (32, 32))
-    check(lib.gr_oracle_matmul(_at(b), _at(a), b.shape[1] // 32, _choose("fidelity", fidelity, FIDELITIES),
-                               _choose("dst", dst, _DST), _at(out)))
+    check(
+        lib.gr_oracle_matmul(
+            _at(b),
+            _at(a),
+            b.shape[1] // 32,
+            _choose("fidelity", fidelity, FIDELITIES),
+            _choose("dst", dst, _DST),
+            _at(out),
+        )
+    )
     return out
 
 
-def elementwise(op: str, a: Any, b: Any, fidelity: str = "HiFi4", dst: str = "fp32",
-                onto: Any = None) -> np.ndarray:
+def elementwise(
+    op: str, a: Any, b: Any, fidelity: str = "HiFi4", dst: str = "fp32", onto: Any = None
+) -> np.ndarray:
     """Dst after ELWADD, ELWSUB or ELWMUL (add, subtract, multiply) of source registers, a in SrcA.
 
     Of any shape. Only multiplication has a fidelity. Addition starts from zero but where ``onto`` is given.
     """
     a = _words("a", a)
     b, out = _words("b", b, a.shape), _dst_of(onto, a.shape)
-    check(lib.gr_oracle_elementwise(_choose("op", op, _OPS), _at(a), _at(b), a.size,
-                                    _choose("fidelity", fidelity, FIDELITIES),
-                                    _choose("dst", dst, _DST), _at(out)))
+    check(
+        lib.gr_oracle_elementwise(
+            _choose("op", op, _OPS),
+            _at(a),
+            _at(b),
+            a.size,
+            _choose("fidelity", fidelity, FIDELITIES),
+            _choose("dst", dst, _DST),
+            _at(out),
+        )
+    )
     return out
 
 
@@ -128,8 +156,15 @@ def pack(values: Any, format: str, dst: str = "fp32", via: str | None = None) ->
     code = _choose("format", format, _FORMATS)
     via = via or ("bf16" if dst == "bf16" or format == "bf16" else "f32")
     out = np.zeros(_TILE_BYTES[format], np.uint8)
-    check(lib.gr_oracle_pack(code, _choose("intermediate format", via, _INTERMEDIATE),
-                             _choose("dst", dst, _DST), _at(_words("dst", values, (32, 32))), _at(out)))
+    check(
+        lib.gr_oracle_pack(
+            code,
+            _choose("intermediate format", via, _INTERMEDIATE),
+            _choose("dst", dst, _DST),
+            _at(_words("dst", values, (32, 32))),
+            _at(out),
+        )
+    )
     return out
 
 

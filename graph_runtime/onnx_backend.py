@@ -22,8 +22,15 @@ from .frontends.onnx.read import DTYPES
 from .model import Model
 from .module import GraphModule
 
-__all__ = ["GraphRuntimeBackend", "Prepared", "is_compatible", "prepare", "run_model", "run_node",
-           "supports_device"]
+__all__ = [
+    "GraphRuntimeBackend",
+    "Prepared",
+    "is_compatible",
+    "prepare",
+    "run_model",
+    "run_node",
+    "supports_device",
+]
 
 _CODES = {name: code for code, name in DTYPES.items()}
 
@@ -40,7 +47,7 @@ class Prepared(BackendRep):
             if not any(self._open_dims().values()):
                 self._module = self._open(load_model(model))
         except UnknownValueError:
-            pass        # converted when the values are there
+            pass  # converted when the values are there
 
     def run(self, inputs: Sequence[np.ndarray] | Mapping[str, np.ndarray], **kwargs: Any) -> tuple:
         """The outputs, in the model's order. ``inputs``: arrays in the order of the model's inputs, or by
@@ -48,8 +55,11 @@ class Prepared(BackendRep):
         names = [info.name for info in self._inputs]
         if not isinstance(inputs, Mapping):
             if len(inputs) != len(names):
-                raise InputError(f"the model has {len(names)} inputs, {len(inputs)} arrays were given",
-                                 got=len(inputs), wanted=len(names))
+                raise InputError(
+                    f"the model has {len(names)} inputs, {len(inputs)} arrays were given",
+                    got=len(inputs),
+                    wanted=len(names),
+                )
             inputs = dict(zip(names, inputs, strict=True))
         arrays = {name: np.asarray(inputs[name]) for name in names}
         module = self._module or self._specialised(arrays)
@@ -61,14 +71,22 @@ class Prepared(BackendRep):
 
     def _open_dims(self) -> dict[str, dict[int, str]]:
         """{input: {axis: name of the symbolic dimension}}."""
-        return {info.name: {axis: dim.dim_param or f"{info.name}.{axis}"
-                            for axis, dim in enumerate(info.type.tensor_type.shape.dim)
-                            if not dim.HasField("dim_value")} for info in self._inputs}
+        return {
+            info.name: {
+                axis: dim.dim_param or f"{info.name}.{axis}"
+                for axis, dim in enumerate(info.type.tensor_type.shape.dim)
+                if not dim.HasField("dim_value")
+            }
+            for info in self._inputs
+        }
 
     def _specialised(self, arrays: Mapping[str, np.ndarray]) -> GraphModule:
         """The model for these arrays' sizes, and for as few of their values as its ops must know."""
-        dims = {name: arrays[key].shape[axis] for key, axes in self._open_dims().items()
-                for axis, name in axes.items()}
+        dims = {
+            name: arrays[key].shape[axis]
+            for key, axes in self._open_dims().items()
+            for axis, name in axes.items()
+        }
         values: dict[str, np.ndarray] = {}
         while True:
             try:
@@ -111,16 +129,24 @@ class GraphRuntimeBackend(Backend):
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
-    def run_node(cls, node: NodeProto, inputs: Any, device: str = "CPU",
-                 outputs_info: Sequence[tuple[np.dtype, tuple[int, ...]]] | None = None,
-                 **kwargs: Any) -> tuple:
+    def run_node(
+        cls,
+        node: NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Sequence[tuple[np.dtype, tuple[int, ...]]] | None = None,
+        **kwargs: Any,
+    ) -> tuple:
         """One node on arrays. ``outputs_info`` is not needed; ``opset_version``: of the node."""
         arrays = [np.asarray(a) for a in inputs]
         names = [name for name in node.input if name]
-        given = [helper.make_tensor_value_info(name, _CODES[dtypes.from_numpy(a.dtype)], a.shape)
-                 for name, a in zip(names, arrays, strict=True)]
-        made = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None)
-                for name in node.output if name]
+        given = [
+            helper.make_tensor_value_info(name, _CODES[dtypes.from_numpy(a.dtype)], a.shape)
+            for name, a in zip(names, arrays, strict=True)
+        ]
+        made = [
+            helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in node.output if name
+        ]
         opset = helper.make_opsetid("", kwargs.pop("opset_version", 21))
         model = helper.make_model(helper.make_graph([node], "node", given, made), opset_imports=[opset])
         return cls.run_model(model, dict(zip(names, arrays, strict=True)), device, **kwargs)

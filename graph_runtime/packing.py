@@ -1,5 +1,6 @@
 """The packer in C as planning wants it (plan/offsets.Packer): plan() takes ``packing.pack`` as an
 argument."""
+
 from __future__ import annotations
 
 import threading
@@ -16,14 +17,21 @@ from .plan.offsets import FITS, IMPOSSIBLE, UNKNOWN
 __all__ = ["pack", "pack_thoroughly"]
 
 _EACH, _LEAST, _THOROUGH = 4, 2000, 4_000_000
-_QUICK = 100_000            # placements that take well below a second
-_TICK = 0.1                 # seconds between two looks for Ctrl-C
+_QUICK = 100_000  # placements that take well below a second
+_TICK = 0.1  # seconds between two looks for Ctrl-C
 
 _RESULTS = {lib.GR_PACK_FITS: FITS, lib.GR_PACK_IMPOSSIBLE: IMPOSSIBLE, lib.GR_PACK_UNKNOWN: UNKNOWN}
 
 
-def pack(groups: Groups, size: np.ndarray, capacity: int, *, max_nodes: int = 0, seconds: float = 60.0,
-         threads: int = 1) -> tuple[str, np.ndarray | None]:
+def pack(
+    groups: Groups,
+    size: np.ndarray,
+    capacity: int,
+    *,
+    max_nodes: int = 0,
+    seconds: float = 60.0,
+    threads: int = 1,
+) -> tuple[str, np.ndarray | None]:
     """("fits", offsets int64 [buffers]), or "impossible" or "unknown" and None.
 
     Buffer i has int64 ``size[i]`` bytes; no two buffers of a group may share one. ``max_nodes``: placements
@@ -34,18 +42,34 @@ def pack(groups: Groups, size: np.ndarray, capacity: int, *, max_nodes: int = 0,
     size, width, ptr = (np.ascontiguousarray(c, np.int64) for c in (size, groups.width, groups.ptr))
     member = np.ascontiguousarray(groups.member, np.int32)
     if len(width) != len(size):
-        raise InputError(f"a packing's columns have {len(width)} and {len(size)} elements: give one of "
-                         "each a buffer", got=len(width), wanted=len(size))
+        raise InputError(
+            f"a packing's columns have {len(width)} and {len(size)} elements: give one of each a buffer",
+            got=len(width),
+            wanted=len(size),
+        )
     if (size < 1).any():
         at = int(np.argmax(size < 1))
         raise InputError(f"buffer {at} of a packing has {size[at]} B: give at least 1 B", got=int(size[at]))
     max_nodes = max_nodes or _EACH * len(size) + _LEAST
     offset, result, stop = np.zeros(len(size), np.int64), ffi.new("int32_t *"), ffi.new("int32_t *")
-    problem = ffi.new("gr_pack_problem *", [
-        len(size), _pointer(size), _pointer(width), len(ptr) - 1, _pointer(ptr), _pointer(member),
-        int(capacity), max_nodes, int(seconds * 1e9), stop, threads])
+    problem = ffi.new(
+        "gr_pack_problem *",
+        [
+            len(size),
+            _pointer(size),
+            _pointer(width),
+            len(ptr) - 1,
+            _pointer(ptr),
+            _pointer(member),
+            int(capacity),
+            max_nodes,
+            int(seconds * 1e9),
+            stop,
+            threads,
+        ],
+    )
 
-    def search(_kept: tuple = (size, width, ptr, member, stop)) -> None:      # C reads them meanwhile
+    def search(_kept: tuple = (size, width, ptr, member, stop)) -> None:  # C reads them meanwhile
         check(lib.gr_pack(problem, _pointer(offset), result))
 
     if max_nodes <= _QUICK:
@@ -75,7 +99,7 @@ def _aside(search: Callable[[], None], stop: Any) -> None:
     def run() -> None:
         try:
             search()
-        except Exception as error:                  # handed on to who asked
+        except Exception as error:  # handed on to who asked
             failed.append(error)
         over.set()
 

@@ -96,21 +96,37 @@ def prepare(
 
 # **************** rewriting ****************
 
-def _rewritten(model: Model, devices: str | Device | Sequence[str | Device],
-               place: Mapping[str, str | Device], tell: Tell) -> Model:
+
+def _rewritten(
+    model: Model,
+    devices: str | Device | Sequence[str | Device],
+    place: Mapping[str, str | Device],
+    tell: Tell,
+) -> Model:
     tell("simplifying", 0, 0)
     simple = rewrite.simplify(model, devices, place)
     tell("fusing", 0, 0)
     return rewrite.fuse(simple, devices)
 
 
-def _targeted(model: Model, devices: str | Device | Sequence[str | Device],
-              options: Mapping[str, Any], measure: Measure | None) -> tuple[Model, dict[str, Any]]:
+def _targeted(
+    model: Model,
+    devices: str | Device | Sequence[str | Device],
+    options: Mapping[str, Any],
+    measure: Measure | None,
+) -> tuple[Model, dict[str, Any]]:
     """The model as the devices that its nodes were placed on want it, and the options that are left to plan,
     the ready placement among them."""
     placing = {name: options[name] for name in _PLACING if name in options}
-    placement = place_graph(model.graph, devices, pins=options["place"], inputs=options["inputs"],
-                            formats=options.get("formats"), constants=model.constants, **placing)
+    placement = place_graph(
+        model.graph,
+        devices,
+        pins=options["place"],
+        inputs=options["inputs"],
+        formats=options.get("formats"),
+        constants=model.constants,
+        **placing,
+    )
     model, placement = target(model, placement, measure)
     rest = {name: value for name, value in options.items() if name not in ("place", *_PLACING)}
     return model, {**rest, "placement": placement}
@@ -121,18 +137,22 @@ def _pins(model: Model, place: Mapping[str, str | Device]) -> dict[str, str | De
     and are not named by them any more."""
     kept, named = {}, {}
     for pin, device in place.items():
-        with contextlib.suppress(PlanError):             # all that it named has become part of other nodes
+        with contextlib.suppress(PlanError):  # all that it named has become part of other nodes
             hits = np.flatnonzero(matching(model.graph, pin, "pin"))
             kept[pin] = device
             named |= dict.fromkeys((model.graph.names[nid] for nid in hits.tolist()), str(parse(device)))
-    return {**kept, **{EXACTLY + name: device for name, device in model.pins.items()
-                       if named.get(name) != device}}
+    return {
+        **kept,
+        **{EXACTLY + name: device for name, device in model.pins.items() if named.get(name) != device},
+    }
 
 
 # **************** reading ****************
 
-def read_model(source: Any, dims: Mapping[str, int] | None = None, tell: Tell = silent,
-               batch: int | None = None) -> Model:
+
+def read_model(
+    source: Any, dims: Mapping[str, int] | None = None, tell: Tell = silent, batch: int | None = None
+) -> Model:
     """The Model of a source, as prepare takes it. ``batch``: first dimension of an ONNX file's inputs."""
     if is_onnx(source):
         from .frontends.onnx import load_model
@@ -143,11 +163,13 @@ def read_model(source: Any, dims: Mapping[str, int] | None = None, tell: Tell = 
         except DocumentError as error:
             raise DocumentError(f"{source}: {error}", **error.fields) from None
     if dims:
-        raise InputError(f"dims {dict(dims)} bind symbolic dimensions of an ONNX file; this graph has none",
-                         got=dict(dims))
+        raise InputError(
+            f"dims {dict(dims)} bind symbolic dimensions of an ONNX file; this graph has none", got=dict(dims)
+        )
     if batch:
-        raise InputError(f"a batch of {batch} needs an ONNX file; a graph has the sizes it was written with",
-                         got=batch)
+        raise InputError(
+            f"a batch of {batch} needs an ONNX file; a graph has the sizes it was written with", got=batch
+        )
     if isinstance(source, Model):
         return source
     if isinstance(source, GraphBuilder):
@@ -160,8 +182,9 @@ def _with_params(model: Model, params: Any) -> Model:
     if params is None:
         return model
     given = read_params(params)
-    known = {key: Constant.of(given[key], f"parameter {key}") for key in model.graph.input_names
-             if key in given}
+    known = {
+        key: Constant.of(given[key], f"parameter {key}") for key in model.graph.input_names if key in given
+    }
     if skipped := [key for key in given if key not in known]:
         names = ", ".join(skipped[:10]) + (" ..." if len(skipped) > 10 else "")
         warnings.warn(f"parameters that the graph has no inputs for were left out: {names}", stacklevel=4)

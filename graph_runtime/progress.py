@@ -7,7 +7,7 @@ from collections.abc import Callable
 __all__ = ["Count", "Tell", "silent", "uncounted"]
 
 Tell = Callable[[str, int, int], None]  # (what is being done, steps done, steps in all: 0 where unknown)
-Count = Callable[[int, int], None]      # (steps done, steps in all) of one thing
+Count = Callable[[int, int], None]  # (steps done, steps in all) of one thing
 
 
 def silent(what: str, done: int, total: int) -> None:

@@ -5,6 +5,7 @@ The cut is tt-metal's: a tensor is a matrix, its last dimension across and the p
 columns, a block shard a rectangle. Shard k lies on the k-th core of a rectangle of cores, counted along rows,
 or along columns for orientation "col"; block shards keep their row and column, or change them for "col".
 """
+
 from __future__ import annotations
 
 import re
@@ -70,28 +71,37 @@ def fault(shard: Shard, rows: int, cols: int, tiled: bool, grid: tuple[int, int]
     can."""
     (top, left), (bottom, right) = shard.grid
     if not (0 <= top <= bottom < grid[0] and 0 <= left <= right < grid[1]):
-        return (f"cores {top},{left} to {bottom},{right} are no rectangle of the {grid[0]}x{grid[1]} cores "
-                f"(the corners are row,column from 0, both inside)")
+        return (
+            f"cores {top},{left} to {bottom},{right} are no rectangle of the {grid[0]}x{grid[1]} cores "
+            f"(the corners are row,column from 0, both inside)"
+        )
     if min(shard.shape) < 1 or not rows * cols:
         return "a shard has one element at least, and so has a tensor that is sharded"
     if tiled and (shard.shape[0] % _TILE or shard.shape[1] % _TILE):
         return f"a shard of tiles is a multiple of 32 both ways, not {shard.shape[0]}x{shard.shape[1]}"
     whole = {"height": (1, cols, "columns"), "width": (0, rows, "rows")}.get(shard.kind)
     if whole is not None and shard.shape[whole[0]] != whole[1]:
-        return (f"a {shard.kind} shard has all {whole[1]} {whole[2]} of the matrix ({rows}x{cols} with its "
-                f"padding), not {shard.shape[whole[0]]}")
+        return (
+            f"a {shard.kind} shard has all {whole[1]} {whole[2]} of the matrix ({rows}x{cols} with its "
+            f"padding), not {shard.shape[whole[0]]}"
+        )
     down, across = shard.count(rows, cols)
     lines, inner = shard.extent if shard.orientation == "row" else shard.extent[::-1]
     if shard.kind == "block" and (down > lines or across > inner):
-        return (f"{rows}x{cols} makes {down}x{across} shards of {shard.shape[0]}x{shard.shape[1]}, the "
-                f"rectangle takes {lines}x{inner}: use larger shards or more cores")
+        return (
+            f"{rows}x{cols} makes {down}x{across} shards of {shard.shape[0]}x{shard.shape[1]}, the "
+            f"rectangle takes {lines}x{inner}: use larger shards or more cores"
+        )
     if down * across > shard.cores:
-        return (f"{rows}x{cols} makes {down * across} shards of {shard.shape[0]}x{shard.shape[1]} for "
-                f"{shard.cores} cores: use larger shards or more cores")
+        return (
+            f"{rows}x{cols} makes {down * across} shards of {shard.shape[0]}x{shard.shape[1]} for "
+            f"{shard.cores} cores: use larger shards or more cores"
+        )
     return None
 
 
 # **************** wishes ****************
+
 
 @dataclass(frozen=True, slots=True)
 class ShardWish:
@@ -110,14 +120,20 @@ def read_wish(text: str) -> ShardWish:
     (@ first row x column), shard shape, orientation. Raises PlanError."""
     match = _WISH.fullmatch(text)
     if match is None:
-        raise PlanError(f"cannot read sharding {text!r}: write height, width or block, then as much of "
-                        f"[ROWSxCOLS cores@ROWxCOL first core:ROWSxCOLS elements:row or col] as matters, as "
-                        f"in height[8x1:64x32]", got=text)
+        raise PlanError(
+            f"cannot read sharding {text!r}: write height, width or block, then as much of "
+            f"[ROWSxCOLS cores@ROWxCOL first core:ROWSxCOLS elements:row or col] as matters, as "
+            f"in height[8x1:64x32]",
+            got=text,
+        )
     kind, orientation = match["kind"], match["orientation"] or "row"
     for value, known in ((kind, KINDS), (orientation, ORIENTATIONS)):
         if value not in known:
-            raise PlanError(f"sharding {text!r}: unknown {value!r}{did_you_mean(value, known)}", got=value,
-                            wanted=list(known))
+            raise PlanError(
+                f"sharding {text!r}: unknown {value!r}{did_you_mean(value, known)}",
+                got=value,
+                wanted=list(known),
+            )
 
     def pair(at: int) -> tuple[int, int] | None:
         return (int(match[at]), int(match[at + 1])) if match[at] else None

@@ -29,7 +29,7 @@ from .writing import write_whole
 
 __all__ = ["Tuner"]
 
-_SECONDS, _RUNS = 0.05, 3     # of each kernel: at least so many runs, then until the time is over
+_SECONDS, _RUNS = 0.05, 3  # of each kernel: at least so many runs, then until the time is over
 
 
 class Tuner:
@@ -40,8 +40,9 @@ class Tuner:
         self.machine = f"{isa.native_name()} cores={len(os.sched_getaffinity(0))}"
         self.times: dict[str, float] = self._read()
 
-    def __call__(self, op: str, attrs: Mapping[str, Any], inputs: Sequence[TensorType],
-                 kernels: Sequence[str]) -> dict[str, float]:
+    def __call__(
+        self, op: str, attrs: Mapping[str, Any], inputs: Sequence[TensorType], kernels: Sequence[str]
+    ) -> dict[str, float]:
         """Least seconds of a call by each of ``kernels``, those left out that call a library which is not
         here. Raises what running the op raises."""
         found, bodies = {}, {body.name: body for body in registry.require(op).all_bodies("cpu")}

@@ -1,4 +1,5 @@
 """WeakList: what is alive of all that was put into it. Adding is cheap: every tensor does it."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -7,8 +8,8 @@ from .locks import new_rlock
 
 __all__ = ["WeakList"]
 
-_LEAST = 256                      # references that may lie in a list before it is swept
-_lock = new_rlock()               # while a list is read or swept; adding needs none
+_LEAST = 256  # references that may lie in a list before it is swept
+_lock = new_rlock()  # while a list is read or swept; adding needs none
 
 
 class WeakList(list):

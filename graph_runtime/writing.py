@@ -40,8 +40,14 @@ def told(path: str | os.PathLike, hint: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def writing(path: str | os.PathLike, mode: int = 0o666, *, hint: str = "", through: bool = False,
-            parents: bool = False) -> Iterator[Path]:
+def writing(
+    path: str | os.PathLike,
+    mode: int = 0o666,
+    *,
+    hint: str = "",
+    through: bool = False,
+    parents: bool = False,
+) -> Iterator[Path]:
     """A name beside ``path`` to write to; it becomes ``path`` at once when the block ends well, and is gone
     otherwise. ``mode`` of a new file, as far as the umask lets it; an older file's stays.
 
@@ -53,8 +59,11 @@ def writing(path: str | os.PathLike, mode: int = 0o666, *, hint: str = "", throu
     with told(path, hint):
         if path.exists() and not path.is_file():
             if not through or path.is_dir():
-                raise WriteError(f"cannot write {path}: it is no regular file and is not replaced",
-                                 errno=errno.EISDIR if path.is_dir() else errno.EEXIST, got=str(path))
+                raise WriteError(
+                    f"cannot write {path}: it is no regular file and is not replaced",
+                    errno=errno.EISDIR if path.is_dir() else errno.EEXIST,
+                    got=str(path),
+                )
             yield path
             return
         target = Path(os.path.realpath(path))
@@ -71,8 +80,15 @@ def writing(path: str | os.PathLike, mode: int = 0o666, *, hint: str = "", throu
             part.unlink(missing_ok=True)
 
 
-def write_whole(path: str | os.PathLike, data: bytes | bytearray | memoryview, mode: int = 0o666, *,
-                hint: str = "", through: bool = False, parents: bool = False) -> None:
+def write_whole(
+    path: str | os.PathLike,
+    data: bytes | bytearray | memoryview,
+    mode: int = 0o666,
+    *,
+    hint: str = "",
+    through: bool = False,
+    parents: bool = False,
+) -> None:
     """Write a file as ``writing`` does."""
     with writing(path, mode, hint=hint, through=through, parents=parents) as part, part.open("wb") as file:
         file.write(data)

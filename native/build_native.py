@@ -91,7 +91,7 @@ class build_ext(_build_ext):  # setuptools spells it so
         sources = [
             str(p) for folder in ("core", "ttsim", "tvm") for p in sorted((NATIVE / folder).glob("*.c"))
         ]
-        ext.sources = [*generated, str(glue), *sources]        # the longest first
+        ext.sources = [*generated, str(glue), *sources]  # the longest first
         ext.include_dirs = [
             str(NATIVE / "include"),
             str(NATIVE / "core"),

@@ -1,4 +1,5 @@
 """Fixtures for tests of the whole runtime: graphs written by hand, and a small library of C functions."""
+
 from __future__ import annotations
 
 import ctypes
@@ -66,23 +67,43 @@ class Document:
     """A graph.json under construction: ``input`` and ``call`` return entries as [nid, index]."""
 
     nodes: list[dict] = field(default_factory=list)
-    types: list[list] = field(default_factory=list)             # one list of (dtype, shape) a node
+    types: list[list] = field(default_factory=list)  # one list of (dtype, shape) a node
 
     def input(self, name: str, shape=(4,), dtype="float32") -> list[int]:
         self.nodes.append({"op": "null", "name": name, "inputs": []})
         self.types.append([(dtype, shape)])
         return [len(self.nodes) - 1, 0]
 
-    def call(self, func: str, *inputs, name=None, op=None, shape=(4,), dtype="float32", flatten=False,
-             outputs=None, **attrs) -> list[int]:
+    def call(
+        self,
+        func: str,
+        *inputs,
+        name=None,
+        op=None,
+        shape=(4,),
+        dtype="float32",
+        flatten=False,
+        outputs=None,
+        **attrs,
+    ) -> list[int]:
         """A node of one output, or of ``outputs`` [(dtype, shape)]; ``op`` is its gr.op, attrs its gr.*."""
         types = outputs or [(dtype, shape)]
-        text = {"func_name": func, "num_inputs": str(len(inputs)), "num_outputs": str(len(types)),
-                "flatten_data": str(int(flatten))}
+        text = {
+            "func_name": func,
+            "num_inputs": str(len(inputs)),
+            "num_outputs": str(len(types)),
+            "flatten_data": str(int(flatten)),
+        }
         if op:
             text |= {"gr.op": op} | {f"gr.{k}": json.dumps(v) for k, v in attrs.items()}
-        self.nodes.append({"op": "tvm_op", "name": name or f"{func}_{len(self.nodes)}", "attrs": text,
-                           "inputs": [[*entry, 0] for entry in inputs]})
+        self.nodes.append(
+            {
+                "op": "tvm_op",
+                "name": name or f"{func}_{len(self.nodes)}",
+                "attrs": text,
+                "inputs": [[*entry, 0] for entry in inputs],
+            }
+        )
         self.types.append(types)
         return [len(self.nodes) - 1, 0]
 
@@ -92,12 +113,20 @@ class Document:
         row_ptr = [0]
         for types in self.types:
             row_ptr.append(row_ptr[-1] + len(types))
-        attrs = {"dltype": ["list_str", [d for d, _ in entries]],
-                 "shape": ["list_shape", [s for _, s in entries]]}
+        attrs = {
+            "dltype": ["list_str", [d for d, _ in entries]],
+            "shape": ["list_shape", [s for _, s in entries]],
+        }
         attrs |= {name: ["list_int", values] for name, values in columns.items()}
-        return json.dumps({
-            "nodes": self.nodes, "arg_nodes": [i for i, n in enumerate(self.nodes) if n["op"] == "null"],
-            "heads": [[*head, 0] for head in heads], "node_row_ptr": row_ptr, "attrs": attrs})
+        return json.dumps(
+            {
+                "nodes": self.nodes,
+                "arg_nodes": [i for i, n in enumerate(self.nodes) if n["op"] == "null"],
+                "heads": [[*head, 0] for head in heads],
+                "node_row_ptr": row_ptr,
+                "attrs": attrs,
+            }
+        )
 
 
 @pytest.fixture
@@ -123,8 +152,9 @@ def packed_library(tmp_path_factory) -> str:
     """Path of a library of packed functions: myadd, elemwise_add, probe, fail_if_negative, slow."""
     folder = tmp_path_factory.mktemp("packed")
     (folder / "packed.c").write_text(_PACKED)
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", folder / "packed.c", "-o", folder / "packed.so"],
-                   check=True)
+    subprocess.run(
+        ["cc", "-O2", "-shared", "-fPIC", folder / "packed.c", "-o", folder / "packed.so"], check=True
+    )
     return str(folder / "packed.so")
 
 
@@ -178,8 +208,10 @@ def faulty_library(tmp_path_factory) -> ctypes.CDLL:
 
     (folder / "faulty.c").write_text(_FAULTY)
     include = native_folder() / "include"
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", f"-I{include}", folder / "faulty.c", "-o",
-                    folder / "faulty.so"], check=True)
+    subprocess.run(
+        ["cc", "-O2", "-shared", "-fPIC", f"-I{include}", folder / "faulty.c", "-o", folder / "faulty.so"],
+        check=True,
+    )
     return ctypes.CDLL(str(folder / "faulty.so"))
 
 

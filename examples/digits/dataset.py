@@ -1,4 +1,5 @@
 """The digits and their fixed split, shared by train.py and run.py."""
+
 from __future__ import annotations
 
 from pathlib import Path

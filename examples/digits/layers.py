@@ -2,6 +2,7 @@
 
 A layer keeps what its backward needs from the last forward. ``params`` and ``grads`` have equal length.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -20,7 +21,7 @@ class Conv3x3:
         weight, bias = self.params
         n, channels, height, width = self.shape = x.shape
         padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
-        windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))   # NCHW33
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))  # NCHW33
         self.columns = windows.transpose(0, 2, 3, 1, 4, 5).reshape(n * height * width, channels * 9)
         y = self.columns @ weight.reshape(len(weight), -1).T + bias
         return y.reshape(n, height, width, len(weight)).transpose(0, 3, 1, 2)
@@ -35,7 +36,7 @@ class Conv3x3:
         for row in range(3):
             for column in range(3):
                 part = windows[..., row, column].transpose(0, 3, 1, 2)
-                dx[:, :, row:row + height, column:column + width] += part
+                dx[:, :, row : row + height, column : column + width] += part
         return dx[:, :, 1:-1, 1:-1]
 
 

@@ -4,6 +4,7 @@
 
 The file names no device. Where each node runs is decided later, when it is planned.
 """
+
 from __future__ import annotations
 
 import sys

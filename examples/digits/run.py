@@ -6,6 +6,7 @@ Takes graph.json and params.bin from this folder and writes into out/: one plann
 three, and kernels.so with all the kernels they call. Exits with 1 if one of them reads fewer than 97 % right,
 or if tt loses more than 0.5 points against cpu.
 """
+
 from __future__ import annotations
 
 import shutil
@@ -30,8 +31,9 @@ LEAST, MOST_LOST = 0.97, 0.005
 ARRANGEMENTS = {
     "cpu": dict(devices=["cpu:0"]),
     "tt": dict(devices=["tt:0"], formats={"tt": "bf16"}),
-    "mixed": dict(devices=["cpu:0", "tt:0"], formats={"tt": "bf16"},
-                  place={"conv2d": "tt:0", "dense": "tt:0"}),
+    "mixed": dict(
+        devices=["cpu:0", "tt:0"], formats={"tt": "bf16"}, place={"conv2d": "tt:0", "dense": "tt:0"}
+    ),
 }
 
 
@@ -47,6 +49,7 @@ def make_plans() -> dict[str, Plan]:
 
 def compile_kernels(plans: dict[str, Plan]) -> Path:
     """Compile what the plans call into one module library."""
+
     def progress(what: str, done: int, total: int) -> None:
         if sys.stdout.isatty() or done == total:
             print(f"\rcompiling: {done} of {total}", end="" if done < total else "\n", flush=True)
@@ -62,7 +65,7 @@ def classify(name: str, library: Path, images: np.ndarray) -> np.ndarray:
     batch = shapes["image"][0]
     digits = []
     for start in range(0, len(images), batch):
-        module.run(image=images[start:start + batch])
+        module.run(image=images[start : start + batch])
         digits.append(module.get_output(0).numpy().argmax(axis=1))
     return np.concatenate(digits)
 

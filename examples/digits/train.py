@@ -6,6 +6,7 @@ digits are read right.
 
     python examples/digits/train.py
 """
+
 from __future__ import annotations
 
 import sys
@@ -30,9 +31,19 @@ class Network:
 
     def __init__(self, seed: int) -> None:
         rng = np.random.default_rng(seed)
-        self.layers = [Conv3x3(rng, 1, 16), Relu(), Conv3x3(rng, 16, 32), Relu(), MaxPool2(), Flatten(),
-                       Dropout(rng, DROPOUT), Dense(rng, 512, 64), Relu(), Dropout(rng, DROPOUT),
-                       Dense(rng, 64, 10)]
+        self.layers = [
+            Conv3x3(rng, 1, 16),
+            Relu(),
+            Conv3x3(rng, 16, 32),
+            Relu(),
+            MaxPool2(),
+            Flatten(),
+            Dropout(rng, DROPOUT),
+            Dense(rng, 512, 64),
+            Relu(),
+            Dropout(rng, DROPOUT),
+            Dense(rng, 64, 10),
+        ]
 
     def forward(self, x: np.ndarray) -> np.ndarray:
         """Logits [N, 10] of images [N, 1, 8, 8]."""
@@ -74,7 +85,7 @@ class Adam:
 
     def step(self, grads: list[np.ndarray], rate: float) -> None:
         self.step_count += 1
-        correct = np.sqrt(1 - 0.999 ** self.step_count) / (1 - 0.9 ** self.step_count)
+        correct = np.sqrt(1 - 0.999**self.step_count) / (1 - 0.9**self.step_count)
         for p, g, m, s in zip(self.params, grads, self.mean, self.square, strict=True):
             m += 0.1 * (g - m)
             s += 0.001 * (g * g - s)
@@ -86,7 +97,7 @@ def varied(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Each image moved by up to one pixel, with zeros coming in, and up to 20 % lighter or darker."""
     padded = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)))
     moves = rng.choice(3, size=(len(images), 2), p=(0.15, 0.7, 0.15))
-    moved = np.stack([padded[i, :, r:r + 8, c:c + 8] for i, (r, c) in enumerate(moves)])
+    moved = np.stack([padded[i, :, r : r + 8, c : c + 8] for i, (r, c) in enumerate(moves)])
     return moved * rng.uniform(0.8, 1.2, (len(images), 1, 1, 1)).astype(np.float32)
 
 
@@ -100,7 +111,7 @@ def train(seed: int = 0) -> Network:
         losses = []
         order = rng.permutation(len(images))
         for start in range(0, len(images), BATCH):
-            pick = order[start:start + BATCH]
+            pick = order[start : start + BATCH]
             loss, dy = softmax_cross_entropy(network.forward(varied(images[pick], rng)), labels[pick])
             network.backward(dy)
             rate = PEAK_RATE * 0.5 * (1 + np.cos(np.pi * adam.step_count / steps))
@@ -117,8 +128,10 @@ def main() -> int:
     network = train()
     images, labels = held_out()
     right = int((network.forward(images).argmax(axis=1) == labels).sum())
-    print(f"{right} of {len(labels)} held-out digits right ({right / len(labels):.2%}), "
-          f"{time.perf_counter() - start:.0f} s")
+    print(
+        f"{right} of {len(labels)} held-out digits right ({right / len(labels):.2%}), "
+        f"{time.perf_counter() - start:.0f} s"
+    )
     if right < 0.97 * len(labels):
         print("below 97 %: params.bin is not written", file=sys.stderr)
         return 1

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional as F
 
-LENGTH = 32     # tokens of a sentence; more are cut off
+LENGTH = 32  # tokens of a sentence; more are cut off
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Tokens:
     def rows(self) -> Iterator[Tokens]:
         """One sentence each."""
         for i in range(len(self.ids)):
-            yield Tokens(self.ids[i:i + 1], self.mask[i:i + 1])
+            yield Tokens(self.ids[i : i + 1], self.mask[i : i + 1])
 
 
 class Layer(nn.Module):
@@ -44,8 +44,9 @@ class Layer(nn.Module):
 
     def forward(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         b, t, wide = x.shape
-        q, k, v = (f(x).reshape(b, t, self.heads, -1).transpose(1, 2)
-                   for f in (self.query, self.key, self.value))
+        q, k, v = (
+            f(x).reshape(b, t, self.heads, -1).transpose(1, 2) for f in (self.query, self.key, self.value)
+        )
         scores = q @ k.transpose(2, 3) / (wide // self.heads) ** 0.5 + bias
         mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(b, t, wide)
         x = self.norm1(x + self.out(mixed))
@@ -80,11 +81,20 @@ class MiniLM(nn.Module):
 
 
 # the names of this file's modules -> those of the weights file
-_NAMES = {"words": "embeddings.word_embeddings", "places": "embeddings.position_embeddings",
-          "kinds": "embeddings.token_type_embeddings", "norm": "embeddings.LayerNorm",
-          "query": "attention.self.query", "key": "attention.self.key", "value": "attention.self.value",
-          "out": "attention.output.dense", "norm1": "attention.output.LayerNorm",
-          "up": "intermediate.dense", "down": "output.dense", "norm2": "output.LayerNorm"}
+_NAMES = {
+    "words": "embeddings.word_embeddings",
+    "places": "embeddings.position_embeddings",
+    "kinds": "embeddings.token_type_embeddings",
+    "norm": "embeddings.LayerNorm",
+    "query": "attention.self.query",
+    "key": "attention.self.key",
+    "value": "attention.self.value",
+    "out": "attention.output.dense",
+    "norm1": "attention.output.LayerNorm",
+    "up": "intermediate.dense",
+    "down": "output.dense",
+    "norm2": "output.LayerNorm",
+}
 
 
 def _stored(name: str) -> str:
@@ -112,9 +122,16 @@ def export(network: MiniLM, path: Path) -> None:
     ids = torch.ones(2, LENGTH, dtype=torch.int64)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        torch.onnx.export(network, (ids, torch.ones_like(ids)), path, input_names=["ids", "mask"],
-                          output_names=["embedding"], opset_version=17, dynamo=False,
-                          dynamic_axes={name: {0: "batch"} for name in ("ids", "mask", "embedding")})
+        torch.onnx.export(
+            network,
+            (ids, torch.ones_like(ids)),
+            path,
+            input_names=["ids", "mask"],
+            output_names=["embedding"],
+            opset_version=17,
+            dynamo=False,
+            dynamic_axes={name: {0: "batch"} for name in ("ids", "mask", "embedding")},
+        )
 
 
 def tokens(folder: Path, sentences: list[str]) -> Tokens:

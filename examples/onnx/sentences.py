@@ -35,7 +35,7 @@ QUESTIONS = ["Where do cats like to rest?", "How do I make a cake?", "What will 
 # where ops run: the devices, and pins of nodes to them
 PLACES = {
     "cpu": (["cpu:0"], {}),
-    "tt": (["tt:0", "cpu:0"], {}),       # cpu:0 for what has no kernel there
+    "tt": (["tt:0", "cpu:0"], {}),  # cpu:0 for what has no kernel there
     "mixed": (["cpu:0", "tt:0"], {"matmul": "tt:0"}),
 }
 
@@ -44,8 +44,7 @@ def embedder(path: Path, place: str) -> Callable[[Tokens], np.ndarray]:
     """The model on these devices, a sentence at a time; floats of tt:0 are kept in bfloat16."""
     devices, pins = PLACES[place]
     formats = {"tt": "bf16"} if "tt:0" in devices else None
-    made = prepare(path, devices, dims={"batch": 1}, place=pins, formats=formats,
-                   fallback="host")
+    made = prepare(path, devices, dims={"batch": 1}, place=pins, formats=formats, fallback="host")
     module = gr.create(made.plan)
     for name, constant in made.model.constants.items():
         module.set_input(name, constant.read())
@@ -82,8 +81,8 @@ def main() -> None:
         found = np.concatenate([embed(row) for row in asked.rows()])
         cosine = float((found * wanted).sum(1).min())
         print(f"{name:5s}  cosine with torch at least {cosine:.6f}, {time.perf_counter() - begin:.1f} s")
-        for text, vector in zip(given.questions, found[len(CORPUS):], strict=True):
-            print(f"  {text}  ->  {CORPUS[nearest(vector, found[:len(CORPUS)])[0]]}")
+        for text, vector in zip(given.questions, found[len(CORPUS) :], strict=True):
+            print(f"  {text}  ->  {CORPUS[nearest(vector, found[: len(CORPUS)])[0]]}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """What the examples of program stitching share: bundles made on the spot, and the traffic they print."""
+
 from __future__ import annotations
 
 import tempfile

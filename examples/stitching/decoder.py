@@ -5,6 +5,7 @@ bundles that were compiled unaware of each other, with different layouts; submit
                            ^    |  written in place      f32       bf16
                            +----+
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -26,8 +27,10 @@ def attention() -> GraphBuilder:
     weights = [builder.input(name, (WIDTH, WIDTH)) for name in ("wq", "wk", "wv")]
     query, *rows = (builder.op("matmul", x, w) for w in weights)
     rest = builder.op("subtract", builder.param("ones", np.ones((STEPS, 1), np.float32)), here)
-    keys, values = (builder.op("add", builder.op("multiply", cache, rest), builder.op("matmul", here, row))
-                    for cache, row in zip(caches, rows, strict=True))
+    keys, values = (
+        builder.op("add", builder.op("multiply", cache, rest), builder.op("matmul", here, row))
+        for cache, row in zip(caches, rows, strict=True)
+    )
     scores = builder.op("add", builder.op("matmul", query, builder.op("transpose", keys)), masked)
     builder.output(builder.op("matmul", builder.op("softmax", scores), values), keys, values)
     for new, cache in zip((keys, values), caches, strict=True):
@@ -83,8 +86,10 @@ def main() -> None:
                 here = np.zeros((STEPS, 1), np.float32)
                 here[step] = 1
                 masked = np.where(np.arange(STEPS) > step, -1e4, 0).astype(np.float32)[None]
-                x, at, hide = (push(a, first, "step", i) for i, a in
-                               ((0, embedding[token:token + 1]), (3, here), (4, masked)))
+                x, at, hide = (
+                    push(a, first, "step", i)
+                    for i, a in ((0, embedding[token : token + 1]), (3, here), (4, masked))
+                )
                 hidden, keys, values = rt.submit(device, first, "step", [x, keys, values, at, hide, *weights])
                 (logits,) = rt.submit(device, second, "head", [hidden, output])
                 seen.append(rt.to_host(logits).numpy()[0])

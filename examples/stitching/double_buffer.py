@@ -4,6 +4,7 @@ into the other. The same work one step after another is timed for comparison.
     copy queue     | x0 -> a | x1 -> b |   x2 -> a   |   x3 -> b ...
     compute queue            | f(a)          | f(b)          | f(a) ...
 """
+
 from __future__ import annotations
 
 import time
@@ -34,7 +35,7 @@ def run(device, program, batches, weights, buffers: int) -> tuple[float, list[np
     results, begin = [], time.perf_counter()
     for at, batch in enumerate(batches):
         x = inputs[at % buffers]
-        rt.copy(x, rt.create_borrowed_host_tensor(batch))      # queued behind the run that still reads x
+        rt.copy(x, rt.create_borrowed_host_tensor(batch))  # queued behind the run that still reads x
         results += rt.submit(device, program, "f", [x, weights])
         if buffers == 1:
             rt.wait(results)
@@ -49,17 +50,22 @@ def main() -> None:
     program = bundle("double_buffer", {"f": model()})
     with rt.open_device("tt:0") as device:
         weights = rt.to_layout(rt.create_borrowed_host_tensor(w), device, rt.get_layout(program, "f", "w"))
-        run(device, program, batches[:1], weights, 1)                     # loads the program
+        run(device, program, batches[:1], weights, 1)  # loads the program
         serial, one = run(device, program, batches, weights, 1)
         with rt.stats() as counted:
             overlapped, two = run(device, program, batches, weights, 2)
     show("traffic with two input tensors", counted)
     expect("host to device, bytes", counted.bytes("h2d"), batches.nbytes)
     expect("device to host, bytes", counted.bytes("d2h"), BATCHES * ROWS * 4)
-    expect("results that differ from those step by step",
-           sum(not np.array_equal(a, b) for a, b in zip(one, two, strict=True)), 0)
-    print(f"step by step {serial * 1e3:.1f} ms, overlapped {overlapped * 1e3:.1f} ms: "
-          f"{serial / overlapped:.2f} times as fast")
+    expect(
+        "results that differ from those step by step",
+        sum(not np.array_equal(a, b) for a, b in zip(one, two, strict=True)),
+        0,
+    )
+    print(
+        f"step by step {serial * 1e3:.1f} ms, overlapped {overlapped * 1e3:.1f} ms: "
+        f"{serial / overlapped:.2f} times as fast"
+    )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 
 One transfer to the host, one back: t0 and t1 never leave the device, and nothing waits but the export.
 """
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,9 +1,10 @@
 """A training loop on the device: one program makes the gradient, a second updates the weights where they are.
 
-    batch --> gradient(x, y, w) --> loss, g --> update(w, g, rate)
-                          ^                        |  written in place
-                          +------------------------+
+batch --> gradient(x, y, w) --> loss, g --> update(w, g, rate)
+                      ^                        |  written in place
+                      +------------------------+
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -50,15 +51,16 @@ def main() -> None:
         with rt.stats() as counted:
 
             def push(array, index):
-                return rt.to_layout(rt.create_owned_host_tensor(array), device,
-                                    rt.get_layout(programs, "gradient", index))
+                return rt.to_layout(
+                    rt.create_owned_host_tensor(array), device, rt.get_layout(programs, "gradient", index)
+                )
 
             w = push(np.zeros((FEATURES, 1), np.float32), "w")
             place, losses = w.buffer.addr, []
             for batch in batches:
                 x, y = push(batch, "x"), push(batch @ truth, "y")
                 loss, g = rt.submit(device, programs, "gradient", [x, y, w])
-                (w,) = rt.submit(device, programs, "update", [w, g])        # the old handle is donated
+                (w,) = rt.submit(device, programs, "update", [w, g])  # the old handle is donated
                 losses.append(loss)
             values = [float(v[0, 0]) for v in rt.gather(losses)]
             moved = w.buffer.addr - place

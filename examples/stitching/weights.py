@@ -1,9 +1,10 @@
 """Weights are pushed once, and used by 100 submissions: only activations move after that.
 
-    host                          tt:0
-    w1, w2 ----- once -----------> w1, w2 -------+
-    x(i)  ------ each iteration -> x(i) --- mlp --> y(i)      y(99) comes back
+host                          tt:0
+w1, w2 ----- once -----------> w1, w2 -------+
+x(i)  ------ each iteration -> x(i) --- mlp --> y(i)      y(99) comes back
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -30,8 +31,10 @@ def main() -> None:
     batches = rng.standard_normal((ITERATIONS, BATCH, WIDTH)).astype(np.float32)
     model = bundle("mlp", {"mlp": mlp()})
     with rt.open_device("tt:0") as device, rt.stats() as counted:
-        weights = [rt.to_layout(rt.create_borrowed_host_tensor(w), device, rt.get_layout(model, "mlp", i + 1))
-                   for i, w in enumerate((w1, w2))]
+        weights = [
+            rt.to_layout(rt.create_borrowed_host_tensor(w), device, rt.get_layout(model, "mlp", i + 1))
+            for i, w in enumerate((w1, w2))
+        ]
         for batch in batches:
             x = rt.to_layout(rt.create_borrowed_host_tensor(batch), device, rt.get_layout(model, "mlp", 0))
             (y,) = rt.submit(device, model, "mlp", [x, *weights])

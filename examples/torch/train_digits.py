@@ -4,6 +4,7 @@ Then save it, export it to a bundle, and run that with the command line, which n
     pip install 'graph-runtime[torch]' scikit-learn
     python examples/torch/train_digits.py [--folder out] [--epochs 4]
 """
+
 from __future__ import annotations
 
 import argparse
@@ -26,8 +27,9 @@ def batches(images: torch.Tensor, labels: torch.Tensor, size: int = 128):
     return zip(images[order].split(size), labels[order].split(size), strict=True)
 
 
-def train(host: nn.Module, device: nn.Module, images: torch.Tensor, labels: torch.Tensor,
-          epochs: int) -> None:
+def train(
+    host: nn.Module, device: nn.Module, images: torch.Tensor, labels: torch.Tensor, epochs: int
+) -> None:
     """``host`` has the parameters that the optimizer steps; ``device`` is its twin on tt:0."""
     run = torch.compile(device, backend="tt")
     optimizer = torch.optim.Adam(host.parameters(), 3e-3)
@@ -35,7 +37,7 @@ def train(host: nn.Module, device: nn.Module, images: torch.Tensor, labels: torc
         for x, y in batches(images, labels):
             loss = functional.cross_entropy(run(x.to("tt:0")).to("cpu"), y)
             device.zero_grad()
-            loss.backward()                               # through the device by itself
+            loss.backward()  # through the device by itself
             for parameter, twin in zip(host.parameters(), device.parameters(), strict=True):
                 parameter.grad = twin.grad.to("cpu")
             optimizer.step()
@@ -67,8 +69,20 @@ def main() -> None:
     bundle = tt.export(program, folder / "digits.bundle", devices=("tt:0", "cpu:0"))
     (name,) = program.graph_signature.user_inputs
     np.save(folder / "inputs.npy", test.numpy())
-    subprocess.run([sys.executable, "-m", "graph_runtime.cli", "run", str(bundle), "--input",
-                    f"{name}={folder / 'inputs.npy'}", "--output", str(folder / "outputs.npz")], check=True)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "graph_runtime.cli",
+            "run",
+            str(bundle),
+            "--input",
+            f"{name}={folder / 'inputs.npy'}",
+            "--output",
+            str(folder / "outputs.npz"),
+        ],
+        check=True,
+    )
     (made,) = np.load(folder / "outputs.npz").values()
     right = float((made.argmax(1) == truth.numpy()).mean())
     print(f"{bundle}: {right:.1%} of {len(truth)} digits it never saw are right")

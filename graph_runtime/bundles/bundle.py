@@ -34,14 +34,23 @@ from ..progress import Count, uncounted
 from .files import INDEX, MOST_MEMBERS, Member, find_member, zip_members
 from .weights import Slot, check_slots, map_values
 
-__all__ = ["FORMAT", "INDEX", "KERNELS", "VERSION", "Bundle", "BundleLibrary", "BundleProgram",
-           "check_references", "read_bundle"]
+__all__ = [
+    "FORMAT",
+    "INDEX",
+    "KERNELS",
+    "VERSION",
+    "Bundle",
+    "BundleLibrary",
+    "BundleProgram",
+    "check_references",
+    "read_bundle",
+]
 
 FORMAT, VERSION = "graph_runtime.bundle", 2
 # what runs a bundle's programs: its libraries, which must be trusted; the kernels built into this package; a
 # library that is compiled here from its graph
 KERNELS = ("libraries", "built in", "rebuilt")
-_MOST_INDEX = 4 << 20       # 60,000 parameters; 53 MiB would take 35 s
+_MOST_INDEX = 4 << 20  # 60,000 parameters; 53 MiB would take 35 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +93,18 @@ class Bundle:
         self.programs = tuple(_program(raw) for raw in index["programs"])
         self.libraries = tuple(
             BundleLibrary(raw["file"], tuple(raw["kinds"]), raw["isa"], raw.get("signature"))
-            for raw in index["libraries"])
+            for raw in index["libraries"]
+        )
         params = index["params"]
         self.params_file: str | None = params and params["file"]
-        self.slots: Mapping[str, Slot] = {key: _slot(raw, key) for key, raw in params["tensors"].items()
-                                          } if params else {}
+        self.slots: Mapping[str, Slot] = (
+            {key: _slot(raw, key) for key, raw in params["tensors"].items()} if params else {}
+        )
         self.files: Mapping[str, str] = {name: row["sha256"] for name, row in index["files"].items()}
         self.sizes: Mapping[str, int] = {name: row["bytes"] for name, row in index["files"].items()}
-        self.memo: dict[str, tuple] = {}          # program -> layouts of its inputs (stitching/executable.py)
+        self.memo: dict[str, tuple] = {}  # program -> layouts of its inputs (stitching/executable.py)
         self._members, self._views = members, {}
-        self._digests: dict[tuple[int, ...], dict[str, bytes]] = {}     # of parameters, by the file's numbers
+        self._digests: dict[tuple[int, ...], dict[str, bytes]] = {}  # of parameters, by the file's numbers
         self._judged: dict[BundleLibrary, LibraryFile] = {}
         if self.params_file is not None:
             check_slots(self.slots, self.sizes[self.params_file], f"bundle {path}")
@@ -148,8 +159,9 @@ class Bundle:
     def judge(self, library: BundleLibrary) -> LibraryFile:
         """A library, read once and not opened. Raises as sealed and read_library do."""
         if library not in self._judged:
-            self._judged[library] = judge_sealed(self.path / library.file, self.sealed(library),
-                                                 library.signature)
+            self._judged[library] = judge_sealed(
+                self.path / library.file, self.sealed(library), library.signature
+            )
         return self._judged[library]
 
     def params(self, program: BundleProgram) -> dict[str, np.ndarray]:
@@ -168,10 +180,15 @@ class Bundle:
             )
         if not program.params:
             return Mapped({}, {})
-        found, which = map_values(*self._members[self.params_file], self.slots, set(program.params.values()),
-                                  self.files[self.params_file] if self.verified else None)
-        return Mapped({name: found[key] for name, key in program.params.items()},
-                      self._digests.setdefault(which, {}))
+        found, which = map_values(
+            *self._members[self.params_file],
+            self.slots,
+            set(program.params.values()),
+            self.files[self.params_file] if self.verified else None,
+        )
+        return Mapped(
+            {name: found[key] for name, key in program.params.items()}, self._digests.setdefault(which, {})
+        )
 
 
 class Mapped(NamedTuple):
@@ -222,8 +239,12 @@ def read_bundle(path: str | os.PathLike, verify: str = "quick") -> Bundle:
         zipped = zip_members(path) if is_zip else None
         index = _read_index(path, zipped)
         if len(index["files"]) > MOST_MEMBERS:
-            raise DocumentError(f"bundle {path}: it has {len(index['files'])} files, at most {MOST_MEMBERS} "
-                                "are read", got=len(index["files"]), wanted=MOST_MEMBERS, path="$.files")
+            raise DocumentError(
+                f"bundle {path}: it has {len(index['files'])} files, at most {MOST_MEMBERS} are read",
+                got=len(index["files"]),
+                wanted=MOST_MEMBERS,
+                path="$.files",
+            )
         members = {name: find_member(path, name, zipped) for name in index["files"]}
         check_references(path, index)
         _check_sizes(path, index, members)
@@ -235,15 +256,23 @@ def read_bundle(path: str | os.PathLike, verify: str = "quick") -> Bundle:
 def _check_sizes(path: Path, index: Mapping, members: Mapping[str, Member]) -> None:
     for name, row in index["files"].items():
         if members[name].size != row["bytes"]:
-            raise DocumentError(f"bundle {path}: file {name} was changed: it has {members[name].size} bytes, "
-                                f"{INDEX} says {row['bytes']}", got=members[name].size, wanted=row["bytes"],
-                                path=f"$.files[{name!r}]")
+            raise DocumentError(
+                f"bundle {path}: file {name} was changed: it has {members[name].size} bytes, "
+                f"{INDEX} says {row['bytes']}",
+                got=members[name].size,
+                wanted=row["bytes"],
+                path=f"$.files[{name!r}]",
+            )
 
 
 def _compare(path: Path, name: str, got: str, wanted: str) -> None:
     if got != wanted:
-        raise DocumentError(f"bundle {path}: file {name} was changed: its sha256 is {got}, {INDEX} says "
-                            f"{wanted}", got=got, wanted=wanted, path=f"$.files[{name!r}]")
+        raise DocumentError(
+            f"bundle {path}: file {name} was changed: its sha256 is {got}, {INDEX} says {wanted}",
+            got=got,
+            wanted=wanted,
+            path=f"$.files[{name!r}]",
+        )
 
 
 def _read_index(path: Path, zipped: Mapping[str, Member] | None) -> dict:
@@ -251,8 +280,9 @@ def _read_index(path: Path, zipped: Mapping[str, Member] | None) -> dict:
         raise DocumentError(f"{path} is no bundle: it has no {INDEX}", got=str(path))
     member = Member(path / INDEX, 0, (path / INDEX).stat().st_size) if zipped is None else zipped[INDEX]
     if member.size > _MOST_INDEX:
-        raise DocumentError(f"{path}: {INDEX} has {member.size} bytes, at most {_MOST_INDEX} are allowed",
-                            got=member.size)
+        raise DocumentError(
+            f"{path}: {INDEX} has {member.size} bytes, at most {_MOST_INDEX} are allowed", got=member.size
+        )
     index = parse_json(bytes(member.view()), f"{path}: {INDEX}", fractions=False)
     version = index.get("version") if isinstance(index, dict) else None
     if version != VERSION:
@@ -271,30 +301,47 @@ def check_references(path: Path, index: Mapping) -> None:
     device that only tests have."""
     for i, device in enumerate(index["devices"]):
         if devices.is_test_only(device):
-            raise DocumentError(f"bundle {path}: device {device} is for tests only: its kernels compute "
-                                "nothing", got=device, path=f"$.devices[{i}]")
-    named = [(f"$.programs[{i}].{key}", p[key]) for i, p in enumerate(index["programs"])
-             for key in ("graph", "plan") if p.get(key) is not None]
+            raise DocumentError(
+                f"bundle {path}: device {device} is for tests only: its kernels compute nothing",
+                got=device,
+                path=f"$.devices[{i}]",
+            )
+    named = [
+        (f"$.programs[{i}].{key}", p[key])
+        for i, p in enumerate(index["programs"])
+        for key in ("graph", "plan")
+        if p.get(key) is not None
+    ]
     named += [(f"$.libraries[{i}].file", entry["file"]) for i, entry in enumerate(index["libraries"])]
     named += [("$.params.file", index["params"]["file"])] if index["params"] else []
     for where, file in named:
         if file not in index["files"]:
-            raise DocumentError(f"bundle {path}: {file!r} is not among its files"
-                                f"{did_you_mean(file, index['files'])}", got=file, path=where)
-    for key in ("graph", "plan"):       # so that all programs together are no more to read than the files are
+            raise DocumentError(
+                f"bundle {path}: {file!r} is not among its files{did_you_mean(file, index['files'])}",
+                got=file,
+                path=where,
+            )
+    for key in ("graph", "plan"):  # so that all programs together are no more to read than the files are
         owner: dict[str, str] = {}
         for i, program in enumerate(index["programs"]):
             file, name = program.get(key), program["name"]
             if file is not None and owner.setdefault(file, name) != name:
-                raise DocumentError(f"bundle {path}: programs {owner[file]!r} and {name!r} are one file, "
-                                    f"{file}: each has its own {key}", got=file,
-                                    path=f"$.programs[{i}].{key}")
+                raise DocumentError(
+                    f"bundle {path}: programs {owner[file]!r} and {name!r} are one file, "
+                    f"{file}: each has its own {key}",
+                    got=file,
+                    path=f"$.programs[{i}].{key}",
+                )
     for i, program in enumerate(index["programs"]):
         if program.get("const") and program["aliases"]:
-            raise DocumentError(f"bundle {path}: program {program['name']!r} is const and overwrites an "
-                                "input: one excludes the other", got=program["aliases"],
-                                path=f"$.programs[{i}]")
+            raise DocumentError(
+                f"bundle {path}: program {program['name']!r} is const and overwrites an "
+                "input: one excludes the other",
+                got=program["aliases"],
+                path=f"$.programs[{i}]",
+            )
     names = [p["name"] for p in index["programs"]]
     if len(set(names)) != len(names):
-        raise DocumentError(f"bundle {path}: two programs have one name: {names}", got=names,
-                            path="$.programs")
+        raise DocumentError(
+            f"bundle {path}: two programs have one name: {names}", got=names, path="$.programs"
+        )

@@ -1,5 +1,6 @@
 """A bundle's parameters for readers of parameter files (documents/params.py): its file holds raw values, and
 only bundle.json says what they are."""
+
 from __future__ import annotations
 
 import zipfile

@@ -3,6 +3,7 @@ file is mapped and used where it lies. What lies where stands in bundle.json.
 
     {key: TensorType} --lay_out--> {key: Slot}      then write_values streams, map_values maps
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -64,8 +65,9 @@ def lay_out(types: Mapping[str, TensorType]) -> tuple[dict[str, Slot], int]:
     return slots, end
 
 
-def write_values(sink: Sink, slots: Mapping[str, Slot], values: Mapping[str, Any],
-                 tell: Count = uncounted) -> None:
+def write_values(
+    sink: Sink, slots: Mapping[str, Slot], values: Mapping[str, Any], tell: Count = uncounted
+) -> None:
     """Write parameters, one in memory at a time. ``values``: an array or a Constant for each slot. ``tell``
     is called with (parameters written, parameters in all).
 
@@ -87,27 +89,43 @@ def _read(key: str, type_: TensorType, value: Any) -> np.ndarray:
     array = np.asarray(value.read() if hasattr(value, "read") else value)
     wanted = dtypes.to_numpy(type_.dtype)
     if array.shape != type_.shape or array.dtype.newbyteorder("=") != wanted.newbyteorder("="):
-        raise ParamsError(f"parameter {key!r} is {type_}, its source gives {array.dtype.name}"
-                          f"{list(array.shape)}", got=str(array.dtype), wanted=str(type_))
+        raise ParamsError(
+            f"parameter {key!r} is {type_}, its source gives {array.dtype.name}{list(array.shape)}",
+            got=str(array.dtype),
+            wanted=str(type_),
+        )
     return np.ascontiguousarray(array.astype(wanted.newbyteorder("<"), copy=False))
 
 
 # **************** reading ****************
 
+
 def check_slots(slots: Mapping[str, Slot], size: int, where: str) -> None:
     """Raise ParamsError for a parameter that does not lie in a file of ``size`` bytes, or not aligned."""
     for key, slot in slots.items():
         if slot.end > size:
-            raise ParamsError(f"{where}: parameter {key!r} ({slot.type}) ends at byte {slot.end}, the file "
-                              f"has {size}", offset=slot.offset, got=slot.end, wanted=size)
+            raise ParamsError(
+                f"{where}: parameter {key!r} ({slot.type}) ends at byte {slot.end}, the file has {size}",
+                offset=slot.offset,
+                got=slot.end,
+                wanted=size,
+            )
         if slot.offset % ALIGNMENT:
-            raise ParamsError(f"{where}: parameter {key!r} begins at byte {slot.offset}, which is no "
-                              f"multiple of {ALIGNMENT}", offset=slot.offset)
+            raise ParamsError(
+                f"{where}: parameter {key!r} begins at byte {slot.offset}, which is no "
+                f"multiple of {ALIGNMENT}",
+                offset=slot.offset,
+            )
 
 
-def map_values(file: Path, begin: int, size: int, slots: Mapping[str, Slot],
-               keys: Iterable[str], sha256: str | None = None
-               ) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
+def map_values(
+    file: Path,
+    begin: int,
+    size: int,
+    slots: Mapping[str, Slot],
+    keys: Iterable[str],
+    sha256: str | None = None,
+) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
     """({key: array} of bytes ``begin`` to ``begin + size`` of a file, mapped privately; numbers that tell
     which file that was and when it was last written: another one, or other contents, have others). With
     ``sha256`` the bytes are read into memory instead and compared.
@@ -120,22 +138,31 @@ def map_values(file: Path, begin: int, size: int, slots: Mapping[str, Slot],
     try:
         with open_file(file) as opened:
             now = os.fstat(opened.fileno())
-            data = map_opened(opened, file, begin, size, private=True, mapped=sha256 is None,
-                              parts={key: (slots[key].offset, slots[key].end) for key in keys})
+            data = map_opened(
+                opened,
+                file,
+                begin,
+                size,
+                private=True,
+                mapped=sha256 is None,
+                parts={key: (slots[key].offset, slots[key].end) for key in keys},
+            )
     except OSError as error:
-        raise ParamsError(f"cannot read {file}: {error.strerror or error}", got=str(file),
-                          offset=begin) from None
+        raise ParamsError(
+            f"cannot read {file}: {error.strerror or error}", got=str(file), offset=begin
+        ) from None
     if sha256 is not None and (got := hashlib.sha256(data).hexdigest()) != sha256:
-        raise ParamsError(f"{file} was changed: its sha256 is {got}, the bundle says {sha256}", got=got,
-                          wanted=sha256)
+        raise ParamsError(
+            f"{file} was changed: its sha256 is {got}, the bundle says {sha256}", got=got, wanted=sha256
+        )
     which = now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
     return {key: _view(data, key, slots[key]) for key in keys}, which
 
 
 def _view(data: memoryview, key: str, slot: Slot) -> np.ndarray:
     try:
-        array = np.ndarray(slot.type.shape, dtypes.to_numpy(slot.type.dtype), data[slot.offset:slot.end])
-    except ValueError as error:         # a dimension of 0 beside ones that no array has
+        array = np.ndarray(slot.type.shape, dtypes.to_numpy(slot.type.dtype), data[slot.offset : slot.end])
+    except ValueError as error:  # a dimension of 0 beside ones that no array has
         raise ParamsError(f"parameter {key!r} ({slot.type}): {error}", offset=slot.offset) from None
     if array.dtype == np.bool_ and (array.view(np.uint8) > 1).any():
         raise ParamsError(f"parameter {key!r} is bool and holds bytes other than 0 and 1", offset=slot.offset)

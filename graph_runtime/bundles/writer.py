@@ -29,9 +29,9 @@ __all__ = ["PARAMS", "write_bundle"]
 
 PARAMS = "params.bin"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold
-_PAGE = 4096                    # what a member of a zip is aligned to
-_PADDING_ID = b"\x35\xd9"       # of an extra field that only fills, as others who align zips have it
-_ZIP64 = 1 << 31                # sizes near and above it need a longer header
+_PAGE = 4096  # what a member of a zip is aligned to
+_PADDING_ID = b"\x35\xd9"  # of an extra field that only fills, as others who align zips have it
+_ZIP64 = 1 << 31  # sizes near and above it need a longer header
 _CHUNK = 1 << 20
 
 
@@ -61,8 +61,9 @@ def write_bundle(
         "devices": list(devices),
         "programs": [_program(p) for p in programs],
         "libraries": [_library(entry) for entry in libraries],
-        "params": {"file": PARAMS, "tensors": {key: _slot(slot) for key, slot in slots.items()}
-                   } if slots else None,
+        "params": {"file": PARAMS, "tensors": {key: _slot(slot) for key, slot in slots.items()}}
+        if slots
+        else None,
         "files": dict.fromkeys(sorted([*files, *([PARAMS] if slots else [])])),
     }
     for name in index["files"]:
@@ -110,13 +111,15 @@ def _opened(data: bytes | os.PathLike) -> Iterator[tuple[BinaryIO, int]]:
         with open_file(data):
             pass
     except OSError as error:
-        raise DocumentError(f"cannot read {data}, which the bundle takes along: {error.strerror}",
-                            got=str(data)) from None
+        raise DocumentError(
+            f"cannot read {data}, which the bundle takes along: {error.strerror}", got=str(data)
+        ) from None
     with open_file(data) as file:
         yield file, os.fstat(file.fileno()).st_size
 
 
 # **************** what may be replaced ****************
+
 
 def _refuse_to_overwrite(path: Path) -> None:
     """Raise GraphRuntimeError for what is no bundle: replacing takes away all that stands there."""
@@ -138,8 +141,15 @@ def _is_ours(path: Path) -> bool:
         if not path.is_file():
             return False
         return _is_index(bytes(zip_members(path)[INDEX].view()))
-    except (DocumentError, OSError, LookupError, ValueError, zipfile.BadZipFile, NotImplementedError,
-            RuntimeError):
+    except (
+        DocumentError,
+        OSError,
+        LookupError,
+        ValueError,
+        zipfile.BadZipFile,
+        NotImplementedError,
+        RuntimeError,
+    ):
         return False
 
 
@@ -152,6 +162,7 @@ def _is_index(data: bytes) -> bool:
 
 
 # **************** where it is written ****************
+
 
 class _Hashed:
     """A sink that counts and hashes what it passes on."""
@@ -211,8 +222,11 @@ class _Zip:
 
 @contextmanager
 def _zip(path: Path) -> Iterator[_Zip]:
-    with writing(path) as part, part.open("wb") as file, \
-            zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with (
+        writing(path) as part,
+        part.open("wb") as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
+    ):
         yield _Zip(archive, path)
 
 

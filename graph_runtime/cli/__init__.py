@@ -3,6 +3,7 @@
 Exit codes: 0 all is well; 1 a comparison or verification failed; 2 bad usage or bad input; 3 out of memory or
 over a device's capacity; 4 a kernel failed; 130 Ctrl-C.
 """
+
 from __future__ import annotations
 
 import sys
@@ -25,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = sys.argv[1:] if argv is None else list(argv)
     try:
         code = _command(args)
-    except KeyboardInterrupt:               # while modules are imported, too
+    except KeyboardInterrupt:  # while modules are imported, too
         sys.exit(130)
     sys.exit(code if args else 2)
 

@@ -1,4 +1,5 @@
 """The table of commands."""
+
 from __future__ import annotations
 
 import typer
@@ -20,11 +21,14 @@ __all__ = ["UsageError", "app"]
 UsageError = typer.BadParameter.__base__  # click's, which typer brings along or has inside
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Run graph.json with a module library on CPUs and simulated Tenstorrent devices.\n\n"
-         "Exit codes: 0 all is well, 1 a comparison or verification failed, 2 bad usage or bad input, "
-         "3 out of memory, 4 a kernel failed, 130 Ctrl-C.")
+    "Exit codes: 0 all is well, 1 a comparison or verification failed, 2 bad usage or bad input, "
+    "3 out of memory, 4 a kernel failed, 130 Ctrl-C.",
+)
 app.command(name="compile")(compile_)
 app.command()(run)
 app.command()(plan)

@@ -1,4 +1,5 @@
 """graph-runtime bench"""
+
 from __future__ import annotations
 
 from typing import Annotated
@@ -14,41 +15,66 @@ __all__ = ["bench"]
 
 
 def bench(
-    graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None,
-    params: opt.Params = None, dim: opt.Dims = None, fuse: opt.Fuse = None,
-    place: opt.Place = None, map: opt.Map = None, format: opt.Formats = None,
+    graph: opt.Source,
+    device: opt.Devices = None,
+    library: opt.LibraryFiles = None,
+    params: opt.Params = None,
+    dim: opt.Dims = None,
+    fuse: opt.Fuse = None,
+    place: opt.Place = None,
+    map: opt.Map = None,
+    format: opt.Formats = None,
     layout: opt.Layouts = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Measurements.")] = 10,
     number: Annotated[int, typer.Option("--number", min=1, help="Runs a measurement, at least.")] = 1,
-    min_repeat_ms: Annotated[int, typer.Option(
-        "--min-repeat-ms", min=0, help="More runs until a measurement takes so long.")] = 50,
-    end_to_end: Annotated[bool, typer.Option(
-        "--end-to-end", help="Set inputs and fetch outputs too.")] = False,
-    seed: opt.Seed = 0, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
-    numerics: opt.NumericsOf = None, policy: opt.Policy = None, strict: opt.Strict = False,
-    native: opt.Native = True, rebuild: opt.Rebuild = False, threads: opt.Threads = None,
+    min_repeat_ms: Annotated[
+        int, typer.Option("--min-repeat-ms", min=0, help="More runs until a measurement takes so long.")
+    ] = 50,
+    end_to_end: Annotated[
+        bool, typer.Option("--end-to-end", help="Set inputs and fetch outputs too.")
+    ] = False,
+    seed: opt.Seed = 0,
+    fidelity: opt.Fidelity = None,
+    dst: opt.Dst = None,
+    numerics: opt.NumericsOf = None,
+    policy: opt.Policy = None,
+    strict: opt.Strict = False,
+    native: opt.Native = True,
+    rebuild: opt.Rebuild = False,
+    threads: opt.Threads = None,
     json: opt.Json = False,
 ) -> None:
     """Time a graph on random inputs. On --device null:0 kernels do nothing: the time is the runtime's own.
 
     Example: graph-runtime bench net.bundle --repeat 20 --threads 1
     """
-    program = open_program(graph, device, library, params, opt.pairs(dim, "--dim"), native=native,
-                           rebuild=rebuild)
+    program = open_program(
+        graph, device, library, params, opt.pairs(dim, "--dim"), native=native, rebuild=rebuild
+    )
     options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout, policy)
     with progress(not json) as tell:
         module = program.module(options, threads, fuse, tell)
     rng = np.random.default_rng(seed)
-    values = {name: opt.random_array(module.get_input(name).type, rng)
-              for name in module.get_input_info()[0]}
-    result = module.benchmark(repeat=repeat, number=number, min_repeat_ms=min_repeat_ms,
-                              end_to_end=end_to_end, **values)
+    values = {name: opt.random_array(module.get_input(name).type, rng) for name in module.get_input_info()[0]}
+    result = module.benchmark(
+        repeat=repeat, number=number, min_repeat_ms=min_repeat_ms, end_to_end=end_to_end, **values
+    )
     calls = module.session.program.main
     if json:
-        opt.print_json({"graph": program.name, "devices": [str(d) for d in module.session.plan.devices],
-                        "instructions": calls, "results": result.results, "mean": result.mean,
-                        "median": result.median, "min": result.min, "max": result.max, "std": result.std,
-                        "ns_per_instruction": result.median * 1e9 / max(calls, 1)})
+        opt.print_json(
+            {
+                "graph": program.name,
+                "devices": [str(d) for d in module.session.plan.devices],
+                "instructions": calls,
+                "results": result.results,
+                "mean": result.mean,
+                "median": result.median,
+                "min": result.min,
+                "max": result.max,
+                "std": result.std,
+                "ns_per_instruction": result.median * 1e9 / max(calls, 1),
+            }
+        )
         return
     typer.echo(str(result))
     typer.echo(f"{calls} instructions, {result.median * 1e9 / max(calls, 1):.1f} ns each (median)")

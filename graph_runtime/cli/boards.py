@@ -1,4 +1,5 @@
 """estimate --board: one model on several boards, side by side."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -19,8 +20,18 @@ __all__ = ["show_boards"]
 _SHOWN = 5
 
 
-def show_boards(program: Program, boards: str, options: dict[str, Any], *, fuse: bool | None, batch: int,
-                traced: bool, runs: int, json: bool, tell: Tell) -> None:
+def show_boards(
+    program: Program,
+    boards: str,
+    options: dict[str, Any],
+    *,
+    fuse: bool | None,
+    batch: int,
+    traced: bool,
+    runs: int,
+    json: bool,
+    tell: Tell,
+) -> None:
     """Print an estimate for each board of a list as "n150,p150". What a board has no kernel for runs on its
     host. Raises InputError for a board that is unknown."""
     names = _names(boards)
@@ -33,8 +44,9 @@ def show_boards(program: Program, boards: str, options: dict[str, Any], *, fuse:
 
     found = compare_boards(plan_on, names, traced=traced, runs=runs)
     if json:
-        opt.print_json({"model": program.name, "batch": batch,
-                        "boards": [one.as_dict(batch, _SHOWN) for one in found]})
+        opt.print_json(
+            {"model": program.name, "batch": batch, "boards": [one.as_dict(batch, _SHOWN) for one in found]}
+        )
     else:
         typer.echo(_text(found, batch))
 
@@ -46,8 +58,11 @@ def _names(boards: str) -> list[str]:
     names = [name.strip() for name in boards.split(",") if name.strip()]
     for name in names:
         if name.partition("/")[0].partition("[")[0] not in there:
-            raise InputError(f"--board {boards}: there is no board {name!r}{did_you_mean(name, there)}",
-                             got=name, wanted=there)
+            raise InputError(
+                f"--board {boards}: there is no board {name!r}{did_you_mean(name, there)}",
+                got=name,
+                wanted=there,
+            )
     if not names:
         raise InputError("--board names no board: write --board n150,p150", got=boards, wanted=there)
     return names
@@ -57,23 +72,38 @@ def _text(found: Sequence[Estimate], batch: int) -> str:
     rows = []
     for one in found:
         tt = [row for row in one.memories if row["device"].startswith("tt")]
-        rows.append({
-            "board": one.board, "fits": "yes" if one.fits else "NO",
-            "of each bank": ", ".join(f"{row['memory']} {row['needed'] / 2**20:,.1f} of "
-                                      f"{row['available'] / 2**20:,.1f} MiB".strip() for row in tt),
-            "latency ms": f"{one.latency_ns / 1e6:,.3f}" if one.fits else "",
-            "runs/s": f"{one.throughput:,.1f}" if one.fits else "",
-            "items/s": f"{one.throughput * batch:,.1f}" if one.fits else "",
-            "stands on": one.basis})
+        rows.append(
+            {
+                "board": one.board,
+                "fits": "yes" if one.fits else "NO",
+                "of each bank": ", ".join(
+                    f"{row['memory']} {row['needed'] / 2**20:,.1f} of "
+                    f"{row['available'] / 2**20:,.1f} MiB".strip()
+                    for row in tt
+                ),
+                "latency ms": f"{one.latency_ns / 1e6:,.3f}" if one.fits else "",
+                "runs/s": f"{one.throughput:,.1f}" if one.fits else "",
+                "items/s": f"{one.throughput * batch:,.1f}" if one.fits else "",
+                "stands on": one.basis,
+            }
+        )
     parts = [report.table(rows, tuple(rows[0]), opt.terminal_width())]
     for one in found:
         if not one.fits:
             parts.append(f"{one.board} does not fit: {one.problem}")
             continue
-        slowest = [{"node": row["name"], "op": row["op"], "us": f"{row['ns'] / 1e3:,.1f}",
-                    "share": f"{row['share']:.1%}", "bound by": row["bound"]}
-                   for row in one.nodes[:_SHOWN]]
+        slowest = [
+            {
+                "node": row["name"],
+                "op": row["op"],
+                "us": f"{row['ns'] / 1e3:,.1f}",
+                "share": f"{row['share']:.1%}",
+                "bound by": row["bound"],
+            }
+            for row in one.nodes[:_SHOWN]
+        ]
         if slowest:
-            parts.append(f"slowest on {one.board}\n"
-                         + report.table(slowest, tuple(slowest[0]), opt.terminal_width()))
+            parts.append(
+                f"slowest on {one.board}\n" + report.table(slowest, tuple(slowest[0]), opt.terminal_width())
+            )
     return "\n\n".join(part.rstrip("\n") for part in parts)

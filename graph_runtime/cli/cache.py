@@ -1,4 +1,5 @@
 """graph-runtime cache"""
+
 from __future__ import annotations
 
 import time
@@ -14,8 +15,12 @@ from .options import Json, print_json
 
 __all__ = ["cache"]
 
-_KINDS = {"libraries": "module libraries", "objects": "compiled units", "times": "measured times of kernels",
-          "unfinished": "of builds that go on, or were killed"}
+_KINDS = {
+    "libraries": "module libraries",
+    "objects": "compiled units",
+    "times": "measured times of kernels",
+    "unfinished": "of builds that go on, or were killed",
+}
 
 
 class Action(StrEnum):
@@ -27,13 +32,26 @@ class Action(StrEnum):
 
 
 def cache(
-    action: Annotated[Action, typer.Argument(
-        metavar="[show|prune|clear]", help="show: what is there, by kind and age; prune: delete what is too "
-        "old or too much; clear: delete all.")] = Action.show,
-    days: Annotated[float | None, typer.Option(
-        "--days", help="prune: what was not used for so many days goes; without it GR_CACHE_DAYS.")] = None,
-    mb: Annotated[float | None, typer.Option(
-        "--mb", help="prune: if it has more MiB, the longest unused goes; without it GR_CACHE_MB.")] = None,
+    action: Annotated[
+        Action,
+        typer.Argument(
+            metavar="[show|prune|clear]",
+            help="show: what is there, by kind and age; prune: delete what is too "
+            "old or too much; clear: delete all.",
+        ),
+    ] = Action.show,
+    days: Annotated[
+        float | None,
+        typer.Option(
+            "--days", help="prune: what was not used for so many days goes; without it GR_CACHE_DAYS."
+        ),
+    ] = None,
+    mb: Annotated[
+        float | None,
+        typer.Option(
+            "--mb", help="prune: if it has more MiB, the longest unused goes; without it GR_CACHE_MB."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show, prune or clear the cache of compiled kernels.
@@ -59,8 +77,15 @@ def cache(
         gone = kept.clear()
     left = list(kept.entries())
     if json:
-        print_json({"folder": str(kept.folder), "limit_mb": setting("CACHE_MB"),
-                    "limit_days": setting("CACHE_DAYS"), "deleted": _summary(gone), **_summary(left)})
+        print_json(
+            {
+                "folder": str(kept.folder),
+                "limit_mb": setting("CACHE_MB"),
+                "limit_days": setting("CACHE_DAYS"),
+                "deleted": _summary(gone),
+                **_summary(left),
+            }
+        )
     else:
         typer.echo("\n".join(_lines(str(kept.folder), action, gone, left)))
 
@@ -74,8 +99,12 @@ def _summary(entries: Sequence[Any]) -> dict[str, Any]:
 def _totals(entries: Iterable[Any]) -> dict[str, Any]:
     found, now = list(entries), time.time()
     ages = [max(0.0, now - entry.used) for entry in found]
-    return {"entries": len(found), "bytes": sum(entry.bytes for entry in found),
-            "oldest_seconds": max(ages, default=None), "newest_seconds": min(ages, default=None)}
+    return {
+        "entries": len(found),
+        "bytes": sum(entry.bytes for entry in found),
+        "oldest_seconds": max(ages, default=None),
+        "newest_seconds": min(ages, default=None),
+    }
 
 
 def _lines(folder: str, action: Action, gone: Sequence[Any], left: Sequence[Any]) -> Iterable[str]:

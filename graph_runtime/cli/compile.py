@@ -1,4 +1,5 @@
 """graph-runtime compile"""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -20,25 +21,52 @@ __all__ = ["compile_"]
 
 def compile_(
     graph: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, or graph.json.")],
-    output: Annotated[Path, typer.Option(
-        "--output", "-o", help="The bundle to write: a folder, or a stored zip if it ends in .zip.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="The bundle to write: a folder, or a stored zip if it ends in .zip."
+        ),
+    ],
     device: opt.Devices = None,
-    library: Annotated[list[Path] | None, typer.Option(
-        "--library", help="A module library that the bundle takes along, for functions without gr.op; "
-                          "repeat for more.")] = None,
-    params: opt.Params = None, dim: opt.Dims = None, fuse: opt.Fuse = None,
-    place: opt.Place = None, placement: opt.Placement = None, objective: opt.Objective = "serial",
-    fallback: opt.Fallback = "error", map: opt.Map = None, format: opt.Formats = None,
-    layout: opt.Layouts = None, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
-    numerics: opt.NumericsOf = None, policy: opt.Policy = None, strict: opt.Strict = False,
+    library: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--library",
+            help="A module library that the bundle takes along, for functions without gr.op; "
+            "repeat for more.",
+        ),
+    ] = None,
+    params: opt.Params = None,
+    dim: opt.Dims = None,
+    fuse: opt.Fuse = None,
+    place: opt.Place = None,
+    placement: opt.Placement = None,
+    objective: opt.Objective = "serial",
+    fallback: opt.Fallback = "error",
+    map: opt.Map = None,
+    format: opt.Formats = None,
+    layout: opt.Layouts = None,
+    fidelity: opt.Fidelity = None,
+    dst: opt.Dst = None,
+    numerics: opt.NumericsOf = None,
+    policy: opt.Policy = None,
+    strict: opt.Strict = False,
     reuse: opt.Reuse = None,
-    march: Annotated[str, typer.Option(
-        "--march", help="auto (x86-64-v3 where this CPU has it, else v2), native, or a level.")] = "auto",
+    march: Annotated[
+        str,
+        typer.Option("--march", help="auto (x86-64-v3 where this CPU has it, else v2), native, or a level."),
+    ] = "auto",
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Compilers at a time.")] = None,
-    tune: Annotated[bool, typer.Option(
-        "--tune", help="Measure the kernels of host ops that have several, and take the fastest. Times are "
-                       "kept in the cache.")] = False,
-    verbose: opt.Verbose = False, json: opt.Json = False,
+    tune: Annotated[
+        bool,
+        typer.Option(
+            "--tune",
+            help="Measure the kernels of host ops that have several, and take the fastest. Times are "
+            "kept in the cache.",
+        ),
+    ] = False,
+    verbose: opt.Verbose = False,
+    json: opt.Json = False,
 ) -> None:
     """Import a model, place and plan it, generate and compile C for its kernels, and write a bundle.
 
@@ -52,18 +80,41 @@ def compile_(
     with progress(not json) as tell:
         program = open_program(graph, device, library, params, opt.pairs(dim, "--dim"), tell)
         if program.bundle is not None:
-            raise InputError(f"{graph} is a bundle, compiled already; compile takes a graph.json "
-                             "or an ONNX file; the one in a bundle is named by graph-runtime inspect",
-                             got=str(graph))
-        prepared = program.prepare(opt.plan_options(
-            place, map, format, strict, fidelity, dst, numerics, layout, policy, placement, objective,
-            fallback, reuse or _reuse(program)) | {"packer": pack_thoroughly,
-                                "measure": Tuner(open_cache().times) if tune else None}, fuse, tell)
+            raise InputError(
+                f"{graph} is a bundle, compiled already; compile takes a graph.json "
+                "or an ONNX file; the one in a bundle is named by graph-runtime inspect",
+                got=str(graph),
+            )
+        prepared = program.prepare(
+            opt.plan_options(
+                place,
+                map,
+                format,
+                strict,
+                fidelity,
+                dst,
+                numerics,
+                layout,
+                policy,
+                placement,
+                objective,
+                fallback,
+                reuse or _reuse(program),
+            )
+            | {"packer": pack_thoroughly, "measure": Tuner(open_cache().times) if tune else None},
+            fuse,
+            tell,
+        )
         warn_of(prepared.plan)
         write_prepared(prepared, output, libraries=library or (), march=march, jobs=jobs, tell=tell)
     if json:
-        opt.print_json({"bundle": str(output), "devices": list(map(str, prepared.plan.devices)),
-                        "notes": opt.notes_json(prepared.notes)})
+        opt.print_json(
+            {
+                "bundle": str(output),
+                "devices": list(map(str, prepared.plan.devices)),
+                "notes": opt.notes_json(prepared.notes),
+            }
+        )
         return
     if verbose:
         opt.print_notes(prepared.notes)

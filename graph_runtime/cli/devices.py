@@ -1,4 +1,5 @@
 """graph-runtime devices"""
+
 from __future__ import annotations
 
 from dataclasses import asdict
@@ -24,8 +25,10 @@ def devices(
     Example: graph-runtime devices --settings
     """
     if settings:
-        rows = {f"GR_{s.name}": {"value": config.get(s.name), "default": s.default, "meaning": s.meaning}
-                for s in config.settings()}
+        rows = {
+            f"GR_{s.name}": {"value": config.get(s.name), "default": s.default, "meaning": s.meaning}
+            for s in config.settings()
+        }
         lines = [f"{name:16} {row['value']!r:8} {row['meaning']}" for name, row in rows.items()]
     else:
         rows = {board: asdict(descriptor) for board, descriptor in boards().items()}
@@ -44,11 +47,14 @@ def _describe(descriptor: Descriptor) -> list[str]:
     if descriptor.arch:
         header = f", {descriptor.tile_header_bytes}-byte tile headers" if descriptor.tile_header_bytes else ""
         cores = f"{'x'.join(map(str, descriptor.grid))} cores (rows=1..{descriptor.grid[0]})"
-        lines.append(f"    {descriptor.arch}, stack {descriptor.stack}, {cores} at {descriptor.clock_mhz} "
-                     f"MHz (clock=){header}")
+        lines.append(
+            f"    {descriptor.arch}, stack {descriptor.stack}, {cores} at {descriptor.clock_mhz} "
+            f"MHz (clock=){header}"
+        )
     lines.append(f"    stores {' '.join(descriptor.formats)}")
     for m in descriptor.memories:
         budget = f", {m.budget:,} B of each for tensors" if m.budget else ""
-        lines.append(f"    {m.name:6} {m.banks} x {m.usable / 2**20:,.1f} MiB, aligned to {m.alignment} bytes"
-                     f"{budget}")
+        lines.append(
+            f"    {m.name:6} {m.banks} x {m.usable / 2**20:,.1f} MiB, aligned to {m.alignment} bytes{budget}"
+        )
     return lines

@@ -1,4 +1,5 @@
 """graph-runtime estimate"""
+
 from __future__ import annotations
 
 from typing import Annotated, Any
@@ -17,32 +18,62 @@ from .sources import open_program
 
 __all__ = ["estimate"]
 
-Boards = Annotated[str | None, typer.Option(
-    "--board", help="Boards to compare, as n150,p150,e150: the model on each as tt:0, beside its host. "
-                    "Instead of --device.")]
-Dtype = Annotated[str | None, typer.Option(
-    "--dtype", help="How the boards store floats: bf16, bfp8_b, ...; as --format tt=...")]
-Batch = Annotated[int | None, typer.Option(
-    "--batch", min=1, help="The first dimension of the inputs of an ONNX file, open or not.")]
+Boards = Annotated[
+    str | None,
+    typer.Option(
+        "--board",
+        help="Boards to compare, as n150,p150,e150: the model on each as tt:0, beside its host. "
+        "Instead of --device.",
+    ),
+]
+Dtype = Annotated[
+    str | None,
+    typer.Option("--dtype", help="How the boards store floats: bf16, bfp8_b, ...; as --format tt=..."),
+]
+Batch = Annotated[
+    int | None,
+    typer.Option("--batch", min=1, help="The first dimension of the inputs of an ONNX file, open or not."),
+]
 Runs = Annotated[int, typer.Option("--runs", min=1, help="Runs that are submitted at once.")]
-SetInputs = Annotated[list[str] | None, typer.Option(
-    "--input", help="An input that every run sets: its copies are part of it; repeatable.")]
-Untraced = Annotated[bool, typer.Option(
-    "--untraced", help="The host enqueues every op, instead of replaying a trace (stack ttnn).")]
+SetInputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", help="An input that every run sets: its copies are part of it; repeatable."),
+]
+Untraced = Annotated[
+    bool,
+    typer.Option("--untraced", help="The host enqueues every op, instead of replaying a trace (stack ttnn)."),
+]
 
 _SLOWEST = 15
 
 
 def estimate(
-    graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None,
-    board: Boards = None, dtype: Dtype = None, batch: Batch = None,
-    dim: opt.Dims = None, fuse: opt.Fuse = None, place: opt.Place = None,
-    placement: opt.Placement = None, objective: opt.Objective = "serial", fallback: opt.Fallback = "error",
-    map: opt.Map = None, format: opt.Formats = None, layout: opt.Layouts = None,
-    fidelity: opt.Fidelity = None, dst: opt.Dst = None, numerics: opt.NumericsOf = None,
-    policy: opt.Policy = None, strict: opt.Strict = False,
-    runs: Runs = 1, input: SetInputs = None, untraced: Untraced = False,
-    trace: Trace = None, html: Html = None, json: opt.Json = False,
+    graph: opt.Source,
+    device: opt.Devices = None,
+    library: opt.LibraryFiles = None,
+    board: Boards = None,
+    dtype: Dtype = None,
+    batch: Batch = None,
+    dim: opt.Dims = None,
+    fuse: opt.Fuse = None,
+    place: opt.Place = None,
+    placement: opt.Placement = None,
+    objective: opt.Objective = "serial",
+    fallback: opt.Fallback = "error",
+    map: opt.Map = None,
+    format: opt.Formats = None,
+    layout: opt.Layouts = None,
+    fidelity: opt.Fidelity = None,
+    dst: opt.Dst = None,
+    numerics: opt.NumericsOf = None,
+    policy: opt.Policy = None,
+    strict: opt.Strict = False,
+    runs: Runs = 1,
+    input: SetInputs = None,
+    untraced: Untraced = False,
+    trace: Trace = None,
+    html: Html = None,
+    json: opt.Json = False,
 ) -> None:
     """Predict whether a model fits on boards that need not be there, how long it takes, what bounds its
     slowest nodes, and how sure that is. No kernel is built, no weight is read.
@@ -54,16 +85,27 @@ def estimate(
     Example: graph-runtime estimate net.json --device tt:0=p150 --trace net.trace.json --html net.html
     """
     formats = [*(format or ()), *([f"tt={dtype}"] if dtype else ())]
-    options = opt.plan_options(place, map, formats, strict, fidelity, dst, numerics, layout, policy,
-                               placement, objective, fallback)
+    options = opt.plan_options(
+        place, map, formats, strict, fidelity, dst, numerics, layout, policy, placement, objective, fallback
+    )
     if board is not None and device:
-        raise InputError("--board and --device exclude each other: a board is tt:0, beside its host",
-                         got=board)
+        raise InputError(
+            "--board and --device exclude each other: a board is tt:0, beside its host", got=board
+        )
     with progress(not json) as tell:
         program = open_program(graph, device, library, None, opt.pairs(dim, "--dim"), tell, batch)
         if board is not None:
-            show_boards(program, board, options, fuse=fuse, batch=batch or 1, traced=not untraced,
-                        runs=max(runs, IN_FLIGHT), json=json, tell=tell)
+            show_boards(
+                program,
+                board,
+                options,
+                fuse=fuse,
+                batch=batch or 1,
+                traced=not untraced,
+                runs=max(runs, IN_FLIGHT),
+                json=json,
+                tell=tell,
+            )
             return
         planned = program.prepare(options, fuse, tell).plan
         timeline = simulate(planned, traced=not untraced, runs=runs, inputs=input or ())
@@ -78,16 +120,21 @@ def estimate(
 
 
 def _show(facts: dict[str, Any], nodes: list[dict[str, Any]], runs: int) -> None:
-    typer.echo(f"latency        {facts['latency_ns'] / 1e3:,.1f} us\n"
-               f"throughput     {facts['throughput']:,.1f} runs a second ({runs} submitted at once)\n"
-               f"critical path  {facts['critical_ns'] / 1e3:,.1f} us, {len(facts['critical_path'])} nodes\n"
-               f"dispatch       {facts['dispatch_ns'] / 1e3:,.1f} us\n"
-               + "time stands on " + ", ".join(
-                   f"{name} {share:.0%}" for name, share in facts["basis_shares"].items() if share) + "\n")
+    typer.echo(
+        f"latency        {facts['latency_ns'] / 1e3:,.1f} us\n"
+        f"throughput     {facts['throughput']:,.1f} runs a second ({runs} submitted at once)\n"
+        f"critical path  {facts['critical_ns'] / 1e3:,.1f} us, {len(facts['critical_path'])} nodes\n"
+        f"dispatch       {facts['dispatch_ns'] / 1e3:,.1f} us\n"
+        + "time stands on "
+        + ", ".join(f"{name} {share:.0%}" for name, share in facts["basis_shares"].items() if share)
+        + "\n"
+    )
     queues = [{**row, "utilisation": f"{row['utilisation']:.1%}"} for row in facts["queues"]]
     rows = [{**row, "share": f"{row['share']:.1%}"} for row in nodes[:_SLOWEST]]
     width = opt.terminal_width()
     typer.echo(report.table(queues, ("queue", "events", "busy_ns", "utilisation"), width) + "\n")
-    typer.echo(report.table(rows, ("name", "op", "queue", "ns", "share", "dispatch_ns", "bound", "basis",
-                                   "critical"),
-                            width))
+    typer.echo(
+        report.table(
+            rows, ("name", "op", "queue", "ns", "share", "dispatch_ns", "bound", "basis", "critical"), width
+        )
+    )

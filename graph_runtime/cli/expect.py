@@ -1,4 +1,5 @@
 """--expect: outputs against those of a file."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -41,21 +42,28 @@ class Difference:
 
 def read_expected(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an .npz. Raises InputError for anything else; nothing is unpickled."""
+
     def wrong(message: str, offset: int) -> InputError:
         return InputError(f"cannot read {path}: {message} (byte {offset}); {_WANTED}", got=str(path))
 
     try:
         data = map_file(path)
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}; {_WANTED}",
-                         got=str(path)) from None
-    if data[:len(NPY)] == NPY:
+        raise InputError(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or error}; {_WANTED}", got=str(path)
+        ) from None
+    if data[: len(NPY)] == NPY:
         raise InputError(f"{path} is a single array; {_WANTED}", got=str(path))
     return read_npz(Cursor(data, wrong))
 
 
-def compare_outputs(values: Sequence[np.ndarray], names: Sequence[str], expected: dict[str, np.ndarray],
-                    rtol: float, atol: float) -> list[Difference]:
+def compare_outputs(
+    values: Sequence[np.ndarray],
+    names: Sequence[str],
+    expected: dict[str, np.ndarray],
+    rtol: float,
+    atol: float,
+) -> list[Difference]:
     """Every array of the file with the output that has its name, or the i-th where it is output<i>.
 
     Raises InputError where the file has none, or one too many.
@@ -63,19 +71,30 @@ def compare_outputs(values: Sequence[np.ndarray], names: Sequence[str], expected
     wanted = {name: array for name, array in expected.items() if not name.startswith("in:")}
     index = {f"output{i}": i for i in range(len(values))} | {name: i for i, name in enumerate(names)}
     if not wanted or set(wanted) - set(index):
-        raise InputError(f"the file has {sorted(wanted)}, the graph's outputs are {list(names)}, or output0 "
-                         f"to output{len(values) - 1}", got=sorted(wanted), wanted=list(names))
+        raise InputError(
+            f"the file has {sorted(wanted)}, the graph's outputs are {list(names)}, or output0 "
+            f"to output{len(values) - 1}",
+            got=sorted(wanted),
+            wanted=list(names),
+        )
     pairs = sorted((index[name], name) for name in wanted)
     return [_difference(i, values[i], wanted[name], rtol, atol) for i, name in pairs]
 
 
 def _difference(index: int, got: np.ndarray, want: np.ndarray, rtol: float, atol: float) -> Difference:
     if got.shape != want.shape:
-        return Difference(index, False, got.size, got.size, float("inf"),
-                          f"DIFFERS: shape {list(got.shape)}, expected {list(want.shape)}")
+        return Difference(
+            index,
+            False,
+            got.size,
+            got.size,
+            float("inf"),
+            f"DIFFERS: shape {list(got.shape)}, expected {list(want.shape)}",
+        )
     a, b = got.astype(np.float64), want.astype(np.float64)
     close = np.isclose(a, b, rtol, atol, equal_nan=True)
     with np.errstate(invalid="ignore"):
         distance = np.where(a == b, 0.0, np.abs(a - b))
-    return Difference(index, bool(close.all()), int((~close).sum()), got.size,
-                      float(np.nanmax(distance, initial=0.0)))
+    return Difference(
+        index, bool(close.all()), int((~close).sum()), got.size, float(np.nanmax(distance, initial=0.0))
+    )

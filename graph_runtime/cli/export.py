@@ -1,4 +1,5 @@
 """graph-runtime export"""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -17,15 +18,19 @@ def export(
     graph: opt.Source,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
     dialect: Annotated[str, typer.Option("--dialect", help="tvm: what TVM 0.7 to 0.19 loads.")] = "tvm",
-    library: opt.LibraryFiles = None, params: opt.Params = None, dim: opt.Dims = None, json: opt.Json = False,
+    library: opt.LibraryFiles = None,
+    params: opt.Params = None,
+    dim: opt.Dims = None,
+    json: opt.Json = False,
 ) -> None:
     """Write a graph for another runtime: graph.json without what only this one knows, params.bin, libraries.
 
     Example: graph-runtime export net.bundle --dialect tvm -o deploy
     """
     program = open_program(graph, None, library, params, opt.pairs(dim, "--dim"))
-    files = write_files(program.graph, output, dialect=dialect, params=program.arrays(),
-                        libraries=program.libraries)
+    files = write_files(
+        program.graph, output, dialect=dialect, params=program.arrays(), libraries=program.libraries
+    )
     if json:
         opt.print_json({"files": [str(file) for file in files]})
     else:

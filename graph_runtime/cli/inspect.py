@@ -1,4 +1,5 @@
 """graph-runtime inspect"""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -23,9 +24,12 @@ __all__ = ["inspect"]
 
 
 def inspect(
-    file: Annotated[Path, typer.Argument(
-        metavar="FILE", help="An ONNX file, graph.json, bundle, library or parameters.")],
-    device: opt.Devices = None, dim: opt.Dims = None, json: opt.Json = False,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="An ONNX file, graph.json, bundle, library or parameters.")
+    ],
+    device: opt.Devices = None,
+    dim: opt.Dims = None,
+    json: opt.Json = False,
 ) -> None:
     """Show what a file holds: inputs, outputs and pool map of a model; parts and pool map of a bundle;
     kernels; parameters.
@@ -36,7 +40,7 @@ def inspect(
         found, text = _bundle(file, device)
     elif _head(file).startswith(b"\x7fELF"):
         found, text = _library(file)
-    elif file.suffix != ".json" and bundle_of(file) is not None:    # raw values may begin as anything does
+    elif file.suffix != ".json" and bundle_of(file) is not None:  # raw values may begin as anything does
         found, text = _params(file)
     elif _head(file).lstrip().startswith(b"{") or is_onnx(file):
         found, text = _graph(file, device, opt.pairs(dim, "--dim"))
@@ -65,14 +69,25 @@ def _graph(file: Path, devices: list[str] | None, dims: dict[str, str]) -> tuple
     graph, constants = program.graph, program.constants
     memory, pictures = _memory(program)
     kinds = sorted({f.op or f.name for f in graph.funcs})
-    found = {"kind": "graph", "nodes": graph.num_nodes, "entries": graph.num_entries, "ops": kinds,
-             "constants": len(constants), "constant_bytes": sum(c.type.nbytes for c in constants.values()),
-             "inputs": {n: str(graph.entry_type(int(e))) for n, e in zip(
-                 graph.input_names, graph.input_eids, strict=True) if n not in constants},
-             "outputs": [str(graph.entry_type(int(e))) for e in graph.outputs],
-             **memory}
-    lines = [f"graph {file.name}: {graph.num_nodes} nodes, {graph.num_entries} entries",
-             f"ops {' '.join(kinds)}"]
+    found = {
+        "kind": "graph",
+        "nodes": graph.num_nodes,
+        "entries": graph.num_entries,
+        "ops": kinds,
+        "constants": len(constants),
+        "constant_bytes": sum(c.type.nbytes for c in constants.values()),
+        "inputs": {
+            n: str(graph.entry_type(int(e)))
+            for n, e in zip(graph.input_names, graph.input_eids, strict=True)
+            if n not in constants
+        },
+        "outputs": [str(graph.entry_type(int(e))) for e in graph.outputs],
+        **memory,
+    }
+    lines = [
+        f"graph {file.name}: {graph.num_nodes} nodes, {graph.num_entries} entries",
+        f"ops {' '.join(kinds)}",
+    ]
     if constants:
         lines += [f"{len(constants)} constants, {found['constant_bytes']:,} bytes"]
     lines += [f"input  {name}: {type_}" for name, type_ in found["inputs"].items()]
@@ -84,21 +99,48 @@ def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]
     programs = open_programs(file, devices)
     bundle = programs[0].bundle
     memory = [_memory(program) for program in programs]
-    rows = [{"name": p.name, "graph": p.graph, "inputs": p.inputs, "outputs": p.outputs,
-             "params": len(p.params), "const": p.const} for p in bundle.programs]
-    found = {"kind": "bundle", "devices": list(bundle.devices), "files": dict(bundle.files),
-             "sizes": dict(bundle.sizes), "programs": rows,
-             "libraries": [{"file": x.file, "kinds": x.kinds, "isa": x.isa,
-                            "trusted": is_trusted(bundle.files[x.file], x.signature)}
-                           for x in bundle.libraries],
-             **memory[0][0]}
+    rows = [
+        {
+            "name": p.name,
+            "graph": p.graph,
+            "inputs": p.inputs,
+            "outputs": p.outputs,
+            "params": len(p.params),
+            "const": p.const,
+        }
+        for p in bundle.programs
+    ]
+    found = {
+        "kind": "bundle",
+        "devices": list(bundle.devices),
+        "files": dict(bundle.files),
+        "sizes": dict(bundle.sizes),
+        "programs": rows,
+        "libraries": [
+            {
+                "file": x.file,
+                "kinds": x.kinds,
+                "isa": x.isa,
+                "trusted": is_trusted(bundle.files[x.file], x.signature),
+            }
+            for x in bundle.libraries
+        ],
+        **memory[0][0],
+    }
     lines = [f"bundle {file.name} for {', '.join(bundle.devices)}"]
-    lines += [f"program {p['name']}: {p['graph']}, inputs {', '.join(p['inputs']) or 'none'}, outputs "
-              f"{', '.join(p['outputs']) or 'none'}, {p['params']} parameters" for p in rows]
-    lines += [f"library {x['file']}: {', '.join(x['kinds'])} ({x['isa']})"
-              f"{'' if x['trusted'] else ', not trusted: it would not run'}" for x in found["libraries"]]
-    lines += [f"sha256 {digest[:16]}  {bundle.sizes[name]:>13,} B  {name}"
-              for name, digest in bundle.files.items()]
+    lines += [
+        f"program {p['name']}: {p['graph']}, inputs {', '.join(p['inputs']) or 'none'}, outputs "
+        f"{', '.join(p['outputs']) or 'none'}, {p['params']} parameters"
+        for p in rows
+    ]
+    lines += [
+        f"library {x['file']}: {', '.join(x['kinds'])} ({x['isa']})"
+        f"{'' if x['trusted'] else ', not trusted: it would not run'}"
+        for x in found["libraries"]
+    ]
+    lines += [
+        f"sha256 {digest[:16]}  {bundle.sizes[name]:>13,} B  {name}" for name, digest in bundle.files.items()
+    ]
     for row, (of_program, pictures) in zip(rows, memory, strict=True):
         row.update(of_program if len(rows) > 1 else {})
         lines += [*(["", f"program {row['name']}"] if len(rows) > 1 else []), *pictures]
@@ -113,8 +155,10 @@ def _library(file: Path) -> tuple[dict[str, Any], str]:
     lines = [f"library {file.name}: ABI {manifest.abi}, {manifest.arch} {manifest.isa}, {manifest.compiler}"]
     for k in manifest.kernels:
         types = [f"{dtype}{list(shape)}" for dtype, shape in k.args]
-        lines.append(f"{k.kind:4} {k.name}: {k.op}({', '.join(types[:k.num_inputs])}) -> "
-                     f"{', '.join(types[k.num_inputs:])}")
+        lines.append(
+            f"{k.kind:4} {k.name}: {k.op}({', '.join(types[: k.num_inputs])}) -> "
+            f"{', '.join(types[k.num_inputs :])}"
+        )
     return found, "\n".join(lines)
 
 
@@ -133,8 +177,10 @@ def _foreign_library(file: Path) -> tuple[dict[str, Any], str]:
 
 def _params(file: Path) -> tuple[dict[str, Any], str]:
     arrays = read_params(file)
-    rows = [{"name": name, "dtype": a.dtype.name, "shape": list(a.shape), "bytes": a.nbytes}
-            for name, a in arrays.items()]
+    rows = [
+        {"name": name, "dtype": a.dtype.name, "shape": list(a.shape), "bytes": a.nbytes}
+        for name, a in arrays.items()
+    ]
     total = int(np.sum([row["bytes"] for row in rows], dtype=np.int64))
     table = report.table(rows, ("name", "dtype", "shape", "bytes"), opt.terminal_width())
     found = {"kind": "params", "arrays": rows, "bytes": total}

@@ -1,4 +1,5 @@
 """Options that several commands have, and the reading of their values."""
+
 from __future__ import annotations
 
 import shutil
@@ -23,64 +24,138 @@ from ..plan.placing.policies import POLICIES as PLACING
 
 _INPUT = "--input takes a .npy file or the word random"
 Source = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, graph.json, or a bundle.")]
-Devices = Annotated[list[str] | None, typer.Option(
-    "--device", help="A device, as cpu:0, tt:0, tt:0=e150 or tt:0=wormhole_b0/buda[rows=9,clock=900]; repeat "
-    "for more. The first is the fallback.")]
-LibraryFiles = Annotated[list[Path] | None, typer.Option(
-    "--library", help="A module library; repeat for more. Without one the kernels built in serve.")]
-Params = Annotated[Path | None, typer.Option(
-    "--params", help="Parameters: TVM's binary, .npz, .safetensors, or those of a bundle.")]
-Native = Annotated[bool, typer.Option(
-    "--native/--no-native", help="Whether the libraries of a bundle run, which must have been compiled here "
-    "or be trusted; without them the kernels built in serve.")]
-Rebuild = Annotated[bool, typer.Option(
-    "--rebuild", help="Compile the kernels anew from the graph: no library of a bundle runs.")]
-Dims = Annotated[list[str] | None, typer.Option(
-    "--dim", help="Bind a symbolic dimension of an ONNX file: batch=4; repeatable.")]
-Fuse = Annotated[bool | None, typer.Option(
-    "--fuse/--no-fuse", help="Whether nodes are fused and rewritten. Without either: those of an ONNX file "
-    "are, those of a graph.json are run as they stand.")]
-Verbose = Annotated[bool, typer.Option(
-    "--verbose", "-v", help="Say what import and rewrites did, and why.")]
-Place = Annotated[list[str] | None, typer.Option(
-    "--place", help="Pin nodes: 'conv*=tt:0' (a glob over node, op and function names); repeatable.")]
-Placement = Annotated[str | None, typer.Option(
-    "--placement", help="Who places what neither --place nor the file places: single, greedy, mincut, heft, "
-    "optimal, or package.module:function; without it the first device.")]
-Objective = Annotated[str, typer.Option(
-    "--objective", help="What --placement makes least: serial, makespan or throughput.")]
-Fallback = Annotated[str, typer.Option(
-    "--fallback", help="A node that cannot run where it is asked to: error, or host with a warning.")]
-Map = Annotated[list[str] | None, typer.Option(
-    "--map", help="Use a device for a device type of the file: opencl=tt:0; repeatable.")]
-Formats = Annotated[list[str] | None, typer.Option(
-    "--format", help="How a device stores floats: tt=bf16, or tt:1=bfp8_b; repeatable.")]
-Fidelity = Annotated[list[str] | None, typer.Option(
-    "--fidelity", help="Math fidelity of a device: tt=LoFi, HiFi2, HiFi3 or HiFi4; repeatable.")]
-Dst = Annotated[list[str] | None, typer.Option(
-    "--dst", help="What a device keeps sums in: tt=fp32 or tt=bf16; repeatable.")]
-NumericsOf = Annotated[list[str] | None, typer.Option(
-    "--numerics", help="Arithmetic of a device: tt=fast, or tt=exact, bit for bit and slow; repeatable.")]
-Layouts = Annotated[list[str] | None, typer.Option(
-    "--layout", help="Where and how nodes' values lie on a device: 'conv*=l1/block[4x8]', 'h=dram/row_major' "
-    "(a glob as of --place); repeatable.")]
-Policy = Annotated[str | None, typer.Option(
-    "--policy", help="How ops are cut onto the cores of a buda board: nlp, ribbon, cnn, optimal, ...; "
-    "without it each kernel cuts its own. Also takes what --placement takes, but for optimal.")]
-Reuse = Annotated[str | None, typer.Option(
-    "--reuse", help="Who may use memory after whom: serial (least), safe (no waits between queues), off.")]
-Strict = Annotated[bool, typer.Option(
-    "--strict", help="No fallback: a device type that no --device has is an error.")]
-Threads = Annotated[int | None, typer.Option(
-    "--threads", min=1, max=256, help="Threads that one kernel may use.")]
+Devices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--device",
+        help="A device, as cpu:0, tt:0, tt:0=e150 or tt:0=wormhole_b0/buda[rows=9,clock=900]; repeat "
+        "for more. The first is the fallback.",
+    ),
+]
+LibraryFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--library", help="A module library; repeat for more. Without one the kernels built in serve."
+    ),
+]
+Params = Annotated[
+    Path | None,
+    typer.Option("--params", help="Parameters: TVM's binary, .npz, .safetensors, or those of a bundle."),
+]
+Native = Annotated[
+    bool,
+    typer.Option(
+        "--native/--no-native",
+        help="Whether the libraries of a bundle run, which must have been compiled here "
+        "or be trusted; without them the kernels built in serve.",
+    ),
+]
+Rebuild = Annotated[
+    bool,
+    typer.Option("--rebuild", help="Compile the kernels anew from the graph: no library of a bundle runs."),
+]
+Dims = Annotated[
+    list[str] | None,
+    typer.Option("--dim", help="Bind a symbolic dimension of an ONNX file: batch=4; repeatable."),
+]
+Fuse = Annotated[
+    bool | None,
+    typer.Option(
+        "--fuse/--no-fuse",
+        help="Whether nodes are fused and rewritten. Without either: those of an ONNX file "
+        "are, those of a graph.json are run as they stand.",
+    ),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what import and rewrites did, and why.")]
+Place = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--place", help="Pin nodes: 'conv*=tt:0' (a glob over node, op and function names); repeatable."
+    ),
+]
+Placement = Annotated[
+    str | None,
+    typer.Option(
+        "--placement",
+        help="Who places what neither --place nor the file places: single, greedy, mincut, heft, "
+        "optimal, or package.module:function; without it the first device.",
+    ),
+]
+Objective = Annotated[
+    str, typer.Option("--objective", help="What --placement makes least: serial, makespan or throughput.")
+]
+Fallback = Annotated[
+    str,
+    typer.Option(
+        "--fallback", help="A node that cannot run where it is asked to: error, or host with a warning."
+    ),
+]
+Map = Annotated[
+    list[str] | None,
+    typer.Option("--map", help="Use a device for a device type of the file: opencl=tt:0; repeatable."),
+]
+Formats = Annotated[
+    list[str] | None,
+    typer.Option("--format", help="How a device stores floats: tt=bf16, or tt:1=bfp8_b; repeatable."),
+]
+Fidelity = Annotated[
+    list[str] | None,
+    typer.Option("--fidelity", help="Math fidelity of a device: tt=LoFi, HiFi2, HiFi3 or HiFi4; repeatable."),
+]
+Dst = Annotated[
+    list[str] | None,
+    typer.Option("--dst", help="What a device keeps sums in: tt=fp32 or tt=bf16; repeatable."),
+]
+NumericsOf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--numerics", help="Arithmetic of a device: tt=fast, or tt=exact, bit for bit and slow; repeatable."
+    ),
+]
+Layouts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--layout",
+        help="Where and how nodes' values lie on a device: 'conv*=l1/block[4x8]', 'h=dram/row_major' "
+        "(a glob as of --place); repeatable.",
+    ),
+]
+Policy = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        help="How ops are cut onto the cores of a buda board: nlp, ribbon, cnn, optimal, ...; "
+        "without it each kernel cuts its own. Also takes what --placement takes, but for optimal.",
+    ),
+]
+Reuse = Annotated[
+    str | None,
+    typer.Option(
+        "--reuse", help="Who may use memory after whom: serial (least), safe (no waits between queues), off."
+    ),
+]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="No fallback: a device type that no --device has is an error.")
+]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, max=256, help="Threads that one kernel may use.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-Inputs = Annotated[list[str] | None, typer.Option(
-    "--input", help="A value for an input: x=x.npy, or x=random; repeatable.")]
+Inputs = Annotated[
+    list[str] | None, typer.Option("--input", help="A value for an input: x=x.npy, or x=random; repeatable.")
+]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of random inputs.")]
 
 
-_SHOWN = {"--fidelity": "tt=HiFi2", "--dst": "tt=bf16", "--numerics": "tt=exact", "--format": "tt=bf16",
-          "--layout": "'conv1=l1'", "--place": "'conv*=tt:0'", "--dim": "batch=4"}
+_SHOWN = {
+    "--fidelity": "tt=HiFi2",
+    "--dst": "tt=bf16",
+    "--numerics": "tt=exact",
+    "--format": "tt=bf16",
+    "--layout": "'conv1=l1'",
+    "--place": "'conv*=tt:0'",
+    "--dim": "batch=4",
+}
 
 
 def pairs(items: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -89,29 +164,47 @@ def pairs(items: Sequence[str] | None, option: str) -> dict[str, str]:
     for item in items or ():
         left, equals, right = item.partition("=")
         if not (left and equals and right):
-            raise InputError(f"{option} {item!r}: write {option} {_SHOWN.get(option, 'NAME=VALUE')}",
-                             got=item)
+            raise InputError(
+                f"{option} {item!r}: write {option} {_SHOWN.get(option, 'NAME=VALUE')}", got=item
+            )
         found[left] = right
     return found
 
 
-def plan_options(place: Sequence[str] | None, map_: Sequence[str] | None, formats: Sequence[str] | None,
-                 strict: bool, fidelity: Sequence[str] | None = None, dst: Sequence[str] | None = None,
-                 numerics: Sequence[str] | None = None,
-                 layouts: Sequence[str] | None = None, policy: str | None = None,
-                 placement: str | None = None, objective: str = "serial", fallback: str = "error",
-                 reuse: str | None = None) -> dict[str, Any]:
+def plan_options(
+    place: Sequence[str] | None,
+    map_: Sequence[str] | None,
+    formats: Sequence[str] | None,
+    strict: bool,
+    fidelity: Sequence[str] | None = None,
+    dst: Sequence[str] | None = None,
+    numerics: Sequence[str] | None = None,
+    layouts: Sequence[str] | None = None,
+    policy: str | None = None,
+    placement: str | None = None,
+    objective: str = "serial",
+    fallback: str = "error",
+    reuse: str | None = None,
+) -> dict[str, Any]:
     """The keyword arguments of create() and plan() that the options of those names say."""
     policy, placement = policies(policy, placement)
     words: dict[str, dict[str, str]] = {}
     for name, items in (("fidelity", fidelity), ("dst", dst), ("numerics", numerics)):
         for device, word in pairs(items, f"--{name}").items():
             words.setdefault(device, {})[name] = word
-    return {"place": pairs(place, "--place"), "device_map": pairs(map_, "--map"),
-            "formats": pairs(formats, "--format"), "layouts": pairs(layouts, "--layout"),
-            "numerics": words, "strict": strict, "placement": placement, "objective": objective,
-            "fallback": fallback, **({} if policy is None else {"policy": policy}),
-            **({} if reuse is None else {"reuse": reuse})}
+    return {
+        "place": pairs(place, "--place"),
+        "device_map": pairs(map_, "--map"),
+        "formats": pairs(formats, "--format"),
+        "layouts": pairs(layouts, "--layout"),
+        "numerics": words,
+        "strict": strict,
+        "placement": placement,
+        "objective": objective,
+        "fallback": fallback,
+        **({} if policy is None else {"policy": policy}),
+        **({} if reuse is None else {"reuse": reuse}),
+    }
 
 
 def policies(policy: str | None, placement: str | None) -> tuple[str | None, str | None]:
@@ -122,11 +215,15 @@ def policies(policy: str | None, placement: str | None) -> tuple[str | None, str
     if policy is None or policy in CUTTING:
         return policy, placement
     if ":" not in policy and policy not in PLACING:
-        raise InputError(f"unknown policy {policy!r}{did_you_mean(policy, [*CUTTING, *PLACING])}", got=policy,
-                         wanted=[*CUTTING, *PLACING])
+        raise InputError(
+            f"unknown policy {policy!r}{did_you_mean(policy, [*CUTTING, *PLACING])}",
+            got=policy,
+            wanted=[*CUTTING, *PLACING],
+        )
     if placement not in (None, policy):
-        raise InputError(f"--policy {policy} and --placement {placement} both place nodes: give one",
-                         got=policy)
+        raise InputError(
+            f"--policy {policy} and --placement {placement} both place nodes: give one", got=policy
+        )
     return None, policy
 
 
@@ -134,8 +231,9 @@ def sizes(dims: Mapping[str, str]) -> dict[str, int]:
     """{dimension: size} of --dim. Raises InputError for a size that is no positive number."""
     for name, text in dims.items():
         if not text.isdecimal() or not 0 < int(text) < 1 << 31:
-            raise InputError(f"--dim {name}={text}: a size is a positive number, as in --dim batch=4",
-                             got=text)
+            raise InputError(
+                f"--dim {name}={text}: a size is a positive number, as in --dim batch=4", got=text
+            )
     return {name: int(text) for name, text in dims.items()}
 
 
@@ -162,17 +260,20 @@ def read_input(text: str, type_: TensorType, rng: np.random.Generator) -> np.nda
     """The value of --input NAME=text: "random", or a .npy file."""
     if text == "random":
         return random_array(type_, rng)
+
     def wrong(message: str, offset: int) -> InputError:
         return InputError(f"cannot read {text}: {message} (byte {offset}); {_INPUT}", got=text)
 
     try:
         data = map_file(text)
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {text}: {getattr(error, 'strerror', None) or error}; {_INPUT}",
-                         got=text) from None
+        raise InputError(
+            f"cannot read {text}: {getattr(error, 'strerror', None) or error}; {_INPUT}", got=text
+        ) from None
     if data[:2] == b"PK":
-        raise InputError(f"{text} is an .npz of several arrays; --input takes a .npy file: save the array "
-                         "alone", got=text)
+        raise InputError(
+            f"{text} is an .npz of several arrays; --input takes a .npy file: save the array alone", got=text
+        )
     return read_npy(Cursor(data, wrong))
 
 

@@ -1,4 +1,5 @@
 """--trace and --html: the files that several commands write about a timeline."""
+
 from __future__ import annotations
 
 import shlex
@@ -13,10 +14,19 @@ from ..writing import write_whole
 
 __all__ = ["Html", "Trace", "write_pictures"]
 
-Trace = Annotated[Path | None, typer.Option(
-    "--trace", help="Write the timeline as JSON that Perfetto (ui.perfetto.dev) and chrome://tracing open.")]
-Html = Annotated[Path | None, typer.Option(
-    "--html", help="Write one HTML file: placement, copies, timeline, memory maps, core grid, L1, banks.")]
+Trace = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace",
+        help="Write the timeline as JSON that Perfetto (ui.perfetto.dev) and chrome://tracing open.",
+    ),
+]
+Html = Annotated[
+    Path | None,
+    typer.Option(
+        "--html", help="Write one HTML file: placement, copies, timeline, memory maps, core grid, L1, banks."
+    ),
+]
 
 
 def write_pictures(timeline: Timeline, name: str, trace: Path | None, html: Path | None) -> None:

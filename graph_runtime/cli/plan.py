@@ -1,4 +1,5 @@
 """graph-runtime plan"""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -35,22 +36,45 @@ from .sources import open_program
 
 __all__ = ["plan"]
 
-Output = Annotated[Path | None, typer.Option(
-    "--output", "-o", help="Write the graph with its plan: running that file does exactly this. A name that "
-                           "ends in .dot: a Graphviz picture instead.")]
-Explain = Annotated[str | None, typer.Option(
-    metavar="NODE", help="Instead: every way to cut this node onto the cores of a buda board.")]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Write the graph with its plan: running that file does exactly this. A name that "
+        "ends in .dot: a Graphviz picture instead.",
+    ),
+]
+Explain = Annotated[
+    str | None,
+    typer.Option(metavar="NODE", help="Instead: every way to cut this node onto the cores of a buda board."),
+]
 
 
 def plan(
-    graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None,
-    dim: opt.Dims = None, fuse: opt.Fuse = None, place: opt.Place = None,
-    placement: opt.Placement = None, objective: opt.Objective = "serial", fallback: opt.Fallback = "error",
-    map: opt.Map = None, format: opt.Formats = None, layout: opt.Layouts = None,
-    fidelity: opt.Fidelity = None, dst: opt.Dst = None, numerics: opt.NumericsOf = None,
-    strict: opt.Strict = False, reuse: opt.Reuse = None,
-    output: Output = None, policy: opt.Policy = None, explain: Explain = None,
-    html: Html = None, verbose: opt.Verbose = False, json: opt.Json = False,
+    graph: opt.Source,
+    device: opt.Devices = None,
+    library: opt.LibraryFiles = None,
+    dim: opt.Dims = None,
+    fuse: opt.Fuse = None,
+    place: opt.Place = None,
+    placement: opt.Placement = None,
+    objective: opt.Objective = "serial",
+    fallback: opt.Fallback = "error",
+    map: opt.Map = None,
+    format: opt.Formats = None,
+    layout: opt.Layouts = None,
+    fidelity: opt.Fidelity = None,
+    dst: opt.Dst = None,
+    numerics: opt.NumericsOf = None,
+    strict: opt.Strict = False,
+    reuse: opt.Reuse = None,
+    output: Output = None,
+    policy: opt.Policy = None,
+    explain: Explain = None,
+    html: Html = None,
+    verbose: opt.Verbose = False,
+    json: opt.Json = False,
 ) -> None:
     """Show what would run where, every copy, every buffer, and why.
 
@@ -65,9 +89,25 @@ def plan(
     policy, placement = opt.policies(policy, placement)
     with progress(not json) as tell:
         program = open_program(graph, device, library, None, opt.pairs(dim, "--dim"), tell)
-        prepared = program.prepare(opt.plan_options(
-            place, map, format, strict, fidelity, dst, numerics, layout, None if explain else policy,
-            placement, objective, fallback, reuse), fuse, tell)
+        prepared = program.prepare(
+            opt.plan_options(
+                place,
+                map,
+                format,
+                strict,
+                fidelity,
+                dst,
+                numerics,
+                layout,
+                None if explain else policy,
+                placement,
+                objective,
+                fallback,
+                reuse,
+            ),
+            fuse,
+            tell,
+        )
     planned = prepared.plan
     placed = placement is not None or (program.is_model and fuse is not False and len(planned.devices) > 1)
     if explain is not None:
@@ -77,14 +117,21 @@ def plan(
 
         write_pictures(simulate(planned), program.name, None, html)
     if output:
-        write_whole(output, dot_text(planned).encode() if output.suffix == ".dot"
-                    else graph_to_json(record(planned)), through=True)
+        write_whole(
+            output,
+            dot_text(planned).encode() if output.suffix == ".dot" else graph_to_json(record(planned)),
+            through=True,
+        )
     modes = peaks(planned, pack, inplace_rules(program.libraries))
     if json:
-        opt.print_json({**report.describe(planned, modes),
-                        "balance": [balanced_json(b) for b in planned.balanced],
-                        "placement": report_placement.describe(planned.placement) if placed else None,
-                        "notes": opt.notes_json(prepared.notes)})
+        opt.print_json(
+            {
+                **report.describe(planned, modes),
+                "balance": [balanced_json(b) for b in planned.balanced],
+                "placement": report_placement.describe(planned.placement) if placed else None,
+                "notes": opt.notes_json(prepared.notes),
+            }
+        )
     else:
         if verbose:
             opt.print_notes(prepared.notes)
@@ -97,8 +144,10 @@ def _show(planned: Plan, placed: bool, policy: str | None, modes: Modes) -> None
     if placed:
         typer.echo("\n" + report_placement.text(planned.placement, width), nl=False)
     if policy is not None and not planned.balanced:
-        typer.echo(f"\npolicy {policy}: no device is a board of stack buda, so nothing was balanced; try "
-                   "--device tt:0=e150")
+        typer.echo(
+            f"\npolicy {policy}: no device is a board of stack buda, so nothing was balanced; try "
+            "--device tt:0=e150"
+        )
     for balanced in planned.balanced:
         typer.echo("\n" + balanced_text(balanced), nl=False)
 

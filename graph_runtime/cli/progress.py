@@ -1,4 +1,5 @@
 """What commands show on stderr while they work: what is done now, with a bar where its steps are known."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -21,12 +22,15 @@ def progress(shown: bool = True) -> Iterator[Tell]:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     tasks: dict[str, int] = {}
-    with Progress(*columns, console=console, transient=True,
-                  disable=not (shown and console.is_terminal)) as bars:
+    with Progress(
+        *columns, console=console, transient=True, disable=not (shown and console.is_terminal)
+    ) as bars:
+
         def tell(what: str, done: int, total: int) -> None:
             if what not in tasks:
                 for task in tasks.values():
                     bars.update(task, visible=False)
                 tasks[what] = bars.add_task(what, total=None)
             bars.update(tasks[what], completed=done, total=total or None)
+
         yield tell

@@ -1,4 +1,5 @@
 """graph-runtime run"""
+
 from __future__ import annotations
 
 import time
@@ -22,32 +23,66 @@ from .trace import timed_run
 
 __all__ = ["run"]
 
-Output = Annotated[Path | None, typer.Option(
-    "--output", "-o", help="Write the outputs to an .npz: output0, output1, ...")]
-Expect = Annotated[Path | None, typer.Option(
-    "--expect", help="An .npz: outputs to compare with, by name or as output<i>; in:<name> for inputs that "
-    "are not given.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the outputs to an .npz: output0, output1, ...")
+]
+Expect = Annotated[
+    Path | None,
+    typer.Option(
+        "--expect",
+        help="An .npz: outputs to compare with, by name or as output<i>; in:<name> for inputs that "
+        "are not given.",
+    ),
+]
 Rtol = Annotated[float, typer.Option("--rtol", help="Relative tolerance of --expect.")]
 Atol = Annotated[float, typer.Option("--atol", help="Absolute tolerance of --expect.")]
-Compare = Annotated[bool, typer.Option(
-    "--compare", help="Compare with the numpy interpreter, every node too: alone, and with errors added "
-                      "up; worst first. Inputs not given are random.")]
-Against = Annotated[str | None, typer.Option(
-    "--against", help="Compare the outputs with those of another runtime: onnxruntime.")]
+Compare = Annotated[
+    bool,
+    typer.Option(
+        "--compare",
+        help="Compare with the numpy interpreter, every node too: alone, and with errors added "
+        "up; worst first. Inputs not given are random.",
+    ),
+]
+Against = Annotated[
+    str | None,
+    typer.Option("--against", help="Compare the outputs with those of another runtime: onnxruntime."),
+]
 
 
 def run(
-    graph: opt.Source, input: opt.Inputs = None, params: opt.Params = None, device: opt.Devices = None,
-    library: opt.LibraryFiles = None, dim: opt.Dims = None, fuse: opt.Fuse = None,
-    place: opt.Place = None, placement: opt.Placement = None, objective: opt.Objective = "serial",
-    fallback: opt.Fallback = "error", map: opt.Map = None, format: opt.Formats = None,
+    graph: opt.Source,
+    input: opt.Inputs = None,
+    params: opt.Params = None,
+    device: opt.Devices = None,
+    library: opt.LibraryFiles = None,
+    dim: opt.Dims = None,
+    fuse: opt.Fuse = None,
+    place: opt.Place = None,
+    placement: opt.Placement = None,
+    objective: opt.Objective = "serial",
+    fallback: opt.Fallback = "error",
+    map: opt.Map = None,
+    format: opt.Formats = None,
     layout: opt.Layouts = None,
-    output: Output = None, expect: Expect = None, rtol: Rtol = 1e-5, atol: Atol = 1e-6,
-    compare: Compare = False, against: Against = None,
-    seed: opt.Seed = 0, fidelity: opt.Fidelity = None, dst: opt.Dst = None,
-    numerics: opt.NumericsOf = None, policy: opt.Policy = None, strict: opt.Strict = False,
-    native: opt.Native = True, rebuild: opt.Rebuild = False,
-    threads: opt.Threads = None, trace: Trace = None, html: Html = None, json: opt.Json = False,
+    output: Output = None,
+    expect: Expect = None,
+    rtol: Rtol = 1e-5,
+    atol: Atol = 1e-6,
+    compare: Compare = False,
+    against: Against = None,
+    seed: opt.Seed = 0,
+    fidelity: opt.Fidelity = None,
+    dst: opt.Dst = None,
+    numerics: opt.NumericsOf = None,
+    policy: opt.Policy = None,
+    strict: opt.Strict = False,
+    native: opt.Native = True,
+    rebuild: opt.Rebuild = False,
+    threads: opt.Threads = None,
+    trace: Trace = None,
+    html: Html = None,
+    json: opt.Json = False,
 ) -> None:
     """Run a graph once and show its outputs. Libraries of a bundle that others made run only if they are
     trusted (graph-runtime trust).
@@ -58,15 +93,22 @@ def run(
 
     Example: graph-runtime run net.json --device cpu:0 --device tt:0 --place 'conv*=tt:0' --compare
     """
-    options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout, policy,
-                               placement, objective, fallback)
+    options = opt.plan_options(
+        place, map, format, strict, fidelity, dst, numerics, layout, policy, placement, objective, fallback
+    )
     with progress(not json) as tell:
-        program = open_program(graph, device, library, params, opt.pairs(dim, "--dim"), tell,
-                               native=native, rebuild=rebuild)
+        program = open_program(
+            graph, device, library, params, opt.pairs(dim, "--dim"), tell, native=native, rebuild=rebuild
+        )
         module = program.module(options, threads, fuse, tell)
     expected = read_expected(expect) if expect else {}
-    _set_inputs(module, opt.pairs(input, "--input"), expected,
-                compare or against is not None, np.random.default_rng(seed))
+    _set_inputs(
+        module,
+        opt.pairs(input, "--input"),
+        expected,
+        compare or against is not None,
+        np.random.default_rng(seed),
+    )
     start = time.perf_counter()
     timeline = timed_run(module, record=bool(trace or html))
     seconds = time.perf_counter() - start
@@ -86,15 +128,23 @@ def run(
         raise typer.Exit(1)
 
 
-def _set_inputs(module: GraphModule, given: dict[str, str], expected: dict[str, np.ndarray], fill: bool,
-                rng: np.random.Generator) -> None:
+def _set_inputs(
+    module: GraphModule,
+    given: dict[str, str],
+    expected: dict[str, np.ndarray],
+    fill: bool,
+    rng: np.random.Generator,
+) -> None:
     """--input, then in:<name> of --expect, then random values if ``fill``; parameters are set already."""
     graph = module.session.graph
     unset = set(module.get_input_info()[0])
     for name in given:
         if name not in graph.input_names:
-            raise InputError(f"--input {name}: the graph has no such input"
-                             f"{did_you_mean(name, sorted(unset) or graph.input_names)}", got=name)
+            raise InputError(
+                f"--input {name}: the graph has no such input"
+                f"{did_you_mean(name, sorted(unset) or graph.input_names)}",
+                got=name,
+            )
     values = {}
     for index, name in enumerate(graph.input_names):
         type_ = graph.entry_type(int(graph.input_eids[index]))
@@ -107,8 +157,11 @@ def _set_inputs(module: GraphModule, given: dict[str, str], expected: dict[str, 
     missing = [name for name in graph.input_names if name in unset and name not in values]
     if missing:
         files = " (or --params FILE for all that it holds)" if len(missing) > 1 else ""
-        raise InputError(f"inputs without a value: {', '.join(missing)}; give --input {missing[0]}=FILE.npy "
-                         f"or --input {missing[0]}=random{files}", wanted=missing)
+        raise InputError(
+            f"inputs without a value: {', '.join(missing)}; give --input {missing[0]}=FILE.npy "
+            f"or --input {missing[0]}=random{files}",
+            wanted=missing,
+        )
     module.set_input(**values)
 
 
@@ -121,14 +174,22 @@ def _compare(program: Program, module: GraphModule, options: dict[str, Any], fus
 
     if fuse or program.is_model:
         names = [name for name in program.graph.input_names if name not in program.constants]
-        return compare_prepared(program.prepare(options, fuse), program.libraries,
-                                inputs=_arrays(module, names), **options)
-    return compare(program.graph, program.libraries, program.devices, nodes=True,
-                   inputs=_arrays(module, module.session.graph.input_names), **options)
+        return compare_prepared(
+            program.prepare(options, fuse), program.libraries, inputs=_arrays(module, names), **options
+        )
+    return compare(
+        program.graph,
+        program.libraries,
+        program.devices,
+        nodes=True,
+        inputs=_arrays(module, module.session.graph.input_names),
+        **options,
+    )
 
 
-def _against(program: Program, module: GraphModule, values: list[np.ndarray], path: Path,
-             name: str) -> Report:
+def _against(
+    program: Program, module: GraphModule, values: list[np.ndarray], path: Path, name: str
+) -> Report:
     from ..comparison.against import compare_with
 
     names = [name for name in program.graph.input_names if name not in program.constants]
@@ -140,12 +201,20 @@ def _storable(value: np.ndarray) -> np.ndarray:
     return value.astype(np.float32) if value.dtype.name == "bfloat16" else value
 
 
-def _show(module: GraphModule, values: list[np.ndarray], seconds: float,
-          differences: list[Difference] | None, reports: list[Report], json: bool) -> None:
+def _show(
+    module: GraphModule,
+    values: list[np.ndarray],
+    seconds: float,
+    differences: list[Difference] | None,
+    reports: list[Report],
+    json: bool,
+) -> None:
     names = module.session.graph.output_names
     if json:
-        rows = [{"name": name, "shape": value.shape, "dtype": value.dtype.name} for name, value in zip(
-            names, values, strict=True)]
+        rows = [
+            {"name": name, "shape": value.shape, "dtype": value.dtype.name}
+            for name, value in zip(names, values, strict=True)
+        ]
         result: dict[str, Any] = {"outputs": rows, "seconds": seconds}
         if differences is not None:
             result["expect"] = [d.as_dict() for d in differences]

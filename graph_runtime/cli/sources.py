@@ -1,4 +1,5 @@
 """What commands take as MODEL: an ONNX file, a graph.json or a bundle, and the devices that it asks for."""
+
 from __future__ import annotations
 
 import warnings
@@ -85,28 +86,48 @@ class Program:
         """Rewritten and planned, a prepare.Prepared."""
         from ..prepare import prepare
 
-        return prepare(self.source, self.devices, params=self.values, fuse=fuse, tell=tell,
-                       inplace=inplace_rules(self.libraries), kernels=library_kernels(self.libraries),
-                       **{"packer": pack, "circular": of_plan, **options})
+        return prepare(
+            self.source,
+            self.devices,
+            params=self.values,
+            fuse=fuse,
+            tell=tell,
+            inplace=inplace_rules(self.libraries),
+            kernels=library_kernels(self.libraries),
+            **{"packer": pack, "circular": of_plan, **options},
+        )
 
     def opened(self) -> list[Library]:
         """Its libraries, opened. Raises UntrustedLibraryError where the user did not ask for their code."""
         self.libraries[:] = open_libraries(self.libraries)
         return self.libraries
 
-    def module(self, options: Mapping[str, Any], threads: int | None = None, fuse: bool | None = None,
-               tell: Tell = silent) -> GraphModule:
+    def module(
+        self,
+        options: Mapping[str, Any],
+        threads: int | None = None,
+        fuse: bool | None = None,
+        tell: Tell = silent,
+    ) -> GraphModule:
         """Ready to run, parameters set. Kernels of an ONNX file are compiled, or found in the cache."""
         if self.rebuild or ((fuse or self.is_model) and (self.bundle is None or self.params is not None)):
             module = self._compiled(self.prepare(options, fuse, tell), threads, tell)
-            warn_of(module.session.plan)               # the others' create has warned
+            warn_of(module.session.plan)  # the others' create has warned
         elif self.bundle is not None and self.params is None:
-            module = create(self.graph, self.opened(), self.devices, threads=threads, name=self.name,
-                            **options)
+            module = create(
+                self.graph, self.opened(), self.devices, threads=threads, name=self.name, **options
+            )
             adopt_params(module, self.values)
         else:
-            module = create(self.graph, self.opened(), self.devices, params=self.params, threads=threads,
-                            name=self.name, **options)
+            module = create(
+                self.graph,
+                self.opened(),
+                self.devices,
+                params=self.params,
+                threads=threads,
+                name=self.name,
+                **options,
+            )
         show_plan(module)
         return module
 
@@ -131,19 +152,36 @@ def is_bundle(path: Path) -> bool:
     return path.is_dir() or (path.is_file() and zipfile.is_zipfile(path))
 
 
-def open_program(path: Path, devices: Sequence[str] | None = None, libraries: Sequence[Path] | None = None,
-                 params: Path | None = None, dims: Mapping[str, str] | None = None,
-                 tell: Tell = silent, batch: int | None = None, *, native: bool = True,
-                 rebuild: bool = False) -> Program:
+def open_program(
+    path: Path,
+    devices: Sequence[str] | None = None,
+    libraries: Sequence[Path] | None = None,
+    params: Path | None = None,
+    dims: Mapping[str, str] | None = None,
+    tell: Tell = silent,
+    batch: int | None = None,
+    *,
+    native: bool = True,
+    rebuild: bool = False,
+) -> Program:
     """Read MODEL; of a bundle the first program. As open_programs."""
-    return open_programs(path, devices, libraries, params, dims, tell, batch, native=native,
-                         rebuild=rebuild)[0]
+    return open_programs(path, devices, libraries, params, dims, tell, batch, native=native, rebuild=rebuild)[
+        0
+    ]
 
 
-def open_programs(path: Path, devices: Sequence[str] | None = None,
-                  libraries: Sequence[Path] | None = None, params: Path | None = None,
-                  dims: Mapping[str, str] | None = None, tell: Tell = silent,
-                  batch: int | None = None, *, native: bool = True, rebuild: bool = False) -> list[Program]:
+def open_programs(
+    path: Path,
+    devices: Sequence[str] | None = None,
+    libraries: Sequence[Path] | None = None,
+    params: Path | None = None,
+    dims: Mapping[str, str] | None = None,
+    tell: Tell = silent,
+    batch: int | None = None,
+    *,
+    native: bool = True,
+    rebuild: bool = False,
+) -> list[Program]:
     """Read MODEL: every program of a bundle, or one. Nothing of a library runs. --device, --library and
     --params come before what a bundle brings. ``dims``, ``batch``: of --dim, --batch, for ONNX files.
     ``native``, ``rebuild``: of --no-native, --rebuild, for bundles: their libraries are left out.
@@ -154,20 +192,34 @@ def open_programs(path: Path, devices: Sequence[str] | None = None,
 
     found = [read_library(file) for file in libraries or ()]
     if dims and (is_bundle(path) or not is_onnx(path)):
-        raise InputError(f"--dim binds dimensions of an ONNX file, {path} has none that are open",
-                         got=dict(dims))
+        raise InputError(
+            f"--dim binds dimensions of an ONNX file, {path} has none that are open", got=dict(dims)
+        )
     if batch and (is_bundle(path) or not is_onnx(path)):
-        raise InputError(f"--batch {batch} needs an ONNX file; {path} has the sizes that it was written with",
-                         got=batch)
+        raise InputError(
+            f"--batch {batch} needs an ONNX file; {path} has the sizes that it was written with", got=batch
+        )
     if found and not (native and not rebuild):
-        raise InputError("--no-native and --rebuild run without libraries, --library names one: give one of "
-                         "these", got=str(found[0].path))
+        raise InputError(
+            "--no-native and --rebuild run without libraries, --library names one: give one of these",
+            got=str(found[0].path),
+        )
     if is_bundle(path):
         bundle = read_bundle(path)
         found = found or (bundle_files(bundle) if native and not rebuild else [])
-        return [Program(path.name, load_graph(bytes(bundle.read(entry.graph))), found,
-                        devices or bundle.devices, params, bundle, entry, rebuild)
-                for entry in bundle.programs]
+        return [
+            Program(
+                path.name,
+                load_graph(bytes(bundle.read(entry.graph))),
+                found,
+                devices or bundle.devices,
+                params,
+                bundle,
+                entry,
+                rebuild,
+            )
+            for entry in bundle.programs
+        ]
     if not path.is_file():
         raise DocumentError(f"there is no file {path}", got=str(path))
     if is_onnx(path):
@@ -193,6 +245,9 @@ def asked_devices(graph: Graph) -> list[str]:
             if last >= _MOST_DEVICES:
                 raise DeviceError(
                     f"the file's columns ask for {last + 1} {kind} devices: give --device for where it runs",
-                    got=last + 1, wanted=_MOST_DEVICES, path="$.attrs.device_id")
+                    got=last + 1,
+                    wanted=_MOST_DEVICES,
+                    path="$.attrs.device_id",
+                )
             found += [f"{kind}:{i}" for i in range(last + 1)]
     return found or ["cpu:0"]

@@ -1,4 +1,5 @@
 """GR_DEBUG: what run and bench say on stderr about what they run."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -22,8 +23,10 @@ def show_plan(module: GraphModule) -> None:
         _say(report.text(plan))
     elif level >= 1:
         inserted = int((plan.origin < 0).sum())
-        _say(f"{plan.graph.num_nodes} nodes ({inserted} copies inserted) on "
-             f"{', '.join(map(str, plan.devices))}, {plan.storage.count} storages\n{report.summary(plan)}")
+        _say(
+            f"{plan.graph.num_nodes} nodes ({inserted} copies inserted) on "
+            f"{', '.join(map(str, plan.devices))}, {plan.storage.count} storages\n{report.summary(plan)}"
+        )
 
 
 def timed_run(module: GraphModule, record: bool = False) -> Timeline | None:
@@ -41,6 +44,7 @@ def _tell(plan: Plan) -> Callable[[int, int], None]:
     def line(nid: int, ns: int) -> None:
         node = plan.graph.node(nid)
         _say(f"{ns / 1e3:12.1f} us  {plan.devices[plan.did[nid]]!s:6}  {node.name} ({node.op})")
+
     return line
 
 

@@ -1,4 +1,5 @@
 """graph-runtime trust"""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,13 +15,18 @@ from . import options as opt
 __all__ = ["trust"]
 
 trust = typer.Typer(
-    name="trust", no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]},
+    name="trust",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Say which native code of bundles may run, for this user on this machine. What compile made here "
-         "may run anyway; what is named by --library too. docs/security.md has the rules.\n\n"
-         "Example: graph-runtime trust add net.bundle\n\nExample: graph-runtime trust list")
+    "may run anyway; what is named by --library too. docs/security.md has the rules.\n\n"
+    "Example: graph-runtime trust add net.bundle\n\nExample: graph-runtime trust list",
+)
 
-What = Annotated[list[str], typer.Argument(
-    metavar="WHAT...", help="Bundles, library files, or sha256 in lower-case hexadecimal.")]
+What = Annotated[
+    list[str],
+    typer.Argument(metavar="WHAT...", help="Bundles, library files, or sha256 in lower-case hexadecimal."),
+]
 
 
 @trust.command()
@@ -40,8 +46,9 @@ def remove(what: What, json: opt.Json = False) -> None:
     """
     found = trusting.untrust(*what)
     if not found:
-        raise InputError(f"nothing of {', '.join(what)} is trusted; graph-runtime trust list shows what is",
-                         got=list(what))
+        raise InputError(
+            f"nothing of {', '.join(what)} is trusted; graph-runtime trust list shows what is", got=list(what)
+        )
     _say(found, "removed", "", json)
 
 
@@ -54,20 +61,34 @@ def list_(json: opt.Json = False) -> None:
     rows, (key, reason) = trusting.trusted(), trust_store.key()
     problems = [text for text in (trust_store.problem(), reason) if text]
     if json:
-        opt.print_json({"folder": str(trust_store.folder()),
-                        "key": str(trust_store.key_path()) if key else None, "problems": problems,
-                        "trusted": [row._asdict() for row in rows]})
+        opt.print_json(
+            {
+                "folder": str(trust_store.folder()),
+                "key": str(trust_store.key_path()) if key else None,
+                "problems": problems,
+                "trusted": [row._asdict() for row in rows],
+            }
+        )
         return
     for text in problems:
         typer.echo(f"warning: {text}", err=True)
     lines = [f"{row.sha256}  {row.how:8}  {row.day}  {row.name}".rstrip() for row in rows]
-    typer.echo("\n".join([f"{len(rows)} libraries, kept in {trust_store.folder()}",
-                          f"key: {trust_store.key_path() if key else 'none'}", *lines]))
+    typer.echo(
+        "\n".join(
+            [
+                f"{len(rows)} libraries, kept in {trust_store.folder()}",
+                f"key: {trust_store.key_path() if key else 'none'}",
+                *lines,
+            ]
+        )
+    )
 
 
 @trust.command()
-def key(new: Annotated[bool, typer.Option("--new", help="Make one where there is none.")] = False,
-        json: opt.Json = False) -> None:
+def key(
+    new: Annotated[bool, typer.Option("--new", help="Make one where there is none.")] = False,
+    json: opt.Json = False,
+) -> None:
     """Show where the key is: compile signs libraries with it, and what is signed with it may run. Copy the
     file to your other machines, by a way that keeps it secret.
 
@@ -77,8 +98,10 @@ def key(new: Annotated[bool, typer.Option("--new", help="Make one where there is
     if path is None:
         found, reason = trust_store.key()
         if found is None:
-            raise InputError(reason or f"there is no key at {trust_store.key_path()}: --new makes one",
-                             got=str(trust_store.key_path()))
+            raise InputError(
+                reason or f"there is no key at {trust_store.key_path()}: --new makes one",
+                got=str(trust_store.key_path()),
+            )
         path = trust_store.key_path()
     if json:
         opt.print_json({"key": str(path)})

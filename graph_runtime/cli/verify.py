@@ -1,4 +1,5 @@
 """graph-runtime verify"""
+
 from __future__ import annotations
 
 from functools import partial
@@ -16,8 +17,13 @@ __all__ = ["verify"]
 
 
 def verify(
-    graph: opt.Source, device: opt.Devices = None, library: opt.LibraryFiles = None, dim: opt.Dims = None,
-    map: opt.Map = None, strict: opt.Strict = False, json: opt.Json = False,
+    graph: opt.Source,
+    device: opt.Devices = None,
+    library: opt.LibraryFiles = None,
+    dim: opt.Dims = None,
+    map: opt.Map = None,
+    strict: opt.Strict = False,
+    json: opt.Json = False,
 ) -> None:
     """Check a file as loading does: document, graph, plan (by the checker), a kernel for each node. Of a
     bundle every program, and the hash of every byte, parameters too.
@@ -41,8 +47,10 @@ def verify(
         for warning in row["warnings"]:
             typer.echo(f"warning: {warning}", err=True)
         named = f" {program.entry.name}:" if len(rows) > 1 else ""
-        typer.echo(f"ok:{named} {row['nodes']} nodes, {row['storages']} storages, {row['kernels']} kernels, "
-                   f"{row['copies_inserted']} copies inserted")
+        typer.echo(
+            f"ok:{named} {row['nodes']} nodes, {row['storages']} storages, {row['kernels']} kernels, "
+            f"{row['copies_inserted']} copies inserted"
+        )
 
 
 def _check(program: Program, options: dict[str, Any]) -> dict[str, Any]:
@@ -51,6 +59,11 @@ def _check(program: Program, options: dict[str, Any]) -> dict[str, Any]:
     lowered = lower(planned, partial(libraries.resolve, libraries=tuple(program.libraries)))
     if program.bundle is not None:
         program.bundle.params(program.entry)
-    return {"nodes": program.graph.num_nodes, "entries": program.graph.num_entries,
-            "storages": planned.storage.count, "kernels": len(lowered.kernels),
-            "copies_inserted": int((planned.origin < 0).sum()), "warnings": list(planned.warnings)}
+    return {
+        "nodes": program.graph.num_nodes,
+        "entries": program.graph.num_entries,
+        "storages": planned.storage.count,
+        "kernels": len(lowered.kernels),
+        "copies_inserted": int((planned.origin < 0).sum()),
+        "warnings": list(planned.warnings),
+    }

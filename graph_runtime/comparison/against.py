@@ -1,4 +1,5 @@
 """Outputs beside those of another runtime, for who wants a second judge."""
+
 from __future__ import annotations
 
 import os
@@ -14,21 +15,37 @@ from .differences import Difference, Report, bounds_of, distances
 __all__ = ["compare_with"]
 
 
-def compare_with(name: str, path: str | os.PathLike, inputs: Mapping[str, np.ndarray],
-                 values: Sequence[np.ndarray], planned: Plan) -> Report:
+def compare_with(
+    name: str,
+    path: str | os.PathLike,
+    inputs: Mapping[str, np.ndarray],
+    values: Sequence[np.ndarray],
+    planned: Plan,
+) -> Report:
     """Our outputs ``values``, of ``planned``, beside those of runtime ``name`` for the file ``path``.
 
     Raises InputError for a runtime that is unknown, not installed, or cannot read the file.
     """
     if name not in _RUNTIMES:
-        raise InputError(f"no runtime {name!r} to compare with{did_you_mean(name, _RUNTIMES)}", got=name,
-                         wanted=sorted(_RUNTIMES))
+        raise InputError(
+            f"no runtime {name!r} to compare with{did_you_mean(name, _RUNTIMES)}",
+            got=name,
+            wanted=sorted(_RUNTIMES),
+        )
     wanted, graph = _RUNTIMES[name](path, inputs), planned.graph
     entry_did = planned.entry_did()
-    rows = [Difference(label, graph.node(graph.maker(eid)).op, str(planned.devices[entry_did[eid]]),
-                       graph.entry_type(eid), *distances(got, want))
-            for label, eid, got, want in zip(graph.output_names, graph.outputs.tolist(), values, wanted,
-                                             strict=True)]
+    rows = [
+        Difference(
+            label,
+            graph.node(graph.maker(eid)).op,
+            str(planned.devices[entry_did[eid]]),
+            graph.entry_type(eid),
+            *distances(got, want),
+        )
+        for label, eid, got, want in zip(
+            graph.output_names, graph.outputs.tolist(), values, wanted, strict=True
+        )
+    ]
     return Report(tuple(sorted(rows, key=lambda d: -d.nmse)), *bounds_of(planned), judge=name)
 
 
@@ -40,7 +57,7 @@ def _onnxruntime(path: str | os.PathLike, inputs: Mapping[str, np.ndarray]) -> l
     try:
         session = onnxruntime.InferenceSession(os.fspath(path), providers=["CPUExecutionProvider"])
         return session.run(None, dict(inputs))
-    except Exception as error:              # its exceptions have no root of their own
+    except Exception as error:  # its exceptions have no root of their own
         raise InputError(f"onnxruntime cannot run {path}: {error}", got=str(path)) from None
 
 

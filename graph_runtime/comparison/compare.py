@@ -82,8 +82,15 @@ def compare_prepared(
     arrays = given | _constants(model)
     wanted = interpret(model.graph, arrays, functions=functions, settle=_originals(source, original, model))
     made = factory.create(prepared.plan, library)
-    case = _Case(model.graph, prepared.plan, wanted, heads(source.graph, original), library,
-                 prepared.plan.devices, options)
+    case = _Case(
+        model.graph,
+        prepared.plan,
+        wanted,
+        heads(source.graph, original),
+        library,
+        prepared.plan.devices,
+        options,
+    )
     return case.report(_run(made, arrays), arrays, bound, nodes)
 
 
@@ -91,8 +98,11 @@ def _constants(model: Model) -> dict[str, np.ndarray]:
     return {name: constant.read() for name, constant in model.constants.items()}
 
 
-def _originals(source: Model, values: Sequence[np.ndarray], model: Model,
-               ) -> Callable[[int, np.ndarray], np.ndarray]:
+def _originals(
+    source: Model,
+    values: Sequence[np.ndarray],
+    model: Model,
+) -> Callable[[int, np.ndarray], np.ndarray]:
     """settle() of interpret: the value that the source has where a rewritten node stands, where it has it in
     the same form (a layout of the rewrites' own, say, it has not)."""
     graph = model.graph
@@ -109,6 +119,7 @@ def _originals(source: Model, values: Sequence[np.ndarray], model: Model,
         if other >= len(values) or source.graph.entry_type(other) != graph.entry_type(eid):
             return value
         return values[other] if nmse(value, values[other]) < _SAME else value
+
     return settle
 
 
@@ -124,8 +135,13 @@ class _Case:
     devices: Any
     options: Mapping[str, Any]
 
-    def report(self, results: Sequence[np.ndarray], arrays: Mapping[str, np.ndarray], bound: float | None,
-               nodes: bool) -> Report:
+    def report(
+        self,
+        results: Sequence[np.ndarray],
+        arrays: Mapping[str, np.ndarray],
+        bound: float | None,
+        nodes: bool,
+    ) -> Report:
         """Judge the heads, and with ``nodes`` every entry that a function makes."""
         graph, bounds = self.graph, bounds_of(self.plan) if bound is None else (bound, bound)
         outputs = self._measure(graph.outputs, self.heads, results)
@@ -137,21 +153,29 @@ class _Case:
         accumulated = self._rerun(keep_all(placed), arrays)
         alone, feeds = cut(placed)
         isolated = self._rerun(alone, {name: self.wanted[eid] for name, eid in feeds.items()})
-        return Report(outputs, *bounds, self._measure(made, wanted, [accumulated[eid] for eid in made]),
-                      self._measure(made, wanted, isolated))
+        return Report(
+            outputs,
+            *bounds,
+            self._measure(made, wanted, [accumulated[eid] for eid in made]),
+            self._measure(made, wanted, isolated),
+        )
 
     def _rerun(self, graph: Graph, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         options = _without_place(self.options)
         return _run(factory.create(graph, self.library, self.devices, **options), arrays)
 
-    def _measure(self, eids: Sequence[int], wanted: Sequence[np.ndarray],
-                 actual: Sequence[np.ndarray]) -> tuple[Difference, ...]:
+    def _measure(
+        self, eids: Sequence[int], wanted: Sequence[np.ndarray], actual: Sequence[np.ndarray]
+    ) -> tuple[Difference, ...]:
         rows, device_of = [], _devices_by_name(self.plan)
         for eid, want, got in zip(np.asarray(eids).tolist(), wanted, actual, strict=True):
             node = self.graph.node(self.graph.maker(eid))
             name = node.name if len(node.outputs) == 1 else f"{node.name}:{eid - node.outputs[0]}"
-            rows.append(Difference(name, node.op, device_of[node.name], self.graph.entry_type(eid),
-                                   *distances(got, want)))
+            rows.append(
+                Difference(
+                    name, node.op, device_of[node.name], self.graph.entry_type(eid), *distances(got, want)
+                )
+            )
         return tuple(sorted(rows, key=lambda d: -d.nmse))
 
 

@@ -1,4 +1,5 @@
 """How far results are from what they should be: a row a value, and the report of a comparison."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -16,8 +17,14 @@ __all__ = ["Difference", "Report", "bounds_of", "distances"]
 # Normalised mean squared error that values may have, by the coarsest format in which a float was stored: of a
 # network's outputs, where errors add up (2e-2 is a correlation of 0.99), and of what one node makes of right
 # inputs.
-_BOUNDS = {"f64": (1e-20, 1e-20), "f32": (1e-8, 1e-8), "f16": (1e-4, 1e-4), "bf16": (2e-2, 5e-3),
-           "bfp8_b": (5e-2, 2e-2), "bfp4_b": (2e-1, 2e-1)}
+_BOUNDS = {
+    "f64": (1e-20, 1e-20),
+    "f32": (1e-8, 1e-8),
+    "f16": (1e-4, 1e-4),
+    "bf16": (2e-2, 5e-3),
+    "bfp8_b": (5e-2, 2e-2),
+    "bfp4_b": (2e-1, 2e-1),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +43,16 @@ class Difference:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON-able values."""
-        return {"name": self.name, "op": self.op, "device": self.device, "type": str(self.type),
-                "max_abs": self.max_abs, "max_rel": self.max_rel, "nmse": self.nmse,
-                "correlation": self.correlation}
+        return {
+            "name": self.name,
+            "op": self.op,
+            "device": self.device,
+            "type": str(self.type),
+            "max_abs": self.max_abs,
+            "max_rel": self.max_rel,
+            "nmse": self.nmse,
+            "correlation": self.correlation,
+        }
 
     def __str__(self) -> str:
         return (
@@ -63,10 +77,17 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON-able values, worst first."""
-        return {"ok": self.ok, "judge": self.judge, "worst_nmse": self.worst, "bound": self.bound,
-                "bound_isolated": self.alone,
-                **{title: [d.as_dict() for d in getattr(self, title)]
-                   for title in ("outputs", "isolated", "accumulated")}}
+        return {
+            "ok": self.ok,
+            "judge": self.judge,
+            "worst_nmse": self.worst,
+            "bound": self.bound,
+            "bound_isolated": self.alone,
+            **{
+                title: [d.as_dict() for d in getattr(self, title)]
+                for title in ("outputs", "isolated", "accumulated")
+            },
+        }
 
     @property
     def worst(self) -> float:
@@ -76,8 +97,9 @@ class Report:
     @property
     def ok(self) -> bool:
         """Whether every output is within the bound, and every node alone."""
-        return (all(d.nmse <= self.bound for d in self.outputs)
-                and all(d.nmse <= self.alone for d in self.isolated))
+        return all(d.nmse <= self.bound for d in self.outputs) and all(
+            d.nmse <= self.alone for d in self.isolated
+        )
 
     def __str__(self) -> str:
         lines = [
@@ -114,5 +136,5 @@ def bounds_of(planned: Plan) -> tuple[float, float]:
     """The nmse that outputs of a plan may have, and a node alone, by the coarsest format that it stores."""
     used = {planned.layouts[i].format for i in np.unique(planned.layout_id).tolist()}
     if planned.numerics or any(Numerics.of(f.attrs).as_dict() for f in planned.graph.funcs):
-        used.add("bf16")                          # operands or sums are cut, whatever they are stored as
+        used.add("bf16")  # operands or sums are cut, whatever they are stored as
     return max((_BOUNDS[f] for f in used if f in _BOUNDS), default=(0.0, 0.0))

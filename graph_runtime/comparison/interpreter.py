@@ -18,7 +18,10 @@ Inputs = Mapping[str, np.ndarray] | Sequence[np.ndarray]
 
 
 def interpret(
-    graph: Graph, inputs: Inputs, *, functions: Mapping[str, Callable] | None = None,
+    graph: Graph,
+    inputs: Inputs,
+    *,
+    functions: Mapping[str, Callable] | None = None,
     settle: Callable[[int, np.ndarray], np.ndarray] | None = None,
 ) -> list[np.ndarray]:
     """The value of every entry, by eid, as each op's numpy reference computes it.

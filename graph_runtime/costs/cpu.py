@@ -19,38 +19,140 @@ __all__ = ["PACES", "SPIN_NS", "Machine", "cpu_node_cost", "host_copy_ns", "mach
 _TAKERS = {
     "product_gflops": ("matmul", "dense", "conv2d"),
     "function_gflops": (
-        "exp", "tanh", "sigmoid", "gelu", "softmax", "log_softmax", "sqrt", "divide", "reciprocal", "expm1",
-        "log", "log1p", "erf", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh",
-        "acosh", "atanh", "softplus", "softsign", "silu", "mish", "elu", "selu", "celu", "power", "mod",
+        "exp",
+        "tanh",
+        "sigmoid",
+        "gelu",
+        "softmax",
+        "log_softmax",
+        "sqrt",
+        "divide",
+        "reciprocal",
+        "expm1",
+        "log",
+        "log1p",
+        "erf",
+        "rsqrt",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "softplus",
+        "softsign",
+        "silu",
+        "mish",
+        "elu",
+        "selu",
+        "celu",
+        "power",
+        "mod",
         "lrn",
     ),
     "simple_gflops": (
         # elementwise
-        "abs", "add", "bias_add", "cast", "ceil", "clip", "floor", "hard_sigmoid", "hard_swish", "leaky_relu",
-        "maximum", "minimum", "multiply", "negative", "relu", "round", "shrink", "sign", "subtract",
-        "thresholded_relu", "where", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "shift_left",
-        "shift_right", "equal", "greater", "greater_equal", "isinf", "isnan", "less", "less_equal",
-        "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal",
+        "abs",
+        "add",
+        "bias_add",
+        "cast",
+        "ceil",
+        "clip",
+        "floor",
+        "hard_sigmoid",
+        "hard_swish",
+        "leaky_relu",
+        "maximum",
+        "minimum",
+        "multiply",
+        "negative",
+        "relu",
+        "round",
+        "shrink",
+        "sign",
+        "subtract",
+        "thresholded_relu",
+        "where",
+        "bitwise_and",
+        "bitwise_not",
+        "bitwise_or",
+        "bitwise_xor",
+        "shift_left",
+        "shift_right",
+        "equal",
+        "greater",
+        "greater_equal",
+        "isinf",
+        "isnan",
+        "less",
+        "less_equal",
+        "logical_and",
+        "logical_not",
+        "logical_or",
+        "logical_xor",
+        "not_equal",
         # a program's own part: its steps have their paces
         "fused",
         # over axes and windows
-        "all", "any", "argmax", "argmin", "cumsum", "max", "mean", "min", "prod", "sum", "topk", "layer_norm",
-        "rms_norm", "avg_pool2d", "avg_pool3d", "global_avg_pool2d", "global_max_pool2d", "lp_pool2d",
-        "max_pool2d", "max_pool2d_backward", "max_pool2d_indices", "max_pool3d",
+        "all",
+        "any",
+        "argmax",
+        "argmin",
+        "cumsum",
+        "max",
+        "mean",
+        "min",
+        "prod",
+        "sum",
+        "topk",
+        "layer_norm",
+        "rms_norm",
+        "avg_pool2d",
+        "avg_pool3d",
+        "global_avg_pool2d",
+        "global_max_pool2d",
+        "lp_pool2d",
+        "max_pool2d",
+        "max_pool2d_backward",
+        "max_pool2d_indices",
+        "max_pool3d",
         # products by plain loops, or of small parts
-        "attention", "conv2d_backward_weight", "conv3d", "conv_transpose2d",
+        "attention",
+        "conv2d_backward_weight",
+        "conv3d",
+        "conv_transpose2d",
         # movement: hardly any arithmetic
-        "broadcast_to", "concatenate", "flatten", "gather_nd", "pack_panels", "pad", "reshape", "reverse",
-        "scatter_elements", "scatter_nd", "slice", "slice_update", "squeeze", "take", "take_along_axis",
-        "tile", "transpose", "unsqueeze",
+        "broadcast_to",
+        "concatenate",
+        "flatten",
+        "gather_nd",
+        "pack_panels",
+        "pad",
+        "reshape",
+        "reverse",
+        "scatter_elements",
+        "scatter_nd",
+        "slice",
+        "slice_update",
+        "squeeze",
+        "take",
+        "take_along_axis",
+        "tile",
+        "transpose",
+        "unsqueeze",
     ),
 }
 PACES = {op: pace for pace, ops in _TAKERS.items() for op in ops}
-_OUTSIDE = "simple_gflops"           # of ops that other packages register: their cost says that it is assumed
+_OUTSIDE = "simple_gflops"  # of ops that other packages register: their cost says that it is assumed
 _ON_PANELS = ("matmul_panels", "attention_panels", "matmul_blas", "dense_blas")
-_WEIGHTED = ("dense", "conv2d")      # input 1 is a weight
+_WEIGHTED = ("dense", "conv2d")  # input 1 is a weight
 _COLUMNS = 16
-SPIN_NS = 50_000        # how long the thread of a queue looks for work before it sleeps: native/core/worker.c
+SPIN_NS = 50_000  # how long the thread of a queue looks for work before it sleeps: native/core/worker.c
 _LOOKS_UP = ("gather_nd", "slice", "take", "take_along_axis")
 
 
@@ -92,8 +194,12 @@ def machine() -> Machine:
 
 
 def cpu_node_cost(
-    func: Func, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...], host: Machine | None = None,
-    constant_weight: bool | None = None, from_memory: bool = False,
+    func: Func,
+    inputs: tuple[TensorType, ...],
+    outputs: tuple[TensorType, ...],
+    host: Machine | None = None,
+    constant_weight: bool | None = None,
+    from_memory: bool = False,
 ) -> Cost:
     """ns of a kernel on the host. A function that only a library knows is taken to move its tensors once.
 
@@ -130,8 +236,14 @@ def _traffic(op: str | None, inputs: tuple[TensorType, ...], outputs: tuple[Tens
     return made + sum(t.nbytes for t in inputs)
 
 
-def _work_ns(op: registry.Op, func: Func, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...],
-             attrs: Mapping[str, Any], host: Machine) -> float:
+def _work_ns(
+    op: registry.Op,
+    func: Func,
+    inputs: tuple[TensorType, ...],
+    outputs: tuple[TensorType, ...],
+    attrs: Mapping[str, Any],
+    host: Machine,
+) -> float:
     """ns of arithmetic in float32, by the kernel that ``attrs`` decide; that of a program step by step, as
     fast as each op alone."""
     program = func.attrs["body"] if op.name == "fused" else func.attrs.get("epilogue", ())

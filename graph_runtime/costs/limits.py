@@ -32,8 +32,9 @@ def tt_limits(
     fidelity = Numerics.of(func.attrs).fidelity or fidelity or NO_FIDELITY
     cores = board.grid[0] * board.grid[1]
     placed = list(zip((*inputs, *outputs), layouts, strict=True))
-    math_cycles = sum(pass_cycles(one, layouts[-1].format, fidelity, board, cores).cycles
-                      for one in work.passes)
+    math_cycles = sum(
+        pass_cycles(one, layouts[-1].format, fidelity, board, cores).cycles for one in work.passes
+    )
     spread = [(t, at) for t, at in placed if at.memory == L1 and at.shard is None]
     if work.product is not None:
         products, strips, stored = _product(work.product, layouts, fidelity, board)
@@ -43,21 +44,31 @@ def tt_limits(
         count = math.ceil(sum(tiles_of(t.shape) for t, _ in spread) / cores)
         nbytes = max(tile_bytes(at.format) for _, at in spread)
         noc = noc_cycles(board.arch, nbytes=nbytes, transactions=count).cycles
-    dram = dram_cycles(board, sum(nbytes_moved(t, at) for t, at in placed if at.memory == DRAM),
-                       placed=False).cycles
+    dram = dram_cycles(
+        board, sum(nbytes_moved(t, at) for t, at in placed if at.memory == DRAM), placed=False
+    ).cycles
     return {"math": float(math_cycles), "NoC": float(noc), "DRAM": float(dram)}
 
 
-def _product(product: Product, layouts: tuple[Layout, ...], fidelity: str,
-             board: Descriptor) -> tuple[float, float, float]:
+def _product(
+    product: Product, layouts: tuple[Layout, ...], fidelity: str, board: Descriptor
+) -> tuple[float, float, float]:
     """Cycles of products, strips and DRAM, for the cut of the grid that is fastest."""
     rows, columns = board.grid
     cores = rows * columns
     sharded = product.batch > 1 or (layouts[0].memory == L1 and layouts[-1].memory == L1)
     weights, found = gemm_weights(board.arch), []
     for grid in ((1, 1),) if product.batch > 1 else ((rows, columns), (cores, 1), (1, cores)):
-        x = gemm_columns(m=product.m, k=product.k, n=product.n, format=layouts[0].format, fidelity=fidelity,
-                         grid=grid, sharded=sharded, tuned=True)
+        x = gemm_columns(
+            m=product.m,
+            k=product.k,
+            n=product.n,
+            format=layouts[0].format,
+            fidelity=fidelity,
+            grid=grid,
+            sharded=sharded,
+            tuned=True,
+        )
         found.append((float(gemm(weights, x)), tuple(map(float, gemm_parts(weights, x)[:3]))))
     turns = math.ceil(product.batch / cores)
     return tuple(part * turns for part in min(found)[1])

@@ -43,9 +43,11 @@ def node_cost(
     if node.func is None or node.func.name == NOP or node.func.name == COPY:
         return Cost(0.0, "measured", "no kernel of its own")
     if device.descriptor.on_host or not device.descriptor.arch:
-        return cpu_node_cost(node.func, node.input_types, node.output_types, host, constant_weight,
-                             from_memory)
+        return cpu_node_cost(
+            node.func, node.input_types, node.output_types, host, constant_weight, from_memory
+        )
     if not all(t.size for t in (*node.input_types, *node.output_types)):
         return Cost(0.0, "measured", "a tensor without elements")
-    return tt_node_cost(node.func, node.input_types, node.output_types, tuple(layouts), device.descriptor,
-                        fidelity)
+    return tt_node_cost(
+        node.func, node.input_types, node.output_types, tuple(layouts), device.descriptor, fidelity
+    )

@@ -103,8 +103,16 @@ def _spread(product: Product, layouts: tuple[Layout, ...], fidelity: str, board:
         return sharded_matmul_cycles(product.m, product.k, product.n, left.shard.cores)
 
     def cut(grid: tuple[int, int], in_l1: bool) -> Cost:
-        return gemm_cycles(board.arch, product.m, product.k, product.n, format=left.format, fidelity=fidelity,
-                           grid=grid, sharded=in_l1)
+        return gemm_cycles(
+            board.arch,
+            product.m,
+            product.k,
+            product.n,
+            format=left.format,
+            fidelity=fidelity,
+            grid=grid,
+            sharded=in_l1,
+        )
 
     if product.batch > 1:
         one = cut((1, 1), True)

@@ -24,7 +24,11 @@ VECTOR_OPS = {
     **dict.fromkeys(("sin", "tan", "asin", "acos", "atan"), "sine"),
     **dict.fromkeys(("silu", "softplus"), "sigmoid"),
     **dict.fromkeys(("leaky_relu", "hard_sigmoid", "hard_swish"), "lrelu"),
-    "cos": "cosine", "mish": "tanh", "erf": "gelu", "rsqrt": "sqrt", "softsign": "reciprocal",
+    "cos": "cosine",
+    "mish": "tanh",
+    "erf": "gelu",
+    "rsqrt": "sqrt",
+    "softsign": "reciprocal",
     **{op: op for op in ("add", "subtract", "multiply", "maximum", "power")},
     **dict.fromkeys(("minimum", "where"), "maximum"),
     **dict.fromkeys(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"), "subtract"),
@@ -32,8 +36,20 @@ VECTOR_OPS = {
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right"), "add"),
     "mod": "power",
 }
-_MOVES = ("transpose", "concatenate", "take", "slice", "slice_update", "tile", "pad", "reverse",
-          "take_along_axis", "gather_nd", "scatter_elements", "scatter_nd")
+_MOVES = (
+    "transpose",
+    "concatenate",
+    "take",
+    "slice",
+    "slice_update",
+    "tile",
+    "pad",
+    "reverse",
+    "take_along_axis",
+    "gather_nd",
+    "scatter_elements",
+    "scatter_nd",
+)
 _REDUCTIONS = ("sum", "mean", "prod", "max", "min", "all", "any", "argmax", "argmin", "topk")
 _POOLS = ("max_pool2d", "avg_pool2d", "max_pool2d_backward")
 _GLOBAL_POOLS = ("global_max_pool2d", "global_avg_pool2d")
@@ -121,7 +137,7 @@ def _passes(op: str, inputs: tuple[TensorType, ...], out: TensorType) -> tuple[P
     }
     chains["log_softmax"] = chains["softmax"] + _each(rows, "log")
     scaled = _each(made, "multiply", "reduce", "multiply", "multiply")
-    chains["cumsum"] = _each(made, "matmul")       # with a triangle of ones
+    chains["cumsum"] = _each(made, "matmul")  # with a triangle of ones
     chains["rms_norm"] = scaled + _each(rows, "sqrt", "reciprocal")
     return chains.get(op)
 

@@ -18,8 +18,16 @@ from ..errors import DocumentError, GraphError
 from ..graph import TensorType
 from .json_text import json_path
 
-__all__ = ["MOST_BYTES", "entries", "extra_columns", "id_rows", "integers", "intern_types", "of_length",
-           "pool_type"]
+__all__ = [
+    "MOST_BYTES",
+    "entries",
+    "extra_columns",
+    "id_rows",
+    "integers",
+    "intern_types",
+    "of_length",
+    "pool_type",
+]
 
 MOST_BYTES = 1 << 62
 Places = Sequence[str | int]

@@ -21,7 +21,7 @@ from .json_text import brief, count, json_path, parse_text, refuse_dense, tells_
 
 __all__ = ["check_schema", "read_document", "read_source", "until_metadata"]
 
-_GRAPH, _LAST = "graph.json", "metadata"    # _LAST: the key at which TVM's reader ends
+_GRAPH, _LAST = "graph.json", "metadata"  # _LAST: the key at which TVM's reader ends
 _COLUMNS = ("dltype", "shape", "storage_id", "device_index", "device_id", "storage_scope")
 
 
@@ -169,6 +169,4 @@ def _walk(value: Any, places: list) -> Any:
 def _show(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "an array"
-    return (
-        brief(orjson.dumps(value).decode()) if isinstance(value, (str, bool, type(None))) else brief(value)
-    )
+    return brief(orjson.dumps(value).decode()) if isinstance(value, (str, bool, type(None))) else brief(value)

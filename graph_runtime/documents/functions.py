@@ -54,8 +54,9 @@ def intern_functions(nodes: NodeColumns) -> tuple[np.ndarray, tuple[Func, ...]]:
 
 def make_functions(given: Sequence[tuple[int, dict[str, str]]]) -> tuple[Func, ...]:
     """The Funcs of (number of inputs, attrs) each. Raises GraphError as intern_functions does."""
-    return tuple(_make_func(i, raw.get("func_name", ""), num_inputs, raw)
-                 for i, (num_inputs, raw) in enumerate(given))
+    return tuple(
+        _make_func(i, raw.get("func_name", ""), num_inputs, raw) for i, (num_inputs, raw) in enumerate(given)
+    )
 
 
 def _for_us(raw: dict[str, str]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from .metadata import (
 
 __all__ = ["read_hints"]
 
-_SPARE_SIDS = 1 << 18      # a pool of so many takes 20 MiB until it is planned
+_SPARE_SIDS = 1 << 18  # a pool of so many takes 20 MiB until it is planned
 
 
 def read_hints(document: dict[str, Any], graph: Graph) -> Hints:

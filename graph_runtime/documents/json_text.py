@@ -17,8 +17,16 @@ import orjson
 
 from ..errors import DocumentError
 
-__all__ = ["brief", "count", "json_path", "parse_json", "parse_text", "refuse_dense", "tells_all",
-           "without_repeats"]
+__all__ = [
+    "brief",
+    "count",
+    "json_path",
+    "parse_json",
+    "parse_text",
+    "refuse_dense",
+    "tells_all",
+    "without_repeats",
+]
 
 _BRIEF = 60
 # An object takes at least so many bytes of memory, and an array. Text may have so many that they take _TIMES
@@ -63,8 +71,11 @@ def _refuse_swollen(data: bytes, what: str) -> None:
         return
     least = count(data, "{") * _OBJECT + count(data, "[") * _ARRAY
     if least > _TIMES * len(data) + _ALLOWED:
-        raise DocumentError(f"{what}: {len(data)} bytes with so many objects and arrays that reading them "
-                            f"takes more than {least >> 20} MiB: no program writes that", got=least)
+        raise DocumentError(
+            f"{what}: {len(data)} bytes with so many objects and arrays that reading them "
+            f"takes more than {least >> 20} MiB: no program writes that",
+            got=least,
+        )
 
 
 def count(data: bytes, character: str) -> int:
@@ -77,8 +88,10 @@ def refuse_dense(values: int, size: int, what: str) -> None:
     """Raise DocumentError where a text of ``size`` bytes has too many keys and values for a schema to look at
     all."""
     if values * _VALUE > _COPIED * size + _ALLOWED:
-        raise DocumentError(f"{what}: {size} bytes with {values} values, too many for its size: no program "
-                            "writes that", got=values)
+        raise DocumentError(
+            f"{what}: {size} bytes with {values} values, too many for its size: no program writes that",
+            got=values,
+        )
 
 
 # ---------------------------------------------------------------- keys that stand twice
@@ -95,7 +108,7 @@ def _colons(value: Any) -> int | None:
 def tells_all(data: bytes, value: Any, keys: int | None = None) -> bool:
     """Whether the text ``data`` of ``value`` has no key twice, for sure. ``keys``: how many the value has,
     where that is known: with as many colons no string has one, and the value need not be written."""
-    if b"\\" in data and (b"u003a" in data or b"u003A" in data):     # a colon that is not written as one
+    if b"\\" in data and (b"u003a" in data or b"u003A" in data):  # a colon that is not written as one
         return False
     said = count(data, ":")
     return said in (0, keys) or said == _colons(value)
@@ -113,7 +126,7 @@ def without_repeats(data: bytes, what: str, last: str | None = None) -> Any:
     outermost: list[tuple[str, Any]] = []
 
     def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        outermost[:] = pairs              # the outermost object is the last to be closed
+        outermost[:] = pairs  # the outermost object is the last to be closed
         found = dict(pairs)
         if len(found) == len(pairs):
             return found
@@ -127,15 +140,18 @@ def without_repeats(data: bytes, what: str, last: str | None = None) -> Any:
         value = json.loads(text, object_pairs_hook=made, parse_int=_number)
         if isinstance(value, dict) and last is not None:
             keys = [key for key, _ in outermost]
-            value = made(outermost[:keys.index(last) + 1] if last in keys else list(outermost))
+            value = made(outermost[: keys.index(last) + 1] if last in keys else list(outermost))
         places = _find(value, lambda found: type(found) is _Repeated)
     except RecursionError:
         raise DocumentError(f"{what} is nested too deeply") from None
     if places is None:
         return value
     key = _at(value, places).key
-    raise DocumentError(f"{what}: key {brief(key)!r} stands twice in one object: leave one of them",
-                        path=json_path([*places, key]), got=key)
+    raise DocumentError(
+        f"{what}: key {brief(key)!r} stands twice in one object: leave one of them",
+        path=json_path([*places, key]),
+        got=key,
+    )
 
 
 def _number(text: str) -> int | float:
@@ -207,7 +223,10 @@ def _refuse(data: bytes, what: str, error: orjson.JSONDecodeError) -> NoReturn:
 def json_path(places: Sequence[str | int]) -> str:
     """$.nodes[3].inputs[0] for ["nodes", 3, "inputs", 0]; a key that is no word is quoted: $["gr.op"]."""
     return "$" + "".join(
-        f"[{p}]" if isinstance(p, int) else f".{p}" if p.isidentifier()
+        f"[{p}]"
+        if isinstance(p, int)
+        else f".{p}"
+        if p.isidentifier()
         else f"[{brief(orjson.dumps(p.encode('utf-8', 'backslashreplace').decode()).decode())}]"
         for p in places
     )

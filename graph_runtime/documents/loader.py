@@ -158,9 +158,7 @@ def _eids(
     return nid, eid
 
 
-def check_order(
-    names: tuple[str, ...], func_id: np.ndarray, in_ptr: np.ndarray, in_nid: np.ndarray
-) -> None:
+def check_order(names: tuple[str, ...], func_id: np.ndarray, in_ptr: np.ndarray, in_nid: np.ndarray) -> None:
     """Nodes run in array order, so a producer stands before its consumers; null nodes do not run and may
     stand anywhere. A null node has no inputs.
     """
@@ -185,8 +183,7 @@ def check_order(
         loop += " -> ..." if len(cycle) > 8 else f" -> {names[cycle[0]]!r}"
         raise GraphError(f"nodes feed each other in a cycle: {loop}", path=path, node=names[nid])
     raise GraphError(
-        f"node {names[nid]!r} reads node {names[in_nid[slot]]!r}, which runs after it: "
-        "put it behind",
+        f"node {names[nid]!r} reads node {names[in_nid[slot]]!r}, which runs after it: put it behind",
         path=path,
         node=names[nid],
     )

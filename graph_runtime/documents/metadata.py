@@ -15,8 +15,14 @@ from ..shards import Shard
 from .columns import integers, of_length
 from .json_text import json_path
 
-__all__ = ["read_aliases", "read_at_input", "read_layout_column", "read_layouts", "read_numerics",
-           "read_storage"]
+__all__ = [
+    "read_aliases",
+    "read_at_input",
+    "read_layout_column",
+    "read_layouts",
+    "read_numerics",
+    "read_storage",
+]
 
 _META = ("metadata", "graph_runtime")
 
@@ -111,15 +117,22 @@ def _shard(row: dict[str, Any], i: int) -> Shard | None:
     if said is None:
         return None
     if row["memory"] != L1:
-        raise GraphError(f"shards lie in the L1 of cores, not in {row['memory']}",
-                         path=_place("layouts", i, "shard"), got=row["memory"], wanted=L1)
+        raise GraphError(
+            f"shards lie in the L1 of cores, not in {row['memory']}",
+            path=_place("layouts", i, "shard"),
+            got=row["memory"],
+            wanted=L1,
+        )
     (top, left), (bottom, right) = said["grid"]
     if top > bottom or left > right:
-        raise GraphError("grid is the first and the last core of a rectangle, [[row, column], [row, "
-                         "column]], both inside",
-                         path=_place("layouts", i, "shard", "grid"), got=said["grid"])
-    return Shard(said["kind"], ((top, left), (bottom, right)), tuple(said["shape"]),
-                 said.get("orientation", "row"))
+        raise GraphError(
+            "grid is the first and the last core of a rectangle, [[row, column], [row, column]], both inside",
+            path=_place("layouts", i, "shard", "grid"),
+            got=said["grid"],
+        )
+    return Shard(
+        said["kind"], ((top, left), (bottom, right)), tuple(said["shape"]), said.get("orientation", "row")
+    )
 
 
 def read_layout_column(ours: dict, layouts: tuple[Layout, ...] | None, count: int) -> np.ndarray | None:

@@ -71,7 +71,7 @@ def _keys(document: Any, nodes: NodeColumns | None, data: bytes) -> int | None:
         return None
     try:
         text = orjson.dumps({**document, "nodes": []})
-    except TypeError:               # nested deeper than orjson writes
+    except TypeError:  # nested deeper than orjson writes
         return None
     refuse_dense(count(text, ",") + count(text, ":"), len(data), "graph.json")
     return None if nodes is None else nodes.keys + count(text, ":")
@@ -119,8 +119,9 @@ def _read(nodes: list[dict[str, Any]], plain: bool) -> NodeColumns:
             keys += sum(map(len, block)) + sum(map(len, attrs))
         if attrs is None:
             attrs = [_any_attrs(nid, node) for nid, node in enumerate(block, start)]
-            deps |= {nid: node["control_deps"] for nid, node in enumerate(block, start)
-                     if "control_deps" in node}
+            deps |= {
+                nid: node["control_deps"] for nid, node in enumerate(block, start) if "control_deps" in node
+            }
         counts += map(len, inputs)
         if found is None:
             found = entries(flat, partial(_place, start, inputs))

@@ -61,8 +61,14 @@ def _named(data: memoryview, found: dict[str, np.ndarray]) -> dict[str, np.ndarr
     """The arrays, and what lies where in the file's bytes is known to who explains a fault."""
     first = np.frombuffer(data, np.uint8).ctypes.data
     begins = {name: array.ctypes.data - first for name, array in found.items() if array.nbytes}
-    name_parts(data, {name: (begin, begin + found[name].nbytes) for name, begin in begins.items()
-                      if 0 <= begin < len(data)})         # others were unpacked
+    name_parts(
+        data,
+        {
+            name: (begin, begin + found[name].nbytes)
+            for name, begin in begins.items()
+            if 0 <= begin < len(data)
+        },
+    )  # others were unpacked
     return found
 
 

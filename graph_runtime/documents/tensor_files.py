@@ -116,7 +116,7 @@ def _entry(cursor: Cursor, name: str, entry: Any) -> tuple[np.dtype, tuple[int, 
 
 # ---------------------------------------------------------------- .npy, .npz
 
-NPY = b"\x93NUMPY"     # how a .npy begins
+NPY = b"\x93NUMPY"  # how a .npy begins
 # The one form in which numpy writes it. np.dtype evaluates what has commas and brackets, so it is given a
 # letter and a size only.
 _NPY = re.compile(
@@ -125,7 +125,7 @@ _NPY = re.compile(
 )
 # an array has 128 bytes of header and 140 in the zip; looking at one takes 50 us
 _MOST_ARRAYS, _ARRAY_BYTES = 4096, 1024
-_UNPACKED, _ALLOWED = 8, 24 << 20   # bytes for each of the file, and more; unpacking takes them twice
+_UNPACKED, _ALLOWED = 8, 24 << 20  # bytes for each of the file, and more; unpacking takes them twice
 _MOST_RATIO = 1032  # deflate cannot pack tighter, so a size beyond that is a lie
 
 
@@ -144,8 +144,10 @@ def read_npz(cursor: Cursor) -> dict[str, np.ndarray]:
         with zipfile.ZipFile(_Bytes(data)) as archive:
             packed = sum(i.file_size for i in archive.infolist() if i.compress_type != zipfile.ZIP_STORED)
             if packed > (most := _UNPACKED * len(data) + _ALLOWED):
-                raise cursor.error(f"its arrays have {packed} bytes once they are unpacked, at most {most} "
-                                   "are read from a file of its size: store it without compression")
+                raise cursor.error(
+                    f"its arrays have {packed} bytes once they are unpacked, at most {most} "
+                    "are read from a file of its size: store it without compression"
+                )
             for info in archive.infolist():
                 name = info.filename.removesuffix(".npy")
                 cursor.offset = info.header_offset
@@ -196,7 +198,7 @@ class _Bytes(io.RawIOBase):
 
 def _member(cursor: Cursor, file: memoryview, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> memoryview:
     """The bytes of a member, no more of them than the directory says: zipfile would unpack all there are."""
-    known = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)       # what numpy writes
+    known = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy writes
     if not known or info.file_size > (info.compress_size + 64) * _MOST_RATIO or info.flag_bits & 1:
         raise cursor.error(f"member {info.filename!r} cannot be unpacked")
     archive.open(info).close()  # holds the local header against the directory
@@ -215,9 +217,7 @@ def _npy(cursor: Cursor, data: memoryview, what: str) -> np.ndarray:
     begin = 8 + width + int.from_bytes(data[8 : 8 + width], "little")
     match = _NPY.match(bytes(data[8 + width : begin])) if begin < 1 << 16 else None
     if bytes(data[:6]) != NPY or match is None:
-        raise cursor.error(
-            f"{what} is no plain array: .npy with a plain dtype is read, nothing is unpickled"
-        )
+        raise cursor.error(f"{what} is no plain array: .npy with a plain dtype is read, nothing is unpickled")
     try:
         dtype = np.dtype(match[1].decode())
         dtypes.from_numpy(dtype)
@@ -225,9 +225,7 @@ def _npy(cursor: Cursor, data: memoryview, what: str) -> np.ndarray:
     except (TypeError, ValueError, DocumentError) as error:
         raise cursor.error(f"{what}: {error}") from None
     if math.prod(shape) * dtype.itemsize != len(data) - begin:
-        raise cursor.error(
-            f"{what} of {dtype} {list(shape)} has {len(data) - begin} bytes of data"
-        )
+        raise cursor.error(f"{what} of {dtype} {list(shape)} has {len(data) - begin} bytes of data")
     if match[2] == b"True":
         return view(cursor, data[begin:], dtype, shape[::-1], what).T
     return view(cursor, data[begin:], dtype, shape, what)

@@ -24,7 +24,7 @@ def is_onnx(source: Any) -> bool:
     try:
         with open_file(path) as file:
             return _is_model_proto(file.read(16))
-    except (OSError, ValueError):       # ValueError: a NUL in the name
+    except (OSError, ValueError):  # ValueError: a NUL in the name
         return False
 
 

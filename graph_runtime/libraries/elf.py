@@ -127,8 +127,11 @@ def _symbols(
     """
     tables = [row for row in sections if row[1] == _DYNSYM]
     if len(tables) > 1:
-        raise LibraryError(f"{path} has {len(tables)} tables of dynamic symbols, a library has one",
-                           got=len(tables), wanted=1)
+        raise LibraryError(
+            f"{path} has {len(tables)} tables of dynamic symbols, a library has one",
+            got=len(tables),
+            wanted=1,
+        )
     for _, _, _, _, offset, size, link, _, _, entry_size in tables:
         names = sections[link] if link < len(sections) else None
         if (
@@ -142,11 +145,15 @@ def _symbols(
         strings = bytes(data[names[4] : names[4] + names[5]])
         left = _NAME_SHARE * len(data)
         for name, info, _, section, value, symbol_size in _SYMBOL.iter_unpack(
-                data[offset : offset + size // entry_size * entry_size]):
+            data[offset : offset + size // entry_size * entry_size]
+        ):
             end = strings.find(b"\0", name)
             left -= max(0, (len(strings) if end < 0 else end) - name)
             if left < 0:
-                raise LibraryError(f"{path}: the names of its dynamic symbols have more than "
-                                   f"{_NAME_SHARE} times the bytes of the file", got=str(path))
+                raise LibraryError(
+                    f"{path}: the names of its dynamic symbols have more than "
+                    f"{_NAME_SHARE} times the bytes of the file",
+                    got=str(path),
+                )
             text = strings[name : max(name, end)].decode("utf-8", "replace")
             yield text, info & 15, section, value, symbol_size

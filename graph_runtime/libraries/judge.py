@@ -26,7 +26,7 @@ from .sealed import Sealed
 __all__ = ["LibraryFile", "judge_sealed", "read_library"]
 
 _REGISTER = "TVMBackendRegisterSystemLibSymbol"  # what the constructor of a system library calls
-_FFI = ("__tvm_ffi", "__tvmffi")                 # how names of TVM's later ABI begin
+_FFI = ("__tvm_ffi", "__tvmffi")  # how names of TVM's later ABI begin
 
 
 class LibraryFile:
@@ -38,8 +38,14 @@ class LibraryFile:
     for its code. ``signature``: what the bundle brings of its owner's key (trust.py).
     """
 
-    def __init__(self, path: Path, manifest: Manifest | None, shared: SharedObject,
-                 sealed: Sealed | None = None, signature: str | None = None):
+    def __init__(
+        self,
+        path: Path,
+        manifest: Manifest | None,
+        shared: SharedObject,
+        sealed: Sealed | None = None,
+        signature: str | None = None,
+    ):
         self.path, self.manifest, self.shared, self.functions = path, manifest, shared, shared.functions
         self.sealed, self.signature = sealed, signature
         self.system = _REGISTER in shared.undefined
@@ -50,8 +56,9 @@ class LibraryFile:
         )
 
     def __repr__(self) -> str:
-        return (f"<{self.flavour} library file {self.path}, "
-                f"{len(self.kernels) or len(self.functions)} functions>")
+        return (
+            f"<{self.flavour} library file {self.path}, {len(self.kernels) or len(self.functions)} functions>"
+        )
 
     def contents(self) -> memoryview:
         """Its bytes, mapped for reading. Raises LibraryError where they cannot be read any more."""
@@ -98,8 +105,9 @@ def _mapped(path: Path) -> mmap.mmap:
         raise LibraryError(f"cannot read library {path}: {error}", got=str(path)) from None
 
 
-def _judge(path: Path, data: mmap.mmap | memoryview, sealed: Sealed | None,
-           signature: str | None) -> LibraryFile:
+def _judge(
+    path: Path, data: mmap.mmap | memoryview, sealed: Sealed | None, signature: str | None
+) -> LibraryFile:
     manifest = manifest_in(path, data)
     shared = read_elf(path, data)
     if manifest is not None:

@@ -36,7 +36,7 @@ __all__ = [
 
 MAGIC = b"\x93GR-MANIFEST\r\n\x1a\n"  # 16 bytes, as PNG's: survives no text-mode transfer
 ABI_VERSION = 1  # GR_ABI_VERSION of native/include/gr_abi.h
-_MOST_BYTES = 8 << 20      # 25,000 kernels
+_MOST_BYTES = 8 << 20  # 25,000 kernels
 
 
 @dataclass(frozen=True, slots=True)

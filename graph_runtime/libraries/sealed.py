@@ -61,12 +61,17 @@ def seal(name: str, file: Path, begin: int, size: int) -> Sealed:
     Raises LibraryError where the file cannot be read or is shorter, or there is no memory for them.
     """
     if size > _MOST_BYTES:
-        raise LibraryError(f"library {name} has {size} bytes, at most {_MOST_BYTES} come with a bundle; a "
-                           "larger one is named by its path", got=size, wanted=_MOST_BYTES)
+        raise LibraryError(
+            f"library {name} has {size} bytes, at most {_MOST_BYTES} come with a bundle; a "
+            "larger one is named by its path",
+            got=size,
+            wanted=_MOST_BYTES,
+        )
     fd = -1
     try:
-        fd = os.memfd_create(os.fsencode(name)[:_LONGEST_NAME].decode(errors="ignore"),
-                             os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        fd = os.memfd_create(
+            os.fsencode(name)[:_LONGEST_NAME].decode(errors="ignore"), os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+        )
         _copy(name, file, begin, size, fd)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
     except (OSError, LibraryError) as error:
@@ -89,8 +94,11 @@ def _copy(name: str, file: Path, begin: int, size: int, target: int) -> None:
         while at < begin + size:
             moved = os.sendfile(target, source, at, begin + size - at)
             if not moved:
-                raise LibraryError(f"library {name} is cut off: it ends at byte {at - begin} of {size}",
-                                   got=at - begin, wanted=size)
+                raise LibraryError(
+                    f"library {name} is cut off: it ends at byte {at - begin} of {size}",
+                    got=at - begin,
+                    wanted=size,
+                )
             at += moved
     finally:
         os.close(source)

@@ -66,8 +66,11 @@ def _hashes(item: str | os.PathLike) -> list[tuple[str, str]]:
     if path.is_file() and _begins_as_elf(path):
         return [(seal(str(path), path, 0, path.stat().st_size).sha256, str(path))]
     if not path.exists():
-        raise InputError(f"there is no file {path}: a bundle, a library file or a sha256 (64 digits in lower "
-                         "case) is trusted", got=str(path))
+        raise InputError(
+            f"there is no file {path}: a bundle, a library file or a sha256 (64 digits in lower "
+            "case) is trusted",
+            got=str(path),
+        )
     bundle = read_bundle(path)
     return [(bundle.sealed(library).sha256, f"{path}/{library.file}") for library in bundle.libraries]
 
@@ -86,8 +89,11 @@ def remember(found: Collection[tuple[str, str]]) -> None:
     try:
         trust_store.add(found, "compiled")
     except GraphRuntimeError as error:
-        warnings.warn(f"the bundle will be refused until it is trusted, because it could not be written down "
-                      f"that its libraries were compiled here: {error}", stacklevel=3)
+        warnings.warn(
+            f"the bundle will be refused until it is trusted, because it could not be written down "
+            f"that its libraries were compiled here: {error}",
+            stacklevel=3,
+        )
 
 
 def file_sha256(path: Path) -> str:

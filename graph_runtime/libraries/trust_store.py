@@ -26,8 +26,18 @@ from typing import NamedTuple
 from .. import config
 from ..errors import GraphRuntimeError
 
-__all__ = ["Trusted", "add", "entries", "folder", "is_sha256", "key", "key_path", "new_key", "problem",
-           "remove"]
+__all__ = [
+    "Trusted",
+    "add",
+    "entries",
+    "folder",
+    "is_sha256",
+    "key",
+    "key_path",
+    "new_key",
+    "problem",
+    "remove",
+]
 
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _MOST_BYTES = 64 << 20
@@ -77,8 +87,10 @@ def _unsafe(path: Path, state: os.stat_result, mode: str) -> str | None:
     if state.st_uid != os.geteuid():
         return f"{path} is not used: it belongs to user {state.st_uid}, not to {os.geteuid()}"
     if state.st_mode & 0o077:
-        return (f"{path} is not used: others may use it, its mode is {stat.S_IMODE(state.st_mode):o} (chmod "
-                f"{mode})")
+        return (
+            f"{path} is not used: others may use it, its mode is {stat.S_IMODE(state.st_mode):o} (chmod "
+            f"{mode})"
+        )
     return None
 
 
@@ -130,8 +142,11 @@ def add(found: Collection[tuple[str, str]], how: str) -> None:
 def remove(hashes: Collection[str]) -> None:
     """Trust them no more. Raises GraphRuntimeError where that cannot be written."""
     gone = set(hashes)
-    _rewrite(lambda text: "".join(line for line in text.splitlines(keepends=True)
-                                  if line.split(" ", 1)[0].strip() not in gone))
+    _rewrite(
+        lambda text: "".join(
+            line for line in text.splitlines(keepends=True) if line.split(" ", 1)[0].strip() not in gone
+        )
+    )
 
 
 def _plain(name: str) -> str:
@@ -150,8 +165,10 @@ def _rewrite(change: Callable[[str], str]) -> None:
             if changed != text:
                 _replace(path / "trusted", changed)
     except OSError as error:
-        raise GraphRuntimeError(f"cannot write to {path}: {error.strerror or error}; GR_TRUST_DIR chooses "
-                                "another folder", got=str(path)) from None
+        raise GraphRuntimeError(
+            f"cannot write to {path}: {error.strerror or error}; GR_TRUST_DIR chooses another folder",
+            got=str(path),
+        ) from None
 
 
 @contextmanager
@@ -167,8 +184,9 @@ def _locked(path: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > end:
-                    raise GraphRuntimeError(f"{path / 'lock'} was held by another process for "
-                                            f"{_LOCK_SECONDS} s", got=str(path)) from None
+                    raise GraphRuntimeError(
+                        f"{path / 'lock'} was held by another process for {_LOCK_SECONDS} s", got=str(path)
+                    ) from None
                 time.sleep(0.005)
         yield
     finally:
@@ -176,7 +194,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, text: str) -> None:
-    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")     # mode 0600
+    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
     try:
         with open(fd, "w", encoding="utf-8") as file:
             file.write(text)
@@ -223,6 +241,7 @@ def new_key() -> Path:
         with open(fd, "w") as file:
             file.write(os.urandom(_KEY_BYTES).hex() + "\n")
     except OSError as error:
-        raise GraphRuntimeError(f"cannot write a key to {path}: {error.strerror or error}",
-                                got=str(path)) from None
+        raise GraphRuntimeError(
+            f"cannot write a key to {path}: {error.strerror or error}", got=str(path)
+        ) from None
     return path

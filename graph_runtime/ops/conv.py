@@ -70,8 +70,12 @@ def _check_panels(inputs, attrs):
         if attrs["packed"]:
             rules.fail("conv2d", "packed weights are for layout NHWC", got=attrs["packed"])
         if attrs["kernel_shape"] not in (None, w.shape[2:]):
-            rules.fail("conv2d", f"kernel_shape is {list(attrs['kernel_shape'])}, but the weight is {w}",
-                       got=attrs["kernel_shape"], wanted=w.shape[2:])
+            rules.fail(
+                "conv2d",
+                f"kernel_shape is {list(attrs['kernel_shape'])}, but the weight is {w}",
+                got=attrs["kernel_shape"],
+                wanted=w.shape[2:],
+            )
         return
     if not attrs["packed"] or attrs["kernel_shape"] is None:
         rules.fail("conv2d", "layout NHWC takes its weight in panels: packed and kernel_shape say of which")
@@ -79,12 +83,17 @@ def _check_panels(inputs, attrs):
     kernel = rules.limit("conv2d", "kernel_shape", attrs["kernel_shape"], 2, 1)
     c, group = x.shape[3], attrs["group"]
     if group not in (1, c) or (group > 1 and o != c):
-        rules.fail("conv2d", f"weights in panels are of one group, or of one channel a group, got {group} of "
-                   f"{c} channels for {o}", got=group)
+        rules.fail(
+            "conv2d",
+            f"weights in panels are of one group, or of one channel a group, got {group} of "
+            f"{c} channels for {o}",
+            got=group,
+        )
     wanted = panel_type(o, c // group * kernel[0] * kernel[1])
     if w != wanted:
-        rules.fail("conv2d", f"packed={o}: the weight must be {wanted}, got {w}", got=w.shape,
-                   wanted=wanted.shape)
+        rules.fail(
+            "conv2d", f"packed={o}: the weight must be {wanted}, got {w}", got=w.shape, wanted=wanted.shape
+        )
 
 
 def _infer(inputs, attrs):
@@ -181,8 +190,9 @@ def _words(i, o, a):
     return [*a["strides"], *a["pads"], *a["dilations"], a["group"], *kernel]
 
 
-_PACKED = Body("conv2d_packed", ("float32",), rules.by_dtype, accepts=takes_packed, epilogue=True,
-               prebuilt=True)
+_PACKED = Body(
+    "conv2d_packed", ("float32",), rules.by_dtype, accepts=takes_packed, epilogue=True, prebuilt=True
+)
 
 
 def _cases():
@@ -201,8 +211,13 @@ def _cases():
             True,
             {"group": 40, "pads": (1, 1, 1, 1), "strides": (2, 1)},
         ),
-        ("depthwise_strided", (1, 33, 9, 15), (33, 1, 3, 3), False,
-         {"group": 33, "pads": (1, 1, 1, 0), "strides": (1, 2)}),
+        (
+            "depthwise_strided",
+            (1, 33, 9, 15),
+            (33, 1, 3, 3),
+            False,
+            {"group": 33, "pads": (1, 1, 1, 0), "strides": (1, 2)},
+        ),
         ("depthwise_double", (1, 6, 7, 7), (12, 1, 3, 3), False, {"group": 6}),
         ("whole_image", (3, 2, 6, 5), (4, 2, 6, 5), True, {}),
         ("all_padding", (1, 2, 2, 2), (3, 2, 2, 2), True, {"pads": (3, 3, 3, 3), "strides": (3, 3)}),
@@ -242,13 +257,23 @@ def _epilogue_cases():
         own = (("float32", last), ("float32", panel_type(w[0], w[1] * w[2] * w[3]).shape), ("float32", w[:1]))
         packed = {**more, "layout": "NHWC", "packed": w[0], "kernel_shape": w[2:]}
         image = ("float32", (x[0], *x[2:], w[0]))
-        yield Case(f"packed_{name}", (*own, image, ("float32", w[:1]), ("float32", ())),
-                   {**packed, "epilogue": steps}, nmse=_NMSE)
-        for kind, program in (("residual", [["add", [3, -1], {}], ["relu", [-2], {}]]),
-                              ("bounds", [["add", [-1, 3], {}], ["clip", [-2], {"min": -0.5, "max": 1.5}]])):
+        yield Case(
+            f"packed_{name}",
+            (*own, image, ("float32", w[:1]), ("float32", ())),
+            {**packed, "epilogue": steps},
+            nmse=_NMSE,
+        )
+        for kind, program in (
+            ("residual", [["add", [3, -1], {}], ["relu", [-2], {}]]),
+            ("bounds", [["add", [-1, 3], {}], ["clip", [-2], {"min": -0.5, "max": 1.5}]]),
+        ):
             yield Case(f"packed_{name}_{kind}", (*own, image), {**packed, "epilogue": program}, nmse=_NMSE)
-    yield Case("epilogue_int32", (("int32", (1, 2, 5, 5)), ("int32", (6, 2, 3, 3)), ("int32", (6, 3, 3))),
-               {"epilogue": [["maximum", [-1, 2], {}]]}, nmse=rules.EXACT)
+    yield Case(
+        "epilogue_int32",
+        (("int32", (1, 2, 5, 5)), ("int32", (6, 2, 3, 3)), ("int32", (6, 3, 3))),
+        {"epilogue": [["maximum", [-1, 2], {}]]},
+        nmse=rules.EXACT,
+    )
 
 
 register_product(

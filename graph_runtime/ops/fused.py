@@ -26,8 +26,12 @@ def _infer(inputs, attrs):
 
 def _cases():
     scale = [["multiply", [0, 1], {}], ["add", [-1, 2], {}], ["relu", [-2], {}]]
-    shared = [["sigmoid", [0], {}], ["multiply", [0, -1], {}], ["subtract", [-2, 1], {}],
-              ["maximum", [-3, -1], {}]]
+    shared = [
+        ["sigmoid", [0], {}],
+        ["multiply", [0, -1], {}],
+        ["subtract", [-2, 1], {}],
+        ["maximum", [-3, -1], {}],
+    ]
     for name, body, shapes in (
         ("channels", scale, ((2, 5, 7, 9), (5, 1, 1), (5, 1, 1))),
         ("columns", scale, ((33, 70), (70,), (70,))),

@@ -55,8 +55,12 @@ def _dense_infer(inputs, attrs):
     if attrs["packed"]:
         wanted = panel_type(*rules.limit("dense", "packed", (attrs["packed"],), 1, 1), x.shape[-1])
         if w != wanted:
-            rules.fail("dense", f"packed={attrs['packed']}: the weight must be {wanted}, got {w}",
-                       got=w.shape, wanted=wanted.shape)
+            rules.fail(
+                "dense",
+                f"packed={attrs['packed']}: the weight must be {wanted}, got {w}",
+                got=w.shape,
+                wanted=wanted.shape,
+            )
     else:
         rules.rank("dense", "input 1 (weight)", w, 2, "N,K")
     n, k = _dense_sizes(inputs, attrs)
@@ -92,8 +96,9 @@ def _dense_scratch(i, o, a):
     return gemm_scratch(math.prod(i[0].shape[:-1]), *i[1].shape, i[0].dtype)
 
 
-_PACKED = Body("dense_packed", ("float32",), rules.by_dtype, accepts=takes_packed, epilogue=True,
-               prebuilt=True)
+_PACKED = Body(
+    "dense_packed", ("float32",), rules.by_dtype, accepts=takes_packed, epilogue=True, prebuilt=True
+)
 
 
 def _takes_library(inputs, outputs, attrs):
@@ -104,8 +109,15 @@ def _takes_library(inputs, outputs, attrs):
     return refuse_packed(inputs, outputs, attrs) if "packed" in attrs else None
 
 
-_DENSE_BLAS = Body("dense_blas", ("float32",), rules.by_dtype, accepts=_takes_library, epilogue=True,
-                   prebuilt=True, library="openblas")
+_DENSE_BLAS = Body(
+    "dense_blas",
+    ("float32",),
+    rules.by_dtype,
+    accepts=_takes_library,
+    epilogue=True,
+    prebuilt=True,
+    library="openblas",
+)
 
 
 def _dense_cases():
@@ -123,8 +135,12 @@ def _dense_cases():
         yield Case(name, (("float32", x), ("float32", (n, x[-1])), *tail), nmse=_NMSE)
         if name in ("tiles", "vector", "batch", "ragged", "one", "no_k"):
             panels = panel_type(n, x[-1])
-            yield Case(f"packed_{name}", (("float32", x), ("float32", panels.shape), *tail), {"packed": n},
-                       nmse=_NMSE)
+            yield Case(
+                f"packed_{name}",
+                (("float32", x), ("float32", panels.shape), *tail),
+                {"packed": n},
+                nmse=_NMSE,
+            )
     for t in _TYPES[1:]:
         yield Case(t, ((t, (33, 65)), (t, (40, 65)), (t, (40,))), nmse=_TYPED[t])
 
@@ -137,14 +153,22 @@ def _dense_epilogue_cases():
     scaled = [["multiply", [-1, 3], {}], ["sigmoid", [-2], {}], ["add", [-3, 4], {}]]
     for name, x, n in (("epilogue", (2, 33, 40), 65), ("epilogue_row", (2, 40), 70)):
         extra = (("float32", (n,)), ("float32", (*x[:-1], 1)))
-        yield Case(name, (("float32", x), ("float32", (n, x[-1])), ("float32", (n,)), *extra),
-                   {"epilogue": scaled}, nmse=_NMSE)
+        yield Case(
+            name,
+            (("float32", x), ("float32", (n, x[-1])), ("float32", (n,)), *extra),
+            {"epilogue": scaled},
+            nmse=_NMSE,
+        )
         own = (("float32", x), ("float32", panel_type(n, x[-1]).shape), ("float32", (n,)))
         yield Case(f"packed_{name}", (*own, *extra), {"packed": n, "epilogue": scaled}, nmse=_NMSE)
         bounded = {"packed": n, "epilogue": [["add", [-1, 3], {}], ["relu", [-2], {}]]}
         yield Case(f"packed_{name}_bounds", (*own, ("float32", (*x[:-1], n))), bounded, nmse=_NMSE)
-    yield Case("epilogue_bf16", (("bfloat16", (33, 65)), ("bfloat16", (40, 65)), ("bfloat16", (33, 40))),
-               {"epilogue": [["gelu", [-1], {}], ["add", [-2, 2], {}]]}, nmse=_TYPED["bfloat16"])
+    yield Case(
+        "epilogue_bf16",
+        (("bfloat16", (33, 65)), ("bfloat16", (40, 65)), ("bfloat16", (33, 40))),
+        {"epilogue": [["gelu", [-1], {}], ["add", [-2, 2], {}]]},
+        nmse=_TYPED["bfloat16"],
+    )
 
 
 register_product(
@@ -226,8 +250,9 @@ def _panels_scratch(i, o, a):
 
 _MATMUL_PANELS = Body("matmul_panels", ("float32",), rules.by_dtype, scratch=_panels_scratch, prebuilt=True)
 
-_MATMUL_BLAS = Body("matmul_blas", ("float32",), rules.by_dtype, accepts=_takes_library, prebuilt=True,
-                    library="openblas")
+_MATMUL_BLAS = Body(
+    "matmul_blas", ("float32",), rules.by_dtype, accepts=_takes_library, prebuilt=True, library="openblas"
+)
 
 
 def _matmul_cases():
@@ -281,8 +306,9 @@ register_product(
         ),
         words=lambda i, o, a: [int(a["transpose_a"]), int(a["transpose_b"])],
         bodies={
-            "cpu": Body("matmul", _MATMUL_TYPES, rules.by_dtype, _matmul_scratch, _bare_integers,
-                        epilogue=True),
+            "cpu": Body(
+                "matmul", _MATMUL_TYPES, rules.by_dtype, _matmul_scratch, _bare_integers, epilogue=True
+            ),
             "tt": Body("matmul", rules.TT_FLOATS, numerics=True, epilogue=True),
         },
         variants={"cpu": (_MATMUL_PANELS, _MATMUL_BLAS)},

@@ -29,13 +29,22 @@ FIDELITIES = ("LoFi", "HiFi2", "HiFi3", "HiFi4")
 ATTRS = (
     Attr("fidelity", "str", "", "math fidelity on tt; empty: the device's", ("", *FIDELITIES)),
     Attr("dst", "str", "", "what sums are kept in on tt; empty: the device's", ("", "fp32", "bf16")),
-    Attr("numerics", "str", "", "fast or bit-exact arithmetic on tt; empty: the device's",
-         ("", "fast", "exact")),
+    Attr(
+        "numerics",
+        "str",
+        "",
+        "fast or bit-exact arithmetic on tt; empty: the device's",
+        ("", "fast", "exact"),
+    ),
 )
 # read by the balancer (plan/balance) only: no word of the call says it
-STREAM_DIRS = Attr("stream_dirs", "strs", None,
-                   "directions in which blocks may be streamed on tt; default: all that are legal",
-                   ("R", "C", "RZ", "CZ"))
+STREAM_DIRS = Attr(
+    "stream_dirs",
+    "strs",
+    None,
+    "directions in which blocks may be streamed on tt; default: all that are legal",
+    ("R", "C", "RZ", "CZ"),
+)
 _CHOICES = {a.name: a.choices for a in ATTRS}
 NAMES = tuple(_CHOICES)
 _DIRECTIONS = {"R": 1, "C": 2, "RZ": 3, "CZ": 4}
@@ -84,7 +93,14 @@ def tail(numerics: Numerics, model: Any = None) -> tuple[int, ...]:
     fidelity = FIDELITIES.index(numerics.fidelity) + 1 if numerics.fidelity else 0
     words = (fidelity, 16 if numerics.dst == "bf16" else 32, int(numerics.numerics == "exact"))
     if model is None:
-        return words + NO_WORDS[len(words):]
-    blocking = (*model.grid, model.t, _DIRECTIONS.get(model.dir, 0), *model.mblock, *model.ublock, model.u_kt,
-                model.l1_bytes)
+        return words + NO_WORDS[len(words) :]
+    blocking = (
+        *model.grid,
+        model.t,
+        _DIRECTIONS.get(model.dir, 0),
+        *model.mblock,
+        *model.ublock,
+        model.u_kt,
+        model.l1_bytes,
+    )
     return words + tuple(int(word) for word in blocking)

@@ -225,10 +225,7 @@ register(
                     ("none", (33,), {"k": 0}, "normal"),
                 )
             ),
-            *(
-                Case(t, ((t, (3, 33)),), {"k": 7, "dtype": "int32"}, nmse=rules.MOVED)
-                for t in _NUMBERS[1:]
-            ),
+            *(Case(t, ((t, (3, 33)),), {"k": 7, "dtype": "int32"}, nmse=rules.MOVED) for t in _NUMBERS[1:]),
         ),
     )
 )

@@ -66,8 +66,11 @@ def _pack(arrays, attrs):
         columns = w
     else:
         columns = np.moveaxis(w.reshape(*w.shape[:2], math.prod(w.shape[2:])), (0, 1), (2, 1))
-        columns = columns.reshape(-1, w.shape[0]) if columns.size else np.zeros(
-            (math.prod(w.shape[1:]), w.shape[0]), w.dtype)
+        columns = (
+            columns.reshape(-1, w.shape[0])
+            if columns.size
+            else np.zeros((math.prod(w.shape[1:]), w.shape[0]), w.dtype)
+        )
     k, n = columns.shape
     panels = -(-n // PANEL)
     padded = np.zeros((k, panels * PANEL), w.dtype)

@@ -28,6 +28,7 @@ def _axes(op, attrs, ndim):
 
 def _reduction(op, doc, compute, allowed, empty_ok, tt=(), body=None):
     """``body``: the kernels' name where it is not the op's."""
+
     def infer(inputs, attrs):
         (x,) = inputs
         rules.one_dtype(op, inputs, allowed)

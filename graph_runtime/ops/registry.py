@@ -128,9 +128,7 @@ class Op:
                     attribute=name,
                 )
         return {
-            name: _decode(self.name, a, given)
-            for name, a in known.items()
-            if name != KERNEL or name in given
+            name: _decode(self.name, a, given) for name, a in known.items() if name != KERNEL or name in given
         }
 
     def check_arity(self, count: int) -> None:
@@ -138,8 +136,12 @@ class Op:
         least, most = self.arity
         if not least <= count <= most:
             wanted = least if least == most else f"{least} to {most}"
-            raise GraphError(f"op {self.name} takes {wanted} inputs, got {count}", op=self.name, got=count,
-                             wanted=self.arity)
+            raise GraphError(
+                f"op {self.name} takes {wanted} inputs, got {count}",
+                op=self.name,
+                got=count,
+                wanted=self.arity,
+            )
 
     def all_bodies(self, kind: str) -> list[Body]:
         """The bodies of a device kind, the default first."""
@@ -176,8 +178,13 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 def _is_step(value: Any) -> bool:
     """[op, [input, ...], {attribute: value}]"""
-    return (isinstance(value, (list, tuple)) and len(value) == 3 and isinstance(value[0], str)
-            and _KINDS["ints"](value[1]) and isinstance(value[2], dict))
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) == 3
+        and isinstance(value[0], str)
+        and _KINDS["ints"](value[1])
+        and isinstance(value[2], dict)
+    )
 
 
 def _decode(op: str, attr: Attr, given: Attrs) -> Any:

@@ -112,8 +112,9 @@ def by_bytes(inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> str
     return f"b{dtypes.parse(inputs[0].dtype).itemsize}"
 
 
-def narrow_indices(inputs: Sequence[TensorType], outputs: Sequence[TensorType],
-                   attrs: dict[str, Any]) -> str | None:
+def narrow_indices(
+    inputs: Sequence[TensorType], outputs: Sequence[TensorType], attrs: dict[str, Any]
+) -> str | None:
     """Body.accepts of the tt kernels that go by indices, which are input 1."""
     return None if inputs[1].dtype == "int32" else "tt has no int64; give the indices as int32"
 

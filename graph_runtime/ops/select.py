@@ -63,8 +63,9 @@ def candidates(op: Op, attrs: Attrs, kind: str) -> list[Body]:
 
 def able(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -> list[str]:
     """Names of the bodies of a device kind that take these types, the default first."""
-    return [b.name for b in candidates(op, attrs, kind)
-            if _refusal(op, b, kind, attrs, inputs, outputs) is None]
+    return [
+        b.name for b in candidates(op, attrs, kind) if _refusal(op, b, kind, attrs, inputs, outputs) is None
+    ]
 
 
 def _refusal(

@@ -24,21 +24,49 @@ from ..errors import did_you_mean
 from ..graph import TensorType
 from . import registry, rules
 
-__all__ = ["CODES", "MOST_INPUTS", "MOST_REGISTERS", "MOST_STEPS", "Step", "extras", "flops", "result_type",
-           "run", "words"]
+__all__ = [
+    "CODES",
+    "MOST_INPUTS",
+    "MOST_REGISTERS",
+    "MOST_STEPS",
+    "Step",
+    "extras",
+    "flops",
+    "result_type",
+    "run",
+    "words",
+]
 
 Step = tuple[str, tuple[int, ...], dict[str, Any]]
 MOST_STEPS = 24
-MOST_INPUTS = 8          # of a node that only its program reads
-MOST_REGISTERS = 12      # GR_STEPS_REGISTERS of native/kernels/steps.h
+MOST_INPUTS = 8  # of a node that only its program reads
+MOST_REGISTERS = 12  # GR_STEPS_REGISTERS of native/kernels/steps.h
 _LOAD = 0
 
 # code of each op that can be a step: enum gr_step_code of native/kernels/steps.h. gelu by tanh has the next
 CODES = {
-    "add": 1, "subtract": 2, "multiply": 3, "divide": 4, "maximum": 5, "minimum": 6,
-    "relu": 16, "gelu": 17, "sigmoid": 19, "tanh": 20, "exp": 21, "sqrt": 22, "abs": 23, "negative": 24,
-    "silu": 25, "hard_swish": 26, "hard_sigmoid": 27, "clip": 28, "leaky_relu": 29, "reciprocal": 30,
-    "erf": 31, "log": 32,
+    "add": 1,
+    "subtract": 2,
+    "multiply": 3,
+    "divide": 4,
+    "maximum": 5,
+    "minimum": 6,
+    "relu": 16,
+    "gelu": 17,
+    "sigmoid": 19,
+    "tanh": 20,
+    "exp": 21,
+    "sqrt": 22,
+    "abs": 23,
+    "negative": 24,
+    "silu": 25,
+    "hard_swish": 26,
+    "hard_sigmoid": 27,
+    "clip": 28,
+    "leaky_relu": 29,
+    "reciprocal": 30,
+    "erf": 31,
+    "log": 32,
 }
 _PARAMETERS: dict[str, Callable[[dict], tuple[float, ...]]] = {
     "clip": lambda a: (-np.inf if a["min"] is None else a["min"], np.inf if a["max"] is None else a["max"]),
@@ -57,8 +85,9 @@ def extras(program: Sequence[Step]) -> tuple[int, ...]:
 # ---------------------------------------------------------------- types
 
 
-def result_type(what: str, program: Sequence[Step], inputs: Sequence[TensorType],
-                product: TensorType | None = None) -> TensorType:
+def result_type(
+    what: str, program: Sequence[Step], inputs: Sequence[TensorType], product: TensorType | None = None
+) -> TensorType:
     """The type of the last step's result. ``inputs``: all of the node's; ``product``: of an epilogue.
 
     Raises GraphError for a step that is no elementwise op of one dtype, reads what is not there, or whose
@@ -72,11 +101,11 @@ def result_type(what: str, program: Sequence[Step], inputs: Sequence[TensorType]
         op = _elementwise(what, j, name)
         for k in reads:
             if not (0 <= k < len(inputs) or 0 <= -1 - k < j + first):
-                rules.fail(what, f"step {j} ({name}) reads {k}, which is neither an input nor a step before",
-                           got=k)
+                rules.fail(
+                    what, f"step {j} ({name}) reads {k}, which is neither an input nor a step before", got=k
+                )
         if not op.arity[0] <= len(reads) <= op.arity[1]:
-            rules.fail(what, f"step {j} ({name}) has {len(reads)} inputs, it takes {op.arity[0]}",
-                       got=reads)
+            rules.fail(what, f"step {j} ({name}) has {len(reads)} inputs, it takes {op.arity[0]}", got=reads)
         types = [inputs[k] if k >= 0 else made[-1 - k] for k in reads]
         (t,) = op.infer(types, op.decode(attrs))
         if t.dtype != types[0].dtype:
@@ -96,18 +125,23 @@ def _limits(what: str, program: Sequence[Step], dtype: str, epilogue: bool) -> N
     if dtype not in DTYPES or (dtype in rules.INTS and any(name not in _INTS for name, _, _ in program)):
         rules.fail(what, f"no program of these steps for {dtype}", got=dtype)
     inputs = len(extras(program))
-    for count, most, text in ((len(program), MOST_STEPS, "steps"), (inputs, MOST_INPUTS, "inputs"),
-                              (_registers(program, epilogue), MOST_REGISTERS, "registers")):
+    for count, most, text in (
+        (len(program), MOST_STEPS, "steps"),
+        (inputs, MOST_INPUTS, "inputs"),
+        (_registers(program, epilogue), MOST_REGISTERS, "registers"),
+    ):
         if count > most:
-            rules.fail(what, f"a program takes at most {most} {text}, this one needs {count}", got=count,
-                       wanted=most)
+            rules.fail(
+                what, f"a program takes at most {most} {text}, this one needs {count}", got=count, wanted=most
+            )
 
 
 # ---------------------------------------------------------------- numpy reference and cost
 
 
-def run(program: Sequence[Step], arrays: Sequence[np.ndarray],
-        product: np.ndarray | None = None) -> np.ndarray:
+def run(
+    program: Sequence[Step], arrays: Sequence[np.ndarray], product: np.ndarray | None = None
+) -> np.ndarray:
     """What a program makes, each step by its op's reference. 16-bit floats are rounded once, at the end."""
     dtype = (arrays[0] if product is None else product).dtype
     narrow = dtype.name in ("float16", "bfloat16")
@@ -151,8 +185,11 @@ def _instructions(program: Sequence[Step], epilogue: bool) -> list[tuple[int, in
     """(code, result, operand, operand, parameters) each. An input is loaded before the step that reads it
     first; a register is free again after the last step that reads it."""
     shift = 1 if epilogue else 0
-    read = [(("input", k) if k >= 0 else ("step", -1 - k - shift), j)
-            for j, (_, reads, _) in enumerate(program) for k in reads]
+    read = [
+        (("input", k) if k >= 0 else ("step", -1 - k - shift), j)
+        for j, (_, reads, _) in enumerate(program)
+        for k in reads
+    ]
     last = dict(read)
     place: dict[tuple[str, int], int] = {("step", -1): 0} if epilogue else {}
     free, used, rows = [], len(place), []

@@ -9,7 +9,7 @@ from .registry import KERNEL, Attrs, Types
 
 __all__ = ["attrs_to_come", "kernel_by_rule", "packs_weight"]
 
-_ROWS = 12        # of the left operand, from which packing the right one pays
+_ROWS = 12  # of the left operand, from which packing the right one pays
 
 
 def kernel_by_rule(op: str, inputs: Types, attrs: Attrs) -> str | None:
@@ -37,8 +37,9 @@ def packs_weight(op: str, inputs: Types, outputs: Types, attrs: Attrs) -> bool:
     return len(w.shape) == 2 and (op == "dense" or not attrs["transpose_a"])
 
 
-def attrs_to_come(op: str, inputs: Types, outputs: Types, attrs: Attrs,
-                  constant_weight: bool) -> dict[str, Any]:
+def attrs_to_come(
+    op: str, inputs: Types, outputs: Types, attrs: Attrs, constant_weight: bool
+) -> dict[str, Any]:
     """The attributes that rewrite.target gives a node of the host which decide how fast it is: ``packed`` or
     ``kernel``."""
     if constant_weight and packs_weight(op, inputs, outputs, attrs):

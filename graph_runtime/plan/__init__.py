@@ -7,6 +7,7 @@ words), transfers, layouts (defaults, wishes, conversions), memory (order; lifet
 pack; pools, file_storage, modes), numerics, balance/ and checker/. queues, happens and lanes say what may run
 side by side; record and snapshot write a plan down. columns is arithmetic that all of them share.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -62,8 +63,10 @@ def plan(
     strict: bool = False,
     inplace: Mapping[str, tuple[int, ...]] | None = None,
     use_storage_hints: bool = True,
-    reuse: str = SERIAL, reorder: bool = True,
-    packer: Packer | None = None, circular: Callable[[Plan], np.ndarray] | None = None,
+    reuse: str = SERIAL,
+    reorder: bool = True,
+    packer: Packer | None = None,
+    circular: Callable[[Plan], np.ndarray] | None = None,
 ) -> Plan:
     """Decide devices, copies, layouts and storage of a graph, and check the result.
 
@@ -79,17 +82,35 @@ def plan(
 
     Raises PlanError, CheckError, CapacityError, UnsupportedOpError, DeviceError, InputError (policy, types).
     """
-    _require(graph, policy, place=place, device_map=device_map, formats=formats, layouts=layouts,
-             numerics=numerics)
+    _require(
+        graph, policy, place=place, device_map=device_map, formats=formats, layouts=layouts, numerics=numerics
+    )
     if not isinstance(placement, Placement):
-        placement = _place(graph, devices, pins=place, device_map=device_map, strict=strict,
-                           placement=placement, objective=objective, fallback=fallback, inputs=inputs,
-                           formats=formats, kernels=kernels)
+        placement = _place(
+            graph,
+            devices,
+            pins=place,
+            device_map=device_map,
+            strict=strict,
+            placement=placement,
+            objective=objective,
+            fallback=fallback,
+            inputs=inputs,
+            formats=formats,
+            kernels=kernels,
+        )
     placed = insert_transfers(_matching(placement, graph, devices))
     laid_out = assign_layouts(placed, formats, layouts)
     edited = bool(place or layouts or placement.problem) or laid_out.placed.graph is not graph
-    planned = assign_storage(laid_out, loaded=graph if edited else None, inplace=inplace,
-                             use_hints=use_storage_hints, reuse=reuse, reorder=reorder, packer=packer)
+    planned = assign_storage(
+        laid_out,
+        loaded=graph if edited else None,
+        inplace=inplace,
+        use_hints=use_storage_hints,
+        reuse=reuse,
+        reorder=reorder,
+        packer=packer,
+    )
     planned = replace(assign_numerics(planned, numerics), placement=placement)
     policy = policy or graph.hints.policy
     planned = check(planned if policy is None else assign_models(planned, policy), inplace=inplace)
@@ -101,15 +122,23 @@ def _with_circular(planned: Plan, needs: np.ndarray) -> Plan:
     return replace(planned, circular=needs)
 
 
-_EXAMPLES = {"place": "{'conv*': 'tt:0'}", "device_map": "{'2': 'tt:0'}", "formats": "{'tt': 'bf16'}",
-             "layouts": "{'conv*': 'l1'}", "numerics": "{'tt': {'fidelity': 'HiFi2'}}"}
+_EXAMPLES = {
+    "place": "{'conv*': 'tt:0'}",
+    "device_map": "{'2': 'tt:0'}",
+    "formats": "{'tt': 'bf16'}",
+    "layouts": "{'conv*': 'l1'}",
+    "numerics": "{'tt': {'fidelity': 'HiFi2'}}",
+}
 
 
-def _matching(placement: Placement, graph: Graph, devices: str | Device | Sequence[str | Device]
-              ) -> Placement:
+def _matching(
+    placement: Placement, graph: Graph, devices: str | Device | Sequence[str | Device]
+) -> Placement:
     if placement.graph is not graph or placement.devices != parse_list(devices):
-        raise PlanError(f"{placement} is of another graph or device list: make one of this graph and these "
-                        "devices", got=placement)
+        raise PlanError(
+            f"{placement} is of another graph or device list: make one of this graph and these devices",
+            got=placement,
+        )
     return placement
 
 
@@ -122,8 +151,10 @@ def _require(graph: object, policy: str | None, **mappings: object) -> None:
     for name, value in (mappings["numerics"] or {}).items():
         _require_mapping(f"numerics of {name}", value)
     if not isinstance(graph, Graph):
-        raise InputError(f"plan takes a Graph, got {type(graph).__name__}: use GraphBuilder.build() or "
-                         "load_graph(file)", got=type(graph).__name__)
+        raise InputError(
+            f"plan takes a Graph, got {type(graph).__name__}: use GraphBuilder.build() or load_graph(file)",
+            got=type(graph).__name__,
+        )
 
 
 def _require_mapping(name: str, value: object) -> None:

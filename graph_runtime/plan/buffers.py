@@ -1,4 +1,5 @@
 """Buffers: values joined by in-place use and aliases; which of them share bytes, and where they lie."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -60,8 +61,9 @@ class Buffers:
 
     def most_live(self) -> dict[int, int]:
         """{region: the most bytes that live at once}: no plan takes less."""
-        return {r: most_live(self.born[mine], self.last[mine] + 1, self.size[mine])
-                for r, mine in self._regions()}
+        return {
+            r: most_live(self.born[mine], self.last[mine] + 1, self.size[mine]) for r, mine in self._regions()
+        }
 
     def _regions(self) -> list[tuple[int, np.ndarray]]:
         used = np.flatnonzero(np.bincount(self.region)).tolist()
@@ -101,8 +103,9 @@ class Buffers:
         block[order[:pinned]] = np.arange(pinned)
         if len(rest):
             columns = self.last[rest], self.size[rest], self.region[rest]
-            block[rest] = pinned + (greedy(self.born[rest], *columns) if users is None
-                                    else users.greedy(rest, *columns[1:]))
+            block[rest] = pinned + (
+                greedy(self.born[rest], *columns) if users is None else users.greedy(rest, *columns[1:])
+            )
         return block
 
     def _one_after_another(self, block: np.ndarray) -> Placed:
@@ -152,7 +155,7 @@ class Buffers:
             loose = mine[self.born[mine] >= 0]
             key[0, loose] = -1 - r
             key[1:, loose] = begin[loose], self.size[loose]
-        order = np.argsort(self.born, kind="stable")          # sids are numbered by their first use
+        order = np.argsort(self.born, kind="stable")  # sids are numbered by their first use
         _, first, row = np.unique(key[:, order], axis=1, return_index=True, return_inverse=True)
         rank = np.argsort(np.argsort(first))
         sid = np.empty(len(order), np.int64)
@@ -163,5 +166,8 @@ class Buffers:
 def alias_entries(graph: Graph) -> list[tuple[int, int]]:
     """(output entry, input entry) of each alias whose indices are in range."""
     outputs, inputs = graph.outputs.tolist(), graph.input_eids.tolist()
-    return [(outputs[o], inputs[i]) for o, i in graph.hints.aliases
-            if 0 <= o < len(outputs) and 0 <= i < len(inputs)]
+    return [
+        (outputs[o], inputs[i])
+        for o, i in graph.hints.aliases
+        if 0 <= o < len(outputs) and 0 <= i < len(inputs)
+    ]

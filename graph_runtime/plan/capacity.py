@@ -1,4 +1,5 @@
 """Does a plan fit its devices? Asked before anything is allocated, answered with who holds the memory."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -45,18 +46,27 @@ def _no_room(plan: Plan, did: int, index: int, nid: int, needed: int, top: int) 
     largest = mine[np.argsort(-storage.extent[mine], kind="stable")][:_HOLDERS]
     holders = [(_holder(plan, sid), int(storage.extent[sid])) for sid in largest.tolist()]
     node, tensors = graph.names[nid], plan.peak.get((did, index), 0)
-    text = (f"node {node!r} ({graph.node(nid).op} on {device}) opens {needed} B of circular buffers on a "
-            f"core, whose L1 has {top} B")
+    text = (
+        f"node {node!r} ({graph.node(nid).op} on {device}) opens {needed} B of circular buffers on a "
+        f"core, whose L1 has {top} B"
+    )
     if tensors:
-        change = remedy(device, device.descriptor.memories[index], _layout(plan, int(largest[0])),
-                        holders[0][0].strip("'"))
-        text += (f", and the plan's tensors take {tensors} B of it, held by "
-                 f"{', '.join(f'{name} {size} B' for name, size in holders)}: at most "
-                 f"{max(top - needed, 0)} B of tensors fit beside; {change}")
+        change = remedy(
+            device,
+            device.descriptor.memories[index],
+            _layout(plan, int(largest[0])),
+            holders[0][0].strip("'"),
+        )
+        text += (
+            f", and the plan's tensors take {tensors} B of it, held by "
+            f"{', '.join(f'{name} {size} B' for name, size in holders)}: at most "
+            f"{max(top - needed, 0)} B of tensors fit beside; {change}"
+        )
     else:
         text += f": cut node {node!r} into smaller ones, or place it elsewhere"
-    return CapacityError(text, device=str(device), needed=needed, available=max(top - tensors, 0),
-                         holders=holders, node=node)
+    return CapacityError(
+        text, device=str(device), needed=needed, available=max(top - tensors, 0), holders=holders, node=node
+    )
 
 
 def _error(plan: Plan, did: int, index: int, needed: int) -> CapacityError:

@@ -1,12 +1,23 @@
 """Arithmetic on columns that the passes share: ragged ranges and interning. The checker has its own."""
+
 from __future__ import annotations
 
 import numpy as np
 
 from ..graph import COPY, NOP, Graph
 
-__all__ = ["first_of", "follow", "func_mask", "input_behind", "intern", "is_copy", "is_nop", "ragged",
-           "slot_nid", "starts"]
+__all__ = [
+    "first_of",
+    "follow",
+    "func_mask",
+    "input_behind",
+    "intern",
+    "is_copy",
+    "is_nop",
+    "ragged",
+    "slot_nid",
+    "starts",
+]
 
 
 def starts(counts: np.ndarray) -> np.ndarray:
@@ -75,7 +86,7 @@ def input_behind(graph: Graph, copies: np.ndarray) -> np.ndarray:
 def func_mask(graph: Graph, name: str) -> np.ndarray:
     """bool [nodes]: the node calls the function of that name."""
     called = np.array([f.name == name for f in graph.funcs] + [False])
-    return called[graph.func_id]        # -1, an input, reads the last
+    return called[graph.func_id]  # -1, an input, reads the last
 
 
 def is_copy(graph: Graph) -> np.ndarray:

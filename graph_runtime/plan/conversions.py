@@ -1,4 +1,5 @@
 """What each copy does, in words: "tilize + f32 -> bf16 + move host -> dram"."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -12,8 +13,9 @@ from .types import LaidOutGraph
 __all__ = ["conversion", "explain_copies"]
 
 
-def conversion(before: Layout, after: Layout, *, reshaped: bool = False,
-               devices: tuple[str, str] = ("", "")) -> str:
+def conversion(
+    before: Layout, after: Layout, *, reshaped: bool = False, devices: tuple[str, str] = ("", "")
+) -> str:
     """The steps of a copy from one layout to another, joined by " + ". ``devices``: names of the two ends."""
     steps = ["reshape"] if reshaped else []
     if before.layout != after.layout:
@@ -42,9 +44,17 @@ def explain_copies(laid_out: LaidOutGraph) -> LaidOutGraph:
     if not len(nids):
         return laid_out
     made, source = graph.row_ptr[nids], graph.in_eid[graph.in_ptr[nids]]
-    columns = np.stack([placed.cause_id[nids], laid_out.layout_id[source], laid_out.layout_id[made],
-                        graph.type_id[source] != graph.type_id[made], placed.did[graph.entry_nid[source]],
-                        placed.did[nids]], 1).astype(np.int64)
+    columns = np.stack(
+        [
+            placed.cause_id[nids],
+            laid_out.layout_id[source],
+            laid_out.layout_id[made],
+            graph.type_id[source] != graph.type_id[made],
+            placed.did[graph.entry_nid[source]],
+            placed.did[nids],
+        ],
+        1,
+    ).astype(np.int64)
     distinct, row = np.unique(columns, axis=0, return_inverse=True)
     texts = []
     for cause, a, b, reshaped, here, there in distinct.tolist():

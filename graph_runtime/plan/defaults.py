@@ -1,4 +1,5 @@
 """The layout that a type has on a device where nobody says another, and the formats that callers ask for."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from ..layout import ROW_MAJOR, TILE, Layout, host_layout
 
 __all__ = ["choose", "read_formats"]
 
-_LEAST_FILL = 32                                          # tile where at least 1/32 of its elements are real
+_LEAST_FILL = 32  # tile where at least 1/32 of its elements are real
 _TILE_SIZE = 32 * 32
 _NEAREST = {"float64": "float32", "float16": "float32 or bfloat16", "int64": "int32", "uint64": "uint32"}
 _FLOATS = ("float32", "bfloat16")
@@ -30,8 +31,9 @@ def choose(type_: TensorType, device: Descriptor, fmt: str | None) -> tuple[Layo
     memory = device.memories[0].name
     if native is None or native.name not in device.formats:
         nearest = _NEAREST.get(type_.dtype)
-        raise PlanError(f"{device.kind} holds no {type_.dtype}: "
-                        + (f"use {nearest}" if nearest else "keep it on cpu"))
+        raise PlanError(
+            f"{device.kind} holds no {type_.dtype}: " + (f"use {nearest}" if nearest else "keep it on cpu")
+        )
     if TILE not in device.layouts:
         return Layout(memory, ROW_MAJOR, native.name), f"row-major: {device.kind} has no other layout"
     if type_.dtype not in _FLOATS:

@@ -1,4 +1,5 @@
 """Nodes that cannot run where they were asked to: listed in one error, or moved to a host and named."""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
@@ -31,8 +32,9 @@ def require_kernels(graph: Graph, devices: tuple[Device, ...], did: np.ndarray, 
         raise _refusal(graph, devices, did, sorted(found))
 
 
-def require_able(graph: Graph, devices: tuple[Device, ...], did: np.ndarray, kernels: Kernels,
-                 allowed: np.ndarray) -> None:
+def require_able(
+    graph: Graph, devices: tuple[Device, ...], did: np.ndarray, kernels: Kernels, allowed: np.ndarray
+) -> None:
     """Raises UnsupportedOpError, as require_kernels, where ``allowed`` bool [nodes, k] leaves a node no
     device: the reason is that of its device in ``did``."""
     stuck = np.flatnonzero((graph.func_id >= 0) & ~allowed.any(1)).tolist()
@@ -51,8 +53,9 @@ def _equal_calls(graph: Graph, calls: np.ndarray, did: np.ndarray, count: int) -
     return np.split(calls[order], np.searchsorted(row[order], np.arange(1, len(distinct))))
 
 
-def _refusal(graph: Graph, devices: tuple[Device, ...], did: np.ndarray,
-             found: list[tuple[int, str]]) -> UnsupportedOpError:
+def _refusal(
+    graph: Graph, devices: tuple[Device, ...], did: np.ndarray, found: list[tuple[int, str]]
+) -> UnsupportedOpError:
     nid, reason = found[0]
     node, device = graph.node(nid), str(devices[did[nid]])
     text = f"node {node.name!r} (op {node.op}) cannot run on {device}: {reason}"
@@ -62,15 +65,23 @@ def _refusal(graph: Graph, devices: tuple[Device, ...], did: np.ndarray,
         text += f"; nor can {'; '.join(more[:_MOST_NAMED])}{rest}"
     them = "them" if more else "it"
     hosts = [str(d) for d in devices if d.descriptor.on_host]
-    advice = (f"; place {them} on another device" +
-              (f", or let fallback='host' run {them} on {hosts[0]}" if hosts and hosts != [device] else ""))
+    advice = f"; place {them} on another device" + (
+        f", or let fallback='host' run {them} on {hosts[0]}" if hosts and hosts != [device] else ""
+    )
     return UnsupportedOpError(
-        text + advice, path=f"$.nodes[{nid}]", node=node.name, op=node.op, device=device, reason=reason,
-        nodes=[(graph.names[n], str(devices[did[n]]), why) for n, why in found])
+        text + advice,
+        path=f"$.nodes[{nid}]",
+        node=node.name,
+        op=node.op,
+        device=device,
+        reason=reason,
+        nodes=[(graph.names[n], str(devices[did[n]]), why) for n, why in found],
+    )
 
 
-def fall_back(graph: Graph, devices: tuple[Device, ...], did: np.ndarray, asked: np.ndarray, kernels: Kernels
-              ) -> tuple[list[int], list[str]]:
+def fall_back(
+    graph: Graph, devices: tuple[Device, ...], did: np.ndarray, asked: np.ndarray, kernels: Kernels
+) -> tuple[list[int], list[str]]:
     """Move nodes of ``asked`` bool [nodes] that cannot run on ``did``, in place, to the first host that can
     run them, else the first device; those nodes, and a sentence each. A node that none can run stays."""
     fallen, texts, known = [], [], {}
@@ -81,15 +92,18 @@ def fall_back(graph: Graph, devices: tuple[Device, ...], did: np.ndarray, asked:
             known[key] = _elsewhere(node, devices, key[1], kernels)
         if known[key] is not None:
             reason, able = known[key]
-            texts.append(f"node {node.name!r} (op {node.op}) was asked to run on {devices[key[1]]} and runs "
-                         f"on {devices[able]}: {reason}")
+            texts.append(
+                f"node {node.name!r} (op {node.op}) was asked to run on {devices[key[1]]} and runs "
+                f"on {devices[able]}: {reason}"
+            )
             fallen.append(nid)
             did[nid] = able
     return fallen, texts
 
 
-def _elsewhere(node: NodeView, devices: tuple[Device, ...], did: int, kernels: Kernels
-               ) -> tuple[str, int] | None:
+def _elsewhere(
+    node: NodeView, devices: tuple[Device, ...], did: int, kernels: Kernels
+) -> tuple[str, int] | None:
     """Why a node cannot run on a device, and which can; None where it can, or none can."""
     reason = unable(node, devices[did], kernels)
     able = [d for d, other in enumerate(devices) if reason and unable(node, other, kernels) is None]

@@ -1,4 +1,5 @@
 """The storage ids that a file has: followed, where pins, copies and relayouts left them safe."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -42,7 +43,7 @@ def _overlap(sid: np.ndarray, values: Values, donor: np.ndarray | None) -> bool:
     else:
         taken = firsts[donor[firsts] != firsts]
         taken = taken[sid[taken] == sid[donor[taken]]]
-        last[donor[taken]] -= 1                           # written over as it is read for the last time
+        last[donor[taken]] -= 1  # written over as it is read for the last time
     order = firsts[np.lexsort((born[firsts], sid[firsts]))]
     return bool(((sid[order][1:] == sid[order][:-1]) & (last[order][:-1] >= born[order][1:])).any())
 

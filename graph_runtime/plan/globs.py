@@ -1,4 +1,5 @@
 """Globs by which a caller names nodes: over node, op and function names; "node:NAME" is one node, exactly."""
+
 from __future__ import annotations
 
 import fnmatch
@@ -17,7 +18,7 @@ EXACTLY = "node:"
 def matching(graph: Graph, glob: str, what: str) -> np.ndarray:
     """bool [nodes]: whom a glob names. Raises PlanError, as "``what`` 'glob' matches no ...", for nobody."""
     if glob.startswith(EXACTLY):
-        hit = np.fromiter((n == glob[len(EXACTLY):] for n in graph.names), bool, graph.num_nodes)
+        hit = np.fromiter((n == glob[len(EXACTLY) :] for n in graph.names), bool, graph.num_nodes)
     else:
         match = re.compile(fnmatch.translate(glob)).match
         by_func = np.array([bool(match(f.name) or (f.op and match(f.op))) for f in graph.funcs] + [False])

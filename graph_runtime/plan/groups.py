@@ -1,4 +1,5 @@
 """Groups: which buffers may share no byte, as sets of which all pairs are apart."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -25,13 +26,17 @@ class Groups(NamedTuple):
         """Of buffers that live at lower <= time < upper, int64 [buffers] each: a group for each span between
         neighbouring times at which something begins or ends. Raises InputError."""
         if len(lower) != len(upper):
-            raise InputError(f"{len(lower)} buffers begin and {len(upper)} end: give both times of each",
-                             got=len(upper), wanted=len(lower))
+            raise InputError(
+                f"{len(lower)} buffers begin and {len(upper)} end: give both times of each",
+                got=len(upper),
+                wanted=len(lower),
+            )
         bad = np.flatnonzero(lower >= upper)
         if len(bad):
             at = int(bad[0])
-            raise InputError(f"buffer {at} of a packing lives from {lower[at]} to {upper[at]}: give a time "
-                             "to live", got=at)
+            raise InputError(
+                f"buffer {at} of a packing lives from {lower[at]} to {upper[at]}: give a time to live", got=at
+            )
         times = np.unique(np.concatenate([lower, upper]))
         first, last = np.searchsorted(times, lower), np.searchsorted(times, upper)
         buffer = np.repeat(np.arange(len(lower), dtype=np.int32), last - first)
@@ -44,11 +49,11 @@ class Groups(NamedTuple):
         conflict = conflict.copy()
         np.fill_diagonal(conflict, False)
         left, found = conflict.copy(), []
-        np.fill_diagonal(left, True)                   # a buffer without conflicts is a group too
+        np.fill_diagonal(left, True)  # a buffer without conflicts is a group too
         for at in np.argsort(-size, kind="stable").tolist():
             while left[at].any():
                 group, near = [at], conflict[at].copy()
-                while near.any():              # one whose pair is in no group yet, else any; the largest
+                while near.any():  # one whose pair is in no group yet, else any; the largest
                     other = int(np.argmax(np.where(near, size + left[at] * size.max(), -1)))
                     group.append(other)
                     near &= conflict[other]

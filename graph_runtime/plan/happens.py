@@ -1,7 +1,8 @@
 """What happens before what when queues run at the same time: who may use bytes after whom without a wait.
 
 Instruction a happens before b if data or the order of a queue says so. Of each instruction a vector clock
-counts how many of each queue are over when it begins. """
+counts how many of each queue are over when it begins."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ class Users:
     def conflicts(self, rows: np.ndarray) -> np.ndarray:
         """bool [rows, rows]: neither is over before the other begins."""
         begin, end = self.begin[rows], self.end[rows]
-        after = np.ones((len(rows), len(rows)), bool)     # [a, b]: a is over before b begins
+        after = np.ones((len(rows), len(rows)), bool)  # [a, b]: a is over before b begins
         for queue in range(begin.shape[1]):
             after &= end[:, queue, None] <= begin[None, :, queue]
         return ~(after | after.T)
@@ -102,7 +103,7 @@ def happens(placed: PlacedGraph, values: Values) -> Happens:
     now, after = [[0] * count for _ in range(count)], {}
     for node in nid.tolist():
         clock = now[queue[node]]
-        for source in producer[first[node]:first[node + 1]]:
+        for source in producer[first[node] : first[node + 1]]:
             if queue[source] >= 0 and clock[queue[source]] <= position[source]:
                 clock = list(map(max, clock, after[source]))
         begin[node, :-1] = clock
@@ -117,7 +118,7 @@ def take_over_in_order(placed: PlacedGraph, values: Values, donor: np.ndarray, o
     users = order.users(placed, values.of, np.maximum(values.born, 0), kept)
     node = placed.graph.entry_nid[taken]
     limit = order.begin[node].copy()
-    limit[np.arange(len(taken)), order.qid[node]] += 1        # its own read
+    limit[np.arange(len(taken)), order.qid[node]] += 1  # its own read
     limit[:, -1] += 1
     late = (users.end[donor[taken]] > limit).any(axis=1)
     donor = donor.copy()

@@ -4,6 +4,7 @@ A plan is made for a serial order. On queues that run at the same time, storage 
 every reader of the old value is over before the writer of the new one; where neither the graph nor a queue's
 order says so, a wait is added. checker/races.py proves the result.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
@@ -43,8 +44,14 @@ def lanes(plan: Plan, copies: Collection[int] = ()) -> Lanes:
     rows, needed = _reduce(len(nid), len(queues), qid.tolist(), data, reuse)
     wait_ptr = starts(np.array([len(row) for row in rows], np.int64))
     said = [_say(plan, nid, *pair) for pair in needed] if _follows_file(plan) else []
-    return Lanes(queues, nid, qid, wait_ptr, np.array([j for row in rows for j in row], np.int64),
-                 tuple(dict.fromkeys(said)))
+    return Lanes(
+        queues,
+        nid,
+        qid,
+        wait_ptr,
+        np.array([j for row in rows for j in row], np.int64),
+        tuple(dict.fromkeys(said)),
+    )
 
 
 def _instructions(plan: Plan, copies: Collection[int]) -> np.ndarray:
@@ -60,14 +67,16 @@ def _instructions(plan: Plan, copies: Collection[int]) -> np.ndarray:
 
 # **************** who touches the same bytes ****************
 
+
 def overlapping(storage: Storage) -> np.ndarray:
     """int64 [sids]: a number that storages share if their bytes overlap, through others too."""
     region = storage.region
     order = np.lexsort((storage.offset, region))
     end = (storage.offset + storage.extent)[order]
     group, cell, last, furthest = np.zeros(storage.count, np.int64), -1, -1, 0
-    for sid, r, begin, stop in zip(order.tolist(), region[order].tolist(), storage.offset[order].tolist(),
-                                   end.tolist(), strict=True):
+    for sid, r, begin, stop in zip(
+        order.tolist(), region[order].tolist(), storage.offset[order].tolist(), end.tolist(), strict=True
+    ):
         if r != last or begin >= furthest:
             cell, last, furthest = cell + 1, r, stop
         furthest = max(furthest, stop)
@@ -82,14 +91,15 @@ def _conflicts(plan: Plan, nid: np.ndarray, qid: np.ndarray) -> tuple[list[list[
     busy = np.zeros(int(cell.max(initial=-1)) + 1, bool)
     one = np.full(len(busy), -1, np.int64)
     one[cell] = qid[instr]
-    busy[cell[one[cell] != qid[instr]]] = True          # pieces that more than one queue touches
+    busy[cell[one[cell] != qid[instr]]] = True  # pieces that more than one queue touches
     mine = busy[cell]
     order = np.lexsort((write[mine], instr[mine], cell[mine]))
     data: list[list[int]] = [[] for _ in range(len(nid))]
     reuse: list[list[int]] = [[] for _ in range(len(nid))]
     queue, here, writer, readers = qid.tolist(), -1, -1, []
-    for c, i, w in zip(cell[mine][order].tolist(), instr[mine][order].tolist(), write[mine][order].tolist(),
-                       strict=True):
+    for c, i, w in zip(
+        cell[mine][order].tolist(), instr[mine][order].tolist(), write[mine][order].tolist(), strict=True
+    ):
         if c != here:
             here, writer, readers = c, -1, []
         before = ([writer] if writer >= 0 else []) + (readers if w else [])
@@ -104,8 +114,8 @@ def _conflicts(plan: Plan, nid: np.ndarray, qid: np.ndarray) -> tuple[list[list[
 def _accesses(plan: Plan, nid: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(instruction, piece of bytes, 1 where it writes) of every piece that an argument has."""
     graph = plan.graph
-    n_in = (graph.in_ptr[nid + 1] - graph.in_ptr[nid])
-    n_out = (graph.row_ptr[nid + 1] - graph.row_ptr[nid])
+    n_in = graph.in_ptr[nid + 1] - graph.in_ptr[nid]
+    n_out = graph.row_ptr[nid + 1] - graph.row_ptr[nid]
     at = np.arange(len(nid))
     eid = np.concatenate([graph.in_eid[ragged(graph.in_ptr[nid], n_in)], ragged(graph.row_ptr[nid], n_out)])
     instr = np.concatenate([np.repeat(at, n_in), np.repeat(at, n_out)])
@@ -133,8 +143,10 @@ def _pieces(storage: Storage) -> tuple[np.ndarray, np.ndarray]:
 
 # **************** which waits are needed ****************
 
-def _reduce(count: int, num_queues: int, qid: list[int], data: list[list[int]], reuse: list[list[int]]
-            ) -> tuple[list[list[int]], list[tuple[int, int]]]:
+
+def _reduce(
+    count: int, num_queues: int, qid: list[int], data: list[list[int]], reuse: list[list[int]]
+) -> tuple[list[list[int]], list[tuple[int, int]]]:
     """The waits of each instruction without those that others imply, and the pairs (instruction, what it
     waits for) that only the reuse of storage asks for.
 
@@ -172,8 +184,10 @@ def _say(plan: Plan, nid: np.ndarray, writer: int, user: int) -> str:
     graph = plan.graph
     first, last = int(nid[writer]), int(nid[user])
     made = graph.row_ptr[first]
-    return (f"the file's storage {int(plan.sid[made])} is written by {graph.names[first]!r} while "
-            f"{graph.names[last]!r} may still use it on another queue: the first waits for the second")
+    return (
+        f"the file's storage {int(plan.sid[made])} is written by {graph.names[first]!r} while "
+        f"{graph.names[last]!r} may still use it on another queue: the first waits for the second"
+    )
 
 
 def labels(queues: Iterable[tuple[int, str]], plan: Plan) -> list[str]:

@@ -1,5 +1,6 @@
 """PlacedGraph -> LaidOutGraph: memory, layout and format of every entry, and relayout copies where a reshape
 moves bytes."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -19,8 +20,10 @@ from .wishes import Table, follow_wishes
 
 __all__ = ["assign_layouts"]
 
-def assign_layouts(placed: PlacedGraph, formats: Mapping[str, str] | None = None,
-                   wishes: Mapping[str, str] | None = None) -> LaidOutGraph:
+
+def assign_layouts(
+    placed: PlacedGraph, formats: Mapping[str, str] | None = None, wishes: Mapping[str, str] | None = None
+) -> LaidOutGraph:
     """Give each entry a Layout: what ``wishes`` says (wishes.py), else the file's where it says one for the
     device it is on, else ``choose``'s, which is interleaved over the device's first memory (DRAM).
 
@@ -57,16 +60,22 @@ def assign_layouts(placed: PlacedGraph, formats: Mapping[str, str] | None = None
     return explain_copies(_relayout_nops(laid_out))
 
 
-def _decide(placed: PlacedGraph, type_: TensorType, did: int, fmt: str | None, row: np.ndarray,
-            at: int) -> tuple[Layout, str]:
+def _decide(
+    placed: PlacedGraph, type_: TensorType, did: int, fmt: str | None, row: np.ndarray, at: int
+) -> tuple[Layout, str]:
     try:
         return choose(type_, placed.devices[did].descriptor, fmt)
     except PlanError as error:
         eid = int(np.flatnonzero(row == at)[0])
         nid = placed.graph.maker(eid)
         name, device = placed.graph.names[nid], str(placed.devices[did])
-        raise PlanError(f"node {name!r} on {device} makes {type_}: {error}", node=name, device=device,
-                        got=type_.dtype, path=_path(placed, nid)) from None
+        raise PlanError(
+            f"node {name!r} on {device} makes {type_}: {error}",
+            node=name,
+            device=device,
+            got=type_.dtype,
+            path=_path(placed, nid),
+        ) from None
 
 
 def _path(placed: PlacedGraph, nid: int) -> str | None:
@@ -75,6 +84,7 @@ def _path(placed: PlacedGraph, nid: int) -> str | None:
 
 
 # **************** layouts that the file says ****************
+
 
 def _hinted(placed: PlacedGraph, entry_did: np.ndarray) -> np.ndarray | None:
     """int64 [entries]: index into hints.layouts, -1 where the file does not say or spoke of another device
@@ -89,9 +99,7 @@ def _hinted(placed: PlacedGraph, entry_did: np.ndarray) -> np.ndarray | None:
     return said if (said >= 0).any() else None
 
 
-def _follow_file(
-    graph: Graph, said: np.ndarray, layout_id: np.ndarray, table: Table
-) -> np.ndarray:
+def _follow_file(graph: Graph, said: np.ndarray, layout_id: np.ndarray, table: Table) -> np.ndarray:
     rows = [table.setdefault((layout, "as the file says"), len(table)) for layout in graph.hints.layouts]
     return np.where(said >= 0, np.array([*rows, 0], np.int32)[said], layout_id).astype(np.int32)
 
@@ -100,10 +108,12 @@ def _used(table: Table, layout_id: np.ndarray) -> tuple[list[tuple[Layout, str]]
     """The decisions that an entry follows, and the columns in their numbering."""
     used = np.bincount(layout_id, minlength=len(table)) > 0
     return [row for row, kept in zip(table, used.tolist(), strict=True) if kept], (
-        (used.cumsum() - 1)[layout_id].astype(np.int32))
+        (used.cumsum() - 1)[layout_id].astype(np.int32)
+    )
 
 
 # **************** copies ****************
+
 
 def _check_copies(laid_out: LaidOutGraph) -> None:
     """A copy converts layout, format and shape; bytes are read as another dtype in host memory only."""
@@ -120,11 +130,16 @@ def _check_copies(laid_out: LaidOutGraph) -> None:
         raise PlanError(
             f"{COPY} {graph.names[nid]!r} makes {graph.entry_type(b)} of {graph.entry_type(a)}: only in host "
             f"memory are bytes read as another dtype, not on {device}; use a cast",
-            node=graph.names[nid], device=device, path=_path(placed, nid),
-            got=graph.entry_type(b).dtype, wanted=graph.entry_type(a).dtype)
+            node=graph.names[nid],
+            device=device,
+            path=_path(placed, nid),
+            got=graph.entry_type(b).dtype,
+            wanted=graph.entry_type(a).dtype,
+        )
 
 
 # **************** reshapes that move bytes ****************
+
 
 def _relayout_nops(laid_out: LaidOutGraph) -> LaidOutGraph:
     """Turn each __nop on a device whose entries differ in physical image into a __copy, with its cause."""
@@ -133,8 +148,11 @@ def _relayout_nops(laid_out: LaidOutGraph) -> LaidOutGraph:
     nids = np.flatnonzero(is_nop(graph) & (np.diff(graph.row_ptr) == 1) & (np.diff(graph.in_ptr) == 1))
     made, source = graph.row_ptr[nids], graph.in_eid[graph.in_ptr[nids]]
     far = ~on_host[laid_out.layout_id[made]]
-    moving = [int(n) for n, a, b in zip(nids[far], source[far].tolist(), made[far].tolist(), strict=True)
-              if not _same(laid_out, a, b)]
+    moving = [
+        int(n)
+        for n, a, b in zip(nids[far], source[far].tolist(), made[far].tolist(), strict=True)
+        if not _same(laid_out, a, b)
+    ]
     if not moving:
         return laid_out
     func_id, at_input, cause_id = graph.func_id.copy(), placed.at_input.copy(), placed.cause_id.copy()
@@ -142,7 +160,7 @@ def _relayout_nops(laid_out: LaidOutGraph) -> LaidOutGraph:
     inputs = graph.input_eids.tolist()
     set_once = set(inputs) - {inputs[i] for _, i in graph.hints.aliases if 0 <= i < len(inputs)}
     maker = graph.entry_nid
-    for nid in moving:                                        # ascending: what it copies is decided
+    for nid in moving:  # ascending: what it copies is decided
         source = int(graph.in_eid[graph.in_ptr[nid]])
         at_input[nid] = source in set_once or at_input[maker[source]]
     cause_id[moving] = len(placed.causes) + np.arange(len(moving))

@@ -1,5 +1,6 @@
 """Who holds which bytes how long: entries that a __nop makes one value, and values that may take over a dying
 one's buffer."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -41,7 +42,7 @@ def find_values(graph: Graph, at_input: np.ndarray) -> Values:
         parent = follow(parent)
     made_by = graph.entry_nid
     born, last = made_by.copy(), made_by.copy()
-    last[parent[graph.in_eid]] = slot_nid(graph)          # ascending, and the last one written stays
+    last[parent[graph.in_eid]] = slot_nid(graph)  # ascending, and the last one written stays
     last[parent[graph.outputs]] = graph.num_nodes
     early = ((graph.func_id < 0) | at_input)[made_by]
     born[early], last[early] = -1, graph.num_nodes
@@ -57,7 +58,7 @@ def inplace_slots(graph: Graph, inplace: Mapping[str, tuple[int, ...]] | None) -
     if not any(allowed):
         return np.zeros(len(graph.in_eid), bool)
     most = 1 + max((i for row in allowed for i in row), default=0)
-    table = np.zeros((len(graph.funcs) + 1, most + 1), bool)                  # last column: inputs beyond
+    table = np.zeros((len(graph.funcs) + 1, most + 1), bool)  # last column: inputs beyond
     for fid, row in enumerate(allowed):
         table[fid, list(row)] = True
     reader = slot_nid(graph)
@@ -85,7 +86,7 @@ def take_over(laid_out: LaidOutGraph, values: Values, slots: np.ndarray) -> np.n
         return donor
     reader, value = slot_nid(graph), values.of[graph.in_eid]
     slots = slots & (np.diff(graph.row_ptr) > 0)[reader]
-    output = np.minimum(graph.row_ptr[reader], graph.num_entries - 1)         # a node may make nothing
+    output = np.minimum(graph.row_ptr[reader], graph.num_entries - 1)  # a node may make nothing
     entry_did = np.repeat(laid_out.placed.did, np.diff(graph.row_ptr))
     dies = (values.last[value] == reader) & (values.born[value] >= 0)
     fits = (

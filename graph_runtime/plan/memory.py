@@ -7,6 +7,7 @@ planned anew:
     safe     bytes are used again only by what data and queue order put after all their users: no waits
     off      every value has bytes of its own
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -34,14 +35,23 @@ REUSE = SERIAL, SAFE, OFF = "serial", "safe", "off"
 def require_reuse(reuse: str) -> None:
     """Raises InputError for a mode that is none."""
     if reuse not in REUSE:
-        raise InputError(f"reuse is {', '.join(REUSE)}, not {reuse!r}{did_you_mean(str(reuse), REUSE)}",
-                         got=reuse)
+        raise InputError(
+            f"reuse is {', '.join(REUSE)}, not {reuse!r}{did_you_mean(str(reuse), REUSE)}", got=reuse
+        )
 
 
-def assign_storage(laid_out: LaidOutGraph, *, loaded: Graph | None = None, in_place: bool = True,
-                   inplace: Mapping[str, tuple[int, ...]] | None = None, use_hints: bool = True,
-                   reuse: str = SERIAL, reorder: bool = True, packer: Packer | None = None,
-                   capacity: bool = True) -> Plan:
+def assign_storage(
+    laid_out: LaidOutGraph,
+    *,
+    loaded: Graph | None = None,
+    in_place: bool = True,
+    inplace: Mapping[str, tuple[int, ...]] | None = None,
+    use_hints: bool = True,
+    reuse: str = SERIAL,
+    reorder: bool = True,
+    packer: Packer | None = None,
+    capacity: bool = True,
+) -> Plan:
     """Give every entry a storage id and every storage an offset.
 
     ``loaded``: the graph as the file has it, if passes or pins may have changed it since: then the file's
@@ -85,14 +95,21 @@ def assign_storage(laid_out: LaidOutGraph, *, loaded: Graph | None = None, in_pl
     return plan
 
 
-def _place(laid_out: LaidOutGraph, values: Values, donor: np.ndarray, sizes: Sizes, buffers: Buffers,
-           reuse: str, packer: Packer | None) -> Placed:
+def _place(
+    laid_out: LaidOutGraph,
+    values: Values,
+    donor: np.ndarray,
+    sizes: Sizes,
+    buffers: Buffers,
+    reuse: str,
+    packer: Packer | None,
+) -> Placed:
     """Storage that is planned anew."""
     placed = laid_out.placed
     if reuse == OFF:
         return Buffers.join(placed.graph, values, np.arange(len(donor)), sizes).apart()
     users, order = None, happens(placed, values) if reuse == SAFE else None
-    if order is not None and order.count > 1:        # with one queue the order is serial
+    if order is not None and order.count > 1:  # with one queue the order is serial
         donor = take_over_in_order(placed, values, donor, order)
         buffers = Buffers.join(placed.graph, values, donor, sizes)
         kept = buffers.last >= placed.graph.num_nodes
@@ -100,8 +117,14 @@ def _place(laid_out: LaidOutGraph, values: Values, donor: np.ndarray, sizes: Siz
     return buffers.share(packer, users)
 
 
-def _make_plan(laid_out: LaidOutGraph, sid: np.ndarray, storage: Storage, most: dict[int, int], sizes: Sizes,
-               warnings: tuple[str, ...]) -> Plan:
+def _make_plan(
+    laid_out: LaidOutGraph,
+    sid: np.ndarray,
+    storage: Storage,
+    most: dict[int, int],
+    sizes: Sizes,
+    warnings: tuple[str, ...],
+) -> Plan:
     placed = laid_out.placed
     peak: dict[tuple[int, int], int] = {}
     ends = storage.offset + storage.extent
@@ -109,7 +132,7 @@ def _make_plan(laid_out: LaidOutGraph, sid: np.ndarray, storage: Storage, most: 
         mine = (storage.did == which // 16) & (storage.memory == which % 16)
         peak[which // 16, which % 16] = int(ends[mine].max(initial=0))
     bound = {}
-    for r, live in most.items():      # with the padding after the last buffer, which is not in the peak
+    for r, live in most.items():  # with the padding after the last buffer, which is not in the peak
         memory = int(sizes.region_did[r]), int(sizes.region_memory[r])
         bound[memory] = min(live, peak[memory])
     return Plan(

@@ -1,4 +1,5 @@
 """What each way of reusing memory would take, of a plan that is made."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -9,15 +10,27 @@ from .types import LaidOutGraph, PlacedGraph, Plan
 
 __all__ = ["Modes", "peaks"]
 
-Modes = Mapping[str, Mapping[tuple[int, int], int]]   # {reuse mode: {(did, memory): peak}}
+Modes = Mapping[str, Mapping[tuple[int, int], int]]  # {reuse mode: {(did, memory): peak}}
 
 
-def peaks(plan: Plan, packer: Packer | None = None, inplace: Mapping[str, tuple[int, ...]] | None = None
-          ) -> Modes:
+def peaks(
+    plan: Plan, packer: Packer | None = None, inplace: Mapping[str, tuple[int, ...]] | None = None
+) -> Modes:
     """{reuse mode: {(did, memory): peak in bytes of a bank}} of the plan's nodes in the plan's order, also
     where a memory has less. ``packer`` and ``inplace`` as plan.plan."""
-    placed = PlacedGraph(plan.graph, plan.devices, plan.did, plan.origin, plan.at_input, plan.cause_id,
-                         plan.causes)
+    placed = PlacedGraph(
+        plan.graph, plan.devices, plan.did, plan.origin, plan.at_input, plan.cause_id, plan.causes
+    )
     laid_out = LaidOutGraph(placed, plan.layouts, plan.layout_id, plan.layout_causes)
-    return {mode: assign_storage(laid_out, inplace=inplace, use_hints=False, reuse=mode, reorder=False,
-                                 packer=packer, capacity=False).peak for mode in REUSE}
+    return {
+        mode: assign_storage(
+            laid_out,
+            inplace=inplace,
+            use_hints=False,
+            reuse=mode,
+            reorder=False,
+            packer=packer,
+            capacity=False,
+        ).peak
+        for mode in REUSE
+    }

@@ -1,4 +1,5 @@
 """Plan -> Plan with the arithmetic of each device: what the caller says, then what the file says."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -46,10 +47,15 @@ def _check(options: Options, devices: tuple[Device, ...]) -> None:
         owners = [d for d in devices if name in (d.kind, str(d))]
         if not owners:
             names = [*dict.fromkeys(d.kind for d in devices), *map(str, devices)]
-            raise PlanError(f"numerics of {name}: no such device or kind in the list"
-                            f"{did_you_mean(name, names)}", got=name)
+            raise PlanError(
+                f"numerics of {name}: no such device or kind in the list{did_you_mean(name, names)}", got=name
+            )
         if owners[0].descriptor.on_host:
-            raise PlanError(f"numerics of {name}: it computes in the graph's own dtypes; fidelity and "
-                            "Dst are of tt devices", got=name, device=name)
+            raise PlanError(
+                f"numerics of {name}: it computes in the graph's own dtypes; fidelity and "
+                "Dst are of tt devices",
+                got=name,
+                device=name,
+            )
         if reason := options_error(words):
             raise PlanError(f"numerics of {name}: {reason}", got=dict(words), device=name)

@@ -2,7 +2,8 @@
 
 Which value is computed when is free as far as data allows. Three schedules are tried: what frees the most and
 makes the least goes first, with ties by position or to what was enabled last; and one branch after the other,
-depth first. The one with the lowest bound is taken, if it is below the file's. """
+depth first. The one with the lowest bound is taken, if it is below the file's."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from .types import LaidOutGraph
 
 __all__ = ["best_order", "permute"]
 
-_MOST_NODES = 50_000                          # beyond, looking for an order takes longer than it is worth
+_MOST_NODES = 50_000  # beyond, looking for an order takes longer than it is worth
 
 
 def best_order(laid_out: LaidOutGraph, inplace: Mapping[str, tuple[int, ...]] | None = None) -> LaidOutGraph:
@@ -63,8 +64,10 @@ class _Seen:
         slots = inplace_slots(graph, inplace)
         sizes = entry_sizes(laid_out)
         buffers = Buffers.join(graph, values, take_over(laid_out, values, slots), sizes)
-        live = {(int(sizes.region_did[r]), int(sizes.region_memory[r])): most
-                for r, most in buffers.most_live().items()}
+        live = {
+            (int(sizes.region_did[r]), int(sizes.region_memory[r])): most
+            for r, most in buffers.most_live().items()
+        }
         return cls(graph, values, slots, sizes, live)
 
     def may_gain(self) -> bool:
@@ -76,7 +79,7 @@ class _Seen:
         size, region = sizes.extent, sizes.region
         reader = slot_nid(graph)
         pairs = np.sort(reader * (graph.num_entries + 1) + values.of[graph.in_eid])
-        pairs = pairs[np.diff(pairs, prepend=-1) > 0]             # a value that is read twice counts once
+        pairs = pairs[np.diff(pairs, prepend=-1) > 0]  # a value that is read twice counts once
         node, value = pairs // (graph.num_entries + 1), pairs % (graph.num_entries + 1)
         moving = values.born[value] >= 0
         node, value = node[moving], value[moving]
@@ -87,15 +90,19 @@ class _Seen:
             fixed = int(size[heads][kept & (region[heads] == r)].sum())
             out = int(size[heads][~kept & ends & (region[heads] == r)].sum())
             mine, own = region[value] == r, region[made] == r
-            need = np.bincount(np.concatenate([node[mine], graph.entry_nid[made[own]]]),
-                               np.concatenate([size[value[mine]], size[made[own]]]), 1)
+            need = np.bincount(
+                np.concatenate([node[mine], graph.entry_nid[made[own]]]),
+                np.concatenate([size[value[mine]], size[made[own]]]),
+                1,
+            )
             least = fixed + max(out, int(need.max(initial=0)))
-            if most > least * 1.001 + 4096:               # the padding of buffers is left out here
+            if most > least * 1.001 + 4096:  # the padding of buffers is left out here
                 return True
         return False
 
 
 # **************** schedules ****************
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Work:
@@ -120,8 +127,9 @@ class _Work:
         readers: list[list[int]] = [[] for _ in range(graph.num_entries)]
         made = graph.entry_nid
         reader = slot_nid(graph)
-        for node, eid, value in zip(reader.tolist(), graph.in_eid.tolist(), values.of[graph.in_eid].tolist(),
-                                    strict=True):
+        for node, eid, value in zip(
+            reader.tolist(), graph.in_eid.tolist(), values.of[graph.in_eid].tolist(), strict=True
+        ):
             if early[made[eid]] and early[made[value]]:
                 continue
             # a reader of a reshape needs the reshape to be there, a reshape the value itself
@@ -135,8 +143,16 @@ class _Work:
         size = np.where(values.of == np.arange(graph.num_entries), sizes.extent, 0)
         stays = np.zeros(graph.num_entries, bool)
         stays[values.of[graph.outputs]] = True
-        return cls(np.flatnonzero(early).tolist(), np.flatnonzero(~early).tolist(), reads, makes,
-                   size.tolist(), readers, made.tolist(), stays.tolist())
+        return cls(
+            np.flatnonzero(early).tolist(),
+            np.flatnonzero(~early).tolist(),
+            reads,
+            makes,
+            size.tolist(),
+            readers,
+            made.tolist(),
+            stays.tolist(),
+        )
 
     def by_gain(self, latest: bool) -> list[int]:
         """List scheduling by bytes made less bytes freed; of equals the first in the file, or what was
@@ -165,7 +181,7 @@ class _Work:
             clock += 1
             for eid in self.reads[node]:
                 left[eid] -= 1
-                if left[eid] == 1:            # who reads it last frees it: that node is worth more now
+                if left[eid] == 1:  # who reads it last frees it: that node is worth more now
                     last = next(r for r in self.readers[eid] if not done[r])
                     if not waits[last]:
                         offer(last)
@@ -209,6 +225,7 @@ class _Work:
 
 # **************** another order of the same graph ****************
 
+
 def permute(laid_out: LaidOutGraph, order: list[int]) -> LaidOutGraph:
     """The graph with node order[i] at i; ``order`` has every node once, after what it reads."""
     placed, graph = laid_out.placed, laid_out.placed.graph
@@ -223,15 +240,38 @@ def permute(laid_out: LaidOutGraph, order: list[int]) -> LaidOutGraph:
 
     def moved(column):
         return None if column is None else column[entries]
+
     scope = hints.storage_scope and tuple(hints.storage_scope[e] for e in entries.tolist())
-    hints = replace(hints, device_type=moved(hints.device_type), device_id=moved(hints.device_id),
-                    storage_id=moved(hints.storage_id), layout=moved(hints.layout), storage_scope=scope,
-                    at_input=tuple(sorted(int(node_at[n]) for n in hints.at_input)))
+    hints = replace(
+        hints,
+        device_type=moved(hints.device_type),
+        device_id=moved(hints.device_id),
+        storage_id=moved(hints.storage_id),
+        layout=moved(hints.layout),
+        storage_scope=scope,
+        at_input=tuple(sorted(int(node_at[n]) for n in hints.at_input)),
+    )
     changed = replace(
-        graph, names=tuple(graph.names[n] for n in order), func_id=graph.func_id[nodes], row_ptr=starts(outs),
-        in_ptr=starts(ins), in_eid=entry_at[graph.in_eid[ragged(graph.in_ptr[nodes], ins)]],
-        type_id=graph.type_id[entries], inputs=node_at[graph.inputs], outputs=entry_at[graph.outputs],
-        hints=hints)
-    return replace(laid_out, layout_id=laid_out.layout_id[entries], placed=replace(
-        placed, graph=changed, did=placed.did[nodes], origin=placed.origin[nodes],
-        at_input=placed.at_input[nodes], cause_id=placed.cause_id[nodes]))
+        graph,
+        names=tuple(graph.names[n] for n in order),
+        func_id=graph.func_id[nodes],
+        row_ptr=starts(outs),
+        in_ptr=starts(ins),
+        in_eid=entry_at[graph.in_eid[ragged(graph.in_ptr[nodes], ins)]],
+        type_id=graph.type_id[entries],
+        inputs=node_at[graph.inputs],
+        outputs=entry_at[graph.outputs],
+        hints=hints,
+    )
+    return replace(
+        laid_out,
+        layout_id=laid_out.layout_id[entries],
+        placed=replace(
+            placed,
+            graph=changed,
+            did=placed.did[nodes],
+            origin=placed.origin[nodes],
+            at_input=placed.at_input[nodes],
+            cause_id=placed.cause_id[nodes],
+        ),
+    )

@@ -1,5 +1,6 @@
 """Which values share a block: greedy best fit over lifetimes, the rule of TVM's planner without its limit on
 waste."""
+
 from __future__ import annotations
 
 from bisect import bisect_left, insort

@@ -4,6 +4,7 @@ A pin decides first, then the file's device columns, then a policy (placing/), e
 without any of these goes to its first consumer. The caller's list keeps its order: its first device is the
 fallback, whatever its kind.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,13 +27,22 @@ from .types import Placement
 __all__ = ["place"]
 
 
-def place(graph: Graph, devices: str | Device | Sequence[str | Device], *,
-          pins: Mapping[str, str | Device] | None = None,
-          device_map: Mapping[str, str | Device] | None = None, strict: bool = False,
-          placement: str | Callable[[PlacementProblem], np.ndarray] | None = None,
-          objective: str = "serial", fallback: str = "error", inputs: Collection[str] = (),
-          formats: Mapping[str, str] | None = None, kernels: Mapping[str, Collection[str]] | None = None,
-          host: Machine | None = None, constants: Collection[str] | None = None) -> Placement:
+def place(
+    graph: Graph,
+    devices: str | Device | Sequence[str | Device],
+    *,
+    pins: Mapping[str, str | Device] | None = None,
+    device_map: Mapping[str, str | Device] | None = None,
+    strict: bool = False,
+    placement: str | Callable[[PlacementProblem], np.ndarray] | None = None,
+    objective: str = "serial",
+    fallback: str = "error",
+    inputs: Collection[str] = (),
+    formats: Mapping[str, str] | None = None,
+    kernels: Mapping[str, Collection[str]] | None = None,
+    host: Machine | None = None,
+    constants: Collection[str] | None = None,
+) -> Placement:
     """Give each node a device of ``devices``.
 
     ``pins``: glob over node name, op name and function name -> device; the last one that matches a node wins.
@@ -52,8 +62,11 @@ def place(graph: Graph, devices: str | Device | Sequence[str | Device], *,
     devices = parse_list(devices)
     require_objective(objective)
     if fallback not in FALLBACKS:
-        raise InputError(f"fallback is {' or '.join(map(repr, FALLBACKS))}, not {fallback!r}", got=fallback,
-                         wanted=list(FALLBACKS))
+        raise InputError(
+            f"fallback is {' or '.join(map(repr, FALLBACKS))}, not {fallback!r}",
+            got=fallback,
+            wanted=list(FALLBACKS),
+        )
     if placement is not None:
         find_policy(placement)
     causes = _Causes()
@@ -64,12 +77,21 @@ def place(graph: Graph, devices: str | Device | Sequence[str | Device], *,
         fallen, texts = fall_back(graph, devices, did, pinned | (placement is None), kernels)
         cause_id[fallen] = [causes.add(text) for text in texts]
         warnings += texts
-        asked[fallen] = np.where(asked[fallen] < 0, 0, asked[fallen])      # devices[0] was asked for
+        asked[fallen] = np.where(asked[fallen] < 0, 0, asked[fallen])  # devices[0] was asked for
     problem = None
     if placement is not None:
         pinned |= _foreign(graph, kernels, pinned, cause_id, causes, devices)
-        problem = make_problem(graph, devices, pin=np.where(pinned, did, -1), inputs=inputs, formats=formats,
-                               kernels=kernels, host=host, objective=objective, constants=constants)
+        problem = make_problem(
+            graph,
+            devices,
+            pin=np.where(pinned, did, -1),
+            inputs=inputs,
+            formats=formats,
+            kernels=kernels,
+            host=host,
+            objective=objective,
+            constants=constants,
+        )
         require_able(graph, devices, did, kernels, problem.allowed)
         warnings += _follow_policy(problem, placement, pinned, did, cause_id, causes)
     if not said.all():
@@ -91,26 +113,44 @@ class _Causes:
 
 # **************** policies ****************
 
-def _foreign(graph: Graph, kernels: Mapping[str, Collection[str]], pinned: np.ndarray, cause_id: np.ndarray,
-             causes: _Causes, devices: tuple[Device, ...]) -> np.ndarray:
+
+def _foreign(
+    graph: Graph,
+    kernels: Mapping[str, Collection[str]],
+    pinned: np.ndarray,
+    cause_id: np.ndarray,
+    causes: _Causes,
+    devices: tuple[Device, ...],
+) -> np.ndarray:
     """bool [nodes]: nodes that nobody pinned whose function only a library knows that nobody named."""
     unknown = [f.op is None and f.name not in (COPY, NOP) and f.name not in kernels for f in graph.funcs]
     found = np.array([*unknown, False])[graph.func_id] & ~pinned
     if found.any():
-        cause_id[found] = causes.add(f"only a library knows the function, and no library was named: it stays "
-                                     f"on the first device of the list, {devices[0]}")
+        cause_id[found] = causes.add(
+            f"only a library knows the function, and no library was named: it stays "
+            f"on the first device of the list, {devices[0]}"
+        )
     return found
 
 
-def _follow_policy(problem: PlacementProblem, policy: str | Callable, pinned: np.ndarray, did: np.ndarray,
-                   cause_id: np.ndarray, causes: _Causes) -> list[str]:
+def _follow_policy(
+    problem: PlacementProblem,
+    policy: str | Callable,
+    pinned: np.ndarray,
+    did: np.ndarray,
+    cause_id: np.ndarray,
+    causes: _Causes,
+) -> list[str]:
     """Write what a policy says into did and cause_id; warnings."""
     calls = problem.graph.func_id >= 0
     free = np.flatnonzero(calls & ~pinned)
     name = policy if isinstance(policy, str) else getattr(policy, "__name__", "function")
     if not len(free):
-        return [f"placement {name} decides nothing: pins and the file's device columns place every node"
-                ] if calls.any() else []
+        return (
+            [f"placement {name} decides nothing: pins and the file's device columns place every node"]
+            if calls.any()
+            else []
+        )
     decided = decide(problem, policy)
     did[free] = decided[free]
     cause_id[free] = [causes.add(text) for text in sentences(problem, decided, free, name)]
@@ -118,6 +158,7 @@ def _follow_policy(problem: PlacementProblem, policy: str | Callable, pinned: np
 
 
 # **************** columns ****************
+
 
 def _from_columns(
     graph: Graph,
@@ -142,18 +183,26 @@ def _from_columns(
     for dl_type, ordinal in rows:
         did, text, missing = _resolve(dl_type, ordinal, devices, mapped)
         if missing and strict:
-            raise PlanError(f"{text}; strict placement has no fallback: add the device or map the type",
-                            path="$.attrs.device_index", got=dl_type, wanted=[str(d) for d in devices])
+            raise PlanError(
+                f"{text}; strict placement has no fallback: add the device or map the type",
+                path="$.attrs.device_index",
+                got=dl_type,
+                wanted=[str(d) for d in devices],
+            )
         warnings += [text] if missing else []
         dids.append(did)
         reasons.append(causes.add(text))
     entry_did = np.array(dids, np.int32)[row]
     _check_outputs_agree(graph, entry_did, devices)
     node_row = _first_entry(graph, row)
-    return (np.array([*dids, 0], np.int32)[node_row],
-            np.array([*reasons, causes.add(f"makes nothing: the first device of the list, {devices[0]}")],
-                     np.int32)[node_row],
-            np.array([*(dl_type >= 0 for dl_type, _ in rows), False])[node_row], warnings)
+    return (
+        np.array([*dids, 0], np.int32)[node_row],
+        np.array(
+            [*reasons, causes.add(f"makes nothing: the first device of the list, {devices[0]}")], np.int32
+        )[node_row],
+        np.array([*(dl_type >= 0 for dl_type, _ in rows), False])[node_row],
+        warnings,
+    )
 
 
 def _distinct_pairs(types: np.ndarray, ids: np.ndarray) -> tuple[list[tuple[int, int]], np.ndarray]:
@@ -173,8 +222,9 @@ def _first_entry(graph: Graph, row: np.ndarray) -> np.ndarray:
     return np.where(empty, -1, np.append(row, -1)[graph.row_ptr[:-1]])
 
 
-def _resolve(dl_type: int, ordinal: int, devices: tuple[Device, ...],
-             mapped: dict[int, int]) -> tuple[int, str, bool]:
+def _resolve(
+    dl_type: int, ordinal: int, devices: tuple[Device, ...], mapped: dict[int, int]
+) -> tuple[int, str, bool]:
     """Device index, cause, and whether the list lacks what the column asks for. -1: it says nothing."""
     if dl_type < 0:
         return 0, f"the file says no device: the first of the list, {devices[0]}", False
@@ -185,8 +235,14 @@ def _resolve(dl_type: int, ordinal: int, devices: tuple[Device, ...],
     if not same:
         return 0, f"{name}: no such device in the list, falls back to the first, {devices[0]}", True
     if not 0 <= ordinal < len(same):
-        return same[0], (f"{name}, device_id {ordinal}: the list has {len(same)} of that type, "
-                         f"falls back to the first of them, {devices[same[0]]}"), True
+        return (
+            same[0],
+            (
+                f"{name}, device_id {ordinal}: the list has {len(same)} of that type, "
+                f"falls back to the first of them, {devices[same[0]]}"
+            ),
+            True,
+        )
     return same[ordinal], f"{name}, device_id {ordinal}: {devices[same[ordinal]]}", False
 
 
@@ -239,8 +295,15 @@ def _check_outputs_agree(graph: Graph, entry_did: np.ndarray, devices: tuple[Dev
 
 # **************** pins and inputs ****************
 
-def _apply_pins(graph: Graph, devices: tuple[Device, ...], pins: Mapping[str, str | Device], did: np.ndarray,
-                cause_id: np.ndarray, causes: _Causes) -> np.ndarray:
+
+def _apply_pins(
+    graph: Graph,
+    devices: tuple[Device, ...],
+    pins: Mapping[str, str | Device],
+    did: np.ndarray,
+    cause_id: np.ndarray,
+    causes: _Causes,
+) -> np.ndarray:
     """Write the pinned nodes into did and cause_id; bool [nodes], True where a pin matched."""
     pinned = np.zeros(graph.num_nodes, bool)
     for glob, target in pins.items():
@@ -252,13 +315,19 @@ def _apply_pins(graph: Graph, devices: tuple[Device, ...], pins: Mapping[str, st
     return pinned
 
 
-def _inputs_follow(graph: Graph, devices: tuple[Device, ...], pinned: np.ndarray, did: np.ndarray,
-                   cause_id: np.ndarray, causes: _Causes) -> None:
+def _inputs_follow(
+    graph: Graph,
+    devices: tuple[Device, ...],
+    pinned: np.ndarray,
+    did: np.ndarray,
+    cause_id: np.ndarray,
+    causes: _Causes,
+) -> None:
     """Inputs that nothing placed live where their first consumer runs."""
     if len(devices) == 1 or not (did != did[:1]).any():
         return
     consumer = np.full(graph.num_entries, -1, np.int64)
-    consumer[graph.in_eid[::-1]] = slot_nid(graph)[::-1]      # the earliest is written last and stays
+    consumer[graph.in_eid[::-1]] = slot_nid(graph)[::-1]  # the earliest is written last and stays
     free = np.flatnonzero((graph.func_id < 0) & ~pinned)
     reader = consumer[graph.row_ptr[free]]
     free, reader = free[reader >= 0], reader[reader >= 0]

@@ -1,4 +1,5 @@
 """Storage ids -> the pool: how large each storage is and where it lies in its device's memory."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -14,8 +15,9 @@ __all__ = ["lay_out"]
 _TVM_ELEMENT = 4  # a pool is an array of float32: sizes round up to 4 bytes
 
 
-def lay_out(laid_out: LaidOutGraph, sid: np.ndarray, sizes: Sizes, as_file: bool,
-            offset: np.ndarray | None = None) -> Storage:
+def lay_out(
+    laid_out: LaidOutGraph, sid: np.ndarray, sizes: Sizes, as_file: bool, offset: np.ndarray | None = None
+) -> Storage:
     """The pool: sizes are the most over each sid's entries; offsets as given (``offset`` int64 [sids]), as
     the file says, or one sid after another."""
     hints = laid_out.placed.graph.hints
@@ -24,9 +26,14 @@ def lay_out(laid_out: LaidOutGraph, sid: np.ndarray, sizes: Sizes, as_file: bool
     np.maximum.at(extent, sid, round_up(sizes.extent, _TVM_ELEMENT))
     np.maximum.at(nbytes, sid, round_up(sizes.nbytes, _TVM_ELEMENT))
     region = np.zeros(count, np.int64)
-    region[sid[::-1]] = sizes.region[::-1]                # the first entry of a sid says where it is
-    storage = Storage(sizes.region_did[region].astype(np.int32), sizes.region_memory[region].astype(np.int32),
-                      _offsets(region, extent, sizes) if offset is None else offset, extent, nbytes)
+    region[sid[::-1]] = sizes.region[::-1]  # the first entry of a sid says where it is
+    storage = Storage(
+        sizes.region_did[region].astype(np.int32),
+        sizes.region_memory[region].astype(np.int32),
+        _offsets(region, extent, sizes) if offset is None else offset,
+        extent,
+        nbytes,
+    )
     if not as_file or hints.storage is None or _moved(laid_out):
         return storage
     return _as_file(laid_out, sid, storage)
@@ -75,13 +82,19 @@ def _as_file(laid_out: LaidOutGraph, sid: np.ndarray, planned: Storage) -> Stora
     _check_names(laid_out, sid, list(table), name_id)
     keys = name_id * len(placed.devices) + planned.did
     distinct, row = intern(keys, len(table) * len(placed.devices))
-    memory = [_memory_index(placed.devices[k % len(placed.devices)], list(table)[k // len(placed.devices)][1])
-              for k in distinct.tolist()]
+    memory = [
+        _memory_index(placed.devices[k % len(placed.devices)], list(table)[k // len(placed.devices)][1])
+        for k in distinct.tolist()
+    ]
     nbytes = np.fromiter((r.bytes for r in rows), np.int64, len(rows))
     on_host = np.array([d.descriptor.on_host for d in placed.devices])[planned.did]
-    return Storage(planned.did, np.array(memory, np.int32)[row],
-                   np.fromiter((r.offset for r in rows), np.int64, len(rows)),
-                   np.where(on_host, nbytes, planned.extent), nbytes)
+    return Storage(
+        planned.did,
+        np.array(memory, np.int32)[row],
+        np.fromiter((r.offset for r in rows), np.int64, len(rows)),
+        np.where(on_host, nbytes, planned.extent),
+        nbytes,
+    )
 
 
 def _memory_index(device, name: str) -> int:

@@ -1,4 +1,5 @@
 """Which queue of which device runs a node."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -13,8 +14,9 @@ COMPUTE, COPY_IN, COPY_OUT = "compute", "copy_in", "copy_out"
 _ROLES = (COMPUTE, COPY_IN, COPY_OUT)
 
 
-def assign_queues(plan: PlacedGraph | Plan, nid: np.ndarray
-                  ) -> tuple[tuple[tuple[int, str], ...], np.ndarray]:
+def assign_queues(
+    plan: PlacedGraph | Plan, nid: np.ndarray
+) -> tuple[tuple[tuple[int, str], ...], np.ndarray]:
     """(the queues, (did, role) each, by first use; int32 [nids], which of them runs each node).
 
     Copies between devices run where copy engines are: out of the device that sends to a host, into any other.

@@ -1,5 +1,6 @@
 """Plan -> Graph whose hints say all that was decided: what `plan -o planned.json` writes, and what planning
 it again follows."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -21,14 +22,21 @@ def record(plan: Plan) -> Graph:
     layouts, row = _distinct_layouts(plan.layouts)
     hints = Hints(
         device_type=np.array([d.dl_type for d in plan.devices])[entry_did],
-        device_id=np.array(ordinal)[entry_did], storage_id=plan.sid.astype(np.int64),
-        storage_scope=plan.graph.hints.storage_scope, storage=_storage_rows(plan, ordinal),
-        layouts=layouts, layout=row[plan.layout_id], aliases=plan.aliases,
+        device_id=np.array(ordinal)[entry_did],
+        storage_id=plan.sid.astype(np.int64),
+        storage_scope=plan.graph.hints.storage_scope,
+        storage=_storage_rows(plan, ordinal),
+        layouts=layouts,
+        layout=row[plan.layout_id],
+        aliases=plan.aliases,
         at_input=tuple(np.flatnonzero(plan.at_input).tolist()),
-        numerics={name: words.as_dict() for name, words in zip(_names(plan, ordinal), plan.numerics,
-                                                               strict=bool(plan.numerics))
-                  if words.as_dict()},
-        policy=plan.balanced[0].policy if plan.balanced else plan.graph.hints.policy)
+        numerics={
+            name: words.as_dict()
+            for name, words in zip(_names(plan, ordinal), plan.numerics, strict=bool(plan.numerics))
+            if words.as_dict()
+        },
+        policy=plan.balanced[0].policy if plan.balanced else plan.graph.hints.policy,
+    )
     return replace(plan.graph, hints=hints)
 
 
@@ -50,5 +58,7 @@ def _storage_rows(plan: Plan, ordinal: list[int]) -> tuple[StorageHint, ...]:
     names = _names(plan, ordinal)
     memories = [[m.name for m in d.descriptor.memories] for d in plan.devices]
     columns = (plan.storage.did, plan.storage.memory, plan.storage.offset, plan.storage.nbytes)
-    return tuple(StorageHint(names[did], memories[did][memory], offset, nbytes)
-                 for did, memory, offset, nbytes in zip(*(c.tolist() for c in columns), strict=True))
+    return tuple(
+        StorageHint(names[did], memories[did][memory], offset, nbytes)
+        for did, memory, offset, nbytes in zip(*(c.tolist() for c in columns), strict=True)
+    )

@@ -1,4 +1,5 @@
 """How many bytes each entry takes where its layout puts it."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -66,8 +67,9 @@ def _size(type_: TensorType, layout: Layout, device: Device, node: str) -> tuple
     if memory.name == HOST:
         extent = nbytes = type_.nbytes
     else:
-        reason = layout.shard and fault(layout.shard, *matrix(layout, type_.shape), layout.layout == TILE,
-                                        device.descriptor.grid)
+        reason = layout.shard and fault(
+            layout.shard, *matrix(layout, type_.shape), layout.layout == TILE, device.descriptor.grid
+        )
         if reason:
             raise PlanError(f"{type_} cannot be {layout} on {device}: {reason}", got=str(layout))
         extent, nbytes = footprint(layout, type_.shape, memory)
@@ -84,13 +86,17 @@ def _size(type_: TensorType, layout: Layout, device: Device, node: str) -> tuple
 def out_of_memory(device: Device, memory: Memory, nbytes: int, extent: int, taken: int) -> str:
     """tt-metal's text about a buffer that does not fit behind ``taken`` bytes of each bank."""
     if memory.banks == 1:
-        return (f"Out of Memory: Not enough space to allocate {extent} B of {device} {memory.name} memory, "
-                f"of which {memory.available} B are for tensors (allocated: {taken} B, free: "
-                f"{memory.available - taken} B)")
-    return (f"Out of Memory: Not enough space to allocate {nbytes} B {memory.name.upper()} buffer across "
-            f"{memory.banks} banks, where each bank needs to store {extent} B, but bank size is "
-            f"{memory.available} B (allocated: {taken} B, free: {memory.available - taken} B, largest free "
-            f"block: {memory.available - taken} B) on {device}")
+        return (
+            f"Out of Memory: Not enough space to allocate {extent} B of {device} {memory.name} memory, "
+            f"of which {memory.available} B are for tensors (allocated: {taken} B, free: "
+            f"{memory.available - taken} B)"
+        )
+    return (
+        f"Out of Memory: Not enough space to allocate {nbytes} B {memory.name.upper()} buffer across "
+        f"{memory.banks} banks, where each bank needs to store {extent} B, but bank size is "
+        f"{memory.available} B (allocated: {taken} B, free: {memory.available - taken} B, largest free "
+        f"block: {memory.available - taken} B) on {device}"
+    )
 
 
 def remedy(device: Device, memory: Memory, layout: Layout, node: str) -> str:

@@ -9,6 +9,7 @@ package is read from its graph.json. Nothing in it is believed: its header has a
     "GRPLAN" u16 version, u64 bytes of JSON, JSON (functions, types, layouts, texts, where each column lies),
     columns, each at a multiple of 64 bytes
 """
+
 from __future__ import annotations
 
 import io
@@ -39,10 +40,17 @@ __all__ = ["read_snapshot", "write_snapshot"]
 _MAGIC = b"GRPLAN\x01\x00"
 _HEAD = len(_MAGIC) + 8
 _HEADER = "the header of a plan's snapshot"
-_BY_MEMORY = ("peak", "lower_bound")          # {(did, memory): value}
+_BY_MEMORY = ("peak", "lower_bound")  # {(did, memory): value}
 _LISTS = ("causes", "layout_causes", "warnings", "aliases")
-_OTHERS = ("graph", "devices", "layouts", "storage", "numerics", "placement",
-           "circular")                         # what kernels say is asked again where the plan is loaded
+_OTHERS = (
+    "graph",
+    "devices",
+    "layouts",
+    "storage",
+    "numerics",
+    "placement",
+    "circular",
+)  # what kernels say is asked again where the plan is loaded
 
 
 def write_snapshot(plan: Plan) -> bytes | None:
@@ -53,8 +61,10 @@ def write_snapshot(plan: Plan) -> bytes | None:
     graph = plan.graph
     columns = {"names": np.frombuffer("\0".join(graph.names).encode(), np.uint8)}
     for group, source in (("graph", graph), ("plan", plan), ("storage", plan.storage)):
-        columns |= {f"{group}.{name}": np.asarray(getattr(source, name)).astype(dtype)
-                    for name, dtype in of_group(group).items()}
+        columns |= {
+            f"{group}.{name}": np.asarray(getattr(source, name)).astype(dtype)
+            for name, dtype in of_group(group).items()
+        }
     slots, _ = lay_out({key: TensorType(column.dtype.name, column.shape) for key, column in columns.items()})
     header = {
         "devices": [device.spelling for device in plan.devices],
@@ -62,10 +72,12 @@ def write_snapshot(plan: Plan) -> bytes | None:
         "types": [[t.dtype, t.shape] for t in graph.types],
         "layouts": [[x.memory, x.layout, x.format] for x in plan.layouts],
         "numerics": [words.as_dict() for words in plan.numerics],
-        "by_memory": {name: [[*key, value] for key, value in getattr(plan, name).items()]
-                      for name in _BY_MEMORY},
+        "by_memory": {
+            name: [[*key, value] for key, value in getattr(plan, name).items()] for name in _BY_MEMORY
+        },
         "lists": {name: getattr(plan, name) for name in _LISTS},
-        "columns": {key: [slot.type.dtype, slot.type.shape[0], slot.offset] for key, slot in slots.items()}}
+        "columns": {key: [slot.type.dtype, slot.type.shape[0], slot.offset] for key, slot in slots.items()},
+    }
     text = orjson.dumps(header, option=orjson.OPT_SERIALIZE_NUMPY)
     text += b" " * (-(_HEAD + len(text)) % ALIGNMENT)
     out = io.BytesIO()
@@ -77,35 +89,47 @@ def write_snapshot(plan: Plan) -> bytes | None:
 def _can_hold(plan: Plan) -> bool:
     graph, known = plan.graph, {*of_group("plan"), *_BY_MEMORY, *_LISTS, *_OTHERS}
     more = [getattr(plan, f.name) for f in fields(plan) if f.name not in known]
-    return (all(value is None or value == () for value in more)
-            and not graph.control_deps and not graph.extra_columns
-            and all(layout.shard is None for layout in plan.layouts)
-            and all("\0" not in name for name in graph.names)
-            and all(func.raw for func in graph.funcs))
+    return (
+        all(value is None or value == () for value in more)
+        and not graph.control_deps
+        and not graph.extra_columns
+        and all(layout.shard is None for layout in plan.layouts)
+        and all("\0" not in name for name in graph.names)
+        and all(func.raw for func in graph.funcs)
+    )
 
 
-def read_snapshot(data: memoryview, devices: Sequence[Device],
-                  inplace: Mapping[str, tuple[int, ...]] | None = None) -> Plan | None:
+def read_snapshot(
+    data: memoryview, devices: Sequence[Device], inplace: Mapping[str, tuple[int, ...]] | None = None
+) -> Plan | None:
     """The plan in a snapshot, checked; None where it is of another version or for other devices.
 
     The header is held against schemas/plan.schema.json, every column against its row of COLUMNS, then what
     they say together against what a document's graph must be, and the plan by the checker. Raises
     DocumentError for bytes that are damaged, and GraphError or CheckError as loading a document does.
     """
-    if bytes(data[:len(_MAGIC)]) != _MAGIC:
+    if bytes(data[: len(_MAGIC)]) != _MAGIC:
         return None
-    size = int.from_bytes(data[len(_MAGIC):_HEAD], "little")
+    size = int.from_bytes(data[len(_MAGIC) : _HEAD], "little")
     if _HEAD + size > len(data):
         raise _damaged(f"it has {len(data)} bytes and says that its header has {size}")
-    header = parse_json(bytes(data[_HEAD:_HEAD + size]), _HEADER, fractions=False)
+    header = parse_json(bytes(data[_HEAD : _HEAD + size]), _HEADER, fractions=False)
     check_schema(header, "plan", _HEADER)
     if header["devices"] != [device.spelling for device in devices]:
         return None
     lists = header["lists"]
-    columns = read_columns(header["columns"], data[_HEAD + size:], {
-        "functions": len(header["funcs"]), "types": len(header["types"]), "layouts": len(header["layouts"]),
-        "causes": len(lists["causes"]), "devices": len(devices),
-        "memories": max(len(device.descriptor.memories) for device in devices)})
+    columns = read_columns(
+        header["columns"],
+        data[_HEAD + size :],
+        {
+            "functions": len(header["funcs"]),
+            "types": len(header["types"]),
+            "layouts": len(header["layouts"]),
+            "causes": len(lists["causes"]),
+            "devices": len(devices),
+            "memories": max(len(device.descriptor.memories) for device in devices),
+        },
+    )
     plan = _plan(header, _graph(header, columns), columns, tuple(devices))
     check_functions(plan.graph)
     return check(plan, inplace=inplace)
@@ -127,8 +151,10 @@ def _graph(header: Mapping[str, Any], columns: Mapping[str, np.ndarray]) -> Grap
     funcs = make_functions([(count, raw) for count, raw in header["funcs"]])
     types = tuple(pool_type(dtype, tuple(shape)) for dtype, shape in header["types"])
     graph = Graph(names=names, funcs=funcs, types=types, **given)
-    for name, count, null, last in (("row_ptr", "num_outputs", 1, len(graph.type_id)),
-                                    ("in_ptr", "num_inputs", 0, len(graph.in_eid))):
+    for name, count, null, last in (
+        ("row_ptr", "num_outputs", 1, len(graph.type_id)),
+        ("in_ptr", "num_inputs", 0, len(graph.in_eid)),
+    ):
         pointers = given[name]
         wanted = np.array([*(getattr(func, count) for func in funcs), null], np.int64)[graph.func_id]
         if pointers[0] != 0 or pointers[-1] != last or (np.diff(pointers) != wanted).any():
@@ -139,19 +165,29 @@ def _graph(header: Mapping[str, Any], columns: Mapping[str, np.ndarray]) -> Grap
     return graph
 
 
-def _plan(header: Mapping[str, Any], graph: Graph, columns: Mapping[str, np.ndarray],
-          devices: tuple[Device, ...]) -> Plan:
+def _plan(
+    header: Mapping[str, Any], graph: Graph, columns: Mapping[str, np.ndarray], devices: tuple[Device, ...]
+) -> Plan:
     storage = Storage(**_of("storage", columns))
     memories = np.array([len(device.descriptor.memories) for device in devices])
     if (storage.memory >= memories[storage.did]).any():
         raise _damaged("a storage lies in a memory that its device does not have")
-    lists = {name: tuple(map(tuple, value) if name == "aliases" else value)
-             for name, value in header["lists"].items()}
+    lists = {
+        name: tuple(map(tuple, value) if name == "aliases" else value)
+        for name, value in header["lists"].items()
+    }
     if len(lists["layout_causes"]) != len(header["layouts"]):
         raise _damaged(f"it has {len(lists['layout_causes'])} causes of {len(header['layouts'])} layouts")
-    return Plan(graph=graph, devices=devices, layouts=tuple(Layout(*row) for row in header["layouts"]),
-                storage=storage, **_of("plan", columns), **lists, **_by_memory(header["by_memory"], storage),
-                numerics=_numerics(header["numerics"], devices))
+    return Plan(
+        graph=graph,
+        devices=devices,
+        layouts=tuple(Layout(*row) for row in header["layouts"]),
+        storage=storage,
+        **_of("plan", columns),
+        **lists,
+        **_by_memory(header["by_memory"], storage),
+        numerics=_numerics(header["numerics"], devices),
+    )
 
 
 def _by_memory(said: Mapping[str, Any], storage: Storage) -> dict[str, dict[tuple[int, int], int]]:

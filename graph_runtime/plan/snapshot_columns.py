@@ -1,6 +1,7 @@
 """The columns of a plan's snapshot: one table of what each is called, its dtype, how many numbers it has and
 which they may be. Reading holds every column against its row, so that nothing behind it need doubt an index.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from ..errors import DocumentError
 
 __all__ = ["COLUMNS", "Column", "of_group", "read_columns"]
 
-_ANY = 1 << 62          # bytes; sums of two such numbers are int64
+_ANY = 1 << 62  # bytes; sums of two such numbers are int64
 
 
 class Column(NamedTuple):
@@ -57,8 +58,11 @@ def of_group(group: str) -> dict[str, str]:
     return {field: dtype for prefix, _, field, dtype in parts if prefix == group and field}
 
 
-def read_columns(places: Mapping[str, Sequence[Any]], data: memoryview, sizes: Mapping[str, int],
-                 ) -> dict[str, np.ndarray]:
+def read_columns(
+    places: Mapping[str, Sequence[Any]],
+    data: memoryview,
+    sizes: Mapping[str, int],
+) -> dict[str, np.ndarray]:
     """{name: read-only array} of every column in the table. ``places`` {name: (dtype, count, offset in
     data)}; ``sizes`` what the header says: functions, types, layouts, causes, devices, memories.
 
@@ -70,8 +74,11 @@ def read_columns(places: Mapping[str, Sequence[Any]], data: memoryview, sizes: M
     known, found = dict(sizes), {}
     for column in COLUMNS:
         found[column.name] = array = _taken(column, places[column.name], data)
-        count = known.setdefault(column.count, len(array)) if "+" not in column.count else _size(column.count,
-                                                                                                 known)
+        count = (
+            known.setdefault(column.count, len(array))
+            if "+" not in column.count
+            else _size(column.count, known)
+        )
         if len(array) != count:
             raise _damaged(column.name, f"has {len(array)} numbers, there are {count} {column.count}")
     for column in COLUMNS:
@@ -92,20 +99,24 @@ def _taken(column: Column, place: Sequence[Any], data: memoryview) -> np.ndarray
         raise _damaged(column.name, f"has dtype {str(dtype)[:20]!r}, must be {column.dtype}")
     end = offset + count * np.dtype(column.dtype).itemsize
     if end > len(data) or offset % ALIGNMENT:
-        raise _damaged(column.name, f"lies at bytes {offset} to {end} of {len(data)}; it must be inside, "
-                                    f"at a multiple of {ALIGNMENT}")
+        raise _damaged(
+            column.name,
+            f"lies at bytes {offset} to {end} of {len(data)}; it must be inside, "
+            f"at a multiple of {ALIGNMENT}",
+        )
     raw = np.frombuffer(data, np.uint8, end - offset, offset)
     if column.dtype == "bool" and raw.max(initial=0) > 1:
         raise _damaged(column.name, "is bool and holds bytes other than 0 and 1")
     array = raw.view(column.dtype)
-    return array if array.flags.aligned else array.copy()       # a file in a zip may lie anywhere
+    return array if array.flags.aligned else array.copy()  # a file in a zip may lie anywhere
 
 
 def _check_values(column: Column, array: np.ndarray, most: int) -> None:
     if len(array) and not (column.least <= int(array.min()) and int(array.max()) < most):
         at = int(np.flatnonzero((array < column.least) | (array >= most))[0])
-        raise _damaged(column.name, f"has {int(array[at])} at {at}, must be from {column.least} to "
-                                    f"{most - 1}")
+        raise _damaged(
+            column.name, f"has {int(array[at])} at {at}, must be from {column.least} to {most - 1}"
+        )
 
 
 def _damaged(name: str, text: str) -> DocumentError:

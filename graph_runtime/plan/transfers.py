@@ -3,6 +3,7 @@
 One copy serves every consumer of an entry on a device, a value is never copied to where it already lives, and
 a graph that has its copies is handed on as it is.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
@@ -15,8 +16,9 @@ from .types import PlacedGraph, Placement
 
 __all__ = ["insert_transfers"]
 
-COPY_FUNC = Func(COPY, None, {}, 1, 1,
-                 raw={"func_name": COPY, "num_inputs": "1", "num_outputs": "1", "flatten_data": "0"})
+COPY_FUNC = Func(
+    COPY, None, {}, 1, 1, raw={"func_name": COPY, "num_inputs": "1", "num_outputs": "1", "flatten_data": "0"}
+)
 
 
 def insert_transfers(placement: Placement) -> PlacedGraph:
@@ -52,11 +54,11 @@ class _Copies:
     """What to insert and which inputs to change. Entries >= num_entries are those of the new copies, in
     order."""
 
-    source: list[int] = field(default_factory=list)       # eid in the old graph
-    target: list[int] = field(default_factory=list)       # did
-    before: list[int] = field(default_factory=list)       # nid of the first consumer
-    slots: list[int] = field(default_factory=list)        # elements of in_eid to change ...
-    eids: list[int] = field(default_factory=list)         # ... to these entries
+    source: list[int] = field(default_factory=list)  # eid in the old graph
+    target: list[int] = field(default_factory=list)  # did
+    before: list[int] = field(default_factory=list)  # nid of the first consumer
+    slots: list[int] = field(default_factory=list)  # elements of in_eid to change ...
+    eids: list[int] = field(default_factory=list)  # ... to these entries
 
 
 def _choose(placed: PlacedGraph, entry_did: np.ndarray, slots: np.ndarray, readers: np.ndarray) -> _Copies:
@@ -106,6 +108,7 @@ def _written_inputs(graph: Graph) -> np.ndarray:
 
 # **************** the new graph ****************
 
+
 def _insert(placed: PlacedGraph, copies: _Copies) -> PlacedGraph:
     """Renumber: old nodes keep their order, copy k stands before old node ``before[k]`` (ascending)."""
     graph = placed.graph
@@ -124,9 +127,16 @@ def _insert(placed: PlacedGraph, copies: _Copies) -> PlacedGraph:
     at_input = np.isin(source, graph.input_eids) & ~np.isin(source, _written_inputs(graph))
     graph = _rebuild(graph, copies, old_nid, new_nid, tuple(merged(graph.names, names, object)))
     cause_id = merged(placed.cause_id, len(placed.causes) + np.arange(extra), np.int32)
-    return PlacedGraph(graph, placed.devices, merged(placed.did, copies.target, np.int32),
-                       merged(placed.origin, -1, np.int64), merged(placed.at_input, at_input, bool), cause_id,
-                       (*placed.causes, *causes), placed.warnings)
+    return PlacedGraph(
+        graph,
+        placed.devices,
+        merged(placed.did, copies.target, np.int32),
+        merged(placed.origin, -1, np.int64),
+        merged(placed.at_input, at_input, bool),
+        cause_id,
+        (*placed.causes, *causes),
+        placed.warnings,
+    )
 
 
 def _describe(placed: PlacedGraph, copies: _Copies) -> tuple[list[str], list[str]]:
@@ -151,8 +161,10 @@ def _describe(placed: PlacedGraph, copies: _Copies) -> tuple[list[str], list[str
             name = f"{base}_{used[base]}"
         taken.add(name)
         names.append(name)
-        causes.append(f"{graph.names[consumer]!r} on {devices[there]} reads {graph.names[nid]!r}, "
-                      f"which lives on {devices[here]}")
+        causes.append(
+            f"{graph.names[consumer]!r} on {devices[there]} reads {graph.names[nid]!r}, "
+            f"which lives on {devices[here]}"
+        )
     return names, causes
 
 
@@ -220,9 +232,15 @@ def _move_hints(hints: Hints, old_eid: np.ndarray, total: int, old_nid: np.ndarr
         wide = np.full(total, "", object)
         wide[old_eid] = scope
         scope = tuple(wide)
-    return replace(hints, device_type=moved(hints.device_type), device_id=moved(hints.device_id),
-                   storage_id=moved(hints.storage_id), storage_scope=scope, layout=moved(hints.layout),
-                   at_input=tuple(int(old_nid[n]) for n in hints.at_input))
+    return replace(
+        hints,
+        device_type=moved(hints.device_type),
+        device_id=moved(hints.device_id),
+        storage_id=moved(hints.storage_id),
+        storage_scope=scope,
+        layout=moved(hints.layout),
+        at_input=tuple(int(old_nid[n]) for n in hints.at_input),
+    )
 
 
 def _move_column(column, old_eid: np.ndarray, total: int):

@@ -4,6 +4,7 @@ input.
     Graph --placement--> Placement --transfers--> PlacedGraph --layouts--> LaidOutGraph --memory--> Plan
     --check--> Plan
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from .placing.problem import PlacementProblem, make_problem
 
 __all__ = ["LaidOutGraph", "PlacedGraph", "Placement", "Plan", "Storage"]
 
-_MOST_MEMORIES = 16         # of a device
+_MOST_MEMORIES = 16  # of a device
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,14 +165,18 @@ class Plan:
     circular: np.ndarray | None = None
 
     def __repr__(self) -> str:
-        return (f"<Plan of {self.graph.num_nodes} nodes, {self.storage.count} storages, on "
-                f"{', '.join(map(str, self.devices))}>")
+        return (
+            f"<Plan of {self.graph.num_nodes} nodes, {self.storage.count} storages, on "
+            f"{', '.join(map(str, self.devices))}>"
+        )
 
     @property
     def status(self) -> dict[tuple[int, int], str]:
         """{(did, memory): "optimal" where the peak is the lower bound, else "feasible"}."""
-        return {where: "optimal" if peak <= self.lower_bound.get(where, 0) else "feasible"
-                for where, peak in self.peak.items()}
+        return {
+            where: "optimal" if peak <= self.lower_bound.get(where, 0) else "feasible"
+            for where, peak in self.peak.items()
+        }
 
     def circular_peak(self) -> dict[int, int]:
         """{did: the most bytes of circular buffers that a node opens on a core of it}, without zeros."""

@@ -3,6 +3,7 @@
 A wish is words between slashes, in any order, each of which changes one thing: a memory (dram, l1), a layout
 (row_major, tile), a format (bf16, ...), a sharding (shards.read_wish) or "interleaved". str(Layout) is one.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -38,8 +39,9 @@ class _Wish:
     interleaved: bool = False
 
 
-def follow_wishes(placed: PlacedGraph, wishes: Mapping[str, str], layout_id: np.ndarray,
-                  table: Table) -> np.ndarray:
+def follow_wishes(
+    placed: PlacedGraph, wishes: Mapping[str, str], layout_id: np.ndarray, table: Table
+) -> np.ndarray:
     """int32 [entries]: ``layout_id`` with the wishes followed; new layouts go into ``table``.
 
     A glob names all entries of its nodes that live on devices, and the copies that the planner inserted of
@@ -57,8 +59,11 @@ def follow_wishes(placed: PlacedGraph, wishes: Mapping[str, str], layout_id: np.
         hit[made] |= hit[source]
         eids = np.flatnonzero(hit & far)
         if not len(eids):
-            raise PlanError(f"layout {glob!r} names entries of the host only, which are row-major there: "
-                            "place the nodes on a device", got=glob)
+            raise PlanError(
+                f"layout {glob!r} names entries of the host only, which are row-major there: "
+                "place the nodes on a device",
+                got=glob,
+            )
         rows = list(table)
         done: dict[tuple[int, int, int], int] = {}
         keys = zip(*(column[eids].tolist() for column in (graph.type_id, entry_did, layout_id)), strict=True)
@@ -73,17 +78,27 @@ def follow_wishes(placed: PlacedGraph, wishes: Mapping[str, str], layout_id: np.
 def _read(text: str) -> _Wish:
     said: dict[str, object] = {}
     for word in str(text).split("/"):
-        kinds = [name for name, values in (("memory", (DRAM, L1)), ("layout", (ROW_MAJOR, TILE)),
-                                           ("format", FORMATS), ("interleaved", (_INTERLEAVED,)))
-                 if word in values]
+        kinds = [
+            name
+            for name, values in (
+                ("memory", (DRAM, L1)),
+                ("layout", (ROW_MAJOR, TILE)),
+                ("format", FORMATS),
+                ("interleaved", (_INTERLEAVED,)),
+            )
+            if word in values
+        ]
         if kinds:
             name, value = kinds[0], word
         elif word.split("[")[0] in KINDS:
             name, value = "shard", read_wish(word)
         else:
-            raise PlanError(f"layout {text!r}: unknown word {word!r}{did_you_mean(word, _WORDS)}; write "
-                            f"words between slashes, as l1/tile/bf16/height[8x1]", got=word,
-                            wanted=list(_WORDS))
+            raise PlanError(
+                f"layout {text!r}: unknown word {word!r}{did_you_mean(word, _WORDS)}; write "
+                f"words between slashes, as l1/tile/bf16/height[8x1]",
+                got=word,
+                wanted=list(_WORDS),
+            )
         if name in said:
             raise PlanError(f"layout {text!r} says the {name} twice", got=text)
         said[name] = value if name != "interleaved" else True
@@ -106,13 +121,18 @@ def _apply(placed: PlacedGraph, eid: int, layout: Layout, wish: _Wish) -> Layout
     return made
 
 
-def _with_place(placed: PlacedGraph, nid: int, wish: _Wish, type_: TensorType,
-                error: GraphRuntimeError) -> PlanError:
+def _with_place(
+    placed: PlacedGraph, nid: int, wish: _Wish, type_: TensorType, error: GraphRuntimeError
+) -> PlanError:
     name, origin = placed.graph.names[nid], int(placed.origin[nid])
     device = str(placed.devices[placed.did[nid]])
-    return PlanError(f"node {name!r} on {device} makes {type_}, which cannot be {wish.text}: {error}",
-                     node=name, device=device, got=wish.text,
-                     path=f"$.nodes[{origin}]" if origin >= 0 else None)
+    return PlanError(
+        f"node {name!r} on {device} makes {type_}, which cannot be {wish.text}: {error}",
+        node=name,
+        device=device,
+        got=wish.text,
+        path=f"$.nodes[{origin}]" if origin >= 0 else None,
+    )
 
 
 def _merged(type_: TensorType, layout: Layout, wish: _Wish, descriptor: Descriptor) -> Layout:

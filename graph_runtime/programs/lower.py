@@ -2,6 +2,7 @@
 
 Vectorised: Python runs once for each distinct kernel and each distinct (type, layout), never once a node.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -34,16 +35,26 @@ def lower(plan: Plan, resolve: Resolve) -> Program:
     arg_ptr, eid, flat = _arguments(graph, order)
     args, shapes = _records(plan, eid, flat)
     return Program(
-        plan=plan, kernels=kernels, main=main, nid=order, kid=kid, arg_ptr=arg_ptr, eid=eid, args=args,
-        shapes=shapes, words=np.array([w for k in kernels for w in k.words], np.int64),
+        plan=plan,
+        kernels=kernels,
+        main=main,
+        nid=order,
+        kid=kid,
+        arg_ptr=arg_ptr,
+        eid=eid,
+        args=args,
+        shapes=shapes,
+        words=np.array([w for k in kernels for w in k.words], np.int64),
         word_ptr=starts(np.array([len(k.words) for k in kernels], np.int64)),
-        scratch=max((k.scratch for k in kernels), default=0), at_input=at_input)
+        scratch=max((k.scratch for k in kernels), default=0),
+        at_input=at_input,
+    )
 
 
 def _schedule(plan: Plan) -> tuple[np.ndarray, int, dict[int, tuple[int, int]]]:
     """nids in instruction order, how many of them a run executes, and the span of each input's own copies."""
     graph = plan.graph
-    is_nop = np.array([f.name == NOP for f in graph.funcs] + [True])   # a null node's -1 reads the last one
+    is_nop = np.array([f.name == NOP for f in graph.funcs] + [True])  # a null node's -1 reads the last one
     calls = np.flatnonzero(~is_nop[graph.func_id])
     early = plan.at_input[calls]
     if not early.any():
@@ -97,7 +108,7 @@ def _chosen(kernel: Kernel, func: Func, kind: str, numerics: Numerics, model: An
     """The kernel with the words of what was chosen for the node in place of the defaults."""
     if not kernel.words or not numeric_words(registry.get(func.op or ""), func.attrs, kind):
         return kernel
-    own = kernel.words[:len(kernel.words) - WORDS]
+    own = kernel.words[: len(kernel.words) - WORDS]
     return replace(kernel, words=own + tail(Numerics.of(func.attrs).over(numerics), model))
 
 
@@ -117,7 +128,7 @@ def _records(plan: Plan, eid: np.ndarray, flat: np.ndarray) -> tuple[np.ndarray,
     """The gr_arg of each argument, and the pool of shapes they point into."""
     graph, num_layouts = plan.graph, len(plan.layouts)
     on_host = np.array([layout.memory == HOST for layout in plan.layouts], bool)
-    flat = flat & on_host[plan.layout_id[eid]]                # tiles and pages have the shape that they have
+    flat = flat & on_host[plan.layout_id[eid]]  # tiles and pages have the shape that they have
     keys = (graph.type_id.astype(np.int64) * num_layouts + plan.layout_id)[eid] * 2 + flat
     distinct, row = intern(keys, len(graph.types) * num_layouts * 2)
     table, pool = np.zeros(len(distinct), ARG), []
@@ -127,7 +138,7 @@ def _records(plan: Plan, eid: np.ndarray, flat: np.ndarray) -> tuple[np.ndarray,
         table[i] = arg_record(type_, layout, shape)
         table[i]["shape"] = 8 * len(pool)
         pool.extend(shape)
-    as_words = table.view(np.uint64).reshape(-1, 4)          # numpy takes plain rows faster than records
+    as_words = table.view(np.uint64).reshape(-1, 4)  # numpy takes plain rows faster than records
     return as_words.take(row, axis=0).reshape(-1).view(ARG), np.array(pool, np.int64)
 
 
@@ -144,5 +155,5 @@ def arg_record(type_: TensorType, layout: Layout, shape: tuple[int, ...]) -> np.
         page = pages(layout, type_.shape)
         record["page_bytes"], record["num_pages"] = page.nbytes, page.count
     elif stored is None:
-        record["page_bytes"] = dtypes.parse(type_.dtype).itemsize   # how copies know its size
+        record["page_bytes"] = dtypes.parse(type_.dtype).itemsize  # how copies know its size
     return record

@@ -4,6 +4,7 @@ A Program holds no addresses but those of kernels, so it can be printed, compare
 sessions. sessions/bind.py fills in the pointers: ``gr_arg.addr`` from the plan's storage, ``shape`` and
 ``attrs`` by adding the addresses of the pools.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -15,15 +16,40 @@ from ..plan.types import Plan
 __all__ = ["ARG", "CALL", "INSTR", "LANE", "SLOT", "STEP", "Kernel", "Program"]
 
 # struct gr_arg (32 bytes), gr_call (40), gr_instr (48); tests/native/test_executor.py compares them with C
-ARG = np.dtype([("addr", "<u8"), ("shape", "<u8"), ("ndim", "<i4"), ("dtype", "u1"), ("format", "u1"),
-                ("layout", "u1"), ("memory", "u1"), ("page_bytes", "<u4"), ("num_pages", "<u4")])
-CALL = np.dtype([("abi", "<u4"), ("nargs", "<i4"), ("args", "<u8"), ("attrs", "<u8"), ("scratch", "<u8"),
-                 ("env", "<u8")])
+ARG = np.dtype(
+    [
+        ("addr", "<u8"),
+        ("shape", "<u8"),
+        ("ndim", "<i4"),
+        ("dtype", "u1"),
+        ("format", "u1"),
+        ("layout", "u1"),
+        ("memory", "u1"),
+        ("page_bytes", "<u4"),
+        ("num_pages", "<u4"),
+    ]
+)
+CALL = np.dtype(
+    [("abi", "<u4"), ("nargs", "<i4"), ("args", "<u8"), ("attrs", "<u8"), ("scratch", "<u8"), ("env", "<u8")]
+)
 INSTR = np.dtype([("fn", "<u8"), ("call", CALL)])
 # struct gr_step (80), gr_lane (16), gr_slot (24) of native/include/gr_async.h
-STEP = np.dtype([("fn", "<u8"), ("attrs", "<u8"), ("env", "<u8"), ("scratch", "<u8"), ("first_arg", "<i8"),
-                 ("nargs", "<i4"), ("lane", "<i4"), ("first_wait", "<i8"), ("num_waits", "<i4"),
-                 ("num_inputs", "<i4"), ("node", "<u8"), ("op", "<u8")])
+STEP = np.dtype(
+    [
+        ("fn", "<u8"),
+        ("attrs", "<u8"),
+        ("env", "<u8"),
+        ("scratch", "<u8"),
+        ("first_arg", "<i8"),
+        ("nargs", "<i4"),
+        ("lane", "<i4"),
+        ("first_wait", "<i8"),
+        ("num_waits", "<i4"),
+        ("num_inputs", "<i4"),
+        ("node", "<u8"),
+        ("op", "<u8"),
+    ]
+)
 LANE = np.dtype([("device", "<u8"), ("role", "<i4"), ("circular", "<u4")])
 SLOT = np.dtype([("device", "<u8"), ("memory", "<i4"), ("keep", "<i4"), ("extent", "<u8")])
 

@@ -1,10 +1,11 @@
 """Which buffers a run needs, and where in them each entry lies: a plan with its memory taken apart.
 
-    kept      a value that runs only read: an input, a constant, a copy made when an input is set; it is the
-              session's own memory, or what the caller gives
-    output    what a run hands out: a buffer of its own each run
-    arena     one for each memory of each device: all other values, at the plan's places, closed up
+kept      a value that runs only read: an input, a constant, a copy made when an input is set; it is the
+          session's own memory, or what the caller gives
+output    what a run hands out: a buffer of its own each run
+arena     one for each memory of each device: all other values, at the plan's places, closed up
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -54,8 +55,11 @@ def assign_slots(plan: Plan) -> Slots:
     graph, value = plan.graph, _values(plan)
     kept = ((graph.func_id < 0) | plan.at_input)[graph.entry_nid]
     firsts, own_slot = _own_slots(plan, value, kept)
-    columns = [[int(d) for d in plan.entry_did()[firsts]],
-               [memory_of(plan, int(eid)) for eid in firsts], [extent_of(plan, int(eid)) for eid in firsts]]
+    columns = [
+        [int(d) for d in plan.entry_did()[firsts]],
+        [memory_of(plan, int(eid)) for eid in firsts],
+        [extent_of(plan, int(eid)) for eid in firsts],
+    ]
     own = np.array(columns, np.int64).reshape(3, len(firsts))
     slot, offset, arenas = _with_arenas(plan, own_slot[value], len(firsts))
     copied = {o: int(graph.outputs[o]) for o in np.flatnonzero(kept[value[graph.outputs]]).tolist()}
@@ -65,8 +69,19 @@ def assign_slots(plan: Plan) -> Slots:
     behind = {o: len(firsts) + arenas.shape[1] + at for at, o in enumerate(copied)}
     outputs = tuple(behind.get(o, at) for o, at in enumerate(slot[graph.outputs].tolist()))
     only_read = np.concatenate([kept[firsts], np.zeros(len(did) - len(firsts), bool)])
-    return Slots(value, slot.astype(np.int32), offset, did.astype(np.int32), memory.astype(np.int32), extent,
-                 eids, only_read, outputs, copied, dict(plan.aliases))
+    return Slots(
+        value,
+        slot.astype(np.int32),
+        offset,
+        did.astype(np.int32),
+        memory.astype(np.int32),
+        extent,
+        eids,
+        only_read,
+        outputs,
+        copied,
+        dict(plan.aliases),
+    )
 
 
 def _own_slots(plan: Plan, value: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -143,11 +158,14 @@ def _close_up(storage: Storage, sids: np.ndarray, cell: np.ndarray, alignment: i
 def slots_of_copies(program: Program, slots: Slots) -> dict[int, tuple[int, ...]]:
     """{graph input: the slots of what its at_input copies make}."""
     first_entry = program.plan.graph.row_ptr
-    return {index: tuple(int(slots.slot[first_entry[nid]]) for nid in program.nid[first:last])
-            for index, (first, last) in program.at_input.items()}
+    return {
+        index: tuple(int(slots.slot[first_entry[nid]]) for nid in program.nid[first:last])
+        for index, (first, last) in program.at_input.items()
+    }
 
 
 # **************** one entry ****************
+
 
 def _device(plan: Plan, eid: int) -> Device:
     return plan.devices[int(plan.did[plan.graph.maker(eid)])]

@@ -1,4 +1,5 @@
 """What a device's memories hold, block by block, and giving back what is kept idle."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -8,8 +9,12 @@ from .. import core
 __all__ = ["Block", "blocks", "let_go"]
 
 ffi, lib = core.ffi, core.lib
-_KINDS = {lib.GR_BLOCK_RESERVED: "reserved", lib.GR_BLOCK_HELD: "held", lib.GR_BLOCK_QUEUED: "queued",
-          lib.GR_BLOCK_IDLE: "idle"}
+_KINDS = {
+    lib.GR_BLOCK_RESERVED: "reserved",
+    lib.GR_BLOCK_HELD: "held",
+    lib.GR_BLOCK_QUEUED: "queued",
+    lib.GR_BLOCK_IDLE: "idle",
+}
 
 
 class Block(NamedTuple):
@@ -30,8 +35,10 @@ def blocks(handle: core.DeviceHandle, memory: int) -> list[Block]:
         out = ffi.new("gr_block[]", room)
         count = lib.gr_device_blocks(handle.pointer, memory, out, room)
         if count <= room:
-            return [Block(b.addr, b.extent, _KINDS[b.state], ffi.string(b.holder).decode(errors="replace"))
-                    for b in out[0:count]]
+            return [
+                Block(b.addr, b.extent, _KINDS[b.state], ffi.string(b.holder).decode(errors="replace"))
+                for b in out[0:count]
+            ]
         room = 2 * count
 
 

@@ -11,6 +11,7 @@ the block no longer. In guard mode a block without one is read-only to the proce
 Freeing never waits: a block goes back together with its events, and its next user waits for them. What C
 still needs of an object that Python dropped waits in limbo until the work is over.
 """
+
 from __future__ import annotations
 
 import atexit
@@ -35,9 +36,9 @@ from .limbo import keep_until, sweep
 __all__ = ["Buffer", "Writing", "check_timeout", "error_of", "wait_in_slices", "with_room"]
 
 ffi, lib = core.ffi, core.lib
-_SLICE_NS = 50_000_000                  # C comes back after this long, so that a signal (Ctrl-C) is seen
-_PATIENCE = 4096                        # more than may be in flight at a time
-_AGES = 1e9                             # seconds; more is no limit
+_SLICE_NS = 50_000_000  # C comes back after this long, so that a signal (Ctrl-C) is seen
+_PATIENCE = 4096  # more than may be in flight at a time
+_AGES = 1e9  # seconds; more is no limit
 _OUT_OF_MEMORY, _INTERRUPTED = lib.GR_ERR_OUT_OF_MEMORY, lib.GR_INTERRUPTED
 _alloc, _release, _addr = lib.gr_buffer_alloc, lib.gr_buffer_release, lib.gr_buffer_addr
 _return = lib.gr_buffer_return
@@ -60,16 +61,24 @@ class Buffer:
 
     __slots__ = ("__weakref__", "extent", "handle", "memory", "overwrites", "owner", "pointer", "replaced")
 
-    def __init__(self, handle: core.DeviceHandle, memory: int, extent: int, pointer: Any,
-                 owner: object = None):
+    def __init__(
+        self, handle: core.DeviceHandle, memory: int, extent: int, pointer: Any, owner: object = None
+    ):
         self.handle, self.memory, self.extent, self.owner = handle, memory, extent, owner
         self.overwrites: list[Any] = []
         self.replaced = False
         self.pointer = _gc(pointer, _release if owner is None else partial(_release_borrowed, owner))
 
     @classmethod
-    def alloc(cls, handle: core.DeviceHandle, memory: int, extent: int, holder: str = "tensor",
-              lasting: bool = False, for_host: bool = False) -> Buffer:
+    def alloc(
+        cls,
+        handle: core.DeviceHandle,
+        memory: int,
+        extent: int,
+        holder: str = "tensor",
+        lasting: bool = False,
+        for_host: bool = False,
+    ) -> Buffer:
         """``extent`` bytes (in every bank) of memory number ``memory``; ``holder`` is who out-of-memory texts
         will name. Earlier queued work may still use the block: later work waits for it, and the host does in
         ``writing``. ``for_host``: the host will write it, so a block that lets it wait is the last choice.
@@ -82,8 +91,11 @@ class Buffer:
         extent = extent or 1
         pointer = _alloc(device, memory, extent, holder.encode(), for_host)
         if pointer == ffi.NULL:
-            pointer = with_room(lambda: _alloc(device, memory, extent, holder.encode(), for_host),
-                                [(device, memory)], str(handle.device))
+            pointer = with_room(
+                lambda: _alloc(device, memory, extent, holder.encode(), for_host),
+                [(device, memory)],
+                str(handle.device),
+            )
         made = cls(handle, memory, extent, pointer)
         if lasting:
             _gc(made.pointer, None)
@@ -96,8 +108,9 @@ class Buffer:
         return cls.alloc(handle, memory, extent, holder, for_host=True).writing()
 
     @classmethod
-    def borrow(cls, handle: core.DeviceHandle, addr: int, extent: int, owner: object,
-               memory: int = 0) -> Buffer:
+    def borrow(
+        cls, handle: core.DeviceHandle, addr: int, extent: int, owner: object, memory: int = 0
+    ) -> Buffer:
         """Memory of ``owner``'s, who is kept alive until the last queued use is over."""
         pointer = lib.gr_buffer_borrow(handle.pointer, memory, addr, extent)
         if pointer == ffi.NULL:
@@ -111,8 +124,10 @@ class Buffer:
     def live(self) -> Any:
         """The ``gr_buffer *``. Raises DeviceError where the buffer was freed."""
         if self.pointer is None:
-            raise DeviceError(f"this buffer on {self.handle.device} was freed: it cannot be used any more",
-                              device=str(self.handle.device))
+            raise DeviceError(
+                f"this buffer on {self.handle.device} was freed: it cannot be used any more",
+                device=str(self.handle.device),
+            )
         return self.pointer
 
     @property
@@ -226,11 +241,14 @@ def _release_borrowed(owner: object, pointer: Any) -> None:
 
 # **************** waiting and errors ****************
 
+
 def check_timeout(timeout: Any) -> None:
     """Raises InputError for what is neither None nor a number of seconds, 0 or more."""
     if timeout is not None and not (isinstance(timeout, Real) and timeout >= 0):
-        raise InputError(f"timeout is the seconds to wait at most, 0 or more, or None for no limit, got "
-                         f"{timeout!r}", got=timeout)
+        raise InputError(
+            f"timeout is the seconds to wait at most, 0 or more, or None for no limit, got {timeout!r}",
+            got=timeout,
+        )
 
 
 def wait_in_slices(wait: Callable[[int], int], timeout: float | None, what: str) -> None:
@@ -244,15 +262,17 @@ def wait_in_slices(wait: Callable[[int], int], timeout: float | None, what: str)
             core.check(status)
             return
         if deadline is not None and time.monotonic_ns() >= deadline:
-            raise WaitTimeoutError(f"{what} was not over after {float(timeout):g} s; it goes on",
-                                   wanted=timeout)
+            raise WaitTimeoutError(
+                f"{what} was not over after {float(timeout):g} s; it goes on", wanted=timeout
+            )
 
 
 def error_of(failure: Any, left: str = "") -> GraphRuntimeError:
     """The exception that a ``gr_failure *`` says: KernelError, or RunCancelledError; ``left``: and what the
     failure left."""
-    node, op, device, text = (ffi.string(getattr(failure, key)).decode(errors="replace")
-                              for key in ("node", "op", "device", "text"))
+    node, op, device, text = (
+        ffi.string(getattr(failure, key)).decode(errors="replace") for key in ("node", "op", "device", "text")
+    )
     kind = RunCancelledError if failure.status == lib.GR_ERR_CANCELLED else KernelError
     where = f"node {node!r} ({op} on {device})" if node else f"{op or 'queued work'} on {device}"
     said = f"{where} was cancelled" if kind is RunCancelledError else f"{where} failed: {text}"
@@ -269,7 +289,7 @@ def with_room(attempt: Callable[[], Any], places: Sequence[tuple[Any, int]], dev
     begun, hopeless = _dropped(places), False
     while True:
         status, text = lib.gr_last_status(), core.last_error()
-        if status not in (_INTERRUPTED, _OUT_OF_MEMORY):    # the former: too much is queued, and C has waited
+        if status not in (_INTERRUPTED, _OUT_OF_MEMORY):  # the former: too much is queued, and C has waited
             raise GraphRuntimeError(text, device=device)
         # what was kept for work that is over comes back first
         if status == _OUT_OF_MEMORY and not sweep():

@@ -1,4 +1,5 @@
 """Limbo: what C still needs of objects that Python dropped, kept until the work is over."""
+
 from __future__ import annotations
 
 from collections import deque
@@ -22,7 +23,7 @@ def sweep() -> bool:
     for _ in range(len(_limbo)):
         try:
             over, end, owners = _limbo.popleft()
-        except IndexError:                  # another thread was faster
+        except IndexError:  # another thread was faster
             break
         if over():
             end()

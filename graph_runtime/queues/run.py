@@ -1,9 +1,10 @@
 """Run: the handle of work that is queued.
 
-    run = session.submit({0: x})
-    y = run.outputs[0]          # at once; its values come later
-    run.wait()                  # or: await run
+run = session.submit({0: x})
+y = run.outputs[0]          # at once; its values come later
+run.wait()                  # or: await run
 """
+
 from __future__ import annotations
 
 import threading
@@ -35,8 +36,9 @@ class Run:
 
     __slots__ = ("__weakref__", "_asked", "_left", "name", "outputs", "pointer")
 
-    def __init__(self, pointer: Any, outputs: tuple[Any, ...] = (), name: str = "run",
-                 left: Callable[[], str] = str):
+    def __init__(
+        self, pointer: Any, outputs: tuple[Any, ...] = (), name: str = "run", left: Callable[[], str] = str
+    ):
         self.pointer, self.outputs, self.name, self._left = pointer, outputs, name, left
         self._asked = False
 
@@ -100,8 +102,9 @@ class Run:
     def _wait(self, timeout: float | None) -> None:
         check_timeout(timeout)
         if not lib.gr_run_done(self.pointer):
-            wait_in_slices(lambda budget: lib.gr_run_wait(self.pointer, budget), timeout,
-                           f"a run of {self.name}")
+            wait_in_slices(
+                lambda budget: lib.gr_run_wait(self.pointer, budget), timeout, f"a run of {self.name}"
+            )
 
     def _failed(self) -> bool:
         return bool(lib.gr_run_failure(self.pointer, ffi.NULL))
@@ -124,8 +127,9 @@ def failure_of(pointer: Any) -> Callable[[], Exception | None]:
 def _drop(pointer: Any, name: str) -> None:
     """Nobody asked how a run went that is over."""
     if lib.gr_run_failure(pointer, ffi.NULL) not in (0, lib.GR_ERR_CANCELLED):
-        warnings.warn(f"a run of {name} failed and nobody asked: {_failure(pointer)}", RuntimeWarning,
-                      stacklevel=3)
+        warnings.warn(
+            f"a run of {name} failed and nobody asked: {_failure(pointer)}", RuntimeWarning, stacklevel=3
+        )
     lib.gr_run_release(pointer)
 
 
@@ -139,8 +143,9 @@ _thread: threading.Thread | None = None
 async def when_over(over: Callable[[], bool]) -> None:
     """Come back when ``over()``, which the end of some run makes true. One thread watches for all loops."""
     import asyncio  # takes longer to import than all of us
+
     global _thread
-    if lib.gr_async_usable():                    # in a child of fork nothing ends: who waits is told
+    if lib.gr_async_usable():  # in a child of fork nothing ends: who waits is told
         return
     future = asyncio.get_running_loop().create_future()
     with _lock:
@@ -178,5 +183,5 @@ def _is_over(over: Callable[[], bool]) -> bool:
 def _wake(future: asyncio.Future) -> None:
     try:
         future.get_loop().call_soon_threadsafe(lambda: future.done() or future.set_result(None))
-    except RuntimeError:                    # that loop is closed
+    except RuntimeError:  # that loop is closed
         pass

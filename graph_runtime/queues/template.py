@@ -6,6 +6,7 @@
 
 A template keeps alive what its steps point into, also when it is dropped while runs of it are queued.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -47,24 +48,45 @@ class Template:
 
     __slots__ = ("__weakref__", "_devices", "_owners", "_places", "pointer", "slots")
 
-    def __init__(self, steps: np.ndarray, args: np.ndarray, arg_slot: np.ndarray, waits: np.ndarray,
-                 queues: Sequence[tuple[core.DeviceHandle, int]], slots: np.ndarray,
-                 circular: Sequence[int] = (), tensors: np.ndarray | None = None, name: str = "run",
-                 owners: Sequence[object] = ()):
+    def __init__(
+        self,
+        steps: np.ndarray,
+        args: np.ndarray,
+        arg_slot: np.ndarray,
+        waits: np.ndarray,
+        queues: Sequence[tuple[core.DeviceHandle, int]],
+        slots: np.ndarray,
+        circular: Sequence[int] = (),
+        tensors: np.ndarray | None = None,
+        name: str = "run",
+        owners: Sequence[object] = (),
+    ):
         table = np.zeros(len(queues), LANE)
         table["device"] = [core.address_of(handle.pointer) for handle, _ in queues]
         table["role"] = [role for _, role in queues]
         table["circular"] = circular or 0
-        columns = {"steps": ("gr_step *", steps), "args": ("gr_arg *", args), "lanes": ("gr_lane *", table),
-                   "arg_slot": ("int32_t *", np.ascontiguousarray(arg_slot, np.int32)),
-                   "waits": ("int64_t *", np.ascontiguousarray(waits, np.int64)),
-                   "slots": ("gr_slot *", slots)}
+        columns = {
+            "steps": ("gr_step *", steps),
+            "args": ("gr_arg *", args),
+            "lanes": ("gr_lane *", table),
+            "arg_slot": ("int32_t *", np.ascontiguousarray(arg_slot, np.int32)),
+            "waits": ("int64_t *", np.ascontiguousarray(waits, np.int64)),
+            "slots": ("gr_slot *", slots),
+        }
         holder = ffi.new("char[]", name.encode())
-        desc = ffi.new("gr_template_desc *", {
-            **{key: ffi.cast(kind, array.ctypes.data) for key, (kind, array) in columns.items()},
-            "tensors": _NULL if tensors is None else ffi.cast("void *", tensors.ctypes.data),
-            "num_steps": len(steps), "num_args": len(args), "num_waits": len(waits), "num_lanes": len(queues),
-            "num_slots": len(slots), "holder": holder})
+        desc = ffi.new(
+            "gr_template_desc *",
+            {
+                **{key: ffi.cast(kind, array.ctypes.data) for key, (kind, array) in columns.items()},
+                "tensors": _NULL if tensors is None else ffi.cast("void *", tensors.ctypes.data),
+                "num_steps": len(steps),
+                "num_args": len(args),
+                "num_waits": len(waits),
+                "num_lanes": len(queues),
+                "num_slots": len(slots),
+                "holder": holder,
+            },
+        )
         self.pointer = None
         self._owners = (columns["args"][1], columns["arg_slot"][1], tensors, *owners)
         self.slots = slots
@@ -79,8 +101,11 @@ class Template:
         pointer, self.pointer = self.pointer, None
         if pointer is not None:
             if lib.gr_template_busy(pointer):
-                keep_until(lambda: not lib.gr_template_busy(pointer),
-                           lambda: lib.gr_template_destroy(pointer), self._owners)
+                keep_until(
+                    lambda: not lib.gr_template_busy(pointer),
+                    lambda: lib.gr_template_destroy(pointer),
+                    self._owners,
+                )
             else:
                 lib.gr_template_destroy(pointer)
 
@@ -96,21 +121,22 @@ class Template:
     def call(self, a: Any = _NULL, b: Any = _NULL, c: Any = _NULL) -> Any:
         """Queue a run of a one-kernel template on up to three inputs, each a ``gr_buffer *``: the new
         ``gr_buffer *`` of its output, whose events say when it is there. Raises as submit."""
-        return (_submit_op(self.pointer, a, b, c)
-                or self._with_room(lambda: _submit_op(self.pointer, a, b, c)))
+        return _submit_op(self.pointer, a, b, c) or self._with_room(lambda: _submit_op(self.pointer, a, b, c))
 
     def clock(self, times: np.ndarray | None) -> None:
         """Have workers write when each step begins and ends into ``times`` int64 [steps, 2] (ns of the
         monotonic clock), None: no longer. Only while no run of the template is queued."""
-        lib.gr_template_clock(self.pointer, _NULL if times is None else ffi.cast("int64_t *",
-                                                                                 times.ctypes.data))
+        lib.gr_template_clock(
+            self.pointer, _NULL if times is None else ffi.cast("int64_t *", times.ctypes.data)
+        )
 
     def _with_room(self, attempt: Callable[[], Any]) -> Any:
         return with_room(attempt, self._places, self._devices)
 
 
-def _places(slots: np.ndarray, queues: Sequence[tuple[core.DeviceHandle, int]], circular: np.ndarray
-            ) -> list[tuple[Any, int]]:
+def _places(
+    slots: np.ndarray, queues: Sequence[tuple[core.DeviceHandle, int]], circular: np.ndarray
+) -> list[tuple[Any, int]]:
     """Where a submission takes memory, or room for circular buffers: (gr_device *, memory)."""
     taken = dict.fromkeys((int(s["device"]), int(s["memory"])) for s in slots if s["extent"])
     for (handle, _), nbytes in zip(queues, circular.tolist(), strict=True):
@@ -119,8 +145,16 @@ def _places(slots: np.ndarray, queues: Sequence[tuple[core.DeviceHandle, int]], 
     return [(ffi.cast("gr_device *", device), memory) for device, memory in taken]
 
 
-def one_kernel(handle: core.DeviceHandle, kernel: Kernel, args: np.ndarray, shapes: np.ndarray, memory: int,
-               extent: int, name: str = "", role: int = COMPUTE) -> Template:
+def one_kernel(
+    handle: core.DeviceHandle,
+    kernel: Kernel,
+    args: np.ndarray,
+    shapes: np.ndarray,
+    memory: int,
+    extent: int,
+    name: str = "",
+    role: int = COMPUTE,
+) -> Template:
     """The template of one kernel: inputs in slots 0, 1, .., its one output, ``extent`` bytes of memory number
     ``memory``, in the last.
 
@@ -140,14 +174,24 @@ def one_kernel(handle: core.DeviceHandle, kernel: Kernel, args: np.ndarray, shap
     slots = np.zeros(len(args), SLOT)
     slots[-1] = (core.address_of(handle.pointer), memory, 1, extent or 1)
     needs = of_kernel(handle.device, kernel, args, words)
-    return Template(step, args, np.arange(len(args)), np.zeros(0, np.int64), [(handle, role)], slots, [needs],
-                    owners=(shapes, words, label, kernel))
+    return Template(
+        step,
+        args,
+        np.arange(len(args)),
+        np.zeros(0, np.int64),
+        [(handle, role)],
+        slots,
+        [needs],
+        owners=(shapes, words, label, kernel),
+    )
 
 
 # **************** copies ****************
 
-def copy_queue(source: core.DeviceHandle, source_layout: Layout, target: core.DeviceHandle,
-               target_layout: Layout) -> tuple[core.DeviceHandle, int]:
+
+def copy_queue(
+    source: core.DeviceHandle, source_layout: Layout, target: core.DeviceHandle, target_layout: Layout
+) -> tuple[core.DeviceHandle, int]:
     """The queue of a copy: the device that sends to the host copies out, the one that receives copies in,
     and within one device it computes."""
     if source.device == target.device:
@@ -158,8 +202,13 @@ def copy_queue(source: core.DeviceHandle, source_layout: Layout, target: core.De
 
 
 @lru_cache(maxsize=512)
-def _copy_template(source: core.DeviceHandle, source_layout: Layout, target: core.DeviceHandle,
-                   target_layout: Layout, type_: TensorType) -> Template:
+def _copy_template(
+    source: core.DeviceHandle,
+    source_layout: Layout,
+    target: core.DeviceHandle,
+    target_layout: Layout,
+    type_: TensorType,
+) -> Template:
     args = np.zeros(2, ARG)
     args[0] = arg_record(type_, source_layout, type_.shape)
     args[1] = arg_record(type_, target_layout, type_.shape)
@@ -172,12 +221,20 @@ def _copy_template(source: core.DeviceHandle, source_layout: Layout, target: cor
     step["fn"], step["attrs"], step["env"] = core.copy_kernel(), envs.ctypes.data, core.address_of(target.env)
     step["nargs"], step["num_inputs"], step["op"] = 2, 1, core.address_of(label)
     queue = copy_queue(source, source_layout, target, target_layout)
-    return Template(step, args, np.arange(2), np.zeros(0, np.int64), [queue], np.zeros(2, SLOT),
-                    owners=(shape, envs, label))
+    return Template(
+        step,
+        args,
+        np.arange(2),
+        np.zeros(0, np.int64),
+        [queue],
+        np.zeros(2, SLOT),
+        owners=(shape, envs, label),
+    )
 
 
-def copy(source: Buffer, source_layout: Layout, target: Buffer, target_layout: Layout,
-         type_: TensorType) -> None:
+def copy(
+    source: Buffer, source_layout: Layout, target: Buffer, target_layout: Layout, type_: TensorType
+) -> None:
     """Queue a copy of a tensor of ``type_`` from one buffer to another, which may be on another device and of
     another layout or format. Waits for nothing; ``target``'s events say when it is there. Both are kept until
     then. Raises as Template.submit."""

@@ -33,15 +33,33 @@ __all__ = ["FUSION", "SIMPLIFICATION", "fuse", "pinned", "rewrite", "simplify"]
 Rule = Callable[[Net], None]
 Devices = str | Device | Sequence[str | Device]
 SIMPLIFICATION: tuple[Rule, ...] = (
-    fold, casts, neutral, reshapes, transposes, sink_transposes, transposes, equal_nodes, activations,
-    layer_norms, softmaxes, attentions, narrow_indices, transposes, absorb_transposes, affine, reshapes,
-    casts, fold, equal_nodes,
+    fold,
+    casts,
+    neutral,
+    reshapes,
+    transposes,
+    sink_transposes,
+    transposes,
+    equal_nodes,
+    activations,
+    layer_norms,
+    softmaxes,
+    attentions,
+    narrow_indices,
+    transposes,
+    absorb_transposes,
+    affine,
+    reshapes,
+    casts,
+    fold,
+    equal_nodes,
 )
 FUSION: tuple[Rule, ...] = (epilogues, fused_groups)
 
 
-def simplify(model: Model, devices: Devices = ("cpu:0", "tt:0"),
-             pins: Mapping[str, str | Device] | None = None) -> Model:
+def simplify(
+    model: Model, devices: Devices = ("cpu:0", "tt:0"), pins: Mapping[str, str | Device] | None = None
+) -> Model:
     """A model that computes the same with fewer nodes: constants folded, patterns found, transposes gone.
 
     ``devices``: what it may run on; no rule takes one of them away from a node. ``pins``: as ``place`` of
@@ -51,8 +69,9 @@ def simplify(model: Model, devices: Devices = ("cpu:0", "tt:0"),
     return rewrite(pinned(model, pins or {}), SIMPLIFICATION, devices)
 
 
-def fuse(model: Model, devices: Devices = ("cpu:0", "tt:0"),
-         pins: Mapping[str, str | Device] | None = None) -> Model:
+def fuse(
+    model: Model, devices: Devices = ("cpu:0", "tt:0"), pins: Mapping[str, str | Device] | None = None
+) -> Model:
     """A model with elementwise ops in the epilogues of products and in groups of one kernel; as simplify."""
     return rewrite(pinned(model, pins or {}), FUSION, devices)
 

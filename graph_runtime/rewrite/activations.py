@@ -87,8 +87,13 @@ def _gate(x: Value, gate: Value, number: float) -> tuple[str, dict, list[Node]] 
         return None
     if f.op == "sigmoid" and f.inputs[0] is x and number == 1.0:
         return "silu", {}, [f]
-    if f.op == "hard_sigmoid" and f.inputs[0] is x and number == 1.0 \
-            and is_close(f.attrs["alpha"], 1 / 6) and f.attrs["beta"] == 0.5:
+    if (
+        f.op == "hard_sigmoid"
+        and f.inputs[0] is x
+        and number == 1.0
+        and is_close(f.attrs["alpha"], 1 / 6)
+        and f.attrs["beta"] == 0.5
+    ):
         return "hard_swish", {}, [f]
     if f.op == "clip" and is_close(number, 1 / 6) and (f.attrs["min"], f.attrs["max"]) == (0.0, 6.0):
         plus = with_number(f.inputs[0], "add")

@@ -121,8 +121,11 @@ def _hints(net: Net, inputs: list[Value], nodes: list[Node]) -> Hints:
     places = [_place(v, nodes) for v in inputs]
     places += [node.device for node in nodes for _ in node.outputs]
     numbers = {name: _number(name) for name in dict.fromkeys(places)}
-    return replace(kept, device_type=np.array([numbers[p][0] for p in places], np.int64),
-                   device_id=np.array([numbers[p][1] for p in places], np.int64))
+    return replace(
+        kept,
+        device_type=np.array([numbers[p][0] for p in places], np.int64),
+        device_id=np.array([numbers[p][1] for p in places], np.int64),
+    )
 
 
 def _place(value: Value, nodes: list[Node]) -> str:

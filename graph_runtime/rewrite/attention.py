@@ -34,8 +34,14 @@ def attentions(net: Net) -> None:
         return
     for node in net.nodes("matmul"):
         weights = node.inputs[0]
-        if weights.op != "softmax" or not weights.used_once or len(node.inputs) != 2 \
-                or node.attrs["transpose_a"] or node.attrs["transpose_b"] or node.attrs["epilogue"]:
+        if (
+            weights.op != "softmax"
+            or not weights.used_once
+            or len(node.inputs) != 2
+            or node.attrs["transpose_a"]
+            or node.attrs["transpose_b"]
+            or node.attrs["epilogue"]
+        ):
             continue
         softmax = weights.producer
         if softmax.attrs["axis"] % len(weights.shape) != len(weights.shape) - 1:
@@ -63,13 +69,26 @@ def _scores(value: Value) -> _Scores | None:
 def _product(value: Value) -> _Scores | None:
     value, scale, nodes = _unscaled(value)
     node = value.producer
-    if node is None or node.op != "matmul" or not value.used_once or len(node.inputs) != 2 \
-            or node.attrs["transpose_a"] or node.attrs["epilogue"]:
+    if (
+        node is None
+        or node.op != "matmul"
+        or not value.used_once
+        or len(node.inputs) != 2
+        or node.attrs["transpose_a"]
+        or node.attrs["epilogue"]
+    ):
         return None
     q, of_q, more = _unscaled(node.inputs[0])
     k, of_k, others = _unscaled(node.inputs[1])
-    return _Scores(q, k, node.attrs["transpose_b"], scale * of_q * of_k, Numerics.of(node.attrs),
-                   None, [*nodes, node, *more, *others])
+    return _Scores(
+        q,
+        k,
+        node.attrs["transpose_b"],
+        scale * of_q * of_k,
+        Numerics.of(node.attrs),
+        None,
+        [*nodes, node, *more, *others],
+    )
 
 
 def _unscaled(value: Value) -> tuple[Value, float, list[Node]]:
@@ -100,13 +119,20 @@ def _replace(net: Net, root: Node, found: _Scores, softmax: Node) -> None:
         if permutation(k.producer) == tuple(perm):
             k = k.producer.inputs[0]
         else:
-            k = net.add("transpose", [k], before=root, name=f"{k.name}_rows", perm=perm,
-                        origins=k.producer.origins)
+            k = net.add(
+                "transpose", [k], before=root, name=f"{k.name}_rows", perm=perm, origins=k.producer.origins
+            )
     inputs = [found.q, k, root.inputs[1], *([found.bias] if found.bias is not None else [])]
     attrs = {"scale": found.scale, **found.numerics.as_dict()}
     if not net.keeps_support(nodes, "attention", inputs, **attrs):
         return
-    net.note("attentions", f"{len(nodes)} nodes up to {root.name} are attention of {found.q.name}, {k.name} "
-             f"and {root.inputs[1].name}", nodes)
-    net.replace(root.output, net.add("attention", inputs, before=root,
-                                     origins=[o for n in nodes for o in n.origins], **attrs))
+    net.note(
+        "attentions",
+        f"{len(nodes)} nodes up to {root.name} are attention of {found.q.name}, {k.name} "
+        f"and {root.inputs[1].name}",
+        nodes,
+    )
+    net.replace(
+        root.output,
+        net.add("attention", inputs, before=root, origins=[o for n in nodes for o in n.origins], **attrs),
+    )

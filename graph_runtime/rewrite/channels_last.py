@@ -29,8 +29,10 @@ def channels_last(net: Net) -> None:
         if is_host(node) and node.outputs and node.output.dtype == "float32":
             images.visit(node)
     if images.convolutions:
-        text = (f"{len(images.convolutions)} convolutions on cpu, and what lies between them, run with "
-                "channels last, their weights in panels")
+        text = (
+            f"{len(images.convolutions)} convolutions on cpu, and what lies between them, run with "
+            "channels last, their weights in panels"
+        )
         net.note("channels_last", text, images.convolutions)
 
 
@@ -39,15 +41,19 @@ class _Images:
 
     def __init__(self, net: Net):
         self.net = net
-        self.last: dict[Value, Value] = {}       # NCHW -> NHWC
+        self.last: dict[Value, Value] = {}  # NCHW -> NHWC
         self.convolutions: list[Node] = []
 
     def visit(self, node: Node) -> None:
         """Turn a node where it gains, or passes on what was turned."""
         if node.op == "conv2d":
             self._convolution(node)
-        elif node.op in _POOLS and node.attrs["layout"] == "NCHW" and node.inputs[0] in self.last \
-                and tuple(node.attrs.get("dilations", (1, 1))) == (1, 1):
+        elif (
+            node.op in _POOLS
+            and node.attrs["layout"] == "NCHW"
+            and node.inputs[0] in self.last
+            and tuple(node.attrs.get("dilations", (1, 1))) == (1, 1)
+        ):
             kept = without_defaults(node.op, node.attrs, _WINDOW)
             self._made(node, [self.last[node.inputs[0]]], layout="NHWC", **kept)
         elif node.op in _RESHAPES and node.inputs[0] in self.last:
@@ -66,8 +72,14 @@ class _Images:
         image = self._with_channels_last(x, node)
         extra = [self._laid_out(v, node) for v in node.inputs[own:]]
         self.convolutions.append(node)
-        self._made(node, [image, panels, *rest[:own - 2], *extra], layout="NHWC", packed=o,
-                   kernel_shape=(kh, kw), **without_defaults("conv2d", attrs, _CONV))
+        self._made(
+            node,
+            [image, panels, *rest[: own - 2], *extra],
+            layout="NHWC",
+            packed=o,
+            kernel_shape=(kh, kw),
+            **without_defaults("conv2d", attrs, _CONV),
+        )
 
     def _elementwise(self, node: Node) -> None:
         """Where at least as many of its images are there with channels last as not."""
@@ -124,4 +136,5 @@ def _is_plain(node: Node) -> bool:
     """A convolution that the kernel for panels takes: float32, the weight constant, one group or one channel
     a group."""
     return node.inputs[1].constant is not None and packs_weight(
-        node.op, node.input_types, node.output_types, node.attrs)
+        node.op, node.input_types, node.output_types, node.attrs
+    )

@@ -29,9 +29,17 @@ def _take(net: Net, product: Node, group: Group) -> bool:
     if not net.keeps_support(group.nodes, product.op, inputs, **attrs):
         return False
     steps = [n.name for n in group.nodes[1:]]
-    net.note("epilogues", f"{', '.join(steps)} run{'s' if len(steps) == 1 else ''} on the results of "
-             f"{product.name} while they are in cache", group.nodes)
+    net.note(
+        "epilogues",
+        f"{', '.join(steps)} run{'s' if len(steps) == 1 else ''} on the results of "
+        f"{product.name} while they are in cache",
+        group.nodes,
+    )
     last = group.nodes[-1]
-    net.replace(last.output, net.add(product.op, inputs, before=last,
-                                     origins=[o for n in group.nodes for o in n.origins], **attrs))
+    net.replace(
+        last.output,
+        net.add(
+            product.op, inputs, before=last, origins=[o for n in group.nodes for o in n.origins], **attrs
+        ),
+    )
     return True

@@ -11,8 +11,8 @@ from .net import Net, Node, Value
 
 __all__ = ["Group", "fused_groups", "grow", "is_step"]
 
-_LOOKAHEAD = 8   # nodes that may be taken before the group is closed again
-_MOST = 16       # steps of a group: longer programs leave the nearest cache
+_LOOKAHEAD = 8  # nodes that may be taken before the group is closed again
+_MOST = 16  # steps of a group: longer programs leave the nearest cache
 
 
 @dataclass
@@ -30,16 +30,20 @@ class Group:
         made = {node.output: -1 - j for j, node in enumerate(self.nodes)}
         body = []
         for node in self.nodes[1:] if self.has_product else self.nodes:
-            reads = [made[v] if v in made else inputs.setdefault(v, first_input + len(inputs))
-                     for v in node.inputs]
+            reads = [
+                made[v] if v in made else inputs.setdefault(v, first_input + len(inputs)) for v in node.inputs
+            ]
             body.append([node.op, reads, _given(node)])
         return list(inputs), body
 
 
 def is_step(node: Node) -> bool:
     """An op that can be a step, of one dtype."""
-    return node.op in steps.CODES and node.output.dtype in steps.DTYPES \
+    return (
+        node.op in steps.CODES
+        and node.output.dtype in steps.DTYPES
         and all(v.dtype == node.output.dtype for v in node.inputs)
+    )
 
 
 def _given(node: Node) -> dict:
@@ -111,6 +115,10 @@ def _take(net: Net, group: Group) -> bool:
         return False
     last = group.nodes[-1]
     net.note("fused_groups", f"{', '.join(n.name for n in group.nodes)} are one kernel", group.nodes)
-    net.replace(last.output, net.add("fused", inputs, before=last, body=program,
-                                     origins=[o for n in group.nodes for o in n.origins]))
+    net.replace(
+        last.output,
+        net.add(
+            "fused", inputs, before=last, body=program, origins=[o for n in group.nodes for o in n.origins]
+        ),
+    )
     return True

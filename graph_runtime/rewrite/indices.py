@@ -13,8 +13,8 @@ from .values import supports
 
 __all__ = ["narrow_indices"]
 
-_BY_INDEX = ("take", "take_along_axis", "gather_nd", "scatter_elements", "scatter_nd")      # input 1
-_FINDING = {"argmax": 0, "argmin": 0, "topk": 1}       # op -> which of its results is the indices
+_BY_INDEX = ("take", "take_along_axis", "gather_nd", "scatter_elements", "scatter_nd")  # input 1
+_FINDING = {"argmax": 0, "argmin": 0, "topk": 1}  # op -> which of its results is the indices
 _LEAST, _MOST = -(2.0**31), 2.0**31 - 1
 
 
@@ -27,8 +27,11 @@ def narrow_indices(net: Net) -> None:
             data, index, *rest = node.inputs
             _again(net, node, [data, _short(net, node, index), *rest], {})
     for node in net.nodes(*_FINDING):
-        if node.device is None and node.attrs["dtype"] == "int64" \
-                and _pays(net, node, None, {"dtype": "int32"}):
+        if (
+            node.device is None
+            and node.attrs["dtype"] == "int64"
+            and _pays(net, node, None, {"dtype": "int32"})
+        ):
             _again(net, node, node.inputs, {"dtype": "int32"})
 
 
@@ -40,8 +43,10 @@ def _pays(net: Net, node: Node, port: int | None, attrs: dict[str, Any]) -> bool
     if attrs:
         at = _FINDING[node.op]
         outputs[at] = TensorType("int32", outputs[at].shape)
-    return any(not node.supported_on(kind) and supports(node.op, node.attrs | attrs, kind, inputs, outputs)
-               for kind in net.kinds)
+    return any(
+        not node.supported_on(kind) and supports(node.op, node.attrs | attrs, kind, inputs, outputs)
+        for kind in net.kinds
+    )
 
 
 def _short(net: Net, node: Node, index: Value) -> Value:

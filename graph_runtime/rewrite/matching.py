@@ -41,7 +41,8 @@ def closed(nodes: Iterable[Node], root: Node) -> bool:
     inside = set(nodes) | {root}
     return all(
         not value.heads and all(user in inside for user in value.readers)
-        for node in inside if node is not root
+        for node in inside
+        if node is not root
         for value in node.outputs
     )
 
@@ -62,8 +63,12 @@ class Factors:
             self.nodes.append(node)
             for part in node.inputs:
                 self.take(part)
-        elif node is not None and node.op == "divide" and (root or value.used_once) \
-                and node.inputs[1].scalar() not in (None, 0.0):
+        elif (
+            node is not None
+            and node.op == "divide"
+            and (root or value.used_once)
+            and node.inputs[1].scalar() not in (None, 0.0)
+        ):
             self.nodes.append(node)
             self.number /= node.inputs[1].scalar()
             self.take(node.inputs[0])

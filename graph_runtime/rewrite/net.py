@@ -42,7 +42,7 @@ class Net:
         self._last: Node | None = None
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
-        self._places: dict[Value, list[int]] = {}       # where an output stands in outputs
+        self._places: dict[Value, list[int]] = {}  # where an output stands in outputs
         self._load(model)
 
     # ---------------------------------------------------------------- reading
@@ -66,8 +66,7 @@ class Net:
         """Whether nodes may become one: nobody asked for them to run in different places."""
         return len({node.device for node in nodes}) < 2
 
-    def keeps_support(self, nodes: Sequence[Node], op: str, inputs: Sequence[Value],
-                      **attrs: Any) -> bool:
+    def keeps_support(self, nodes: Sequence[Node], op: str, inputs: Sequence[Value], **attrs: Any) -> bool:
         """Whether an op runs wherever all the nodes that it would replace run. False, too, where it does not
         take these inputs."""
         try:
@@ -83,8 +82,17 @@ class Net:
 
     # ---------------------------------------------------------------- rewriting
 
-    def add(self, op: str, inputs: Sequence[Value], *, before: Node | None, name: str | None = None,
-            device: str | None = None, origins: Sequence[str] = (), **attrs: Any) -> Any:
+    def add(
+        self,
+        op: str,
+        inputs: Sequence[Value],
+        *,
+        before: Node | None,
+        name: str | None = None,
+        device: str | None = None,
+        origins: Sequence[str] = (),
+        **attrs: Any,
+    ) -> Any:
         """Another node, in front of ``before`` (None: at the end): its Value, a tuple of several.
 
         What is not said is as ``before`` has it: name, device, origins. Names need not be unique, ``model``
@@ -111,8 +119,11 @@ class Net:
         An output of the graph keeps its name. Raises GraphError where the types differ.
         """
         if old.type != new.type:
-            raise GraphError(f"{old.name} is {old.type} and cannot become {new.name}, {new.type}",
-                             got=new.type, wanted=old.type)
+            raise GraphError(
+                f"{old.name} is {old.type} and cannot become {new.name}, {new.type}",
+                got=new.type,
+                wanted=old.type,
+            )
         if old.heads:
             new = self._named(old, new)
         for reader, count in old.readers.items():
@@ -148,23 +159,36 @@ class Net:
 
     # ---------------------------------------------------------------- within
 
-    def _function(self, op: str, types: tuple[TensorType, ...],
-                  attrs: dict[str, Any]) -> tuple[Func, tuple[TensorType, ...]]:
+    def _function(
+        self, op: str, types: tuple[TensorType, ...], attrs: dict[str, Any]
+    ) -> tuple[Func, tuple[TensorType, ...]]:
         key = (op, types, repr(attrs))
         if key not in self._functions:
             call = op_call(op, types, attrs)
-            raw = {"func_name": call.func_name, "num_inputs": str(len(types)),
-                   "num_outputs": str(len(call.made)), "flatten_data": "0", **call.raw}
-            self._functions[key] = (Func(call.func_name, op, call.attrs, len(types), len(call.made), raw=raw),
-                                    call.made)
+            raw = {
+                "func_name": call.func_name,
+                "num_inputs": str(len(types)),
+                "num_outputs": str(len(call.made)),
+                "flatten_data": "0",
+                **call.raw,
+            }
+            self._functions[key] = (
+                Func(call.func_name, op, call.attrs, len(types), len(call.made), raw=raw),
+                call.made,
+            )
         return self._functions[key]
 
     def _named(self, old: Value, new: Value) -> Value:
         """``new`` under the name of ``old``, which is an output: by a change of names where the new one's
         producer is nobody else's output, else by a nop."""
         a, b = old.producer, new.producer
-        if a is not None and b is not None and len(a.outputs) == len(b.outputs) and old.index == new.index \
-                and not any(v.heads for v in b.outputs):
+        if (
+            a is not None
+            and b is not None
+            and len(a.outputs) == len(b.outputs)
+            and old.index == new.index
+            and not any(v.heads for v in b.outputs)
+        ):
             a.name, b.name = b.name, a.name
             return new
         return self.add("reshape", [new], before=a, name=old.name, shape=list(new.shape))
@@ -221,10 +245,15 @@ class Net:
         for nid, name in enumerate(graph.names):
             if func_id[nid] < 0:
                 continue
-            node = Node(graph.funcs[func_id[nid]], [entries[e] for e in reads[starts[nid]:starts[nid + 1]]],
-                        types[rows[nid]:rows[nid + 1]], name, model.pins.get(name) or place[nid],
-                        model.origins.get(name, (name,)))
-            entries[rows[nid]:rows[nid + 1]] = node.outputs
+            node = Node(
+                graph.funcs[func_id[nid]],
+                [entries[e] for e in reads[starts[nid] : starts[nid + 1]]],
+                types[rows[nid] : rows[nid + 1]],
+                name,
+                model.pins.get(name) or place[nid],
+                model.origins.get(name, (name,)),
+            )
+            entries[rows[nid] : rows[nid + 1]] = node.outputs
             self._link(node, None)
         self.outputs = [entries[e] for e in graph.outputs.tolist()]
         for at, value in enumerate(self.outputs):

@@ -34,8 +34,12 @@ def casts(net: Net) -> None:
             net.replace(node.output, x)
         elif x.op == "cast" and _holds(x.producer.inputs[0].dtype, x.dtype):
             source = x.producer.inputs[0]
-            net.note("casts", f"{x.producer.name} and {node.name} cast {source.dtype} to {node.output.dtype} "
-                     f"through {x.dtype}, which loses nothing", [x.producer, node])
+            net.note(
+                "casts",
+                f"{x.producer.name} and {node.name} cast {source.dtype} to {node.output.dtype} "
+                f"through {x.dtype}, which loses nothing",
+                [x.producer, node],
+            )
             if source.type == node.output.type:
                 net.replace(node.output, source)
             else:
@@ -44,11 +48,33 @@ def casts(net: Net) -> None:
 
 # dtype -> those that hold all its values
 _WIDER = {
-    "bool": ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16",
-             "float32", "float64"),
+    "bool": (
+        "int8",
+        "uint8",
+        "int16",
+        "uint16",
+        "int32",
+        "uint32",
+        "int64",
+        "uint64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+    ),
     "int8": ("int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"),
-    "uint8": ("int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32",
-              "float64"),
+    "uint8": (
+        "int16",
+        "uint16",
+        "int32",
+        "uint32",
+        "int64",
+        "uint64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+    ),
     "int16": ("int32", "int64", "float32", "float64"),
     "uint16": ("int32", "uint32", "int64", "uint64", "float32", "float64"),
     "int32": ("int64", "float64"),
@@ -105,8 +131,11 @@ def transposes(net: Net) -> None:
             both = tuple(inner[p] for p in perm)
             source = x.producer.inputs[0]
             cancel = both == tuple(range(len(both)))
-            net.note("transposes", f"{x.producer.name} and {node.name} "
-                     f"{'cancel' if cancel else 'are one transpose'}", [x.producer, node])
+            net.note(
+                "transposes",
+                f"{x.producer.name} and {node.name} {'cancel' if cancel else 'are one transpose'}",
+                [x.producer, node],
+            )
             if cancel:
                 net.replace(node.output, source)
             else:

@@ -34,7 +34,7 @@ def layer_norms(net: Net) -> None:
         found = _normalised(node)
         if found is None or registry.get(found.op) is None:
             continue
-        shape, chain, params = found.x.shape[found.axis:], [node], []
+        shape, chain, params = found.x.shape[found.axis :], [node], []
         for op in ("multiply", "add") if found.op == "layer_norm" else ("multiply",):
             step = _affine(chain[-1], op, shape)
             params.append(step and step[1])
@@ -47,21 +47,24 @@ def _replace(net: Net, found: _Norm, chain: list[Node], params: list[Value | Non
     root, nodes = chain[-1], [*found.nodes, *chain]
     if not closed(nodes, root) or not net.together(nodes):
         return
-    shape, dtype = found.x.shape[found.axis:], found.x.dtype
-    values = [_param(net, value, fill, shape, dtype, root)
-              for value, fill in zip(params, (1.0, 0.0), strict=False)]
+    shape, dtype = found.x.shape[found.axis :], found.x.dtype
+    values = [
+        _param(net, value, fill, shape, dtype, root) for value, fill in zip(params, (1.0, 0.0), strict=False)
+    ]
     attrs = {"axis": found.axis - len(found.x.shape), "epsilon": found.epsilon}
     if not net.keeps_support(nodes, found.op, [found.x, *values], **attrs):
         return
     nodes = list(dict.fromkeys(nodes))
     net.note("layer_norms", f"{len(nodes)} nodes up to {root.name} are {found.op} of {found.x.name}", nodes)
-    made = net.add(found.op, [found.x, *values], before=root, origins=[o for n in nodes for o in n.origins],
-                   **attrs)
+    made = net.add(
+        found.op, [found.x, *values], before=root, origins=[o for n in nodes for o in n.origins], **attrs
+    )
     net.replace(root.output, made)
 
 
-def _param(net: Net, value: Value | None, fill: float, shape: tuple[int, ...], dtype: str,
-           before: Node) -> Value:
+def _param(
+    net: Net, value: Value | None, fill: float, shape: tuple[int, ...], dtype: str, before: Node
+) -> Value:
     if value is None:
         array = np.full(shape, fill, dtypes.to_numpy(dtype))
         name = f"{before.name}_{'scale' if fill else 'bias'}"
@@ -156,8 +159,11 @@ def softmaxes(net: Net) -> None:
         if most.producer.inputs[0] is not x or axis is None or _one_axis(most.producer) != axis:
             continue
         nodes = [most.producer, shifted.producer, top.producer, below.producer, node]
-        if not closed(nodes, node) or not net.together(nodes) \
-                or not net.keeps_support(nodes, "softmax", [x], axis=axis):
+        if (
+            not closed(nodes, node)
+            or not net.together(nodes)
+            or not net.keeps_support(nodes, "softmax", [x], axis=axis)
+        ):
             continue
         net.note("softmaxes", f"{len(nodes)} nodes up to {node.name} are softmax of {x.name}", nodes)
         origins = tuple(o for n in nodes for o in n.origins)

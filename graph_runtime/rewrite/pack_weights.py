@@ -25,7 +25,7 @@ __all__ = ["Measure", "is_host", "pack_weights", "packed_weight", "without_defau
 
 _KEPT = ("epilogue",)
 _PANELS, _LIBRARY = "dense_packed", "dense_blas"
-_GAIN = 0.95      # less is not worth a bundle that wants the library wherever it goes
+_GAIN = 0.95  # less is not worth a bundle that wants the library wherever it goes
 # (op, attributes, input types, names of kernels) -> seconds by name, of those that are there
 Measure = Callable[[str, Mapping, Sequence[TensorType], Sequence[str]], Mapping[str, float]]
 
@@ -45,8 +45,9 @@ def pack_weights(net: Net, measure: Measure | None = None) -> None:
             (plain if faster else packed).append(node)
             product.call_library(net) if faster else product.pack(net)
     if plain:
-        net.note("pack_weights", f"{_LIBRARY} runs {len(plain)} products on cpu: the fastest when measured",
-                 plain)
+        net.note(
+            "pack_weights", f"{_LIBRARY} runs {len(plain)} products on cpu: the fastest when measured", plain
+        )
     if packed:
         net.note("pack_weights", f"weights of {len(packed)} products on cpu are in panels", packed)
 
@@ -59,8 +60,9 @@ def packed_weight(net: Net, node: Node, weight: Value, transpose: bool, n: int, 
     def pack(array: np.ndarray) -> np.ndarray:
         return op.reference([array], {"transpose": transpose})[0]
 
-    value = net.constant(Constant.derived(made, pack, constant, source=f"panels of {constant.source}"),
-                         f"{weight.name}.panels")
+    value = net.constant(
+        Constant.derived(made, pack, constant, source=f"panels of {constant.source}"), f"{weight.name}.panels"
+    )
     value.device = node.device
     return value
 
@@ -73,8 +75,11 @@ def without_defaults(op: str, attrs: Mapping[str, Any], keep: tuple[str, ...]) -
 
 def _takes_panels(node: Node) -> bool:
     """A float32 product on cpu whose weight is a constant of its own plane."""
-    return (is_host(node) and node.inputs[1].constant is not None
-            and packs_weight(node.op, node.input_types, node.output_types, node.attrs))
+    return (
+        is_host(node)
+        and node.inputs[1].constant is not None
+        and packs_weight(node.op, node.input_types, node.output_types, node.attrs)
+    )
 
 
 class _Product:
@@ -83,7 +88,7 @@ class _Product:
     def __init__(self, node: Node):
         self.node = node
         self.x, self.w, *self.rest = node.inputs
-        self.flipped = node.op == "matmul" and not node.attrs["transpose_b"]      # w lies as [k, n]
+        self.flipped = node.op == "matmul" and not node.attrs["transpose_b"]  # w lies as [k, n]
         self.n, self.k = self.w.shape[::-1] if self.flipped else self.w.shape
         self.attrs = without_defaults(node.op, node.attrs, _KEPT)
 
@@ -94,8 +99,12 @@ class _Product:
         theirs = measure("dense", self.attrs, [self.x.type, plain, *rest], [_LIBRARY])
         if not theirs:
             return False
-        ours = measure("dense", {**self.attrs, "packed": self.n},
-                       [self.x.type, panel_type(self.n, self.k), *rest], [_PANELS])
+        ours = measure(
+            "dense",
+            {**self.attrs, "packed": self.n},
+            [self.x.type, panel_type(self.n, self.k), *rest],
+            [_PANELS],
+        )
         return theirs[_LIBRARY] < _GAIN * ours[_PANELS]
 
     def call_library(self, net: Net) -> None:
@@ -107,9 +116,10 @@ class _Product:
     def _plain(self, net: Net) -> Value:
         """The weight as [n, k], as a constant beside the node."""
         constant, made = self.w.constant, TensorType("float32", (self.n, self.k))
-        value = net.constant(Constant.derived(made, _transposed, constant,
-                                              source=f"transposed {constant.source}"),
-                             f"{self.w.name}.transposed")
+        value = net.constant(
+            Constant.derived(made, _transposed, constant, source=f"transposed {constant.source}"),
+            f"{self.w.name}.transposed",
+        )
         value.device = self.node.device
         return value
 

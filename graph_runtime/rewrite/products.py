@@ -82,18 +82,21 @@ def _take_bias(net: Net, node: Node, reader: Node, value: Value) -> Node | None:
     inputs, attrs = [*node.inputs[:2], vector], given(node)
     if not net.keeps_support([node, reader], node.op, inputs, **attrs):
         return None
-    net.note("biases", f"{reader.name} adds {value.name} to each channel of {node.name}: its bias",
-             [node, reader])
-    made = net.add(node.op, inputs, before=node, name=reader.name, origins=(*node.origins, *reader.origins),
-                   **attrs)
+    net.note(
+        "biases", f"{reader.name} adds {value.name} to each channel of {node.name}: its bias", [node, reader]
+    )
+    made = net.add(
+        node.op, inputs, before=node, name=reader.name, origins=(*node.origins, *reader.origins), **attrs
+    )
     net.replace(reader.output, made)
     return made.producer
 
 
 def _scale(net: Net, node: Node, reader: Node) -> Node | None:
     """The product with the scale that its reader applies, None where it applies none that is constant."""
-    if reader.op not in ("multiply", "divide") or (reader.op == "divide"
-                                                   and reader.inputs[0] is not node.output):
+    if reader.op not in ("multiply", "divide") or (
+        reader.op == "divide" and reader.inputs[0] is not node.output
+    ):
         return None
     value = reader.inputs[1] if reader.inputs[0] is node.output else reader.inputs[0]
     if any(v.constant is None for v in (*node.inputs[1:], value)) or not _by_channel(node, value):
@@ -105,16 +108,25 @@ def _scale(net: Net, node: Node, reader: Node) -> Node | None:
 
 def _take_scale(net: Net, node: Node, reader: Node, value: Value) -> Node:
     channels = _channels(node)[1]
-    across = node.op == "matmul" and not node.attrs["transpose_b"]      # weights [K, N], else [N, ...]
+    across = node.op == "matmul" and not node.attrs["transpose_b"]  # weights [K, N], else [N, ...]
     of_weight = (channels,) if across else (channels, *(1,) * (len(node.inputs[1].shape) - 1))
     scaled = []
     for part, shape in ((node.inputs[1], of_weight), *((b, (channels,)) for b in node.inputs[2:])):
         factor = reshaped(net, value, shape if value.type.size > 1 else (), node)
         scaled.append(_constant(net, net.add(reader.op, [part, factor], before=node), node))
-    net.note("scales", f"{reader.name} scales channels of {node.name} by {value.name}: into its weights",
-             [node, reader])
-    made = net.add(node.op, [node.inputs[0], *scaled], before=node, name=reader.name,
-                   origins=(*node.origins, *reader.origins), **given(node))
+    net.note(
+        "scales",
+        f"{reader.name} scales channels of {node.name} by {value.name}: into its weights",
+        [node, reader],
+    )
+    made = net.add(
+        node.op,
+        [node.inputs[0], *scaled],
+        before=node,
+        name=reader.name,
+        origins=(*node.origins, *reader.origins),
+        **given(node),
+    )
     net.replace(reader.output, made)
     return made.producer
 
@@ -154,8 +166,12 @@ def absorb_transposes(net: Net) -> None:
             attrs = {**given(node), flag: not node.attrs[flag]}
             if not net.keeps_support([node], "matmul", inputs, **attrs):
                 continue
-            net.note("absorb_transposes", f"{node.name} reads {inputs[i].name} with its last dimensions "
-                     f"swapped, so that {x.producer.name} goes", [x.producer, node])
+            net.note(
+                "absorb_transposes",
+                f"{node.name} reads {inputs[i].name} with its last dimensions "
+                f"swapped, so that {x.producer.name} goes",
+                [x.producer, node],
+            )
             made = net.add("matmul", inputs, before=node, **attrs)
             net.replace(node.output, made)
             node = made.producer

@@ -24,10 +24,14 @@ def sink_transposes(net: Net) -> None:
         for op in chain[::-1]:
             inputs = [value if _is_carried(v) else v for v in op.inputs]
             value = net.add(op.op, inputs, before=op, **_given(op))
-        moved = net.add("transpose", [value], before=node, name=first.name, perm=list(perm),
-                        origins=first.origins)
-        net.note("sink_transposes", f"{first.name} goes behind {', '.join(n.name for n in chain[::-1])}, to "
-                 f"{node.name}", [first, *chain, node])
+        moved = net.add(
+            "transpose", [value], before=node, name=first.name, perm=list(perm), origins=first.origins
+        )
+        net.note(
+            "sink_transposes",
+            f"{first.name} goes behind {', '.join(n.name for n in chain[::-1])}, to {node.name}",
+            [first, *chain, node],
+        )
         net.replace(node.inputs[0], moved)
 
 

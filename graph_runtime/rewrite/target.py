@@ -31,7 +31,7 @@ def target(model: Model, placement: Placement, measure: Measure | None = None) -
     names = [str(device) for device in placement.devices]
     where = {name: names[did] for name, did in zip(model.graph.names, placement.did.tolist(), strict=True)}
     net = Net(replace(model, pins=where))
-    channels_last(net)           # first: convolutions take their weights in panels there
+    channels_last(net)  # first: convolutions take their weights in panels there
     pack_weights(net, measure)
     choose_kernels(net, measure)
     net.prune()
@@ -51,5 +51,6 @@ def _placed(made: Model, placement: Placement) -> Placement:
     asked = placement.asked
     if asked is not None:
         asked = np.where(nids < 0, -1, asked[nids]).astype(np.int32)
-    return Placement(made.graph, placement.devices, did, cause, (*placement.causes, _ADDED),
-                     placement.warnings, asked)
+    return Placement(
+        made.graph, placement.devices, did, cause, (*placement.causes, _ADDED), placement.warnings, asked
+    )

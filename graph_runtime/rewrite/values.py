@@ -28,9 +28,9 @@ class Value:
     def __init__(self, type: TensorType, producer: Node | None, index: int, name: str = ""):
         self.type, self.producer, self.index, self._name = type, producer, index, name
         self.constant: Constant | None = None
-        self.device: str | None = None           # of an input: what the file's column says
+        self.device: str | None = None  # of an input: what the file's column says
         self.heads = 0
-        self.readers: dict[Node, int] = {}       # node -> how many of its inputs are this value
+        self.readers: dict[Node, int] = {}  # node -> how many of its inputs are this value
 
     def __repr__(self) -> str:
         return f"<Value {self.name}: {self.type}>"
@@ -83,13 +83,20 @@ class Node:
 
     __slots__ = ("after", "alive", "before", "device", "func", "inputs", "name", "origins", "outputs")
 
-    def __init__(self, func: Func, inputs: list[Value], types: tuple[TensorType, ...], name: str,
-                 device: str | None, origins: tuple[str, ...]):
+    def __init__(
+        self,
+        func: Func,
+        inputs: list[Value],
+        types: tuple[TensorType, ...],
+        name: str,
+        device: str | None,
+        origins: tuple[str, ...],
+    ):
         self.func, self.inputs, self.name = func, inputs, name
         self.device, self.origins = device, origins
         self.outputs = [Value(t, self, i) for i, t in enumerate(types)]
         self.alive = True
-        self.before: Node | None = None          # neighbours in the order of the graph
+        self.before: Node | None = None  # neighbours in the order of the graph
         self.after: Node | None = None
         for value in inputs:
             value.readers[self] = value.readers.get(self, 0) + 1
@@ -130,12 +137,14 @@ class Node:
 
     def supported_on(self, kind: str) -> bool:
         """Whether a device kind has a kernel for it, as far as the registry can say."""
-        return self.func.op is None or supports(self.func.op, self.attrs, kind, self.input_types,
-                                                self.output_types)
+        return self.func.op is None or supports(
+            self.func.op, self.attrs, kind, self.input_types, self.output_types
+        )
 
 
-def supports(op: str, attrs: Mapping[str, Any], kind: str, inputs: Sequence[TensorType],
-             outputs: Sequence[TensorType]) -> bool:
+def supports(
+    op: str, attrs: Mapping[str, Any], kind: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType]
+) -> bool:
     """Whether the registry has a kernel of a device kind for an op of these types; ``attrs`` are decoded."""
     entry = registry.get(op)
     if entry is None or entry.is_nop:

@@ -8,6 +8,7 @@
 
 docs/runtime.md: the rules, and what differs from tt-mlir and why.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,14 +40,53 @@ from ..tensors.tensor import Tensor
 from ..tensors.traffic import Stats, stats
 
 __all__ = [
-    "Hooks", "Layout", "MemoryLog", "MemoryView", "OpContext", "OpenDevice", "ProgramContext", "Stats",
-    "TensorDesc", "TensorRef", "close_device", "copy", "create_borrowed_host_tensor", "create_empty_tensor",
-    "create_owned_host_tensor", "deallocate", "debug_hooks", "dump_tensor", "gather", "get_layout",
-    "get_op_debug_str", "get_op_input_refs", "get_op_loc_info", "get_op_output_refs", "get_retain",
-    "get_tensor_desc", "get_tensor_layout", "has_layout", "is_allocated", "load_bundle", "load_program",
-    "load_tensor", "memcpy", "memory_view", "open_device", "retrieve_tensor_from_pool",
-    "set_memory_log_level", "set_retain", "stats", "submit", "to_device", "to_host", "to_layout",
-    "unload_program", "unregister_hooks", "update_tensor_in_pool", "wait",
+    "Hooks",
+    "Layout",
+    "MemoryLog",
+    "MemoryView",
+    "OpContext",
+    "OpenDevice",
+    "ProgramContext",
+    "Stats",
+    "TensorDesc",
+    "TensorRef",
+    "close_device",
+    "copy",
+    "create_borrowed_host_tensor",
+    "create_empty_tensor",
+    "create_owned_host_tensor",
+    "deallocate",
+    "debug_hooks",
+    "dump_tensor",
+    "gather",
+    "get_layout",
+    "get_op_debug_str",
+    "get_op_input_refs",
+    "get_op_loc_info",
+    "get_op_output_refs",
+    "get_retain",
+    "get_tensor_desc",
+    "get_tensor_layout",
+    "has_layout",
+    "is_allocated",
+    "load_bundle",
+    "load_program",
+    "load_tensor",
+    "memcpy",
+    "memory_view",
+    "open_device",
+    "retrieve_tensor_from_pool",
+    "set_memory_log_level",
+    "set_retain",
+    "stats",
+    "submit",
+    "to_device",
+    "to_host",
+    "to_layout",
+    "unload_program",
+    "unregister_hooks",
+    "update_tensor_in_pool",
+    "wait",
 ]
 
 # **************** devices and bundles ****************
@@ -74,8 +114,9 @@ def load_bundle(path: str | PathLike, libraries: bool = True, rebuild: bool = Fa
     return read_runnable(path, libraries, rebuild)
 
 
-def load_program(device: OpenDevice, bundle: Bundle, program: str | int | None = None, *,
-                 max_in_flight: int | None = None) -> None:
+def load_program(
+    device: OpenDevice, bundle: Bundle, program: str | int | None = None, *, max_in_flight: int | None = None
+) -> None:
     """Load a program now, with its parameters, which the first submit would do. ``max_in_flight`` (8):
     submissions of it that hold memory at once; the next one waits for the oldest."""
     executable(device, bundle, program, max_in_flight)
@@ -94,8 +135,12 @@ def create_borrowed_host_tensor(value: Any) -> Tensor:
     return arrays.borrow(value)
 
 
-def create_empty_tensor(shape: int | Sequence[int], dtype: str = "float32", device: OpenDevice | None = None,
-                        layout: Layout | None = None) -> Tensor:
+def create_empty_tensor(
+    shape: int | Sequence[int],
+    dtype: str = "float32",
+    device: OpenDevice | None = None,
+    layout: Layout | None = None,
+) -> Tensor:
     """A tensor whose values are undefined, on the host without a device: arrays.empty."""
     if device is None:
         return arrays.empty(shape, dtype, layout=layout)
@@ -127,9 +172,7 @@ def get_retain(tensor: Tensor) -> bool:
     return transfers.checked(tensor).retain
 
 
-def deallocate(
-    tensor: Tensor, device: OpenDevice | bool | None = None, force: bool = False
-) -> bool:
+def deallocate(tensor: Tensor, device: OpenDevice | bool | None = None, force: bool = False) -> bool:
     """Give a handle and its memory up: Tensor.deallocate. ``device``, as #671 spells it, is where the tensor
     is; True or False in its place is ``force``, as tt-mlir spells it. Raises DeviceError for another."""
     return deallocated(transfers.checked(tensor), device, force)

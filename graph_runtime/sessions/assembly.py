@@ -1,4 +1,5 @@
 """A session's program as a template: its instructions in lanes, their arguments as places in slots."""
+
 from __future__ import annotations
 
 import warnings
@@ -52,10 +53,17 @@ def assemble(bound: Bound, slots: Slots, copies: Collection[int]) -> Template:
     last = _Copies(bound, slots, found.nid, queues, len(rows), len(found.wait))
     table = _slot_table(bound, slots)
     return Template(
-        np.concatenate([steps, last.steps]), np.concatenate([args, last.args]),
-        np.concatenate([slots.slot[eid], last.arg_slot]), np.concatenate([found.wait, last.waits]),
-        [(bound.handles[did], ROLES[role]) for did, role in queues], table, _circular(bound, instr, queues),
-        tensors, name=bound.holder, owners=(*bound.pointed_at(), program, names, last))
+        np.concatenate([steps, last.steps]),
+        np.concatenate([args, last.args]),
+        np.concatenate([slots.slot[eid], last.arg_slot]),
+        np.concatenate([found.wait, last.waits]),
+        [(bound.handles[did], ROLES[role]) for did, role in queues],
+        table,
+        _circular(bound, instr, queues),
+        tensors,
+        name=bound.holder,
+        owners=(*bound.pointed_at(), program, names, last),
+    )
 
 
 def _fill(steps: np.ndarray, bound: Bound, instr: np.ndarray) -> None:
@@ -84,7 +92,7 @@ class _Names:
         self._text = np.frombuffer(b"\0".join([*nodes, *ops, b""]), np.uint8)
         at = starts(np.array([len(text) + 1 for text in (*nodes, *ops)], np.int64))
         base = np.uint64(self._text.ctypes.data)
-        steps["node"] = base + at[:len(nodes)].astype(np.uint64)
+        steps["node"] = base + at[: len(nodes)].astype(np.uint64)
         steps["op"] = base + at[len(nodes) + graph.func_id[nid]].astype(np.uint64)
 
 
@@ -92,8 +100,15 @@ class _Copies:
     """Copies of kept values that are outputs, so that what is handed out is nobody else's: last steps of a
     run. ``queues`` gets the lanes that they need."""
 
-    def __init__(self, bound: Bound, slots: Slots, nid: np.ndarray, queues: list[tuple[int, str]],
-                 num_args: int, num_waits: int):
+    def __init__(
+        self,
+        bound: Bound,
+        slots: Slots,
+        nid: np.ndarray,
+        queues: list[tuple[int, str]],
+        num_args: int,
+        num_waits: int,
+    ):
         plan, count = bound.program.plan, len(slots.copied)
         self.steps, self.args = np.zeros(count, STEP), np.zeros(2 * count, ARG)
         self.arg_slot = np.zeros(2 * count, np.int32)
@@ -104,10 +119,10 @@ class _Copies:
             queue = int(plan.entry_did()[eid]), COMPUTE
             if queue not in queues:
                 queues.append(queue)
-            made = np.flatnonzero(nid == plan.graph.maker(slots.value[eid]))   # by a copy in this run
+            made = np.flatnonzero(nid == plan.graph.maker(slots.value[eid]))  # by a copy in this run
             self._add_args(at, bound, slots, eid, output)
             self._envs[at] = core.address_of(bound.handles[queue[0]].env)
-            step = self.steps[at:at + 1]
+            step = self.steps[at : at + 1]
             step["fn"], step["attrs"] = core.copy_kernel(), self._envs[at].ctypes.data
             step["env"], step["op"] = self._envs[at, 0], core.address_of(self._label)
             step["first_arg"], step["nargs"], step["num_inputs"] = num_args + 2 * at, 2, 1

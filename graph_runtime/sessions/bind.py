@@ -2,6 +2,7 @@
 
 A Bound owns what C points into. Nothing here runs anything; session.py does.
 """
+
 from __future__ import annotations
 
 import weakref
@@ -22,11 +23,23 @@ __all__ = ["Bound", "Lease", "Region", "borrowed"]
 
 # struct gr_copy_envs, struct gr_packed_call, and DLTensor of dlpack.h
 COPY_ENVS = np.dtype([("src", "<u8"), ("dst", "<u8")])
-PACKED_CALL = np.dtype([("fn", "<u8"), ("values", "<u8"), ("codes", "<u8"), ("nargs", "<i4"),
-                        ("reserved", "<i4")])
-DLTENSOR = np.dtype([("data", "<u8"), ("device_type", "<i4"), ("device_id", "<i4"), ("ndim", "<i4"),
-                     ("code", "u1"), ("bits", "u1"), ("lanes", "<u2"), ("shape", "<u8"), ("strides", "<u8"),
-                     ("byte_offset", "<u8")])
+PACKED_CALL = np.dtype(
+    [("fn", "<u8"), ("values", "<u8"), ("codes", "<u8"), ("nargs", "<i4"), ("reserved", "<i4")]
+)
+DLTENSOR = np.dtype(
+    [
+        ("data", "<u8"),
+        ("device_type", "<i4"),
+        ("device_id", "<i4"),
+        ("ndim", "<i4"),
+        ("code", "u1"),
+        ("bits", "u1"),
+        ("lanes", "<u2"),
+        ("shape", "<u8"),
+        ("strides", "<u8"),
+        ("byte_offset", "<u8"),
+    ]
+)
 _TVM_DLTENSOR_HANDLE = 7
 _SCRATCH_ALIGNMENT = 64
 
@@ -70,7 +83,7 @@ class Lease:
 
     @events.setter
     def events(self, buffer: object) -> None:
-        self._buffer = weakref.ref(buffer)            # the Buffer may hold the lease
+        self._buffer = weakref.ref(buffer)  # the Buffer may hold the lease
 
 
 def _scratch(extent: int, handles: Sequence[core.DeviceHandle]) -> np.ndarray:
@@ -81,7 +94,9 @@ def _scratch(extent: int, handles: Sequence[core.DeviceHandle]) -> np.ndarray:
         raise DeviceMemoryError(
             f"Out of Memory: the host gives no {extent} B of scratch memory for kernels of {names}: it has "
             "no more, or this process may not (ulimit -v); free tensors, or use fewer or smaller ones",
-            device=names, got=extent) from None
+            device=names,
+            got=extent,
+        ) from None
 
 
 class Bound:
@@ -102,9 +117,9 @@ class Bound:
         self._leases: weakref.WeakValueDictionary[int, Lease] = weakref.WeakValueDictionary()
         self.regions: dict[tuple[int, int], Region] = {}
         self.reserved = False
-        self._offset = plan.storage.offset              # of each storage in its region
+        self._offset = plan.storage.offset  # of each storage in its region
         self.entry_addr = np.zeros(len(plan.sid), np.uint64)
-        self.args = program.args.view(np.uint64).copy().view(ARG)    # numpy copies records field by field
+        self.args = program.args.view(np.uint64).copy().view(ARG)  # numpy copies records field by field
         self.args["shape"] += np.uint64(program.shapes.ctypes.data)
         self.tags = _shard_tags(plan, handles)
         envs = np.array([core.address_of(handle.env) for handle in handles], np.uint64)
@@ -123,8 +138,11 @@ class Bound:
         if self.owners:
             at_home[list(self.owners)] = False
             offset, extents = closed_up(plan, at_home)
-        regions = {key: Region(self.handles[key[0]], key[1], extent, self.holder)
-                   for key, extent in extents.items() if extent}
+        regions = {
+            key: Region(self.handles[key[0]], key[1], extent, self.holder)
+            for key, extent in extents.items()
+            if extent
+        }
         self.regions, self._offset, self.reserved = regions, offset, True
         home = _base(plan, regions)[plan.storage.did, plan.storage.memory] + offset.astype(np.uint64)
         self.entry_addr[at_home] = home[plan.sid][at_home]
@@ -248,9 +266,10 @@ def borrowed(bound: Bound, slots: Slots, at: int, array: np.ndarray | None = Non
     if array is not None:
         addr, owner = array.ctypes.data, array
     if isinstance(owner, Lease) and owner.events is not None and owner.events.addr == addr:
-        return owner.events                      # another session's, whose parameters are shared
-    buffer = Buffer.borrow(bound.handles[int(slots.did[at])], addr, int(slots.extent[at]), owner,
-                           int(slots.memory[at]))
+        return owner.events  # another session's, whose parameters are shared
+    buffer = Buffer.borrow(
+        bound.handles[int(slots.did[at])], addr, int(slots.extent[at]), owner, int(slots.memory[at])
+    )
     if isinstance(owner, Lease):
         owner.events = buffer
     return buffer

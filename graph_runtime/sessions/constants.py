@@ -9,6 +9,7 @@ use it, and goes with the last of them.
 A constant is known by what it holds, the sha256 of its type and bytes as they were read, and by how it is
 stored. No name and no hash that a file records is asked.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -49,7 +50,7 @@ class _Key(NamedTuple):
 
 
 _held: weakref.WeakValueDictionary[_Key, Buffer] = weakref.WeakValueDictionary()
-_lock = new_rlock()                          # while a constant is made: who asks for the same one waits
+_lock = new_rlock()  # while a constant is made: who asks for the same one waits
 
 
 class Shared(Lease):
@@ -66,7 +67,7 @@ class Shared(Lease):
         session = self._session()
         if session is not None:
             own(session, self._index)
-        if tensor._owner is self:                       # of a session that is gone, or has other values now
+        if tensor._owner is self:  # of a session that is gone, or has other values now
             tensor.settle(_private(tensor, "constant"))
 
 
@@ -85,6 +86,7 @@ def digest(array: np.ndarray) -> bytes:
 
 
 # **************** sharing ****************
+
 
 class Home(Protocol):
     """Who has constants: a Session, or what else submits a program."""
@@ -108,12 +110,19 @@ def can_share(home: Home, index: int) -> bool:
     memory, and nothing of it is written by the graph."""
     eids = _chain(home, index)
     types = {home.plan.graph.entry_type(eid) for eid in eids}
-    return (all(to != index for _, to in home.plan.aliases) and len(types) == 1
-            and any(home.plan.layout(eid).memory != HOST for eid in eids))
+    return (
+        all(to != index for _, to in home.plan.aliases)
+        and len(types) == 1
+        and any(home.plan.layout(eid).memory != HOST for eid in eids)
+    )
 
 
-def share(session: Session, values: Iterable[tuple[int, Any]], digests: Mapping[int, bytes] | None = None,
-          staying: bool = False) -> dict[int, bytes]:
+def share(
+    session: Session,
+    values: Iterable[tuple[int, Any]],
+    digests: Mapping[int, bytes] | None = None,
+    staying: bool = False,
+) -> dict[int, bytes]:
     """Let graph inputs, (index, values), live apart from the session's memory, with the copies that are made
     of them when they are set: in a device's memory where all that use the same values have them.
 
@@ -133,8 +142,9 @@ def share(session: Session, values: Iterable[tuple[int, Any]], digests: Mapping[
     return found
 
 
-def hold(home: Home, index: int, value: Any, digests: dict[int, bytes], staying: bool = False
-         ) -> dict[int, Held]:
+def hold(
+    home: Home, index: int, value: Any, digests: dict[int, bytes], staying: bool = False
+) -> dict[int, Held]:
     """{entry: where it lives} of a graph input with these values, and of the copies that are made of it when
     it is set: each on its device, made if nobody has it there. It stays there while the answer is kept.
 
@@ -158,8 +168,14 @@ def hold(home: Home, index: int, value: Any, digests: dict[int, bytes], staying:
         if shared:
             if index not in digests:
                 digests[index] = digest(given)
-            key = _Key(home.handles[int(plan.entry_did()[made])], memory_of(plan, made), layout,
-                       graph.entry_type(made), digests[index], rounded[source])
+            key = _Key(
+                home.handles[int(plan.entry_did()[made])],
+                memory_of(plan, made),
+                layout,
+                graph.entry_type(made),
+                digests[index],
+                rounded[source],
+            )
             with _lock:
                 buffer = _held.get(key)
                 if buffer is None:
@@ -177,10 +193,15 @@ def fits(home: Home, index: int, array: np.ndarray) -> bool:
     is."""
     eid = int(home.plan.graph.input_eids[index])
     type_ = home.plan.graph.entry_type(eid)
-    return (home.plan.layout(eid).memory == HOST and all(to != index for _, to in home.plan.aliases)
-            and bool(array.nbytes) and array.shape == type_.shape
-            and array.dtype == dtypes.to_numpy(type_.dtype) and array.flags.c_contiguous
-            and array.ctypes.data % ALIGNMENT == 0)
+    return (
+        home.plan.layout(eid).memory == HOST
+        and all(to != index for _, to in home.plan.aliases)
+        and bool(array.nbytes)
+        and array.shape == type_.shape
+        and array.dtype == dtypes.to_numpy(type_.dtype)
+        and array.flags.c_contiguous
+        and array.ctypes.data % ALIGNMENT == 0
+    )
 
 
 def _chain(home: Home, index: int) -> list[int]:
@@ -199,19 +220,27 @@ def _source(graph: Graph, eid: int) -> int:
 def _filled(home: Home, eid: int, source: Any, what: str) -> Buffer:
     """A new block with the values of ``source`` as an entry is stored."""
     plan = home.plan
-    buffer = Buffer.alloc(home.handles[int(plan.entry_did()[eid])], memory_of(plan, eid),
-                          extent_of(plan, eid), home.name, lasting=True, for_host=True)
+    buffer = Buffer.alloc(
+        home.handles[int(plan.entry_did()[eid])],
+        memory_of(plan, eid),
+        extent_of(plan, eid),
+        home.name,
+        lasting=True,
+        for_host=True,
+    )
     _view(plan, eid, buffer).copy_from(source, what)
     return buffer
 
 
 def _view(plan: Plan, eid: int, buffer: Buffer) -> Tensor:
     handle = buffer.handle
-    return Tensor(handle.device, handle, plan.graph.entry_type(eid), plan.layout(eid), buffer.addr,
-                  Lease(buffer))
+    return Tensor(
+        handle.device, handle, plan.graph.entry_type(eid), plan.layout(eid), buffer.addr, Lease(buffer)
+    )
 
 
 # **************** leaving ****************
+
 
 def own(session: Session, index: int) -> None:
     """Give a session memory of its own for a graph input, and for the copies made of it, with the values that

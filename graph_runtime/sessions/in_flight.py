@@ -1,4 +1,5 @@
 """A session's queued runs that may not be over: how many are in flight, and waiting for all of them."""
+
 from __future__ import annotations
 
 from collections import deque
@@ -30,7 +31,7 @@ class InFlight:
         while True:
             try:
                 run = runs.popleft()
-            except IndexError:                       # another thread was faster, or nothing flies
+            except IndexError:  # another thread was faster, or nothing flies
                 return
             if not lib.gr_run_done(run) and len(runs) + 1 < most:
                 runs.appendleft(run)

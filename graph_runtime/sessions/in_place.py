@@ -3,6 +3,7 @@
 What a run that failed left of it C says (gr_run_left). What a run was given goes back to who gave it, or is
 lost (tensors/donated.py); the session's own is as before, or asked for anew (state.py).
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -37,13 +38,20 @@ class InPlace:
     """``own`` {slot: the session's memory}, ``defaults`` ``gr_buffer *[]`` [slots] their pointers; ``given``
     {graph input: the array that it is bound to}."""
 
-    def __init__(self, bound: Bound, slots: Slots, own: dict[int, Buffer], given: dict[int, Buffer],
-                 defaults: Any, state: Stateful):
+    def __init__(
+        self,
+        bound: Bound,
+        slots: Slots,
+        own: dict[int, Buffer],
+        given: dict[int, Buffer],
+        defaults: Any,
+        state: Stateful,
+    ):
         graph = bound.program.plan.graph
         self._names, self._bound, self._state = graph.input_names, bound, state
         self._own, self._given, self._defaults = own, given, defaults
         self._into = {i: int(slots.slot[graph.input_eids[i]]) for i in sorted(set(slots.into.values()))}
-        self._before: dict[int, Buffer] = {}     # Buffers that were renewed: a submission may hold one yet
+        self._before: dict[int, Buffer] = {}  # Buffers that were renewed: a submission may hold one yet
 
     def announced(self, template: Template, slots: Any, held: Mapping[int, Buffer]) -> dict[int, Overwrite]:
         """{graph input: how the run that is queued next writes it}; ``slots``: its ``gr_buffer *[]``,

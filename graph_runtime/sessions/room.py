@@ -3,6 +3,7 @@
 A run keeps that room free of tensors as long as it takes (native/core/circular.c). Where tensors are in it,
 the run waits for queued work that will give it back, and is refused where none will: before any node has run.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -23,8 +24,11 @@ def make_native(bound: Bound) -> Any:
     program = bound.program
     native = core.program_create(bound.instrs.ctypes.data, program.count)
     for did, nbytes in _needs(bound).items():
-        core.check(lib.gr_program_circular(native, bound.handles[did].pointer, nbytes, program.main,
-                                           bound.holder.encode()))
+        core.check(
+            lib.gr_program_circular(
+                native, bound.handles[did].pointer, nbytes, program.main, bound.holder.encode()
+            )
+        )
     return native
 
 
@@ -43,8 +47,11 @@ def run_with_room(bound: Bound, native: Any, span: Any) -> int:
         return not has_no_room(status, span)
 
     handles = [bound.handles[did] for did in _needs(bound)]
-    with_room(attempt, [(handle.pointer, l1_number(handle.device)) for handle in handles],
-              ", ".join(str(handle.device) for handle in handles))
+    with_room(
+        attempt,
+        [(handle.pointer, l1_number(handle.device)) for handle in handles],
+        ", ".join(str(handle.device) for handle in handles),
+    )
     return status
 
 
@@ -61,7 +68,9 @@ def check_regions(bound: Bound) -> None:
             raise DeviceMemoryError(
                 f"Out of Memory: in the L1 of {handle.device} only address {region.addr} is left for "
                 f"{region.extent} B of {bound.holder}, and circular buffers of its nodes need all up to "
-                f"{end}: give up tensors in L1, or move them to DRAM", device=str(handle.device))
+                f"{end}: give up tensors in L1, or move them to DRAM",
+                device=str(handle.device),
+            )
 
 
 def _needs(bound: Bound) -> dict[int, int]:

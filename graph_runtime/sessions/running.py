@@ -1,4 +1,5 @@
 """Runs of a session in the calling thread: one call into C, more where something is to be done around it."""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
@@ -38,7 +39,7 @@ class Running:
             status = _program_run(self._native, self._whole)
             if status:
                 self._go_on(status, self._whole)
-        except BaseException:              # a signal's, maybe: the program is still ours
+        except BaseException:  # a signal's, maybe: the program is still ours
             _program_release(self._native)
             raise
 
@@ -67,7 +68,7 @@ class Running:
             self._settle_state()
             self._refuse_unset()
             self.reserve()
-            self._around = self._needs_more()        # inputs may have been set since
+            self._around = self._needs_more()  # inputs may have been set since
             if self._queued and not self._zero_copy.outputs:
                 self.submissions().run_in_place()
                 return
@@ -85,7 +86,7 @@ class Running:
         """Run on where the time budget was used up or room was short, raise for all else that is not OK."""
         if has_no_room(status, span):
             status = run_with_room(self.bound, self._native, span)
-        while status == _INTERRUPTED:                # between two calls Python handles signals
+        while status == _INTERRUPTED:  # between two calls Python handles signals
             span = span_of(span.stopped_at, span.last)
             status = _program_run(self._native, span)
         if status:
@@ -98,8 +99,13 @@ class Running:
         view = self.graph.node(int(self.program.nid[at]))
         device = str(self.plan.devices[self.plan.did[view.nid]])
         said = f"{core.last_error()}{self._losses(at, status)}"
-        return KernelError(f"node {view.name!r} ({view.op} on {device}) failed: {said}",
-                           node=view.name, op=view.op, device=device, status=status)
+        return KernelError(
+            f"node {view.name!r} ({view.op} on {device}) failed: {said}",
+            node=view.name,
+            op=view.op,
+            device=device,
+            status=status,
+        )
 
     def _losses(self, at: int, status: int) -> str:
         """What the failure of instruction ``at`` left of the session's state; runs refuse what it lost."""
@@ -113,11 +119,11 @@ class Running:
         """A run failed that had begun to write these inputs: unless unset ones are allowed, runs refuse them
         until they are set."""
         if self.refuses_unset:
-            mine = set(indices) - self._zero_copy.inputs.keys()     # an array's owner may fill it unseen
+            mine = set(indices) - self._zero_copy.inputs.keys()  # an array's owner may fill it unseen
             self.lost |= mine
             self.unset |= mine
             for index in mine:
-                self.input(index)                    # tensors that somebody holds tell when they are written
+                self.input(index)  # tensors that somebody holds tell when they are written
             self._around = self._around or bool(mine)
 
     def _busy_error(self) -> SessionBusyError:

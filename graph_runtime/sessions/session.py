@@ -5,6 +5,7 @@
 One thread at a time: a second one that calls in gets SessionBusyError. Any number of sessions may run at
 once.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -51,9 +52,17 @@ class Session(Running):
     no room for circular buffers, DeviceMemoryError where memory is short.
     """
 
-    def __init__(self, plan: Plan, libraries: Sequence[library.Library] = (), threads: int | None = None,
-                 name: str = "session", queues: str = "inline", max_in_flight: int = MAX_IN_FLIGHT,
-                 reserve: bool = True, unset_inputs: str = REFUSE):
+    def __init__(
+        self,
+        plan: Plan,
+        libraries: Sequence[library.Library] = (),
+        threads: int | None = None,
+        name: str = "session",
+        queues: str = "inline",
+        max_in_flight: int = MAX_IN_FLIGHT,
+        reserve: bool = True,
+        unset_inputs: str = REFUSE,
+    ):
         if queues not in ("inline", "threads"):
             raise InputError(f"queues is 'inline' or 'threads', not {queues!r}", got=queues)
         if threads is not None:
@@ -67,19 +76,19 @@ class Session(Running):
         self.bound = Bound(self.program, self.handles, name)
         self._zero_copy = ZeroCopy(plan, self.bound)
         self.unset = unset_of(self.graph, unset_inputs)  # inputs without values: runs look while there are
-        self.lost: set[int] = set()                      # and those of them that a failed run overwrote
+        self.lost: set[int] = set()  # and those of them that a failed run overwrote
         self.refuses_unset = unset_inputs == REFUSE
         self._native = make_native(self.bound)
         self._whole = span_of(0, self.program.main)
         self._tensors: dict[int, Tensor] = {}
         self._copies_in: tuple[tuple[int, int], ...] = ()
         self._copies_out: tuple[tuple[np.ndarray, Tensor], ...] = ()
-        self._constants: set[int] = set()            # entries in memory that may not be written
-        self.sharing: set[int] = set()               # inputs of which a part may be constants of others, too
+        self._constants: set[int] = set()  # entries in memory that may not be written
+        self.sharing: set[int] = set()  # inputs of which a part may be constants of others, too
         self._queued = queues == "threads"
-        self._around = True                          # whether a run is more than one call into C
-        self._fresh = True                           # nobody was shown any of its own memory
-        self._submitter: Submitter | None = None     # made by the first submit
+        self._around = True  # whether a run is more than one call into C
+        self._fresh = True  # nobody was shown any of its own memory
+        self._submitter: Submitter | None = None  # made by the first submit
         if reserve:
             self.reserve()
 
@@ -101,9 +110,12 @@ class Session(Running):
 
     # **************** queued runs ****************
 
-    def submit(self, inputs: Mapping[int | str, Any] | None = None,
-               out: Mapping[int, Tensor] | Sequence[Tensor | None] | None = None,
-               donate: Collection[int | str] = ()) -> Run:
+    def submit(
+        self,
+        inputs: Mapping[int | str, Any] | None = None,
+        out: Mapping[int, Tensor] | Sequence[Tensor | None] | None = None,
+        donate: Collection[int | str] = (),
+    ) -> Run:
         """Queue a run and return at once; ``run.outputs`` are its own tensors, which nothing overwrites.
 
         ``inputs`` {graph input's name or number: value}, for this run only; all others are the session's. A
@@ -123,6 +135,7 @@ class Session(Running):
         if self._submitter is None:
             self._fresh = False
             from .submission import Submitter
+
             self._submitter = Submitter(self.bound, self._zero_copy, self)
             self._around = self._around or bool(self.plan.aliases)
         return self._submitter
@@ -148,8 +161,15 @@ class Session(Running):
                 addr = owner.ctypes.data
             else:
                 addr, owner = int(self.bound.entry_addr[eid]), self.bound.owner(eid)
-            found = Tensor(self.plan.devices[did], self.handles[did], self.graph.entry_type(eid),
-                           self.plan.layout(eid), addr, owner, readonly=eid in self._constants)
+            found = Tensor(
+                self.plan.devices[did],
+                self.handles[did],
+                self.graph.entry_type(eid),
+                self.plan.layout(eid),
+                addr,
+                owner,
+                readonly=eid in self._constants,
+            )
             self._tensors[eid] = found
         return found
 
@@ -198,8 +218,9 @@ class Session(Running):
             self.reserve()
         return int(self.bound.entry_addr[eid]), self.bound.owner(eid)
 
-    def rehome(self, places: Mapping[int, tuple[int, object]], readonly: bool = False,
-               copies: bool = True) -> None:
+    def rehome(
+        self, places: Mapping[int, tuple[int, object]], readonly: bool = False, copies: bool = True
+    ) -> None:
         """Let null nodes' entries live at other addresses for good, with all that shows the same values:
         {eid: (address, what keeps the memory there alive)}.
 
@@ -207,9 +228,10 @@ class Session(Running):
         """
         with self._guard():
             self._settle()
-            moved = {other: place for eid, place in places.items()
-                     for other in self._zero_copy.group(eid).tolist()}
-            self._tensors.clear()                    # else they would hold the memory that is to go
+            moved = {
+                other: place for eid, place in places.items() for other in self._zero_copy.group(eid).tolist()
+            }
+            self._tensors.clear()  # else they would hold the memory that is to go
             self.bound.rehome(moved)
             if readonly:
                 self._constants.update(moved)
@@ -269,5 +291,11 @@ class Session(Running):
 
     def _needs_more(self) -> bool:
         """Whether a run is more than one call into C."""
-        return bool(self._copies_in or self._copies_out or self._queued or not self.bound.reserved
-                    or self.unset or (self._submitter is not None and self.plan.aliases))
+        return bool(
+            self._copies_in
+            or self._copies_out
+            or self._queued
+            or not self.bound.reserved
+            or self.unset
+            or (self._submitter is not None and self.plan.aliases)
+        )

@@ -6,6 +6,7 @@
 
 All keep the other's memory alive: the array, the other session, or the library object may go.
 """
+
 from __future__ import annotations
 
 import warnings
@@ -30,8 +31,14 @@ __all__ = ["link_constants", "set_parameters", "share_inputs"]
 _LOOKUP = "_lookup_linked_param"
 
 
-def set_parameters(session: Session, values: Mapping[int, Any], *, staying: bool = False,
-                   digests: Mapping[int, bytes] | None = None, reserve: bool = True) -> dict[int, bytes]:
+def set_parameters(
+    session: Session,
+    values: Mapping[int, Any],
+    *,
+    staying: bool = False,
+    digests: Mapping[int, bytes] | None = None,
+    reserve: bool = True,
+) -> dict[int, bytes]:
     """Set graph inputs, {index: array, Tensor or Constant}, that will hardly be set again: what devices with
     memory of their own have of them is held once, whatever number of sessions use the same values
     (constants.share). In a session whose memory was seen already they are set as any input is.
@@ -44,8 +51,11 @@ def set_parameters(session: Session, values: Mapping[int, Any], *, staying: bool
     found: dict[int, bytes] = {}
     apart: list[int] = []
     if session.release():
-        apart = [index for index, value in values.items() if not reserve or can_share(session, index)
-                 or (staying and fits(session, index, value))]
+        apart = [
+            index
+            for index, value in values.items()
+            if not reserve or can_share(session, index) or (staying and fits(session, index, value))
+        ]
         found = share(session, ((index, _read(values[index])) for index in apart), digests, staying)
         if reserve:
             session.reserve()
@@ -76,14 +86,19 @@ def share_inputs(session: Session, other: Session, names: Sequence[str]) -> None
     pairs = [(name, mine[name]) for name in names if name in mine]
     for name, index in pairs:
         if name not in theirs:
-            raise InputError(f"the other module has no input {name!r} to share", got=name,
-                             wanted=sorted(theirs))
+            raise InputError(
+                f"the other module has no input {name!r} to share", got=name, wanted=sorted(theirs)
+            )
         _check_alike(name, session, index, other, theirs[name])
-    for name, index in pairs:                    # what both write shall be of these two alone
+    for name, index in pairs:  # what both write shall be of these two alone
         own(session, index)
         own(other, theirs[name])
-    session.rehome({int(session.graph.input_eids[index]):
-                    other.place(int(other.graph.input_eids[theirs[name]])) for name, index in pairs})
+    session.rehome(
+        {
+            int(session.graph.input_eids[index]): other.place(int(other.graph.input_eids[theirs[name]]))
+            for name, index in pairs
+        }
+    )
 
 
 def _by_name(graph: Graph) -> dict[str, int]:
@@ -93,19 +108,30 @@ def _by_name(graph: Graph) -> dict[str, int]:
 def _check_alike(name: str, session: Session, index: int, other: Session, other_index: int) -> None:
     a, b = session.input(index), other.input(other_index)
     if a.type != b.type or a.device != b.device or a.layout != b.layout:
-        raise InputError(f"parameter {name!r} is {a.type} on {a.device} ({a.layout}), the other module has "
-                         f"{b.type} on {b.device} ({b.layout}): only equal ones are shared",
-                         got=str(b.type), wanted=str(a.type), device=str(a.device))
+        raise InputError(
+            f"parameter {name!r} is {a.type} on {a.device} ({a.layout}), the other module has "
+            f"{b.type} on {b.device} ({b.layout}): only equal ones are shared",
+            got=str(b.type),
+            wanted=str(a.type),
+            device=str(a.device),
+        )
     for whose, which in ((session, index), (other, other_index)):
         if whose.is_bound(which):
-            raise InputError(f"parameter {name!r} is bound to an array by zero copy in {whose.name}: call "
-                             "reset_zero_copy first", got=name)
+            raise InputError(
+                f"parameter {name!r} is bound to an array by zero copy in {whose.name}: call "
+                "reset_zero_copy first",
+                got=name,
+            )
         if any(to == which for _, to in whose.plan.aliases):
-            raise InputError(f"parameter {name!r} is written by the graph of {whose.name} (an output lives "
-                             "in it): it cannot be shared", got=name)
+            raise InputError(
+                f"parameter {name!r} is written by the graph of {whose.name} (an output lives "
+                "in it): it cannot be shared",
+                got=name,
+            )
 
 
 # **************** linked parameters ****************
+
 
 def link_constants(session: Session, graph: Graph, libraries: Sequence[Library]) -> None:
     """Let null nodes live in the constants that a library has for their storage ids.
@@ -135,8 +161,15 @@ def _link(session: Session, nid: int, addr: int, library: Library) -> None:
         session.rehome({eid: (addr, library)}, readonly=True)
         return
     host = cpu(0)
-    value = Tensor(host, core.open_device(host), target.type, host_layout(target.type.dtype), addr, library,
-                   readonly=True)
+    value = Tensor(
+        host,
+        core.open_device(host),
+        target.type,
+        host_layout(target.type.dtype),
+        addr,
+        library,
+        readonly=True,
+    )
     inputs = np.flatnonzero(session.graph.inputs == nid)
     if len(inputs):
         session.set_input(int(inputs[0]), value)

@@ -1,5 +1,6 @@
 """What a run is given: whether it is of the right kind, which input is meant; and host values in buffers of
 their own, so that the caller may change his array as soon as submit returns."""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,9 +23,10 @@ __all__ = ["check_kinds", "find_input", "most_in_flight", "stage", "written"]
 def check_kinds(inputs: Any, out: Any, donate: Any) -> None:
     """Of what Session.submit is given. Raises InputError."""
     for what, value, kinds, wanted in (
-            ("inputs", inputs, Mapping, "a mapping of input names or numbers to values"),
-            ("out", out, (Mapping, Sequence, NoneType), "a list of tensors, or output numbers and tensors"),
-            ("donate", donate, Collection, "a list of input names or numbers")):
+        ("inputs", inputs, Mapping, "a mapping of input names or numbers to values"),
+        ("out", out, (Mapping, Sequence, NoneType), "a list of tensors, or output numbers and tensors"),
+        ("donate", donate, Collection, "a list of input names or numbers"),
+    ):
         if not isinstance(value, kinds):
             raise InputError(f"{what} is {wanted}, got {type(value).__name__}", got=type(value).__name__)
 
@@ -49,20 +51,23 @@ def find_input(key: Any, graph: Graph, holder: str) -> int:
         names = graph.input_names
         if key in names:
             return len(names) - 1 - names[::-1].index(key)
-        raise InputError(f"{holder} has no input {key!r}{did_you_mean(key, names)}", got=key,
-                         wanted=list(names))
+        raise InputError(
+            f"{holder} has no input {key!r}{did_you_mean(key, names)}", got=key, wanted=list(names)
+        )
     if isinstance(key, int) and 0 <= key < len(graph.inputs):
         return key
-    raise InputError(f"there is no input {key!r}: {holder} has {len(graph.inputs)}", got=key,
-                     wanted=len(graph.inputs))
+    raise InputError(
+        f"there is no input {key!r}: {holder} has {len(graph.inputs)}", got=key, wanted=len(graph.inputs)
+    )
 
 
 def most_in_flight(count: Any) -> int:
     """A caller's ``max_in_flight``. Raises InputError for what is no number of runs, 1 or more."""
     if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
         return count
-    raise InputError(f"max_in_flight is how many runs may be queued at once, 1 or more, got {count!r}",
-                     got=count)
+    raise InputError(
+        f"max_in_flight is how many runs may be queued at once, 1 or more, got {count!r}", got=count
+    )
 
 
 def stage(value: Any, type_: TensorType, what: str) -> Buffer:
@@ -71,8 +76,16 @@ def stage(value: Any, type_: TensorType, what: str) -> Buffer:
     return written(core.open_device(cpu(0)), 0, type_.nbytes, type_, host_layout(type_.dtype), array, what)
 
 
-def written(handle: core.DeviceHandle, memory: int, extent: int, type_: TensorType, layout: Layout,
-            value: Any, what: str, holder: str = "") -> Buffer:
+def written(
+    handle: core.DeviceHandle,
+    memory: int,
+    extent: int,
+    type_: TensorType,
+    layout: Layout,
+    value: Any,
+    what: str,
+    holder: str = "",
+) -> Buffer:
     """A host value, or a Tensor's, called ``what`` in errors, in a new block of a device. Raises as
     Buffer.alloc and Tensor.copy_from."""
     buffer = Buffer.alloc(handle, memory, extent, holder or what, for_host=True)

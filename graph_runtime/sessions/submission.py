@@ -4,6 +4,7 @@ A template is made at the first submit, one more for each set of inputs whose co
 of the run. The session's own memory is what runs only read; all that a run writes is its own, so that any
 number may be in flight.
 """
+
 from __future__ import annotations
 
 import weakref
@@ -58,43 +59,57 @@ class Submitter:
 
     def __init__(self, bound: Bound, zero_copy: ZeroCopy, state: Stateful):
         if zero_copy.outputs:
-            raise InputError(f"outputs {sorted(zero_copy.outputs)} of {bound.holder} are bound to arrays, "
-                             "which is for run(): give submit out=, or call reset_zero_copy")
+            raise InputError(
+                f"outputs {sorted(zero_copy.outputs)} of {bound.holder} are bound to arrays, "
+                "which is for run(): give submit out=, or call reset_zero_copy"
+            )
         self._bound, self._plan, self._graph = bound, bound.program.plan, bound.program.plan.graph
         self._slots = slots = assign_slots(self._plan)
         self._templates: dict[frozenset[int], Template] = {}
         self.in_flight = InFlight(bound.holder)
         self._lock = new_lock()
-        self._own_outputs: dict[int, Buffer] | None = None      # for runs in place
-        self._times: np.ndarray | None = None                   # of the last of them that was timed
+        self._own_outputs: dict[int, Buffer] | None = None  # for runs in place
+        self._times: np.ndarray | None = None  # of the last of them that was timed
         self._input_slot = [int(slots.slot[eid]) for eid in self._graph.input_eids.tolist()]
         self._copied = slots_of_copies(bound.program, slots)
-        self._own = {at: borrowed(bound, slots, at) for at in np.flatnonzero(slots.kept).tolist()
-                     if bound.reserved or int(slots.eid[at]) in bound.owners}
+        self._own = {
+            at: borrowed(bound, slots, at)
+            for at in np.flatnonzero(slots.kept).tolist()
+            if bound.reserved or int(slots.eid[at]) in bound.owners
+        }
         self._state = state
         self._lacking = {i for i, at in enumerate(self._input_slot) if at not in self._own}
-        self._given = {i: borrowed(bound, slots, self._input_slot[i], array)
-                       for i, array in zero_copy.inputs.items()}
-        self._defaults = ffi.new("gr_buffer *[]", [
-            self._own[at].pointer if at in self._own else ffi.NULL for at in range(slots.count)])
-        self.in_place = InPlace(bound, slots, self._own, self._given, self._defaults, state) if slots.into \
-            else None
+        self._given = {
+            i: borrowed(bound, slots, self._input_slot[i], array) for i, array in zero_copy.inputs.items()
+        }
+        self._defaults = ffi.new(
+            "gr_buffer *[]",
+            [self._own[at].pointer if at in self._own else ffi.NULL for at in range(slots.count)],
+        )
+        self.in_place = (
+            InPlace(bound, slots, self._own, self._given, self._defaults, state) if slots.into else None
+        )
         weakref.finalize(self, _let_go, bound.handles).atexit = False
 
     # **************** submitting ****************
 
-    def submit(self, inputs: Mapping[int | str, Any],
-               out: Mapping[int, Tensor] | Sequence[Tensor | None] | None,
-               donate: Collection[int | str], max_in_flight: int,
-               donors: Mapping[int, tuple[Tensor, str]] = MappingProxyType({})) -> Run:
+    def submit(
+        self,
+        inputs: Mapping[int | str, Any],
+        out: Mapping[int, Tensor] | Sequence[Tensor | None] | None,
+        donate: Collection[int | str],
+        max_in_flight: int,
+        donors: Mapping[int, tuple[Tensor, str]] = MappingProxyType({}),
+    ) -> Run:
         """See Session.submit. ``donors``: of inputs that are given up, by number, the handle that is, where
         it is another than the one given, and where to it says that it went."""
         check_kinds(inputs, out, donate)
         outs = to_write(out)
         asked = {self._index(i): value for i, value in inputs.items()}
         if len(asked) < len(inputs):
-            raise InputError(f"an input is given by its name and by its number, too: got {list(inputs)}",
-                             got=list(inputs))
+            raise InputError(
+                f"an input is given by its name and by its number, too: got {list(inputs)}", got=list(inputs)
+            )
         if self.in_place:
             self.in_place.settle()
         given = {**self._given, **asked}
@@ -131,13 +146,14 @@ class Submitter:
             overwrites = self.in_place.announced(made, slots, held) if self.in_place else {}
             if overwrites or not self.in_place:
                 break
-            for buffer in held.values():             # an output that never came was given
+            for buffer in held.values():  # an output that never came was given
                 if buffer.replaced and not again:
                     buffer.wait()
         return _Placed(slots, given, held, kept, overwrites)
 
-    def _queue(self, made: Template, slots: Any, held: Mapping[int, Buffer],
-               overwrites: Mapping[int, Overwrite]) -> Run:
+    def _queue(
+        self, made: Template, slots: Any, held: Mapping[int, Buffer], overwrites: Mapping[int, Overwrite]
+    ) -> Run:
         raw = made.submit(slots)
         if not overwrites:
             return Run(raw, (), self._bound.holder)
@@ -153,8 +169,11 @@ class Submitter:
     def run_in_place(self, times: np.ndarray | None = None) -> None:
         """One run over the session's own memory. ``times``: Template.clock's. Raises as Run.wait."""
         if self._own_outputs is None:
-            plain = {at for o, at in enumerate(self._slots.outputs)
-                     if o not in self._slots.into and o not in self._slots.copied}
+            plain = {
+                at
+                for o, at in enumerate(self._slots.outputs)
+                if o not in self._slots.into and o not in self._slots.copied
+            }
             self._own_outputs = {at: borrowed(self._bound, self._slots, at) for at in plain}
         made = self._template(frozenset(i for i in self._given if i in self._copied))
         self._times = times
@@ -168,13 +187,13 @@ class Submitter:
             finally:
                 for overwrite in overwrites.values():
                     overwrite.told()
-        for output in self._slots.copied:                  # the session shows what is kept itself
+        for output in self._slots.copied:  # the session shows what is kept itself
             lib.gr_buffer_release(slots[self._slots.outputs[output]])
         try:
             run.wait()
         finally:
             made.clock(None)
-            if not run.done():                             # Ctrl-C: it goes on, in the session's memory
+            if not run.done():  # Ctrl-C: it goes on, in the session's memory
                 self.in_flight.add(run.pointer)
             held.clear()
 
@@ -205,24 +224,33 @@ class Submitter:
         written = {self._input_slot[i]: i for i in self._slots.into.values()}
         for at in written.keys() & held.keys():
             if any(other != at and buffer is held[at] for other, buffer in held.items()):
-                raise InputError(f"an output is written into input {self._name(written[at])}: its tensor "
-                                 "cannot be given for another input, too", got=written[at])
+                raise InputError(
+                    f"an output is written into input {self._name(written[at])}: its tensor "
+                    "cannot be given for another input, too",
+                    got=written[at],
+                )
         return held
 
     def _input_buffer(self, index: int, value: Any) -> Buffer:
         eid = int(self._graph.input_eids[index])
         type_, layout = self._graph.entry_type(eid), self._plan.layout(eid)
         handle = self._bound.handles[int(self._plan.entry_did()[eid])]
-        if isinstance(value, Buffer):                # an array that the input is bound to
+        if isinstance(value, Buffer):  # an array that the input is bound to
             return value
         if isinstance(value, Tensor):
             if value.type != type_:
-                raise InputError(f"input {self._name(index)} is {value.type}, the graph says {type_}",
-                                 got=str(value.type), wanted=str(type_))
-            value = value.snapshot()                 # of one time: other threads may evict it meanwhile
+                raise InputError(
+                    f"input {self._name(index)} is {value.type}, the graph says {type_}",
+                    got=str(value.type),
+                    wanted=str(type_),
+                )
+            value = value.snapshot()  # of one time: other threads may evict it meanwhile
             buffer = value.buffer
-            if buffer is not None and (value.device, value.layout) == (handle.device, layout) \
-                    and self._may_be_read_there(index, value):
+            if (
+                buffer is not None
+                and (value.device, value.layout) == (handle.device, layout)
+                and self._may_be_read_there(index, value)
+            ):
                 return buffer
         memory, extent = memory_of(self._plan, eid), extent_of(self._plan, eid)
         what, holder = f"input {self._name(index)}", self._bound.holder
@@ -243,8 +271,9 @@ class Submitter:
 
     # **************** outputs ****************
 
-    def _place_outputs(self, slots: Any, outs: Mapping[int, Tensor], held: dict[int, Buffer], kept: list[Any]
-                       ) -> None:
+    def _place_outputs(
+        self, slots: Any, outs: Mapping[int, Tensor], held: dict[int, Buffer], kept: list[Any]
+    ) -> None:
         used = {buffer.id: "an input" for buffer in held.values()}
         used |= {buffer.id: "the session's own memory" for buffer in self._own.values()} if outs else {}
         for index, tensor in outs.items():
@@ -254,36 +283,48 @@ class Submitter:
             used[buffer.id] = f"out of another output than {index}"
             at = self._slots.outputs[index]
             if slots[at] != ffi.NULL:
-                raise InputError(f"out[{index}]: another output, which is the same value, has an out already",
-                                 got=index)
+                raise InputError(
+                    f"out[{index}]: another output, which is the same value, has an out already", got=index
+                )
             slots[at] = _keep(kept, buffer)
 
     def _out_buffer(self, index: int, tensor: Any) -> Buffer:
         what = f"out[{index}]"
         heads = self._graph.outputs
         if not isinstance(index, int) or not 0 <= index < len(heads):
-            raise InputError(f"there is no output {index!r}: {self._bound.holder} has {len(heads)}",
-                             got=index, wanted=len(heads))
+            raise InputError(
+                f"there is no output {index!r}: {self._bound.holder} has {len(heads)}",
+                got=index,
+                wanted=len(heads),
+            )
         eid = int(heads[index])
         type_, layout = self._graph.entry_type(eid), self._plan.layout(eid)
         device = self._plan.devices[int(self._plan.entry_did()[eid])]
         if not isinstance(tensor, Tensor) or tensor.buffer is None:
-            raise InputError(f"{what} must be a tensor with memory of its own, got {type(tensor).__name__}",
-                             got=type(tensor).__name__)
-        tensor = tensor.snapshot()                   # of one time, as inputs
+            raise InputError(
+                f"{what} must be a tensor with memory of its own, got {type(tensor).__name__}",
+                got=type(tensor).__name__,
+            )
+        tensor = tensor.snapshot()  # of one time, as inputs
         if index in self._slots.into:
-            raise InputError(f"{what}: that output is written into input {self._slots.into[index]}",
-                             got=index)
+            raise InputError(
+                f"{what}: that output is written into input {self._slots.into[index]}", got=index
+            )
         if (tensor.type, tensor.device, tensor.layout) != (type_, device, layout):
-            raise InputError(f"{what} is {tensor.type} on {tensor.device} ({tensor.layout}), the output is "
-                             f"{type_} on {device} ({layout})", got=str(tensor.type), wanted=str(type_),
-                             device=str(tensor.device))
+            raise InputError(
+                f"{what} is {tensor.type} on {tensor.device} ({tensor.layout}), the output is "
+                f"{type_} on {device} ({layout})",
+                got=str(tensor.type),
+                wanted=str(type_),
+                device=str(tensor.device),
+            )
         if tensor.readonly:
             raise InputError(f"{what} is a constant: it cannot be written")
         return tensor.buffer
 
-    def _hand_out(self, slots: Any, outs: Mapping[int, Tensor], held: Mapping[int, Buffer]
-                  ) -> tuple[Tensor, ...]:
+    def _hand_out(
+        self, slots: Any, outs: Mapping[int, Tensor], held: Mapping[int, Buffer]
+    ) -> tuple[Tensor, ...]:
         found, made = [], {self._slots.outputs[o]: tensor.buffer for o, tensor in outs.items()}
         for index, at in enumerate(self._slots.outputs):
             eid = int(self._graph.outputs[index])
@@ -296,10 +337,19 @@ class Submitter:
             elif at in made:
                 buffer = made[at]
             else:
-                buffer = made[at] = Buffer(handle, int(self._slots.memory[at]), int(self._slots.extent[at]),
-                                           slots[at])
-            found.append(Tensor(handle.device, handle, self._graph.entry_type(eid),
-                                self._plan.layout(eid), buffer.addr, buffer))
+                buffer = made[at] = Buffer(
+                    handle, int(self._slots.memory[at]), int(self._slots.extent[at]), slots[at]
+                )
+            found.append(
+                Tensor(
+                    handle.device,
+                    handle,
+                    self._graph.entry_type(eid),
+                    self._plan.layout(eid),
+                    buffer.addr,
+                    buffer,
+                )
+            )
         return tuple(found)
 
     # **************** the session's own memory ****************

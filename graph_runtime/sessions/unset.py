@@ -3,6 +3,7 @@
 The set of a session is looked at while it is not empty only, so runs cost no more when all inputs are set. An
 input that nothing reads needs no value.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -27,12 +28,18 @@ def unset_of(graph: Graph, policy: str) -> set[int]:
     read = np.zeros(graph.num_entries, bool)
     read[graph.in_eid] = True
     read[graph.outputs] = True
-    return {i for i, eid in enumerate(graph.input_eids.tolist())
-            if read[eid] and graph.entry_type(eid).nbytes}
+    return {
+        i for i, eid in enumerate(graph.input_eids.tolist()) if read[eid] and graph.entry_type(eid).nbytes
+    }
 
 
-def refuse(graph: Graph, unset: Collection[int], holder: str, aliases: Collection[tuple[int, int]],
-           lost: Collection[int] = ()) -> None:
+def refuse(
+    graph: Graph,
+    unset: Collection[int],
+    holder: str,
+    aliases: Collection[tuple[int, int]],
+    lost: Collection[int] = (),
+) -> None:
     """Raise InputError that names these inputs, if there are any; ``lost``: whose contents are undefined
     since a run failed while it wrote them."""
     if not unset:
@@ -45,6 +52,10 @@ def refuse(graph: Graph, unset: Collection[int], holder: str, aliases: Collectio
     shown += also if state else ""
     since = f" ({', '.join(map(repr, gone[:20]))}: undefined since a run failed that had begun to write it)"
     shown += since if gone else ""
-    raise InputError(f"{holder} has no values of {shown}: give them to run(), set_input, load_params or "
-                     "set_input_zero_copy, or let unset inputs compute as TVM does by "
-                     'unset_inputs="allow"', got=[], wanted=names)
+    raise InputError(
+        f"{holder} has no values of {shown}: give them to run(), set_input, load_params or "
+        "set_input_zero_copy, or let unset inputs compute as TVM does by "
+        'unset_inputs="allow"',
+        got=[],
+        wanted=names,
+    )

@@ -5,6 +5,7 @@ An output that cannot move is copied into the caller's array at the end of each 
 that is made when an input is set, that is written into an input, or whose value is bound already as another
 output.
 """
+
 from __future__ import annotations
 
 from functools import cached_property
@@ -89,8 +90,12 @@ class ZeroCopy:
         """True where the entry must stay where it is, so that the output has to be copied."""
         graph = self._plan.graph
         maker = graph.entry_nid[self._root[group[0]]]
-        return bool(graph.func_id[maker] < 0 or self._plan.at_input[maker] or int(group[0]) in self.moved
-                    or any(out == index for out, _ in self._plan.aliases))
+        return bool(
+            graph.func_id[maker] < 0
+            or self._plan.at_input[maker]
+            or int(group[0]) in self.moved
+            or any(out == index for out, _ in self._plan.aliases)
+        )
 
     # **************** entries ****************
 
@@ -119,12 +124,18 @@ class ZeroCopy:
         layout, type_ = self._plan.layout(eid), self._plan.graph.entry_type(eid)
         if layout.memory != HOST:
             device = self._plan.devices[self._plan.entry_did()[eid]]
-            raise InputError(f"zero copy needs a host entry, this one lives on {device} ({layout}): "
-                             "use set_input or get_output, which copy", device=str(device))
+            raise InputError(
+                f"zero copy needs a host entry, this one lives on {device} ({layout}): "
+                "use set_input or get_output, which copy",
+                device=str(device),
+            )
         _check_array(type_, array)
         low, high = array.ctypes.data, array.ctypes.data + array.nbytes
-        own = [region for (did, _), region in self._bound.regions.items()
-               if self._plan.devices[did].main_memory.name == HOST]
+        own = [
+            region
+            for (did, _), region in self._bound.regions.items()
+            if self._plan.devices[did].main_memory.name == HOST
+        ]
         taken = [(region.addr, region.addr + region.extent, "the session's own memory") for region in own]
         taken += [(a.ctypes.data, a.ctypes.data + a.nbytes, "another bound array") for a in others]
         for begin, end, what in taken:
@@ -135,19 +146,30 @@ class ZeroCopy:
 def _check_array(type_: TensorType, array: np.ndarray) -> None:
     wanted = dtypes.to_numpy(type_.dtype)
     if array.dtype.newbyteorder() == wanted != array.dtype:
-        raise InputError(f"the array's bytes are in another order: copy it with .astype({type_.dtype!r})",
-                         got=array.dtype.str, wanted=wanted.str)
+        raise InputError(
+            f"the array's bytes are in another order: copy it with .astype({type_.dtype!r})",
+            got=array.dtype.str,
+            wanted=wanted.str,
+        )
     if array.dtype != wanted:
-        raise InputError(f"the array is {array.dtype.name}, the graph says {type_.dtype}",
-                         got=array.dtype.name, wanted=type_.dtype)
+        raise InputError(
+            f"the array is {array.dtype.name}, the graph says {type_.dtype}",
+            got=array.dtype.name,
+            wanted=type_.dtype,
+        )
     if array.shape != type_.shape:
-        raise InputError(f"the array has shape {array.shape}, the graph says {type_.shape}",
-                         got=array.shape, wanted=type_.shape)
+        raise InputError(
+            f"the array has shape {array.shape}, the graph says {type_.shape}",
+            got=array.shape,
+            wanted=type_.shape,
+        )
     if not array.flags.c_contiguous:
         raise InputError("the array is not contiguous: zero copy needs C order without gaps")
     if array.ctypes.data % ALIGNMENT:
-        raise InputError(f"the array starts at {array.ctypes.data:#x}, not at a multiple of {ALIGNMENT} "
-                         "bytes: make it with graph_runtime.aligned_empty(shape, dtype)")
+        raise InputError(
+            f"the array starts at {array.ctypes.data:#x}, not at a multiple of {ALIGNMENT} "
+            "bytes: make it with graph_runtime.aligned_empty(shape, dtype)"
+        )
     if not array.flags.writeable:
         raise InputError("the array is read-only, the session's kernels get its address: copy it first")
 
@@ -160,5 +182,7 @@ def array_of(value: Any) -> np.ndarray:
         return value.__array__(copy=False)
     if hasattr(value, "__dlpack__"):
         return np.from_dlpack(value)
-    raise InputError(f"zero copy needs a numpy array or a DLPack owner, got {type(value).__name__}",
-                     got=type(value).__name__)
+    raise InputError(
+        f"zero copy needs a numpy array or a DLPack owner, got {type(value).__name__}",
+        got=type(value).__name__,
+    )

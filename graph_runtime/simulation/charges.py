@@ -4,6 +4,7 @@ them (gr_device_traffic), and over every link between devices.
 A copy reads each page of its input once and writes each page of its output once. Ops are charged to the byte
 what their kernels load and store (walks/).
 """
+
 from __future__ import annotations
 
 import math
@@ -34,7 +35,7 @@ def bank_bytes(plan: Plan, nids: Iterable[int], indices: Mapping[int, np.ndarray
     found: Banks = {}
     graph = plan.graph
     for nid in nids:
-        ends = graph.in_eid[graph.in_ptr[nid]:graph.in_ptr[nid + 1]].tolist()
+        ends = graph.in_eid[graph.in_ptr[nid] : graph.in_ptr[nid + 1]].tolist()
         made = range(int(graph.row_ptr[nid]), int(graph.row_ptr[nid + 1]))
         moves = _moves(plan, nid, ends, (indices or {}).get(nid))
         for eid, times in zip((*ends, *made), moves.reads, strict=False):
@@ -91,14 +92,15 @@ def page_banks(layout: Layout, type: TensorType, board: Descriptor, times: Times
         full, rest = divmod(page.count, banks)
         return (full + (np.arange(banks) < rest)) * page.nbytes * times
     rounds = np.zeros(-(-page.count // banks) * banks, np.int64)
-    rounds[:page.count] = times
+    rounds[: page.count] = times
     return rounds.reshape(-1, banks).sum(0) * page.nbytes
 
 
 def _shard_banks(layout: Layout, type: TensorType, board: Descriptor, times: np.ndarray) -> np.ndarray:
     """Each unit of a page, a tile or a shard's part of a row, in its core's bank (native/ttsim/sharded.c)."""
-    across, rows, cols, nbytes, split, first, line, outer, inner = shard_words(layout, type.shape,
-                                                                               board.grid[1])
+    across, rows, cols, nbytes, split, first, line, outer, inner = shard_words(
+        layout, type.shape, board.grid[1]
+    )
     page = pages(layout, type.shape)
     parts = -(-page.nbytes // nbytes)
     unit = np.arange(page.count * parts)

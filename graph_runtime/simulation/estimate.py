@@ -3,6 +3,7 @@ its slowest nodes. No kernel is built, no constant is read.
 
     estimate(plan) -> Estimate          compare_boards(plan_on, boards) -> [Estimate], side by side
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -46,11 +47,18 @@ class Estimate:
 
     def as_dict(self, batch: int = 1, nodes: int = 5) -> dict[str, Any]:
         """As JSON-able values, with the ``nodes`` slowest. ``batch``: items of a run."""
-        return {"board": self.board, "fits": self.fits, "problem": self.problem or None,
-                "memories": list(self.memories), "latency_ns": self.latency_ns if self.fits else None,
-                "throughput": self.throughput if self.fits else None,
-                "items_per_s": self.throughput * batch if self.fits else None,
-                "dispatch_ns": self.dispatch_ns, "basis": self.basis, "slowest": list(self.nodes[:nodes])}
+        return {
+            "board": self.board,
+            "fits": self.fits,
+            "problem": self.problem or None,
+            "memories": list(self.memories),
+            "latency_ns": self.latency_ns if self.fits else None,
+            "throughput": self.throughput if self.fits else None,
+            "items_per_s": self.throughput * batch if self.fits else None,
+            "dispatch_ns": self.dispatch_ns,
+            "basis": self.basis,
+            "slowest": list(self.nodes[:nodes]),
+        }
 
 
 def estimate(plan: Plan, board: str = "", *, traced: bool = True, runs: int = IN_FLIGHT) -> Estimate:
@@ -60,9 +68,15 @@ def estimate(plan: Plan, board: str = "", *, traced: bool = True, runs: int = IN
     found = bounds(one)
     nodes = tuple({**row, "bound": found[row["nid"]]} for row in one.nodes())
     shares = one.basis_shares()
-    return Estimate(board, memories(plan), latency_ns=one.latency_ns, throughput=several.throughput,
-                    dispatch_ns=int(one.dispatch.sum()), nodes=nodes,
-                    basis=max(shares, key=shares.__getitem__) if len(one) else "")
+    return Estimate(
+        board,
+        memories(plan),
+        latency_ns=one.latency_ns,
+        throughput=several.throughput,
+        dispatch_ns=int(one.dispatch.sum()),
+        nodes=nodes,
+        basis=max(shares, key=shares.__getitem__) if len(one) else "",
+    )
 
 
 def compare_boards(plan_on: Callable[[str], Plan], boards: Sequence[str], **options: Any) -> list[Estimate]:
@@ -73,8 +87,12 @@ def compare_boards(plan_on: Callable[[str], Plan], boards: Sequence[str], **opti
         try:
             found.append(estimate(plan_on(board), board, **options))
         except CapacityError as error:
-            row = {"device": error.device or "", "memory": "", "needed": error.fields.get("needed", 0),
-                   "available": error.fields.get("available", 0)}
+            row = {
+                "device": error.device or "",
+                "memory": "",
+                "needed": error.fields.get("needed", 0),
+                "available": error.fields.get("available", 0),
+            }
             found.append(Estimate(board, (row,), problem=str(error)))
     return found
 
@@ -85,12 +103,26 @@ def memories(plan: Plan) -> tuple[dict[str, Any], ...]:
     rows = []
     for (did, index), needed in sorted(plan.peak.items()):
         memory = plan.devices[did].descriptor.memories[index]
-        rows.append({"device": str(plan.devices[did]), "memory": memory.name, "banks": memory.banks,
-                     "needed": int(needed), "available": int(memory.available)})
+        rows.append(
+            {
+                "device": str(plan.devices[did]),
+                "memory": memory.name,
+                "banks": memory.banks,
+                "needed": int(needed),
+                "available": int(memory.available),
+            }
+        )
     for did, needed in plan.circular_peak().items():
         memory = plan.devices[did].descriptor.memory(L1)
-        rows.append({"device": str(plan.devices[did]), "memory": "l1 circular buffers", "banks": memory.banks,
-                     "needed": needed, "available": int(memory.usable)})
+        rows.append(
+            {
+                "device": str(plan.devices[did]),
+                "memory": "l1 circular buffers",
+                "banks": memory.banks,
+                "needed": needed,
+                "available": int(memory.usable),
+            }
+        )
     return tuple(rows)
 
 

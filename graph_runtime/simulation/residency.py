@@ -1,5 +1,6 @@
 """Which ops are resident together, and for how long one input keeps each: the epochs that a balancer chose
 (plan/balance/epochs.py), by node."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

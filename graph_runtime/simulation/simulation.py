@@ -7,6 +7,7 @@ is free and all that it waits for is over: one pass in schedule order finds ever
 Ops that a balancer made resident have cores of their own: in an epoch each takes one input after the other,
 side by side with the others, and an epoch begins when the one before it has seen all runs.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -59,12 +60,19 @@ def simulate(
         if not isinstance(number, int) or number < 1:
             raise InputError(f"{what} is {number!r}: simulate at least one run", got=number, wanted=1)
     if not isinstance(plan, Plan):
-        raise InputError(f"simulate takes a Plan, got {type(plan).__name__}: make one with "
-                         "graph_runtime.plan.plan(graph, devices)", got=type(plan).__name__)
+        raise InputError(
+            f"simulate takes a Plan, got {type(plan).__name__}: make one with "
+            "graph_runtime.plan.plan(graph, devices)",
+            got=type(plan).__name__,
+        )
     found = lanes(plan, _positions(plan, inputs))
     if runs * len(found.nid) > _MOST_EVENTS:
-        raise InputError(f"{runs} runs of {len(found.nid)} instructions are more than {_MOST_EVENTS:,} "
-                         "events: simulate fewer runs", got=runs, wanted=_MOST_EVENTS // len(found.nid))
+        raise InputError(
+            f"{runs} runs of {len(found.nid)} instructions are more than {_MOST_EVENTS:,} "
+            "events: simulate fewer runs",
+            got=runs,
+            wanted=_MOST_EVENTS // len(found.nid),
+        )
     resident = residency(plan)
     kernel, dispatch, basis = node_times(plan, found.nid, traced=traced, host=host, resident=resident)
     time = kernel + dispatch
@@ -73,33 +81,51 @@ def simulate(
     start, cause = _Schedule(found, time.tolist(), needs, handoffs, resident).fill(runs, in_flight)
     count = len(found.nid)
     return Timeline(
-        plan, found.queues, np.tile(found.qid, runs), np.repeat(np.arange(runs, dtype=np.int32), count),
-        np.tile(found.nid, runs), start, start + np.tile(time, runs), np.tile(dispatch, runs),
-        np.tile(basis, runs), cause, critical_chain(needs, time), runs,
-        None if resident is None else resident.epoch)
+        plan,
+        found.queues,
+        np.tile(found.qid, runs),
+        np.repeat(np.arange(runs, dtype=np.int32), count),
+        np.tile(found.nid, runs),
+        start,
+        start + np.tile(time, runs),
+        np.tile(dispatch, runs),
+        np.tile(basis, runs),
+        cause,
+        critical_chain(needs, time),
+        runs,
+        None if resident is None else resident.epoch,
+    )
 
 
 def _positions(plan: Plan, inputs: Collection[str]) -> list[int]:
     names = list(plan.graph.input_names)
     for name in inputs:
         if name not in names:
-            raise InputError(f"the graph has no input {name!r}{did_you_mean(name, names)}", got=name,
-                             wanted=names)
+            raise InputError(
+                f"the graph has no input {name!r}{did_you_mean(name, names)}", got=name, wanted=names
+            )
     return [names.index(name) for name in inputs]
 
 
 # **************** how long ****************
 
+
 def node_times(
-    plan: Plan, nid: np.ndarray, *, traced: bool = True, host: Machine | None = None,
+    plan: Plan,
+    nid: np.ndarray,
+    *,
+    traced: bool = True,
+    host: Machine | None = None,
     resident: Residency | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(ns, ns of dispatch, basis as an index of costs.BASES) of each node in ``nid``, int64, int64, int8:
     equal calls are asked for once. ``resident``: nodes whose cores a balancer chose take what that says."""
     known: dict[tuple, tuple[int, int, int]] = {}
     from_memory = weights_from_memory(plan.graph, host)
-    rows = [known.get(key) or known.setdefault(key, _time(plan, n, traced, host, from_memory))
-            for n, key in zip(nid.tolist(), _keys(plan, nid), strict=True)]
+    rows = [
+        known.get(key) or known.setdefault(key, _time(plan, n, traced, host, from_memory))
+        for n, key in zip(nid.tolist(), _keys(plan, nid), strict=True)
+    ]
     table = np.array(rows, np.int64).reshape(-1, 3)
     ns, dispatch, basis = table[:, 0].copy(), table[:, 1].copy(), table[:, 2].astype(np.int8)
     if resident is not None:
@@ -117,25 +143,43 @@ def _keys(plan: Plan, nid: np.ndarray) -> list[tuple]:
     in_ptr, row_ptr = graph.in_ptr.tolist(), graph.row_ptr.tolist()
     func, did = graph.func_id.tolist(), plan.did.tolist()
     model = plan.model_id.tolist() if plan.model_id is not None else None
-    return [(func[n], did[n], model[n] if model else -1, *read[in_ptr[n]:in_ptr[n + 1]], -1,
-             *made[row_ptr[n]:row_ptr[n + 1]]) for n in nid.tolist()]
+    return [
+        (
+            func[n],
+            did[n],
+            model[n] if model else -1,
+            *read[in_ptr[n] : in_ptr[n + 1]],
+            -1,
+            *made[row_ptr[n] : row_ptr[n + 1]],
+        )
+        for n in nid.tolist()
+    ]
 
 
-def _time(plan: Plan, nid: int, traced: bool, host: Machine | None, from_memory: bool
-          ) -> tuple[int, int, int]:
+def _time(
+    plan: Plan, nid: int, traced: bool, host: Machine | None, from_memory: bool
+) -> tuple[int, int, int]:
     graph = plan.graph
-    reads = graph.in_eid[graph.in_ptr[nid]:graph.in_ptr[nid + 1]].tolist()
+    reads = graph.in_eid[graph.in_ptr[nid] : graph.in_ptr[nid + 1]].tolist()
     makes = range(int(graph.row_ptr[nid]), int(graph.row_ptr[nid + 1]))
     device = plan.devices[plan.did[nid]]
     if graph.funcs[graph.func_id[nid]].name == COPY:
         source = plan.devices[plan.did[graph.maker(reads[0])]]
-        cost = copy_cost(source, plan.layout(reads[0]), device, plan.layout(makes[0]),
-                         graph.entry_type(makes[0]), host)
+        cost = copy_cost(
+            source, plan.layout(reads[0]), device, plan.layout(makes[0]), graph.entry_type(makes[0]), host
+        )
         begins = source == device
     else:
         fidelity = plan.numerics[plan.did[nid]].fidelity if plan.numerics else ""
-        cost = node_cost(graph, nid, device, [plan.layout(e) for e in (*reads, *makes)], host=host,
-                         fidelity=fidelity, from_memory=from_memory)
+        cost = node_cost(
+            graph,
+            nid,
+            device,
+            [plan.layout(e) for e in (*reads, *makes)],
+            host=host,
+            fidelity=fidelity,
+            from_memory=from_memory,
+        )
         begins = True
     start = dispatch_ns(device.descriptor, traced=traced) if begins else Cost(0.0, BASES[0], "no kernel")
     grounds = [one.basis for one in (cost, start) if one.cycles > 0] or [cost.basis]
@@ -143,6 +187,7 @@ def _time(plan: Plan, nid: int, traced: bool, host: Machine | None, from_memory:
 
 
 # **************** when ****************
+
 
 @dataclass(frozen=True, slots=True)
 class _Handoffs:
@@ -174,10 +219,16 @@ class _Handoffs:
 class _Schedule:
     """Times of the events of several runs of one set of lanes."""
 
-    def __init__(self, found: Lanes, time: list[int], needs: list[list[int]], handoffs: _Handoffs,
-                 resident: Residency | None):
+    def __init__(
+        self,
+        found: Lanes,
+        time: list[int],
+        needs: list[list[int]],
+        handoffs: _Handoffs,
+        resident: Residency | None,
+    ):
         self.time, self.needs, self.handoffs = time, needs, handoffs
-        self.awake = dict.fromkeys(handoffs.host, 0)    # of each host until when it was at work
+        self.awake = dict.fromkeys(handoffs.host, 0)  # of each host until when it was at work
         self.lane, self.groups = found.qid.tolist(), [range(len(time))]
         self.resident = [False] * len(time)
         self.start: list[int] = []
@@ -190,8 +241,10 @@ class _Schedule:
         """A lane for each resident node, and groups of instructions that all runs pass before the next."""
         epoch = resident.epoch[found.nid]
         self.resident = (epoch >= 0).tolist()
-        self.lane = [len(found.queues) + i if there else q
-                     for i, (q, there) in enumerate(zip(self.lane, self.resident, strict=True))]
+        self.lane = [
+            len(found.queues) + i if there else q
+            for i, (q, there) in enumerate(zip(self.lane, self.resident, strict=True))
+        ]
         reached = np.maximum.accumulate(epoch) if len(epoch) else epoch
         edges = [0, *(np.flatnonzero(np.diff(reached)) + 1).tolist(), len(epoch)]
         self.groups = [range(a, b) for a, b in pairwise(edges)]
@@ -200,10 +253,10 @@ class _Schedule:
         """(start, cause) of each event. What an event waits for stands before it, so one pass is enough."""
         count = len(self.time)
         self.start, self.cause, self.end = ([x] * (count * runs) for x in (0, -1, 0))
-        last: dict[int, int] = {}           # the event that stands last on each lane
-        boundary = -1                       # the event with which the epoch before ended
+        last: dict[int, int] = {}  # the event that stands last on each lane
+        boundary = -1  # the event with which the epoch before ended
         for group in self.groups:
-            over: list[int] = []            # of each run the event that ended last
+            over: list[int] = []  # of each run the event that ended last
             for run in range(runs):
                 gate = over[run - in_flight] if run >= in_flight and len(self.groups) == 1 else -1
                 latest = self._one(group, run * count, last, gate, boundary)
@@ -262,5 +315,7 @@ def needs_of(plan: Plan, found: Lanes) -> list[list[int]]:
     row_of[found.nid] = np.arange(len(found.nid))
     made_by = row_of[follow(source)[graph.entry_nid[graph.in_eid]]].tolist()
     in_ptr, pointers, wait = graph.in_ptr.tolist(), found.wait_ptr.tolist(), found.wait.tolist()
-    return [[j for j in made_by[in_ptr[n]:in_ptr[n + 1]] if j >= 0] + wait[pointers[i]:pointers[i + 1]]
-            for i, n in enumerate(found.nid.tolist())]
+    return [
+        [j for j in made_by[in_ptr[n] : in_ptr[n + 1]] if j >= 0] + wait[pointers[i] : pointers[i + 1]]
+        for i, n in enumerate(found.nid.tolist())
+    ]

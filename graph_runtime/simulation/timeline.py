@@ -3,6 +3,7 @@ costs, by views/measured.py from a real run; drawn by views/trace.py and views/p
 
 All times are whole ns from the beginning of the first run.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -49,8 +50,10 @@ class Timeline:
     epoch: np.ndarray | None = None
 
     def __repr__(self) -> str:
-        return (f"<Timeline of {len(self)} events on {len(self.queues)} queues, {self.runs} runs: latency "
-                f"{self.latency_ns / 1e6:.3f} ms>")
+        return (
+            f"<Timeline of {len(self)} events on {len(self.queues)} queues, {self.runs} runs: latency "
+            f"{self.latency_ns / 1e6:.3f} ms>"
+        )
 
     def __len__(self) -> int:
         return len(self.nid)
@@ -153,8 +156,12 @@ class Timeline:
         entry = np.array([t.nbytes for t in graph.types], np.int64)[graph.type_id]
         read, made = starts(entry[graph.in_eid]), starts(entry)
         nid = self.nid
-        return (read[graph.in_ptr[nid + 1]] - read[graph.in_ptr[nid]]
-                + made[graph.row_ptr[nid + 1]] - made[graph.row_ptr[nid]])
+        return (
+            read[graph.in_ptr[nid + 1]]
+            - read[graph.in_ptr[nid]]
+            + made[graph.row_ptr[nid + 1]]
+            - made[graph.row_ptr[nid]]
+        )
 
     # **************** rows ****************
 
@@ -168,22 +175,43 @@ class Timeline:
         for at in first[np.argsort(-self.duration[first], kind="stable")].tolist():
             nid, ns = int(self.nid[at]), int(self.end[at] - self.start[at])
             func = self.plan.graph.funcs[self.plan.graph.func_id[nid]]
-            rows.append({
-                "nid": nid, "name": self.plan.graph.names[nid], "op": func.op or func.name,
-                "queue": names[self.queue[at]], "ns": ns, "share": ns / max(self.latency_ns, 1),
-                "dispatch_ns": int(self.dispatch[at]), "bytes": nbytes[at], "basis": BASES[self.basis[at]],
-                "critical": nid in on_path})
+            rows.append(
+                {
+                    "nid": nid,
+                    "name": self.plan.graph.names[nid],
+                    "op": func.op or func.name,
+                    "queue": names[self.queue[at]],
+                    "ns": ns,
+                    "share": ns / max(self.latency_ns, 1),
+                    "dispatch_ns": int(self.dispatch[at]),
+                    "bytes": nbytes[at],
+                    "basis": BASES[self.basis[at]],
+                    "critical": nid in on_path,
+                }
+            )
         return rows
 
     def summary(self) -> dict[str, Any]:
         """All totals as JSON-able values: latency_ns, throughput (runs a second), makespan_ns, critical_ns,
         critical_path (node names), queues, basis_shares."""
         names = labels(self.queues, self.plan)
-        queues = [{"queue": name, "events": int((self.queue == q).sum()), "busy_ns": int(self.busy_ns[q]),
-                   "utilisation": float(self.utilisation[q])} for q, name in enumerate(names)]
+        queues = [
+            {
+                "queue": name,
+                "events": int((self.queue == q).sum()),
+                "busy_ns": int(self.busy_ns[q]),
+                "utilisation": float(self.utilisation[q]),
+            }
+            for q, name in enumerate(names)
+        ]
         return {
-            "latency_ns": self.latency_ns, "throughput": self.throughput, "makespan_ns": self.makespan_ns,
-            "runs": self.runs, "critical_ns": self.critical_ns,
+            "latency_ns": self.latency_ns,
+            "throughput": self.throughput,
+            "makespan_ns": self.makespan_ns,
+            "runs": self.runs,
+            "critical_ns": self.critical_ns,
             "critical_path": [self.plan.graph.names[n] for n in self.nid[self.chain].tolist()],
-            "dispatch_ns": int(self.dispatch[self.run == 0].sum()), "queues": queues,
-            "basis_shares": self.basis_shares()}
+            "dispatch_ns": int(self.dispatch[self.run == 0].sum()),
+            "queues": queues,
+            "basis_shares": self.basis_shares(),
+        }

@@ -43,7 +43,16 @@ class Call:
     """
 
     __slots__ = (
-        "_given", "alias", "attrs", "error", "inputs", "launcher", "op", "output", "reason", "verified",
+        "_given",
+        "alias",
+        "attrs",
+        "error",
+        "inputs",
+        "launcher",
+        "op",
+        "output",
+        "reason",
+        "verified",
     )
 
     def __init__(self, op: registry.Op, given: Attrs, inputs: tuple[Place, ...]):

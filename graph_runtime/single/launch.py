@@ -88,7 +88,7 @@ def _buffer_at(at: Place, tensor: Tensor) -> Buffer:
     """The memory of a tensor with its events; a session's view is borrowed for the time of the call. Raises
     Moved where the tensor is not in that place."""
     buffer = tensor.alive().buffer
-    if tensor.place is not at:              # after the buffer: settle has its order for us
+    if tensor.place is not at:  # after the buffer: settle has its order for us
         raise Moved
     if buffer is not None:
         return buffer
@@ -101,7 +101,7 @@ def alias(tensor: Tensor, to: Place) -> Tensor:
         if tensor.layout != to.layout:
             raise Moved
         made = Tensor(to.device, to.handle, to.type, to.layout, tensor._addr, tensor._owner, tensor.readonly)
-    tensor.alive()                          # after the look: another thread may have given it up before
+    tensor.alive()  # after the look: another thread may have given it up before
     if tensor._recipe is not None:
         made._recipe = (_Aliases(), (tensor,))
         watch(made)
@@ -124,5 +124,5 @@ class _Aliases:
 
     def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
         (source,) = inputs
-        now = source.wait().alias()         # it may have been evicted, with or without its aliases
+        now = source.wait().alias()  # it may have been evicted, with or without its aliases
         return alias(now, place(now.device, tensor.type, now.layout))

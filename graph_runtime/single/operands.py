@@ -115,7 +115,7 @@ def _constant(value: np.ndarray, device: Device, dtype: str) -> Tensor:
     key = (device, dtype, value.tobytes().hex())
     with _lock:
         found = _constants.get(key)
-        if found is not None and found.is_allocated:       # a close of the device ends it, too
+        if found is not None and found.is_allocated:  # a close of the device ends it, too
             _constants.move_to_end(key)
             return found
     made = push(value, default_place(device, TensorType(dtype, ())))

@@ -3,6 +3,7 @@
 The key is what the program computes (a hash, so that equal programs of several bundles share it), the device,
 and the versions of the inputs. An entry goes with any of its inputs.
 """
+
 from __future__ import annotations
 
 import weakref
@@ -53,9 +54,9 @@ def keep(key: tuple, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> lis
     for tensor in outputs:
         tensor.retain = True
     made = _Entry(tuple(tensor.alias() for tensor in outputs), tuple(weakref.ref(t) for t in inputs))
-    for other, entry in list(_kept.items()):       # handles that end take entries out at any time
+    for other, entry in list(_kept.items()):  # handles that end take entries out at any time
         if not entry.alive:
-            _kept.pop(other, None)                 # an input was deallocated, its handle is still there
+            _kept.pop(other, None)  # an input was deallocated, its handle is still there
     _kept[key] = made
     for tensor in inputs:
         weakref.finalize(tensor, _kept.pop, key, None).atexit = False

@@ -4,6 +4,7 @@ tensors that it makes, will be. They move to DRAM; their handles stay valid.
 Circular buffers begin at the base of L1, tensors are put as far up as they fit. So what is below the top of
 the program's circular buffers goes; and above it the fewest bytes that leave its tensors room in one piece.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
@@ -56,7 +57,7 @@ def make_room(target: Executable, given: Sequence[Tensor], fitting: MutableMappi
     memory = opened.device.descriptor.memory(L1)
     end = memory.base + of_instructions(target.session.program).get(spots.index(opened.device), 0)
     below = [block for block in _blocks(opened, given, ()) if block.addr < end]
-    if any(block.pinned for block in below):            # by what does not move
+    if any(block.pinned for block in below):  # by what does not move
         return False
     for block in below:
         _move(opened, block)
@@ -71,7 +72,7 @@ def make_room(target: Executable, given: Sequence[Tensor], fitting: MutableMappi
     held = _blocks(opened, given, list(read.values()))
     top = memory.bank_bytes // memory.alignment * memory.alignment
     chosen = cheapest(held, end, top, taken)
-    if not chosen and not below and taken:              # in pieces, or beside memory of others: the oldest
+    if not chosen and not below and taken:  # in pieces, or beside memory of others: the oldest
         idle = [block for block in held if not block.pinned]
         chosen = sorted(idle, key=lambda block: min(handle.id for handle in block.handles))[:1]
     for block in chosen:
@@ -101,14 +102,14 @@ def _blocks(opened: OpenDevice, given: Sequence[Tensor], read: Sequence[Tensor])
     shown: dict[int, list[Tensor]] = {}
     at = {}
     for tensor in known.values():
-        buffer = tensor.buffer                      # other threads may deallocate some, or move them
+        buffer = tensor.buffer  # other threads may deallocate some, or move them
         if buffer is not None and buffer.handle is opened.handle and buffer.memory == l1:
             shown.setdefault(id(buffer), []).append(tensor)
             at[id(buffer)] = buffer
     pinned = {id(tensor.buffer) for tensor in read}
     found = {}
     for key, buffer in at.items():
-        with suppress(DeviceError):                 # another thread freed it meanwhile
+        with suppress(DeviceError):  # another thread freed it meanwhile
             found[buffer.addr] = Block(buffer.addr, buffer.extent, tuple(shown[key]), key in pinned)
     for block in blocks(opened.handle, l1):
         if block.kind in ("reserved", "held"):
@@ -128,8 +129,11 @@ def _taken(target: Executable, read: Mapping[int, Tensor]) -> int:
     plan, slots, taken = session.plan, assign_slots(session.plan), 0
     did = plan.devices.index(device)
     memories = device.descriptor.memories
-    converted = {int(slots.slot[session.graph.input_eids[spec.index]])
-                 for at, spec in enumerate(target.inputs) if at not in read}
+    converted = {
+        int(slots.slot[session.graph.input_eids[spec.index]])
+        for at, spec in enumerate(target.inputs)
+        if at not in read
+    }
     for slot, extent in enumerate(slots.extent.tolist()):
         memory = memories[int(slots.memory[slot])] if slots.did[slot] == did else None
         if memory is not None and memory.name == L1 and (not slots.kept[slot] or slot in converted):
@@ -144,7 +148,7 @@ def _move(opened: OpenDevice, block: Block) -> None:
     if now is None:
         return
     away = allocate(now.type, now.device, Layout("dram", now.layout.layout, now.layout.format)).snapshot()
-    with moves:                             # no thread writes the block from here on
+    with moves:  # no thread writes the block from here on
         leaving = [tensor for tensor in opened.handle.tensors.alive() if tensor.buffer is now.buffer]
         if not leaving:
             return
@@ -157,7 +161,7 @@ def _move(opened: OpenDevice, block: Block) -> None:
 def _seen(block: Block) -> Tensor | None:
     """One of a block's handles as it is now, None where no handle shows the block any more."""
     for handle in block.handles:
-        with suppress(HandleError, DeviceError):      # other threads may deallocate some
+        with suppress(HandleError, DeviceError):  # other threads may deallocate some
             now = handle.snapshot()
             if now.layout.memory == L1 and now.buffer is not None and now.buffer.addr == block.addr:
                 return now

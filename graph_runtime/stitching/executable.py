@@ -1,7 +1,8 @@
 """Executable: one program of a bundle, loaded for a device: what it takes and gives.
 
-    Bundle + program + OpenDevice --executable()--> Executable --stitching.submit--> Tensors
+Bundle + program + OpenDevice --executable()--> Executable --stitching.submit--> Tensors
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -39,16 +40,22 @@ class Spec(NamedTuple):
 def program_entry(bundle: Bundle, program: str | int | None) -> BundleProgram:
     """A bundle's program by name or number, the first for None. Raises InputError, DocumentError."""
     if not isinstance(bundle, Bundle):
-        raise InputError(f"a bundle is wanted, got {type(bundle).__name__}: load_bundle gives one",
-                         got=type(bundle).__name__)
+        raise InputError(
+            f"a bundle is wanted, got {type(bundle).__name__}: load_bundle gives one",
+            got=type(bundle).__name__,
+        )
     if isinstance(program, int) and not isinstance(program, bool):
         if not 0 <= program < len(bundle.programs):
-            raise InputError(f"program {program} is out of range: bundle {bundle.path.name} has "
-                             f"{len(bundle.programs)}", got=program, wanted=len(bundle.programs))
+            raise InputError(
+                f"program {program} is out of range: bundle {bundle.path.name} has {len(bundle.programs)}",
+                got=program,
+                wanted=len(bundle.programs),
+            )
         return bundle.programs[program]
     if program is not None and not isinstance(program, str):
-        raise InputError(f"a program is named by a string or a number, got {type(program).__name__}",
-                         got=repr(program))
+        raise InputError(
+            f"a program is named by a string or a number, got {type(program).__name__}", got=repr(program)
+        )
     return bundle.program(program)
 
 
@@ -64,13 +71,17 @@ def input_layout(bundle: Bundle, program: str | int | None, which: int | str) ->
     if isinstance(which, str) and which in entry.inputs:
         which = entry.inputs.index(which)
     if not isinstance(which, int) or not 0 <= which < len(layouts):
-        raise InputError(f"program {entry.name!r} has no input {which!r}: it has {', '.join(entry.inputs)}",
-                         got=which, wanted=list(entry.inputs))
+        raise InputError(
+            f"program {entry.name!r} has no input {which!r}: it has {', '.join(entry.inputs)}",
+            got=which,
+            wanted=list(entry.inputs),
+        )
     return layouts[which]
 
 
-def executable(device: OpenDevice, bundle: Bundle, program: str | int | None,
-               max_in_flight: int | None = None) -> Executable:
+def executable(
+    device: OpenDevice, bundle: Bundle, program: str | int | None, max_in_flight: int | None = None
+) -> Executable:
     """The program, loaded once for an open device. ``max_in_flight``: how many submissions of it may be
     queued from now on. Raises what factory.load raises, DeviceError for a closed device, InputError."""
     entry = program_entry(bundle, program)
@@ -111,7 +122,7 @@ class Executable:
 
     def __init__(self, opened: OpenDevice, bundle: Bundle, entry: BundleProgram):
         self._bundle, self.entry, self.opened = weakref.ref(bundle), entry, opened
-        self.name = f"program {entry.name!r} of {bundle.path.name}"        # what errors call it
+        self.name = f"program {entry.name!r} of {bundle.path.name}"  # what errors call it
         self.module = open_program(bundle, entry, _on(opened.device, bundle), reserve=False)
         self.session = session = self.module.session
         graph, plan = session.graph, session.plan
@@ -131,8 +142,10 @@ class Executable:
         """Whoever submits has it. Raises HandleError where it is gone."""
         found = self._bundle()
         if found is None:
-            raise HandleError(f"the bundle of {self.name} is gone: keep a reference to it while hooks run",
-                              device=str(self.opened.device))
+            raise HandleError(
+                f"the bundle of {self.name} is gone: keep a reference to it while hooks run",
+                device=str(self.opened.device),
+            )
         return found
 
     def _spec(self, index: int, name: str) -> Spec:
@@ -160,6 +173,10 @@ def _on(device: Device, bundle: Bundle) -> list[Device]:
         return devices
     for at, other in enumerate(devices):
         if other.kind == device.kind:
-            return [*devices[:at], device, *devices[at + 1:]]
-    raise InputError(f"bundle {bundle.path.name} was compiled for {', '.join(bundle.devices)}: it has no "
-                     f"part for {device}", got=str(device), wanted=list(bundle.devices))
+            return [*devices[:at], device, *devices[at + 1 :]]
+    raise InputError(
+        f"bundle {bundle.path.name} was compiled for {', '.join(bundle.devices)}: it has no "
+        f"part for {device}",
+        got=str(device),
+        wanted=list(bundle.devices),
+    )

@@ -4,6 +4,7 @@ Hooks are the process's, as in tt-mlir: given ones replace those of before, othe
 submission when it is queued. With op hooks a submission runs at once, in the caller's thread, op by op, in
 memory of the program's own.
 """
+
 from __future__ import annotations
 
 import enum
@@ -20,8 +21,17 @@ from ..tensors.arrays import array
 from ..tensors.tensor import Tensor
 from .executable import Executable
 
-__all__ = ["Hooks", "MemoryLog", "OpContext", "ProgramContext", "TensorRef", "debug_hooks", "memory_log",
-           "set_memory_log_level", "unregister_hooks"]
+__all__ = [
+    "Hooks",
+    "MemoryLog",
+    "OpContext",
+    "ProgramContext",
+    "TensorRef",
+    "debug_hooks",
+    "memory_log",
+    "set_memory_log_level",
+    "unregister_hooks",
+]
 
 memory_log = logging.getLogger("graph_runtime.memory")
 
@@ -61,8 +71,9 @@ def debug_hooks(**given: Callable[..., Any] | None) -> Hooks:
         if name not in names:
             raise InputError(f"there is no hook {name!r} (there are: {', '.join(sorted(names))})", got=name)
         if hook is not None and not callable(hook):
-            raise InputError(f"hook {name} is a {type(hook).__name__}, which cannot be called",
-                             got=repr(hook))
+            raise InputError(
+                f"hook {name} is a {type(hook).__name__}, which cannot be called", got=repr(hook)
+            )
     _State.hooks = replace(_State.hooks, **{name: hook for name, hook in given.items() if hook is not None})
     return _State.hooks
 
@@ -75,8 +86,9 @@ def unregister_hooks() -> None:
 def set_memory_log_level(level: MemoryLog) -> None:
     """Log memory before and after each program, before each operation, or not. Raises InputError."""
     if not isinstance(level, MemoryLog):
-        raise InputError(f"the level is one of {', '.join(str(e) for e in MemoryLog)}, got {level!r}",
-                         got=level)
+        raise InputError(
+            f"the level is one of {', '.join(str(e) for e in MemoryLog)}, got {level!r}", got=level
+        )
     _State.level = level
 
 
@@ -88,13 +100,21 @@ def current() -> tuple[Hooks, MemoryLog]:
 def log_memory(opened: Any, when: str) -> None:
     """Write the state of a device's memories to the log."""
     for name, view in opened.memory_view().items():
-        memory_log.info("Device memory state %s: %s %s: %d banks, %d B allocated and %d B free in each, %d B "
-                        "in one piece", when, opened.device, name, view.num_banks,
-                        view.total_bytes_allocated_per_bank, view.total_bytes_free_per_bank,
-                        view.largest_contiguous_bytes_free_per_bank)
+        memory_log.info(
+            "Device memory state %s: %s %s: %d banks, %d B allocated and %d B free in each, %d B "
+            "in one piece",
+            when,
+            opened.device,
+            name,
+            view.num_banks,
+            view.total_bytes_allocated_per_bank,
+            view.total_bytes_free_per_bank,
+            view.largest_contiguous_bytes_free_per_bank,
+        )
 
 
 # **************** what hooks get ****************
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramContext:
@@ -148,7 +168,7 @@ class OpContext:
     @property
     def inputs(self) -> tuple[TensorRef, ...]:
         graph = self._alive().graph
-        return self._refs(graph.in_eid[graph.in_ptr[self._nid]:graph.in_ptr[self._nid + 1]].tolist())
+        return self._refs(graph.in_eid[graph.in_ptr[self._nid] : graph.in_ptr[self._nid + 1]].tolist())
 
     @property
     def outputs(self) -> tuple[TensorRef, ...]:
@@ -158,8 +178,12 @@ class OpContext:
     def _refs(self, eids: Sequence[int]) -> tuple[TensorRef, ...]:
         session = self._session
         where = session.plan.entry_did()
-        return tuple(TensorRef(int(eid), session.graph.entry_type(int(eid)),
-                               str(session.plan.devices[int(where[eid])])) for eid in eids)
+        return tuple(
+            TensorRef(
+                int(eid), session.graph.entry_type(int(eid)), str(session.plan.devices[int(where[eid])])
+            )
+            for eid in eids
+        )
 
     def tensor(self, ref: TensorRef) -> Tensor:
         """A copy of an input or output of this op on the host. Raises InputError for any other ref."""
@@ -178,8 +202,10 @@ class OpContext:
 
     def _alive(self) -> Any:
         if self._session is None:
-            raise InputError(f"the hook of {self.node!r} has returned: its tensors may be overwritten by now",
-                             node=self.node)
+            raise InputError(
+                f"the hook of {self.node!r} has returned: its tensors may be overwritten by now",
+                node=self.node,
+            )
         return self._session
 
     def close(self) -> None:

@@ -3,6 +3,7 @@ programs that are loaded for it. Closing it ends both.
 
 The simulated device itself is the process's (core.open_device): sessions of others go on after a close.
 """
+
 from __future__ import annotations
 
 import weakref
@@ -63,8 +64,7 @@ _open_lock = new_rlock()
 def opened(value: Any) -> OpenDevice:
     """An OpenDevice, as it is. Raises InputError for anything else."""
     if not isinstance(value, OpenDevice):
-        raise InputError(f"an open device is wanted, got {value!r}: open_device(\"tt:0\") gives one",
-                         got=value)
+        raise InputError(f'an open device is wanted, got {value!r}: open_device("tt:0") gives one', got=value)
     return value
 
 
@@ -98,8 +98,9 @@ class OpenDevice:
     def alive(self) -> OpenDevice:
         """The device itself. Raises DeviceError for one that was closed."""
         if not self.is_open:
-            raise DeviceError(f"device {self.device} is closed: open_device gives a new one",
-                              device=str(self.device))
+            raise DeviceError(
+                f"device {self.device} is closed: open_device gives a new one", device=str(self.device)
+            )
         return self
 
     def adopt(self, tensor: Tensor) -> Tensor:
@@ -140,8 +141,15 @@ class OpenDevice:
             holders = self._holders(number)
             taken = sum(holder.bytes_per_bank for holder in holders)
             largest = self.handle.stats(number).largest_free
-            made[memory.name] = MemoryView(memory.banks, memory.usable, taken, memory.usable - taken, largest,
-                                           holders, peak(self.handle, number))
+            made[memory.name] = MemoryView(
+                memory.banks,
+                memory.usable,
+                taken,
+                memory.usable - taken,
+                largest,
+                holders,
+                peak(self.handle, number),
+            )
         return made
 
     def _holders(self, number: int) -> tuple[Holder, ...]:
@@ -160,8 +168,18 @@ class OpenDevice:
             if kind == "tensor":
                 ids = tuple(t.id for t in handles)
                 type_, retained = str(handles[0].type), handles[0]._retained
-            found.append(Holder(ids[0] if ids else None, type_, block.addr, block.extent, retained, kind,
-                                block.holder, ids))
+            found.append(
+                Holder(
+                    ids[0] if ids else None,
+                    type_,
+                    block.addr,
+                    block.extent,
+                    retained,
+                    kind,
+                    block.holder,
+                    ids,
+                )
+            )
         return tuple(found)
 
 
@@ -173,6 +191,10 @@ def deallocated(tensor: Tensor, device: OpenDevice | bool | None, force: bool) -
     elif device is not None:
         wanted = opened(device).alive().device
         if tensor.alive().device != wanted and not tensor.device.descriptor.on_host:
-            raise DeviceError(f"tensor {tensor.id} is on {tensor.device}, not on {wanted}: name the device "
-                              "that it is on, or none", device=str(wanted), got=str(tensor.device))
+            raise DeviceError(
+                f"tensor {tensor.id} is on {tensor.device}, not on {wanted}: name the device "
+                "that it is on, or none",
+                device=str(wanted),
+                got=str(tensor.device),
+            )
     return tensor.deallocate(force)

@@ -6,6 +6,7 @@ Inputs are on the device already; submit does not wait, frees nothing, and its o
 left them, so one program's outputs are the next one's inputs. docs/runtime.md has the rules and the
 differences to tt-mlir.
 """
+
 from __future__ import annotations
 
 import sys
@@ -36,13 +37,20 @@ from .open_device import OpenDevice
 __all__ = ["EVICT", "submit"]
 
 EVICT = ("on_pressure", "unused", "never")
-_PAUSES = 0.001, 0.01, 0.05        # seconds
+_PAUSES = 0.001, 0.01, 0.05  # seconds
 _PACKAGE = __name__.split(".")[0]
 
 
-def submit(opened: OpenDevice, bundle: Bundle, program: str | int | None,
-           inputs: Sequence[Tensor] | Mapping[str, Tensor], *, donate: Collection[int] | bool = (),
-           strict: bool = False, evict: str = "on_pressure") -> list[Tensor]:
+def submit(
+    opened: OpenDevice,
+    bundle: Bundle,
+    program: str | int | None,
+    inputs: Sequence[Tensor] | Mapping[str, Tensor],
+    *,
+    donate: Collection[int] | bool = (),
+    strict: bool = False,
+    evict: str = "on_pressure",
+) -> list[Tensor]:
     """Queue a program and return handles on its outputs. Waits only where ``max_in_flight`` (8, or as
     load_program says) submissions of the program are queued, for the oldest of them, or memory is short.
 
@@ -64,8 +72,10 @@ def submit(opened: OpenDevice, bundle: Bundle, program: str | int | None,
         _refuse_mismatch(target, given)
     donated = _donated(target, given, donate)
     if target.const and donated:
-        raise InputError(f"{target.name} is const: its results are kept with its inputs, which cannot be "
-                         "donated", got=sorted(donated))
+        raise InputError(
+            f"{target.name} is const: its results are kept with its inputs, which cannot be donated",
+            got=sorted(donated),
+        )
     if target.const:
         key = constants.key_of(target, given)
         found = constants.find(target, key)
@@ -73,7 +83,7 @@ def submit(opened: OpenDevice, bundle: Bundle, program: str | int | None,
             return [opened.adopt(tensor) for tensor in found]
     if evict == "unused":
         evict_unused(opened, given)
-    with donations if donated else nullcontext():     # of two threads that donate one tensor one is told
+    with donations if donated else nullcontext():  # of two threads that donate one tensor one is told
         for at in donated:
             given[at].alive()
         outputs = _submitted(target, given, donated, pressure=evict == "on_pressure")
@@ -84,15 +94,21 @@ def submit(opened: OpenDevice, bundle: Bundle, program: str | int | None,
 
 # **************** checks ****************
 
+
 def _checked(target: Executable, inputs: Sequence[Tensor] | Mapping[str, Tensor]) -> list[Tensor]:
     if isinstance(inputs, Tensor) or not isinstance(inputs, Iterable):
-        raise InputError(f"inputs is a list of Tensors, or names and Tensors, got {type(inputs).__name__}",
-                         got=type(inputs).__name__)
+        raise InputError(
+            f"inputs is a list of Tensors, or names and Tensors, got {type(inputs).__name__}",
+            got=type(inputs).__name__,
+        )
     given = _in_order(target, inputs) if isinstance(inputs, Mapping) else list(inputs)
     if len(given) != len(target.inputs):
         names = ", ".join(spec.name for spec in target.inputs)
-        raise InputError(f"{target.name} takes {len(target.inputs)} inputs ({names}), got {len(given)}",
-                         got=len(given), wanted=len(target.inputs))
+        raise InputError(
+            f"{target.name} takes {len(target.inputs)} inputs ({names}), got {len(given)}",
+            got=len(given),
+            wanted=len(target.inputs),
+        )
     for at, (tensor, spec) in enumerate(zip(given, target.inputs, strict=True)):
         _check(tensor, spec, f"input {at} ({spec.name!r}) of {target.name}")
     return given
@@ -103,35 +119,52 @@ def _in_order(target: Executable, inputs: Mapping[str, Tensor]) -> list[Tensor]:
     names = [spec.name for spec in target.inputs]
     for name in inputs:
         if name not in names:
-            raise InputError(f"{target.name} has no input {name!r}{did_you_mean(name, names)}", got=name,
-                             wanted=names)
+            raise InputError(
+                f"{target.name} has no input {name!r}{did_you_mean(name, names)}", got=name, wanted=names
+            )
     missing = [name for name in names if name not in inputs]
     if missing:
-        raise InputError(f"{target.name} takes {len(names)} inputs ({', '.join(names)}): "
-                         f"{', '.join(missing)} missing", got=list(inputs), wanted=names)
+        raise InputError(
+            f"{target.name} takes {len(names)} inputs ({', '.join(names)}): {', '.join(missing)} missing",
+            got=list(inputs),
+            wanted=names,
+        )
     return [inputs[name] for name in names]
 
 
 def _check(tensor: Any, spec: Spec, what: str) -> None:
     if not isinstance(tensor, Tensor):
-        raise InputError(f"{what} is a {type(tensor).__name__}, not a Tensor: make one with "
-                         "create_borrowed_host_tensor and to_device", got=type(tensor).__name__)
+        raise InputError(
+            f"{what} is a {type(tensor).__name__}, not a Tensor: make one with "
+            "create_borrowed_host_tensor and to_device",
+            got=type(tensor).__name__,
+        )
     tensor.alive()
     if tensor.type != spec.type:
         differs = "shape" if tensor.shape != spec.type.shape else "dtype"
-        raise InputError(f"{what}: {differs} mismatch: expected {spec.type}, got {tensor.type}",
-                         got=str(tensor.type), wanted=str(spec.type))
+        raise InputError(
+            f"{what}: {differs} mismatch: expected {spec.type}, got {tensor.type}",
+            got=str(tensor.type),
+            wanted=str(spec.type),
+        )
     if tensor.device != spec.device:
-        raise DeviceError(f"{what} must be on {spec.device}, tensor {tensor.id} is on {tensor.device}: move "
-                          "it with to_device", device=str(spec.device), got=str(tensor.device))
+        raise DeviceError(
+            f"{what} must be on {spec.device}, tensor {tensor.id} is on {tensor.device}: move "
+            "it with to_device",
+            device=str(spec.device),
+            got=str(tensor.device),
+        )
 
 
 def _refuse_mismatch(target: Executable, given: Sequence[Tensor]) -> None:
     for at, (tensor, spec) in enumerate(zip(given, target.inputs, strict=True)):
         if tensor.layout != spec.layout:
-            raise InputError(f"input {at} ({spec.name!r}) of {target.name}: layout mismatch: expected "
-                             f"{spec.layout}, got {tensor.layout} (strict)", got=str(tensor.layout),
-                             wanted=str(spec.layout))
+            raise InputError(
+                f"input {at} ({spec.name!r}) of {target.name}: layout mismatch: expected "
+                f"{spec.layout}, got {tensor.layout} (strict)",
+                got=str(tensor.layout),
+                wanted=str(spec.layout),
+            )
 
 
 def _donated(target: Executable, given: Sequence[Tensor], donate: Collection[int] | bool) -> tuple[int, ...]:
@@ -143,20 +176,27 @@ def _donated(target: Executable, given: Sequence[Tensor], donate: Collection[int
     else:
         raise InputError(f"donate is a list of positions, True or False, got {donate!r}", got=donate)
     if not asked <= set(range(len(given))):
-        raise InputError(f"donate={donate!r}: {target.name} has inputs 0 to {len(given) - 1}", got=donate,
-                         wanted=len(given))
+        raise InputError(
+            f"donate={donate!r}: {target.name} has inputs 0 to {len(given) - 1}",
+            got=donate,
+            wanted=len(given),
+        )
     found = []
     for at in sorted(asked | set(target.aliases)):
         if given[at].retain:
-            warnings.warn(f"input {at} of {target.name} is retained: it stays, and is not donated",
-                          stacklevel=4)
+            warnings.warn(
+                f"input {at} of {target.name} is retained: it stays, and is not donated", stacklevel=4
+            )
             continue
         if given[at].alive().buffer is None:
             raise InputError(f"input {at} of {target.name} shows memory of a session: it cannot be donated")
         twice = sum(tensor.buffer is given[at].buffer for tensor in given) > 1
         if twice and (at in target.aliases or not isinstance(donate, bool)):
-            raise InputError(f"input {at} of {target.name} is donated, and tensor {given[at].id} is "
-                             "another of its inputs, too", got=at)
+            raise InputError(
+                f"input {at} of {target.name} is donated, and tensor {given[at].id} is "
+                "another of its inputs, too",
+                got=at,
+            )
         found.append(at)
     return tuple(found)
 
@@ -165,11 +205,14 @@ def _donation(target: Executable, at: int) -> str:
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == _PACKAGE:
         frame = frame.f_back
-    return (f"was donated to {target.name} as input {at} ({target.inputs[at].name!r}) in "
-            f"{frame.f_code.co_filename}:{frame.f_lineno}")
+    return (
+        f"was donated to {target.name} as input {at} ({target.inputs[at].name!r}) in "
+        f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    )
 
 
 # **************** memory ****************
+
 
 def _fitting(target: Executable, at: int, tensor: Tensor) -> Tensor:
     """The input in the layout that the program wants; a copy, where it would overwrite a retained one."""
@@ -185,8 +228,10 @@ def _fitting(target: Executable, at: int, tensor: Tensor) -> Tensor:
 
 # **************** running ****************
 
-def _submitted(target: Executable, given: Sequence[Tensor], donated: Collection[int],
-               pressure: bool) -> list[Tensor]:
+
+def _submitted(
+    target: Executable, given: Sequence[Tensor], donated: Collection[int], pressure: bool
+) -> list[Tensor]:
     """Queue it between the hooks, and count it."""
     registered, level = hooks.current()
     context = hooks.ProgramContext(target, tuple(given))
@@ -203,8 +248,13 @@ def _submitted(target: Executable, given: Sequence[Tensor], donated: Collection[
     return outputs
 
 
-def _queued(target: Executable, given: Sequence[Tensor], donated: Collection[int],
-            context: hooks.ProgramContext, pressure: bool) -> list[Tensor]:
+def _queued(
+    target: Executable,
+    given: Sequence[Tensor],
+    donated: Collection[int],
+    context: hooks.ProgramContext,
+    pressure: bool,
+) -> list[Tensor]:
     """Convert and queue; where L1 is short and may be made free, move what is in the way out of it."""
     registered, level = hooks.current()
     by_op = registered.pre_op or registered.post_op or hooks.MemoryLog.OPERATION in level
@@ -229,23 +279,28 @@ def _queued(target: Executable, given: Sequence[Tensor], donated: Collection[int
         except DeviceMemoryError as error:
             if not pressure:
                 raise
-            refused = error.with_traceback(None)    # its frames hold the inputs' blocks
+            refused = error.with_traceback(None)  # its frames hold the inputs' blocks
         if not make_room(target, given, fitting):
-            pause = next(pauses, None)              # another thread's tensor, maybe, which is not known yet
+            pause = next(pauses, None)  # another thread's tensor, maybe, which is not known yet
             if pause is None:
                 raise refused
             time.sleep(pause)
 
 
-def _op_by_op(target: Executable, context: hooks.ProgramContext, fitting: dict[int, Tensor],
-              registered: hooks.Hooks, level: hooks.MemoryLog) -> list[Tensor]:
+def _op_by_op(
+    target: Executable,
+    context: hooks.ProgramContext,
+    fitting: dict[int, Tensor],
+    registered: hooks.Hooks,
+    level: hooks.MemoryLog,
+) -> list[Tensor]:
     """Run in the program's own memory, in this thread; the outputs are copies."""
     if not target.lock.acquire(blocking=False):
         raise SessionBusyError(f"{target.name} is running with op hooks already, in this thread or another")
     session = target.session
     try:
         live = [session.output(i) for i in range(len(session.graph.outputs))]
-        outputs = [allocate(t.type, t.device, t.layout) for t in live]      # first: later nothing runs out
+        outputs = [allocate(t.type, t.device, t.layout) for t in live]  # first: later nothing runs out
         for at, spec in enumerate(target.inputs):
             session.set_input(spec.index, fitting[at])
         for at in range(session.program.main):

@@ -78,18 +78,30 @@ def borrow(value: Any) -> Tensor:
     """
     view = viewed(value)
     if not view.flags.c_contiguous:
-        raise InputError(f"borrowed memory must be C-contiguous, this has strides {view.strides}: make an "
-                         "owned tensor, which copies", got=view.strides)
+        raise InputError(
+            f"borrowed memory must be C-contiguous, this has strides {view.strides}: make an "
+            "owned tensor, which copies",
+            got=view.strides,
+        )
     if not view.dtype.isnative:
-        raise InputError(f"borrowed memory must be of this machine's byte order, this is {view.dtype.str}",
-                         got=view.dtype.str)
+        raise InputError(
+            f"borrowed memory must be of this machine's byte order, this is {view.dtype.str}",
+            got=view.dtype.str,
+        )
     type_, device = TensorType(dtypes.from_numpy(view.dtype), view.shape), cpu(0)
     if not view.size:
         view = aligned_empty(1, np.uint8)
     handle = core.open_device(device)
     buffer = Buffer.borrow(handle, view.ctypes.data, view.nbytes, view)
-    return Tensor(device, handle, type_, row_major(type_, device), view.ctypes.data, buffer,
-                  readonly=not view.flags.writeable)
+    return Tensor(
+        device,
+        handle,
+        type_,
+        row_major(type_, device),
+        view.ctypes.data,
+        buffer,
+        readonly=not view.flags.writeable,
+    )
 
 
 # **************** layouts ****************
@@ -123,18 +135,26 @@ def check_layout(type_: TensorType, device: Device, layout: Layout) -> None:
     memory = descriptor.memory(layout.memory)
     known = descriptor.layouts if memory.name != HOST else (ROW_MAJOR,)
     if layout.layout not in known:
-        raise DeviceError(f"{device} has no layout {layout.layout!r}{did_you_mean(layout.layout, known)}",
-                          device=str(device), got=layout.layout)
+        raise DeviceError(
+            f"{device} has no layout {layout.layout!r}{did_you_mean(layout.layout, known)}",
+            device=str(device),
+            got=layout.layout,
+        )
     native = dtypes.format_of(type_.dtype)
     formats = descriptor.formats if memory.name != HOST else (native.name if native else type_.dtype,)
     if layout.format not in formats:
-        raise DeviceError(f"{device} cannot store {type_.dtype} as {layout.format!r}"
-                          f"{did_you_mean(layout.format, formats)}", device=str(device), got=layout.format)
+        raise DeviceError(
+            f"{device} cannot store {type_.dtype} as {layout.format!r}{did_you_mean(layout.format, formats)}",
+            device=str(device),
+            got=layout.format,
+        )
     floating = {"f32", "bf16", "bfp8_b", "bfp4_b"}
     if native is not None and native.name != layout.format and not {native.name, layout.format} <= floating:
-        raise DeviceError(f"{type_.dtype} cannot be stored as {layout.format}: formats "
-                          "change among floats only",
-                          device=str(device), got=layout.format)
+        raise DeviceError(
+            f"{type_.dtype} cannot be stored as {layout.format}: formats change among floats only",
+            device=str(device),
+            got=layout.format,
+        )
     if memory.name == HOST:
         return
     try:
@@ -144,5 +164,8 @@ def check_layout(type_: TensorType, device: Device, layout: Layout) -> None:
     if layout.shard is not None:
         why = fault(layout.shard, *matrix(layout, type_.shape), layout.layout == TILE, descriptor.grid)
         if why is not None or memory.name != L1:
-            raise DeviceError(f"{device} cannot shard {type_} as {layout}: {why or 'shards lie in L1'}",
-                              device=str(device), got=str(layout))
+            raise DeviceError(
+                f"{device} cannot shard {type_} as {layout}: {why or 'shards lie in L1'}",
+                device=str(device),
+                got=str(layout),
+            )

@@ -3,6 +3,7 @@ submission) are made of.
 
 On the host's side all values stand in one block, each at a multiple of 64 bytes: one allocation, one wait.
 """
+
 from __future__ import annotations
 
 import math
@@ -142,7 +143,7 @@ def _rows(types: Sequence[TensorType], offsets: Sequence[int]) -> Iterator[tuple
     for type_, group in groupby(types):
         count, dtype = len(list(group)), dtypes.to_numpy(type_.dtype)
         stride = -(-type_.nbytes // ALIGNMENT) * ALIGNMENT
-        inner = [dtype.itemsize * math.prod(type_.shape[d + 1:]) for d in range(len(type_.shape))]
+        inner = [dtype.itemsize * math.prod(type_.shape[d + 1 :]) for d in range(len(type_.shape))]
         yield (count, *type_.shape), dtype, offsets[at], (stride, *inner)
         at += count
 
@@ -176,5 +177,6 @@ def _template(pairs: list[tuple[Place, Place]], offsets: list[int], slots: np.nd
     steps["op"] = core.address_of(label)
     source, target = pairs[0]
     queue = copy_queue(source.handle, source.layout, target.handle, target.layout)
-    return Template(steps, args, arg_slot, np.zeros(0, np.int64), [queue], slots,
-                    owners=(shapes, envs, label))
+    return Template(
+        steps, args, arg_slot, np.zeros(0, np.int64), [queue], slots, owners=(shapes, envs, label)
+    )

@@ -3,6 +3,7 @@
 numpy makes and reads the capsules: versioned ones, with the flag of read-only memory, and a deleter that
 drops the reference to the tensor's memory.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -14,11 +15,16 @@ from ..layout import HOST
 
 __all__ = ["HOST_DEVICE", "export", "viewed"]
 
-HOST_DEVICE = (1, 0)               # kDLCPU
+HOST_DEVICE = (1, 0)  # kDLCPU
 
 
-def export(tensor: Any, stream: Any = None, max_version: tuple[int, int] | None = None,
-           dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+def export(
+    tensor: Any,
+    stream: Any = None,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[int, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
     """A capsule of host memory, versioned if ``max_version`` allows it, made when the values are there.
 
     A tensor in a device's own memory is copied where ``dl_device`` (1, 0) or ``copy`` asks for it. A constant
@@ -32,8 +38,10 @@ def export(tensor: Any, stream: Any = None, max_version: tuple[int, int] | None 
         raise BufferError(f"{tensor!r} cannot be exported to device {dl_device}: only to {HOST_DEVICE}")
     on_host = tensor.layout.memory == HOST
     if not on_host and (copy is False or not (copy or to_host)):
-        raise BufferError(f"a tensor on {tensor.device} has no host address: call numpy(), or pass "
-                          "dl_device=(1, 0), for a copy")
+        raise BufferError(
+            f"a tensor on {tensor.device} has no host address: call numpy(), or pass "
+            "dl_device=(1, 0), for a copy"
+        )
     if tensor.readonly and copy is False:
         raise BufferError("a constant is exported as a copy only: leave copy=False away")
     array = tensor.__array__(copy=False) if on_host and not copy and not tensor.readonly else tensor.numpy()
@@ -48,5 +56,8 @@ def viewed(value: Any) -> np.ndarray:
     try:
         return np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(memoryview(value))
     except (TypeError, BufferError, RuntimeError) as error:
-        raise InputError(f"a {type(value).__name__} has no host memory to borrow ({error}): give an array "
-                         "or a DLPack owner", got=type(value).__name__) from None
+        raise InputError(
+            f"a {type(value).__name__} has no host memory to borrow ({error}): give an array "
+            "or a DLPack owner",
+            got=type(value).__name__,
+        ) from None

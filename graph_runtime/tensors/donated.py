@@ -11,6 +11,7 @@ run raises. What a run had begun to write is lost.
     Donated      why a handle is gone, with what it gets back if that run fails
     Failed       the same of an output whose values never came
 """
+
 from __future__ import annotations
 
 import threading
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
 __all__ = ["Donated", "Failed", "Overwrite", "announced", "donations", "spoiled", "unchanged"]
 
 ffi, lib = core.ffi, core.lib
-_A_MOMENT = 1e-5                    # seconds
+_A_MOMENT = 1e-5  # seconds
 WRITTEN, UNCHANGED = lib.GR_LEFT_WRITTEN, lib.GR_LEFT_UNCHANGED
 UNDEFINED, PENDING = lib.GR_LEFT_UNDEFINED, lib.GR_LEFT_PENDING
 
-donations = new_rlock()             # from the look at what is donated until it is given up; a hook may submit
-_overwrites = new_rlock()           # of buffers' overwrites; what holds it waits for nothing
+donations = new_rlock()  # from the look at what is donated until it is given up; a hook may submit
+_overwrites = new_rlock()  # of buffers' overwrites; what holds it waits for nothing
 
 
 def _no_keeper(fresh: Buffer) -> None:
@@ -55,12 +56,23 @@ class Overwrite:
     the run, None once it has and all handles are known.
     ``failure()``: what went wrong in the run, None where nothing did so far."""
 
-    __slots__ = ("_buffer", "_run", "_slot", "_template", "announcer", "donors", "failure", "keeper",
-                 "memory", "outputs", "version")
+    __slots__ = (
+        "_buffer",
+        "_run",
+        "_slot",
+        "_template",
+        "announcer",
+        "donors",
+        "failure",
+        "keeper",
+        "memory",
+        "outputs",
+        "version",
+    )
 
     def __init__(self, template: Template, slot: int, buffer: Buffer):
         self._run, self._template, self._slot = None, template, slot
-        self._buffer: Buffer | None = buffer                # until all is known: the buffer keeps the run
+        self._buffer: Buffer | None = buffer  # until all is known: the buffer keeps the run
         self.announcer: int | None = threading.get_ident()
         self.failure: Callable[[], Exception | None] = _nothing_failed
         self.donors: list[ref[Tensor]] = []
@@ -76,7 +88,7 @@ class Overwrite:
         with _overwrites:
             known = self._buffer.overwrites
             at = known.index(self)
-            if at and known[at - 1].version + 1 != self.version:     # others wrote it since, and not in place
+            if at and known[at - 1].version + 1 != self.version:  # others wrote it since, and not in place
                 del known[:at]
 
     def told(self) -> None:
@@ -120,7 +132,7 @@ def spoiled(buffer: Buffer) -> bool:
     with _overwrites:
         last = buffer.overwrites[-1] if buffer.overwrites else None
         if last is None or last.left == PENDING or buffer.version != last.version or not last.failed:
-            return False                         # others wrote it since, or nothing went wrong
+            return False  # others wrote it since, or nothing went wrong
         if unchanged(buffer) is not False:
             return False
         fresh = buffer.renewed(last.version)
@@ -136,7 +148,7 @@ def _that_matter(buffer: Buffer) -> list[Overwrite]:
     known = buffer.overwrites
     for at in reversed(range(len(known))):
         if known[at].left == WRITTEN:
-            del known[:at + 1]
+            del known[: at + 1]
             break
     return known
 
@@ -149,7 +161,7 @@ def unchanged(buffer: Buffer, asker: Tensor | None = None, wait: bool = False) -
     ``asker``, if it is an output of these runs, gets nothing of it: False.
     """
     while True:
-        busy = buffer.in_use                     # before the look: what ends meanwhile is looked at again
+        busy = buffer.in_use  # before the look: what ends meanwhile is looked at again
         with _overwrites:
             known = _that_matter(buffer)
             left = [overwrite.left for overwrite in known]
@@ -167,7 +179,7 @@ def unchanged(buffer: Buffer, asker: Tensor | None = None, wait: bool = False) -
                 return True
         if not wait or announcer == threading.get_ident() or not (busy or announcer):
             return None
-        if announcer:                            # another thread is queueing a run, which takes microseconds
+        if announcer:  # another thread is queueing a run, which takes microseconds
             time.sleep(_A_MOMENT)
         else:
             buffer.wait(write=True)
@@ -182,7 +194,7 @@ def _give_back(buffer: Buffer, fresh: Buffer) -> None:
             handle.lose(Failed(run.failure))
     for handle in buffer.handle.tensors.alive():
         if handle._owner is buffer and not any(handle is it for it in failed):
-            handle.follow(buffer, fresh)         # another handle on what was donated
+            handle.follow(buffer, fresh)  # another handle on what was donated
     for donor in [donor() for donor in runs[0].donors]:
         if donor is not None:
             donor.come_back(donor._gone, fresh)
@@ -193,8 +205,9 @@ def _give_back(buffer: Buffer, fresh: Buffer) -> None:
 def _handles(overwrite: Overwrite) -> list[Tensor]:
     """What leads to a run's output now: the handles that it gave, and aliases of them."""
     outputs = [output for output in [output() for output in overwrite.outputs] if output is not None]
-    return [t for output in outputs for t in output._handle.tensors.alive()
-            if t is output or t._origin is output]
+    return [
+        t for output in outputs for t in output._handle.tensors.alive() if t is output or t._origin is output
+    ]
 
 
 class Donated:
@@ -248,7 +261,7 @@ class Donated:
         if tensor._gone is not self:
             return True
         if found is not None:
-            self.kept = None                 # others wrote there, or it had no values of its own
+            self.kept = None  # others wrote there, or it had no values of its own
         return False
 
 

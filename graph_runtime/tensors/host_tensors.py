@@ -3,6 +3,7 @@
 tt-mlir's functions take addresses. These take arrays (or what speaks DLPack or the buffer protocol), which
 know how long they are, so that a wrong shape is an error and no crash.
 """
+
 from __future__ import annotations
 
 import os
@@ -47,7 +48,7 @@ class TensorDesc(NamedTuple):
 def describe(tensor: Tensor) -> TensorDesc:
     """What is known of a tensor without its values."""
     shape, stored = tensor.shape, dtypes.FORMATS.get(tensor.layout.format)
-    stride = tuple(int(np.prod(shape[i + 1:], dtype=np.int64)) for i in range(len(shape)))
+    stride = tuple(int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape)))
     physical = tensor.size
     if tensor.layout.memory != HOST and stored is not None:
         page = pages(tensor.layout, shape)
@@ -57,6 +58,7 @@ def describe(tensor: Tensor) -> TensorDesc:
 
 
 # **************** owned ****************
+
 
 def owned(value: Any, dtype: str | None = None) -> Tensor:
     """A host tensor with a dense copy of ``value``, whatever its strides.
@@ -97,6 +99,7 @@ def cast(array: np.ndarray, dtype: str) -> np.ndarray:
 
 # **************** copies ****************
 
+
 def memcpy(target: Any, source: Tensor, dtype: str | None = None) -> None:
     """Copy all values of ``source`` into ``target`` and wait for it: a Tensor, or writable host memory.
 
@@ -104,19 +107,26 @@ def memcpy(target: Any, source: Tensor, dtype: str | None = None) -> None:
     arrive row-major in their logical dtype. Raises InputError, HandleError.
     """
     if not isinstance(source, Tensor):
-        raise InputError(f"memcpy copies from a Tensor, got {type(source).__name__}",
-                         got=type(source).__name__)
+        raise InputError(
+            f"memcpy copies from a Tensor, got {type(source).__name__}", got=type(source).__name__
+        )
     if isinstance(target, Tensor) and dtype is None:
         target.copy_from(source, "the source")
         return
     into = target if isinstance(target, Tensor) else viewed(target)
     name = into.dtype if isinstance(into, Tensor) else dtypes.from_numpy(into.dtype)
     if name != (dtypes.canonical(dtype) if dtype is not None else source.dtype):
-        raise InputError(f"the target is {name}, the source {source.dtype}: pass dtype={name!r} to cast",
-                         got=source.dtype, wanted=name)
+        raise InputError(
+            f"the target is {name}, the source {source.dtype}: pass dtype={name!r} to cast",
+            got=source.dtype,
+            wanted=name,
+        )
     if into.shape != source.shape:
-        raise InputError(f"the target has shape {into.shape}, the source {source.shape}", got=source.shape,
-                         wanted=into.shape)
+        raise InputError(
+            f"the target has shape {into.shape}, the source {source.shape}",
+            got=source.shape,
+            wanted=into.shape,
+        )
     values = cast(source.numpy(), name)
     if isinstance(into, Tensor):
         into.copy_from(values)
@@ -127,6 +137,7 @@ def memcpy(target: Any, source: Tensor, dtype: str | None = None) -> None:
 
 
 # **************** files ****************
+
 
 def dump(tensor: Tensor, path: str | os.PathLike) -> None:
     """Write a tensor's values and where it lives to a file: TVM's parameter binary with one entry, whose name
@@ -155,12 +166,13 @@ def load(path: str | os.PathLike, device: Device | str | None = None) -> Tensor:
     except OSError as error:
         raise ParamsError(f"cannot read {file}: {error.strerror}", got=str(file)) from None
     try:
-        (text, values), = found.items()
+        ((text, values),) = found.items()
         place = parse_json(text.encode(), "the place of a tensor")
         layout = Layout(place["memory"], place["layout"], place["format"], _shard(place["shard"]))
     except (DocumentError, ValueError, KeyError, TypeError):
-        raise DocumentError(f"{file} is a parameter file that dump_tensor did not write",
-                            got=str(file)) from None
+        raise DocumentError(
+            f"{file} is a parameter file that dump_tensor did not write", got=str(file)
+        ) from None
     made = arrays.array(values, cpu(0))
     if device is None:
         return made

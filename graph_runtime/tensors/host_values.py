@@ -1,5 +1,6 @@
 """What a caller hands over, as numpy arrays: checked, cast where nothing is lost, viewed where possible; and
 the host memory that tensors are viewed in."""
+
 from __future__ import annotations
 
 import math
@@ -23,7 +24,7 @@ def aligned_empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> np.nd
     nbytes = math.prod(shape) * dtype.itemsize
     raw = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
-    return raw[start:start + nbytes].view(dtype).reshape(shape)
+    return raw[start : start + nbytes].view(dtype).reshape(shape)
 
 
 class _HostMemory:
@@ -75,13 +76,19 @@ def as_array(value: Any, type_: TensorType, what: str) -> np.ndarray:
     wanted = dtypes.to_numpy(type_.dtype)
     array = value if isinstance(value, np.ndarray) else _from_foreign(value, wanted)
     if array.shape != type_.shape:
-        raise InputError(f"{what} has shape {array.shape}, the graph says {type_.shape}", got=array.shape,
-                         wanted=type_.shape)
+        raise InputError(
+            f"{what} has shape {array.shape}, the graph says {type_.shape}",
+            got=array.shape,
+            wanted=type_.shape,
+        )
     if array.dtype != wanted:
         if not np.can_cast(array.dtype, wanted, "same_kind"):
-            raise InputError(f"{what} is {array.dtype.name}, the graph says {type_.dtype}: convert it with "
-                             f".astype({wanted.name!r}) if you mean to", got=array.dtype.name,
-                             wanted=type_.dtype)
+            raise InputError(
+                f"{what} is {array.dtype.name}, the graph says {type_.dtype}: convert it with "
+                f".astype({wanted.name!r}) if you mean to",
+                got=array.dtype.name,
+                wanted=type_.dtype,
+            )
         array = array.astype(wanted)
     return array
 
@@ -100,7 +107,8 @@ def _from_foreign(value: Any, wanted: np.dtype) -> np.ndarray:
     if plain and array.size and array.dtype.kind in "iub" and wanted.kind in "iu":
         info = np.iinfo(wanted)
         if array.min() < info.min or array.max() > info.max:
-            raise InputError(f"a value in {array.min()} .. {array.max()} does not fit {wanted.name}",
-                             wanted=wanted.name)
+            raise InputError(
+                f"a value in {array.min()} .. {array.max()} does not fit {wanted.name}", wanted=wanted.name
+            )
         return array.astype(wanted)
     return array

@@ -1,5 +1,6 @@
 """What Python and numpy ask of a tensor that needs its values: each fetches them unasked, so it is counted,
 and refused inside of no_implicit_transfer()."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
 """When a handle ends: deallocated, given to a run (donated.py), or an output whose values never came."""
+
 from __future__ import annotations
 
 import warnings
@@ -47,15 +48,17 @@ class Lifetime:
         if buffer is None or not (on_host or buffer.owner is None):
             raise InputError(f"{self!r} shows memory of a session: it goes with the session")
         if self._retained:
-            warnings.warn(f"tensor {self.id} is retained and was not deallocated: set retain to False "
-                          "first", stacklevel=2)
+            warnings.warn(
+                f"tensor {self.id} is retained and was not deallocated: set retain to False first",
+                stacklevel=2,
+            )
             return False
         if on_host:
             return False
         if not force:
             self.give_up("was deallocated")
             return True
-        with moves:                     # an eviction moves all handles, or none
+        with moves:  # an eviction moves all handles, or none
             buffer = self.alive().buffer
             self.give_up("was deallocated")
             buffer.free(force=True)

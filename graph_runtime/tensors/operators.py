@@ -3,6 +3,7 @@
 eager/ stands above Tensor and imports a good part of the package; who only runs graphs never loads it. The
 first use of any of these loads eager/protocol.py, which puts the real methods here.
 """
+
 from __future__ import annotations
 
 import math
@@ -11,15 +12,65 @@ from typing import Any
 
 __all__ = ["METHODS", "PROPERTIES", "Operators"]
 
-_BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "matmul", "and", "or", "xor",
-           "lshift", "rshift")
+_BINARY = (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "divmod",
+    "pow",
+    "matmul",
+    "and",
+    "or",
+    "xor",
+    "lshift",
+    "rshift",
+)
 METHODS = (
-    "__array_ufunc__", "__array_function__", "__getitem__", "__setitem__", "__contains__", "__neg__",
-    "__pos__", "__abs__", "__invert__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__",
+    "__array_ufunc__",
+    "__array_function__",
+    "__getitem__",
+    "__setitem__",
+    "__contains__",
+    "__neg__",
+    "__pos__",
+    "__abs__",
+    "__invert__",
+    "__eq__",
+    "__ne__",
+    "__lt__",
+    "__le__",
+    "__gt__",
+    "__ge__",
     *(f"__{side}{name}__" for name in _BINARY for side in ("", "r", "i") if (side, name) != ("i", "divmod")),
-    "reshape", "ravel", "flatten", "transpose", "squeeze", "swapaxes", "astype", "copy", "sum", "mean", "max",
-    "min", "var", "std", "prod", "any", "all", "argmax", "argmin", "cumsum", "clip", "round", "take", "dot",
-    "fill", "tobytes",
+    "reshape",
+    "ravel",
+    "flatten",
+    "transpose",
+    "squeeze",
+    "swapaxes",
+    "astype",
+    "copy",
+    "sum",
+    "mean",
+    "max",
+    "min",
+    "var",
+    "std",
+    "prod",
+    "any",
+    "all",
+    "argmax",
+    "argmin",
+    "cumsum",
+    "clip",
+    "round",
+    "take",
+    "dot",
+    "fill",
+    "tobytes",
 )
 PROPERTIES = ("T", "mT", "itemsize", "strides", "flat")
 
@@ -50,7 +101,7 @@ class Operators:
         """Number of elements."""
         return math.prod(self.shape)
 
-    __hash__ = None                   # == is elementwise, as numpy's: use .id as a key
+    __hash__ = None  # == is elementwise, as numpy's: use .id as a key
 
 
 def _late_method(name: str) -> Any:

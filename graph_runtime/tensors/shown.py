@@ -8,6 +8,7 @@ handles lead to the copy. So each write comes before that copy, or goes to the n
 
 Arrays of it are read-only but those of ``_target`` and ``_exported``, which wait for queued work.
 """
+
 from __future__ import annotations
 
 from contextlib import nullcontext
@@ -38,18 +39,20 @@ class Shown:
     def snapshot(self) -> Any:
         """A handle on the same memory that no device knows: where it leads does not change. Raises
         HandleError."""
-        now = self.alive()          # before the look: a donated one may come back
-        made = self.__class__(now.device, now._handle, now.type, now.layout, now._addr, now._owner,
-                              now.readonly, False)
-        self.alive()                # and after it: another thread may have given it up before
+        now = self.alive()  # before the look: a donated one may come back
+        made = self.__class__(
+            now.device, now._handle, now.type, now.layout, now._addr, now._owner, now.readonly, False
+        )
+        self.alive()  # and after it: another thread may have given it up before
         return made
 
     def alias(self) -> Any:
         """Another handle on the same memory, with the same retain flag and version."""
-        self.alive()                # a donated one may come back, which waits: not under the lock
+        self.alive()  # a donated one may come back, which waits: not under the lock
         with moves:
-            made = self.__class__(self.device, self._handle, self.type, self.layout, self._addr, self._owner,
-                                  self.readonly)
+            made = self.__class__(
+                self.device, self._handle, self.type, self.layout, self._addr, self._owner, self.readonly
+            )
         self.alive()
         made._origin = self if self._origin is None else self._origin
         made._retained, made._recipe = self._retained, self._recipe
@@ -63,8 +66,8 @@ class Shown:
         For evictions: handles stay valid."""
         if of is not None and self._owner is not of:
             return
-        _kept = self._owner                # its end may let other threads in, who should find all of it new
-        self._place = None                 # first: who reads the owner, then the place, gets no older place
+        _kept = self._owner  # its end may let other threads in, who should find all of it new
+        self._place = None  # first: who reads the owner, then the place, gets no older place
         self.layout, self._addr, self._owner = other.layout, other._addr, other._owner
         self._view = self._target_view = self._copy_arg = None
 
@@ -89,7 +92,7 @@ class Shown:
         kept while that memory is read. Raises as Tensor.wait."""
         while True:
             owner = self._owner
-            kept = owner, getattr(owner, "pointer", None)       # another thread may free it by force
+            kept = owner, getattr(owner, "pointer", None)  # another thread may free it by force
             view = self.wait()._host_view()
             arg = self._arg if view is None else None
             if self._owner is owner:
@@ -124,10 +127,11 @@ class Shown:
                 if told is not None:
                     told()
                 return turn
-            turn = None                     # another thread let the handle lead elsewhere meanwhile
+            turn = None  # another thread let the handle lead elsewhere meanwhile
 
-    def _overwrite(self, array: np.ndarray | None, arg: core.Arg | None, handle: core.DeviceHandle | None,
-                   kept: object) -> None:
+    def _overwrite(
+        self, array: np.ndarray | None, arg: core.Arg | None, handle: core.DeviceHandle | None, kept: object
+    ) -> None:
         """Write the memory when the host's turn has come: values of an array, or those that ``arg`` names
         on a device. ``kept`` keeps what is read."""
         while True:

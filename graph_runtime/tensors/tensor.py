@@ -7,6 +7,7 @@ Everything but the values is known without waiting; whatever needs the values wa
     Session --tensor(eid)--> Tensor --numpy()--> array on the host
     Session --submit()--> Run --outputs--> Tensor --to("tt:1")--> Tensor
 """
+
 from __future__ import annotations
 
 import itertools
@@ -35,7 +36,7 @@ from .shown import Shown
 
 __all__ = ["Tensor"]
 
-_numbers = itertools.count(1)       # of ids and versions; next() is one step
+_numbers = itertools.count(1)  # of ids and versions; next() is one step
 _naming = new_rlock()
 
 
@@ -50,12 +51,38 @@ class Tensor(Operators, Fetching, Lifetime, Shown):
     one whose run failed before it wrote there leads to its values again (donated.py).
     """
 
-    __slots__ = ("__weakref__", "_addr", "_copy_arg", "_gone", "_handle", "_id", "_origin", "_owner",
-                 "_place", "_recipe", "_retained", "_target_view", "_version", "_view", "device",
-                 "layout", "readonly", "type")
+    __slots__ = (
+        "__weakref__",
+        "_addr",
+        "_copy_arg",
+        "_gone",
+        "_handle",
+        "_id",
+        "_origin",
+        "_owner",
+        "_place",
+        "_recipe",
+        "_retained",
+        "_target_view",
+        "_version",
+        "_view",
+        "device",
+        "layout",
+        "readonly",
+        "type",
+    )
 
-    def __init__(self, device: Device, handle: core.DeviceHandle, type_: TensorType, layout: Layout,
-                 addr: int, owner: object, readonly: bool = False, known: bool = True):
+    def __init__(
+        self,
+        device: Device,
+        handle: core.DeviceHandle,
+        type_: TensorType,
+        layout: Layout,
+        addr: int,
+        owner: object,
+        readonly: bool = False,
+        known: bool = True,
+    ):
         self.device, self.layout, self.type, self.readonly = device, layout, type_, readonly
         self._handle, self._addr, self._owner = handle, addr, owner
         self._copy_arg = self._view = self._target_view = self._place = self._gone = self._recipe = None
@@ -82,7 +109,7 @@ class Tensor(Operators, Fetching, Lifetime, Shown):
     def id(self) -> int:
         """A number that no other handle of this process has."""
         if self._id is None:
-            with _naming:                        # two threads get one number
+            with _naming:  # two threads get one number
                 self._id = self._id or next(_numbers)
         return self._id
 
@@ -109,7 +136,7 @@ class Tensor(Operators, Fetching, Lifetime, Shown):
     def place(self) -> Any:
         """Device, type and layout as one object, the same for all tensors that agree in them."""
         found = self._place
-        while found is None:                # another thread may evict the tensor meanwhile
+        while found is None:  # another thread may evict the tensor meanwhile
             owner = self._owner
             made = place(self.device, self.type, self.layout)
             if self._owner is owner:
@@ -147,12 +174,13 @@ class Tensor(Operators, Fetching, Lifetime, Shown):
                     break
                 if not unchanged(buffer, self, wait=True) and self._events is buffer:
                     raise
-            buffer = self._events                # another of the same block, whose contents are right
+            buffer = self._events  # another of the same block, whose contents are right
         self._recipe = None
         return self
 
     def __await__(self) -> Iterator[Any]:
         from .transfers import waiting
+
         return waiting(self).__await__()
 
     # **************** to the host ****************
@@ -180,10 +208,15 @@ class Tensor(Operators, Fetching, Lifetime, Shown):
 
     # **************** moving and writing ****************
 
-    def to(self, device: Device | str | None = None, layout: Layout | str | None = None,
-           format: str | None = None) -> Tensor:
+    def to(
+        self,
+        device: Device | str | None = None,
+        layout: Layout | str | None = None,
+        format: str | None = None,
+    ) -> Tensor:
         """A handle on the values in another place: see transfers.to."""
         from .transfers import to
+
         return to(self, device, layout, format)
 
     def copy_from(self, source: Any, what: str = "value") -> None:
@@ -205,12 +238,15 @@ class Tensor(Operators, Fetching, Lifetime, Shown):
         if not isinstance(source, Tensor):
             return as_array(source, self.type, what), None, None, None
         if source.type != self.type:
-            raise InputError(f"{what} is {source.type}, the graph says {self.type}", got=str(source.type),
-                             wanted=str(self.type))
+            raise InputError(
+                f"{what} is {source.type}, the graph says {self.type}",
+                got=str(source.type),
+                wanted=str(self.type),
+            )
         view, arg, kept = source._written()
         return view, arg, source._handle, kept
 
-    asnumpy, copyfrom = numpy, copy_from         # TVM's names
+    asnumpy, copyfrom = numpy, copy_from  # TVM's names
 
     def copyto(self, target: Tensor) -> Tensor:
         """Copy the values into ``target``, which is returned. Raises as copy_from."""
@@ -230,12 +266,16 @@ class Tensor(Operators, Fetching, Lifetime, Shown):
         if why is None and owner.__class__ is Buffer and owner.pointer is None:
             why = "was freed by force, through another handle"
         if why is not None:
-            raise HandleError(f"tensor {self.id} ({self.type} on {self.device}) {why}: it cannot be used any "
-                              "more", tensor=self.id, device=str(self.device))
+            raise HandleError(
+                f"tensor {self.id} ({self.type} on {self.device}) {why}: it cannot be used any more",
+                tensor=self.id,
+                device=str(self.device),
+            )
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         from .transfers import duplicate
+
         return duplicate(self)
 
     def __reduce__(self) -> Any:

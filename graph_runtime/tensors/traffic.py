@@ -10,6 +10,7 @@ itemsize), whatever a device pads or packs: what a user can predict from shapes.
 and gave is in the device's counters (core.MemoryStats). Counters are the process's: a scope sees what all
 threads move while it is open.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -128,8 +129,9 @@ class Stats:
 
     def _of(self, kind: str, device: object) -> list[tuple[str, str, int, int]]:
         if kind not in KINDS:
-            raise InputError(f"no events are called {kind!r}{did_you_mean(kind, KINDS)}", got=kind,
-                             wanted=list(KINDS))
+            raise InputError(
+                f"no events are called {kind!r}{did_you_mean(kind, KINDS)}", got=kind, wanted=list(KINDS)
+            )
         return [r for r in self.rows() if r[0] == kind and (device is None or r[1] == str(device))]
 
     def as_dict(self) -> dict[str, dict[str, dict[str, int]]]:
@@ -140,8 +142,10 @@ class Stats:
         return made
 
     def __str__(self) -> str:
-        lines = [f"{device:<8}{kind:<12}{count:>8}{nbytes:>16,} B"
-                 for kind, device, count, nbytes in sorted(self.rows(), key=lambda row: (row[1], row[0]))]
+        lines = [
+            f"{device:<8}{kind:<12}{count:>8}{nbytes:>16,} B"
+            for kind, device, count, nbytes in sorted(self.rows(), key=lambda row: (row[1], row[0]))
+        ]
         return "\n".join([*lines, *map(str, self.fallbacks)]) or "nothing moved"
 
 
@@ -151,6 +155,7 @@ def stats() -> Stats:
 
 
 # **************** hidden transfers ****************
+
 
 @contextmanager
 def no_implicit_transfer() -> Iterator[None]:
@@ -168,5 +173,7 @@ def refuse_hidden(tensor: Any, what: str) -> None:
     if _forbidden.get():
         raise ImplicitTransferError(
             f"{what} would fetch {tensor.type} from {tensor.device} without being asked to: call numpy() or "
-            "gather() for it, or leave no_implicit_transfer()", device=str(tensor.device),
-            got=str(tensor.type))
+            "gather() for it, or leave no_implicit_transfer()",
+            device=str(tensor.device),
+            got=str(tensor.type),
+        )

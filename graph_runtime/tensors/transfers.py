@@ -2,6 +2,7 @@
 
 Nothing here blocks but gather, scatter and wait_all: a handle is there at once, its values follow.
 """
+
 from __future__ import annotations
 
 import time
@@ -27,12 +28,27 @@ from .place import place
 from .shown import moves
 from .tensor import Tensor
 
-__all__ = ["checked", "copy_into", "duplicate", "gather", "queue_copy", "resolve", "scatter", "to",
-           "to_layout", "wait_all", "waiting"]
+__all__ = [
+    "checked",
+    "copy_into",
+    "duplicate",
+    "gather",
+    "queue_copy",
+    "resolve",
+    "scatter",
+    "to",
+    "to_layout",
+    "wait_all",
+    "waiting",
+]
 
 
-def to(tensor: Tensor, device: Device | str | None = None, layout: Layout | str | None = None,
-       format: str | None = None) -> Tensor:
+def to(
+    tensor: Tensor,
+    device: Device | str | None = None,
+    layout: Layout | str | None = None,
+    format: str | None = None,
+) -> Tensor:
     """A handle on the tensor's values on ``device``, in ``layout``; the tensor stays as it is.
 
     ``layout``: a Layout; or "tile" or "row_major", in the device's main memory; or None: on the tensor's own
@@ -51,8 +67,9 @@ def to(tensor: Tensor, device: Device | str | None = None, layout: Layout | str 
     return _copied(tensor, device, wanted)
 
 
-def resolve(type_: TensorType, device: Device, layout: Layout | str | None = None,
-            format: str | None = None) -> Layout:
+def resolve(
+    type_: TensorType, device: Device, layout: Layout | str | None = None, format: str | None = None
+) -> Layout:
     """The Layout that ``to`` takes for a type on a device. Raises DeviceError for one that cannot be."""
     if isinstance(layout, Layout):
         wanted = layout
@@ -89,7 +106,7 @@ def queue_copy(source: Tensor, target: Tensor) -> None:
     with moves:
         read, written = source.snapshot(), target.snapshot()
         copy(read.buffer, read.layout, written.buffer, written.layout, source.type)
-        if source is not target:            # what is copied may fail yet, and be made again
+        if source is not target:  # what is copied may fail yet, and be made again
             target.overwritten(None if source._recipe is None else (_Copies(), (source,)))
     if target._recipe is not None:
         watch(target)
@@ -98,8 +115,11 @@ def queue_copy(source: Tensor, target: Tensor) -> None:
 def checked(value: Any) -> Tensor:
     """A Tensor, as it is. Raises InputError for anything else."""
     if not isinstance(value, Tensor):
-        raise InputError(f"a Tensor is wanted, got {type(value).__name__}: create_borrowed_host_tensor makes "
-                         "one of an array", got=type(value).__name__)
+        raise InputError(
+            f"a Tensor is wanted, got {type(value).__name__}: create_borrowed_host_tensor makes "
+            "one of an array",
+            got=type(value).__name__,
+        )
     return value
 
 
@@ -121,8 +141,9 @@ def duplicate(tensor: Tensor) -> Tensor:
     return _copied(tensor.alive(), tensor.device, tensor.layout)
 
 
-def to_layout(tensor: Tensor, device: Device | str | None, layout: Layout | str | None,
-              retain: bool | None = None) -> Tensor:
+def to_layout(
+    tensor: Tensor, device: Device | str | None, layout: Layout | str | None, retain: bool | None = None
+) -> Tensor:
     """Always a new handle. The source stays, as #671 has it: the caller frees. ``retain``: the result's flag
     (default: the source's); False gives the source up, unless that is retained, as tt-mlir's toLayout does
     (host memory stays). Raises as ``to``."""
@@ -135,6 +156,7 @@ def to_layout(tensor: Tensor, device: Device | str | None, layout: Layout | str 
 
 # **************** many at once ****************
 
+
 def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
     """Copies of the values on the host: one call into C for each device that has any, one wait.
 
@@ -145,9 +167,10 @@ def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
     away: dict[DeviceHandle, list[int]] = {}
     for i, tensor in enumerate(found):
         if not isinstance(tensor, Tensor):
-            raise InputError(f"gather takes Tensors, item {i} is a {type(tensor).__name__}",
-                             got=type(tensor).__name__)
-        if tensor.buffer is None:                # a session's view, or gone
+            raise InputError(
+                f"gather takes Tensors, item {i} is a {type(tensor).__name__}", got=type(tensor).__name__
+            )
+        if tensor.buffer is None:  # a session's view, or gone
             made[i] = tensor.numpy()
             continue
         group = away.get(tensor._handle)
@@ -170,7 +193,7 @@ def _listed(items: Iterable[Any], what: str) -> list[Any]:
 def _fetched(tensors: list[Tensor]) -> list[np.ndarray]:
     try:
         return fetch(tensors)
-    except KernelError:                  # what eager ops should have made is made again by wait
+    except KernelError:  # what eager ops should have made is made again by wait
         wait_all(tensors)
         return fetch(tensors)
 
@@ -191,6 +214,7 @@ def scatter(arrays: Iterable[Any], device: Device | str, layout: Layout | str | 
 
 # **************** waiting ****************
 
+
 def wait_all(items: Iterable[Any], timeout: float | None = None) -> None:
     """Wait for all Tensors (or Runs) of ``items``, ``timeout`` seconds in all, and then raise the first
     failure. Raises WaitTimeoutError, and InputError for what cannot be waited for or is no timeout."""
@@ -198,8 +222,9 @@ def wait_all(items: Iterable[Any], timeout: float | None = None) -> None:
     items = _listed(items, "wait_all")
     for item in items:
         if not isinstance(item, (Tensor, Run)):
-            raise InputError(f"wait_all takes Tensors and Runs, got {type(item).__name__}",
-                             got=type(item).__name__)
+            raise InputError(
+                f"wait_all takes Tensors and Runs, got {type(item).__name__}", got=type(item).__name__
+            )
     deadline = None if timeout is None else time.monotonic() + timeout
     failure = None
     for item in items:

@@ -1,5 +1,6 @@
 """Random graphs for tests and fuzzers: valid by construction, over any device list, of ops that every kind
 can run."""
+
 from __future__ import annotations
 
 import json
@@ -107,8 +108,14 @@ class GraphMaker:
         )
 
 
-def random_graph(rng: np.random.Generator, devices: Sequence[str | Device] = ("cpu:0",), *, nodes: int = 12,
-                 columns: bool = True, library: bool = False) -> Graph:
+def random_graph(
+    rng: np.random.Generator,
+    devices: Sequence[str | Device] = ("cpu:0",),
+    *,
+    nodes: int = 12,
+    columns: bool = True,
+    library: bool = False,
+) -> Graph:
     """A graph of about ``nodes`` nodes on random devices of the list.
 
     It has inputs anywhere, reshapes, chains that can run in place, broadcasting, written copies (with

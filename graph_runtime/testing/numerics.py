@@ -1,5 +1,6 @@
 """How far the fast arithmetic of tt is from the exact one: operands that make it hard, and the distance of
 both runs of one op. Used by tests, and by tests/bench/bench_numerics.py for the table of docs/numerics.md."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -58,7 +59,7 @@ def _draw(kind: str, shape: Sequence[int], rng: np.random.Generator) -> np.ndarr
         x *= np.exp2(rng.integers(-20, 21, shape))
     elif kind == "cancel":
         pairs = x.reshape(-1)
-        pairs[1::2] = -pairs[:pairs.size // 2 * 2:2] * (1 + rng.integers(-2, 3, pairs.size // 2) * 2.0**-8)
+        pairs[1::2] = -pairs[: pairs.size // 2 * 2 : 2] * (1 + rng.integers(-2, 3, pairs.size // 2) * 2.0**-8)
     elif kind == "ties":
         x = rng.integers(-31, 32, shape) / 8.0
     elif kind == "denormal":
@@ -105,6 +106,8 @@ def distance(op: str, kind: str, format: str, fidelity: str = "", dst: str = "",
         least = np.maximum(_magnitude(op, arrays, format), _SMALLEST)
         error = np.abs(fast.astype(np.float64) - exact) / least
     usable = error[both & np.isfinite(error)]
-    return Distance(error=float(usable.max(initial=0.0)),
-                    equal=float((fast.view(np.uint32) == exact.view(np.uint32)).mean()),
-                    disagree=float((np.isfinite(fast) != np.isfinite(exact)).mean()))
+    return Distance(
+        error=float(usable.max(initial=0.0)),
+        equal=float((fast.view(np.uint32) == exact.view(np.uint32)).mean()),
+        disagree=float((np.isfinite(fast) != np.isfinite(exact)).mean()),
+    )

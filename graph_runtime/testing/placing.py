@@ -1,4 +1,5 @@
 """Random placement problems for tests and benchmarks: any shape of graph, any integer times."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -15,9 +16,16 @@ __all__ = ["random_problem"]
 _TYPE = TensorType("float32", (4,))
 
 
-def random_problem(rng: np.random.Generator, devices: Sequence[str] = ("cpu:0", "tt:0"), *, nodes: int = 11,
-                   most: int = 100, reach: int = 8, unsupported: float = 0.1, pinned: float = 0.05
-                   ) -> PlacementProblem:
+def random_problem(
+    rng: np.random.Generator,
+    devices: Sequence[str] = ("cpu:0", "tt:0"),
+    *,
+    nodes: int = 11,
+    most: int = 100,
+    reach: int = 8,
+    unsupported: float = 0.1,
+    pinned: float = 0.05,
+) -> PlacementProblem:
     """``nodes`` nodes that read one to three values of the ``reach`` nodes before them; the first makes its
     value of nothing. Nodes and copies take up to ``most`` ns, copies differ by way. A node cannot run on a
     device, never on all, with the probability ``unsupported``; ``pinned``: it is pinned."""
@@ -28,10 +36,17 @@ def random_problem(rng: np.random.Generator, devices: Sequence[str] = ("cpu:0", 
         reads.append(np.unique(rng.integers(max(nid - reach, 0), nid, int(rng.integers(1, 4)))))
     counts = np.array([len(r) for r in reads], np.int64)
     graph = Graph(
-        names=tuple(f"n{i}" for i in range(nodes)), func_id=np.zeros(nodes, np.int32),
-        funcs=(Func("f", None, {}, 1, 1),), row_ptr=np.arange(nodes + 1), in_ptr=starts(counts),
-        in_eid=np.concatenate(reads), type_id=np.zeros(nodes, np.int32), types=(_TYPE,),
-        inputs=np.zeros(0, np.int64), outputs=np.array([nodes - 1]))
+        names=tuple(f"n{i}" for i in range(nodes)),
+        func_id=np.zeros(nodes, np.int32),
+        funcs=(Func("f", None, {}, 1, 1),),
+        row_ptr=np.arange(nodes + 1),
+        in_ptr=starts(counts),
+        in_eid=np.concatenate(reads),
+        type_id=np.zeros(nodes, np.int32),
+        types=(_TYPE,),
+        inputs=np.zeros(0, np.int64),
+        outputs=np.array([nodes - 1]),
+    )
     cost = rng.integers(0, most + 1, (nodes, k))
     cannot = rng.random((nodes, k)) < unsupported
     cannot[np.arange(nodes), rng.integers(k, size=nodes)] = False
@@ -42,5 +57,16 @@ def random_problem(rng: np.random.Generator, devices: Sequence[str] = ("cpu:0", 
     copy[:, np.arange(k), np.arange(k)] = 0
     everyone = np.arange(nodes)
     return PlacementProblem(
-        graph, listed, cost, pin, np.array([d.descriptor.on_host for d in listed]), everyone, everyone,
-        everyone, copy, np.repeat(everyone, counts), graph.in_eid, {})
+        graph,
+        listed,
+        cost,
+        pin,
+        np.array([d.descriptor.on_host for d in listed]),
+        everyone,
+        everyone,
+        everyone,
+        copy,
+        np.repeat(everyone, counts),
+        graph.in_eid,
+        {},
+    )

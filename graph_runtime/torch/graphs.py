@@ -181,7 +181,6 @@ class _Lowering:
             device=meta.device,
         )
 
-
     def _without_value(self, node: Any, value: Any) -> Any:
         """What stands for a result that is no value of the graph: a number or None of torch's, or a tensor of
         no elements. Raises Refused for a tensor that has some, which its rule does not make."""

@@ -71,8 +71,11 @@ class Program:
         given = [index for _, index in (*arguments, *random)]
         self._submit = Submitter(planned, f"torch {name}", constants, given).submit
         if options.trace is not None:
-            write_whole(options.trace / f"{name}.json",
-                        trace_json(simulate(planned), notes=[note.text for note in self.notes]), parents=True)
+            write_whole(
+                options.trace / f"{name}.json",
+                trace_json(simulate(planned), notes=[note.text for note in self.notes]),
+                parents=True,
+            )
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         made: Sequence[Tensor] = ()

@@ -113,8 +113,14 @@ class Submitter:
     def _output(self, number: int, slot: int) -> tuple[Any, ...]:
         eid, slots = int(self._graph.outputs[number]), self._slots
         handle = self._handles[int(slots.did[slot])]
-        return (slot, handle, int(slots.memory[slot]), int(slots.extent[slot]),
-                self._graph.entry_type(eid), self._plan.layout(eid))  # fmt: skip
+        return (
+            slot,
+            handle,
+            int(slots.memory[slot]),
+            int(slots.extent[slot]),
+            self._graph.entry_type(eid),
+            self._plan.layout(eid),
+        )
 
     def _fresh(self, eid: int) -> Buffer:
         handle = self._handles[int(self._plan.entry_did()[eid])]

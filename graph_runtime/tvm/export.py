@@ -1,7 +1,8 @@
 """A graph with its parameters and libraries as a folder of files that another runtime reads.
 
-    Graph + params + libraries --dialect tvm--> graph.json, params.bin, the libraries that have its functions
+Graph + params + libraries --dialect tvm--> graph.json, params.bin, the libraries that have its functions
 """
+
 from __future__ import annotations
 
 import os
@@ -21,8 +22,14 @@ from ..writing import told, write_whole
 __all__ = ["export"]
 
 
-def export(graph: Graph, folder: str | os.PathLike, *, dialect: str = "tvm", params: Any = None,
-           libraries: Sequence[LibraryFile] = ()) -> list[Path]:
+def export(
+    graph: Graph,
+    folder: str | os.PathLike,
+    *,
+    dialect: str = "tvm",
+    params: Any = None,
+    libraries: Sequence[LibraryFile] = (),
+) -> list[Path]:
     """Write ``graph`` into ``folder``, which is made, and return the files.
 
     ``dialect`` "tvm": what the graph executor of TVM 0.7 to 0.19 loads; devices are those of the graph's
@@ -30,7 +37,7 @@ def export(graph: Graph, folder: str | os.PathLike, *, dialect: str = "tvm", par
     the graph; a function that none has in TVM's packed convention is warned of. Raises GraphError for entries
     on tt, naming nodes, GraphRuntimeError for a folder that is a file, ParamsError.
     """
-    text = graph_to_json(graph, dialect=dialect)     # all that can be refused, before anything is written
+    text = graph_to_json(graph, dialect=dialect)  # all that can be refused, before anything is written
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise GraphRuntimeError(f"{folder} is a file: export writes a folder", got=str(folder))
@@ -45,7 +52,7 @@ def export(graph: Graph, folder: str | os.PathLike, *, dialect: str = "tvm", par
         with tempfile.TemporaryDirectory(prefix=".export.", dir=folder) as beside:
             for name, data in contents.items():
                 write_whole(Path(beside) / name, data)
-            for name in contents:                    # all of them or none
+            for name in contents:  # all of them or none
                 os.replace(Path(beside) / name, folder / name)
     return [folder / name for name in contents]
 
@@ -61,8 +68,11 @@ def _holders(graph: Graph, libraries: Sequence[LibraryFile]) -> list[LibraryFile
             found.append(library)
     missing = sorted(names - called)
     if libraries and missing:
-        warnings.warn(f"no library has these functions in TVM's packed convention: {', '.join(missing)}; "
-                      "name them otherwise than functions of the C library and compile again", stacklevel=3)
+        warnings.warn(
+            f"no library has these functions in TVM's packed convention: {', '.join(missing)}; "
+            "name them otherwise than functions of the C library and compile again",
+            stacklevel=3,
+        )
     return found
 
 

@@ -101,9 +101,12 @@ class TvmModule:
         """A GraphModule on ``devices`` with the parameters set, biggest first. ``options`` as create()."""
         factory = self._only_factory()
         return create(
-            factory.graph_json, self.library, _flat(devices), params=factory.params or None,
-            **{**self.options, **options}
-        )  # fmt: skip
+            factory.graph_json,
+            self.library,
+            _flat(devices),
+            params=factory.params or None,
+            **{**self.options, **options},
+        )
 
     def debug_create(self, name: str, *devices: Device | str, **options: Any) -> Any:
         """A debug executor of the model called ``name``."""
@@ -116,9 +119,12 @@ class TvmModule:
                 wanted=factory.module_name,
             )
         return create_debug(
-            factory.graph_json, self.library, _flat(devices), params=factory.params or None,
-            **{**self.options, **options}
-        )  # fmt: skip
+            factory.graph_json,
+            self.library,
+            _flat(devices),
+            params=factory.params or None,
+            **{**self.options, **options},
+        )
 
     def get_graph_json(self) -> str:
         """The graph of a factory."""

@@ -1,7 +1,8 @@
 """A plan as a Graphviz file: a cluster a device, copies as red diamonds with their bytes. Netron opens it.
 
-    dot -Tsvg plan.dot -o plan.svg
+dot -Tsvg plan.dot -o plan.svg
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -23,12 +24,15 @@ def dot_text(plan: Plan) -> str:
     members: dict[int, list[int]] = {}
     for nid in calls:
         members.setdefault(group[nid], []).append(nid)
-    lines = ["digraph plan {", "  rankdir=TB; node [shape=box, fontname=\"sans-serif\", fontsize=10];"]
+    lines = ["digraph plan {", '  rankdir=TB; node [shape=box, fontname="sans-serif", fontsize=10];']
     for did, device in enumerate(plan.devices):
-        lines += [f"  subgraph cluster_{did} {{",
-                  f"    label={_quoted(str(device))}; style=rounded; color=gray;"]
-        lines += [f"    {_node(plan, first, nids)}" for first, nids in members.items()
-                  if plan.did[first] == did]
+        lines += [
+            f"  subgraph cluster_{did} {{",
+            f"    label={_quoted(str(device))}; style=rounded; color=gray;",
+        ]
+        lines += [
+            f"    {_node(plan, first, nids)}" for first, nids in members.items() if plan.did[first] == did
+        ]
         lines.append("  }")
     return "\n".join([*lines, *_edges(plan, calls, group), "}", ""])
 
@@ -62,13 +66,15 @@ def _edges(plan: Plan, calls: list[int], group: dict[int, int]) -> list[str]:
     graph, seen = plan.graph, {}
     maker = graph.entry_nid
     for nid in calls:
-        for eid in graph.in_eid[graph.in_ptr[nid]:graph.in_ptr[nid + 1]].tolist():
+        for eid in graph.in_eid[graph.in_ptr[nid] : graph.in_ptr[nid + 1]].tolist():
             ends = group.get(int(maker[eid])), group[nid]
             if ends[0] is not None and ends[0] != ends[1]:
                 seen.setdefault(ends, eid)
-    return [f"  n{a} -> n{b} [tooltip={_quoted(str(graph.entry_type(eid)))}"
-            + (", color=red, style=dashed];" if _is_copy(plan, a) or _is_copy(plan, b) else "];")
-            for (a, b), eid in seen.items()]
+    return [
+        f"  n{a} -> n{b} [tooltip={_quoted(str(graph.entry_type(eid)))}"
+        + (", color=red, style=dashed];" if _is_copy(plan, a) or _is_copy(plan, b) else "];")
+        for (a, b), eid in seen.items()
+    ]
 
 
 def _quoted(text: str) -> str:

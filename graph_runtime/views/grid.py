@@ -1,6 +1,7 @@
 """The core grid of each tt device with the ops on it, coloured by utilisation: of a board that a balancer cut
 one drawing an epoch, and one of its L1; else of the ops, which run one at a time, the slowest, each on the
 cores that hold its result."""
+
 from __future__ import annotations
 
 from html import escape
@@ -20,7 +21,7 @@ __all__ = ["core_grids", "utilisation"]
 
 _CELL, _MOST = 16, 12
 _PHASES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
-_FLOPS_A_CYCLE = 4096      # of a core's multiplier: 32x32x32 products in 16 cycles, one phase
+_FLOPS_A_CYCLE = 4096  # of a core's multiplier: 32x32x32 products in 16 cycles, one phase
 
 
 def core_grids(timeline: Timeline) -> str:
@@ -35,8 +36,10 @@ def core_grids(timeline: Timeline) -> str:
         mine = [r for r in rows if timeline.plan.did[r["nid"]] == did and r["op"] != "__copy"]
         if board.on_host or not mine:
             continue
-        parts.append(f"<h3>{escape(str(device))}: {board.grid[0]}x{board.grid[1]} cores, one op at a time; "
-                     f"the slowest {min(_MOST, len(mine))} of {len(mine)}</h3>")
+        parts.append(
+            f"<h3>{escape(str(device))}: {board.grid[0]}x{board.grid[1]} cores, one op at a time; "
+            f"the slowest {min(_MOST, len(mine))} of {len(mine)}</h3>"
+        )
         for row in mine[:_MOST]:
             share = utilisation(timeline.plan, row["nid"], row["ns"])
             title = f"{row['name']} ({row['op']}): {row['ns']:,} ns, utilisation {share:.0%}"
@@ -56,13 +59,24 @@ def _epochs(cut: Any, board: Descriptor) -> str:
         for op in np.flatnonzero(cut.choice.epoch == epoch).tolist():
             model, spot = cut.model(op), cut.choice.spots[op]
             taken = model.l1_bytes + int(cut.extra[op])
-            title = (f"{cut.network.name(op)}: {model.cycles:,} of {cycles:,} cycles, grid {model.grid[0]}x"
-                     f"{model.grid[1]}, {taken:,} B of L1 a core")
+            title = (
+                f"{cut.network.name(op)}: {model.cycles:,} of {cycles:,} cycles, grid {model.grid[0]}x"
+                f"{model.grid[1]}, {taken:,} B of L1 a core"
+            )
             for drawing, share in ((used, model.cycles / max(cycles, 1)), (full, taken / room)):
-                drawing.rect(spot.col * _CELL, spot.row * _CELL, spot.cols * _CELL, spot.rows * _CELL,
-                             heat(share), title, "#555")
-        parts.append(f'<div class="grid">{used} {full}<div>epoch {epoch}: {cycles:,} cycles, '
-                     f"{cut.utilisation[epoch]:.0%} of all cores busy; right: L1</div></div>")
+                drawing.rect(
+                    spot.col * _CELL,
+                    spot.row * _CELL,
+                    spot.cols * _CELL,
+                    spot.rows * _CELL,
+                    heat(share),
+                    title,
+                    "#555",
+                )
+        parts.append(
+            f'<div class="grid">{used} {full}<div>epoch {epoch}: {cycles:,} cycles, '
+            f"{cut.utilisation[epoch]:.0%} of all cores busy; right: L1</div></div>"
+        )
     return "".join(parts)
 
 
@@ -84,7 +98,7 @@ def _cores(plan: Plan, nid: int, board: Descriptor) -> np.ndarray:
     grid = np.full(board.grid, shard is None)
     if shard is not None:
         (top, left), (bottom, right) = shard.grid
-        grid[top:bottom + 1, left:right + 1] = True
+        grid[top : bottom + 1, left : right + 1] = True
     return grid
 
 

@@ -1,5 +1,6 @@
 """Timelines of real runs: on the queues, whose threads read the clock around each instruction; or node by
 node, each alone."""
+
 from __future__ import annotations
 
 import time
@@ -32,7 +33,7 @@ def stepped_run(session: Session, after: Callable[[int, int], None]) -> Timeline
     row = np.zeros(session.graph.num_nodes, np.int64)
     row[found.nid] = np.arange(len(found.nid))
     times, begin = np.zeros((len(found.nid), 2), np.int64), time.perf_counter_ns()
-    for at, nid in enumerate(session.program.nid[:session.program.main].tolist()):
+    for at, nid in enumerate(session.program.nid[: session.program.main].tolist()):
         start = time.perf_counter_ns() - begin
         session.run_span(at, at + 1)
         end = time.perf_counter_ns() - begin
@@ -49,6 +50,15 @@ def _timeline(session: Session, found: Lanes, times: np.ndarray) -> Timeline:
         cause.append(max((last[queue], *needs[i]), key=lambda j: times[j, 1] if j >= 0 else -1))
         last[queue] = i
     return Timeline(
-        session.plan, found.queues, found.qid, np.zeros(count, np.int32), found.nid, times[:, 0].copy(),
-        times[:, 1].copy(), np.zeros(count, np.int64), np.full(count, BASES.index("measured"), np.int8),
-        np.array(cause, np.int64), critical_chain(needs, times[:, 1] - times[:, 0]))
+        session.plan,
+        found.queues,
+        found.qid,
+        np.zeros(count, np.int32),
+        found.nid,
+        times[:, 0].copy(),
+        times[:, 1].copy(),
+        np.zeros(count, np.int64),
+        np.full(count, BASES.index("measured"), np.int8),
+        np.array(cause, np.int64),
+        critical_chain(needs, times[:, 1] - times[:, 0]),
+    )

@@ -1,4 +1,5 @@
 """Pictures of memory: pools over steps, L1 of each core over time, bytes of each bank."""
+
 from __future__ import annotations
 
 from html import escape
@@ -14,7 +15,7 @@ from .svg import Svg, heat, paint
 
 __all__ = ["bank_pictures", "l1_over_time", "memory_maps"]
 
-Span = tuple[int, int, int, np.ndarray]     # begin, end (ns), bytes of a core, bool [cores]
+Span = tuple[int, int, int, np.ndarray]  # begin, end (ns), bytes of a core, bool [cores]
 _WIDTH, _HEIGHT, _LEFT = 1000, 220, 90
 _MOST_CELLS = 20_000
 
@@ -37,10 +38,19 @@ def memory_maps(plan: Plan) -> str:
                 continue
             born, last = max(int(values.born[eid]), 0), min(int(values.last[eid]) + 1, count)
             offset = int(plan.storage.offset[sid])
-            title = (f"{plan.graph.names[producer[eid]]} {plan.graph.entry_type(eid)} {plan.layout(eid)}, "
-                     f"storage {sid}: {offset} + {extent} B a bank, steps {born} to {last}")
-            drawing.rect(_LEFT + born * _WIDTH / count, offset * _HEIGHT / peak,
-                         (last - born) * _WIDTH / count, extent * _HEIGHT / peak, paint(sid), title, "#fff")
+            title = (
+                f"{plan.graph.names[producer[eid]]} {plan.graph.entry_type(eid)} {plan.layout(eid)}, "
+                f"storage {sid}: {offset} + {extent} B a bank, steps {born} to {last}"
+            )
+            drawing.rect(
+                _LEFT + born * _WIDTH / count,
+                offset * _HEIGHT / peak,
+                (last - born) * _WIDTH / count,
+                extent * _HEIGHT / peak,
+                paint(sid),
+                title,
+                "#fff",
+            )
         bound = plan.lower_bound[did, memory]
         drawing.line(_LEFT, bound * _HEIGHT / peak, _LEFT + _WIDTH, bound * _HEIGHT / peak, "#c00")
         drawing.text(_LEFT - 4, 10, "0", "end")
@@ -67,11 +77,15 @@ def l1_over_time(timeline: Timeline) -> str:
             edges = np.unique(np.linspace(0, over, max(_MOST_CELLS // memory.banks, 2)).astype(np.int64))
         taken = np.zeros((memory.banks, len(edges)), np.int64)
         for begin, end, extent, cores in spans:
-            first, last = np.searchsorted(edges, begin), max(np.searchsorted(edges, end),
-                                                             np.searchsorted(edges, begin) + 1)
+            first, last = (
+                np.searchsorted(edges, begin),
+                max(np.searchsorted(edges, end), np.searchsorted(edges, begin) + 1),
+            )
             taken[cores, first:last] += extent
-        parts.append(f"<h3>{escape(str(device))}: most on a core {int(taken.max()):,} of "
-                     f"{memory.available:,} B</h3>{_heat_map(taken / memory.available, edges, over)}")
+        parts.append(
+            f"<h3>{escape(str(device))}: most on a core {int(taken.max()):,} of "
+            f"{memory.available:,} B</h3>{_heat_map(taken / memory.available, edges, over)}"
+        )
     return "".join(parts) or "<p>no tensor lies in L1</p>"
 
 
@@ -83,7 +97,7 @@ def _epoch_spans(timeline: Timeline, cut: Any) -> list[Span]:
     begins = np.concatenate([[0], np.maximum.accumulate(ends)[:-1]])
     for op, epoch in enumerate(cut.choice.epoch.tolist()):
         spot, grid = cut.choice.spots[op], np.zeros(cut.network.device.descriptor.grid, bool)
-        grid[spot.row:spot.row + spot.rows, spot.col:spot.col + spot.cols] = True
+        grid[spot.row : spot.row + spot.rows, spot.col : spot.col + spot.cols] = True
         taken = cut.model(op).l1_bytes + int(cut.extra[op])
         found.append((int(begins[epoch]), min(int(ends[epoch]), over), taken, grid.ravel()))
     return found
@@ -105,7 +119,7 @@ def _l1_spans(timeline: Timeline, did: int, memory: int) -> list[Span]:
         if shard is not None:
             (top, left), (bottom, right) = shard.grid
             grid = np.zeros(plan.devices[did].descriptor.grid, bool)
-            grid[top:bottom + 1, left:right + 1] = True
+            grid[top : bottom + 1, left : right + 1] = True
             cores = grid.ravel()
         until = int(end[last]) if last < plan.graph.num_nodes else timeline.latency_ns
         found.append((int(start[born]) if born >= 0 else 0, until, int(plan.storage.extent[sid]), cores))
@@ -121,8 +135,14 @@ def _heat_map(share: np.ndarray, edges: np.ndarray, over: int) -> Svg:
             if at + 1 < len(edges) and share[core, at] == share[core, begin]:
                 continue
             x, x2 = (edges[i] * _WIDTH / over for i in (begin, at))
-            drawing.rect(_LEFT + x, core * high, x2 - x, high, heat(float(share[core, begin])),
-                         f"core {core}: {share[core, begin]:.1%} from {edges[begin]:,} ns")
+            drawing.rect(
+                _LEFT + x,
+                core * high,
+                x2 - x,
+                high,
+                heat(float(share[core, begin])),
+                f"core {core}: {share[core, begin]:.1%} from {edges[begin]:,} ns",
+            )
             begin = at
     drawing.text(_LEFT - 4, 10, "core 0", "end")
     drawing.text(_LEFT - 4, cores * high, f"core {cores - 1}", "end")

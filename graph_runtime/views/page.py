@@ -1,4 +1,5 @@
 """One page about a plan and its timeline: a single HTML file without scripts, fonts or addresses."""
+
 from __future__ import annotations
 
 from html import escape
@@ -37,28 +38,46 @@ def html_page(timeline: Timeline, title: str, command: str = "") -> str:
         section("L1 per core over time", legend(), l1_over_time(timeline)),
         section("Memory map", memory_maps(plan)),
         section("Bytes per bank", bank_pictures(timeline)),
-        section("Copies", html_table(_copies(timeline), (
-            "name", "of", "from", "to", "bytes", "ns", "inserted", "at_input", "cause"))),
-        section("Placement", html_table(report.nodes(plan)[:_MOST_ROWS], (
-            "nid", "name", "op", "device", "type", "layout", "sid", "cause", "layout_cause")), open=False),
+        section(
+            "Copies",
+            html_table(
+                _copies(timeline),
+                ("name", "of", "from", "to", "bytes", "ns", "inserted", "at_input", "cause"),
+            ),
+        ),
+        section(
+            "Placement",
+            html_table(
+                report.nodes(plan)[:_MOST_ROWS],
+                ("nid", "name", "op", "device", "type", "layout", "sid", "cause", "layout_cause"),
+            ),
+            open=False,
+        ),
         section("Warnings", "".join(f"<p>{escape(w)}</p>" for w in plan.warnings) or "<p>none</p>"),
     ]
-    return (f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-            f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>{''.join(parts)}</body></html>\n")
+    return (
+        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>{''.join(parts)}</body></html>\n"
+    )
 
 
 def _summary(timeline: Timeline, command: str) -> str:
     facts = timeline.summary()
-    rows = [{"what": "latency", "value": f"{facts['latency_ns'] / 1e3:,.1f} us"},
-            {"what": "throughput", "value": f"{facts['throughput']:,.1f} runs a second"},
-            {"what": "critical path", "value": f"{facts['critical_ns'] / 1e3:,.1f} us"},
-            {"what": "dispatch", "value": f"{facts['dispatch_ns'] / 1e3:,.1f} us"}]
-    rows += [{"what": f"time that is {name}", "value": f"{share:.1%}"}
-             for name, share in facts["basis_shares"].items()]
+    rows = [
+        {"what": "latency", "value": f"{facts['latency_ns'] / 1e3:,.1f} us"},
+        {"what": "throughput", "value": f"{facts['throughput']:,.1f} runs a second"},
+        {"what": "critical path", "value": f"{facts['critical_ns'] / 1e3:,.1f} us"},
+        {"what": "dispatch", "value": f"{facts['dispatch_ns'] / 1e3:,.1f} us"},
+    ]
+    rows += [
+        {"what": f"time that is {name}", "value": f"{share:.1%}"}
+        for name, share in facts["basis_shares"].items()
+    ]
     rows += [{"what": "command", "value": command}] if command else []
     queues = [{**row, "utilisation": f"{row['utilisation']:.1%}"} for row in facts["queues"]]
     return html_table(rows, ("what", "value")) + html_table(
-        queues, ("queue", "events", "busy_ns", "utilisation"))
+        queues, ("queue", "events", "busy_ns", "utilisation")
+    )
 
 
 def _legend() -> str:
@@ -82,11 +101,18 @@ def _lanes(timeline: Timeline) -> Svg:
         drawing.line(_LEFT, (at + 1) * _ROW, _LEFT + _WIDTH, (at + 1) * _ROW, "#eee")
     columns = (timeline.nid, timeline.run, timeline.start, timeline.end, timeline.basis)
     for track, nid, run, start, end, basis in zip(placed, *(c.tolist() for c in columns), strict=True):
-        title = (f"{plan.graph.names[nid]}, run {run}: {start:,} to {end:,} ns ({end - start:,}), "
-                 f"{BASES[basis]}")
-        drawing.rect(_LEFT + start * _WIDTH / over, rows[track] * _ROW + 3,
-                     (end - start) * _WIDTH / over, _ROW - 6, _COLOURS[BASES[basis]], title,
-                     "#333" if nid in chain else "none")
+        title = (
+            f"{plan.graph.names[nid]}, run {run}: {start:,} to {end:,} ns ({end - start:,}), {BASES[basis]}"
+        )
+        drawing.rect(
+            _LEFT + start * _WIDTH / over,
+            rows[track] * _ROW + 3,
+            (end - start) * _WIDTH / over,
+            _ROW - 6,
+            _COLOURS[BASES[basis]],
+            title,
+            "#333" if nid in chain else "none",
+        )
     drawing.text(_LEFT, _ROW * len(rows) + 14, "0")
     drawing.text(_LEFT + _WIDTH, _ROW * len(rows) + 14, f"{over:,} ns", "end")
     return drawing

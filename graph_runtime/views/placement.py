@@ -1,4 +1,5 @@
 """A Placement as JSON-able rows and as text for people: what `plan --placement` shows. Prints nothing."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -20,25 +21,45 @@ def describe(placement: Placement) -> Row:
 def text(placement: Placement, width: int | None = None) -> str:
     """The table of nodes with their copies, the sums, and the predictions. ``width``: of the terminal."""
     said = describe(placement)
-    rows = [{**row, "asked": row["asked"] or "", "copies": [_copy(c) for c in row["copies"]],
-             "time": time_text(row["ns"])} for row in said["nodes"]]
-    parts = ["placement: where each node runs, copies of what it makes, and why\n" +
-             table(rows, ("node", "op", "asked", "device", "time", "copies", "why"), width)]
+    rows = [
+        {
+            **row,
+            "asked": row["asked"] or "",
+            "copies": [_copy(c) for c in row["copies"]],
+            "time": time_text(row["ns"]),
+        }
+        for row in said["nodes"]
+    ]
+    parts = [
+        "placement: where each node runs, copies of what it makes, and why\n"
+        + table(rows, ("node", "op", "asked", "device", "time", "copies", "why"), width)
+    ]
     sums = [{**row, "time": time_text(row["ns"])} for row in said["devices"]]
     parts.append(table(sums, ("device", "nodes", "time"), width))
     ways = [{**row, "time": time_text(row["ns"])} for row in said["copies"]]
     if ways:
         parts.append("copies of every run\n" + table(ways, ("from", "to", "copies", "bytes", "time"), width))
-    predicted = [{"objective": row["objective"], "time": time_text(row["ns"]),
-                  "bound": time_text(row["bound_ns"]), "status": row["status"],
-                  "best single device": time_text(row["single_ns"]),
-                  "which": row["single"]} for row in said["predictions"]]
+    predicted = [
+        {
+            "objective": row["objective"],
+            "time": time_text(row["ns"]),
+            "bound": time_text(row["bound_ns"]),
+            "status": row["status"],
+            "best single device": time_text(row["single_ns"]),
+            "which": row["single"],
+        }
+        for row in said["predictions"]
+    ]
     columns = ("objective", "time", "bound", "status", "best single device", "which")
-    parts.append("predicted: no placement takes less than the bound; optimal: proved\n" +
-                 table(predicted, columns, width))
+    parts.append(
+        "predicted: no placement takes less than the bound; optimal: proved\n"
+        + table(predicted, columns, width)
+    )
     if said["elsewhere"]:
-        parts.append(f"{len(said['elsewhere'])} nodes run elsewhere than asked: "
-                     + ", ".join(row["node"] for row in said["elsewhere"]))
+        parts.append(
+            f"{len(said['elsewhere'])} nodes run elsewhere than asked: "
+            + ", ".join(row["node"] for row in said["elsewhere"])
+        )
     return "\n\n".join(parts) + "\n"
 
 

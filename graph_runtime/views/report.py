@@ -4,6 +4,7 @@ nothing.
 Every function takes a Plan and returns JSON-able dicts, but for ``text``, ``summary``, ``pictures``,
 ``picture`` and ``table``, which return strings.
 """
+
 from __future__ import annotations
 
 import textwrap
@@ -17,18 +18,34 @@ from ..plan.lifetimes import Values, find_values
 from ..plan.modes import Modes
 from ..plan.types import Plan
 
-__all__ = ["copies", "describe", "memories", "nodes", "picture", "pictures", "pool",
-           "summary", "table", "text"]
+__all__ = [
+    "copies",
+    "describe",
+    "memories",
+    "nodes",
+    "picture",
+    "pictures",
+    "pool",
+    "summary",
+    "table",
+    "text",
+]
 
 Row = dict[str, Any]
 _MARKS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_LEAST, _LEAST_LAST = 8, 20     # characters to which columns, and the last one, are narrowed at most
+_LEAST, _LEAST_LAST = 8, 20  # characters to which columns, and the last one, are narrowed at most
 
 
 def describe(plan: Plan, modes: Modes | None = None) -> Row:
     """All of it: {"nodes", "copies", "pool", "memories", "circular", "warnings"}."""
-    return {"nodes": nodes(plan), "copies": copies(plan), "pool": pool(plan),
-            "memories": memories(plan, modes), "circular": circular(plan), "warnings": list(plan.warnings)}
+    return {
+        "nodes": nodes(plan),
+        "copies": copies(plan),
+        "pool": pool(plan),
+        "memories": memories(plan, modes),
+        "circular": circular(plan),
+        "warnings": list(plan.warnings),
+    }
 
 
 def nodes(plan: Plan) -> list[Row]:
@@ -64,11 +81,19 @@ def copies(plan: Plan) -> list[Row]:
     for nid in _calls(plan, COPY):
         view = plan.graph.node(nid)
         source = view.inputs[0]
-        rows.append({
-            "nid": nid, "name": view.name, "of": plan.graph.names[plan.graph.maker(source)],
-            "from": str(plan.devices[entry_did[source]]), "to": str(plan.devices[plan.did[nid]]),
-            "bytes": view.output_types[0].nbytes, "inserted": bool(plan.origin[nid] < 0),
-            "at_input": bool(plan.at_input[nid]), "cause": plan.causes[plan.cause_id[nid]]})
+        rows.append(
+            {
+                "nid": nid,
+                "name": view.name,
+                "of": plan.graph.names[plan.graph.maker(source)],
+                "from": str(plan.devices[entry_did[source]]),
+                "to": str(plan.devices[plan.did[nid]]),
+                "bytes": view.output_types[0].nbytes,
+                "inserted": bool(plan.origin[nid] < 0),
+                "at_input": bool(plan.at_input[nid]),
+                "cause": plan.causes[plan.cause_id[nid]],
+            }
+        )
     return rows
 
 
@@ -149,18 +174,23 @@ def circular(plan: Plan) -> list[Row]:
     rows = []
     for did, nbytes in plan.circular_peak().items():
         nid = int(np.flatnonzero((plan.did == did) & (plan.circular == nbytes))[0])
-        rows.append({"device": str(plan.devices[did]), "bytes": nbytes, "nid": nid,
-                     "node": plan.graph.names[nid]})
+        rows.append(
+            {"device": str(plan.devices[did]), "bytes": nbytes, "nid": nid, "node": plan.graph.names[nid]}
+        )
     return rows
 
 
 def circular_text(plan: Plan) -> str:
     """The same as lines; "" where there are none."""
-    return "".join(f"circular buffers on {row['device']}: up to {row['bytes']} B of each core's L1 (node "
-                   f"{row['node']!r})\n" for row in circular(plan))
+    return "".join(
+        f"circular buffers on {row['device']}: up to {row['bytes']} B of each core's L1 (node "
+        f"{row['node']!r})\n"
+        for row in circular(plan)
+    )
 
 
 # **************** text ****************
+
 
 def text(plan: Plan, width: int | None = None, modes: Modes | None = None) -> str:
     """The whole report for people: nodes with causes, copies, memories, the pool map as a table and as
@@ -181,12 +211,25 @@ def text(plan: Plan, width: int | None = None, modes: Modes | None = None) -> st
 
 def summary(plan: Plan, width: int | None = None, modes: Modes | None = None) -> str:
     """The memories in use as a table, with its units."""
-    columns = ("device", "memory", "banks", "peak", "lower_bound", "status", *(modes or ()), "available",
-               "bytes", "unshared")
+    columns = (
+        "device",
+        "memory",
+        "banks",
+        "peak",
+        "lower_bound",
+        "status",
+        *(modes or ()),
+        "available",
+        "bytes",
+        "unshared",
+    )
     said = "".join(f"{mode}, " for mode in modes or ())
-    return (f"memories: peak, lower_bound, {said}available in bytes of one bank; bytes, unshared of all "
-            "banks\n" + table(memories(plan, modes), columns, width)
-            + (f"\n{circular_text(plan).rstrip()}" if plan.circular_peak() else ""))
+    return (
+        f"memories: peak, lower_bound, {said}available in bytes of one bank; bytes, unshared of all "
+        "banks\n"
+        + table(memories(plan, modes), columns, width)
+        + (f"\n{circular_text(plan).rstrip()}" if plan.circular_peak() else "")
+    )
 
 
 def pictures(plan: Plan) -> str:
@@ -210,8 +253,10 @@ def table(rows: Sequence[Row], columns: Sequence[str], width: int | None = None)
     lines = []
     for line in cells:
         *cut, last = [_shorten(c, w) for c, w in zip(line[:-1], widths[:-1], strict=True)] + line[-1:]
-        head = "".join((c.rjust(w) if r else c.ljust(w)) + "  "
-                       for c, w, r in zip(cut, widths[:-1], right[:-1], strict=True))
+        head = "".join(
+            (c.rjust(w) if r else c.ljust(w)) + "  "
+            for c, w, r in zip(cut, widths[:-1], right[:-1], strict=True)
+        )
         folded = [last] if room is None else textwrap.wrap(last, room, break_on_hyphens=False) or [""]
         if right[-1]:
             folded = [part.rjust(widths[-1]) for part in folded]
@@ -232,7 +277,7 @@ def _shorten(text: str, width: int) -> str:
     if len(text) <= width:
         return text
     tail = (width - 1) // 2
-    return f"{text[:width - 1 - tail]}\N{HORIZONTAL ELLIPSIS}{text[len(text) - tail:]}"
+    return f"{text[: width - 1 - tail]}\N{HORIZONTAL ELLIPSIS}{text[len(text) - tail :]}"
 
 
 def _is_number_column(rows: Sequence[Row], column: str) -> bool:

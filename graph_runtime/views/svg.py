@@ -1,4 +1,5 @@
 """Just enough of SVG and HTML for page.py: every text is escaped here."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,16 +17,27 @@ class Svg:
     def __init__(self, width: float, height: float):
         self._size, self._parts = (width, height), []
 
-    def rect(self, x: float, y: float, width: float, height: float, fill: str, title: str = "",
-             stroke: str = "none") -> None:
+    def rect(
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        fill: str,
+        title: str = "",
+        stroke: str = "none",
+    ) -> None:
         """A rectangle; ``title`` is shown when the pointer is on it."""
         inside = f"<title>{escape(title)}</title>" if title else ""
-        self._parts.append(f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0.4):.2f}" '
-                           f'height="{max(height, 0.4):.2f}" fill="{fill}" stroke="{stroke}">{inside}</rect>')
+        self._parts.append(
+            f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0.4):.2f}" '
+            f'height="{max(height, 0.4):.2f}" fill="{fill}" stroke="{stroke}">{inside}</rect>'
+        )
 
     def line(self, x1: float, y1: float, x2: float, y2: float, stroke: str = "#999") -> None:
-        self._parts.append(f'<line x1="{x1:.2f}" y1="{y1:.2f}" x2="{x2:.2f}" y2="{y2:.2f}" '
-                           f'stroke="{stroke}"/>')
+        self._parts.append(
+            f'<line x1="{x1:.2f}" y1="{y1:.2f}" x2="{x2:.2f}" y2="{y2:.2f}" stroke="{stroke}"/>'
+        )
 
     def path(self, points: Iterable[tuple[float, float]], stroke: str) -> None:
         """A line through the points."""
@@ -37,8 +49,11 @@ class Svg:
 
     def __str__(self) -> str:
         width, height = self._size
-        return (f'<svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" role="img">'
-                + "".join(self._parts) + "</svg>")
+        return (
+            f'<svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" role="img">'
+            + "".join(self._parts)
+            + "</svg>"
+        )
 
 
 def paint(number: int) -> str:
@@ -82,5 +97,8 @@ def _cell(value: Any) -> str:
 
 def section(title: str, *parts: str, open: bool = True) -> str:
     """A part of a page that folds."""
-    return (f"<details{' open' if open else ''}><summary>{escape(title)}</summary>" + "".join(parts)
-            + "</details>")
+    return (
+        f"<details{' open' if open else ''}><summary>{escape(title)}</summary>"
+        + "".join(parts)
+        + "</details>"
+    )

@@ -3,6 +3,7 @@ thread a queue, flows for copies, counters for memory.
 
 {"traceEvents": [...], "displayTimeUnit": "ns"}; times are microseconds.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -25,15 +26,21 @@ Event = dict[str, Any]
 def trace_json(timeline: Timeline, notes: Sequence[str] = ()) -> bytes:
     """The trace as one JSON object; the summary stands in its ``otherData``, with ``notes`` on the graph."""
     told = {"notes": list(notes)} if notes else {}
-    return orjson.dumps({"traceEvents": trace_events(timeline), "displayTimeUnit": "ns",
-                         "otherData": {**timeline.summary(), **told}})
+    return orjson.dumps(
+        {
+            "traceEvents": trace_events(timeline),
+            "displayTimeUnit": "ns",
+            "otherData": {**timeline.summary(), **told},
+        }
+    )
 
 
 def trace_events(timeline: Timeline) -> list[Event]:
     """Names of processes and threads, then slices, flows and counters."""
     threads, tid = _threads(timeline)
-    return (_names(timeline, tid) + _slices(timeline, threads) + _flows(timeline, threads)
-            + _counters(timeline))
+    return (
+        _names(timeline, tid) + _slices(timeline, threads) + _flows(timeline, threads) + _counters(timeline)
+    )
 
 
 def _us(ns: int) -> float:
@@ -50,7 +57,7 @@ def tracks(timeline: Timeline) -> list[tuple[int, int]]:
         ends = free.setdefault(queue, [])
         start, end = int(timeline.start[at]), int(timeline.end[at])
         slot = next((i for i, until in enumerate(ends) if until <= start), len(ends))
-        ends[slot:slot + 1] = [end]
+        ends[slot : slot + 1] = [end]
         found[at] = queue, slot
     return found
 
@@ -67,8 +74,10 @@ def _names(timeline: Timeline, tids: dict[tuple[int, int], int]) -> list[Event]:
     events: list[Event] = []
     for did in sorted({did for did, _ in timeline.queues}):
         device = timeline.plan.devices[did]
-        for name, args in (("process_name", {"name": f"{device} ({device.descriptor.name})"}),
-                           ("process_sort_index", {"sort_index": did})):
+        for name, args in (
+            ("process_name", {"name": f"{device} ({device.descriptor.name})"}),
+            ("process_sort_index", {"sort_index": did}),
+        ):
             events.append({"ph": "M", "name": name, "pid": did, "tid": 0, "args": args})
     for (queue, slot), tid in tids.items():
         did, role = timeline.queues[queue]
@@ -80,6 +89,7 @@ def _names(timeline: Timeline, tids: dict[tuple[int, int], int]) -> list[Event]:
 
 # **************** slices ****************
 
+
 def _slices(timeline: Timeline, threads: list[tuple[int, int]]) -> list[Event]:
     """One complete event an instruction; inside it, at its beginning, its dispatch."""
     plan, events = timeline.plan, []
@@ -87,17 +97,36 @@ def _slices(timeline: Timeline, threads: list[tuple[int, int]]) -> list[Event]:
     columns = (timeline.nid, timeline.start, timeline.end, timeline.dispatch, timeline.run, timeline.basis)
     facts: dict[int, tuple[str, str, Event]] = {}
     for (pid, tid), nid, start, end, dispatch, run, basis in zip(
-            threads, *(c.tolist() for c in columns), strict=True):
+        threads, *(c.tolist() for c in columns), strict=True
+    ):
         if nid not in facts:
             facts[nid] = _facts(plan, nid)
         name, kind, args = facts[nid]
-        events.append({
-            "ph": "X", "name": name, "cat": kind, "pid": pid, "tid": tid, "ts": _us(start),
-            "dur": _us(end - start),
-            "args": {**args, "run": run, "basis": BASES[basis], "critical": nid in critical}})
+        events.append(
+            {
+                "ph": "X",
+                "name": name,
+                "cat": kind,
+                "pid": pid,
+                "tid": tid,
+                "ts": _us(start),
+                "dur": _us(end - start),
+                "args": {**args, "run": run, "basis": BASES[basis], "critical": nid in critical},
+            }
+        )
         if dispatch:
-            events.append({"ph": "X", "name": "dispatch", "cat": "dispatch", "pid": pid, "tid": tid,
-                           "ts": _us(start), "dur": _us(dispatch), "args": {"nid": nid}})
+            events.append(
+                {
+                    "ph": "X",
+                    "name": "dispatch",
+                    "cat": "dispatch",
+                    "pid": pid,
+                    "tid": tid,
+                    "ts": _us(start),
+                    "dur": _us(dispatch),
+                    "args": {"nid": nid},
+                }
+            )
     return events
 
 
@@ -105,14 +134,24 @@ def _facts(plan: Plan, nid: int) -> tuple[str, str, Event]:
     """(name, "copy" or "kernel", what a slice says of its node)."""
     node = plan.graph.node(nid)
     copy = node.func is not None and node.func.name == COPY
-    return node.name, "copy" if copy else "kernel", {
-        "nid": nid, "op": node.op, "device": str(plan.devices[plan.did[nid]]),
-        "sid": [int(plan.sid[e]) for e in node.outputs], "type": [str(t) for t in node.output_types],
-        "layout": [str(plan.layout(e)) for e in node.outputs],
-        "bytes": sum(t.nbytes for t in node.output_types), "reason": plan.causes[plan.cause_id[nid]]}
+    return (
+        node.name,
+        "copy" if copy else "kernel",
+        {
+            "nid": nid,
+            "op": node.op,
+            "device": str(plan.devices[plan.did[nid]]),
+            "sid": [int(plan.sid[e]) for e in node.outputs],
+            "type": [str(t) for t in node.output_types],
+            "layout": [str(plan.layout(e)) for e in node.outputs],
+            "bytes": sum(t.nbytes for t in node.output_types),
+            "reason": plan.causes[plan.cause_id[nid]],
+        },
+    )
 
 
 # **************** flows ****************
+
 
 def _flows(timeline: Timeline, threads: list[tuple[int, int]]) -> list[Event]:
     """From who makes a value to the copy of it, and from the copy to who reads it first: pairs of "s" and
@@ -120,8 +159,10 @@ def _flows(timeline: Timeline, threads: list[tuple[int, int]]) -> list[Event]:
     plan, events, number = timeline.plan, [], 0
     values = find_values(plan.graph, plan.at_input)
     made_by = plan.graph.entry_nid
-    row = {(int(run), int(nid)): at for at, (run, nid) in enumerate(
-        zip(timeline.run.tolist(), timeline.nid.tolist(), strict=True))}
+    row = {
+        (int(run), int(nid)): at
+        for at, (run, nid) in enumerate(zip(timeline.run.tolist(), timeline.nid.tolist(), strict=True))
+    }
     readers = _first_readers(timeline, values.of)
     for at in np.flatnonzero(timeline.is_copy).tolist():
         run, nid = int(timeline.run[at]), int(timeline.nid[at])
@@ -133,8 +174,18 @@ def _flows(timeline: Timeline, threads: list[tuple[int, int]]) -> list[Event]:
             middle = (int(timeline.start[begin]) + int(timeline.end[begin])) / 2
             for phase, where, ts in (("s", begin, middle), ("f", end, int(timeline.start[end]))):
                 pid, tid = threads[where]
-                events.append({"ph": phase, "id": number, "name": "copy", "cat": "flow", "pid": pid,
-                               "tid": tid, "ts": ts / 1000, **({"bp": "e"} if phase == "f" else {})})
+                events.append(
+                    {
+                        "ph": phase,
+                        "id": number,
+                        "name": "copy",
+                        "cat": "flow",
+                        "pid": pid,
+                        "tid": tid,
+                        "ts": ts / 1000,
+                        **({"bp": "e"} if phase == "f" else {}),
+                    }
+                )
             number += 1
     return events
 
@@ -144,12 +195,13 @@ def _first_readers(timeline: Timeline, value_of: np.ndarray) -> dict[tuple[int, 
     graph, found = timeline.plan.graph, {}
     for at in np.lexsort((np.arange(len(timeline)), timeline.start)).tolist():
         nid, run = int(timeline.nid[at]), int(timeline.run[at])
-        for eid in graph.in_eid[graph.in_ptr[nid]:graph.in_ptr[nid + 1]].tolist():
+        for eid in graph.in_eid[graph.in_ptr[nid] : graph.in_ptr[nid + 1]].tolist():
             found.setdefault((run, int(value_of[eid])), at)
     return found
 
 
 # **************** counters ****************
+
 
 def live_bytes(timeline: Timeline) -> dict[tuple[int, int], list[tuple[int, int]]]:
     """{(did, memory): [(ns, bytes of a bank from there on)]} of the first run: what the plan's storage holds.
@@ -200,6 +252,8 @@ def _counters(timeline: Timeline) -> list[Event]:
     events = []
     for (did, memory), points in live_bytes(timeline).items():
         name = f"{timeline.plan.devices[did].descriptor.memories[memory].name} bytes of a bank"
-        events += [{"ph": "C", "name": name, "pid": did, "ts": _us(ns), "args": {"bytes": live}}
-                   for ns, live in points]
+        events += [
+            {"ph": "C", "name": name, "pid": did, "ts": _us(ns), "args": {"bytes": live}}
+            for ns, live in points
+        ]
     return events

@@ -7,6 +7,7 @@ float32 on cpu:0. tt: bfloat16 on tt:0, a host for what it has no kernel for. mi
 output the greatest difference relative to the greatest value, and the correlation; the aims are 1e-4 on cpu,
 0.99 on tt.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -21,13 +22,18 @@ from graph_runtime.factory import create, set_constants
 from graph_runtime.library import load_library
 from graph_runtime.prepare import prepare
 
-WHERE = {"cpu": (["cpu:0"], {}),
-         "tt": (["tt:0", "cpu:0"], {"formats": {"tt": "bf16"}, "placement": "single", "fallback": "host"}),
-         "mixed": (["cpu:0", "tt:0"], {"formats": {"tt": "bf16"}, "placement": "mincut"})}
+WHERE = {
+    "cpu": (["cpu:0"], {}),
+    "tt": (["tt:0", "cpu:0"], {"formats": {"tt": "bf16"}, "placement": "single", "fallback": "host"}),
+    "mixed": (["cpu:0", "tt:0"], {"formats": {"tt": "bf16"}, "placement": "mincut"}),
+}
 
 
-def outputs(model: Path, inputs: dict[str, np.ndarray], where: str,
-            ) -> tuple[dict[str, np.ndarray], float, dict[str, int]]:
+def outputs(
+    model: Path,
+    inputs: dict[str, np.ndarray],
+    where: str,
+) -> tuple[dict[str, np.ndarray], float, dict[str, int]]:
     """(outputs by name, seconds of the second run, nodes on each device)."""
     devices, options = WHERE[where]
     prepared = prepare(model, devices, **options)
@@ -65,9 +71,20 @@ def main() -> None:
         for where in options.on.split(","):
             made, seconds, placed = outputs(options.models / f"{name}.onnx", given, where)
             rows = [distance(made[key[4:]], value) for key, value in arrays.items() if key.startswith("out_")]
-            print(json.dumps({"bench": "agree", "model": name, "on": where, "nodes": placed,
-                              "relative": max(r for r, _ in rows), "correlation": min(c for _, c in rows),
-                              "run_ms": round(seconds * 1e3, 2)}), flush=True)
+            print(
+                json.dumps(
+                    {
+                        "bench": "agree",
+                        "model": name,
+                        "on": where,
+                        "nodes": placed,
+                        "relative": max(r for r, _ in rows),
+                        "correlation": min(c for _, c in rows),
+                        "run_ms": round(seconds * 1e3, 2),
+                    }
+                ),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ pipeline    a chain of 8 stages on two devices, --runs of it in flight; a stage 
 copies      a copy in and a computation in every run; the bound: the longer of both, always busy.
 submit      what one submission costs the caller: an op of eager mode, a run of a session. Microseconds.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -57,8 +58,9 @@ def kernels(folder: Path) -> tuple[int, int]:
     """Addresses of stage and stamp."""
     include = Path(__file__).resolve().parents[2] / "native" / "include"
     (folder / "k.c").write_text(SOURCE)
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", f"-I{include}", folder / "k.c", "-o", folder / "k.so"],
-                   check=True)
+    subprocess.run(
+        ["cc", "-O2", "-shared", "-fPIC", f"-I{include}", folder / "k.c", "-o", folder / "k.so"], check=True
+    )
     library = core.library_open(folder / "k.so")
     return core.library_symbol(library, "stage"), core.library_symbol(library, "stamp")
 
@@ -72,8 +74,15 @@ def chain(queues: Sequence[Queue], fn: int, words: np.ndarray) -> Template:
     steps["lane"] = [lanes.index(queue) for queue in queues]
     steps["num_waits"][1:] = [a != b for a, b in pairwise(queues)]
     steps["first_wait"] = np.maximum(np.arange(len(queues)) - 1, 0)
-    return Template(steps, np.zeros(0, ARG), np.zeros(0, np.int32), np.arange(len(queues)), lanes,
-                    np.zeros(0, SLOT), owners=(words,))
+    return Template(
+        steps,
+        np.zeros(0, ARG),
+        np.zeros(0, np.int32),
+        np.arange(len(queues)),
+        lanes,
+        np.zeros(0, SLOT),
+        owners=(words,),
+    )
 
 
 def submit(template: Template) -> Run:
@@ -104,18 +113,33 @@ def handoff(stamp: int, queues: Sequence[Queue]) -> dict:
         begin = time.monotonic_ns()
         submit(template).wait()
         idle.append(times[0] - begin)
-    return {"bench": "handoff", "us": statistics.median(busy) / 1e3, "least_us": min(busy) / 1e3,
-            "p90_us": float(np.percentile(busy, 90)) / 1e3, "wanted_us": 3,
-            "idle_us": statistics.median(idle) / 1e3}
+    return {
+        "bench": "handoff",
+        "us": statistics.median(busy) / 1e3,
+        "least_us": min(busy) / 1e3,
+        "p90_us": float(np.percentile(busy, 90)) / 1e3,
+        "wanted_us": 3,
+        "idle_us": statistics.median(idle) / 1e3,
+    }
 
 
 def pipeline(stage: int, queues: Sequence[Queue], runs: int, stage_ns: int) -> list[dict]:
     rows, words = [], np.full(8, stage_ns, np.int64)
-    one = seconds_of(chain([queues[0]] * 4, stage, words[:4]), runs)      # one queue, always busy
+    one = seconds_of(chain([queues[0]] * 4, stage, words[:4]), runs)  # one queue, always busy
     for name, order in (("halves", [0] * 4 + [1] * 4), ("alternating", [0, 1] * 4)):
         took = seconds_of(chain([queues[i] for i in order], stage, words), runs)
-        rows.append({"bench": "pipeline", "order": name, "runs": runs, "stage_us": stage_ns / 1e3, "s": took,
-                     "bound_s": one, "of_bound": one / took, "wanted": 0.9})
+        rows.append(
+            {
+                "bench": "pipeline",
+                "order": name,
+                "runs": runs,
+                "stage_us": stage_ns / 1e3,
+                "s": took,
+                "bound_s": one,
+                "of_bound": one / took,
+                "wanted": 0.9,
+            }
+        )
     return rows
 
 
@@ -123,11 +147,22 @@ def copies(stage: int, handle: core.DeviceHandle, runs: int, stage_ns: int) -> l
     rows, copy_in, compute = [], (handle, COPY_IN), (handle, COMPUTE)
     for factor in (0.5, 1.0, 2.0):
         words = np.array([int(stage_ns * factor), stage_ns], np.int64)
-        alone = [seconds_of(chain([queue], stage, words[i:i + 1]), runs)
-                 for i, queue in enumerate((copy_in, compute))]
+        alone = [
+            seconds_of(chain([queue], stage, words[i : i + 1]), runs)
+            for i, queue in enumerate((copy_in, compute))
+        ]
         took = seconds_of(chain([copy_in, compute], stage, words), runs)
-        rows.append({"bench": "copies", "copy_of_compute": factor, "runs": runs, "s": took,
-                     "bound_s": max(alone), "of_bound": max(alone) / took, "wanted": 0.9})
+        rows.append(
+            {
+                "bench": "copies",
+                "copy_of_compute": factor,
+                "runs": runs,
+                "s": took,
+                "bound_s": max(alone),
+                "of_bound": max(alone) / took,
+                "wanted": 0.9,
+            }
+        )
     return rows
 
 
@@ -165,8 +200,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         stage, stamp = kernels(Path(folder))
         queues = [(handles[0], COMPUTE), (handles[1], COMPUTE)]
-        rows = [handoff(stamp, queues), *pipeline(stage, queues, options.runs, options.stage_us * 1000),
-                *copies(stage, handles[2], options.runs, options.stage_us * 1000), *submissions()]
+        rows = [
+            handoff(stamp, queues),
+            *pipeline(stage, queues, options.runs, options.stage_us * 1000),
+            *copies(stage, handles[2], options.runs, options.stage_us * 1000),
+            *submissions(),
+        ]
     for row in rows:
         print(json.dumps(row))
 

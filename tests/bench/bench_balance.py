@@ -7,6 +7,7 @@ cycles: for one input, all epochs after each other; epochs; seconds: of enumerat
 epoch, for want of a legal pair and against deadlock; utilisation: mean of the epochs. The last line of a
 network has `best`: the policy of fewest cycles. Policy optimal needs scipy for graphs of a few ops.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -36,8 +37,16 @@ class _Net:
         return self.b.param(f"p{self.count}", shape, _DTYPE)
 
     def conv(self, x, cin: int, cout: int, k: int, stride: int = 1, group: int = 1):
-        return self.b.op("conv2d", x, self.param(cout, cin // group, k, k), self.param(cout), group=group,
-                         strides=[stride] * 2, pads=[k // 2] * 4, name=f"conv{self.count}")
+        return self.b.op(
+            "conv2d",
+            x,
+            self.param(cout, cin // group, k, k),
+            self.param(cout),
+            group=group,
+            strides=[stride] * 2,
+            pads=[k // 2] * 4,
+            name=f"conv{self.count}",
+        )
 
     def done(self, *outputs) -> Graph:
         for y in outputs:
@@ -99,7 +108,11 @@ def mlp() -> Graph:
 
 
 NETS: dict[str, Callable[[], Graph]] = {
-    "resnet50": resnet50, "mobile": mobile, "encoder": encoder, "mlp": mlp}
+    "resnet50": resnet50,
+    "mobile": mobile,
+    "encoder": encoder,
+    "mlp": mlp,
+}
 
 
 def measure(board: str, name: str, policies: list[str]) -> None:
@@ -112,11 +125,19 @@ def measure(board: str, name: str, policies: list[str]) -> None:
     for policy in policies:
         start = time.perf_counter()
         found = balance_device(planned, 0, policy)
-        row = {"net": name, "board": board, "policy": policy, "ops": ops, "cycles": found.total,
-               "epochs": len(found.epoch_cycles), "cuts": len(found.choice.cuts), "queued": len(found.queued),
-               "utilisation": round(float(found.utilisation.mean()), 4),
-               "enumerate_seconds": round(enumerating, 3),
-               "seconds": round(enumerating + time.perf_counter() - start, 3)}
+        row = {
+            "net": name,
+            "board": board,
+            "policy": policy,
+            "ops": ops,
+            "cycles": found.total,
+            "epochs": len(found.epoch_cycles),
+            "cuts": len(found.choice.cuts),
+            "queued": len(found.queued),
+            "utilisation": round(float(found.utilisation.mean()), 4),
+            "enumerate_seconds": round(enumerating, 3),
+            "seconds": round(enumerating + time.perf_counter() - start, 3),
+        }
         rows.append(row)
         print(json.dumps(row), flush=True)
     print(json.dumps({"net": name, "board": board, "best": min(rows, key=lambda r: r["cycles"])["policy"]}))

@@ -7,6 +7,7 @@ peak memory, bytes of the bundle. load: that bundle to a module, without importi
 nodes as a Model through every pass, by stage. The aims: ResNet-50 cold below 60 s and warm below 5 s on two
 quiet cores, 10,000 nodes through all passes below 5 s, loading below 1 us a node.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -34,12 +35,19 @@ def compile_model(model: Path, out: Path, devices: list[str], cache: str) -> dic
     args = [item for device in devices for item in ("--device", device)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", COMMAND, "compile", str(model), "-o", str(out), *args], check=True,
-                   env={**os.environ, "GR_CACHE_DIR": cache}, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-c", COMMAND, "compile", str(model), "-o", str(out), *args],
+        check=True,
+        env={**os.environ, "GR_CACHE_DIR": cache},
+        stdout=subprocess.DEVNULL,
+    )
     seconds = time.perf_counter() - start
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return {"seconds": round(seconds, 2), "peak_mib": after.ru_maxrss >> 10,
-            "cpu_seconds": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2)}
+    return {
+        "seconds": round(seconds, 2),
+        "peak_mib": after.ru_maxrss >> 10,
+        "cpu_seconds": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2),
+    }
 
 
 def load_seconds(bundle: Path, repeat: int = 5) -> tuple[float, int]:
@@ -58,12 +66,33 @@ def bench_model(model: Path, devices: list[str]) -> None:
         for state in ("cold", "warm"):
             row = compile_model(model, bundle, devices, f"{folder}/cache")
             size = sum(file.stat().st_size for file in bundle.iterdir())
-            print(json.dumps({"bench": "compile", "model": model.stem, "devices": devices, "cache": state,
-                              **row, "bundle_mb": round(size / 1e6, 1)}), flush=True)
+            print(
+                json.dumps(
+                    {
+                        "bench": "compile",
+                        "model": model.stem,
+                        "devices": devices,
+                        "cache": state,
+                        **row,
+                        "bundle_mb": round(size / 1e6, 1),
+                    }
+                ),
+                flush=True,
+            )
         seconds, nodes = load_seconds(bundle)
-        print(json.dumps({"bench": "load", "model": model.stem, "devices": devices,
-                          "ms": round(seconds * 1e3, 2), "nodes": nodes,
-                          "us_per_node": round(seconds * 1e6 / nodes, 2)}), flush=True)
+        print(
+            json.dumps(
+                {
+                    "bench": "load",
+                    "model": model.stem,
+                    "devices": devices,
+                    "ms": round(seconds * 1e3, 2),
+                    "nodes": nodes,
+                    "us_per_node": round(seconds * 1e6 / nodes, 2),
+                }
+            ),
+            flush=True,
+        )
 
 
 def chain(nodes: int) -> Model:
@@ -90,9 +119,18 @@ def bench_passes(nodes: int, devices: list[str]) -> None:
     start = time.perf_counter()
     prepare(model, devices, tell=tell)
     tell("", 0, 0)
-    print(json.dumps({"bench": "passes", "nodes": model.graph.num_nodes, "devices": devices,
-                      "seconds": round(time.perf_counter() - start, 3),
-                      "stages": {name: round(value, 3) for name, value in marks.items()}}), flush=True)
+    print(
+        json.dumps(
+            {
+                "bench": "passes",
+                "nodes": model.graph.num_nodes,
+                "devices": devices,
+                "seconds": round(time.perf_counter() - start, 3),
+                "stages": {name: round(value, 3) for name, value in marks.items()},
+            }
+        ),
+        flush=True,
+    )
 
 
 def main() -> None:

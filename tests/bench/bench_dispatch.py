@@ -6,6 +6,7 @@ ns/node is GraphModule.run() from Python, all in, over the number of adds. Peers
 over function pointers, numpy with out=, ONNX Runtime without optimisations where it is installed. Medians,
 and the least, which a busy machine disturbs less.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -43,8 +44,10 @@ void loop(float **args, int64_t n) {
 def c_loop(kind: str, count: int, folder: Path) -> Callable[[], object]:
     """The floor: an indirect call per node over a table of pointers."""
     (folder / "loop.c").write_text(LOOP)
-    subprocess.run(["cc", "-O3", "-march=x86-64-v3", "-shared", "-fPIC", folder / "loop.c",
-                    "-o", folder / "loop.so"], check=True)
+    subprocess.run(
+        ["cc", "-O3", "-march=x86-64-v3", "-shared", "-fPIC", folder / "loop.c", "-o", folder / "loop.so"],
+        check=True,
+    )
     loop = ctypes.CDLL(str(folder / "loop.so")).loop
     loop.argtypes = [ctypes.c_void_p, ctypes.c_int64]
     names, rows = list(inputs(kind)), adds(kind, count)
@@ -52,13 +55,16 @@ def c_loop(kind: str, count: int, folder: Path) -> Callable[[], object]:
     buffers = gr.aligned_empty((max(sid.values()) + 1, WIDTH))
     buffers[...] = 0
     first, stride = buffers.ctypes.data, buffers.strides[0]
-    table = np.array([[first + stride * sid[value] for value in (left, right, out)]
-                      for out, left, right in rows], np.uint64)
+    table = np.array(
+        [[first + stride * sid[value] for value in (left, right, out)] for out, left, right in rows],
+        np.uint64,
+    )
     address = table.ctypes.data
 
     def run() -> object:
         loop(address, count)
-        return table, buffers               # both are kept alive by this closure
+        return table, buffers  # both are kept alive by this closure
+
     return run
 
 
@@ -72,6 +78,7 @@ def numpy_loop(kind: str, count: int) -> Callable[[], object]:
         add = np.add
         for left, right, out in calls:
             add(left, right, out)
+
     return run
 
 
@@ -83,8 +90,10 @@ def onnxruntime(kind: str, count: int) -> Callable[[], object] | None:
     except ImportError:
         return None
     rows, values = adds(kind, count), inputs(kind)
-    info = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [WIDTH])
-            for name in [*values, rows[-1][0]]}
+    info = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [WIDTH])
+        for name in [*values, rows[-1][0]]
+    }
     calls = [helper.make_node("Add", [left, right], [out]) for out, left, right in rows]
     graph = helper.make_graph(calls, "g", [info[name] for name in values], [info[rows[-1][0]]])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
@@ -102,7 +111,7 @@ def ours(kind: str, count: int, folder: Path, device: str = "cpu:0") -> Callable
     if device == "cpu:0":
         library = build_library([plan(gr.load_graph(text), [device])], folder / "adds.so")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")          # null:0 stands in for the cpu that the graph asks for
+        warnings.simplefilter("ignore")  # null:0 stands in for the cpu that the graph asks for
         module = gr.create(text, library, device)
     module.run(**inputs(kind))
     if device == "cpu:0":
@@ -128,8 +137,10 @@ def race(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[f
 
 def report(times: dict[str, list[float]], scale: float) -> dict[str, dict[str, float]]:
     """{"median": {name: value}, "least": ...}, seconds multiplied by scale."""
-    return {what: {name: round(choose(seconds) * scale, 2) for name, seconds in times.items()}
-            for what, choose in (("median", statistics.median), ("least", min))}
+    return {
+        what: {name: round(choose(seconds) * scale, 2) for name, seconds in times.items()}
+        for what, choose in (("median", statistics.median), ("least", min))
+    }
 
 
 def main() -> None:
@@ -140,19 +151,33 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        one = race({"graph_runtime": ours("chain", 1, folder),
-                    "null_device": ours("chain", 1, folder, "null:0")}, options.rounds)
+        one = race(
+            {"graph_runtime": ours("chain", 1, folder), "null_device": ours("chain", 1, folder, "null:0")},
+            options.rounds,
+        )
         print(json.dumps({"bench": "run of one node", "ns": report(one, 1e9)}), flush=True)
         for kind in ("chain", "diamond"):
             for count in map(int, options.sizes.split(",")):
-                runs = {"graph_runtime": ours(kind, count, folder), "c_loop": c_loop(kind, count, folder),
-                        "null_device": ours(kind, count, folder, "null:0")}
+                runs = {
+                    "graph_runtime": ours(kind, count, folder),
+                    "c_loop": c_loop(kind, count, folder),
+                    "null_device": ours(kind, count, folder, "null:0"),
+                }
                 if not options.no_peers:
                     peers = {"numpy_loop": numpy_loop(kind, count), "onnxruntime": onnxruntime(kind, count)}
                     runs |= {peer: run for peer, run in peers.items() if run is not None}
                 times = race(runs, options.rounds)
-                print(json.dumps({"bench": "dispatch", "graph": kind, "nodes": count,
-                                  "ns_per_node": report(times, 1e9 / count)}), flush=True)
+                print(
+                    json.dumps(
+                        {
+                            "bench": "dispatch",
+                            "graph": kind,
+                            "nodes": count,
+                            "ns_per_node": report(times, 1e9 / count),
+                        }
+                    ),
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ with the wait for all of it, an op. numpy, and torch where it is installed, do t
 run. "gather": us for 100 tensors of float32[16] by one gather, and by 100 reads, on each device. Medians, and
 the least.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -21,7 +22,7 @@ import numpy as np
 import graph_runtime as gr
 from graph_runtime import eager
 
-BATCH = 400                             # ops between two waits: the queue takes more before it holds back
+BATCH = 400  # ops between two waits: the queue takes more before it holds back
 
 
 Add = Callable[[object, object], object]
@@ -60,6 +61,7 @@ def contenders() -> dict[str, tuple[Add, object, Drain]]:
         found[f"operator {device}"] = (lambda a, b: a + b, eager.array(ones, device), lambda y: y.wait())
     try:
         import torch
+
         found["torch"] = (torch.add, torch.ones(16), lambda y: y)
     except ImportError:
         pass
@@ -68,8 +70,10 @@ def contenders() -> dict[str, tuple[Add, object, Drain]]:
 
 def report(times: dict[str, list[float]]) -> dict[str, dict[str, float]]:
     """{"median_us": {name: us}, "least_us": ...}"""
-    return {what: {name: round(choose(taken) * 1e6, 3) for name, taken in times.items()}
-            for what, choose in (("median_us", statistics.median), ("least_us", min))}
+    return {
+        what: {name: round(choose(taken) * 1e6, 3) for name, taken in times.items()}
+        for what, choose in (("median_us", statistics.median), ("least_us", min))
+    }
 
 
 def ops(rounds: int) -> None:
@@ -89,16 +93,24 @@ def gathers(rounds: int) -> None:
         tensors = [eager.array(np.full(16, i, np.float32), device) for i in range(100)]
         times: dict[str, list[float]] = {"gather": [], "reads": []}
         for _ in range(rounds):
-            for name, read in (("gather", lambda: gr.gather(tensors)),             # noqa: B023
-                               ("reads", lambda: [t.numpy() for t in tensors])):   # noqa: B023
+            for name, read in (("gather", gr.gather), ("reads", lambda found: [t.numpy() for t in found])):
                 start = time.perf_counter()
-                arrays = read()
+                arrays = read(tensors)
                 times[name].append(time.perf_counter() - start)
                 assert [a[0] for a in arrays] == list(range(100))
         row = report(times)
         ratio = row["median_us"]["reads"] / row["median_us"]["gather"]
-        print(json.dumps({"bench": "gather of 100 float32[16]", "device": device, **row,
-                          "reads_over_gather": round(ratio, 2)}), flush=True)
+        print(
+            json.dumps(
+                {
+                    "bench": "gather of 100 float32[16]",
+                    "device": device,
+                    **row,
+                    "reads_over_gather": round(ratio, 2),
+                }
+            ),
+            flush=True,
+        )
 
 
 def main() -> None:

@@ -11,7 +11,8 @@ input with a column `offset`.
 --models: one line an ONNX file, after all rewrites, without constants and inputs, which lie apart: peak and
 bound of each way to reuse memory, TVM's rule for the same graph, and what onnxruntime's arena asks for in a
 second run, where it is installed and FILE.npz has inputs (in_NAME). Exits with 1 where a file is over its
-capacity or a peak above 1.02 of its bound. """
+capacity or a peak above 1.02 of its bound."""
+
 from __future__ import annotations
 
 import argparse
@@ -35,13 +36,14 @@ from graph_runtime.plan.modes import peaks
 from graph_runtime.plan.offsets import most_live, pack_offsets
 from graph_runtime.prepare import prepare
 
-NODES, LESS_NODES = 20_000_000, 100_000       # placements to fit the capacity, and to get below it
+NODES, LESS_NODES = 20_000_000, 100_000  # placements to fit the capacity, and to get below it
 SECONDS, WORST = 4.5, 1.02
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minimalloc", type=Path)
     parser.add_argument("--solutions", type=Path)
     parser.add_argument("--models", type=Path)
@@ -62,11 +64,13 @@ def say(**row) -> None:
 
 # **************** packings ****************
 
+
 def solve_file(path: Path, solutions: Path | None) -> bool:
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    lower, upper, size = (np.array([int(row[key]) for row in rows], np.int64)
-                          for key in ("lower", "upper", "size"))
+    lower, upper, size = (
+        np.array([int(row[key]) for row in rows], np.int64) for key in ("lower", "upper", "size")
+    )
     capacity = int(path.stem.rsplit(".", 1)[1])
     start = time.perf_counter()
     offset = solve(lower, upper, size, capacity)
@@ -77,9 +81,17 @@ def solve_file(path: Path, solutions: Path | None) -> bool:
         write_solution(solutions / path.name, rows, offset)
         verify(path, solutions / path.name, peak)
     status = "optimal" if peak == bound else "fits" if peak <= capacity else "over"
-    say(file=path.name, buffers=len(rows), peak=peak, bound=bound, capacity=capacity,
-        ratio=round(peak / bound, 4), seconds=round(seconds, 3), status=status,
-        tvm=round(tvm_rule(lower, upper, size) / bound, 3))
+    say(
+        file=path.name,
+        buffers=len(rows),
+        peak=peak,
+        bound=bound,
+        capacity=capacity,
+        ratio=round(peak / bound, 4),
+        seconds=round(seconds, 3),
+        status=status,
+        tvm=round(tvm_rule(lower, upper, size) / bound, 3),
+    )
     return peak <= capacity
 
 
@@ -110,8 +122,10 @@ def verify(given: Path, solved: Path, peak: int) -> None:
         wanted, got = list(csv.DictReader(a)), list(csv.DictReader(b))
     if [{k: v for k, v in row.items() if k != "offset"} for row in got] != wanted:
         sys.exit(f"{solved}: the buffers are not those of {given}")
-    spans = [(int(r["lower"]), int(r["upper"]), int(r["offset"]), int(r["offset"]) + int(r["size"]), r["id"])
-             for r in got]
+    spans = [
+        (int(r["lower"]), int(r["upper"]), int(r["offset"]), int(r["offset"]) + int(r["size"]), r["id"])
+        for r in got
+    ]
     if min(s[2] for s in spans) < 0 or max(s[3] for s in spans) != peak:
         sys.exit(f"{solved}: offsets go beyond 0 to {peak}")
     for now in {s[0] for s in spans}:
@@ -146,6 +160,7 @@ def tvm_rule(lower: Iterable[int], upper: Iterable[int], size: Iterable[int]) ->
 
 # **************** models ****************
 
+
 def measure(path: Path, devices: list[str], reuse: str) -> bool:
     start = time.perf_counter()
     plan = prepare(path, devices, packer=pack_thoroughly, reuse=reuse, objective="makespan").plan
@@ -163,11 +178,19 @@ def measure(path: Path, devices: list[str], reuse: str) -> bool:
         bound = plan.lower_bound[did, memory] - apart
         ratio = (peak - apart) / max(bound, 1)
         good &= ratio <= WORST
-        say(model=path.stem, device=str(plan.devices[did]), nodes=plan.graph.num_nodes, peak=peak - apart,
-            bound=bound, ratio=round(ratio, 4), status=plan.status[did, memory],
+        say(
+            model=path.stem,
+            device=str(plan.devices[did]),
+            nodes=plan.graph.num_nodes,
+            peak=peak - apart,
+            bound=bound,
+            ratio=round(ratio, 4),
+            status=plan.status[did, memory],
             **{mode: found.get((did, memory), 0) - apart for mode, found in peaks(plan, pack).items()},
             tvm=tvm_rule(values.born[mine], values.last[mine] + 1, np.minimum(own, nbytes)),
-            ort=ort_pattern(path) if len(plan.peak) == 1 else None, seconds=round(seconds, 2))
+            ort=ort_pattern(path) if len(plan.peak) == 1 else None,
+            seconds=round(seconds, 2),
+        )
     return good
 
 
@@ -203,8 +226,12 @@ def ort_pattern(path: Path) -> int | None:
     inputs = path.with_suffix(".npz")
     if not inputs.exists():
         return None
-    ran = subprocess.run([sys.executable, "-c", ORT, os.fspath(path), os.fspath(inputs)],
-                         stderr=subprocess.PIPE, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", ORT, os.fspath(path), os.fspath(inputs)],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
     runs = re.split(r"^RUN \d\n", ran.stderr, flags=re.M)
     asked = re.findall(r"Extending BFCArena for Cpu.*?\(requested\) num_bytes: (\d+)", runs[-1])
     return int(asked[0]) if ran.returncode == 0 and asked else None

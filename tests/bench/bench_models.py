@@ -15,6 +15,7 @@ TT-Buda's rows are predicted one op at a time over the whole grid. With ``--poli
 balancer instead, for one input, of which a batch passes through the epochs; "policy" says so in the line (a
 graph that has no legal cut is predicted as without).
 """
+
 from __future__ import annotations
 
 import argparse
@@ -39,7 +40,7 @@ from graph_runtime.plan import plan
 from graph_runtime.plan.types import Plan
 
 RUNS = 4
-TOKENS = ("tok/s", "t/s/u")     # texts: the host reads each token before it asks for the next
+TOKENS = ("tok/s", "t/s/u")  # texts: the host reads each token before it asks for the next
 # of L1: larger values stay in DRAM; the first share with which a plan fits is taken
 SHARES = (0.4, 0.2, 0.1, 0.05, 0.02, 0.0)
 
@@ -49,8 +50,13 @@ def planned(graph: gr.Graph, device: str, format: str, fidelity: str) -> tuple[P
     devices = ["cpu:0", f"tt:0={device}"]
     for share in SHARES[:-1]:
         try:
-            return plan(graph, devices, formats={"tt": format}, numerics={"tt": {"fidelity": fidelity}},
-                        layouts=_in_l1(graph, device, FORMATS[format].tile_bytes, share)), share
+            return plan(
+                graph,
+                devices,
+                formats={"tt": format},
+                numerics={"tt": {"fidelity": fidelity}},
+                layouts=_in_l1(graph, device, FORMATS[format].tile_bytes, share),
+            ), share
         except CapacityError:
             continue
     return plan(graph, devices, formats={"tt": format}, numerics={"tt": {"fidelity": fidelity}}), SHARES[-1]
@@ -71,8 +77,9 @@ def _in_l1(graph: gr.Graph, device: str, tile_bytes: int, share: float) -> dict[
 
 
 @cache
-def _predict(device: str, make: models.Graph, settings: tuple[str, str, bool]
-             ) -> tuple[float, dict[str, float], float]:
+def _predict(
+    device: str, make: models.Graph, settings: tuple[str, str, bool]
+) -> tuple[float, dict[str, float], float]:
     """(runs a second of one chip, basis shares, share of L1)."""
     graph, (format, fidelity, traced) = gr.load_graph(make()), settings
     made, share = planned(graph, device, format, fidelity)
@@ -85,8 +92,13 @@ def _cut(device: str, model: str, settings: tuple[str, str, bool], policy: str) 
     """A plan for one input with the balancer's epochs, None where there is no legal one."""
     graph = gr.load_graph(models.graph_of(model, 1)())
     try:
-        return plan(graph, ["cpu:0", f"tt:0={device}"], formats={"tt": settings[0]}, policy=policy,
-                    numerics={"tt": {"fidelity": settings[1]}})
+        return plan(
+            graph,
+            ["cpu:0", f"tt:0={device}"],
+            formats={"tt": settings[0]},
+            policy=policy,
+            numerics={"tt": {"fidelity": settings[1]}},
+        )
     except PlanError:
         return None
 
@@ -102,25 +114,40 @@ def predict(row: models.Row, policy: str | None = None) -> dict[str, Any]:
     else:
         runs, basis, share = _predict(row.device, row.make(), row.settings)
         made = runs * row.per_run
-    return {"table": row.table, "model": row.model, "board": row.board, "batch": row.batch,
-            "chips": row.chips, "unit": row.unit, "published": row.published, "predicted": round(made, 2),
-            "ratio": round(made / row.published, 3), "basis": {k: round(v, 3) for k, v in basis.items()},
-            "in_l1": share, "policy": policy if cut is not None else None}
+    return {
+        "table": row.table,
+        "model": row.model,
+        "board": row.board,
+        "batch": row.batch,
+        "chips": row.chips,
+        "unit": row.unit,
+        "published": row.published,
+        "predicted": round(made, 2),
+        "ratio": round(made / row.published, 3),
+        "basis": {k: round(v, 3) for k, v in basis.items()},
+        "in_l1": share,
+        "policy": policy if cut is not None else None,
+    }
 
 
 def spearman(one: Sequence[float], other: Sequence[float]) -> float:
     """Correlation of ranks, ties at their mean rank."""
+
     def ranks(values: Sequence[float]) -> np.ndarray:
         array = np.asarray(values)
         return np.array([(array < v).sum() + ((array == v).sum() - 1) / 2 for v in array])
+
     return float(np.corrcoef(ranks(one), ranks(other))[0, 1])
 
 
 def judged(group: list[dict[str, Any]]) -> dict[str, Any]:
     """Rows, median of max(ratio, 1 / ratio), how many are within twice, and the correlation of ranks."""
     off = [max(r["ratio"], 1 / r["ratio"]) for r in group]
-    line = {"rows": len(group), "median": round(statistics.median(off), 3),
-            "within_2x": sum(o <= 2 for o in off)}
+    line = {
+        "rows": len(group),
+        "median": round(statistics.median(off), 3),
+        "within_2x": sum(o <= 2 for o in off),
+    }
     if len(group) > 2:
         line["rank"] = round(spearman([r["predicted"] for r in group], [r["published"] for r in group]), 3)
     return line
@@ -143,8 +170,16 @@ def main() -> None:
         tables[line["table"]].append(line)
     for (table, board), group in boards.items():
         others = [line for line in group if line["unit"] not in TOKENS]
-        print(json.dumps({"board": board, "table": table, **judged(group),
-                          "rank_but_tokens": judged(others).get("rank")}))
+        print(
+            json.dumps(
+                {
+                    "board": board,
+                    "table": table,
+                    **judged(group),
+                    "rank_but_tokens": judged(others).get("rank"),
+                }
+            )
+        )
     for table, group in tables.items():
         print(json.dumps({"table": table, "board": "all", **judged(group)}))
         others = [line for line in group if line["unit"] not in TOKENS]

@@ -6,6 +6,7 @@ A line: op, format, fidelity, dst ("" where none is named), kind of operands, an
 graph_runtime.testing.numerics.Distance has them. --table: one row for an op, format and Dst mode, the largest
 error over the fidelities for each kind of operands.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -17,8 +18,11 @@ from graph_runtime.testing.numerics import CASES, KINDS, Distance, distance
 
 FORMATS = ("bf16", "bfp8_b", "bfp4_b", "f32")
 FIDELITIES = ("LoFi", "HiFi2", "HiFi3", "HiFi4")
-WAYS = {"none named": [("", "")], "fp32": [(f, "fp32") for f in FIDELITIES],
-        "bf16": [(f, "bf16") for f in FIDELITIES]}
+WAYS = {
+    "none named": [("", "")],
+    "fp32": [(f, "fp32") for f in FIDELITIES],
+    "bf16": [(f, "bf16") for f in FIDELITIES],
+}
 
 
 def cell(found: list[Distance]) -> str:
@@ -33,15 +37,27 @@ def measured(op: str, format: str, way: str, table: bool) -> None:
         for kind in KINDS:
             found[kind].append(distance(op, kind, format, fidelity, dst))
             if not table:
-                print(json.dumps({"op": op, "format": format, "fidelity": fidelity, "dst": dst, "kind": kind,
-                                  **asdict(found[kind][-1])}), flush=True)
+                print(
+                    json.dumps(
+                        {
+                            "op": op,
+                            "format": format,
+                            "fidelity": fidelity,
+                            "dst": dst,
+                            "kind": kind,
+                            **asdict(found[kind][-1]),
+                        }
+                    ),
+                    flush=True,
+                )
     if table:
         print(f"| {op} | {format} | {way} | " + " | ".join(map(cell, found.values())) + " |", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--op", default="*", help="a glob over op names")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()

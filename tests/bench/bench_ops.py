@@ -5,6 +5,7 @@
 us: median of run(), from Python; numpy_us: the reference's; ratio: us over numpy_us. gflops and
 gbytes are a second's, from the op's own flops and bytes. --compiled measures kernels with constant shapes.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -54,6 +55,7 @@ def module_of(builder: gr.GraphBuilder, options: argparse.Namespace, folder: Pat
     if not options.compiled:
         return gr.create(builder, None, devices, place=place, formats=formats)
     from codegen.build import build_bundle
+
     return gr.load(build_bundle(builder, devices, folder / "op.bundle", place=place, formats=formats))
 
 
@@ -73,23 +75,29 @@ def measured(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, ob
             yield {**row, **figures(op, case, arrays, module, options.repeat)}
 
 
-def figures(op: Op, case: Case, arrays: list[np.ndarray], module: gr.GraphModule,
-            repeat: int) -> dict[str, float]:
+def figures(
+    op: Op, case: Case, arrays: list[np.ndarray], module: gr.GraphModule, repeat: int
+) -> dict[str, float]:
     took = seconds(module.run, repeat)
     with np.errstate(all="ignore"):
         reference = seconds(lambda: expected(op, case, arrays), repeat)
     types = [TensorType(dtype, shape) for dtype, shape in case.inputs]
     attrs = op.decode(case.attrs)
     outputs = op.infer(types, attrs)
-    figures = {"us": took * 1e6, "numpy_us": reference * 1e6, "ratio": took / reference,
-               "gflops": op.flops(types, outputs, attrs) / took / 1e9,
-               "gbytes": op.bytes_moved(types, outputs) / took / 1e9}
+    figures = {
+        "us": took * 1e6,
+        "numpy_us": reference * 1e6,
+        "ratio": took / reference,
+        "gflops": op.flops(types, outputs, attrs) / took / 1e9,
+        "gbytes": op.bytes_moved(types, outputs) / took / 1e9,
+    }
     return {name: round(value, 3) for name, value in figures.items()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu:0")
     parser.add_argument("--format", default="", help="physical format of floats on the device, as bf16")
     parser.add_argument("--op", default="*", help="a glob over op names")

@@ -14,6 +14,7 @@ peer's, relative to its greatest value.
 A peer that is not installed is left out. With one thread the clock is the thread's own (what a busy machine
 takes away does not count), with more the wall's; ``clock`` says which.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -32,10 +33,11 @@ import numpy as np
 
 NAMES = "mlp,mobilenetv2,resnet50,bert,gpt2step"
 OURS = "graph_runtime"
-TURN = 0.02               # seconds of a turn, or one run
+TURN = 0.02  # seconds of a turn, or one run
 
 
 # **************** one runtime in a process ****************
+
 
 def _ours(model: Path, inputs: dict[str, np.ndarray], threads: int) -> Callable[[], list[np.ndarray]]:
     from codegen.build import cached_library
@@ -70,8 +72,13 @@ def _onnxruntime(model: Path, inputs: dict[str, np.ndarray], threads: int) -> Ca
 def _openvino(model: Path, inputs: dict[str, np.ndarray], threads: int) -> Callable[[], list[np.ndarray]]:
     import openvino
 
-    options = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1,
-               "ENABLE_CPU_PINNING": False, "INFERENCE_PRECISION_HINT": "f32"}
+    options = {
+        "INFERENCE_NUM_THREADS": threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": 1,
+        "ENABLE_CPU_PINNING": False,
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
     core = openvino.Core()
     compiled = core.compile_model(core.read_model(str(model)), "CPU", options)
     request = compiled.create_infer_request()
@@ -92,7 +99,7 @@ def _work(runtime: str, model: Path, threads: int) -> None:
     """Answer each line of stdin: "run" with the seconds of each run of a turn, a path with the outputs
     written there."""
     answer = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)                                        # what libraries print is no answer
+    os.dup2(2, 1)  # what libraries print is no answer
     with np.load(model.with_suffix(".npz")) as file:
         inputs = {key.removeprefix("in_"): file[key] for key in file.files if key.startswith("in_")}
     run = MAKERS[runtime](model, inputs, threads)
@@ -116,16 +123,30 @@ def _work(runtime: str, model: Path, threads: int) -> None:
 
 # **************** all of them in turn ****************
 
+
 class Worker:
     """A process that runs one model in one runtime."""
 
     def __init__(self, runtime: str, model: Path, threads: int):
         self.runtime, self.seconds = runtime, []
-        command = [sys.executable, __file__, "--work", runtime, "--models", str(model),
-                   "--threads", str(threads)]
+        command = [
+            sys.executable,
+            __file__,
+            "--work",
+            runtime,
+            "--models",
+            str(model),
+            "--threads",
+            str(threads),
+        ]
         cores = sorted(os.sched_getaffinity(0))[:threads]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        preexec_fn=lambda: os.sched_setaffinity(0, cores))
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: os.sched_setaffinity(0, cores),
+        )
         self.process.stdout.readline()
         self.process.send_signal(signal.SIGSTOP)
 
@@ -166,23 +187,32 @@ def compare(model: Path, peers: list[str], threads: int, seconds: float, scratch
     finally:
         for worker in workers:
             worker.close()
-    line = {"model": model.stem, "threads": threads, "clock": "thread" if threads == 1 else "wall",
-            "runs": len(workers[0].seconds)}
+    line = {
+        "model": model.stem,
+        "threads": threads,
+        "clock": "thread" if threads == 1 else "wall",
+        "runs": len(workers[0].seconds),
+    }
     for worker in workers:
-        line[worker.runtime] = {"median_ms": round(statistics.median(worker.seconds) * 1e3, 4),
-                                "least_ms": round(min(worker.seconds) * 1e3, 4)}
+        line[worker.runtime] = {
+            "median_ms": round(statistics.median(worker.seconds) * 1e3, 4),
+            "least_ms": round(min(worker.seconds) * 1e3, 4),
+        }
     for peer in peers:
-        line[f"ratio_to_{peer}"] = {key: round(line[OURS][key] / line[peer][key], 3)
-                                    for key in ("median_ms", "least_ms")}
+        line[f"ratio_to_{peer}"] = {
+            key: round(line[OURS][key] / line[peer][key], 3) for key in ("median_ms", "least_ms")
+        }
     if peers:
-        line["greatest_difference"] = max(float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30))
-                                          for a, b in zip(*results, strict=True))
+        line["greatest_difference"] = max(
+            float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in zip(*results, strict=True)
+        )
     return line
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", type=Path, required=True)
     parser.add_argument("--names", default=NAMES)
     parser.add_argument("--threads", default="1,2")

@@ -27,8 +27,9 @@ def gaps(graphs: int) -> Iterator[dict]:
             found: dict[str, list[tuple[float, float]]] = {name: [] for name in POLICIES}
             for seed in range(graphs):
                 rng = np.random.default_rng(seed)
-                problem = replace(random_problem(rng, devices, nodes=int(rng.integers(4, most + 1))),
-                                  objective=objective)
+                problem = replace(
+                    random_problem(rng, devices, nodes=int(rng.integers(4, most + 1))), objective=objective
+                )
                 options = [np.flatnonzero(row) for row in problem.allowed]
                 best = evaluate(problem, np.array(list(itertools.product(*options)), np.int16)).min()
                 single = evaluate(problem, singles(problem)).min()
@@ -37,10 +38,16 @@ def gaps(graphs: int) -> Iterator[dict]:
                     rows.append((ns / max(best, 1) - 1, ns / max(single, 1) - 1))
             for name, rows in found.items():
                 gap, against = np.array(rows).T
-                yield {"bench": "random", "devices": len(devices), "objective": objective, "policy": name,
-                       "graphs": graphs, "mean_gap_percent": round(100 * float(gap.mean()), 3),
-                       "worst_gap_percent": round(100 * float(gap.max()), 1),
-                       "worst_against_single_percent": round(100 * float(against.max()), 1)}
+                yield {
+                    "bench": "random",
+                    "devices": len(devices),
+                    "objective": objective,
+                    "policy": name,
+                    "graphs": graphs,
+                    "mean_gap_percent": round(100 * float(gap.mean()), 3),
+                    "worst_gap_percent": round(100 * float(gap.max()), 1),
+                    "worst_against_single_percent": round(100 * float(against.max()), 1),
+                }
 
 
 def main() -> None:

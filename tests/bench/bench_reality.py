@@ -21,6 +21,7 @@ so that no other process runs beside them. Cores then never sleep, so that hand-
 predicted ones. Needs the right to real-time priorities.
 --dump: placements, rounds, and begin and end of each step, for who works on the prediction.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -54,9 +55,9 @@ from graph_runtime.views.measured import queued_run
 PAIR = ("cpu:0", "cpu:1")
 _POLICIES = ("single", "greedy", "mincut", "heft")
 _POOL = 600
-_LOOPS, _OURS = 1, 2       # real-time priorities
-_QUANTILE = 0.1            # of the rounds
-_BURST_NS = 60_000_000     # a turn of a plan: its first run finds the caches as another plan left them
+_LOOPS, _OURS = 1, 2  # real-time priorities
+_QUANTILE = 0.1  # of the rounds
+_BURST_NS = 60_000_000  # a turn of a plan: its first run finds the caches as another plan left them
 
 
 def main() -> None:
@@ -67,8 +68,10 @@ def main() -> None:
     parser.add_argument("--hold", action="store_true")
     parser.add_argument("--dump", type=Path)
     options = parser.parse_args()
-    made = {"branches": lambda: branches((256, 384, 512), 3, 128, 3),
-            "narrow": lambda: branches((64, 64), 4, 32, 4)}
+    made = {
+        "branches": lambda: branches((256, 384, 512), 3, 128, 3),
+        "narrow": lambda: branches((64, 64), 4, 32, 4),
+    }
     source = made.get(options.model, lambda: Path(options.model))()
     with gr.config.config(NUM_THREADS=1), Held(options.hold) as held:
         machine = measured_machine()
@@ -113,6 +116,7 @@ def measured_machine() -> Machine:
 
 # **************** which plans ****************
 
+
 def sample(problem: PlacementProblem, count: int) -> list[tuple[str, np.ndarray]]:
     """(who made it, int32 [nodes]) of distinct placements: the policies', then a spread of the pool."""
     calls = problem.graph.func_id >= 0
@@ -124,15 +128,16 @@ def sample(problem: PlacementProblem, count: int) -> list[tuple[str, np.ndarray]
     first = len({did[calls].tobytes() for _, did in answers})
     ns = evaluate(problem, np.stack([did for _, did in found])).astype(float)
     chosen = list(range(min(first, count)))
-    while len(chosen) < min(count, len(found)):          # the one that is furthest from all that are chosen
+    while len(chosen) < min(count, len(found)):  # the one that is furthest from all that are chosen
         gap = np.abs(ns[:, None] - ns[chosen]).min(1)
         gap[chosen] = -1
         chosen.append(int(np.argmax(gap)))
     return [found[at] for at in chosen]
 
 
-def pool(problem: PlacementProblem, answers: list[tuple[str, np.ndarray]]
-         ) -> Iterator[tuple[str, np.ndarray]]:
+def pool(
+    problem: PlacementProblem, answers: list[tuple[str, np.ndarray]]
+) -> Iterator[tuple[str, np.ndarray]]:
     rng, nodes = np.random.default_rng(1), problem.num_nodes
     for _ in range(_POOL):
         if rng.random() < 0.5:
@@ -182,8 +187,9 @@ class Held:
                 time.sleep(seconds)
 
 
-def reality(name: str, source: object, machine: Machine, held: Held, options: argparse.Namespace
-            ) -> Iterator[dict]:
+def reality(
+    name: str, source: object, machine: Machine, held: Held, options: argparse.Namespace
+) -> Iterator[dict]:
     """A line a plan, then one for the model."""
     prepared = prepare(source, ["cpu:0"])
     graph, listed = prepared.model.graph, parse_list(PAIR)
@@ -193,24 +199,38 @@ def reality(name: str, source: object, machine: Machine, held: Held, options: ar
     built, constants = cached_library([prepared.plan]), shared(prepared.model)
     modules = []
     for policy, did in made:
-        placed = Placement(graph, listed, by_reader(problem, did), np.zeros(len(did), np.int32), (policy,),
-                           problem=problem)
+        placed = Placement(
+            graph, listed, by_reader(problem, did), np.zeros(len(did), np.int32), (policy,), problem=problem
+        )
         planned = plan(graph, listed, placement=placed, reuse="safe", packer=pack)
         modules.append(opened(planned, built, prepared.model, constants))
     pin_queues()
     rounds = measure(modules, options.seconds, held)
     took = np.quantile(rounds, _QUANTILE, 0)
     for (policy, did), ns, real in zip(made, predicted.tolist(), took.tolist(), strict=True):
-        yield {"bench": "plan", "model": name, "policy": policy, "predicted_ms": round(ns / 1e6, 4),
-               "measured_ms": round(real / 1e6, 4), "on_second": int((did == 1).sum())}
+        yield {
+            "bench": "plan",
+            "model": name,
+            "policy": policy,
+            "predicted_ms": round(ns / 1e6, 4),
+            "measured_ms": round(real / 1e6, 4),
+            "on_second": int((did == 1).sum()),
+        }
     even, odd = (np.quantile(half, _QUANTILE, 0) for half in (rounds[::2], rounds[1::2]))
-    yield {"bench": "reality", "model": name, "plans": len(made), "nodes": graph.num_nodes,
-           "rounds": len(rounds), "held": options.hold, "spearman": round(spearman(predicted, took), 3),
-           "noise": round(spearman(even, odd), 3),
-           "chosen_over_best": round(float(took[np.argmin(predicted)] / took.min()), 3),
-           "predicted_over_measured": round(float(np.median(predicted / took)), 3),
-           "spread_measured": round(float(took.max() / took.min()), 3),
-           "spread_predicted": round(float(predicted.max() / predicted.min()), 3)}
+    yield {
+        "bench": "reality",
+        "model": name,
+        "plans": len(made),
+        "nodes": graph.num_nodes,
+        "rounds": len(rounds),
+        "held": options.hold,
+        "spearman": round(spearman(predicted, took), 3),
+        "noise": round(spearman(even, odd), 3),
+        "chosen_over_best": round(float(took[np.argmin(predicted)] / took.min()), 3),
+        "predicted_over_measured": round(float(np.median(predicted / took)), 3),
+        "spread_measured": round(float(took.max() / took.min()), 3),
+        "spread_predicted": round(float(predicted.max() / predicted.min()), 3),
+    }
     if options.dump:
         dump(options.dump, modules, made, rounds, machine)
 
@@ -222,7 +242,7 @@ def by_reader(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
     reader = np.arange(graph.num_nodes)
     slot = np.repeat(reader, np.diff(graph.in_ptr))
     made_by = graph.entry_nid[graph.in_eid]
-    reader[made_by[::-1]] = slot[::-1]                 # the first is written last
+    reader[made_by[::-1]] = slot[::-1]  # the first is written last
     return np.where(graph.func_id < 0, did[reader], did)
 
 
@@ -233,13 +253,14 @@ def shared(model: Model) -> dict[str, np.ndarray]:
         value = constant.read()
         room = np.empty(value.nbytes + ALIGNMENT, np.uint8)
         begin = -room.ctypes.data % ALIGNMENT
-        found[name] = room[begin:begin + value.nbytes].view(value.dtype).reshape(value.shape)
+        found[name] = room[begin : begin + value.nbytes].view(value.dtype).reshape(value.shape)
         found[name][...] = value
     return found
 
 
-def opened(planned: gr.Plan, library: Path | None, model: Model,
-           constants: dict[str, np.ndarray]) -> gr.GraphModule:
+def opened(
+    planned: gr.Plan, library: Path | None, model: Model, constants: dict[str, np.ndarray]
+) -> gr.GraphModule:
     """A session whose inputs are set, and that ran once."""
     module = gr.create(planned, library, threads=1, queues="threads")
     adopt_params(module, constants)
@@ -283,11 +304,20 @@ def burst(module: gr.GraphModule, held: Held) -> int:
     return min(found)
 
 
-def dump(path: Path, modules: list[gr.GraphModule], made: list[tuple[str, np.ndarray]], rounds: np.ndarray,
-         machine: Machine) -> None:
+def dump(
+    path: Path,
+    modules: list[gr.GraphModule],
+    made: list[tuple[str, np.ndarray]],
+    rounds: np.ndarray,
+    machine: Machine,
+) -> None:
     """Of each plan p also `steps_p` int64 [runs, steps, 2], begin and end of its steps, and their nodes."""
-    columns = {"did": np.stack([did for _, did in made]), "rounds": rounds,
-               "policies": np.array([name for name, _ in made]), "machine": np.array(repr(machine))}
+    columns = {
+        "did": np.stack([did for _, did in made]),
+        "rounds": rounds,
+        "policies": np.array([name for name, _ in made]),
+        "machine": np.array(repr(machine)),
+    }
     for at, module in enumerate(modules):
         module.run()
         lines = [queued_run(module.session) for _ in range(3)]
@@ -299,9 +329,11 @@ def dump(path: Path, modules: list[gr.GraphModule], made: list[tuple[str, np.nda
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
     """Rank correlation; equal values share their mean rank."""
+
     def ranks(values: np.ndarray) -> np.ndarray:
         _, of, counts = np.unique(values, return_inverse=True, return_counts=True)
         return (np.cumsum(counts) - (counts - 1) / 2)[of]
+
     return float(np.corrcoef(ranks(a), ranks(b))[0, 1])
 
 

@@ -2,6 +2,7 @@
 
 python tests/bench/bench_rewrite.py [--nodes 10000]    one JSON line
 """
+
 from __future__ import annotations
 
 import argparse
@@ -15,7 +16,7 @@ from graph_runtime.model import Model
 from graph_runtime.rewrite import fuse, simplify
 
 WIDTH, TOKENS, HEADS = 64, 16, 4
-LAYER = 49                # nodes of a layer
+LAYER = 49  # nodes of a layer
 
 
 class Writer(gr.GraphBuilder):
@@ -34,8 +35,11 @@ class Writer(gr.GraphBuilder):
         centred = self.op("subtract", x, self.op("mean", x, axes=[-1], keepdims=True))
         variance = self.op("mean", self.op("power", centred, self.number(2)), axes=[-1], keepdims=True)
         root = self.op("sqrt", self.op("add", variance, self.number(1e-5)))
-        return self.op("add", self.op("multiply", self.op("divide", centred, root), self.weight(WIDTH)),
-                       self.weight(WIDTH))
+        return self.op(
+            "add",
+            self.op("multiply", self.op("divide", centred, root), self.weight(WIDTH)),
+            self.weight(WIDTH),
+        )
 
     def gelu(self, x):
         gate = self.op("erf", self.op("divide", x, self.number(2**0.5)))
@@ -77,8 +81,17 @@ def main() -> None:
     fused = fuse(simple, ["cpu:0"])
     end = time.perf_counter()
     left = int((fused.graph.func_id >= 0).sum())
-    print(json.dumps({"nodes": calls, "after": left, "notes": len(fused.notes),
-                      "simplify_s": round(middle - start, 3), "fuse_s": round(end - middle, 3)}))
+    print(
+        json.dumps(
+            {
+                "nodes": calls,
+                "after": left,
+                "notes": len(fused.notes),
+                "simplify_s": round(middle - start, 3),
+                "fuse_s": round(end - middle, 3),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

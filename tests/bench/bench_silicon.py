@@ -137,8 +137,15 @@ def all_tables(folder: Path) -> Iterator[Table]:
 # ---------------------------------------------------------------- plain formulas
 
 
-def published(op: str, arch: str, formats: tuple[str, ...], l1_acc: bool = False, approx: bool = False,
-              dim: str | None = None, **blocking: Any) -> float:
+def published(
+    op: str,
+    arch: str,
+    formats: tuple[str, ...],
+    l1_acc: bool = False,
+    approx: bool = False,
+    dim: str | None = None,
+    **blocking: Any,
+) -> float:
     attributes = attributes_of(op, formats, l1_acc, approx, dim=dim)
     return buda.cycles(op, arch, buda.Block(formats=formats, attributes=attributes, **blocking))
 

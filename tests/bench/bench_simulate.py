@@ -3,6 +3,7 @@ lanes_seconds (of them, cutting the plan into queues), trace_seconds.
 
     python tests/bench/bench_simulate.py [--nodes 10000] [--repeat 3]
 """
+
 from __future__ import annotations
 
 import argparse
@@ -45,11 +46,19 @@ def main() -> None:
     args = parser.parse_args()
     for name, planned in plans(args.nodes).items():
         timeline = gr.simulate(planned)
-        print(json.dumps({
-            "graph": name, "nodes": planned.graph.num_nodes, "events": len(timeline),
-            "seconds": round(best(lambda p=planned: gr.simulate(p), args.repeat), 4),
-            "lanes_seconds": round(best(lambda p=planned: lanes(p), args.repeat), 4),
-            "trace_seconds": round(best(lambda t=timeline: trace_json(t), args.repeat), 4)}), flush=True)
+        print(
+            json.dumps(
+                {
+                    "graph": name,
+                    "nodes": planned.graph.num_nodes,
+                    "events": len(timeline),
+                    "seconds": round(best(lambda p=planned: gr.simulate(p), args.repeat), 4),
+                    "lanes_seconds": round(best(lambda p=planned: lanes(p), args.repeat), 4),
+                    "trace_seconds": round(best(lambda t=timeline: trace_json(t), args.repeat), 4),
+                }
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ clock ("cpu" is the processor time of the calling thread alone, which a busy mac
 handles, and what is between them. "training": bytes that steps move, of weights none. Medians, and the
 least.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -25,11 +26,12 @@ from graph_runtime.sessions.session import Session
 from graph_runtime.torch.backend import Compiled
 from graph_runtime.torch.program import Program
 
-BATCH = 200                             # operations between two waits
+BATCH = 200  # operations between two waits
 
 
-def rounds_of(call: Callable[[], object], drain: Callable[[object], object], rounds: int,
-              clock: Callable[[], float]) -> list[float]:
+def rounds_of(
+    call: Callable[[], object], drain: Callable[[object], object], rounds: int, clock: Callable[[], float]
+) -> list[float]:
     """us a call, a number a round."""
     took = []
     for _ in range(rounds + 1):
@@ -42,14 +44,27 @@ def rounds_of(call: Callable[[], object], drain: Callable[[object], object], rou
 
 
 def told(name: str, values: list[float], **more: object) -> None:
-    print(json.dumps({"bench": name, "median_us": round(statistics.median(values), 2),
-                      "least_us": round(min(values), 2), **more}))
+    print(
+        json.dumps(
+            {
+                "bench": name,
+                "median_us": round(statistics.median(values), 2),
+                "least_us": round(min(values), 2),
+                **more,
+            }
+        )
+    )
 
 
 def eager(rounds: int) -> None:
     x, square = torch.rand(16).to("tt"), torch.rand(32, 32).to("tt")
-    calls = {"add": lambda: x + x, "relu": lambda: torch.relu(x), "mul_": lambda: x.mul_(1.0),
-             "mm": lambda: square @ square, "view": lambda: square[1:]}
+    calls = {
+        "add": lambda: x + x,
+        "relu": lambda: torch.relu(x),
+        "mul_": lambda: x.mul_(1.0),
+        "mm": lambda: square @ square,
+        "view": lambda: square[1:],
+    }
     for name, call in calls.items():
         for clock, function in {"wall": time.perf_counter, "cpu": time.thread_time}.items():
             told(f"eager {name}", rounds_of(call, lambda t: t.cpu(), rounds, function), clock=clock, limit=40)
@@ -74,12 +89,15 @@ def program(rounds: int) -> None:
         made = compiled.programs[()]
         arguments = arguments_of(model, x, made)
         session = Session(made.plan)
-        inputs = {index: made._value(arguments[argument], layout, device)
-                  for (argument, layout, device), index in zip(made._inputs, given_of(made), strict=True)}
+        inputs = {
+            index: made._value(arguments[argument], layout, device)
+            for (argument, layout, device), index in zip(made._inputs, given_of(made), strict=True)
+        }
         for clock, function in {"wall": time.perf_counter, "cpu": time.thread_time}.items():
             ours = rounds_of(lambda: made(arguments)[0], lambda t: t.cpu(), rounds, function)
-            theirs = rounds_of(lambda: session.submit(inputs).outputs[0], lambda t: t.wait(), rounds,
-                               function)
+            theirs = rounds_of(
+                lambda: session.submit(inputs).outputs[0], lambda t: t.wait(), rounds, function
+            )
             dynamo = rounds_of(lambda: run(x), lambda t: t.cpu(), rounds, function)
             between = [a - b for a, b in zip(ours, theirs, strict=True)]
             told("program", ours, clock=clock)
@@ -97,8 +115,10 @@ def arguments_of(model: nn.Module, x: torch.Tensor, made: Program) -> list[torch
     """The arguments of the graph, in its order: it is told by their shapes."""
     shapes = {tuple(t.shape): t for t in (*model.parameters(), x)}
     graph = made.plan.graph
-    wanted = {argument: tuple(graph.entry_type(int(graph.input_eids[index])).shape)
-              for (argument, _, _), index in zip(made._inputs, given_of(made), strict=True)}
+    wanted = {
+        argument: tuple(graph.entry_type(int(graph.input_eids[index])).shape)
+        for (argument, _, _), index in zip(made._inputs, given_of(made), strict=True)
+    }
     return [shapes[wanted[i]] for i in range(len(wanted))]
 
 
@@ -123,11 +143,20 @@ def training(steps: int) -> None:
             step()
     wanted = steps * 4 * (32 * 64 + 32 * 10)
     took = round((time.perf_counter() - start) / steps * 1e6)
-    print(json.dumps({
-        "bench": "training", "steps": steps, "us a step": took, "h2d": moved.bytes("h2d"),
-        "h2d beyond batch and gradient": moved.bytes("h2d") - wanted,
-        "conversions": moved.count("conversion"), "prepared": tt.stats()["prepared"],
-        "on the host": tt.stats().on_host}))
+    print(
+        json.dumps(
+            {
+                "bench": "training",
+                "steps": steps,
+                "us a step": took,
+                "h2d": moved.bytes("h2d"),
+                "h2d beyond batch and gradient": moved.bytes("h2d") - wanted,
+                "conversions": moved.count("conversion"),
+                "prepared": tt.stats()["prepared"],
+                "on the host": tt.stats().on_host,
+            }
+        )
+    )
 
 
 def main() -> None:

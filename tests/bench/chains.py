@@ -3,6 +3,7 @@
 chain    x[i + 1] = x[i] + b
 diamond  l = a + b, r = a + c, a' = l + r: three nodes each, repeated
 """
+
 from __future__ import annotations
 
 import json
@@ -39,16 +40,25 @@ def graph_json(kind: str, count: int) -> str:
     index = {name: i for i, name in enumerate([*names, *(out for out, _, _ in rows)])}
     attrs = {"func_name": "add16", "num_inputs": "2", "num_outputs": "1", "flatten_data": "0", "gr.op": "add"}
     nodes = [{"op": "null", "name": name, "inputs": []} for name in names]
-    nodes += [{"op": "tvm_op", "name": out, "attrs": attrs,
-               "inputs": [[index[left], 0, 0], [index[right], 0, 0]]} for out, left, right in rows]
+    nodes += [
+        {"op": "tvm_op", "name": out, "attrs": attrs, "inputs": [[index[left], 0, 0], [index[right], 0, 0]]}
+        for out, left, right in rows
+    ]
     sid = storage(rows, names)
-    return json.dumps({
-        "nodes": nodes, "arg_nodes": list(range(len(names))), "heads": [[len(nodes) - 1, 0, 0]],
-        "node_row_ptr": list(range(len(nodes) + 1)),
-        "attrs": {"dltype": ["list_str", ["float32"] * len(nodes)],
-                  "shape": ["list_shape", [[WIDTH]] * len(nodes)],
-                  "storage_id": ["list_int", [sid[name] for name in index]],
-                  "device_index": ["list_int", [1] * len(nodes)]}})
+    return json.dumps(
+        {
+            "nodes": nodes,
+            "arg_nodes": list(range(len(names))),
+            "heads": [[len(nodes) - 1, 0, 0]],
+            "node_row_ptr": list(range(len(nodes) + 1)),
+            "attrs": {
+                "dltype": ["list_str", ["float32"] * len(nodes)],
+                "shape": ["list_shape", [[WIDTH]] * len(nodes)],
+                "storage_id": ["list_int", [sid[name] for name in index]],
+                "device_index": ["list_int", [1] * len(nodes)],
+            },
+        }
+    )
 
 
 def storage(rows: list[tuple[str, str, str]], names: list[str]) -> dict[str, int]:

@@ -6,6 +6,7 @@
 One step of decoding: 32 layers, 4096 wide, 32 heads of 128 that share 8 heads of keys and values, a
 feed-forward of 14336, 128256 words, and caches of ``past`` positions for an open batch.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -94,26 +95,40 @@ def _cache(name: str, *shape: int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, FLOAT, ["batch", *shape])
 
 
-def decoder(layers: int = 32, width: int = 4096, heads: int = 32, groups: int = 8, hidden: int = 14336,
-            words: int = 128256, past: int = 2048, data: str = "llama.data") -> onnx.ModelProto:
+def decoder(
+    layers: int = 32,
+    width: int = 4096,
+    heads: int = 32,
+    groups: int = 8,
+    hidden: int = 14336,
+    words: int = 128256,
+    past: int = 2048,
+    data: str = "llama.data",
+) -> onnx.ModelProto:
     """The model; its weights are said to be in the file ``data``, which need not exist."""
     net, size = Net(data), width // heads
     net.scalar("eps", 1e-5)
-    net.scalar("scale", size ** -0.5)
+    net.scalar("scale", size**-0.5)
     net.ints("per_group_q", -1, groups, heads // groups, size)
     net.ints("per_group_kv", -1, groups, 1, size)
     net.ints("flat", -1, 1, width)
     net.ints("halves", size // 2, size // 2)
     x = net.op("Gather", "embedded", net.weight("embedding.weight", words, width), "token")
-    inputs = [helper.make_tensor_value_info("token", INT64, ["batch", 1]),
-              *(helper.make_tensor_value_info(name, FLOAT, [1, 1, 1, size]) for name in ("cos", "sin"))]
+    inputs = [
+        helper.make_tensor_value_info("token", INT64, ["batch", 1]),
+        *(helper.make_tensor_value_info(name, FLOAT, [1, 1, 1, size]) for name in ("cos", "sin")),
+    ]
     outputs = [helper.make_tensor_value_info("logits", FLOAT, ["batch", 1, words])]
     for i in range(layers):
         p = f"layer{i}"
         mixed = attention(net, p, rms_norm(net, f"{p}.norm1", x, width), width, heads, groups, size)
         x = net.op("Add", f"{p}.residual1", x, mixed)
-        x = net.op("Add", f"{p}.residual2", x,
-                   feed_forward(net, p, rms_norm(net, f"{p}.norm2", x, width), width, hidden))
+        x = net.op(
+            "Add",
+            f"{p}.residual2",
+            x,
+            feed_forward(net, p, rms_norm(net, f"{p}.norm2", x, width), width, hidden),
+        )
         inputs += [_cache(f"{p}.past_{k}", groups, past, size) for k in "kv"]
         outputs += [_cache(f"{p}.present_{k}", groups, past + 1, size) for k in "kv"]
     linear(net, "logits", rms_norm(net, "norm", x, width), width, words)

@@ -2,6 +2,7 @@
 
 ``rows(data)`` reads the two tables of a folder laid out as the silicon data.
 """
+
 from __future__ import annotations
 
 import csv
@@ -19,25 +20,91 @@ __all__ = ["Graph", "Row", "graph_of", "missing", "rows"]
 
 Graph = Callable[[], str]
 
-_LLAMA_8B = {"layers": 32, "width": 4096, "heads": 32, "kv_heads": 8, "head": 128, "hidden": 14336,
-             "vocabulary": 128256}
+_LLAMA_8B = {
+    "layers": 32,
+    "width": 4096,
+    "heads": 32,
+    "kv_heads": 8,
+    "head": 128,
+    "hidden": 14336,
+    "vocabulary": 128256,
+}
 _DECODERS = {
     "Llama 3.1 8B": _LLAMA_8B,
-    "Llama 3.2 3B": {"layers": 28, "width": 3072, "heads": 24, "kv_heads": 8, "head": 128, "hidden": 8192,
-                     "vocabulary": 128256},
-    "Llama 3.2 1B": {"layers": 16, "width": 2048, "heads": 32, "kv_heads": 8, "head": 64, "hidden": 8192,
-                     "vocabulary": 128256},
+    "Llama 3.2 3B": {
+        "layers": 28,
+        "width": 3072,
+        "heads": 24,
+        "kv_heads": 8,
+        "head": 128,
+        "hidden": 8192,
+        "vocabulary": 128256,
+    },
+    "Llama 3.2 1B": {
+        "layers": 16,
+        "width": 2048,
+        "heads": 32,
+        "kv_heads": 8,
+        "head": 64,
+        "hidden": 8192,
+        "vocabulary": 128256,
+    },
     "Mistral 7B": {**_LLAMA_8B, "vocabulary": 32768},
-    "Falcon 7B": {"layers": 32, "width": 4544, "heads": 71, "kv_heads": 1, "head": 64, "hidden": 18176,
-                  "vocabulary": 65024, "gated": False},
-    "Whisper distil-large-v3": {"layers": 2, "width": 1280, "heads": 20, "kv_heads": 20, "head": 64,
-                                "hidden": 5120, "vocabulary": 51866, "gated": False, "cross": 1500},
-    "T5-Large": {"layers": 24, "width": 1024, "heads": 16, "kv_heads": 16, "head": 64, "hidden": 4096,
-                 "vocabulary": 32128, "gated": False, "context": 64, "cross": 64},
-    "FLAN-T5-Large": {"layers": 24, "width": 1024, "heads": 16, "kv_heads": 16, "head": 64, "hidden": 2816,
-                      "vocabulary": 32128, "context": 64, "cross": 64},
-    "Whisper-Small": {"layers": 12, "width": 768, "heads": 12, "kv_heads": 12, "head": 64, "hidden": 3072,
-                      "vocabulary": 51865, "gated": False, "cross": 1500},
+    "Falcon 7B": {
+        "layers": 32,
+        "width": 4544,
+        "heads": 71,
+        "kv_heads": 1,
+        "head": 64,
+        "hidden": 18176,
+        "vocabulary": 65024,
+        "gated": False,
+    },
+    "Whisper distil-large-v3": {
+        "layers": 2,
+        "width": 1280,
+        "heads": 20,
+        "kv_heads": 20,
+        "head": 64,
+        "hidden": 5120,
+        "vocabulary": 51866,
+        "gated": False,
+        "cross": 1500,
+    },
+    "T5-Large": {
+        "layers": 24,
+        "width": 1024,
+        "heads": 16,
+        "kv_heads": 16,
+        "head": 64,
+        "hidden": 4096,
+        "vocabulary": 32128,
+        "gated": False,
+        "context": 64,
+        "cross": 64,
+    },
+    "FLAN-T5-Large": {
+        "layers": 24,
+        "width": 1024,
+        "heads": 16,
+        "kv_heads": 16,
+        "head": 64,
+        "hidden": 2816,
+        "vocabulary": 32128,
+        "context": 64,
+        "cross": 64,
+    },
+    "Whisper-Small": {
+        "layers": 12,
+        "width": 768,
+        "heads": 12,
+        "kv_heads": 12,
+        "head": 64,
+        "hidden": 3072,
+        "vocabulary": 51865,
+        "gated": False,
+        "cross": 1500,
+    },
 }
 _GRAPHS: dict[str, Callable[[int], str]] = {
     "ResNet-50 224": images.resnet50,
@@ -65,8 +132,10 @@ _GRAPHS: dict[str, Callable[[int], str]] = {
     "Falcon-7B": partial(text.decoder, **_DECODERS["Falcon 7B"]),
 }
 _REASONS = {
-    "SegFormer 512": "no bilinear resize", "Stable Diffusion 1.4 512": "no group norm",
-    "SD-v1-4": "no group norm", "OpenPose-2D": "the table does not say which network",
+    "SegFormer 512": "no bilinear resize",
+    "Stable Diffusion 1.4 512": "no group norm",
+    "SD-v1-4": "no group norm",
+    "OpenPose-2D": "the table does not say which network",
 }
 _CHIPS = re.compile(r" DP(\d+)$")
 # TT-Buda's benchmark script (pybuda/test/benchmark) has Float16_b; these in HiFi2, all others in HiFi3.
@@ -77,10 +146,15 @@ _UNTRACED = {"Whisper distil-large-v3"}
 # Boards of the tables -> ours, and how many chips work side by side. An e75 is a Grayskull with 8 of 10 rows
 # at 1 GHz; a loudbox is four n300.
 _METAL = {"n150": "n150", "p150": "p150", "n300": "n300", "QuietBox-WH": "n300", "Galaxy-WH": "n300"}
-_BUDA = {"grayskull_e150": ("e150", 1), "wormhole_n150": ("wormhole_b0/buda", 1),
-         "n300_single_chip": ("wormhole_b0/buda", 1), "n300_dual_chip": ("wormhole_b0/buda", 2),
-         "loudbox_4mmio": ("wormhole_b0/buda", 4), "loudbox_8chip": ("wormhole_b0/buda", 8),
-         "grayskull_e75": ("e150[rows=8,clock=1000]", 1)}
+_BUDA = {
+    "grayskull_e150": ("e150", 1),
+    "wormhole_n150": ("wormhole_b0/buda", 1),
+    "n300_single_chip": ("wormhole_b0/buda", 1),
+    "n300_dual_chip": ("wormhole_b0/buda", 2),
+    "loudbox_4mmio": ("wormhole_b0/buda", 4),
+    "loudbox_8chip": ("wormhole_b0/buda", 8),
+    "grayskull_e75": ("e150[rows=8,clock=1000]", 1),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +215,30 @@ def missing(data: Path) -> dict[str, str]:
 def _all(data: Path) -> Iterator[Row]:
     for line in _table(data / "ttmetal_model_throughput.csv"):
         chips = _CHIPS.search(line["model"])
-        yield Row("ttmetal", line["model"], line["board"], _METAL.get(line["board"], ""),
-                  int(chips[1]) if chips else 1, int(line["batch"]), line["metric"], float(line["measured"]))
+        yield Row(
+            "ttmetal",
+            line["model"],
+            line["board"],
+            _METAL.get(line["board"], ""),
+            int(chips[1]) if chips else 1,
+            int(line["batch"]),
+            line["metric"],
+            float(line["measured"]),
+        )
     for line in _table(data / "buda_model_throughput.csv"):
         for board, value in list(line.items())[4:]:
             if value != "x":
                 device, chips = _BUDA.get(board, ("", 1))
-                yield Row("buda", line["model"], board, device, chips, int(line["batch"]), line["unit"],
-                          float(value))
+                yield Row(
+                    "buda",
+                    line["model"],
+                    board,
+                    device,
+                    chips,
+                    int(line["batch"]),
+                    line["unit"],
+                    float(value),
+                )
 
 
 def _table(path: Path) -> list[dict[str, str]]:

@@ -1,4 +1,5 @@
 """The larger networks for images, as models_images.py has them."""
+
 from __future__ import annotations
 
 from models_images import Net
@@ -18,14 +19,27 @@ def inception_v4(batch: int) -> str:
         x = net.cat(c(_mean(net, x), 96), c(x, 96), c(c(x, 64), 96, 3), c(c(c(x, 64), 96, 3), 96, 3))
     x = net.cat(net.pool(x, 3, 2), c(x, 384, 3, 2, pad=0), c(c(c(x, 192), 224, 3), 256, 3, 2, pad=0))
     for _ in range(7):
-        x = net.cat(c(_mean(net, x), 128), c(x, 384), c(c(c(x, 192), 224, (1, 7)), 256, (7, 1)),
-                    c(c(c(c(c(x, 192), 192, (1, 7)), 224, (7, 1)), 224, (1, 7)), 256, (7, 1)))
-    x = net.cat(net.pool(x, 3, 2), c(c(x, 192), 192, 3, 2, pad=0),
-                c(c(c(c(x, 256), 256, (1, 7)), 320, (7, 1)), 320, 3, 2, pad=0))
+        x = net.cat(
+            c(_mean(net, x), 128),
+            c(x, 384),
+            c(c(c(x, 192), 224, (1, 7)), 256, (7, 1)),
+            c(c(c(c(c(x, 192), 192, (1, 7)), 224, (7, 1)), 224, (1, 7)), 256, (7, 1)),
+        )
+    x = net.cat(
+        net.pool(x, 3, 2),
+        c(c(x, 192), 192, 3, 2, pad=0),
+        c(c(c(c(x, 256), 256, (1, 7)), 320, (7, 1)), 320, 3, 2, pad=0),
+    )
     for _ in range(3):
         y, z = c(x, 384), c(c(c(x, 384), 448, (1, 3)), 512, (3, 1))
-        x = net.cat(c(_mean(net, x), 256), c(x, 256), c(y, 256, (1, 3)), c(y, 256, (3, 1)), c(z, 256, (3, 1)),
-                    c(z, 256, (1, 3)))
+        x = net.cat(
+            c(_mean(net, x), 256),
+            c(x, 256),
+            c(y, 256, (1, 3)),
+            c(y, 256, (3, 1)),
+            c(z, 256, (3, 1)),
+            c(z, 256, (1, 3)),
+        )
     return net.head(x)
 
 
@@ -49,7 +63,7 @@ def hrnet_w64(batch: int) -> str:
             branches.append(net.conv(branches[-1], width * 2 ** (count - 1), 3, 2))
         for _ in range(modules):
             branches = _exchange(net, [_basic(net, b) for b in branches], width)
-    tops = [_bottleneck(net, b, 32 * 2 ** i, 128 * 2 ** i) for i, b in enumerate(branches)]
+    tops = [_bottleneck(net, b, 32 * 2**i, 128 * 2**i) for i, b in enumerate(branches)]
     x = tops[0]
     for top in tops[1:]:
         x = net.op("add", top, net.conv(x, top.shape[1], 3, 2))
@@ -68,7 +82,7 @@ def _exchange(net: Net, branches: list[Value], width: int) -> list[Value]:
     for i, whole in enumerate(branches):
         for j, y in enumerate(branches):
             if j > i:
-                y = net.larger(net.conv(y, width * 2 ** i), 2 ** (j - i))
+                y = net.larger(net.conv(y, width * 2**i), 2 ** (j - i))
             for k in range(j, i):
                 y = net.conv(y, width * 2 ** (i if k == i - 1 else j), 3, 2)
             whole = whole if i == j else net.op("add", whole, y)

@@ -3,6 +3,7 @@
 An activation that both software stacks fuse into the convolution before it (ReLU and its clipped kin) has no
 node, batch norms are folded into the weights; sigmoids and GELUs are nodes.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -26,13 +27,27 @@ class Net:
     def op(self, op: str, *inputs: Value, **attrs) -> Value:
         return self.b.op(op, *inputs, **attrs)
 
-    def conv(self, x: Value, out: int, k: int | tuple[int, int] = 1, stride: int = 1, group: int = 1,
-             pad: int | None = None) -> Value:
+    def conv(
+        self,
+        x: Value,
+        out: int,
+        k: int | tuple[int, int] = 1,
+        stride: int = 1,
+        group: int = 1,
+        pad: int | None = None,
+    ) -> Value:
         """A convolution with bias, padded so that stride 1 keeps the size."""
         kh, kw = (k, k) if isinstance(k, int) else k
         ph, pw = (kh // 2, kw // 2) if pad is None else (pad, pad)
-        return self.op("conv2d", x, self.param(out, x.shape[1] // group, kh, kw), self.param(out),
-                       strides=[stride, stride], pads=[ph, pw, ph, pw], group=group)
+        return self.op(
+            "conv2d",
+            x,
+            self.param(out, x.shape[1] // group, kh, kw),
+            self.param(out),
+            strides=[stride, stride],
+            pads=[ph, pw, ph, pw],
+            group=group,
+        )
 
     def pool(self, x: Value, k: int = 2, stride: int = 2, pad: int = 0, op: str = "max_pool2d") -> Value:
         return self.op(op, x, kernel_shape=[k, k], strides=[stride, stride], pads=[pad] * 4)
@@ -83,8 +98,17 @@ def resnet50(batch: int) -> str:
 def mobilenet_v1(batch: int) -> str:
     net = Net((batch, 3, 224, 224))
     x = net.conv(net.image, 32, 3, 2)
-    for out, stride in ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *((512, 1),) * 5,
-                        (1024, 2), (1024, 1)):
+    for out, stride in (
+        (64, 1),
+        (128, 2),
+        (128, 1),
+        (256, 2),
+        (256, 1),
+        (512, 2),
+        *((512, 1),) * 5,
+        (1024, 2),
+        (1024, 1),
+    ):
         x = net.conv(net.conv(x, x.shape[1], 3, stride, x.shape[1]), out)
     return net.head(x)
 
@@ -103,8 +127,15 @@ def _inverted(net: Net, x: Value, hidden: int, out: int, k: int, stride: int, sq
 def mobilenet_v2(batch: int) -> str:
     net = Net((batch, 3, 224, 224))
     x = net.conv(net.image, 32, 3, 2)
-    for factor, out, count, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2),
-                                       (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)):
+    for factor, out, count, stride in (
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    ):
         for i in range(count):
             x = _inverted(net, x, x.shape[1] * factor, out, 3, 1 if i else stride)
     return net.head(net.conv(x, 1280))
@@ -115,10 +146,22 @@ def mobilenet_v3(batch: int) -> str:
     net = Net((batch, 3, 224, 224))
     x = net.conv(net.image, 16, 3, 2)
     for k, hidden, out, squeeze, stride in (
-            (3, 16, 16, 0, 1), (3, 64, 24, 0, 2), (3, 72, 24, 0, 1), (5, 72, 40, 1, 2), (5, 120, 40, 1, 1),
-            (5, 120, 40, 1, 1), (3, 240, 80, 0, 2), (3, 200, 80, 0, 1), (3, 184, 80, 0, 1),
-            (3, 184, 80, 0, 1), (3, 480, 112, 1, 1), (3, 672, 112, 1, 1), (5, 672, 160, 1, 2),
-            (5, 960, 160, 1, 1), (5, 960, 160, 1, 1)):
+        (3, 16, 16, 0, 1),
+        (3, 64, 24, 0, 2),
+        (3, 72, 24, 0, 1),
+        (5, 72, 40, 1, 2),
+        (5, 120, 40, 1, 1),
+        (5, 120, 40, 1, 1),
+        (3, 240, 80, 0, 2),
+        (3, 200, 80, 0, 1),
+        (3, 184, 80, 0, 1),
+        (3, 184, 80, 0, 1),
+        (3, 480, 112, 1, 1),
+        (3, 672, 112, 1, 1),
+        (5, 672, 160, 1, 2),
+        (5, 960, 160, 1, 1),
+        (5, 960, 160, 1, 1),
+    ):
         x = _inverted(net, x, hidden, out, k, stride, bool(squeeze))
     x = net.op("flatten", net.op("global_avg_pool2d", net.conv(x, 960)), axis=1)
     x = net.op("dense", x, net.param(1280, 960), net.param(1280))
@@ -128,8 +171,9 @@ def mobilenet_v3(batch: int) -> str:
 def vovnet39(batch: int) -> str:
     net = Net((batch, 3, 224, 224))
     x = net.conv(net.conv(net.conv(net.image, 64, 3, 2), 64, 3), 128, 3, 2)
-    for stage, (width, out, blocks) in enumerate(((128, 256, 1), (160, 512, 1), (192, 768, 2),
-                                                  (224, 1024, 2))):
+    for stage, (width, out, blocks) in enumerate(
+        ((128, 256, 1), (160, 512, 1), (192, 768, 2), (224, 1024, 2))
+    ):
         x = net.pool(x, 3, 2, 1) if stage else x
         for _ in range(blocks):
             layers = [x]
@@ -171,8 +215,9 @@ def unet_vgg19(batch: int) -> str:
     return _unet(net, stages[:4], stages[4], (64, 128, 256, 512), 1)
 
 
-def _csp(net: Net, x: Value, out: int, blocks: int, shortcut: bool, act: Callable[[Value], Value],
-         split: bool) -> Value:
+def _csp(
+    net: Net, x: Value, out: int, blocks: int, shortcut: bool, act: Callable[[Value], Value], split: bool
+) -> Value:
     """YOLOv5's C3, or YOLOv8's C2f where ``split``."""
     half = out // 2
     if split:
@@ -228,5 +273,3 @@ def yolov5s(batch: int, size: int = 320) -> str:
 
 def yolov8s(batch: int, size: int = 640) -> str:
     return _yolo(batch, size, True)
-
-

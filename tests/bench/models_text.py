@@ -3,6 +3,7 @@
 Heads are split from the transposed projection, [batch, width, tokens], whose rows they share: reshaping that
 moves nothing, and products take their operands transposed.
 """
+
 from __future__ import annotations
 
 from models_images import Net
@@ -24,8 +25,11 @@ def _heads(net: Net, x: Value, heads: int, parts: int) -> list[Value]:
     turned, each = net.op("transpose", x, perm=[0, 2, 1]), width // parts
     found = []
     for i in range(parts):
-        part = net.op("slice", turned, starts=[i * each], ends=[(i + 1) * each], axes=[1]) \
-            if parts > 1 else turned
+        part = (
+            net.op("slice", turned, starts=[i * each], ends=[(i + 1) * each], axes=[1])
+            if parts > 1
+            else turned
+        )
         found.append(net.op("reshape", part, shape=[batch, heads, each // heads, tokens]))
     return found
 
@@ -74,8 +78,20 @@ def vit_base(batch: int) -> str:
     return net.done(_dense(net, net.op("reshape", first, shape=[batch, 768]), 1000))
 
 
-def decoder(batch: int, *, layers: int, width: int, heads: int, kv_heads: int, head: int, hidden: int,
-            vocabulary: int, context: int = 256, gated: bool = True, cross: int = 0) -> str:
+def decoder(
+    batch: int,
+    *,
+    layers: int,
+    width: int,
+    heads: int,
+    kv_heads: int,
+    head: int,
+    hidden: int,
+    vocabulary: int,
+    context: int = 256,
+    gated: bool = True,
+    cross: int = 0,
+) -> str:
     """One token of ``batch`` users each, keys and values of ``context`` tokens kept; ``gated``: an MLP of
     three matrices; ``cross``: also attends to so many encoded tokens."""
     net = Net((1, batch, width))
@@ -106,8 +122,11 @@ def _attend_one(net: Net, x: Value, heads: int, kv_heads: int, head: int, contex
         kv = _matrix(net, x, 2 * kv_heads * head)
         for one in (q, kv):
             turned = net.op("multiply", one, net.param(1, 1, one.shape[-1]))
-            q = net.op("add", turned, net.op("multiply", one, net.param(1, 1, one.shape[-1]))) \
-                if one is q else q
+            q = (
+                net.op("add", turned, net.op("multiply", one, net.param(1, 1, one.shape[-1])))
+                if one is q
+                else q
+            )
     q = net.op("reshape", q, shape=[users, kv_heads, heads // kv_heads, head])
     keys, values = (net.param(users, kv_heads, head, context) for _ in range(2))
     scores = net.op("softmax", net.op("matmul", q, keys))

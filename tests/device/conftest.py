@@ -1,4 +1,5 @@
 """Tensors on a simulated tt device whose padding is poisoned, and calls of the kernels that are built in."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -76,8 +77,13 @@ class TtBench:
         index = [m.name for m in memories].index(layout.memory)
         bank = memories[index]
         extent = max(bank.alignment, footprint(layout, array.shape, bank)[0])
-        tensor = DeviceTensor(self.handle, index, self.handle.alloc(index, extent, "test"),
-                              TensorType(dtype, array.shape), layout)
+        tensor = DeviceTensor(
+            self.handle,
+            index,
+            self.handle.alloc(index, extent, "test"),
+            TensorType(dtype, array.shape),
+            layout,
+        )
         source = _poison(array, layout)
         image = core.tensor_arg(tensor.addr, dtype, source.shape, layout)
         core.copy(None, core.host_arg(source), self.handle, image)
@@ -89,8 +95,14 @@ class TtBench:
         args = [t.arg() for t in tensors]
         records = core.ffi.new("gr_arg[]", [a.pointer[0] for a in args])
         attrs = core.ffi.new("int64_t[]", list(words))
-        call = {"abi": core.lib.GR_ABI_VERSION, "nargs": len(args), "args": records, "attrs": attrs,
-                "scratch": core.ffi.NULL, "env": self.handle.env}
+        call = {
+            "abi": core.lib.GR_ABI_VERSION,
+            "nargs": len(args),
+            "args": records,
+            "attrs": attrs,
+            "scratch": core.ffi.NULL,
+            "env": self.handle.env,
+        }
         fn = core.ffi.cast("gr_kernel_fn", core.generic_kernels()[kernel])
         instr = core.ffi.new("gr_instr[1]", [{"fn": fn, "call": call}])
         rows, cols = self.handle.device.descriptor.grid
@@ -101,8 +113,15 @@ class TtBench:
         core.check(core.lib.gr_program_run(program, core.ffi.new("gr_span *", {"last": 1})))
         assert self.handle.cores().most_bytes == said[0], f"{kernel} says that it opens {said[0]} B"
 
-    def run(self, op: Op, attrs: dict, arrays: Sequence[np.ndarray], layouts: Sequence[Layout],
-            into: int | None = None, u_kt: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    def run(
+        self,
+        op: Op,
+        attrs: dict,
+        arrays: Sequence[np.ndarray],
+        layouts: Sequence[Layout],
+        into: int | None = None,
+        u_kt: int = 0,
+    ) -> tuple[np.ndarray, np.ndarray]:
         """(what the kernel wrote, what the reference makes of the inputs as the device holds them).
 
         ``layouts``: of the inputs, then of the outputs, of which all but the first are held to the bit here;
@@ -115,10 +134,10 @@ class TtBench:
         kernel = select(op, attrs, "tt", types, outputs).generic
         noise = np.arange(3000, dtype=np.uint8).reshape(50, 60)
         guard = Layout(layouts[len(arrays)].memory, "tile", "uint8")
-        tensors = [self.put(a, lay) for a, lay in zip(arrays, layouts[:len(arrays)], strict=True)]
+        tensors = [self.put(a, lay) for a, lay in zip(arrays, layouts[: len(arrays)], strict=True)]
         fresh = [self.put(noise, guard)]
         if into is None:
-            for t, lay in zip(outputs, layouts[len(arrays):], strict=True):
+            for t, lay in zip(outputs, layouts[len(arrays) :], strict=True):
                 fresh.append(self.put(np.zeros(t.shape, dtypes.to_numpy(t.dtype)), lay))
         fresh.append(self.put(noise, guard))
         out, others = fresh[1] if into is None else tensors[into], fresh[2:-1]

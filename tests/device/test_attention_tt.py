@@ -1,4 +1,5 @@
 """Attention on tt against its reference and against the two products and the softmax that it replaces."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -24,13 +25,14 @@ def normal(seed: int, *shapes: tuple[int, ...]) -> list[np.ndarray]:
 @given(data=st.data(), causal=st.booleans(), biased=st.booleans())
 def test_any_sizes(tt, data, causal, biased):
     """Blocks of queries, keys and columns that end anywhere, in tiles and rows; what is masked is -inf."""
-    s, t, d, e = (data.draw(st.integers(1, most), label) for label, most in
-                  zip("stde", (300, 400, 70, 70), strict=True))
+    s, t, d, e = (
+        data.draw(st.integers(1, most), label) for label, most in zip("stde", (300, 400, 70, 70), strict=True)
+    )
     arrays = normal(s, (2, s, d), (t, d), (2, t, e))
     if biased:
         (bias,) = normal(t, (s, t))
         arrays.append(np.where(bias > 0.5, -np.inf, bias).astype(np.float32))
-        arrays[-1][0] = -np.inf                 # a query that sees nothing: NaN
+        arrays[-1][0] = -np.inf  # a query that sees nothing: NaN
     for layout in (TILES, ROWS):
         got, wanted = tt.run(ATTENTION, {"causal": causal}, arrays, [layout] * (len(arrays) + 1))
         assert draws.nmse(got, wanted) <= 1e-11
@@ -54,10 +56,19 @@ def test_what_is_not_a_number_stays_in_its_query(tt):
     assert draws.nmse(got, wanted) <= 1e-11
 
 
-@pytest.mark.parametrize(("words", "bound"), [
-    ({}, 1e-11), ({"fidelity": "HiFi4"}, 1e-6), ({"fidelity": "HiFi2"}, 1e-4), ({"fidelity": "LoFi"}, 2e-3),
-    ({"fidelity": "HiFi2", "dst": "bf16"}, 1e-3), ({"numerics": "exact"}, 1e-6),
-    ({"numerics": "exact", "fidelity": "LoFi", "dst": "bf16"}, 2e-3)], ids=str)
+@pytest.mark.parametrize(
+    ("words", "bound"),
+    [
+        ({}, 1e-11),
+        ({"fidelity": "HiFi4"}, 1e-6),
+        ({"fidelity": "HiFi2"}, 1e-4),
+        ({"fidelity": "LoFi"}, 2e-3),
+        ({"fidelity": "HiFi2", "dst": "bf16"}, 1e-3),
+        ({"numerics": "exact"}, 1e-6),
+        ({"numerics": "exact", "fidelity": "LoFi", "dst": "bf16"}, 2e-3),
+    ],
+    ids=str,
+)
 def test_it_is_what_its_parts_are(tt, words, bound):
     """q k^T, softmax, times v, each a kernel of its own, with the scores in float32."""
     q, k, v = normal(3, (2, 70, 64), (2, 150, 64), (2, 150, 48))

@@ -1,4 +1,5 @@
 """Bytes that simulate charges are the bytes that the simulated device counts: per bank, in and out."""
+
 from __future__ import annotations
 
 import math
@@ -16,17 +17,21 @@ from graph_runtime.simulation.charges import bank_bytes, link_bytes
 from graph_runtime.simulation.walks import WALKS
 from graph_runtime.simulation.walks.gather import GATHERS
 
-WALKED = tuple(name for name in WALKS if name != "cast")      # its cases are pairs of types, not shapes
+WALKED = tuple(name for name in WALKS if name != "cast")  # its cases are pairs of types, not shapes
 MATRIX_UNIT = ("matmul", "dense", "conv2d", "attention", "add", "subtract", "multiply")
-ALIKE = ("int32", "uint32", "int16", "uint16", "int8")       # cases that move pages as another type does
+ALIKE = ("int32", "uint32", "int16", "uint16", "int8")  # cases that move pages as another type does
 PLACED = ("dram", "l1", "dram/row_major", "l1/height", "l1/width", "l1/row_major/block[3x4]")
 
 
 def counted(module) -> dict:
     """What the devices counted up to now, by (did, memory)."""
     session = module.session
-    return {(did, m): session.handles[did].traffic(m) for did, device in enumerate(session.plan.devices)
-            if device.kind == "tt" for m in range(len(device.descriptor.memories))}
+    return {
+        (did, m): session.handles[did].traffic(m)
+        for did, device in enumerate(session.plan.devices)
+        if device.kind == "tt"
+        for m in range(len(device.descriptor.memories))
+    }
 
 
 def assert_charged(module, inputs) -> None:
@@ -36,9 +41,12 @@ def assert_charged(module, inputs) -> None:
     before, program = counted(module), module.session.program
     module.run()
     plan = module.session.plan
-    taken = {nid: inputs["x1"] for nid in range(plan.graph.num_nodes)
-             if plan.graph.func_id[nid] >= 0 and plan.graph.funcs[plan.graph.func_id[nid]].op in GATHERS}
-    charged = bank_bytes(plan, program.nid[:program.main].tolist(), taken)
+    taken = {
+        nid: inputs["x1"]
+        for nid in range(plan.graph.num_nodes)
+        if plan.graph.func_id[nid] >= 0 and plan.graph.funcs[plan.graph.func_id[nid]].op in GATHERS
+    }
+    charged = bank_bytes(plan, program.nid[: program.main].tolist(), taken)
     assert charged
     for key, after in counted(module).items():
         np.testing.assert_array_equal(after - before[key], charged.get(key, np.zeros_like(after)))
@@ -49,13 +57,22 @@ def walked():
     slow run only."""
     seen = set()
     for name in WALKED:
-        cases = [c for c in draws.cases_on(ops.all_ops()[name], "tt")
-                 if "kernel" not in c.attrs and c.name not in ALIKE]
+        cases = [
+            c
+            for c in draws.cases_on(ops.all_ops()[name], "tt")
+            if "kernel" not in c.attrs and c.name not in ALIKE
+        ]
         first = WALKS[name] not in seen or name in MATRIX_UNIT
         seen.add(WALKS[name])
-        for i, case in enumerate(cases if first else cases[len(cases) // 2:][:1]):
-            yield pytest.param(name, case.inputs, case.attrs, draws.draw(case), id=f"{name}-{case.name}",
-                               marks=[pytest.mark.slow] if i % 3 else [])
+        for i, case in enumerate(cases if first else cases[len(cases) // 2 :][:1]):
+            yield pytest.param(
+                name,
+                case.inputs,
+                case.attrs,
+                draws.draw(case),
+                id=f"{name}-{case.name}",
+                marks=[pytest.mark.slow] if i % 3 else [],
+            )
 
 
 def wide():
@@ -68,13 +85,26 @@ def wide():
         ("matmul", {}, (3, 200, 1200), (1200, 300)),
         ("matmul", {"transpose_a": True, "transpose_b": True}, (2, 300, 150), (2, 170, 300)),
         ("dense", {}, (260, 90), (200, 90), (200,)),
-        ("conv_transpose2d", {"strides": (2, 2), "pads": (1, 1, 1, 1)}, (2, 20, 40, 45), (20, 35, 3, 3),
-         (35,)),
+        (
+            "conv_transpose2d",
+            {"strides": (2, 2), "pads": (1, 1, 1, 1)},
+            (2, 20, 40, 45),
+            (20, 35, 3, 3),
+            (35,),
+        ),
         ("conv_transpose2d", {"strides": (1, 3), "dilations": (2, 1)}, (1, 3, 70, 30), (3, 2, 5, 2)),
-        ("conv2d_backward_weight", {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)},
-         (2, 130, 70, 90), (2, 35, 35, 45)),
-        ("max_pool2d_backward", {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)},
-         (1, 2, 160, 150), (1, 2, 80, 75)),
+        (
+            "conv2d_backward_weight",
+            {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)},
+            (2, 130, 70, 90),
+            (2, 35, 35, 45),
+        ),
+        (
+            "max_pool2d_backward",
+            {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)},
+            (1, 2, 160, 150),
+            (1, 2, 80, 75),
+        ),
         ("attention", {}, (2, 150, 64), (300, 64), (2, 300, 70), (150, 1)),
         ("attention", {"causal": True}, (2, 300, 900), (2, 310, 900), (2, 310, 1200)),
         ("add", {}, (3, 70, 1200), (70, 1)),
@@ -123,8 +153,13 @@ def wide():
         yield pytest.param(name, types, attrs, values, id=f"{name}-{shapes[0]}")
     for axis, data, count in ((0, (300, 1200), 50), (1, (3, 1100), 1300)):
         index = np.random.default_rng(1).integers(-data[axis], data[axis], count).astype(np.int32)
-        yield pytest.param("take", [("float32", data), ("int32", (count,))], {"axis": axis},
-                           [np.ones(data, np.float32), index], id=f"take-{data}")
+        yield pytest.param(
+            "take",
+            [("float32", data), ("int32", (count,))],
+            {"axis": axis},
+            [np.ones(data, np.float32), index],
+            id=f"take-{data}",
+        )
     for name, attrs, size, data, chosen, *updates in (
         ("take_along_axis", {"axis": 1}, 1200, (70, 1200), (70, 900)),
         ("gather_nd", {}, 70, (70, 1300), (50, 1)),
@@ -135,8 +170,13 @@ def wide():
     ):
         index = np.random.default_rng(2).integers(-size, size, chosen).astype(np.int32)
         types = [("float32", data), ("int32", chosen), *(("float32", u) for u in updates)]
-        yield pytest.param(name, types, attrs, [np.ones(data, np.float32), index, *map(np.ones, updates)],
-                           id=f"{name}-{attrs}")
+        yield pytest.param(
+            name,
+            types,
+            attrs,
+            [np.ones(data, np.float32), index, *map(np.ones, updates)],
+            id=f"{name}-{attrs}",
+        )
 
 
 def check(name, inputs, attrs, values, layout="dram", **options):
@@ -164,10 +204,12 @@ def test_wide_walks(name, inputs, attrs, values, layout):
 
 
 @pytest.mark.parametrize("layout", ["dram", "dram/row_major"])
-@pytest.mark.parametrize("how", [{"fidelity": "HiFi3"}, {"dst": "bf16"}, {"numerics": "exact"}],
-                         ids=["HiFi3", "dst16", "exact"])
-@pytest.mark.parametrize(("name", "inputs", "attrs", "values"),
-                         [c for c in (*walked(), *wide()) if c.values[0] in MATRIX_UNIT])
+@pytest.mark.parametrize(
+    "how", [{"fidelity": "HiFi3"}, {"dst": "bf16"}, {"numerics": "exact"}], ids=["HiFi3", "dst16", "exact"]
+)
+@pytest.mark.parametrize(
+    ("name", "inputs", "attrs", "values"), [c for c in (*walked(), *wide()) if c.values[0] in MATRIX_UNIT]
+)
 def test_products_as_they_are_asked_for(name, inputs, attrs, values, how, layout):
     if "exact" in how.values() and math.prod(values[0].shape) > 10000:
         pytest.skip("exact is slow")
@@ -181,8 +223,10 @@ def test_walks_over_formats(name, inputs, attrs, values, stored):
 
 
 @pytest.mark.parametrize("shape", [(300, 200), (3, 65, 97), (1, 1)])
-@pytest.mark.parametrize("layout", ["dram", "l1", "dram/row_major", "l1/height", "l1/width", "l1/block[2x3]",
-                                    "l1/row_major/height"])
+@pytest.mark.parametrize(
+    "layout",
+    ["dram", "l1", "dram/row_major", "l1/height", "l1/width", "l1/block[2x3]", "l1/row_major/height"],
+)
 def test_copies_and_shards(layout, shape):
     """Host to device, relayout, an op, relayout, device to host; over two devices."""
     b = gr.GraphBuilder()
@@ -198,14 +242,14 @@ def test_copies_and_shards(layout, shape):
 def assert_sent(session) -> None:
     """What each copy between devices sends is what its ends count: out of the one, into the other."""
     plan, program = session.plan, session.program
-    for at, nid in enumerate(program.nid[:program.main].tolist()):
+    for at, nid in enumerate(program.nid[: program.main].tolist()):
         for ends, sent in link_bytes(plan, [nid]).items():
             before = [ends_count(session, did) for did in ends]
             session.run_span(at, at + 1)
             after = [ends_count(session, did) for did in ends]
             out, into = after[0][1] - before[0][1], after[1][0] - before[1][0]
             assert sent == (into if plan.devices[ends[0]].kind == "cpu" else out)
-    sent = link_bytes(plan, program.nid[:program.main].tolist())
+    sent = link_bytes(plan, program.nid[: program.main].tolist())
     assert set(sent) == {(0, 1), (1, 2), (2, 0)}
 
 
@@ -232,12 +276,15 @@ def test_a_chosen_op_model_reads_as_its_blocks_say():
 
 
 @pytest.mark.parametrize("policy", ["nlp", "minimize_grid"])
-@pytest.mark.parametrize(("op", "attrs", "shapes"), [
-    ("conv2d", {"pads": (1, 1, 1, 1)}, ((1, 64, 28, 28), (64, 64, 3, 3))),
-    ("conv2d", {"pads": (3, 3, 3, 3), "strides": (2, 2)}, ((1, 3, 64, 64), (64, 3, 7, 7))),
-    ("matmul", {}, ((784, 512), (512, 128))),
-    ("dense", {}, ((128, 256), (320, 256), (320,))),
-])
+@pytest.mark.parametrize(
+    ("op", "attrs", "shapes"),
+    [
+        ("conv2d", {"pads": (1, 1, 1, 1)}, ((1, 64, 28, 28), (64, 64, 3, 3))),
+        ("conv2d", {"pads": (3, 3, 3, 3), "strides": (2, 2)}, ((1, 3, 64, 64), (64, 3, 7, 7))),
+        ("matmul", {}, ((784, 512), (512, 128))),
+        ("dense", {}, ((128, 256), (320, 256), (320,))),
+    ],
+)
 def test_what_a_balancer_chose(op, attrs, shapes, policy):
     """Blocks and steps of K of the chosen op model, smaller where L1 asks for it."""
     b = gr.GraphBuilder()
@@ -265,17 +312,23 @@ def test_an_update_in_place_moves_what_it_changes(layout):
 
 
 @pytest.mark.parametrize("layout", ["dram", "dram/row_major"])
-@pytest.mark.parametrize(("op", "attrs", "chosen", "update"), [
-    ("scatter_nd", {}, (3, 2), (3, 2500)), ("scatter_elements", {"axis": 1}, (2, 9, 40), (2, 9, 40)),
-    ("scatter_elements", {"axis": 2}, (2, 9, 40), (2, 9, 40))])
+@pytest.mark.parametrize(
+    ("op", "attrs", "chosen", "update"),
+    [
+        ("scatter_nd", {}, (3, 2), (3, 2500)),
+        ("scatter_elements", {"axis": 1}, (2, 9, 40), (2, 9, 40)),
+        ("scatter_elements", {"axis": 2}, (2, 9, 40), (2, 9, 40)),
+    ],
+)
 def test_a_scatter_in_place_moves_the_panels_that_it_changes(op, attrs, chosen, update, layout):
     b = gr.GraphBuilder(device="tt:0")
     x = b.input("x0", (3, 70, 2500))
     y = b.op(op, x, b.input("x1", chosen, "int32"), b.input("x2", update), name="y", **attrs)
     b.output(y)
     b.alias(y, x)
-    module = gr.create(gr.load_graph(b.to_json()), None, ["tt:0"],
-                       layouts=dict.fromkeys(("x0", "x2", "y"), layout))
+    module = gr.create(
+        gr.load_graph(b.to_json()), None, ["tt:0"], layouts=dict.fromkeys(("x0", "x2", "y"), layout)
+    )
     index = np.random.default_rng(0).integers(-3, 3, chosen).astype(np.int32)
     assert_charged(module, {"x0": np.ones((3, 70, 2500)), "x1": index, "x2": np.ones(update)})
 
@@ -290,6 +343,8 @@ def test_a_take_of_unknown_indices_reads_much():
     b.output(b.op("take", b.input("x", (5000, 64)), b.input("i", (100,), "int32"), name="y"))
     plan = gr.create(gr.load_graph(b.to_json()), None, ["tt:0"]).session.plan
     nid = plan.graph.names.index("y")
-    most, drawn = (bank_bytes(plan, [nid], {nid: i} if i is not None else None)[0, 0][:, 0].sum()
-                   for i in (None, np.random.default_rng(3).integers(0, 5000, 100)))
-    assert most == 100 * 2 * 4096 + 5 * 400 >= drawn       # four panels read the indices, and the scan does
+    most, drawn = (
+        bank_bytes(plan, [nid], {nid: i} if i is not None else None)[0, 0][:, 0].sum()
+        for i in (None, np.random.default_rng(3).integers(0, 5000, 100))
+    )
+    assert most == 100 * 2 * 4096 + 5 * 400 >= drawn  # four panels read the indices, and the scan does

@@ -91,9 +91,15 @@ def test_random_inputs_repeat_and_stay_in_range(network):
     assert indices.max() < 5
 
 
-@pytest.mark.parametrize(("op", "shapes", "attrs"), [
-    ("gather_nd", [(5, 7), (3, 2)], {}), ("gather_nd", [(2, 9, 4), (2, 1)], {"batch_dims": 1}),
-    ("scatter_nd", [(5, 7), (3, 2), (3,)], {}), ("take", [(5, 7), (3,)], {"axis": 1})])
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs"),
+    [
+        ("gather_nd", [(5, 7), (3, 2)], {}),
+        ("gather_nd", [(2, 9, 4), (2, 1)], {"batch_dims": 1}),
+        ("scatter_nd", [(5, 7), (3, 2), (3,)], {}),
+        ("take", [(5, 7), (3,)], {"axis": 1}),
+    ],
+)
 def test_random_indices_are_in_range_whatever_the_op_says_of_axes(op, shapes, attrs):
     b = GraphBuilder()
     reads = [b.input(f"x{i}", shape, "int64" if i == 1 else "float32") for i, shape in enumerate(shapes)]

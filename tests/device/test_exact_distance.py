@@ -1,4 +1,5 @@
 """How far fast is from exact on tt:0: the bounds of docs/numerics.md, on random and adversarial operands."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -7,15 +8,29 @@ import pytest
 from graph_runtime.testing.numerics import CASES, KINDS, distance, operands, run
 
 # by what the op gives of its inputs' magnitudes: one unit of the output's format, and what the sums differ by
-PRODUCT = {("bf16", "fp32"): 0.01, ("bfp8_b", "fp32"): 0.02, ("f32", "fp32"): 0.005,
-           ("bf16", "bf16"): 0.04, ("bfp8_b", "bf16"): 0.04, ("f32", "bf16"): 0.04,
-           ("bfp4_b", "fp32"): 0.25, ("bfp4_b", "bf16"): 0.3}
+PRODUCT = {
+    ("bf16", "fp32"): 0.01,
+    ("bfp8_b", "fp32"): 0.02,
+    ("f32", "fp32"): 0.005,
+    ("bf16", "bf16"): 0.04,
+    ("bfp8_b", "bf16"): 0.04,
+    ("f32", "bf16"): 0.04,
+    ("bfp4_b", "fp32"): 0.25,
+    ("bfp4_b", "bf16"): 0.3,
+}
 # results around the smallest normal, 2**-126: flushed to zero one way and not the other
 DENORMAL = 1.1
 # add, subtract, multiply
-PAIR = {("bf16", "fp32"): 0.008, ("bfp8_b", "fp32"): 0.017, ("f32", "fp32"): 0.003,
-        ("bf16", "bf16"): 0.02, ("bfp8_b", "bf16"): 0.02, ("f32", "bf16"): 0.025,
-        ("bfp4_b", "fp32"): 0.25, ("bfp4_b", "bf16"): 0.25}
+PAIR = {
+    ("bf16", "fp32"): 0.008,
+    ("bfp8_b", "fp32"): 0.017,
+    ("f32", "fp32"): 0.003,
+    ("bf16", "bf16"): 0.02,
+    ("bfp8_b", "bf16"): 0.02,
+    ("f32", "bf16"): 0.025,
+    ("bfp4_b", "fp32"): 0.25,
+    ("bfp4_b", "bf16"): 0.25,
+}
 FORMATS = ["bf16", "bfp8_b", "bfp4_b", "f32"]
 MODES = (("", ""), ("HiFi2", "fp32"), ("LoFi", "bf16"), ("HiFi4", "bf16"))
 USUAL = [kind for kind in KINDS if kind not in ("special", "denormal")]
@@ -69,8 +84,9 @@ def test_around_the_smallest_normal_they_differ_by_less_than_about_it(op):
 @pytest.mark.parametrize("format", ["bf16", "f32"])
 def test_special_values_stay_in_their_rows_and_columns(format):
     a, b = operands("matmul", "special")
-    fast, exact = (run("matmul", [a, b], format, {"fidelity": "HiFi4", "numerics": n})
-                   for n in ("fast", "exact"))
+    fast, exact = (
+        run("matmul", [a, b], format, {"fidelity": "HiFi4", "numerics": n}) for n in ("fast", "exact")
+    )
     usual = [np.isfinite(x) & (np.abs(x) < 1e30) for x in (a, b)]
     clean = usual[0].all(axis=1)[:, None] & usual[1].all(axis=0)[None]
     assert clean.any()

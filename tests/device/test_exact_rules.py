@@ -1,5 +1,6 @@
 """What the exact numerics keep for all inputs: where they agree with IEEE arithmetic, what never comes out,
 what a phase may not change; and what wrong arguments are told."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -59,8 +60,8 @@ def test_no_nan_no_denormal_and_no_minus_zero_leave_the_matrix_unit(a, b, fideli
 def test_what_has_five_and_seven_bits_needs_one_phase(a, dst):
     """Products of operands that phase 0 holds whole are the same in all fidelities; element-wise, since a
     sum's alignment also sees the parts that are zero."""
-    low, high = a & np.uint16(0xFFF8), a & np.uint16(0xFFFE)         # SrcA: 4 mantissa bits, SrcB: 6
-    normal = (a >> 7 & 0xFF) % 100 + 60                              # no product over- or underflows
+    low, high = a & np.uint16(0xFFF8), a & np.uint16(0xFFFE)  # SrcA: 4 mantissa bits, SrcB: 6
+    normal = (a >> 7 & 0xFF) % 100 + 60  # no product over- or underflows
     low, high = ((x & 0x807F | normal << 7).astype(np.uint16) for x in (low, high))
     once = numerics.elementwise("multiply", low, high, "LoFi", dst)
     np.testing.assert_array_equal(numerics.elementwise("multiply", low, high, "HiFi4", dst), once)
@@ -74,8 +75,11 @@ def test_addition_commutes_and_cancels_to_plus_zero(a, b):
 
 
 @FEW
-@given(hnp.arrays(np.uint32, (32, 32), elements=BITS), st.sampled_from(["bfp8_b", "bfp4_b", "bf16"]),
-       st.sampled_from(["bf16", "fp32"]))
+@given(
+    hnp.arrays(np.uint32, (32, 32), elements=BITS),
+    st.sampled_from(["bfp8_b", "bfp4_b", "bf16"]),
+    st.sampled_from(["bf16", "fp32"]),
+)
 def test_packing_what_was_packed_changes_nothing(values, format, dst):
     """Of numbers whose block exponents are far from both ends, where decoding wraps."""
     values = values & np.uint32(0x807FFFFF) | (exponent(values) % 40 + 100) << np.uint32(23)
@@ -87,24 +91,30 @@ def test_wormholes_bug_of_a_negative_last_place():
     """Minus one unit in Dst's last place comes out 2**27 times too large; plus one does not."""
     above_one, minus = np.full((8, 16), 0x3F800001, np.uint32), np.uint32(0x80000000)
     a, b = np.zeros((16, 16), np.uint32), np.zeros((8, 16), np.uint32)
-    a[0], b[:, 0] = 0x3F800000, 0x3F800000                          # 1 * 1 in K 0
+    a[0], b[:, 0] = 0x3F800000, 0x3F800000  # 1 * 1 in K 0
     assert (numerics.mvmul(b ^ minus, a, 0, above_one).view(np.float32) == 2.0**-23).all()
     assert (numerics.mvmul(b, a, 0, above_one ^ minus).view(np.float32) == -(2.0**4)).all()
 
 
-@pytest.mark.parametrize(("call", "says"), [
-    (lambda z: numerics.matmul(z, z, "Hifi2"), "did you mean"),
-    (lambda z: numerics.matmul(z, z, dst="f32"), "dst 'f32' is unknown"),
-    (lambda z: numerics.matmul(z, z[:16]), "shape"),
-    (lambda z: numerics.matmul(np.zeros((32, 40), np.uint32), np.zeros((40, 32), np.uint32)), "whole tiles"),
-    (lambda z: numerics.mvmul(z[:8, :16], z[:16, :16], 4, z[:8, :16]), "phases 0 to 3"),
-    (lambda z: numerics.unpack(z, "bfp8_b"), "1088 bytes"),
-    (lambda z: numerics.pack(z, "bf16", via="bfp8"), "not packed by way of"),
-    (lambda z: numerics.pack(z, "bfp8_b", "fp32", via="bf16"), "not packed by way of"),
-    (lambda z: numerics.elementwise("divide", z, z), "op 'divide' is unknown"),
-    (lambda z: numerics.mad(z.astype(np.float64), z, z), "float64"),
-    (lambda z: numerics.accumulate(z.view(np.float32), z), "uint32 or uint16"),
-])
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda z: numerics.matmul(z, z, "Hifi2"), "did you mean"),
+        (lambda z: numerics.matmul(z, z, dst="f32"), "dst 'f32' is unknown"),
+        (lambda z: numerics.matmul(z, z[:16]), "shape"),
+        (
+            lambda z: numerics.matmul(np.zeros((32, 40), np.uint32), np.zeros((40, 32), np.uint32)),
+            "whole tiles",
+        ),
+        (lambda z: numerics.mvmul(z[:8, :16], z[:16, :16], 4, z[:8, :16]), "phases 0 to 3"),
+        (lambda z: numerics.unpack(z, "bfp8_b"), "1088 bytes"),
+        (lambda z: numerics.pack(z, "bf16", via="bfp8"), "not packed by way of"),
+        (lambda z: numerics.pack(z, "bfp8_b", "fp32", via="bf16"), "not packed by way of"),
+        (lambda z: numerics.elementwise("divide", z, z), "op 'divide' is unknown"),
+        (lambda z: numerics.mad(z.astype(np.float64), z, z), "float64"),
+        (lambda z: numerics.accumulate(z.view(np.float32), z), "uint32 or uint16"),
+    ],
+)
 def test_wrong_arguments_are_named(call, says):
     with pytest.raises(GraphRuntimeError, match=says):
         call(np.zeros((32, 32), np.uint32))

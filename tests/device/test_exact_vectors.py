@@ -1,5 +1,6 @@
 """The exact numerics against recorded bits of a simulated Wormhole B0: excerpts in tests/golden/numerics, and
 all cases of a folder named by NUMERICS_VECTORS (<operation>.npz, keys <case>__<kind>__<array>)."""
+
 from __future__ import annotations
 
 import os
@@ -15,7 +16,7 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "numerics"
 FOLDER = os.environ.get("NUMERICS_VECTORS", "")
 PHASES = {"lofi": "LoFi", "hifi2": "HiFi2", "hifi3": "HiFi3", "hifi4": "HiFi4"}
 DST = {"dst16_bf16": "bf16", "dst32_fp32": "fp32"}
-FORMATS = {"fp32": "f32"}                       # the vectors' names of formats that go by another one here
+FORMATS = {"fp32": "f32"}  # the vectors' names of formats that go by another one here
 Arrays = dict[str, np.ndarray]
 
 
@@ -39,7 +40,7 @@ def registers(bits: np.ndarray) -> np.ndarray:
     name = "bf16" if bits.dtype == np.uint16 else "f32"
     for r in range(0, bits.shape[0], 32):
         for c in range(0, bits.shape[1], 32):
-            out[r:r + 32, c:c + 32] = numerics.unpack(tilize(bits[r:r + 32, c:c + 32]), name)
+            out[r : r + 32, c : c + 32] = numerics.unpack(tilize(bits[r : r + 32, c : c + 32]), name)
     return out
 
 
@@ -63,8 +64,13 @@ def check_mvmul(arrays: Arrays) -> int:
     count = 0
     for dst, before in (("dst32", "dst32_before_fp32"), ("dst16", "dst16_before_bf16")):
         for phase in range(4):
-            got = numerics.mvmul(arrays["srcb_bf16"], arrays["srca_bf16"], phase, arrays[before],
-                                 "fp32" if dst == "dst32" else "bf16")
+            got = numerics.mvmul(
+                arrays["srcb_bf16"],
+                arrays["srca_bf16"],
+                phase,
+                arrays[before],
+                "fp32" if dst == "dst32" else "bf16",
+            )
             count += same(got, arrays[f"{dst}_after_phase{phase}"], f"{dst} phase {phase}")
     return count
 
@@ -85,9 +91,17 @@ def check_unpack(format: str) -> Callable[[Arrays], int]:
     def check(arrays: Arrays) -> int:
         tile = arrays["in_tile"] if "in_tile" in arrays else tilize(arrays[f"in_{format}"])
         outputs = [(k, w) for k, w in arrays.items() if k.startswith("srca_")]
-        return sum(same(numerics.unpack(tile, FORMATS.get(format, format),
-                                        "bf16" if key == "srca_bf16_reg" else "tf32"), wanted, key)
-                   for key, wanted in outputs)
+        return sum(
+            same(
+                numerics.unpack(
+                    tile, FORMATS.get(format, format), "bf16" if key == "srca_bf16_reg" else "tf32"
+                ),
+                wanted,
+                key,
+            )
+            for key, wanted in outputs
+        )
+
     return check
 
 
@@ -95,7 +109,7 @@ def check_pack(arrays: Arrays) -> int:
     dst, count = ("fp32", 0) if "dst_fp32" in arrays else ("bf16", 0)
     for key, wanted in arrays.items():
         format, _, via = key.removeprefix("out_").partition("_via_")
-        if not via or via.endswith(("_exp", "_man")):             # the tile holds both
+        if not via or via.endswith(("_exp", "_man")):  # the tile holds both
             continue
         via = via.removesuffix("_tile")
         bits = wanted if key.endswith("_tile") else tilize(wanted)
@@ -105,16 +119,22 @@ def check_pack(arrays: Arrays) -> int:
 
 
 def check_accumulate(arrays: Arrays) -> int:
-    return sum(same(numerics.accumulate(arrays[f"l1_before_{f}"], arrays["dst_fp32"]),
-                    arrays[f"l1_after_{f}"], f) for f in ("fp32", "bf16"))
+    return sum(
+        same(numerics.accumulate(arrays[f"l1_before_{f}"], arrays["dst_fp32"]), arrays[f"l1_after_{f}"], f)
+        for f in ("fp32", "bf16")
+    )
 
 
 def check_sfpu(arrays: Arrays) -> int:
     a, b, c = (arrays[n] for n in "abc")
     one, zero = np.full_like(a, 0x3F800000), np.zeros_like(a)
-    results = {"mad": numerics.mad(a, b, c), "add_b_plus_c": numerics.mad(one, b, c),
-               "mul": numerics.mad(a, b, zero), "round_a_to_bf16": numerics.store16(a, nearest=True),
-               "store_a_bf16": numerics.store16(a)}
+    results = {
+        "mad": numerics.mad(a, b, c),
+        "add_b_plus_c": numerics.mad(one, b, c),
+        "mul": numerics.mad(a, b, zero),
+        "round_a_to_bf16": numerics.store16(a, nearest=True),
+        "store_a_bf16": numerics.store16(a),
+    }
     return sum(same(got, arrays[name], name) for name, got in results.items())
 
 
@@ -143,8 +163,11 @@ def cases(path: Path, operation: str, prefix: str = "") -> Iterator[tuple[str, A
 
 @pytest.mark.parametrize("operation", CHECKS)
 def test_recorded_excerpts(operation):
-    found = [case for file in ("pack_unpack.npz", "compute.npz")
-             for case in cases(GOLDEN / file, operation, f"{operation}__")]
+    found = [
+        case
+        for file in ("pack_unpack.npz", "compute.npz")
+        for case in cases(GOLDEN / file, operation, f"{operation}__")
+    ]
     assert found
     for name, arrays in found:
         assert CHECKS[operation](arrays), name

@@ -1,5 +1,6 @@
 """The fast kernels of the matrix unit against numpy models of what they say they compute, bit for bit where
 the order of sums is theirs to choose; and that a chosen op model is what runs."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ MODES = [(f, d) for f in FIDELITIES for d in ("fp32", "bf16")]
 
 # **************** numpy models ****************
 
+
 def bits(x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x, np.float32).view(np.uint32)
 
@@ -44,7 +46,7 @@ def parts(in0: np.ndarray, in1: np.ndarray):
 
 def phases_of(fidelity: str) -> list[tuple[int, int]]:
     """(part of in0, part of in1) of each phase: 0 high, 1 low."""
-    return [(0, 0), (0, 1), (1, 0), (1, 1)][:FIDELITIES.index(fidelity) + 1]
+    return [(0, 0), (0, 1), (1, 0), (1, 1)][: FIDELITIES.index(fidelity) + 1]
 
 
 def round16(x: np.ndarray) -> np.ndarray:
@@ -87,12 +89,15 @@ def normal(rng, *shape) -> np.ndarray:
 def run(op: str, arrays, fmt: str | tuple[str, ...] = "f32", layout: str = "tile", tt=None, **attrs):
     """(result, reference by the op's rule) of the op on arrays as the device holds them."""
     formats = (fmt,) * (len(arrays) + 1) if isinstance(fmt, str) else fmt
-    layouts = [Layout("dram", layout if a is None or a.ndim > 1 else "row_major", f) for a, f in zip(
-        [*arrays, None], formats, strict=True)]
+    layouts = [
+        Layout("dram", layout if a is None or a.ndim > 1 else "row_major", f)
+        for a, f in zip([*arrays, None], formats, strict=True)
+    ]
     return tt.run(ops.require(op), attrs, arrays, layouts)
 
 
 # **************** fidelity and Dst ****************
+
 
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 def test_a_16_bit_dst_is_the_model_bit_for_bit(tt, fidelity):
@@ -110,7 +115,7 @@ def test_a_32_bit_dst_sums_the_phases(tt, fidelity):
     model = exact_sum(in0, in1, fidelity)
     assert np.abs(got - model).max() < 2e-6 * (np.abs(in0) @ np.abs(in1)).max()
     others = [np.abs(exact_sum(in0, in1, f) - model).max() for f in FIDELITIES if f != fidelity]
-    assert min(others) > 10 * np.abs(got - model).max()          # the model tells fidelities apart
+    assert min(others) > 10 * np.abs(got - model).max()  # the model tells fidelities apart
 
 
 def test_the_sides_of_the_multiplier_are_not_alike(tt):
@@ -135,7 +140,7 @@ def test_bfp_operands_are_whole_after_two_phases(tt, fidelity, dst):
     if fidelity == "LoFi":
         coarse, wanted = run("matmul", arrays, ("bfp4_b", "bfp4_b", "f32"), fidelity=fidelity, dst=dst, tt=tt)
         fine, _ = run("matmul", arrays, ("bfp4_b", "bfp4_b", "f32"), fidelity="HiFi4", dst=dst, tt=tt)
-        np.testing.assert_array_equal(coarse, fine)              # 3 bits are one phase's
+        np.testing.assert_array_equal(coarse, fine)  # 3 bits are one phase's
         assert draws.nmse(fine, wanted) < (1e-11 if dst == "fp32" else 2e-4)
 
 
@@ -162,8 +167,10 @@ def test_a_convolution_is_its_product(tt, fidelity, dst):
     rng = np.random.default_rng(7)
     x, w = normal(rng, 1, 5, 9, 8), normal(rng, 20, 5, 3, 3)
     padded = np.pad(x[0], ((0, 0), (1, 1), (1, 1)))
-    columns = np.stack([padded[c, p:p + 9, q:q + 8].reshape(-1) for c in range(5) for p in range(3)
-                        for q in range(3)], axis=1)
+    columns = np.stack(
+        [padded[c, p : p + 9, q : q + 8].reshape(-1) for c in range(5) for p in range(3) for q in range(3)],
+        axis=1,
+    )
     got, _ = run("conv2d", [x, w], ("f32",) * 3, pads=(1, 1, 1, 1), fidelity=fidelity, dst=dst, tt=tt)
     flat, _ = run("matmul", [columns, w.reshape(20, -1).T.copy()], fidelity=fidelity, dst=dst, tt=tt)
     np.testing.assert_array_equal(got.reshape(20, -1), flat.T)
@@ -175,8 +182,12 @@ def test_any_convolution_by_any_fidelity(tt, data):
     """Strides, dilations, pads, groups: values of 3 bits, so that every fidelity is the reference."""
     ints = lambda a, b: data.draw(st.integers(a, b))  # noqa: E731
     group, kh, kw = ints(1, 3), ints(1, 4), ints(1, 4)
-    attrs = {"group": group, "strides": (ints(1, 4), ints(1, 4)), "dilations": (ints(1, 3), ints(1, 3)),
-             "pads": tuple(ints(0, 3) for _ in range(4))}
+    attrs = {
+        "group": group,
+        "strides": (ints(1, 4), ints(1, 4)),
+        "dilations": (ints(1, 3), ints(1, 3)),
+        "pads": tuple(ints(0, 3) for _ in range(4)),
+    }
     extent = [(k - 1) * d + 1 for k, d in zip((kh, kw), attrs["dilations"], strict=True)]
     rng = np.random.default_rng(ints(0, 99))
     pixels = (extent[0] + ints(0, 30), extent[1] + ints(0, 70))
@@ -194,7 +205,7 @@ def test_elementwise_by_the_matrix_unit(tt, op, fidelity, dst):
     rng = np.random.default_rng(8)
     a, b = normal(rng, 40, 70), normal(rng, 40, 1)
     got, _ = run(op, [a, b], fidelity=fidelity, dst=dst, tt=tt)
-    if op == "multiply":                                         # in0 in SrcA here
+    if op == "multiply":  # in0 in SrcA here
         high_low_b, high_low_a = parts(np.broadcast_to(b, a.shape), a)
         model = np.zeros_like(a)
         for of_b, of_a in phases_of(fidelity):
@@ -217,6 +228,7 @@ def test_a_bias_is_added_after_the_sums(tt):
 
 
 # **************** a chosen op model is what runs ****************
+
 
 @dataclass(frozen=True)
 class Model:
@@ -250,13 +262,18 @@ def chosen(model: Model | None, arrays, fmt="bf16", op="matmul", numerics=None, 
 
 
 PRODUCT = [normal(np.random.default_rng(10), 256, 192), normal(np.random.default_rng(11), 192, 128)]
-MODELS = [Model((1, 1), 1, "R", (8, 4), (1, 1), 6), Model((2, 1), 2, "R", (1, 2), (2, 2), 6),
-          Model((2, 2), 2, "C", (2, 1), (2, 1), 6), Model((4, 2), 1, "R", (1, 1), (2, 2), 6)]
+MODELS = [
+    Model((1, 1), 1, "R", (8, 4), (1, 1), 6),
+    Model((2, 1), 2, "R", (1, 2), (2, 2), 6),
+    Model((2, 2), 2, "C", (2, 1), (2, 1), 6),
+    Model((4, 2), 1, "R", (1, 1), (2, 2), 6),
+]
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
-@pytest.mark.parametrize("numerics", [{}, {"fidelity": "HiFi3"}, {"fidelity": "HiFi2", "dst": "bf16"}],
-                         ids=str)
+@pytest.mark.parametrize(
+    "numerics", [{}, {"fidelity": "HiFi3"}, {"fidelity": "HiFi2", "dst": "bf16"}], ids=str
+)
 def test_grid_and_blocks_never_change_a_sum(model, numerics):
     got, took = chosen(model, PRODUCT, numerics=numerics)
     np.testing.assert_array_equal(got, chosen(None, PRODUCT, numerics=numerics)[0])
@@ -302,8 +319,19 @@ def test_a_compiled_library_follows_the_words_of_each_call(tmp_path):
 def test_steps_of_a_convolution_spill_in_the_outputs_format():
     x, w = normal(np.random.default_rng(0), 1, 32, 33, 40), normal(np.random.default_rng(1), 33, 32, 3, 3)
     exact = ops.require("conv2d").reference([x, w], ops.require("conv2d").decode({}))[0]
-    errors = [draws.nmse(chosen(Model((2, 2), 1, "R", (1, 1), (1, 1), u_kt), [x, w], "bfp8_b", "conv2d",
-                                {"fidelity": "HiFi2", "dst": "bf16"})[0], exact) for u_kt in (9, 1)]
+    errors = [
+        draws.nmse(
+            chosen(
+                Model((2, 2), 1, "R", (1, 1), (1, 1), u_kt),
+                [x, w],
+                "bfp8_b",
+                "conv2d",
+                {"fidelity": "HiFi2", "dst": "bf16"},
+            )[0],
+            exact,
+        )
+        for u_kt in (9, 1)
+    ]
     assert errors[0] < errors[1] < 0.05
 
 
@@ -325,17 +353,21 @@ def test_k_blocks_spill_in_the_outputs_format():
     exact = PRODUCT[0].astype(np.float64) @ PRODUCT[1]
     errors = [draws.nmse(x, exact) for x in narrow]
     assert errors[0] < errors[1] < errors[2]
-    again, _ = chosen(replace(steps[2], grid=(1, 1), t=2), PRODUCT, "bfp8_b",
-                      numerics={"fidelity": "HiFi2", "dst": "bf16"})
+    again, _ = chosen(
+        replace(steps[2], grid=(1, 1), t=2), PRODUCT, "bfp8_b", numerics={"fidelity": "HiFi2", "dst": "bf16"}
+    )
     np.testing.assert_array_equal(again, narrow[2])
 
 
-@pytest.mark.parametrize(("change", "text"), [
-    ({"u_kt": 4}, "u_kt of the chosen op model does not divide K"),
-    ({"mblock": (1, 1)}, "does not cover the output"),
-    ({"grid": (80, 80)}, "more cores than the device"),
-    ({"mblock": (0, 1)}, "a size below 1"),
-])
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"u_kt": 4}, "u_kt of the chosen op model does not divide K"),
+        ({"mblock": (1, 1)}, "does not cover the output"),
+        ({"grid": (80, 80)}, "more cores than the device"),
+        ({"mblock": (0, 1)}, "a size below 1"),
+    ],
+)
 def test_a_model_that_does_not_fit_its_node_is_an_error(change, text):
     with pytest.raises(KernelError, match=text):
         chosen(replace(MODELS[0], **change), PRODUCT)
@@ -358,6 +390,7 @@ def test_a_convolutions_model_says_cores_and_steps():
 
 # **************** hosts ****************
 
+
 @pytest.fixture
 def threads():
     before = core.pool_threads()
@@ -370,7 +403,7 @@ def test_more_simulated_cores_are_spread_over_more_host_threads(threads):
     seen, used = [], []
     for count in (1, 2):
         threads(count)
-        for _ in range(20):                     # a worker may come too late for a run
+        for _ in range(20):  # a worker may come too late for a run
             got, took = chosen(Model((4, 4), 1, "R", (2, 2), (4, 4), 4), arrays)
             seen.append(got)
             if took.threads == count:

@@ -136,8 +136,11 @@ def two_threads():
         ("conv2d", [(2, 8, 40, 50), (40, 8, 3, 3), (40,)], {"pads": (1, 1, 1, 1)}),
         ("conv2d", [(2, 24, 40, 50), (24, 1, 3, 3)], {"group": 24}),
         ("dense", [(130, 70), (5, 70, 32), (150,)], {"packed": 150}),
-        ("conv2d", [(2, 40, 50, 8), (2, 72, 32), (40,)],
-         {"layout": "NHWC", "packed": 40, "kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}),
+        (
+            "conv2d",
+            [(2, 40, 50, 8), (2, 72, 32), (40,)],
+            {"layout": "NHWC", "packed": 40, "kernel_shape": (3, 3), "pads": (1, 1, 1, 1)},
+        ),
         ("max_pool2d", [(3, 40, 40, 30)], {"kernel_shape": (3, 3)}),
         ("sum", [(300, 401, 5)], {"axes": (0, 2)}),
         ("max", [(300, 401, 5)], {"axes": (1,)}),
@@ -221,7 +224,7 @@ def test_what_integers_cannot_be_is_an_error():
         with pytest.raises(KernelError, match=text):
             call(ops.require(name), {}, [x, np.full(2, y, np.int32)])
     least = np.array([-(2**63)], np.int64)
-    assert call(ops.require("mod"), {}, [least, np.array([-1])]) == 0    # one instruction would trap
+    assert call(ops.require("mod"), {}, [least, np.array([-1])]) == 0  # one instruction would trap
     assert call(ops.require("abs"), {}, [least]) == least
 
 
@@ -250,9 +253,37 @@ SPECIAL = np.array(
 )
 
 
-FUNCTIONS = ["relu", "sigmoid", "tanh", "exp", "sqrt", "log", "log1p", "expm1", "erf", "reciprocal", "rsqrt",
-             "atan", "asinh", "softplus", "softsign", "silu", "mish", "elu", "selu", "celu", "hard_swish",
-             "hard_sigmoid", "leaky_relu", "thresholded_relu", "shrink", "clip", "sign", "abs", "round"]
+FUNCTIONS = [
+    "relu",
+    "sigmoid",
+    "tanh",
+    "exp",
+    "sqrt",
+    "log",
+    "log1p",
+    "expm1",
+    "erf",
+    "reciprocal",
+    "rsqrt",
+    "atan",
+    "asinh",
+    "softplus",
+    "softsign",
+    "silu",
+    "mish",
+    "elu",
+    "selu",
+    "celu",
+    "hard_swish",
+    "hard_sigmoid",
+    "leaky_relu",
+    "thresholded_relu",
+    "shrink",
+    "clip",
+    "sign",
+    "abs",
+    "round",
+]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -1,6 +1,7 @@
 """Every built-in tt kernel on every case of the op table against numpy: formats, layouts and memories, also
 mixed, ragged tiles, NaN in all padding, neighbours that must stay untouched.
 """
+
 from __future__ import annotations
 
 import zlib
@@ -17,8 +18,13 @@ from graph_runtime.graph import TensorType
 from graph_runtime.layout import Layout
 from graph_runtime.ops import inputs as draws
 
-STORAGES = {"tile-f32": ("tile", "f32"), "tile-bf16": ("tile", "bf16"), "tile-bfp8_b": ("tile", "bfp8_b"),
-            "row-f32": ("row_major", "f32"), "row-bf16": ("row_major", "bf16")}
+STORAGES = {
+    "tile-f32": ("tile", "f32"),
+    "tile-bf16": ("tile", "bf16"),
+    "tile-bfp8_b": ("tile", "bfp8_b"),
+    "row-f32": ("row_major", "f32"),
+    "row-bf16": ("row_major", "bf16"),
+}
 F32, ROW_F32 = STORAGES["tile-f32"], STORAGES["row-f32"]
 
 
@@ -74,21 +80,28 @@ def test_cases_with_every_tensor_stored_its_own_way(tt, name):
     storages = list(STORAGES.values())
     for case in CASES[name]:
         for _ in range(2):
-            layouts = [layout_of(t.dtype, storages[rng.integers(len(storages))], rng.choice(["dram", "l1"]))
-                       for t in types_of(op, case)]
+            layouts = [
+                layout_of(t.dtype, storages[rng.integers(len(storages))], rng.choice(["dram", "l1"]))
+                for t in types_of(op, case)
+            ]
             check(tt, op, case, layouts)
 
 
 # **************** more than one panel, one block, one core's share ****************
 
 LARGE = [
-    ("add", [(40, 3000), (40, 3000)], {}), ("multiply", [(33, 9000), (9000,)], {}),
-    ("add", [(70, 1), (70, 5000)], {}), ("exp", [(2, 33, 9001)], {}),
-    ("gelu", [(3, 1, 1, 50, 1000)], {}), ("softmax", [(40, 9000)], {}),
-    ("softmax", [(100, 3000)], {"axis": 0}), ("softmax", [(5, 3, 40, 70)], {"axis": 1}),
+    ("add", [(40, 3000), (40, 3000)], {}),
+    ("multiply", [(33, 9000), (9000,)], {}),
+    ("add", [(70, 1), (70, 5000)], {}),
+    ("exp", [(2, 33, 9001)], {}),
+    ("gelu", [(3, 1, 1, 50, 1000)], {}),
+    ("softmax", [(40, 9000)], {}),
+    ("softmax", [(100, 3000)], {"axis": 0}),
+    ("softmax", [(5, 3, 40, 70)], {"axis": 1}),
     ("layer_norm", [(33, 9000), (9000,), (9000,)], {}),
     ("layer_norm", [(2, 70, 3000), (70, 3000), (70, 3000)], {"axis": 1}),
-    ("matmul", [(300, 900), (900, 200)], {}), ("matmul", [(3, 1, 130, 40), (2, 40, 260)], {}),
+    ("matmul", [(300, 900), (900, 200)], {}),
+    ("matmul", [(3, 1, 130, 40), (2, 40, 260)], {}),
     ("matmul", [(700, 150), (300, 700)], {"transpose_a": True, "transpose_b": True}),
     ("dense", [(3, 9000), (200, 9000), (200,)], {}),
     ("attention", [(3, 300, 70), (3, 330, 70), (330, 200)], {"causal": True}),
@@ -96,26 +109,41 @@ LARGE = [
     ("conv2d", [(3, 40, 50, 60), (70, 40, 3, 3), (70,)], {"pads": (1, 1, 1, 1)}),
     ("conv2d", [(1, 2, 70, 900), (3, 2, 5, 5)], {"strides": (2, 1)}),
     ("conv2d", [(300, 4, 5, 6), (6, 2, 3, 3)], {"group": 2}),
-    ("conv_transpose2d", [(3, 40, 25, 60), (40, 35, 3, 3), (35,)],
-     {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
-    ("conv_transpose2d", [(1, 4, 70, 300), (4, 2, 7, 5)],
-     {"dilations": (3, 2), "group": 2, "strides": (1, 7)}),
-    ("conv2d_backward_weight", [(3, 40, 50, 60), (3, 70, 50, 60)],
-     {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}),
-    ("conv2d_backward_weight", [(2, 4, 41, 300), (2, 6, 11, 50)],
-     {"kernel_shape": (11, 7), "group": 2, "strides": (3, 6), "dilations": (1, 1), "pads": (0, 1, 0, 0)}),
-    ("max_pool2d_backward", [(1, 2, 90, 2100), (1, 2, 44, 1049)],
-     {"kernel_shape": (3, 3), "strides": (2, 2)}),
+    ("conv_transpose2d", [(3, 40, 25, 60), (40, 35, 3, 3), (35,)], {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
+    (
+        "conv_transpose2d",
+        [(1, 4, 70, 300), (4, 2, 7, 5)],
+        {"dilations": (3, 2), "group": 2, "strides": (1, 7)},
+    ),
+    (
+        "conv2d_backward_weight",
+        [(3, 40, 50, 60), (3, 70, 50, 60)],
+        {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)},
+    ),
+    (
+        "conv2d_backward_weight",
+        [(2, 4, 41, 300), (2, 6, 11, 50)],
+        {"kernel_shape": (11, 7), "group": 2, "strides": (3, 6), "dilations": (1, 1), "pads": (0, 1, 0, 0)},
+    ),
+    (
+        "max_pool2d_backward",
+        [(1, 2, 90, 2100), (1, 2, 44, 1049)],
+        {"kernel_shape": (3, 3), "strides": (2, 2)},
+    ),
     ("max_pool2d", [(1, 2, 90, 2100)], {"kernel_shape": (3, 3), "strides": (2, 2)}),
     ("avg_pool2d", [(1, 1, 70, 3000)], {"kernel_shape": (2, 5), "strides": (1, 3), "pads": (0, 2, 1, 2)}),
-    ("sum", [(3, 70, 3000)], {"axes": (0,)}), ("mean", [(40, 9000)], {"axes": (1,)}),
-    ("max", [(4, 40, 3000)], {"axes": (0, 1)}), ("global_avg_pool2d", [(2, 40, 100, 600)], {}),
+    ("sum", [(3, 70, 3000)], {"axes": (0,)}),
+    ("mean", [(40, 9000)], {"axes": (1,)}),
+    ("max", [(4, 40, 3000)], {"axes": (0, 1)}),
+    ("global_avg_pool2d", [(2, 40, 100, 600)], {}),
     ("argmax", [(3, 70, 3000)], {"axis": 1, "dtype": "int32"}),
     ("argmin", [(40, 9000)], {"axis": 1, "dtype": "int32"}),
     ("topk", [(40, 3000)], {"k": 70, "dtype": "int32"}),
-    ("cumsum", [(40, 9000)], {"axis": 1}), ("cumsum", [(100, 3000)], {"reverse": True}),
+    ("cumsum", [(40, 9000)], {"axis": 1}),
+    ("cumsum", [(100, 3000)], {"reverse": True}),
     ("cumsum", [(5, 3, 40, 70)], {"axis": 1, "exclusive": True}),
-    ("transpose", [(100, 3000)], {}), ("transpose", [(2, 3000, 5)], {"perm": (1, 0, 2)}),
+    ("transpose", [(100, 3000)], {}),
+    ("transpose", [(2, 3000, 5)], {"perm": (1, 0, 2)}),
     ("transpose", [(40, 3, 2, 50)], {"perm": (2, 3, 1, 0)}),
     ("transpose", [(3, 40, 2, 35)], {"perm": (2, 3, 0, 1)}),
     ("concatenate", [(40, 1500), (40, 5), (40, 2000)], {"axis": 1}),
@@ -123,8 +151,10 @@ LARGE = [
     ("slice", [(70, 4000)], {"starts": (3, 1), "ends": (70, 4000), "steps": (2, 3)}),
     ("slice", [(40, 3000)], {"starts": (0, 2999), "ends": (40, -(2**63)), "steps": (1, -700)}),
     ("slice_update", [(70, 3000), (35, 900)], {"starts": (1, 2999), "steps": (2, -3)}),
-    ("take", [(300, 1500), (40,)], {"axis": 0}), ("take", [(40, 3000), (5, 70)], {"axis": 1}),
-    ("take", [(3, 4, 1200), (600,)], {"axis": 2}), ("take_along_axis", [(40, 1500), (40, 700)], {"axis": 1}),
+    ("take", [(300, 1500), (40,)], {"axis": 0}),
+    ("take", [(40, 3000), (5, 70)], {"axis": 1}),
+    ("take", [(3, 4, 1200), (600,)], {"axis": 2}),
+    ("take_along_axis", [(40, 1500), (40, 700)], {"axis": 1}),
     ("gather_nd", [(30, 3000), (40, 1)], {}),
     ("scatter_nd", [(70, 3000), (5, 1), (5, 3000)], {"reduction": "add"}),
     ("scatter_elements", [(70, 2500), (40, 2200), (40, 2200)], {"axis": 0, "reduction": "max"}),
@@ -171,10 +201,18 @@ def test_large_tensors(tt, row, threads):
 
 # **************** errors ****************
 
-@pytest.mark.parametrize("index", [5, -6, 2**31 - 1, -2**31])
-@pytest.mark.parametrize(("name", "chosen", "update"), [
-    ("take", (2,), ()), ("take_along_axis", (2, 1), ()), ("gather_nd", (2, 1), ()),
-    ("scatter_elements", (2, 1), [(2, 1)]), ("scatter_nd", (2, 1), [(2, 40)])])
+
+@pytest.mark.parametrize("index", [5, -6, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize(
+    ("name", "chosen", "update"),
+    [
+        ("take", (2,), ()),
+        ("take_along_axis", (2, 1), ()),
+        ("gather_nd", (2, 1), ()),
+        ("scatter_elements", (2, 1), [(2, 1)]),
+        ("scatter_nd", (2, 1), [(2, 40)]),
+    ],
+)
 def test_an_index_out_of_range_is_an_error(tt, name, chosen, update, index):
     op, data = ops.require(name), np.ones((5, 40), np.float32)
     updates = [np.full(shape, 7, np.float32) for shape in update]
@@ -205,8 +243,9 @@ def test_a_page_larger_than_l1_is_an_error(tt):
 
 # **************** special values ****************
 
-SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, 3e38, -3e38, 88.0, -88.0, 104.0, -104.0, 5.0, -9.0, -13.5],
-                   np.float32)
+SPECIAL = np.array(
+    [np.nan, np.inf, -np.inf, 0.0, 3e38, -3e38, 88.0, -88.0, 104.0, -104.0, 5.0, -9.0, -13.5], np.float32
+)
 
 
 @pytest.mark.parametrize("name", ["relu", "gelu", "sigmoid", "tanh", "exp", "sqrt"])
@@ -218,8 +257,12 @@ def test_functions_of_special_values(tt, name):
 def test_maxima_keep_nan(tt):
     values = np.arange(40 * 33, dtype=np.float32).reshape(1, 1, 40, 33)
     values[..., 7, 3] = np.nan
-    for name, attrs in (("max", {}), ("max", {"axes": (2,)}), ("global_max_pool2d", {}),
-                        ("max_pool2d", {"kernel_shape": (2, 2)})):
+    for name, attrs in (
+        ("max", {}),
+        ("max", {"axes": (2,)}),
+        ("global_max_pool2d", {}),
+        ("max_pool2d", {"kernel_shape": (2, 2)}),
+    ):
         got, wanted = tt.run(ops.require(name), attrs, [values], [layout_of("float32", F32)] * 2)
         np.testing.assert_array_equal(got, wanted)
 
@@ -244,29 +287,38 @@ def test_moved_elements_keep_their_bits(tt, storage):
 
 # **************** random shapes ****************
 
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from([1, 2, 3, 31, 33]), min_size=1, max_size=4), st.data())
 def test_any_transpose_slice_and_sum(tt, shape, data):
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     layouts = [layout_of("float32", data.draw(st.sampled_from([F32, ROW_F32]))) for _ in range(2)]
-    cuts = [data.draw(st.tuples(st.integers(-40, 40), st.integers(-40, 40), st.sampled_from([-2, -1, 1, 3])))
-            for _ in shape]
+    cuts = [
+        data.draw(st.tuples(st.integers(-40, 40), st.integers(-40, 40), st.sampled_from([-2, -1, 1, 3])))
+        for _ in shape
+    ]
     starts, ends, steps = zip(*cuts, strict=True)
     axes = tuple(data.draw(st.sets(st.sampled_from(range(len(shape))), min_size=1)))
     perm = data.draw(st.permutations(range(len(shape))))
-    for name, attrs in (("transpose", {"perm": perm}), ("sum", {"axes": axes}),
-                        ("slice", {"starts": starts, "ends": ends, "steps": steps})):
+    for name, attrs in (
+        ("transpose", {"perm": perm}),
+        ("sum", {"axes": axes}),
+        ("slice", {"starts": starts, "ends": ends, "steps": steps}),
+    ):
         got, wanted = tt.run(ops.require(name), attrs, [x], layouts)
         np.testing.assert_allclose(got, wanted, rtol=1e-6 if name == "sum" else 0, err_msg=f"{name} {attrs}")
 
 
-@pytest.mark.parametrize(("op", "shapes", "out", "attrs"), [
-    ("relu", [(0,)], (0,), {}),
-    ("transpose", [(3, 0)], (0, 3), {"perm": [1, 0]}),
-    ("add", [(5, 1, 0), (1, 1, 1)], (5, 1, 0), {}),
-    ("concatenate", [(4, 0), (4, 0)], (8, 0), {"axis": 0}),
-    ("softmax", [(0, 0)], (0, 0), {}),
-])
+@pytest.mark.parametrize(
+    ("op", "shapes", "out", "attrs"),
+    [
+        ("relu", [(0,)], (0,), {}),
+        ("transpose", [(3, 0)], (0, 3), {"perm": [1, 0]}),
+        ("add", [(5, 1, 0), (1, 1, 1)], (5, 1, 0), {}),
+        ("concatenate", [(4, 0), (4, 0)], (8, 0), {"axis": 0}),
+        ("softmax", [(0, 0)], (0, 0), {}),
+    ],
+)
 def test_a_graph_without_any_element_runs_though_its_tensors_lie_nowhere(document, op, shapes, out, attrs):
     """Nothing is allocated then, so that the tensors have no address."""
     inputs = [document.input(f"x{i}", shape) for i, shape in enumerate(shapes)]

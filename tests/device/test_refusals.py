@@ -1,5 +1,6 @@
 """Kernels that refuse values of their inputs do so before they write: an output that takes an input's place
 leaves the old bytes there."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -13,7 +14,7 @@ from graph_runtime.library import load_library
 from graph_runtime.plan import plan
 from graph_runtime.sessions.session import Session
 
-ROWS, COLS = 300, 64                # several panels of a tt output, several chunks of the host's threads
+ROWS, COLS = 300, 64  # several panels of a tt output, several chunks of the host's threads
 STATE = (ROWS, COLS)
 
 
@@ -36,9 +37,12 @@ CASES = {
     "power": ({}, True, [_last(STATE, 3, -1)]),
 }
 INTEGERS = ("mod", "divide", "power")
-PLACES = [(name, device, layout) for name in CASES
-          for device, layout in (("cpu:0", None), ("tt:0", "dram"), ("tt:0", "dram/row_major"))
-          if device == "cpu:0" or name not in ("divide", "power")]
+PLACES = [
+    (name, device, layout)
+    for name in CASES
+    for device, layout in (("cpu:0", None), ("tt:0", "dram"), ("tt:0", "dram/row_major"))
+    if device == "cpu:0" or name not in ("divide", "power")
+]
 
 
 def _planned(name: str, device: str, layout: str | None):
@@ -47,8 +51,9 @@ def _planned(name: str, device: str, layout: str | None):
     dtype = "int32" if name in INTEGERS else "float32"
     state = b.input("state", STATE, dtype)
     data = state if in_place else b.input("data", STATE, dtype)
-    ends = [b.input(f"x{i}", x.shape, "int32" if x.dtype == np.int32 else "float32")
-            for i, x in enumerate(others)]
+    ends = [
+        b.input(f"x{i}", x.shape, "int32" if x.dtype == np.int32 else "float32") for i, x in enumerate(others)
+    ]
     y = b.op(name, data, *ends, name="y", **attrs)
     b.output(y)
     b.alias(y, state)
@@ -82,8 +87,11 @@ def test_a_refused_value_leaves_what_the_output_would_replace(name, device, layo
 
 @pytest.mark.parametrize("device", ["cpu:0", "tt:0"])
 def test_compiled_kernels_refuse_as_the_generic_ones_do(tmp_path, kernel_cache, device):
-    planned = {name: _planned(name, at, layout) for name, at, layout in PLACES
-               if at == device and layout in (None, "dram")}
+    planned = {
+        name: _planned(name, at, layout)
+        for name, at, layout in PLACES
+        if at == device and layout in (None, "dram")
+    }
     with config(CACHE_DIR=kernel_cache):
         library = load_library(build_library(list(planned.values()), tmp_path / "kernels.so"))
     for name, made in planned.items():

@@ -1,5 +1,6 @@
 """Programs of steps: what C and Python agree on, each step against its op alone, random programs against
 numpy, and programs that cannot be."""
+
 from __future__ import annotations
 
 import re
@@ -17,8 +18,11 @@ from graph_runtime.graph import TensorType
 from graph_runtime.ops import steps
 
 HEADER = (Path(__file__).resolve().parents[2] / "native/kernels/steps.h").read_text()
-PARAMETERS = {"clip": {"min": -0.5, "max": 0.75}, "leaky_relu": {"alpha": 0.2},
-              "hard_sigmoid": {"alpha": 0.3, "beta": 0.4}}
+PARAMETERS = {
+    "clip": {"min": -0.5, "max": 0.75},
+    "leaky_relu": {"alpha": 0.2},
+    "hard_sigmoid": {"alpha": 0.3, "beta": 0.4},
+}
 OPS = [name for name in steps.CODES if ops.get(name) is not None]
 F32 = TensorType("float32", (2, 3, 40))
 
@@ -74,7 +78,7 @@ def test_a_step_is_close_to_the_reference_on_tt(name):
 def programs(draw):
     """Steps that read inputs and earlier steps at will, some results several times, some never."""
     count, inputs = draw(st.integers(1, 9)), draw(st.integers(1, 4))
-    body = [["add", [k, (k + 1) % inputs], {}] for k in range(inputs)]         # every input is read
+    body = [["add", [k, (k + 1) % inputs], {}] for k in range(inputs)]  # every input is read
     for j in range(inputs, inputs + count):
         name = draw(st.sampled_from(["add", "subtract", "multiply", "maximum", "relu", "tanh", "sigmoid"]))
         reads = [draw(st.integers(-j, inputs - 1)) for _ in range(ops.require(name).arity[0])]
@@ -93,7 +97,7 @@ def test_random_programs_agree_with_numpy(program, shape, data):
     try:
         made = ops.require("fused").infer(types, {"body": steps_of(body)})
     except GraphError:
-        return                                             # the last step is smaller than the inputs
+        return  # the last step is smaller than the inputs
     wanted = steps.run(steps_of(body), arrays)
     assert made == [TensorType("float32", wanted.shape)]
     for device in ("cpu:0", "tt:0"):
@@ -104,23 +108,27 @@ def steps_of(body):
     return ops.require("fused").decode({"body": body})["body"]
 
 
-@pytest.mark.parametrize(("body", "text"), [
-    ([], "no steps"),
-    ([["softmax", [0], {}]], "'softmax' cannot be a step"),
-    ([["rel", [0], {}]], "did you mean 'relu'"),
-    ([["relu", [1], {}]], "reads 1, which is neither"),
-    ([["relu", [-1], {}]], "reads -1, which is neither"),
-    ([["add", [0], {}]], "has 1 inputs, it takes 2"),
-    ([["relu", [0], {"alpha": 1}]], "no attribute 'alpha'"),
-    ([["relu", [0], {}]] * 25, "at most 24 steps"),
-])
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ([], "no steps"),
+        ([["softmax", [0], {}]], "'softmax' cannot be a step"),
+        ([["rel", [0], {}]], "did you mean 'relu'"),
+        ([["relu", [1], {}]], "reads 1, which is neither"),
+        ([["relu", [-1], {}]], "reads -1, which is neither"),
+        ([["add", [0], {}]], "has 1 inputs, it takes 2"),
+        ([["relu", [0], {"alpha": 1}]], "no attribute 'alpha'"),
+        ([["relu", [0], {}]] * 25, "at most 24 steps"),
+    ],
+)
 def test_programs_that_cannot_be_are_told(body, text):
     with pytest.raises(GraphError, match=text):
         ops.require("fused").infer([F32], ops.require("fused").decode({"body": body}))
 
 
-@pytest.mark.parametrize("body", [3, [1], [["relu", 0, {}]], [["relu", [0.5], {}]], [["relu", [0], []]],
-                                  [[[], [0], {}]]])
+@pytest.mark.parametrize(
+    "body", [3, [1], [["relu", 0, {}]], [["relu", [0.5], {}]], [["relu", [0], []]], [[[], [0], {}]]]
+)
 def test_what_is_no_list_of_steps_is_told(body):
     with pytest.raises(GraphError, match="attribute 'body' must be steps"):
         ops.require("fused").decode({"body": body})
@@ -129,8 +137,10 @@ def test_what_is_no_list_of_steps_is_told(body):
 def test_an_epilogue_that_does_not_fit_is_told():
     dense = ops.require("dense")
     x, w = TensorType("float32", (2, 3, 8)), TensorType("float32", (4, 8))
-    for other, text in ((TensorType("float32", (3, 4)), "neither as the output"),
-                        (TensorType("float32", (5, 2, 3, 4)), "they must be equal")):
+    for other, text in (
+        (TensorType("float32", (3, 4)), "neither as the output"),
+        (TensorType("float32", (5, 2, 3, 4)), "they must be equal"),
+    ):
         with pytest.raises(GraphError, match=text):
             dense.infer([x, w, other], dense.decode({"epilogue": [["add", [-1, 2], {}]]}))
     with pytest.raises(GraphError, match="come after the op's own"):
@@ -142,5 +152,5 @@ def test_a_program_needs_few_registers_however_long_it_is():
     for _ in range(20):
         body.append(["tanh", [-len(body)], {}])
     found = steps.words(steps_of(body), False)
-    rows = [found[2 + 6 * i:8 + 6 * i] for i in range(found[0])]
+    rows = [found[2 + 6 * i : 8 + 6 * i] for i in range(found[0])]
     assert max(row[1] for row in rows) <= 1

@@ -1,4 +1,5 @@
 """Fixtures of eager mode: a device to compute on, and a clean journal."""
+
 from __future__ import annotations
 
 import ctypes

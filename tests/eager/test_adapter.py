@@ -1,4 +1,5 @@
 """gr.eager gives numpy's names to what single/ does: no state, no threads, no own way to memory or to C."""
+
 from __future__ import annotations
 
 import ast
@@ -9,8 +10,16 @@ import pytest
 import graph_runtime
 
 MODULES = sorted((Path(graph_runtime.__file__).parent / "eager").glob("*.py"))
-ALLOWED = {"devices", "dtypes", "graph", "ops", "single", "tensors.operators", "tensors.place",
-           "tensors.tensor"}
+ALLOWED = {
+    "devices",
+    "dtypes",
+    "graph",
+    "ops",
+    "single",
+    "tensors.operators",
+    "tensors.place",
+    "tensors.tensor",
+}
 OUTSIDE = {"__future__", "builtins", "collections", "dataclasses", "math", "numpy", "operator", "typing"}
 
 
@@ -30,9 +39,13 @@ def test_imports(path):
 def test_no_state(path):
     """Nothing is assigned in modules but constants and tables, and no function changes them."""
     tree = ast.parse(path.read_text())
-    tables = {target.id for node in tree.body if isinstance(node, (ast.Assign, ast.AnnAssign))
-              for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-              if isinstance(target, ast.Name)}
+    tables = {
+        target.id
+        for node in tree.body
+        if isinstance(node, (ast.Assign, ast.AnnAssign))
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    }
     for function in (n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.Lambda))):
         for node in ast.walk(function):
             assert not isinstance(node, (ast.Global, ast.Nonlocal)), f"line {node.lineno}"

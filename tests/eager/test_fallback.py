@@ -1,4 +1,5 @@
 """What happens when the device cannot: the host does the op, says why, and the next op is right."""
+
 from __future__ import annotations
 
 import gc
@@ -39,10 +40,12 @@ def test_no_kernel(device, x):
         got = np.arctan2(a, 2.0)
     assert str(got.device) == device
     np.testing.assert_array_equal(got.numpy(), np.arctan2(x, 2.0))
-    assert only_fallback() == eager.Fallback("arctan2", device, ("float32[3, 4]",),
-                                             "no device has a kernel for arctan2", 3)
-    assert str(only_fallback()) == (f"arctan2(float32[3, 4]) of {device} on the host, 3 times: no device has "
-                                    "a kernel for arctan2")
+    assert only_fallback() == eager.Fallback(
+        "arctan2", device, ("float32[3, 4]",), "no device has a kernel for arctan2", 3
+    )
+    assert str(only_fallback()) == (
+        f"arctan2(float32[3, 4]) of {device} on the host, 3 times: no device has a kernel for arctan2"
+    )
     eager.fallbacks(clear=True)
     assert eager.fallbacks() == []
 
@@ -161,7 +164,7 @@ def test_a_call_is_not_launched_for_tensors_that_moved(x):
 def test_verify_finds_a_wrong_kernel_and_keeps_it_out(x, sabotage):
     a = eager.array(x)
     sabotage("exp", "sevens")
-    assert (eager.exp(a).numpy() == 7).all()                  # nobody looked
+    assert (eager.exp(a).numpy() == 7).all()  # nobody looked
     eager.verify("first")
     for _ in range(2):
         np.testing.assert_allclose(eager.exp(a).numpy(), np.exp(x), rtol=1e-6)
@@ -225,9 +228,9 @@ def hog():
 
     def take(free: int) -> None:
         settle_all()
-        gc.collect()                             # what other tests left in cycles would come back meanwhile
+        gc.collect()  # what other tests left in cycles would come back meanwhile
         sweep()
-        while core.lib.gr_reclaim(handle.pointer, 0, 1_000_000_000):     # idle buffers would serve
+        while core.lib.gr_reclaim(handle.pointer, 0, 1_000_000_000):  # idle buffers would serve
             pass
         while True:
             largest = handle.stats(0).largest_free

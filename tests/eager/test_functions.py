@@ -1,4 +1,5 @@
 """Functions of eager mode against numpy: values, dtypes, shapes, and which of them stay on the device."""
+
 from __future__ import annotations
 
 import operator
@@ -67,7 +68,7 @@ ON_DEVICE = {
     "broadcast_to": lambda xp, a, b: xp.broadcast_to(b, (3, 2, 40)),
     "tile": lambda xp, a, b: xp.tile(a, (2, 1, 3)),
     "pad": lambda xp, a, b: xp.pad(a, ((1, 2), (0, 3)), constant_values=1.5),
-    "argmax": lambda xp, a, b: xp.less(xp.argmax(a, axis=1), 20),       # int32 on tt
+    "argmax": lambda xp, a, b: xp.less(xp.argmax(a, axis=1), 20),  # int32 on tt
     "argmin": lambda xp, a, b: xp.equal(xp.argmin(a), 3),
     "cumsum": lambda xp, a, b: xp.cumsum(a, axis=0),
     "any": lambda xp, a, b: xp.any(xp.less(a, -1.0), axis=1, keepdims=True),
@@ -75,7 +76,7 @@ ON_DEVICE = {
     "remainder": lambda xp, a, b: xp.remainder(a, b),
     "fmod": lambda xp, a, b: xp.fmod(a, b),
 }
-ON_CPU = {                                                   # tt has no kernel for them
+ON_CPU = {  # tt has no kernel for them
     "reflected": lambda xp, a, b: xp.pad(a, 2, mode="reflect"),
 }
 ON_HOST = {
@@ -161,8 +162,21 @@ def test_is_done_on_the_host_and_placed_back(name, device, rng):
     assert fallback.reason
 
 
-DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16",
-          "uint32", "uint64", "bool")
+DTYPES = (
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+)
 _BF16 = ml_dtypes.bfloat16
 
 
@@ -174,7 +188,7 @@ def test_dtypes_on_cpu_are_numpys(a, b):
     right = b(1) if scalar else eager.array(np.array([1, 1, 0]).astype(_BF16 if b == "bfloat16" else b))
     names = {a, b}
     if "bfloat16" in names:
-        wanted = "bfloat16"                  # numpy knows no rule for it and integers
+        wanted = "bfloat16"  # numpy knows no rule for it and integers
         (other,) = names - {wanted} or names
         wanted = {"float64": "float64", "float32": "float32", "float16": "float32"}.get(other, wanted)
     else:
@@ -186,9 +200,16 @@ def test_dtypes_on_cpu_are_numpys(a, b):
         assert eager.divide(left, right).dtype == np.true_divide(np.ones(1, a), other).dtype.name
 
 
-@pytest.mark.parametrize(("a", "b", "wanted"), [
-    ("int32", 1.5, "float32"), ("int32", 2, "int32"), ("bool", 1, "int32"), ("bfloat16", 1.5, "bfloat16"),
-    ("uint8", 1, "uint8")])
+@pytest.mark.parametrize(
+    ("a", "b", "wanted"),
+    [
+        ("int32", 1.5, "float32"),
+        ("int32", 2, "int32"),
+        ("bool", 1, "int32"),
+        ("bfloat16", 1.5, "bfloat16"),
+        ("uint8", 1, "uint8"),
+    ],
+)
 def test_a_device_without_64_bits_takes_32(a, b, wanted):
     x = eager.array(np.array([1, 0]).astype(_BF16 if a == "bfloat16" else a), "tt:0")
     got = eager.multiply(x, b)
@@ -221,13 +242,14 @@ def test_nan_and_signed_zero():
     x = eager.array(values)
     assert np.signbit(eager.negative(x).numpy())[1:].tolist() == np.signbit(-values)[1:].tolist()
     np.testing.assert_array_equal(eager.minimum(x, 1.0).numpy(), np.minimum(values, 1.0))
-    added = (x + -0.0).numpy()                               # the constant 0.0 is another one
+    added = (x + -0.0).numpy()  # the constant 0.0 is another one
     assert np.signbit(added[1])
     assert not np.signbit((x + 0.0).numpy()[1])
 
 
-@pytest.mark.parametrize("shapes", [((3, 1), (1, 4)), ((), (3,)), ((2, 1, 5), (4, 1)), ((0, 3), (1, 3))],
-                         ids=str)
+@pytest.mark.parametrize(
+    "shapes", [((3, 1), (1, 4)), ((), (3,)), ((2, 1, 5), (4, 1)), ((0, 3), (1, 3))], ids=str
+)
 def test_broadcasting(shapes, device, rng):
     a, b = (np.asarray(rng.standard_normal(s), np.float32) for s in shapes)
     assert_close(eager.array(a, device) + eager.array(b, device), a + b)
@@ -262,10 +284,25 @@ def test_out(device, rng):
         np.add(a, a, out=eager.zeros(X, device, "int32"))
 
 
-@pytest.mark.parametrize("index", [
-    0, -1, slice(1, 4), slice(None, None, -2), (slice(1, 3), slice(5, 30, 7)), (..., 3), (None, 2, ..., None),
-    (1, 2), (slice(4, 1), 0), [0, 2, -1], (slice(None), [3, 3]), np.array([[1], [0]]), (..., slice(0, 2))],
-    ids=str)
+@pytest.mark.parametrize(
+    "index",
+    [
+        0,
+        -1,
+        slice(1, 4),
+        slice(None, None, -2),
+        (slice(1, 3), slice(5, 30, 7)),
+        (..., 3),
+        (None, 2, ..., None),
+        (1, 2),
+        (slice(4, 1), 0),
+        [0, 2, -1],
+        (slice(None), [3, 3]),
+        np.array([[1], [0]]),
+        (..., slice(0, 2)),
+    ],
+    ids=str,
+)
 def test_indexing(index, device, rng):
     (x, _), (a, _) = pair(rng, device)
     assert_close(a[index], x[index])
@@ -280,12 +317,22 @@ def test_other_indices_are_numpys(device, rng):
         with pytest.raises(IndexError):
             a[wrong]
     with pytest.raises(IndexError):
-        a[eager.array(np.array([7], np.int32), device)].numpy()   # known when the kernel has run
+        a[eager.array(np.array([7], np.int32), device)].numpy()  # known when the kernel has run
 
 
-@pytest.mark.parametrize(("index", "value"), [
-    (0, 7.0), ((slice(1, 3), slice(None, None, 2)), 1), ((..., 5), np.arange(5)), (slice(None), np.ones(40)),
-    ((slice(4, 1),), 3), (([0, 2], [1, 1]), 5.0), (slice(1, 2), np.float32(2))], ids=str)
+@pytest.mark.parametrize(
+    ("index", "value"),
+    [
+        (0, 7.0),
+        ((slice(1, 3), slice(None, None, 2)), 1),
+        ((..., 5), np.arange(5)),
+        (slice(None), np.ones(40)),
+        ((slice(4, 1),), 3),
+        (([0, 2], [1, 1]), 5.0),
+        (slice(1, 2), np.float32(2)),
+    ],
+    ids=str,
+)
 def test_assignment(index, value, device, rng):
     (x, _), (a, _) = pair(rng, device)
     before = a.copy()
@@ -301,7 +348,7 @@ def test_assignment_of_a_tensor_and_of_what_does_not_fit(device, rng):
     a[2] = b
     x[2] = y
     assert_close(a, x)
-    a[1:3] = b                                               # broadcast
+    a[1:3] = b  # broadcast
     x[1:3] = y
     assert_close(a, x)
     with pytest.raises(ValueError, match="broadcast"):
@@ -325,7 +372,7 @@ def test_mistakes_are_typed_and_say_where(device):
         eager.add(1, 2)
     with pytest.raises(OverflowError):
         eager.ones(2, device, "int8") + 300
-    assert eager.fallbacks() == []                           # a mistake is no fallback
+    assert eager.fallbacks() == []  # a mistake is no fallback
 
 
 def test_tensors_of_two_devices():
@@ -347,8 +394,20 @@ def test_the_page_lists_every_function():
     kernels, host = (set(re.findall(r"\w+", row)) for row in rows)
     assert {f.__name__ for f in functions.DEVICE.values()} <= kernels
     assert {f.__name__ for f in functions.HOST.values()} <= host
-    others = {"Fallback", "array", "call", "fallbacks", "forget", "full", "getitem", "ones", "setitem",
-              "strict", "verify", "zeros"}
+    others = {
+        "Fallback",
+        "array",
+        "call",
+        "fallbacks",
+        "forget",
+        "full",
+        "getitem",
+        "ones",
+        "setitem",
+        "strict",
+        "verify",
+        "zeros",
+    }
     assert set(eager.__all__) - others <= kernels | host
 
 

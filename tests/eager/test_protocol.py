@@ -1,5 +1,6 @@
 """What numpy, Python's operators and other libraries do with a tensor: all that was probed on IREE's
 DeviceArray, where 27 of 64 failed, each with what it costs in transfers."""
+
 from __future__ import annotations
 
 import asyncio
@@ -16,11 +17,11 @@ from graph_runtime import eager
 A = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
 
 # name -> what is done with a (3, 4) float32 tensor or array; results are compared
-STAYS = {                                            # the result is a tensor on the device
+STAYS = {  # the result is a tensor on the device
     "x + 1": lambda x: x + 1,
     "1 - x": lambda x: 1 - x,
     "x @ x.T": lambda x: x @ x.T,
-    "x ** 2": lambda x: x ** 2,
+    "x ** 2": lambda x: x**2,
     "x // 2": lambda x: x // 2,
     "x % 3": lambda x: x % 3,
     "-x": operator.neg,
@@ -71,7 +72,7 @@ STAYS = {                                            # the result is a tensor on
     ".reshape()": lambda x: x.reshape(2, 6),
     "deepcopy": copy.deepcopy,
 }
-FETCHES = {                                          # the result is Python's or numpy's
+FETCHES = {  # the result is Python's or numpy's
     "asarray": np.asarray,
     "array of dtype": lambda x: np.asarray(x, np.float64),
     "bool": lambda x: bool(x[0, 0]),
@@ -94,7 +95,7 @@ FETCHES = {                                          # the result is Python's or
     "array2string": np.array2string,
     "format of a scalar": lambda x: f"{x[0, 1].item():.2f}",
 }
-KNOWS = {                                            # nothing is waited for, nothing moves
+KNOWS = {  # nothing is waited for, nothing moves
     "shape": lambda x: x.shape,
     "len": len,
     "ndim": lambda x: x.ndim,
@@ -146,7 +147,7 @@ def test_hidden_transfers_are_refused_where_the_caller_says_so(name):
         with pytest.raises(gr.ImplicitTransferError, match="tt:0"):
             FETCHES[name](x)
         with pytest.raises(gr.ImplicitTransferError, match="cbrt"):
-            np.cbrt(x)                                       # a fallback is a hidden transfer, too
+            np.cbrt(x)  # a fallback is a hidden transfer, too
         np.testing.assert_array_equal((x + 1).numpy(), A + 1)
 
 

@@ -1,4 +1,5 @@
 """Ops are queued: calls return before kernels run, handles know what can be known, values are right."""
+
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +21,7 @@ X = np.arange(8, dtype=np.float32)
 def test_calls_return_before_kernels_run(gate):
     x = eager.array(X)
     gate(False)
-    y = eager.exp(x)                                         # a copy, behind the gate
+    y = eager.exp(x)  # a copy, behind the gate
     z = (y + 1).reshape(2, 4)[:, ::2]
     assert (z.ready, z.shape, z.dtype, z.nbytes, len(z)) == (False, (2, 2), "float32", 16, 2)
     assert "float32[2, 2]" in repr(z)
@@ -114,7 +115,7 @@ def test_a_session_reads_and_feeds_eager_tensors(new_document):
     for step in range(5):
         module.set_input("a", x)
         module.run()
-        x = module.get_output(0) - step                     # queued over memory that the next run overwrites
+        x = module.get_output(0) - step  # queued over memory that the next run overwrites
     wanted = X - 4
     for step in range(5):
         wanted = np.maximum(wanted, 0) - step
@@ -122,14 +123,17 @@ def test_a_session_reads_and_feeds_eager_tensors(new_document):
 
 
 def test_the_interpreter_may_end_while_ops_are_queued():
-    program = ("import numpy as np\n"
-               "from graph_runtime import eager\n"
-               "x = eager.array(np.ones((300, 300), np.float32), 'tt:0')\n"
-               "kept = [x]\n"
-               "for _ in range(50):\n"
-               "    kept.append(kept[-1] @ x)\n")
-    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=100,
-                          check=False)
+    program = (
+        "import numpy as np\n"
+        "from graph_runtime import eager\n"
+        "x = eager.array(np.ones((300, 300), np.float32), 'tt:0')\n"
+        "kept = [x]\n"
+        "for _ in range(50):\n"
+        "    kept.append(kept[-1] @ x)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=100, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -156,9 +160,22 @@ def test_await_gives_way(gate):
 
 def test_gather_of_all_kinds_of_tensors(device):
     """Types, ranks and sizes in one call, some not made yet; every array is right and writable."""
-    arrays = [np.full(shape, i, dtype) for i, (shape, dtype) in enumerate([
-        ((), "float32"), ((3,), "float32"), ((3,), "float32"), ((3,), "int32"), ((2, 40), "float32"),
-        ((0, 4), "float32"), ((70, 33), "float32"), ((1,), "bool"), ((5, 5), "uint8")])]
+    arrays = [
+        np.full(shape, i, dtype)
+        for i, (shape, dtype) in enumerate(
+            [
+                ((), "float32"),
+                ((3,), "float32"),
+                ((3,), "float32"),
+                ((3,), "int32"),
+                ((2, 40), "float32"),
+                ((0, 4), "float32"),
+                ((70, 33), "float32"),
+                ((1,), "bool"),
+                ((5, 5), "uint8"),
+            ]
+        )
+    ]
     tensors = [eager.array(a, device) for a in arrays]
     made = [t + 1 if t.dtype == "float32" else t for t in tensors]
     wanted = [a + 1 if a.dtype == np.float32 else a for a in arrays]

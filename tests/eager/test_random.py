@@ -1,4 +1,5 @@
 """Random programs of eager ops against numpy: exact, for all values are small integers."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -44,12 +45,12 @@ def run(values: list, program: list) -> list:
             left, right, op = rest
             values[target] = np.clip(BINARY[op](values[left], values[right]), -999, 999)
         elif kind == "unary":
-            values[target] = UNARY[rest[1]](values[rest[0]]).copy()      # numpy's may be a view
+            values[target] = UNARY[rest[1]](values[rest[0]]).copy()  # numpy's may be a view
         elif kind == "in place":
             values[target] += 1
             values[target] -= values[rest[0]] * 0
         elif kind == "set":
-            values[target][rest[0], rest[1]:] = rest[2]
+            values[target][rest[0], rest[1] :] = rest[2]
         elif kind == "set row":
             values[target][rest[0]] = values[rest[1]][rest[2]]
         elif kind == "out":

@@ -1,4 +1,5 @@
 """Handles, selections, constants, fallbacks and sessions from many threads and tasks at once."""
+
 from __future__ import annotations
 
 import asyncio
@@ -102,13 +103,18 @@ def test_ops_on_a_tensor_that_others_evict(rng):
         nonlocal moving
         try:
             for n in range(1500):
-                x.settle(x.to(layout=(DRAM, SHARDED)[n % 2]))          # as evictions do, and back
+                x.settle(x.to(layout=(DRAM, SHARDED)[n % 2]))  # as evictions do, and back
         finally:
             moving = False
 
     def read(i: int) -> None:
-        ops = (lambda: x + other, lambda: eager.add(x, x), lambda: x.to("cpu:0") * 2.0,
-               lambda: x.reshape(-1) * 2, lambda: -x.to(layout="row_major") * -2.0)
+        ops = (
+            lambda: x + other,
+            lambda: eager.add(x, x),
+            lambda: x.to("cpu:0") * 2.0,
+            lambda: x.reshape(-1) * 2,
+            lambda: -x.to(layout="row_major") * -2.0,
+        )
         while moving:
             got = ops[i - 1]().numpy().reshape(array.shape)
             if (got != 2 * array).any():
@@ -200,6 +206,7 @@ def test_sessions_beside_eager(new_document):
 
 def test_many_tasks(device):
     """await gives way: tasks wait side by side in one thread."""
+
     async def work(i: int) -> float:
         y = eager.full(64, i, device, "float32")
         for _ in range(5):

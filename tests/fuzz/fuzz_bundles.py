@@ -88,10 +88,12 @@ def built(graph, devices, path: Path, **options) -> Files:
 def take_apart(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
     """(header, columns) of a plan's bytes."""
     size = int.from_bytes(data[8:16], "little")
-    header = json.loads(data[16:16 + size])
-    body = data[16 + size:]
-    columns = {key: np.frombuffer(body, dtype, count, offset)
-               for key, (dtype, count, offset) in header["columns"].items()}
+    header = json.loads(data[16 : 16 + size])
+    body = data[16 + size :]
+    columns = {
+        key: np.frombuffer(body, dtype, count, offset)
+        for key, (dtype, count, offset) in header["columns"].items()
+    }
     return header, columns
 
 
@@ -128,12 +130,12 @@ def mutate_plan(rng: random.Random, data: bytes) -> bytes:
 
 def mutate_header(rng: random.Random, data: bytes) -> bytes:
     size = int.from_bytes(data[8:16], "little")
-    text = mutate_json(rng, data[16:16 + size])
-    if rng.random() < 0.2:                      # a key that stands twice
+    text = mutate_json(rng, data[16 : 16 + size])
+    if rng.random() < 0.2:  # a key that stands twice
         at = text.index(b"{") + 1
         text = text[:at] + rng.choice((b'"devices": [], ', b'"columns": {}, ', b'"types": 3, ')) + text[at:]
     text += b" " * (-(16 + len(text)) % ALIGNMENT)
-    return MAGIC + len(text).to_bytes(8, "little") + text + data[16 + size:]
+    return MAGIC + len(text).to_bytes(8, "little") + text + data[16 + size :]
 
 
 def mutate_column(rng: random.Random, column: np.ndarray, others: dict[str, np.ndarray]) -> np.ndarray:
@@ -146,9 +148,9 @@ def mutate_column(rng: random.Random, column: np.ndarray, others: dict[str, np.n
         whole = len(column.tobytes()) // 8 * 8
         return np.frombuffer(column.tobytes()[:whole], rng.choice(DTYPES))
     if how == 2:
-        return column[:rng.randrange(len(column) + 1)]
+        return column[: rng.randrange(len(column) + 1)]
     if how == 3:
-        return np.concatenate([column, column[:rng.randrange(3) + 1]])
+        return np.concatenate([column, column[: rng.randrange(3) + 1]])
     if not len(column):
         return np.zeros(1, column.dtype)
     at = rng.randrange(len(column))
@@ -226,8 +228,9 @@ def try_bundle(data: bytes) -> str:
         program = bundle.program()
         module = open_program(bundle, program)
         graph = module.session.graph
-        if sum(module.session.plan.peak.values()) > MOST_RUN or any(f.op is None and f.name[:2] != "__"
-                                                                    for f in graph.funcs):
+        if sum(module.session.plan.peak.values()) > MOST_RUN or any(
+            f.op is None and f.name[:2] != "__" for f in graph.funcs
+        ):
             return "loaded"
         arrays = random_inputs(graph, 1, set(program.params)) | bundle.params(program)
         module.run(**{name: arrays[name] for name in program.inputs})
@@ -248,7 +251,11 @@ def same(graph: Graph, arrays: dict[str, np.ndarray], got: list[np.ndarray], bou
 
 
 TARGETS: dict[str, tuple[int, Callable[[random.Random, Files], Files]]] = {
-    "plan": (12, of_plan), "index": (4, of_index), "graph": (2, of_graph), "params": (1, of_params)}
+    "plan": (12, of_plan),
+    "index": (4, of_index),
+    "graph": (2, of_graph),
+    "params": (1, of_params),
+}
 
 
 def fuzz(seed: int, iters: int, seconds: float = float("inf")) -> Counter:

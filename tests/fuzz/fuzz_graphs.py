@@ -5,6 +5,7 @@
 Each graph runs as it is made and from its planned file, which must give the same bits. Storage is shared,
 values are overwritten in place, copies are inserted. A failure prints the command that replays it.
 """
+
 from __future__ import annotations
 
 import os
@@ -23,8 +24,14 @@ from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
 from graph_runtime.testing.graphs import random_graph
 
-LISTS = (("cpu:0",), ("tt:0",), ("cpu:0", "tt:0"), ("tt:0", "cpu:0"), ("tt:0", "tt:1"),
-         ("tt:1", "cpu:0", "tt:0"))
+LISTS = (
+    ("cpu:0",),
+    ("tt:0",),
+    ("cpu:0", "tt:0"),
+    ("tt:0", "cpu:0"),
+    ("tt:0", "tt:1"),
+    ("tt:1", "cpu:0", "tt:0"),
+)
 
 
 def try_graph(seed: int) -> tuple[str, ...]:
@@ -43,8 +50,10 @@ def try_graph(seed: int) -> tuple[str, ...]:
     except Exception as error:
         file = Path(tempfile.gettempdir()) / f"fuzz-graph-{seed}.json"
         file.write_bytes(graph_to_json(graph))
-        raise AssertionError(f"on {', '.join(devices)}: {error}\ngraph kept in {file}\n"
-                             f"replay: SEED={seed} GRAPHS=1 python tests/fuzz/fuzz_graphs.py") from error
+        raise AssertionError(
+            f"on {', '.join(devices)}: {error}\ngraph kept in {file}\n"
+            f"replay: SEED={seed} GRAPHS=1 python tests/fuzz/fuzz_graphs.py"
+        ) from error
     return devices
 
 

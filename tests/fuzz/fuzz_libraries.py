@@ -36,8 +36,25 @@ int theirs(void *call) { return call == 0; }
 int theirs__direct(const void *call) { return call == 0; }
 int data = 3;
 """
-WORDS = (0, 1, 2, 11, 24, 56, 64, 0xFF, 0xFFF8, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1,
-         2**64 - 1)
+WORDS = (
+    0,
+    1,
+    2,
+    11,
+    24,
+    56,
+    64,
+    0xFF,
+    0xFFF8,
+    0xFFFF,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**40,
+    2**62,
+    2**63 - 1,
+    2**64 - 1,
+)
 
 
 def libraries() -> list[bytes]:
@@ -52,8 +69,18 @@ def libraries() -> list[bytes]:
         carried = f'__asm__(".section .rodata\\n.incbin \\"{folder}/manifest\\"\\n.previous");\n'
         for text in (SOURCE, SOURCE + carried):
             (folder / "l.c").write_text(text)
-            subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-z,max-page-size=4096", folder / "l.c", "-o",
-                            folder / "l.so"], check=True)
+            subprocess.run(
+                [
+                    "cc",
+                    "-shared",
+                    "-fPIC",
+                    "-Wl,-z,max-page-size=4096",
+                    folder / "l.c",
+                    "-o",
+                    folder / "l.so",
+                ],
+                check=True,
+            )
             found.append((folder / "l.so").read_bytes())
     return found
 
@@ -65,7 +92,7 @@ def tables(data: bytes) -> list[tuple[int, int]]:
     found = [(0, 64), (segments, 56 * num_segments), (sections, 64 * num_sections)]
     for i in range(num_sections):
         _, kind, _, _, offset, size = struct.unpack_from("<IIQQQQ", data, sections + 64 * i)
-        if kind in (3, 11):                                              # strings, dynamic symbols
+        if kind in (3, 11):  # strings, dynamic symbols
             found.append((offset, size))
     return found
 
@@ -79,16 +106,16 @@ def mutate(rng: random.Random, data: bytes) -> bytes:
         width = rng.choice((1, 2, 4, 8))
         if how <= 3:
             at -= (at - begin) % width
-            found[at:at + width] = (rng.choice(WORDS) & (1 << 8 * width) - 1).to_bytes(width, "little")
+            found[at : at + width] = (rng.choice(WORDS) & (1 << 8 * width) - 1).to_bytes(width, "little")
         elif how == 4 and at < len(found):
             found[at] ^= 1 << rng.randrange(8)
         elif how == 5:
-            found[at:at + width] = rng.randbytes(width)
+            found[at : at + width] = rng.randbytes(width)
         elif how == 6 and MAGIC in found:
             start = found.index(MAGIC) + rng.randrange(24, 400)
-            found[start:start + 1] = rng.choice((b'"', b"{", b"[", b"9", b"-", b"\0", b"\xff", b",", b" "))
+            found[start : start + 1] = rng.choice((b'"', b"{", b"[", b"9", b"-", b"\0", b"\xff", b",", b" "))
         elif rng.random() < 0.2:
-            del found[rng.randrange(len(found)):]
+            del found[rng.randrange(len(found)) :]
     return bytes(found)
 
 
@@ -103,10 +130,14 @@ def try_file(data: bytes) -> str:
 
 def try_bundle(data: bytes) -> str:
     with tempfile.TemporaryDirectory() as name:
-        path = write_bundle(Path(name) / "b.zip", devices=["cpu:0"], params=None,
-                            programs=[BundleProgram("main", "main.json", (), ())],
-                            libraries=[BundleLibrary("k.so", ("cpu",))],
-                            files={"main.json": b"{}", "k.so": data})
+        path = write_bundle(
+            Path(name) / "b.zip",
+            devices=["cpu:0"],
+            params=None,
+            programs=[BundleProgram("main", "main.json", (), ())],
+            libraries=[BundleLibrary("k.so", ("cpu",))],
+            files={"main.json": b"{}", "k.so": data},
+        )
         bundle = read_bundle(path)
         judged = bundle.judge(bundle.libraries[0])
         assert judged.sealed.sha256 == hashlib.sha256(data).hexdigest()

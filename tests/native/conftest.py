@@ -116,7 +116,7 @@ class Bench:
         """uint8 [banks, nbytes]: what stands at a tensor's bank address in every bank."""
         memory = next(m for m in self.memories if m.name == {1: "dram", 2: "l1"}[arg.pointer.memory])
         assert nbytes % memory.alignment == 0
-        layout = Layout(memory.name, "row_major", "uint8")       # page b of one row a bank is bank b's
+        layout = Layout(memory.name, "row_major", "uint8")  # page b of one row a bank is bank b's
         view = core.tensor_arg(arg.pointer.addr & (1 << 48) - 1, "uint8", (memory.banks, nbytes), layout)
         out = np.empty((memory.banks, nbytes), np.uint8)
         core.copy(self.handle, view, None, core.host_arg(out))

@@ -42,15 +42,18 @@ def run(source: str, *args: str) -> str:
 @limited
 @pytest.mark.parametrize("board", [name for name, d in boards().items() if d.kind == "tt"])
 def test_each_board_runs_under_four_gib(board):
-    out = run("""
+    out = run(
+        """
 limit(4 << 30)
 here = module(64, "cpu:0", "tt:0=" + sys.argv[1]), module(64, "tt:0=" + sys.argv[1])
 for each in here:
     each.run(x=np.ones((64, 64), np.float32))
     assert (each.get_output(0).numpy() == 64).all()
 print(size("VmPeak"))
-""", board)
-    assert int(out) < GIB                           # not even for a moment what the board's memory has
+""",
+        board,
+    )
+    assert int(out) < GIB  # not even for a moment what the board's memory has
 
 
 @limited

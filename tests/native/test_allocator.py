@@ -148,7 +148,7 @@ def test_a_device_takes_the_addresses_that_it_uses(tt):
         large = handle.alloc(0, 16 << 20, "y")
         handle.free(0, large)
         handle.free(0, addr)
-        assert mapped() - at < 65 << 20                 # what stays for the next allocation
+        assert mapped() - at < 65 << 20  # what stays for the next allocation
 
 
 def mapped() -> int:

@@ -1,4 +1,5 @@
 """gemm.h: every instruction set computes the bits of a chain of float sums, whatever the tiles leave over."""
+
 from __future__ import annotations
 
 import ctypes
@@ -37,6 +38,7 @@ def gemm(compile_c):
         sizes = np.array([a.shape[0], stripes, a.shape[1]], np.int64)
         pointers = [None if x is None else ctypes.c_void_p(x.ctypes.data) for x in (sizes, a, b, at, out)]
         return None if library.run(isa, kind, *pointers) else out
+
     return run
 
 
@@ -48,6 +50,7 @@ def short(rng, *shape) -> np.ndarray:
 
 def model(kind, a, b, c) -> np.ndarray:
     """b: [k][columns]."""
+
     def fused(total, k):
         return (np.outer(a[:, k].astype(np.float64), b[k]) + total).astype(np.float32)
 
@@ -65,8 +68,9 @@ def model(kind, a, b, c) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", [PLAIN, FUSED, DST16])
-@pytest.mark.parametrize(("rows", "stripes", "k"),
-                         [(1, 1, 1), (4, 2, 16), (8, 3, 33), (11, 5, 100), (3, 4, 0)])
+@pytest.mark.parametrize(
+    ("rows", "stripes", "k"), [(1, 1, 1), (4, 2, 16), (8, 3, 33), (11, 5, 100), (3, 4, 0)]
+)
 def test_all_machines_give_the_bits_of_the_chain(gemm, kind, rows, stripes, k):
     rng = np.random.default_rng(k + 10 * kind)
     a, b, c = short(rng, rows, k), short(rng, k, 16 * stripes), short(rng, rows, 16 * stripes)
@@ -98,7 +102,7 @@ def test_offsets_are_the_rows_of_b(gemm):
     rng = np.random.default_rng(6)
     line, at = short(rng, 200), rng.integers(0, 200 - 48, 30).astype(np.int32)
     a, c = short(rng, 9, 30), short(rng, 9, 48)
-    b = np.stack([line[i:i + 48] for i in at])
+    b = np.stack([line[i : i + 48] for i in at])
     for isa in range(3):
         got = gemm(isa, FUSED, a, line, c, at)
         if got is not None:

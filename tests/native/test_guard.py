@@ -191,11 +191,17 @@ rules() if sys.argv[1] == "rules" else round_it(sys.argv[1])
 
 
 def on_host(case: str, guard: int = 1, tsan: str = "") -> subprocess.CompletedProcess:
-    quiet = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0",
-             "TSAN_OPTIONS": os.environ.get("TSAN_OPTIONS", "") + ":handle_segv=0" + tsan}
-    return subprocess.run([sys.executable, "-P", "-c", HOST, case], text=True, timeout=120,
-                          capture_output=True,
-                          env={**os.environ, **quiet, "GR_GUARD": str(guard)})  # fmt: skip
+    quiet = {
+        "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0",
+        "TSAN_OPTIONS": os.environ.get("TSAN_OPTIONS", "") + ":handle_segv=0" + tsan,
+    }
+    return subprocess.run(
+        [sys.executable, "-P", "-c", HOST, case],
+        text=True,
+        timeout=120,
+        capture_output=True,
+        env={**os.environ, **quiet, "GR_GUARD": str(guard)},
+    )
 
 
 @pytest.mark.parametrize("case", ["fresh", "closed", "a view", "queued readers"])

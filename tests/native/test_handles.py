@@ -1,4 +1,5 @@
 """Addresses that stand for a device's memory in another framework: no two alike, told once when dropped."""
+
 from __future__ import annotations
 
 import threading

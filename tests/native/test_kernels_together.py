@@ -1,4 +1,5 @@
 """Any bodies of a device kind may come into one unit of generated code: their names do not collide."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,5 @@
 """Planted leaks are found and judged ours: LeakSanitizer, the hook at exit and the judge together."""
+
 from __future__ import annotations
 
 import os
@@ -44,9 +45,14 @@ del lost, freed
 @pytest.fixture
 def judged(tmp_path):
     """judged(program, argument...) -> (exit code of the judge, what it prints)."""
+
     def judge(program: str, *arguments: object) -> tuple[int, str]:
-        subprocess.run([sys.executable, "-P", "-c", program, *map(str, arguments)], timeout=100, check=True,
-                       env=os.environ | {"GR_LEAKS": str(tmp_path)})
+        subprocess.run(
+            [sys.executable, "-P", "-c", program, *map(str, arguments)],
+            timeout=100,
+            check=True,
+            env=os.environ | {"GR_LEAKS": str(tmp_path)},
+        )
         done = subprocess.run([sys.executable, TOOL, tmp_path], text=True, capture_output=True, timeout=100)
         return done.returncode, done.stdout
 
@@ -75,14 +81,17 @@ def test_an_object_of_the_core_that_is_dropped_is_found(judged):
     code, out = judged(PROGRAM)
     assert code == 1, out
     assert lost(out) >= 10 * 16
-    assert int(re.search(r"in (\d+) object", out)[1]) in range(10, 21)     # not the one that was freed
+    assert int(re.search(r"in (\d+) object", out)[1]) in range(10, 21)  # not the one that was freed
     assert " in gr_program_create " in out
 
 
 def test_a_process_that_cannot_be_stopped_is_no_pass(tmp_path):
     """A process that is traced already is the simplest that LeakSanitizer cannot trace."""
-    done = subprocess.run([sys.executable, "-P", "-c", "import ctypes; ctypes.CDLL(None).ptrace(0, 0, 0, 0)"],
-                          timeout=100, env=os.environ | {"GR_LEAKS": str(tmp_path)})
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", "import ctypes; ctypes.CDLL(None).ptrace(0, 0, 0, 0)"],
+        timeout=100,
+        env=os.environ | {"GR_LEAKS": str(tmp_path)},
+    )
     assert done.returncode
     done = subprocess.run([sys.executable, TOOL, tmp_path], text=True, capture_output=True, timeout=100)
     assert done.returncode == 2

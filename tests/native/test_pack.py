@@ -1,5 +1,6 @@
 """The packer in C: never overlapping, perfect packings found, small instances equal to brute force, the same
 on one thread and on two."""
+
 from __future__ import annotations
 
 import _thread
@@ -32,9 +33,15 @@ def columns(rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def overlapping(lower, upper, size, offset) -> list[tuple[int, int]]:
     """Pairs that share a byte at some time; written out, not as anybody else computes it."""
-    return [(a, b) for a in range(len(size)) for b in range(a)
-            if lower[a] < upper[b] and lower[b] < upper[a]
-            and offset[a] < offset[b] + size[b] and offset[b] < offset[a] + size[a]]
+    return [
+        (a, b)
+        for a in range(len(size))
+        for b in range(a)
+        if lower[a] < upper[b]
+        and lower[b] < upper[a]
+        and offset[a] < offset[b] + size[b]
+        and offset[b] < offset[a] + size[a]
+    ]
 
 
 def least_peak(lower, upper, size) -> int:
@@ -44,8 +51,9 @@ def least_peak(lower, upper, size) -> int:
     for order in permutations(range(len(size))):
         top: dict[int, int] = {}
         for a in order:
-            top[a] = max((top[b] + int(size[b]) for b in top if lower[a] < upper[b] and lower[b] < upper[a]),
-                         default=0)
+            top[a] = max(
+                (top[b] + int(size[b]) for b in top if lower[a] < upper[b] and lower[b] < upper[a]), default=0
+            )
         best = min(best, max(top[a] + int(size[a]) for a in order))
     return best
 
@@ -54,8 +62,10 @@ def cut(rng, count: int, width: int = 300, height: int = 1024) -> np.ndarray:
     """A rectangle cut into ``count`` others at random: they fit without a gap."""
     rows = [(0, width, 0, height)]
     while len(rows) < count:
-        at = max(rng.integers(0, len(rows), 4).tolist(),
-                 key=lambda i: (rows[i][1] - rows[i][0]) * (rows[i][3] - rows[i][2]))
+        at = max(
+            rng.integers(0, len(rows), 4).tolist(),
+            key=lambda i: (rows[i][1] - rows[i][0]) * (rows[i][3] - rows[i][2]),
+        )
         a, b, low, high = rows[at]
         if rng.random() < 0.5 and b - a > 1:
             x = int(rng.integers(a + 1, b))
@@ -87,8 +97,12 @@ def test_small_instances_are_solved_exactly(rows):
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20), st.integers(1, 1000)), min_size=1,
-                max_size=60), st.booleans())
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 40), st.integers(1, 20), st.integers(1, 1000)), min_size=1, max_size=60
+    ),
+    st.booleans(),
+)
 def test_buffers_never_overlap_and_peak_and_bound_are_true(rows, search):
     lower, width, size = columns(rows)
     upper = lower + width
@@ -110,7 +124,7 @@ def test_rectangles_cut_from_one_fit_into_it_again(seed):
     assert status == FITS
     assert not overlapping(lower, upper, size, offset)
     assert (offset + size).max() == 1024
-    assert fit(lower, upper, size, 1023)[0] == IMPOSSIBLE       # below the bound
+    assert fit(lower, upper, size, 1023)[0] == IMPOSSIBLE  # below the bound
 
 
 def test_the_result_is_the_same_on_one_thread_and_on_two():
@@ -125,7 +139,7 @@ def test_it_ends_after_as_many_nodes_or_seconds_as_it_may_take():
     assert fit(lower, upper, size, 1024, max_nodes=400)[0] == UNKNOWN
     assert fit(lower, upper, size, 1024, max_nodes=10**9, seconds=0)[0] == UNKNOWN
     many = columns([(0, 1, 1)] * 3000)
-    assert fit(*many, 3000)[0] == UNKNOWN                       # too many for its tables
+    assert fit(*many, 3000)[0] == UNKNOWN  # too many for its tables
     assert pack_offsets(*many, pack).peak == 3000
 
 
@@ -138,8 +152,11 @@ def test_no_buffers_fit_anywhere_and_impossible_ones_are_refused():
     with pytest.raises(InputError, match="2 and 1 elements"):
         fit(np.arange(2), np.arange(2) + 1, np.ones(1, np.int64), 8)
     one = np.ones(2, np.int64)
-    for member, says in (([0, 0], "buffer 0 twice"), ([0, 2], "buffer 2 twice, or it is none"),
-                         ([0], "1 buffers of a packing are in no group")):
+    for member, says in (
+        ([0, 0], "buffer 0 twice"),
+        ([0, 2], "buffer 2 twice, or it is none"),
+        ([0], "1 buffers of a packing are in no group"),
+    ):
         groups = Groups(np.array([0, len(member)]), np.array(member, np.int32), one)
         with pytest.raises(GraphRuntimeError, match=says):
             pack(groups, one, 8)
@@ -149,14 +166,18 @@ def test_no_buffers_fit_anywhere_and_impossible_ones_are_refused():
 
 # **************** conflicts that no order of lifetimes explains ****************
 
+
 def random_conflicts(rng, count: int, share: float) -> np.ndarray:
     conflict = np.triu(rng.random((count, count)) < share, 1)
     return conflict | conflict.T
 
 
 def share_bytes(conflict, size, offset) -> list[tuple[int, int]]:
-    return [(a, b) for a, b in combinations(range(len(size)), 2) if conflict[a, b]
-            and offset[a] < offset[b] + size[b] and offset[b] < offset[a] + size[a]]
+    return [
+        (a, b)
+        for a, b in combinations(range(len(size)), 2)
+        if conflict[a, b] and offset[a] < offset[b] + size[b] and offset[b] < offset[a] + size[a]
+    ]
 
 
 @settings(max_examples=40, deadline=None)
@@ -191,14 +212,17 @@ def test_packings_of_conflicts_keep_them_and_their_bound_is_true(seed, count, sh
         members = groups.member[a:b].tolist()
         assert all(conflict[pair] for pair in combinations(members, 2))
         assert size[members].sum() <= packed.bound
-    together = {frozenset(pair) for a, b in zip(groups.ptr[:-1], groups.ptr[1:], strict=True)
-                for pair in combinations(groups.member[a:b].tolist(), 2)}
+    together = {
+        frozenset(pair)
+        for a, b in zip(groups.ptr[:-1], groups.ptr[1:], strict=True)
+        for pair in combinations(groups.member[a:b].tolist(), 2)
+    }
     assert together == {frozenset((a, b)) for a, b in combinations(range(count), 2) if conflict[a, b]}
 
 
 def test_a_long_search_hears_ctrl_c():
     lower, upper, size = columns(cut(np.random.default_rng(1), 300, 200))
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)   # background jobs ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
     threading.Timer(0.3, _thread.interrupt_main).start()
     start = time.monotonic()
     try:
@@ -206,4 +230,4 @@ def test_a_long_search_hears_ctrl_c():
             fit(lower, upper, size, 1024, max_nodes=10**12, threads=2)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert time.monotonic() - start < 30           # it would be 60 s, the guard
+    assert time.monotonic() - start < 30  # it would be 60 s, the guard

@@ -1,4 +1,5 @@
 """The packed kernels in the instruction sets that this machine would not choose: the same case table."""
+
 import ctypes
 import shutil
 import subprocess
@@ -17,8 +18,16 @@ pytestmark = pytest.mark.slow
 # what stands for __builtin_cpu_supports: no feature, all but AVX-512's
 PRETEND = {"any": "0", "avx2": "(name[3] != '5')"}
 HEADERS = ("conv_packed", "linear_packed", "pool_nhwc", "matmul_panels", "attention_panels")
-KERNELS = ("conv2d_packed", "dense_packed", "max_pool2d_nhwc", "avg_pool2d_nhwc", "global_max_pool2d_nhwc",
-           "global_avg_pool2d_nhwc", "matmul_panels", "attention_panels")
+KERNELS = (
+    "conv2d_packed",
+    "dense_packed",
+    "max_pool2d_nhwc",
+    "avg_pool2d_nhwc",
+    "global_max_pool2d_nhwc",
+    "global_avg_pool2d_nhwc",
+    "matmul_panels",
+    "attention_panels",
+)
 
 
 @pytest.fixture(scope="module", params=PRETEND)
@@ -31,10 +40,27 @@ def library(request, tmp_path_factory):
     functions = [f"int32_t k_{k}(const gr_call *call) {{ return gr_cpu_{k}__f32(call); }}" for k in KERNELS]
     (folder / "k.c").write_text("\n".join([*lines, *functions, ""]))
     native = native_folder()
-    subprocess.run([compiler, "-O1", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared", "-w",
-                    f"-D__builtin_cpu_supports(name)={PRETEND[request.param]}", f"-I{native / 'kernels'}",
-                    f"-I{native / 'include'}", f"-I{native}", "k.c", "-o", "k.so", "-lm"],
-                   cwd=folder, check=True)
+    subprocess.run(
+        [
+            compiler,
+            "-O1",
+            "-ffp-contract=off",
+            "-fno-math-errno",
+            "-fPIC",
+            "-shared",
+            "-w",
+            f"-D__builtin_cpu_supports(name)={PRETEND[request.param]}",
+            f"-I{native / 'kernels'}",
+            f"-I{native / 'include'}",
+            f"-I{native}",
+            "k.c",
+            "-o",
+            "k.so",
+            "-lm",
+        ],
+        cwd=folder,
+        check=True,
+    )
     return ctypes.CDLL(str(folder / "k.so"))
 
 
@@ -48,9 +74,17 @@ def run(function, op, attrs, arrays, types, outputs):
     words = ffi.new("int64_t[]", op.words(types, outputs, attrs) if op.words else [])
     scratch = np.empty(select(op, attrs, "cpu", types, outputs).scratch + 64, np.uint8)
     env = core.open_device(devices.cpu()).env
-    call = ffi.new("gr_call *", {"abi": core.lib.gr_abi_version(), "nargs": len(args), "args": args,
-                                 "attrs": words, "env": env,
-                                 "scratch": ffi.cast("void *", -(-scratch.ctypes.data // 64) * 64)})
+    call = ffi.new(
+        "gr_call *",
+        {
+            "abi": core.lib.gr_abi_version(),
+            "nargs": len(args),
+            "args": args,
+            "attrs": words,
+            "env": env,
+            "scratch": ffi.cast("void *", -(-scratch.ctypes.data // 64) * 64),
+        },
+    )
     core.check(ffi.cast("gr_kernel_fn", ctypes.cast(function, ctypes.c_void_p).value)(call))
     return out
 

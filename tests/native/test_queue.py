@@ -1,4 +1,5 @@
 """Queues, templates and buffers by hand: order, failures, reuse of memory, closing, threads."""
+
 from __future__ import annotations
 
 import os
@@ -47,7 +48,7 @@ int32_t mix(const gr_call *call) {
 }
 """
 TYPE, ROWS = TensorType("float32", (64,)), Layout("host", "row_major", "f32")
-Step = tuple[int, int, list[int], Sequence[int]]           # lane, kernel, steps it waits for, attribute words
+Step = tuple[int, int, list[int], Sequence[int]]  # lane, kernel, steps it waits for, attribute words
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +66,20 @@ def template(lanes, steps: Sequence[Step]) -> Template:
     table, words = np.zeros(len(steps), STEP), np.zeros((len(steps), 4), np.int64)
     waits = []
     for at, (lane, fn, before, attrs) in enumerate(steps):
-        words[at, :len(attrs)] = attrs
+        words[at, : len(attrs)] = attrs
         table[at]["fn"], table[at]["attrs"] = fn, words[at:].ctypes.data
         table[at]["env"], table[at]["lane"] = core.address_of(lanes[min(lane, len(lanes) - 1)][0].env), lane
         table[at]["first_wait"], table[at]["num_waits"] = len(waits), len(before)
         waits += before
-    return Template(table, np.zeros(0, ARG), np.zeros(0, np.int32), np.array(waits, np.int64), lanes,
-                    np.zeros(0, SLOT), owners=(words,))
+    return Template(
+        table,
+        np.zeros(0, ARG),
+        np.zeros(0, np.int32),
+        np.array(waits, np.int64),
+        lanes,
+        np.zeros(0, SLOT),
+        owners=(words,),
+    )
 
 
 def submit(made: Template) -> Run:
@@ -80,12 +88,15 @@ def submit(made: Template) -> Run:
 
 # **************** lanes ****************
 
+
 def test_lanes_go_in_order_and_wait_for_each_other(c, two):
     log = np.zeros(100, np.int64)
     lanes = [(two[0], COMPUTE), (two[1], COMPUTE), (two[1], COPY_IN)]
     steps = [(0, [], 2_000_000), (1, [0], 0), (2, [1], 1_000_000), (0, [2], 0), (1, [3], 0)]
-    made = template(lanes, [(lane, c("note"), before, (log.ctypes.data, at, ns))
-                            for at, (lane, before, ns) in enumerate(steps)])
+    made = template(
+        lanes,
+        [(lane, c("note"), before, (log.ctypes.data, at, ns)) for at, (lane, before, ns) in enumerate(steps)],
+    )
     for _ in range(20):
         log[:] = 0
         submit(made).wait(10)
@@ -95,8 +106,10 @@ def test_lanes_go_in_order_and_wait_for_each_other(c, two):
 def test_a_run_that_waits_is_overtaken(c, two):
     log = np.zeros(10, np.int64)
     lanes = [(two[0], COMPUTE), (two[1], COMPUTE)]
-    slow = template(lanes, [(0, c("note"), [], (log.ctypes.data, 1, 30_000_000)),
-                            (1, c("note"), [0], (log.ctypes.data, 2, 0))])
+    slow = template(
+        lanes,
+        [(0, c("note"), [], (log.ctypes.data, 1, 30_000_000)), (1, c("note"), [0], (log.ctypes.data, 2, 0))],
+    )
     quick = template([lanes[1]], [(0, c("note"), [], (log.ctypes.data, 3, 0))])
     runs = [submit(slow), submit(quick)]
     for run in runs:
@@ -107,14 +120,28 @@ def test_a_run_that_waits_is_overtaken(c, two):
 def test_a_failure_stops_its_lane_and_who_waits_for_it_but_nobody_else(c, two):
     log = np.zeros(10, np.int64)
     lanes = [(two[0], COMPUTE), (two[1], COMPUTE), (two[1], COPY_OUT)]
-    steps = [(0, "note", []), (0, "fail", []), (0, "note", []), (1, "note", [0]), (2, "note", [1]),
-             (1, "note", []), (1, "note", [4])]
-    run = submit(template(lanes, [(lane, c(kernel), before, (log.ctypes.data, at, 0))
-                                  for at, (lane, kernel, before) in enumerate(steps)]))
+    steps = [
+        (0, "note", []),
+        (0, "fail", []),
+        (0, "note", []),
+        (1, "note", [0]),
+        (2, "note", [1]),
+        (1, "note", []),
+        (1, "note", [4]),
+    ]
+    run = submit(
+        template(
+            lanes,
+            [
+                (lane, c(kernel), before, (log.ctypes.data, at, 0))
+                for at, (lane, kernel, before) in enumerate(steps)
+            ],
+        )
+    )
     with pytest.raises(KernelError, match="the disk is on fire") as caught:
         run.wait(10)
     assert caught.value.device == "cpu:0"
-    assert sorted(log[1:1 + log[0]].tolist()) == [0, 3, 5]
+    assert sorted(log[1 : 1 + log[0]].tolist()) == [0, 3, 5]
 
 
 def test_a_template_that_cannot_be_is_refused(c, two):
@@ -134,6 +161,7 @@ def test_a_template_without_steps_is_over_at_once():
 
 
 # **************** buffers ****************
+
 
 def test_a_buffer_that_was_freed_raises_and_its_memory_comes_back(two):
     buffer = Buffer.alloc(two[0], 0, 54321, "test")
@@ -166,6 +194,7 @@ def test_borrowed_memory_is_kept_until_the_last_queued_use(two):
         pass
 
     import weakref
+
     owner, data = Owner(), np.arange(64, dtype=np.float32)
     gone = weakref.ref(owner)
     source = Buffer.borrow(two[0], data.ctypes.data, data.nbytes, (owner, data))
@@ -182,8 +211,10 @@ def test_borrowed_memory_is_kept_until_the_last_queued_use(two):
 
 def mixers(c, handles) -> list[Template]:
     args = np.array([arg_record(TYPE, ROWS, TYPE.shape)] * 3)
-    return [one_kernel(handle, Kernel("mix", c("mix")), args, np.array(TYPE.shape, np.int64), 0, TYPE.nbytes)
-            for handle in handles]
+    return [
+        one_kernel(handle, Kernel("mix", c("mix")), args, np.array(TYPE.shape, np.int64), 0, TYPE.nbytes)
+        for handle in handles
+    ]
 
 
 def upload(handle, values: np.ndarray) -> Buffer:
@@ -237,8 +268,9 @@ def test_many_threads_submit(c, two):
             x = np.full(64, number, np.float32)
             buffer, zero = upload(two[number % 2], x), upload(two[number % 2], np.zeros(64, np.float32))
             for _ in range(50):
-                buffer = Buffer(two[number % 2], 0, TYPE.nbytes,
-                                made[number % 2].call(zero.pointer, buffer.pointer))
+                buffer = Buffer(
+                    two[number % 2], 0, TYPE.nbytes, made[number % 2].call(zero.pointer, buffer.pointer)
+                )
             np.testing.assert_array_equal(read(buffer), x)
         except BaseException as error:
             errors.append(error)
@@ -279,6 +311,7 @@ def test_failed_runs_do_not_pile_up_in_a_buffer_that_they_read(c, two):
 
 
 # **************** closing ****************
+
 
 def test_closing_a_device_cancels_what_is_queued_and_later_use_says_so(c):
     handle = core.DeviceHandle(devices.cpu(7))

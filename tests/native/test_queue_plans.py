@@ -1,5 +1,6 @@
 """Random plans on queues: whatever the interleaving, several runs in flight equal the inline order, bit by
 bit. Under ThreadSanitizer (tests/tools/sanitize.sh) this is also where the queues' own races show."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -77,12 +78,12 @@ def test_runs_in_flight_equal_inline_runs(jitter, seed, columns):
     session = Session(plan(graph, DEVICES, place=pins))
     session.max_in_flight = 4
     sets = [values(session, rng) for _ in range(6)]
-    wanted = [inline(session, each) for each in sets]       # the last set stays in the session
+    wanted = [inline(session, each) for each in sets]  # the last set stays in the session
     kept = jitter(session, seed)
     runs = []
     for at, each in enumerate(sets):
         some = {i: v for i, v in each.items() if at + 1 < len(sets) or rng.random() < 0.5}
-        runs.append(session.submit(some))                     # what the last leaves out is the session's
+        runs.append(session.submit(some))  # what the last leaves out is the session's
     for run, want in zip(runs, wanted, strict=True):
         check(run, want)
     assert len(kept) == session.program.count
@@ -98,9 +99,14 @@ def test_outputs_feed_other_runs_without_waiting(jitter, seed):
     first, second = Session(plans), Session(plans)
     given = values(first, rng)
     wanted = inline(first, given)
-    feeds = {i: o for i, eid in enumerate(graph.input_eids.tolist()) for o, head in enumerate(graph.outputs)
-             if first.graph.entry_type(int(first.graph.input_eids[i]))
-             == first.graph.entry_type(int(first.graph.outputs[o])) and graph.entry_type(int(eid)).size}
+    feeds = {
+        i: o
+        for i, eid in enumerate(graph.input_eids.tolist())
+        for o, head in enumerate(graph.outputs)
+        if first.graph.entry_type(int(first.graph.input_eids[i]))
+        == first.graph.entry_type(int(first.graph.outputs[o]))
+        and graph.entry_type(int(eid)).size
+    }
     again = {**given, **{i: wanted[o] for i, o in feeds.items()}}
     expected = inline(second, again)
     kept = [jitter(first, seed), jitter(second, seed + 1)]
@@ -127,6 +133,7 @@ def test_run_in_queues_equals_run_inline(jitter, seed):
 
 def test_template_records_equal_the_c_structs():
     from graph_runtime.programs.program import LANE, SLOT, STEP
+
     for name, dtype in (("gr_step", STEP), ("gr_lane", LANE), ("gr_slot", SLOT)):
         assert core.ffi.sizeof(name) == dtype.itemsize
         for field, info in core.ffi.typeof(name).fields:

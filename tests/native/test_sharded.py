@@ -1,5 +1,6 @@
 """Sharded tensors: every byte of every core against a model written on numpy arrays, chains of conversions
 between all layouts, pages as kernels see them, and addresses that no shard can have."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -15,8 +16,12 @@ from graph_runtime.shards import KINDS, Shard, ShardWish, fault, resolve
 
 SHAPES = [(), (7,), (33, 65), (2, 3, 40, 50), (64, 64), (70, 300), (5, 1, 1)]
 # formats that keep the values of `exact`, and how many bits of an integer it keeps
-KEEPS = {"f32": (["f32"], 24), "bf16": (["f32", "bf16"], 8), "bfp8_b": (["f32", "bf16", "bfp8_b"], 7),
-         "bfp4_b": (["f32", "bf16", "bfp8_b", "bfp4_b"], 3)}
+KEEPS = {
+    "f32": (["f32"], 24),
+    "bf16": (["f32", "bf16"], 8),
+    "bfp8_b": (["f32", "bf16", "bfp8_b"], 7),
+    "bfp4_b": (["f32", "bf16", "bfp8_b", "bfp4_b"], 3),
+}
 
 
 def random_layout(rng, shape, bench, formats) -> Layout:
@@ -42,9 +47,14 @@ def random_shard(rng, shape, bench, kind: str, layout: str, fmt: str) -> Layout:
 
 # **************** conversions ****************
 
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seed=st.integers(0, 2**32 - 1), shape=st.sampled_from(SHAPES), board=st.sampled_from(["n150", "e150"]),
-       exact=st.sampled_from(list(KEEPS)))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    shape=st.sampled_from(SHAPES),
+    board=st.sampled_from(["n150", "e150"]),
+    exact=st.sampled_from(list(KEEPS)),
+)
 def test_values_survive_any_chain_of_conversions(make_tt, seed, shape, board, exact):
     rng, bench = np.random.default_rng(seed), make_tt(board)
     formats, bits = KEEPS[exact]
@@ -64,6 +74,7 @@ def test_values_survive_any_chain_of_conversions(make_tt, seed, shape, board, ex
 
 # **************** where the bytes are ****************
 
+
 def tiles(padded: np.ndarray) -> np.ndarray:
     """[rows / 32, cols / 32, 1024] of a padded matrix, in face order."""
     rows, cols = padded.shape
@@ -79,8 +90,11 @@ def cores_of(shard: Shard, across: int) -> dict[tuple[int, int], tuple[int, int]
         return {(i, j): (r, c) for i, r in enumerate(rows) for j, c in enumerate(cols)}
     if shard.kind == "block":
         return {(i, j): (r, c) for i, c in enumerate(cols) for j, r in enumerate(rows)}
-    along = [(r, c) for r in rows for c in cols] if shard.orientation == "row" else [
-        (r, c) for c in cols for r in rows]
+    along = (
+        [(r, c) for r in rows for c in cols]
+        if shard.orientation == "row"
+        else [(r, c) for c in cols for r in rows]
+    )
     return {(k // across, k % across): at for k, at in enumerate(along)}
 
 
@@ -90,7 +104,7 @@ def expected_banks(array, layout: Layout, grid, memory) -> tuple[np.ndarray, np.
     planes = array.reshape(-1, *(1, 1, *shape)[-2:])
     rows, cols = (-(-n // 32) * 32 if tiled else n for n in planes.shape[1:])
     padded = np.zeros((len(planes), rows, cols), array.dtype)
-    padded[:, :planes.shape[1], :planes.shape[2]] = planes
+    padded[:, : planes.shape[1], : planes.shape[2]] = planes
     padded = padded.reshape(-1, cols)
     step = 32 if tiled else 1
     units = tiles(padded) if tiled else None
@@ -106,18 +120,23 @@ def expected_banks(array, layout: Layout, grid, memory) -> tuple[np.ndarray, np.
         columns = range(j * wide, min((j + 1) * wide, total[1]), 1 if tiled else wide)
         for y in range(i * high, min((i + 1) * high, total[0])):
             for x in columns:
-                data = units[y, x] if tiled else padded[y, x:min(x + wide, total[1])]
+                data = units[y, x] if tiled else padded[y, x : min(x + wide, total[1])]
                 place = ((y - i * high) * wide + x - j * wide if tiled else y - i * high) * stride + header
                 data = np.ascontiguousarray(data).view(np.uint8)
-                banks[r * grid[1] + c, place:place + len(data)] = data
-                said[r * grid[1] + c, place:place + len(data)] = True
+                banks[r * grid[1] + c, place : place + len(data)] = data
+                said[r * grid[1] + c, place : place + len(data)] = True
     return banks, said
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seed=st.integers(0, 2**32 - 1), shape=st.sampled_from(SHAPES), board=st.sampled_from(["n150", "e150"]),
-       dtype=st.sampled_from(["int32", "int8", "uint16"]), layout=st.sampled_from(["row_major", "tile"]),
-       kind=st.sampled_from(KINDS))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    shape=st.sampled_from(SHAPES),
+    board=st.sampled_from(["n150", "e150"]),
+    dtype=st.sampled_from(["int32", "int8", "uint16"]),
+    layout=st.sampled_from(["row_major", "tile"]),
+    kind=st.sampled_from(KINDS),
+)
 def test_every_byte_lies_on_the_core_that_the_layout_says(make_tt, seed, shape, board, dtype, layout, kind):
     rng, bench = np.random.default_rng(seed), make_tt(board)
     info = np.iinfo(dtype)
@@ -141,7 +160,7 @@ def test_a_buda_tile_has_its_header_before_it(make_tt):
     for index, name in enumerate(("dram", "l1")):
         arg = bench.tensor("float32", (32, 64), Layout(name, "tile", "bf16"))
         bench.upload(arg, np.ones((32, 64), np.float32))
-        got = bench.read_banks(arg, 2080)[:2]                        # Float16_b: 16 + 2048, padded to 2080
+        got = bench.read_banks(arg, 2080)[:2]  # Float16_b: 16 + 2048, padded to 2080
         assert (got[:, 16:2064].view(np.uint16) == 0x3F80).all()
         assert bench.handle.stats(index).allocated == 2080
 
@@ -185,7 +204,7 @@ def test_a_kernel_sees_the_pages_of_an_interleaved_tensor(tt, load_c, kind, layo
     count = pages(plain, shape).count
     assert (tt.handle.stats(1).pages_read, tt.handle.stats(0).pages_written) == (count, count)
     moved = pages(plain, shape).nbytes * count
-    assert tt.handle.traffic(1).sum(0).tolist() == [moved, moved]       # in by the upload, out by the kernel
+    assert tt.handle.traffic(1).sum(0).tolist() == [moved, moved]  # in by the upload, out by the kernel
     with pytest.raises(DeviceError, match="are not in a tensor"):
         core.check(load_c(PAGES)("past_the_end", MOVE)(tt.handle.env, source.pointer, rolled.pointer))
 
@@ -225,9 +244,13 @@ def test_equal_shards_have_one_number_and_many_fit(tt):
 
 # **************** bytes of each bank ****************
 
+
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seed=st.integers(0, 2**32 - 1), fmt=st.sampled_from(["f32", "bf16"]),
-       shape=st.sampled_from([(33, 65), (2, 3, 40, 50), (70, 300), (512, 640)]))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    fmt=st.sampled_from(["f32", "bf16"]),
+    shape=st.sampled_from([(33, 65), (2, 3, 40, 50), (70, 300), (512, 640)]),
+)
 def test_traffic_is_counted_where_the_bytes_lie(make_tt, seed, shape, fmt):
     """Up, then down: every page of a bank in and out once, in whatever pieces the copy engine moves them."""
     rng, bench = np.random.default_rng(seed), make_tt()

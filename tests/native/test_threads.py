@@ -52,7 +52,9 @@ def module(op, shape):
     return gr.create(builder, None, "cpu:0")
 """
 
-FAULT = START + """
+FAULT = (
+    START
+    + """
 real, opened = library.resolve, core.library_open(sys.argv[1])
 kernel = Kernel(sys.argv[2], core.library_symbol(opened, sys.argv[2]))
 library.resolve = lambda func, *rest, **named: kernel if func.op == "exp" else real(func, *rest, **named)
@@ -63,8 +65,11 @@ if sys.argv[2].endswith("queue"):
 else:
     one.run(x=x)
 """
+)
 
-MASKS = START + """
+MASKS = (
+    START
+    + """
 tasks = lambda: set(os.listdir("/proc/self/task"))
 before, x = tasks(), np.ones((1024, 1024), np.float32)
 one = module("exp", x.shape)
@@ -74,19 +79,23 @@ for task in tasks() - before:
     status = Path("/proc/self/task", task, "status").read_text()
     print(next(line.split()[1] for line in status.splitlines() if line.startswith("SigBlk")))
 """
+)
 
 
 def run(script: str, *args: str) -> subprocess.CompletedProcess:
     # the sanitizers' own handlers would turn the signal into an exit code
     quiet = {name: os.environ.get(name, "") + ":handle_segv=0" for name in ("ASAN_OPTIONS", "TSAN_OPTIONS")}
     env = {**os.environ, **quiet, "GR_NUM_THREADS": "2"}
-    return subprocess.run([sys.executable, "-P", "-c", script, *args], text=True, timeout=60,
-                          capture_output=True, env=env)  # fmt: skip
+    return subprocess.run(
+        [sys.executable, "-P", "-c", script, *args], text=True, timeout=60, capture_output=True, env=env
+    )
 
 
 @pytest.mark.parametrize("thread", ["queue", "pool"])
-@pytest.mark.parametrize(("kernel", "number", "said"), [
-    ("null", signal.SIGSEGV, "Segmentation fault"), ("abort", signal.SIGABRT, "Aborted")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kernel", "number", "said"),
+    [("null", signal.SIGSEGV, "Segmentation fault"), ("abort", signal.SIGABRT, "Aborted")],
+)
 def test_a_fault_on_a_worker_is_told_by_the_handler_that_is_there(compile_c, thread, kernel, number, said):
     done = run(FAULT, str(compile_c(SOURCE, "-D_GNU_SOURCE")), f"{kernel}_on_{thread}")
     assert done.returncode == -number, (done.stdout, done.stderr)
@@ -99,8 +108,15 @@ def test_workers_leave_signals_to_the_application_but_for_faults():
     assert done.returncode == 0, done.stderr
     masks = [int(line, 16) for line in done.stdout.split()]
     assert len(masks) >= 2
-    faults = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT,
-              signal.SIGSYS}  # fmt: skip
+    faults = {
+        signal.SIGSEGV,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGTRAP,
+        signal.SIGABRT,
+        signal.SIGSYS,
+    }
     never = {signal.SIGKILL, signal.SIGSTOP}
     for mask in masks:
         assert {n for n in signal.Signals if not mask >> (n - 1) & 1} == faults | never

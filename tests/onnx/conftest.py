@@ -1,4 +1,5 @@
 """What the tests of the ONNX front-end share. All need the extra "onnx"."""
+
 from __future__ import annotations
 
 import warnings
@@ -22,24 +23,36 @@ FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 def node_cases():
     """Every node test of the ONNX backend test suite."""
     from onnx.backend.test.loader import load_model_tests
+
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")     # its references overflow on purpose
+        warnings.simplefilter("ignore")  # its references overflow on purpose
         return load_model_tests(kind="node")
 
 
 def make(nodes, inputs, outputs, weights=None, opset=17, functions=()):
     """A ModelProto. ``nodes``: NodeProtos, or (op, inputs, outputs, attributes); ``inputs``: {name: shape} or
     {name: (element type, shape)}; ``outputs``: names."""
-    protos = [n if isinstance(n, onnx.NodeProto) else helper.make_node(n[0], n[1], n[2], **(n[3:] or [{}])[0])
-              for n in nodes]
-    given = [helper.make_tensor_value_info(name, *(t if isinstance(t[0:1], tuple) and len(t) == 2
-                                                   and isinstance(t[1], (tuple, list)) else (FLOAT, t)))
-             for name, t in inputs.items()]
+    protos = [
+        n if isinstance(n, onnx.NodeProto) else helper.make_node(n[0], n[1], n[2], **(n[3:] or [{}])[0])
+        for n in nodes
+    ]
+    given = [
+        helper.make_tensor_value_info(
+            name,
+            *(
+                t
+                if isinstance(t[0:1], tuple) and len(t) == 2 and isinstance(t[1], (tuple, list))
+                else (FLOAT, t)
+            ),
+        )
+        for name, t in inputs.items()
+    ]
     made = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in outputs]
     stored = [numpy_helper.from_array(np.asarray(a), name) for name, a in (weights or {}).items()]
     graph = helper.make_graph(protos, "g", given, made, stored)
-    imports = [helper.make_opsetid("", opset)] + [helper.make_opsetid(d, 1) for d in
-                                                  sorted({f.domain for f in functions})]
+    imports = [helper.make_opsetid("", opset)] + [
+        helper.make_opsetid(d, 1) for d in sorted({f.domain for f in functions})
+    ]
     return helper.make_model(graph, opset_imports=imports, functions=functions, ir_version=10)
 
 
@@ -61,5 +74,6 @@ def reference(model, inputs):
 @pytest.fixture(scope="session")
 def kit():
     """make, load, run and reference, and the element types."""
-    return SimpleNamespace(make=make, load=load_model, run=run, reference=reference, FLOAT=FLOAT,
-                           INT64=INT64, BOOL=BOOL)
+    return SimpleNamespace(
+        make=make, load=load_model, run=run, reference=reference, FLOAT=FLOAT, INT64=INT64, BOOL=BOOL
+    )

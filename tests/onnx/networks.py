@@ -1,4 +1,5 @@
 """Small networks with random weights, as exporters write them: ResNet block, BERT layer, decoder step."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -69,8 +70,13 @@ def resnet_block():
     net = Net(1)
     x = net.input("x", net.rng.standard_normal((2, 3, 17, 17)).astype(np.float32))
     x = net.op("Conv", x, net.weight(8, 3, 7, 7), strides=[2, 2], pads=[3, 3, 3, 3])
-    x = net.op("MaxPool", net.op("Relu", net.batch_norm(x, 8)), kernel_shape=[3, 3], strides=[2, 2],
-               pads=[1, 1, 1, 1])
+    x = net.op(
+        "MaxPool",
+        net.op("Relu", net.batch_norm(x, 8)),
+        kernel_shape=[3, 3],
+        strides=[2, 2],
+        pads=[1, 1, 1, 1],
+    )
     y = net.op("Relu", net.batch_norm(net.op("Conv", x, net.weight(8, 8, 3, 3), pads=[1, 1, 1, 1]), 8))
     y = net.batch_norm(net.op("Conv", y, net.weight(8, 8, 3, 3), pads=[1, 1, 1, 1]), 8)
     y = net.op("GlobalAveragePool", net.op("Relu", net.op("Add", x, y)))
@@ -100,8 +106,10 @@ def decoder_step():
     """One token with a cache of keys and values that grows by one."""
     net, past, wide, heads = Net(3), 5, 32, 4
     ids = net.input("ids", np.array([[7]]))
-    old = [net.input(n, net.rng.standard_normal((1, heads, past, wide // heads)).astype(np.float32))
-           for n in ("past_k", "past_v")]
+    old = [
+        net.input(n, net.rng.standard_normal((1, heads, past, wide // heads)).astype(np.float32))
+        for n in ("past_k", "past_v")
+    ]
     table = net.weight(50, wide)
     x = net.op("Gather", table, ids)
     h = net.norm(x, wide)

@@ -1,4 +1,5 @@
 """Attributes that exporters write though they change nothing: defaults, and those of an op's other modes."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -24,8 +25,11 @@ def test_a_default_that_is_written_out_is_no_reason_to_refuse(kit, node_cases):
         if len(proto.graph.node) != 1:
             continue
         node, arrays = proto.graph.node[0], case.data_sets[0][0]
-        values = {info.name: array for info, array in zip(proto.graph.input, arrays, strict=False)
-                  if isinstance(array, np.ndarray) and array.size < 64}
+        values = {
+            info.name: array
+            for info, array in zip(proto.graph.input, arrays, strict=False)
+            if isinstance(array, np.ndarray) and array.size < 64
+        }
         opset = {entry.domain: entry.version for entry in proto.opset_import}
         defaults = onnx.defs.get_schema(node.op_type, opset.get(node.domain, 1), node.domain).attributes
         given = {attribute.name for attribute in node.attribute}
@@ -42,30 +46,40 @@ def test_a_default_that_is_written_out_is_no_reason_to_refuse(kit, node_cases):
     assert tried > 400
 
 
-@pytest.mark.parametrize("attrs", [
-    {"mode": "linear", "nearest_mode": "floor", "cubic_coeff_a": -0.75},
-    {"mode": "cubic", "nearest_mode": "floor"},
-    {"mode": "nearest", "nearest_mode": "floor", "cubic_coeff_a": -0.75, "exclude_outside": 0},
-])
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {"mode": "linear", "nearest_mode": "floor", "cubic_coeff_a": -0.75},
+        {"mode": "cubic", "nearest_mode": "floor"},
+        {"mode": "nearest", "nearest_mode": "floor", "cubic_coeff_a": -0.75, "exclude_outside": 0},
+    ],
+)
 @pytest.mark.parametrize("scale", [1.0, 2.0])
 def test_resize_may_have_the_attributes_of_all_its_modes(kit, attrs, scale):
     """torch writes them whatever the mode is."""
     x = np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4)
     attrs = {**attrs, "coordinate_transformation_mode": "asymmetric"}
-    made = kit.make([("Resize", ["x", "", "scales"], ["y"], attrs)], {"x": x.shape}, ["y"],
-                    {"scales": np.array([1, 1, scale, scale], np.float32)})
+    made = kit.make(
+        [("Resize", ["x", "", "scales"], ["y"], attrs)],
+        {"x": x.shape},
+        ["y"],
+        {"scales": np.array([1, 1, scale, scale], np.float32)},
+    )
     (y,) = kit.run(kit.load(made), {"x": x})
     np.testing.assert_allclose(y, onnx.reference.ReferenceEvaluator(made).run(None, {"x": x})[0], rtol=1e-6)
 
 
-@pytest.mark.parametrize(("node", "opset"), [
-    (("ReduceSum", ["x"], ["y"], {"axes": [0, -2]}), 11),
-    (("ReduceMax", ["x"], ["y"], {"axes": [1, 1]}), 11),
-    (("Squeeze", ["x"], ["y"], {"axes": [0, 0]}), 11),
-    (("Unsqueeze", ["x"], ["y"], {"axes": [0, -4]}), 11),
-    (("Slice", ["x"], ["y"], {"starts": [0, 0], "ends": [1, 1], "axes": [1, -1]}), 9),
-    (("CenterCropPad", ["x", "size"], ["y"], {"axes": [0, 0]}), 18),
-])
+@pytest.mark.parametrize(
+    ("node", "opset"),
+    [
+        (("ReduceSum", ["x"], ["y"], {"axes": [0, -2]}), 11),
+        (("ReduceMax", ["x"], ["y"], {"axes": [1, 1]}), 11),
+        (("Squeeze", ["x"], ["y"], {"axes": [0, 0]}), 11),
+        (("Unsqueeze", ["x"], ["y"], {"axes": [0, -4]}), 11),
+        (("Slice", ["x"], ["y"], {"starts": [0, 0], "ends": [1, 1], "axes": [1, -1]}), 9),
+        (("CenterCropPad", ["x", "size"], ["y"], {"axes": [0, 0]}), 18),
+    ],
+)
 def test_an_axis_that_is_named_twice_is_refused(kit, node, opset):
     proto = kit.make([node], {"x": (1, 3)}, ["y"], {"size": np.array([1, 1], np.int64)}, opset=opset)
     with pytest.raises(GraphRuntimeError, match="twice"):
@@ -76,7 +90,9 @@ def test_an_axis_that_is_named_twice_is_refused(kit, node, opset):
 def test_the_tail_of_swish(kit, alpha):
     """Where the sigmoid alone is no normal number any more the product still is."""
     x = np.array([-90.5, -95, -53, -3, 0, 0.5, 45, 91], np.float32)
-    (made,) = kit.run(kit.load(kit.make([("Swish", ["x"], ["y"], {"alpha": alpha})], {"x": (8,)}, ["y"],
-                                        opset=24)), {"x": x})
+    (made,) = kit.run(
+        kit.load(kit.make([("Swish", ["x"], ["y"], {"alpha": alpha})], {"x": (8,)}, ["y"], opset=24)),
+        {"x": x},
+    )
     wide = x.astype(np.longdouble)
     np.testing.assert_allclose(made, wide / (1 + np.exp(-alpha * wide)), rtol=1e-5, atol=1e-44)

@@ -3,6 +3,7 @@
 Skipped is what names its reason below: an element type or op that we do not list, or a limit that a converter
 states. Everything else passes.
 """
+
 from __future__ import annotations
 
 import re
@@ -25,7 +26,7 @@ from graph_runtime.frontends.onnx.read import DTYPES  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
-LEAST = 1480        # tests that run
+LEAST = 1480  # tests that run
 _NOT_INLINED = "the onnx package's inliner cannot expand this op with all its inputs"
 # what a converter says that it does not do, or what no exact comparison can ask
 LIMITS = {
@@ -41,9 +42,12 @@ ROUGH = {r"attention_.*bf16": {"rtol": 0.02}, r"attention_.*fp16": {"rtol": 0.00
 
 def reason(case) -> str | None:
     """Why a test is skipped, None if it is not."""
-    codes = {value.type.tensor_type.elem_type if value.type.HasField("tensor_type")
-             else value.type.WhichOneof("value")
-             for value in (*case.model.graph.input, *case.model.graph.output, *case.model.graph.value_info)}
+    codes = {
+        value.type.tensor_type.elem_type
+        if value.type.HasField("tensor_type")
+        else value.type.WhichOneof("value")
+        for value in (*case.model.graph.input, *case.model.graph.output, *case.model.graph.value_info)
+    }
     if others := codes - set(DTYPES):
         return f"element types {sorted(map(str, others))}"
     for pattern, text in LIMITS.items():
@@ -67,10 +71,12 @@ def _expanded(node, model) -> bool:
 
 def _backend(devices, **options):
     """Ours on these devices: the suite knows CPU and CUDA only."""
+
     class OnDevices(onnx_backend.GraphRuntimeBackend):
         @classmethod
         def prepare(cls, model, device="CPU", **kwargs):
             return super().prepare(model, devices if device == "CPU" else device, **options, **kwargs)
+
     return OnDevices
 
 
@@ -80,8 +86,12 @@ def _made(backend, tolerance) -> tuple[type, dict[str, str]]:
         warnings.simplefilter("ignore")
         cases = {case.name: case for case in load_model_tests(kind="node")}
         rough = {name: tolerance for name in cases if tolerance}
-        rough |= {name: tolerance | kwargs for pattern, kwargs in ROUGH.items() for name in cases
-                  if re.search(pattern, name)}
+        rough |= {
+            name: tolerance | kwargs
+            for pattern, kwargs in ROUGH.items()
+            for name in cases
+            if re.search(pattern, name)
+        }
         made = onnx_test.BackendTest(backend, __name__, test_kwargs=rough)
         suite = made.test_cases["OnnxBackendNodeModelTest"]
     skipped = {}
@@ -97,8 +107,9 @@ def _made(backend, tolerance) -> tuple[type, dict[str, str]]:
 
 NodeTestsOnCpu, SKIPPED = _made(_backend("cpu:0"), {})
 # a tt device computes functions of floats by polynomials; what it has no kernel for runs on cpu
-NodeTestsOnTT, _ = _made(_backend("tt:0,cpu:0", fallback="host", formats={"tt": "f32"}),
-                         {"rtol": 0.01, "atol": 0.001})
+NodeTestsOnTT, _ = _made(
+    _backend("tt:0,cpu:0", fallback="host", formats={"tt": "f32"}), {"rtol": 0.01, "atol": 0.001}
+)
 
 
 def test_as_many_node_tests_run_as_we_say():
@@ -109,7 +120,7 @@ def test_as_many_node_tests_run_as_we_say():
 def test_no_listed_op_is_skipped_as_a_whole(node_cases):
     run = {node.op_type for case in node_cases if case.name not in SKIPPED for node in case.model.graph.node}
     listed = {op for domain, op in table() if not domain}
-    assert listed - run == {"GlobalLpPool"}     # which the suite has no test of
+    assert listed - run == {"GlobalLpPool"}  # which the suite has no test of
 
 
 @pytest.mark.timeout(600)
@@ -125,7 +136,7 @@ def test_compiled_kernels_pass_the_same_tests(node_cases, tmp_path):
     for case in chosen:
         try:
             plans.append((case, plan(load_model(case.model).graph, ["cpu:0"])))
-        except GraphRuntimeError:       # it needs values of a run, for which a library cannot wait
+        except GraphRuntimeError:  # it needs values of a run, for which a library cannot wait
             continue
     library = build_library([p for _, p in plans], tmp_path / "nodes.so")
     assert len(plans) > 30
@@ -135,8 +146,13 @@ def test_compiled_kernels_pass_the_same_tests(node_cases, tmp_path):
             found = ready.run([_array(value) for value in inputs])
             rough = next((k["rtol"] for p, k in ROUGH.items() if re.search(p, case.name)), case.rtol)
             for one, other in zip(found, map(_array, outputs), strict=True):
-                np.testing.assert_allclose(np.asarray(one, np.float64), np.asarray(other, np.float64), rough,
-                                           case.atol, err_msg=case.name)
+                np.testing.assert_allclose(
+                    np.asarray(one, np.float64),
+                    np.asarray(other, np.float64),
+                    rough,
+                    case.atol,
+                    err_msg=case.name,
+                )
 
 
 def _array(value):

@@ -1,4 +1,5 @@
 """Files that were written for one batch, read for another (networks: test_networks.py)."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -10,16 +11,26 @@ from graph_runtime.errors import GraphError, InputError  # noqa: E402
 
 
 def _reshaped(kit, shape):
-    return kit.make([("Reshape", ["x", "shape"], ["y"])], {"x": (2, 12)}, ["y"],
-                    {"shape": np.array(shape, np.int64)})
+    return kit.make(
+        [("Reshape", ["x", "shape"], ["y"])], {"x": (2, 12)}, ["y"], {"shape": np.array(shape, np.int64)}
+    )
 
 
-@pytest.mark.parametrize(("shape", "wanted"), [
-    ([2, 3, 4], (6, 3, 4)), ([2, -1], (6, 12)), ([2, -1, 4], (6, 3, 4)), ([-1, 4], (18, 4)),
-    ([0, 3, 4], (6, 3, 4)), ([8, 3], (24, 3)), ([2, 1, 12], (6, 1, 12))])
+@pytest.mark.parametrize(
+    ("shape", "wanted"),
+    [
+        ([2, 3, 4], (6, 3, 4)),
+        ([2, -1], (6, 12)),
+        ([2, -1, 4], (6, 3, 4)),
+        ([-1, 4], (18, 4)),
+        ([0, 3, 4], (6, 3, 4)),
+        ([8, 3], (24, 3)),
+        ([2, 1, 12], (6, 1, 12)),
+    ],
+)
 def test_a_reshape_follows(kit, shape, wanted):
     x = np.arange(72, dtype=np.float32).reshape(6, 12)
-    found, = kit.reference(kit.load(_reshaped(kit, shape), batch=6), {"x": x})
+    (found,) = kit.reference(kit.load(_reshaped(kit, shape), batch=6), {"x": x})
     assert found.shape == wanted
     np.testing.assert_array_equal(found.ravel(), x.ravel())
 
@@ -28,9 +39,8 @@ def test_a_reshape_of_what_no_input_goes_into_stays(kit):
     """A table that is too large to be computed while the file is read."""
     table = np.arange(40000, dtype=np.float32).reshape(2, 20000)
     nodes = [("Neg", ["table"], ["n"]), ("Reshape", ["n", "shape"], ["r"]), ("Add", ["x", "r"], ["y"])]
-    model = kit.make(nodes, {"x": (1, 40000)}, ["y"],
-                     {"table": table, "shape": np.array([1, -1], np.int64)})
-    found, = kit.reference(kit.load(model, batch=3), {"x": np.zeros((3, 40000), np.float32)})
+    model = kit.make(nodes, {"x": (1, 40000)}, ["y"], {"table": table, "shape": np.array([1, -1], np.int64)})
+    (found,) = kit.reference(kit.load(model, batch=3), {"x": np.zeros((3, 40000), np.float32)})
     np.testing.assert_array_equal(found, np.tile(-table.reshape(1, -1), (3, 1)))
 
 

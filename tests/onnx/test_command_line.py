@@ -1,5 +1,6 @@
 """The road from an ONNX file to a result, by the command line: what README's quick start types, and what
 happens to files that are damaged or killed in the middle."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -68,14 +69,25 @@ def test_two_commands_from_a_model_to_its_output(command, tmp_path, bundle):
         np.testing.assert_allclose(made["output0"], wanted(tmp_path), rtol=1e-4, atol=1e-6)
     report = json.loads(command("inspect", bundle, "--json")[1])
     assert report["devices"] == ["cpu:0", "tt:0"]
-    assert {row["memory"] for row in report["memories"]} >= {"host", "dram"}      # it is a mixed one
+    assert {row["memory"] for row in report["memories"]} >= {"host", "dram"}  # it is a mixed one
     assert command("verify", bundle)[0] == 0
 
 
 def test_a_model_runs_without_a_bundle_and_agrees_with_two_judges(command):
     pytest.importorskip("onnxruntime")
-    code, out, _ = command("run", "model.onnx", "--dim", "batch=1", *DEVICES, "--input", "x=x.npy",
-                           "--compare", "--against", "onnxruntime", "--json")
+    code, out, _ = command(
+        "run",
+        "model.onnx",
+        "--dim",
+        "batch=1",
+        *DEVICES,
+        "--input",
+        "x=x.npy",
+        "--compare",
+        "--against",
+        "onnxruntime",
+        "--json",
+    )
     result = json.loads(out)
     assert code == 0
     assert result["compare"]["ok"]
@@ -87,8 +99,19 @@ def test_a_model_runs_without_a_bundle_and_agrees_with_two_judges(command):
 
 def test_without_a_compiler_a_model_runs_on_the_kernels_built_in(command, tmp_path):
     with config(CC="/nonexistent/cc"):
-        code, _, err = command("run", "model.onnx", "--dim", "batch=1", "--device", "cpu:0", "--no-fuse",
-                               "--input", "x=x.npy", "-o", "y.npz")
+        code, _, err = command(
+            "run",
+            "model.onnx",
+            "--dim",
+            "batch=1",
+            "--device",
+            "cpu:0",
+            "--no-fuse",
+            "--input",
+            "x=x.npy",
+            "-o",
+            "y.npz",
+        )
     assert code == 0
     assert "no C compiler found" in err
     with np.load(tmp_path / "y.npz") as made:
@@ -96,8 +119,20 @@ def test_without_a_compiler_a_model_runs_on_the_kernels_built_in(command, tmp_pa
 
 
 def test_bfloat16_on_tt_correlates(command, tmp_path):
-    command("run", "model.onnx", "--dim", "batch=1", "--device", "tt:0", "--format", "tt=bf16", "--input",
-            "x=x.npy", "-o", "y.npz")
+    command(
+        "run",
+        "model.onnx",
+        "--dim",
+        "batch=1",
+        "--device",
+        "tt:0",
+        "--format",
+        "tt=bf16",
+        "--input",
+        "x=x.npy",
+        "-o",
+        "y.npz",
+    )
     with np.load(tmp_path / "y.npz") as made:
         assert np.corrcoef(made["output0"].ravel(), wanted(tmp_path).ravel())[0, 1] >= 0.99
 
@@ -114,11 +149,13 @@ def test_plan_verify_and_inspect_read_the_model(command):
 
 def test_boards_are_estimated_side_by_side_without_weights(command, tmp_path):
     model = onnx.load(tmp_path / "model.onnx")
-    onnx.save(model, tmp_path / "absent.onnx", save_as_external_data=True, location="absent.bin",
-              size_threshold=0)
+    onnx.save(
+        model, tmp_path / "absent.onnx", save_as_external_data=True, location="absent.bin", size_threshold=0
+    )
     (tmp_path / "absent.bin").unlink()
-    code, out, _ = command("estimate", "absent.onnx", "--board", "n150,p150,e150", "--dtype", "bfp8_b",
-                           "--batch", "32", "--json")
+    code, out, _ = command(
+        "estimate", "absent.onnx", "--board", "n150,p150,e150", "--dtype", "bfp8_b", "--batch", "32", "--json"
+    )
     found = json.loads(out)
     assert code == 0
     assert [board["board"] for board in found["boards"]] == ["n150", "p150", "e150"]
@@ -145,26 +182,31 @@ def test_a_board_that_is_too_small_says_what_is_missing(command):
         assert board["memories"][0]["needed"] > board["memories"][0]["available"] > 0
 
 
-@pytest.mark.parametrize(("args", "words"), [
-    (["compile", "model.onnx", "-o", "b"], "bind each, as in --dim batch=1"),
-    (["compile", "model.onnx", "-o", "b", "--dim", "batch=0"], "a size is a positive number"),
-    (["compile", "model.onnx", "-o", "b", "--dim", "bach=1"], "batch"),
-    (["compile", "cut.onnx", "-o", "b", "--dim", "batch=1"], "cut.onnx"),
-    (["run", "noise.onnx"], "noise.onnx"),
-    (["run", "empty.onnx"], "empty.onnx"),
-    (["run", "gone.onnx"], "gone.onnx"),
-    (["run", "model.onnx", "--dim", "batch=1"], "inputs without a value: x"),
-    (["run", "model.onnx", "--dim", "batch=1", "--input", "x=x.npy", "--against", "onnxruntme"],
-     "did you mean 'onnxruntime'"),
-    (["estimate", "model.onnx", "--board", "n15", "--batch", "1"], "there is no board 'n15'"),
-    (["estimate", "model.onnx", "--board", "n150", "--device", "tt:0"], "exclude each other"),
-    (["inspect", "cut.onnx"], "cut.onnx"),
-    (["verify", "noise.onnx"], "noise.onnx"),
-    (["plan", "x.npy"], "not valid JSON"),
-])
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["compile", "model.onnx", "-o", "b"], "bind each, as in --dim batch=1"),
+        (["compile", "model.onnx", "-o", "b", "--dim", "batch=0"], "a size is a positive number"),
+        (["compile", "model.onnx", "-o", "b", "--dim", "bach=1"], "batch"),
+        (["compile", "cut.onnx", "-o", "b", "--dim", "batch=1"], "cut.onnx"),
+        (["run", "noise.onnx"], "noise.onnx"),
+        (["run", "empty.onnx"], "empty.onnx"),
+        (["run", "gone.onnx"], "gone.onnx"),
+        (["run", "model.onnx", "--dim", "batch=1"], "inputs without a value: x"),
+        (
+            ["run", "model.onnx", "--dim", "batch=1", "--input", "x=x.npy", "--against", "onnxruntme"],
+            "did you mean 'onnxruntime'",
+        ),
+        (["estimate", "model.onnx", "--board", "n15", "--batch", "1"], "there is no board 'n15'"),
+        (["estimate", "model.onnx", "--board", "n150", "--device", "tt:0"], "exclude each other"),
+        (["inspect", "cut.onnx"], "cut.onnx"),
+        (["verify", "noise.onnx"], "noise.onnx"),
+        (["plan", "x.npy"], "not valid JSON"),
+    ],
+)
 def test_bad_files_and_options_are_one_line_and_leave_nothing(command, tmp_path, args, words):
     whole = (tmp_path / "model.onnx").read_bytes()
-    (tmp_path / "cut.onnx").write_bytes(whole[:len(whole) // 2])
+    (tmp_path / "cut.onnx").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "noise.onnx").write_bytes(np.random.default_rng(0).bytes(4000))
     (tmp_path / "empty.onnx").write_bytes(b"")
     before = sorted(os.listdir(tmp_path))
@@ -184,8 +226,9 @@ def test_killed_in_the_middle_leaves_the_old_bundle_or_none(made, tmp_path):
     env = {**os.environ, "GR_CACHE_DIR": str(made / "cache")}
     subprocess.run([*args, "--device", "cpu:0"], cwd=tmp_path, env=env, check=True, capture_output=True)
     for delay in (0.05, 0.3, 0.6, 0.9):
-        process = subprocess.Popen([*args, *DEVICES], cwd=tmp_path, env=env, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [*args, *DEVICES], cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         time.sleep(delay)
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -205,7 +248,7 @@ def test_a_decoder_of_eight_billion_parameters_is_estimated_without_them(command
     code, out, _ = command("estimate", "llama.onnx", *args)
     small, large = json.loads(out)["boards"]
     assert code == 0
-    assert not small["fits"]                   # 8 GB of weights and 8 GB of caches in 12 GB
+    assert not small["fits"]  # 8 GB of weights and 8 GB of caches in 12 GB
     assert large["fits"]
     (dram,) = (row for row in large["memories"] if row["memory"] == "dram")
     values = 8.03e9 + 32 * 2 * 32 * 8 * 2048 * 128
@@ -253,12 +296,19 @@ def test_the_readmes_quick_start(made, tmp_path):
     tools = tmp_path / "bin"
     tools.mkdir()
     for name, body in (("graph-runtime", "-c 'from graph_runtime.cli import main; main()'"), ("python", "")):
-        (tools / name).write_text(f"#!/bin/sh\nexec {sys.executable} {body} \"$@\"\n")
+        (tools / name).write_text(f'#!/bin/sh\nexec {sys.executable} {body} "$@"\n')
         (tools / name).chmod(0o755)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     env = {**os.environ, "GR_CACHE_DIR": str(made / "cache"), "PATH": f"{tools}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=tmp_path, env=env, timeout=100,
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=tmp_path,
+        env=env,
+        timeout=100,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "output 0 probabilities: float32[1, 10]" in done.stdout
 

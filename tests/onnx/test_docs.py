@@ -1,4 +1,5 @@
 """The page of ONNX ops is made from the converters."""
+
 from __future__ import annotations
 
 import subprocess

@@ -1,4 +1,5 @@
 """Files: where weights lie, what is refused, and that nothing is read or allocated before it must be."""
+
 from __future__ import annotations
 
 import os
@@ -33,7 +34,7 @@ def test_large_weights_are_not_copied_by_the_parser(kit, tmp_path):
     rest, spans = wire.split(memoryview(data))
     assert len(rest) < 400
     (span,) = spans.values()
-    assert data[span.offset:span.offset + span.length] == WIDE.tobytes()
+    assert data[span.offset : span.offset + span.length] == WIDE.tobytes()
     path = tmp_path / "m.onnx"
     path.write_bytes(data)
     for source in (path, str(path), data, _proto(kit)):
@@ -41,8 +42,23 @@ def test_large_weights_are_not_copied_by_the_parser(kit, tmp_path):
         np.testing.assert_array_equal(constant.read(), WIDE)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int16", "int32", "int64",
-                                   "uint8", "uint16", "uint32", "uint64", "bool"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float32",
+        "float64",
+        "float16",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "bool",
+    ],
+)
 @pytest.mark.parametrize("raw", [True, False])
 def test_every_element_type_is_read_as_onnx_reads_it(kit, dtype, raw):
     values = np.array([[0, 1, 3], [2, 100, 7]]).astype(dtype)
@@ -82,11 +98,21 @@ def test_external_data_may_be_absent_until_it_is_read(kit, tmp_path):
         constant.read()
 
 
-@pytest.mark.parametrize("said", [
-    {"location": "../w.bin"}, {"location": "/etc/passwd"}, {"location": "a/../../w.bin"},
-    {"location": "link.bin"}, {"location": ""}, {"location": "w.bin", "offset": 1},
-    {"location": "w.bin", "offset": -4},
-    {"location": "w.bin", "length": 4}, {"location": "w.bin", "offset": "four"}, {"offset": 0}])
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"location": "../w.bin"},
+        {"location": "/etc/passwd"},
+        {"location": "a/../../w.bin"},
+        {"location": "link.bin"},
+        {"location": ""},
+        {"location": "w.bin", "offset": 1},
+        {"location": "w.bin", "offset": -4},
+        {"location": "w.bin", "length": 4},
+        {"location": "w.bin", "offset": "four"},
+        {"offset": 0},
+    ],
+)
 def test_external_data_stays_in_its_folder_and_file(kit, tmp_path, said):
     path = _external(kit, tmp_path, **said)
     (tmp_path / "w.bin").write_bytes(WIDE.tobytes())
@@ -109,9 +135,17 @@ def test_external_data_with_a_name_that_no_file_can_have_is_absent(kit, tmp_path
         constant.read()
 
 
-@pytest.mark.parametrize(("data", "text"), [
-    (b"", "no graph"), (b"\x00\x01", "wire type|no number|no ONNX"), (b"hello, world", "ONNX model"),
-    (b"\x3a\xff\xff\xff\xff\x0f", "cut off"), (b"\x08\x07", "no graph"), (b"\xff" * 20, "no number")])
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", "no graph"),
+        (b"\x00\x01", "wire type|no number|no ONNX"),
+        (b"hello, world", "ONNX model"),
+        (b"\x3a\xff\xff\xff\xff\x0f", "cut off"),
+        (b"\x08\x07", "no graph"),
+        (b"\xff" * 20, "no number"),
+    ],
+)
 def test_what_is_no_model_is_refused(kit, data, text):
     with pytest.raises(DocumentError, match=text):
         kit.load(data)
@@ -160,10 +194,22 @@ def _declared(shape, dtype=TensorProto.FLOAT, data=b"\0" * 4000):
     return TensorProto(name="w", dims=shape, data_type=dtype, raw_data=data)
 
 
-@pytest.mark.parametrize("tensor", [
-    _declared([10**9, 10**9]), _declared([2**62, 4]), _declared([-1]), _declared([999]), _declared([1001]),
-    _declared([0, 2**62], data=b""), _declared([1] * 33, data=bytes(4)), _declared([0] * 100, data=b""),
-    _declared([1000], TensorProto.STRING), _declared([1000], 99), _declared([10**6], data=b"\0\0")])
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        _declared([10**9, 10**9]),
+        _declared([2**62, 4]),
+        _declared([-1]),
+        _declared([999]),
+        _declared([1001]),
+        _declared([0, 2**62], data=b""),
+        _declared([1] * 33, data=bytes(4)),
+        _declared([0] * 100, data=b""),
+        _declared([1000], TensorProto.STRING),
+        _declared([1000], 99),
+        _declared([10**6], data=b"\0\0"),
+    ],
+)
 def test_tensors_whose_data_contradicts_them_are_refused_before_they_are_made(kit, tensor):
     proto = kit.make([("Identity", ["w"], ["y"])], {}, ["y"])
     proto.graph.initializer.append(tensor)
@@ -171,13 +217,26 @@ def test_tensors_whose_data_contradicts_them_are_refused_before_they_are_made(ki
         kit.load(proto)
 
 
-@pytest.mark.parametrize(("op", "shape", "inputs"), [
-    ("ConstantOfShape", [10**9, 10**9], ["s"]), ("Expand", [10**12, 10**4], ["one", "s"]),
-    ("Expand", [1] * 60, ["one", "s"]), ("AffineGrid", [1, 1, 2**31, 2**31, 2**31], ["theta", "s"]),
-    ("Tile", [10**15], ["one", "s"]), ("Range", [0], ["zero", "much", "one0"])])
+@pytest.mark.parametrize(
+    ("op", "shape", "inputs"),
+    [
+        ("ConstantOfShape", [10**9, 10**9], ["s"]),
+        ("Expand", [10**12, 10**4], ["one", "s"]),
+        ("Expand", [1] * 60, ["one", "s"]),
+        ("AffineGrid", [1, 1, 2**31, 2**31, 2**31], ["theta", "s"]),
+        ("Tile", [10**15], ["one", "s"]),
+        ("Range", [0], ["zero", "much", "one0"]),
+    ],
+)
 def test_tensors_beyond_reason_are_refused_before_they_are_made(kit, op, shape, inputs):
-    weights = {"s": np.array(shape), "one": np.ones(1, np.float32), "zero": np.array(0),
-               "much": np.array(10**15), "one0": np.array(1), "theta": np.ones((1, 3, 4), np.float32)}
+    weights = {
+        "s": np.array(shape),
+        "one": np.ones(1, np.float32),
+        "zero": np.array(0),
+        "much": np.array(10**15),
+        "one0": np.array(1),
+        "theta": np.ones((1, 3, 4), np.float32),
+    }
     used = {name: weights[name] for name in inputs}
     with pytest.raises(GraphRuntimeError, match=r"than is supported|at most|2\*\*31|supports up to|are left"):
         kit.load(kit.make([(op, inputs, ["y"])], {}, ["y"], used))

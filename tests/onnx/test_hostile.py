@@ -1,4 +1,5 @@
 """Mutated ONNX files: a typed error, or the result that ONNX's own reference has. Never another exception."""
+
 from __future__ import annotations
 
 import time
@@ -20,13 +21,23 @@ X = np.linspace(-2, 2, 24, dtype=np.float32).reshape(2, 3, 4)
 
 
 def _proto(kit):
-    nodes = [("Transpose", ["x"], ["t"], {"perm": [0, 2, 1]}), ("MatMul", ["t", "w"], ["m"]),
-             ("Add", ["m", "b"], ["a"]), ("Softmax", ["a"], ["s"], {"axis": -1}),
-             ("ReduceSum", ["s", "axes"], ["r"], {"keepdims": 0}), ("Clip", ["r", "low", ""], ["c"]),
-             ("Reshape", ["c", "shape"], ["y"])]
+    nodes = [
+        ("Transpose", ["x"], ["t"], {"perm": [0, 2, 1]}),
+        ("MatMul", ["t", "w"], ["m"]),
+        ("Add", ["m", "b"], ["a"]),
+        ("Softmax", ["a"], ["s"], {"axis": -1}),
+        ("ReduceSum", ["s", "axes"], ["r"], {"keepdims": 0}),
+        ("Clip", ["r", "low", ""], ["c"]),
+        ("Reshape", ["c", "shape"], ["y"]),
+    ]
     rng = np.random.default_rng(0)
-    weights = {"w": rng.random((3, 5)).astype(np.float32), "b": rng.random(5).astype(np.float32),
-               "axes": np.array([1]), "low": np.array(0.5, np.float32), "shape": np.array([-1, 2])}
+    weights = {
+        "w": rng.random((3, 5)).astype(np.float32),
+        "b": rng.random(5).astype(np.float32),
+        "axes": np.array([1]),
+        "low": np.array(0.5, np.float32),
+        "shape": np.array([-1, 2]),
+    }
     proto = kit.make(nodes, {"x": X.shape}, ["y"], weights)
     proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     return proto
@@ -44,7 +55,7 @@ def _judge(kit, data):
             return
         try:
             wanted = ReferenceEvaluator(onnx.load_model_from_string(data)).run(None, inputs)
-        except Exception:       # what it does not take is ours to judge alone
+        except Exception:  # what it does not take is ours to judge alone
             return
     for one, other in zip(found, wanted, strict=True):
         if np.shape(one) == np.shape(other):
@@ -66,16 +77,39 @@ def test_flipped_and_cut_bytes(kit, data):
 
 
 NAMES = ["x", "t", "m", "a", "s", "r", "c", "y", "w", "b", "axes", "low", "shape", "", "nowhere"]
-OPS = ["Add", "MatMul", "Reshape", "Gather", "Concat", "Split", "Pad", "Conv", "Slice", "Gemm", "Resize",
-       "LSTM", "Where", "TopK", "Tile", "Expand", "OneHot", "If", "Loop", "MaxPool", "Squeeze", "Einsum",
-       "Attention"]
+OPS = [
+    "Add",
+    "MatMul",
+    "Reshape",
+    "Gather",
+    "Concat",
+    "Split",
+    "Pad",
+    "Conv",
+    "Slice",
+    "Gemm",
+    "Resize",
+    "LSTM",
+    "Where",
+    "TopK",
+    "Tile",
+    "Expand",
+    "OneHot",
+    "If",
+    "Loop",
+    "MaxPool",
+    "Squeeze",
+    "Einsum",
+    "Attention",
+]
 
 
 def _edit(draw, proto):
     graph = proto.graph
     node = draw(st.sampled_from(list(graph.node)))
-    what = draw(st.sampled_from(["input", "output", "op", "drop", "attribute", "dims", "type", "opset",
-                                 "more"]))
+    what = draw(
+        st.sampled_from(["input", "output", "op", "drop", "attribute", "dims", "type", "opset", "more"])
+    )
     if what == "input" and node.input:
         node.input[draw(st.integers(0, len(node.input) - 1))] = draw(st.sampled_from(NAMES))
     elif what == "output":
@@ -85,8 +119,14 @@ def _edit(draw, proto):
     elif what == "drop":
         graph.node.remove(node)
     elif what == "attribute":
-        value = draw(st.one_of(st.integers(-3, 3), st.floats(width=32, allow_nan=False), st.just("text"),
-                               st.lists(st.integers(-2, 4), max_size=4)))
+        value = draw(
+            st.one_of(
+                st.integers(-3, 3),
+                st.floats(width=32, allow_nan=False),
+                st.just("text"),
+                st.lists(st.integers(-2, 4), max_size=4),
+            )
+        )
         name = draw(st.sampled_from(["axis", "perm", "keepdims", "to", "kernel_shape", "equation", "alpha"]))
         node.attribute.append(onnx.helper.make_attribute(name, value, attr_type=None if value != [] else 7))
     elif what == "dims":
@@ -124,8 +164,9 @@ def test_edited_graphs_many(kit, data):
 def test_a_function_with_a_name_that_is_no_text_is_refused(kit):
     from onnx import helper
 
-    made = helper.make_function("f", "F", ["a"], ["b"], [helper.make_node("OpOp", ["a"], ["b"])],
-                                [helper.make_opsetid("", 17)])
+    made = helper.make_function(
+        "f", "F", ["a"], ["b"], [helper.make_node("OpOp", ["a"], ["b"])], [helper.make_opsetid("", 17)]
+    )
     proto = kit.make([helper.make_node("F", ["x"], ["y"], domain="f")], {"x": (2,)}, ["y"])
     proto.functions.append(made)
     proto.opset_import.append(helper.make_opsetid("f", 1))
@@ -133,11 +174,14 @@ def test_a_function_with_a_name_that_is_no_text_is_refused(kit):
         kit.load(proto.SerializeToString().replace(b"OpOp", b"\xff\xfe\xff\xfe"))
 
 
-@pytest.mark.parametrize(("op", "name", "value", "said"), [
-    ("EyeLike", "k", [1, 2], "attribute 'k' is of type INTS, EyeLike has INT"),
-    ("Softmax", "axis", 1.0, "attribute 'axis' is of type FLOAT, Softmax has INT"),
-    ("Transpose", "perm", "10", "attribute 'perm' is of type STRING, Transpose has INTS"),
-])
+@pytest.mark.parametrize(
+    ("op", "name", "value", "said"),
+    [
+        ("EyeLike", "k", [1, 2], "attribute 'k' is of type INTS, EyeLike has INT"),
+        ("Softmax", "axis", 1.0, "attribute 'axis' is of type FLOAT, Softmax has INT"),
+        ("Transpose", "perm", "10", "attribute 'perm' is of type STRING, Transpose has INTS"),
+    ],
+)
 def test_an_attribute_of_another_type_than_the_schemas_is_refused(kit, op, name, value, said):
     proto = kit.make([(op, ["x"], ["y"], {name: value})], {"x": (4, 4)}, ["y"])
     with pytest.raises(GraphRuntimeError, match=said):
@@ -156,18 +200,33 @@ def test_a_loop_that_nothing_ends_is_refused_before_it_is_unrolled(kit):
     def loop(condition):
         info = helper.make_tensor_value_info
         body = helper.make_graph(
-            [helper.make_node("Relu", ["s"], ["t"]), *condition], "body",
-            [info("i", TensorProto.INT64, ()), info("c", TensorProto.BOOL, ()),
-             info("s", TensorProto.FLOAT, (2,))],
-            [info("d", TensorProto.BOOL, ()), info("t", TensorProto.FLOAT, (2,))])
-        return kit.make([helper.make_node("Loop", ["trips", "", "x"], ["y"], body=body)], {"x": (2,)}, ["y"],
-                        {"trips": np.array(2**62)})
+            [helper.make_node("Relu", ["s"], ["t"]), *condition],
+            "body",
+            [
+                info("i", TensorProto.INT64, ()),
+                info("c", TensorProto.BOOL, ()),
+                info("s", TensorProto.FLOAT, (2,)),
+            ],
+            [info("d", TensorProto.BOOL, ()), info("t", TensorProto.FLOAT, (2,))],
+        )
+        return kit.make(
+            [helper.make_node("Loop", ["trips", "", "x"], ["y"], body=body)],
+            {"x": (2,)},
+            ["y"],
+            {"trips": np.array(2**62)},
+        )
 
     begin = time.process_time()
     with pytest.raises(GraphRuntimeError, match="4611686018427387904 iterations, which nothing ends early"):
         kit.load(loop([helper.make_node("Identity", ["c"], ["d"])]))
     assert time.process_time() - begin < 0.5
     with pytest.raises(GraphRuntimeError, match=r"stand for more than|more than 10000 iterations"):
-        kit.load(loop([helper.make_node("Cast", ["i"], ["b"], to=TensorProto.BOOL),
-                       helper.make_node("Or", ["b", "c"], ["d"])]))
+        kit.load(
+            loop(
+                [
+                    helper.make_node("Cast", ["i"], ["b"], to=TensorProto.BOOL),
+                    helper.make_node("Or", ["b", "c"], ["d"]),
+                ]
+            )
+        )
     assert time.process_time() - begin < 20

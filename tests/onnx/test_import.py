@@ -1,4 +1,5 @@
 """ONNX graphs become Models: names, dimensions, constants, functions, control flow."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -17,23 +18,39 @@ def _names(model):
 
 
 def test_names_are_those_of_the_file(kit):
-    nodes = [helper.make_node("Gemm", ["x", "w"], ["h"], name="fc1", alpha=2.0),
-             helper.make_node("Relu", ["h"], ["y"], name="act")]
+    nodes = [
+        helper.make_node("Gemm", ["x", "w"], ["h"], name="fc1", alpha=2.0),
+        helper.make_node("Relu", ["h"], ["y"], name="act"),
+    ]
     model = kit.load(kit.make(nodes, {"x": (2, 3)}, ["y"], {"w": np.ones((3, 4), np.float32)}))
     assert model.input_names == ("x",)
     assert model.output_names == ("y",)
     assert sorted(model.constants) == ["constant", "w"]
     assert _names(model) == ["fc1.matmul", "fc1", "y"]
-    (y,) = kit.reference(model, {"x": np.full((2, 3), -1, np.float32) * [[1], [-1]]} |
-                         {"x": np.array([[1, 1, 1], [-1, -1, -1]], np.float32)})
+    (y,) = kit.reference(
+        model,
+        {"x": np.full((2, 3), -1, np.float32) * [[1], [-1]]}
+        | {"x": np.array([[1, 1, 1], [-1, -1, -1]], np.float32)},
+    )
     np.testing.assert_array_equal(y, [[6] * 4, [0] * 4])
 
 
 def test_outputs_that_no_node_makes_alone_keep_their_names(kit):
-    nodes = [("Identity", ["x"], ["same"]), ("Split", ["x"], ["a", "b"], {"axis": 0}), ("Relu", ["a"], ["r"]),
-             ("Identity", ["r"], ["s"])]
-    model = kit.load(kit.make(nodes, {"x": (4, 2)}, ["same", "a", "b", "r", "s", "w"],
-                              {"w": np.ones((2,), np.float32)}, opset=13))
+    nodes = [
+        ("Identity", ["x"], ["same"]),
+        ("Split", ["x"], ["a", "b"], {"axis": 0}),
+        ("Relu", ["a"], ["r"]),
+        ("Identity", ["r"], ["s"]),
+    ]
+    model = kit.load(
+        kit.make(
+            nodes,
+            {"x": (4, 2)},
+            ["same", "a", "b", "r", "s", "w"],
+            {"w": np.ones((2,), np.float32)},
+            opset=13,
+        )
+    )
     assert model.output_names == ("same", "a", "b", "r", "s", "w")
     x = np.arange(8, dtype=np.float32).reshape(4, 2) - 3
     found = kit.run(model, {"x": x})
@@ -50,9 +67,11 @@ def test_an_output_may_be_an_input(kit):
 
 
 def test_names_that_clash_are_told_apart(kit):
-    nodes = [helper.make_node("Relu", ["x"], ["h"], name="w"),
-             helper.make_node("Add", ["h", "w"], ["i"], name="y"),
-             helper.make_node("Relu", ["i"], ["y"], name="y")]
+    nodes = [
+        helper.make_node("Relu", ["x"], ["h"], name="w"),
+        helper.make_node("Add", ["h", "w"], ["i"], name="y"),
+        helper.make_node("Relu", ["i"], ["y"], name="y"),
+    ]
     model = kit.load(kit.make(nodes, {"x": (2,)}, ["y"], {"w": np.ones(2, np.float32)}))
     assert len(set(model.graph.names)) == len(model.graph.names)
     assert model.output_names == ("y",)
@@ -72,8 +91,12 @@ def test_dimensions_are_bound_by_name_or_place(kit):
 
 
 def test_shapes_that_nodes_compute_are_computed_at_once(kit):
-    nodes = [("Shape", ["x"], ["s"]), ("Gather", ["s", "zero"], ["n"], {"axis": 0}),
-             ("Concat", ["n", "minus"], ["t"], {"axis": 0}), ("Reshape", ["x", "t"], ["y"])]
+    nodes = [
+        ("Shape", ["x"], ["s"]),
+        ("Gather", ["s", "zero"], ["n"], {"axis": 0}),
+        ("Concat", ["n", "minus"], ["t"], {"axis": 0}),
+        ("Reshape", ["x", "t"], ["y"]),
+    ]
     weights = {"zero": np.array([0]), "minus": np.array([-1])}
     model = kit.load(kit.make(nodes, {"x": (2, 3, 4)}, ["y"], weights))
     assert len(_names(model)) == 1
@@ -90,15 +113,21 @@ def test_a_shape_known_at_run_time_only_is_refused_and_can_be_given(kit):
 
 
 def test_all_that_is_unsupported_is_in_one_error(kit):
-    nodes = [helper.make_node("NonMaxSuppression", ["b", "s"], ["i"], name="nms"),
-             helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Det", ["h"], ["d"], name="det"),
-             helper.make_node("Exotic", ["i"], ["e"], name="odd", domain="com.example")]
+    nodes = [
+        helper.make_node("NonMaxSuppression", ["b", "s"], ["i"], name="nms"),
+        helper.make_node("Relu", ["x"], ["h"]),
+        helper.make_node("Det", ["h"], ["d"], name="det"),
+        helper.make_node("Exotic", ["i"], ["e"], name="odd", domain="com.example"),
+    ]
     proto = kit.make(nodes, {"b": (1, 2, 4), "s": (1, 1, 2), "x": (2, 2)}, ["i", "d", "e"])
     proto.opset_import.append(helper.make_opsetid("com.example", 1))
     with pytest.raises(UnsupportedOpError) as caught:
         kit.load(proto)
     assert [(f.op, f.node) for f in caught.value.failures] == [
-        ("NonMaxSuppression", "nms"), ("Det", "det"), ("com.example.Exotic", "odd")]
+        ("NonMaxSuppression", "nms"),
+        ("Det", "det"),
+        ("com.example.Exotic", "odd"),
+    ]
     assert "3 nodes" in str(caught.value)
     assert all(text in str(caught.value) for text in ("NonMaxSuppression 'nms'", "Det 'det'", "no converter"))
 
@@ -111,8 +140,9 @@ def test_an_attribute_that_nobody_knows_is_refused(kit):
 
 def test_functions_of_the_model_are_inlined(kit):
     body = [helper.make_node("Mul", ["a", "a"], ["s"]), helper.make_node("Add", ["s", "b"], ["c"])]
-    function = helper.make_function("own", "SquareAdd", ["a", "b"], ["c"], body,
-                                    [helper.make_opsetid("", 17)])
+    function = helper.make_function(
+        "own", "SquareAdd", ["a", "b"], ["c"], body, [helper.make_opsetid("", 17)]
+    )
     node = helper.make_node("SquareAdd", ["x", "x"], ["y"], domain="own")
     model = kit.load(kit.make([node], {"x": (3,)}, ["y"], functions=[function]))
     np.testing.assert_array_equal(kit.reference(model, {"x": np.array([1, 2, 3], np.float32)})[0], [2, 6, 12])
@@ -126,19 +156,32 @@ def _branch(name, op):
 def test_functions_that_double_each_other_are_refused_at_once(kit):
     opsets = [helper.make_opsetid("own", 1), helper.make_opsetid("", 17)]
     calls = [(f"F{i + 1}", "own") for i in range(39)] + [("Relu", "")]
-    functions = [helper.make_function("own", f"F{i}", ["a"], ["c"], [
-        helper.make_node(op, [x], [y], domain=domain) for x, y in (("a", "b"), ("b", "c"))], opsets)
-        for i, (op, domain) in enumerate(calls)]
-    proto = kit.make([helper.make_node("F0", ["x"], ["y"], domain="own")], {"x": (3,)}, ["y"],
-                     functions=functions)
+    functions = [
+        helper.make_function(
+            "own",
+            f"F{i}",
+            ["a"],
+            ["c"],
+            [helper.make_node(op, [x], [y], domain=domain) for x, y in (("a", "b"), ("b", "c"))],
+            opsets,
+        )
+        for i, (op, domain) in enumerate(calls)
+    ]
+    proto = kit.make(
+        [helper.make_node("F0", ["x"], ["y"], domain="own")], {"x": (3,)}, ["y"], functions=functions
+    )
     with pytest.raises(GraphError, match=r"1099511627776 nodes once its functions are inlined"):
         kit.load(proto)
 
 
 @pytest.mark.parametrize(("rank", "wanted"), [(2, [0, 2]), (1, [-1, -2])])
 def test_if_takes_the_branch_that_the_shapes_tell(kit, rank, wanted):
-    nodes = [("Shape", ["x"], ["s"]), ("Size", ["s"], ["r"]), ("Equal", ["r", "two"], ["c"]),
-             ("If", ["c"], ["y"], {"then_branch": _branch("t", "Relu"), "else_branch": _branch("e", "Neg")})]
+    nodes = [
+        ("Shape", ["x"], ["s"]),
+        ("Size", ["s"], ["r"]),
+        ("Equal", ["r", "two"], ["c"]),
+        ("If", ["c"], ["y"], {"then_branch": _branch("t", "Relu"), "else_branch": _branch("e", "Neg")}),
+    ]
     x = np.array([-1, 2], np.float32)
     x, wanted = (x[None], [wanted]) if rank == 2 else (abs(x), wanted)
     model = kit.load(kit.make(nodes, {"x": x.shape}, ["y"], {"two": np.array(2)}))
@@ -147,14 +190,25 @@ def test_if_takes_the_branch_that_the_shapes_tell(kit, rank, wanted):
 
 def test_a_loop_is_unrolled_and_collects_its_scans(kit):
     body = helper.make_graph(
-        [helper.make_node("Add", ["acc", "acc"], ["next"]), helper.make_node("Identity", ["cond"], ["again"]),
-         helper.make_node("Identity", ["next"], ["seen"])], "body",
-        [helper.make_tensor_value_info("i", TensorProto.INT64, ()),
-         helper.make_tensor_value_info("cond", TensorProto.BOOL, ()),
-         helper.make_tensor_value_info("acc", TensorProto.FLOAT, (2,))],
-        [helper.make_tensor_value_info(n, TensorProto.UNDEFINED, None) for n in ("again", "next", "seen")])
-    proto = kit.make([("Loop", ["trips", "", "x"], ["last", "all"], {"body": body})], {"x": (2,)},
-                     ["last", "all"], {"trips": np.array(3)})
+        [
+            helper.make_node("Add", ["acc", "acc"], ["next"]),
+            helper.make_node("Identity", ["cond"], ["again"]),
+            helper.make_node("Identity", ["next"], ["seen"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, ()),
+            helper.make_tensor_value_info("cond", TensorProto.BOOL, ()),
+            helper.make_tensor_value_info("acc", TensorProto.FLOAT, (2,)),
+        ],
+        [helper.make_tensor_value_info(n, TensorProto.UNDEFINED, None) for n in ("again", "next", "seen")],
+    )
+    proto = kit.make(
+        [("Loop", ["trips", "", "x"], ["last", "all"], {"body": body})],
+        {"x": (2,)},
+        ["last", "all"],
+        {"trips": np.array(3)},
+    )
     last, every = kit.reference(kit.load(proto), {"x": np.array([1, 2], np.float32)})
     np.testing.assert_array_equal(last, [8, 16])
     np.testing.assert_array_equal(every, [[2, 4], [4, 8], [8, 16]])
@@ -163,8 +217,11 @@ def test_a_loop_is_unrolled_and_collects_its_scans(kit):
 def test_batch_norm_is_one_multiplication_and_one_addition(kit):
     rng = np.random.default_rng(0)
     weights = {n: rng.random(3).astype(np.float32) for n in ("g", "b", "m", "v")}
-    model = kit.load(kit.make([("BatchNormalization", ["x", "g", "b", "m", "v"], ["y"])], {"x": (2, 3, 4, 4)},
-                              ["y"], weights))
+    model = kit.load(
+        kit.make(
+            [("BatchNormalization", ["x", "g", "b", "m", "v"], ["y"])], {"x": (2, 3, 4, 4)}, ["y"], weights
+        )
+    )
     x = rng.random((2, 3, 4, 4)).astype(np.float32)
     g, b, m, v = (weights[n][:, None, None] for n in "gbmv")
     wanted = (x - m) / np.sqrt(v + 1e-5) * g + b

@@ -1,5 +1,6 @@
 """Networks give what numpy and onnxruntime give, on cpu, tt and both; the benchmark models give what torch
 gives."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -20,8 +21,11 @@ MODELS = Path(os.environ.get("GR_MODELS", "/nonexistent"))
 PLACES = {
     "cpu": {"devices": ["cpu:0"]},
     "tt": {"devices": ["tt:0", "cpu:0"], "fallback": "host", "formats": {"tt": "f32"}},
-    "mixed": {"devices": ["cpu:0", "tt:0"], "place": {"conv2d*": "tt:0", "matmul*": "tt:0"},
-              "formats": {"tt": "bf16"}},
+    "mixed": {
+        "devices": ["cpu:0", "tt:0"],
+        "place": {"conv2d*": "tt:0", "matmul*": "tt:0"},
+        "formats": {"tt": "bf16"},
+    },
 }
 
 
@@ -32,8 +36,9 @@ def _run(source, place, inputs, dims=None):
 
     options = dict(PLACES[place])
     if place == "mixed":
-        options["place"] = {k: v for k, v in options["place"].items()
-                            if k[:4] in {op[:4] for op in _ops(source, dims)}}
+        options["place"] = {
+            k: v for k, v in options["place"].items() if k[:4] in {op[:4] for op in _ops(source, dims)}
+        }
     made = prepare(source, options.pop("devices"), dims=dims, **options)
     module = create(made.plan)
     for name, constant in made.model.constants.items():
@@ -49,7 +54,7 @@ def _ops(source, dims):
 
 
 def _near(found, wanted, place):
-    if place == "mixed":      # bfloat16
+    if place == "mixed":  # bfloat16
         assert np.corrcoef(found.ravel(), wanted.ravel())[0, 1] > 0.999
     else:
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
@@ -58,8 +63,9 @@ def _near(found, wanted, place):
 @pytest.fixture(scope="module", params=networks.NETWORKS)
 def network(request, kit, tmp_path_factory):
     net, outputs = networks.NETWORKS[request.param]()
-    shapes = {name: (onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-              for name, a in net.inputs.items()}
+    shapes = {
+        name: (onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for name, a in net.inputs.items()
+    }
     proto = kit.make(net.nodes, shapes, outputs, net.weights)
     for info in proto.graph.output:
         info.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
@@ -120,7 +126,7 @@ def test_minilm_embeds_sentences_as_torch_does(place, tmp_path, monkeypatch):
     minilm.export(network, tmp_path / "minilm.onnx")
     given = minilm.tokens(folder, ["A kitten is napping.", "Compilers translate programs."])
     wanted = network.embed(given)
-    found, = _run(tmp_path / "minilm.onnx", place, {"ids": given.ids, "mask": given.mask}, {"batch": 2})
+    (found,) = _run(tmp_path / "minilm.onnx", place, {"ids": given.ids, "mask": given.mask}, {"batch": 2})
     if place == "cpu":
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
     assert (found * wanted).sum(1).min() > 0.999

@@ -1,4 +1,5 @@
 """Sizes of outputs where ONNX's node tests have no case: they are those that ONNX's shape inference says."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -34,8 +35,10 @@ def test_an_image_that_is_scaled_to_nothing_is_empty(kit, how):
     assert y.shape == _inferred(proto) == (1, 2, 0, 8)
 
 
-@pytest.mark.parametrize(("dtype", "start", "limit", "delta"), [
-    ("int64", 2**60 + 1, 2**60 + 4, 1), ("int64", 2**60 + 4, 2**60, -3), ("float16", 0, 3000, 8)])
+@pytest.mark.parametrize(
+    ("dtype", "start", "limit", "delta"),
+    [("int64", 2**60 + 1, 2**60 + 4, 1), ("int64", 2**60 + 4, 2**60, -3), ("float16", 0, 3000, 8)],
+)
 def test_ranges_are_exact(kit, dtype, start, limit, delta):
     values = {name: np.asarray(v, dtype) for name, v in (("a", start), ("b", limit), ("c", delta))}
     (y,) = kit.run(kit.load(kit.make([("Range", ["a", "b", "c"], ["y"])], {}, ["y"], values)), {})
@@ -46,17 +49,26 @@ def _resize(scales):
     return (("Resize", ["x", "", "v"], ["y"], {"mode": "linear"}), (1, 1, 4, 4), np.array(scales, np.float32))
 
 
-@pytest.mark.parametrize(("node", "shape", "value"), [
-    _resize([1, 1, 1e9, 1]), _resize([1, 1, -1, 1]), _resize([1, 1, 0, 1]), _resize([1, 1, np.inf, 1]),
-    _resize([1, 1, np.nan, 1]),
-    (("Resize", ["x", "", "", "v"], ["y"]), (1, 1, 4, 4), np.array([1, 1, 2**40, 4])),
-    (("Resize", ["x", "", "", "v"], ["y"], {"mode": "cubic"}), (1, 1, 2**20, 1),
-     np.array([1, 1, 2**20 + 1, 1])),
-    (("OneHot", ["x", "d", "v"], ["y"]), (4,), np.array([0, 1], np.float32)),
-])
+@pytest.mark.parametrize(
+    ("node", "shape", "value"),
+    [
+        _resize([1, 1, 1e9, 1]),
+        _resize([1, 1, -1, 1]),
+        _resize([1, 1, 0, 1]),
+        _resize([1, 1, np.inf, 1]),
+        _resize([1, 1, np.nan, 1]),
+        (("Resize", ["x", "", "", "v"], ["y"]), (1, 1, 4, 4), np.array([1, 1, 2**40, 4])),
+        (
+            ("Resize", ["x", "", "", "v"], ["y"], {"mode": "cubic"}),
+            (1, 1, 2**20, 1),
+            np.array([1, 1, 2**20 + 1, 1]),
+        ),
+        (("OneHot", ["x", "d", "v"], ["y"]), (4,), np.array([0, 1], np.float32)),
+    ],
+)
 def test_sizes_that_no_image_has_are_refused_at_once(kit, node, shape, value):
     proto = kit.make([node], {"x": shape}, ["y"], {"v": value, "d": np.array(2**50)})
-    with pytest.raises(GraphError, match="1 node"):     # UnsupportedOpError, or too much for so small a file
+    with pytest.raises(GraphError, match="1 node"):  # UnsupportedOpError, or too much for so small a file
         kit.load(proto)
 
 

@@ -1,4 +1,5 @@
 """Bundles of small programs on the kernels built in, and an open device."""
+
 from __future__ import annotations
 
 import json
@@ -24,10 +25,14 @@ def _write(path, graphs, devices=("tt:0",), const=(), edit=lambda name, text: te
         keys = {key: f"{name}/{key}" for key in builder.params}
         params |= {keys[key]: value for key, value in builder.params.items()}
         inputs = tuple(key for key in planned.graph.input_names if key not in keys)
-        programs.append(BundleProgram(name, f"{name}.json", inputs, planned.graph.output_names, keys,
-                                      planned.aliases, name in const))
-    return write_bundle(path, devices=list(devices), programs=programs, libraries=(), files=files,
-                        params=params)
+        programs.append(
+            BundleProgram(
+                name, f"{name}.json", inputs, planned.graph.output_names, keys, planned.aliases, name in const
+            )
+        )
+    return write_bundle(
+        path, devices=list(devices), programs=programs, libraries=(), files=files, params=params
+    )
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,5 @@
 """Loading a bundle: parameters stay in the mapped file; a library for another processor steps aside."""
+
 from __future__ import annotations
 
 import os
@@ -14,7 +15,7 @@ from codegen.build import build_bundle
 from graph_runtime import GraphBuilder
 from graph_runtime.libraries import isa
 
-SIZE = 1500                                   # float32[SIZE, SIZE]: 9 MB
+SIZE = 1500  # float32[SIZE, SIZE]: 9 MB
 
 
 def _products(count: int, devices: list[str], path) -> str:
@@ -67,8 +68,12 @@ print(peak() - before)
 def test_peak_memory_is_the_parameters_and_the_pools(tmp_path):
     """24 products of 9 MB each: what loading and running them adds to a process, at most 1.1 of that."""
     small, large = (_products(n, ["cpu:0"], tmp_path / f"{n}.bundle") for n in (1, 25))
-    done = subprocess.run([sys.executable, "-P", "-c", _CHILD, str(small), str(large)], capture_output=True,
-                          text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _CHILD, str(small), str(large)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert int(done.stdout) * 1024 <= 1.1 * 25 * SIZE * SIZE * 4
 
 

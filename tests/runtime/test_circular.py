@@ -1,5 +1,6 @@
 """Circular buffers and tensors share a core's L1: what planning refuses, what submit moves out of the way and
 when it does not, and that no kernel ever meets a tensor where its circular buffers are."""
+
 from __future__ import annotations
 
 import threading
@@ -21,7 +22,7 @@ from graph_runtime.stitching.eviction import Block, cheapest
 
 DRAM, L1 = Layout("dram", "tile", "f32"), Layout("l1", "tile", "f32")
 BANKS, TILE = 64, 4096
-ROOM = 1_395_424                   # bytes of one core's L1
+ROOM = 1_395_424  # bytes of one core's L1
 
 
 def tensor(device, fill, layout=L1, rows=TILE // 128 * 75):
@@ -67,6 +68,7 @@ def opens(device, bundle, name):
 
 # **************** submit ****************
 
+
 def test_submit_moves_only_what_is_in_the_way_of_circular_buffers(mm, device, x):
     need = opens(device, mm, "mm")
     idle = fill_l1(device)
@@ -96,8 +98,11 @@ def test_a_clash_is_told_at_submit_and_nothing_is_queued_or_donated(mm, device, 
 def test_an_input_that_is_in_the_way_itself_moves_too(tmp_path, device):
     builder = GraphBuilder()
     builder.output(builder.op("exp", builder.input("x", (32 * 8, 2048)), name="out"))
-    bundle = rt.load_bundle(build_bundle({"main": builder}, "tt:0", tmp_path / "b", generate=False,
-                                         layouts={"x": "l1", "out": "l1"}))
+    bundle = rt.load_bundle(
+        build_bundle(
+            {"main": builder}, "tt:0", tmp_path / "b", generate=False, layouts={"x": "l1", "out": "l1"}
+        )
+    )
     need = opens(device, bundle, "main")
     idle = []
     while device.handle.stats(1).largest_free >= 8 * TILE:
@@ -145,6 +150,7 @@ def test_room_that_is_kept_is_not_given_away(device):
 
 # **************** inline runs and single operations ****************
 
+
 def test_an_inline_run_is_refused_before_any_node_runs(device):
     builder = GraphBuilder()
     a, b = builder.input("a", (64, 64)), builder.input("b", (64, 64))
@@ -184,6 +190,7 @@ def test_a_session_whose_region_would_be_in_its_own_way_is_refused(device):
 
 # **************** planning ****************
 
+
 def wide(tiles):
     """exp of a tensor that takes so many tiles of each bank of L1."""
     builder = GraphBuilder()
@@ -193,9 +200,11 @@ def wide(tiles):
 
 
 def test_a_plan_without_room_for_circular_buffers_is_refused():
-    text = (r"node '\w+' \(\w+ on tt:0\) opens \d+ B of circular buffers on a core, whose L1 has 1395424 B, "
-            r"and the plan's tensors take 1228800 B of it, held by 'held' 1228800 B: at most \d+ B of "
-            r"tensors fit beside; shard it, or keep it in dram \(--layout 'held=dram'\)")
+    text = (
+        r"node '\w+' \(\w+ on tt:0\) opens \d+ B of circular buffers on a core, whose L1 has 1395424 B, "
+        r"and the plan's tensors take 1228800 B of it, held by 'held' 1228800 B: at most \d+ B of "
+        r"tensors fit beside; shard it, or keep it in dram \(--layout 'held=dram'\)"
+    )
     with pytest.raises(CapacityError, match=text) as caught:
         gr.create(wide(300), None, "tt:0", layouts={"held": "l1"})
     error = caught.value
@@ -229,9 +238,14 @@ def test_what_a_compiled_kernel_opens_is_what_the_built_in_one_says(tmp_path, de
 
 # **************** which blocks ****************
 
+
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), st.booleans()), max_size=7),
-       st.integers(0, 12), st.integers(0, 6), st.integers(0, 4))
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), st.booleans()), max_size=7),
+    st.integers(0, 12),
+    st.integers(0, 6),
+    st.integers(0, 4),
+)
 def test_no_cheaper_blocks_would_do(gaps, need, low, beyond):
     blocks, at = [], 0
     for gap, extent, pinned in gaps:
@@ -244,8 +258,12 @@ def test_no_cheaper_blocks_would_do(gaps, need, low, beyond):
         return any(not taken & set(range(first, first + need)) for first in range(low, high - need + 1))
 
     free = [block for block in blocks if not block.pinned]
-    ways = [way for n in range(len(free) + 1) for way in combinations(free, n)
-            if fits([block for block in blocks if block not in way])]
+    ways = [
+        way
+        for n in range(len(free) + 1)
+        for way in combinations(free, n)
+        if fits([block for block in blocks if block not in way])
+    ]
     chosen = cheapest(blocks, low, high, need)
     if not ways:
         assert chosen == []
@@ -255,6 +273,7 @@ def test_no_cheaper_blocks_would_do(gaps, need, low, beyond):
 
 
 # **************** all of it at random ****************
+
 
 def programs(rng):
     """{name: (builder, layouts, reference)}, with inputs, intermediates and outputs here and there in L1."""
@@ -266,8 +285,12 @@ def programs(rng):
         inner = builder.op("add", a, b, name="inner")
         builder.output(builder.op(op, inner, name="out"))
         layouts = {name: "l1" for name in ("a", "b", "inner", "out") if rng.random() < 0.5}
-        made[f"p{number}"] = (builder, layouts, (rows, 2048), {"relu": lambda v: np.maximum(v, 0),
-                              "negative": np.negative, "abs": np.abs}[op])
+        made[f"p{number}"] = (
+            builder,
+            layouts,
+            (rows, 2048),
+            {"relu": lambda v: np.maximum(v, 0), "negative": np.negative, "abs": np.abs}[op],
+        )
     return made
 
 

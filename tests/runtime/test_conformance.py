@@ -1,5 +1,6 @@
 """tt-mlir's runtime tests, item by item (the numbers are those of the list in docs/runtime.md), with what our
 runtime promises where the two differ."""
+
 from __future__ import annotations
 
 import gc
@@ -30,6 +31,7 @@ def on_device(array, device, bundle, program=0, index=0):
 
 # **************** stitching, weights, lifetime ****************
 
+
 def test_01_eltwise_binary_op_chain(chain, device, randn):
     a, w = randn(64, 128), randn(64, 128)
     activations, weights = on_device(a, device, chain), on_device(w, device, chain, index=1)
@@ -39,7 +41,7 @@ def test_01_eltwise_binary_op_chain(chain, device, randn):
         outputs = rt.submit(device, chain, program, [activations, weights])
         assert len(chain.programs[program].inputs) == 2
         assert len(outputs) == 1
-        activations = rt.to_layout(outputs[0], device, layout, retain=False)   # deallocates its source
+        activations = rt.to_layout(outputs[0], device, layout, retain=False)  # deallocates its source
         assert not rt.is_allocated(outputs[0])
     host = rt.to_host(activations)
     result = np.empty_like(a)
@@ -59,16 +61,19 @@ def test_01_chain_in_other_layouts_is_converted_at_submit(new_bundle, binary, de
     with rt.stats() as counted:
         for program in range(3):
             (x,) = rt.submit(device, bundle, program, [x, weights])
-    assert counted.count("mismatch") == 1 + 3           # the first activation, and the weights each time
-    assert rt.has_layout(weights, rows)                 # the caller's tensor is as it was
+    assert counted.count("mismatch") == 1 + 3  # the first activation, and the weights each time
+    assert rt.has_layout(weights, rows)  # the caller's tensor is as it was
     assert pcc(x.numpy(), ((a + w) * w) - w) >= 0.99
 
 
 @pytest.mark.parametrize("retain", FLAGS)
 @pytest.mark.parametrize("storage", ["borrowed", "owned", "device"])
 def test_02_to_layout_deallocation(storage, retain, chain, device, randn):
-    make = {"borrowed": rt.create_borrowed_host_tensor, "owned": rt.create_owned_host_tensor,
-            "device": lambda a: rt.to_device(rt.create_owned_host_tensor(a), device, ROWS)}[storage]
+    make = {
+        "borrowed": rt.create_borrowed_host_tensor,
+        "owned": rt.create_owned_host_tensor,
+        "device": lambda a: rt.to_device(rt.create_owned_host_tensor(a), device, ROWS),
+    }[storage]
     sources = [make(randn(64, 128)) for _ in range(2)]
     for source, keep in zip(sources, retain, strict=True):
         made = rt.to_layout(source, device, TILE, retain=keep)
@@ -107,10 +112,10 @@ def test_02_deallocate_as_671_spells_it(device, randn):
     assert rt.deallocate(alias, device, force=True)
     assert not rt.is_allocated(another)
     host = rt.create_owned_host_tensor(values)
-    assert not rt.deallocate(host, device)                 # host memory stays
+    assert not rt.deallocate(host, device)  # host memory stays
     third = rt.to_device(host, device, TILE)
     other_handle = third.alias()
-    assert rt.deallocate(third, True)                      # tt-mlir's force
+    assert rt.deallocate(third, True)  # tt-mlir's force
     assert not rt.is_allocated(other_handle)
     with pytest.raises(InputError, match="open_device"):
         rt.deallocate(rt.to_device(host, device, TILE), "tt:0")
@@ -122,8 +127,9 @@ def test_03_submit_deallocation(storage, retain, chain, device, randn):
     """tt-mlir's programs free what is not retained; ours where donate=True says so, else nothing."""
     a, b = randn(64, 128), randn(64, 128)
     make = rt.create_borrowed_host_tensor if storage == "borrowed" else rt.create_owned_host_tensor
-    inputs = [rt.to_layout(make(v), device, TILE, retain=keep)
-              for v, keep in zip((a, b), retain, strict=True)]
+    inputs = [
+        rt.to_layout(make(v), device, TILE, retain=keep) for v, keep in zip((a, b), retain, strict=True)
+    ]
     (out,) = rt.submit(device, chain, "add", inputs, donate=True)
     assert [rt.is_allocated(t) for t in inputs] == list(retain)
     assert pcc(rt.to_host(out).numpy(), a + b) >= 0.99
@@ -154,10 +160,10 @@ def test_05_tensor_cache_lifetime(new_bundle, binary, device, randn):
     rt.submit(device, bundle, "fold", [b, b])
     rt.submit(device, bundle, "fold", [a, c])
     assert constants.entries() == before + 3
-    del b                                                      # its entry only
+    del b  # its entry only
     gc.collect()
     assert constants.entries() == before + 2
-    del c                                                      # one of two inputs
+    del c  # one of two inputs
     gc.collect()
     assert constants.entries() == before + 1
     del a
@@ -166,6 +172,7 @@ def test_05_tensor_cache_lifetime(new_bundle, binary, device, randn):
 
 
 # **************** layouts and copies ****************
+
 
 @pytest.mark.parametrize("dtype", [np.float32, BF16])
 @pytest.mark.parametrize("shape", [(64, 128), (4, 4)])
@@ -216,7 +223,7 @@ def test_09_tensor_buffer_api(randn):
 def test_10_create_owned_tensor_with_unsupported_data_type(dtype, device):
     values = (np.arange(128) % 2 if dtype == "bool" else np.arange(128)).astype(dtype).reshape(4, 32)
     tensor = rt.create_owned_host_tensor(values)
-    assert rt.to_device(tensor, device).dtype == tensor.dtype      # what it became, the device can hold
+    assert rt.to_device(tensor, device).dtype == tensor.dtype  # what it became, the device can hold
     output = np.empty_like(values)
     rt.memcpy(output, tensor, dtype)
     assert (output == values).all()
@@ -239,14 +246,17 @@ def test_11_integer_casts_saturate(source, target):
     assert got.tolist() == wanted
 
 
-@pytest.mark.parametrize(("source", "target", "values", "wanted"), [
-    ("float32", "int8", [-1e9, -3.7, 3.7, 1e9, np.nan, np.inf], [-128, -3, 3, 127, 0, 127]),
-    ("float32", "uint32", [-1.0, 2.0, 1e20], [0, 2, 2**32 - 1]),
-    ("float64", "int64", [-1e30, 1e30], [-2**63, 2**63 - 1024]),
-    ("float16", "bfloat16", [1.0, -2.5], [1.0, -2.5]),
-    ("float32", "bool", [0.0, -0.0, 0.25, np.nan], [False, False, True, True]),
-    ("bool", "bfloat16", [False, True], [0.0, 1.0]),
-])
+@pytest.mark.parametrize(
+    ("source", "target", "values", "wanted"),
+    [
+        ("float32", "int8", [-1e9, -3.7, 3.7, 1e9, np.nan, np.inf], [-128, -3, 3, 127, 0, 127]),
+        ("float32", "uint32", [-1.0, 2.0, 1e20], [0, 2, 2**32 - 1]),
+        ("float64", "int64", [-1e30, 1e30], [-(2**63), 2**63 - 1024]),
+        ("float16", "bfloat16", [1.0, -2.5], [1.0, -2.5]),
+        ("float32", "bool", [0.0, -0.0, 0.25, np.nan], [False, False, True, True]),
+        ("bool", "bfloat16", [False, True], [0.0, 1.0]),
+    ],
+)
 def test_11_float_and_bool_casts(source, target, values, wanted):
     got = rt.create_owned_host_tensor(np.array(values, source), target).numpy()
     assert got.astype(object).tolist() == wanted
@@ -255,9 +265,12 @@ def test_11_float_and_bool_casts(source, target, values, wanted):
 def test_12_owned_strided_and_borrowed():
     dense = np.arange(6, dtype=np.float32).reshape(2, 3)
     grid = np.arange(12, dtype=np.float32).reshape(3, 4)
-    for view, wanted in ((dense, [0, 1, 2, 3, 4, 5]), (dense.T, [0, 3, 1, 4, 2, 5]),
-                         (grid[:, :2], [0, 1, 4, 5, 8, 9]),
-                         (np.arange(4, dtype=np.float32)[::-1], [3, 2, 1, 0])):
+    for view, wanted in (
+        (dense, [0, 1, 2, 3, 4, 5]),
+        (dense.T, [0, 3, 1, 4, 2, 5]),
+        (grid[:, :2], [0, 1, 4, 5, 8, 9]),
+        (np.arange(4, dtype=np.float32)[::-1], [3, 2, 1, 0]),
+    ):
         tensor = rt.create_owned_host_tensor(view)
         assert tensor.numpy().ravel().tolist() == wanted
         assert tensor.shape == view.shape
@@ -298,6 +311,7 @@ def test_14_serialization(device, tmp_path, randn):
 
 # **************** async ****************
 
+
 def test_15_unblocking_to_host(device, rng):
     """The host tensor's own values, which tt-mlir's test never reads."""
     layout = Layout("dram", "tile", "bf16")
@@ -308,12 +322,13 @@ def test_15_unblocking_to_host(device, rng):
         if i % 2:
             rt.wait(host)
             assert host.ready
-        rt.deallocate(tensor, force=True)                 # the readback is queued, and keeps what it reads
+        rt.deallocate(tensor, force=True)  # the readback is queued, and keeps what it reads
         assert host.numpy().tobytes() == values.tobytes()
-        values[i % 16] += 1                               # nothing reads the caller's array any more
+        values[i % 16] += 1  # nothing reads the caller's array any more
 
 
 # **************** devices apart (16), const programs (17, 18) ****************
+
 
 def test_16_devices_are_apart(chain, randn):
     a, w = randn(64, 128), randn(64, 128)
@@ -343,7 +358,7 @@ def test_17_const_program_runs_once_for_equal_inputs(new_bundle, binary, device,
         for i in range(5):
             rt.submit(device, bundle, "fold", fresh)
             assert (counted.count("const_miss"), counted.count("const_hit")) == (1, i)
-        b.copy_from(np.zeros((32, 32), BF16))                     # a new version
+        b.copy_from(np.zeros((32, 32), BF16))  # a new version
         (folded,) = rt.submit(device, bundle, "fold", [b, c])
         assert counted.count("const_miss") == 2
         assert (folded.numpy() == c.numpy()).all()
@@ -360,6 +375,7 @@ def test_18_const_results_are_shared_across_bundles(new_bundle, binary, device, 
 
 
 # **************** hooks ****************
+
 
 @pytest.fixture
 def hooks():
@@ -415,8 +431,12 @@ def test_19_partial_re_registration(hooks, chain, device, add_inputs):
     rt.submit(device, chain, "add", add_inputs)
     calls = hooks("pre_op", "post_op")
     rt.submit(device, chain, "add", add_inputs)
-    assert {name: calls.count(name) for name in ALL} == {"pre_program": 2, "post_program": 2, "pre_op": 1,
-                                                         "post_op": 1}
+    assert {name: calls.count(name) for name in ALL} == {
+        "pre_program": 2,
+        "post_program": 2,
+        "pre_op": 1,
+        "post_op": 1,
+    }
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -430,7 +450,7 @@ def test_19_callback_exception(name, chain, device, add_inputs):
             rt.submit(device, chain, "add", add_inputs)
     finally:
         rt.unregister_hooks()
-    (out,) = rt.submit(device, chain, "add", add_inputs)        # nothing is held, the next one is right
+    (out,) = rt.submit(device, chain, "add", add_inputs)  # nothing is held, the next one is right
     assert (out.numpy() == add_inputs[0].numpy() + add_inputs[1].numpy()).all()
 
 

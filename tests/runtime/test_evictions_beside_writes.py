@@ -1,5 +1,6 @@
 """Evictions by another thread, at any moment of a write or a read: no write is lost, no block is read as what
 it is not."""
+
 from __future__ import annotations
 
 import copy
@@ -25,7 +26,7 @@ from graph_runtime.tensors.shown import Shown
 from graph_runtime.tensors.tensor import Tensor
 
 SHAPE = (64, 128)
-WIDE = (9600, 512)                 # 307,200 bytes in each of the 64 banks of L1, which have 1,395,424
+WIDE = (9600, 512)  # 307,200 bytes in each of the 64 banks of L1, which have 1,395,424
 TILE, L1 = Layout("dram", "tile", "f32"), Layout("l1", "tile", "f32")
 
 
@@ -108,6 +109,7 @@ def relu(new_bundle, output_in_l1):
 
 # **************** writes of tensors that are there ****************
 
+
 def queued(x, source, values):
     rt.copy(x, source)
 
@@ -120,9 +122,13 @@ def of_the_host(x, source, values):
     x.copy_from(values)
 
 
-WRITES = {"queued, early": (queued, transfers, "queue_copy"), "queued": (queued, Template, "submit"),
-          "at once": (at_once, core, "copy"), "of the host, early": (of_the_host, Shown, "_overwrite"),
-          "of the host": (of_the_host, core, "host_arg")}
+WRITES = {
+    "queued, early": (queued, transfers, "queue_copy"),
+    "queued": (queued, Template, "submit"),
+    "at once": (at_once, core, "copy"),
+    "of the host, early": (of_the_host, Shown, "_overwrite"),
+    "of the host": (of_the_host, core, "host_arg"),
+}
 
 
 @pytest.fixture
@@ -225,6 +231,7 @@ def test_a_handle_made_beside_an_eviction_is_moved_with_the_others(device, writt
 
 # **************** first writes ****************
 
+
 def sent(source, values):
     return source.to(layout=L1)
 
@@ -237,9 +244,13 @@ def pushed(source, values):
     return push(values, place(source.device, source.type, L1))
 
 
-FIRST = {"to, early": (sent, transfers, "queue_copy"), "to": (sent, Template, "submit"),
-         "array, early": (made, Tensor, "copy_from"), "array": (made, core, "host_arg"),
-         "push": (pushed, Tensor, "copy_from")}
+FIRST = {
+    "to, early": (sent, transfers, "queue_copy"),
+    "to": (sent, Template, "submit"),
+    "array, early": (made, Tensor, "copy_from"),
+    "array": (made, core, "host_arg"),
+    "push": (pushed, Tensor, "copy_from"),
+}
 
 
 @pytest.mark.parametrize("case", FIRST)
@@ -271,12 +282,15 @@ def test_values_of_a_run_are_in_the_memory_that_was_taken_for_them(device, randn
 
 # **************** reads ****************
 
-READS = {"to": lambda device, chain, x, y: x.to(layout="row_major"),
-         "copy": lambda device, chain, x, y: copy.deepcopy(x),
-         "add": lambda device, chain, x, y: eager.add(x, y) - y,
-         "submit": lambda device, chain, x, y: rt.submit(device, chain, "add", [x, y])[0] - y,
-         "session": lambda device, chain, x, y: executable.executable(
-             device, chain, "add").session.submit({"x": x, "y": y}).outputs[0] - y}
+READS = {
+    "to": lambda device, chain, x, y: x.to(layout="row_major"),
+    "copy": lambda device, chain, x, y: copy.deepcopy(x),
+    "add": lambda device, chain, x, y: eager.add(x, y) - y,
+    "submit": lambda device, chain, x, y: rt.submit(device, chain, "add", [x, y])[0] - y,
+    "session": lambda device, chain, x, y: (
+        executable.executable(device, chain, "add").session.submit({"x": x, "y": y}).outputs[0] - y
+    ),
+}
 
 
 @pytest.mark.parametrize("case", READS)
@@ -318,6 +332,7 @@ def test_handles_that_are_freed_by_force_beside_an_eviction_are_all_gone(device,
 
 
 # **************** room ****************
+
 
 def test_a_submission_that_makes_room_holds_no_block(in_place, device, randn, monkeypatch):
     """Two threads would wait for the blocks that the refused submission of the other holds."""

@@ -1,4 +1,5 @@
 """gr.stats() counts each movement once, in every way of running, with the bytes that shapes predict."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -11,15 +12,19 @@ from graph_runtime.layout import Layout
 from graph_runtime.tensors.traffic import MOVEMENTS
 
 SHAPE, BYTES = (40, 64), 40 * 64 * 4
-WIDE = (9600, 512)                 # 307,200 bytes in each of the 64 banks of L1, which have 1,395,424
-TILE, ROWS, L1 = (Layout(*words) for words in (("dram", "tile", "f32"), ("dram", "row_major", "f32"),
-                                               ("l1", "tile", "f32")))
+WIDE = (9600, 512)  # 307,200 bytes in each of the 64 banks of L1, which have 1,395,424
+TILE, ROWS, L1 = (
+    Layout(*words) for words in (("dram", "tile", "f32"), ("dram", "row_major", "f32"), ("l1", "tile", "f32"))
+)
 
 
 def moved(counted):
     """{kind and device: (count, bytes)} of movement, without causes and submissions."""
-    return {f"{kind} {device}": (count, nbytes) for kind, device, count, nbytes in counted.rows()
-            if kind in MOVEMENTS}
+    return {
+        f"{kind} {device}": (count, nbytes)
+        for kind, device, count, nbytes in counted.rows()
+        if kind in MOVEMENTS
+    }
 
 
 def mixed():
@@ -64,6 +69,7 @@ def load(request):
 
 # **************** programs ****************
 
+
 @pytest.mark.parametrize(("graph", "wanted"), [(mixed, THERE_AND_BACK), (across, ACROSS)])
 def test_run_counts_the_copies_of_its_graph(load, x, graph, wanted):
     mod = load(graph())
@@ -74,8 +80,9 @@ def test_run_counts_the_copies_of_its_graph(load, x, graph, wanted):
         assert moved(counted) == wanted
 
 
-@pytest.mark.parametrize(("graph", "wanted"), [(mixed, THERE_AND_BACK), (across, ACROSS),
-                                               (at_input, THERE_AND_BACK)])
+@pytest.mark.parametrize(
+    ("graph", "wanted"), [(mixed, THERE_AND_BACK), (across, ACROSS), (at_input, THERE_AND_BACK)]
+)
 def test_run_async_and_submit_count_when_they_are_queued(load, x, graph, wanted):
     mod = load(graph())
     with gr.stats() as counted:
@@ -117,8 +124,11 @@ def test_relayouts_inside_of_a_program_are_conversions(x):
     builder.output(builder.op("relu", builder.op("reshape", tanh, shape=(64, 40))))
     mod = gr.create(builder, None, ["tt:0"])
     graph = mod.session.plan.graph
-    copies = [nid for nid in range(graph.num_nodes)
-              if graph.func_id[nid] >= 0 and graph.funcs[graph.func_id[nid]].name == "__copy"]
+    copies = [
+        nid
+        for nid in range(graph.num_nodes)
+        if graph.func_id[nid] >= 0 and graph.funcs[graph.func_id[nid]].name == "__copy"
+    ]
     assert copies
     mod.set_input("x", x)
     with gr.stats() as counted:
@@ -145,6 +155,7 @@ def test_what_was_refused_is_not_counted(load, x):
 
 # **************** tensors ****************
 
+
 def test_gather_and_scatter(x):
     with gr.stats() as counted:
         tensors = gr.scatter([x] * 7, "tt:1")
@@ -157,16 +168,21 @@ def test_gather_and_scatter(x):
 
 def test_moves_of_one_tensor(x):
     (start,) = gr.scatter([x], "tt:0", TILE)
-    steps = [("conversion tt:0", lambda: start.to(layout=ROWS)), ("d2d tt:1", lambda: start.to("tt:1")),
-             ("d2h tt:0", lambda: start.to("cpu:0")), ("conversion tt:0", lambda: start.to(layout=L1)),
-             ("copy tt:0", lambda: start.__deepcopy__({})), ("h2d tt:0", lambda: start.copy_from(x))]
+    steps = [
+        ("conversion tt:0", lambda: start.to(layout=ROWS)),
+        ("d2d tt:1", lambda: start.to("tt:1")),
+        ("d2h tt:0", lambda: start.to("cpu:0")),
+        ("conversion tt:0", lambda: start.to(layout=L1)),
+        ("copy tt:0", lambda: start.__deepcopy__({})),
+        ("h2d tt:0", lambda: start.copy_from(x)),
+    ]
     for wanted, step in steps:
         with gr.stats() as counted:
             step()
         assert moved(counted) == {wanted: (1, BYTES)}
     with gr.stats() as counted:
         gr.eager.array(x, device="cpu:0").to("cpu:1").to("cpu:0")
-    assert moved(counted) == {}                # host memory to host memory
+    assert moved(counted) == {}  # host memory to host memory
 
 
 def test_bytes_are_those_of_values_whatever_the_device_stores(x):
@@ -182,11 +198,11 @@ def test_eager_operations_count_what_they_convert(x):
     a, b = gr.scatter([x], "tt:0", TILE)[0], gr.scatter([x], "tt:0", ROWS)[0]
     with gr.stats() as counted:
         c = gr.eager.tanh(a + b)
-    assert moved(counted) == {}                # kernels read both layouts
+    assert moved(counted) == {}  # kernels read both layouts
     with gr.stats() as counted:
         d = c.reshape(64, 40)
         e = gr.eager.tanh(b).reshape(64, 40)
-    assert moved(counted) == {"conversion tt:0": (2, 2 * BYTES)}      # elements change their tiles
+    assert moved(counted) == {"conversion tt:0": (2, 2 * BYTES)}  # elements change their tiles
     assert np.allclose(d.numpy(), np.tanh(x + x).reshape(64, 40), atol=1e-6)
     with gr.stats() as counted:
         np.sum(e).item()
@@ -200,7 +216,7 @@ def test_an_eviction_is_one_conversion(new_bundle, device, output_in_l1):
     given = rt.create_empty_tensor(WIDE, "float32", device, TILE)
     idle = [rt.create_empty_tensor(WIDE, "float32", device, L1) for _ in range(2)]
     for tensor in idle:
-        tensor.copy_from(np.ones(WIDE, np.float32))       # "unused" leaves what nothing was written to
+        tensor.copy_from(np.ones(WIDE, np.float32))  # "unused" leaves what nothing was written to
     with rt.stats() as counted:
         rt.submit(device, bundle, "main", [given], evict="unused")
     nbytes = 4 * WIDE[0] * WIDE[1]
@@ -220,6 +236,7 @@ def test_a_mismatch_and_a_rescue_are_one_copy_each(chain, device, randn):
 def test_torch_copies(x):
     torch = pytest.importorskip("torch")
     import graph_runtime.torch as tt
+
     assert tt
     host = torch.from_numpy(x.copy())
     with gr.stats() as counted:
@@ -234,8 +251,10 @@ def test_torch_copies(x):
 
 # **************** counters ****************
 
+
 def test_a_device_that_was_closed_stays_in_the_counts(x):
     from graph_runtime.devices import parse
+
     with gr.stats() as counted:
         with core.DeviceHandle(parse("tt:3")) as handle:
             arg = core.tensor_arg(handle.alloc(0, 1 << 16, "test"), "float32", SHAPE, ROWS, handle=handle)
@@ -248,6 +267,7 @@ def test_a_device_that_was_closed_stays_in_the_counts(x):
 
 def test_a_copy_that_fails_is_not_counted(x):
     from graph_runtime.devices import parse
+
     with core.DeviceHandle(parse("tt:3")) as handle, gr.stats() as counted:
         arg = core.tensor_arg(0, "float32", SHAPE, ROWS, handle=handle)
         with pytest.raises((gr.DeviceError, KernelError)):

@@ -1,5 +1,6 @@
 """What programs hold of a device's memory, to the byte: each constant once, intermediates while they run, and
 nothing when they are gone; and every tensor of a device is known to it."""
+
 from __future__ import annotations
 
 import gc
@@ -103,6 +104,7 @@ def settled(device, wanted, memory="dram"):
 
 # **************** constants ****************
 
+
 def test_programs_hold_each_constant_once_and_nothing_else(new_bundle, device):
     bundle = new_bundle({"prefill": decoder(64), "step": decoder(32, extra=2.0)})
     one, wide, low = block(device, SIDE, SIDE), block(device, 64, SIDE), block(device, 32, SIDE)
@@ -112,7 +114,7 @@ def test_programs_hold_each_constant_once_and_nothing_else(new_bundle, device):
     assert by_kind(device) == {"constant": WEIGHTS * one + wide + low}
     again = rt.load_bundle(bundle.path)
     rt.load_program(device, again, "prefill")
-    other = new_bundle({"main": decoder(32, extra=2.0)})             # another file, the same values
+    other = new_bundle({"main": decoder(32, extra=2.0)})  # another file, the same values
     rt.load_program(device, other, "main")
     module = gr.load(bundle.path, program="step")
     created = gr.create(decoder(64), None, "tt:0")
@@ -122,13 +124,18 @@ def test_programs_hold_each_constant_once_and_nothing_else(new_bundle, device):
     x = np.random.default_rng(1).standard_normal((64, SIDE)).astype(np.float32)
     created.run(x=x)
     module.run(x=x[:32])
-    for target, program, value in ((bundle, "prefill", x), (bundle, "step", x[:32]), (again, "prefill", x),
-                                   (other, "main", x[:32])):
+    for target, program, value in (
+        (bundle, "prefill", x),
+        (bundle, "step", x[:32]),
+        (again, "prefill", x),
+        (other, "main", x[:32]),
+    ):
         (out,) = rt.submit(device, target, program, [put(device, value)])
         same = (created if len(value) == 64 else module).get_output(0).numpy()
         np.testing.assert_array_equal(out.numpy(), same)
-        np.testing.assert_allclose(same, truth(value, extra=0.0 if len(value) == 64 else 2.0), rtol=2e-2,
-                                   atol=2.0)
+        np.testing.assert_allclose(
+            same, truth(value, extra=0.0 if len(value) == 64 else 2.0), rtol=2e-2, atol=2.0
+        )
 
 
 def test_a_program_that_ran_holds_what_it_took_as_idle_blocks_until_it_is_unloaded(new_bundle, device):
@@ -145,7 +152,7 @@ def test_a_program_that_ran_holds_what_it_took_as_idle_blocks_until_it_is_unload
     assert kinds["tensor"] == 2 * wide
     assert 0 < kinds.get("idle", 0) + kinds.get("queued", 0) <= WEIGHTS * wide
     assert rt.unload_program(device, bundle, "main") == 1
-    assert settled(device, loaded + wide) == loaded - wide + 2 * wide       # without `extra`, and two tensors
+    assert settled(device, loaded + wide) == loaded - wide + 2 * wide  # without `extra`, and two tensors
     del x, out
     assert rt.unload_program(device, bundle) == 1
     assert settled(device, start) == start
@@ -184,7 +191,7 @@ def test_a_large_input_costs_nothing_before_it_is_pushed(new_bundle, device):
 
 
 def test_an_input_in_l1_may_take_most_of_it(new_bundle, device):
-    shape = (28800, 512)                                # 921,600 bytes of the 1,395,424 in each bank
+    shape = (28800, 512)  # 921,600 bytes of the 1,395,424 in each bank
     builder = GraphBuilder()
     builder.output(builder.op("relu", builder.input("x", shape)))
 
@@ -212,8 +219,11 @@ def test_devices_have_constants_of_their_own(new_bundle, device):
     with rt.open_device("tt:1") as second:
         for where in (device, second):
             rt.load_program(where, bundle)
-        assert by_kind(device) == by_kind(second) == {
-            "constant": WEIGHTS * block(device, SIDE, SIDE) + block(device, 64, SIDE)}
+        assert (
+            by_kind(device)
+            == by_kind(second)
+            == {"constant": WEIGHTS * block(device, SIDE, SIDE) + block(device, 64, SIDE)}
+        )
         x = np.ones((64, SIDE), np.float32)
         (a,), (b,) = (rt.submit(where, bundle, None, [put(where, x)]) for where in (device, second))
         np.testing.assert_array_equal(a.numpy(), b.numpy())
@@ -222,6 +232,7 @@ def test_devices_have_constants_of_their_own(new_bundle, device):
 
 def test_constants_of_a_graph_over_two_devices_are_held_once_on_each(new_bundle, device):
     """A parameter that the host and the device read: the device has a copy, made when it is set."""
+
     def both():
         builder = GraphBuilder()
         x, w = builder.input("x", (64, 64)), builder.param("w", np.full((64, 64), 3, np.float32))
@@ -242,7 +253,7 @@ def test_constants_of_a_graph_over_two_devices_are_held_once_on_each(new_bundle,
     assert (second.get_output(0).numpy() == 12).all()
     array = gr.aligned_empty((64, 64))
     array[:] = 7
-    second.set_input_zero_copy("w", array)               # the copy of it runs with each run: not for all
+    second.set_input_zero_copy("w", array)  # the copy of it runs with each run: not for all
     third = gr.create(both(), None, ["cpu:0", "tt:0"], place=pins)
     second.run(x=x)
     third.run(x=x)
@@ -261,6 +272,7 @@ def test_threads_that_load_the_same_weights_make_them_once(new_bundle, device):
 
 
 # **************** writing to what is shared ****************
+
 
 @pytest.mark.parametrize("how", ["set_input", "view", "alias of a view", "old view", "load_params"])
 def test_who_writes_a_constant_writes_a_copy(new_bundle, device, how):
@@ -290,7 +302,7 @@ def test_who_writes_a_constant_writes_a_copy(new_bundle, device, how):
     assert by_kind(device)["constant"] == before
     assert by_kind(device)["program"] == one
     np.testing.assert_array_equal(mine.run_async(x=x).wait().outputs[0].numpy(), np.zeros_like(right))
-    mine.set_input("w0", zeros + 1)                       # the second time it is its own already
+    mine.set_input("w0", zeros + 1)  # the second time it is its own already
     assert by_kind(device)["program"] == one
 
 
@@ -354,13 +366,17 @@ def test_op_hooks_change_a_constant_for_their_own_program_only(new_bundle, devic
 
 # **************** what files say ****************
 
+
 def test_a_wrong_hash_in_a_file_makes_no_two_constants_one(new_bundle, device, tmp_path):
     """params.bin of the second bundle differs in one weight, its index claims the first one's hash; both mark
     their program const."""
     paths = []
     for name, scale in (("a", 1.0), ("b", 2.0)):
-        made = new_bundle({"main": decoder(32, values=[w * scale for w in weights()])}, const=("main",),
-                          folder=tmp_path / name)
+        made = new_bundle(
+            {"main": decoder(32, values=[w * scale for w in weights()])},
+            const=("main",),
+            folder=tmp_path / name,
+        )
         paths.append(made.path)
     index = [json.loads((path / "bundle.json").read_text()) for path in paths]
     index[1]["files"]["params.bin"]["sha256"] = index[0]["files"]["params.bin"]["sha256"]
@@ -375,8 +391,13 @@ def test_a_bundle_that_was_replaced_is_hashed_anew(new_bundle, device, tmp_path)
     bundle = new_bundle({"main": decoder(32), "again": decoder(32)}, folder=tmp_path / "m")
     x = put(device, np.ones((32, SIDE), np.float32))
     before = rt.submit(device, bundle, "main", [x])[0].numpy()
-    other = new_bundle({"main": decoder(32, values=[2 * w for w in weights()]),
-                        "again": decoder(32, values=[2 * w for w in weights()])}, folder=tmp_path / "n")
+    other = new_bundle(
+        {
+            "main": decoder(32, values=[2 * w for w in weights()]),
+            "again": decoder(32, values=[2 * w for w in weights()]),
+        },
+        folder=tmp_path / "n",
+    )
     shutil.copy(other.path / "params.bin", tmp_path / "p")
     (tmp_path / "p").rename(bundle.path / "params.bin")
     after = rt.submit(device, bundle, "again", [x])[0].numpy()
@@ -384,6 +405,7 @@ def test_a_bundle_that_was_replaced_is_hashed_anew(new_bundle, device, tmp_path)
 
 
 # **************** tensors of a device ****************
+
 
 def _eager(x):
     return gr.array(x, "tt:0") + gr.array(x, "tt:0")
@@ -396,10 +418,15 @@ def _torch(x):
     return torch.from_numpy(x).to("tt:0")
 
 
-WAYS = {"to": lambda x: gr.borrow(x).to("tt:0"), "scatter": lambda x: gr.scatter([x], "tt:0")[0],
-        "array": lambda x: gr.array(x, "tt:0"), "eager": _eager,
-        "run_async": lambda x: gr.create(_relu(), None, "tt:0").run_async(x=x).wait().outputs[0],
-        "alias": lambda x: gr.array(x, "tt:0").alias(), "copy": lambda x: gr.array(x, "tt:0").to("tt:0")}
+WAYS = {
+    "to": lambda x: gr.borrow(x).to("tt:0"),
+    "scatter": lambda x: gr.scatter([x], "tt:0")[0],
+    "array": lambda x: gr.array(x, "tt:0"),
+    "eager": _eager,
+    "run_async": lambda x: gr.create(_relu(), None, "tt:0").run_async(x=x).wait().outputs[0],
+    "alias": lambda x: gr.array(x, "tt:0").alias(),
+    "copy": lambda x: gr.array(x, "tt:0").to("tt:0"),
+}
 
 
 def _relu():
@@ -461,8 +488,11 @@ def test_tensors_that_nobody_adopted_are_evicted(new_bundle, device, output_in_l
 
     bundle = new_bundle({"main": builder}, edit=output_in_l1)
     x = put(device, np.ones(shape, np.float32))
-    filling = [*gr.scatter([np.full(shape, i, np.float32) for i in range(2)], "tt:0", L1),
-               x.to(layout=L1), gr.empty(shape, "float32", "tt:0", L1)]
+    filling = [
+        *gr.scatter([np.full(shape, i, np.float32) for i in range(2)], "tt:0", L1),
+        x.to(layout=L1),
+        gr.empty(shape, "float32", "tt:0", L1),
+    ]
     with pytest.raises(DeviceMemoryError):
         rt.submit(device, bundle, "main", [x], evict="never")
     (out,) = rt.submit(device, bundle, "main", [x])
@@ -475,7 +505,7 @@ def test_tensors_that_nobody_adopted_are_evicted(new_bundle, device, output_in_l
 def test_tensors_are_listed_in_the_order_in_which_they_were_made(device):
     x = np.ones((32, 32), np.float32)
     made = [gr.array(x, "tt:0"), put(device, x), *gr.scatter([x, x], "tt:0"), put(device, x)]
-    assert made[4].id < made[0].id                        # numbers are given when they are asked for
+    assert made[4].id < made[0].id  # numbers are given when they are asked for
     found = [t for t in device.tensors() if any(t is m for m in made)]
     assert all(a is b for a, b in zip(found, made, strict=True))
 
@@ -544,13 +574,14 @@ def test_what_holds_a_memory_adds_up_while_threads_submit(new_bundle, device):
 
 # **************** sessions that are only submitted to ****************
 
+
 def test_a_session_without_memory_says_what_it_lacks():
     planned = gr.create(decoder(32), None, "tt:0").session.plan
     session = gr.Session(planned, reserve=False, unset_inputs="allow")
     with pytest.raises(InputError, match="has no values of 'w0', 'w1'"):
         session.submit({"x": np.ones((32, SIDE), np.float32)})
     assert not session.bound.reserved
-    session.run()                                        # what inputs hold is undefined
+    session.run()  # what inputs hold is undefined
     assert session.bound.reserved
 
 
@@ -558,7 +589,7 @@ def test_loading_parameters_into_a_module_that_did_nothing_shares_them(device):
     text = gr.create(decoder(32), None, "tt:0")
     values = {f"w{i}": w for i, w in enumerate(weights())} | {"extra": np.zeros((32, SIDE), np.float32)}
     before = by_kind(device)
-    module = gr.create(text.session.plan)                # no values yet
+    module = gr.create(text.session.plan)  # no values yet
     reserved = by_kind(device)["session"] - before["session"]
     module.load_params(values)
     after = by_kind(device)
@@ -575,7 +606,8 @@ def test_parameters_that_come_after_an_input_leave_it_alone(device):
     module = gr.create(gr.create(decoder(32), None, "tt:0").session.plan)
     x = np.random.default_rng(3).standard_normal((32, SIDE)).astype(np.float32)
     module.set_input("x", x)
-    module.load_params({f"w{i}": w for i, w in enumerate(weights())}
-                       | {"extra": np.zeros((32, SIDE), np.float32)})
+    module.load_params(
+        {f"w{i}": w for i, w in enumerate(weights())} | {"extra": np.zeros((32, SIDE), np.float32)}
+    )
     module.run()
     np.testing.assert_allclose(module.get_output(0).numpy(), truth(x), rtol=2e-2, atol=2.0)

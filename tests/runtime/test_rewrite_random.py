@@ -1,5 +1,6 @@
 """Random networks compute the same before and after rewriting, on cpu, on tt and on both; on cpu fusion alone
 changes no bit."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -35,7 +36,7 @@ class Network:
 
     def step(self) -> None:
         kind, x, place = self.rng.integers(7), self.pick(), self.where()
-        anything = (place or self.places[0]).startswith("cpu")     # tt has no kernel for some of the ops
+        anything = (place or self.places[0]).startswith("cpu")  # tt has no kernel for some of the ops
 
         def op(name, *inputs, **attrs):
             return self.b.op(str(name), *inputs, device=place, **attrs)
@@ -92,8 +93,9 @@ def test_fusion_changes_no_bit_on_cpu(seed):
         assert a.tobytes() == b.tobytes()
 
 
-@pytest.mark.parametrize(("places", "bound"),
-                         [(("cpu:0",), 1e-5), (("tt:0",), 1e-4), (("cpu:0", "tt:0"), 1e-4)])
+@pytest.mark.parametrize(
+    ("places", "bound"), [(("cpu:0",), 1e-5), (("tt:0",), 1e-4), (("cpu:0", "tt:0"), 1e-4)]
+)
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_rewritten_networks_agree(places, bound, seed):

@@ -1,5 +1,6 @@
 """What #671 promised: inputs on the device, outputs that stay there, conversion at submit, eviction from L1,
 donation, and errors that say what to do."""
+
 from __future__ import annotations
 
 import asyncio
@@ -33,7 +34,7 @@ from graph_runtime.stitching import submit as stitching
 
 TILE, ROWS = Layout("dram", "tile", "f32"), Layout("dram", "row_major", "f32")
 L1 = Layout("l1", "tile", "f32")
-WIDE = (9600, 512)                 # 307,200 bytes in each of the 64 banks of L1, which have 1,395,424
+WIDE = (9600, 512)  # 307,200 bytes in each of the 64 banks of L1, which have 1,395,424
 
 
 def put(device, array, layout=TILE):
@@ -62,6 +63,7 @@ def stateful(new_bundle):
 
 
 # **************** outputs and traffic ****************
+
 
 def test_weights_pushed_once_over_many_submits(chain, device, randn):
     with rt.stats() as counted:
@@ -109,8 +111,10 @@ def test_copies_inside_of_a_program_are_counted(tmp_path, new_bundle, device, ra
 
 def test_two_input_tensors_in_flight(chain, device, randn):
     values = [randn(64, 128) for _ in range(20)]
-    slots, one = [rt.create_empty_tensor((64, 128), "float32", device, TILE) for _ in range(2)], put(
-        device, np.ones((64, 128), np.float32))
+    slots, one = (
+        [rt.create_empty_tensor((64, 128), "float32", device, TILE) for _ in range(2)],
+        put(device, np.ones((64, 128), np.float32)),
+    )
     outputs = []
     for i, value in enumerate(values):
         rt.copy(slots[i % 2], rt.create_borrowed_host_tensor(value))
@@ -129,6 +133,7 @@ def test_outputs_stay_in_the_memory_that_the_program_says(new_bundle, binary, de
 
 # **************** conversion ****************
 
+
 def test_a_mismatch_is_converted_and_counted(chain, device, randn):
     rows, tiles = put(device, randn(64, 128), ROWS), put(device, randn(64, 128))
     with rt.stats() as counted:
@@ -141,13 +146,17 @@ def test_a_mismatch_is_converted_and_counted(chain, device, randn):
 
 def test_strict_mode_raises_for_a_mismatch(chain, device, randn):
     inputs = [put(device, randn(64, 128)), put(device, randn(64, 128), ROWS)]
-    with pytest.raises(InputError, match=r"input 1 \('y'\) .* layout mismatch: expected dram/tile/f32, got "
-                                         "dram/row_major/f32"):
+    with pytest.raises(
+        InputError,
+        match=r"input 1 \('y'\) .* layout mismatch: expected dram/tile/f32, got "
+        "dram/row_major/f32",
+    ):
         rt.submit(device, chain, "add", inputs, strict=True)
     rt.submit(device, chain, "add", [inputs[0], inputs[0]], strict=True)
 
 
 # **************** eviction ****************
+
 
 def test_evict_unused_moves_what_the_program_does_not_read(chain, device, randn):
     idle, used = (put(device, randn(64, 128), L1) for _ in range(2))
@@ -158,7 +167,7 @@ def test_evict_unused_moves_what_the_program_does_not_read(chain, device, randn)
         rt.submit(device, chain, "add", [used, used], evict="unused")
     assert counted.count("eviction") == 2
     assert [t.layout.memory for t in (idle, retained, used)] == ["dram", "dram", "l1"]
-    assert (idle.numpy() == values).all()                        # the handle is the same, and valid
+    assert (idle.numpy() == values).all()  # the handle is the same, and valid
     assert rt.get_retain(retained)
 
 
@@ -261,14 +270,18 @@ def test_sharded_tensors_are_converted_evicted_and_stored(chain, device, pair, r
 
 # **************** donation, retain, deallocation ****************
 
+
 def test_an_in_place_output_takes_its_input(stateful, device, randn):
     x, d = put(device, randn(32, 32)), put(device, randn(32, 32))
     wanted, addr = x.numpy() + d.numpy(), x.buffer.addr
     (new,) = rt.submit(device, stateful, "step", [x, d])
     assert new.buffer.addr == addr
     assert (new.numpy() == wanted).all()
-    with pytest.raises(HandleError, match=r"donated to program 'step' of test.zip as input 0 \('x'\) in .*"
-                                          r"test_stitching.py:\d+") as caught:
+    with pytest.raises(
+        HandleError,
+        match=r"donated to program 'step' of test.zip as input 0 \('x'\) in .*"
+        r"test_stitching.py:\d+",
+    ) as caught:
         x.numpy()
     assert caught.value.tensor == x.id
     assert d.is_allocated
@@ -318,8 +331,9 @@ def _inputs_of_step(opened, bundle, **positions):
     """(cache, at, row, look if there is one) where the program wants them; positions are 64, out of range,
     but for those that are given."""
     found = []
-    for name, type_, layout in [(s.name, s.type, s.layout)
-                                for s in executable.executable(opened, bundle, "step").inputs]:
+    for name, type_, layout in [
+        (s.name, s.type, s.layout) for s in executable.executable(opened, bundle, "step").inputs
+    ]:
         value = positions.get(name, 64) if type_.dtype == "int32" else 7
         found.append(put(opened, np.full(type_.shape, value, type_.dtype), layout))
     return found
@@ -337,7 +351,7 @@ def test_a_refused_position_leaves_the_cache_to_be_given_again(new_bundle, name)
             assert cache.is_allocated
             assert (cache.numpy() == 7).all()
         with pytest.raises(KernelError, match="out of range"):
-            rt.submit(opened, bundle, "step", [cache, bad, row])[0].numpy()     # nobody keeps the output
+            rt.submit(opened, bundle, "step", [cache, bad, row])[0].numpy()  # nobody keeps the output
         good = _inputs_of_step(opened, bundle, at=3)[1]
         (out,) = rt.submit(opened, bundle, "step", [cache, good, row])
         assert (out.numpy() == 7).all()
@@ -354,8 +368,11 @@ def test_a_donated_cache_says_that_its_run_failed(new_bundle, name):
         out, read = rt.submit(opened, bundle, "step", [cache, at, row, look])
         with pytest.raises(KernelError, match="out of range"):
             read.numpy()
-        with pytest.raises(HandleError, match=r"\('cache'\) in .*test_stitching.py:\d+, to a run that "
-                                              r"failed \(node 'read'.*its contents are lost"):
+        with pytest.raises(
+            HandleError,
+            match=r"\('cache'\) in .*test_stitching.py:\d+, to a run that "
+            r"failed \(node 'read'.*its contents are lost",
+        ):
             cache.numpy()
         assert (out.numpy() == 7).all()
 
@@ -376,6 +393,7 @@ def test_a_converted_cache_comes_back_in_its_own_layout(new_bundle):
 def test_memory_of_failed_in_place_runs_is_that_of_the_handles(new_bundle):
     bundle = _writer(new_bundle, "tt:0")
     with rt.open_device("tt:0") as opened:
+
         def held() -> list[tuple[int, ...]]:
             found = (h.tensors for h in opened.memory_view()["dram"].holders if h.kind == "tensor")
             return sorted(ids for ids in found if ids not in others)
@@ -431,7 +449,7 @@ def test_force_frees_despite_aliases_and_retain_wins(device, randn):
     tensor = put(device, randn(64, 128))
     alias = rt.to_device(tensor, device, TILE)
     assert not rt.get_retain(alias)
-    assert rt.deallocate(tensor)                                   # the memory stays for the alias
+    assert rt.deallocate(tensor)  # the memory stays for the alias
     assert alias.numpy().shape == (64, 128)
     third = alias.to()
     rt.set_retain(third, True)
@@ -445,18 +463,28 @@ def test_force_frees_despite_aliases_and_retain_wins(device, randn):
 
 # **************** bad input ****************
 
+
 def test_use_after_deallocate_and_double_deallocate(chain, device, pair):
     x = pair[0]
     rt.deallocate(x)
-    for use in (x.numpy, x.wait, x.to, lambda: rt.deallocate(x), lambda: rt.to_host(x),
-                lambda: gr.gather([x]), lambda: rt.submit(device, chain, "add", pair),
-                lambda: rt.set_retain(x, True), lambda: x.copy_from(np.zeros((64, 128), np.float32)),
-                lambda: x.ready, lambda: x + 1):
+    for use in (
+        x.numpy,
+        x.wait,
+        x.to,
+        lambda: rt.deallocate(x),
+        lambda: rt.to_host(x),
+        lambda: gr.gather([x]),
+        lambda: rt.submit(device, chain, "add", pair),
+        lambda: rt.set_retain(x, True),
+        lambda: x.copy_from(np.zeros((64, 128), np.float32)),
+        lambda: x.ready,
+        lambda: x + 1,
+    ):
         with pytest.raises(HandleError, match=f"tensor {x.id} .* was deallocated") as caught:
             use()
         assert caught.value.tensor == x.id
     assert "was deallocated" in repr(x)
-    assert x.shape == (64, 128)                                    # what needs no values still answers
+    assert x.shape == (64, 128)  # what needs no values still answers
 
 
 def test_inputs_must_be_on_the_device(chain, device, pair, randn):
@@ -475,8 +503,12 @@ def test_wrong_count_shape_dtype_and_kind(chain, device, pair, randn):
     with pytest.raises(InputError, match=text):
         rt.submit(device, chain, "add", [put(device, randn(3), ROWS), pair[1]])
     with pytest.raises(InputError, match="dtype mismatch"):
-        rt.submit(device, chain, "add", [put(device, np.zeros((64, 128), np.int32),
-                                             Layout("dram", "row_major", "int32")), pair[1]])
+        rt.submit(
+            device,
+            chain,
+            "add",
+            [put(device, np.zeros((64, 128), np.int32), Layout("dram", "row_major", "int32")), pair[1]],
+        )
     with pytest.raises(InputError, match="is a ndarray, not a Tensor"):
         rt.submit(device, chain, "add", [randn(64, 128), pair[1]])
     for program, error in ((3, InputError), (-1, InputError), (True, InputError), ("ad", DocumentError)):
@@ -491,21 +523,37 @@ def test_wrong_count_shape_dtype_and_kind(chain, device, pair, randn):
 def test_things_of_another_kind(chain, device, pair):
     array = np.zeros((64, 128), np.float32)
     no_tensor = (
-        lambda: rt.to_device(array, device), lambda: rt.to_layout(array, device, TILE),
-        lambda: rt.to_host(array), lambda: rt.deallocate(array), lambda: rt.set_retain(array, True),
-        lambda: rt.get_retain(array), lambda: rt.is_allocated(array), lambda: rt.has_layout(array, TILE),
-        lambda: rt.wait([array]), lambda: rt.copy(pair[0], array), lambda: rt.memcpy(array, array),
-        lambda: rt.dump_tensor(array, "x"), lambda: rt.get_tensor_desc(array),
-        lambda: rt.create_borrowed_host_tensor("text"), lambda: rt.create_owned_host_tensor(object()))
+        lambda: rt.to_device(array, device),
+        lambda: rt.to_layout(array, device, TILE),
+        lambda: rt.to_host(array),
+        lambda: rt.deallocate(array),
+        lambda: rt.set_retain(array, True),
+        lambda: rt.get_retain(array),
+        lambda: rt.is_allocated(array),
+        lambda: rt.has_layout(array, TILE),
+        lambda: rt.wait([array]),
+        lambda: rt.copy(pair[0], array),
+        lambda: rt.memcpy(array, array),
+        lambda: rt.dump_tensor(array, "x"),
+        lambda: rt.get_tensor_desc(array),
+        lambda: rt.create_borrowed_host_tensor("text"),
+        lambda: rt.create_owned_host_tensor(object()),
+    )
     no_device_or_bundle = (
-        lambda: rt.to_device(pair[0], "tt:0"), lambda: rt.memory_view("tt:0"),
+        lambda: rt.to_device(pair[0], "tt:0"),
+        lambda: rt.memory_view("tt:0"),
         lambda: rt.close_device("tt:0"),
-        lambda: rt.submit("tt:0", chain, "add", pair), lambda: rt.submit(device, "x.zip", "add", pair),
-        lambda: rt.get_layout("x.zip", 0, 0), lambda: rt.set_memory_log_level(3))
+        lambda: rt.submit("tt:0", chain, "add", pair),
+        lambda: rt.submit(device, "x.zip", "add", pair),
+        lambda: rt.get_layout("x.zip", 0, 0),
+        lambda: rt.set_memory_log_level(3),
+    )
     no_list = (
-        lambda: rt.submit(device, chain, "add", pair[0]), lambda: rt.submit(device, chain, "add", 3),
+        lambda: rt.submit(device, chain, "add", pair[0]),
+        lambda: rt.submit(device, chain, "add", 3),
         lambda: rt.submit(device, chain, "add", pair, donate=1),
-        lambda: rt.submit(device, chain, "add", pair, donate=["x"]))
+        lambda: rt.submit(device, chain, "add", pair, donate=["x"]),
+    )
     for use in (*no_tensor, *no_device_or_bundle, *no_list):
         with pytest.raises(InputError):
             use()
@@ -519,8 +567,12 @@ def test_a_closed_device(chain, randn):
     for handle in (tensor, out):
         with pytest.raises(HandleError, match="was on device tt:0, which was closed"):
             handle.numpy()
-    for use in (lambda: rt.close_device(device), lambda: rt.submit(device, chain, "add", [tensor, tensor]),
-                lambda: rt.memory_view(device), lambda: put(device, randn(64, 128))):
+    for use in (
+        lambda: rt.close_device(device),
+        lambda: rt.submit(device, chain, "add", [tensor, tensor]),
+        lambda: rt.memory_view(device),
+        lambda: put(device, randn(64, 128)),
+    ):
         with pytest.raises(DeviceError, match="is closed: open_device"):
             use()
     with rt.open_device("tt:0") as again:
@@ -532,15 +584,16 @@ def test_a_device_that_the_bundle_has_no_part_for(chain):
         rt.load_program(host, chain, "add")
 
 
-def test_a_const_result_is_not_kept_for_what_is_written_meanwhile(new_bundle, binary, device, randn,
-                                                                  monkeypatch):
+def test_a_const_result_is_not_kept_for_what_is_written_meanwhile(
+    new_bundle, binary, device, randn, monkeypatch
+):
     bundle = new_bundle({"fold": binary("add", (32, 32), "float32")}, const=("fold",))
     a, b = put(device, randn(32, 32)), put(device, randn(32, 32))
     submitted = stitching._submitted
 
     def write_after(*args, **options):
         outputs = submitted(*args, **options)
-        a.copy_from(np.zeros((32, 32), np.float32))                # as another thread might
+        a.copy_from(np.zeros((32, 32), np.float32))  # as another thread might
         return outputs
 
     with monkeypatch.context() as patch:
@@ -592,12 +645,14 @@ def test_files_that_are_none(tmp_path):
     with pytest.raises(gr.ParamsError, match="cannot read"):
         rt.load_tensor(tmp_path / "absent")
     from graph_runtime.documents.params import save_params
+
     save_params({"w": np.zeros(3, np.float32)}, tmp_path / "params")
     with pytest.raises(DocumentError, match="did not write"):
         rt.load_tensor(tmp_path / "params")
 
 
 # **************** memory view, threads ****************
+
 
 def test_memory_view_names_its_holders(device):
     before = rt.memory_view(device)["dram"]
@@ -630,10 +685,12 @@ def test_one_program_from_many_threads(chain, device):
 
 # **************** faults ****************
 
+
 @pytest.fixture(scope="module")
 def failing(packed_library, new_document, tmp_path_factory):
     """A program on cpu:0 that fails where its input begins with a negative number."""
     from codegen.build import build_bundle
+
     document = new_document()
     x = document.input("x")
     head = document.call("fail_if_negative", x, name="picky")
@@ -648,7 +705,7 @@ def test_a_kernel_that_fails_in_the_third_of_five_runs(failing):
         for i in range(5):
             x = rt.create_owned_host_tensor(np.full(4, -1 if i == 2 else i, np.float32))
             outputs += rt.submit(host, failing, None, [x])
-        (late,) = rt.submit(host, failing, None, [outputs[2]])        # reads what never came
+        (late,) = rt.submit(host, failing, None, [outputs[2]])  # reads what never came
         for i in (0, 1, 3, 4):
             assert outputs[i].numpy()[0] == i + 1
         for poisoned in (outputs[2], late):
@@ -663,6 +720,7 @@ def test_a_kernel_that_fails_in_the_third_of_five_runs(failing):
 
 def test_a_wait_that_is_interrupted_leaves_the_run_alone(chain, device, pair, monkeypatch):
     from graph_runtime.queues import buffer
+
     (out,) = rt.submit(device, chain, "add", pair)
     with monkeypatch.context() as patched:
         patched.setattr(buffer, "_pending", lambda *_: True)
@@ -690,6 +748,7 @@ def test_out_of_memory_in_the_middle_of_a_pipeline(chain, device, pair):
 def slow(packed_library, new_document, tmp_path_factory):
     """A program on cpu:0 that takes 10 ms and adds 1."""
     from codegen.build import build_bundle
+
     document = new_document()
     text = document.json(document.call("slow", document.input("x"), name="slow"))
     path = tmp_path_factory.mktemp("slow") / "slow.zip"
@@ -720,17 +779,20 @@ def test_submit_returns_before_the_work_is_done(slow):
         x = rt.create_owned_host_tensor(np.zeros(4, np.float32))
         rt.load_program(host, slow)
         outputs = [out for _ in range(4) for out in rt.submit(host, slow, None, [x])]
-        assert not outputs[-1].ready                       # 40 ms of work are queued
+        assert not outputs[-1].ready  # 40 ms of work are queued
         assert [out.numpy()[0] for out in outputs] == [1] * 4
 
 
 def test_nothing_leaks(chain, stateful, device, randn):
     """Memory in use, blocks kept for reuse not counted, is after many submissions what it was before."""
+
     def used():
         gc.collect()
         rt.wait(device.tensors())
-        return [device.handle.stats(m).allocated - core.lib.gr_buffers_idle(device.handle.pointer, m)
-                for m in (0, 1)]
+        return [
+            device.handle.stats(m).allocated - core.lib.gr_buffers_idle(device.handle.pointer, m)
+            for m in (0, 1)
+        ]
 
     def work():
         x, w = put(device, randn(32, 32)), put(device, randn(64, 128), ROWS)
@@ -752,7 +814,7 @@ def test_an_in_place_program_does_not_write_to_constants(new_bundle):
     bundle = new_bundle({"step": state()}, devices=("cpu:0",))
     with rt.open_device("cpu:0") as host:
         for writable in (False, True):
-            array = gr.aligned_empty((32, 32))             # kernels take no other host memory as it is
+            array = gr.aligned_empty((32, 32))  # kernels take no other host memory as it is
             array[:] = 1
             array.flags.writeable = writable
             x, d = rt.create_borrowed_host_tensor(array), rt.create_owned_host_tensor(array)
@@ -798,14 +860,17 @@ def test_many_threads_donate_one_tensor(stateful, device, randn, monkeypatch, la
 
     def slow_place_inputs(*args):
         placed = place_inputs(*args)
-        time.sleep(0.01)                              # others come
+        time.sleep(0.01)  # others come
         return placed
 
     def work(i):
         start.wait()
         try:
-            results.extend(session.submit({0: x, 1: d}, donate=[0]).forget() if i < direct else
-                           rt.submit(device, stateful, "step", [x, d]))
+            results.extend(
+                session.submit({0: x, 1: d}, donate=[0]).forget()
+                if i < direct
+                else rt.submit(device, stateful, "step", [x, d])
+            )
         except HandleError as error:
             results.append(error)
 
@@ -822,17 +887,22 @@ def test_many_threads_donate_one_tensor(stateful, device, randn, monkeypatch, la
 
 # **************** inputs by name, and how many at once ****************
 
+
 def test_inputs_by_name(chain, device, pair):
     x, y = pair
     (first,) = rt.submit(device, chain, "subtract", {"y": y, "x": x})
     assert (first.numpy() == x.numpy() - y.numpy()).all()
 
 
-@pytest.mark.parametrize(("given", "text"), [
-    (("x", "yy"), r"has no input 'yy' \(did you mean 'y'\?\)"),
-    (("x", 1), r"has no input 1"),
-    (("y",), r"takes 2 inputs \(x, y\): x missing"),
-    ((), r"takes 2 inputs \(x, y\): x, y missing")])
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (("x", "yy"), r"has no input 'yy' \(did you mean 'y'\?\)"),
+        (("x", 1), r"has no input 1"),
+        (("y",), r"takes 2 inputs \(x, y\): x missing"),
+        ((), r"takes 2 inputs \(x, y\): x, y missing"),
+    ],
+)
 def test_names_that_are_no_inputs(chain, device, pair, given, text):
     with pytest.raises(InputError, match=text):
         rt.submit(device, chain, "subtract", {name: pair[0] for name in given})

@@ -7,6 +7,7 @@ seed of its own; the schedule of the threads is the machine's, so a replay repea
 The last line is a JSON object: rounds and checks of each kind, `wrong` tensors, `errors` that nothing asked
 for. Status 1 where there are any.
 """
+
 from __future__ import annotations
 
 import faulthandler
@@ -25,8 +26,8 @@ from pathlib import Path
 import numpy as np
 from work import KINDS, Common, Wrong, common
 
-SHOWN = 3                               # failures of a kind that are printed whole
-STUCK = 120                             # seconds without an end: a hang shows where each thread is
+SHOWN = 3  # failures of a kind that are printed whole
+STUCK = 120  # seconds without an end: a hang shows where each thread is
 
 
 @dataclass
@@ -63,8 +64,10 @@ def soak(seed: int, seconds: float, threads: int, kinds: list[str]) -> Tally:
     tally = Tally()
     with tempfile.TemporaryDirectory() as folder, common(Path(folder)) as shared:
         end = time.monotonic() + seconds
-        workers = [threading.Thread(target=_work, args=(shared, tally, seed, number, end, kinds))
-                   for number in range(threads)]
+        workers = [
+            threading.Thread(target=_work, args=(shared, tally, seed, number, end, kinds))
+            for number in range(threads)
+        ]
         for worker in workers:
             worker.start()
         for worker in workers:
@@ -90,17 +93,32 @@ def main() -> int:
     seed = int(os.environ.get("SEED") or time.time())
     seconds, threads = float(os.environ.get("SECONDS") or 180), int(os.environ.get("THREADS") or 8)
     kinds = os.environ.get("KINDS", "").split() or list(KINDS)
-    print(f"replay: SEED={seed} SECONDS={seconds:g} THREADS={threads} KINDS=\"{' '.join(kinds)}\" "
-          "python tests/soak/soak.py", flush=True)
+    print(
+        f'replay: SEED={seed} SECONDS={seconds:g} THREADS={threads} KINDS="{" ".join(kinds)}" '
+        "python tests/soak/soak.py",
+        flush=True,
+    )
     faulthandler.dump_traceback_later(seconds + STUCK, exit=True)
-    sys.setswitchinterval(1e-4)                    # threads change often
+    sys.setswitchinterval(1e-4)  # threads change often
     tally = soak(seed, seconds, threads, kinds)
-    print(json.dumps({"soak": {"seed": seed, "seconds": seconds, "threads": threads,
-                               "rounds": dict(sorted(tally.rounds.items())),
-                               "checks": dict(sorted(tally.checks.items())),
-                               "all_checks": tally.checks.total(),
-                               "wrong": dict(tally.wrong), "all_wrong": tally.wrong.total(),
-                               "errors": dict(tally.errors)}}), flush=True)
+    print(
+        json.dumps(
+            {
+                "soak": {
+                    "seed": seed,
+                    "seconds": seconds,
+                    "threads": threads,
+                    "rounds": dict(sorted(tally.rounds.items())),
+                    "checks": dict(sorted(tally.checks.items())),
+                    "all_checks": tally.checks.total(),
+                    "wrong": dict(tally.wrong),
+                    "all_wrong": tally.wrong.total(),
+                    "errors": dict(tally.errors),
+                }
+            }
+        ),
+        flush=True,
+    )
     missing = [kind for kind in kinds if not tally.checks[kind]] if seconds >= 60 else []
     if missing:
         print(f"nothing was checked of: {', '.join(missing)}")

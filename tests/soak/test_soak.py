@@ -1,4 +1,5 @@
 """The soak, for two seconds; .ci/run has the long one, sanitize.sh one under ThreadSanitizer."""
+
 from __future__ import annotations
 
 import json
@@ -13,8 +14,13 @@ SCRIPT = Path(__file__).with_name("soak.py")
 
 
 def soak(*command: str, **settings: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=100,
-                          env=os.environ | {"SEED": "1", "SECONDS": "2", **settings})
+    return subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env=os.environ | {"SEED": "1", "SECONDS": "2", **settings},
+    )
 
 
 def test_two_seconds_have_no_wrong_value():
@@ -26,19 +32,22 @@ def test_two_seconds_have_no_wrong_value():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("change", "counted"),
-                         [("array[0, 0] += 1", "wrong"), ("raise ValueError", "errors")])
+@pytest.mark.parametrize(
+    ("change", "counted"), [("array[0, 0] += 1", "wrong"), ("raise ValueError", "errors")]
+)
 def test_a_wrong_value_and_an_error_fail_it(change, counted):
     """Where numpy's side of one kind of work is changed, or the work fails."""
-    program = (f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r})\n"
-               "import soak, work\n"
-               "def broken(common, rng):\n"
-               "    tensor, array = common.constants[0]\n"
-               "    array = array.copy()\n"
-               f"    {change}\n"
-               "    return work._check([tensor.numpy()], [array], 'a constant')\n"
-               "soak.KINDS['gathers'] = broken\n"
-               "sys.exit(soak.main())\n")
+    program = (
+        f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r})\n"
+        "import soak, work\n"
+        "def broken(common, rng):\n"
+        "    tensor, array = common.constants[0]\n"
+        "    array = array.copy()\n"
+        f"    {change}\n"
+        "    return work._check([tensor.numpy()], [array], 'a constant')\n"
+        "soak.KINDS['gathers'] = broken\n"
+        "sys.exit(soak.main())\n"
+    )
     done = soak("-P", "-c", program, KINDS="gathers run", THREADS="2")
     assert done.returncode == 1, done.stdout + done.stderr
     told = json.loads(done.stdout.splitlines()[-1])["soak"]

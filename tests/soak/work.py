@@ -1,6 +1,7 @@
 """What the soak's threads do: each kind of work is a function (common, rng) -> number of tensors that it held
 against numpy; it raises Wrong. What all threads share is in Common.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -23,9 +24,10 @@ from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
 
 SHAPE = (64, 64)
-BULK = (1024, 1024)                     # a copy of it keeps a queue busy while small ones wait
-TILE, ROWS, L1 = (Layout(*words) for words in (("dram", "tile", "f32"), ("dram", "row_major", "f32"),
-                                               ("l1", "tile", "f32")))
+BULK = (1024, 1024)  # a copy of it keeps a queue busy while small ones wait
+TILE, ROWS, L1 = (
+    Layout(*words) for words in (("dram", "tile", "f32"), ("dram", "row_major", "f32"), ("l1", "tile", "f32"))
+)
 DEVICES = ("cpu:0", "tt:0")
 
 
@@ -50,6 +52,7 @@ class Common:
 
 
 # **************** what is shared ****************
+
 
 def _chain(*devices: str) -> GraphBuilder:
     """relu(x + y) * x - y, a node on each device in turn."""
@@ -90,8 +93,17 @@ def _write_bundle(path: Path) -> Path:
     for name, builder in {"chain": _chain("tt:0"), "step": _step(), "row": _row()}.items():
         planned = plan(builder.build(), ["tt:0"])
         files[f"{name}.json"] = graph_to_json(record(planned))
-        programs.append(BundleProgram(name, f"{name}.json", planned.graph.input_names,
-                                      planned.graph.output_names, {}, planned.aliases, False))
+        programs.append(
+            BundleProgram(
+                name,
+                f"{name}.json",
+                planned.graph.input_names,
+                planned.graph.output_names,
+                {},
+                planned.aliases,
+                False,
+            )
+        )
     write_bundle(path, devices=["tt:0"], programs=programs, libraries=(), files=files, params={})
     return path
 
@@ -102,27 +114,34 @@ def common(folder: Path) -> Iterator[Common]:
     path = _write_bundle(folder / "soak.zip")
     values = [np.full(SHAPE, n, np.float32) for n in range(1, 5)]
     with rt.open_device("tt:0") as device:
-        sessions = {"cpu": gr.create(_chain("cpu:0").build(), None, "cpu:0"),
-                    "tt": gr.create(_chain("tt:0").build(), None, "tt:0"),
-                    "mixed": gr.create(_chain("cpu:0", "tt:0").build(), None, list(DEVICES))}
+        sessions = {
+            "cpu": gr.create(_chain("cpu:0").build(), None, "cpu:0"),
+            "tt": gr.create(_chain("tt:0").build(), None, "tt:0"),
+            "mixed": gr.create(_chain("cpu:0", "tt:0").build(), None, list(DEVICES)),
+        }
         constants = [(gr.scatter([value], DEVICES[n % 2])[0], value) for n, value in enumerate(values)]
         yield Common(sessions, device, rt.load_bundle(path), path, constants)
 
 
 # **************** checks ****************
 
+
 def _values(rng: np.random.Generator, shape: Sequence[int] = SHAPE) -> np.ndarray:
     return rng.integers(-9, 10, shape).astype(np.float32)
 
 
 def _check(got: Sequence[np.ndarray], wanted: Sequence[np.ndarray], what: str) -> int:
-    wrong = [n for n, (a, b) in enumerate(zip(got, wanted, strict=True))
-             if a.shape != b.shape or (a != b).any()]
+    wrong = [
+        n for n, (a, b) in enumerate(zip(got, wanted, strict=True)) if a.shape != b.shape or (a != b).any()
+    ]
     if wrong:
         a, b = got[wrong[0]], wanted[wrong[0]]
         at = tuple(np.argwhere(a != b)[0]) if a.shape == b.shape else ()
-        raise Wrong(f"{what}: {len(wrong)} of {len(got)} tensors are wrong; tensor {wrong[0]} has at {at} "
-                    f"{a[at] if at else a.shape}, numpy has {b[at] if at else b.shape}", len(wrong))
+        raise Wrong(
+            f"{what}: {len(wrong)} of {len(got)} tensors are wrong; tensor {wrong[0]} has at {at} "
+            f"{a[at] if at else a.shape}, numpy has {b[at] if at else b.shape}",
+            len(wrong),
+        )
     return len(got)
 
 
@@ -131,6 +150,7 @@ def _put(common: Common, array: np.ndarray, layout: Layout | None = TILE) -> gr.
 
 
 # **************** kinds of work ****************
+
 
 def run(common: Common, rng: np.random.Generator) -> int:
     """Inline runs of a session of the thread's own, and of one that it makes and drops."""
@@ -213,8 +233,10 @@ def refusals(common: Common, rng: np.random.Generator) -> int:
     fail, and the tensor that was donated to it has its old values."""
     wanted, row = _values(rng), _values(rng, (1, SHAPE[1]))
     cache, given, checks = _put(common, wanted), _put(common, row, None), 0
-    positions = {at: _put(common, np.array([[at]], np.int32), None)
-                 for at in (SHAPE[0], *rng.integers(0, SHAPE[0], 3).tolist())}
+    positions = {
+        at: _put(common, np.array([[at]], np.int32), None)
+        for at in (SHAPE[0], *rng.integers(0, SHAPE[0], 3).tolist())
+    }
     for _ in range(4):
         chain = rng.choice(list(positions), int(rng.integers(1, 4))).tolist()
         tensors = [cache]
@@ -224,7 +246,7 @@ def refusals(common: Common, rng: np.random.Generator) -> int:
         try:
             for at in chain:
                 tensors += rt.submit(common.device, common.bundle, "row", [tensors[-1], positions[at], given])
-        except gr.errors.KernelError:               # the tensor that was refused has gone back already
+        except gr.errors.KernelError:  # the tensor that was refused has gone back already
             if good == len(chain):
                 raise
         else:
@@ -252,8 +274,11 @@ def evictions(common: Common, rng: np.random.Generator) -> int:
     inputs = [_put(common, x), _put(common, y)]
     (out,) = rt.submit(common.device, common.bundle, "chain", inputs, evict="unused")
     sums = [tensor + 1.0 for tensor in kept]
-    return _check([out.numpy(), *gr.gather(kept), *(t.numpy() for t in sums)],
-                  [_chained(x, y), *arrays, *(a + 1 for a in arrays)], "evicted tensors")
+    return _check(
+        [out.numpy(), *gr.gather(kept), *(t.numpy() for t in sums)],
+        [_chained(x, y), *arrays, *(a + 1 for a in arrays)],
+        "evicted tensors",
+    )
 
 
 def scatter(common: Common, rng: np.random.Generator) -> int:
@@ -279,10 +304,24 @@ def copies(common: Common, rng: np.random.Generator) -> int:
         array = _values(rng)
         rt.copy(slots[n % 2], rt.create_owned_host_tensor(array))
         way = rng.integers(4)
-        got.append((lambda t: t + 0.0, lambda t: t.to("cpu:0"), lambda t: t.to(layout=ROWS),
-                    lambda t: t.to(layout=L1).to("cpu:0"))[way](slots[n % 2]))
+        got.append(
+            (
+                lambda t: t + 0.0,
+                lambda t: t.to("cpu:0"),
+                lambda t: t.to(layout=ROWS),
+                lambda t: t.to(layout=L1).to("cpu:0"),
+            )[way](slots[n % 2])
+        )
         wanted.append(array)
     return _check([t.numpy() for t in got], wanted, "copies")
+
+
+STEPS = (
+    lambda a, b, module: module.maximum(a, b) - 1.0,
+    lambda a, b, module: module.clip(a + b, -9.0, 9.0),
+    lambda a, b, module: a[::-1],
+    lambda a, b, module: -a,
+)
 
 
 def eager_ops(common: Common, rng: np.random.Generator) -> int:
@@ -292,11 +331,8 @@ def eager_ops(common: Common, rng: np.random.Generator) -> int:
     x = _values(rng)
     a, b = eager.array(x, device), shared.to(device)
     for _ in range(int(rng.integers(2, 12))):
-        step = int(rng.integers(4))
-        a = (lambda: eager.maximum(a, b) - 1.0, lambda: eager.clip(a + b, -9.0, 9.0), lambda: a[::-1],  # noqa: B023
-             lambda: -a)[step]()                                                                       # noqa: B023
-        x = (lambda: np.maximum(x, array) - 1, lambda: np.clip(x + array, -9, 9), lambda: x[::-1],     # noqa: B023
-             lambda: -x)[step]()                                                                       # noqa: B023
+        step = int(rng.integers(len(STEPS)))
+        a, x = STEPS[step](a, b, eager), STEPS[step](x, array, np)
     return _check([a.numpy(), shared.numpy()], [x, array], f"eager ops on {device}")
 
 
@@ -333,6 +369,21 @@ def bundles(common: Common, rng: np.random.Generator) -> int:
 
 
 Work = Callable[[Common, np.random.Generator], int]
-KINDS: dict[str, Work] = {work.__name__: work for work in (
-    run, run_async, run_async_of_tensors, submit, in_place, refusals, evictions, scatter, copies, eager_ops,
-    overwritten, gathers, bundles)}
+KINDS: dict[str, Work] = {
+    work.__name__: work
+    for work in (
+        run,
+        run_async,
+        run_async_of_tensors,
+        submit,
+        in_place,
+        refusals,
+        evictions,
+        scatter,
+        copies,
+        eager_ops,
+        overwritten,
+        gathers,
+        bundles,
+    )
+}

@@ -1,5 +1,6 @@
 """OpenBLAS behind products of the host: the same numbers where its wheel is installed, and where it is not
 another kernel in its place."""
+
 import ctypes.util
 
 import numpy as np
@@ -92,7 +93,7 @@ def test_constant_weights_stay_plain_where_openblas_is_faster(slow):
         assert [f.attrs["packed"] for f in funcs] == [30, 20]
         return
     assert [f.attrs["kernel"] for f in funcs] == ["dense_blas", "dense_blas"]
-    assert cached_library([prepared.plan]) is None        # nothing to compile: the wheel has them
+    assert cached_library([prepared.plan]) is None  # nothing to compile: the wheel has them
     wanted = x @ model.constants["w"].read() @ model.constants["v"].read().T
     if blas.absent() is None:
         module = create(prepared.plan, None, params=read(prepared.model))

@@ -1,4 +1,5 @@
 """The command line, in process: each command, its JSON, its exit codes, its one-line errors."""
+
 from __future__ import annotations
 
 import json
@@ -62,8 +63,9 @@ def test_run(command, folder):
 
 def test_run_compares_with_a_file_and_with_the_interpreter(command, folder):
     devices = ["--device", "cpu:0", "--device", "tt:0", "--place", "act=tt:0"]
-    code, out, _ = command("run", "graph.json", "--params", "w.bin", "--expect", "io.npz", "--compare",
-                           *devices)
+    code, out, _ = command(
+        "run", "graph.json", "--params", "w.bin", "--expect", "io.npz", "--compare", *devices
+    )
     assert code == 0
     assert "as expected" in out
     assert "as numpy" in out
@@ -101,8 +103,20 @@ def test_layouts_by_name_are_planned_and_run(command, folder):
 
 
 def test_compile_then_run_verify_and_inspect_the_bundle(command, folder):
-    code, out, _ = command("compile", "graph.json", "--params", "w.bin", "-o", "net.bundle",
-                           "--device", "cpu:0", "--device", "tt:0", "--place", "bias=tt:0")
+    code, out, _ = command(
+        "compile",
+        "graph.json",
+        "--params",
+        "w.bin",
+        "-o",
+        "net.bundle",
+        "--device",
+        "cpu:0",
+        "--device",
+        "tt:0",
+        "--place",
+        "bias=tt:0",
+    )
     assert (code, out) == (0, "wrote net.bundle\n")
     code, out, _ = command("run", "net.bundle", "--expect", "io.npz", "--json")
     assert code == 0
@@ -125,7 +139,7 @@ def test_plan_writes_a_file_that_verifies(command, folder):
     code, out, _ = command("plan", "graph.json", *place, "-o", "planned.json")
     assert code == 0
     assert "tt:0" in out
-    _, out, _ = command("plan", "planned.json", "--json")          # it names its devices itself
+    _, out, _ = command("plan", "planned.json", "--json")  # it names its devices itself
     rows = json.loads(out)["nodes"]
     assert {row["name"]: row["device"] for row in rows}["y"] == "tt:0"
     assert not any(row["inserted"] for row in rows)
@@ -157,8 +171,20 @@ def test_devices_and_settings(command, folder):
 
 
 def test_debug_levels_say_more_on_stderr(command, folder):
-    arguments = ["run", "graph.json", "--params", "w.bin", "--input", "x=x.npy", "--device", "cpu:0",
-                 "--device", "tt:0", "--place", "act=tt:0"]
+    arguments = [
+        "run",
+        "graph.json",
+        "--params",
+        "w.bin",
+        "--input",
+        "x=x.npy",
+        "--device",
+        "cpu:0",
+        "--device",
+        "tt:0",
+        "--place",
+        "act=tt:0",
+    ]
     said = []
     for level in range(4):
         with config(DEBUG=level):
@@ -177,32 +203,39 @@ def test_debug_levels_say_more_on_stderr(command, folder):
 
 
 def test_bench(command, folder):
-    code, out, _ = command("bench", "graph.json", "--device", "null:0", "--repeat", "3",
-                           "--min-repeat-ms", "1", "--json")
+    code, out, _ = command(
+        "bench", "graph.json", "--device", "null:0", "--repeat", "3", "--min-repeat-ms", "1", "--json"
+    )
     assert code == 0
     assert len(json.loads(out)["results"]) == 3
 
 
-@pytest.mark.parametrize(("args", "code", "words"), [
-    (["run", "nothing.json"], 2, "there is no file nothing.json"),
-    (["run", "graph.json", "--params", "w.bin"], 2, "inputs without a value: x"),
-    (["run", "graph.json", "--params", "w.bin", "--input", "y=random"], 2, "there are: x"),
-    (["run", "graph.json", "--params", "w.bin", "--input", "x"], 2, "--input NAME=VALUE"),
-    (["plan", "graph.json", "--device", "tt:0", "--fidelity", "LoFi"], 2, "write --fidelity tt=HiFi2"),
-    (["run", "graph.json", "--params", "w.bin", "--input", "x=none.npy"], 2, "none.npy"),
-    (["run", "graph.json", "--params", "x.npy", "--input", "x=x.npy"], 2, "x.npy"),
-    (["run", "graph.json", "--device", "gpu:0"], 2, "unknown device kind 'gpu'"),
-    (["run", "graph.json", "--place", "bias=tt:0", "--input", "x=random"], 2, "tt:0"),
-    (["run", "x.npy"], 2, "not valid JSON"),
-    (["run", "graph.json", "--input", "x=x.npy", "--input", "w=io.npz"], 2, "io.npz is an .npz"),
-    (["run", "graph.json", "--params", "w.bin", "--expect", "x.npy"], 2, "x.npy is a single array"),
-    (["run", "graph.json", "--params", "w.bin", "--input", "x=x.npy", "-o", "no/y.npz"], 2,
-     "no/y.npz: No such file or directory"),
-    (["inspect", "nothing.json"], 2, "nothing.json: No such file or directory"),
-    (["compile", ".", "-o", "net.bundle"], 2, "no bundle"),
-    (["run", "graph.json", "--library", "w.bin", "--input", "x=random"], 2, "w.bin"),
-    (["verify", "w.bin"], 2, "error"),
-])
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (["run", "nothing.json"], 2, "there is no file nothing.json"),
+        (["run", "graph.json", "--params", "w.bin"], 2, "inputs without a value: x"),
+        (["run", "graph.json", "--params", "w.bin", "--input", "y=random"], 2, "there are: x"),
+        (["run", "graph.json", "--params", "w.bin", "--input", "x"], 2, "--input NAME=VALUE"),
+        (["plan", "graph.json", "--device", "tt:0", "--fidelity", "LoFi"], 2, "write --fidelity tt=HiFi2"),
+        (["run", "graph.json", "--params", "w.bin", "--input", "x=none.npy"], 2, "none.npy"),
+        (["run", "graph.json", "--params", "x.npy", "--input", "x=x.npy"], 2, "x.npy"),
+        (["run", "graph.json", "--device", "gpu:0"], 2, "unknown device kind 'gpu'"),
+        (["run", "graph.json", "--place", "bias=tt:0", "--input", "x=random"], 2, "tt:0"),
+        (["run", "x.npy"], 2, "not valid JSON"),
+        (["run", "graph.json", "--input", "x=x.npy", "--input", "w=io.npz"], 2, "io.npz is an .npz"),
+        (["run", "graph.json", "--params", "w.bin", "--expect", "x.npy"], 2, "x.npy is a single array"),
+        (
+            ["run", "graph.json", "--params", "w.bin", "--input", "x=x.npy", "-o", "no/y.npz"],
+            2,
+            "no/y.npz: No such file or directory",
+        ),
+        (["inspect", "nothing.json"], 2, "nothing.json: No such file or directory"),
+        (["compile", ".", "-o", "net.bundle"], 2, "no bundle"),
+        (["run", "graph.json", "--library", "w.bin", "--input", "x=random"], 2, "w.bin"),
+        (["verify", "w.bin"], 2, "error"),
+    ],
+)
 def test_bad_input_is_one_line_and_exit_code_2(command, folder, args, code, words):
     got, out, err = command(*args)
     assert (got, out) == (code, "")
@@ -218,19 +251,23 @@ def test_arrays_that_numpy_s_own_reader_fails_on_are_one_line_and_exit_code_2(co
     data[80:120] = bytes(40)
     Path("odd.npz").write_bytes(data)
     for option, value in (("--input", "x=odd.npy"), ("--expect", "odd.npz")):
-        code, out, err = command("run", "graph.json", "--params", "w.bin", "--input", "x=x.npy",
-                                 option, value)
+        code, out, err = command(
+            "run", "graph.json", "--params", "w.bin", "--input", "x=x.npy", option, value
+        )
         assert (code, out, err.count("\n")) == (2, "", 1), err
         assert "cannot read odd.np" in err
 
 
-@pytest.mark.parametrize("args", [
-    ["run"],
-    ["run", "graph.json", "--nope"],
-    ["fly"],
-    ["bench", "graph.json", "--repeat", "many"],
-    ["run", "graph.json", "--threads", "99999999999999999999"],
-])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["run"],
+        ["run", "graph.json", "--nope"],
+        ["fly"],
+        ["bench", "graph.json", "--repeat", "many"],
+        ["run", "graph.json", "--threads", "99999999999999999999"],
+    ],
+)
 def test_bad_usage_is_one_line_too(command, folder, args):
     code, out, err = command(*args)
     assert (code, out) == (2, "")
@@ -287,8 +324,13 @@ def test_ctrl_c_is_exit_code_130(document, packed_library, tmp_path):
         entry = document.call("slow", entry)
     (tmp_path / "slow.json").write_text(document.json(entry))
     arguments = ["run", "slow.json", "--library", packed_library, "--input", "x=random"]
-    with subprocess.Popen([sys.executable, "-c", _INTERRUPTIBLE, *arguments], cwd=tmp_path,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", _INTERRUPTIBLE, *arguments],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
         try:
             time.sleep(3)
             child.send_signal(signal.SIGINT)

@@ -1,4 +1,5 @@
 """graph-runtime plan --explain: the table and the JSON of one node, and its errors."""
+
 from __future__ import annotations
 
 import itertools
@@ -39,9 +40,21 @@ def test_json_has_every_candidate_in_order(explain):
     code, out, _ = explain("--device", "tt:0=e150", "--policy", "nlp", "--explain", "mm", "--json")
     assert code == 0
     told = json.loads(out)
-    assert {"grid": [8, 1], "t": 7, "dir": "R", "mblock": [1, 2], "ublock": [7, 1], "m_k": 1, "u_kt": 4,
-            "input_tiles": [56, 16], "output_tiles": 28, "l1_bytes": 208000, "cycles": 43120,
-            "fidelity": "HiFi3", "verdict": "legal"} in told["candidates"]
+    assert {
+        "grid": [8, 1],
+        "t": 7,
+        "dir": "R",
+        "mblock": [1, 2],
+        "ublock": [7, 1],
+        "m_k": 1,
+        "u_kt": 4,
+        "input_tiles": [56, 16],
+        "output_tiles": 28,
+        "l1_bytes": 208000,
+        "cycles": 43120,
+        "fidelity": "HiFi3",
+        "verdict": "legal",
+    } in told["candidates"]
     assert len(told["candidates"]) == told["counts"]["tried"] == 210
     grids = [c["grid"] for c in told["candidates"]]
     assert grids == sorted(grids)
@@ -55,13 +68,16 @@ def test_formats_and_fidelity_of_the_command_line_are_what_is_balanced(explain):
     assert first["l1_bytes"] == (sum(first["input_tiles"]) + first["output_tiles"]) * 1120
 
 
-@pytest.mark.parametrize(("options", "text"), [
-    (["--device", "tt:0", "--explain", "mm"], "only boards of stack buda are balanced"),
-    (["--device", "cpu:0", "--explain", "mm"], "node 'mm' is on cpu:0, where nothing is cut"),
-    (["--device", "tt:0=e150", "--explain", "m"], "there is no node 'm'"),
-    (["--device", "tt:0=e150", "--explain", "x"], "runs on no core"),
-    (["--device", "tt:0=e150", "--policy", "nlb", "--explain", "mm"], "did you mean 'nlp'"),
-])
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--device", "tt:0", "--explain", "mm"], "only boards of stack buda are balanced"),
+        (["--device", "cpu:0", "--explain", "mm"], "node 'mm' is on cpu:0, where nothing is cut"),
+        (["--device", "tt:0=e150", "--explain", "m"], "there is no node 'm'"),
+        (["--device", "tt:0=e150", "--explain", "x"], "runs on no core"),
+        (["--device", "tt:0=e150", "--policy", "nlb", "--explain", "mm"], "did you mean 'nlp'"),
+    ],
+)
 def test_errors_are_one_line(explain, options, text):
     code, _, err = explain(*options)
     assert code != 0
@@ -82,7 +98,7 @@ def test_explaining_with_a_policy_says_what_it_takes(explain):
     code, out, _ = explain("--device", "tt:0=e150", "--policy", "nlp", "--explain", "mm", "--json")
     assert code == 0
     told = json.loads(out)
-    row, = told["chosen"]
+    (row,) = told["chosen"]
     same = ("grid", "t", "dir", "mblock", "ublock", "m_k", "u_kt", "l1_bytes", "cycles")
     assert {k: row[k] for k in same} in [{k: c[k] for k in same} for c in told["candidates"]]
     assert "policy nlp takes:" in explain("--device", "tt:0=e150", "--policy", "nlp", "--explain", "mm")[1]
@@ -91,8 +107,8 @@ def test_explaining_with_a_policy_says_what_it_takes(explain):
 def test_a_policy_as_json(explain):
     code, out, _ = explain("--device", "tt:0=e150", "--policy", "ribbon", "--json")
     assert code == 0
-    told, = json.loads(out)["balance"]
-    row, = told["ops"]
+    (told,) = json.loads(out)["balance"]
+    (row,) = told["ops"]
     assert row["node"] == "mm"
     assert row["cores"] == row["grid"][0] * row["grid"][1]
     assert told["cycles"] == told["epochs"][row["epoch"]]["cycles"] >= row["cycles"]

@@ -1,4 +1,5 @@
 """estimate, and the files that --trace and --html write."""
+
 from __future__ import annotations
 
 import json
@@ -42,8 +43,26 @@ def _planned(path):
 
 def test_estimate_as_text_and_its_files(graph_file, tmp_path, capsys):
     trace, page = tmp_path / "t.json", tmp_path / "p.html"
-    assert call("estimate", graph_file, "--device", "cpu:0", "--device", "tt:0=p150", "--runs", "3",
-                "--input", "x", "--untraced", "--trace", trace, "--html", page) == 0
+    assert (
+        call(
+            "estimate",
+            graph_file,
+            "--device",
+            "cpu:0",
+            "--device",
+            "tt:0=p150",
+            "--runs",
+            "3",
+            "--input",
+            "x",
+            "--untraced",
+            "--trace",
+            trace,
+            "--html",
+            page,
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     for word in ("latency", "throughput", "critical path", "time stands on", "tt:0 compute", "tt:0 copy_in"):
         assert word in out
@@ -54,8 +73,22 @@ def test_estimate_as_text_and_its_files(graph_file, tmp_path, capsys):
 def test_run_writes_real_times_and_plan_a_page(graph_file, tmp_path, capsys):
     trace, page = tmp_path / "t.json", tmp_path / "p.html"
     devices = ("--device", "cpu:0", "--device", "tt:0")
-    assert call("run", graph_file, *devices, "--input", "x=random", "--input", "w=random", "--trace", trace,
-                "--html", page) == 0
+    assert (
+        call(
+            "run",
+            graph_file,
+            *devices,
+            "--input",
+            "x=random",
+            "--input",
+            "w=random",
+            "--trace",
+            trace,
+            "--html",
+            page,
+        )
+        == 0
+    )
     slices = [e for e in json.loads(trace.read_bytes())["traceEvents"] if e["ph"] == "X"]
     assert {e["args"]["basis"] for e in slices} == {"measured"}
     assert {"mm", "sm"} <= {e["name"] for e in slices}

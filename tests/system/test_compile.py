@@ -1,4 +1,5 @@
 """From a plan to a library that runs: compiled kernels give the bits that the generic kernels give."""
+
 import json
 import os
 import subprocess
@@ -61,11 +62,17 @@ class Calls:
     def graph(self) -> Graph:
         distinct = tuple(dict.fromkeys(self.types))
         return Graph(
-            names=tuple(self.names), func_id=np.array(self.func_id, np.int32), funcs=tuple(self.funcs),
-            row_ptr=np.cumsum([0, *self.num_outputs], dtype=np.int64), in_ptr=np.array(self.in_ptr, np.int64),
-            in_eid=np.array(self.in_eid, np.int64), types=distinct,
+            names=tuple(self.names),
+            func_id=np.array(self.func_id, np.int32),
+            funcs=tuple(self.funcs),
+            row_ptr=np.cumsum([0, *self.num_outputs], dtype=np.int64),
+            in_ptr=np.array(self.in_ptr, np.int64),
+            in_eid=np.array(self.in_eid, np.int64),
+            types=distinct,
             type_id=np.array([distinct.index(t) for t in self.types], np.int32),
-            inputs=np.array(self.inputs, np.int64), outputs=np.array(self.outputs, np.int64))
+            inputs=np.array(self.inputs, np.int64),
+            outputs=np.array(self.outputs, np.int64),
+        )
 
 
 def _draw(rng: np.random.Generator, case: Case) -> list[np.ndarray]:
@@ -86,10 +93,10 @@ def _cases(kind: str, every: bool) -> list[tuple[Op, Case]]:
     """Cases of every op that ``kind`` takes: all of them, or of every second op the one in the middle of its
     list (the first is the simplest)."""
     found = []
-    for op in list(all_ops().values())[::1 if every else 2]:
+    for op in list(all_ops().values())[:: 1 if every else 2]:
         cases = [] if op.is_nop else cases_on(op, kind)
         middle = len(cases) // 2
-        found += [(op, case) for case in (cases if every else cases[middle:middle + 1])]
+        found += [(op, case) for case in (cases if every else cases[middle : middle + 1])]
     return found
 
 
@@ -112,7 +119,7 @@ def _compare(tmp_path, kind: str, every: bool) -> int:
     for i, (a, b) in enumerate(zip(generic, compiled, strict=True)):
         name = planned.graph.names[planned.graph.entry_nid[planned.graph.outputs[i]]]
         assert a.dtype == b.dtype, name
-        bits = [np.frombuffer(x.tobytes(), np.uint8) for x in (a, b)]       # a NaN equals itself, -0 is not 0
+        bits = [np.frombuffer(x.tobytes(), np.uint8) for x in (a, b)]  # a NaN equals itself, -0 is not 0
         np.testing.assert_array_equal(*bits, err_msg=name)
     return len(generic)
 
@@ -141,8 +148,12 @@ def _adds(*names: str, shape=(2, 3), op: str | None = "add") -> Graph:
 
 def test_r8_one_library_serves_several_plans_and_device_kinds(tmp_path):
     graph = _adds("a", "b")
-    plans = [plan(graph, "cpu:0"), plan(graph, "tt:0"), plan(graph, ["cpu:0", "tt:0"], place={"b": "tt:0"}),
-             plan(graph, "null:0")]
+    plans = [
+        plan(graph, "cpu:0"),
+        plan(graph, "tt:0"),
+        plan(graph, ["cpu:0", "tt:0"], place={"b": "tt:0"}),
+        plan(graph, "null:0"),
+    ]
     library = load_library(build_library(plans, tmp_path / "kernels.so"))
     assert set(library.kernels) == {("a", "cpu"), ("a", "tt"), ("b", "cpu"), ("b", "tt")}
     for planned in plans[:3]:
@@ -186,8 +197,9 @@ def _foreign(tmp_path, name: str = "theirs"):
 @pytest.mark.parametrize("name", ["net.bundle", "net.zip"])
 def test_a_bundle_has_plan_kernels_and_parameters(tmp_path, name):
     graph, a, b = _adds("a", "b"), np.full((2, 3), 5, np.float32), np.full((2, 3), 7, np.float32)
-    out = build_bundle(graph, ["cpu:0", "tt:0"], tmp_path / name, place={"b": "tt:0"},
-                       params={"a_in0": a, "b_in1": b})
+    out = build_bundle(
+        graph, ["cpu:0", "tt:0"], tmp_path / name, place={"b": "tt:0"}, params={"a_in0": a, "b_in1": b}
+    )
     mod = gr.load(out)
     assert [str(d) for d in mod.session.plan.devices] == ["cpu:0", "tt:0"]
     origins = {k.name: Path(k.origin).name for k in mod.session.program.kernels}

@@ -1,5 +1,6 @@
 """A bundle keeps its board, stack, parameters and layouts: compiled kernels see sharded tensors as those
 built in do, bit for bit."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,5 @@
 """What docs/ says is what the code says: the op table is current, and links lead somewhere."""
+
 from __future__ import annotations
 
 import re
@@ -9,8 +10,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted({*ROOT.glob("*.md"), *(p for top in ("docs", "examples", "tests", "native", "schemas")
-                                      for p in (ROOT / top).rglob("*.md"))})
+PAGES = sorted(
+    {
+        *ROOT.glob("*.md"),
+        *(
+            p
+            for top in ("docs", "examples", "tests", "native", "schemas")
+            for p in (ROOT / top).rglob("*.md")
+        ),
+    }
+)
 
 
 def test_op_table_is_current():
@@ -27,15 +36,23 @@ def test_links_lead_to_files(page):
 
 
 def _examples() -> list:
-    pages = [ROOT / "docs" / f"{name}.md"
-             for name in ("runtime", "eager", "placement", "rewriting", "simulation", "numerics")]
-    return [pytest.param(code, id=f"{page.name}-{i}") for page in pages for i, code in enumerate(
-        re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S))]
+    pages = [
+        ROOT / "docs" / f"{name}.md"
+        for name in ("runtime", "eager", "placement", "rewriting", "simulation", "numerics")
+    ]
+    return [
+        pytest.param(code, id=f"{page.name}-{i}")
+        for page in pages
+        for i, code in enumerate(
+            re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
+        )
+    ]
 
 
 @pytest.mark.parametrize("code", _examples())
 def test_examples_run_as_they_stand(code, tmp_path):
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True,
-                          timeout=100, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout

@@ -1,4 +1,5 @@
 """Every example runs without arguments, from any folder, and says what it should."""
+
 from __future__ import annotations
 
 import os
@@ -17,8 +18,9 @@ EXAMPLES = ROOT / "examples"
 def _run(script: str, folder: Path, cache: str) -> str:
     environment = {**os.environ, "GR_CACHE_DIR": cache}
     command = [sys.executable, EXAMPLES / script]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100,
-                          check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

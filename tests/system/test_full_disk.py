@@ -25,7 +25,7 @@ from graph_runtime.tuning import Tuner
 from graph_runtime.tvm.dump import DebugDump
 from graph_runtime.tvm.export import export
 
-BIG = 1 << 19                      # float32 values of a parameter: 2 MB
+BIG = 1 << 19  # float32 values of a parameter: 2 MB
 COMMANDS = {
     "plan": ["plan", "GRAPH", "-o", "OUT/planned.json"],
     "plan dot": ["plan", "GRAPH", "-o", "OUT/planned.dot"],
@@ -62,8 +62,9 @@ def full(tmp_path):
         pytest.skip("only root mounts a file system")
     folder = tmp_path / "full"
     folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "none", folder],
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "none", folder], capture_output=True, text=True
+    )
     if done.returncode:
         pytest.skip(f"no tmpfs can be mounted here: {done.stderr.strip()}")
     yield folder
@@ -78,16 +79,23 @@ def fill(folder: Path) -> None:
 
 def snapshot(folder: Path) -> dict[str, str]:
     """Files, hidden ones too, and a hash of each."""
-    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
-            for p in folder.rglob("*") if p.is_file()}
+    return {
+        str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in folder.rglob("*")
+        if p.is_file()
+    }
 
 
 def command(name: str, net, out: Path, cache: str, limit: str = "") -> subprocess.CompletedProcess[str]:
     words = {"GRAPH": str(net[0]), "PARAMS": str(net[1])}
     args = [words.get(word, word).replace("OUT/", f"{out}/") for word in COMMANDS[name]]
     code = f"{limit}\nfrom graph_runtime.cli import main\nmain()"
-    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True,
-                          env={**os.environ, "GR_CACHE_DIR": cache})
+    return subprocess.run(
+        [sys.executable, "-c", code, *args],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "GR_CACHE_DIR": cache},
+    )
 
 
 def require_one_line(done: subprocess.CompletedProcess[str], says: str) -> None:
@@ -98,9 +106,13 @@ def require_one_line(done: subprocess.CompletedProcess[str], says: str) -> None:
     assert says in lines[0]
 
 
-@pytest.mark.parametrize("name", [
-    name if name in ("plan", "run npz", "compile") else pytest.param(name, marks=pytest.mark.slow)
-    for name in COMMANDS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("plan", "run npz", "compile") else pytest.param(name, marks=pytest.mark.slow)
+        for name in COMMANDS
+    ],
+)
 def test_a_command_on_a_full_disk(name, net, full, kernel_cache):
     fill(full)
     before = snapshot(full)
@@ -112,11 +124,12 @@ def test_a_command_on_a_full_disk(name, net, full, kernel_cache):
 LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))"
 
 
-@pytest.mark.parametrize("name", [
-    name if name == "plan" else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS])
+@pytest.mark.parametrize(
+    "name", [name if name == "plan" else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS]
+)
 def test_a_command_that_may_write_small_files_only(name, net, tmp_path, kernel_cache):
     """SIGXFSZ ends no process of ours, and the file that was there before stays."""
-    command(name, net, tmp_path / "warm", kernel_cache)    # so that no compiler is needed
+    command(name, net, tmp_path / "warm", kernel_cache)  # so that no compiler is needed
     out = tmp_path / "out"
     out.mkdir()
     target = out / COMMANDS[name][-1].removeprefix("OUT/")

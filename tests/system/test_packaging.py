@@ -1,4 +1,5 @@
 """The package list of pyproject.toml, the wheel's contents, the version and the public names."""
+
 from __future__ import annotations
 
 import importlib.metadata
@@ -48,9 +49,13 @@ def _data_files() -> dict[str, str]:
 def test_package_data_misses_no_file():
     listed = set(_data_files())
     wanted = [p for top in ("native", "schemas", "codegen") for p in (ROOT / top).rglob("*") if p.is_file()]
-    missed = sorted(str(p.relative_to(ROOT)) for p in wanted
-                    if p.suffix not in (".py", ".pyc", ".md") and "__pycache__" not in p.parts
-                    and str(p.relative_to(ROOT)) not in listed)
+    missed = sorted(
+        str(p.relative_to(ROOT))
+        for p in wanted
+        if p.suffix not in (".py", ".pyc", ".md")
+        and "__pycache__" not in p.parts
+        and str(p.relative_to(ROOT)) not in listed
+    )
     assert missed == []
 
 
@@ -71,7 +76,7 @@ def test_wheel_carries_everything(tmp_path):
     command = [sys.executable, "-m", "build", "--outdir", str(tmp_path), str(ROOT)]
     environment = {k: v for k, v in os.environ.items() if k != "GR_BUILD"}
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
-    wheel, = tmp_path.glob("*.whl")
+    (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     assert sorted(set(_data_files().values()) - names) == []
     assert any(name.startswith("graph_runtime/_core.") and name.endswith(".so") for name in names)

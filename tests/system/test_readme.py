@@ -1,4 +1,5 @@
 """The README's code blocks run as they stand there, and its commands are those of .ci/run."""
+
 from __future__ import annotations
 
 import os
@@ -22,7 +23,13 @@ def _blocks(language: str, word: str = "") -> list[str]:
 
 def test_every_block_is_known():
     assert {(language, word) for language, word, _ in BLOCKS} == {
-        ("sh", "install"), ("sh", "onnx"), ("sh", ""), ("python", ""), ("python", "torch"), ("text", "")}
+        ("sh", "install"),
+        ("sh", "onnx"),
+        ("sh", ""),
+        ("python", ""),
+        ("python", "torch"),
+        ("text", ""),
+    }
 
 
 def test_python_blocks(capsys):
@@ -46,10 +53,16 @@ def test_shell_blocks(script, tmp_path, kernel_cache):
     command = f"exec {sys.executable} -c 'from graph_runtime.cli import main; main()' \"$@\"\n"
     (tools / "graph-runtime").write_text("#!/bin/sh\n" + command)
     (tools / "graph-runtime").chmod(0o755)
-    environment = {**os.environ, "GR_CACHE_DIR": kernel_cache,
-                   "PATH": f"{tools}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=tmp_path, env=environment,
-                          timeout=100, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "GR_CACHE_DIR": kernel_cache, "PATH": f"{tools}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        timeout=100,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "planned.json").exists()
 
@@ -66,8 +79,9 @@ def test_ci_runs_what_the_readme_says():
 
 def test_command_table_is_the_command_line():
     command = [sys.executable, "-c", "from graph_runtime.cli import main; main()", "--help"]
-    help_text = subprocess.run(command, capture_output=True, text=True, check=True,
-                               env={**os.environ, "COLUMNS": "200"}).stdout
+    help_text = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "200"}
+    ).stdout
     listed = re.findall(r"^\| `(\w+)` \|", README, re.M)
     assert listed
     assert sorted(listed) == sorted(re.findall(r"^│ (\w+) ", help_text.split("Commands")[1], re.M))

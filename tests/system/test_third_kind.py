@@ -1,5 +1,6 @@
 """A device kind is one C file and one descriptor: two made-up kinds are dropped into a copy of the sources,
 which is built and used without any other change."""
+
 from __future__ import annotations
 
 import json
@@ -22,9 +23,17 @@ static const gr_device_ops npu_ops = {.kind = "npu", .alloc = gr_host_alloc, .re
 GR_REGISTER_DEVICE(npu_ops)
 """
 _NPU = {
-    "kind": "npu", "board": "npu1", "stack": "made up", "dl_type": 16, "grid": [1, 1], "default": True,
+    "kind": "npu",
+    "board": "npu1",
+    "stack": "made up",
+    "dl_type": 16,
+    "grid": [1, 1],
+    "default": True,
     "memories": [{"name": "host", "banks": 1, "bank_bytes": 1 << 24, "base": 0, "alignment": 128}],
-    "layouts": ["row_major"], "formats": ["f32", "int32"], "kernels": "cpu", "sources": {"kind": "made up"},
+    "layouts": ["row_major"],
+    "formats": ["f32", "int32"],
+    "kernels": "cpu",
+    "sources": {"kind": "made up"},
 }
 
 # memory of its own that only copies reach: one bank of rows, each on a multiple of 16 bytes; no kernels
@@ -60,9 +69,16 @@ static const gr_device_ops vault_ops = {.kind = "vault", .alloc = gr_host_alloc,
 GR_REGISTER_DEVICE(vault_ops)
 """
 _VAULT = {
-    "kind": "vault", "board": "vault1", "stack": "made up", "dl_type": 17, "grid": [1, 1], "default": True,
+    "kind": "vault",
+    "board": "vault1",
+    "stack": "made up",
+    "dl_type": 17,
+    "grid": [1, 1],
+    "default": True,
     "memories": [{"name": "dram", "banks": 1, "bank_bytes": 1 << 20, "base": 0, "alignment": 16}],
-    "layouts": ["row_major"], "formats": ["f32", "bool"], "sources": {"kind": "made up"},
+    "layouts": ["row_major"],
+    "formats": ["f32", "bool"],
+    "sources": {"kind": "made up"},
 }
 
 
@@ -71,8 +87,9 @@ def run(tmp_path_factory):
     """run(script) -> what a Python with the extended sources prints."""
     tree = tmp_path_factory.mktemp("third")
     for folder in ("graph_runtime", "codegen", "schemas", "native"):
-        shutil.copytree(ROOT / folder, tree / folder,
-                        ignore=shutil.ignore_patterns("_core.*.so", "__pycache__"))
+        shutil.copytree(
+            ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("_core.*.so", "__pycache__")
+        )
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, tree)
     for descriptor, source in ((_NPU, _NPU_C), (_VAULT, _VAULT_C)):
@@ -82,8 +99,14 @@ def run(tmp_path_factory):
     environment = {**os.environ, "PYTHONPATH": str(site), "GR_BUILD": "debug"}
 
     def python(*arguments: str) -> str:
-        done = subprocess.run([sys.executable, "-W", "ignore", *arguments], cwd=site, env=environment,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", *arguments],
+            cwd=site,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         assert done.returncode == 0, done.stdout[-4000:]
         return done.stdout
 

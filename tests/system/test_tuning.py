@@ -1,4 +1,5 @@
 """Kernels that are measured: each once on a machine, and the times are there for the next process."""
+
 import json
 
 from graph_runtime.graph import TensorType

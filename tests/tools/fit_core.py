@@ -208,8 +208,10 @@ def main() -> None:
     for arch, ops in fits.items():
         for op, keys in ops.items():
             for key, f in keys.items():
-                print(f"{arch:12} {op:16} {key:12} {f['rows']:4} rows  fit {f['error_pct']}  "
-                      f"cv {f['cv_row_pct']}  by group {f['cv_group_pct']}")
+                print(
+                    f"{arch:12} {op:16} {key:12} {f['rows']:4} rows  fit {f['error_pct']}  "
+                    f"cv {f['cv_row_pct']}  by group {f['cv_group_pct']}"
+                )
     write_weights(
         "core",
         {

@@ -22,16 +22,19 @@ from graph_runtime.ops import registry
 CASES = {
     "product_gflops": ("matmul", ((512, 512), (512, 512)), {}),
     "packed_gflops": ("dense", ((128, 768), (24, 768, 32)), {"packed": 768}),
-    "depthwise_gflops": ("conv2d", ((1, 28, 28, 192), (6, 9, 32)), {
-        "layout": "NHWC", "packed": 192, "group": 192, "kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}),
+    "depthwise_gflops": (
+        "conv2d",
+        ((1, 28, 28, 192), (6, 9, 32)),
+        {"layout": "NHWC", "packed": 192, "group": 192, "kernel_shape": (3, 3), "pads": (1, 1, 1, 1)},
+    ),
     "simple_gflops": ("layer_norm", ((256, 512), (512,), (512,)), {}),
     "function_gflops": ("exp", ((512, 512),), {}),
     "gb_per_s": ("add", ((4096, 2048), (4096, 2048)), {}),
     "call_ns": ("add", ((1,), (1,)), {}),
 }
-CHAIN = 64      # calls of one run, so that the run's own cost does not show
+CHAIN = 64  # calls of one run, so that the run's own cost does not show
 MB = 1 << 20
-CACHES = (4, 8, 16, 32)      # MB of weights that may be found in a cache
+CACHES = (4, 8, 16, 32)  # MB of weights that may be found in a cache
 HOPS = 32
 
 
@@ -63,6 +66,7 @@ def least(builder: gr.GraphBuilder, devices: list[str], **options) -> float:
 def weights() -> dict[str, float]:
     """How fast weights of so many MB come to a product of one row: from a cache, from memory, and up to how
     many MB they stay in one."""
+
     def gb_per_s(mb: int) -> float:
         k = 1024
         n = mb * MB // 4 // k
@@ -76,6 +80,7 @@ def weights() -> dict[str, float]:
 def handoffs() -> dict[str, float]:
     """ns from queue to queue, of nodes that pass a value to and fro between two devices: of short ones, whose
     threads never sleep, then of long ones."""
+
     def each(n: int, other: str) -> float:
         builder = gr.GraphBuilder()
         value, weight = builder.input("x", (1, n)), builder.input("w", (n // 32, n, 32))
@@ -85,7 +90,7 @@ def handoffs() -> dict[str, float]:
         return least(builder, ["cpu:0", "cpu:1"], place={"b*": other}, queues="threads") / HOPS * 1e9
 
     short, long = (each(n, "cpu:1") - each(n, "cpu:0") for n in (32, 1280))
-    handoff = short / 2                      # to the queue that copies, and on to the one that computes
+    handoff = short / 2  # to the queue that copies, and on to the one that computes
     return {"handoff_ns": handoff, "wake_ns": max(long - handoff, handoff)}
 
 

@@ -195,13 +195,28 @@ def main() -> None:
         print(f"{name:32} {found['rows']:4} rows  {errors}")
     print(f"{'pcie':32} {pcies['rows']:4} rows  fit {pcies['error_pct']:6.2f}")
     add_dram_writes(unicasts, ideal)
-    write_weights("noc", {
-        "source": "fits to tenstorrent/tt-metal@1fc9110 noc_estimator, tt-npe@10216031 traces (Apache-2.0)",
-        "date": date_of(), "unicast": unicasts, "multicast": multicast(ideal), "reshard": reshards})
-    write_weights("links", {
-        "source": "fits to tenstorrent/tt-isa-documentation@39304719 DRAMTile and PCIExpressTile; tt-metal's "
-                  "fabric report (Apache-2.0)",
-        "date": date_of(), "dram": drams, "pcie": pcies, "ethernet": ethernet(folder)})
+    write_weights(
+        "noc",
+        {
+            "source": "fits to tenstorrent/tt-metal@1fc9110 noc_estimator, tt-npe@10216031 traces "
+            "(Apache-2.0)",
+            "date": date_of(),
+            "unicast": unicasts,
+            "multicast": multicast(ideal),
+            "reshard": reshards,
+        },
+    )
+    write_weights(
+        "links",
+        {
+            "source": "fits to tenstorrent/tt-isa-documentation@39304719 DRAMTile and PCIExpressTile; "
+            "tt-metal's fabric report (Apache-2.0)",
+            "date": date_of(),
+            "dram": drams,
+            "pcie": pcies,
+            "ethernet": ethernet(folder),
+        },
+    )
 
 
 if __name__ == "__main__":

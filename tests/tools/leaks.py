@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 BLOCK = re.compile(r"^(?:Direct|Indirect) leak of (\d+) byte\(s\) in (\d+) object\(s\) allocated from:$")
-FRAME = re.compile(r"^ +#\d+ 0x[0-9a-f]+ (.*) \[(.*)\]$")          # by sanitize.sh's stack_trace_format
+FRAME = re.compile(r"^ +#\d+ 0x[0-9a-f]+ (.*) \[(.*)\]$")  # by sanitize.sh's stack_trace_format
 ALLOCATORS = re.compile(r"lib(c|asan|ubsan|lsan|stdc\+\+|pthread)[.-][^/]*so[^/]*|ld-linux[^/]*|ld-musl[^/]*")
 OURS = re.compile(r"_core\.[^/]*so")
 NO_CHECK = "LeakSanitizer has encountered a fatal error"
-UNKNOWN = ("", "(null)", "<null>")                                 # how frames without a module print
+UNKNOWN = ("", "(null)", "<null>")  # how frames without a module print
 
 
 class Block(NamedTuple):
@@ -49,8 +49,10 @@ def module_of(frames: list[str]) -> str:
 def blocks_of(text: str) -> list[Block]:
     """The blocks of one process's report."""
     if NO_CHECK in text:
-        raise BadReport("LeakSanitizer could not stop the process: it needs ptrace, which a container may "
-                        "forbid (--cap-add=SYS_PTRACE) and a debugger takes")
+        raise BadReport(
+            "LeakSanitizer could not stop the process: it needs ptrace, which a container may "
+            "forbid (--cap-add=SYS_PTRACE) and a debugger takes"
+        )
     found = []
     for part in re.split(r"\n\s*\n", text):
         lines = part.strip("\n").splitlines()
@@ -92,8 +94,10 @@ def judge(folder: Path) -> tuple[list[Block], str]:
         if not is_ours(block.module):
             others[Path(block.module).name] += block.size
     rest = ", ".join(f"{name} {size}" for name, size in others.most_common()) or "none"
-    return ours, (f"{len(checked)} processes looked for leaks; {len(ours)} stacks of ours lost "
-                  f"{sum(block.size for block in ours)} bytes; bytes that others lost: {rest}")
+    return ours, (
+        f"{len(checked)} processes looked for leaks; {len(ours)} stacks of ours lost "
+        f"{sum(block.size for block in ours)} bytes; bytes that others lost: {rest}"
+    )
 
 
 def main(folder: str) -> int:

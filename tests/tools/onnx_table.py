@@ -5,6 +5,7 @@
 
 Needs the extra "onnx".
 """
+
 from __future__ import annotations
 
 import sys
@@ -32,8 +33,9 @@ SoftmaxCrossEntropyLoss, ...) are expanded by the onnx package. What else a file
 
 def _since(op: str) -> int:
     """The first opset that has the op."""
-    return min(s.since_version for s in onnx.defs.get_all_schemas_with_history()
-               if s.name == op and s.domain == "")
+    return min(
+        s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == op and s.domain == ""
+    )
 
 
 def _row(entry: Converter) -> str:

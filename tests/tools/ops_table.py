@@ -1,8 +1,9 @@
 """Write docs/ops.md from the op registry: what each op is, its attributes, and where it has kernels.
 
-    python tests/tools/ops_table.py            writes the file
-    python tests/tools/ops_table.py --check    exits with 1 if the file is out of date
+python tests/tools/ops_table.py            writes the file
+python tests/tools/ops_table.py --check    exits with 1 if the file is out of date
 """
+
 from __future__ import annotations
 
 import json
@@ -30,8 +31,13 @@ this list.
 
 
 def _attr(attr: Attr) -> str:
-    default = "required" if attr.default is REQUIRED else "from the shapes" if attr.default is None \
+    default = (
+        "required"
+        if attr.default is REQUIRED
+        else "from the shapes"
+        if attr.default is None
         else json.dumps(attr.default)
+    )
     return f"`{attr.name}` ({attr.kind}, {default}): {attr.meaning}".replace("|", "\\|")
 
 

@@ -1,11 +1,12 @@
 """Fixtures of the tests of graph_runtime.torch: torch with the device tt, and counters from zero."""
+
 from __future__ import annotations
 
 import pytest
 
 try:
     import torch
-except ImportError:                         # the extra is not installed: nothing to collect here
+except ImportError:  # the extra is not installed: nothing to collect here
     torch = None
     collect_ignore_glob = ["test_*.py"]
 

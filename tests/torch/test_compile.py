@@ -1,4 +1,5 @@
 """torch.compile(backend="tt"): values, gradients, what moves and what does not, sizes, options, refusals."""
+
 from __future__ import annotations
 
 import copy
@@ -74,7 +75,7 @@ def test_weights_are_neither_uploaded_nor_converted(tt):
             trained.step()
             y = compiled(x)
         assert moved.bytes("d2h") == 0, moved.rows()
-        assert moved.bytes("h2d") <= (0 if step else 16), moved.rows()     # numbers, once
+        assert moved.bytes("h2d") <= (0 if step else 16), moved.rows()  # numbers, once
 
 
 def test_a_step_moves_the_batch_the_output_and_its_gradient_only(tt):
@@ -102,7 +103,7 @@ def test_other_batches_are_other_programs_within_the_bound(tt, same):
     assert list(tt.stats().eager_graphs) == ["more than 2 sets of sizes (option max_programs)"]
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute")        # dynamo's own look
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # dynamo's own look
 def test_graph_breaks_split_the_model(tt, same):
     class Broken(nn.Module):
         def __init__(self):
@@ -176,8 +177,12 @@ def test_formats_and_fidelity_change_the_numbers(tt):
     assert errors["lofi"] < 0.2
 
 
-BAD = [({"fidelty": "LoFi"}, "did you mean"), ({"fallback": "gpu"}, "fallback"),
-       ({"max_programs": 0}, "1 or more"), ({"placement": "cpu"}, "mapping")]
+BAD = [
+    ({"fidelty": "LoFi"}, "did you mean"),
+    ({"fallback": "gpu"}, "fallback"),
+    ({"max_programs": 0}, "1 or more"),
+    ({"placement": "cpu"}, "mapping"),
+]
 
 
 @pytest.mark.parametrize(("options", "text"), BAD)
@@ -258,7 +263,7 @@ def test_graphs_are_fused_before_they_are_planned(tt, same, monkeypatch, tmp_pat
     wanted.square().sum().backward()
     same_gradients(same, model, twin, 1e-4)
     forward, backward = made
-    assert ops_of(forward) == ["matmul", "matmul"]          # biases and relu are their epilogues
+    assert ops_of(forward) == ["matmul", "matmul"]  # biases and relu are their epilogues
     assert ops_of(backward).count("matmul") == 3
     assert "transpose" not in ops_of(backward)
     assert tt.stats()["fused"] >= 3 + 4
@@ -281,7 +286,7 @@ def test_programs_hold_no_memory_for_weights_and_activations(tt):
     model = mlp(256, 512, 8).to("tt")
     compiled = torch.compile(model, backend="tt")
     x = torch.randn(4, 256).to("tt")
-    gc.collect()                                 # what other tests left
+    gc.collect()  # what other tests left
     torch.tt.synchronize()
     empty = torch.tt.memory_allocated()
     like_y = torch.zeros(4, 8).to("tt")
@@ -312,7 +317,7 @@ def test_a_hundred_steps_upload_no_weight(tt):
     with gr.stats() as moved:
         for _ in range(100):
             step()
-    assert (moved.count("h2d"), moved.bytes("h2d")) == (200, 100 * (4 * 24 + 4 * 10) * 4)    # batch, gradient
+    assert (moved.count("h2d"), moved.bytes("h2d")) == (200, 100 * (4 * 24 + 4 * 10) * 4)  # batch, gradient
     assert moved.count("conversion") == 0
     assert tt.stats()["prepared"] == 0
     assert tt.stats()["programs"] == 200
@@ -340,7 +345,7 @@ def test_numbers_of_a_graph_that_do_not_fit_are_left_to_torch(tt):
 
 def test_what_a_graph_computes_of_integers_wraps_at_32_bits(tt):
     x = torch.tensor([2**30, 5])
-    assert torch.compile(lambda x: x * 4, backend="tt")(x).tolist() == [0, 20]       # docs/torch.md says so
+    assert torch.compile(lambda x: x * 4, backend="tt")(x).tolist() == [0, 20]  # docs/torch.md says so
 
 
 class Attention(nn.Module):
@@ -362,7 +367,7 @@ def test_attention_without_a_mask_is_not_guarded_against_one(tt, same, monkeypat
 def test_rows_that_a_mask_hides_are_zero(tt, same, monkeypatch):
     made = programs_of(monkeypatch)
     q, k, v = torch.randn(3, 1, 2, 4, 8).unbind(0)
-    mask = torch.ones(4, 4).tril(-1).bool()                     # the first row sees nothing
+    mask = torch.ones(4, 4).tril(-1).bool()  # the first row sees nothing
     wanted = nn.functional.scaled_dot_product_attention(q, k, v, mask)
     assert not wanted[..., 0, :].any()
     with torch.no_grad():

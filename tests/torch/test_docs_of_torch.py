@@ -1,4 +1,5 @@
 """The examples of docs/torch.md, and the README's with torch, run as they stand."""
+
 from __future__ import annotations
 
 import re
@@ -10,14 +11,22 @@ import pytest
 
 pytest.importorskip("torch")
 ROOT = Path(__file__).resolve().parents[2]
-CODES = [code for page, mark in (("docs/torch.md", ""), ("README.md", " torch"))
-         for code in re.findall(rf"^```python{mark}\n(.*?)^```$", (ROOT / page).read_text("utf-8"),
-                                re.M | re.S)]
+CODES = [
+    code
+    for page, mark in (("docs/torch.md", ""), ("README.md", " torch"))
+    for code in re.findall(rf"^```python{mark}\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.M | re.S)
+]
 
 
 @pytest.mark.parametrize("code", CODES, ids=range(len(CODES)))
 def test_examples_run_as_they_stand(code, tmp_path):
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=tmp_path, capture_output=True,
-                          text=True, timeout=110, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout

@@ -1,4 +1,5 @@
 """Operations one at a time: on the device where there are kernels, else on the host, the same either way."""
+
 from __future__ import annotations
 
 import pytest
@@ -8,22 +9,35 @@ pytest.importorskip("graph_runtime.torch")
 from torch.nn import functional  # noqa: E402
 
 ON_DEVICE = {
-    "add": lambda a, b: a + b, "scalars": lambda a, b: 2 * a - 1 + a / 4, "mul": lambda a, b: a * b,
-    "broadcast": lambda a, b: a + b[0], "relu": lambda a, b: torch.relu(a), "exp": lambda a, b: a.exp(),
-    "mm": lambda a, b: a @ b.t(), "linear": lambda a, b: functional.linear(a, b),
+    "add": lambda a, b: a + b,
+    "scalars": lambda a, b: 2 * a - 1 + a / 4,
+    "mul": lambda a, b: a * b,
+    "broadcast": lambda a, b: a + b[0],
+    "relu": lambda a, b: torch.relu(a),
+    "exp": lambda a, b: a.exp(),
+    "mm": lambda a, b: a @ b.t(),
+    "linear": lambda a, b: functional.linear(a, b),
     "sum": lambda a, b: a.sum(1),
-    "mean": lambda a, b: a.mean(), "amax": lambda a, b: a.amax(0), "softmax": lambda a, b: a.softmax(-1),
-    "layer_norm": lambda a, b: functional.layer_norm(a, (6,)), "gelu": lambda a, b: functional.gelu(a),
-    "views": lambda a, b: a[1:, ::2].t() + 1, "cat": lambda a, b: torch.cat([a, b], 1),
-    "reshape": lambda a, b: a.reshape(3, 8).tanh(), "pow": lambda a, b: a.square() + a.abs().sqrt(),
+    "mean": lambda a, b: a.mean(),
+    "amax": lambda a, b: a.amax(0),
+    "softmax": lambda a, b: a.softmax(-1),
+    "layer_norm": lambda a, b: functional.layer_norm(a, (6,)),
+    "gelu": lambda a, b: functional.gelu(a),
+    "views": lambda a, b: a[1:, ::2].t() + 1,
+    "cat": lambda a, b: torch.cat([a, b], 1),
+    "reshape": lambda a, b: a.reshape(3, 8).tanh(),
+    "pow": lambda a, b: a.square() + a.abs().sqrt(),
     "in place": lambda a, b: a.clone().mul_(b).add_(1),
     "out": lambda a, b: torch.add(a, b, out=torch.empty_like(a)),
     "index put": lambda a, b: a.clone().index_put_((torch.tensor([0, 1], device=a.device),), b[:2], True),
 }
 ON_HOST = {
-    "special": lambda a, b: torch.special.i0(a), "median": lambda a, b: a.median(1).values,
-    "float64": lambda a, b: a.double() * b.double(), "int64": lambda a, b: (a * 10).long() // 3,
-    "masks": lambda a, b: a[a > 0], "unique": lambda a, b: (a * 2).round().unique(),
+    "special": lambda a, b: torch.special.i0(a),
+    "median": lambda a, b: a.median(1).values,
+    "float64": lambda a, b: a.double() * b.double(),
+    "int64": lambda a, b: (a * 10).long() // 3,
+    "masks": lambda a, b: a[a > 0],
+    "unique": lambda a, b: (a * 2).round().unique(),
     "inverse": lambda a, b: torch.linalg.inv(a @ a.t() + torch.eye(4, device=a.device)),
 }
 
@@ -37,7 +51,7 @@ def test_on_the_device(tt, same, name):
     a, b = inputs()
     x, y = a.to("tt"), b.to("tt")
     with tt.no_fallback():
-        made = [ON_DEVICE[name](x, y) for _ in range(2)][-1]            # the second time from memory
+        made = [ON_DEVICE[name](x, y) for _ in range(2)][-1]  # the second time from memory
     assert made.device == torch.device("tt:0")
     same(made, ON_DEVICE[name](a, b), 1e-5)
     assert tt.stats().on_host == 0

@@ -1,4 +1,5 @@
 """torch.export programs as Models and bundles, which run without torch."""
+
 from __future__ import annotations
 
 import subprocess
@@ -13,12 +14,19 @@ from torch import nn  # noqa: E402
 
 from graph_runtime.errors import InputError, UnsupportedOpError  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")         # torch.export's own
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # torch.export's own
 
 
 def network():
-    return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
-                         nn.Flatten(), nn.Linear(64, 5), nn.Softmax(-1)).eval()
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64, 5),
+        nn.Softmax(-1),
+    ).eval()
 
 
 def test_a_bundle_runs_without_torch(tmp_path):
@@ -27,13 +35,16 @@ def test_a_bundle_runs_without_torch(tmp_path):
     (name,) = program.graph_signature.user_inputs
     bundle = tt.export(program, tmp_path / "net.bundle", devices=("tt:0", "cpu:0"), generate=False)
     np.save(tmp_path / "x.npy", x.numpy())
-    code = ("import sys, numpy as np, graph_runtime as gr\n"
-            f"m = gr.load({str(bundle)!r})\n"
-            f"m.run(**{{{name!r}: np.load({str(tmp_path / 'x.npy')!r})}})\n"
-            f"np.save({str(tmp_path / 'y.npy')!r}, m.get_output(0).numpy())\n"
-            "assert 'torch' not in sys.modules")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100,
-                          check=False)
+    code = (
+        "import sys, numpy as np, graph_runtime as gr\n"
+        f"m = gr.load({str(bundle)!r})\n"
+        f"m.run(**{{{name!r}: np.load({str(tmp_path / 'x.npy')!r})}})\n"
+        f"np.save({str(tmp_path / 'y.npy')!r}, m.get_output(0).numpy())\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), model(x).detach().numpy(), rtol=1e-4, atol=1e-6)
 

@@ -1,4 +1,5 @@
 """One journal of what the host did for a device: eager operations, torch's, and compiled programs'."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -24,14 +25,15 @@ def broken(tt, sabotage):
 def test_a_run_error_that_the_host_mends_is_in_every_view_of_the_journal(tt, broken):
     x = torch.randn(4, 8)
     with gr.stats() as counted:
-        for _ in range(3):                                 # the third by the launcher that was remembered
+        for _ in range(3):  # the third by the launcher that was remembered
             torch.testing.assert_close(torch.exp(x.to("tt")).cpu(), torch.exp(x))
     ((key, times),) = tt.stats().fallbacks.items()
     assert (key[0], times) == ("exp", 3)
     assert "on purpose" in key[1]
     assert (counted.count("fallback", "tt:0"), counted.bytes("fallback", "tt:0")) == (3, 3 * x.numel() * 4)
     assert [(f.op, f.device, f.types, f.count) for f in counted.fallbacks] == [
-        ("exp", "tt:0", ("float32[4, 8]",), 3)]
+        ("exp", "tt:0", ("float32[4, 8]",), 3)
+    ]
     assert eager.fallbacks() == counted.fallbacks
     assert "on purpose" in str(counted)
     with gr.stats() as counted:
@@ -51,7 +53,7 @@ def test_no_fallback_raises_before_the_host_does_it(tt, broken, forbid):
         with pytest.raises(UnsupportedOpError, match="exp"):
             eager.exp(eager.array(np.ones(3, np.float32), "tt:0")).numpy()
         assert not tt.stats().fallbacks
-    settle_all()                                # what the block refused and is still alive
+    settle_all()  # what the block refused and is still alive
     tt.stats(clear=True)
     torch.testing.assert_close(torch.exp(x).cpu(), torch.exp(x.cpu()))
     assert tt.stats().on_host == 1
@@ -62,7 +64,7 @@ def test_what_nobody_waited_for_is_told_when_the_block_ends(tt, broken):
     with pytest.raises(UnsupportedOpError, match="exp"), tt.no_fallback():
         y = torch.exp(x)
     assert not tt.stats().fallbacks
-    torch.testing.assert_close(y.cpu(), torch.exp(x.cpu()))          # outside of it the host may
+    torch.testing.assert_close(y.cpu(), torch.exp(x.cpu()))  # outside of it the host may
     many = []
 
     def more_than_are_kept_in_view():
@@ -105,14 +107,14 @@ def test_copies_that_go_through_the_host_are_told(tt, what):
     x = torch.randn(4, 6).to("tt")
     if what == "conj":
         z = torch.randn(3, dtype=torch.complex64).to("tt")
-        copy = lambda: torch.empty_like(z).copy_(z.conj())              # noqa: E731
+        copy = lambda: torch.empty_like(z).copy_(z.conj())  # noqa: E731
     elif what == "resize":
-        copy = lambda: x.clone().resize_(2, 3)                         # noqa: E731
+        copy = lambda: x.clone().resize_(2, 3)  # noqa: E731
     elif what == "raw":
-        copy = lambda: torch.empty(4, 6, dtype=torch.float64, device="tt").copy_(x)         # noqa: E731
+        copy = lambda: torch.empty(4, 6, dtype=torch.float64, device="tt").copy_(x)  # noqa: E731
     else:
         flat = torch.zeros(40).to("tt")
-        copy = lambda: flat.as_strided((3, 3), (5, 4)).copy_(torch.ones(3, 3))              # noqa: E731
+        copy = lambda: flat.as_strided((3, 3), (5, 4)).copy_(torch.ones(3, 3))  # noqa: E731
     tt.stats(clear=True)
     copy()
     assert tt.stats().on_host == 1

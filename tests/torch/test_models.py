@@ -1,4 +1,5 @@
 """Layers that users have, on the device as on the CPU: recurrent cells, masks made of ranges, counts."""
+
 from __future__ import annotations
 
 import copy
@@ -16,10 +17,12 @@ def _fresh():
     torch._dynamo.reset()
 
 
-CELLS = {"lstm": lambda: nn.LSTM(6, 5, 2, batch_first=True),
-         "lstm without bias": lambda: nn.LSTM(6, 5, bias=False),
-         "gru": lambda: nn.GRU(6, 5, bidirectional=True),
-         "gru without bias": lambda: nn.GRU(6, 5, bias=False)}
+CELLS = {
+    "lstm": lambda: nn.LSTM(6, 5, 2, batch_first=True),
+    "lstm without bias": lambda: nn.LSTM(6, 5, bias=False),
+    "gru": lambda: nn.GRU(6, 5, bidirectional=True),
+    "gru without bias": lambda: nn.GRU(6, 5, bias=False),
+}
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -94,8 +97,10 @@ def test_host_operations_with_numbers_and_outputs(same):
     made = torch.add(whole.to("tt"), whole.to("tt"), out=out)
     assert made is out
     same(out, whole + whole)
-    same(functional.smooth_l1_loss(y.t(), y.t()[:1].expand(4, 3), reduction="none"),
-         functional.smooth_l1_loss(x.t(), x.t()[:1].expand(4, 3), reduction="none"))
+    same(
+        functional.smooth_l1_loss(y.t(), y.t()[:1].expand(4, 3), reduction="none"),
+        functional.smooth_l1_loss(x.t(), x.t()[:1].expand(4, 3), reduction="none"),
+    )
     assert torch.empty(1, 1, dtype=torch.float64).as_strided((1, 1), (3, 2)).to("tt").shape == (1, 1)
 
 
@@ -103,7 +108,7 @@ def test_host_operations_with_numbers_and_outputs(same):
 def test_dtypes_of_results_are_torchs(same):
     flags, one = torch.tensor([True, False]), torch.tensor(2.0)
     same(flags.to("tt") * 3, flags * 3)
-    same(flags.to("tt") ** 2, flags ** 2)
+    same(flags.to("tt") ** 2, flags**2)
     same(flags.to("tt") == 1, flags == 1)
     same(torch.var(one.to("tt")), torch.var(one))
 
@@ -163,8 +168,10 @@ def test_columns_are_picked_by_indices(same):
 def test_jacobians_and_derivatives_forward(same):
     w, x = torch.randn(3, 4), torch.randn(4)
     at = w.to("tt")
-    same(torch.func.jacfwd(lambda x: torch.tanh(at @ x))(x.to("tt")),
-         torch.func.jacfwd(lambda x: torch.tanh(w @ x))(x))
+    same(
+        torch.func.jacfwd(lambda x: torch.tanh(at @ x))(x.to("tt")),
+        torch.func.jacfwd(lambda x: torch.tanh(w @ x))(x),
+    )
 
 
 def test_a_dot_product_is_compiled(same):

@@ -1,4 +1,5 @@
 """Memory that torch has dropped is there for everybody at once."""
+
 from __future__ import annotations
 
 import gc
@@ -16,7 +17,7 @@ def test_others_get_what_torch_dropped():
     free = torch.tt.mem_get_info()[0]
     size = int(free * 0.6) // 4096 // 4
     x = torch.empty(size, 4096, device="tt")
-    del x                                               # noted by the deleter, and not collected yet
+    del x  # noted by the deleter, and not collected yet
     made = gr.empty((size, 4096), "float32", "tt:0")
     assert made.is_allocated
     made.deallocate()

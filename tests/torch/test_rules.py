@@ -1,4 +1,5 @@
 """Rules of layers and losses, forward and backward: on the device without the host's help, as on the CPU."""
+
 from __future__ import annotations
 
 import pytest
@@ -57,13 +58,18 @@ LAYERS = {
     "batch norm": lambda x: functional.batch_norm(x, None, None, training=True),
 }
 ACTIVATIONS = {
-    "elu": lambda x: functional.elu(x, 0.7), "selu": functional.selu,
+    "elu": lambda x: functional.elu(x, 0.7),
+    "selu": functional.selu,
     "celu": lambda x: functional.celu(x, 1.5),
-    "softplus": functional.softplus, "steep": lambda x: functional.softplus(x, 2.0, 1.5),
-    "hardshrink": functional.hardshrink, "softshrink": functional.softshrink,
-    "hardswish": functional.hardswish, "hardsigmoid": functional.hardsigmoid,
+    "softplus": functional.softplus,
+    "steep": lambda x: functional.softplus(x, 2.0, 1.5),
+    "hardshrink": functional.hardshrink,
+    "softshrink": functional.softshrink,
+    "hardswish": functional.hardswish,
+    "hardsigmoid": functional.hardsigmoid,
     "glu": lambda x: functional.glu(x, 1),
-    "threshold": lambda x: functional.threshold(x, 0.1, 2.0), "softsign": functional.softsign,
+    "threshold": lambda x: functional.threshold(x, 0.1, 2.0),
+    "softsign": functional.softsign,
     "prelu": lambda x: functional.prelu(x, x.detach()[0, :4, 0, 0]),
     "huber": lambda x: functional.huber_loss(x, x.detach().roll(1), delta=0.5),
     "smooth l1": lambda x: functional.smooth_l1_loss(x, x.detach().roll(1), reduction="none"),
@@ -112,15 +118,18 @@ def test_layers(tt, same, name):
 def test_the_greatest_and_where_it_is(tt, same):
     x = torch.randn(IMAGE)
     with tt.no_fallback():
-        for made, wanted in zip((*x.to("tt").max(1), *x.to("tt").min(-1, keepdim=True)),
-                                (*x.max(1), *x.min(-1, keepdim=True)), strict=True):
+        for made, wanted in zip(
+            (*x.to("tt").max(1), *x.to("tt").min(-1, keepdim=True)),
+            (*x.max(1), *x.min(-1, keepdim=True)),
+            strict=True,
+        ):
             same(made, wanted)
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_of_classes(tt, same, name):
     scores = torch.randn(4, 5)
-    scores[:, 3] = -float("inf")                            # a class that is masked: no row has it
+    scores[:, 3] = -float("inf")  # a class that is masked: no row has it
     twin, weight = scores.requires_grad_(), torch.rand(5)
     x = scores.detach().to("tt").requires_grad_()
     with tt.no_fallback():

@@ -1,5 +1,6 @@
 """Values that are easily wrong: quotients rounded down, tails of activations, dtypes of reductions, what an
 operation writes that its schema does not say."""
+
 from __future__ import annotations
 
 import itertools
@@ -36,6 +37,7 @@ def identical(made, wanted):
 
 # **************** division ****************
 
+
 @pytest.mark.parametrize("mode", ["floor", "trunc"])
 def test_rounded_quotients_of_floats_are_torch_s(run, mode):
     pairs = torch.tensor(list(itertools.product(SPECIAL, SPECIAL)))
@@ -49,8 +51,11 @@ def test_rounded_quotients_of_floats_are_torch_s(run, mode):
 def test_one_over_a_tenth(run):
     x = torch.tensor([1.0, INF, -1.0])
     assert torch.div(x, 0.1, rounding_mode="floor").tolist()[0] == 9
-    for function in (lambda x: torch.div(x, 0.1, rounding_mode="floor"), lambda x: x // 0.1,
-                     lambda x: torch.floor_divide(x, -0.1)):
+    for function in (
+        lambda x: torch.div(x, 0.1, rounding_mode="floor"),
+        lambda x: x // 0.1,
+        lambda x: torch.floor_divide(x, -0.1),
+    ):
         identical(run(function, x), function(x))
 
 
@@ -59,14 +64,18 @@ def test_rounded_quotients_of_bfloat16(tt, mode):
     a, b = (torch.randn(2000).mul(20).bfloat16() for _ in range(2))
     with tt.no_fallback():
         made = torch.div(a.to("tt"), b.to("tt"), rounding_mode=mode).cpu()
-    torch.testing.assert_close(made, torch.div(a, b, rounding_mode=mode), rtol=0, atol=0)    # -0 is 0 there
+    torch.testing.assert_close(made, torch.div(a, b, rounding_mode=mode), rtol=0, atol=0)  # -0 is 0 there
 
 
-@pytest.mark.parametrize("operation", [torch.remainder, torch.fmod, torch.floor_divide,
-                                       lambda a, b: torch.div(a, b, rounding_mode="trunc")])
+@pytest.mark.parametrize(
+    "operation",
+    [torch.remainder, torch.fmod, torch.floor_divide, lambda a, b: torch.div(a, b, rounding_mode="trunc")],
+)
 def test_integers_and_remainders_are_torch_s(tt, operation):
-    a, b = torch.tensor([7, -7, 7, -7, 0, -2**31], dtype=torch.int32), torch.tensor(
-        [2, 2, -2, -2, 5, 3], dtype=torch.int32)
+    a, b = (
+        torch.tensor([7, -7, 7, -7, 0, -(2**31)], dtype=torch.int32),
+        torch.tensor([2, 2, -2, -2, 5, 3], dtype=torch.int32),
+    )
     identical(operation(a.to("tt"), b.to("tt")).cpu(), operation(a, b))
     a, b = torch.tensor(list(itertools.product(SPECIAL, SPECIAL))).t().contiguous().unbind(0)
     identical(operation(a.to("tt"), b.to("tt")).cpu(), operation(a, b))
@@ -77,14 +86,26 @@ def test_integers_and_remainders_are_torch_s(tt, operation):
 # **************** activations ****************
 
 ACTIVATIONS = {
-    "silu": F.silu, "sigmoid": torch.sigmoid, "mish": F.mish, "hardswish": F.hardswish,
+    "silu": F.silu,
+    "sigmoid": torch.sigmoid,
+    "mish": F.mish,
+    "hardswish": F.hardswish,
     "softplus": F.softplus,
-    "logsigmoid": F.logsigmoid, "elu": F.elu, "selu": F.selu, "celu": F.celu, "tanh": torch.tanh,
-    "hardsigmoid": F.hardsigmoid, "softsign": F.softsign, "expm1": torch.expm1,
+    "logsigmoid": F.logsigmoid,
+    "elu": F.elu,
+    "selu": F.selu,
+    "celu": F.celu,
+    "tanh": torch.tanh,
+    "hardsigmoid": F.hardsigmoid,
+    "softsign": F.softsign,
+    "expm1": torch.expm1,
     "log1p": torch.log1p,
     "gelu": lambda x: F.gelu(x) if x.dtype == torch.float32 else x * torch.erfc(-x / 2**0.5) / 2,
-    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh") if x.dtype == torch.float32 else (
-        x * torch.sigmoid(2 * (2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3))),
+    "gelu_tanh": lambda x: (
+        F.gelu(x, approximate="tanh")
+        if x.dtype == torch.float32
+        else (x * torch.sigmoid(2 * (2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)))
+    ),
 }
 # relative error: gelu's tail takes the error of a rounded argument, as squares of it are large
 LOOSE = {"gelu": 2e-5, "gelu_tanh": 2e-5, "hardsigmoid": 1e-6}
@@ -93,13 +114,19 @@ LOOSE = {"gelu": 2e-5, "gelu_tanh": 2e-5, "hardsigmoid": 1e-6}
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_tails_of_activations(tt, name):
     function = ACTIVATIONS[name]
-    x = torch.cat([torch.linspace(-110, 30, 5001), -torch.logspace(-30, 2, 999),
-                   torch.logspace(-30, 1.5, 999), torch.tensor([-90.5, -88.8, -91.0, 0.0])]).float()
+    x = torch.cat(
+        [
+            torch.linspace(-110, 30, 5001),
+            -torch.logspace(-30, 2, 999),
+            torch.logspace(-30, 1.5, 999),
+            torch.tensor([-90.5, -88.8, -91.0, 0.0]),
+        ]
+    ).float()
     if name == "log1p":
         x = x[x > -1]
     wanted = function(x.double())
     made = function(x.to("tt")).cpu().double()
-    least = 2.0 ** -149                                   # of which rounding to denormals may lose some
+    least = 2.0**-149  # of which rounding to denormals may lose some
     error = (made - wanted).abs() / (wanted.abs() * LOOSE.get(name, 1e-6) + 6 * least)
     worst = int(error.argmax())
     assert error[worst] <= 1, (name, x[worst].item(), made[worst].item(), wanted[worst].item())
@@ -115,15 +142,29 @@ def test_silu_where_its_sigmoid_has_no_normal_number(run):
 
 INTS = [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool]
 REDUCTIONS = {
-    "max": lambda x: x.max(), "min": lambda x: x.min(), "amax": lambda x: x.amax(),
+    "max": lambda x: x.max(),
+    "min": lambda x: x.min(),
+    "amax": lambda x: x.amax(),
     "amin": lambda x: x.amin(1),
-    "sum": lambda x: x.sum(), "sum_1": lambda x: x.sum(1), "prod": lambda x: x.prod(),
+    "sum": lambda x: x.sum(),
+    "sum_1": lambda x: x.sum(1),
+    "prod": lambda x: x.prod(),
     "any": lambda x: x.any(),
-    "all": lambda x: x.all(1), "cumsum": lambda x: x.cumsum(0), "cumprod": lambda x: x.cumprod(0),
-    "argmax": lambda x: x.argmax(), "argmin": lambda x: x.argmin(1), "max_1": lambda x: x.max(1),
-    "min_0": lambda x: x.min(0), "median": lambda x: x.median(), "sort": lambda x: x.sort(1),
-    "topk": lambda x: x.topk(2, 1), "aminmax": lambda x: x.aminmax(), "count": lambda x: x.count_nonzero(),
-    "cummax": lambda x: x.cummax(0), "mode": lambda x: x.mode(1), "kthvalue": lambda x: x.kthvalue(2, 1),
+    "all": lambda x: x.all(1),
+    "cumsum": lambda x: x.cumsum(0),
+    "cumprod": lambda x: x.cumprod(0),
+    "argmax": lambda x: x.argmax(),
+    "argmin": lambda x: x.argmin(1),
+    "max_1": lambda x: x.max(1),
+    "min_0": lambda x: x.min(0),
+    "median": lambda x: x.median(),
+    "sort": lambda x: x.sort(1),
+    "topk": lambda x: x.topk(2, 1),
+    "aminmax": lambda x: x.aminmax(),
+    "count": lambda x: x.count_nonzero(),
+    "cummax": lambda x: x.cummax(0),
+    "mode": lambda x: x.mode(1),
+    "kthvalue": lambda x: x.kthvalue(2, 1),
 }
 
 
@@ -139,16 +180,23 @@ def test_dtypes_and_values_of_reductions_are_torch_s(tt, name, dtype):
     for one, other in zip(*([v] if isinstance(v, torch.Tensor) else v for v in (made, wanted)), strict=True):
         assert one.dtype == other.dtype
         if dtype != torch.bool or not name.startswith(("max_", "min_", "sort", "topk", "mode", "kth", "arg")):
-            torch.testing.assert_close(one.cpu(), other)          # of equal ones another index is right
+            torch.testing.assert_close(one.cpu(), other)  # of equal ones another index is right
 
 
 # **************** axes ****************
 
+
 def test_an_axis_that_is_named_twice_is_refused(tt):
     x = torch.randn(2, 3, 4).to("tt")
-    for call in (lambda: x.flip([0, 0]), lambda: x.flip([0, -3]), lambda: x.sum((1, -2)),
-                 lambda: x.amax((0, 0)),
-                 lambda: x.permute(0, 1, -2), lambda: x.mean((2, -1)), lambda: x.squeeze((0, 0))):
+    for call in (
+        lambda: x.flip([0, 0]),
+        lambda: x.flip([0, -3]),
+        lambda: x.sum((1, -2)),
+        lambda: x.amax((0, 0)),
+        lambda: x.permute(0, 1, -2),
+        lambda: x.mean((2, -1)),
+        lambda: x.squeeze((0, 0)),
+    ):
         with pytest.raises(RuntimeError, match=r"multiple times|repeated|unique|duplicate"):
             call().cpu()
 
@@ -157,17 +205,22 @@ def test_an_axis_that_is_named_twice_is_refused(tt):
 
 WRITERS = {
     "native_batch_norm.out": lambda x, w, b, m, v, o: aten.native_batch_norm.out(
-        x, w, b, m, v, True, 0.1, 1e-5, out=o[0], save_mean=o[1], save_invstd=o[2]),
+        x, w, b, m, v, True, 0.1, 1e-5, out=o[0], save_mean=o[1], save_invstd=o[2]
+    ),
     "native_batch_norm": lambda x, w, b, m, v, o: aten.native_batch_norm(x, w, b, m, v, True, 0.1, 1e-5),
     "_native_batch_norm_legit.out": lambda x, w, b, m, v, o: aten._native_batch_norm_legit.out(
-        x, w, b, m, v, True, 0.1, 1e-5, out=o[0], save_mean=o[1], save_invstd=o[2]),
+        x, w, b, m, v, True, 0.1, 1e-5, out=o[0], save_mean=o[1], save_invstd=o[2]
+    ),
     "_native_batch_norm_legit": lambda x, w, b, m, v, o: aten._native_batch_norm_legit(
-        x, w, b, m, v, True, 0.1, 1e-5),
+        x, w, b, m, v, True, 0.1, 1e-5
+    ),
     "_batch_norm_with_update": lambda x, w, b, m, v, o: aten._batch_norm_with_update(
-        x, w, b, m, v, 0.1, 1e-5),
+        x, w, b, m, v, 0.1, 1e-5
+    ),
     "batch_norm_update_stats": lambda x, w, b, m, v, o: aten.batch_norm_update_stats(x, m, v, 0.1),
     "batch_norm_update_stats.out": lambda x, w, b, m, v, o: aten.batch_norm_update_stats.out(
-        x, m, v, 0.1, out0=o[1], out1=o[2]),
+        x, m, v, 0.1, out0=o[1], out1=o[2]
+    ),
     "batch_norm": lambda x, w, b, m, v, o: F.batch_norm(x, m, v, w, b, True),
     "out is a statistic": lambda x, w, b, m, v, o: torch.add(m, w, out=m),
 }

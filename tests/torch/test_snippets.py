@@ -1,4 +1,5 @@
 """What users of pybuda asked for (tenstorrent/tt-forge-onnx, issue 175), as they wrote it."""
+
 from __future__ import annotations
 
 import copy
@@ -9,8 +10,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("graph_runtime.torch")
 from torch import nn  # noqa: E402
 
-pytestmark = [pytest.mark.filterwarnings("ignore:The .grad attribute"),           # dynamo's own look
-              pytest.mark.filterwarnings("ignore:the parameters of this module")]  # golden results are alive
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The .grad attribute"),  # dynamo's own look
+    pytest.mark.filterwarnings("ignore:the parameters of this module"),
+]  # golden results are alive
 
 
 class MNISTLinear(nn.Module):

@@ -1,4 +1,5 @@
 """Plain torch tensors on the simulated device: moves, views, in-place operations, lifetime, files."""
+
 from __future__ import annotations
 
 import copy
@@ -13,9 +14,23 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from torch import nn  # noqa: E402
 
-DTYPES = [torch.float32, torch.bfloat16, torch.float64, torch.float16, torch.int64, torch.int32, torch.int16,
-          torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.bool, torch.complex64,
-          torch.float8_e4m3fn]
+DTYPES = [
+    torch.float32,
+    torch.bfloat16,
+    torch.float64,
+    torch.float16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
+    torch.bool,
+    torch.complex64,
+    torch.float8_e4m3fn,
+]
 SHAPES = [(), (1,), (3,), (2, 3), (4, 5, 6), (0, 3)]
 
 
@@ -50,9 +65,16 @@ def test_every_float32_bit_pattern_survives():
 def test_views_share_memory_both_ways(dtype):
     x = filled(dtype, (4, 5, 6))
     y = x.to("tt")
-    for view in (lambda t: t.transpose(0, 2), lambda t: t[1:3, ::2], lambda t: t.reshape(20, 6)[3],
-                 lambda t: t.permute(1, 2, 0)[..., 1:], lambda t: t[2, 3, 4], lambda t: t[:, :, -1].t(),
-                 lambda t: t.unsqueeze(1).expand(4, 3, 5, 6), lambda t: t.unfold(2, 3, 1)):
+    for view in (
+        lambda t: t.transpose(0, 2),
+        lambda t: t[1:3, ::2],
+        lambda t: t.reshape(20, 6)[3],
+        lambda t: t.permute(1, 2, 0)[..., 1:],
+        lambda t: t[2, 3, 4],
+        lambda t: t[:, :, -1].t(),
+        lambda t: t.unsqueeze(1).expand(4, 3, 5, 6),
+        lambda t: t.unfold(2, 3, 1),
+    ):
         assert torch.equal(view(y).cpu(), view(x))
     x[1:3, ::2] = x[0:2, ::2].clone()
     y[1:3, ::2] = y[0:2, ::2]
@@ -115,7 +137,7 @@ def test_the_last_alias_frees_the_memory():
     before = torch.tt.memory_allocated()
     x = torch.rand(100, 100).to("tt")
     padded = torch.tt.memory_allocated() - before
-    assert padded >= 4 * 4 * 1024 * 4                       # 4 x 4 tiles
+    assert padded >= 4 * 4 * 1024 * 4  # 4 x 4 tiles
     view = x[1:].t()
     del x
     gc.collect()
@@ -148,7 +170,7 @@ def test_modules_move_and_keep_their_parameters():
     layer = nn.Linear(3, 4)
     weight = layer.weight
     assert layer.tt() is layer
-    assert layer.weight is weight                           # optimizers made before keep working
+    assert layer.weight is weight  # optimizers made before keep working
     assert weight.is_tt
     assert weight.device == torch.device("tt:0")
     layer.cpu()

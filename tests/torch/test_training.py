@@ -1,4 +1,5 @@
 """Training on the device against the same on the CPU: digits, gradients, optimizers here and there."""
+
 from __future__ import annotations
 
 import copy
@@ -40,8 +41,10 @@ def train(run, model, optimizer, images, labels, device, batch=96, epochs=2):
     return losses
 
 
-OPTIMIZERS = {"sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
-              "adam": lambda p: torch.optim.Adam(p, 1e-2)}
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
+    "adam": lambda p: torch.optim.Adam(p, 1e-2),
+}
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -140,9 +143,17 @@ def test_the_loss_may_be_on_the_device_too(tt, digits):
 
 
 def small_cnn():
-    return nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
-                         nn.Conv2d(8, 12, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(),
-                         nn.Linear(48, 10))
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 12, 3, padding=1),
+        nn.ReLU(),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(48, 10),
+    )
 
 
 def test_a_small_cnn(tt, digits):
@@ -152,8 +163,16 @@ def test_a_small_cnn(tt, digits):
     run = torch.compile(model.to("tt"), backend="tt")
     images = digits[0][:512].reshape(-1, 1, 8, 8)
     made = train(run, model, optimizer, images, digits[1][:512], "tt", batch=64, epochs=1)
-    wanted = train(twin, twin, torch.optim.SGD(twin.parameters(), 0.1), images, digits[1][:512], "cpu",
-                   batch=64, epochs=1)
+    wanted = train(
+        twin,
+        twin,
+        torch.optim.SGD(twin.parameters(), 0.1),
+        images,
+        digits[1][:512],
+        "cpu",
+        batch=64,
+        epochs=1,
+    )
     torch.testing.assert_close(made, wanted, rtol=1e-2, atol=1e-3)
     torch.testing.assert_close(model[1].running_var.cpu(), twin[1].running_var, rtol=1e-2, atol=1e-4)
     assert not tt.stats().eager_graphs
@@ -179,8 +198,16 @@ def test_a_transformer_of_two_layers(tt, digits):
     run = torch.compile(model.to("tt"), backend="tt")
     images = digits[0][:256].reshape(-1, 8, 8)
     made = train(run, model, optimizer, images, digits[1][:256], "tt", batch=64, epochs=1)
-    wanted = train(twin, twin, torch.optim.Adam(twin.parameters(), 2e-3), images, digits[1][:256], "cpu",
-                   batch=64, epochs=1)
+    wanted = train(
+        twin,
+        twin,
+        torch.optim.Adam(twin.parameters(), 2e-3),
+        images,
+        digits[1][:256],
+        "cpu",
+        batch=64,
+        epochs=1,
+    )
     torch.testing.assert_close(made, wanted, rtol=1e-2, atol=2e-3)
     assert not tt.stats().eager_graphs
 
@@ -190,8 +217,9 @@ class Normalised(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(),
-                                    nn.BatchNorm2d(4, affine=False))
+        self.layers = nn.Sequential(
+            nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.BatchNorm2d(4, affine=False)
+        )
 
     def forward(self, x):
         return self.layers(x).mean((2, 3))
@@ -213,8 +241,11 @@ def test_running_statistics_follow_the_batches(tt, same, compiled, amp):
         same(made, wanted, tolerance)
         wanted.square().sum().backward()
         made.square().sum().backward()
-    for made, wanted in zip((*model.buffers(), *(p.grad for p in model.parameters())),
-                            (*twin.buffers(), *(p.grad for p in twin.parameters())), strict=True):
+    for made, wanted in zip(
+        (*model.buffers(), *(p.grad for p in model.parameters())),
+        (*twin.buffers(), *(p.grad for p in twin.parameters())),
+        strict=True,
+    ):
         same(made, wanted, 3 * tolerance)
     assert not any("batch_norm" in op for op, _ in tt.stats().fallbacks)
     assert not tt.stats().eager_graphs

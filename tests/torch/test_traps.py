@@ -1,5 +1,6 @@
 """What breaks when a device is registered from Python, each as a test: the traps of torch 2.13, threads,
 children of fork and spawn."""
+
 from __future__ import annotations
 
 import gc
@@ -17,13 +18,20 @@ from torch import nn  # noqa: E402
 
 def run(code: str) -> subprocess.CompletedProcess:
     """A fresh interpreter that runs ``code`` after the imports."""
-    return subprocess.run([sys.executable, "-c", "import torch, graph_runtime.torch as tt\n" + code],
-                          capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", "import torch, graph_runtime.torch as tt\n" + code],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
 
 
 def test_a_read_of_data_ptr_by_the_host_faults():
-    made = run("import ctypes\nx = torch.ones(4).to('tt')\nprint('alive', flush=True)\n"
-               "ctypes.c_float.from_address(x.data_ptr()).value\nprint('read')")
+    made = run(
+        "import ctypes\nx = torch.ones(4).to('tt')\nprint('alive', flush=True)\n"
+        "ctypes.c_float.from_address(x.data_ptr()).value\nprint('read')"
+    )
     assert made.stdout == "alive\n"
     assert made.returncode == -11
 
@@ -72,8 +80,8 @@ def test_tensors_on_two_devices_are_refused_not_mixed():
         torch.add(b, b, out=c)
     with pytest.raises(RuntimeError, match="same device"):
         b.add_(a)
-    assert torch.equal((b + torch.tensor(2.0)).cpu(), a + 2)          # numbers are everywhere
-    assert torch.equal(b[torch.tensor([1, 0])].cpu(), a)              # and so are indices
+    assert torch.equal((b + torch.tensor(2.0)).cpu(), a + 2)  # numbers are everywhere
+    assert torch.equal(b[torch.tensor([1, 0])].cpu(), a)  # and so are indices
 
 
 def test_optimizers_made_before_the_move_are_not_stale():
@@ -88,7 +96,7 @@ def test_optimizers_made_before_the_move_are_not_stale():
 
 def test_a_move_that_makes_new_parameters_says_so():
     layer, before = nn.Linear(3, 2), nn.Linear(4, 3)
-    weight, alive = layer.weight, layer(before(torch.ones(1, 4)))       # its graph holds the weight
+    weight, alive = layer.weight, layer(before(torch.ones(1, 4)))  # its graph holds the weight
     with pytest.warns(UserWarning, match="optimizers that were made before"):
         layer.to("tt")
     assert layer.weight.device == torch.device("tt:0")
@@ -118,22 +126,30 @@ def test_the_library_objects_are_not_collected():
 
 
 def test_importing_twice_and_reloading_is_harmless():
-    made = run("import importlib, graph_runtime.torch\nimportlib.reload(graph_runtime.torch)\n"
-               "print(torch.ones(2).to('tt').sum().item())")
+    made = run(
+        "import importlib, graph_runtime.torch\nimportlib.reload(graph_runtime.torch)\n"
+        "print(torch.ones(2).to('tt').sum().item())"
+    )
     assert made.stdout == "2.0\n", made.stderr
 
 
 def test_another_version_of_torch_is_refused_at_import():
-    made = subprocess.run([sys.executable, "-c", "import torch\ntorch.__version__ = '2.12.1'\n"
-                                                 "import graph_runtime.torch"],
-                          capture_output=True, text=True, timeout=100, check=False)
+    made = subprocess.run(
+        [sys.executable, "-c", "import torch\ntorch.__version__ = '2.12.1'\nimport graph_runtime.torch"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
     assert "needs torch 2.13.*, this is torch 2.12.1" in made.stderr
     assert made.stderr.rstrip().splitlines()[-1].startswith("ImportError")
 
 
 def test_the_interpreter_ends_quietly_with_tensors_alive():
-    made = run("x = torch.rand(100, 100).to('tt')\ny = x @ x\nm = torch.nn.Linear(3, 3).to('tt:1')\n"
-               "m(torch.ones(1, 3).to('tt:1')).sum().backward()")
+    made = run(
+        "x = torch.rand(100, 100).to('tt')\ny = x @ x\nm = torch.nn.Linear(3, 3).to('tt:1')\n"
+        "m(torch.ones(1, 3).to('tt:1')).sum().backward()"
+    )
     assert (made.returncode, made.stderr) == (0, "")
 
 
@@ -148,8 +164,9 @@ def test_gradients_flow_over_two_devices():
 
 
 def test_gradients_flow_on_each_device_whatever_went_backward_before_the_import():
-    made = subprocess.run([sys.executable, "-c", _BACKWARD], capture_output=True, text=True, timeout=100,
-                          check=False)
+    made = subprocess.run(
+        [sys.executable, "-c", _BACKWARD], capture_output=True, text=True, timeout=100, check=False
+    )
     assert made.stdout == "tt:1 [0.0, 2.0, 4.0]\n", made.stderr
 
 
@@ -172,7 +189,7 @@ def test_a_backward_pass_runs_in_the_thread_that_asks_for_it():
     y.sum().backward()
     torch.autograd.grad((x * 2).sum(), x)
     assert seen == [threading.get_ident()]
-    assert torch._C._is_multithreading_enabled()                        # as it was
+    assert torch._C._is_multithreading_enabled()  # as it was
 
 
 def test_threads_share_tensors():
@@ -207,14 +224,15 @@ class Numbers(torch.utils.data.Dataset):
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_data_loader_workers_by_fork():
-    torch.ones(2).to("tt").add(1).cpu()                         # the device is open, its threads run
+    torch.ones(2).to("tt").add(1).cpu()  # the device is open, its threads run
     loader = torch.utils.data.DataLoader(Numbers(), 4, num_workers=2, multiprocessing_context="fork")
     assert [batch.to("tt").sum().item() for batch in loader] == [24.0, 88.0]
 
 
 def test_data_loader_workers_by_spawn():
-    made = subprocess.run([sys.executable, "-c", _SPAWN], capture_output=True, text=True, timeout=110,
-                          check=False)
+    made = subprocess.run(
+        [sys.executable, "-c", _SPAWN], capture_output=True, text=True, timeout=110, check=False
+    )
     assert made.stdout == "[24.0, 88.0]\n", made.stderr
 
 
@@ -241,13 +259,15 @@ print([batch.to("tt").sum().item() for batch in loader])
 
 
 def test_a_child_of_fork_is_told_that_the_device_is_not_its_own():
-    made = run("import os, warnings\nwarnings.simplefilter('ignore')\nx = torch.ones(2).to('tt')\n"
-               "pid = os.fork()\n"
-               "if pid == 0:\n"
-               "    try: x + 1\n"
-               "    except RuntimeError as error: print(error, flush=True)\n"
-               "    os._exit(0)\n"
-               "print(os.waitpid(pid, 0)[1])")
+    made = run(
+        "import os, warnings\nwarnings.simplefilter('ignore')\nx = torch.ones(2).to('tt')\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    try: x + 1\n"
+        "    except RuntimeError as error: print(error, flush=True)\n"
+        "    os._exit(0)\n"
+        "print(os.waitpid(pid, 0)[1])"
+    )
     assert "child of fork" in made.stdout, made.stderr
     assert made.stdout.endswith("\n0\n")
 

@@ -228,8 +228,9 @@ def test_debug_graph_executor(tvm_library, blobs, golden_dir, tmp_path):
 
 def test_profile(tvm_library, golden_dir):
     folder = golden_dir / "mlp"
-    mod = create_debug(folder / "graph.json", tvm_library("LLVM"), params=folder / "params.bin",
-                       unset_inputs="allow")
+    mod = create_debug(
+        folder / "graph.json", tvm_library("LLVM"), params=folder / "params.bin", unset_inputs="allow"
+    )
     report = mod["profile"]()
     table = report.table()
     for word in ("tvmgen_default_fused_nn_softmax", "Total", "Hash", "Executor: Graph", "float32[1, 10]"):

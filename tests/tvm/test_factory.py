@@ -138,8 +138,9 @@ def test_a_failing_operator_names_node_and_text(tvm_library, golden):
 
     graph = json.loads((golden / "mlp" / "graph.json").read_text())
     graph["nodes"][11]["attrs"]["func_name"] = "always_fails"
-    module = gr.create(json.dumps(graph), tvm_library("LLVM"), params=golden / "mlp" / "params.bin",
-                       unset_inputs="allow")
+    module = gr.create(
+        json.dumps(graph), tvm_library("LLVM"), params=golden / "mlp" / "params.bin", unset_inputs="allow"
+    )
     with pytest.raises(gr.KernelError, match="this operator always fails") as caught:
         module.run()
     assert caught.value.node == "tvmgen_default_fused_nn_softmax"

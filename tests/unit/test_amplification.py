@@ -36,12 +36,16 @@ CALLS = {
     "graph": ("from graph_runtime.documents.loader import load_graph", "load_graph(sys.argv[1])"),
     "bundle": ("import graph_runtime.factory", "gr.load(sys.argv[1])"),
     "params": ("from graph_runtime.documents.params import read_params", "read_params(sys.argv[1])"),
-    "snapshot": ("from graph_runtime.factory import parse_list, read_snapshot",
-                 "read_snapshot(memoryview(open(sys.argv[1], 'rb').read()), parse_list('cpu:0'))"),
+    "snapshot": (
+        "from graph_runtime.factory import parse_list, read_snapshot",
+        "read_snapshot(memoryview(open(sys.argv[1], 'rb').read()), parse_list('cpu:0'))",
+    ),
     "create": ("import graph_runtime.factory", "gr.create(sys.argv[1])"),
-    "onnx": ("import onnx, onnx.inliner, graph_runtime.factory, graph_runtime.prepare, "
-             "graph_runtime.frontends.onnx.families, graph_runtime.frontends.onnx.importer",
-             "gr.create(sys.argv[1])"),
+    "onnx": (
+        "import onnx, onnx.inliner, graph_runtime.factory, graph_runtime.prepare, "
+        "graph_runtime.frontends.onnx.families, graph_runtime.frontends.onnx.importer",
+        "gr.create(sys.argv[1])",
+    ),
     "manifest": ("from graph_runtime.libraries.manifest import read_manifest", "read_manifest(sys.argv[1])"),
 }
 
@@ -62,8 +66,9 @@ def within(kind: str, file) -> str:
 # ---------------------------------------------------------------- JSON
 
 BIG = 8 << 20
-HEAD = (b'{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0], '
-        b'"attrs": {"dltype": ["list_str", []], ')
+HEAD = (
+    b'{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0], "attrs": {"dltype": ["list_str", []], '
+)
 TEXTS = {
     "arrays": b"[" + b"[]," * (BIG // 3) + b"[]]",
     "nested arrays": b"[" + b"[[[[]]]]," * (BIG // 9) + b"[]]",
@@ -90,16 +95,28 @@ def _some(names, *quick):
 @pytest.mark.parametrize("name", _some(TEXTS, "objects", "colons", "nested arrays"))
 def test_json_of_a_graph(name, tmp_path):
     file = tmp_path / "graph.json"
-    for data in (TEXTS[name], HEAD + b'"shape": ["list_shape", []]}, "metadata": ' + TEXTS[name] + b"}",
-                 HEAD + b'"shape": ["list_shape", ' + TEXTS[name] + b"]}}"):
+    for data in (
+        TEXTS[name],
+        HEAD + b'"shape": ["list_shape", []]}, "metadata": ' + TEXTS[name] + b"}",
+        HEAD + b'"shape": ["list_shape", ' + TEXTS[name] + b"]}}",
+    ):
         file.write_bytes(data)
         within("graph", file)
 
 
 def index(**changes) -> dict:
-    return {"format": "graph_runtime.bundle", "version": 2, "devices": ["cpu:0"], "programs": [
-        {"name": "main", "graph": "main.json", "inputs": [], "outputs": [], "params": {}, "aliases": []}],
-        "libraries": [], "params": None, "files": {"main.json": {"bytes": 0, "sha256": "0" * 64}}, **changes}
+    return {
+        "format": "graph_runtime.bundle",
+        "version": 2,
+        "devices": ["cpu:0"],
+        "programs": [
+            {"name": "main", "graph": "main.json", "inputs": [], "outputs": [], "params": {}, "aliases": []}
+        ],
+        "libraries": [],
+        "params": None,
+        "files": {"main.json": {"bytes": 0, "sha256": "0" * 64}},
+        **changes,
+    }
 
 
 def many(count: int) -> dict:
@@ -129,14 +146,17 @@ def test_an_index_of_a_bundle(what, count, tmp_path):
 def test_headers_of_other_files(name, tmp_path):
     text = TEXTS[name]
     size = len(text).to_bytes(8, "little")
-    for kind, file, data in (("params", "x.safetensors", size + text),
-                             ("snapshot", "main.plan", b"GRPLAN\x01\x00" + size + text),
-                             ("manifest", "x.so", b"\x93GR-MANIFEST\r\n\x1a\n" + size + text)):
+    for kind, file, data in (
+        ("params", "x.safetensors", size + text),
+        ("snapshot", "main.plan", b"GRPLAN\x01\x00" + size + text),
+        ("manifest", "x.so", b"\x93GR-MANIFEST\r\n\x1a\n" + size + text),
+    ):
         (tmp_path / file).write_bytes(data)
         within(kind, tmp_path / file)
 
 
 # ---------------------------------------------------------------- zips, parameters
+
 
 @pytest.mark.slow
 def test_a_zip_of_many_members(tmp_path):
@@ -149,8 +169,10 @@ def test_a_zip_of_many_members(tmp_path):
 
 @pytest.mark.slow
 def test_a_member_that_unpacks_to_much(tmp_path):
-    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive, \
-            archive.open("a.npy", "w") as file:
+    with (
+        zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("a.npy", "w") as file,
+    ):
         header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (%d,), }" % (1 << 30)
         file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header) + 1) + header + b"\n")
         for _ in range(1 << 10):
@@ -158,15 +180,16 @@ def test_a_member_that_unpacks_to_much(tmp_path):
     within("params", tmp_path / "x.npz")
 
 
-@pytest.mark.parametrize("packing", _some([zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA],
-                                          zipfile.ZIP_DEFLATED))
+@pytest.mark.parametrize(
+    "packing", _some([zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA], zipfile.ZIP_DEFLATED)
+)
 def test_a_member_that_unpacks_to_more_than_the_directory_says(tmp_path, packing):
     with zipfile.ZipFile(tmp_path / "x.npz", "w", packing) as archive:
         archive.writestr("a.npy", bytes(96 << 20))
     data = bytearray((tmp_path / "x.npz").read_bytes())
-    for mark, at in ((b"PK\1\2", 24), (b"PK\3\4", 22)):       # of the directory, and beside the member
+    for mark, at in ((b"PK\1\2", 24), (b"PK\3\4", 22)):  # of the directory, and beside the member
         at += data.rindex(mark)
-        data[at:at + 4] = (1000).to_bytes(4, "little")
+        data[at : at + 4] = (1000).to_bytes(4, "little")
     (tmp_path / "x.npz").write_bytes(data)
     assert "ParamsError" in within("params", tmp_path / "x.npz")
 
@@ -179,8 +202,11 @@ def test_parameters_of_many_and_huge_arrays(tmp_path):
     file.write_bytes(save_params({str(i): np.zeros(0, np.float32) for i in range(30_000)}))
     within("params", file)
     word = (1 << 40).to_bytes(8, "little")
-    for data in (MAGIC + bytes(8) + word, MAGIC + bytes(8) + bytes(8) + word,
-                 MAGIC + bytes(8) + (1 << 20).to_bytes(8, "little") + bytes(8 << 20)):
+    for data in (
+        MAGIC + bytes(8) + word,
+        MAGIC + bytes(8) + bytes(8) + word,
+        MAGIC + bytes(8) + (1 << 20).to_bytes(8, "little") + bytes(8 << 20),
+    ):
         file.write_bytes(data)
         within("params", file)
 
@@ -198,19 +224,23 @@ def test_a_storage_id_far_above_the_others(tmp_path):
 
 # ---------------------------------------------------------------- ONNX
 
+
 def _function(helper, *nodes):
     return helper.make_function("f", "F", ["a"], ["b"], nodes, [helper.make_opsetid("", 17)])
 
 
 def _calls(helper, count, **node):
     names = ["x", *(f"v{i}" for i in range(count - 1)), "y"]
-    return [helper.make_node("F", names[i:i + 1], names[i + 1:i + 2], domain="f", **node)
-            for i in range(count)]
+    return [
+        helper.make_node("F", names[i : i + 1], names[i + 1 : i + 2], domain="f", **node)
+        for i in range(count)
+    ]
 
 
 def _onnx(name):
     """(nodes, functions, names of outputs) of small models that stand for much."""
     import onnx
+
     helper = onnx.helper
     relu, long = helper.make_node("Relu", ["a"], ["b"]), "q" * 500_000
     weights = onnx.numpy_helper.from_array(np.zeros(1 << 17, np.float32), "w")
@@ -244,24 +274,46 @@ def _onnx(name):
 
 def _branches(helper, kind, count):
     """If nodes that see many names."""
-    body = helper.make_graph([helper.make_node("Relu", ["x"], ["t"])], "g", [],
-                             [helper.make_tensor_value_info("t", kind, None)])
-    return [helper.make_node("Split", ["x"], [f"v{i}" for i in range(20 * count)]),
-            *(helper.make_node("If", ["x"], [f"y{i}" if i else "y"], then_branch=body, else_branch=body)
-              for i in range(count))]
+    body = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["t"])], "g", [], [helper.make_tensor_value_info("t", kind, None)]
+    )
+    return [
+        helper.make_node("Split", ["x"], [f"v{i}" for i in range(20 * count)]),
+        *(
+            helper.make_node("If", ["x"], [f"y{i}" if i else "y"], then_branch=body, else_branch=body)
+            for i in range(count)
+        ),
+    ]
 
 
-@pytest.mark.parametrize("name", [
-    "constants in functions", "names in functions", "a name that a function repeats", "branches", "outputs",
-    "an attribute that a function repeats", "names that are nearly known"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "constants in functions",
+        "names in functions",
+        "a name that a function repeats",
+        "branches",
+        "outputs",
+        "an attribute that a function repeats",
+        "names that are nearly known",
+    ],
+)
 def test_an_onnx_file(name, tmp_path):
     onnx = pytest.importorskip("onnx")
     nodes, functions, outputs = _onnx(name)
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
-    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", kind, (4,))],
-                              [helper.make_tensor_value_info(output, kind, (4,)) for output in outputs])
-    model = helper.make_model(graph, functions=functions, ir_version=9, opset_imports=[
-        helper.make_opsetid("", 17), helper.make_opsetid("f", 1)])
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", kind, (4,))],
+        [helper.make_tensor_value_info(output, kind, (4,)) for output in outputs],
+    )
+    model = helper.make_model(
+        graph,
+        functions=functions,
+        ir_version=9,
+        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("f", 1)],
+    )
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     said = within("onnx", tmp_path / "m.onnx")
     assert "function" not in name or "inlining the functions" in said

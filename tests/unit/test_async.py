@@ -1,4 +1,5 @@
 """Runs in queues: handles, failures, cancelling, memory, and what else goes on in the process meanwhile."""
+
 from __future__ import annotations
 
 import asyncio
@@ -65,6 +66,7 @@ def first(run) -> float:
 
 # **************** handles ****************
 
+
 def test_a_run_returns_before_it_is_over_and_its_array_may_be_changed(slow):
     x = full(1)
     run = slow.run_async(x=x)
@@ -72,7 +74,7 @@ def test_a_run_returns_before_it_is_over_and_its_array_may_be_changed(slow):
     assert not run.outputs[0].ready
     assert run.outputs[0].shape == (4,)
     x[:] = 50
-    assert first(run) == 4                        # reading waits
+    assert first(run) == 4  # reading waits
     assert run.wait() is run
     assert run.done()
     assert run.exception() is None
@@ -88,7 +90,7 @@ def test_outputs_are_not_overwritten_while_a_handle_lives(slow):
 def test_inputs_that_a_run_is_not_given_are_the_sessions(slow):
     slow.set_input("x", full(7))
     before = slow.run_async()
-    slow.set_input("x", full(9))                  # waits for who reads it
+    slow.set_input("x", full(9))  # waits for who reads it
     assert (first(before), first(slow.run_async())) == (10, 12)
 
 
@@ -137,7 +139,7 @@ def test_a_handle_that_goes_while_it_is_awaited_raises_there_and_others_are_woke
     gated, gate = gr.create(builder, None, "cpu:0"), ctypes.c_int32.in_dll(faulty_library, "gate")
 
     async def main():
-        gate.value = 0                               # no run ends before its handle goes
+        gate.value = 0  # no run ends before its handle goes
         try:
             lost, kept = (gated.run_async(x=full(i)).outputs[0] for i in (1, 2))
 
@@ -170,8 +172,16 @@ def test_what_is_no_timeout(slow, timeout):
     """Told whether there is anything to wait for or not."""
     run = slow.run_async(x=full(0))
     made, constant = run.outputs[0], array(full(0))
-    waits = (run.wait, run.exception, made.wait, made.buffer.wait, lambda t: gr.wait_all([made, run], t),
-             lambda t: gr.wait_all([], t), slow.get_output(0).wait, constant.wait)
+    waits = (
+        run.wait,
+        run.exception,
+        made.wait,
+        made.buffer.wait,
+        lambda t: gr.wait_all([made, run], t),
+        lambda t: gr.wait_all([], t),
+        slow.get_output(0).wait,
+        constant.wait,
+    )
     for _ in range(2):
         for wait in waits:
             with pytest.raises(InputError, match=r"timeout is .*seconds.* None"):
@@ -216,6 +226,7 @@ def test_a_session_takes_inputs_by_name(gate):
 
 # **************** failures ****************
 
+
 def test_the_third_of_five_runs_fails_and_the_others_do_not(gate):
     runs = [gate.run_async(x=full(-1 if i == 2 else i)) for i in range(5)]
     for i, run in enumerate(runs):
@@ -256,7 +267,7 @@ def test_a_dropped_run_that_failed_warns(gate, slow):
         run = None
     in_flight = gate.run_async(x=slow.run_async(x=full(-10)).outputs[0])
     del in_flight
-    gate.run_async(x=full(0)).wait()                  # queued behind it
+    gate.run_async(x=full(0)).wait()  # queued behind it
     with pytest.warns(RuntimeWarning, match="the_gate"):
         sweep()
     asked = gate.run_async(x=full(-1))
@@ -310,20 +321,25 @@ def test_ctrl_c_in_a_run_of_queues_leaves_the_session_usable(document, packed_li
     mod = gr.create(chain(document, "slow", 30), packed_library, queues="threads")
     with ctrl_c_after(0.05):
         mod.run(x=full(0))
-    mod.set_output_zero_copy(0, out := gr.aligned_empty(4))        # waits for what goes on
+    mod.set_output_zero_copy(0, out := gr.aligned_empty(4))  # waits for what goes on
     mod.run(x=full(5))
     assert out[0] == 35
 
 
 # **************** out=, aliases, donation ****************
 
+
 def test_out_is_written_and_checked(slow, gate):
     out = empty((4,))
     assert slow.session.submit({0: full(1)}, out={0: out}).outputs[0] is out
     assert out.numpy()[0] == 4
     x = array(full(1))
-    for wrong, text in ((empty((5,)), "out.0. is float32"), (x, "input"), (full(0), "memory of its own"),
-                        (empty((4,), device="tt:0"), "on tt:0")):
+    for wrong, text in (
+        (empty((5,)), "out.0. is float32"),
+        (x, "input"),
+        (full(0), "memory of its own"),
+        (empty((4,), device="tt:0"), "on tt:0"),
+    ):
         with pytest.raises(gr.InputError, match=text):
             slow.session.submit({0: x}, out=[wrong])
     with pytest.raises(gr.InputError, match="no output 1"):
@@ -346,9 +362,10 @@ def test_one_value_that_is_two_outputs_has_one_out(document, packed_library):
 
 def test_host_memory_that_is_not_aligned_is_copied(slow):
     from graph_runtime.tensors.arrays import borrow
+
     raw = np.zeros(64, F32)
     begin = 1 if raw.ctypes.data % 64 == 0 else 0
-    borrowed = borrow(raw[begin:begin + 4])
+    borrowed = borrow(raw[begin : begin + 4])
     assert first(slow.run_async(x=borrowed)) == 3
 
 
@@ -377,7 +394,7 @@ def test_an_output_written_into_an_input_is_the_next_runs_state(counter):
     counter.set_input("x", one)
     runs = [counter.run_async() for _ in range(5)]
     assert runs[-1].outputs[0].numpy()[0, 0] == 5
-    counter.run()                                   # inline runs wait for queued ones
+    counter.run()  # inline runs wait for queued ones
     assert counter.get_output(0).numpy()[0, 0] == 6
 
 
@@ -416,9 +433,16 @@ def test_a_tensor_that_is_written_into_cannot_be_another_input_too(counter):
 
 # **************** wrong calls ****************
 
-@pytest.mark.parametrize(("given", "said"), [
-    ({"inputs": 5}, "inputs is a mapping .* got int"), ({"inputs": [1]}, "inputs is a mapping .* got list"),
-    ({"out": 7}, "out is a list of tensors.* got int"), ({"donate": 0}, "donate is a list .* got int")])
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"inputs": 5}, "inputs is a mapping .* got int"),
+        ({"inputs": [1]}, "inputs is a mapping .* got list"),
+        ({"out": 7}, "out is a list of tensors.* got int"),
+        ({"donate": 0}, "donate is a list .* got int"),
+    ],
+)
 def test_things_of_another_kind_are_input_errors(slow, given, said):
     with pytest.raises(InputError, match=said):
         slow.session.submit(**given)
@@ -454,6 +478,7 @@ def test_bound_inputs_are_read_where_they_are_and_bound_outputs_are_refused(slow
 
 
 # **************** threads, memory, lifetimes ****************
+
 
 def test_many_threads_in_one_session(slow):
     errors, slow.session.max_in_flight = [], 4
@@ -520,7 +545,7 @@ def test_memory_is_used_again_and_given_back(slow):
     before = allocated()
     for i in range(50):
         slow.run_async(x=full(i)).wait()
-    assert allocated() <= before                      # what earlier tests left may have gone meanwhile
+    assert allocated() <= before  # what earlier tests left may have gone meanwhile
 
 
 def test_where_memory_is_short_submit_waits_for_runs_that_end(settle):
@@ -572,8 +597,10 @@ def test_memory_that_came_back_after_it_was_refused_is_taken(settle):
 
 # The allocators of gcc's sanitizers do not hold their locks over fork: where another thread was allocating, a
 # child waits without end (seen in 1 of 14 and 1 of 28 runs of asan: SizeClassAllocator64::GetFromAllocator).
-forks = pytest.mark.skipif(os.environ.get("GR_BUILD") in ("asan", "tsan"),
-                           reason="sanitizers' allocators do not outlive fork beside threads")
+forks = pytest.mark.skipif(
+    os.environ.get("GR_BUILD") in ("asan", "tsan"),
+    reason="sanitizers' allocators do not outlive fork beside threads",
+)
 
 
 def script(text: str, *args: str) -> subprocess.CompletedProcess:
@@ -603,20 +630,26 @@ def test_the_interpreter_ends_while_runs_are_queued(files):
 
 
 def test_a_daemon_thread_submits_while_the_interpreter_ends(files):
-    done = script(_CHAIN + """
+    done = script(
+        _CHAIN
+        + """
 def work():
     while True:
         mod.run_async(x=x).wait()
 threading.Thread(target=work, daemon=True).start()
 time.sleep(0.05)
 print("over")
-""", *files)
+""",
+        *files,
+    )
     assert (done.returncode, done.stdout) == (0, "over\n")
 
 
 @forks
 def test_fork_refuses_queues_clearly_and_inline_runs_work(files):
-    done = script(_CHAIN + """
+    done = script(
+        _CHAIN
+        + """
 run = mod.run_async(x=x)
 pid = os.fork()
 if not pid:
@@ -636,14 +669,18 @@ if not pid:
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 assert run.outputs[0].numpy()[0] == 30
 print("fine")
-""", *files)
+""",
+        *files,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
 
 
 @forks
 def test_fork_while_other_threads_hold_locks(files):
     """Whoever held a lock of ours is not in the child to let go of it."""
-    done = script(_CHAIN + """
+    done = script(
+        _CHAIN
+        + """
 import asyncio
 from graph_runtime.locks import _locks
 
@@ -677,22 +714,29 @@ for lock in held:
     lock.release()
 assert run.outputs[0].numpy()[0] == 30
 print("fine")
-""", *files)
+""",
+        *files,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
 
 
 def test_a_child_forked_before_the_first_run_has_queues_of_its_own(files):
-    done = script(_CHAIN + """
+    done = script(
+        _CHAIN
+        + """
 pid = os.fork()
 assert mod.run_async(x=x).outputs[0].numpy()[0] == 30
 if pid:
     assert os.waitpid(pid, 0)[1] == 0
     print("fine")
-""", *files)
+""",
+        *files,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
 
 
 # **************** live views of a session ****************
+
 
 def test_a_live_view_waits_for_runs_that_write_or_read_there(counter, slow):
     view = counter.get_input("state")
@@ -704,5 +748,5 @@ def test_a_live_view_waits_for_runs_that_write_or_read_there(counter, slow):
     x = slow.get_input("x")
     x.copy_from(full(1))
     run = slow.run_async()
-    x.copy_from(full(100))                           # the run has read it by then
+    x.copy_from(full(100))  # the run has read it by then
     assert first(run) == 4

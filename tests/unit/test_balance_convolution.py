@@ -1,4 +1,5 @@
 """From a node to the ops that the balancer sees: convolutions, pools, and what every other op becomes."""
+
 from __future__ import annotations
 
 import math
@@ -41,8 +42,12 @@ def _has_elements(op, case):
     return all(t.size for t in (*types, *op.infer(types, op.decode(case.attrs))))
 
 
-ON_TT = [(op, case) for op in ops.all_ops().values() for case in draws.cases_on(op, "tt")
-         if case.inputs and _has_elements(op, case)]
+ON_TT = [
+    (op, case)
+    for op in ops.all_ops().values()
+    for case in draws.cases_on(op, "tt")
+    if case.inputs and _has_elements(op, case)
+]
 
 
 def conv_graph(x, w, bias=False, op="conv2d", dtype="bfloat16", **attrs):
@@ -61,11 +66,17 @@ def parts_of_conv(*args, **kwargs):
     return {p.name: p for p in parts_of(view_of(graph), graph.names.index("conv"), E150)}
 
 
-FIRST = {"x": (1, 3, 224, 224), "w": (64, 3, 7, 7), "strides": (2, 2), "pads": (3, 3, 3, 3),
-         "fidelity": "HiFi3"}
+FIRST = {
+    "x": (1, 3, 224, 224),
+    "w": (64, 3, 7, 7),
+    "strides": (2, 2),
+    "pads": (3, 3, 3, 3),
+    "fidelity": "HiFi3",
+}
 
 
 # **************** the published convolution, from its node ****************
+
 
 def test_the_first_convolution_of_resnet50_becomes_the_published_matmul():
     graph = conv_graph(**FIRST)
@@ -91,7 +102,11 @@ def test_direction_r_comes_from_the_access_pattern():
 def test_the_rows_are_four_pairs_and_their_sums():
     parts = parts_of_conv(**FIRST, bias=True)
     assert [*parts] == [f"row {i}: {kind}" for i in range(4) for kind in ("sparse", "dense")] + [
-        "sum 0", "sum 1", "sum 2", "bias"]
+        "sum 0",
+        "sum 1",
+        "sum 2",
+        "bias",
+    ]
     assert [p.name for p in parts.values() if p.principal] == ["row 0: dense"]
     assert parts["row 2: sparse"].op.out == Tiles(1, 4 * 392, 1)
     assert {len(p.op.operands) for n, p in parts.items() if "dense" in n} == {2}
@@ -99,9 +114,15 @@ def test_the_rows_are_four_pairs_and_their_sums():
 
 # **************** folding ****************
 
+
 @settings(max_examples=25, deadline=None)
-@given(st.tuples(*[st.integers(1, 5)] * 2), st.tuples(*[st.integers(1, 3)] * 2),
-       st.tuples(*[st.integers(0, 3)] * 4), st.tuples(*[st.integers(5, 9)] * 2), st.integers(1, 4))
+@given(
+    st.tuples(*[st.integers(1, 5)] * 2),
+    st.tuples(*[st.integers(1, 3)] * 2),
+    st.tuples(*[st.integers(0, 3)] * 4),
+    st.tuples(*[st.integers(5, 9)] * 2),
+    st.integers(1, 4),
+)
 def test_a_folded_convolution_is_the_same_sum(kernel, strides, pads, image, channels):
     """The taps of the folded window, gathered and multiplied, against the op's own reference."""
     rng = np.random.default_rng(0)
@@ -109,7 +130,7 @@ def test_a_folded_convolution_is_the_same_sum(kernel, strides, pads, image, chan
     w = rng.integers(-4, 5, (3, channels, *kernel)).astype(np.float32)
     attrs = {"strides": strides, "pads": pads}
     op = ops.require("conv2d")
-    wanted, = op.reference([x, w], op.decode(attrs))
+    (wanted,) = op.reference([x, w], op.decode(attrs))
     graph = conv_graph(x.shape, w.shape, **attrs)
     g = geometry(graph.node(graph.names.index("conv")), kernel)
     f = fold(g)
@@ -128,10 +149,10 @@ def _folded(x, w, g, f):
     """The image with strides x strides pixels in its channels, and the weights in the same order."""
     (sh, sw), c = g.strides, x.shape[1]
     image = np.zeros((1, c, f.image[0] * sh, f.image[1] * sw), np.float32)
-    image[:, :, :g.image[0], :g.image[1]] = x
+    image[:, :, : g.image[0], : g.image[1]] = x
     shift = [-b % s for b, s in zip(g.begin, g.strides, strict=True)]
     taps = np.zeros((len(w), c, f.kernel[0] * sh, f.kernel[1] * sw), np.float32)
-    taps[:, :, shift[0]:shift[0] + w.shape[2], shift[1]:shift[1] + w.shape[3]] = w
+    taps[:, :, shift[0] : shift[0] + w.shape[2], shift[1] : shift[1] + w.shape[3]] = w
     return (_into_channels(image, sh, sw), _into_channels(taps, sh, sw))
 
 
@@ -150,17 +171,24 @@ def _picked(x, window, dy, dx):
     return np.where(inside, x[:, np.clip(y, 0, h - 1)][:, :, np.clip(z, 0, w - 1)], 0)
 
 
-@pytest.mark.parametrize(("x", "w", "attrs", "names"), [
-    ((1, 64, 56, 56), (64, 64, 1, 1), {}, ["dense"]),
-    ((1, 64, 56, 56), (64, 64, 3, 3), {"pads": (1, 1, 1, 1)}, ["sparse", "dense"]),
-    ((1, 64, 56, 56), (128, 64, 1, 1), {"strides": (2, 2)}, ["sparse", "dense"]),
-    ((1, 32, 56, 56), (32, 1, 3, 3), {"pads": (1, 1, 1, 1), "group": 32}, ["sparse", "depthwise"]),
-    ((1, 64, 14, 14), (64, 32, 3, 3), {"pads": (1, 1, 1, 1), "group": 2}, ["sparse", "dense"]),
-    ((1, 8, 14, 14), (64, 8, 2, 2), {"strides": (2, 2)}, ["dense"]),
-    ((1, 3, 224, 224), (768, 3, 16, 16), {"strides": (16, 16)}, ["dense"]),
-    ((1, 3, 224, 224), (32, 3, 3, 3), {"strides": (2, 2), "pads": (1, 1, 1, 1)},
-     ["row 0: sparse", "row 0: dense", "row 1: sparse", "row 1: dense", "sum 0"]),
-])
+@pytest.mark.parametrize(
+    ("x", "w", "attrs", "names"),
+    [
+        ((1, 64, 56, 56), (64, 64, 1, 1), {}, ["dense"]),
+        ((1, 64, 56, 56), (64, 64, 3, 3), {"pads": (1, 1, 1, 1)}, ["sparse", "dense"]),
+        ((1, 64, 56, 56), (128, 64, 1, 1), {"strides": (2, 2)}, ["sparse", "dense"]),
+        ((1, 32, 56, 56), (32, 1, 3, 3), {"pads": (1, 1, 1, 1), "group": 32}, ["sparse", "depthwise"]),
+        ((1, 64, 14, 14), (64, 32, 3, 3), {"pads": (1, 1, 1, 1), "group": 2}, ["sparse", "dense"]),
+        ((1, 8, 14, 14), (64, 8, 2, 2), {"strides": (2, 2)}, ["dense"]),
+        ((1, 3, 224, 224), (768, 3, 16, 16), {"strides": (16, 16)}, ["dense"]),
+        (
+            (1, 3, 224, 224),
+            (32, 3, 3, 3),
+            {"strides": (2, 2), "pads": (1, 1, 1, 1)},
+            ["row 0: sparse", "row 0: dense", "row 1: sparse", "row 1: dense", "sum 0"],
+        ),
+    ],
+)
 def test_what_a_convolution_becomes(x, w, attrs, names):
     assert [*parts_of_conv(x, w, **attrs)] == names
 
@@ -173,25 +201,34 @@ def test_a_window_of_many_taps_is_split_so_that_its_pixels_fit():
         require_legal(part, E150)
 
 
-@pytest.mark.parametrize(("x", "w", "attrs", "k"), [
-    ((1, 64, 56, 56), (64, 64, 3, 3), {"pads": (1, 1, 1, 1)}, 9 * 2),
-    ((1, 64, 56, 56), (128, 64, 1, 1), {"strides": (2, 2)}, 2),
-    ((1, 64, 56, 56), (128, 64, 3, 3), {"strides": (2, 2)}, 9 * 2),
-    ((1, 32, 56, 56), (32, 1, 3, 3), {"group": 32}, 9),
-    ((1, 64, 14, 14), (64, 32, 3, 3), {"group": 2}, 9),
-    ((1, 3, 224, 224), (768, 3, 16, 16), {"strides": (16, 16)}, 24),
-    ((1, 3, 224, 224), (32, 3, 3, 3), {"strides": (2, 2), "pads": (1, 1, 1, 1)}, 2),
-])
+@pytest.mark.parametrize(
+    ("x", "w", "attrs", "k"),
+    [
+        ((1, 64, 56, 56), (64, 64, 3, 3), {"pads": (1, 1, 1, 1)}, 9 * 2),
+        ((1, 64, 56, 56), (128, 64, 1, 1), {"strides": (2, 2)}, 2),
+        ((1, 64, 56, 56), (128, 64, 3, 3), {"strides": (2, 2)}, 9 * 2),
+        ((1, 32, 56, 56), (32, 1, 3, 3), {"group": 32}, 9),
+        ((1, 64, 14, 14), (64, 32, 3, 3), {"group": 2}, 9),
+        ((1, 3, 224, 224), (768, 3, 16, 16), {"strides": (16, 16)}, 24),
+        ((1, 3, 224, 224), (32, 3, 3, 3), {"strides": (2, 2), "pads": (1, 1, 1, 1)}, 2),
+    ],
+)
 def test_the_inner_dimension_of_a_convolution(x, w, attrs, k):
-    main, = (p for p in parts_of_conv(x, w, **attrs).values() if p.principal)
+    (main,) = (p for p in parts_of_conv(x, w, **attrs).values() if p.principal)
     assert main.op.k == k
 
 
 # **************** the sparse operand ****************
 
+
 @settings(max_examples=20, deadline=None)
-@given(st.tuples(*[st.integers(3, 20)] * 2), st.tuples(*[st.integers(1, 3)] * 2), st.integers(1, 2),
-       st.integers(0, 1), st.sampled_from([1, 2, 4]))
+@given(
+    st.tuples(*[st.integers(3, 20)] * 2),
+    st.tuples(*[st.integers(1, 3)] * 2),
+    st.integers(1, 2),
+    st.integers(0, 1),
+    st.sampled_from([1, 2, 4]),
+)
 def test_nonzero_tiles_are_those_of_the_written_out_matrix(image, kernel, stride, pad, u_kt):
     out = tuple((n + 2 * pad - k) // stride + 1 for n, k in zip(image, kernel, strict=True))
     taps = tuple((p, q) for p in range(kernel[0]) for q in range(kernel[1]))
@@ -207,8 +244,8 @@ def test_nonzero_tiles_are_those_of_the_written_out_matrix(image, kernel, stride
     np.testing.assert_array_equal(np.argwhere(tile), np.stack([found.rows, found.cols], 1))
     cut = matrix.reshape(len(taps) * each, 32, wide, 32).transpose(0, 2, 1, 3)[tile]
     assert found.distinct == len(np.unique(cut.reshape(len(cut), -1), axis=0))
-    strips = sum(tile[:, at:at + u_kt].any() for at in range(0, wide, u_kt))
-    rows = sum(tile[:, at:at + u_kt].any(1).sum() for at in range(0, wide, u_kt))
+    strips = sum(tile[:, at : at + u_kt].any() for at in range(0, wide, u_kt))
+    rows = sum(tile[:, at : at + u_kt].any(1).sum() for at in range(0, wide, u_kt))
     assert found.worst_core(Grid(1, 1), Stream("RZ", 1, 1), 1, u_kt) == NonZero(tile.sum(), rows, strips)
 
 
@@ -243,6 +280,7 @@ def test_an_encoding_of_too_many_bits_is_refused(monkeypatch):
 
 # **************** every op ****************
 
+
 def test_every_op_with_a_tt_kernel_has_a_maker():
     assert {op.name for op in ops.all_ops().values() if "tt" in op.bodies} == set(MAKERS)
 
@@ -252,7 +290,7 @@ def test_every_case_of_every_op_has_legal_models(op, case):
     maker = GraphMaker()
     eids = [maker.input(TensorType(*type_)) for type_ in case.inputs]
     maker.op(op.name, eids, **case.attrs)
-    graph = maker.graph([len(eids)])                     # its first result
+    graph = maker.graph([len(eids)])  # its first result
     parts = part_models(graph, graph.num_nodes - 1, E150, Settings(enumerate_u_kt=False))
     assert sum(p.principal for p in parts) == 1
     for part in parts:
@@ -285,8 +323,10 @@ def test_an_input_that_is_read_as_a_weight_waits_in_dram():
     b.output(b.op("matmul", b.op("matmul", x, w, name="first"), x, name="second"))
     graph = load_graph(b.to_json())
     view = view_of(graph)
-    sources = [[o.source for o in parts_of(view, graph.names.index(n), E150)[0].op.operands]
-               for n in ("first", "second")]
+    sources = [
+        [o.source for o in parts_of(view, graph.names.index(n), E150)[0].op.operands]
+        for n in ("first", "second")
+    ]
     assert sources == [["queue", "parameter"], ["op", "parameter"]]
 
 
@@ -303,8 +343,10 @@ def test_a_user_that_reads_across_keeps_the_op_from_streaming():
 
 def test_harvested_rows_are_not_used():
     graph = conv_graph((1, 64, 64, 80), (64, 64, 1, 1))
-    rows = {text: max(m.grid.r for m in legal_models(graph, 2, devices.parse(text)).models)
-            for text in ("tt:0=e150", "tt:0=e150[rows=5]", "tt:0=wormhole_b0/buda")}
+    rows = {
+        text: max(m.grid.r for m in legal_models(graph, 2, devices.parse(text)).models)
+        for text in ("tt:0=e150", "tt:0=e150[rows=5]", "tt:0=wormhole_b0/buda")
+    }
     assert rows == {"tt:0=e150": 10, "tt:0=e150[rows=5]": 5, "tt:0=wormhole_b0/buda": 10}
 
 
@@ -321,8 +363,9 @@ def test_formats_and_numerics_of_a_plan_decide_dst_and_bytes():
     assert {b.tile_bytes for m in other.models for b in m.outputs} == {1120}
 
 
-@pytest.mark.parametrize(("op", "attrs"), [("conv2d", {"pads": [1, 1, 1, 1]}),
-                                         ("max_pool2d", {"kernel_shape": [3, 3]})])
+@pytest.mark.parametrize(
+    ("op", "attrs"), [("conv2d", {"pads": [1, 1, 1, 1]}), ("max_pool2d", {"kernel_shape": [3, 3]})]
+)
 def test_an_image_too_large_to_be_encoded_is_told_at_once(op, attrs):
     b = GraphBuilder()
     x = b.input("x", (1, 3, 4001, 4003))

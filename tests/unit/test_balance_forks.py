@@ -1,5 +1,6 @@
 """Fork-joins of the balancer against a run of the pipeline, block by block, with bounded buffers: no deadlock
 goes unnoticed, and what was added removes it."""
+
 from __future__ import annotations
 
 import math
@@ -32,8 +33,10 @@ class Pipeline:
         self.room = [self._room(e) + (added or {}).get(e, 0.0) for e in range(len(net.edges))]
 
     def finishes(self) -> bool:
-        while any([self._move(e) for e in range(len(self.net.edges)) if self.resident[e]]
-                  + [self._work(op) for op in range(len(self.net.ops))]):
+        while any(
+            [self._move(e) for e in range(len(self.net.edges)) if self.resident[e]]
+            + [self._work(op) for op in range(len(self.net.ops))]
+        ):
             pass
         return all(n == m.stream.count for n, m in zip(self.made, self.models, strict=True))
 
@@ -75,7 +78,7 @@ class Pipeline:
         if self.made[op] == count or self.made[op] - freed >= max(held, 1):
             return False
         edges = [e for e in self.net.into[op] if self.resident[e]]
-        together = min((self.moved[e] for e in edges), default=1.0)      # operands go in side by side
+        together = min((self.moved[e] for e in edges), default=1.0)  # operands go in side by side
         grows = False
         for e in edges:
             most = min(together, self._wanted(e))
@@ -126,6 +129,9 @@ def test_what_deadlocks_is_found_and_repaired(net, seed):
 
 
 def test_some_choices_do_deadlock(net):
-    stuck = [seed for seed in range(60)
-             if not Pipeline(net, consistent_models(net, seed)[0], np.ones(len(net.edges), bool)).finishes()]
+    stuck = [
+        seed
+        for seed in range(60)
+        if not Pipeline(net, consistent_models(net, seed)[0], np.ones(len(net.edges), bool)).finishes()
+    ]
     assert stuck

@@ -1,5 +1,6 @@
 """Op models of the balancer: the published convolution, the rules with their reasons, and what holds for
 every op."""
+
 from __future__ import annotations
 
 import json
@@ -45,8 +46,10 @@ ONE = Grid(1, 1)
 
 
 def product(m, n, k, *, left=(), right=(), users=RESULT, dtype="bf16", weight="parameter", **more):
-    operands = (Operand(Tiles(1, m, k), Tiles(1, m, k), dtype, "queue", left),
-                Operand(Tiles(1, k, n), Tiles(1, k, n), dtype, weight, right))
+    operands = (
+        Operand(Tiles(1, m, k), Tiles(1, m, k), dtype, "queue", left),
+        Operand(Tiles(1, k, n), Tiles(1, k, n), dtype, weight, right),
+    )
     return BalanceOp("matmul", "matmul", Tiles(1, m, n), operands, tuple(users), dtype, k=k, **more)
 
 
@@ -64,6 +67,7 @@ def matmul_graph(m, k, n, dtype="bfloat16", **attrs):
 
 
 # **************** the published case ****************
+
 
 @pytest.fixture(scope="module")
 def published():
@@ -98,7 +102,12 @@ def test_the_published_range_is_from_the_first_to_the_last_grid(published):
 
 def test_the_counts_of_the_published_case(published):
     assert published.counts == {
-        "tried": 210, "legal": 201, "base_tried": 76, "base_legal": 67, "variants": 134, "dst_retries": 27,
+        "tried": 210,
+        "legal": 201,
+        "base_tried": 76,
+        "base_legal": 67,
+        "variants": 134,
+        "dst_retries": 27,
         "reasons": {"InputBufferAllocationFailure": 9},
     }
     assert all(m.u_kt * m.m_k == 4 for m in published.models)
@@ -108,12 +117,23 @@ def test_the_document_has_the_numbers(published):
     """docs/balancer.md is worked with the numbers that the code gives."""
     text = DOC.read_text()
     rows = {tuple(map(str.strip, line.strip("|").split("|"))) for line in text.splitlines() if "|" in line}
-    for wanted in ({"grid": (1, 1), "t": 7}, {"grid": (4, 1), "t": 2}, {"grid": (8, 1), "t": 7},
-                   {"grid": (8, 2), "t": 49}):
+    for wanted in (
+        {"grid": (1, 1), "t": 7},
+        {"grid": (4, 1), "t": 2},
+        {"grid": (8, 1), "t": 7},
+        {"grid": (8, 2), "t": 49},
+    ):
         m = _one(published, **wanted)
-        row = (f"{m.grid.r}x{m.grid.c}", str(m.t), "x".join(map(str, m.mblock)), "x".join(map(str, m.ublock)),
-               ", ".join(str(b.tiles) for b in m.inputs), str(m.outputs[0].tiles), f"{m.l1_bytes:,}",
-               f"{m.cycles:,}")
+        row = (
+            f"{m.grid.r}x{m.grid.c}",
+            str(m.t),
+            "x".join(map(str, m.mblock)),
+            "x".join(map(str, m.ublock)),
+            ", ".join(str(b.tiles) for b in m.inputs),
+            str(m.outputs[0].tiles),
+            f"{m.l1_bytes:,}",
+            f"{m.cycles:,}",
+        )
         assert row in rows, row
     best = _one(published, grid=(8, 2), t=1)
     assert f"(8x2 with t = 1\ntakes {best.cycles:,})" in text
@@ -125,9 +145,17 @@ def test_the_document_has_the_numbers(published):
 
 # **************** parts of the rules ****************
 
-@pytest.mark.parametrize(("rows", "cols", "dst", "ublock"), [
-    (49, 2, 8, (7, 1)), (24, 2, 8, (4, 2)), (49, 2, 4, (1, 2)), (12, 1, 8, (6, 1)), (1, 1, 8, (1, 1)),
-])
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "dst", "ublock"),
+    [
+        (49, 2, 8, (7, 1)),
+        (24, 2, 8, (4, 2)),
+        (49, 2, 4, (1, 2)),
+        (12, 1, 8, (6, 1)),
+        (1, 1, 8, (1, 1)),
+    ],
+)
 def test_the_ublock_fills_dst_and_is_rather_wide(rows, cols, dst, ublock):
     assert block_shape(sum_of(rows, cols), Grid(1, 1), Stream("R", 1, 1), dst).ublock == ublock
 
@@ -136,8 +164,18 @@ def test_dst_holds_8_tiles_of_16_bits_and_4_of_32():
     assert (dst_tiles(sum_of(1, 1)), dst_tiles(sum_of(1, 1, dst_bits=32))) == (8, 4)
 
 
-@pytest.mark.parametrize(("fmt", "size"), [("f32", 4128), ("bf16", 2080), ("bfp8_b", 1120), ("bfp4_b", 608),
-                                           ("int32", 4128), ("uint16", 2080), ("int8", 1056)])
+@pytest.mark.parametrize(
+    ("fmt", "size"),
+    [
+        ("f32", 4128),
+        ("bf16", 2080),
+        ("bfp8_b", 1120),
+        ("bfp4_b", 608),
+        ("int32", 4128),
+        ("uint16", 2080),
+        ("int8", 1056),
+    ],
+)
 def test_bytes_of_a_tile(fmt, size):
     assert CHIP.tile_bytes(fmt) == size
 
@@ -160,40 +198,82 @@ def _stacked(op, *tms):
     return replace(op, operands=(first, *op.operands[1:]))
 
 
-@pytest.mark.parametrize(("op", "stream", "grid", "reason"), [
-    (_stacked(product(12, 2, 4), Tm("hstack", 3)), Stream("R", 1, 1), Grid(2, 1), "IllegalStackForGrid"),
-    (_stacked(product(12, 12, 4), Tm("hstack", 2)), Stream("C", 1, 2), ONE,
-     "OperandAccessPreventsStreaming"),
-    (product(12, 12, 4, users=LOOP), Stream("R", 2, 1), ONE, "UserAccessPreventsStreaming"),
-    (product(12, 12, 4, users=[User("op", (Tm("broadcast", 4, dim="z"),))]), Stream("R", 2, 1), ONE,
-     "UserAccessPreventsStreaming"),
-    (product(12, 12, 4, users=[User("op", (Tm("transpose"),))]), Stream("R", 2, 1), ONE,
-     "UserAccessPreventsStreaming"),
-    (product(12, 12, 4, users=[User("op", (Tm("hstack", 2),))]), Stream("R", 2, 1), ONE,
-     "UserAccessPreventsStreaming"),
-    (product(12, 12, 4), Stream("RZ", 2, 1), ONE, "UserAccessPreventsStreaming"),
-    (product(12, 12, 4, users=[User("op", (Tm("unpad", 0, 1),))]), Stream("R", 2, 1), ONE,
-     "UserAccessPreventsStreaming"),
-    (_stacked(product(12, 12, 4, users=[User("loopback")]), Tm("hstack", 2)), Stream("C", 1, 2), ONE,
-     "OperandAndUserAccessPreventsStreaming"),
-    (product(48, 12, 4), Stream("R", 2, 2), Grid(1, 1), "IllegalStreaming"),
-    (product(48, 12, 4, users=[User("op", (Tm("unpad", 24),))]), Stream("R", 2, 1), ONE,
-     "PaddingConstraintsNotSatisfied"),
-    (_stacked(product(48, 12, 4), Tm("pad", 0, 12)), Stream("R", 1, 1), ONE,
-     "PaddingConstraintsNotSatisfied"),
-    (_stacked(product(48, 12, 4), Tm("vstack", 2), Tm("pad", 7)), Stream("R", 1, 1), ONE,
-     "PaddingConstraintsNotSatisfied"),
-])
+@pytest.mark.parametrize(
+    ("op", "stream", "grid", "reason"),
+    [
+        (_stacked(product(12, 2, 4), Tm("hstack", 3)), Stream("R", 1, 1), Grid(2, 1), "IllegalStackForGrid"),
+        (
+            _stacked(product(12, 12, 4), Tm("hstack", 2)),
+            Stream("C", 1, 2),
+            ONE,
+            "OperandAccessPreventsStreaming",
+        ),
+        (product(12, 12, 4, users=LOOP), Stream("R", 2, 1), ONE, "UserAccessPreventsStreaming"),
+        (
+            product(12, 12, 4, users=[User("op", (Tm("broadcast", 4, dim="z"),))]),
+            Stream("R", 2, 1),
+            ONE,
+            "UserAccessPreventsStreaming",
+        ),
+        (
+            product(12, 12, 4, users=[User("op", (Tm("transpose"),))]),
+            Stream("R", 2, 1),
+            ONE,
+            "UserAccessPreventsStreaming",
+        ),
+        (
+            product(12, 12, 4, users=[User("op", (Tm("hstack", 2),))]),
+            Stream("R", 2, 1),
+            ONE,
+            "UserAccessPreventsStreaming",
+        ),
+        (product(12, 12, 4), Stream("RZ", 2, 1), ONE, "UserAccessPreventsStreaming"),
+        (
+            product(12, 12, 4, users=[User("op", (Tm("unpad", 0, 1),))]),
+            Stream("R", 2, 1),
+            ONE,
+            "UserAccessPreventsStreaming",
+        ),
+        (
+            _stacked(product(12, 12, 4, users=[User("loopback")]), Tm("hstack", 2)),
+            Stream("C", 1, 2),
+            ONE,
+            "OperandAndUserAccessPreventsStreaming",
+        ),
+        (product(48, 12, 4), Stream("R", 2, 2), Grid(1, 1), "IllegalStreaming"),
+        (
+            product(48, 12, 4, users=[User("op", (Tm("unpad", 24),))]),
+            Stream("R", 2, 1),
+            ONE,
+            "PaddingConstraintsNotSatisfied",
+        ),
+        (
+            _stacked(product(48, 12, 4), Tm("pad", 0, 12)),
+            Stream("R", 1, 1),
+            ONE,
+            "PaddingConstraintsNotSatisfied",
+        ),
+        (
+            _stacked(product(48, 12, 4), Tm("vstack", 2), Tm("pad", 7)),
+            Stream("R", 1, 1),
+            ONE,
+            "PaddingConstraintsNotSatisfied",
+        ),
+    ],
+)
 def test_a_broken_rule_is_named(op, stream, grid, reason):
     assert _broken(op, stream, grid) == reason
 
 
-@pytest.mark.parametrize(("op", "stream"), [
-    (_stacked(product(12, 12, 4), Tm("hstack", 2)), Stream("R", 2, 1)),
-    (product(12, 12, 4, users=[User("op", (Tm("vslice", 2),))]), Stream("R", 2, 1)),
-    (product(12, 1, 4, users=[User("op", (Tm("transpose"),))]), Stream("R", 2, 1)),
-    (product(48, 12, 4, users=[User("op", (Tm("unpad", 23),))]), Stream("R", 2, 1)),
-])
+@pytest.mark.parametrize(
+    ("op", "stream"),
+    [
+        (_stacked(product(12, 12, 4), Tm("hstack", 2)), Stream("R", 2, 1)),
+        (product(12, 12, 4, users=[User("op", (Tm("vslice", 2),))]), Stream("R", 2, 1)),
+        (product(12, 1, 4, users=[User("op", (Tm("transpose"),))]), Stream("R", 2, 1)),
+        (product(48, 12, 4, users=[User("op", (Tm("unpad", 23),))]), Stream("R", 2, 1)),
+    ],
+)
 def test_what_keeps_the_rules_is_let_through(op, stream):
     assert _broken(op, stream) is None
 
@@ -211,12 +291,13 @@ def test_a_stacking_user_needs_more_blocks_of_output():
 
 # **************** memory ****************
 
+
 def test_reasons_of_memory():
     tiny = replace(CHIP, l1_budget=2 * 2080 * 4)
     only = Settings(overrides=Overrides((1, 1), stream=(1, 1)))
-    full, = enumerate_models(product(2, 2, 1), tiny, only)
+    (full,) = enumerate_models(product(2, 2, 1), tiny, only)
     assert (full.verdict, full.retries) == ("InputBufferAllocationFailure", 3)
-    close, = enumerate_models(product(1, 3, 1), tiny, only)
+    (close,) = enumerate_models(product(1, 3, 1), tiny, only)
     assert close.verdict == "L1UsageOverMaxLimit"
     assert close.short == close.model.l1_bytes - tiny.l1_budget > 0
     channel = replace(CHIP, dram_channel=8 * 2080 - 1)
@@ -237,7 +318,7 @@ def test_parameters_in_l1_are_shared_by_the_grid_and_leave_for_dram_where_short(
     op = product(8, 8, 8)
     held = Settings(dram_parameters=False, overrides=Overrides((2, 2), stream=(1, 1)))
     model = enumerate_models(op, CHIP, held)[0].model
-    assert [b.tiles for b in model.parameters] == [8 * 4]           # unrolled: half of the columns, all of K
+    assert [b.tiles for b in model.parameters] == [8 * 4]  # unrolled: half of the columns, all of K
     assert [b.operand for b in model.inputs] == [0]
     assert model.dram == ()
     short = enumerate_models(op, replace(CHIP, l1_budget=2080 * 50), held)[0].model
@@ -272,15 +353,22 @@ def test_a_repeating_operand_is_held_once():
     assert model.inputs[1].tiles == 2 * model.ublock[0] * 4
     cut = Settings(overrides=Overrides((1, 2), dirs=("C",), stream=(1, 2)))
     halves = enumerate_models(op, CHIP, cut)[0].model
-    assert halves.inputs[1].tiles == 2 * halves.ublock[0] * 2       # half of the columns, in two blocks
+    assert halves.inputs[1].tiles == 2 * halves.ublock[0] * 2  # half of the columns, in two blocks
 
 
 # **************** properties ****************
 
 SIDES = st.sampled_from([1, 2, 3, 4, 7, 8, 12, 49, 392])
 OPS = st.one_of(
-    st.builds(product, SIDES, SIDES, SIDES, dtype=st.sampled_from(["bf16", "bfp8_b", "f32"]),
-              fidelity=st.sampled_from(["LoFi", "HiFi4"]), dst_bits=st.sampled_from([16, 32])),
+    st.builds(
+        product,
+        SIDES,
+        SIDES,
+        SIDES,
+        dtype=st.sampled_from(["bf16", "bfp8_b", "f32"]),
+        fidelity=st.sampled_from(["LoFi", "HiFi4"]),
+        dst_bits=st.sampled_from([16, 32]),
+    ),
     st.builds(sum_of, SIDES, SIDES, z=st.sampled_from([1, 2, 5])),
 )
 BUDGETS = st.sampled_from([20_000, 100_000, 577_408])
@@ -306,7 +394,8 @@ def test_every_model_tiles_the_output_and_fits_or_says_why(op, budget, dram):
         assert c.verdict == LEGAL or c.verdict in REASONS
         assert (c.verdict == LEGAL) <= (m.l1_bytes <= budget and c.short == 0)
         assert c.verdict not in ("InputBufferAllocationFailure", "L1UsageOverMaxLimit") or (
-            c.short == m.l1_bytes - budget > 0)
+            c.short == m.l1_bytes - budget > 0
+        )
         assert m.cycles > 0
 
 
@@ -328,8 +417,11 @@ def test_legal_products_are_those_of_a_plain_count(m, n, k, budget):
     operand, all columns of the right one."""
     op = product(m, n, k)
     chip = replace(CHIP, l1_budget=budget)
-    found = {(c.model.grid, (c.model.stream.r, c.model.stream.c)): c.verdict == LEGAL
-             for c in enumerate_models(op, chip, ANY) if not c.variant}
+    found = {
+        (c.model.grid, (c.model.stream.r, c.model.stream.c)): c.verdict == LEGAL
+        for c in enumerate_models(op, chip, ANY)
+        if not c.variant
+    }
     wanted = {}
     for r, c in ((r, c) for r in divisors(m) if r <= 10 for c in divisors(n) if c <= 12):
         streams = [(t, 1) for t in divisors(m // r)] + [(1, t) for t in divisors(n // c)]
@@ -337,8 +429,10 @@ def test_legal_products_are_those_of_a_plain_count(m, n, k, budget):
             rows, cols = m // r // tr, n // c // tc
             wanted[(r, c), (tr, tc)] = any(
                 2 * 2080 * (rows * cols + rt + cols) <= budget and 2 * 2080 * rows * cols < budget
-                for rt in {block_shape(op, Grid(r, c), Stream("R", tr, tc), dst).ublock[0]
-                           for dst in (1, 2, 4, 8)})
+                for rt in {
+                    block_shape(op, Grid(r, c), Stream("R", tr, tc), dst).ublock[0] for dst in (1, 2, 4, 8)
+                }
+            )
     assert found == wanted
 
 
@@ -348,6 +442,7 @@ def test_divisors():
 
 
 # **************** errors ****************
+
 
 def test_only_buda_boards_are_balanced():
     graph = matmul_graph(64, 64, 64)
@@ -398,13 +493,27 @@ def test_an_unknown_direction_is_refused_with_the_graph():
 
 # **************** every op ****************
 
+
 def test_explanations_agree_with_the_models(published):
     parts = (published,)
     told = balance.as_json(parts)
     json.dumps(told)
     assert len(told["candidates"]) == 210
-    assert [*told["candidates"][0]] == ["grid", "t", "dir", "mblock", "ublock", "m_k", "u_kt", "input_tiles",
-                                        "output_tiles", "l1_bytes", "cycles", "fidelity", "verdict"]
+    assert [*told["candidates"][0]] == [
+        "grid",
+        "t",
+        "dir",
+        "mblock",
+        "ublock",
+        "m_k",
+        "u_kt",
+        "input_tiles",
+        "output_tiles",
+        "l1_bytes",
+        "cycles",
+        "fidelity",
+        "verdict",
+    ]
     row = next(c for c in told["candidates"] if (c["grid"], c["t"]) == ([4, 1], 2))
     assert (row["input_tiles"], row["output_tiles"], row["l1_bytes"]) == ([56, 16], 196, 557440)
     assert told["counts"] == published.counts

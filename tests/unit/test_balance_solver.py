@@ -1,4 +1,5 @@
 """The balancer's second half: edges, graph solver, policies, epochs, fork-joins, and what of it runs."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -41,8 +42,9 @@ def mlp(dtype="bfloat16", rows=128, widths=(128, 256, 64), **attrs):
     b = GraphBuilder()
     h = b.input("x", (rows, widths[0]), dtype)
     for i, (k, n) in enumerate(itertools.pairwise(widths)):
-        h = b.op("relu", b.op("matmul", h, b.param(f"w{i}", (k, n), dtype), name=f"mm{i}", **attrs),
-                 name=f"r{i}")
+        h = b.op(
+            "relu", b.op("matmul", h, b.param(f"w{i}", (k, n), dtype), name=f"mm{i}", **attrs), name=f"r{i}"
+        )
     b.output(h)
     return load_graph(b.to_json())
 
@@ -53,8 +55,11 @@ def residual(blocks=1, rows=256, width=256):
     h = b.input("x", (rows, width), "bfloat16")
     for i in range(blocks):
         fork = b.op("relu", h, name=f"fork{i}")
-        long = b.op("softmax", b.op("matmul", fork, b.param(f"w{i}", (width, width), "bfloat16"),
-                                    name=f"mm{i}"), name=f"soft{i}")
+        long = b.op(
+            "softmax",
+            b.op("matmul", fork, b.param(f"w{i}", (width, width), "bfloat16"), name=f"mm{i}"),
+            name=f"soft{i}",
+        )
         h = b.op("add", long, fork, name=f"join{i}")
     b.output(h)
     return load_graph(b.to_json())
@@ -76,6 +81,7 @@ def network(graph, board=BOARD):
 
 # **************** the graph solver ****************
 
+
 @st.composite
 def small_networks(draw):
     """Up to 4 ops of up to 4 models, edges between them, any pairs legal."""
@@ -93,15 +99,23 @@ def small_networks(draw):
         return tuple(e for e, edge in enumerate(edges) if getattr(edge, side) == op)
 
     return SimpleNamespace(
-        columns=[range(n) for n in counts], edges=edges,
+        columns=[range(n) for n in counts],
+        edges=edges,
         into=[around(op, "consumer") for op in range(ops)],
-        out_of=[around(op, "producer") for op in range(ops)], verdicts=verdicts, name=str, edge_name=str)
+        out_of=[around(op, "producer") for op in range(ops)],
+        verdicts=verdicts,
+        name=str,
+        edge_name=str,
+    )
 
 
 def solutions(net, cuts=()):
     for models in itertools.product(*(range(len(c)) for c in net.columns)):
-        if all(net.verdicts[e][models[p], models[c]] == 0
-               for e, (p, c, _) in enumerate(net.edges) if e not in cuts):
+        if all(
+            net.verdicts[e][models[p], models[c]] == 0
+            for e, (p, c, _) in enumerate(net.edges)
+            if e not in cuts
+        ):
             yield models
 
 
@@ -115,7 +129,7 @@ def test_arc_consistency_keeps_all_that_brute_force_finds_legal(net):
             assert all(found.live[op][m] for op, m in enumerate(models))
         if any(solutions(net)):
             assert not found.cuts
-        for op in range(len(net.columns)):          # whatever is chosen, the rest keeps something legal
+        for op in range(len(net.columns)):  # whatever is chosen, the rest keeps something legal
             found.set(op, int(found.at(op)[-1]))
         chosen = tuple(int(found.at(op)[0]) for op in range(len(net.columns)))
         assert chosen in set(solutions(net, found.cuts))
@@ -134,7 +148,7 @@ def test_what_an_edge_refuses():
     made, read = net.columns[edge.producer], net.columns[edge.consumer]
     verdicts = pair_verdicts(made, read, net.ops[edge.consumer].op, edge.port, 1)
     by_columns = np.flatnonzero((made.pieces > 1) & ~made.by_rows)
-    assert not (verdicts[by_columns] == 0).any()                        # rows of the left operand, in order
+    assert not (verdicts[by_columns] == 0).any()  # rows of the left operand, in order
     crowded = pair_verdicts(made, read, net.ops[edge.consumer].op, edge.port, 17)
     assert (crowded > 0).all()
     assert (crowded == EDGE_REASONS.index("TooManyForkStreams")).any()
@@ -161,7 +175,7 @@ def assert_sound(balanced):
         assert min(spot) >= 0
         assert spot.row + spot.rows <= net.chip.grid[0]
         assert spot.col + spot.cols <= net.chip.grid[1]
-        taken[choice.epoch[op], spot.row:spot.row + spot.rows, spot.col:spot.col + spot.cols] += 1
+        taken[choice.epoch[op], spot.row : spot.row + spot.rows, spot.col : spot.col + spot.cols] += 1
     assert taken.max() == 1
     assert sorted(set(choice.epoch.tolist())) == list(range(len(taken)))
     for e, (p, c, port) in enumerate(net.edges):
@@ -221,6 +235,7 @@ def test_single_op_per_epoch_and_minimize_grid_do_what_they_say(planned):
 
 # **************** exact ****************
 
+
 @pytest.mark.slow
 def test_small_graphs_are_solved_exactly():
     pytest.importorskip("scipy")
@@ -231,8 +246,10 @@ def test_small_graphs_are_solved_exactly():
     for splits in itertools.product((0, 1), repeat=len(net.ops) - 1):
         epoch = np.cumsum([0, *splits])
         for models in itertools.product(*(range(len(c)) for c in net.columns)):
-            if any(epoch[p] == epoch[c] and not legal.pairs(e)[models[p], models[c]]
-                   for e, (p, c, _) in enumerate(net.edges)):
+            if any(
+                epoch[p] == epoch[c] and not legal.pairs(e)[models[p], models[c]]
+                for e, (p, c, _) in enumerate(net.edges)
+            ):
                 continue
             spots = [None] * len(models)
             for e in range(epoch[-1] + 1):
@@ -254,8 +271,11 @@ def test_fit_finds_places_that_do_not_overlap(grids):
         placer = Placer((4, 5))
         assert any(placer.place(*g) is None for g in grids)
         return
-    cells = [cell for s in spots for cell in itertools.product(range(s.row, s.row + s.rows),
-                                                               range(s.col, s.col + s.cols))]
+    cells = [
+        cell
+        for s in spots
+        for cell in itertools.product(range(s.row, s.row + s.rows), range(s.col, s.col + s.cols))
+    ]
     assert len(cells) == len(set(cells))
     assert all(0 <= r < 4 and 0 <= c < 5 for r, c in cells)
 
@@ -267,6 +287,7 @@ def test_optimal_without_its_library_says_what_to_install(monkeypatch):
 
 
 # **************** forks that join ****************
+
 
 def blocking_fork():
     """A choice in one epoch whose fork streams while the long branch wants all of it."""
@@ -312,6 +333,7 @@ def test_a_deadlock_that_may_not_be_buffered_is_an_error():
 
 # **************** what was chosen is what runs ****************
 
+
 def run(graph, values, **options):
     module = gr.create(graph, devices=BOARD, **options)
     for name, value in values.items():
@@ -325,8 +347,10 @@ def run(graph, values, **options):
 @pytest.fixture(scope="module")
 def product():
     rng = np.random.default_rng(5)
-    return {"x": rng.standard_normal((256, 512)).astype(np.float32),
-            "w0": rng.standard_normal((512, 128)).astype(np.float32)}
+    return {
+        "x": rng.standard_normal((256, 512)).astype(np.float32),
+        "w0": rng.standard_normal((512, 128)).astype(np.float32),
+    }
 
 
 def one_product():
@@ -346,8 +370,10 @@ def test_a_plan_with_chosen_models_gives_the_right_numbers(product, policy):
 
 def test_the_order_of_sums_follows_u_kt(product):
     """Sums that leave a 16-bit Dst between steps of K are rounded there: other steps, other numbers."""
-    options = {"formats": {"tt": "bfp8_b"},
-               "numerics": {"tt": {"numerics": "exact", "fidelity": "HiFi4", "dst": "bf16"}}}
+    options = {
+        "formats": {"tt": "bfp8_b"},
+        "numerics": {"tt": {"numerics": "exact", "fidelity": "HiFi4", "dst": "bf16"}},
+    }
     small = {"x": product["x"][:32, :128].copy(), "w0": product["w0"][:128, :32].copy()}
     b = GraphBuilder()
     b.output(b.op("matmul", b.input("x", (32, 128)), b.input("w0", (128, 32)), name="mm"))
@@ -358,8 +384,12 @@ def test_the_order_of_sums_follows_u_kt(product):
     assert {1, 4} <= set(found)
     results = []
     for u_kt in (1, 4):
-        chosen = replace(made, models=(found[u_kt],), balanced=(),
-                         model_id=np.where(np.arange(made.graph.num_nodes) == nid, 0, -1).astype(np.int32))
+        chosen = replace(
+            made,
+            models=(found[u_kt],),
+            balanced=(),
+            model_id=np.where(np.arange(made.graph.num_nodes) == nid, 0, -1).astype(np.int32),
+        )
         results.append(run(check(chosen), small)[0])
     exact = small["x"].astype(float) @ small["w0"]
     assert not np.array_equal(*results)
@@ -369,12 +399,14 @@ def test_the_order_of_sums_follows_u_kt(product):
 @pytest.mark.parametrize("policy", ["nlp", "ribbon"])
 def test_convolutions_with_models_run_as_without(policy):
     rng, graph = np.random.default_rng(1), convolutions("float32")
-    values = {graph.names[n]: rng.standard_normal(graph.node(n).output_types[0].shape).astype(np.float32)
-              for n in graph.inputs}
+    values = {
+        graph.names[n]: rng.standard_normal(graph.node(n).output_types[0].shape).astype(np.float32)
+        for n in graph.inputs
+    }
     got, made, took = run(graph, values, policy=policy, formats={"tt": "bf16"})
     np.testing.assert_array_equal(got, run(graph, values, formats={"tt": "bf16"})[0])
     assert (made.model_id[[made.graph.names.index(n) for n in ("stem", "body", "pool")]] >= 0).all()
-    assert made.model_id[made.graph.names.index("join")] == -1      # an image: pixels are no rows as stored
+    assert made.model_id[made.graph.names.index("join")] == -1  # an image: pixels are no rows as stored
     assert took.opened
 
 
@@ -388,6 +420,7 @@ def test_a_written_plan_is_balanced_as_it_was():
 
 # **************** errors ****************
 
+
 def test_the_schema_knows_every_policy():
     schema = json.loads((ROOT / "schemas" / "graph.schema.json").read_text())
     assert f'"enum": {json.dumps(list(POLICIES))}' in json.dumps(schema)
@@ -400,8 +433,15 @@ def test_unknown_policy():
 
 def test_no_legal_model_is_told_with_its_reasons():
     b = GraphBuilder()
-    b.output(b.op("take", b.param("table", (32, 1_000_003), "float32"), b.input("i", (1,), "int32"),
-                  name="rows", axis=0))
+    b.output(
+        b.op(
+            "take",
+            b.param("table", (32, 1_000_003), "float32"),
+            b.input("i", (1,), "int32"),
+            name="rows",
+            axis=0,
+        )
+    )
     with pytest.raises(CapacityError, match=r"node 'rows' .*no legal op model.*lacks \d+ bytes"):
         plan(load_graph(b.to_json()), [BOARD], policy="nlp")
 
@@ -434,10 +474,15 @@ def test_other_boards_are_left_alone():
     assert (made.model_id == -1).all()
 
 
-@pytest.mark.parametrize(("change", "text"), [
-    ({"grid": (11, 1)}, "grid of 11x1 cores on 10x12"), ({"u_kt": 3}, "steps of 3 of 4 tiles"),
-    ({"l1_bytes": 10}, "buffers of"), ({"u_kt": 0}, "a size below 1"),
-])
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"grid": (11, 1)}, "grid of 11x1 cores on 10x12"),
+        ({"u_kt": 3}, "steps of 3 of 4 tiles"),
+        ({"l1_bytes": 10}, "buffers of"),
+        ({"u_kt": 0}, "a size below 1"),
+    ],
+)
 def test_check_refuses_models_that_do_not_fit(change, text):
     made = plan(mlp(), [BOARD], policy="nlp")
     nid = made.graph.names.index("mm0")
@@ -453,7 +498,9 @@ def test_check_refuses_shared_cores_and_epochs_against_the_data():
     balanced = made.balanced[0]
     spots = (balanced.choice.spots[1], *balanced.choice.spots[1:])
     backwards = np.arange(len(spots))[::-1].copy()
-    for choice, text in ((replace(balanced.choice, spots=spots), "share cores"),
-                         (replace(balanced.choice, epoch=backwards), "runs in an epoch")):
+    for choice, text in (
+        (replace(balanced.choice, spots=spots), "share cores"),
+        (replace(balanced.choice, epoch=backwards), "runs in an epoch"),
+    ):
         with pytest.raises(CheckError, match=text):
             check(replace(made, balanced=(replace(balanced, choice=choice),)))

@@ -137,7 +137,7 @@ def test_members_of_a_zip_do_not_share_bytes(tmp_path):
     data = bytearray((tmp_path / "b.zip").read_bytes())
     first = data.index(b"PK\1\2")
     second = data.index(b"PK\1\2", first + 4)
-    data[second + 42:second + 46] = data[first + 42:first + 46]
+    data[second + 42 : second + 46] = data[first + 42 : first + 46]
     (tmp_path / "b.zip").write_bytes(data)
     with pytest.raises(DocumentError, match="over another member"):
         read_bundle(tmp_path / "b.zip")
@@ -226,7 +226,7 @@ def test_the_schema_and_its_example_are_valid():
 def test_an_index_that_has_no_end_is_not_read(tmp_path):
     path = write(tmp_path / "b.bundle")
     with open(path / "bundle.json", "r+b") as file:
-        file.truncate(1 << 40)                           # sparse: takes no disk
+        file.truncate(1 << 40)  # sparse: takes no disk
     with pytest.raises(DocumentError, match="1099511627776 bytes, at most"):
         read_bundle(path)
 
@@ -263,9 +263,14 @@ def test_only_a_bundle_is_replaced_never_a_pipe_a_foreign_zip_or_a_folder_of_som
 # ---------------------------------------------------------------- parameters
 def _odd_sizes():
     rng = np.random.default_rng(3)
-    return {"a": rng.standard_normal((3, 5)).astype("f4"), "empty": np.zeros((0, 4), "i8"),
-            "flags": np.array([True, False, True]), "half": rng.standard_normal(7).astype("f2"),
-            "scalar": np.float64(2.5), "strided": np.arange(24, dtype="i4").reshape(4, 6)[:, ::2]}
+    return {
+        "a": rng.standard_normal((3, 5)).astype("f4"),
+        "empty": np.zeros((0, 4), "i8"),
+        "flags": np.array([True, False, True]),
+        "half": rng.standard_normal(7).astype("f2"),
+        "scalar": np.float64(2.5),
+        "strided": np.arange(24, dtype="i4").reshape(4, 6)[:, ::2],
+    }
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -313,12 +318,19 @@ def test_parameters_are_read_one_at_a_time_and_writing_tells_how_far_it_is(tmp_p
     said = []
     values = {f"p{i}": Lazy(10 + i) for i in range(5)}
     program = BundleProgram("main", "main.json", (), (), {key: key for key in values})
-    bundle = read_bundle(write(tmp_path / "b", programs=[program], params=values,
-                               tell=lambda done, total: said.append((done, total))))
+    bundle = read_bundle(
+        write(
+            tmp_path / "b",
+            programs=[program],
+            params=values,
+            tell=lambda done, total: said.append((done, total)),
+        )
+    )
     assert Lazy.most == 1
     assert said == [(i, 5) for i in range(6)]
     assert {key: value.tolist() for key, value in bundle.params(program).items()} == {
-        f"p{i}": [10.0 + i] * (10 + i) for i in range(5)}
+        f"p{i}": [10.0 + i] * (10 + i) for i in range(5)
+    }
 
 
 def test_a_constant_that_reads_as_another_type_leaves_no_bundle(tmp_path):
@@ -336,7 +348,7 @@ def test_changed_parameters_are_found_by_verify_and_other_sizes_at_once(tmp_path
     data = bytearray(file.read_bytes())
     data[data.index(np.arange(4, dtype="f4").tobytes()) + 5] ^= 1
     file.write_bytes(data)
-    bundle = read_bundle(path)                   # a hash of all weights would take longer than loading
+    bundle = read_bundle(path)  # a hash of all weights would take longer than loading
     with pytest.raises(DocumentError, match=r"params\.bin was changed"):
         bundle.verify()
     if path.is_dir():
@@ -345,14 +357,17 @@ def test_changed_parameters_are_found_by_verify_and_other_sizes_at_once(tmp_path
             read_bundle(path)
 
 
-@pytest.mark.parametrize(("change", "match"), [
-    ({"offset": 64}, "ends at byte 80, the file has 16"),
-    ({"offset": 7}, "multiple of 64"),
-    ({"shape": [1 << 40, 1 << 40]}, "the file has 16"),
-    ({"dtype": "float33"}, "float33"),
-    ({"dtype": "handle"}, "handle"),
-    ({"shape": [-1]}, "-1"),
-])
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"offset": 64}, "ends at byte 80, the file has 16"),
+        ({"offset": 7}, "multiple of 64"),
+        ({"shape": [1 << 40, 1 << 40]}, "the file has 16"),
+        ({"dtype": "float33"}, "float33"),
+        ({"dtype": "handle"}, "handle"),
+        ({"shape": [-1]}, "-1"),
+    ],
+)
 def test_a_parameter_that_cannot_lie_where_the_index_says_is_refused(tmp_path, change, match):
     path = write(tmp_path / "b")
     index = orjson.loads((path / "bundle.json").read_bytes())

@@ -15,15 +15,24 @@ from graph_runtime.bundles.writer import write_bundle
 from graph_runtime.documents.params import read_params, save_params
 from graph_runtime.errors import DocumentError, ParamsError
 
-VALUES = {"w": np.arange(6, dtype="f4").reshape(2, 3), "b": np.array([True, False]),
-          "empty": np.zeros((0, 2))}
+VALUES = {
+    "w": np.arange(6, dtype="f4").reshape(2, 3),
+    "b": np.array([True, False]),
+    "empty": np.zeros((0, 2)),
+}
 
 
 def write(path, values=None, programs=None):
     values = VALUES if values is None else values
     programs = programs or [BundleProgram("main", "main.json", (), (), {name: name for name in values})]
-    return write_bundle(path, devices=["cpu:0"], programs=programs, libraries=(), params=values,
-                        files={program.graph: b"{}" for program in programs})
+    return write_bundle(
+        path,
+        devices=["cpu:0"],
+        programs=programs,
+        libraries=(),
+        params=values,
+        files={program.graph: b"{}" for program in programs},
+    )
 
 
 def same(found, wanted):
@@ -43,11 +52,15 @@ def test_a_path_into_a_bundle_gives_its_parameters(tmp_path, name):
 
 def test_names_are_those_of_inputs_and_every_value_is_there(tmp_path):
     values = {"k": np.ones(2, "f4"), "b/w": np.zeros(2, "f4"), "of no program": np.full(2, 3, "f4")}
-    programs = [BundleProgram("a", "main.json", (), (), {"w": "k"}),
-                BundleProgram("b", "b.json", (), (), {"w": "b/w", "v": "k"})]
+    programs = [
+        BundleProgram("a", "main.json", (), (), {"w": "k"}),
+        BundleProgram("b", "b.json", (), (), {"w": "b/w", "v": "k"}),
+    ]
     found = read_params(write(tmp_path / "two.bundle", values, programs))
-    same(found, {"w": values["k"], "v": values["k"], "b/w": values["b/w"],
-                 "of no program": values["of no program"]})
+    same(
+        found,
+        {"w": values["k"], "v": values["k"], "b/w": values["b/w"], "of no program": values["of no program"]},
+    )
 
 
 def test_a_bundle_without_parameters_has_none(tmp_path):

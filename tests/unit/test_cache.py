@@ -40,8 +40,13 @@ def warned_anew(monkeypatch):
 
 def damaged(data: bytes) -> dict[str, bytes]:
     """The ways in which a file goes bad."""
-    return {"flipped": bytes([*data[:-9], data[-9] ^ 1, *data[-8:]]), "code": data.replace(b"\xc3", b"\xcc"),
-            "cut": data[: len(data) // 2], "empty": b"", "longer": data + b"\0"}
+    return {
+        "flipped": bytes([*data[:-9], data[-9] ^ 1, *data[-8:]]),
+        "code": data.replace(b"\xc3", b"\xcc"),
+        "cut": data[: len(data) // 2],
+        "empty": b"",
+        "longer": data + b"\0",
+    }
 
 
 @pytest.mark.parametrize("way", damaged(bytes(16)))
@@ -55,10 +60,10 @@ def test_a_damaged_file_is_compiled_anew(toy, tmp_path, kind, way):
     for file, good in kept.items():
         file.write_bytes(damaged(good)[way])
     if kind == "objects":
-        shutil.rmtree(folder / "libraries")                # so that the objects are asked for
+        shutil.rmtree(folder / "libraries")  # so that the objects are asked for
     (tmp_path / "kernels.so").unlink()
     assert toy.compile(tmp_path / "kernels.so", *kernels).read_bytes() == first
-    assert {file: file.read_bytes() for file in kept} == kept      # and they are whole again
+    assert {file: file.read_bytes() for file in kept} == kept  # and they are whole again
     ctypes.CDLL(str(tmp_path / "kernels.so"))
 
 
@@ -113,7 +118,7 @@ def test_a_file_without_its_sha256_or_behind_a_link_is_not_found(cache, tmp_path
     path.with_name("k.o.sha256").unlink()
     assert cache.find("objects", "k") is None
     cache.keep("objects", "k", b"data")
-    path.chmod(0o666)                                      # others could have written to it
+    path.chmod(0o666)  # others could have written to it
     assert cache.find("objects", "k") is None
 
 
@@ -127,8 +132,11 @@ def test_its_folders_are_the_users_alone_whatever_the_umask(tmp_path):
     finally:
         os.umask(before)
     assert made == tmp_path / "a" / "b"
-    assert {stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "a", *tmp_path.joinpath("a").rglob("*"))
-            if p.is_dir()} == {0o700}
+    assert {
+        stat.S_IMODE(p.stat().st_mode)
+        for p in (tmp_path / "a", *tmp_path.joinpath("a").rglob("*"))
+        if p.is_dir()
+    } == {0o700}
     assert stat.S_IMODE((made / "objects" / "k.o").stat().st_mode) & 0o077 == 0
 
 
@@ -141,7 +149,7 @@ def refused(folder, match: str) -> None:
         assert folders.why_not_private(used.folder) == ""
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert open_cache() == used                    # said once
+            assert open_cache() == used  # said once
         used.keep("objects", "k", b"data")
         assert used.find("objects", "k") == b"data"
 
@@ -152,7 +160,7 @@ def test_a_folder_that_others_may_write_to_is_not_used(tmp_path, mode):
     folder.mkdir()
     folder.chmod(mode)
     refused(folder, re.escape(f"mode {mode:04o}: chmod go-w {folder}"))
-    folder.chmod(0o755)                                    # others may look at it: that is no danger
+    folder.chmod(0o755)  # others may look at it: that is no danger
     with config(CACHE_DIR=str(folder)):
         assert open_cache().folder == folder
 
@@ -170,7 +178,7 @@ def test_a_way_on_which_others_may_put_another_folder_is_not_used(tmp_path):
     refused(parent / "mine", "shared, on the way to it, may be written to by others")
     (tmp_path / "link").symlink_to(parent / "mine")
     refused(tmp_path / "link", "shared, on the way to it")
-    parent.chmod(0o1777)                                   # as /tmp: others may not rename it
+    parent.chmod(0o1777)  # as /tmp: others may not rename it
     with config(CACHE_DIR=str(parent / "mine")):
         assert open_cache().folder == parent / "mine"
 
@@ -206,7 +214,7 @@ def test_a_cache_that_another_user_planted_is_not_used(toy, tmp_path, way):
         for file in (open_cache().folder / kind).iterdir():
             if file.suffix in (".so", ".o"):
                 arguments += [kind, file.stem]
-    for place in (tmp_path, *tmp_path.parents):            # the other user comes this far
+    for place in (tmp_path, *tmp_path.parents):  # the other user comes this far
         if not place.stat().st_mode & 0o001:
             place.chmod(place.stat().st_mode | 0o011)
     subprocess.run([sys.executable, "-c", _PLANT, str(OTHER), str(planted), str(bad), *arguments], check=True)
@@ -217,7 +225,7 @@ def test_a_cache_that_another_user_planted_is_not_used(toy, tmp_path, way):
     text = "belongs to user 12345" if "open" not in way else "may be written to by others"
     with config(CACHE_DIR=str(planted)), pytest.warns(UserWarning, match=text):
         assert toy.compile(out, *kernels).read_bytes() == first
-    if way == "our folder, closed again":                  # even inside of folders that are ours
+    if way == "our folder, closed again":  # even inside of folders that are ours
         for kind in ("libraries", "objects"):
             os.chown(planted / kind, 0, 0)
         with config(CACHE_DIR=str(planted)):
@@ -247,7 +255,11 @@ def test_it_forgets_by_age_and_by_size(cache):
         assert sorted(entry.path.name for entry in cache.prune()) == ["k5.o", "k6.o"]
     assert sorted(entry.path.name for entry in cache.prune(megabytes=0.3)) == ["k2.o", "k3.o", "k4.o"]
     assert sorted(p.name for p in (cache.folder / "objects").iterdir()) == [
-        "k0.o", "k0.o.sha256", "k1.o", "k1.o.sha256"]
+        "k0.o",
+        "k0.o.sha256",
+        "k1.o",
+        "k1.o.sha256",
+    ]
 
 
 def test_the_command_shows_prunes_and_clears(cache, capsys):
@@ -284,8 +296,13 @@ def test_the_command_shows_prunes_and_clears(cache, capsys):
 
 def test_the_command_makes_no_folder_and_takes_no_nonsense(tmp_path, capsys):
     with config(CACHE_DIR=str(tmp_path / "none")):
-        for args, code in ((["cache"], 0), (["cache", "clear"], 0), (["cache", "prune", "--days", "-1"], 2),
-                           (["cache", "--days", "1"], 2), (["cache", "burn"], 2)):
+        for args, code in (
+            (["cache"], 0),
+            (["cache", "clear"], 0),
+            (["cache", "prune", "--days", "-1"], 2),
+            (["cache", "--days", "1"], 2),
+            (["cache", "burn"], 2),
+        ):
             with pytest.raises(SystemExit) as stopped:
                 main(args)
             assert (stopped.value.code or 0) == code, args

@@ -4,6 +4,7 @@ Every byte of every memory holds a token that says which write it is from. A pla
 or the caller ever reads a byte with another token than the one its value has. The checker must refuse every
 such plan; where it refuses a plan that the simulation passes, the reason is one of CONSERVATIVE.
 """
+
 from __future__ import annotations
 
 from collections import Counter
@@ -48,8 +49,8 @@ class Simulation:
     def __init__(self, plan):
         self.plan, self.graph = plan, plan.graph
         self.memory, self.places = {}, {}
-        self.token: dict[int, int] = {}                   # eid -> number of the write that made its value
-        self.derived: dict[int, int] = {}                 # at_input copy -> token its input had then
+        self.token: dict[int, int] = {}  # eid -> number of the write that made its value
+        self.derived: dict[int, int] = {}  # at_input copy -> token its input had then
         self.writes = 0
 
     def run(self) -> None:
@@ -223,6 +224,7 @@ def fault_of(plan) -> str | None:
 
 # **************** mutations ****************
 
+
 def _with(plan, name, at, value):
     column = getattr(plan, name).copy()
     column[at] = value
@@ -359,5 +361,5 @@ def test_the_checker_refuses_every_mutation_that_reads_a_wrong_byte(mutate):
         if refused and fault is None:
             assert refused in CONSERVATIVE, f"seed {seed}: refused by {refused}, and nothing goes wrong"
         tally["killed" if fault else "conservative" if refused else "harmless"] += 1
-    print(mutate.__name__, dict(tally))                   # pytest -s shows the counts
+    print(mutate.__name__, dict(tally))  # pytest -s shows the counts
     assert tally["killed"] + tally["conservative"] >= SEEDS // 5

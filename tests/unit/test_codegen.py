@@ -35,7 +35,7 @@ def test_text_does_not_depend_on_the_order_of_kernels(toy):
 
 def test_one_kernel_more_changes_two_units_at_most(toy):
     kernels = [toy.kernel(f"k{i}", shape=(i + 1,)) for i in range(80)]
-    units = [set(toy.render(*kernels[:i], *kernels[i + 1:]).units) for i in (0, 40, 79)]
+    units = [set(toy.render(*kernels[:i], *kernels[i + 1 :]).units) for i in (0, 40, 79)]
     whole = set(toy.render(*kernels).units)
     assert len(whole) > 8
     assert all(len(whole - less) <= 2 for less in units)
@@ -46,9 +46,14 @@ def test_units_that_others_compiled_are_not_compiled_again(toy, tmp_path, monkey
     first = toy.compile(tmp_path / "a.so", *kernels)
     whole = set(toy.render(*kernels).units)
     run = toolchain.Compiler.run
-    monkeypatch.setattr(toolchain.Compiler, "run", lambda self, arguments, *rest: (
-        compiled.extend(a for a in arguments if a.startswith("cpu_") and a.endswith(".c")),
-        run(self, arguments, *rest)))
+    monkeypatch.setattr(
+        toolchain.Compiler,
+        "run",
+        lambda self, arguments, *rest: (
+            compiled.extend(a for a in arguments if a.startswith("cpu_") and a.endswith(".c")),
+            run(self, arguments, *rest),
+        ),
+    )
     toy.compile(tmp_path / "b.so", *kernels[1:])
     assert set(compiled) == set(toy.render(*kernels[1:]).units) - whole
     with config(CACHE_DIR=str(tmp_path / "empty")):
@@ -67,7 +72,7 @@ def test_the_cache_keeps_to_its_size_and_forgets_what_was_not_used_for_longest(t
         assert cache.find("objects", "11") == bytes(100_000)
         cache.prune()
         assert sorted(p.name for p in folder.glob("*.o")) == sorted(["11.o", *(f"{i}.o" for i in range(7))])
-        assert len(list(folder.iterdir())) == 16                # each with its sha256, nothing else
+        assert len(list(folder.iterdir())) == 16  # each with its sha256, nothing else
 
 
 @pytest.mark.parametrize("name", ["a-b", "1a", "", "a b", "a\n", "é", 'a"b', "a;int x"])

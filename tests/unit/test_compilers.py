@@ -114,15 +114,20 @@ except KeyboardInterrupt:
 def test_ctrl_c_that_only_python_gets_ends_the_compilers(tmp_path, hanging):
     script, pids = hanging
     (tmp_path / "temporary").mkdir()
-    env = {**os.environ, "GR_CC": str(script), "GR_CACHE_DIR": str(tmp_path / "cache"),
-           "TMPDIR": str(tmp_path / "temporary")}
-    python = subprocess.Popen([sys.executable, "-c", _INTERRUPTED, str(tmp_path / "out.so")], env=env,
-                              start_new_session=True)
+    env = {
+        **os.environ,
+        "GR_CC": str(script),
+        "GR_CACHE_DIR": str(tmp_path / "cache"),
+        "TMPDIR": str(tmp_path / "temporary"),
+    }
+    python = subprocess.Popen(
+        [sys.executable, "-c", _INTERRUPTED, str(tmp_path / "out.so")], env=env, start_new_session=True
+    )
     end = time.monotonic() + 60
     while not any(p.name.startswith("child") for p in pids.iterdir()) and time.monotonic() < end:
         time.sleep(0.02)
     python.send_signal(signal.SIGINT)
-    assert python.wait(timeout=30) == 77                   # KeyboardInterrupt, and at once
+    assert python.wait(timeout=30) == 77  # KeyboardInterrupt, and at once
     assert ended(pids)
     files = [p for folder in ("cache", "temporary") for p in (tmp_path / folder).rglob("*") if p.is_file()]
     assert files == []
@@ -148,20 +153,26 @@ def test_the_first_error_ends_the_others(tmp_path):
             step.result()
 
 
-@pytest.mark.parametrize(("text", "says"), [
-    ("gcc 'half", "GR_CC=.*cannot be taken apart into words: No closing quotation.*GR_CC='gcc -m64'"),
-    ("   ", "GR_CC='   ' names no compiler"),
-    ("''", "names no compiler"),
-    ("gcc\0", "names no compiler"),
-    ("FOLDER", "is no compiler: .* is a folder"),
-    ("FOLDER/text", "is no compiler: .* is not executable"),
-    ("FOLDER/none", r"no C compiler found \(tried .*none\)"),
-    ("FOLDER/empty", "cannot start the C compiler|--version failed: is it a C compiler"),
-    ("FOLDER/binary", "cannot start the C compiler|--version failed: is it a C compiler"),
-])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("gcc 'half", "GR_CC=.*cannot be taken apart into words: No closing quotation.*GR_CC='gcc -m64'"),
+        ("   ", "GR_CC='   ' names no compiler"),
+        ("''", "names no compiler"),
+        ("gcc\0", "names no compiler"),
+        ("FOLDER", "is no compiler: .* is a folder"),
+        ("FOLDER/text", "is no compiler: .* is not executable"),
+        ("FOLDER/none", r"no C compiler found \(tried .*none\)"),
+        ("FOLDER/empty", "cannot start the C compiler|--version failed: is it a C compiler"),
+        ("FOLDER/binary", "cannot start the C compiler|--version failed: is it a C compiler"),
+    ],
+)
 def test_what_is_no_compiler_is_an_error_that_names_the_setting(tmp_path, text, says):
-    for name, data, mode in (("text", b"#!/bin/sh\n", 0o644), ("empty", b"", 0o755),
-                             ("binary", b"\x7fELF\0\1", 0o755)):
+    for name, data, mode in (
+        ("text", b"#!/bin/sh\n", 0o644),
+        ("empty", b"", 0o755),
+        ("binary", b"\x7fELF\0\1", 0o755),
+    ):
         (tmp_path / name).write_bytes(data)
         (tmp_path / name).chmod(mode)
     with config(CC=text.replace("FOLDER", str(tmp_path))), pytest.raises(CompileError, match=says) as caught:
@@ -171,7 +182,7 @@ def test_what_is_no_compiler_is_an_error_that_names_the_setting(tmp_path, text, 
 
 def test_a_compiler_that_goes_away_is_an_error(toy, tmp_path):
     script = tmp_path / "cc"
-    script.write_text("#!/bin/sh\nexec gcc \"$@\"\n")
+    script.write_text('#!/bin/sh\nexec gcc "$@"\n')
     script.chmod(0o755)
     with config(CC=str(script)):
         toy.compile(tmp_path / "a.so", toy.kernel("a"))
@@ -181,15 +192,21 @@ def test_a_compiler_that_goes_away_is_an_error(toy, tmp_path):
         assert list((open_cache().folder / "libraries").glob(".*")) == []
 
 
-@pytest.mark.parametrize(("body", "says"), [
-    ("kill -XFSZ $$", r"File size limit exceeded.*ulimit -f"),
-    ("kill -KILL $$", r"Killed \(signal 9\).*more memory"),
-    ("echo 'as: x.s: No space left on device' >&2; exit 1", "status 1; the disk is full.*GR_CACHE_DIR"),
-    ("echo 'cc1: out of memory allocating 8 bytes' >&2; exit 1", "status 1; it needs more memory.*--jobs 1"),
-])
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("kill -XFSZ $$", r"File size limit exceeded.*ulimit -f"),
+        ("kill -KILL $$", r"Killed \(signal 9\).*more memory"),
+        ("echo 'as: x.s: No space left on device' >&2; exit 1", "status 1; the disk is full.*GR_CACHE_DIR"),
+        (
+            "echo 'cc1: out of memory allocating 8 bytes' >&2; exit 1",
+            "status 1; it needs more memory.*--jobs 1",
+        ),
+    ],
+)
 def test_limits_that_a_compiler_meets_are_said(toy, tmp_path, body, says):
     script = tmp_path / "cc"
-    script.write_text(f"#!/bin/sh\n[ \"$1\" = --version ] && {{ echo {says!r} 1; exit; }}\n{body}\n")
+    script.write_text(f'#!/bin/sh\n[ "$1" = --version ] && {{ echo {says!r} 1; exit; }}\n{body}\n')
     script.chmod(0o755)
     with config(CC=str(script)), pytest.raises(CompileError, match=says):
         toy.compile(tmp_path / "kernels.so", toy.kernel("a"))
@@ -217,8 +234,13 @@ except (GraphRuntimeError, MemoryError) as error:
 @pytest.mark.parametrize("room", [0, 1 << 20, 9 << 20, 20 << 20, 60 << 20])
 def test_without_memory_to_compile_the_error_is_ours(tmp_path, room):
     env = {**os.environ, "GR_CACHE_DIR": str(tmp_path / "cache"), "GR_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", _NO_ROOM, str(tmp_path / "a.so"), str(room)], env=env,
-                          capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", _NO_ROOM, str(tmp_path / "a.so"), str(room)],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert (tmp_path / "a.so").exists() == (done.stdout == "")
@@ -228,5 +250,5 @@ def test_without_memory_to_compile_the_error_is_ours(tmp_path, room):
 def test_the_setting_takes_numbers_only(tmp_path):
     with pytest.raises(GraphRuntimeError, match="GR_CC_TIMEOUT must be an integer"):
         config(CC_TIMEOUT="soon").__enter__()
-    with config(CC_TIMEOUT=0):                             # 0: as long as it likes
+    with config(CC_TIMEOUT=0):  # 0: as long as it likes
         assert run_alone(["true"], tmp_path).status == 0

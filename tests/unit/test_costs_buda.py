@@ -13,10 +13,10 @@ FIRST_CONV = {"u_kt": 4, "m_k": 1, "formats": ("bf16", "bf16", "bf16"), "fidelit
 @pytest.mark.parametrize(
     ("t", "mblock", "ublock", "cycles"),
     [
-        (1, (98, 1), (4, 2), 344176),    # grid 1x1
-        (2, (7, 2), (7, 1), 86240),      # grid 4x1
-        (7, (1, 2), (7, 1), 43120),      # grid 8x1
-        (49, (1, 1), (1, 1), 23912),     # grid 8x2
+        (1, (98, 1), (4, 2), 344176),  # grid 1x1
+        (2, (7, 2), (7, 1), 86240),  # grid 4x1
+        (7, (1, 2), (7, 1), 43120),  # grid 8x1
+        (49, (1, 1), (1, 1), 23912),  # grid 8x2
     ],
 )
 def test_the_published_convolution(t, mblock, ublock, cycles):

@@ -1,4 +1,5 @@
 """Devices given to create() against those that the file names: warnings, strict, TVM's (type, id) pairs."""
+
 from __future__ import annotations
 
 import warnings
@@ -23,12 +24,20 @@ def text(new_document):
     return make
 
 
-@pytest.mark.parametrize(("dl_type", "ordinal", "given", "said"), [
-    (12, 0, ["cpu:0"], "device_index 12 .tt.: no such device in the list, falls back to the first, cpu:0"),
-    (2, 0, ["cpu:0", "tt:0"], "device_index 2 .cuda.: no such device"),
-    (12, 3, ["cpu:0", "tt:0"], "device_id 3: the list has 1 of that type, falls back to .* tt:0"),
-    (1, 1, [(1, 0)], "device_id 1: the list has 1 of that type"),
-])
+@pytest.mark.parametrize(
+    ("dl_type", "ordinal", "given", "said"),
+    [
+        (
+            12,
+            0,
+            ["cpu:0"],
+            "device_index 12 .tt.: no such device in the list, falls back to the first, cpu:0",
+        ),
+        (2, 0, ["cpu:0", "tt:0"], "device_index 2 .cuda.: no such device"),
+        (12, 3, ["cpu:0", "tt:0"], "device_id 3: the list has 1 of that type, falls back to .* tt:0"),
+        (1, 1, [(1, 0)], "device_id 1: the list has 1 of that type"),
+    ],
+)
 def test_a_device_that_the_list_lacks_is_a_warning_and_strict_an_error(text, dl_type, ordinal, given, said):
     x = np.linspace(-1, 1, 128, dtype=np.float32).reshape(4, 32)
     with pytest.warns(UserWarning, match=said) as caught:
@@ -40,10 +49,18 @@ def test_a_device_that_the_list_lacks_is_a_warning_and_strict_an_error(text, dl_
         gr.create(text(dl_type, ordinal), None, given, strict=True)
 
 
-@pytest.mark.parametrize(("dl_type", "ordinal", "given"), [
-    (12, 0, ["cpu:0", "tt:0"]), (12, 1, ["tt:0", "tt:1"]), (1, 0, "cpu:0"), (12, 0, [(1, 0), (12, 0)]),
-    (12, 1, [(12, 0), (12, 1)]), (1, 0, (1, 0)), (12, 0, [[1, 0], ["tt", 0]]),
-])
+@pytest.mark.parametrize(
+    ("dl_type", "ordinal", "given"),
+    [
+        (12, 0, ["cpu:0", "tt:0"]),
+        (12, 1, ["tt:0", "tt:1"]),
+        (1, 0, "cpu:0"),
+        (12, 0, [(1, 0), (12, 0)]),
+        (12, 1, [(12, 0), (12, 1)]),
+        (1, 0, (1, 0)),
+        (12, 0, [[1, 0], ["tt", 0]]),
+    ],
+)
 def test_a_device_that_is_there_is_none(text, dl_type, ordinal, given):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -61,8 +78,7 @@ def test_pairs_are_devices_wherever_one_is_named(text):
     assert gr.eager.array(np.ones(3, np.float32), (12, 1)).device == devices.parse("tt:1")
 
 
-@pytest.mark.parametrize("pair", [(3, 0), (1, -1), (1,), (1, 0, 0), (1.0, 0), (True, 0), (12, "0")],
-                         ids=str)
+@pytest.mark.parametrize("pair", [(3, 0), (1, -1), (1,), (1, 0, 0), (1.0, 0), (True, 0), (12, "0")], ids=str)
 def test_what_is_no_pair_is_refused(pair):
     with pytest.raises(DeviceError):
         devices.parse(pair)

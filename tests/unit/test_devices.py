@@ -1,4 +1,5 @@
 """What descriptors say about device types: numbers, names, and whose kernels run."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -16,9 +17,18 @@ def test_types_have_the_name_of_the_kind_that_has_them():
     assert "null" not in types
 
 
-@pytest.mark.parametrize(("name", "device"), [
-    ("cpu", "cpu:3"), ("llvm -mcpu=x", "cpu:3"), ("c", "cpu:3"), (1, "cpu:3"),
-    ("tt", "tt:3"), ("ext_dev", "tt:3"), (12, "tt:3")])
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("cpu", "cpu:3"),
+        ("llvm -mcpu=x", "cpu:3"),
+        ("c", "cpu:3"),
+        (1, "cpu:3"),
+        ("tt", "tt:3"),
+        ("ext_dev", "tt:3"),
+        (12, "tt:3"),
+    ],
+)
 def test_a_device_by_its_type(name, device):
     assert str(devices.of_type(name, 3)) == device
 

@@ -98,13 +98,18 @@ def test_escapes_of_full_json_are_read():  # trap 4: TVM's reader knows only \r 
     assert "surrogate" in str(refused(document.replace(b"@", rb"\ud800")))
 
 
-@pytest.mark.parametrize(("data", "path"), [
-    (text().replace(b'"nodes": []', b'"nodes": 7, "nodes": []'), "$.nodes"),
-    (text().replace(b'"nodes": []', b'"n\\u006fdes": 7, "nodes": []'), "$.nodes"),
-    (text().replace(b'"nodes": []', b'"nodes": [{"name": "a:", "name": "\\u003a"}]'), "$.nodes[0].name"),
-    (text(metadata={"a": [0, {"b": 1}]}).replace(b'"b": 1', b'"b" :1, "c": "::", "b":1'),
-     "$.metadata.a[1].b"),
-])
+@pytest.mark.parametrize(
+    ("data", "path"),
+    [
+        (text().replace(b'"nodes": []', b'"nodes": 7, "nodes": []'), "$.nodes"),
+        (text().replace(b'"nodes": []', b'"n\\u006fdes": 7, "nodes": []'), "$.nodes"),
+        (text().replace(b'"nodes": []', b'"nodes": [{"name": "a:", "name": "\\u003a"}]'), "$.nodes[0].name"),
+        (
+            text(metadata={"a": [0, {"b": 1}]}).replace(b'"b": 1', b'"b" :1, "c": "::", "b":1'),
+            "$.metadata.a[1].b",
+        ),
+    ],
+)
 def test_a_repeated_key_is_refused_with_its_path(data, path):
     """orjson takes the last value, as TVM's reader does, without a word; another reader takes the first."""
     for strict in (False, True):
@@ -127,10 +132,14 @@ _KEYS = st.sampled_from(["a", ":", '":', "\\"])
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.recursive(st.sampled_from([0, 1.5, "", ":", '"', "\\", 'a": ', "é"]),
-                    lambda inner: st.lists(inner, max_size=3)
-                    | st.lists(st.tuples(_KEYS, inner), max_size=3).map(tuple),
-                    max_leaves=15), st.booleans())
+@given(
+    st.recursive(
+        st.sampled_from([0, 1.5, "", ":", '"', "\\", 'a": ', "é"]),
+        lambda inner: st.lists(inner, max_size=3) | st.lists(st.tuples(_KEYS, inner), max_size=3).map(tuple),
+        max_leaves=15,
+    ),
+    st.booleans(),
+)
 def test_repeated_keys_are_found_and_no_others(value, spaced):
     """Objects are tuples of pairs here, so that a key may stand twice."""
 

@@ -1,4 +1,5 @@
 """Graphviz pictures of plans: every node once, copies marked, readable by a parser of the language."""
+
 from __future__ import annotations
 
 import re
@@ -39,5 +40,5 @@ def test_a_long_chain_is_drawn_as_runs():
         x = b.op("tanh", x, name=f"t{i}")
     b.output(x)
     nodes, edges = _parsed(dot_text(plan(b.build(), ["cpu:0", "tt:0"], place={"t1500": "tt:0"})))
-    assert len(nodes) == 5                       # a run, a copy, the node on tt, a copy, a run
+    assert len(nodes) == 5  # a run, a copy, the node on tt, a copy, a run
     assert len(edges) == 4

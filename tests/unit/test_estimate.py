@@ -1,4 +1,5 @@
 """Estimates of boards: what bounds a node follows from its parts; what does not fit is said."""
+
 from __future__ import annotations
 
 import math
@@ -26,23 +27,32 @@ def _limits(op, shapes, board="n150", memory="dram", format="bf16", **attrs):
     return tt_limits(func, types, made, layouts, descriptor), cost
 
 
-@pytest.mark.parametrize(("op", "shapes", "options", "bound"), [
-    ("matmul", [(4096, 4096), (4096, 4096)], {}, "math"),
-    ("matmul", [(32, 8192), (8192, 32000)], {"format": "bfp8_b"}, "DRAM"),
-    ("add", [(4096, 4096), (4096, 4096)], {}, "DRAM"),
-    ("softmax", [(64, 512)], {"memory": "l1"}, "math"),
-])
+@pytest.mark.parametrize(
+    ("op", "shapes", "options", "bound"),
+    [
+        ("matmul", [(4096, 4096), (4096, 4096)], {}, "math"),
+        ("matmul", [(32, 8192), (8192, 32000)], {"format": "bfp8_b"}, "DRAM"),
+        ("add", [(4096, 4096), (4096, 4096)], {}, "DRAM"),
+        ("softmax", [(64, 512)], {"memory": "l1"}, "math"),
+    ],
+)
 def test_what_bounds_a_kernel(op, shapes, options, bound):
     limits, _ = _limits(op, shapes, **options)
     assert max(limits, key=limits.__getitem__) == bound
 
 
 @pytest.mark.parametrize("board", ["n150", "p150", "e150"])
-@pytest.mark.parametrize(("op", "shapes"), [
-    ("matmul", [(512, 1024), (1024, 2048)]), ("matmul", [(1, 4096), (4096, 4096)]),
-    ("dense", [(64, 512), (256, 512)]),
-    ("relu", [(8, 4096)]), ("softmax", [(256, 1024)]), ("matmul", [(16, 128, 64), (16, 64, 128)]),
-])
+@pytest.mark.parametrize(
+    ("op", "shapes"),
+    [
+        ("matmul", [(512, 1024), (1024, 2048)]),
+        ("matmul", [(1, 4096), (4096, 4096)]),
+        ("dense", [(64, 512), (256, 512)]),
+        ("relu", [(8, 4096)]),
+        ("softmax", [(256, 1024)]),
+        ("matmul", [(16, 128, 64), (16, 64, 128)]),
+    ],
+)
 def test_no_part_takes_longer_than_the_whole(board, op, shapes):
     limits, cost = _limits(op, shapes, board)
     assert 0 < max(limits.values()) <= cost * 1.01
@@ -68,9 +78,11 @@ def test_copies_are_bound_by_pcie_and_tiny_ops_by_dispatch():
 
 
 def test_boards_side_by_side_and_one_that_is_too_small():
-    graph = _network(16384).build()                      # 1 GiB of float32 in one matrix
-    small, large = compare_boards(lambda board: plan(graph, [f"tt:0={board}"], formats={
-        "tt": "f32" if board == "e150" else "bfp8_b"}), ["e150", "p150"])
+    graph = _network(16384).build()  # 1 GiB of float32 in one matrix
+    small, large = compare_boards(
+        lambda board: plan(graph, [f"tt:0={board}"], formats={"tt": "f32" if board == "e150" else "bfp8_b"}),
+        ["e150", "p150"],
+    )
     assert large.fits
     assert large.latency_ns > 0
     assert large.throughput >= 0.9e9 / large.latency_ns

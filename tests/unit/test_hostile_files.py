@@ -1,6 +1,7 @@
 """Files made to be slow, large or misread: each loads, plans and binds in time and memory that grow with its
 size, or is refused with a typed error.
 """
+
 from __future__ import annotations
 
 import json
@@ -17,8 +18,6 @@ from graph_runtime.plan.record import record
 
 def with_metadata(text: str, **ours) -> str:
     return json.dumps(json.loads(text) | {"metadata": {"graph_runtime": {"version": 1, **ours}}})
-
-
 
 
 @pytest.mark.parametrize("text", ["cpu:" + "9" * 5000, "tt:99999999999", "cpu:\u0663"])
@@ -40,7 +39,7 @@ def test_memory_of_a_session_grows_with_types_and_layouts_not_with_their_product
     gr.create(planned)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 40 << 20                               # a table of all pairs takes 280 MB
+    assert peak < 40 << 20  # a table of all pairs takes 280 MB
 
 
 def test_a_plan_with_many_layouts_is_written_as_it_stands(document):
@@ -102,8 +101,15 @@ def test_an_error_about_an_endless_name_is_short_and_still_says_where(document):
     assert len(refused.value.node) == 200_000
 
 
-@pytest.mark.parametrize("call", [lambda: gr.load(None), lambda: gr.create("{}", 5),
-                                  lambda: gr.read_params(7), lambda: gr.load_library(3.5)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: gr.load(None),
+        lambda: gr.create("{}", 5),
+        lambda: gr.read_params(7),
+        lambda: gr.load_library(3.5),
+    ],
+)
 def test_what_is_no_path_is_said_to_be_none(call):
     with pytest.raises(gr.InputError, match="is given by a path"):
         call()

@@ -15,10 +15,11 @@ from graph_runtime.libraries.judge import LibraryFile, read_library
 from graph_runtime.libraries.manifest import MAGIC
 
 SECONDS, TIMES, SPARE = 2, 20, 64 << 20
-MOST_TRACED = 8 << 20                    # larger files are judged in the same steps, which tracing makes slow
+MOST_TRACED = 8 << 20  # larger files are judged in the same steps, which tracing makes slow
 MACHINES = {"x86_64": 62, "aarch64": 183}
-SYMBOL = np.dtype([("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"),
-                   ("size", "<u8")])
+SYMBOL = np.dtype(
+    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
+)
 
 
 def elf(names: bytes, symbols: np.ndarray, tables: int = 1, segments: int = 1) -> bytes:
@@ -28,8 +29,23 @@ def elf(names: bytes, symbols: np.ndarray, tables: int = 1, segments: int = 1) -
     body = names + symbols.tobytes()
     rows = [struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, at, len(names), 0, 0, 1, 0)]
     rows += [struct.pack("<IIQQQQIIQQ", 0, 11, 0, 0, at + len(names), symbols.nbytes, 0, 0, 8, 24)] * tables
-    head = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 3, MACHINES[host_arch()], 1, 0, 64,
-                       at + len(body), 0, 64, 56, segments, 64, len(rows), 0)
+    head = struct.pack(
+        "<16sHHIQQQIHHHHHH",
+        b"\x7fELF\x02\x01\x01",
+        3,
+        MACHINES[host_arch()],
+        1,
+        0,
+        64,
+        at + len(body),
+        0,
+        64,
+        56,
+        segments,
+        64,
+        len(rows),
+        0,
+    )
     return head + segment + body + b"".join(rows)
 
 
@@ -47,12 +63,13 @@ CASES = {
     "names within names": lambda: elf(b"x" * (1 << 22) + b"\0", symbols(1 << 17, 1)),
     "long names that are no text": lambda: elf(b"\xff" * (1 << 16) + b"\0", symbols(1 << 15, 2)),
     "many tables": lambda: elf(b"f\0", symbols(1 << 16), tables=1000),
-    "many segments and objects": lambda: elf(b"abcdefg\0" * 4096, symbols(1 << 12, 8, 1),
-                                             segments=60000),
-    "a manifest of empty lists": lambda: elf(b"f\0", symbols(1)) + _manifest(
-        b"[" + b"[]," * (1 << 21) + b"0]"),
-    "a manifest of kernels": lambda: elf(b"f\0", symbols(1)) + _manifest(
-        b'{"abi":1,"kernels":[' + b"{}," * (1 << 21) + b"{}]}"),
+    "many segments and objects": lambda: elf(b"abcdefg\0" * 4096, symbols(1 << 12, 8, 1), segments=60000),
+    "a manifest of empty lists": lambda: (
+        elf(b"f\0", symbols(1)) + _manifest(b"[" + b"[]," * (1 << 21) + b"0]")
+    ),
+    "a manifest of kernels": lambda: (
+        elf(b"f\0", symbols(1)) + _manifest(b'{"abi":1,"kernels":[' + b"{}," * (1 << 21) + b"{}]}")
+    ),
     "a deep manifest": lambda: elf(b"f\0", symbols(1)) + _manifest(b"[" * (1 << 22)),
     "manifests that are none": lambda: elf(b"f\0", symbols(1)) + MAGIC * (1 << 17),
 }

@@ -1,4 +1,5 @@
 """Lanes: waits between queues, and the race checker, which shares no code with them."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -25,7 +26,7 @@ def without(found, at: int):
     """The lanes without wait number ``at``."""
     owner = int(np.searchsorted(found.wait_ptr, at, side="right")) - 1
     pointers = found.wait_ptr.copy()
-    pointers[owner + 1:] -= 1
+    pointers[owner + 1 :] -= 1
     return replace(found, wait=np.delete(found.wait, at), wait_ptr=pointers)
 
 
@@ -44,8 +45,9 @@ def llama_shape():
     sid = np.full(out + 1, -1)
     for at, entry in enumerate([x, first, moved, far, second, third, back, out]):
         sid[entry] = at
-    sid[second] = sid[first]                  # legal in a serial order: `first` was copied before
+    sid[second] = sid[first]  # legal in a serial order: `first` was copied before
     from graph_runtime.devices import parse_list
+
     return maker.graph([out], devices=parse_list(DEVICES), storage_id=sid)
 
 
@@ -56,7 +58,7 @@ def test_the_shape_of_llama_cpp_26040_is_refused_without_the_wait_and_gets_one()
     check_races(planned, found)
     order = names(planned, found)
     reuse = order.index("n4")
-    waited = [order[j] for j in found.wait[found.wait_ptr[reuse]:found.wait_ptr[reuse + 1]].tolist()]
+    waited = [order[j] for j in found.wait[found.wait_ptr[reuse] : found.wait_ptr[reuse + 1]].tolist()]
     assert waited == ["n2"]
     assert len(found.warnings) == 1
     assert "'n4'" in found.warnings[0]
@@ -96,7 +98,7 @@ def test_random_plans_are_free_of_races_and_every_wait_is_needed(seed):
                 check_races(planned, without(found, at))
             except CheckError:
                 refused += 1
-        assert refused >= 0.9 * len(found.wait)      # a later wait may imply an earlier one
+        assert refused >= 0.9 * len(found.wait)  # a later wait may imply an earlier one
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -106,11 +108,11 @@ def test_the_checker_agrees_with_reachability(seed):
     planned = plan(random_graph(rng, DEVICES, nodes=25), DEVICES)
     found = lanes(planned)
     count = len(found.nid)
-    reach = np.zeros((count, count), bool)           # reach[a, b]: a is over before b begins
+    reach = np.zeros((count, count), bool)  # reach[a, b]: a is over before b begins
     last: dict[int, int] = {}
     for b in range(count):
         queue = int(found.qid[b])
-        before = found.wait[found.wait_ptr[b]:found.wait_ptr[b + 1]].tolist()
+        before = found.wait[found.wait_ptr[b] : found.wait_ptr[b + 1]].tolist()
         for a in before + ([last[queue]] if queue in last else []):
             reach[:, b] |= reach[:, a]
             reach[a, b] = True

@@ -1,5 +1,6 @@
 """The layer table of docs/architecture.md is the rule: an import goes down it, never up. Sizes of modules and
 functions too."""
+
 from __future__ import annotations
 
 import ast
@@ -14,19 +15,22 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "graph_runtime"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 CODEGEN = sorted((ROOT / "codegen").glob("*.py"))
-MOST_LINES, MOST_IN_FUNCTION = 400, 50               # the width of lines is ruff's (pyproject.toml)
+MOST_LINES, MOST_IN_FUNCTION = 400, 50  # the width of lines is ruff's (pyproject.toml)
 TOP = 6
-COMPILED = "_core"                                   # only core.py imports it
+COMPILED = "_core"  # only core.py imports it
 # modules that are allowed to be longer, and why
-LONGER = {"core.py": 430}
+LONGER = {"core.py": 520}
 
 
 @cache
 def layers() -> dict[str, int]:
     """Module or package name -> layer number, as the document's table says."""
     rows = re.findall(r"^\| L(\d) \| ([^|]*) \|", (ROOT / "docs" / "architecture.md").read_text(), re.M)
-    table = {name.rstrip("/"): int(layer) for layer, names in rows
-             for name in re.sub(r"\([^)]*\)", "", names).replace("`", "").split()}
+    table = {
+        name.rstrip("/"): int(layer)
+        for layer, names in rows
+        for name in re.sub(r"\([^)]*\)", "", names).replace("`", "").split()
+    }
     assert len(table) > 15
     return table
 
@@ -41,8 +45,14 @@ class Source(NamedTuple):
 
     lines: int
     imports: list[ast.Import | ast.ImportFrom]
-    functions: list[tuple[str, int, int]]          # name, first and last line
-    prints: list[int]                              # lines
+    functions: list[tuple[str, int, int]]  # name, first and last line of the body behind the docstring
+    prints: list[int]  # lines
+
+
+def _body(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt:
+    """The first statement that is not the docstring."""
+    first, *others = function.body
+    return others[0] if others and ast.get_docstring(function, clean=False) is not None else first
 
 
 @cache
@@ -54,7 +64,7 @@ def read(path: Path) -> Source:
         if isinstance(node, ast.Import | ast.ImportFrom):
             found.imports.append(node)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            found.functions.append((node.name, node.lineno, node.end_lineno))
+            found.functions.append((node.name, _body(node).lineno, node.end_lineno))
         elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print":
             found.prints.append(node.lineno)
     return found
@@ -73,7 +83,7 @@ def imports(path: Path) -> list[tuple[ast.stmt, str]]:
         if isinstance(node, ast.Import):
             found += [(node, alias.name) for alias in node.names]
         else:
-            base = ".".join(package[:len(package) - node.level + 1]) if node.level else ""
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
             full = f"{base}.{node.module}".strip(".") if node.module else base
             found += [(node, full if full != "graph_runtime" else f"{full}.{a.name}") for a in node.names]
     return [(node, full) for node, full in found if full.split(".")[0] in ("graph_runtime", "codegen")]
@@ -99,7 +109,7 @@ def test_imports_go_down_the_table(path):
 
 
 def _is_lazy(path: Path, statement: ast.stmt) -> bool:
-    return any(first < statement.lineno <= last for _, first, last in read(path).functions)
+    return any(first <= statement.lineno <= last for _, first, last in read(path).functions)
 
 
 @pytest.mark.parametrize("path", CODEGEN, ids=lambda p: str(p.relative_to(ROOT)))

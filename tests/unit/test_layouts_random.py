@@ -1,6 +1,7 @@
 """Random graphs whose values lie anywhere: interleaved and sharded, in DRAM and L1, as rows and tiles, with
 the devices' memory guarded. Results are the interpreter's, and a plan that is written and read again is the
 same."""
+
 from __future__ import annotations
 
 from contextlib import contextmanager
@@ -49,7 +50,7 @@ def random_layouts(rng, graph, names) -> dict[str, str]:
         try:
             plan(graph, names, layouts=wish)
             wishes = wish
-        except PlanError as error:                       # other reasons are none
+        except PlanError as error:  # other reasons are none
             if not any(text in str(error) for text in ("host only", "more cores", "one element")):
                 raise
     return wishes
@@ -77,8 +78,11 @@ def test_values_do_not_depend_on_layouts(seed, names):
 
 
 @settings(max_examples=8, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), names=st.sampled_from(LISTS[:3]),
-       fmt=st.sampled_from(["f32", "bf16", "bfp8_b", "bfp4_b"]))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    names=st.sampled_from(LISTS[:3]),
+    fmt=st.sampled_from(["f32", "bf16", "bfp8_b", "bfp4_b"]),
+)
 def test_where_a_value_lies_changes_no_bit_of_it(seed, names, fmt):
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, names, nodes=8)
@@ -98,7 +102,9 @@ def test_block_formats_are_stored_and_computed_with():
     a, b = (maker.input(TensorType("float32", shape)) for shape in ((96, 256), (256, 64)))
     graph = maker.graph([maker.op("relu", [maker.op("matmul", [a, b])])])
     layouts = {"x0": "height", "x1": "l1", "matmul": "block[3x2]"}
-    worst = [compare(graph, None, ["tt:0"], formats={"tt": fmt}, layouts=layouts).worst
-             for fmt in ("f32", "bf16", "bfp8_b", "bfp4_b")]
+    worst = [
+        compare(graph, None, ["tt:0"], formats={"tt": fmt}, layouts=layouts).worst
+        for fmt in ("f32", "bf16", "bfp8_b", "bfp4_b")
+    ]
     assert worst == sorted(worst)
     assert worst[3] < 0.1

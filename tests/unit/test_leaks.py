@@ -1,4 +1,5 @@
 """What tests/tools/leaks.py says of reports of LeakSanitizer; tests/native/test_leaks.py has real ones."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -28,12 +29,17 @@ def leaks():
 
 
 def report(*stacks: tuple[str, ...], kind: str = "Direct") -> str:
-    blocks = [f"{kind} leak of 120 byte(s) in 3 object(s) allocated from:\n"
-              + "".join(f"    #{n} 0x7fb3201264fb {frame}\n" for n, frame in enumerate(stack))
-              for stack in stacks]
-    return ("\n=================================================================\n"
-            "==77==ERROR: LeakSanitizer: detected memory leaks\n\n" + "\n".join(blocks)
-            + "\nSUMMARY: AddressSanitizer: 120 byte(s) leaked in 3 allocation(s).\n")
+    blocks = [
+        f"{kind} leak of 120 byte(s) in 3 object(s) allocated from:\n"
+        + "".join(f"    #{n} 0x7fb3201264fb {frame}\n" for n, frame in enumerate(stack))
+        for stack in stacks
+    ]
+    return (
+        "\n=================================================================\n"
+        "==77==ERROR: LeakSanitizer: detected memory leaks\n\n"
+        + "\n".join(blocks)
+        + "\nSUMMARY: AddressSanitizer: 120 byte(s) leaked in 3 allocation(s).\n"
+    )
 
 
 @pytest.fixture
@@ -43,10 +49,18 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["Direct", "Indirect"])
-@pytest.mark.parametrize("stack", [
-    (MALLOC, CORE, PYTHON), (MALLOC, SEALED, PYTHON), (MALLOC, TESTS, CFFI), (MALLOC, CLOSED, PYTHON),
-    (MALLOC, NO_MODULE), (MALLOC, LIBC, CORE, PYTHON),
-], ids=["core", "sealed", "test", "closed", "null", "through libc"])
+@pytest.mark.parametrize(
+    "stack",
+    [
+        (MALLOC, CORE, PYTHON),
+        (MALLOC, SEALED, PYTHON),
+        (MALLOC, TESTS, CFFI),
+        (MALLOC, CLOSED, PYTHON),
+        (MALLOC, NO_MODULE),
+        (MALLOC, LIBC, CORE, PYTHON),
+    ],
+    ids=["core", "sealed", "test", "closed", "null", "through libc"],
+)
 def test_what_our_code_allocated_fails_with_its_stack(leaks, folder, capsys, stack, kind):
     (folder / "report.77").write_text(report((MALLOC, PYTHON), stack, kind=kind))
     assert leaks.main(str(folder)) == 1
@@ -56,8 +70,11 @@ def test_what_our_code_allocated_fails_with_its_stack(leaks, folder, capsys, sta
     assert "libpython3.11.so.1.0 120" in out
 
 
-@pytest.mark.parametrize("stack", [(MALLOC, PYTHON, CORE), (MALLOC, CFFI, PYTHON), (MALLOC, LIBC), (MALLOC,)],
-                         ids=["python below the core", "cffi", "libc", "allocator"])
+@pytest.mark.parametrize(
+    "stack",
+    [(MALLOC, PYTHON, CORE), (MALLOC, CFFI, PYTHON), (MALLOC, LIBC), (MALLOC,)],
+    ids=["python below the core", "cffi", "libc", "allocator"],
+)
 def test_what_others_allocated_is_counted(leaks, folder, capsys, stack):
     """Whether or not our code is farther out in the stack."""
     (folder / "report.77").write_text(report(stack))
@@ -71,12 +88,15 @@ def test_no_leaks_are_no_reports(leaks, folder, capsys):
     assert capsys.readouterr().out.endswith("bytes that others lost: none\n")
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("==77==LeakSanitizer has encountered a fatal error.\n", "ptrace"),
-    (report(()), "stack"),
-    (report((MALLOC, "in f x.c:1")), "stack"),                       # without stack_trace_format
-    ("==77==ERROR: LeakSanitizer: detected memory leaks\n", "no blocks"),
-])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("==77==LeakSanitizer has encountered a fatal error.\n", "ptrace"),
+        (report(()), "stack"),
+        (report((MALLOC, "in f x.c:1")), "stack"),  # without stack_trace_format
+        ("==77==ERROR: LeakSanitizer: detected memory leaks\n", "no blocks"),
+    ],
+)
 def test_a_report_that_cannot_be_judged_is_no_pass(leaks, folder, capsys, text, said):
     (folder / "report.77").write_text(text)
     assert leaks.main(str(folder)) == 2

@@ -1,5 +1,6 @@
 """State that outputs are written into, after a run failed: unchanged and said to be, or undefined, and
 then no run computes with it."""
+
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
@@ -220,7 +221,7 @@ def test_a_run_over_what_was_given_back_meanwhile_says_what_failed(device, monke
     announced = InPlace.announced
 
     def late(in_place, *args):
-        assert cache.is_allocated                       # the look gives it back
+        assert cache.is_allocated  # the look gives it back
         return announced(in_place, *args)
 
     monkeypatch.setattr(InPlace, "announced", late)
@@ -236,7 +237,7 @@ def test_state_of_the_session_that_comes_back_while_a_run_is_placed_is_used(devi
     announced, settle = InPlace.announced, InPlace.settle
 
     def late(in_place, *args):
-        settle(in_place)                                # as another thread's submission
+        settle(in_place)  # as another thread's submission
         return announced(in_place, *args)
 
     monkeypatch.setattr(InPlace, "settle", lambda in_place: None)
@@ -274,8 +275,11 @@ def test_a_failure_behind_the_write_leaves_the_cache_to_the_output(device):
     run = module.run_async(cache=cache, at=_at(3), look=np.array([ROWS], np.int32))
     _fails(run, "'read'.*out of range")
     assert "unchanged" not in str(run.exception())
-    with pytest.raises(HandleError, match=r"donated as input 'cache'.*, to a run that failed "
-                                          r"\(node 'read'.* out of range.*\): its contents are lost"):
+    with pytest.raises(
+        HandleError,
+        match=r"donated as input 'cache'.*, to a run that failed "
+        r"\(node 'read'.* out of range.*\): its contents are lost",
+    ):
         cache.numpy()
     assert "its contents are lost" in repr(cache)
     np.testing.assert_array_equal(run.outputs[0].numpy(), _changed(3))
@@ -374,7 +378,7 @@ def test_a_run_behind_one_that_failed_fails_and_the_next_goes_on(device):
     runs[0].wait()
     _fails(runs[1], "unchanged")
     written = [1, 3]
-    if runs[2].exception() is None:              # it was queued after the other had failed
+    if runs[2].exception() is None:  # it was queued after the other had failed
         written.append(2)
     np.testing.assert_array_equal(module.run_async(at=_at(3)).outputs[0].numpy(), _changed(*written))
 

@@ -49,17 +49,28 @@ def test_what_is_no_regular_file_is_refused_at_once(reader, tmp_path, monkeypatc
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("command", [
-    ["run"], *(pytest.param(command, marks=pytest.mark.slow) for command in (
-        ["plan"], ["inspect"], ["verify"], ["estimate"], ["compile", "-o", "x.bundle"])),
-])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run"],
+        *(
+            pytest.param(command, marks=pytest.mark.slow)
+            for command in (["plan"], ["inspect"], ["verify"], ["estimate"], ["compile", "-o", "x.bundle"])
+        ),
+    ],
+)
 def test_no_command_waits_for_a_pipe(command, tmp_path):
     os.mkfifo(tmp_path / "pipe.json")
     os.mkfifo(tmp_path / "pipe.onnx")
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe.json", "pipe.onnx", "pipe"):
-        done = subprocess.run([sys.executable, "-m", "graph_runtime.cli", command[0], name, *command[1:]],
-                              cwd=tmp_path, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(
+            [sys.executable, "-m", "graph_runtime.cli", command[0], name, *command[1:]],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
         assert done.returncode not in (0, -signal.SIGALRM)
         assert "Traceback" not in done.stderr
 
@@ -105,8 +116,13 @@ CUT = """
 
 def cut(path, size=0, option="", before="", after="", **env):
     script = textwrap.dedent(CUT).format(size=size, option=option, before=before, after=after)
-    return subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True,
-                          timeout=60, env={**os.environ, **env})
+    return subprocess.run(
+        [sys.executable, "-c", script, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **env},
+    )
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
@@ -115,7 +131,7 @@ def test_the_fault_of_a_file_that_was_cut_names_file_and_tensor(tmp_path, size, 
     done = cut(bundle(tmp_path), size, GR_NUM_THREADS=threads)
     assert done.returncode == -signal.SIGBUS
     assert "params.bin was cut short while it was in use: byte " in done.stderr
-    assert threads == "2" or f" byte {size} " in done.stderr       # of two threads either may fault first
+    assert threads == "2" or f" byte {size} " in done.stderr  # of two threads either may fault first
     assert f"of tensor {tensor} " in done.stderr
     assert all(line.startswith("graph_runtime: ") for line in done.stderr.splitlines())
 

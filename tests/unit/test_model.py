@@ -1,4 +1,5 @@
 """A model: a graph with constants that are typed now and read later."""
+
 from __future__ import annotations
 
 import gc

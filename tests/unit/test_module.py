@@ -1,4 +1,5 @@
 """GraphModule: values in and out, names, parameters; create and load."""
+
 from __future__ import annotations
 
 import subprocess
@@ -28,19 +29,39 @@ def mod(text):
 
 # **************** inputs ****************
 
-@pytest.mark.parametrize("value", [
-    np.array([1, 2, 3, 4], F32), np.array([1, 2, 3, 4], np.float64), np.array([1, 2, 3, 4]), [1, 2, 3, 4],
-    (1.0, 2.0, 3.0, 4.0), np.array([[1, 9], [2, 9], [3, 9], [4, 9]], F32)[:, 0]], ids=str)
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.array([1, 2, 3, 4], F32),
+        np.array([1, 2, 3, 4], np.float64),
+        np.array([1, 2, 3, 4]),
+        [1, 2, 3, 4],
+        (1.0, 2.0, 3.0, 4.0),
+        np.array([[1, 9], [2, 9], [3, 9], [4, 9]], F32)[:, 0],
+    ],
+    ids=str,
+)
 def test_set_input_takes_what_numpy_takes(mod, value):
     mod.run(x=value, w=np.zeros(4, F32))
     assert mod.get_output(0).numpy().tolist() == [1, 2, 3, 4]
     assert mod.get_input("x").numpy().dtype == F32
 
 
-@pytest.mark.parametrize(("value", "words"), [
-    (np.zeros(5, F32), "shape (5,)"), (np.zeros((4, 1), F32), "shape (4, 1)"), (3.0, "shape ()"),
-    (np.zeros(4, np.complex64), "complex64"), (np.array(["a"] * 4), "<U1|str"), (object(), "object"),
-    (None, "NoneType"), ([[1, 2], [3]], "inhomogeneous|list")], ids=str)
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.zeros(5, F32), "shape (5,)"),
+        (np.zeros((4, 1), F32), "shape (4, 1)"),
+        (3.0, "shape ()"),
+        (np.zeros(4, np.complex64), "complex64"),
+        (np.array(["a"] * 4), "<U1|str"),
+        (object(), "object"),
+        (None, "NoneType"),
+        ([[1, 2], [3]], "inhomogeneous|list"),
+    ],
+    ids=str,
+)
 def test_set_input_refuses_what_does_not_fit(mod, value, words):
     with pytest.raises(gr.InputError) as caught:
         mod.set_input("x", value)
@@ -77,6 +98,7 @@ def test_tensors_go_from_session_to_session(text):
 
 # **************** outputs ****************
 
+
 def test_get_output_writes_into_out(mod):
     mod.run(x=[1, 2, 3, 4], w=[0, 0, 0, 0])
     out = np.empty(4, F32)
@@ -103,11 +125,16 @@ def test_functions_by_name_as_tvms_raw_module(mod):
 
 # **************** parameters ****************
 
+
 @pytest.mark.parametrize("form", ["bytes", "path", "npz", "dict"])
 def test_load_params(mod, tmp_path, form):
     params = {"w": np.array([4, 3, 2, 1], F32)}
-    given = {"bytes": lambda: save_params(params), "dict": lambda: params,
-             "path": lambda: tmp_path / "p.bin", "npz": lambda: str(tmp_path / "p.npz")}[form]()
+    given = {
+        "bytes": lambda: save_params(params),
+        "dict": lambda: params,
+        "path": lambda: tmp_path / "p.bin",
+        "npz": lambda: str(tmp_path / "p.npz"),
+    }[form]()
     save_params(params, tmp_path / "p.bin")
     np.savez(tmp_path / "p.npz", **params)
     mod.load_params(given)
@@ -117,6 +144,7 @@ def test_load_params(mod, tmp_path, form):
 
 
 # **************** create ****************
+
 
 def test_create_takes_text_bytes_path_graph_and_plan(text, tmp_path):
     (tmp_path / "g.json").write_text(text)
@@ -146,7 +174,7 @@ def test_copies_to_devices_run_when_their_input_is_set(document):
     np.testing.assert_allclose(mod.get_output(1).numpy(), np.tanh([1, 2, 3, 4]), rtol=1e-5)
     mine = gr.aligned_empty(4)
     mod.set_input_zero_copy("x", mine)
-    for value in (0.5, -1.0):                      # a bound input is copied on each run
+    for value in (0.5, -1.0):  # a bound input is copied on each run
         mine[:] = value
         mod.run()
         np.testing.assert_allclose(mod.get_output(1).numpy(), np.full(4, np.tanh(value)), rtol=1e-5)
@@ -156,6 +184,7 @@ def test_copies_to_devices_run_when_their_input_is_set(document):
 
 
 # **************** benchmark ****************
+
 
 def test_measure_calls_as_often_as_asked():
     calls = []
@@ -174,6 +203,7 @@ def test_measure_raises_number_until_it_takes_long_enough():
 
 # **************** the package ****************
 
+
 def test_public_names_are_sorted_and_exist():
     assert gr.__all__ == sorted(gr.__all__)
     for name in gr.__all__:
@@ -185,7 +215,10 @@ def test_public_names_are_sorted_and_exist():
 def test_import_is_lazy():
     loaded = subprocess.run(
         [sys.executable, "-c", "import sys, graph_runtime; print('numpy' in sys.modules)"],
-        capture_output=True, text=True, check=True)
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert loaded.stdout.strip() == "False"
     heavy = ("typer", "rich", "hypothesis", "pytest", "codegen")
     code = f"import sys, graph_runtime as gr; gr.create; print([m for m in {heavy!r} if m in sys.modules])"

@@ -3,6 +3,7 @@
 The rule (tvm.js of Netron): the name ends in .json; ``nodes``, ``arg_nodes`` and ``heads`` are arrays; a
 node's op is "null" or "tvm_op". Of a node it shows name, inputs and ``attrs``, whose values are texts.
 """
+
 from __future__ import annotations
 
 import json
@@ -55,8 +56,15 @@ def test_a_plan_shows_device_and_storage_of_every_node(builder):
 
 
 def test_every_graph_in_a_bundle(builder, tmp_path):
-    bundle = read_bundle(build_bundle({"a": builder, "b": builder.build()}, ["cpu:0", "tt:0"],
-                                      tmp_path / "net.zip", place={"conv": "tt:0"}, generate=False))
+    bundle = read_bundle(
+        build_bundle(
+            {"a": builder, "b": builder.build()},
+            ["cpu:0", "tt:0"],
+            tmp_path / "net.zip",
+            place={"conv": "tt:0"},
+            generate=False,
+        )
+    )
     for program in bundle.programs:
         nodes = opens(program.graph, bytes(bundle.read(program.graph)))
         assert all("gr.device" in node["attrs"] for node in nodes if node["op"] == "tvm_op")

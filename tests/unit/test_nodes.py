@@ -27,8 +27,13 @@ def call(nid, **more):
 
 
 def document(nodes):
-    return {"nodes": nodes, "arg_nodes": [0], "heads": [[0, 0, 0]], "node_row_ptr": [0],
-            "attrs": {"dltype": ["list_str", []], "shape": ["list_shape", []]}}
+    return {
+        "nodes": nodes,
+        "arg_nodes": [0],
+        "heads": [[0, 0, 0]],
+        "node_row_ptr": [0],
+        "attrs": {"dltype": ["list_str", []], "shape": ["list_shape", []]},
+    }
 
 
 def accepted(nodes) -> bool:
@@ -41,17 +46,28 @@ def accepted(nodes) -> bool:
 
 
 def same(a, b) -> bool:
-    return (a.names == b.names and a.runs == b.runs and a.control_deps == b.control_deps
-            and np.array_equal(a.in_count, b.in_count) and np.array_equal(a.reads, b.reads))
+    return (
+        a.names == b.names
+        and a.runs == b.runs
+        and a.control_deps == b.control_deps
+        and np.array_equal(a.in_count, b.in_count)
+        and np.array_equal(a.reads, b.reads)
+    )
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.text(max_size=3) | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.text(max_size=3)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.sampled_from([0, 1, -1, 2**31 - 1, 2**31, -(2**31), 2**63 - 1, 2**64 - 1, 0.0, 1.0, 1e300])
     | st.sampled_from(["null", "tvm_op"]),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from([*ATTRS, "op", "name", "inputs", "a"]), inner, max_size=3),
-    max_leaves=6)
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from([*ATTRS, "op", "name", "inputs", "a"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
 KEYS = st.sampled_from(["op", "name", "inputs", "attrs", "attr", "control_deps", "func_name", "zzz"])
 
 
@@ -96,11 +112,18 @@ def test_no_edit_passes_that_the_schema_refuses(data):
         assert (str(road.value), road.value.path) == (str(schema.value), schema.value.path)
 
 
-@pytest.mark.parametrize("nodes", [
-    [], [null()], [null(), call(1)], [call(1), null(), call(1), null("")],
-    [null(), call(1, inputs=[])], [null(), call(1, inputs=[[0, 0], [0, 0]])],
-    [null(str(i)) if i % 3 == 0 else call(i) for i in range(2 * _BLOCK + 1)],
-])
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [],
+        [null()],
+        [null(), call(1)],
+        [call(1), null(), call(1), null("")],
+        [null(), call(1, inputs=[])],
+        [null(), call(1, inputs=[[0, 0], [0, 0]])],
+        [null(str(i)) if i % 3 == 0 else call(i) for i in range(2 * _BLOCK + 1)],
+    ],
+)
 def test_what_tvm_writes_needs_no_schema(nodes):
     read = plain_columns(nodes)
     assert read is not None
@@ -108,17 +131,44 @@ def test_what_tvm_writes_needs_no_schema(nodes):
     assert same(read, node_columns(nodes))
 
 
-@pytest.mark.parametrize("change", [
-    {"inputs": [[0, 0, True]]}, {"inputs": [[0, False, 0]]}, {"inputs": [[0, 0, 1.0]]},
-    {"inputs": [[-1, 0, 0]]}, {"inputs": [[2**31, 0, 0]]}, {"inputs": [[0, 0, 2**31]]},
-    {"inputs": [[0, 0, -1]]}, {"inputs": [[0, [0], 0]]}, {"inputs": [[2**64 - 1, 0, 0]]},
-    {"inputs": [[0, 0, 0], [0, 0]]}, {"inputs": [[]]}, {"inputs": [[[0, 0, 0]]]}, {"inputs": [["0", 0, 0]]},
-    {"inputs": [[0]]}, {"inputs": [[0, 0, 0, 0]]}, {"inputs": [0, 0]}, {"inputs": ["ab"]}, {"inputs": {}},
-    {"inputs": ""}, {"inputs": [{"a": 0, "b": 0}]}, {"inputs": None}, {"name": None}, {"name": 1}, {"op": []},
-    {"op": "call"}, {"op": "null"}, {"attrs": None}, {"attrs": []}, {"attrs": ""},
-    {"attrs": {**ATTRS, "a": 1}}, {"attrs": {**ATTRS, "num_inputs": 1}}, {"attrs": {**ATTRS, "a": {}}},
-    {"zzz": 1},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"inputs": [[0, 0, True]]},
+        {"inputs": [[0, False, 0]]},
+        {"inputs": [[0, 0, 1.0]]},
+        {"inputs": [[-1, 0, 0]]},
+        {"inputs": [[2**31, 0, 0]]},
+        {"inputs": [[0, 0, 2**31]]},
+        {"inputs": [[0, 0, -1]]},
+        {"inputs": [[0, [0], 0]]},
+        {"inputs": [[2**64 - 1, 0, 0]]},
+        {"inputs": [[0, 0, 0], [0, 0]]},
+        {"inputs": [[]]},
+        {"inputs": [[[0, 0, 0]]]},
+        {"inputs": [["0", 0, 0]]},
+        {"inputs": [[0]]},
+        {"inputs": [[0, 0, 0, 0]]},
+        {"inputs": [0, 0]},
+        {"inputs": ["ab"]},
+        {"inputs": {}},
+        {"inputs": ""},
+        {"inputs": [{"a": 0, "b": 0}]},
+        {"inputs": None},
+        {"name": None},
+        {"name": 1},
+        {"op": []},
+        {"op": "call"},
+        {"op": "null"},
+        {"attrs": None},
+        {"attrs": []},
+        {"attrs": ""},
+        {"attrs": {**ATTRS, "a": 1}},
+        {"attrs": {**ATTRS, "num_inputs": 1}},
+        {"attrs": {**ATTRS, "a": {}}},
+        {"zzz": 1},
+    ],
+)
 @pytest.mark.parametrize("at", [1, _BLOCK, _BLOCK + 2])
 def test_what_tvm_does_not_write_is_shown_to_the_schema(change, at):
     nodes = [null(), *(call(i) for i in range(1, _BLOCK + 3))]

@@ -1,4 +1,5 @@
 """Fidelity, Dst mode, fast or exact: from where they are said to the words that a tt kernel reads."""
+
 from __future__ import annotations
 
 import json
@@ -31,7 +32,7 @@ def two_products(device="tt:0", **attrs) -> gr.GraphBuilder:
 def words_of(planned) -> list[tuple[int, ...]]:
     """The words after the op's own and those of no epilogue, of each matmul, in order."""
     program = lower(planned, lambda *of: resolve(*of))
-    kernels = [program.kernels[k] for k in program.kid[:program.main]]
+    kernels = [program.kernels[k] for k in program.kid[: program.main]]
     return [k.words[4:] for k in kernels if k.name.startswith("matmul")]
 
 
@@ -51,8 +52,10 @@ def test_a_nodes_own_word_comes_before_the_callers():
 
 
 def test_a_devices_own_words_come_before_its_kinds():
-    made = planned(two_products(), numerics={"tt": {"fidelity": "HiFi2", "numerics": "exact"},
-                                             "tt:0": {"fidelity": "HiFi4"}})
+    made = planned(
+        two_products(),
+        numerics={"tt": {"fidelity": "HiFi2", "numerics": "exact"}, "tt:0": {"fidelity": "HiFi4"}},
+    )
     assert words_of(made)[1][:3] == (4, 32, 1)
     assert node_numerics(made, made.graph.num_nodes - 1) == Numerics("HiFi4", "", "exact")
 
@@ -77,12 +80,15 @@ def test_a_chosen_model_reaches_the_kernel():
     assert tail(Numerics("LoFi"), model)[:4] == (1, 32, 0, 2)
 
 
-@pytest.mark.parametrize(("options", "text"), [
-    ({"tt": {"fidelity": "HiFi5"}}, "fidelity 'HiFi5' is unknown .did you mean 'HiFi"),
-    ({"tt": {"fidelty": "HiFi4"}}, "no numerics option 'fidelty' .did you mean 'fidelity'"),
-    ({"tt": {"dst": "bf61"}}, "dst 'bf61' is unknown"),
-    ({"ttt": {"dst": "bf16"}}, "numerics of ttt: no such device or kind"),
-])
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"tt": {"fidelity": "HiFi5"}}, "fidelity 'HiFi5' is unknown .did you mean 'HiFi"),
+        ({"tt": {"fidelty": "HiFi4"}}, "no numerics option 'fidelty' .did you mean 'fidelity'"),
+        ({"tt": {"dst": "bf61"}}, "dst 'bf61' is unknown"),
+        ({"ttt": {"dst": "bf16"}}, "numerics of ttt: no such device or kind"),
+    ],
+)
 def test_unknown_words_name_the_known_ones(options, text):
     with pytest.raises(PlanError, match=text):
         planned(two_products(), numerics=options)

@@ -212,11 +212,19 @@ def test_defaults_are_onnx():
         ("conv3d", floats((1, 2, 4, 4, 4), (3, 3, 2, 2, 2)), {}, "has 2 channels"),
         ("conv_transpose2d", floats((1, 2, 4, 4), (3, 3, 2, 2)), {}, "has 2 channels"),
         ("conv_transpose2d", floats((1, 2, 1, 1), (2, 3, 2, 2)), {"pads": [1, 1, 1, 1]}, "leave 0 of dim"),
-        ("conv2d_backward_weight", floats((1, 2, 4, 4), (1, 3, 4, 4)), {"kernel_shape": [2, 2]},
-         r"must be \[1,O,3,3\]"),
+        (
+            "conv2d_backward_weight",
+            floats((1, 2, 4, 4), (1, 3, 4, 4)),
+            {"kernel_shape": [2, 2]},
+            r"must be \[1,O,3,3\]",
+        ),
         ("max_pool2d", floats((1, 1, 8, 8)), {"kernel_shape": [2, 2], "dilations": [9, 1]}, "does not fit"),
-        ("max_pool2d_backward", floats((1, 1, 8, 8), (1, 1, 8, 8)), {"kernel_shape": [2, 2]},
-         r"the pool's shape \[1, 1, 7, 7\]"),
+        (
+            "max_pool2d_backward",
+            floats((1, 1, 8, 8), (1, 1, 8, 8)),
+            {"kernel_shape": [2, 2]},
+            r"the pool's shape \[1, 1, 7, 7\]",
+        ),
     ],
 )
 def test_refusals_say_what_is_wrong(name, types, attrs, text):
@@ -309,7 +317,7 @@ def test_support_table_names_every_op():
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_null_and_numbers_that_no_float_holds_are_no_values_of_an_attribute(op):
     for attr in op.attrs:
-        for value in ((10**400,) if attr.default is None else (None, 10**400)):
+        for value in (10**400,) if attr.default is None else (None, 10**400):
             with pytest.raises(GraphError) as caught:
                 op.decode({**op.cases[0].attrs, attr.name: value})
             assert caught.value.fields["attribute"] == attr.name

@@ -1,4 +1,5 @@
 """HTML pages: one file that needs no other, whatever the graph's names are."""
+
 from __future__ import annotations
 
 import re
@@ -69,10 +70,13 @@ def test_names_are_escaped():
 
 def test_sharded_values_take_the_cores_that_hold_them():
     page = page_of(sharded(), layouts={"act": "l1/height[1x5]"})
-    l1 = page[page.index("L1 per core over time"):page.index("Memory map")]
+    l1 = page[page.index("L1 per core over time") : page.index("Memory map")]
     assert "core 4: " in l1
-    taken = {int(core): float(share) for core, share in re.findall(r"core (\d+): ([\d.]+)%", l1)
-             if float(share) > 0}
+    taken = {
+        int(core): float(share)
+        for core, share in re.findall(r"core (\d+): ([\d.]+)%", l1)
+        if float(share) > 0
+    }
     assert set(taken) == set(range(5))
     assert all(0 < share <= 100 for share in taken.values())
 
@@ -123,16 +127,16 @@ def test_a_run_on_queues_has_the_clock_of_their_threads(module):
         for at, needs in enumerate(needs_of(timeline.plan, lanes(timeline.plan))):
             assert all(timeline.end[j] <= timeline.start[at] for j in needs)
         assert_real(module, timeline)
-    module.run()                       # the clock is off again: nothing is written any more
+    module.run()  # the clock is off again: nothing is written any more
     assert_real(module, timeline)
 
 
 def test_epochs_are_drawn_with_their_ops():
     planned = plan(sharded(), ["cpu:0", "tt:0=e150"], policy="nlp")
     page = html_page(simulate(planned, runs=2), "cut")
-    grid = page[page.index("Core grid"):page.index("L1 per core over time")]
+    grid = page[page.index("Core grid") : page.index("L1 per core over time")]
     assert "policy nlp" in grid
-    l1 = page[page.index("L1 per core over time"):page.index("Memory map")]
+    l1 = page[page.index("L1 per core over time") : page.index("Memory map")]
     shares = [float(share) for share in re.findall(r"core \d+: ([\d.]+)%", l1)]
     assert 0 < max(shares) <= 100
     assert grid.count("cycles, grid") >= 2 * len(planned.balanced[0].network.ops)

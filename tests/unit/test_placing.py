@@ -1,5 +1,6 @@
 """Policies on random problems: equal to brute force where they are exact, no worse than a device alone,
 and always within pins and what devices can run."""
+
 from __future__ import annotations
 
 import itertools
@@ -30,7 +31,7 @@ from graph_runtime.testing.graphs import random_graph
 from graph_runtime.testing.placing import random_problem
 
 PAIR, THREE = ("cpu:0", "tt:0"), ("cpu:0", "cpu:1", "tt:0")
-SLOW = Machine(1e-3, 1e-3, 1e-3, 1e-2, 100.0)     # steps of some 100 us: longer than threads look for work
+SLOW = Machine(1e-3, 1e-3, 1e-3, 1e-2, 100.0)  # steps of some 100 us: longer than threads look for work
 SEEDS = st.integers(0, 2**32 - 1)
 DEVICES = st.sampled_from([PAIR, ("cpu:0", "cpu:1"), THREE, ("tt:0",)])
 
@@ -44,12 +45,16 @@ def every(problem: PlacementProblem) -> np.ndarray:
 def one_by_one(problem: PlacementProblem, did: np.ndarray) -> int:
     """The serial time, written down as it is defined."""
     ns = sum(int(problem.cost[n, d]) for n, d in enumerate(did))
-    wanted = {(v, did[n]) for n, v in zip(problem.use_nid, problem.use_value, strict=True)
-              if did[n] != did[problem.owner[v]]}
+    wanted = {
+        (v, did[n])
+        for n, v in zip(problem.use_nid, problem.use_value, strict=True)
+        if did[n] != did[problem.owner[v]]
+    }
     return ns + sum(int(problem.copy[v, did[problem.owner[v]], d]) for v, d in wanted)
 
 
 # **************** cuts ****************
+
 
 def test_a_cut_is_the_least_serial_time_of_600_random_graphs():
     for seed in range(600):
@@ -65,8 +70,11 @@ def test_a_cut_is_the_least_serial_time_of_600_random_graphs():
 def test_a_minimum_cut_is_that_of_brute_force(seed, count, arcs):
     rng = np.random.default_rng(seed)
     excess = rng.integers(-9, 10, count).tolist()
-    drawn = [(int(a), int(b), int(c), int(d)) for a, b, c, d in
-             np.c_[rng.integers(count, size=(arcs, 2)), rng.integers(0, 8, (arcs, 2))] if a != b]
+    drawn = [
+        (int(a), int(b), int(c), int(d))
+        for a, b, c, d in np.c_[rng.integers(count, size=(arcs, 2)), rng.integers(0, 8, (arcs, 2))]
+        if a != b
+    ]
     network = Network(count)
     for node, one in enumerate(excess):
         network.terminal(node, one)
@@ -74,10 +82,14 @@ def test_a_minimum_cut_is_that_of_brute_force(seed, count, arcs):
         network.arc(tail, head, room, back)
 
     def cut(source):
-        ns = sum(-e if s and e < 0 else e if not s and e > 0 else 0
-                 for s, e in zip(source, excess, strict=True))
-        return ns + sum((r if source[a] and not source[b] else b_ if source[b] and not source[a] else 0)
-                        for a, b, r, b_ in drawn)
+        ns = sum(
+            -e if s and e < 0 else e if not s and e > 0 else 0 for s, e in zip(source, excess, strict=True)
+        )
+        return ns + sum(
+            (r if source[a] and not source[b] else b_ if source[b] and not source[a] else 0)
+            for a, b, r, b_ in drawn
+        )
+
     assert cut(network.sources()) == min(map(cut, itertools.product([False, True], repeat=count)))
 
 
@@ -91,11 +103,17 @@ def test_a_cut_of_a_large_graph_cannot_be_bettered_by_one_node():
 
 # **************** times ****************
 
+
 def apart(planned: Plan) -> Plan:
     """The plan with every entry in bytes of its own: reuse would add waits that a placement does not know."""
     count, old = planned.graph.num_entries, planned.storage
-    storage = Storage(old.did[planned.sid], old.memory[planned.sid], np.arange(count) << 20,
-                      old.extent[planned.sid], old.nbytes[planned.sid])
+    storage = Storage(
+        old.did[planned.sid],
+        old.memory[planned.sid],
+        np.arange(count) << 20,
+        old.extent[planned.sid],
+        old.nbytes[planned.sid],
+    )
     return replace(planned, sid=np.arange(count, dtype=np.int32), storage=storage)
 
 
@@ -139,7 +157,7 @@ def test_times_are_those_of_the_simulated_plan(seed, devices, set_anew, host):
     assert times.serial[0] == timeline.duration.sum()
     busiest = np.bincount(timeline.queue, timeline.duration).max(initial=0)
     assert times.bottleneck[0] == busiest
-    if not set_anew:                       # simulate() begins with the copies of all inputs
+    if not set_anew:  # simulate() begins with the copies of all inputs
         assert times.makespan[0] == timeline.latency_ns
 
 
@@ -156,6 +174,7 @@ def test_a_device_that_had_nothing_to_do_for_long_has_to_be_woken(ns, late):
 
 
 # **************** policies ****************
+
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("devices", [PAIR, THREE], ids=["two", "three"])
@@ -198,6 +217,7 @@ def test_equal_problems_have_equal_answers():
 
 # **************** from outside ****************
 
+
 def to_the_last(problem):
     """A policy from outside: all to the last device that can."""
     k = problem.num_devices
@@ -221,17 +241,24 @@ def module(tmp_path, monkeypatch):
         "def nothing(problem): return None\n"
         "def far(problem): return np.full(problem.num_nodes, 7)\n"
         "def stubborn(problem): return problem.allowed.argmin(1)\n"
-        "def broken(problem): return {}['x']\n")
+        "def broken(problem): return {}['x']\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
 @pytest.mark.usefixtures("module")
-@pytest.mark.parametrize(("name", "says"), [
-    ("short", r"returned int64\[1\]: a policy returns integers \[11\]"), ("floats", "returned float64"),
-    ("nothing", r"returned object\[\]"), ("far", "on device 7: there are 0 to 1"),
-    ("stubborn", r"'n\d+' on (cpu|tt):0: (the device cannot run it|it is pinned to)"),
-    ("broken", "failed: KeyError: 'x'"), ("fien", r"no function 'fien' \(did you mean 'fine'"),
-])
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("short", r"returned int64\[1\]: a policy returns integers \[11\]"),
+        ("floats", "returned float64"),
+        ("nothing", r"returned object\[\]"),
+        ("far", "on device 7: there are 0 to 1"),
+        ("stubborn", r"'n\d+' on (cpu|tt):0: (the device cannot run it|it is pinned to)"),
+        ("broken", "failed: KeyError: 'x'"),
+        ("fien", r"no function 'fien' \(did you mean 'fine'"),
+    ],
+)
 def test_what_a_policy_from_outside_may_not_do_is_told(name, says):
     problem = random_problem(np.random.default_rng(1), unsupported=0.3)
     with pytest.raises(PlanError, match=says):

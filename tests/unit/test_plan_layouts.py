@@ -1,5 +1,6 @@
 """Layouts of device tensors, formats, refused dtypes, reshapes that move bytes, and the checker's rules about
 them."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -24,18 +25,21 @@ def f(*shape):
     return TensorType("float32", shape)
 
 
-@pytest.mark.parametrize(("type_", "layout", "cause"), [
-    (f(64, 64), "dram/tile/f32", "tiled"),
-    (f(1, 32), "dram/tile/f32", "tiled"),
-    (f(1, 31), "dram/row_major/f32", "less than 1/32 full"),
-    (f(32, 16, 3, 3), "dram/row_major/f32", "less than 1/32 full"),
-    (f(64), "dram/row_major/f32", "fewer than two dimensions"),
-    (f(), "dram/row_major/f32", "fewer than two dimensions"),
-    (f(0, 64), "dram/row_major/f32", "less than 1/32 full"),
-    (TensorType("bfloat16", (64, 64)), "dram/tile/bf16", "tiled"),
-    (TensorType("int32", (64, 64)), "dram/row_major/int32", "integers and bools"),
-    (TensorType("bool", (64, 64)), "dram/row_major/bool", "integers and bools"),
-])
+@pytest.mark.parametrize(
+    ("type_", "layout", "cause"),
+    [
+        (f(64, 64), "dram/tile/f32", "tiled"),
+        (f(1, 32), "dram/tile/f32", "tiled"),
+        (f(1, 31), "dram/row_major/f32", "less than 1/32 full"),
+        (f(32, 16, 3, 3), "dram/row_major/f32", "less than 1/32 full"),
+        (f(64), "dram/row_major/f32", "fewer than two dimensions"),
+        (f(), "dram/row_major/f32", "fewer than two dimensions"),
+        (f(0, 64), "dram/row_major/f32", "less than 1/32 full"),
+        (TensorType("bfloat16", (64, 64)), "dram/tile/bf16", "tiled"),
+        (TensorType("int32", (64, 64)), "dram/row_major/int32", "integers and bools"),
+        (TensorType("bool", (64, 64)), "dram/row_major/bool", "integers and bools"),
+    ],
+)
 def test_the_default_layout_and_its_reason(type_, layout, cause):
     chosen, why = choose(type_, tt().descriptor, None)
     assert str(chosen) == layout
@@ -50,8 +54,12 @@ def test_a_format_is_chosen_by_device_then_by_kind():
     graph = maker.graph([0], devices=parse_list(["cpu:0", "tt:0", "tt:1"]))
     planned = plan(graph, ["cpu:0", "tt:0", "tt:1"], formats={"tt": "bf16", "tt:1": "bfp8_b"})
     assert [planned.layout(e).format for e in range(6)] == ["f32", "f32", "bf16", "bf16", "bfp8_b", "bf16"]
-    for formats, says in (({"tt": "bf61"}, "did you mean 'bf16'"), ({"tt:7": "bf16"}, "no such device"),
-                          ({"tt": "int32"}, "no float format"), ({"cpu": "bf16"}, "their own dtype")):
+    for formats, says in (
+        ({"tt": "bf61"}, "did you mean 'bf16'"),
+        ({"tt:7": "bf16"}, "no such device"),
+        ({"tt": "int32"}, "no float format"),
+        ({"cpu": "bf16"}, "their own dtype"),
+    ):
         with pytest.raises(PlanError, match=says):
             plan(graph, ["cpu:0", "tt:0", "tt:1"], formats=formats)
 
@@ -173,8 +181,9 @@ def test_copies_convert_layouts_but_not_dtypes_on_a_device():
         check(replace(planned, graph=graph, layouts=layouts, layout_id=np.array([0, 1], np.int32)))
     assert caught.value.rule == "copy"
     for a, b, devices, where, says in (
-            (f(4), TensorType("int8", (4,)), ["cpu:0"], (0, 0), "16 bytes cannot be reinterpreted as 4"),
-            (f(4), f(5), ["cpu:0"], (0, 0), "4 elements do not fill 5")):
+        (f(4), TensorType("int8", (4,)), ["cpu:0"], (0, 0), "16 bytes cannot be reinterpreted as 4"),
+        (f(4), f(5), ["cpu:0"], (0, 0), "4 elements do not fill 5"),
+    ):
         with pytest.raises(CheckError, match=says) as caught:
             copied(a, b, devices, where)
         assert caught.value.rule == "copy"

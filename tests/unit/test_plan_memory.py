@@ -1,5 +1,6 @@
 """Storage: TVM's planner fixtures as invariants, file hints followed exactly, in-place use, aliases,
 capacity."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -123,22 +124,22 @@ def test_entries_of_other_shapes_and_dtypes_share_the_larger_size():
 
 def test_tt_sizes_are_padded_pages_over_banks():
     maker = GraphMaker()
-    maker.input(f(33, 40))                                # 2 x 2 tiles of 4096 B
-    maker.input(f(5))                                     # one row of 20 B, padded to 32
+    maker.input(f(33, 40))  # 2 x 2 tiles of 4096 B
+    maker.input(f(5))  # one row of 20 B, padded to 32
     planned = plan(maker.graph([0, 1]), ["tt:0"])
     assert planned.storage.nbytes.tolist() == [4 * 4096, 32]
     assert planned.storage.extent.tolist() == [4096, 32]
     assert planned.peak == {(0, 0): 4096 + 32}
-    maker.input(f(13 * 32, 32))                           # 13 tiles over 12 banks: two pages in the first
+    maker.input(f(13 * 32, 32))  # 13 tiles over 12 banks: two pages in the first
     assert plan(maker.graph([0, 1, 2]), ["tt:0"]).storage.extent.tolist() == [4096, 32, 8192]
 
 
 def test_in_place_use_needs_a_permission_and_a_dying_input():
     maker = GraphMaker()
     x = maker.op("relu", [maker.input(f(8))])
-    y = maker.op("relu", [x])                             # takes x's buffer
-    z = maker.op("add", [y, y])                           # and again: both reads may be written over
-    graph = maker.graph([maker.op("add", [maker.op("relu", [z]), z])])    # z is read again: relu may not
+    y = maker.op("relu", [x])  # takes x's buffer
+    z = maker.op("add", [y, y])  # and again: both reads may be written over
+    graph = maker.graph([maker.op("add", [maker.op("relu", [z]), z])])  # z is read again: relu may not
     planned = plan(graph, ["cpu:0"])
     assert planned.sid[x] == planned.sid[y] == planned.sid[z] != planned.sid[z + 1]
     library = GraphMaker()
@@ -212,12 +213,14 @@ def test_too_much_memory_is_refused_before_anything_is_allocated():
 
 # **************** what the file says ****************
 
+
 def test_a_conflict_in_the_file_is_refused_with_its_place_even_where_copies_are_missing():
     maker = GraphMaker()
     x = maker.op("tanh", [maker.input(f(8), 0)], 0)
     y = maker.op("tanh", [x], 0)
-    graph = maker.graph([maker.op("add", [x, y], 1)], devices=parse_list(["cpu:0", "tt:0"]),
-                        storage_id=np.array([0, 1, 1, 2]))
+    graph = maker.graph(
+        [maker.op("add", [x, y], 1)], devices=parse_list(["cpu:0", "tt:0"]), storage_id=np.array([0, 1, 1, 2])
+    )
     with pytest.raises(CheckError, match="overwrites 'n1'") as caught:
         plan(graph, ["cpu:0", "tt:0"])
     assert caught.value.path == "$.attrs.storage_id[1][2]"

@@ -1,5 +1,6 @@
 """Where nodes run and which copies that takes: remarks R1 to R13 of the review of TVM's #1695, pins,
 fallbacks, same-type devices."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -46,8 +47,11 @@ def duplex():
     c = maker.input(F4)
     back = maker.call(COPY, [maker.op("subtract", [there, c])], [F4])
     d = maker.input(F4)
-    return maker.graph([maker.op("add", [back, d])], device_type=np.array([12, 12, 12, 1, 1, 1, 12, 12, 12]),
-                       storage_id=np.array([4, 5, 0, 1, 6, 2, 0, 7, 3]))
+    return maker.graph(
+        [maker.op("add", [back, d])],
+        device_type=np.array([12, 12, 12, 1, 1, 1, 12, 12, 12]),
+        storage_id=np.array([4, 5, 0, 1, 6, 2, 0, 7, 3]),
+    )
 
 
 def names_on(planned) -> list[str]:
@@ -56,8 +60,10 @@ def names_on(planned) -> list[str]:
 
 @pytest.mark.parametrize("devices", DEVICE_LISTS[:2])
 def test_simplex_and_duplex_run_as_written(devices):
-    for graph, where in ((simplex(), ["tt:0"] * 3 + ["cpu:0"] * 3),
-                         (duplex(), ["tt:0"] * 3 + ["cpu:0"] * 3 + ["tt:0"] * 3)):
+    for graph, where in (
+        (simplex(), ["tt:0"] * 3 + ["cpu:0"] * 3),
+        (duplex(), ["tt:0"] * 3 + ["cpu:0"] * 3 + ["tt:0"] * 3),
+    ):
         planned = plan(graph, devices)
         assert names_on(planned) == where
         assert planned.graph is graph, "a file that has its copies runs as written"
@@ -163,9 +169,7 @@ def test_pins_go_by_node_op_and_function_and_the_last_wins():
     by_name = plan(graph, ["cpu:0", "tt:0"], place={"*": "cpu:0", graph.names[-1]: "tt:0"})
     for planned in (by_op, by_func, by_name):
         assert names_on(planned)[-1] == "tt:0"
-        assert COPY in [
-            planned.graph.node(n).op for n in range(planned.graph.num_nodes)
-        ]
+        assert COPY in [planned.graph.node(n).op for n in range(planned.graph.num_nodes)]
     assert names_on(plan(graph, ["cpu:0", "tt:0"], place={"*": "tt:0", "subtract": "cpu:0"}))[-1] == "cpu:0"
     with pytest.raises(PlanError, match="did you mean 'subtract'"):
         plan(graph, ["cpu:0"], place={"subtrac": "cpu:0"})
@@ -197,13 +201,14 @@ def test_outputs_of_a_node_lie_on_one_device():
 
 # **************** copies ****************
 
+
 def test_one_copy_serves_every_consumer_and_nothing_is_copied_back():
     maker = GraphMaker()
     x = maker.input(F4, 0)
     a = maker.op("relu", [x], 0)
     b = maker.op("add", [a, a], 1)
     c = maker.op("add", [b, a], 1)
-    d = maker.op("add", [maker.call(COPY, [a], [F4], 1), a], 0)    # reads a copy of a, where a lives
+    d = maker.op("add", [maker.call(COPY, [a], [F4], 1), a], 0)  # reads a copy of a, where a lives
     graph = maker.graph([d, maker.op("add", [c, d], 0)], devices=parse_list(["cpu:0", "tt:0"]))
     planned = plan(graph, ["cpu:0", "tt:0"])
     inserted = np.flatnonzero(planned.origin < 0)
@@ -260,7 +265,11 @@ def test_every_input_lies_on_its_nodes_device_and_the_graph_is_the_same(seed, de
         if placed.origin[nid] >= 0:
             old = graph.node(int(placed.origin[nid]))
             assert (old.name, old.func, old.input_types, old.output_types) == (
-                view.name, view.func, view.input_types, view.output_types)
+                view.name,
+                view.func,
+                view.input_types,
+                view.output_types,
+            )
     kept = placed.origin[placed.origin >= 0]
     assert np.array_equal(kept, np.arange(graph.num_nodes))
     pairs = [(new.node(n).inputs[0], placed.did[n]) for n in np.flatnonzero(placed.origin < 0)]
@@ -285,12 +294,16 @@ def test_what_nothing_reads_moves_with_the_nodes():
     assert new.hints.storage_scope == ("", "", "", "global")
 
 
-@pytest.mark.parametrize(("options", "says"), [
-    ({"formats": "bf16"}, "formats is a mapping, as {'tt': 'bf16'}; got 'bf16'"),
-    ({"numerics": "LoFi"}, "numerics is a mapping"), ({"place": ["tt:0"]}, "place is a mapping"),
-    ({"numerics": {"tt": "LoFi"}}, "numerics of tt is a mapping, as {'fidelity': 'HiFi2'}"),
-    ({"layouts": "l1"}, "layouts is a mapping"),
-])
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"formats": "bf16"}, "formats is a mapping, as {'tt': 'bf16'}; got 'bf16'"),
+        ({"numerics": "LoFi"}, "numerics is a mapping"),
+        ({"place": ["tt:0"]}, "place is a mapping"),
+        ({"numerics": {"tt": "LoFi"}}, "numerics of tt is a mapping, as {'fidelity': 'HiFi2'}"),
+        ({"layouts": "l1"}, "layouts is a mapping"),
+    ],
+)
 def test_options_of_another_type_are_told(options, says):
     maker = GraphMaker()
     graph = maker.graph([maker.op("relu", [maker.input(F4)])])

@@ -1,4 +1,5 @@
 """Policies in plan(): what pins, files, libraries and missing kernels leave them, and what the table says."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -32,8 +33,9 @@ def wide(columns: bool = False) -> gr.Graph:
 
 
 def where(placement) -> dict[str, str]:
-    return {name: str(placement.devices[d]) for name, d in zip(placement.graph.names, placement.did,
-                                                               strict=True)}
+    return {
+        name: str(placement.devices[d]) for name, d in zip(placement.graph.names, placement.did, strict=True)
+    }
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -69,8 +71,9 @@ def test_reasons_have_numbers_and_the_next_best_device():
 def test_a_files_columns_leave_a_policy_nothing_to_decide():
     placed = place(wide(columns=True), PAIR, placement="mincut")
     assert set(where(placed).values()) == {"cpu:0"}
-    assert placed.warnings == ("placement mincut decides nothing: pins and the file's device columns place "
-                               "every node",)
+    assert placed.warnings == (
+        "placement mincut decides nothing: pins and the file's device columns place every node",
+    )
 
 
 def test_all_nodes_that_cannot_run_where_they_are_asked_to_stand_in_one_error():
@@ -90,11 +93,19 @@ def test_all_nodes_that_cannot_run_where_they_are_asked_to_stand_in_one_error():
 def test_fallback_moves_them_to_a_host_and_names_them(policy):
     planned = plan(wide(), PAIR, place={"*": "tt:0"}, fallback="host", placement=policy)
     placed = planned.placement
-    assert where(placed) == {"x0": "tt:0", "x1": "tt:0", "n2": "tt:0", "n3": "tt:0", "n4": "tt:0",
-                             "x5": "cpu:0", "n6": "cpu:0"}
+    assert where(placed) == {
+        "x0": "tt:0",
+        "x1": "tt:0",
+        "n2": "tt:0",
+        "n3": "tt:0",
+        "n4": "tt:0",
+        "x5": "cpu:0",
+        "n6": "cpu:0",
+    }
     assert [row["node"] for row in placed.summary()["elsewhere"]] == ["n6"]
-    assert any("node 'n6' (op sigmoid) was asked to run on tt:0 and runs on cpu:0: " in w
-               for w in planned.warnings)
+    assert any(
+        "node 'n6' (op sigmoid) was asked to run on tt:0 and runs on cpu:0: " in w for w in planned.warnings
+    )
     assert "1 nodes run elsewhere than asked: n6" in text(placed)
 
 
@@ -143,11 +154,15 @@ def test_a_placement_belongs_to_its_graph_and_devices():
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([PAIR, ["tt:0", "cpu:0", "tt:1"], ["null:0", "cpu:0"]]),
-       st.sampled_from(sorted(POLICIES)), st.sampled_from(["serial", "makespan", "throughput"]))
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([PAIR, ["tt:0", "cpu:0", "tt:1"], ["null:0", "cpu:0"]]),
+    st.sampled_from(sorted(POLICIES)),
+    st.sampled_from(["serial", "makespan", "throughput"]),
+)
 def test_any_graph_is_placed_planned_and_described(seed, devices, policy, objective):
     graph = random_graph(np.random.default_rng(seed), devices, nodes=14, columns=False, library=True)
-    planned = plan(graph, devices, placement=policy, objective=objective)          # the checker agrees
+    planned = plan(graph, devices, placement=policy, objective=objective)  # the checker agrees
     said = describe(planned.placement)
     assert [row["nid"] for row in said["nodes"]] == np.flatnonzero(graph.func_id >= 0).tolist()
     for row in said["predictions"]:

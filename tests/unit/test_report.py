@@ -1,4 +1,5 @@
 """The report of a plan: rows that are JSON, and text that says what the plan says."""
+
 import json
 
 import numpy as np
@@ -59,8 +60,10 @@ def test_numbers_are_aligned_to_the_right_and_lists_joined():
 
 def test_tables_fit_a_terminal():
     name = "tvmgen_default_fused_nn_contrib_dense_pack_add_nn_relu_"
-    rows = [{"nid": i, "name": f"{name}{i}", "cause": "a reason that is given in a sentence, " * 3}
-            for i in range(3)]
+    rows = [
+        {"nid": i, "name": f"{name}{i}", "cause": "a reason that is given in a sentence, " * 3}
+        for i in range(3)
+    ]
     for width in (60, 80, 100):
         lines = report.table(rows, ("nid", "name", "cause"), width).splitlines()
         assert max(map(len, lines)) <= width

@@ -1,4 +1,5 @@
 """Ways of reusing memory, proved by the race checker; offsets; orders that need less."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -38,7 +39,7 @@ def waits(planned) -> int:
 @given(seeds)
 def test_a_safe_plan_waits_for_data_only(seed):
     safe, off = planned_for(seed, "safe"), planned_for(seed, "off")
-    assert waits(safe) == waits(off)                  # off has no bytes to wait for but those it reads
+    assert waits(safe) == waits(off)  # off has no bytes to wait for but those it reads
     assert len(set(off.sid.tolist())) >= len(set(safe.sid.tolist()))
 
 
@@ -58,8 +59,10 @@ def test_the_search_brings_safe_plans_to_their_own_bound():
     found = {}
     for seed in range(12):
         graph = random_graph(np.random.default_rng(seed), DEVICES, nodes=60, library=False)
-        greedy, packed = (plan(graph, DEVICES, reuse="safe", packer=packer, use_storage_hints=False)
-                          for packer in (None, pack))
+        greedy, packed = (
+            plan(graph, DEVICES, reuse="safe", packer=packer, use_storage_hints=False)
+            for packer in (None, pack)
+        )
         serial = plan(graph, DEVICES, packer=pack, use_storage_hints=False, reorder=False)
         for where, peak in packed.peak.items():
             assert serial.lower_bound[where] <= packed.lower_bound[where] <= peak <= greedy.peak[where]
@@ -130,6 +133,7 @@ def collide(planned, sid) -> bool:
 
 # **************** offsets ****************
 
+
 def block(kib: int) -> TensorType:
     return TensorType("float32", (kib * 256,))
 
@@ -160,6 +164,7 @@ def test_values_that_follow_each_other_overlap_in_space_where_blocks_cannot():
 
 # **************** orders ****************
 
+
 def branches(width: int) -> tuple:
     """``width`` branches, each large in the middle, written level by level: all are large at one time."""
     maker = GraphMaker()
@@ -179,7 +184,7 @@ def test_branches_run_one_after_the_other():
     assert planned.graph.input_names == graph.input_names
     assert planned.graph.output_names == graph.output_names
     assert [graph.names[at] for at in planned.origin] == list(planned.graph.names)
-    assert plan(record(as_written), ["cpu:0"]).graph.names == graph.names        # a file with storage ids
+    assert plan(record(as_written), ["cpu:0"]).graph.names == graph.names  # a file with storage ids
     assert plan(graph, ["cpu:0"], reuse="safe").graph.names == graph.names
 
 
@@ -202,9 +207,14 @@ def test_a_mode_that_is_none_is_named():
 
 def test_sessions_with_queues_do_not_wait_for_bytes_unless_told_to():
     graph = random_graph(np.random.default_rng(3), DEVICES, nodes=30, library=False)
-    planned = {mode: gr.create(graph, devices=DEVICES, **options).session.plan
-               for mode, options in (("default", {}), ("queues", {"queues": "threads"}),
-                                     ("told", {"queues": "threads", "reuse": "off"}))}
+    planned = {
+        mode: gr.create(graph, devices=DEVICES, **options).session.plan
+        for mode, options in (
+            ("default", {}),
+            ("queues", {"queues": "threads"}),
+            ("told", {"queues": "threads", "reuse": "off"}),
+        )
+    }
     of = {mode: plan(graph, DEVICES, reuse=mode, packer=pack).peak for mode in ("serial", "safe", "off")}
     assert planned["default"].peak == of["serial"]
     assert planned["queues"].peak == of["safe"]

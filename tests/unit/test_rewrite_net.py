@@ -1,4 +1,5 @@
 """The form that rules change: users are kept true, names stay, and the graph that comes out is valid."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,5 +1,6 @@
 """Every rule fires on the pattern that exporters write and on none that only looks like it; whatever happens,
 the rewritten model computes the same."""
+
 from __future__ import annotations
 
 import math
@@ -68,9 +69,9 @@ def assert_rule(model: Model, rule: str, *ops: str) -> None:
 
 def gelu_erf(b, x, *, root=2**0.5, half=0.5, one=1.0, order=0):
     e = b.op("add", b.op("erf", b.op("divide", x, b.number(root))), b.number(one))
-    if order == 0:                                         # torch: (x * e) * 0.5
+    if order == 0:  # torch: (x * e) * 0.5
         return b.op("multiply", b.op("multiply", x, e), b.number(half))
-    if order == 1:                                         # (x * 0.5) * e
+    if order == 1:  # (x * 0.5) * e
         return b.op("multiply", b.op("multiply", x, b.number(half)), e)
     return b.op("multiply", x, b.op("multiply", e, b.number(half)))
 
@@ -80,8 +81,9 @@ def gelu_tanh(b, x, *, cubic=0.044715, cube="power"):
         third = b.op("power", x, b.number(3.0))
     else:
         third = b.op("multiply", b.op("multiply", x, x), x)
-    u = b.op("multiply", b.op("add", x, b.op("multiply", third, b.number(cubic))),
-             b.number(math.sqrt(2 / math.pi)))
+    u = b.op(
+        "multiply", b.op("add", x, b.op("multiply", third, b.number(cubic))), b.number(math.sqrt(2 / math.pi))
+    )
     gate = b.op("add", b.op("tanh", u), b.number(1.0))
     return b.op("multiply", b.op("multiply", x, b.number(0.5)), gate)
 
@@ -160,16 +162,19 @@ def layer_norm(b, x, *, axes=(-1,), square="power", scale=(8,), divide=True, mea
     return b.op("add", b.op("multiply", y, b.weight(*scale)), b.weight(*scale))
 
 
-@pytest.mark.parametrize("options", [{}, {"square": "multiply"}, {"divide": False}, {"scale": None},
-                                     {"axes": (-2, -1), "scale": (4, 8)}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"square": "multiply"}, {"divide": False}, {"scale": None}, {"axes": (-2, -1), "scale": (4, 8)}],
+)
 def test_layer_norm_as_it_is_written_out(options):
     model = rewritten(lambda b: layer_norm(b, b.input("x", (2, 4, 8)), **options))
     assert_rule(model, "layer_norms", "layer_norm")
 
 
 def test_a_norm_over_another_axis_is_left():
-    assert "layer_norm" not in ops_of(rewritten(
-        lambda b: layer_norm(b, b.input("x", (2, 4, 8)), axes=(1,), scale=(8,))))
+    assert "layer_norm" not in ops_of(
+        rewritten(lambda b: layer_norm(b, b.input("x", (2, 4, 8)), axes=(1,), scale=(8,)))
+    )
 
 
 def test_a_mean_over_another_axis_makes_no_layer_norm():
@@ -216,11 +221,16 @@ def test_what_is_not_quite_softmax(options):
 
 def attention(b, *, scale="product", swap=True, mask=True, axis=-1, shared=False, fidelity=("", "")):
     """As torch exports it: heads by transposes [0, 2, 1, 3], keys by [0, 2, 3, 1]."""
-    q, k, v = (b.op("transpose", b.input(name, (2, 5, 3, 4)), perm=perm)
-               for name, perm in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1] if swap else [0, 2, 1, 3]),
-                                  ("v", [0, 2, 1, 3])))
+    q, k, v = (
+        b.op("transpose", b.input(name, (2, 5, 3, 4)), perm=perm)
+        for name, perm in (
+            ("q", [0, 2, 1, 3]),
+            ("k", [0, 2, 3, 1] if swap else [0, 2, 1, 3]),
+            ("v", [0, 2, 1, 3]),
+        )
+    )
     if scale == "sides":
-        q, k = (b.op("multiply", t, b.number(4 ** -0.25)) for t in (q, k))
+        q, k = (b.op("multiply", t, b.number(4**-0.25)) for t in (q, k))
     s = b.op("matmul", q, k, transpose_b=not swap, fidelity=fidelity[0])
     if scale == "product":
         s = b.op("divide", s, b.number(2.0))
@@ -381,9 +391,13 @@ def looked_up(b):
     return b.op("argmax", some, axis=1)
 
 
-@pytest.mark.parametrize(("devices", "wanted"), [
-    (("cpu:0",), ["argmax", "take", "take_along_axis"]),
-    (("cpu:0", "tt:0"), ["argmax", "cast", "take", "take_along_axis"])])
+@pytest.mark.parametrize(
+    ("devices", "wanted"),
+    [
+        (("cpu:0",), ["argmax", "take", "take_along_axis"]),
+        (("cpu:0", "tt:0"), ["argmax", "cast", "take", "take_along_axis"]),
+    ],
+)
 def test_indices_are_narrow_where_tt_needs_it(devices, wanted):
     model = rewritten(looked_up, devices=devices)
     assert sorted(ops_of(model)) == wanted

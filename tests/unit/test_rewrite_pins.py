@@ -1,4 +1,5 @@
 """Pins follow nodes to what they become: only nodes that were asked onto one device are joined."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -18,7 +19,7 @@ def two_products() -> Model:
     x = b.input("x", (32, 32))
     for name in ("a", "b"):
         x = b.op("matmul", x, b.param(f"w_{name}", np.ones((32, 32), np.float32)), name=name)
-        x = b.op("relu", x)                              # named relu and relu_1, as their op
+        x = b.op("relu", x)  # named relu and relu_1, as their op
     b.output(x)
     return Model.from_builder(b)
 

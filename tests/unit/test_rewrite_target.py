@@ -1,5 +1,6 @@
 """What a model becomes for the devices that its nodes were placed on: the same numbers, channels last and
 weights in panels on hosts only, every node where it was placed."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -48,8 +49,9 @@ def agree(b, values, devices="cpu:0", pins=None):
 def image_network(pool="max_pool2d", between=()):
     b = GraphBuilder()
     x = b.input("x", (2, 3, 12, 10))
-    y = b.op("conv2d", x, b.param("w1", array(8, 3, 3, 3)), b.param("b1", array(8)), pads=(1, 1, 1, 1),
-             name="c1")
+    y = b.op(
+        "conv2d", x, b.param("w1", array(8, 3, 3, 3)), b.param("b1", array(8)), pads=(1, 1, 1, 1), name="c1"
+    )
     y = b.op("relu", y, name="r1")
     z = b.op("conv2d", y, b.param("w2", array(8, 1, 3, 3)), pads=(1, 1, 1, 1), group=8, name="c2")
     y = b.op("add", y, z, name="sum")
@@ -82,8 +84,9 @@ def test_an_output_and_a_reader_that_wants_channels_first_get_them():
 
 
 def test_only_nodes_on_hosts_change():
-    made, placement = agree(image_network(), {"x": array(2, 3, 12, 10)}, ["cpu:0", "tt:0"],
-                            {"c1": "tt:0", "logits": "tt:0"})
+    made, placement = agree(
+        image_network(), {"x": array(2, 3, 12, 10)}, ["cpu:0", "tt:0"], {"c1": "tt:0", "logits": "tt:0"}
+    )
     did = dict(zip(made.graph.names, placement.did.tolist(), strict=True))
     by_name = {made.graph.names[n]: made.graph.node(n) for n in range(made.graph.num_nodes)}
     assert (did["c1"], did["logits"], did["c2"]) == (1, 1, 0)
@@ -96,8 +99,9 @@ def test_weights_that_are_computed_or_of_another_type_stay_plain():
     b = GraphBuilder()
     x, w = b.input("x", (1, 4, 6, 5)), b.input("w", (6, 4, 3, 3))
     d = b.input("d", (3, 4), "float64")
-    b.output(b.op("conv2d", x, w, name="c"),
-             b.op("dense", d, b.param("v", RNG.standard_normal((5, 4))), name="y"))
+    b.output(
+        b.op("conv2d", x, w, name="c"), b.op("dense", d, b.param("v", RNG.standard_normal((5, 4))), name="y")
+    )
     values = {"x": array(1, 4, 6, 5), "w": array(6, 4, 3, 3), "d": RNG.standard_normal((3, 4))}
     made, _ = agree(b, values)
     assert ops_of(made) == ["conv2d", "dense"]
@@ -124,9 +128,12 @@ def test_random_convolutions_between_elementwise_ops(data):
     o = c if depthwise else o
     k = draw(st.sampled_from([(1, 1), (3, 3), (2, 3)]))
     pads = draw(st.tuples(*[st.integers(0, 2)] * 4))
-    attrs = {"pads": pads, "strides": draw(st.tuples(st.integers(1, 2), st.integers(1, 3))),
-             "dilations": draw(st.tuples(st.integers(1, 2), st.integers(1, 2))),
-             "group": c if depthwise else 1}
+    attrs = {
+        "pads": pads,
+        "strides": draw(st.tuples(st.integers(1, 2), st.integers(1, 3))),
+        "dilations": draw(st.tuples(st.integers(1, 2), st.integers(1, 2))),
+        "group": c if depthwise else 1,
+    }
     b = GraphBuilder()
     x = b.input("x", (draw(st.integers(1, 2)), c, draw(st.integers(5, 9)), draw(st.integers(5, 9))))
     y = b.op("conv2d", b.op("relu", x), b.param("w", array(o, 1 if depthwise else c, *k)), **attrs)
@@ -140,8 +147,11 @@ def test_attention_of_many_rows_and_products_of_activations_name_their_kernel():
     b = GraphBuilder()
     q, few = b.input("q", (2, 20, 8)), b.input("few", (2, 1, 8))
     k = b.input("k", (2, 33, 8))
-    b.output(b.op("attention", q, k, k, name="many"), b.op("attention", few, k, k, name="one"),
-             b.op("matmul", q, k, transpose_b=True, name="product"))
+    b.output(
+        b.op("attention", q, k, k, name="many"),
+        b.op("attention", few, k, k, name="one"),
+        b.op("matmul", q, k, transpose_b=True, name="product"),
+    )
     made, _ = agree(b, {"q": array(2, 20, 8), "few": array(2, 1, 8), "k": array(2, 33, 8)})
     nodes = [made.graph.node(n) for n in range(made.graph.num_nodes) if made.graph.func_id[n] >= 0]
     named = {node.name: node.func.attrs.get("kernel") for node in nodes}
@@ -164,6 +174,7 @@ def test_a_measured_kernel_wins_over_the_rule():
 
 
 # ---------------------------------------------------------------- what placing knew of it
+
 
 def test_policies_see_the_costs_of_the_kernels_that_target_chooses():
     """Each product costs before the rules what it costs after them, and a weight that is no constant stays
@@ -189,5 +200,8 @@ def test_policies_see_the_costs_of_the_kernels_that_target_chooses():
 def products_of(problem):
     """(name, ns) of each product."""
     nodes = [(nid, problem.graph.node(nid)) for nid in range(problem.num_nodes)]
-    return [(node.name, int(problem.cost[nid, 0])) for nid, node in nodes
-            if node.op in ("conv2d", "dense", "matmul")]
+    return [
+        (node.name, int(problem.cost[nid, 0]))
+        for nid, node in nodes
+        if node.op in ("conv2d", "dense", "matmul")
+    ]

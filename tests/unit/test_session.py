@@ -1,4 +1,5 @@
 """Session: runs, failures, threads, memory, Ctrl-C, zero copy."""
+
 from __future__ import annotations
 
 import gc
@@ -21,16 +22,25 @@ F32 = np.float32
 
 
 # **************** the C structs ****************
-@pytest.mark.parametrize(("name", "dtype"), [
-    ("gr_arg", program.ARG), ("gr_call", program.CALL), ("gr_instr", program.INSTR),
-    ("gr_copy_envs", bind.COPY_ENVS), ("gr_packed_call", bind.PACKED_CALL)])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("gr_arg", program.ARG),
+        ("gr_call", program.CALL),
+        ("gr_instr", program.INSTR),
+        ("gr_copy_envs", bind.COPY_ENVS),
+        ("gr_packed_call", bind.PACKED_CALL),
+    ],
+)
 def test_records_equal_the_c_structs(name, dtype):
     assert core.ffi.sizeof(name) == dtype.itemsize
     fields = dict(core.ffi.typeof(name).fields)
     assert list(fields) == list(dtype.names)
     for field in dtype.names:
         assert (fields[field].offset, core.ffi.sizeof(fields[field].type)) == (
-            dtype.fields[field][1], dtype.fields[field][0].itemsize)
+            dtype.fields[field][1],
+            dtype.fields[field][0].itemsize,
+        )
 
 
 # **************** arguments ****************
@@ -82,7 +92,7 @@ def test_a_second_thread_in_a_session_is_refused(document, packed_library):
         while True:
             try:
                 return mod.run()
-            except gr.SessionBusyError:            # the other thread is just setting the input
+            except gr.SessionBusyError:  # the other thread is just setting the input
                 time.sleep(0.001)
 
     runner = threading.Thread(target=run_when_free)
@@ -119,7 +129,7 @@ def test_a_session_stays_its_threads_while_an_input_is_set(document, packed_libr
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()
-        session.run()                              # the holder itself may
+        session.run()  # the holder itself may
     assert len(errors) == 3
     other()
     assert len(errors) == 3
@@ -223,7 +233,12 @@ def test_tensor_is_a_live_view(document, packed_library):
     assert copy.tolist() == [1] * 4
     assert live.tolist() == output.numpy().tolist() == np.asarray(output).tolist() == [2] * 4
     assert (output.shape, output.dtype, str(output.device), output.nbytes, len(output)) == (
-        (4,), "float32", "cpu:0", 16, 4)
+        (4,),
+        "float32",
+        "cpu:0",
+        16,
+        4,
+    )
     assert output.__dlpack_device__() == (1, 0)
     assert "float32[4]" in repr(output)
     with pytest.raises(TypeError, match=r"pickle tensor\.numpy"):
@@ -316,14 +331,17 @@ def test_reset_zero_copy(adder):
         adder.reset_zero_copy("z")
 
 
-@pytest.mark.parametrize(("array", "text"), [
-    (np.zeros(4, np.int32), "int32"),
-    (np.zeros(4, ">f4"), "order"),
-    (np.zeros(5, F32), "shape"),
-    (gr.aligned_empty(8)[::2], "contiguous"),
-    (gr.aligned_empty(5)[1:], "64"),
-    ([1.0, 2.0, 3.0, 4.0], "DLPack"),
-])
+@pytest.mark.parametrize(
+    ("array", "text"),
+    [
+        (np.zeros(4, np.int32), "int32"),
+        (np.zeros(4, ">f4"), "order"),
+        (np.zeros(5, F32), "shape"),
+        (gr.aligned_empty(8)[::2], "contiguous"),
+        (gr.aligned_empty(5)[1:], "64"),
+        ([1.0, 2.0, 3.0, 4.0], "DLPack"),
+    ],
+)
 def test_zero_copy_refuses_what_does_not_fit(adder, array, text):
     with pytest.raises(gr.InputError, match=text):
         adder.set_input_zero_copy("x", array)
@@ -338,7 +356,7 @@ def test_zero_copy_refuses_read_only_and_overlapping_arrays(adder):
         adder.set_output_zero_copy(0, block[:4])
     with pytest.raises(gr.InputError, match="overlaps the session's own"):
         adder.set_input_zero_copy("x", adder.get_output(0))
-    adder.set_input_zero_copy("y", block[:4])                        # two inputs may be one array
+    adder.set_input_zero_copy("y", block[:4])  # two inputs may be one array
     adder.set_output_zero_copy(0, block[16:20])
     with pytest.raises(gr.InputError, match="overlaps another"):
         adder.set_input_zero_copy("y", block[16:20])

@@ -1,4 +1,5 @@
 """Random graphs: sessions against the interpreter, run again, with zero copy on some inputs and outputs."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -51,7 +52,7 @@ def test_random_graphs(seed, devices, columns):
         want = outputs(plain)
         for got, reference in zip(want, heads(graph, interpret(graph, values)), strict=True):
             np.testing.assert_allclose(got, reference, rtol=1e-4, atol=1e-5)
-        plain.run()                                      # what was set stays set
+        plain.run()  # what was set stays set
         assert_same(outputs(plain), want)
         for index, name in enumerate(graph.input_names):
             if index in into:
@@ -66,7 +67,7 @@ def test_random_graphs(seed, devices, columns):
     bound.run(**random_inputs(graph, seed))
     plain.run(**random_inputs(graph, seed))
     assert_same(outputs(bound), outputs(plain))
-    assert_same(out_of.values(), kept.values())          # a run after the reset does not write there
+    assert_same(out_of.values(), kept.values())  # a run after the reset does not write there
 
 
 def test_random_graphs_fail_where_they_should():

@@ -1,4 +1,5 @@
 """Simulated timelines: what must hold of every one, and numbers worked out by hand."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -36,11 +37,11 @@ def test_every_wait_and_every_value_is_respected(seed):
     count = len(cut.nid)
     for run in range(2):
         for i in range(count):
-            for j in cut.wait[cut.wait_ptr[i]:cut.wait_ptr[i + 1]].tolist():
+            for j in cut.wait[cut.wait_ptr[i] : cut.wait_ptr[i + 1]].tolist():
                 assert found.end[run * count + j] <= found.start[run * count + i]
     graph, end = planned.graph, np.zeros(planned.graph.num_nodes, np.int64)
     for nid, start, stop in zip(found.nid[:count], found.start[:count], found.end[:count], strict=True):
-        made_by = graph.entry_nid[graph.in_eid[graph.in_ptr[nid]:graph.in_ptr[nid + 1]]]
+        made_by = graph.entry_nid[graph.in_eid[graph.in_ptr[nid] : graph.in_ptr[nid + 1]]]
         assert (end[made_by] <= start).all()
         end[nid] = stop
 
@@ -122,9 +123,16 @@ def test_a_graph_of_inputs_alone_takes_no_time():
     assert found.summary()["critical_path"] == []
 
 
-@pytest.mark.parametrize(("options", "said"), [({"runs": 0}, "runs"), ({"in_flight": 0}, "in_flight"),
-                                           ({"runs": "3"}, "runs is '3'"), ({"runs": 1 << 40}, "fewer runs"),
-                                           ({"inputs": ["y"]}, "there are: v, w, x")])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"runs": 0}, "runs"),
+        ({"in_flight": 0}, "in_flight"),
+        ({"runs": "3"}, "runs is '3'"),
+        ({"runs": 1 << 40}, "fewer runs"),
+        ({"inputs": ["y"]}, "there are: v, w, x"),
+    ],
+)
 def test_bad_options_say_what_is_wrong(options, said):
     with pytest.raises(InputError, match=said):
         simulate(plan(two_matmuls(), ["cpu:0", "tt:0=n150"]), **options)
@@ -136,6 +144,7 @@ def test_what_is_no_plan_is_told():
 
 
 # **************** ops that are resident together ****************
+
 
 @pytest.fixture(scope="module")
 def epochs():
@@ -160,7 +169,7 @@ def test_epochs_follow_one_another_and_their_ops_run_side_by_side(epochs):
     clock = epochs.devices[0].descriptor.clock_mhz
     least = sum(round(int(c) * 1000 / clock) * runs for c in balanced.epoch_cycles)
     assert least <= found.makespan_ns <= int(found.duration.sum())
-    if len(ends) < 6:                   # ops of one epoch overlap over runs
+    if len(ends) < 6:  # ops of one epoch overlap over runs
         assert found.makespan_ns < int(found.duration.sum())
 
 

@@ -1,4 +1,5 @@
 """Snapshots of plans: what is read is what was planned, and damaged bytes are refused, never believed."""
+
 from __future__ import annotations
 
 from dataclasses import fields
@@ -34,15 +35,24 @@ def _planned(**options):
     return plan(_builder().build(), DEVICES, **options)
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"place": {"*": "cpu:0"}}, {"numerics": {"tt": {"fidelity": "LoFi"}}}, {"place": {"a*": "tt:0"}},
-])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"place": {"*": "cpu:0"}},
+        {"numerics": {"tt": {"fidelity": "LoFi"}}},
+        {"place": {"a*": "tt:0"}},
+    ],
+)
 def test_what_is_read_is_what_was_planned(options):
     planned = _planned(**options)
     read = read_snapshot(memoryview(write_snapshot(planned)), parse_list(DEVICES))
     of_graph = ("funcs", "hints", "extra_columns", "control_deps")
-    for owner, other, skipped in ((planned, read, ("graph", "storage", "placement")),
-                                  (planned.graph, read.graph, of_graph), (planned.storage, read.storage, ())):
+    for owner, other, skipped in (
+        (planned, read, ("graph", "storage", "placement")),
+        (planned.graph, read.graph, of_graph),
+        (planned.storage, read.storage, ()),
+    ):
         for field in fields(owner):
             if field.name not in skipped:
                 np.testing.assert_equal(getattr(other, field.name), getattr(owner, field.name), field.name)
@@ -65,7 +75,7 @@ def test_a_bundle_runs_from_its_snapshot_and_on_other_devices_without(tmp_path, 
     x = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
     other = gr.load(path, DEVICES[::-1])
     other.run(x=x)
-    monkeypatch.setattr("graph_runtime.factory.read_graph", None)       # no document is read from here on
+    monkeypatch.setattr("graph_runtime.factory.read_graph", None)  # no document is read from here on
     module = gr.load(path)
     module.run(x=x)
     np.testing.assert_allclose(module.get_output(0).numpy(), other.get_output(0).numpy(), rtol=1e-5)
@@ -79,7 +89,7 @@ def test_a_column_of_another_dtype_is_refused(dtype):
     at = data.index(b'"plan.at_input":["bool"')
     changed = data[at:].replace(b'"bool"', f'"{dtype}"'.encode(), 1)
     padding = changed.index(b"   ")
-    del changed[padding:padding + len(dtype) - 4]
+    del changed[padding : padding + len(dtype) - 4]
     with pytest.raises(DocumentError, match=f"column plan.at_input has dtype '{dtype}', must be bool"):
         read_snapshot(memoryview(data[:at] + changed), parse_list(DEVICES))
 
@@ -100,14 +110,14 @@ def test_every_column_is_held_against_its_row():
             raw = values.astype(column.dtype if column.dtype != "bool" else np.uint8)
             data = bytearray(write_snapshot(planned))
             begin = _place(data, column.name)
-            data[begin:begin + raw.nbytes] = raw.tobytes()
+            data[begin : begin + raw.nbytes] = raw.tobytes()
             with pytest.raises(DocumentError, match=f"column {column.name} "):
                 read_snapshot(memoryview(data), parse_list(DEVICES))
 
 
 def _place(data: bytearray, name: str) -> int:
     size = int.from_bytes(data[8:16], "little")
-    return 16 + size + orjson.loads(data[16:16 + size])["columns"][name][2]
+    return 16 + size + orjson.loads(data[16 : 16 + size])["columns"][name][2]
 
 
 def test_damaged_bytes_are_refused_or_checked():

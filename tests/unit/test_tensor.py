@@ -1,4 +1,5 @@
 """Tensor handles: metadata without waiting, moves between places, numpy's protocols, DLPack, lifetime."""
+
 from __future__ import annotations
 
 import asyncio
@@ -33,10 +34,17 @@ def tensor(values):
 
 # **************** moving ****************
 
+
 @settings(max_examples=25, deadline=None)
-@given(shape=st.lists(st.integers(0, 40), max_size=3).map(tuple), dtype=st.sampled_from(
-    ["float32", "int32", "uint8", "bool", "bfloat16"]), route=st.lists(st.tuples(
-        st.sampled_from(PLACES), st.sampled_from([None, "row_major", "tile"])), min_size=1, max_size=5))
+@given(
+    shape=st.lists(st.integers(0, 40), max_size=3).map(tuple),
+    dtype=st.sampled_from(["float32", "int32", "uint8", "bool", "bfloat16"]),
+    route=st.lists(
+        st.tuples(st.sampled_from(PLACES), st.sampled_from([None, "row_major", "tile"])),
+        min_size=1,
+        max_size=5,
+    ),
+)
 def test_any_route_keeps_the_values(shape, dtype, route):
     """Through devices and layouts in any order: exact, since no format is narrower than the dtype."""
     source = gr.empty(shape, dtype)
@@ -72,13 +80,16 @@ def test_a_narrower_format_rounds_once(tensor, values):
     assert (narrow.numpy() == wanted).all()
 
 
-@pytest.mark.parametrize(("layout", "text"), [
-    (Layout("sram", "tile", "f32"), "no memory 'sram'"),
-    (Layout("dram", "tiles", "f32"), "no layout 'tiles'.*did you mean 'tile'"),
-    (Layout("dram", "tile", "f64"), "cannot store float32 as 'f64'"),
-    (Layout("dram", "row_major", "bfp8_b"), "tile layout only"),
-    (Layout("dram", "tile", "int32"), "formats change among floats only"),
-])
+@pytest.mark.parametrize(
+    ("layout", "text"),
+    [
+        (Layout("sram", "tile", "f32"), "no memory 'sram'"),
+        (Layout("dram", "tiles", "f32"), "no layout 'tiles'.*did you mean 'tile'"),
+        (Layout("dram", "tile", "f64"), "cannot store float32 as 'f64'"),
+        (Layout("dram", "row_major", "bfp8_b"), "tile layout only"),
+        (Layout("dram", "tile", "int32"), "formats change among floats only"),
+    ],
+)
 def test_layouts_that_cannot_be(tensor, layout, text):
     with pytest.raises(DeviceError, match=text):
         tensor.to("tt:0", layout)
@@ -150,6 +161,7 @@ def test_read_only_memory_makes_a_constant():
 
 # **************** numpy, DLPack, Python ****************
 
+
 def test_metadata_and_repr_move_nothing(tensor):
     with gr.stats() as counted, gr.no_implicit_transfer():
         assert (tensor.shape, tensor.dtype, tensor.nbytes) == ((40, 50), "float32", 8000)
@@ -160,15 +172,21 @@ def test_metadata_and_repr_move_nothing(tensor):
 
 
 def test_hidden_transfers_are_refused(tensor):
-    hidden = [lambda: np.asarray(tensor), lambda: bool(tensor[:1, :1]), lambda: list(tensor),
-              lambda: tensor.tolist(), lambda: tensor[0, 0].item(), lambda: float(tensor[:1, :1])]
+    hidden = [
+        lambda: np.asarray(tensor),
+        lambda: bool(tensor[:1, :1]),
+        lambda: list(tensor),
+        lambda: tensor.tolist(),
+        lambda: tensor[0, 0].item(),
+        lambda: float(tensor[:1, :1]),
+    ]
     for use in hidden:
         with gr.no_implicit_transfer(), pytest.raises(ImplicitTransferError, match="tt:0") as caught:
             use()
         assert caught.value.device == "tt:0"
     with gr.no_implicit_transfer():
         tensor.numpy(), tensor.to("cpu:0").numpy(), gr.gather([tensor])
-        assert np.asarray(tensor.to("cpu:0")).shape == (40, 50)       # host memory: no transfer
+        assert np.asarray(tensor.to("cpu:0")).shape == (40, 50)  # host memory: no transfer
 
 
 def test_no_implicit_transfer_is_of_its_thread(tensor):
@@ -196,7 +214,7 @@ def test_dlpack(tensor, values):
     assert np.shares_memory(view, host.__array__(copy=False))
     del host
     gc.collect()
-    assert (view == values).all()                               # the capsule keeps the memory
+    assert (view == values).all()  # the capsule keeps the memory
     with pytest.raises(BufferError, match="no host address"):
         np.from_dlpack(tensor)
     assert (np.from_dlpack(tensor, device="cpu") == values).all()
@@ -251,12 +269,13 @@ def test_session_views_are_no_free_tensors(values):
     view = module.get_output(0)
     with pytest.raises(InputError, match="goes with the session"):
         view.deallocate()
-    moved = view.to("cpu:0")                                     # read before the next run overwrites it
+    moved = view.to("cpu:0")  # read before the next run overwrites it
     module.run(x=-values)
     assert (moved.numpy() == np.maximum(values, 0)).all()
 
 
 # **************** lifetime ****************
+
 
 def test_memory_comes_back_when_the_last_handle_goes(values):
     handle = gr.empty((4, 4), device="tt:0")._handle
@@ -269,7 +288,7 @@ def test_memory_comes_back_when_the_last_handle_goes(values):
         tensor.deallocate()
         alias.wait()
     del tensor, alias
-    assert handle.stats(0).allocated <= before + 640 * 640 * 4 * 3 / 12     # blocks are used again
+    assert handle.stats(0).allocated <= before + 640 * 640 * 4 * 3 / 12  # blocks are used again
 
 
 def test_versions_differ_with_contents(tensor, values):
@@ -297,6 +316,7 @@ def test_a_donated_handle_says_where_it_went(values):
 
 
 # **************** counters ****************
+
 
 def test_stats_scopes(tensor):
     with gr.stats() as outer:

@@ -1,4 +1,5 @@
 """Trace JSON: what Perfetto asks of it."""
+
 from __future__ import annotations
 
 from collections import defaultdict

@@ -1,4 +1,5 @@
 """Tests of TVM's graph executor that need no TVM compiler, by TVM's names, graphs written by hand."""
+
 from __future__ import annotations
 
 import json
@@ -14,15 +15,18 @@ from graph_runtime.documents.params import save_params
 from graph_runtime.plan import plan
 
 F32 = np.float32
-PAIRS = [("tt:0", "cpu:0"), ("cpu:0", "tt:0"), ("tt:0", "tt:1")]        # (d, h) of TVM's test
+PAIRS = [("tt:0", "cpu:0"), ("cpu:0", "tt:0"), ("tt:0", "tt:1")]  # (d, h) of TVM's test
 
 
 # **************** test_runtime_heterogeneous.py ****************
 
+
 def columns(on):
     """device_index and device_id of a list of device names."""
-    return {"device_index": [{"cpu": 1, "tt": 12}[name.split(":")[0]] for name in on],
-            "device_id": [int(name.split(":")[1]) for name in on]}
+    return {
+        "device_index": [{"cpu": 1, "tt": 12}[name.split(":")[0]] for name in on],
+        "device_id": [int(name.split(":")[1]) for name in on],
+    }
 
 
 def get_simplex_graph(document, d, h):
@@ -43,8 +47,9 @@ def get_duplex_graph(document, d, h):
     copy1 = document.call("__copy", sub, name="__copy_sub_to_add")
     fourth = document.input("D")
     add1 = document.call("elemwise_add1", copy1, fourth, name="elemwise_add1", op="add")
-    return document.json(add1, storage_id=[4, 5, 0, 1, 6, 2, 0, 7, 3], dtype=[0] * 9,
-                         **columns([d] * 3 + [h] * 3 + [d] * 3))
+    return document.json(
+        add1, storage_id=[4, 5, 0, 1, 6, 2, 0, 7, 3], dtype=[0] * 9, **columns([d] * 3 + [h] * 3 + [d] * 3)
+    )
 
 
 def check_verify(graph, library, devices, inputs, want):
@@ -53,15 +58,18 @@ def check_verify(graph, library, devices, inputs, want):
     mod.run()
     out = mod.get_output(0, np.empty(4, F32))
     np.testing.assert_array_equal(out, want)
-    assert (mod.session.plan.origin >= 0).all()             # the file has its copies: none is added
+    assert (mod.session.plan.origin >= 0).all()  # the file has its copies: none is added
 
 
 @pytest.fixture(scope="module")
 def deployed(new_document, tmp_path_factory, kernel_cache):
     """One library on disk with the kernels of all simplex and duplex graphs."""
     folder = tmp_path_factory.mktemp("deploy")
-    plans = [plan(gr.load_graph(make(new_document(), d, h)), [h, d])
-             for make in (get_simplex_graph, get_duplex_graph) for d, h in PAIRS]
+    plans = [
+        plan(gr.load_graph(make(new_document(), d, h)), [h, d])
+        for make in (get_simplex_graph, get_duplex_graph)
+        for d, h in PAIRS
+    ]
     with config(CACHE_DIR=kernel_cache):
         return build_library(plans, folder / "deploy.so")
 
@@ -94,6 +102,7 @@ def test_r12_one_device_takes_no_list_and_no_special_case(document, packed_libra
 
 # **************** test_runtime_graph.py ****************
 
+
 def test_graph_simple(document, packed_library):
     a = document.input("x")
     text = document.json(document.call("myadd", a, name="add", flatten=True), storage_id=[0, 1])
@@ -124,6 +133,7 @@ def test_save_load_file(tmp_path):
 
 
 # **************** test_set_input_zero_copy.py ****************
+
 
 def zero_copy_equals_copy(text, library, shape=(4,)):
     values = np.random.default_rng(1).random(shape, dtype=F32)
@@ -177,12 +187,17 @@ def test_zero_copy_with_a_reshape_at_both_ends(document, packed_library):
 
 # **************** relay/test_backend_graph_executor.py ****************
 
-@pytest.mark.parametrize(("dtype", "left", "right", "out"), [
-    ("float32", (), (), ()),
-    ("int32", (), (), ()),
-    ("float32", (10, 5), (10, 5), (10, 5)),
-    ("float32", (5, 10), (1, 10), (5, 10)),
-], ids=["scalar", "scalar_int", "tensor", "broadcast"])
+
+@pytest.mark.parametrize(
+    ("dtype", "left", "right", "out"),
+    [
+        ("float32", (), (), ()),
+        ("int32", (), (), ()),
+        ("float32", (10, 5), (10, 5), (10, 5)),
+        ("float32", (5, 10), (1, 10), (5, 10)),
+    ],
+    ids=["scalar", "scalar_int", "tensor", "broadcast"],
+)
 @pytest.mark.parametrize("device", ["cpu:0", "tt:0"])
 def test_add_op(document, device, dtype, left, right, out):
     x, y = document.input("x", left, dtype), document.input("y", right, dtype)
@@ -268,6 +283,7 @@ def test_benchmark_result():
 
 # **************** traps of the executor, decided ****************
 
+
 def test_input_info_is_right_after_a_node_of_several_outputs(document, packed_library):
     """TVM indexes the columns by node id."""
     x = document.input("x", (2, 8))
@@ -281,8 +297,12 @@ def test_input_info_is_right_after_a_node_of_several_outputs(document, packed_li
 def test_unknown_names_are_errors(document):
     x = document.input("data")
     mod = gr.create(document.json(document.call("exp_4", x, op="exp", name="result")))
-    for call in (lambda: mod.set_input("dta", 0), lambda: mod.set_input(dta=0), lambda: mod.get_input("dta"),
-                 lambda: mod.run(dta=0)):
+    for call in (
+        lambda: mod.set_input("dta", 0),
+        lambda: mod.set_input(dta=0),
+        lambda: mod.get_input("dta"),
+        lambda: mod.run(dta=0),
+    ):
         with pytest.raises(gr.InputError, match="did you mean 'data'"):
             call()
     with pytest.raises(gr.InputError, match="did you mean 'result'"):
@@ -319,7 +339,8 @@ def test_planned_json_runs_exactly_that_plan(document, tmp_path):
     for name in ("did", "memory", "offset", "extent", "nbytes"):
         np.testing.assert_array_equal(getattr(one.storage, name), getattr(two.storage, name))
     assert [str(one.layout(e)) for e in range(one.graph.num_entries)] == [
-        str(two.layout(e)) for e in range(two.graph.num_entries)]
+        str(two.layout(e)) for e in range(two.graph.num_entries)
+    ]
     values = np.random.default_rng(0).standard_normal((33, 40)).astype(F32)
     mod.run(x=values)
     again.run(x=values)

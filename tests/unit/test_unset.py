@@ -1,4 +1,5 @@
 """Inputs that were never set: runs name them instead of computing with what the memory holds."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -37,14 +38,19 @@ def value(mod, index=0) -> float:
 
 
 def test_every_way_to_run_names_all_that_is_missing(mod):
-    for call in (mod.run, mod.run_async, mod.session.submit, lambda: mod.session.run_span(0, 1),
-                 lambda: mod.benchmark(number=1, repeat=1)):
+    for call in (
+        mod.run,
+        mod.run_async,
+        mod.session.submit,
+        lambda: mod.session.run_span(0, 1),
+        lambda: mod.benchmark(number=1, repeat=1),
+    ):
         with pytest.raises(gr.InputError, match=r"has no values of 'x', 'y': .*unset_inputs=\"allow\""):
             call()
     mod.set_input("x", X)
     with pytest.raises(gr.InputError, match="no values of 'y':"):
         mod.run()
-    assert mod.run_async(y=X).wait().outputs[0].numpy()[0, 0] == 3        # given to this run only
+    assert mod.run_async(y=X).wait().outputs[0].numpy()[0, 0] == 3  # given to this run only
     with pytest.raises(gr.InputError, match="no values of 'y':"):
         mod.run_async()
     mod.run(y=X)
@@ -58,17 +64,21 @@ def test_once_all_are_set_a_run_is_one_call(mod):
     assert mod.session._around == (mod.session._queued)
 
 
-@pytest.mark.parametrize("write", [
-    lambda tensor: tensor.copy_from(X),
-    lambda tensor: X.copy() is not None and gr.array(X).copyto(tensor),
-    lambda tensor: np.from_dlpack(tensor).__setitem__(..., 1),
-], ids=["copy_from", "copyto", "a view"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda tensor: tensor.copy_from(X),
+        lambda tensor: X.copy() is not None and gr.array(X).copyto(tensor),
+        lambda tensor: np.from_dlpack(tensor).__setitem__(..., 1),
+    ],
+    ids=["copy_from", "copyto", "a view"],
+)
 def test_what_is_written_through_the_live_tensor_is_set(mod, write):
     mod.set_input("x", X)
     tensor = mod.get_input("y")
     assert tensor.shape == (4, 4)
     with pytest.raises(gr.InputError):
-        mod.run()                                        # looking at it sets nothing
+        mod.run()  # looking at it sets nothing
     write(tensor)
     mod.run()
     assert value(mod) == 3
@@ -132,8 +142,10 @@ def test_a_bundle_is_loaded_with_either_way(tmp_path):
 
 
 def test_tvm_s_way_is_an_option_which_compat_tvm_takes():
-    for mod in (gr.create(builder(), None, "cpu:0", unset_inputs="allow"),
-                graph_executor.create(builder(), None, "cpu:0")):
+    for mod in (
+        gr.create(builder(), None, "cpu:0", unset_inputs="allow"),
+        graph_executor.create(builder(), None, "cpu:0"),
+    ):
         mod.run()
         mod.run_async().wait()
     with pytest.raises(gr.InputError, match="unset_inputs is"):

@@ -1,4 +1,5 @@
 """Writes of the host's own: each waits for the queued work that uses the memory, and none goes round that."""
+
 from __future__ import annotations
 
 import signal
@@ -67,7 +68,7 @@ def test_a_block_to_write_is_one_that_nothing_uses(cpu, blocks):
         target = Buffer.alloc(cpu, 0, type_.nbytes, "test")
         copy(turn.buffer, host_layout("uint8"), target, host_layout("uint8"), type_)
         del turn
-    assert not blocks[1].ready                              # all of that while the queue was busy
+    assert not blocks[1].ready  # all of that while the queue was busy
 
 
 def test_blocks_to_write_do_not_fill_the_memory(cpu, blocks):
@@ -76,14 +77,19 @@ def test_blocks_to_write_do_not_fill_the_memory(cpu, blocks):
     for _ in range(300):
         with Buffer.to_write(cpu, 0, 1 << 20, "test") as turn:
             pass
-        copy(turn.buffer, host_layout("uint8"), Buffer.alloc(cpu, 0, 1 << 20, "test"), host_layout("uint8"),
-             TensorType("uint8", (1 << 20,)))
+        copy(
+            turn.buffer,
+            host_layout("uint8"),
+            Buffer.alloc(cpu, 0, 1 << 20, "test"),
+            host_layout("uint8"),
+            TensorType("uint8", (1 << 20,)),
+        )
         most = max(most, cpu.stats(0).allocated - before)
     assert most < 200 << 20
 
 
 def test_writing_waits_for_readers_and_writers(cpu, blocks):
-    for block in blocks:                                     # one is read, the other written
+    for block in blocks:  # one is read, the other written
         copying(*blocks)
         assert core.lib.gr_buffer_pending(block.pointer, True)
         with block.writing():
@@ -106,7 +112,7 @@ def test_handles_that_borrow_the_same_memory_know_of_each_others_readers(blocks)
     copying(first.buffer, blocks[1])
     assert core.lib.gr_buffer_pending(second.buffer.pointer, True)
     del first
-    third = borrow(array)                                    # also while only queued work uses the first
+    third = borrow(array)  # also while only queued work uses the first
     third.copy_from(np.ones(BIG.shape, np.uint8))
     assert blocks[1].ready
     np.testing.assert_array_equal(second.numpy()[:100], 1)
@@ -145,8 +151,11 @@ def test_random_pushes_pulls_and_drops_of_many_threads():
             tensors = gr.scatter(values, "tt:0" if round_ % 3 else "cpu:0")
             moved = [t.to("cpu:0" if round_ % 3 else "tt:0") for t in tensors]
             del tensors
-            wrong.extend((seed, round_) for got, want in zip(gr.gather(moved), values, strict=True)
-                         if (got != want).any())
+            wrong.extend(
+                (seed, round_)
+                for got, want in zip(gr.gather(moved), values, strict=True)
+                if (got != want).any()
+            )
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
     for thread in threads:

@@ -27,9 +27,16 @@ def failing(number: int):
     return fail
 
 
-@pytest.mark.parametrize(("number", "advice"), [
-    (errno.EDQUOT, "delete files that count to it"), (errno.ENOSPC, "free some of it"),
-    (errno.EFBIG, "ulimit -f"), (errno.EROFS, "can be written to"), (errno.EIO, "Input/output error")])
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.EDQUOT, "delete files that count to it"),
+        (errno.ENOSPC, "free some of it"),
+        (errno.EFBIG, "ulimit -f"),
+        (errno.EROFS, "can be written to"),
+        (errno.EIO, "Input/output error"),
+    ],
+)
 def test_what_the_system_says_is_an_error_with_what_to_do(tmp_path, monkeypatch, number, advice):
     target = tmp_path / "out"
     target.write_bytes(b"before")
@@ -67,7 +74,10 @@ def test_modes_follow_the_umask_and_the_file_that_was_there(tmp_path):
     finally:
         os.umask(before)
     assert {p.name: stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()} == {
-        "new": 0o640, "program": 0o750, "old": 0o600}
+        "new": 0o640,
+        "program": 0o750,
+        "old": 0o600,
+    }
 
 
 def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):

@@ -12,6 +12,7 @@
 Every name here is one of this package's objects. Arrays are graph_runtime Tensors, devices graph_runtime
 Devices, errors graph_runtime exceptions, the root of which is ``TVMError``.
 """
+
 from ...devices import cpu
 from ...errors import GraphRuntimeError as TVMError
 from . import contrib, nd, runtime

@@ -1,4 +1,5 @@
 """tvm.runtime: modules, devices and parameter files."""
+
 import os
 
 from ...devices import Device, cpu, of_type
@@ -22,6 +23,18 @@ def load_module(path: str | os.PathLike) -> Module:
     return module
 
 
-__all__ = ["Device", "Module", "NDArray", "Report", "array", "cpu", "device", "empty", "load_module",
-           "load_param_dict",
-           "load_param_dict_from_file", "save_param_dict", "save_param_dict_to_file"]
+__all__ = [
+    "Device",
+    "Module",
+    "NDArray",
+    "Report",
+    "array",
+    "cpu",
+    "device",
+    "empty",
+    "load_module",
+    "load_param_dict",
+    "load_param_dict_from_file",
+    "save_param_dict",
+    "save_param_dict_to_file",
+]

@@ -24,9 +24,14 @@ from ...model import Model
 __all__ = ["load_model", "require_onnx"]
 
 
-def load_model(source: str | os.PathLike | bytes | Any, *, dims: Mapping[str, int] | None = None,
-               batch: int | None = None, values: Mapping[str, np.ndarray] | None = None,
-               folder: str | os.PathLike | None = None) -> Model:
+def load_model(
+    source: str | os.PathLike | bytes | Any,
+    *,
+    dims: Mapping[str, int] | None = None,
+    batch: int | None = None,
+    values: Mapping[str, np.ndarray] | None = None,
+    folder: str | os.PathLike | None = None,
+) -> Model:
     """The Model of an ONNX file.
 
     ``source``: a path, the bytes of a file, or a ModelProto; external data of the latter two is looked for
@@ -42,8 +47,10 @@ def load_model(source: str | os.PathLike | bytes | Any, *, dims: Mapping[str, in
     from . import families  # noqa: F401  (it fills the table of converters)
     from .importer import Importer
     from .prepare import prepare_file
-    file = prepare_file(source, require_onnx(), dict(dims or {}), batch,
-                        None if folder is None else Path(folder))
+
+    file = prepare_file(
+        source, require_onnx(), dict(dims or {}), batch, None if folder is None else Path(folder)
+    )
     given = dict(values or {})
     for name in given:
         if name not in file.types:
@@ -58,6 +65,7 @@ def require_onnx() -> ModuleType:
         import onnx
         import onnx.inliner
     except ImportError as error:
-        raise InputError('reading ONNX files needs the onnx package: pip install "graph-runtime[onnx]"',
-                         wanted="onnx") from error
+        raise InputError(
+            'reading ONNX files needs the onnx package: pip install "graph-runtime[onnx]"', wanted="onnx"
+        ) from error
     return onnx

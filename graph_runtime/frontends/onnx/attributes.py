@@ -32,8 +32,11 @@ def attributes_of(file: ModelFile, node: Any, opset: int) -> dict[str, Any]:
         if (attribute.type, kind) == (_INT, _FLOAT):
             value = float(value)
         elif attribute.type != kind:
-            raise GraphError(f"attribute {name!r} is of type {_name(attribute.type)}, {node.op_type} has "
-                             f"{_name(kind)}", got=_name(attribute.type), wanted=_name(kind))
+            raise GraphError(
+                f"attribute {name!r} is of type {_name(attribute.type)}, {node.op_type} has {_name(kind)}",
+                got=_name(attribute.type),
+                wanted=_name(kind),
+            )
         found[name] = value
     return found
 
@@ -59,8 +62,10 @@ def decode(file: ModelFile, attribute: Any) -> Any:
     """
     what = f"attribute {attribute.name!r}"
     if attribute.ref_attr_name:
-        raise GraphError(f"{what} refers to {attribute.ref_attr_name!r}, which only a function has",
-                         got=attribute.ref_attr_name)
+        raise GraphError(
+            f"{what} refers to {attribute.ref_attr_name!r}, which only a function has",
+            got=attribute.ref_attr_name,
+        )
     kind = attribute.type
     if kind not in _FIELDS:
         raise GraphError(f"{what} is of a kind that is not supported (AttributeType {kind})", got=kind)

@@ -43,7 +43,10 @@ class Batch:
             raise GraphError(
                 f"with a batch of {self.now} instead of {self.was} output {info.name!r} would be "
                 f"{value.type}: the graph counts on its batch; export it with a symbolic first dimension",
-                path=path, got=value.shape, wanted=self.now)
+                path=path,
+                got=value.shape,
+                wanted=self.now,
+            )
 
 
 def set_batch(graph: Any, batch: int, dims: Mapping[str, int]) -> tuple[dict[str, int], Batch | None]:
@@ -53,15 +56,22 @@ def set_batch(graph: Any, batch: int, dims: Mapping[str, int]) -> tuple[dict[str
     Raises InputError where there is no first dimension, or two different ones are fixed.
     """
     known = {tensor.name for tensor in graph.initializer}
-    firsts = [info.type.tensor_type.shape.dim[0] for info in graph.input
-              if info.name not in known and info.type.tensor_type.shape.dim]
+    firsts = [
+        info.type.tensor_type.shape.dim[0]
+        for info in graph.input
+        if info.name not in known and info.type.tensor_type.shape.dim
+    ]
     names = {first.dim_param for first in firsts if first.dim_param}
     if names:
         return dict.fromkeys(names, batch) | dict(dims), None
     fixed = sorted({first.dim_value for first in firsts})
     if len(fixed) != 1 or fixed[0] <= 0:
-        raise InputError(f"a batch of {batch} needs inputs whose first dimensions are the batch; here they "
-                         f"are {fixed or 'absent'}", got=fixed, wanted=batch)
+        raise InputError(
+            f"a batch of {batch} needs inputs whose first dimensions are the batch; here they "
+            f"are {fixed or 'absent'}",
+            got=fixed,
+            wanted=batch,
+        )
     for first in firsts:
         first.dim_value = batch
     return dict(dims), Batch(fixed[0], batch) if fixed[0] != batch else None

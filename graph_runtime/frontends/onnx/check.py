@@ -12,7 +12,7 @@ from .read import check_size, dtype_name
 
 __all__ = ["NEWEST", "OLDEST", "check_graph", "check_text", "input_types", "opsets"]
 
-OLDEST, NEWEST = 7, 28      # of the default domain: those that the converters were written for
+OLDEST, NEWEST = 7, 28  # of the default domain: those that the converters were written for
 
 
 def opsets(model: Any, onnx: Any) -> dict[str, int]:
@@ -23,11 +23,15 @@ def opsets(model: Any, onnx: Any) -> dict[str, int]:
     found = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
     version = found.setdefault("", OLDEST)
     old = version < OLDEST and not all(
-        _unchanged(onnx, node.op_type, version) for node in model.graph.node
-        if node.domain in ("", "ai.onnx"))
+        _unchanged(onnx, node.op_type, version) for node in model.graph.node if node.domain in ("", "ai.onnx")
+    )
     if old or version > NEWEST:
-        raise GraphError(f"the model is of opset {version}; opsets {OLDEST} to {NEWEST} are supported. "
-                         f"onnx.version_converter may help", path="$.opset_import", got=version)
+        raise GraphError(
+            f"the model is of opset {version}; opsets {OLDEST} to {NEWEST} are supported. "
+            f"onnx.version_converter may help",
+            path="$.opset_import",
+            got=version,
+        )
     return found
 
 
@@ -80,8 +84,11 @@ def check_graph(graph: Any, path: str = "$.graph", outer: tuple[Set[str], ...] =
         seen: set[str] = set()
         for i, item in enumerate(items):
             if not item.name or item.name in seen:
-                raise GraphError(f"{kind} {item.name!r} " + ("stands twice" if item.name else "has no name"),
-                                 path=f"{path}.{kind}[{i}]", got=item.name)
+                raise GraphError(
+                    f"{kind} {item.name!r} " + ("stands twice" if item.name else "has no name"),
+                    path=f"{path}.{kind}[{i}]",
+                    got=item.name,
+                )
             seen.add(item.name)
         made |= seen
     if graph.sparse_initializer:
@@ -92,8 +99,11 @@ def check_graph(graph: Any, path: str = "$.graph", outer: tuple[Set[str], ...] =
     names = set()
     for i, info in enumerate(graph.output):
         if not _is_made(info.name, made, outer):
-            raise GraphError(f"no node makes output {info.name!r}{did_you_mean(info.name, later)}",
-                             path=f"{path}.output[{i}]", got=info.name)
+            raise GraphError(
+                f"no node makes output {info.name!r}{did_you_mean(info.name, later)}",
+                path=f"{path}.output[{i}]",
+                got=info.name,
+            )
         if info.name in names and not outer:
             raise GraphError(f"output {info.name!r} stands twice", path=f"{path}.output[{i}]", got=info.name)
         names.add(info.name)
@@ -108,18 +118,31 @@ def _is_made(name: str, made: Set[str], outer: tuple[Set[str], ...]) -> bool:
 def _check_node(node: Any, path: str, made: set[str], later: set[str], outer: tuple[Set[str], ...]) -> None:
     for k, name in enumerate(node.input):
         if name and not _is_made(name, made, outer):
-            text = ("which is made by this node or a later one: the graph has a cycle, or its nodes are not "
-                    "in order" if name in later else
-                    f"which nothing makes{did_you_mean(name, chain(made, *outer))}")
-            raise GraphError(f"node {node.name!r} ({node.op_type}) reads {name!r}, {text}",
-                             path=f"{path}.input[{k}]", node=node.name, op=node.op_type, got=name)
+            text = (
+                "which is made by this node or a later one: the graph has a cycle, or its nodes are not "
+                "in order"
+                if name in later
+                else f"which nothing makes{did_you_mean(name, chain(made, *outer))}"
+            )
+            raise GraphError(
+                f"node {node.name!r} ({node.op_type}) reads {name!r}, {text}",
+                path=f"{path}.input[{k}]",
+                node=node.name,
+                op=node.op_type,
+                got=name,
+            )
     for attribute in node.attribute:
         if attribute.HasField("g"):
             check_graph(attribute.g, f"{path}.{attribute.name}", (*outer, made))
     for k, name in enumerate(node.output):
         if name and _is_made(name, made, outer):
-            raise GraphError(f"node {node.name!r} ({node.op_type}) makes {name!r}, which there is already",
-                             path=f"{path}.output[{k}]", node=node.name, op=node.op_type, got=name)
+            raise GraphError(
+                f"node {node.name!r} ({node.op_type}) makes {name!r}, which there is already",
+                path=f"{path}.output[{k}]",
+                node=node.name,
+                op=node.op_type,
+                got=name,
+            )
         made.add(name)
 
 
@@ -136,8 +159,11 @@ def input_types(graph: Any, dims: Mapping[str, int]) -> tuple[dict[str, TensorTy
         if info.name not in initial:
             path = f"$.graph.input[{i}]"
             found = _symbols(info, path)
-            symbols |= {name: f"{name} (axis {axis} of {info.name!r})" for axis, name in found.items()
-                        if name not in symbols}
+            symbols |= {
+                name: f"{name} (axis {axis} of {info.name!r})"
+                for axis, name in found.items()
+                if name not in symbols
+            }
             types[info.name] = _input_type(info, found, dims, path)
     _refuse_dims(dims, symbols)
     return types, {name: dims[name] for name in symbols}
@@ -150,15 +176,20 @@ def _symbols(info: Any, path: str) -> dict[int, str]:
         raise GraphError(f"input {info.name!r} is no tensor but {kind}", path=path, got=kind)
     if not info.type.tensor_type.HasField("shape"):
         raise GraphError(f"input {info.name!r} has no shape, not even a number of dimensions", path=path)
-    return {axis: dim.dim_param or f"{info.name}.{axis}"
-            for axis, dim in enumerate(info.type.tensor_type.shape.dim) if not dim.HasField("dim_value")}
+    return {
+        axis: dim.dim_param or f"{info.name}.{axis}"
+        for axis, dim in enumerate(info.type.tensor_type.shape.dim)
+        if not dim.HasField("dim_value")
+    }
 
 
 def _input_type(info: Any, symbols: Mapping[int, str], dims: Mapping[str, int], path: str) -> TensorType:
     """The type of an input; a dimension that is not bound, which is refused with all others, counts as 1."""
     tensor = info.type.tensor_type
-    shape = [dims.get(symbols[axis], 1) if axis in symbols else dim.dim_value
-             for axis, dim in enumerate(tensor.shape.dim)]
+    shape = [
+        dims.get(symbols[axis], 1) if axis in symbols else dim.dim_value
+        for axis, dim in enumerate(tensor.shape.dim)
+    ]
     if min(shape, default=0) < 0:
         raise GraphError(f"input {info.name!r} has the shape {shape}", path=path, got=shape)
     kind = TensorType(dtype_name(tensor.elem_type, f"input {info.name!r}"), tuple(shape))
@@ -180,5 +211,7 @@ def _refuse_dims(dims: Mapping[str, int], symbols: Mapping[str, str]) -> None:
             raise InputError(f"the model has no dimension {name!r}{did_you_mean(name, symbols)}", got=name)
     if unbound := [name for name in symbols if name not in dims]:
         texts = [symbols[name] for name in unbound]
-        raise InputError(f"dimensions without a size: {', '.join(texts)}; bind each, as in "
-                         f"--dim {unbound[0]}=1", wanted=tuple(texts))
+        raise InputError(
+            f"dimensions without a size: {', '.join(texts)}; bind each, as in --dim {unbound[0]}=1",
+            wanted=tuple(texts),
+        )

@@ -54,12 +54,14 @@ _TABLE: dict[tuple[str, str], Converter] = {}
 
 def converter(*ops: str, limits: str = "", domain: str = "") -> Callable:
     """Register a function as the converter of these ONNX ops."""
+
     def add(function: Callable[[Context], Results]) -> Callable[[Context], Results]:
         for op in ops:
             if (domain, op) in _TABLE:
                 raise UnsupportedOpError(f"ONNX op {op} has two converters", op=op)
             _TABLE[domain, op] = Converter(op, domain, function, limits)
         return function
+
     return add
 
 
@@ -73,9 +75,18 @@ class Context:
     value}, step)``: the values of a graph attribute's outputs (families/control.py). ``batch``: how the
     file's batch was changed."""
 
-    def __init__(self, tape: Tape, node: Any, inputs: list[Value | None], attrs: dict[str, Any], opset: int,
-                 onnx_op: str, num_outputs: int, subgraph: Callable | None = None,
-                 batch: Batch | None = None):
+    def __init__(
+        self,
+        tape: Tape,
+        node: Any,
+        inputs: list[Value | None],
+        attrs: dict[str, Any],
+        opset: int,
+        onnx_op: str,
+        num_outputs: int,
+        subgraph: Callable | None = None,
+        batch: Batch | None = None,
+    ):
         self.tape, self.node, self.inputs, self.opset = tape, node, inputs, opset
         self.onnx_op, self.num_outputs, self.subgraph = onnx_op, num_outputs, subgraph
         self.batch = batch
@@ -135,12 +146,16 @@ class Context:
         if array is not None:
             return array
         if value.constant is not None:
-            self.fail(f"the values of {what} ({value.constant.source}) are needed to convert the node, and "
-                      f"are {'absent' if value.constant.is_small else 'too many'}")
+            self.fail(
+                f"the values of {what} ({value.constant.source}) are needed to convert the node, and "
+                f"are {'absent' if value.constant.is_small else 'too many'}"
+            )
         inputs = tuple(value.inputs())
         raise UnknownValueError(
             f"{what} must be known before a run, but it is computed from {', '.join(map(repr, inputs))}",
-            op=self.onnx_op, inputs=inputs)
+            op=self.onnx_op,
+            inputs=inputs,
+        )
 
     def ints(self, index: int, default: Any = _MISSING) -> list[int]:
         """The values of an input of integers, flat."""
@@ -198,7 +213,7 @@ class Context:
         shape = tuple(int(n) for n in shape)
         if shape == x.shape:
             return x
-        if x.type.size == 0 and 0 in shape:     # no elements: registry's 0 would keep a dimension
+        if x.type.size == 0 and 0 in shape:  # no elements: registry's 0 would keep a dimension
             return self.const(np.zeros(shape), x.dtype)
         return self.op("reshape", x, shape=shape)
 
@@ -226,12 +241,14 @@ class Context:
         """A tensor of one value; no memory of its size is needed before a run where it is large."""
         return self.expand(self.const(value, dtype), tuple(shape))
 
-    def filled(self, shape: tuple[int, ...], make: Callable[[], np.ndarray], dtype: str,
-               source: str) -> Value:
+    def filled(
+        self, shape: tuple[int, ...], make: Callable[[], np.ndarray], dtype: str, source: str
+    ) -> Value:
         """A constant that is computed when it is read."""
         kind = TensorType(dtype, tuple(shape))
-        read = Constant.derived(kind, lambda: np.asarray(make()).astype(dtypes.to_numpy(dtype)),
-                                source=source)
+        read = Constant.derived(
+            kind, lambda: np.asarray(make()).astype(dtypes.to_numpy(dtype)), source=source
+        )
         return Value(kind, constant=read)
 
     def each(self, op: str, *values: Value, **attrs: Any) -> Value:

@@ -11,8 +11,13 @@ from .tape import Node, Tape, Value
 __all__ = ["emit"]
 
 
-def emit(tape: Tape, inputs: Sequence[Value], outputs: Mapping[str, Value], notes: Sequence[Note],
-         dims: Mapping[str, int]) -> Model:
+def emit(
+    tape: Tape,
+    inputs: Sequence[Value],
+    outputs: Mapping[str, Value],
+    notes: Sequence[Note],
+    dims: Mapping[str, int],
+) -> Model:
     """The model. Inputs stay even where nothing reads them. An output's node has the output's name; where the
     output is an input, a constant, one result of several or has a second name, a reshape is that node."""
     own = _named(outputs)

@@ -21,8 +21,8 @@ from .tape import Tape, Value
 
 __all__ = ["Failure", "Importer"]
 
-_UNKNOWN = object()     # the result of a node that could not be converted
-_BYTES_A_STEP = 64      # a node that has more counts as several: each iteration decodes it anew
+_UNKNOWN = object()  # the result of a node that could not be converted
+_BYTES_A_STEP = 64  # a node that has more counts as several: each iteration decodes it anew
 _MALFORMED = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, RuntimeError)
 
 
@@ -61,7 +61,7 @@ class Importer:
         inputs = []
         for info in graph.input:
             if info.name in scope:
-                continue        # before IR version 4 initialisers are listed among the inputs
+                continue  # before IR version 4 initialisers are listed among the inputs
             if info.name in self.given:
                 scope[info.name] = self.tape.array(self.given[info.name], source=f"input {info.name}")
             else:
@@ -85,8 +85,13 @@ class Importer:
         value = scope[info.name]
         code = info.type.tensor_type.elem_type
         if code and DTYPES.get(code) != value.dtype:
-            raise GraphError(f"output {info.name!r} is declared as {DTYPES.get(code, code)}, but the nodes "
-                             f"make {value.dtype}", path=path, got=value.dtype, wanted=DTYPES.get(code))
+            raise GraphError(
+                f"output {info.name!r} is declared as {DTYPES.get(code, code)}, but the nodes "
+                f"make {value.dtype}",
+                path=path,
+                got=value.dtype,
+                wanted=DTYPES.get(code),
+            )
         if self.source.batch:
             self.source.batch.check(info, value, path)
         return value
@@ -125,23 +130,25 @@ class Importer:
             reason = f"it needs more memory than there is: {error}"
             self._failed(name, op, reason, path, GraphError(reason))
             return unknown
-        except _MALFORMED as error:     # converters may take for granted what the ONNX standard says
+        except _MALFORMED as error:  # converters may take for granted what the ONNX standard says
             reason = f"the node is ill-formed: {type(error).__name__}: {error}"
             self._failed(name, op, reason, path, GraphError(reason))
             return unknown
         self._name(self.tape.nodes[first:], results, name)
         return results
 
-    def _convert(self, node: Any, entry: Any, inputs: list, op: str, scope: dict, path: str,
-                 name: str) -> list:
+    def _convert(
+        self, node: Any, entry: Any, inputs: list, op: str, scope: dict, path: str, name: str
+    ) -> list:
         opset = self.source.opsets["" if node.domain == "ai.onnx" else node.domain]
         attrs = attributes_of(self.source.file, node, opset)
 
         def subgraph(graph: Any, bound: Mapping[str, Value], step: str) -> list[Value]:
             return self._subgraph(graph, scope, bound, f"{path}.{step}", f"{name}.{step}.")
 
-        ctx = Context(self.tape, node, inputs, attrs, opset, op, len(node.output), subgraph,
-                      self.source.batch)
+        ctx = Context(
+            self.tape, node, inputs, attrs, opset, op, len(node.output), subgraph, self.source.batch
+        )
         results = entry.convert(ctx)
         results = list(results) if isinstance(results, (tuple, list)) else [results]
         if unread := ctx.unread():
@@ -151,11 +158,12 @@ class Importer:
                 ctx.fail(f"output {i} is not supported")
         return results
 
-    def _subgraph(self, graph: Any, scope: Mapping[str, Any], bound: Mapping[str, Value], path: str,
-                  prefix: str) -> list[Value]:
+    def _subgraph(
+        self, graph: Any, scope: Mapping[str, Any], bound: Mapping[str, Value], path: str, prefix: str
+    ) -> list[Value]:
         """The outputs of a subgraph whose inputs are ``bound``. It sees the outer scope."""
         outer = scope.maps if isinstance(scope, ChainMap) else [scope]
-        inner = ChainMap({**bound}, *outer)         # a copy for each of many iterations takes too long
+        inner = ChainMap({**bound}, *outer)  # a copy for each of many iterations takes too long
         self.tape.budget.step(len(graph.initializer), path)
         for tensor in graph.initializer:
             constant = tensor_constant(self.source.file, tensor, f"initializer {tensor.name!r}")
@@ -163,8 +171,9 @@ class Importer:
         before = len(self.failures)
         self.nodes(graph, inner, path, prefix)
         if unknown := _unknown(self.failures[before:]):
-            raise UnknownValueError("its subgraph needs values that are not known before a run", op=prefix,
-                                    inputs=unknown)
+            raise UnknownValueError(
+                "its subgraph needs values that are not known before a run", op=prefix, inputs=unknown
+            )
         if len(self.failures) > before:
             raise UnsupportedOpError("its subgraph has nodes that are not supported", op=prefix)
         found = []
@@ -201,8 +210,12 @@ class Importer:
         raise kind(
             f"{len(self.failures)} node{'s' * (len(self.failures) > 1)} of {self.source.file.name} cannot be "
             f"converted: {_listed(self.failures)}",
-            path=first.path, op=first.op, node=first.node, failures=tuple(self.failures),
-            inputs=unknown)
+            path=first.path,
+            op=first.op,
+            node=first.node,
+            failures=tuple(self.failures),
+            inputs=unknown,
+        )
 
 
 def _listed(failures: Sequence[Failure]) -> str:

@@ -18,11 +18,11 @@ from .read import ModelFile, open_model
 
 __all__ = ["PreparedFile", "prepare_file"]
 
-_MOST_DEPTH = 100           # of functions in functions
-_BODY = 8                   # nodes that ONNX defines an op by, more or less
-_COPIES = 4                 # of an inlined model while it is made
-_CALL = 256                 # bytes of a plain call of a function; names and attributes of longer ones are
-                            # repeated wherever its body reads them
+_MOST_DEPTH = 100  # of functions in functions
+_BODY = 8  # nodes that ONNX defines an op by, more or less
+_COPIES = 4  # of an inlined model while it is made
+_CALL = 256  # bytes of a plain call of a function; names and attributes of longer ones are
+# repeated wherever its body reads them
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,9 @@ class PreparedFile:
     batch: Batch | None
 
 
-def prepare_file(source: Any, onnx: Any, dims: Mapping[str, int], batch: int | None,
-                 folder: Path | None) -> PreparedFile:
+def prepare_file(
+    source: Any, onnx: Any, dims: Mapping[str, int], batch: int | None, folder: Path | None
+) -> PreparedFile:
     """The file of ``source``, fit for an Importer; parameters as load_model's. Raises as load_model."""
     file = open_model(source, onnx, folder)
     check_text(file.proto)
@@ -65,16 +66,17 @@ def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:
         _bounded(file)
         try:
             file.proto = onnx.inliner.inline_local_functions(file.proto)
-        except Exception as error:      # whatever the C++ code throws
+        except Exception as error:  # whatever the C++ code throws
             raise GraphError(f"the functions of {file.name} cannot be inlined: {error}") from error
     seen: set[tuple[str, str]] = set()
-    while found := set(_expandable(file.proto.graph, onnx, versions)) - seen:     # bodies have such ops, too
+    while found := set(_expandable(file.proto.graph, onnx, versions)) - seen:  # bodies have such ops, too
         seen |= found
         count = len(list(_expandable(file.proto.graph, onnx, versions)))
         Budget(len(file.data)).step(count * _BODY, f"{file.name} has {count} ops that ONNX defines by others")
-        with contextlib.suppress(Exception):        # what stays is refused with the others
-            file.proto = onnx.inliner.inline_selected_functions(file.proto, sorted(found),
-                                                                inline_schema_functions=True)
+        with contextlib.suppress(Exception):  # what stays is refused with the others
+            file.proto = onnx.inliner.inline_selected_functions(
+                file.proto, sorted(found), inline_schema_functions=True
+            )
 
 
 def _bounded(file: ModelFile) -> None:
@@ -85,8 +87,11 @@ def _bounded(file: ModelFile) -> None:
 
     def size(body: Any, depth: int) -> _Grown:
         if depth > _MOST_DEPTH:
-            raise GraphError(f"functions of {file.name} call each other more than {_MOST_DEPTH} deep, or in "
-                             "a circle", got=depth, wanted=_MOST_DEPTH)
+            raise GraphError(
+                f"functions of {file.name} call each other more than {_MOST_DEPTH} deep, or in a circle",
+                got=depth,
+                wanted=_MOST_DEPTH,
+            )
         nodes, nbytes, names = 0, sum(node.ByteSize() for node in body.node), 0
         for node in _nodes(body):
             key = node.domain, node.op_type

@@ -25,13 +25,31 @@ from .wire import Span, split
 __all__ = ["DTYPES", "ModelFile", "check_size", "dtype_name", "open_model", "tensor_constant"]
 
 # TensorProto.DataType -> canonical dtype
-DTYPES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool",
-          10: "float16", 11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16"}
+DTYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    16: "bfloat16",
+}
 # the typed field that holds a dtype's values, where they are not raw; 16-bit floats are bits in int32_data
-_FIELD = {"float32": "float_data", "float64": "double_data", "int64": "int64_data", "uint32": "uint64_data",
-          "uint64": "uint64_data"}
+_FIELD = {
+    "float32": "float_data",
+    "float64": "double_data",
+    "int64": "int64_data",
+    "uint32": "uint64_data",
+    "uint64": "uint64_data",
+}
 MOST_BYTES = 2**44  # of one tensor: more than any machine that will run this, less than overflows
-MOST_DIMS = 32      # as many as a parameter file may say
+MOST_DIMS = 32  # as many as a parameter file may say
 
 
 @dataclass(eq=False)
@@ -45,7 +63,7 @@ class ModelFile:
     spans: Mapping[int, Span]
     folder: Path | None
     opened: dict[Path, memoryview] = field(default_factory=dict)  # files of external data
-    outside: dict[Path, int] = field(default_factory=dict)        # bytes of those that are there
+    outside: dict[Path, int] = field(default_factory=dict)  # bytes of those that are there
 
 
 def open_model(source: str | os.PathLike | bytes | Any, onnx: Any, folder: Path | None = None) -> ModelFile:
@@ -64,13 +82,19 @@ def open_model(source: str | os.PathLike | bytes | Any, onnx: Any, folder: Path 
     rest, spans = split(data)
     try:
         proto = onnx.load_model_from_string(rest)
-    except Exception as error:      # protobuf's DecodeError, which is a class of whichever protobuf is there
+    except Exception as error:  # protobuf's DecodeError, which is a class of whichever protobuf is there
         raise DocumentError(f"{name} is no ONNX model: {error}", got=name) from error
     if not proto.HasField("graph"):
         raise DocumentError(f"{name} is no ONNX model: it has no graph", got=name)
     tensors = proto.graph.initializer
-    name_parts(data, {tensors[index].name: (span.offset, span.offset + span.length)
-                      for index, span in spans.items() if index < len(tensors)})
+    name_parts(
+        data,
+        {
+            tensors[index].name: (span.offset, span.offset + span.length)
+            for index, span in spans.items()
+            if index < len(tensors)
+        },
+    )
     return ModelFile(proto, name, data, spans, folder)
 
 
@@ -89,8 +113,12 @@ def _map(path: Path) -> memoryview:
 def dtype_name(code: int, what: str) -> str:
     """The canonical dtype of a TensorProto.DataType. Raises GraphError for one that is not supported."""
     if code not in DTYPES:
-        raise GraphError(f"{what} has element type {code}, which is not supported; those that are: "
-                         f"{', '.join(DTYPES.values())}", got=code, wanted=tuple(DTYPES.values()))
+        raise GraphError(
+            f"{what} has element type {code}, which is not supported; those that are: "
+            f"{', '.join(DTYPES.values())}",
+            got=code,
+            wanted=tuple(DTYPES.values()),
+        )
     return DTYPES[code]
 
 
@@ -98,12 +126,16 @@ def check_size(kind: TensorType, what: str, **fields: Any) -> None:
     """Raise GraphError for a type that is larger than is supported. A dimension of 0 does not make the others
     small: numpy refuses arrays by the product of those, too."""
     if len(kind.shape) > MOST_DIMS:
-        raise GraphError(f"{what} has {len(kind.shape)} dimensions, at most {MOST_DIMS} are supported",
-                         got=kind.shape, **fields)
+        raise GraphError(
+            f"{what} has {len(kind.shape)} dimensions, at most {MOST_DIMS} are supported",
+            got=kind.shape,
+            **fields,
+        )
     whole = TensorType(kind.dtype, tuple(n or 1 for n in kind.shape))
     if whole.nbytes > MOST_BYTES:
-        raise GraphError(f"{what} is {kind}: {whole.nbytes} bytes are more than is supported", got=kind.shape,
-                         **fields)
+        raise GraphError(
+            f"{what} is {kind}: {whole.nbytes} bytes are more than is supported", got=kind.shape, **fields
+        )
 
 
 def tensor_constant(file: ModelFile, tensor: Any, what: str, index: int | None = None) -> Constant:
@@ -131,8 +163,11 @@ def tensor_constant(file: ModelFile, tensor: Any, what: str, index: int | None =
 
 def _sized(kind: TensorType, length: int, what: str) -> None:
     if length != kind.nbytes:
-        raise GraphError(f"{what} is {kind}, {kind.nbytes} bytes, but its data has {length}",
-                         got=length, wanted=kind.nbytes)
+        raise GraphError(
+            f"{what} is {kind}, {kind.nbytes} bytes, but its data has {length}",
+            got=length,
+            wanted=kind.nbytes,
+        )
 
 
 def _view(data: memoryview, span: Span, kind: TensorType) -> np.ndarray:
@@ -149,8 +184,11 @@ def _inline(tensor: Any, kind: TensorType, what: str) -> np.ndarray:
         return np.frombuffer(raw, np.uint8).view(dtype).reshape(kind.shape)
     values = getattr(tensor, _FIELD.get(kind.dtype, "int32_data"))
     if len(values) != kind.size:
-        raise GraphError(f"{what} is {kind}, {kind.size} elements, but its data has {len(values)}",
-                         got=len(values), wanted=kind.size)
+        raise GraphError(
+            f"{what} is {kind}, {kind.size} elements, but its data has {len(values)}",
+            got=len(values),
+            wanted=kind.size,
+        )
     if kind.dtype in ("float16", "bfloat16"):
         return np.array(values, np.int64).astype(np.uint16).view(dtype).reshape(kind.shape)
     wide = np.array(values, np.uint64 if dtype.kind == "u" and dtype.itemsize > 2 else None)
@@ -163,8 +201,9 @@ def _external(file: ModelFile, tensor: Any, kind: TensorType, what: str, source:
     try:
         offset, length = int(said.get("offset", 0)), int(said.get("length", kind.nbytes))
     except ValueError as error:
-        raise GraphError(f"{what}: offset and length of external data must be integers, got {said}",
-                         got=said) from error
+        raise GraphError(
+            f"{what}: offset and length of external data must be integers, got {said}", got=said
+        ) from error
     _sized(kind, length, what)
     if offset < 0:
         raise GraphError(f"{what}: external data at offset {offset}", got=offset)
@@ -177,8 +216,9 @@ def _external(file: ModelFile, tensor: Any, kind: TensorType, what: str, source:
             return np.zeros(kind.shape, dtypes.to_numpy(kind.dtype))
         if path not in file.opened:
             if not os.path.exists(path):
-                raise MissingDataError(f"the values of {source} are needed and their file is absent: {path}",
-                                       got=str(path))
+                raise MissingDataError(
+                    f"the values of {source} are needed and their file is absent: {path}", got=str(path)
+                )
             file.opened[path] = _map(path)
         _within(path, span, what)
         return _view(file.opened[path], span, kind)
@@ -191,8 +231,11 @@ def _within(path: Path, span: Span, what: str) -> int | None:
     says."""
     size = path.stat().st_size if os.path.isfile(path) else None
     if size is not None and span.offset + span.length > size:
-        raise GraphError(f"{what}: bytes {span.offset} to {span.offset + span.length} of {path.name}, "
-                         f"which has {size}", got=span.offset + span.length, wanted=size)
+        raise GraphError(
+            f"{what}: bytes {span.offset} to {span.offset + span.length} of {path.name}, which has {size}",
+            got=span.offset + span.length,
+            wanted=size,
+        )
     return size
 
 
@@ -201,11 +244,14 @@ def _inside(folder: Path | None, location: str, what: str) -> Path:
     if not location or "\0" in location:
         raise GraphError(f"{what}: external data has no location", got=location)
     if folder is None:
-        raise GraphError(f"{what} is external data in {location!r}, but the model was not given as a file; "
-                         f"pass folder=", got=location)
+        raise GraphError(
+            f"{what} is external data in {location!r}, but the model was not given as a file; pass folder=",
+            got=location,
+        )
     root = os.path.realpath(folder)
     path = os.path.realpath(os.path.join(root, location))
     if os.path.commonpath([root, path]) != root or os.path.isabs(location):
-        raise GraphError(f"{what}: external data in {location!r}, which leaves the model's folder",
-                         got=location)
+        raise GraphError(
+            f"{what}: external data in {location!r}, which leaves the model's folder", got=location
+        )
     return Path(path)

@@ -89,8 +89,9 @@ class Tape:
         """A constant with these values."""
         array = np.asarray(array, None if dtype is None else dtypes.to_numpy(dtype))
         self.budget.room(array.nbytes, source)
-        return Value(TensorType(dtypes.from_numpy(array.dtype), array.shape),
-                     constant=Constant.of(array, source))
+        return Value(
+            TensorType(dtypes.from_numpy(array.dtype), array.shape), constant=Constant.of(array, source)
+        )
 
     def op(self, op: str, inputs: Sequence[Value], attrs: Mapping[str, Any]) -> tuple[Value, ...]:
         """The results of a registry op. Raises UnsupportedOpError for one that is not registered, GraphError
@@ -112,8 +113,14 @@ class Tape:
         self.nodes.append(node)
         return node.outputs
 
-    def _fold(self, entry: registry.Op, inputs: Sequence[Value], attrs: dict, types: list[TensorType],
-              made: list[TensorType]) -> tuple[Value, ...] | None:
+    def _fold(
+        self,
+        entry: registry.Op,
+        inputs: Sequence[Value],
+        attrs: dict,
+        types: list[TensorType],
+        made: list[TensorType],
+    ) -> tuple[Value, ...] | None:
         if not inputs or any(value.constant is None for value in inputs):
             return None
         flops = entry.flops(types, made, attrs)
@@ -128,8 +135,10 @@ class Tape:
             results = entry.reference(arrays, attrs)
         except KernelError:
             raise
-        except Exception as error:      # a reference is written for values that a kernel would take
+        except Exception as error:  # a reference is written for values that a kernel would take
             raise KernelError(f"op {entry.name}: {error}", op=entry.name) from error
         source = f"{entry.name} of {', '.join(v.constant.source for v in inputs)}"[:200]
-        return tuple(Value(t, constant=Constant.of(np.asarray(array), source))
-                     for t, array in zip(made, results, strict=True))
+        return tuple(
+            Value(t, constant=Constant.of(np.asarray(array), source))
+            for t, array in zip(made, results, strict=True)
+        )

@@ -39,7 +39,7 @@ def split(data: memoryview) -> tuple[bytes, dict[int, Span]]:
             graph, count = _graph(data, body, spans, count)
             _append(model, _GRAPH, graph)
         else:
-            model += data[whole.offset:whole.offset + whole.length]
+            model += data[whole.offset : whole.offset + whole.length]
     return bytes(model), spans
 
 
@@ -48,7 +48,7 @@ def _graph(data: memoryview, span: Span, spans: dict[int, Span], index: int) -> 
     out = bytearray()
     for field, whole, body in _fields(data, span.offset, span.length):
         if field != _INITIALIZER or body is None:
-            out += data[whole.offset:whole.offset + whole.length]
+            out += data[whole.offset : whole.offset + whole.length]
             continue
         _append(out, _INITIALIZER, _tensor(data, body, spans, index))
         index += 1
@@ -63,8 +63,8 @@ def _tensor(data: memoryview, span: Span, spans: dict[int, Span], index: int) ->
             spans[index] = body
             continue
         if raw:
-            spans.pop(index, None)      # of a field that stands twice the last one counts
-        out += data[whole.offset:whole.offset + whole.length]
+            spans.pop(index, None)  # of a field that stands twice the last one counts
+        out += data[whole.offset : whole.offset + whole.length]
     return bytes(out)
 
 
@@ -93,11 +93,17 @@ def _fields(data: memoryview, begin: int, length: int) -> Iterator[tuple[int, Sp
         elif wire in (_FIXED64, _FIXED32):
             at += 8 if wire == _FIXED64 else 4
         else:
-            raise DocumentError(f"no ONNX model: byte {start} has wire type {wire}, which protobuf has not",
-                                got=wire, offset=start)
+            raise DocumentError(
+                f"no ONNX model: byte {start} has wire type {wire}, which protobuf has not",
+                got=wire,
+                offset=start,
+            )
         if at > end:
-            raise DocumentError(f"the ONNX model is cut off: the field at byte {start} ends at byte {at}, "
-                                f"its message at byte {end}", offset=start)
+            raise DocumentError(
+                f"the ONNX model is cut off: the field at byte {start} ends at byte {at}, "
+                f"its message at byte {end}",
+                offset=start,
+            )
         yield tag >> 3, Span(start, at - start), body
 
 

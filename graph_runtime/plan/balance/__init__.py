@@ -1,7 +1,8 @@
 """The balancer of stack buda: how each op may be cut onto the cores, and what every way costs.
 
-    node --parts--> ops --models--> candidates, each with a verdict
+node --parts--> ops --models--> candidates, each with a verdict
 """
+
 from __future__ import annotations
 
 from .chip import BUDA, Chip, chip_of

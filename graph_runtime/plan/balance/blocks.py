@@ -1,4 +1,5 @@
 """Divisors, and the ublock that an op gets: how a core's share of the output is cut for Dst."""
+
 from __future__ import annotations
 
 import math
@@ -51,11 +52,11 @@ def block_shape(op: BalanceOp, grid: Grid, stream: Stream, dst: int) -> BlockSha
     """The output block of one core. Grid times stream must divide the output, as the enumeration sees to."""
     rows, cols = rows_each(op, grid, stream), op.out.ct // (grid.c * stream.c)
     cut_rows, cut_cols = rows, cols
-    if op.kind == "splice":                     # a ublock may not straddle two of the joined tensors
+    if op.kind == "splice":  # a ublock may not straddle two of the joined tensors
         cut_rows = math.gcd(rows, *(o.shape.rt for o in op.operands), *_edges(op, "r"))
         cut_cols = math.gcd(cols, *(o.shape.ct for o in op.operands), *_edges(op, "c"))
     if op.kind == "sparse_matmul" and stream.z_major:
-        cut_rows = rows // op.encoding.taps     # a ublock stays within one tap
+        cut_rows = rows // op.encoding.taps  # a ublock stays within one tap
     rt, ct = _ublock(cut_rows, cut_cols, dst, 1 if op.kind == "embedding" else dst)
     return BlockShape(op.out.z * stream.count, (rows // rt, cols // ct), (rt, ct))
 

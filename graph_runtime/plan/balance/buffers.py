@@ -3,6 +3,7 @@
 An input buffer holds two of the pieces that the kernel takes at a time, so that one is filled while the other
 is used. ``inner``: how the inner dimension is cut, (m_k, u_kt).
 """
+
 from __future__ import annotations
 
 import math
@@ -12,11 +13,17 @@ from .chip import Chip
 from .op import BalanceOp, Grid, Operand, Stream
 from .types import BlockShape, Buffer
 
-__all__ = ["broadcast_unit", "input_buffers", "intermediate", "output_buffer", "parameter_buffer",
-           "unrolled_parameter"]
+__all__ = [
+    "broadcast_unit",
+    "input_buffers",
+    "intermediate",
+    "output_buffer",
+    "parameter_buffer",
+    "unrolled_parameter",
+]
 
 _TWICE = 2
-_SPARSE_TILE_BYTES = 352      # a tile of zeros and ones, as Bfp2
+_SPARSE_TILE_BYTES = 352  # a tile of zeros and ones, as Bfp2
 _WORD = 4
 
 Inner = tuple[int, int]
@@ -57,8 +64,9 @@ def unrolled_parameter(op: BalanceOp, port: int, grid: Grid, chip: Chip) -> Buff
 def _spread(operand: Operand, shape, port: int, grid: Grid, chip: Chip) -> Buffer:
     rows = shape.rt // largest_divisor(shape.rt, grid.r)
     cols = shape.ct // largest_divisor(shape.ct, grid.c)
-    return Buffer(port, BlockShape(shape.z, (rows, cols), (1, 1)), 1, operand.format,
-                  chip.tile_bytes(operand.format))
+    return Buffer(
+        port, BlockShape(shape.z, (rows, cols), (1, 1)), 1, operand.format, chip.tile_bytes(operand.format)
+    )
 
 
 def broadcast_unit(op: BalanceOp, port: int, stream: Stream, block: BlockShape) -> int:
@@ -71,24 +79,38 @@ def broadcast_unit(op: BalanceOp, port: int, stream: Stream, block: BlockShape) 
     if math.prod(operand.source_shape) == 1:
         return 1
     if "r" not in dims or "c" in dims:
-        return 0                                  # no two rows of ublocks read the same tiles
+        return 0  # no two rows of ublocks read the same tiles
     return block.mblock[1] * block.ublock[1] * block.ublock[0] * stream.c
 
 
 # **************** inputs ****************
 
-def input_buffers(op: BalanceOp, grid: Grid, stream: Stream, block: BlockShape, space: int, u_kt: int | None,
-                  chip: Chip) -> tuple[tuple[Buffer, ...], Inner]:
+
+def input_buffers(
+    op: BalanceOp, grid: Grid, stream: Stream, block: BlockShape, space: int, u_kt: int | None, chip: Chip
+) -> tuple[tuple[Buffer, ...], Inner]:
     """Input buffers that make the most of ``space`` bytes, and how they cut the inner dimension. The smallest
     ones, where even those do not fit. ``u_kt``: the most tiles of the inner dimension at a time, None: all.
     """
-    make = {"matmul": _matmul, "sparse_matmul": _sparse, "depthwise": _depthwise, "reduce": _reduce,
-            "embedding": _embedding}.get(op.kind, _eltwise)
+    make = {
+        "matmul": _matmul,
+        "sparse_matmul": _sparse,
+        "depthwise": _depthwise,
+        "reduce": _reduce,
+        "embedding": _embedding,
+    }.get(op.kind, _eltwise)
     return make(op, grid, stream, block, space, u_kt, chip)
 
 
-def _piece(op: BalanceOp, port: int, t: int, mblock: tuple[int, int], ublock: tuple[int, int], chip: Chip,
-           minimized: bool = False) -> Buffer:
+def _piece(
+    op: BalanceOp,
+    port: int,
+    t: int,
+    mblock: tuple[int, int],
+    ublock: tuple[int, int],
+    chip: Chip,
+    minimized: bool = False,
+) -> Buffer:
     fmt = op.operands[port].format
     return Buffer(port, BlockShape(t, mblock, ublock), _TWICE, fmt, chip.tile_bytes(fmt), minimized)
 
@@ -106,14 +128,26 @@ def _matmul(op, grid, stream, block, space, u_kt, chip):
         space -= bias_bytes
     left, right = (chip.tile_bytes(o.format) for o in op.operands[:2])
     deep = largest_divisor(min(op.k, u_kt or op.k), space // (_TWICE * (left * rt + right * columns * ct)))
-    return ((_piece(op, 0, block.t, (1, 1), (rt, deep), chip, minimized=block.mblock[0] > 1),
-             _piece(op, 1, block.t, (1, columns), (deep, ct), chip), *bias), (op.k // deep, deep))
+    return (
+        (
+            _piece(op, 0, block.t, (1, 1), (rt, deep), chip, minimized=block.mblock[0] > 1),
+            _piece(op, 1, block.t, (1, columns), (deep, ct), chip),
+            *bias,
+        ),
+        (op.k // deep, deep),
+    )
 
 
 def _depthwise(op, grid, stream, block, space, u_kt, chip):
     (rt, ct), columns = block.ublock, block.mblock[1]
-    return ((_piece(op, 0, block.t, (1, 1), (rt, ct), chip, minimized=block.mblock[0] > 1),
-             _piece(op, 1, block.t, (1, columns), (1, ct), chip), *_bias(op, block, chip)), (op.k, 1))
+    return (
+        (
+            _piece(op, 0, block.t, (1, 1), (rt, ct), chip, minimized=block.mblock[0] > 1),
+            _piece(op, 1, block.t, (1, columns), (1, ct), chip),
+            *_bias(op, block, chip),
+        ),
+        (op.k, 1),
+    )
 
 
 def _sparse(op, grid, stream, block, space, u_kt, chip):
@@ -140,8 +174,10 @@ def _reduce(op, grid, stream, block, space, u_kt, chip):
 
 def _embedding(op, grid, stream, block, space, u_kt, chip):
     """A row of the table, and a tile of indices."""
-    return (_piece(op, 0, block.t, (1, 1), (1, block.ublock[1]), chip),
-            _piece(op, 1, block.t, (1, 1), (1, 1), chip)), (1, 1)
+    return (
+        _piece(op, 0, block.t, (1, 1), (1, block.ublock[1]), chip),
+        _piece(op, 1, block.t, (1, 1), (1, 1), chip),
+    ), (1, 1)
 
 
 def _eltwise(op, grid, stream, block, space, u_kt, chip):

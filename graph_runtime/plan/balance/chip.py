@@ -1,4 +1,5 @@
 """What the balancer needs to know of a chip."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ from ...errors import DeviceError
 __all__ = ["BUDA", "DST_BYTES", "OVERLAY_BYTES", "Chip", "chip_of"]
 
 BUDA = "buda"
-OVERLAY_BYTES = 65_536        # of a core's L1, set apart already in the budget
-DST_BYTES = 32_768            # in 16-bit elements; one half is filled while the other is emptied
+OVERLAY_BYTES = 65_536  # of a core's L1, set apart already in the budget
+DST_BYTES = 32_768  # in 16-bit elements; one half is filled while the other is emptied
 _HEADER, _TILE_ALIGN = 16, 32
 
 
@@ -39,5 +40,9 @@ def chip_of(device: Device) -> Chip:
     if d.stack != BUDA:
         raise DeviceError(
             f"{device} is board {d.board} of stack {d.stack}: only boards of stack {BUDA} are balanced; "
-            f"use tt:{device.ordinal}=e150", got=d.stack, wanted=BUDA, device=str(device))
+            f"use tt:{device.ordinal}=e150",
+            got=d.stack,
+            wanted=BUDA,
+            device=str(device),
+        )
     return Chip(d.arch, d.grid, d.l1_budget, d.memory("dram").bank_bytes, d.tile_header_bytes)

@@ -1,4 +1,5 @@
 """Plan -> Plan with a chosen op model for each node on a buda board: what `plan(policy=...)` does."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -30,13 +31,20 @@ _TILE = "tile"
 def require_policy(name: str) -> str:
     """The name. Raises InputError for one that there is not."""
     if name not in POLICIES:
-        raise InputError(f"unknown policy {name!r}{did_you_mean(name, POLICIES)}", got=name,
-                         wanted=list(POLICIES))
+        raise InputError(
+            f"unknown policy {name!r}{did_you_mean(name, POLICIES)}", got=name, wanted=list(POLICIES)
+        )
     return name
 
 
-def assign_models(plan: Plan, policy: str, *, seed: int = 0, settings: Settings | None = None,
-                  buffering: Buffering | None = None) -> Plan:
+def assign_models(
+    plan: Plan,
+    policy: str,
+    *,
+    seed: int = 0,
+    settings: Settings | None = None,
+    buffering: Buffering | None = None,
+) -> Plan:
     """Choose an op model for every op on the plan's buda boards: ``models`` and ``model_id`` have those of
     each node's principal op, ``balanced`` all of it, one Balanced a board. Other devices are left alone.
 
@@ -45,13 +53,23 @@ def assign_models(plan: Plan, policy: str, *, seed: int = 0, settings: Settings 
     CapacityError for an op that fits no core, PlanError for the rest.
     """
     require_policy(policy)
-    found = tuple(balance_device(plan, did, policy, seed=seed, settings=settings, buffering=buffering)
-                  for did, device in enumerate(plan.devices) if device.descriptor.stack == BUDA)
+    found = tuple(
+        balance_device(plan, did, policy, seed=seed, settings=settings, buffering=buffering)
+        for did, device in enumerate(plan.devices)
+        if device.descriptor.stack == BUDA
+    )
     return replace(plan, balanced=found, **_columns(plan, found))
 
 
-def balance_device(plan: Plan, did: int, policy: str, *, seed: int = 0, settings: Settings | None = None,
-                   buffering: Buffering | None = None) -> Balanced:
+def balance_device(
+    plan: Plan,
+    did: int,
+    policy: str,
+    *,
+    seed: int = 0,
+    settings: Settings | None = None,
+    buffering: Buffering | None = None,
+) -> Balanced:
     """The same for one device, without writing it into the plan."""
     loads, allowed = Loads(network_of(plan, did, settings)), buffering or Buffering()
     if not allowed.dram:
@@ -72,10 +90,11 @@ def _columns(plan: Plan, found: tuple[Balanced, ...]) -> dict:
             node = plan.graph.node(candidates.nid)
             stored = node.op not in _BLOCKED or (
                 plan.layout(node.outputs[0]).layout == _TILE
-                and tiles(node.output_types[0].shape) == candidates.op.out)
+                and tiles(node.output_types[0].shape) == candidates.op.out
+            )
             if candidates.principal and stored:
                 model, extra = balanced.model(op), int(balanced.extra[op])
-                if extra:                              # a larger buffer in front of a join
+                if extra:  # a larger buffer in front of a join
                     model = replace(model, l1_bytes=model.l1_bytes + extra)
                 column[candidates.nid] = index.setdefault(model, len(index))
     return {"models": tuple(index), "model_id": column}

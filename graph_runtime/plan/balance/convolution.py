@@ -9,6 +9,7 @@ that the balancer sees.
 3. Each row is a sparse matmul, which picks the pixels of its taps, and a dense one with the weights. The
    dense one reads the taps side by side (vslice, then hstack), so it streams rows only.
 """
+
 from __future__ import annotations
 
 import math
@@ -24,9 +25,9 @@ from .view import View
 __all__ = ["Geometry", "fold", "geometry"]
 
 _TILE = 32
-_MOST_TAPS = 64               # of one sparse matmul: twice that many bfloat16 tiles take half of a core's L1
+_MOST_TAPS = 64  # of one sparse matmul: twice that many bfloat16 tiles take half of a core's L1
 _NEXT = (User("op"),)
-_PICKS = (None, ~0, None)     # ones and index are tables, the image is the node's input
+_PICKS = (None, ~0, None)  # ones and index are tables, the image is the node's input
 _WEIGHT_AND_BIAS = (~1, ~2)
 
 
@@ -52,8 +53,12 @@ class Geometry:
     @property
     def trivial(self) -> bool:
         """One tap on each pixel: nothing to pick."""
-        return (self.kernel == (1, 1) and self.strides == (1, 1) and self.begin == (0, 0)
-                and self.image == self.out)
+        return (
+            self.kernel == (1, 1)
+            and self.strides == (1, 1)
+            and self.begin == (0, 0)
+            and self.image == self.out
+        )
 
     def window(self, rows: Sequence[int]) -> Window:
         """Which pixels the taps of some rows of the kernel pick."""
@@ -67,8 +72,15 @@ def geometry(node: NodeView, kernel: tuple[int, int]) -> Geometry:
     attrs, x, y = node.func.attrs, node.input_types[0].shape, node.output_types[0].shape
     strides = attrs["strides"] or (1, 1)
     pads = attrs["pads"] or (0, 0, 0, 0)
-    return Geometry(x[1], x[2:], y[2:], tuple(kernel), tuple(strides), tuple(pads[:2]),
-                    tuple(attrs.get("dilations") or (1, 1)))
+    return Geometry(
+        x[1],
+        x[2:],
+        y[2:],
+        tuple(kernel),
+        tuple(strides),
+        tuple(pads[:2]),
+        tuple(attrs.get("dilations") or (1, 1)),
+    )
 
 
 def fold(g: Geometry) -> Geometry:
@@ -80,26 +92,32 @@ def fold(g: Geometry) -> Geometry:
         return g
     shift = [-b % s for b, s in zip(g.begin, g.strides, strict=True)]
     each = list(zip(g.image, g.kernel, g.begin, g.strides, shift, strict=True))
-    folded = replace(g, channels=g.channels * g.strides[0] * g.strides[1], strides=(1, 1), folded=True,
-                     image=tuple(-(-n // s) for n, _, _, s, _ in each),
-                     kernel=tuple(-(-(k + d) // s) for _, k, _, s, d in each),
-                     begin=tuple((b + d) // s for _, _, b, s, d in each))
+    folded = replace(
+        g,
+        channels=g.channels * g.strides[0] * g.strides[1],
+        strides=(1, 1),
+        folded=True,
+        image=tuple(-(-n // s) for n, _, _, s, _ in each),
+        kernel=tuple(-(-(k + d) // s) for _, k, _, s, d in each),
+        begin=tuple((b + d) // s for _, _, b, s, d in each),
+    )
     return folded if folded.depth < g.depth else g
 
 
 # **************** parts ****************
 
+
 def _conv2d(view: View, node: NodeView) -> list[Part]:
     weight = node.input_types[1].shape
     group = node.func.attrs["group"]
-    deep = group == 1 or weight[1] > 1                  # depthwise: one channel a group
+    deep = group == 1 or weight[1] > 1  # depthwise: one channel a group
     g = geometry(node, weight[2:])
     g = fold(g) if group == 1 else g
     out = view.tiles(node.outputs[0])
     main = result(view, node, "matmul", "matmul", [view.operand(node, 0)], out=out)
     if not deep:
         return _depthwise(view, node, main, g)
-    if group > 1:                                       # each group is a product of its own
+    if group > 1:  # each group is a product of its own
         out = Tiles(out.z * group, out.rt, -(-weight[0] // group // _TILE))
         g = replace(g, channels=weight[1])
         main = replace(main, out=out)
@@ -114,8 +132,16 @@ def _conv2d(view: View, node: NodeView) -> list[Part]:
     return parts + _sums(main, len(rows) - 1, bias if len(rows) > 1 else [], len(parts))
 
 
-def _product(view: View, node: NodeView, main: BalanceOp, g: Geometry, rows: Sequence[int],
-             bias: Sequence[Operand], label: str, first: int) -> list[Part]:
+def _product(
+    view: View,
+    node: NodeView,
+    main: BalanceOp,
+    g: Geometry,
+    rows: Sequence[int],
+    bias: Sequence[Operand],
+    label: str,
+    first: int,
+) -> list[Part]:
     """Sparse and dense matmul of some rows of the kernel; ``first``: index of the first part."""
     out, channels = main.out, -(-g.channels // _TILE)
     taps = len(rows) * g.kernel[1]
@@ -127,11 +153,19 @@ def _product(view: View, node: NodeView, main: BalanceOp, g: Geometry, rows: Seq
         dense = replace(main, operands=(left, weight, *bias), k=k, users=users)
         return [Part(f"{label}dense", dense, True)]
     picked = _picked(main, g, rows, Tiles(out.z, taps * out.rt, channels), taps)
-    left = Operand(Tiles(out.z, out.rt, k), picked.out, main.format, "op",
-                   (Tm("vslice", taps), Tm("hstack", taps)), sparse=True)
+    left = Operand(
+        Tiles(out.z, out.rt, k),
+        picked.out,
+        main.format,
+        "op",
+        (Tm("vslice", taps), Tm("hstack", taps)),
+        sparse=True,
+    )
     dense = replace(main, operands=(left, weight, *bias), k=k, users=users)
-    return [Part(f"{label}sparse", picked, reads=_PICKS),
-            Part(f"{label}dense", dense, True, (first, *_WEIGHT_AND_BIAS[:1 + len(bias)]))]
+    return [
+        Part(f"{label}sparse", picked, reads=_PICKS),
+        Part(f"{label}dense", dense, True, (first, *_WEIGHT_AND_BIAS[: 1 + len(bias)])),
+    ]
 
 
 def _picked(main: BalanceOp, g: Geometry, rows: Sequence[int], out: Tiles, taps: int) -> BalanceOp:
@@ -139,23 +173,39 @@ def _picked(main: BalanceOp, g: Geometry, rows: Sequence[int], out: Tiles, taps:
     pixels = -(-g.image[0] * g.image[1] // _TILE)
     found = encoding(g.window(rows))
     ones = Operand(Tiles(1, out.rt, pixels), Tiles(1, out.rt, pixels), "bfp4_b", "constant")
-    image = Operand(Tiles(out.z, pixels, out.ct), Tiles(out.z, pixels, out.ct), main.format,
-                    main.operands[0].source)
+    image = Operand(
+        Tiles(out.z, pixels, out.ct), Tiles(out.z, pixels, out.ct), main.format, main.operands[0].source
+    )
     index = Operand(Tiles(1, 1, 1), Tiles(1, 1, 1), "uint32", "constant")
     side_by_side = (User("op", (Tm("vslice", taps), Tm("hstack", taps))),)
-    return replace(main, kind="sparse_matmul", cycles_op="matmul_sparse", out=out, k=pixels,
-                   operands=(ones, image, index), users=side_by_side, encoding=found)
+    return replace(
+        main,
+        kind="sparse_matmul",
+        cycles_op="matmul_sparse",
+        out=out,
+        k=pixels,
+        operands=(ones, image, index),
+        users=side_by_side,
+        encoding=found,
+    )
 
 
 def _sums(main: BalanceOp, count: int, bias: Sequence[Operand], first: int) -> list[Part]:
     """The partial products of the rows added up, then the bias; ``first``: index of the first sum. Parts
     before it are pairs of a sparse and a dense product, a row each."""
-    parts = [Part(f"sum {i}", chain(main, "add", main.out, [main.out, main.out]),
-                  reads=(first + i - 1 if i else 1, 2 * i + 3)) for i in range(count)]
+    parts = [
+        Part(
+            f"sum {i}",
+            chain(main, "add", main.out, [main.out, main.out]),
+            reads=(first + i - 1 if i else 1, 2 * i + 3),
+        )
+        for i in range(count)
+    ]
     if bias:
         added = chain(main, "add", main.out, [main.out])
-        parts.append(Part("bias", replace(added, operands=(*added.operands, *bias)),
-                          reads=(first + count - 1, ~2)))
+        parts.append(
+            Part("bias", replace(added, operands=(*added.operands, *bias)), reads=(first + count - 1, ~2))
+        )
     if parts:
         parts[-1] = replace(parts[-1], op=replace(parts[-1].op, users=main.users))
     return parts
@@ -166,13 +216,16 @@ def _depthwise(view: View, node: NodeView, main: BalanceOp, g: Geometry) -> list
     taps = g.kernel[0] * g.kernel[1]
     weight = view.operand(node, 1, Tiles(1, taps, main.out.ct), source=Tiles(1, taps, main.out.ct))
     bias = [view.operand(node, 2, main.out)] if has_bias(node) else []
-    picked = _picked(main, g, range(g.kernel[0]),
-                     Tiles(main.out.z, taps * main.out.rt, -(-g.channels // _TILE)), taps)
+    picked = _picked(
+        main, g, range(g.kernel[0]), Tiles(main.out.z, taps * main.out.rt, -(-g.channels // _TILE)), taps
+    )
     side_by_side = (Tm("vslice", taps), Tm("hstack", taps))
     left = Operand(main.out, picked.out, main.format, "op", side_by_side, sparse=True)
     dense = replace(main, kind="depthwise", cycles_op="depthwise", k=taps, operands=(left, weight, *bias))
-    return [Part("sparse", picked, reads=_PICKS),
-            Part("depthwise", dense, True, (0, *_WEIGHT_AND_BIAS[:1 + len(bias)]))]
+    return [
+        Part("sparse", picked, reads=_PICKS),
+        Part("depthwise", dense, True, (0, *_WEIGHT_AND_BIAS[: 1 + len(bias)])),
+    ]
 
 
 def _pool(view: View, node: NodeView) -> list[Part]:
@@ -184,8 +237,10 @@ def _pool(view: View, node: NodeView) -> list[Part]:
     picked = _picked(main, g, range(g.kernel[0]), Tiles(out.z, taps * out.rt, out.ct), taps)
     stacked = Tiles(out.z * taps, out.rt, out.ct)
     left = Operand(stacked, picked.out, main.format, "op", (Tm("vslice", taps),), sparse=True)
-    return [Part("sparse", picked, reads=_PICKS),
-            Part("reduce z", replace(main, operands=(left,), dim="z", k=taps), True, (0,))]
+    return [
+        Part("sparse", picked, reads=_PICKS),
+        Part("reduce z", replace(main, operands=(left,), dim="z", k=taps), True, (0,)),
+    ]
 
 
 def _gradient(view: View, node: NodeView) -> list[Part]:
@@ -193,8 +248,10 @@ def _gradient(view: View, node: NodeView) -> list[Part]:
     out, (x, w) = view.tiles(node.outputs[0]), (t.shape for t in node.input_types[:2])
     inner = math.prod(w) // w[1] if node.op == "conv2d_backward_weight" else x[1] * math.prod(w[2:])
     k = max(1, math.ceil(inner / 32))
-    operands = [view.operand(node, 0, Tiles(out.z, out.rt, k)),
-                view.operand(node, 1, Tiles(out.z, k, out.ct))]
+    operands = [
+        view.operand(node, 0, Tiles(out.z, out.rt, k)),
+        view.operand(node, 1, Tiles(out.z, k, out.ct)),
+    ]
     if len(node.inputs) == 3:
         operands.append(view.operand(node, 2, out))
     return [Part("matmul", result(view, node, "matmul", "matmul", operands, k=k), True)]
@@ -205,5 +262,13 @@ def _unpool(view: View, node: NodeView) -> list[Part]:
     return [Part("nop", result(view, node, "eltwise", "nop", [operand]), True)]
 
 
-MAKERS.update({"conv_transpose2d": _gradient, "conv2d_backward_weight": _gradient,
-               "max_pool2d_backward": _unpool, "conv2d": _conv2d, "max_pool2d": _pool, "avg_pool2d": _pool})
+MAKERS.update(
+    {
+        "conv_transpose2d": _gradient,
+        "conv2d_backward_weight": _gradient,
+        "max_pool2d_backward": _unpool,
+        "conv2d": _conv2d,
+        "max_pool2d": _pool,
+        "avg_pool2d": _pool,
+    }
+)

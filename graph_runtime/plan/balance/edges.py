@@ -5,6 +5,7 @@ blocks of the two must fall on each other's borders; and the data movement of a 
 Buda's kinds of rules (which of its exact thresholds apply to which address pattern is not published); an edge
 that is cut, into a queue in DRAM, has none of them.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -15,11 +16,16 @@ from .op import BalanceOp
 __all__ = ["EDGE_REASONS", "MOST_FORKS", "MOST_PHASES", "pair_verdicts"]
 
 # Codes of verdicts, 0 legal; the first rule that is broken counts.
-EDGE_REASONS = ("legal", "BlocksNotReblockable", "StreamingOrderMismatch", "TooManyPhases",
-                "TooManyForkStreams")
+EDGE_REASONS = (
+    "legal",
+    "BlocksNotReblockable",
+    "StreamingOrderMismatch",
+    "TooManyPhases",
+    "TooManyForkStreams",
+)
 _PHASE_BYTES, _OVERLAY_BYTES = 38, 65_536
-MOST_PHASES = _OVERLAY_BYTES // _PHASE_BYTES // 2     # of a core's overlay program, 38 bytes an entry, half
-MOST_FORKS = 16                                       # streams that leave one core
+MOST_PHASES = _OVERLAY_BYTES // _PHASE_BYTES // 2  # of a core's overlay program, 38 bytes an entry, half
+MOST_FORKS = 16  # streams that leave one core
 
 
 def pair_verdicts(made: Columns, read: Columns, consumer: BalanceOp, port: int, users: int) -> np.ndarray:
@@ -27,8 +33,12 @@ def pair_verdicts(made: Columns, read: Columns, consumer: BalanceOp, port: int, 
     ops read the producer's result."""
     p, c = _Side.made(made, consumer, port), _Side.read(read, consumer, port)
     verdict = np.zeros((len(made), len(read)), np.int8)
-    broken = (_off_borders(p, c), _out_of_order(p, c, consumer, port, read), _phases(p, c) > MOST_PHASES,
-              _streams(p, c) + users - 1 > MOST_FORKS)
+    broken = (
+        _off_borders(p, c),
+        _out_of_order(p, c, consumer, port, read),
+        _phases(p, c) > MOST_PHASES,
+        _streams(p, c) + users - 1 > MOST_FORKS,
+    )
     for code, bad in reversed(list(enumerate(broken, 1))):
         verdict[bad] = code
     return verdict
@@ -41,6 +51,7 @@ class _Side:
     def __init__(self, par_r, par_c, pieces, by_rows, grid_r, grid_c, one_row, down: bool):
         def shaped(a):
             return None if a is None else a[:, None] if down else a[None, :]
+
         self.par_r, self.par_c, self.pieces = shaped(par_r), shaped(par_c), shaped(pieces)
         self.by_rows, self.grid_r, self.grid_c = shaped(by_rows), shaped(grid_r), shaped(grid_c)
         self.one_row = shaped(one_row)
@@ -60,18 +71,18 @@ class _Side:
         one = np.ones_like(m.par_r)
         shape = consumer.operands[port].source_shape
         if consumer.kind == "matmul" and port == 0:
-            par_c, grid_c = m.m_k, one                # sent to all cores of a row at once
+            par_c, grid_c = m.m_k, one  # sent to all cores of a row at once
         elif consumer.kind == "matmul" and port == 1:
             par_r, grid_r = m.m_k, one
         elif consumer.kind == "sparse_matmul":
-            par_r, grid_r = None, one                 # an index says which rows
+            par_r, grid_r = None, one  # an index says which rows
         elif consumer.kind == "embedding":
             par_r, par_c = None, None
         elif consumer.kind == "reduce":
             par_r = m.m_k if consumer.dim == "r" else par_r
             par_c = m.m_k if consumer.dim == "c" else par_c
         if shape.rt == 1:
-            par_r, grid_r = one, one                  # one row goes to all who want it
+            par_r, grid_r = one, one  # one row goes to all who want it
         if shape.ct == 1:
             par_c, grid_c = one, one
         return cls(par_r, par_c, m.pieces, m.by_rows, grid_r, grid_c, m.mblock_m == 1, False)
@@ -92,7 +103,7 @@ def _out_of_order(p: _Side, c: _Side, consumer: BalanceOp, port: int, read: Colu
     if consumer.kind in ("embedding",):
         return np.broadcast_to(streams, np.broadcast_shapes(streams.shape, reads.shape))
     if consumer.kind in ("matmul", "sparse_matmul"):
-        wanted = port != 1                            # by rows
+        wanted = port != 1  # by rows
         return streams & ((p.by_rows != wanted) | (reads & (c.by_rows != wanted)))
     whole = ~reads & (p.by_rows | c.one_row)
     same = reads & (p.by_rows == c.by_rows) & ((p.pieces % c.pieces == 0) | (c.pieces % p.pieces == 0))

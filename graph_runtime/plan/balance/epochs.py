@@ -3,6 +3,7 @@
 An epoch's ops form a pipeline over inputs, so for each input it takes as long as its slowest op; the chip
 then takes up the next epoch. What crosses epochs waits in DRAM.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -84,8 +85,13 @@ def judge(policy: str, loads: Loads, choice: Choice, buffering: Buffering | None
     Raises PlanError for such a deadlock that ``buffering`` does not allow to remove.
     """
     network = loads.network
-    resident = np.array([choice.epoch[p] == choice.epoch[c] and e not in choice.cuts
-                         for e, (p, c, _) in enumerate(network.edges)], bool)
+    resident = np.array(
+        [
+            choice.epoch[p] == choice.epoch[c] and e not in choice.cuts
+            for e, (p, c, _) in enumerate(network.edges)
+        ],
+        bool,
+    )
     extra, queued = settle_forks(network, choice.model, resident, buffering or Buffering())
     resident[list(queued)] = False
     limiter, epoch_cycles = epoch_times(loads, choice, resident)

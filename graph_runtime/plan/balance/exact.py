@@ -5,6 +5,7 @@ How much DRAM is divided depends on how many cores touch it, so each divisor is 
 program knows areas only; an answer whose rectangles do not fit is forbidden, with all that are larger, and
 the program is solved again.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from .solver import GraphSolver
 
 __all__ = ["Epoch", "best_epoch", "fit", "require_library"]
 
-_STEPS = 20_000             # rectangles tried before a set of them counts as not fitting
+_STEPS = 20_000  # rectangles tried before a set of them counts as not fitting
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,11 @@ def require_library() -> Any:
     try:
         from scipy import optimize, sparse  # noqa: F401 - both are needed
     except ImportError:
-        raise PlanError("policy 'optimal' solves small graphs exactly with scipy, which is not installed: "
-                        "pip install 'graph-runtime[solver]', or take policy 'ribbon' or 'nlp'",
-                        got="optimal") from None
+        raise PlanError(
+            "policy 'optimal' solves small graphs exactly with scipy, which is not installed: "
+            "pip install 'graph-runtime[solver]', or take policy 'ribbon' or 'nlp'",
+            got="optimal",
+        ) from None
     return optimize
 
 
@@ -59,16 +62,25 @@ def best_epoch(loads: Loads, solver: GraphSolver, first: int, end: int, below: f
             live = _consistent(network, solver, ops, inside, [x < below for x in limit])
             if live is None:
                 break
-            found = _Program(network, solver, ops, inside, live, limit, [one.touches for one in load],
-                             int(loads.rates.streams * fork)).solve(below)
+            found = _Program(
+                network,
+                solver,
+                ops,
+                inside,
+                live,
+                limit,
+                [one.touches for one in load],
+                int(loads.rates.streams * fork),
+            ).solve(below)
             if found is None:
                 break
             best, below = found, found.cycles
     return best
 
 
-def _consistent(network, solver: GraphSolver, ops: range, edges: Sequence[int],
-                live: list[np.ndarray]) -> list[np.ndarray] | None:
+def _consistent(
+    network, solver: GraphSolver, ops: range, edges: Sequence[int], live: list[np.ndarray]
+) -> list[np.ndarray] | None:
     """Arc consistency of the epoch's own edges; None where an op has no model left."""
     changed = True
     while changed:
@@ -76,8 +88,10 @@ def _consistent(network, solver: GraphSolver, ops: range, edges: Sequence[int],
         for e in edges:
             p, c = (x - ops.start for x in network.edges[e][:2])
             pairs = solver.pairs(e)
-            for at, left in ((c, live[c] & pairs[live[p]].any(axis=0)),
-                             (p, live[p] & pairs[:, live[c]].any(axis=1))):
+            for at, left in (
+                (c, live[c] & pairs[live[p]].any(axis=0)),
+                (p, live[p] & pairs[:, live[c]].any(axis=1)),
+            ):
                 if left.sum() != live[at].sum():
                     live[at], changed = left, True
     return live if all(x.any() for x in live) else None
@@ -93,7 +107,7 @@ class _Program:
         self.begin = np.cumsum([0, *map(len, self.index)])
         self.limit = [x[i] for x, i in zip(limit, self.index, strict=True)]
         self.cores = [network.columns[op].cores[i] for op, i in zip(ops, self.index, strict=True)]
-        self.rows: list[tuple[np.ndarray, np.ndarray, float, float]] = []   # columns, values, least, most
+        self.rows: list[tuple[np.ndarray, np.ndarray, float, float]] = []  # columns, values, least, most
         for k in range(len(ops)):
             self._row(self._of(k), np.ones(len(self.index[k])), 1, 1)
         area = network.chip.grid[0] * network.chip.grid[1]
@@ -130,15 +144,24 @@ class _Program:
             self._row(np.append(self._of(k), last), np.append(self.limit[k] / below, -1.0), -np.inf, 0)
         goal = np.zeros(last + 1)
         goal[last] = 1.0
-        goal[:last] = 1e-7 * np.concatenate(self.cores)       # of equal answers the smaller
+        goal[:last] = 1e-7 * np.concatenate(self.cores)  # of equal answers the smaller
         while True:
             counts = [len(r[0]) for r in self.rows]
-            matrix = sparse.csr_array((np.concatenate([r[1] for r in self.rows]),
-                                       np.concatenate([r[0] for r in self.rows]),
-                                       np.cumsum([0, *counts])), shape=(len(self.rows), last + 1))
+            matrix = sparse.csr_array(
+                (
+                    np.concatenate([r[1] for r in self.rows]),
+                    np.concatenate([r[0] for r in self.rows]),
+                    np.cumsum([0, *counts]),
+                ),
+                shape=(len(self.rows), last + 1),
+            )
             bounds = optimize.LinearConstraint(matrix, [r[2] for r in self.rows], [r[3] for r in self.rows])
-            made = optimize.milp(goal, constraints=bounds, integrality=np.append(np.ones(last), 0),
-                                 bounds=optimize.Bounds(0, 1))
+            made = optimize.milp(
+                goal,
+                constraints=bounds,
+                integrality=np.append(np.ones(last), 0),
+                bounds=optimize.Bounds(0, 1),
+            )
             if made.x is None:
                 return None
             picked = [int(np.argmax(made.x[self._of(k)])) for k in range(len(self.ops))]
@@ -146,8 +169,11 @@ class _Program:
             grids = [self.network.columns[op].models[m].grid for op, m in zip(self.ops, models, strict=True)]
             spots = fit(grids, self.network.chip.grid)
             if spots is not None:
-                return Epoch(tuple(models), tuple(spots),
-                             int(max(x[i] for x, i in zip(self.limit, picked, strict=True))))
+                return Epoch(
+                    tuple(models),
+                    tuple(spots),
+                    int(max(x[i] for x, i in zip(self.limit, picked, strict=True))),
+                )
             self._forbid(grids)
 
     def _forbid(self, grids) -> None:

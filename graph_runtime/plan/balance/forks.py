@@ -6,6 +6,7 @@ input, if it takes that input in the order in which it streams, else all of it. 
 buffers hold. Where that is too little, the buffer in front of the join grows, if that core's L1 has room;
 else the edge becomes a queue in DRAM.
 """
+
 from __future__ import annotations
 
 import heapq
@@ -42,8 +43,9 @@ class Shortage:
     bytes: int
 
 
-def settle_forks(network: Network, model: np.ndarray, resident: np.ndarray,
-                 buffering: Buffering) -> tuple[np.ndarray, frozenset[int]]:
+def settle_forks(
+    network: Network, model: np.ndarray, resident: np.ndarray, buffering: Buffering
+) -> tuple[np.ndarray, frozenset[int]]:
     """(bytes of L1 added to each op's cores int64 [ops], edges that became queues in DRAM). Raises PlanError
     where neither is allowed or possible."""
     extra, queued, resident = np.zeros(len(network.ops), np.int64), set(), resident.copy()
@@ -69,8 +71,11 @@ def _deadlock(network: Network, short: Shortage, room: int, buffering: Buffering
         f"fork-join of {fork!r} and {join!r} deadlocks: the branch {network.edge_name(short.edge)} must hold "
         f"{short.bytes} bytes a core more before the other branch gives its first block, and "
         f"{room} bytes of L1 are free; allow a queue in DRAM, or stream {fork!r} in fewer blocks",
-        node=network.ops[short.join].node, path=network.ops[short.join].path, short=lacks,
-        reasons={"ForkJoinDeadlock": 1})
+        node=network.ops[short.join].node,
+        path=network.ops[short.join].path,
+        short=lacks,
+        reasons={"ForkJoinDeadlock": 1},
+    )
 
 
 def shortages(network: Network, model: np.ndarray, resident: np.ndarray, grown: dict[int, float]):
@@ -114,12 +119,14 @@ def _blocked(network: Network, model: np.ndarray, fork: int, join: int, kept, ne
         wanted = max(need[network.edges[e].producer] for e in kept if e != edge)
         if held + _CLOSE < wanted:
             operand = network.ops[join].op.operands[network.edges[edge].port]
-            tiles = math.ceil((wanted - held) * math.prod(operand.source_shape)
-                              / _sharers(network, model, edge))
+            tiles = math.ceil(
+                (wanted - held) * math.prod(operand.source_shape) / _sharers(network, model, edge)
+            )
             yield Shortage(fork, join, edge, tiles, tiles * network.chip.tile_bytes(operand.format))
 
 
 # **************** one op ****************
+
 
 def _sharers(network: Network, model: np.ndarray, edge: int) -> int:
     """Cores of the consumer over which an operand is spread: a product's is sent to all of a row or

@@ -1,4 +1,5 @@
 """Rectangles of cores on the grid of a chip: the next free place, row by row."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -21,7 +22,7 @@ class Placer:
 
     def __init__(self, grid: tuple[int, int]):
         self.grid = grid
-        self._free = [(1 << grid[1]) - 1] * grid[0]     # a bit a column
+        self._free = [(1 << grid[1]) - 1] * grid[0]  # a bit a column
 
     def place(self, r: int, c: int, transpose: bool = True) -> Spot | None:
         """Take the first free rectangle of r x c cores, or of c x r if ``transpose``; None: there is none."""
@@ -37,8 +38,12 @@ class Placer:
     def spots(self, r: int, c: int) -> list[Spot]:
         """Every free rectangle of r x c cores."""
         rows, cols = self.grid
-        return [Spot(row, col, r, c) for row in range(rows - r + 1) for col in range(cols - c + 1)
-                if self._fits(row, col, r, c)]
+        return [
+            Spot(row, col, r, c)
+            for row in range(rows - r + 1)
+            for col in range(cols - c + 1)
+            if self._fits(row, col, r, c)
+        ]
 
     def take(self, spot: Spot) -> None:
         mask = ((1 << spot.cols) - 1) << spot.col
@@ -52,7 +57,7 @@ class Placer:
 
     def _fits(self, row: int, col: int, r: int, c: int) -> bool:
         mask = ((1 << c) - 1) << col
-        return all(free & mask == mask for free in self._free[row:row + r])
+        return all(free & mask == mask for free in self._free[row : row + r])
 
     def _find(self, r: int, c: int) -> Spot | None:
         rows, cols = self.grid
@@ -60,9 +65,9 @@ class Placer:
             return None
         for row in range(rows - r + 1):
             runs = self._free[row]
-            for below in self._free[row + 1:row + r]:
+            for below in self._free[row + 1 : row + r]:
                 runs &= below
-            for _ in range(1, c):                       # bits that begin c free columns
+            for _ in range(1, c):  # bits that begin c free columns
                 runs &= runs >> 1
                 if not runs:
                     break

@@ -1,4 +1,5 @@
 """The candidates of a node, and the error where none of them is legal."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -19,15 +20,16 @@ __all__ = ["explained", "legal_models", "part_models", "require_legal"]
 
 _ADVICE = {
     "memory": "store its tensors in a narrower format (--format tt=bfp8_b), split it, or use a board with "
-              "more L1",
+    "more L1",
     "streaming": "let it stream in another direction (gr.stream_dirs), or change what reads its result",
     "dram": "split the parameter, or store it in a narrower format (--format tt=bfp8_b)",
     "other": "split the op into smaller ones",
 }
 
 
-def part_models(graph: Graph, nid: int, device: Device, settings: Settings | None = None,
-                view: View | None = None) -> tuple[Candidates, ...]:
+def part_models(
+    graph: Graph, nid: int, device: Device, settings: Settings | None = None, view: View | None = None
+) -> tuple[Candidates, ...]:
     """The candidates of each op that a node becomes, in order; one of them is ``principal``.
 
     ``view``: view_of(graph), made once where many nodes are asked for. Raises DeviceError for a device that
@@ -40,14 +42,26 @@ def part_models(graph: Graph, nid: int, device: Device, settings: Settings | Non
     for part in parts_of(view, nid, device):
         mine = _with_attributes(settings or Settings(), node) if part.principal else settings or Settings()
         tried = enumerate_models(part.op, chip, mine)
-        found.append(Candidates(nid, node.name, part.name, part.op, tried, part.principal, chip.l1_budget,
-                                tuple(c.model for c in tried if c.verdict == LEGAL), view.path(nid),
-                                part.reads))
+        found.append(
+            Candidates(
+                nid,
+                node.name,
+                part.name,
+                part.op,
+                tried,
+                part.principal,
+                chip.l1_budget,
+                tuple(c.model for c in tried if c.verdict == LEGAL),
+                view.path(nid),
+                part.reads,
+            )
+        )
     return tuple(found)
 
 
-def legal_models(graph: Graph, nid: int, device: Device, settings: Settings | None = None,
-                 view: View | None = None) -> Candidates:
+def legal_models(
+    graph: Graph, nid: int, device: Device, settings: Settings | None = None, view: View | None = None
+) -> Candidates:
     """The candidates of a node's principal op: a convolution's first dense product. See ``part_models``."""
     return next(c for c in part_models(graph, nid, device, settings, view) if c.principal)
 
@@ -64,11 +78,18 @@ def explained(plan: Plan, name: str) -> tuple[tuple[Candidates, ...], Device]:
     nid = graph.names.index(name)
     did = int(plan.did[nid])
     if plan.devices[did].descriptor.on_host:
-        raise DeviceError(f"node {name!r} is on {plan.devices[did]}, where nothing is cut onto cores: place "
-                          f"it on a board of stack buda (--device tt:0=e150 --place '{name}=tt:0')",
-                          node=name, device=str(plan.devices[did]))
-    view = view_of(graph, formats=[plan.layouts[i].format for i in plan.layout_id],
-                   numerics=plan.numerics[did] if plan.numerics else None, origin=plan.origin)
+        raise DeviceError(
+            f"node {name!r} is on {plan.devices[did]}, where nothing is cut onto cores: place "
+            f"it on a board of stack buda (--device tt:0=e150 --place '{name}=tt:0')",
+            node=name,
+            device=str(plan.devices[did]),
+        )
+    view = view_of(
+        graph,
+        formats=[plan.layouts[i].format for i in plan.layout_id],
+        numerics=plan.numerics[did] if plan.numerics else None,
+        origin=plan.origin,
+    )
     return part_models(graph, nid, plan.devices[did], view=view), plan.devices[did]
 
 
@@ -82,6 +103,7 @@ def _with_attributes(settings: Settings, node) -> Settings:
 
 # **************** none is legal ****************
 
+
 def require_legal(candidates: Candidates, device: Device) -> Candidates:
     """The same candidates. Raises CapacityError where memory kept every model from being legal, PlanError
     where other rules did; fields ``reasons`` {name: count}, ``short`` in bytes (None: not for memory)."""
@@ -90,17 +112,27 @@ def require_legal(candidates: Candidates, device: Device) -> Candidates:
     reasons = candidates.counts["reasons"]
     miss = candidates.closest_miss
     told = ", ".join(f"{count} {name} ({REASONS[name]})" for name, count in reasons.items())
-    text = (f"node {candidates.node!r} ({candidates.part}) has no legal op model on {device}: of "
-            f"{len(candidates.tried)} tried, {told or 'none fits what was fixed for it'}")
+    text = (
+        f"node {candidates.node!r} ({candidates.part}) has no legal op model on {device}: of "
+        f"{len(candidates.tried)} tried, {told or 'none fits what was fixed for it'}"
+    )
     if miss is not None:
         m = miss.model
-        text += (f"; the closest, grid {m.grid.r}x{m.grid.c} with t={m.t}, lacks {miss.short} bytes "
-                 + (f"of {candidates.budget} in L1" if miss.verdict != "ExceededDramChannelCapacity"
-                    else "in a DRAM channel"))
+        text += f"; the closest, grid {m.grid.r}x{m.grid.c} with t={m.t}, lacks {miss.short} bytes " + (
+            f"of {candidates.budget} in L1"
+            if miss.verdict != "ExceededDramChannelCapacity"
+            else "in a DRAM channel"
+        )
     advice = _ADVICE[_cause(reasons, miss)]
     error = CapacityError if miss is not None else PlanError
-    raise error(f"{text}; {advice}", node=candidates.node, device=str(device), reasons=reasons,
-                short=miss.short if miss else None, path=candidates.path)
+    raise error(
+        f"{text}; {advice}",
+        node=candidates.node,
+        device=str(device),
+        reasons=reasons,
+        short=miss.short if miss else None,
+        path=candidates.path,
+    )
 
 
 def _cause(reasons: dict[str, int], miss: Candidate | None) -> str:

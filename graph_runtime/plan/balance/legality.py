@@ -4,6 +4,7 @@ gives the name of the first that is broken.
 What can be streamed is decided by the address patterns (Tm) on the edges: a block that is made once must be
 read once, in the order in which it is made.
 """
+
 from __future__ import annotations
 
 import math
@@ -43,8 +44,9 @@ def _reads_taps(operand: Operand) -> bool:
     return factor == 1
 
 
-def structural(op: BalanceOp, grid: Grid, stream: Stream, block: BlockShape,
-               most_t: int | None = None) -> str | None:
+def structural(
+    op: BalanceOp, grid: Grid, stream: Stream, block: BlockShape, most_t: int | None = None
+) -> str | None:
     """The name of the first rule that grid, stream and blocks break, None if they keep all of them."""
     if most_t is not None and op.is_matmul and stream.count > most_t:
         return "IllegalStreaming"
@@ -64,6 +66,7 @@ def structural(op: BalanceOp, grid: Grid, stream: Stream, block: BlockShape,
 
 
 # **************** operands ****************
+
 
 def _product(tms, *kinds: str) -> int:
     return math.prod(tm.r for tm in tms if tm.kind in kinds)
@@ -86,17 +89,19 @@ def _operand_streams(op: BalanceOp, port: int, stream: Stream) -> bool:
     columns of its right one only: the other is read whole for every block."""
     operand = op.operands[port]
     if op.kind == "embedding":
-        return False                                            # gathers from anywhere
+        return False  # gathers from anywhere
     if not _stacks(operand) or stream.z_major:
         return True
     tms = operand.tms
-    borders = (divides(_product(tms, "vstack"), _product(tms, "vslice") * stream.r)
-               and divides(_product(tms, "hstack"), _product(tms, "hslice") * stream.c))
+    borders = divides(_product(tms, "vstack"), _product(tms, "vslice") * stream.r) and divides(
+        _product(tms, "hstack"), _product(tms, "hslice") * stream.c
+    )
     side = not op.is_matmul or (port == 0 and stream.by_rows) or (port == 1 and not stream.by_rows)
     return borders and side
 
 
 # **************** users ****************
+
 
 def _across(op: BalanceOp, kind: str, stream: Stream) -> bool:
     """Whether a slice or stack runs across the order in which ublocks are made, so that a reader needs all
@@ -121,9 +126,9 @@ def user_stack_factor(op: BalanceOp, stream: Stream) -> int:
 
 def _user_streams(op: BalanceOp, user: User, stream: Stream) -> bool:
     if user.kind == "loopback" or user.padding_nop:
-        return False                              # the written-back tensor must have the shape that is read
+        return False  # the written-back tensor must have the shape that is read
     if user.kind == "output" and stream.z_major:
-        return False                              # the host cannot undo depth-major order
+        return False  # the host cannot undo depth-major order
     if max(_user_factors(op, user, stream)) > 1:
         return False
     return all(_tm_streams(op, tm, stream) for tm in user.tms)
@@ -136,7 +141,7 @@ def _tm_streams(op: BalanceOp, tm, stream: Stream) -> bool:
         # a single row or column of tiles has the same order either way
         return (stream.r == 1 or stream.c == 1) and 1 in (op.out.rt, op.out.ct)
     if tm.kind == "broadcast":
-        return False                              # what was streamed is gone when it is wanted again
+        return False  # what was streamed is gone when it is wanted again
     if tm.kind == "unpad":
         return not ((tm.r and not stream.by_rows) or (tm.c and stream.by_rows))
     return True
@@ -144,10 +149,14 @@ def _tm_streams(op: BalanceOp, tm, stream: Stream) -> bool:
 
 # **************** order and padding ****************
 
+
 def _order_allows(order: str, stream: Stream, block: BlockShape) -> bool:
     if stream.by_rows == (order == "R"):
-        return (block.mblock[0] == 1 or stream.c == 1) if stream.by_rows else (
-            block.mblock[1] == 1 or stream.r == 1)
+        return (
+            (block.mblock[0] == 1 or stream.c == 1)
+            if stream.by_rows
+            else (block.mblock[1] == 1 or stream.r == 1)
+        )
     return stream.c == 1 if stream.by_rows else stream.r == 1
 
 
@@ -157,14 +166,16 @@ def _padding_fits(op: BalanceOp, block: BlockShape) -> bool:
     rows, cols = (m * u for m, u in zip(block.mblock, block.ublock, strict=True))
     tms = [tm for u in op.users for tm in u.tms if tm.kind == "unpad"]
     tms += [tm for o in op.operands for tm in o.tms if tm.kind == "pad"]
-    return (all(tm.r < rows and tm.c < cols for tm in tms)
-            and all(_padding_after_stack(o) for o in op.operands))
+    return all(tm.r < rows and tm.c < cols for tm in tms) and all(
+        _padding_after_stack(o) for o in op.operands
+    )
 
 
 def _padding_after_stack(operand: Operand) -> bool:
     rows, cols = operand.source_shape.rt, operand.source_shape.ct
     for stack, pad in zip(operand.tms, operand.tms[1:], strict=False):
-        if pad.kind == "pad" and ((stack.kind == "vstack" and pad.r % rows)
-                                  or (stack.kind == "hstack" and pad.c % cols)):
+        if pad.kind == "pad" and (
+            (stack.kind == "vstack" and pad.r % rows) or (stack.kind == "hstack" and pad.c % cols)
+        ):
             return False
     return True

@@ -3,6 +3,7 @@
 An operand that another op of the epoch makes comes over the NoC, everything else from DRAM, whose channels
 are shared by all cores that touch it in the epoch.
 """
+
 from __future__ import annotations
 
 import math

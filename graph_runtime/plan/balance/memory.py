@@ -3,6 +3,7 @@
 While that is short, the largest parameter moves to DRAM, and at last the output gives up its second half if
 it may. With spare L1, weights are held in the order in which they are read.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
@@ -55,16 +56,35 @@ class Draft:
     def l1_bytes(self) -> int:
         """Bytes on the worst core."""
         out = sum(b.streamed_bytes if self.op.gradient else b.bytes for b in self.outputs)
-        return (sum(b.bytes for b in self.inputs) + out + sum(b.streamed_bytes for b in self.parameters)
-                + sum(b.bytes for b in self.intermediates) + max(0, self.overlay_bytes - OVERLAY_BYTES))
+        return (
+            sum(b.bytes for b in self.inputs)
+            + out
+            + sum(b.streamed_bytes for b in self.parameters)
+            + sum(b.bytes for b in self.intermediates)
+            + max(0, self.overlay_bytes - OVERLAY_BYTES)
+        )
 
 
-def allocate(op: BalanceOp, chip: Chip, settings: Settings, grid: Grid, stream: Stream, block: BlockShape,
-             u_kt: int | None) -> tuple[Draft, str | None]:
+def allocate(
+    op: BalanceOp,
+    chip: Chip,
+    settings: Settings,
+    grid: Grid,
+    stream: Stream,
+    block: BlockShape,
+    u_kt: int | None,
+) -> tuple[Draft, str | None]:
     """Buffers of a model, and the name of what is short (NO_MEMORY, or ExceededDramChannelCapacity)."""
     stack = user_stack_factor(op, stream)
-    draft = Draft(op, chip, grid, stream, block, settings.overlay_bytes,
-                  (buffers.output_buffer(op, block, stack, chip),))
+    draft = Draft(
+        op,
+        chip,
+        grid,
+        stream,
+        block,
+        settings.overlay_bytes,
+        (buffers.output_buffer(op, block, stack, chip),),
+    )
     _place_parameters(draft, settings)
     halve = settings.single_buffer and not op.gradient
     while (verdict := _add_inputs(draft, u_kt)) is not None:
@@ -76,7 +96,7 @@ def allocate(op: BalanceOp, chip: Chip, settings: Settings, grid: Grid, stream: 
             draft.dram += (largest,)
         elif halve:
             halve = False
-            out, = draft.outputs
+            (out,) = draft.outputs
             draft.outputs = (replace(out, factor=out.factor // 2),)
         else:
             return draft, verdict
@@ -90,9 +110,11 @@ def allocate(op: BalanceOp, chip: Chip, settings: Settings, grid: Grid, stream: 
 def _place_parameters(draft: Draft, settings: Settings) -> None:
     op = draft.op
     sparse = op.kind == "sparse_matmul"
-    fixed = tuple(buffers.parameter_buffer(op, port, draft.grid, draft.chip)
-                  for port, operand in enumerate(op.operands)
-                  if operand.fixed and not (sparse and port == 2))      # the encoding is an input buffer
+    fixed = tuple(
+        buffers.parameter_buffer(op, port, draft.grid, draft.chip)
+        for port, operand in enumerate(op.operands)
+        if operand.fixed and not (sparse and port == 2)
+    )  # the encoding is an input buffer
     if sparse or not settings.dram_parameters:
         draft.parameters = fixed
     else:
@@ -100,6 +122,7 @@ def _place_parameters(draft: Draft, settings: Settings) -> None:
 
 
 # **************** inputs ****************
+
 
 def _add_inputs(draft: Draft, u_kt: int | None) -> str | None:
     """Input buffers, and a spill buffer if K is cut; the name of what is short."""
@@ -118,7 +141,8 @@ def _add_inputs(draft: Draft, u_kt: int | None) -> str | None:
 
 def _cut_inner(draft: Draft, u_kt: int | None, free: int) -> None:
     draft.inputs, (draft.m_k, draft.u_kt) = buffers.input_buffers(
-        draft.op, draft.grid, draft.stream, draft.block, max(free, 0), u_kt, draft.chip)
+        draft.op, draft.grid, draft.stream, draft.block, max(free, 0), u_kt, draft.chip
+    )
 
 
 def _hold_broadcasts(draft: Draft) -> None:
@@ -131,7 +155,7 @@ def _hold_broadcasts(draft: Draft) -> None:
         fixed = draft.op.operands[buffer.operand].fixed
         once = replace(buffer, block=BlockShape(1, (1, 1), (1, unit)), factor=1 if fixed else 2)
         before = draft.inputs, draft.parameters
-        draft.inputs = (*draft.inputs[:i], once, *draft.inputs[i + 1:])
+        draft.inputs = (*draft.inputs[:i], once, *draft.inputs[i + 1 :])
         draft.parameters = tuple(b for b in draft.parameters if b.operand != buffer.operand)
         if draft.l1_bytes > draft.chip.l1_budget:
             draft.inputs, draft.parameters = before

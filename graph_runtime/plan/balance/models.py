@@ -5,6 +5,7 @@
 A model is built as if all were well and judged afterwards: so an illegal one still has its cycles, and the
 bytes that it lacks.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from .types import LEGAL, Candidate, OpModel, Overrides
 
 __all__ = ["MOST_MODELS", "enumerate_models"]
 
-MOST_MODELS = 1024              # legal ones of an op: what Buda's graph solver holds of one
+MOST_MODELS = 1024  # legal ones of an op: what Buda's graph solver holds of one
 
 
 @cache
@@ -34,8 +35,10 @@ def enumerate_models(op: BalanceOp, chip: Chip, settings: Settings) -> tuple[Can
     largest as there is room for.
     """
     said = settings.overrides.u_kt
-    base = [_fitted(op, chip, settings, grid, stream, said)
-            for grid, stream in _grids_and_streams(op, chip, settings)]
+    base = [
+        _fitted(op, chip, settings, grid, stream, said)
+        for grid, stream in _grids_and_streams(op, chip, settings)
+    ]
     legal = sum(c.verdict == LEGAL for c in base)
     varied = op.kind == "matmul" and settings.enumerate_u_kt and said is None
     room = max(MOST_MODELS // legal - 1, 0) if legal and varied else 0
@@ -44,8 +47,10 @@ def enumerate_models(op: BalanceOp, chip: Chip, settings: Settings) -> tuple[Can
         found.append(candidate)
         if candidate.verdict == LEGAL and room:
             grid, stream = candidate.model.grid, candidate.model.stream
-            found += [replace(_fitted(op, chip, settings, grid, stream, u), variant=True)
-                      for u in divisors(candidate.model.u_kt)[:-1][-room:]]
+            found += [
+                replace(_fitted(op, chip, settings, grid, stream, u), variant=True)
+                for u in divisors(candidate.model.u_kt)[:-1][-room:]
+            ]
     return tuple(found)
 
 
@@ -60,7 +65,7 @@ def _grids_and_streams(op: BalanceOp, chip: Chip, settings: Settings) -> Iterato
                 continue
             whole = False
             for stream in (s for d in dirs for s in _streams(op, grid, d, rows, said)):
-                if stream.count > 1 or not whole:      # unstreamed is the same in every direction
+                if stream.count > 1 or not whole:  # unstreamed is the same in every direction
                     whole |= stream.count == 1
                     yield grid, stream
 
@@ -77,8 +82,9 @@ def _streams(op: BalanceOp, grid: Grid, dir: str, rows: int, said: Overrides) ->
     return [s for s in found if not said.stream or (s.r, s.c) == tuple(said.stream)]
 
 
-def _fitted(op: BalanceOp, chip: Chip, settings: Settings, grid: Grid, stream: Stream,
-            u_kt: int | None) -> Candidate:
+def _fitted(
+    op: BalanceOp, chip: Chip, settings: Settings, grid: Grid, stream: Stream, u_kt: int | None
+) -> Candidate:
     """The candidate with the largest ublock that fits: Dst is halved as long as memory is short."""
     dst, retries = dst_tiles(op), 0
     while True:
@@ -88,16 +94,30 @@ def _fitted(op: BalanceOp, chip: Chip, settings: Settings, grid: Grid, stream: S
         dst, retries = dst // 2, retries + 1
 
 
-def _build(op: BalanceOp, chip: Chip, settings: Settings, grid: Grid, stream: Stream, u_kt: int | None,
-           dst: int) -> Candidate:
+def _build(
+    op: BalanceOp, chip: Chip, settings: Settings, grid: Grid, stream: Stream, u_kt: int | None, dst: int
+) -> Candidate:
     block = block_shape(op, grid, stream, dst)
     made, short_of = allocate(op, chip, settings, grid, stream, block, u_kt)
     broken = structural(op, grid, stream, block, settings.most_t)
     verdict = broken or short_of or _encodable(op, made) or LEGAL
     used = made.l1_bytes
-    model = OpModel(grid, stream, block, made.m_k, made.u_kt, op.fidelity, made.inputs, made.outputs,
-                    made.parameters, made.intermediates, made.dram, made.overlay_bytes, used,
-                    _cycles(op, chip, made))
+    model = OpModel(
+        grid,
+        stream,
+        block,
+        made.m_k,
+        made.u_kt,
+        op.fidelity,
+        made.inputs,
+        made.outputs,
+        made.parameters,
+        made.intermediates,
+        made.dram,
+        made.overlay_bytes,
+        used,
+        _cycles(op, chip, made),
+    )
     short = 0
     if verdict in NO_MEMORY:
         short = used - chip.l1_budget
@@ -114,6 +134,7 @@ def _encodable(op: BalanceOp, made: Draft) -> str | None:
 
 # **************** cycles ****************
 
+
 def _cycles(op: BalanceOp, chip: Chip, model: Draft) -> int:
     """Cycles of one core for one input; an op without published weights goes at the speed of a plain copy."""
     b, inner = model.block, {}
@@ -123,7 +144,7 @@ def _cycles(op: BalanceOp, chip: Chip, model: Draft) -> int:
         inner = {"m_k": model.m_k, "u_kt": model.u_kt}
     elif op.kind == "reduce" and op.dim == "z":
         inner = {"z": op.k}
-    elif op.kind == "reduce":                     # what is read counts, not what is left of it
+    elif op.kind == "reduce":  # what is read counts, not what is left of it
         inner = {"dim": op.dim}
         m, n = mblock
         mblock = (m * model.m_k, n) if op.dim == "r" else (m, n * model.m_k)
@@ -131,5 +152,16 @@ def _cycles(op: BalanceOp, chip: Chip, model: Draft) -> int:
     if op.encoding is not None:
         inner["nonzero"] = op.encoding.worst_core(model.grid, model.stream, ublock[0], model.u_kt)
     formats = (*(o.format for o in op.operands), op.format)
-    return int(op_cycles(name, chip.arch, t=t, mblock=mblock, ublock=ublock, formats=formats,
-                         fidelity=op.fidelity, approx=op.approx, **inner).cycles)
+    return int(
+        op_cycles(
+            name,
+            chip.arch,
+            t=t,
+            mblock=mblock,
+            ublock=ublock,
+            formats=formats,
+            fidelity=op.fidelity,
+            approx=op.approx,
+            **inner,
+        ).cycles
+    )

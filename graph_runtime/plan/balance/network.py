@@ -1,6 +1,7 @@
 """The ops of a graph that one buda device runs, as balancing sees them: in order, with the edges along which
 data may go from core to core, and their legal models as columns.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -52,9 +53,26 @@ class Columns:
 
     @classmethod
     def of(cls, models: tuple[OpModel, ...]) -> Columns:
-        rows = [(m.grid.r, m.grid.c, m.grid.r * m.stream.r, m.grid.c * m.stream.c, m.stream.count, m.block.t,
-                 m.stream.by_rows, m.mblock[0], m.mblock[0] * m.ublock[0], m.mblock[1] * m.ublock[1], m.m_k,
-                 m.u_kt, m.cycles, m.cores, m.l1_bytes) for m in models]
+        rows = [
+            (
+                m.grid.r,
+                m.grid.c,
+                m.grid.r * m.stream.r,
+                m.grid.c * m.stream.c,
+                m.stream.count,
+                m.block.t,
+                m.stream.by_rows,
+                m.mblock[0],
+                m.mblock[0] * m.ublock[0],
+                m.mblock[1] * m.ublock[1],
+                m.m_k,
+                m.u_kt,
+                m.cycles,
+                m.cores,
+                m.l1_bytes,
+            )
+            for m in models
+        ]
         return cls(models, *(np.array(c) for c in zip(*rows, strict=True)))
 
     def __len__(self) -> int:
@@ -77,7 +95,7 @@ class Network:
     leaves: np.ndarray
 
     def name(self, i: int) -> str:
-        """"conv1" of a node that is one op, else "conv1 (dense)"."""
+        """ "conv1" of a node that is one op, else "conv1 (dense)"."""
         op = self.ops[i]
         return op.node if op.part == "" else f"{op.node} ({op.part})"
 
@@ -88,8 +106,12 @@ class Network:
 
 def view_of_plan(plan: Plan, did: int) -> View:
     """The graph of a plan with the formats and numerics that the plan gives a device's nodes."""
-    return view_of(plan.graph, formats=[plan.layouts[i].format for i in plan.layout_id],
-                   numerics=plan.numerics[did] if plan.numerics else None, origin=plan.origin)
+    return view_of(
+        plan.graph,
+        formats=[plan.layouts[i].format for i in plan.layout_id],
+        numerics=plan.numerics[did] if plan.numerics else None,
+        origin=plan.origin,
+    )
 
 
 def network_of(plan: Plan, did: int, settings: Settings | None = None) -> Network:
@@ -97,18 +119,17 @@ def network_of(plan: Plan, did: int, settings: Settings | None = None) -> Networ
     DeviceError for a device that is not of stack buda."""
     device, view = plan.devices[did], view_of_plan(plan, did)
     ops: list[Candidates] = []
-    last: dict[int, int] = {}                     # nid -> the op that makes its output 0
+    last: dict[int, int] = {}  # nid -> the op that makes its output 0
     first: dict[int, int] = {}
     for nid in np.flatnonzero((plan.did == did) & (plan.graph.func_id >= 0)).tolist():
         if _runs_on_cores(view, nid):
             first[nid] = len(ops)
-            ops += [require_legal(c, device)
-                    for c in part_models(plan.graph, nid, device, settings, view)]
+            ops += [require_legal(c, device) for c in part_models(plan.graph, nid, device, settings, view)]
             last[nid] = len(ops) - 1
     edges, leaves = _edges(view, ops, first, last)
     known: dict[int, Columns] = {}
     columns = []
-    for c in ops:                                 # equal ops have one enumeration, so one table of columns
+    for c in ops:  # equal ops have one enumeration, so one table of columns
         if id(c.tried) not in known:
             known[id(c.tried)] = Columns.of(c.models)
         columns.append(known[id(c.tried)])
@@ -120,12 +141,17 @@ def _runs_on_cores(view: View, nid: int) -> bool:
     """Whether parts_of has parts for it: copies, reshapes and functions of a library run on no core."""
     node = view.graph.node(nid)
     types = (*node.input_types, *node.output_types)
-    return (node.func.op is not None and node.func.name not in (COPY, NOP) and node.op != "reshape"
-            and all(t.size for t in types))
+    return (
+        node.func.op is not None
+        and node.func.name not in (COPY, NOP)
+        and node.op != "reshape"
+        and all(t.size for t in types)
+    )
 
 
-def _edges(view: View, ops: list[Candidates], first: dict[int, int],
-           last: dict[int, int]) -> tuple[list[Edge], np.ndarray]:
+def _edges(
+    view: View, ops: list[Candidates], first: dict[int, int], last: dict[int, int]
+) -> tuple[list[Edge], np.ndarray]:
     """The edges whose data a reader takes as it is made, and which results leave the cores otherwise."""
     edges, leaves = [], np.zeros(len(ops), bool)
     for i, c in enumerate(ops):
@@ -139,7 +165,7 @@ def _edges(view: View, ops: list[Candidates], first: dict[int, int],
             if ops[made].op.out == c.op.operands[port].source_shape:
                 edges.append(Edge(made, i, port))
             else:
-                leaves[made] = True               # another shape in tiles: rearranged in DRAM
+                leaves[made] = True  # another shape in tiles: rearranged in DRAM
     _mark_leaving(view, last, leaves)
     return edges, leaves
 

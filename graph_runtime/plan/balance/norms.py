@@ -1,4 +1,5 @@
 """softmax, log_softmax, layer_norm, rms_norm and attention as the ops that TT-Buda would make of them."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -24,13 +25,26 @@ def _normalised(view: View, node: NodeView, dims: str, before: Sequence[str], af
     for dim in dims:
         i = "zrc".index(dim)
         left = shape._replace(**{("z", "rt", "ct")[i]: 1})
-        parts.append(Part(f"reduce {dim}", chain(head, "reduce_z" if dim == "z" else "reduce", left, [shape],
-                                                 kind="reduce", dim=dim, k=shape[i])))
+        parts.append(
+            Part(
+                f"reduce {dim}",
+                chain(
+                    head,
+                    "reduce_z" if dim == "z" else "reduce",
+                    left,
+                    [shape],
+                    kind="reduce",
+                    dim=dim,
+                    k=shape[i],
+                ),
+            )
+        )
         shape = left
     for name in after:
         small = name in ("sqrt", "reciprocal")
-        parts.append(Part(name, chain(head, name, shape if small else full,
-                                      [shape] if small else [full, shape])))
+        parts.append(
+            Part(name, chain(head, name, shape if small else full, [shape] if small else [full, shape]))
+        )
     parts[-1] = replace(parts[-1], op=replace(parts[-1].op, users=view.users(node)))
     return parts
 
@@ -49,11 +63,22 @@ def _layer_norm(view: View, node: NodeView) -> list[Part]:
     mean = _normalised(view, node, dims, ["nop"], ["subtract"])
     parts = _normalised(view, node, dims, ["multiply"], ["sqrt", "reciprocal", "multiply", "multiply", "add"])
     parts = [*mean[1:], *parts]
-    n, last = len(dims), len(parts) - 1                 # part n is the input less its mean
-    reads = [(~0,), *((i,) for i in range(n - 1)), (~0, n - 1), (n,), *((n + 1 + i,) for i in range(n)),
-             (2 * n + 1,), (2 * n + 2,), (n, 2 * n + 3), (2 * n + 4, ~1), (2 * n + 5, ~2)]
-    return [replace(p, principal=i == last, reads=r)
-            for i, (p, r) in enumerate(zip(parts, reads, strict=True))]
+    n, last = len(dims), len(parts) - 1  # part n is the input less its mean
+    reads = [
+        (~0,),
+        *((i,) for i in range(n - 1)),
+        (~0, n - 1),
+        (n,),
+        *((n + 1 + i,) for i in range(n)),
+        (2 * n + 1,),
+        (2 * n + 2,),
+        (n, 2 * n + 3),
+        (2 * n + 4, ~1),
+        (2 * n + 5, ~2),
+    ]
+    return [
+        replace(p, principal=i == last, reads=r) for i, (p, r) in enumerate(zip(parts, reads, strict=True))
+    ]
 
 
 def _rms_norm(view: View, node: NodeView) -> list[Part]:
@@ -62,8 +87,9 @@ def _rms_norm(view: View, node: NodeView) -> list[Part]:
     parts = _normalised(view, node, dims, ["multiply"], ["sqrt", "reciprocal", "multiply", "multiply"])
     n, last = len(dims), len(parts) - 1
     reads = [(~0,), *((i,) for i in range(n)), (n,), (n + 1,), (~0, n + 2), (n + 3, ~1)]
-    return [replace(p, principal=i == last, reads=r)
-            for i, (p, r) in enumerate(zip(parts, reads, strict=True))]
+    return [
+        replace(p, principal=i == last, reads=r) for i, (p, r) in enumerate(zip(parts, reads, strict=True))
+    ]
 
 
 def _attention(view: View, node: NodeView) -> list[Part]:
@@ -71,11 +97,24 @@ def _attention(view: View, node: NodeView) -> list[Part]:
     out, q, k = (view.tiles(e) for e in (node.outputs[0], *node.inputs[:2]))
     scores, weights = Tiles(out.z, out.rt, k.rt), Tiles(out.z, out.rt, 1)
     keys = view.operand(node, 1, Tiles(out.z, q.ct, k.rt), tms=(Tm("transpose"),))
-    last = result(view, node, "matmul", "matmul", [
-        Operand(scores, scores, view.format(node.outputs[0]), "op"),
-        view.operand(node, 2, Tiles(out.z, k.rt, out.ct))], k=k.rt)
-    first = replace(last, out=scores, k=q.ct, users=_ONE_TM,
-                    operands=(view.operand(node, 0, Tiles(out.z, out.rt, q.ct)), keys))
+    last = result(
+        view,
+        node,
+        "matmul",
+        "matmul",
+        [
+            Operand(scores, scores, view.format(node.outputs[0]), "op"),
+            view.operand(node, 2, Tiles(out.z, k.rt, out.ct)),
+        ],
+        k=k.rt,
+    )
+    first = replace(
+        last,
+        out=scores,
+        k=q.ct,
+        users=_ONE_TM,
+        operands=(view.operand(node, 0, Tiles(out.z, out.rt, q.ct)), keys),
+    )
     between = result(view, node, "eltwise", "nop", [])
     parts = [Part("scores", first, reads=(~0, ~1))]
     if len(node.inputs) == 4:
@@ -85,13 +124,24 @@ def _attention(view: View, node: NodeView) -> list[Part]:
     n = len(parts)
     parts += [
         Part("exp", chain(between, "exp", scores, [scores]), reads=(n - 1,)),
-        Part("reduce c", chain(between, "reduce", weights, [scores], kind="reduce", dim="c", k=k.rt),
-             reads=(n,)),
+        Part(
+            "reduce c",
+            chain(between, "reduce", weights, [scores], kind="reduce", dim="c", k=k.rt),
+            reads=(n,),
+        ),
         Part("reciprocal", chain(between, "reciprocal", weights, [weights]), reads=(n + 1,)),
         Part("multiply", chain(between, "multiply", scores, [scores, weights]), reads=(n, n + 2)),
-        Part("matmul", last, True, (n + 3, ~2))]
+        Part("matmul", last, True, (n + 3, ~2)),
+    ]
     return parts
 
 
-MAKERS.update({"attention": _attention, "softmax": _softmax, "log_softmax": _softmax,
-               "layer_norm": _layer_norm, "rms_norm": _rms_norm})
+MAKERS.update(
+    {
+        "attention": _attention,
+        "softmax": _softmax,
+        "log_softmax": _softmax,
+        "layer_norm": _layer_norm,
+        "rms_norm": _rms_norm,
+    }
+)

@@ -3,6 +3,7 @@ read.
 
 Shapes are counted in tiles of 32x32; rows (r) and columns (c) of cores as the chip has them.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -4,6 +4,7 @@ Small graphs are solved exactly, over all ways to cut the schedule into epochs. 
 programming over epochs that a search offers, which is never worse than any other policy, as their answers are
 looked at, too.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -19,7 +20,7 @@ from .solver import GraphSolver
 
 __all__ = ["MOST_EXACT", "exact_chain", "optimal"]
 
-MOST_EXACT = 6              # ops of a graph that is solved exactly
+MOST_EXACT = 6  # ops of a graph that is solved exactly
 
 
 def optimal(loads: Loads, seed: int, buffering: Buffering) -> Balanced:
@@ -63,6 +64,8 @@ def exact_chain(loads: Loads, solver: GraphSolver, below: float) -> Choice | Non
         epochs.append(epoch)
         at = first
     epochs.reverse()
-    return Choice(np.array([m for e in epochs for m in e.models], np.int64),
-                  np.repeat(np.arange(len(epochs)), [len(e.models) for e in epochs]),
-                  tuple(s for e in epochs for s in e.spots))
+    return Choice(
+        np.array([m for e in epochs for m in e.models], np.int64),
+        np.repeat(np.arange(len(epochs)), [len(e.models) for e in epochs]),
+        tuple(s for e in epochs for s in e.spots),
+    )

@@ -2,6 +2,7 @@
 reductions over several axes are a few; normalisations stand in norms.py, convolutions and pools in
 convolution.py.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -47,34 +48,62 @@ def parts_of(view: View, nid: int, device: Device) -> tuple[Part, ...]:
     if make is None:
         raise UnsupportedOpError(
             f"node {node.name!r} (op {node.op}) runs on no core of {device}: there is nothing to balance",
-            node=node.name, op=node.op, device=str(device), path=view.path(nid))
+            node=node.name,
+            op=node.op,
+            device=str(device),
+            path=view.path(nid),
+        )
     if not all(t.size for t in (*node.input_types, *node.output_types)):
-        raise PlanError(f"node {node.name!r} has a tensor without elements: there is nothing to balance",
-                        node=node.name, op=node.op, device=str(device), path=view.path(nid))
+        raise PlanError(
+            f"node {node.name!r} has a tensor without elements: there is nothing to balance",
+            node=node.name,
+            op=node.op,
+            device=str(device),
+            path=view.path(nid),
+        )
     try:
         parts = _with_epilogue(view, node, make(view, node))
     except PlanError as error:
-        raise PlanError(f"node {node.name!r}: {error}", node=node.name, op=node.op, device=str(device),
-                        path=view.path(nid)) from None
+        raise PlanError(
+            f"node {node.name!r}: {error}",
+            node=node.name,
+            op=node.op,
+            device=str(device),
+            path=view.path(nid),
+        ) from None
     if not any(p.principal for p in parts):
         parts[0] = replace(parts[0], principal=True)
     return tuple(parts)
 
 
-def result(view: View, node: NodeView, kind: str, cycles_op: str, operands: Sequence[Operand],
-           **more) -> BalanceOp:
+def result(
+    view: View, node: NodeView, kind: str, cycles_op: str, operands: Sequence[Operand], **more
+) -> BalanceOp:
     """The op that makes a node's output 0. Dst holds 32-bit elements where the format has them or they are
     asked for; products are full where no fidelity is named."""
     eid = node.outputs[0]
     fmt, asked = view.format(eid), Numerics.of(node.func.attrs).over(view.numerics)
     wide = fmt in ("f32", "int32", "uint32") or asked.dst == "fp32"
-    made = dict(out=view.tiles(eid), users=view.users(node), format=fmt, dst_bits=32 if wide else 16,
-                fidelity=asked.fidelity or "HiFi4")
+    made = dict(
+        out=view.tiles(eid),
+        users=view.users(node),
+        format=fmt,
+        dst_bits=32 if wide else 16,
+        fidelity=asked.fidelity or "HiFi4",
+    )
     return BalanceOp(kind, cycles_op, operands=tuple(operands), **{**made, **more})
 
 
-def chain(op: BalanceOp, cycles_op: str, out: Tiles, inputs: Sequence[Tiles], *, kind: str = "eltwise",
-          users: tuple[User, ...] = _ONE_TM, **more) -> BalanceOp:
+def chain(
+    op: BalanceOp,
+    cycles_op: str,
+    out: Tiles,
+    inputs: Sequence[Tiles],
+    *,
+    kind: str = "eltwise",
+    users: tuple[User, ...] = _ONE_TM,
+    **more,
+) -> BalanceOp:
     """An op between two parts of a node: operands come from parts before it, its result goes to the next."""
     operands = tuple(Operand(out if kind == "eltwise" else t, t, op.format, "op") for t in inputs)
     return replace(op, kind=kind, cycles_op=cycles_op, out=out, operands=operands, users=users, **more)
@@ -82,13 +111,16 @@ def chain(op: BalanceOp, cycles_op: str, out: Tiles, inputs: Sequence[Tiles], *,
 
 # **************** products ****************
 
+
 def _matmul(view: View, node: NodeView) -> list[Part]:
     out, attrs = view.tiles(node.outputs[0]), node.func.attrs
     turned = [(Tm("transpose"),) if attrs[f"transpose_{x}"] else () for x in "ab"]
     source = [view.tiles(e) for e in node.inputs[:2]]
     k = source[0].rt if turned[0] else source[0].ct
-    operands = [view.operand(node, 0, Tiles(out.z, out.rt, k), tms=turned[0]),
-                view.operand(node, 1, Tiles(out.z, k, out.ct), tms=turned[1])]
+    operands = [
+        view.operand(node, 0, Tiles(out.z, out.rt, k), tms=turned[0]),
+        view.operand(node, 1, Tiles(out.z, k, out.ct), tms=turned[1]),
+    ]
     if has_bias(node):
         operands.append(view.operand(node, 2, out))
     return [Part("matmul", result(view, node, "matmul", "matmul", operands, k=k), True)]
@@ -115,6 +147,7 @@ def has_bias(node: NodeView) -> bool:
 
 # ****************  programs of steps  ****************
 
+
 def _with_epilogue(view: View, node: NodeView, parts: list[Part]) -> list[Part]:
     """The steps of a product's epilogue behind it, one after the other, as TT-Buda would run them."""
     program = node.func.attrs.get("epilogue")
@@ -133,17 +166,29 @@ def _steps(view: View, node: NodeView, parts: list[Part], program: Sequence, fir
     out = view.tiles(node.outputs[0])
     main = result(view, node, "eltwise", "nop", [])
     for name, reads, attrs in program:
-        op = chain(main, VECTOR_OPS.get(name, "nop"), out, [out] * len(reads),
-                   approx=attrs.get("approximate") == "tanh")
-        operands = tuple(made if k < 0 else view.operand(node, k, out)
-                         for k, made in zip(reads, op.operands, strict=True))
-        parts.append(Part(name, replace(op, operands=operands),
-                          reads=tuple(first - 1 - k if k < 0 else ~k for k in reads)))
+        op = chain(
+            main,
+            VECTOR_OPS.get(name, "nop"),
+            out,
+            [out] * len(reads),
+            approx=attrs.get("approximate") == "tanh",
+        )
+        operands = tuple(
+            made if k < 0 else view.operand(node, k, out) for k, made in zip(reads, op.operands, strict=True)
+        )
+        parts.append(
+            Part(
+                name,
+                replace(op, operands=operands),
+                reads=tuple(first - 1 - k if k < 0 else ~k for k in reads),
+            )
+        )
     parts[-1] = replace(parts[-1], op=replace(parts[-1].op, users=main.users))
     return parts
 
 
 # **************** elementwise ****************
+
 
 def _elementwise(view: View, node: NodeView) -> list[Part]:
     out = view.tiles(node.outputs[0])
@@ -168,14 +213,17 @@ def _bias_add(view: View, node: NodeView) -> list[Part]:
 def _divide(view: View, node: NodeView) -> list[Part]:
     main = _elementwise(view, node)[0].op
     below = view.tiles(node.inputs[1])
-    inverse = replace(main, cycles_op="reciprocal", out=below, operands=(view.operand(node, 1, below),),
-                      users=_ONE_TM)
-    product = replace(main, cycles_op="multiply",
-                      operands=(main.operands[0], replace(main.operands[1], source="op")))
+    inverse = replace(
+        main, cycles_op="reciprocal", out=below, operands=(view.operand(node, 1, below),), users=_ONE_TM
+    )
+    product = replace(
+        main, cycles_op="multiply", operands=(main.operands[0], replace(main.operands[1], source="op"))
+    )
     return [Part("reciprocal", inverse, reads=(~1,)), Part("multiply", product, True, (~0, 0))]
 
 
 # **************** movement ****************
+
 
 def _moved(view: View, node: NodeView) -> list[Part]:
     """A plain copy whose reader's addresses do the move; its input is wanted whole, so it waits in DRAM."""
@@ -192,8 +240,9 @@ def _spliced(view: View, node: NodeView) -> list[Part]:
     out = view.tiles(node.outputs[0])
     ports = range(len(node.inputs)) if node.op == "concatenate" else (0, 1)
     shapes = [view.tiles(node.inputs[port]) for port in ports]
-    dim = next((d for d, same in zip("zrc", zip(out, *shapes, strict=True), strict=True)
-                if len(set(same)) > 1), "z")
+    dim = next(
+        (d for d, same in zip("zrc", zip(out, *shapes, strict=True), strict=True) if len(set(same)) > 1), "z"
+    )
     axis, edges = "zrc".index(dim), [0]
     for s in shapes:
         edges.append(edges[-1] + s[axis])
@@ -209,11 +258,12 @@ def _take(view: View, node: NodeView) -> list[Part]:
 
 # **************** reductions ****************
 
+
 def axes_letters(view: View, node: NodeView, axes: Sequence[int]) -> str:
     """The tile dimensions that axes run along, a letter each, in the order in which they are reduced."""
     rank = len(node.input_types[0].shape)
     image = bool(view.image[node.inputs[0]])
-    names = ["z", "c", "r", "r"] if image else [*"z" * (rank - 2), *"rc"[-min(rank, 2):]]
+    names = ["z", "c", "r", "r"] if image else [*"z" * (rank - 2), *"rc"[-min(rank, 2) :]]
     return "".join(d for d in "crz" if d in {names[a % rank] for a in axes})
 
 
@@ -224,9 +274,17 @@ def reductions(view: View, node: NodeView, dims: str) -> list[Part]:
     for dim in dims:
         i = "zrc".index(dim)
         left = shape._replace(**{("z", "rt", "ct")[i]: 1})
-        step = replace(main, cycles_op="reduce_z" if dim == "z" else "reduce", dim=dim, k=shape[i], out=left,
-                       operands=(Operand(shape, shape, main.operands[0].format,
-                                         "op" if parts else main.operands[0].source),), users=_ONE_TM)
+        step = replace(
+            main,
+            cycles_op="reduce_z" if dim == "z" else "reduce",
+            dim=dim,
+            k=shape[i],
+            out=left,
+            operands=(
+                Operand(shape, shape, main.operands[0].format, "op" if parts else main.operands[0].source),
+            ),
+            users=_ONE_TM,
+        )
         parts.append(Part(f"reduce {dim}", step, reads=(len(parts) - 1,) if parts else ()))
         shape = left
     parts[-1] = replace(parts[-1], op=replace(parts[-1].op, users=main.users))
@@ -249,12 +307,37 @@ def _global_pool(view: View, node: NodeView) -> list[Part]:
 
 
 MAKERS.update(dict.fromkeys(VECTOR_OPS, _elementwise))
-MAKERS.update({
-    "matmul": _matmul, "dense": _dense, "bias_add": _bias_add, "divide": _divide, "transpose": _moved,
-    "slice": _moved, "tile": _moved, "pad": _moved, "reverse": _moved, "concatenate": _spliced,
-    "slice_update": _spliced, "take": _take, "take_along_axis": _take, "gather_nd": _take,
-    "scatter_elements": _take, "scatter_nd": _take, "sum": _reduce,
-    "mean": _reduce, "prod": _reduce, "max": _reduce, "min": _reduce, "all": _reduce, "any": _reduce,
-    "argmax": _arg, "argmin": _arg, "topk": _moved, "cumsum": _elementwise,
-    "global_max_pool2d": _global_pool, "global_avg_pool2d": _global_pool, "fused": _fused,
-})
+MAKERS.update(
+    {
+        "matmul": _matmul,
+        "dense": _dense,
+        "bias_add": _bias_add,
+        "divide": _divide,
+        "transpose": _moved,
+        "slice": _moved,
+        "tile": _moved,
+        "pad": _moved,
+        "reverse": _moved,
+        "concatenate": _spliced,
+        "slice_update": _spliced,
+        "take": _take,
+        "take_along_axis": _take,
+        "gather_nd": _take,
+        "scatter_elements": _take,
+        "scatter_nd": _take,
+        "sum": _reduce,
+        "mean": _reduce,
+        "prod": _reduce,
+        "max": _reduce,
+        "min": _reduce,
+        "all": _reduce,
+        "any": _reduce,
+        "argmax": _arg,
+        "argmin": _arg,
+        "topk": _moved,
+        "cumsum": _elementwise,
+        "global_max_pool2d": _global_pool,
+        "global_avg_pool2d": _global_pool,
+        "fused": _fused,
+    }
+)

@@ -4,6 +4,7 @@ it, the best by an order of its own. Then ops are packed into epochs in schedule
 The rules are TT-Buda's. Where a rule speaks of parameters that must be loaded before an epoch ("prologue"),
 models whose weights are streamed from DRAM pass it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -19,9 +20,9 @@ from .solver import GraphSolver
 __all__ = ["SIMPLE", "nlp_target", "pruned"]
 
 _LONG_K, _SHALLOW = 8, 4
-_SPARSE_CORES = 40                  # most of a sparse matmul under CNN
+_SPARSE_CORES = 40  # most of a sparse matmul under CNN
 _TARGET_LEAST, _TARGET_MOST = 45_000, 125_000
-_BAND = 0.8                         # near NLP's target: the larger block goes before the slower
+_BAND = 0.8  # near NLP's target: the larger block goes before the slower
 # picks one of the live models of an op: (columns, indices) -> index
 Pick = Callable[[Columns, np.ndarray], int]
 
@@ -85,6 +86,7 @@ def random(loads: Loads, seed: int) -> Choice:
 
 # **************** CNN ****************
 
+
 def cnn(loads: Loads, seed: int) -> Choice:
     """Most rows, weights in L1, then the slowest; sparse matmuls on at most 40 cores, and on the grid of the
     product that reads them."""
@@ -94,8 +96,11 @@ def cnn(loads: Loads, seed: int) -> Choice:
         live = solver.at(op)
         if network.ops[op].op.kind == "sparse_matmul":
             live = _or(live, live[m.cores[live] <= _SPARSE_CORES])
-        pair = [p for p, _, port in (network.edges[e] for e in network.into[op])
-                if port == 0 and network.ops[p].op.kind == "sparse_matmul"]
+        pair = [
+            p
+            for p, _, port in (network.edges[e] for e in network.into[op])
+            if port == 0 and network.ops[p].op.kind == "sparse_matmul"
+        ]
         for p in pair:
             grid = network.columns[p].models[chosen[p]].grid
             live = _or(live, live[(m.grid_r[live] == grid.r) & (m.grid_c[live] == grid.c)])
@@ -110,6 +115,7 @@ def _or(all_of_them: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 # **************** NLP ****************
+
 
 def nlp(loads: Loads, seed: int) -> Choice:
     """All ops below one target of cycles, as close to it as can be: an op that is much faster than the
@@ -150,14 +156,17 @@ def _nlp_pick(network: Network, op: int, m: Columns, live: np.ndarray, target: f
         in_time = live[right[live] & (m.cycles[live] <= target)]
         if len(in_time):
             near = in_time[m.cycles[in_time] >= _BAND * target]
-            if len(near):                                # a larger block moves less data
+            if len(near):  # a larger block moves less data
                 return _best(near, -m.rows * m.cols, -m.cycles, m.cores)
             return _best(in_time, -m.cycles, m.cores)
     return _best(live, m.cycles, m.cores)
 
 
 SIMPLE: dict[str, Callable[[Loads, int], Choice]] = {
-    "nlp": nlp, "cnn": cnn, "minimize_grid": minimize_grid,
-    "maximize_t_minimize_grid": maximize_t_minimize_grid, "single_op_per_epoch": single_op_per_epoch,
+    "nlp": nlp,
+    "cnn": cnn,
+    "minimize_grid": minimize_grid,
+    "maximize_t_minimize_grid": maximize_t_minimize_grid,
+    "single_op_per_epoch": single_op_per_epoch,
     "random": random,
 }

@@ -3,6 +3,7 @@
 Epoch by epoch: each number of rows is tried, ops are taken in schedule order until one finds no room, and the
 trial with the best score is kept. Then its slowest ops get faster models, as long as all still fit.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ __all__ = ["ribbon"]
 _TARGET = 95_000
 _ROUNDS, _PATIENCE, _SLOW = 10, 3, 0.9
 _LEAST_DEPTH, _LEAST_BLOCK = 4, 8
-_PENALTY = {"matmul": 1, "sparse_matmul": 128}          # of core cycles in the score; all others 8
+_PENALTY = {"matmul": 1, "sparse_matmul": 128}  # of core cycles in the score; all others 8
 
 
 @dataclass(slots=True)
@@ -57,8 +58,9 @@ def ribbon(loads: Loads, seed: int) -> Choice:
             if network.edges[e].producer < best.end <= network.edges[e].consumer:
                 solver.cut(e)
         _revive(solver, best.end)
-    return Choice(np.array(models, np.int64), np.array(epochs, np.int64), tuple(spots),
-                  frozenset(solver.cuts))
+    return Choice(
+        np.array(models, np.int64), np.array(epochs, np.int64), tuple(spots), frozenset(solver.cuts)
+    )
 
 
 def _revive(solver: GraphSolver, end: int) -> None:
@@ -77,14 +79,15 @@ def _try(loads: Loads, solver: GraphSolver, first: int, rows: int, caps: dict[in
             break
     if trial.models and _half_pair(network, trial.end):
         last = trial.end - 1
-        if last > first:                              # a sparse matmul goes with its reader
+        if last > first:  # a sparse matmul goes with its reader
             return _try_until(loads, solver, first, rows, caps, last)
     trial.score = _score(loads, trial)
     return trial
 
 
-def _try_until(loads: Loads, solver: GraphSolver, first: int, rows: int, caps: dict[int, int],
-               end: int) -> _Trial:
+def _try_until(
+    loads: Loads, solver: GraphSolver, first: int, rows: int, caps: dict[int, int], end: int
+) -> _Trial:
     trial, placer = _Trial(first, solver.copy(), [], [], []), Placer(loads.network.chip.grid)
     for op in range(first, end):
         _add(loads, trial, placer, op, rows, caps)
@@ -128,8 +131,17 @@ def _keys(m, what: BalanceOp, limiter: np.ndarray, rows: int) -> tuple[np.ndarra
     block = m.rows * m.cols
     small = (m.t > 1) & (block < _LEAST_BLOCK)
     columns = np.where(over, np.iinfo(np.int64).max, m.grid_c)
-    return (np.abs(m.grid_r - rows), m.grid_r, columns, near, shallow, small, close,
-            np.where(over, limiter, -block), -(m.cycles / np.maximum(limiter, 1)))
+    return (
+        np.abs(m.grid_r - rows),
+        m.grid_r,
+        columns,
+        near,
+        shallow,
+        small,
+        close,
+        np.where(over, limiter, -block),
+        -(m.cycles / np.maximum(limiter, 1)),
+    )
 
 
 def _score(loads: Loads, trial: _Trial) -> float:

@@ -4,6 +4,7 @@ For a target of cycles, ops are taken from a first one on, each with the fewest 
 go with its producers, until one finds no room: so every prefix of that run is an epoch that could be. The
 best chain of such epochs from the first op to the last is found exactly; targets become finer by rounds.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -16,10 +17,10 @@ from .limits import Load, Loads
 
 __all__ = ["Chain", "best_chain"]
 
-_FORKS = (2, 6, 11, 16, 22)         # how much DRAM's speed is divided, supposed while models are picked
-_LEVELS = 7                         # targets of the first round; each round halves their distance
+_FORKS = (2, 6, 11, 16, 22)  # how much DRAM's speed is divided, supposed while models are picked
+_LEVELS = 7  # targets of the first round; each round halves their distance
 _MOST_RUNS = 12_000
-_MOST_OPS = 60                      # of one epoch: half of the cores of the largest grid
+_MOST_OPS = 60  # of one epoch: half of the cores of the largest grid
 
 
 @dataclass(slots=True)
@@ -72,16 +73,17 @@ def best_chain(loads: Loads, pairs: list[np.ndarray], rounds: int = 2) -> Choice
     count = len(loads.network.ops)
     chain = Chain(count)
     low, high = search.span()
-    aims = [(level, fork) for round_ in range(rounds) for level in _targets(low, high, round_)
-            for fork in _FORKS]
+    aims = [
+        (level, fork) for round_ in range(rounds) for level in _targets(low, high, round_) for fork in _FORKS
+    ]
     # of very many ops each is looked at fewer times: every n-th aim, n no multiple of the forks
     step = -(-len(aims) * count // _MOST_RUNS)
     step += step % len(_FORKS) == 0
-    for level, fork in aims[::min(step, len(aims) // _LEVELS)]:
+    for level, fork in aims[:: min(step, len(aims) // _LEVELS)]:
         search.aim(level, fork)
         for first in range(count):
             chain.add(search.run(first))
-    if not all(chain.runs):          # an op that DRAM holds back more than the slowest kernel meets no target
+    if not all(chain.runs):  # an op that DRAM holds back more than the slowest kernel meets no target
         search.aim(np.inf, _FORKS[0])
         for first in range(count):
             chain.add(search.run(first))
@@ -107,12 +109,18 @@ class _Search:
         self.loads, self.pairs, self.network = loads, pairs, loads.network
         self._known: dict[tuple, Load] = {}
         edges, leaves, never = self.network.edges, self.network.leaves, len(self.network.ops) + 1
-        self.last_reader = np.array(                     # the epoch must reach it for the result to stay
-            [never if leaves[op] else max((edges[e].consumer for e in out), default=never)
-             for op, out in enumerate(self.network.out_of)], np.int64)
+        self.last_reader = np.array(  # the epoch must reach it for the result to stay
+            [
+                never if leaves[op] else max((edges[e].consumer for e in out), default=never)
+                for op, out in enumerate(self.network.out_of)
+            ],
+            np.int64,
+        )
         # a fork that streams blocks one of its branches until the other holds enough: better it does not
-        self._whole = [(m.pieces == 1) | (len(out) < 2)
-                       for m, out in zip(self.network.columns, self.network.out_of, strict=True)]
+        self._whole = [
+            (m.pieces == 1) | (len(out) < 2)
+            for m, out in zip(self.network.columns, self.network.out_of, strict=True)
+        ]
         self._order = [np.lexsort((m.cycles, m.cores)) for m in self.network.columns]
 
     def span(self) -> tuple[float, float]:
@@ -194,7 +202,7 @@ class _Search:
         touches = np.array([load.touches for load in loads], bool)
         cores = np.array([self.network.columns[op].cores[m] for op, m in zip(ops, models, strict=True)])
         out = np.array([self.loads.out_bytes(op)[m] for op, m in zip(ops, models, strict=True)])
-        last = self.last_reader[first:first + len(models)]
+        last = self.last_reader[first : first + len(models)]
         found = np.zeros(len(models), np.int64)
         for n in range(1, len(models) + 1):
             outward = last[:n] >= first + n

@@ -4,6 +4,7 @@ A model that has no partner on one of its op's edges can be in no solution and g
 neighbours is looked at again, until nothing changes (arc consistency). Where that empties an op, the edge is
 cut: its data goes through a queue in DRAM, and its constraint is gone.
 """
+
 from __future__ import annotations
 
 from collections import Counter
@@ -111,10 +112,13 @@ class GraphSolver:
         for edge in sorted(self.cuts):
             reasons = self.reasons(edge)
             told = ", ".join(f"{n} {name}" for name, n in reasons.items()) or "none by itself"
-            raise PlanError(f"edge {self.network.edge_name(edge)}: no pair of op models goes from core to "
-                            f"core: {told}; let it go through DRAM, or store and cut what "
-                            "it joins in ways that divide each other", reasons=reasons,
-                            node=self.network.ops[self.network.edges[edge].consumer].node)
+            raise PlanError(
+                f"edge {self.network.edge_name(edge)}: no pair of op models goes from core to "
+                f"core: {told}; let it go through DRAM, or store and cut what "
+                "it joins in ways that divide each other",
+                reasons=reasons,
+                node=self.network.ops[self.network.edges[edge].consumer].node,
+            )
 
     def _around(self, op: int) -> tuple[int, ...]:
         return self.network.into[op] + self.network.out_of[op]

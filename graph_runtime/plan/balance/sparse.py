@@ -3,6 +3,7 @@
 A window of a convolution or a pool picks, for each of its taps, one input pixel for each output pixel. Buda
 writes that as a product with a matrix of ones and zeros; its cost is set by the tiles that hold a one.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ from .op import Grid, Stream
 
 __all__ = ["MOST_BITS", "Encoding", "Window", "encoding"]
 
-_MOST_PICKS = 1 << 24       # some hundred bytes each while they are sorted out
-MOST_BITS = 16              # of one index: tile pointer, row and depth within the ublock
+_MOST_PICKS = 1 << 24  # some hundred bytes each while they are sorted out
+MOST_BITS = 16  # of one index: tile pointer, row and depth within the ublock
 _TILE = 32
 _STRIP_BYTES, _UBLOCK_BYTES, _INDEX_BYTES = 4, 4, 2
 
@@ -59,7 +60,7 @@ class Encoding:
         """Bytes of one core's list of strips, ublocks and tiles, with strips of one tile: the most there can
         be."""
         found = self.worst_core(grid, stream, u_rt, 1)
-        return (_STRIP_BYTES * found.strips + _UBLOCK_BYTES * found.ublocks + _INDEX_BYTES * found.tiles)
+        return _STRIP_BYTES * found.strips + _UBLOCK_BYTES * found.ublocks + _INDEX_BYTES * found.tiles
 
     def bits(self, u_rt: int, u_kt: int) -> int:
         """Bits of one index."""
@@ -75,8 +76,11 @@ def _worst_core(found: Encoding, cores: int, pieces: int, z_major: bool, u_rt: i
     core, piece = found.share(cores, z_major), found.share(cores * pieces, z_major)
     wide = int(found.cols.max()) // u_kt + 1 if len(found.cols) else 1
     deep, span = found.cols // u_kt, found.each * found.taps * wide
-    return NonZero(_most(core), _most_of(core, found.rows // u_rt * wide + deep, span),
-                   _most_of(core, piece * wide + deep, span))
+    return NonZero(
+        _most(core),
+        _most_of(core, found.rows // u_rt * wide + deep, span),
+        _most_of(core, piece * wide + deep, span),
+    )
 
 
 def _most(core: np.ndarray) -> int:
@@ -96,9 +100,12 @@ def encoding(window: Window) -> Encoding:
     (h, w), (oh, ow) = window.image, window.out
     if oh * ow * len(window.taps) > _MOST_PICKS:
         picks = oh * ow * len(window.taps)
-        raise PlanError(f"{len(window.taps)} taps over {oh}x{ow} pixels pick {picks:,} pixels: a sparse "
-                        f"matmul of at most {_MOST_PICKS:,} is balanced; cut the image, or place it on cpu",
-                        got=picks, wanted=_MOST_PICKS)
+        raise PlanError(
+            f"{len(window.taps)} taps over {oh}x{ow} pixels pick {picks:,} pixels: a sparse "
+            f"matmul of at most {_MOST_PICKS:,} is balanced; cut the image, or place it on cpu",
+            got=picks,
+            wanted=_MOST_PICKS,
+        )
     each = -(-oh * ow // _TILE)
     parts = []
     for tap, (p, q) in enumerate(window.taps):
@@ -111,7 +118,7 @@ def encoding(window: Window) -> Encoding:
     row, col = np.concatenate(parts, axis=1)
     tile = np.stack([row // _TILE, col // _TILE])
     key = tile[0] * -(-h * w // _TILE) + tile[1]
-    new = np.diff(key, prepend=-1) > 0       # pixels and what they read ascend together: keys are sorted
+    new = np.diff(key, prepend=-1) > 0  # pixels and what they read ascend together: keys are sorted
     first = np.flatnonzero(new)
     pattern = np.full((len(first), _TILE), -1, np.int8)
     pattern[np.cumsum(new) - 1, row % _TILE] = col % _TILE

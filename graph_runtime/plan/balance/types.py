@@ -1,5 +1,6 @@
 """The values of the balancer: how a model cuts an op onto the cores, and what came of every model that was
 tried."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -7,12 +8,29 @@ from dataclasses import dataclass
 
 from .op import BalanceOp, Grid, Stream
 
-__all__ = ["LEGAL", "POLICIES", "REASONS", "BlockShape", "Buffer", "Candidate", "Candidates", "OpModel",
-           "Overrides"]
+__all__ = [
+    "LEGAL",
+    "POLICIES",
+    "REASONS",
+    "BlockShape",
+    "Buffer",
+    "Candidate",
+    "Candidates",
+    "OpModel",
+    "Overrides",
+]
 
 LEGAL = "legal"
-POLICIES = ("nlp", "ribbon", "cnn", "minimize_grid", "maximize_t_minimize_grid", "single_op_per_epoch",
-            "random", "optimal")
+POLICIES = (
+    "nlp",
+    "ribbon",
+    "cnn",
+    "minimize_grid",
+    "maximize_t_minimize_grid",
+    "single_op_per_epoch",
+    "random",
+    "optimal",
+)
 # Names of verdicts, in the order in which the rules are met, and what each means.
 REASONS = {
     "IllegalStackForGrid": "the stack factor of an operand and the grid do not divide each other",

@@ -4,6 +4,7 @@ reads it.
 Around convolutions and pools a tensor [N,C,H,W] is seen as Buda's front end leaves it: pixels are rows,
 channels are columns. All others have their last two dimensions in tiles.
 """
+
 from __future__ import annotations
 
 import math
@@ -26,8 +27,15 @@ IMAGE_OPS = ("conv2d", "max_pool2d", "avg_pool2d", "global_max_pool2d", "global_
 # ops that keep the form of what they read
 _KEEP = (*VECTOR_OPS, "divide", "bias_add", "concatenate")
 # inputs that hold weights where they are graph inputs
-_WEIGHTS = {"matmul": (1,), "dense": (1, 2), "conv2d": (1, 2), "bias_add": (1,), "layer_norm": (1, 2),
-            "rms_norm": (1,), "take": (0,)}
+_WEIGHTS = {
+    "matmul": (1,),
+    "dense": (1, 2),
+    "conv2d": (1, 2),
+    "bias_add": (1,),
+    "layer_norm": (1, 2),
+    "rms_norm": (1,),
+    "take": (0,),
+}
 
 
 def _up(n: int) -> int:
@@ -45,8 +53,11 @@ def tiles(shape: Sequence[int], image: bool = False) -> Tiles:
 
 def broadcasts(source: Tiles, shape: Tiles) -> tuple[Tm, ...]:
     """The TMs that stretch a tensor to a shape."""
-    return tuple(Tm("broadcast", big, dim=dim) for dim, small, big in zip("zrc", source, shape, strict=True)
-                 if small == 1 < big)
+    return tuple(
+        Tm("broadcast", big, dim=dim)
+        for dim, small, big in zip("zrc", source, shape, strict=True)
+        if small == 1 < big
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,8 +103,14 @@ class View:
                 return nid, eid
             eid = int(self.graph.in_eid[self.graph.in_ptr[nid]])
 
-    def operand(self, node: NodeView, port: int, shape: Tiles | None = None,
-                source: Tiles | None = None, tms: tuple[Tm, ...] = ()) -> Operand:
+    def operand(
+        self,
+        node: NodeView,
+        port: int,
+        shape: Tiles | None = None,
+        source: Tiles | None = None,
+        tms: tuple[Tm, ...] = (),
+    ) -> Operand:
         """An input of a node. ``source``: its tiles, as stored by default; ``shape``: as it is read; ``tms``
         come before the broadcasts that are still missing."""
         eid = node.inputs[port]
@@ -104,8 +121,7 @@ class View:
             name = "parameter" if port in _WEIGHTS.get(node.op, ()) else "queue"
         seen = made if not any(tm.kind == "transpose" for tm in tms) else Tiles(made.z, made.ct, made.rt)
         shape = shape or seen
-        return Operand(shape, made, self.format(eid), name,
-                       (*tms, *broadcasts(seen, shape)))
+        return Operand(shape, made, self.format(eid), name, (*tms, *broadcasts(seen, shape)))
 
     def users(self, node: NodeView) -> tuple[User, ...]:
         """Who reads output 0, with the TMs on the way."""
@@ -131,8 +147,13 @@ class View:
         return ()
 
 
-def view_of(graph: Graph, *, formats: Sequence[str] | None = None, numerics: Numerics | None = None,
-            origin: np.ndarray | None = None) -> View:
+def view_of(
+    graph: Graph,
+    *,
+    formats: Sequence[str] | None = None,
+    numerics: Numerics | None = None,
+    origin: np.ndarray | None = None,
+) -> View:
     """Look at a graph once, for all of its nodes. For the optional ones see View."""
     readers: list[list[tuple[int, int]]] = [[] for _ in range(graph.num_entries)]
     for nid in range(graph.num_nodes):
@@ -141,8 +162,16 @@ def view_of(graph: Graph, *, formats: Sequence[str] | None = None, numerics: Num
             readers[graph.in_eid[at]].append((nid, at - first))
     outputs = graph.outputs.tolist()
     loops = frozenset(outputs[out] for out, _ in graph.hints.aliases if out < len(outputs))
-    return View(graph, _images(graph), tuple(map(tuple, readers)), frozenset(outputs), loops,
-                None if formats is None else tuple(formats), numerics or Numerics(), origin)
+    return View(
+        graph,
+        _images(graph),
+        tuple(map(tuple, readers)),
+        frozenset(outputs),
+        loops,
+        None if formats is None else tuple(formats),
+        numerics or Numerics(),
+        origin,
+    )
 
 
 def _images(graph: Graph) -> np.ndarray:

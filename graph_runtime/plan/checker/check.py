@@ -20,6 +20,7 @@ that overlap in space by their whole extent, a graph input is needed for ever (i
 times), a __nop reads its input, a write that nobody reads is still a write, and in-place use asks for equal
 types and a permission of the op.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping

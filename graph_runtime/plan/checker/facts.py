@@ -1,4 +1,5 @@
 """What the checker knows of a plan before it applies its rules, and how it says no."""
+
 from __future__ import annotations
 
 import math

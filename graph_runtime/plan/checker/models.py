@@ -1,6 +1,7 @@
 """Check of chosen op models: what a kernel is told fits its node, its core and its chip; ops that are
 resident together have cores of their own, and epochs follow the order of data.
 """
+
 from __future__ import annotations
 
 import math
@@ -23,10 +24,16 @@ def check_models(plan: Plan) -> None:
     if plan.model_id is None:
         return
     ids = np.asarray(plan.model_id)
-    if ids.shape != (plan.graph.num_nodes,) or ids.min(initial=-1) < -1 or ids.max(initial=-1) >= len(
-            plan.models):
-        raise CheckError(f"model_id has {ids.size} rows of {plan.graph.num_nodes} nodes, or an id beyond the "
-                         f"{len(plan.models)} models", rule="models")
+    if (
+        ids.shape != (plan.graph.num_nodes,)
+        or ids.min(initial=-1) < -1
+        or ids.max(initial=-1) >= len(plan.models)
+    ):
+        raise CheckError(
+            f"model_id has {ids.size} rows of {plan.graph.num_nodes} nodes, or an id beyond the "
+            f"{len(plan.models)} models",
+            rule="models",
+        )
     for nid in np.flatnonzero(ids >= 0).tolist():
         _check_node(plan, nid, plan.models[ids[nid]])
     for balanced in plan.balanced:
@@ -35,8 +42,12 @@ def check_models(plan: Plan) -> None:
 
 def _fail(plan: Plan, nid: int, text: str) -> None:
     origin = int(plan.origin[nid])
-    raise CheckError(f"node {plan.graph.names[nid]!r}: the chosen op model {text}", rule="models",
-                     node=plan.graph.names[nid], path=f"$.nodes[{origin}]" if origin >= 0 else None)
+    raise CheckError(
+        f"node {plan.graph.names[nid]!r}: the chosen op model {text}",
+        rule="models",
+        node=plan.graph.names[nid],
+        path=f"$.nodes[{origin}]" if origin >= 0 else None,
+    )
 
 
 def _check_node(plan: Plan, nid: int, model: Any) -> None:
@@ -49,10 +60,18 @@ def _check_node(plan: Plan, nid: int, model: Any) -> None:
     if chip.stack != "buda":
         _fail(plan, nid, f"is for a board of stack buda, not {chip.board}")
     if model.grid[0] > chip.grid[0] or model.grid[1] > chip.grid[1]:
-        _fail(plan, nid, f"has a grid of {model.grid[0]}x{model.grid[1]} cores on {chip.grid[0]}x"
-                         f"{chip.grid[1]}")
-    held = sum(b.factor * b.block.mblock[0] * b.block.mblock[1] * b.block.ublock[0] * b.block.ublock[1]
-               * b.tile_bytes for b in (*model.inputs, *model.outputs, *model.intermediates))
+        _fail(
+            plan, nid, f"has a grid of {model.grid[0]}x{model.grid[1]} cores on {chip.grid[0]}x{chip.grid[1]}"
+        )
+    held = sum(
+        b.factor
+        * b.block.mblock[0]
+        * b.block.mblock[1]
+        * b.block.ublock[0]
+        * b.block.ublock[1]
+        * b.tile_bytes
+        for b in (*model.inputs, *model.outputs, *model.intermediates)
+    )
     if held > model.l1_bytes or model.l1_bytes > chip.l1_budget:
         _fail(plan, nid, f"has buffers of {held} bytes, says {model.l1_bytes}, and L1 has {chip.l1_budget}")
     if node.op in _BLOCKED:
@@ -79,15 +98,24 @@ def _check_places(balanced: Any) -> None:
     choice, network = balanced.choice, balanced.network
     taken = np.full((int(choice.epoch.max(initial=-1)) + 1, *network.chip.grid), -1)
     for op, (epoch, spot) in enumerate(zip(choice.epoch.tolist(), choice.spots, strict=True)):
-        part = taken[epoch, spot.row:spot.row + spot.rows, spot.col:spot.col + spot.cols]
+        part = taken[epoch, spot.row : spot.row + spot.rows, spot.col : spot.col + spot.cols]
         if part.shape != (spot.rows, spot.cols) or min(spot) < 0:
-            raise CheckError(f"{network.name(op)}: its cores lie outside of the grid", rule="models",
-                             node=network.ops[op].node)
+            raise CheckError(
+                f"{network.name(op)}: its cores lie outside of the grid",
+                rule="models",
+                node=network.ops[op].node,
+            )
         if (part >= 0).any():
-            raise CheckError(f"{network.name(op)} and {network.name(int(part.max()))} share cores in epoch "
-                             f"{epoch}", rule="models", node=network.ops[op].node)
+            raise CheckError(
+                f"{network.name(op)} and {network.name(int(part.max()))} share cores in epoch {epoch}",
+                rule="models",
+                node=network.ops[op].node,
+            )
         part[...] = op
     for producer, consumer, _ in network.edges:
         if choice.epoch[producer] > choice.epoch[consumer]:
-            raise CheckError(f"{network.name(consumer)} runs in an epoch before {network.name(producer)}, "
-                             f"which it reads", rule="models", node=network.ops[consumer].node)
+            raise CheckError(
+                f"{network.name(consumer)} runs in an epoch before {network.name(producer)}, which it reads",
+                rule="models",
+                node=network.ops[consumer].node,
+            )

@@ -1,4 +1,5 @@
 """The checker's rules about nodes: order, devices, layouts, copies, reshapes."""
+
 from __future__ import annotations
 
 import math

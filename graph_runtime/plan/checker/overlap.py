@@ -1,4 +1,5 @@
 """The checker's rules about time: how long values are needed, aliases, and who overwrites whom."""
+
 from __future__ import annotations
 
 import heapq
@@ -23,9 +24,9 @@ class Lives:
         while len(nops) and (of[of] != of).any():
             of = of[of]
         self.of = of
-        self.never = 2 * graph.num_nodes                  # later than every node
-        self.reads = 2 * facts.maker                      # the last read, or the write of what nobody reads
-        self.reads[of[graph.in_eid]] = 2 * facts.reader   # readers ascend: the last one stays
+        self.never = 2 * graph.num_nodes  # later than every node
+        self.reads = 2 * facts.maker  # the last read, or the write of what nobody reads
+        self.reads[of[graph.in_eid]] = 2 * facts.reader  # readers ascend: the last one stays
         self.is_output = np.zeros(graph.num_entries, bool)
         self.is_output[of[graph.outputs]] = True
         self.kept = (facts.null | facts.plan.at_input)[facts.maker]
@@ -73,8 +74,11 @@ def _alias_fault(facts: Facts, lives: Lives, out: int, into: int) -> str | None:
         return "it is an input, or a copy made when one is set"
     if graph.type_id[out] != graph.type_id[into]:
         return f"types differ, {graph.entry_type(out)} and {graph.entry_type(into)}"
-    same_place = (facts.entry_did[out] == facts.entry_did[into] and plan.sid[out] == plan.sid[into]
-                  and plan.layout(out) == plan.layout(into))
+    same_place = (
+        facts.entry_did[out] == facts.entry_did[into]
+        and plan.sid[out] == plan.sid[into]
+        and plan.layout(out) == plan.layout(into)
+    )
     if not same_place:
         return "device, layout and storage must be the same"
     if lives.is_output[into]:
@@ -92,6 +96,7 @@ def _alias_fault(facts: Facts, lives: Lives, out: int, into: int) -> str | None:
 
 
 # **************** who overwrites whom ****************
+
 
 def check_overlap(facts: Facts, lives: Lives) -> None:
     """No value is written to bytes of its device memory while another value there is needed."""
@@ -184,7 +189,7 @@ def _sweep(facts: Facts, lives: Lives, values: np.ndarray) -> None:
         item = (start, start + int(storage.extent[sid]), value)
         row = alive.setdefault(region, [])
         at = bisect_left(row, item)
-        for near in row[max(at - 1, 0):at + 1]:
+        for near in row[max(at - 1, 0) : at + 1]:
             if near[0] < item[1] and item[0] < near[1]:
                 raise _overwritten(facts, lives, near[2], value)
         insort(row, item)

@@ -5,6 +5,7 @@ Each instruction has a vector clock: how many instructions of each queue are ove
 a comes before b if b's clock, in a's queue, counts a. Bytes are cut at every storage's ends, so that
 each piece has one history: the last writer, and who has read since.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -31,10 +32,16 @@ def check_races(plan: Plan, lanes) -> None:
     writer: dict[tuple[int, int], int] = {}
     readers: dict[tuple[int, int], list[int]] = {}
     for at, nid in enumerate(int(n) for n in lanes.nid):
-        read = {p for eid in graph.in_eid[graph.in_ptr[nid]:graph.in_ptr[nid + 1]]
-                for p in pieces[int(plan.sid[eid])]}
-        written = {p for eid in range(int(graph.row_ptr[nid]), int(graph.row_ptr[nid + 1]))
-                   for p in pieces[int(plan.sid[eid])]}
+        read = {
+            p
+            for eid in graph.in_eid[graph.in_ptr[nid] : graph.in_ptr[nid + 1]]
+            for p in pieces[int(plan.sid[eid])]
+        }
+        written = {
+            p
+            for eid in range(int(graph.row_ptr[nid]), int(graph.row_ptr[nid + 1]))
+            for p in pieces[int(plan.sid[eid])]
+        }
         for piece in sorted(read | written):
             users = [writer[piece]] if piece in writer else []
             if piece in written:
@@ -57,10 +64,14 @@ def clocks(plan: Plan, lanes) -> list[list[int]]:
     for at in range(len(lanes.nid)):
         q = int(lanes.qid[at])
         clock = now[q]
-        for other in lanes.wait[lanes.wait_ptr[at]:lanes.wait_ptr[at + 1]].tolist():
+        for other in lanes.wait[lanes.wait_ptr[at] : lanes.wait_ptr[at + 1]].tolist():
             if not 0 <= other < at:
-                raise refuse(plan, "race", f"instruction {at} waits for instruction {other}, which does not "
-                             "come before it", nid=int(lanes.nid[at]))
+                raise refuse(
+                    plan,
+                    "race",
+                    f"instruction {at} waits for instruction {other}, which does not come before it",
+                    nid=int(lanes.nid[at]),
+                )
             clock = [max(pair) for pair in zip(clock, ends[other], strict=True)]
         begins.append(clock)
         now[q] = [count + (i == q) for i, count in enumerate(clock)]
@@ -97,8 +108,16 @@ def _spans(storage, sids: np.ndarray, cuts: np.ndarray) -> Iterator[tuple[int, i
 
 def _race(plan: Plan, lanes, first: int, second: int, writes: bool):
     names = [plan.graph.names[int(lanes.nid[at])] for at in (first, second)]
-    where = [f"{plan.devices[did]} {role}" for did, role in (lanes.queues[int(lanes.qid[at])]
-                                                            for at in (first, second))]
-    return refuse(plan, "race", f"{names[1]!r} on {where[1]} {'writes' if writes else 'reads'} bytes that "
-                  f"{names[0]!r} on {where[0]} uses, and nothing makes it wait: the plan was made for one "
-                  "queue", nid=int(lanes.nid[second]), got=names[0])
+    where = [
+        f"{plan.devices[did]} {role}"
+        for did, role in (lanes.queues[int(lanes.qid[at])] for at in (first, second))
+    ]
+    return refuse(
+        plan,
+        "race",
+        f"{names[1]!r} on {where[1]} {'writes' if writes else 'reads'} bytes that "
+        f"{names[0]!r} on {where[0]} uses, and nothing makes it wait: the plan was made for one "
+        "queue",
+        nid=int(lanes.nid[second]),
+        got=names[0],
+    )

@@ -1,4 +1,5 @@
 """The checker's rules about memory: where storages lie, and copies at input time."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -19,9 +20,11 @@ def check_storage(facts: Facts) -> None:
         table[:, row] = (*taken(type_, layout, memory), descriptor.memories.index(memory))
     extent, nbytes, memory = table[:, facts.kind]
     sid = plan.sid
-    for wrong, complain in ((storage.did[sid] != facts.entry_did, _on_two_devices),
-                            (storage.memory[sid] != memory, _in_two_memories),
-                            ((extent > storage.extent[sid]) | (nbytes > storage.nbytes[sid]), _too_small)):
+    for wrong, complain in (
+        (storage.did[sid] != facts.entry_did, _on_two_devices),
+        (storage.memory[sid] != memory, _in_two_memories),
+        ((extent > storage.extent[sid]) | (nbytes > storage.nbytes[sid]), _too_small),
+    ):
         if wrong.any():
             complain(facts, int(np.flatnonzero(wrong)[0]), nbytes)
     _check_places(facts)
@@ -86,13 +89,20 @@ def _check_places(facts: Facts) -> None:
             limits[:, did * most + index] = memory.alignment, memory.available, plan.peak.get((did, index), 0)
     align, usable, peak = limits[:, storage.did.astype(np.int64) * most + storage.memory]
     end = storage.offset + storage.extent
-    for wrong, text in ((storage.offset % align != 0, "starts at {offset}, which is no multiple of {align}"),
-                        (end > usable, "ends at {end}, the memory has {usable} B"),
-                        (end > peak, "ends at {end}, the plan's peak is {peak} B")):
+    for wrong, text in (
+        (storage.offset % align != 0, "starts at {offset}, which is no multiple of {align}"),
+        (end > usable, "ends at {end}, the memory has {usable} B"),
+        (end > peak, "ends at {end}, the plan's peak is {peak} B"),
+    ):
         if wrong.any():
             sid = int(np.flatnonzero(wrong)[0])
-            said = text.format(offset=int(storage.offset[sid]), end=int(end[sid]), align=int(align[sid]),
-                               usable=int(usable[sid]), peak=int(peak[sid]))
+            said = text.format(
+                offset=int(storage.offset[sid]),
+                end=int(end[sid]),
+                align=int(align[sid]),
+                usable=int(usable[sid]),
+                peak=int(peak[sid]),
+            )
             raise refuse(
                 plan,
                 "storage",
@@ -103,6 +113,7 @@ def _check_places(facts: Facts) -> None:
 
 
 # **************** when an input is set, when a run ends ****************
+
 
 def check_at_input(facts: Facts) -> None:
     """What runs when an input is set is a __copy of that input, which no output is written into, or a

@@ -1,7 +1,8 @@
 """Which device each node runs on, by predicted time.
 
-    Graph + devices --problem--> PlacementProblem --policies--> device of each node --causes, table--> why
+Graph + devices --problem--> PlacementProblem --policies--> device of each node --causes, table--> why
 """
+
 from .policies import POLICIES, decide
 from .problem import UNSUPPORTED, PlacementProblem, make_problem
 from .schedule import OBJECTIVES, evaluate

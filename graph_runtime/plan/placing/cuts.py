@@ -2,6 +2,7 @@
 exactly a cut (Stone 1977; one auxiliary node for each value and direction); for more, each device in turn may
 take nodes of all others by one such cut (alpha-expansion), until none gains.
 """
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -16,8 +17,9 @@ from .problem import UNSUPPORTED, PlacementProblem
 __all__ = ["best_cut", "expand"]
 
 
-def best_cut(problem: PlacementProblem, starts: Sequence[np.ndarray],
-             cost: np.ndarray | None = None) -> np.ndarray:
+def best_cut(
+    problem: PlacementProblem, starts: Sequence[np.ndarray], cost: np.ndarray | None = None
+) -> np.ndarray:
     """The assignment int16 [nodes] of least serial time that cuts reach from ``starts``: for two devices the
     least there is. ``cost`` int64 [nodes, k]: other times of the nodes than the problem's."""
     cost = problem.cost if cost is None else cost
@@ -46,7 +48,7 @@ def expand(problem: PlacementProblem, cost: np.ndarray, did: np.ndarray, target:
     count = problem.num_nodes
     network = Network(count)
     stay = cost[np.arange(count), did]
-    excess = np.where(did == target, -UNSUPPORTED, cost[:, target] - stay)     # source's side: stays
+    excess = np.where(did == target, -UNSUPPORTED, cost[:, target] - stay)  # source's side: stays
     for node in np.flatnonzero(excess).tolist():
         network.terminal(node, int(excess[node]))
     readers: list[list[int]] = [[] for _ in range(len(problem.eid))]
@@ -60,8 +62,9 @@ def expand(problem: PlacementProblem, cost: np.ndarray, did: np.ndarray, target:
     return np.where(stays, did, target).astype(np.int16)
 
 
-def _add_value(network: Network, owner: int, nids: list[int], where: list[int], copy: list[list[int]],
-               target: int) -> None:
+def _add_value(
+    network: Network, owner: int, nids: list[int], where: list[int], copy: list[list[int]], target: int
+) -> None:
     """The copies of one value: to ``target`` if its owner stays and a reader moves; to any other device if a
     reader stays there and the owner is elsewhere."""
     home, stayers = where[owner], defaultdict(list)
@@ -71,7 +74,7 @@ def _add_value(network: Network, owner: int, nids: list[int], where: list[int], 
     if home != target and copy[home][target]:
         network.arc(owner, _any(network, nids, sink=True), copy[home][target])
     for device, staying in stayers.items():
-        kept, moved = copy[home][device], copy[target][device]      # 0 where home is the device
+        kept, moved = copy[home][device], copy[target][device]  # 0 where home is the device
         if not (kept or moved):
             continue
         some = _any(network, staying, sink=False)

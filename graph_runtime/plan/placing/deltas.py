@@ -1,4 +1,5 @@
 """The serial time of an assignment, and what moving each node alone would change in it."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -41,14 +42,14 @@ def copy_changes(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
     # who reads a value brings a copy to where there is none, and saves one where it is the only reader
     value, nid = problem.use_value, problem.use_nid
     at, source = did[nid], home[value]
-    row = problem.copy[value, source]                                            # [uses, k]
+    row = problem.copy[value, source]  # [uses, k]
     brings = row * ((readers[value] == 0) & (every != source[:, None]))
     alone = (readers[value, at] == 1) & (at != source)
     saves = np.where(alone, row[np.arange(len(value)), at], 0)
     np.add.at(change, nid, brings - saves[:, None] * (every != at[:, None]))
     # who owns a value sends it from elsewhere
     read = readers > 0
-    sent = np.einsum("vsd,vd->vs", problem.copy, read)                           # copy[d, d] is 0
+    sent = np.einsum("vsd,vd->vs", problem.copy, read)  # copy[d, d] is 0
     rows = np.arange(len(home))
     np.add.at(change, problem.owner, sent - sent[rows, home][:, None])
     change[np.arange(problem.num_nodes), did] = 0

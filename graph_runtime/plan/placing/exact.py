@@ -4,6 +4,7 @@ Assignments grow node by node, in node order, so that the times of what stands a
 lower bound is no better than the best known are dropped. Where they become too many, those with the least
 bound are kept: the answer is then the best that was seen, and ``bound`` what no assignment goes below.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -15,9 +16,9 @@ from .schedule import Times, evaluate
 
 __all__ = ["Exact", "lower_bound", "solve"]
 
-_MOST_CELLS = 1 << 22           # int64 that the assignments of one round hold: 32 MB
-_MOST_NODES = 500               # of larger graphs a search would see too little
-_LATE_OWNERS = 8                # nodes that own values which are read before them: tried before all others
+_MOST_CELLS = 1 << 22  # int64 that the assignments of one round hold: 32 MB
+_MOST_NODES = 500  # of larger graphs a search would see too little
+_LATE_OWNERS = 8  # nodes that own values which are read before them: tried before all others
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,8 +79,9 @@ def _begin(problem: PlacementProblem) -> Times:
     return times
 
 
-def _branch(problem: PlacementProblem, times: Times, bounds: np.ndarray, nid: int
-            ) -> tuple[Times, np.ndarray]:
+def _branch(
+    problem: PlacementProblem, times: Times, bounds: np.ndarray, nid: int
+) -> tuple[Times, np.ndarray]:
     """Every assignment on with node ``nid`` on each device that may run it."""
     said = times.did[:, nid]
     rows, did = [], []
@@ -106,7 +108,7 @@ class _Bounds:
         rest = int(self.rest[nid])
         if self.kind == "serial":
             return times.serial + rest
-        share = -((times.load[:, :self.k].sum(1) + rest) // -self.k)
+        share = -((times.load[:, : self.k].sum(1) + rest) // -self.k)
         if self.kind == "throughput":
             return np.maximum(times.bottleneck, share)
         return np.maximum(np.maximum(times.over[:, nid] + self.tail[nid], share), times.makespan)

@@ -1,5 +1,6 @@
 """HEFT (Topcuoglu, Hariri and Wu, 2002): the node with the longest way to the end first, each on the device
 where it is over earliest, in a gap if it fits."""
+
 from __future__ import annotations
 
 from bisect import bisect_left
@@ -23,7 +24,7 @@ def heft(problem: PlacementProblem) -> np.ndarray:
     copy, cost = problem.copy.tolist(), problem.cost.tolist()
     options = [np.flatnonzero(row).tolist() for row in allowed]
     for nid in _by_rank(problem):
-        best: tuple[int, int, int] | None = None           # (end, device, start)
+        best: tuple[int, int, int] | None = None  # (end, device, start)
         for device in options[nid]:
             begin = 0
             for value in reads[nid]:

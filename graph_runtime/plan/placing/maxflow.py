@@ -4,6 +4,7 @@ other, and what an augmentation cuts off looks for another parent (Boykov and Ko
 Placement's networks have short paths, as most nodes hang on a terminal: the trees are kept between
 augmentations, where Dinic and push-relabel would search anew.
 """
+
 from __future__ import annotations
 
 from collections import deque
@@ -18,12 +19,12 @@ class Network:
     """A network of ``count`` nodes beside source and sink. Capacities are non-negative integers."""
 
     def __init__(self, count: int):
-        self._excess = [0] * count                    # > 0: capacity from the source, < 0: to the sink
+        self._excess = [0] * count  # > 0: capacity from the source, < 0: to the sink
         self._arcs: list[list[int]] = [[] for _ in range(count)]
-        self._head: list[int] = []                    # arc a leads to _head[a]; a ^ 1 is the way back
+        self._head: list[int] = []  # arc a leads to _head[a]; a ^ 1 is the way back
         self._room: list[int] = []
         self._side = [_FREE] * count
-        self._parent = [_NONE] * count                # the arc that leads towards the tree's root
+        self._parent = [_NONE] * count  # the arc that leads towards the tree's root
         self._mark, self._depth = [0] * count, [0] * count
         self._clock = 0
         self._active: deque[int] = deque()
@@ -31,8 +32,14 @@ class Network:
 
     def node(self) -> int:
         """One more node; returns its number."""
-        for column, value in ((self._excess, 0), (self._arcs, []), (self._side, _FREE),
-                              (self._parent, _NONE), (self._mark, 0), (self._depth, 0)):
+        for column, value in (
+            (self._excess, 0),
+            (self._arcs, []),
+            (self._side, _FREE),
+            (self._parent, _NONE),
+            (self._mark, 0),
+            (self._depth, 0),
+        ):
             column.append(value)
         return len(self._excess) - 1
 
@@ -70,7 +77,7 @@ class Network:
         while active:
             node = active[0]
             mine = side[node]
-            way = 0 if mine == _SOURCE else 1          # the sink's tree grows against the arcs
+            way = 0 if mine == _SOURCE else 1  # the sink's tree grows against the arcs
             for arc in self._arcs[node] if mine else ():
                 if not room[arc ^ way]:
                     continue
@@ -82,7 +89,7 @@ class Network:
                 elif side[other] != mine:
                     return arc ^ way
                 elif self._mark[other] <= self._mark[node] and self._depth[other] > self._depth[node] + 1:
-                    parent[other] = arc ^ 1            # a shorter way to the root
+                    parent[other] = arc ^ 1  # a shorter way to the root
                     self._mark[other], self._depth[other] = self._mark[node], self._depth[node] + 1
             active.popleft()
         return _NONE
@@ -136,7 +143,7 @@ class Network:
         """Find another parent in the orphan's tree, or set it and its children free."""
         head, room, side, parent = self._head, self._room, self._side, self._parent
         mine = side[node]
-        way = 1 if mine == _SOURCE else 0              # the arc that would bring flow to, or take it from, us
+        way = 1 if mine == _SOURCE else 0  # the arc that would bring flow to, or take it from, us
         best, least = _NONE, len(side) + 1
         for arc in self._arcs[node]:
             other = head[arc]

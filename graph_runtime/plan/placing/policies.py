@@ -3,6 +3,7 @@
 A policy is ``policy(problem) -> int array [nodes]`` of device indices. All but ``single`` end in a local
 search from their own answer and the best single device, so that none is worse than that device alone.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -21,8 +22,8 @@ from .search import refine, singles
 __all__ = ["POLICIES", "Policy", "decide", "find_policy"]
 
 Policy = Callable[[PlacementProblem], np.ndarray]
-_TILTS = (0.25, 0.5, 0.8, 1.25, 2.0, 4.0)     # a device is made dearer, so that cuts share work out
-_MANY = 3000                                  # nodes from which fewer cuts are tried
+_TILTS = (0.25, 0.5, 0.8, 1.25, 2.0, 4.0)  # a device is made dearer, so that cuts share work out
+_MANY = 3000  # nodes from which fewer cuts are tried
 
 
 def single(problem: PlacementProblem) -> np.ndarray:
@@ -38,8 +39,8 @@ def greedy(problem: PlacementProblem) -> np.ndarray:
     first = np.searchsorted(problem.use_nid, np.arange(problem.num_nodes + 1))
     there = np.zeros((len(problem.eid), problem.num_devices), bool)
     for nid in range(problem.num_nodes):
-        values = problem.use_value[first[nid]:first[nid + 1]]
-        ways = problem.copy[values, did[problem.owner[values]]]             # 0 where it lies already
+        values = problem.use_value[first[nid] : first[nid + 1]]
+        ways = problem.copy[values, did[problem.owner[values]]]  # 0 where it lies already
         did[nid] = np.argmin(allowed[nid] + np.where(there[values], 0, ways).sum(0))
         there[values, did[nid]] = True
     return refine(problem, [did])
@@ -78,10 +79,16 @@ def _start(problem: PlacementProblem) -> np.ndarray:
 
 
 POLICIES: dict[str, Policy] = {
-    "single": single, "greedy": greedy, "mincut": mincut, "heft": heft, "optimal": optimal}
+    "single": single,
+    "greedy": greedy,
+    "mincut": mincut,
+    "heft": heft,
+    "optimal": optimal,
+}
 
 
 # **************** use ****************
+
 
 def find_policy(name: str | Policy) -> Policy:
     """The policy of that name, of ``package.module:function``, or a function itself.
@@ -91,26 +98,37 @@ def find_policy(name: str | Policy) -> Policy:
     if callable(name):
         return name
     if not isinstance(name, str):
-        raise InputError(f"a placement is a policy's name or a function, got {type(name).__name__}",
-                         got=type(name).__name__, wanted=[*POLICIES])
+        raise InputError(
+            f"a placement is a policy's name or a function, got {type(name).__name__}",
+            got=type(name).__name__,
+            wanted=[*POLICIES],
+        )
     if ":" not in name:
         if name not in POLICIES:
-            raise InputError(f"unknown placement policy {name!r}{did_you_mean(name, POLICIES)}; one of your "
-                             "own is package.module:function", got=name, wanted=[*POLICIES])
+            raise InputError(
+                f"unknown placement policy {name!r}{did_you_mean(name, POLICIES)}; one of your "
+                "own is package.module:function",
+                got=name,
+                wanted=[*POLICIES],
+            )
         return POLICIES[name]
     module, _, function = name.partition(":")
     try:
         found = import_module(module)
-    except Exception as error:                       # whatever a module's own code does when it is imported
+    except Exception as error:  # whatever a module's own code does when it is imported
         absent = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
-        raise PlanError(f"placement policy {name}: cannot import {module}: {type(error).__name__}: {error}"
-                        + (f"; is the folder of {error.name} on PYTHONPATH?" if absent else ""),
-                        got=name) from error
+        raise PlanError(
+            f"placement policy {name}: cannot import {module}: {type(error).__name__}: {error}"
+            + (f"; is the folder of {error.name} on PYTHONPATH?" if absent else ""),
+            got=name,
+        ) from error
     policy = getattr(found, function, None)
     if not callable(policy):
         there = [k for k, v in vars(found).items() if callable(v) and not k.startswith("_")]
-        raise PlanError(f"placement policy {name}: {module} has no function {function!r}"
-                        f"{did_you_mean(function, there)}", got=name)
+        raise PlanError(
+            f"placement policy {name}: {module} has no function {function!r}{did_you_mean(function, there)}",
+            got=name,
+        )
     return policy
 
 
@@ -124,8 +142,9 @@ def decide(problem: PlacementProblem, policy: str | Policy) -> np.ndarray:
     except Exception as error:
         if name in POLICIES:
             raise
-        raise PlanError(f"placement policy {name} failed: {type(error).__name__}: {error}",
-                        got=name) from error
+        raise PlanError(
+            f"placement policy {name} failed: {type(error).__name__}: {error}", got=name
+        ) from error
     return _checked(problem, said, name)
 
 
@@ -133,22 +152,37 @@ def _checked(problem: PlacementProblem, said: object, name: str) -> np.ndarray:
     count, k = problem.num_nodes, problem.num_devices
     did = np.asarray(said)
     if did.shape != (count,) or did.dtype.kind not in "iu":
-        raise PlanError(f"placement policy {name} returned {did.dtype}{list(did.shape)}: a policy returns "
-                        f"integers [{count}], a device index of each node", got=str(did.dtype),
-                        wanted=f"int[{count}]")
+        raise PlanError(
+            f"placement policy {name} returned {did.dtype}{list(did.shape)}: a policy returns "
+            f"integers [{count}], a device index of each node",
+            got=str(did.dtype),
+            wanted=f"int[{count}]",
+        )
     bad = np.flatnonzero((did < 0) | (did >= k))
     if len(bad):
         node = problem.graph.names[bad[0]]
-        raise PlanError(f"placement policy {name} put node {node!r} on device {int(did[bad[0]])}: there are "
-                        f"0 to {k - 1}", node=node, got=int(did[bad[0]]), wanted=k - 1)
+        raise PlanError(
+            f"placement policy {name} put node {node!r} on device {int(did[bad[0]])}: there are 0 to {k - 1}",
+            node=node,
+            got=int(did[bad[0]]),
+            wanted=k - 1,
+        )
     did = np.where(problem.graph.func_id < 0, problem.pin, did).astype(np.int32)
     bad = np.flatnonzero(~problem.allowed[np.arange(count), did])
     if len(bad):
         nid, device = int(bad[0]), problem.devices[did[bad[0]]]
         node, pin = problem.graph.names[nid], int(problem.pin[nid])
-        reason = (f"it is pinned to {problem.devices[pin]}" if pin >= 0 and pin != did[nid] else
-                  problem.reasons.get((int(problem.graph.func_id[nid]), int(did[nid])),
-                                      "the device cannot run it"))
-        raise PlanError(f"placement policy {name} put node {node!r} on {device}: {reason}; choose among "
-                        "problem.allowed", node=node, device=str(device), reason=reason)
+        reason = (
+            f"it is pinned to {problem.devices[pin]}"
+            if pin >= 0 and pin != did[nid]
+            else problem.reasons.get(
+                (int(problem.graph.func_id[nid]), int(did[nid])), "the device cannot run it"
+            )
+        )
+        raise PlanError(
+            f"placement policy {name} put node {node!r} on {device}: {reason}; choose among problem.allowed",
+            node=node,
+            device=str(device),
+            reason=reason,
+        )
     return did

@@ -4,6 +4,7 @@ A value is copied once to each device that reads it and does not hold it. Inputs
 whose copies are made when they are set and cost no run anything, unless every run sets them anew or writes
 them.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +23,7 @@ from .supports import Kernels, unable
 
 __all__ = ["UNSUPPORTED", "PlacementProblem", "make_problem"]
 
-UNSUPPORTED = 1 << 50       # ns of a node on a device that cannot run it: 13 days
+UNSUPPORTED = 1 << 50  # ns of a node on a device that cannot run it: 13 days
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,10 +80,18 @@ class PlacementProblem:
         return np.stack([self.owner[self.use_value], self.use_nid, self.use_value], 1)
 
 
-def make_problem(graph: Graph, devices: Sequence[Device], *, pin: np.ndarray | None = None,
-                 inputs: Collection[str] = (), formats: Mapping[str, str] | None = None,
-                 kernels: Kernels | None = None, host: Machine | None = None,
-                 objective: str = "serial", constants: Collection[str] | None = None) -> PlacementProblem:
+def make_problem(
+    graph: Graph,
+    devices: Sequence[Device],
+    *,
+    pin: np.ndarray | None = None,
+    inputs: Collection[str] = (),
+    formats: Mapping[str, str] | None = None,
+    kernels: Kernels | None = None,
+    host: Machine | None = None,
+    objective: str = "serial",
+    constants: Collection[str] | None = None,
+) -> PlacementProblem:
     """The problem of a graph and a device list.
 
     ``pin`` int32 [nodes], -1: any device. ``inputs``: graph inputs that every run sets anew, from the first
@@ -109,9 +118,23 @@ def make_problem(graph: Graph, devices: Sequence[Device], *, pin: np.ndarray | N
     constant = graph.func_id < 0
     constant[graph.entry_nid[owner >= 0]] = False
     host = host or machine()
-    return PlacementProblem(graph, devices, prices.nodes(constant), pin, on_host, eid, owner[eid], ready[eid],
-                            prices.copies(eid), uses[:, 0], uses[:, 1], prices.reasons,
-                            round(host.handoff_ns), round(host.wake_ns), objective)
+    return PlacementProblem(
+        graph,
+        devices,
+        prices.nodes(constant),
+        pin,
+        on_host,
+        eid,
+        owner[eid],
+        ready[eid],
+        prices.copies(eid),
+        uses[:, 0],
+        uses[:, 1],
+        prices.reasons,
+        round(host.handoff_ns),
+        round(host.wake_ns),
+        objective,
+    )
 
 
 def _known(graph: Graph, constants: Collection[str] | None) -> np.ndarray | None:
@@ -147,7 +170,7 @@ def _owners(graph: Graph, inputs: Collection[str]) -> tuple[np.ndarray, np.ndarr
     ready = np.where(constant, -1, owner)
     set_anew = np.isin(owner, graph.inputs[[i for i, name in enumerate(names) if name in set(inputs)]])
     owner[constant & ~set_anew] = -1
-    for out, into in graph.hints.aliases:            # what is written lies where its writer runs
+    for out, into in graph.hints.aliases:  # what is written lies where its writer runs
         if 0 <= out < len(graph.outputs) and 0 <= into < len(graph.inputs):
             owner[graph.input_eids[into]] = graph.entry_nid[graph.outputs[out]]
     return owner, ready
@@ -157,8 +180,15 @@ class _Prices:
     """Costs of a graph's nodes and copies on its devices, with the planner's own layouts; each distinct one
     is asked for once."""
 
-    def __init__(self, graph: Graph, devices: tuple[Device, ...], formats: Mapping[str, str],
-                 kernels: Kernels, host: Machine | None, known: np.ndarray | None):
+    def __init__(
+        self,
+        graph: Graph,
+        devices: tuple[Device, ...],
+        formats: Mapping[str, str],
+        kernels: Kernels,
+        host: Machine | None,
+        known: np.ndarray | None,
+    ):
         self.graph, self.devices, self.kernels, self.host = graph, devices, kernels, host
         self.known, self.from_memory = known, weights_from_memory(graph, host)
         self.formats = read_formats(devices, formats)
@@ -183,7 +213,7 @@ class _Prices:
             known = 0 if self.known is None else self.known[calls]
             keys = 2 * graph.func_id[calls] + known
             _, row = intern(keys, 2 * len(graph.funcs))
-            first = calls[first_of(row, int(row.max()) + 1)]       # nodes of one function share their types
+            first = calls[first_of(row, int(row.max()) + 1)]  # nodes of one function share their types
             table[calls] = np.array([[self._node(int(n), did) for did in range(count)] for n in first])[row]
         moved = self._reshaped(constant)
         known: dict[tuple[int, int], list[int]] = {}
@@ -210,7 +240,7 @@ class _Prices:
         ptr, read = graph.in_ptr.tolist(), graph.in_eid.tolist()
         for nid, fid in enumerate(graph.func_id.tolist()):
             if nop[fid]:
-                found[nid] = all(found[maker[e]] for e in read[ptr[nid]:ptr[nid + 1]])
+                found[nid] = all(found[maker[e]] for e in read[ptr[nid] : ptr[nid + 1]])
         return found
 
     def _node(self, nid: int, did: int) -> int:
@@ -220,9 +250,15 @@ class _Prices:
             self.reasons[fid, did] = reason
             return UNSUPPORTED
         layouts = [self.layouts[self.graph.type_id[e]][did] for e in (*node.inputs, *node.outputs)]
-        cost = node_cost(self.graph, nid, device, layouts, host=self.host,
-                         constant_weight=None if self.known is None else bool(self.known[nid]),
-                         from_memory=self.from_memory)
+        cost = node_cost(
+            self.graph,
+            nid,
+            device,
+            layouts,
+            host=self.host,
+            constant_weight=None if self.known is None else bool(self.known[nid]),
+            from_memory=self.from_memory,
+        )
         return max(round(cost.cycles), 0) + round(dispatch_ns(device.descriptor).cycles)
 
     def _reshape(self, source: int, made: int, did: int) -> int:
@@ -253,7 +289,7 @@ class _Prices:
         devices, type_ = self.devices, self.graph.types[type_id]
         try:
             return round(copy_cost(devices[source], a, devices[target], b, type_, self.host).cycles)
-        except PlanError:                          # no way between the two: down to the host and up again
+        except PlanError:  # no way between the two: down to the host and up again
             host = next((d for d in devices if d.descriptor.on_host), None)
             if host is None:
                 return UNSUPPORTED

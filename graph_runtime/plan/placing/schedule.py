@@ -4,6 +4,7 @@ Each device has three queues, of compute, of copies in and of copies out, which 
 before its first reader, in copy_out of a device that sends to a host, else in copy_in of the one that
 receives.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from .problem import PlacementProblem
 __all__ = ["OBJECTIVES", "Times", "evaluate", "measure", "require_objective", "scores"]
 
 OBJECTIVES = ("serial", "makespan", "throughput")
-_MOST_CELLS = 1 << 22           # int64 of arrival times that are held at once
+_MOST_CELLS = 1 << 22  # int64 of arrival times that are held at once
 _NEVER = -1
 
 
@@ -29,17 +30,17 @@ class Times:
         count, k = problem.num_nodes, problem.num_devices
         self.rows = np.arange(rows)
         self.serial = np.zeros(rows, np.int64)
-        self.load = np.zeros((rows, 3 * k), np.int64)       # ns of each queue's work: compute, in, out
-        self.free = np.zeros((rows, 3 * k), np.int64)       # when each queue is free
+        self.load = np.zeros((rows, 3 * k), np.int64)  # ns of each queue's work: compute, in, out
+        self.free = np.zeros((rows, 3 * k), np.int64)  # when each queue is free
         self.did = np.full((rows, count), -1, np.int16)
-        self.over = np.zeros((rows, count), np.int64)       # when each node is over, and on which queue
+        self.over = np.zeros((rows, count), np.int64)  # when each node is over, and on which queue
         self.by = np.full((rows, count), -1, np.int8)
         self.arrive = np.full((rows, len(problem.eid), k), _NEVER, np.int64)
-        self.awake = np.zeros((rows, k), np.int64)          # until when each device was at work
+        self.awake = np.zeros((rows, k), np.int64)  # until when each device was at work
         self._queue = _copy_queues(problem.on_host)
-        host = np.tile(problem.on_host, 3)                  # of each queue
+        host = np.tile(problem.on_host, 3)  # of each queue
         hears = host[:, None] & host & ~np.eye(3 * k, dtype=bool)
-        self._hears = np.vstack([hears, np.zeros((1, 3 * k), bool)])        # -1: nobody brought it
+        self._hears = np.vstack([hears, np.zeros((1, 3 * k), bool)])  # -1: nobody brought it
         self._ptr = np.searchsorted(problem.use_nid, np.arange(count + 1)).tolist()
         self._value, self._owner = problem.use_value.tolist(), problem.owner.tolist()
         self._ready, self._call = problem.ready.tolist(), (problem.graph.func_id >= 0).tolist()
@@ -74,15 +75,15 @@ class Times:
         """Place node ``nid`` on devices ``did`` [rows]. What it reads has an owner whose device is known."""
         self.did[:, nid] = did
         if not self._call[nid]:
-            return                                   # an input
+            return  # an input
         cost, free = self.problem.cost[nid][did], self.free[self.rows, did]
         begin, over = np.zeros((2, len(self.rows)), np.int64)
         by = np.where(cost > 0, did, -1)
-        values = self._value[self._ptr[nid]:self._ptr[nid + 1]]
+        values = self._value[self._ptr[nid] : self._ptr[nid + 1]]
         for end, queue in [self._arrived(v, self.did[:, self._owner[v]], did) for v in values]:
             np.maximum(begin, self._heard(self.rows, end, queue, did, did), out=begin)
             np.maximum(over, end, out=over)
-            by = np.where(cost > 0, by, queue)        # a reshape that moves nothing is no instruction
+            by = np.where(cost > 0, by, queue)  # a reshape that moves nothing is no instruction
         end = np.where(cost > 0, np.maximum(begin, free) + cost, over)
         self.over[:, nid], self.by[:, nid] = end, by
         self.free[self.rows, did] = free = np.where(cost > 0, end, free)
@@ -111,8 +112,9 @@ class Times:
             self.serial[rows] += ns
         return np.where(here, made, end), np.where(here, maker, queue)
 
-    def _heard(self, rows: np.ndarray, end: np.ndarray, by: np.ndarray, queue: np.ndarray, did: np.ndarray
-               ) -> np.ndarray:
+    def _heard(
+        self, rows: np.ndarray, end: np.ndarray, by: np.ndarray, queue: np.ndarray, did: np.ndarray
+    ) -> np.ndarray:
         """int64 [rows]: when ``queue``, one of ``did``'s, knows that a step on queue ``by`` was over at
         ``end``."""
         problem = self.problem
@@ -146,7 +148,7 @@ def scores(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
     others'."""
     cells = max(problem.num_nodes, len(problem.eid) * problem.num_devices, 1)
     step = max(_MOST_CELLS // cells, 1)
-    parts = [measure(problem, did[at:at + step]) for at in range(0, len(did), step)]
+    parts = [measure(problem, did[at : at + step]) for at in range(0, len(did), step)]
     columns = (np.c_[part.objective, part.serial, _soft_most(part.load)] for part in parts)
     return np.concatenate([np.zeros((0, 3), np.int64), *columns])
 
@@ -160,5 +162,8 @@ def _soft_most(load: np.ndarray) -> np.ndarray:
 def require_objective(objective: str, known: Sequence[str] = OBJECTIVES) -> None:
     """Raises InputError for what is no objective."""
     if objective not in known:
-        raise InputError(f"unknown objective {objective!r}{did_you_mean(objective, known)}", got=objective,
-                         wanted=list(known))
+        raise InputError(
+            f"unknown objective {objective!r}{did_you_mean(objective, known)}",
+            got=objective,
+            wanted=list(known),
+        )

@@ -1,5 +1,6 @@
 """Local search: nodes change their device, alone or in groups that belong together, as long as the objective
 falls. A round tries all moves, then takes as many of those that gain as go well together."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,12 +14,12 @@ from .schedule import evaluate, scores
 
 __all__ = ["improve", "refine", "singles"]
 
-_SMALL = 16                     # nodes of a graph in which every pair and triple is tried
-_MOST_CELLS = 12_000_000        # (assignment, node) pairs that a search looks at: 1 to 2 seconds
-_MOST_ROWS = 4096               # moves of a round
+_SMALL = 16  # nodes of a graph in which every pair and triple is tried
+_MOST_CELLS = 12_000_000  # (assignment, node) pairs that a search looks at: 1 to 2 seconds
+_MOST_ROWS = 4096  # moves of a round
 _NEVER = np.iinfo(np.int64).max
-_SERIAL, _SOFT = 1, 2           # columns of schedule.scores
-_STARTS = 3                     # assignments that are improved
+_SERIAL, _SOFT = 1, 2  # columns of schedule.scores
+_STARTS = 3  # assignments that are improved
 
 
 def singles(problem: PlacementProblem) -> np.ndarray:
@@ -39,7 +40,7 @@ def refine(problem: PlacementProblem, starts: Sequence[np.ndarray]) -> np.ndarra
     best = rows[np.argsort(times, kind="stable")[:_STARTS]]
     groups = _groups(problem)
     cells = _MOST_CELLS // len(best)
-    if problem.objective == "throughput":        # its plateaus are wide: first what also sees other queues
+    if problem.objective == "throughput":  # its plateaus are wide: first what also sees other queues
         best = np.stack([improve(problem, row, groups, cells, by=_SOFT) for row in best])
     found = np.stack([improve(problem, row, groups, cells) for row in best])
     times = scores(problem, found)
@@ -49,10 +50,17 @@ def refine(problem: PlacementProblem, starts: Sequence[np.ndarray]) -> np.ndarra
     return improve(problem, found[at], groups, cells, by=_SERIAL, within=int(times[at, 0]))
 
 
-def improve(problem: PlacementProblem, did: np.ndarray, groups: list[np.ndarray], cells: int,
-            by: int = 0, within: int = _NEVER) -> np.ndarray:
+def improve(
+    problem: PlacementProblem,
+    did: np.ndarray,
+    groups: list[np.ndarray],
+    cells: int,
+    by: int = 0,
+    within: int = _NEVER,
+) -> np.ndarray:
     """``did`` int16 [nodes] after local search, at most ``cells`` pairs of an assignment and a node long.
     ``by``: the column of schedule.scores that falls, while the objective does not go above ``within`` ns."""
+
     def score(rows: np.ndarray) -> np.ndarray:
         found = scores(problem, rows)
         return np.where(found[:, 0] <= within, found[:, by], _NEVER)
@@ -95,9 +103,9 @@ def _moves(problem: PlacementProblem, did: np.ndarray, groups: list[np.ndarray],
     nid, target = np.nonzero(free)
     order = np.argsort(gain[nid, target], kind="stable")
     rows = [(np.array([n]), d) for n, d in zip(nid[order].tolist(), target[order].tolist(), strict=True)]
-    half = rows if len(rows) <= most // 2 else rows[:most // 2]
+    half = rows if len(rows) <= most // 2 else rows[: most // 2]
     wide = [(group[free[group, d]], d) for group in groups for d in range(k)]
-    chosen = half + [(group, d) for group, d in wide if len(group)][:most - len(half)]
+    chosen = half + [(group, d) for group, d in wide if len(group)][: most - len(half)]
     moves = np.repeat(did[None], len(chosen), 0)
     for row, (group, d) in enumerate(chosen):
         moves[row, group] = d
@@ -109,8 +117,11 @@ def _swaps(allowed: np.ndarray, did: np.ndarray, calls: np.ndarray) -> np.ndarra
     """int16 [swaps, nodes]: in small graphs two nodes on different devices change places."""
     if len(calls) > _SMALL:
         return np.zeros((0, len(did)), did.dtype)
-    pairs = [(a, b) for a, b in combinations(calls.tolist(), 2)
-             if did[a] != did[b] and allowed[a, did[b]] and allowed[b, did[a]]]
+    pairs = [
+        (a, b)
+        for a, b in combinations(calls.tolist(), 2)
+        if did[a] != did[b] and allowed[a, did[b]] and allowed[b, did[a]]
+    ]
     rows = np.repeat(did[None], len(pairs), 0)
     for row, (a, b) in enumerate(pairs):
         rows[row, [a, b]] = did[[b, a]]

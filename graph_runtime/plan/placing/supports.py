@@ -1,4 +1,5 @@
 """Whether a device can run a node: it has a kernel, and can hold what the node reads and makes."""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
@@ -12,7 +13,7 @@ from ..defaults import choose
 
 __all__ = ["Kernels", "no_kernel", "unable"]
 
-Kernels = Mapping[str, Collection[str]]       # function -> device kinds that a library has it for
+Kernels = Mapping[str, Collection[str]]  # function -> device kinds that a library has it for
 
 
 def unable(node: NodeView, device: Device, kernels: Kernels) -> str | None:
@@ -35,8 +36,11 @@ def no_kernel(node: NodeView, device: Device, kernels: Kernels) -> str | None:
         return None
     op = None if func.op is None else registry.get(func.op)
     if op is None:
-        return None if kinds is None else (f"the libraries have function {func.name} for "
-                                           f"{', '.join(sorted(kinds))} only")
+        return (
+            None
+            if kinds is None
+            else (f"the libraries have function {func.name} for {', '.join(sorted(kinds))} only")
+        )
     if op.is_nop:
         return None
     try:

@@ -1,5 +1,6 @@
 """A placement as rows: which node runs where, why, how long, and what each copy costs. Makes values, prints
 nothing."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -17,14 +18,14 @@ from .search import singles
 __all__ = ["node_rows", "predictions", "totals"]
 
 Row = dict[str, Any]
-_SMALL = 30         # nodes of a graph whose bound is worth a search
+_SMALL = 30  # nodes of a graph whose bound is worth a search
 
 
 def node_rows(problem: PlacementProblem, did: np.ndarray, asked: np.ndarray, causes: list[str]) -> list[Row]:
     """One row a node that runs, and one an input that is copied on every run: nid, node, op, asked (None:
     nobody asked), device, why, ns, and copies of what it makes: to, bytes, ns."""
     names = [str(d) for d in problem.devices]
-    did = np.where(problem.graph.func_id < 0, problem.pin, did)          # inputs come from there
+    did = np.where(problem.graph.func_id < 0, problem.pin, did)  # inputs come from there
     sent = _copies(problem, did, names)
     rows = []
     for nid in range(problem.num_nodes):
@@ -33,9 +34,18 @@ def node_rows(problem: PlacementProblem, did: np.ndarray, asked: np.ndarray, cau
             continue
         wanted = names[asked[nid]] if asked[nid] >= 0 else None
         here = int(did[nid])
-        rows.append({"nid": nid, "node": view.name, "op": view.op, "asked": wanted, "device": names[here],
-                     "why": causes[nid] if view.func else "every run sets it, from here",
-                     "ns": int(problem.cost[nid, here]), "copies": sent.get(nid, [])})
+        rows.append(
+            {
+                "nid": nid,
+                "node": view.name,
+                "op": view.op,
+                "asked": wanted,
+                "device": names[here],
+                "why": causes[nid] if view.func else "every run sets it, from here",
+                "ns": int(problem.cost[nid, here]),
+                "copies": sent.get(nid, []),
+            }
+        )
     return rows
 
 
@@ -50,9 +60,14 @@ def _copies(problem: PlacementProblem, did: np.ndarray, names: list[str]) -> dic
     reads[np.arange(len(home)), home] = False
     for value, target in np.argwhere(reads).tolist():
         eid = int(problem.eid[value])
-        found.setdefault(int(entry_nid[eid]), []).append({
-            "from": names[home[value]], "to": names[target], "bytes": graph.entry_type(eid).nbytes,
-            "ns": int(table[value, target])})
+        found.setdefault(int(entry_nid[eid]), []).append(
+            {
+                "from": names[home[value]],
+                "to": names[target],
+                "bytes": graph.entry_type(eid).nbytes,
+                "ns": int(table[value, target]),
+            }
+        )
     return found
 
 
@@ -94,7 +109,14 @@ def predictions(problem: PlacementProblem, did: np.ndarray) -> list[Row]:
         other = replace(problem, objective=objective)
         found = evaluate(other, alone)
         bound = _bound(other, did, alone)
-        rows.append({"objective": objective, "ns": int(ns[0]), "bound_ns": bound,
-                     "status": "optimal" if ns[0] == bound else "feasible",
-                     "single": str(problem.devices[int(np.argmin(found))]), "single_ns": int(found.min())})
+        rows.append(
+            {
+                "objective": objective,
+                "ns": int(ns[0]),
+                "bound_ns": bound,
+                "status": "optimal" if ns[0] == bound else "feasible",
+                "single": str(problem.devices[int(np.argmin(found))]),
+                "single_ns": int(found.min()),
+            }
+        )
     return rows

@@ -6,6 +6,7 @@ A walk is a pure function of the arguments' shapes and layouts and of the call's
 indices. A kernel loads rectangles, and a page as often as rectangles touch it; rows and columns are
 independent of each other there, so that counts are products of one vector for each.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ __all__ = ["WALKS"]
 
 # **************** conv2d ****************
 
+
 def _conv2d(call: Call) -> Moves:
     args, words, extra = call.args, call.words[:9] + behind(call.words[9:]), call.words[10]
     x, w, y = args[0], args[1], args[-1]
@@ -41,7 +43,7 @@ def _conv2d(call: Call) -> Moves:
         spans = (first + each).ravel(), (end + each).ravel()
         reads.append(args[2].touched(np.array([windows]), steps(1, 1), spans))
     down, across = steps(y.view[1], plan.height), steps(y.view[2], plan.width)
-    reads += [broadcast(a, y, down, across) for a in args[len(args) - 1 - extra:-1]]
+    reads += [broadcast(a, y, down, across) for a in args[len(args) - 1 - extra : -1]]
     return moves(reads, y, plan.width)
 
 
@@ -59,8 +61,9 @@ def _weights(w: Arg, plan: Plan, windows: int) -> np.ndarray:
     of_k, count = steps(plan.k, plan.depth), w.shape[0]
     if w.tiled:
         loads = hits(of_k, plan.k, max(plan.taps, 1))
-        return w.touched(np.tile(loads, count) * windows, steps(w.view[1], 1 << 40),
-                         steps(w.view[2], 1 << 40))
+        return w.touched(
+            np.tile(loads, count) * windows, steps(w.view[1], 1 << 40), steps(w.view[2], 1 << 40)
+        )
     return np.tile(hits(of_k, plan.k, max(w.view[2], 1)), count) * windows
 
 
@@ -84,6 +87,7 @@ def _exact_weights(w: Arg, plan: Plan, windows: int) -> np.ndarray:
 
 # **************** products ****************
 
+
 def _matmul(call: Call) -> Moves:
     return _product(call, call.words[2:], call.words[0] != 0, call.words[1] != 0)
 
@@ -98,8 +102,7 @@ def _product(call: Call, words: Sequence[int], turn_a: bool, turn_b: bool) -> Mo
     a, b, out, extra, words = call.args[0], call.args[1], call.args[-1], words[1], behind(words)
     planes, rows, cols = out.view
     k = a.view[1 if turn_a else 2]
-    plan = blocks_of(out.view, k, words, max(x.page_bytes for x in call.args), call.cores,
-                     extra)
+    plan = blocks_of(out.view, k, words, max(x.page_bytes for x in call.args), call.cores, extra)
     down = split(steps(rows, plan.macro[0]), plan.height)
     across = split(steps(cols, plan.macro[1]), plan.width)
     of_k, times = steps(k, plan.depth), [len(across[0]), len(down[0])]
@@ -111,10 +114,18 @@ def _product(call: Call, words: Sequence[int], turn_a: bool, turn_b: bool) -> Mo
     if len(call.args) - extra == 4:
         reads.append(call.args[2].touched(np.array([planes * len(down[0])]), steps(1, 1), across))
     rows = split(down, 32)
-    reads += [broadcast(x, out, rows, across) for x in call.args[len(call.args) - 1 - extra:-1]]
+    reads += [broadcast(x, out, rows, across) for x in call.args[len(call.args) - 1 - extra : -1]]
     return moves(reads, out, plan.width)
 
 
-WALKS: dict[str, Callable[[Call], Moves]] = {"matmul": _matmul, "dense": _dense, "conv2d": _conv2d,
-                                            "attention": attention, **GRADIENTS, **MOVES, **GATHERS,
-                                            **PANELS, **REDUCTIONS}
+WALKS: dict[str, Callable[[Call], Moves]] = {
+    "matmul": _matmul,
+    "dense": _dense,
+    "conv2d": _conv2d,
+    "attention": attention,
+    **GRADIENTS,
+    **MOVES,
+    **GATHERS,
+    **PANELS,
+    **REDUCTIONS,
+}

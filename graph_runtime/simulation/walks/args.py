@@ -1,5 +1,6 @@
 """What a kernel moves, said by rectangles: its arguments as planes of pages, spans of rows and columns, and
 how often they touch each page. Shared by the walks."""
+
 from __future__ import annotations
 
 import math
@@ -10,14 +11,30 @@ import numpy as np
 
 from ...layout import TILE, Layout, pages
 
-__all__ = ["COVER", "Arg", "Call", "Moves", "Spans", "Times", "behind", "broadcast", "cut", "hits", "inside",
-           "moves", "pair", "scanned", "split", "steps"]
+__all__ = [
+    "COVER",
+    "Arg",
+    "Call",
+    "Moves",
+    "Spans",
+    "Times",
+    "behind",
+    "broadcast",
+    "cut",
+    "hits",
+    "inside",
+    "moves",
+    "pair",
+    "scanned",
+    "split",
+    "steps",
+]
 
-COVER = 512                         # native/kernels/tt/rows.h
-_PANEL_BYTES = 262144               # native/kernels/tt/work.h
+COVER = 512  # native/kernels/tt/rows.h
+_PANEL_BYTES = 262144  # native/kernels/tt/work.h
 
 Spans = tuple[np.ndarray, np.ndarray]
-Times = int | np.ndarray            # int64 [pages], or one number for all of them
+Times = int | np.ndarray  # int64 [pages], or one number for all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +66,10 @@ class Arg:
         """int64 [pages]: how often rectangles touch each page: the planes so often, with each span of rows
         each span of columns."""
         _, height, width = self.view
-        width = width if self.tiled else max(width, 1)          # an empty row is a page, too
-        down, across = (hits(s, n, unit) for s, n, unit in zip((rows, cols), (height, width), self.unit,
-                                                              strict=True))
+        width = width if self.tiled else max(width, 1)  # an empty row is a page, too
+        down, across = (
+            hits(s, n, unit) for s, n, unit in zip((rows, cols), (height, width), self.unit, strict=True)
+        )
         return (planes[:, None, None] * down[:, None] * across).reshape(-1)
 
 
@@ -78,7 +96,7 @@ class Moves:
 
 def behind(words: Sequence[int]) -> Sequence[int]:
     """The words behind those of an epilogue (ops/steps.py), which come first."""
-    return words[2 + 6 * words[0]:]
+    return words[2 + 6 * words[0] :]
 
 
 def broadcast(x: Arg, out: Arg, down: Spans, across: Spans) -> np.ndarray:
@@ -140,5 +158,7 @@ def moves(reads: list[np.ndarray], out: Arg, width: int) -> Moves:
 def split(spans: Spans, step: int) -> Spans:
     """Each span in spans of ``step``, which begin anew in each."""
     parts = [steps(int(end - first), step) for first, end in zip(*spans, strict=True)]
-    return (np.concatenate([p[0] + first for p, first in zip(parts, spans[0], strict=True)]),
-            np.concatenate([p[1] + first for p, first in zip(parts, spans[0], strict=True)]))
+    return (
+        np.concatenate([p[0] + first for p, first in zip(parts, spans[0], strict=True)]),
+        np.concatenate([p[1] + first for p, first in zip(parts, spans[0], strict=True)]),
+    )

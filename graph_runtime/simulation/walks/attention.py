@@ -1,4 +1,5 @@
 """The walk of attention (native/kernels/tt/attention.h)."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -9,7 +10,7 @@ from .product import BLOCK_BYTES, blocks_of, parts_of
 
 __all__ = ["attention"]
 
-_KEYS = 128                         # attention.h
+_KEYS = 128  # attention.h
 
 
 def attention(call: Call) -> Moves:
@@ -23,13 +24,18 @@ def attention(call: Call) -> Moves:
     for first in range(0, count, rows):
         end = min(first + rows, count)
         seen = min(k.view[1], end) if call.words[1] else k.view[1]
-        block, blocks = (np.array([first]), np.array([end])), tuple(s[:-(-seen // keys)]
-                                                                    for s in steps(k.view[1], keys))
+        block, blocks = (
+            (np.array([first]), np.array([end])),
+            tuple(s[: -(-seen // keys)] for s in steps(k.view[1], keys)),
+        )
         loads = len(parts[0]) * (len(blocks[0]) if len(in_depth[0]) > 1 else 1)
         again = [np.full(a.view[0], planes // max(a.view[0], 1)) for a in (q, k, v)]
-        each = [q.touched(again[0] * loads, block, in_depth),
-                k.touched(again[1] * len(parts[0]), blocks, in_depth), v.touched(again[2], blocks, parts),
-                *(len(parts[0]) * broadcast(b, out, block, blocks) for b in bias)]
+        each = [
+            q.touched(again[0] * loads, block, in_depth),
+            k.touched(again[1] * len(parts[0]), blocks, in_depth),
+            v.touched(again[2], blocks, parts),
+            *(len(parts[0]) * broadcast(b, out, block, blocks) for b in bias),
+        ]
         reads = [a + b for a, b in zip(reads, each, strict=True)]
     return moves(reads, out, width)
 
@@ -42,8 +48,14 @@ def _sizes(call: Call, biased: bool) -> tuple[int, int, int, int]:
     of_b, of_a = parts_of(call.words[2:])
 
     def floats() -> int:
-        return (3 * rows + (rows * depth + rows * keys) * of_a + (depth * keys + keys * width) * of_b
-                + rows * width + biased * rows * keys + 32 * max(depth, width))
+        return (
+            3 * rows
+            + (rows * depth + rows * keys) * of_a
+            + (depth * keys + keys * width) * of_b
+            + rows * width
+            + biased * rows * keys
+            + 32 * max(depth, width)
+        )
 
     while -(-floats() * 4 // 64) * 64 > BLOCK_BYTES:
         if keys > 32:

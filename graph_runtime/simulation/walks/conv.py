@@ -1,5 +1,6 @@
 """How the tt kernel of conv2d cuts its work: windows of the output, blocks of output channels, steps of K, as
 gr_tt_conv_plan (native/kernels/tt/conv.h) and exact_conv.h do."""
+
 from __future__ import annotations
 
 import math
@@ -10,8 +11,8 @@ from .product import BLOCK_BYTES, parts_of, share_of
 
 __all__ = ["Plan", "exact_rows", "plan_of"]
 
-_UNITS, _COLS, _STRIPE = 8, 64, 16        # conv.h, gemm.h
-_EXACT_ROWS, _EXACT_STRIP = 8, 16384      # exact_conv.h
+_UNITS, _COLS, _STRIPE = 8, 64, 16  # conv.h, gemm.h
+_EXACT_ROWS, _EXACT_STRIP = 8, 16384  # exact_conv.h
 
 
 @dataclass(slots=True)
@@ -49,8 +50,12 @@ class Plan:
     @property
     def reach(self) -> tuple[int, int]:
         """A window at the edge looks as far as any other."""
-        high, wide = ((out - 1) * s + (max(t, 1) - 1) * d + 1 for out, s, t, d in zip(
-            (self.height, self.width), self.stride, self.kernel, self.dilation, strict=True))
+        high, wide = (
+            (out - 1) * s + (max(t, 1) - 1) * d + 1
+            for out, s, t, d in zip(
+                (self.height, self.width), self.stride, self.kernel, self.dilation, strict=True
+            )
+        )
         return high, wide
 
 
@@ -60,8 +65,19 @@ def plan_of(shapes: Sequence[tuple[int, ...]], words: Sequence[int], page_bytes:
     w, y = shapes[1], shapes[-1]
     exact, groups = bool(words[11]), words[8]
     rows, cols = (32, 32) if exact else (min(32, y[2]), min(_COLS, y[3]))
-    plan = Plan((w[2], w[3]), (words[0], words[1]), (words[2], words[3]), (words[6], words[7]), groups, w[1],
-                y[1] // groups, rows, cols, -(-y[2] // rows), -(-y[3] // cols))
+    plan = Plan(
+        (w[2], w[3]),
+        (words[0], words[1]),
+        (words[2], words[3]),
+        (words[6], words[7]),
+        groups,
+        w[1],
+        y[1] // groups,
+        rows,
+        cols,
+        -(-y[2] // rows),
+        -(-y[3] // cols),
+    )
     if not exact:
         _cut(plan, y[0], words[9:], page_bytes, extra)
     return plan
@@ -108,6 +124,13 @@ def _floats(plan: Plan, parts: tuple[int, int], extra: int) -> int:
     area = -(-plan.height * lines[1] // _STRIPE) * _STRIPE
     planes = min(plan.channels, depth // taps if depth % taps == 0 else (depth - 1) // taps + 2)
     rows = max(depth + 2 * kernel[1], taps)
-    return (plan.block * area + parts[1] * planes * math.prod(phases) * math.prod(lines) + 2 * _STRIPE
-            + parts[0] * plan.block * depth + plan.block + depth + max(rows, reach[0] * reach[1])
-            + extra * 32 * lines[1])
+    return (
+        plan.block * area
+        + parts[1] * planes * math.prod(phases) * math.prod(lines)
+        + 2 * _STRIPE
+        + parts[0] * plan.block * depth
+        + plan.block
+        + depth
+        + max(rows, reach[0] * reach[1])
+        + extra * 32 * lines[1]
+    )

@@ -1,4 +1,5 @@
 """Walks of the ops that go by indices (native/kernels/tt: gather.h, scatter.h, rows.h, scan.h)."""
+
 from __future__ import annotations
 
 import math
@@ -32,9 +33,9 @@ def _begin(call: Call, batch: int) -> np.ndarray:
     ``batch``."""
     data, shape = call.args[0].shape, call.args[1].shape
     k = shape[-1]
-    sizes = np.array(data[batch:batch + k])
+    sizes = np.array(data[batch : batch + k])
     index = _chosen(call, np.tile(sizes, math.prod(shape[:-1]))).reshape(-1, k)
-    return index @ np.array([math.prod(data[batch + j + 1:]) for j in range(k)])
+    return index @ np.array([math.prod(data[batch + j + 1 :]) for j in range(k)])
 
 
 def _load(times: np.ndarray, arg: Arg, at: np.ndarray, new: np.ndarray) -> None:
@@ -59,10 +60,11 @@ def _unread(*args: Arg) -> list[np.ndarray]:
 
 # **************** gather.h ****************
 
+
 def _take(call: Call) -> Moves:
     data, chosen, _ = call.args
     axis, count = call.words[0], math.prod(chosen.shape)
-    size, after = data.shape[axis], math.prod(data.shape[axis + 1:])
+    size, after = data.shape[axis], math.prod(data.shape[axis + 1 :])
     index = _chosen(call, size)
 
     def locate(to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -76,7 +78,7 @@ def _take_along_axis(call: Call) -> Moves:
     data, chosen, _ = call.args
     axis = call.words[0]
     index = _chosen(call, data.shape[axis])
-    spans = [math.prod(data.shape[d + 1:]) for d in range(len(data.shape))]
+    spans = [math.prod(data.shape[d + 1 :]) for d in range(len(data.shape))]
 
     def locate(to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         places = np.array(np.unravel_index(to, chosen.shape))
@@ -89,7 +91,7 @@ def _take_along_axis(call: Call) -> Moves:
 def _gather_nd(call: Call) -> Moves:
     data, chosen, _ = call.args
     batch, k = call.words[0], chosen.shape[-1]
-    after, size = math.prod(data.shape[batch + k:]), math.prod(data.shape[batch:])
+    after, size = math.prod(data.shape[batch + k :]), math.prod(data.shape[batch:])
     count, begin = math.prod(chosen.shape[batch:-1]), _begin(call, batch)
 
     def locate(to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -126,6 +128,7 @@ def _gather(call: Call, locate: Callable[[np.ndarray], tuple[np.ndarray, np.ndar
 
 # **************** scatter.h ****************
 
+
 def _scatter_elements(call: Call) -> Moves:
     """A panel reads the rows of indices and updates that may fall on it; along another axis than the last,
     only its own columns of them."""
@@ -135,7 +138,7 @@ def _scatter_elements(call: Call) -> Moves:
     planes, rows, cols = data.view
     reads, lines = _unread(data, chosen, updates), np.arange(math.prod(shape[:-1]))
     last = axis == ndim - 1
-    spans = [math.prod(data.shape[d + 1:-1]) for d in range(ndim - 1)]
+    spans = [math.prod(data.shape[d + 1 : -1]) for d in range(ndim - 1)]
     places = np.array(np.unravel_index(lines, (1, *shape[:-1])))[1:]
     row = np.array([span * (d != axis) for d, span in enumerate(spans)], np.int64) @ places
     reach = 0 if last else (data.shape[axis] - 1) * spans[axis]
@@ -169,15 +172,16 @@ def _scatter_nd(call: Call) -> Moves:
     k = chosen.shape[-1]
     part, begin = math.prod(data.shape[k:]), _begin(call, 0)
     reads = _unread(data, chosen, updates)
-    target = (begin[:, None] + np.arange(part)).ravel()             # of each element of the updates
+    target = (begin[:, None] + np.arange(part)).ravel()  # of each element of the updates
     for plane in range(planes):
         for r0 in range(0, rows, height):
             for c0 in range(0, cols, width):
                 numbers = np.arange(len(begin) * k)
                 _load(reads[1], chosen, numbers, numbers == 0)
                 line, column = target // cols - plane * rows, target % cols
-                flat = np.flatnonzero((line >= r0) & (line < min(r0 + height, rows)) & (column >= c0)
-                                      & (column < c0 + width))
+                flat = np.flatnonzero(
+                    (line >= r0) & (line < min(r0 + height, rows)) & (column >= c0) & (column < c0 + width)
+                )
                 _load(reads[2], updates, flat, np.arange(len(flat)) == 0)
     return _scattered(call, reads, target)
 
@@ -193,17 +197,23 @@ def _scattered(call: Call, reads: list[np.ndarray], target: np.ndarray) -> Moves
     if not call.in_place:
         reads[0] = data.touched(np.ones(planes, np.int64), down, across)
         return moves(reads, out, width)
-    changed = np.unique(np.stack([target // cols // rows, target // cols % rows // height,
-                                  target % cols // width]), axis=1)
+    changed = np.unique(
+        np.stack([target // cols // rows, target // cols % rows // height, target % cols // width]), axis=1
+    )
     one, stores = np.zeros(planes, np.int64), np.zeros(len(reads[0]), np.int64)
     for plane, line, column in changed.T:
         one[:] = np.arange(planes) == plane
-        stores += out.touched(one, *(tuple(s[i:i + 1] for s in spans)
-                                     for spans, i in ((down, line), (across, column))))
+        stores += out.touched(
+            one, *(tuple(s[i : i + 1] for s in spans) for spans, i in ((down, line), (across, column)))
+        )
     again = stores if len(across[0]) > 1 and not out.tiled else 0
     return Moves([stores, *reads[1:], again], stores)
 
 
 GATHERS: dict[str, Callable[[Call], Moves]] = {
-    "take": _take, "take_along_axis": _take_along_axis, "gather_nd": _gather_nd,
-    "scatter_elements": _scatter_elements, "scatter_nd": _scatter_nd}
+    "take": _take,
+    "take_along_axis": _take_along_axis,
+    "gather_nd": _gather_nd,
+    "scatter_elements": _scatter_elements,
+    "scatter_nd": _scatter_nd,
+}

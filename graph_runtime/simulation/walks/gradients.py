@@ -1,4 +1,5 @@
 """Walks of the gradients of convolutions and pools (native/kernels/tt: convolutions.h, pool_backward.h)."""
+
 from __future__ import annotations
 
 import math
@@ -10,7 +11,7 @@ from .args import Call, Moves, Spans, cut, inside, moves, steps
 
 __all__ = ["GRADIENTS"]
 
-_OUTPUTS, _COLS, _FLOATS = 16, 64, 49152            # convolutions.h
+_OUTPUTS, _COLS, _FLOATS = 16, 64, 49152  # convolutions.h
 
 
 def _conv_transpose2d(call: Call) -> Moves:
@@ -26,8 +27,10 @@ def _conv_transpose2d(call: Call) -> Moves:
         least = begin + pads[d] - (w.shape[2 + d] - 1) * dilations[d]
         last = np.minimum((stop - 1 + pads[d]) // strides[d] + 1, x.shape[2 + d])
         seen.append((np.maximum(-(-least // strides[d]), 0), last))
-    reads = [x.touched(np.full(x.view[0], -(-outputs // block)), *seen),
-             w.touched(np.full(w.view[0], windows), steps(w.shape[2], 1 << 40), steps(w.shape[3], 1 << 40))]
+    reads = [
+        x.touched(np.full(x.view[0], -(-outputs // block)), *seen),
+        w.touched(np.full(w.view[0], windows), steps(w.shape[2], 1 << 40), steps(w.shape[3], 1 << 40)),
+    ]
     if bias:
         each = steps(outputs * groups, 1)
         reads.append(bias[0].touched(np.array([windows]), steps(1, 1), each))
@@ -47,8 +50,10 @@ def _conv2d_backward_weight(call: Call) -> Moves:
         reach = (end - begin - 1) * strides[d] + (w.shape[2 + d] - 1) * dilations[d] + 1
         spans.append((begin, end))
         seen.append(inside(begin * strides[d] - pads[d], reach, x.shape[2 + d]))
-    reads = [x.touched(np.full(x.view[0], -(-outputs // block)), *seen),
-             grad.touched(np.full(grad.view[0], -(-channels // chunk)), *spans)]
+    reads = [
+        x.touched(np.full(x.view[0], -(-outputs // block)), *seen),
+        grad.touched(np.full(grad.view[0], -(-channels // chunk)), *spans),
+    ]
     return moves(reads, w, max(w.view[2], 1))
 
 
@@ -74,5 +79,7 @@ def _max_pool2d_backward(call: Call) -> Moves:
 
 
 GRADIENTS: dict[str, Callable[[Call], Moves]] = {
-    "conv_transpose2d": _conv_transpose2d, "conv2d_backward_weight": _conv2d_backward_weight,
-    "max_pool2d_backward": _max_pool2d_backward}
+    "conv_transpose2d": _conv_transpose2d,
+    "conv2d_backward_weight": _conv2d_backward_weight,
+    "max_pool2d_backward": _max_pool2d_backward,
+}

@@ -1,4 +1,5 @@
 """Walks of the ops that move elements (native/kernels/tt: move.h, slice.h, rows.h, fill.h)."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from .args import Arg, Call, Moves, Spans, cut, hits, inside, moves, pair, steps
 
 __all__ = ["MOVES"]
 
-_COVER = 512                        # slice.h
+_COVER = 512  # slice.h
 
 
 def _transpose(call: Call) -> Moves:
@@ -48,9 +49,12 @@ def _slice_update(call: Call) -> Moves:
     spans = np.array([(c[0], c[-1] + 1) for c in columns], np.int64).reshape(-1, 2).T
     unit, units = update.unit[0], max(-(-update.view[1] // update.unit[0]), 1)
     blocks = np.unique(rows // height * units + np.arange(len(rows)) // unit) % units
-    loads = np.bincount(blocks, minlength=units)[:-(-update.view[1] // unit), None]
-    loads = np.ones((update.view[0], 1, 1), np.int64) * loads * hits((spans[0], spans[1]), update.view[2],
-                                                                    update.unit[1])
+    loads = np.bincount(blocks, minlength=units)[: -(-update.view[1] // unit), None]
+    loads = (
+        np.ones((update.view[0], 1, 1), np.int64)
+        * loads
+        * hits((spans[0], spans[1]), update.view[2], update.unit[1])
+    )
     if not call.in_place:
         return moves([x.touched(np.ones(x.view[0], np.int64), bands, across), loads.reshape(-1)], out, width)
     stores = out.touched(hit, changed, below)
@@ -98,12 +102,15 @@ def _concatenate(call: Call) -> Moves:
 
 # **************** fill.h ****************
 
+
 def _tile(call: Call) -> Moves:
     """A panel in pieces that end where the input does."""
     x, out = call.args
     height, width = cut(any(a.tiled for a in call.args), out.view[2], 1)
-    spans = [_pieces(n, size, step) for n, size, step in zip(x.view[1:], out.view[1:], (height, width),
-                                                            strict=True)]
+    spans = [
+        _pieces(n, size, step)
+        for n, size, step in zip(x.view[1:], out.view[1:], (height, width), strict=True)
+    ]
     return moves([x.touched(np.full(x.view[0], out.view[0] // max(x.view[0], 1)), *spans)], out, width)
 
 
@@ -129,7 +136,12 @@ def _pad(call: Call) -> Moves:
     return moves([x.touched(seen, *spans)], out, width)
 
 
-MOVES: dict[str, Callable[[Call], Moves]] = {"transpose": _transpose, "slice": _slice,
-                                            "reverse": _slice, "tile": _tile, "pad": _pad,
-                                            "slice_update": _slice_update,
-                                            "concatenate": _concatenate}
+MOVES: dict[str, Callable[[Call], Moves]] = {
+    "transpose": _transpose,
+    "slice": _slice,
+    "reverse": _slice,
+    "tile": _tile,
+    "pad": _pad,
+    "slice_update": _slice_update,
+    "concatenate": _concatenate,
+}

@@ -1,5 +1,6 @@
 """Walks of the ops that make their output panel by panel: of one or two inputs, bias_add, pools and
 norms (native/kernels/tt: elementwise.h, fpu.h, linear.h, pool.h, normalize.h)."""
+
 from __future__ import annotations
 
 import math
@@ -13,15 +14,76 @@ from .args import Arg, Call, Moves, broadcast, cut, moves, scanned, split, steps
 
 __all__ = ["PANELS"]
 
-_MAPS = ("relu", "gelu", "sigmoid", "tanh", "exp", "sqrt", "cast", "abs", "negative", "sign", "clip", "ceil",
-         "floor", "round", "expm1", "log", "log1p", "reciprocal", "rsqrt", "erf", "sin", "cos", "tan", "asin",
-         "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "softplus", "softsign", "silu", "mish",
-         "hard_swish", "leaky_relu", "elu", "selu", "celu", "hard_sigmoid", "thresholded_relu", "shrink",
-         "isnan", "isinf", "bitwise_not", "logical_not")
+_MAPS = (
+    "relu",
+    "gelu",
+    "sigmoid",
+    "tanh",
+    "exp",
+    "sqrt",
+    "cast",
+    "abs",
+    "negative",
+    "sign",
+    "clip",
+    "ceil",
+    "floor",
+    "round",
+    "expm1",
+    "log",
+    "log1p",
+    "reciprocal",
+    "rsqrt",
+    "erf",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "softplus",
+    "softsign",
+    "silu",
+    "mish",
+    "hard_swish",
+    "leaky_relu",
+    "elu",
+    "selu",
+    "celu",
+    "hard_sigmoid",
+    "thresholded_relu",
+    "shrink",
+    "isnan",
+    "isinf",
+    "bitwise_not",
+    "logical_not",
+)
 _PAIRS = ("add", "subtract", "multiply", "divide", "maximum")
-_TOGETHER = ("minimum", "power", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
-             "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor",
-             "shift_left", "shift_right", "where", "broadcast_to")
+_TOGETHER = (
+    "minimum",
+    "power",
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "shift_left",
+    "shift_right",
+    "where",
+    "broadcast_to",
+)
 
 
 def _cut(call: Call, count: int) -> tuple[int, int]:
@@ -91,8 +153,10 @@ def _bias_add(call: Call) -> Moves:
         spans, again = down, len(across[0]) * planes
     elif from_back > 1:
         spans, again = steps(bias.view[2], 1), panels * planes // max(bias.view[2], 1)
-    reads = [x.touched(np.ones(x.view[0], np.int64), down, across),
-             bias.touched(np.array([again]), steps(1, 1), spans)]
+    reads = [
+        x.touched(np.ones(x.view[0], np.int64), down, across),
+        bias.touched(np.array([again]), steps(1, 1), spans),
+    ]
     return moves(reads, out, width)
 
 
@@ -151,8 +215,17 @@ def _layer_norm(call: Call) -> Moves:
 
 
 PANELS: dict[str, Callable[[Call], Moves]] = {
-    **dict.fromkeys(_MAPS, _map), **dict.fromkeys(_PAIRS, _pair), **dict.fromkeys(_TOGETHER, _together),
-    "mod": _mod, "bias_add": _bias_add, "fused": _fused,
-    "max_pool2d": _pool, "avg_pool2d": _pool, "softmax": _softmax,
-    "log_softmax": _softmax, "rms_norm": _layer_norm,
-    "layer_norm": _layer_norm, "cumsum": _cumsum}
+    **dict.fromkeys(_MAPS, _map),
+    **dict.fromkeys(_PAIRS, _pair),
+    **dict.fromkeys(_TOGETHER, _together),
+    "mod": _mod,
+    "bias_add": _bias_add,
+    "fused": _fused,
+    "max_pool2d": _pool,
+    "avg_pool2d": _pool,
+    "softmax": _softmax,
+    "log_softmax": _softmax,
+    "rms_norm": _layer_norm,
+    "layer_norm": _layer_norm,
+    "cumsum": _cumsum,
+}

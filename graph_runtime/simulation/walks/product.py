@@ -1,5 +1,6 @@
 """How the tt kernels of matmul and dense cut their work, as gr_tt_blocks_of and gr_tt_blocks_shrink
 (native/kernels/tt/blocking.h) and exact_linear.h do; and what fidelity and op model make of L1."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 
 __all__ = ["BLOCK_BYTES", "Blocks", "blocks_of", "parts_of", "share_of"]
 
-BLOCK_BYTES = 524288                        # L1 of a block that fits any board
+BLOCK_BYTES = 524288  # L1 of a block that fits any board
 _BLOCK, _LEAST, _TILE_BYTES = 128, 64, 4096
 
 
@@ -39,8 +40,9 @@ def share_of(words: Sequence[int], page_bytes: int) -> int:
     return max(words[12] - added, 0) if words[3] > 0 else 0
 
 
-def blocks_of(view: tuple[int, int, int], k: int, words: Sequence[int], page_bytes: int,
-              cores: int, extra: int) -> Blocks:
+def blocks_of(
+    view: tuple[int, int, int], k: int, words: Sequence[int], page_bytes: int, cores: int, extra: int
+) -> Blocks:
     """Of an output of (planes, rows, columns). ``words`` those of numerics; ``page_bytes`` of the argument
     with the largest page; ``extra``: inputs of the epilogue."""
     whole = _up(max(k, 1), 32)
@@ -70,8 +72,12 @@ def _own(view: tuple[int, int, int], whole: int, cores: int) -> Blocks:
 
 
 def _floats(b: Blocks, parts: tuple[int, int]) -> int:
-    return (b.height * b.width + b.depth * (b.strip * parts[1] + b.width * parts[0])
-            + 32 * max(b.depth, b.strip, b.width) + b.width)
+    return (
+        b.height * b.width
+        + b.depth * (b.strip * parts[1] + b.width * parts[0])
+        + 32 * max(b.depth, b.strip, b.width)
+        + b.width
+    )
 
 
 def _shrink(b: Blocks) -> bool:

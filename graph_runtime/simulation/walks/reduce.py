@@ -1,4 +1,5 @@
 """Walks of the reductions, global pools and argmax among them (native/kernels/tt: reduce.h, rows.h)."""
+
 from __future__ import annotations
 
 import math
@@ -11,7 +12,7 @@ from .args import Arg, Call, Moves, cut, moves, steps
 
 __all__ = ["REDUCTIONS"]
 
-_WINDOW, _PLANES = 512, 12          # reduce.h: columns in L1 at a time; axes 2 and 3 of NCHW
+_WINDOW, _PLANES = 512, 12  # reduce.h: columns in L1 at a time; axes 2 and 3 of NCHW
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,13 @@ def _global_pool(call: Call) -> Moves:
 def _walk(call: Call, mask: int) -> Moves:
     x, out = call.args
     ndim = len(x.shape)
-    job = _Job(x.shape, mask, math.prod(n for d, n in enumerate(x.shape[:-1]) if mask >> d & 1),
-               bool(ndim >= 1 and mask >> (ndim - 1) & 1), bool(ndim >= 2 and mask >> (ndim - 2) & 1))
+    job = _Job(
+        x.shape,
+        mask,
+        math.prod(n for d, n in enumerate(x.shape[:-1]) if mask >> d & 1),
+        bool(ndim >= 1 and mask >> (ndim - 1) & 1),
+        bool(ndim >= 2 and mask >> (ndim - 2) & 1),
+    )
     height, width = cut(any(a.tiled for a in call.args), out.view[2], 4)
     planes, rows, cols = x.view
     down = -(-rows // x.unit[0])
@@ -60,7 +66,7 @@ def _walk(call: Call, mask: int) -> Moves:
         loads = np.bincount(block[np.diff(block, prepend=-1) != 0], minlength=len(times))
         step, (left, end) = (_WINDOW, (0, cols)) if job.last else (width, at[2])
         for c0 in range(left, end, step):
-            times[:, c0 // x.unit[1]:-(-min(c0 + step, end) // x.unit[1])] += loads[:, None]
+            times[:, c0 // x.unit[1] : -(-min(c0 + step, end) // x.unit[1])] += loads[:, None]
     return moves([times.reshape(-1)], out, width)
 
 
@@ -95,5 +101,7 @@ def _rows(job: _Job, view: tuple[int, int, int], at: tuple) -> np.ndarray:
 
 REDUCTIONS: dict[str, Callable[[Call], Moves]] = {
     **dict.fromkeys(("sum", "mean", "prod", "max", "min", "all", "any"), _reduce),
-    **dict.fromkeys(("argmax", "argmin"), _arg), "topk": _topk,
-    **dict.fromkeys(("global_avg_pool2d", "global_max_pool2d"), _global_pool)}
+    **dict.fromkeys(("argmax", "argmin"), _arg),
+    "topk": _topk,
+    **dict.fromkeys(("global_avg_pool2d", "global_max_pool2d"), _global_pool),
+}

@@ -112,9 +112,7 @@ def _transposed(
     before = [r - p for r, p in zip(reach, attrs["pads"], strict=False)]
     spread = _spread(e, x, attrs["strides"])
     # behind each element there are strides - 1 zeros, also behind the last
-    after = [
-        b + more - (s - 1) for b, more, s in zip(before, output_padding, attrs["strides"], strict=True)
-    ]
+    after = [b + more - (s - 1) for b, more, s in zip(before, output_padding, attrs["strides"], strict=True)]
     pads = [max(n, 0) for n in (*before, *after)]
     for i in (0, 1):
         end = spread.shape[2 + i] - max(-after[i], 0)
@@ -129,9 +127,7 @@ def _regrouped(e: Any, weight: Any, groups: int) -> Any:
     if groups == 1:
         return e.op("transpose", weight, perm=(1, 0, 2, 3))
     rows, b, kh, kw = weight.shape
-    made = e.op(
-        "transpose", reshape(e, weight, (groups, rows // groups, b, kh * kw)), perm=(0, 2, 1, 3)
-    )
+    made = e.op("transpose", reshape(e, weight, (groups, rows // groups, b, kh * kw)), perm=(0, 2, 1, 3))
     return reshape(e, made, (groups * b, rows // groups, kh, kw))
 
 

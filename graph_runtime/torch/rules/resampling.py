@@ -240,8 +240,10 @@ def avg_pool2d_backward(
         size = x.shape[axis]
         windows = [(at * s - p, min(at * s - p + k, size + p)) for at in range(grad.shape[axis])]
         inside = [(first, min(end, size)) for first, end in windows]
-        counts = [end - (first if count_include_pad else max(first, 0)) for first, end in
-                  (windows if count_include_pad else inside)]  # fmt: skip
+        counts = [
+            end - (first if count_include_pad else max(first, 0))
+            for first, end in (windows if count_include_pad else inside)
+        ]
         if divisor_override is not None:
             counts = [divisor_override if i == 0 else 1] * len(counts)
         grad = _through(e, grad, axis, _averages(inside, size, counts))

@@ -17,5 +17,19 @@ from . import (
     shapes,
 )
 
-__all__ = ["attention", "control", "conv", "elementwise", "gather", "grid", "linear", "normalise", "pool",
-           "quantize", "recurrent", "reduce", "resize", "shapes"]
+__all__ = [
+    "attention",
+    "control",
+    "conv",
+    "elementwise",
+    "gather",
+    "grid",
+    "linear",
+    "normalise",
+    "pool",
+    "quantize",
+    "recurrent",
+    "reduce",
+    "resize",
+    "shapes",
+]

@@ -56,8 +56,15 @@ def _attention(ctx: Context) -> Results:
     return (y, *present, scores)
 
 
-def _in_steps(ctx: Context, qkv: tuple[Value, Value, Value], bias: Value | None, scale: float,
-              softcap: float, precision: str, mode: int) -> tuple[Value, Value]:
+def _in_steps(
+    ctx: Context,
+    qkv: tuple[Value, Value, Value],
+    bias: Value | None,
+    scale: float,
+    softcap: float,
+    precision: str,
+    mode: int,
+) -> tuple[Value, Value]:
     """(the result, what of the scores output 3 wants)."""
     q, k, v = qkv
     stages = [ctx.op("multiply", ctx.op("matmul", q, k, transpose_b=True), ctx.scalar(scale, q))]

@@ -7,7 +7,7 @@ from typing import Any
 from ..context import Context, Results, converter
 from ..tape import Value
 
-MOST_TRIPS = 10_000      # of one loop; what all of them stand for is the budget's
+MOST_TRIPS = 10_000  # of one loop; what all of them stand for is the budget's
 
 
 @converter("If", limits="the condition must be known before a run")
@@ -35,8 +35,8 @@ def _loop(ctx: Context) -> Results:
         out = ctx.subgraph(body, dict(zip(names, given, strict=True)), f"body[{i}]")
         if limit is None or out[0].known() is not None or i + 1 < limit:
             go = bool(ctx.values_of(out[0], "the body's condition").reshape(-1)[0])
-        state = out[1:len(state) + 1]
-        scanned.append(out[len(state) + 1:])
+        state = out[1 : len(state) + 1]
+        scanned.append(out[len(state) + 1 :])
         i += 1
     if not scanned and len(body.output) > len(state) + 1:
         ctx.fail("it runs no iteration, so that the shape of its scan outputs is not known")
@@ -46,7 +46,7 @@ def _loop(ctx: Context) -> Results:
 def _may_end_early(body: Any) -> bool:
     """Whether the condition that a loop's body makes depends on the iteration or on what it carries."""
     makers = {name: node for node in body.node for name in node.output}
-    changing = {info.name for i, info in enumerate(body.input) if i != 1}      # 1: the condition itself
+    changing = {info.name for i, info in enumerate(body.input) if i != 1}  # 1: the condition itself
     wanted, seen = [body.output[0].name], set()
     while wanted:
         name = wanted.pop()
@@ -55,7 +55,7 @@ def _may_end_early(body: Any) -> bool:
         if name in makers and name not in seen:
             seen.add(name)
             if any(a.HasField("g") for a in makers[name].attribute):
-                return True                         # a body of its own may read anything
+                return True  # a body of its own may read anything
             wanted += makers[name].input
     return False
 
@@ -66,9 +66,11 @@ def _scan(ctx: Context) -> Results:
         ctx.fail("opset 8 has other inputs, which are not supported")
     body, count = ctx.attr("body"), ctx.attr("num_scan_inputs")
     inputs = [ctx.input(i) for i in range(len(ctx.inputs))]
-    state, scanned = inputs[:len(inputs) - count], inputs[len(inputs) - count:]
-    axes = [ctx.axis(a, v.rank, "scan_input_axes") for a, v in
-            zip(ctx.attr("scan_input_axes", [0] * count), scanned, strict=True)]
+    state, scanned = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
+    axes = [
+        ctx.axis(a, v.rank, "scan_input_axes")
+        for a, v in zip(ctx.attr("scan_input_axes", [0] * count), scanned, strict=True)
+    ]
     backward = ctx.attr("scan_input_directions", [0] * count)
     steps = scanned[0].shape[axes[0]]
     if any(v.shape[a] != steps for v, a in zip(scanned, axes, strict=True)) or not 0 < steps <= MOST_TRIPS:
@@ -79,14 +81,16 @@ def _scan(ctx: Context) -> Results:
         for value, axis, back in zip(scanned, axes, backward, strict=True):
             at = steps - 1 - t if back else t
             part = ctx.slice(value, axis, at, at + 1)
-            parts.append(ctx.reshape(part, value.shape[:axis] + value.shape[axis + 1:]))
+            parts.append(ctx.reshape(part, value.shape[:axis] + value.shape[axis + 1 :]))
         names = [info.name for info in body.input]
         out = ctx.subgraph(body, dict(zip(names, [*state, *parts], strict=True)), f"body[{t}]")
-        state = out[:len(state)]
-        results.append(out[len(state):])
+        state = out[: len(state)]
+        results.append(out[len(state) :])
     columns = [list(column) for column in zip(*results, strict=True)]
     out_axes = ctx.attr("scan_output_axes", [0] * len(columns))
     turned = ctx.attr("scan_output_directions", [0] * len(columns))
-    made = [ctx.stack(column[::-1] if back else column, axis % (column[0].rank + 1))
-            for column, axis, back in zip(columns, out_axes, turned, strict=True)]
+    made = [
+        ctx.stack(column[::-1] if back else column, axis % (column[0].rank + 1))
+        for column, axis, back in zip(columns, out_axes, turned, strict=True)
+    ]
     return (*state, *made)

@@ -14,8 +14,9 @@ from .shapes import pad
 __all__ = ["convolve", "same_pads", "spatial"]
 
 
-def same_pads(ctx: Context, size: Sequence[int], kernel: Sequence[int], strides: Sequence[int],
-              dilations: Sequence[int]) -> list[int]:
+def same_pads(
+    ctx: Context, size: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> list[int]:
     """``pads``, or what ``auto_pad`` makes of these sizes: all in front, then all behind."""
     rank, how = len(kernel), ctx.attr("auto_pad", "NOTSET") or "NOTSET"
     given = ctx.attr("pads", [0] * (2 * rank))
@@ -61,8 +62,16 @@ def convolve(ctx: Context, x: Value, w: Value, bias: Value | None) -> Value:
         x = ctx.reshape(x, (*x.shape[:2], 1, x.shape[2]))
         w = ctx.reshape(w, (*w.shape[:2], 1, w.shape[2]))
         strides, dilations, pads = [1, *strides], [1, *dilations], [0, pads[0], 0, pads[1]]
-    made = ctx.op("conv3d" if rank == 3 else "conv2d", x, w, *extra, strides=strides, dilations=dilations,
-                  pads=pads, group=group)
+    made = ctx.op(
+        "conv3d" if rank == 3 else "conv2d",
+        x,
+        w,
+        *extra,
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        group=group,
+    )
     return made if rank != 1 else ctx.reshape(made, (*made.shape[:2], made.shape[3]))
 
 
@@ -85,14 +94,28 @@ def _conv_transpose(ctx: Context) -> Results:
             x, w = (ctx.reshape(v, (*v.shape[:2], 1, v.shape[2])) for v in (x, w))
             strides, dilations, pads = [1, *strides], [1, *dilations], [0, pads[0], 0, pads[1]]
             extra = [0, *extra]
-        made = ctx.op("conv_transpose2d", x, w, strides=strides, dilations=dilations, group=group,
-                      pads=pads, output_padding=extra)
+        made = ctx.op(
+            "conv_transpose2d",
+            x,
+            w,
+            strides=strides,
+            dilations=dilations,
+            group=group,
+            pads=pads,
+            output_padding=extra,
+        )
         made = made if rank == 2 else ctx.reshape(made, (*made.shape[:2], made.shape[3]))
     return made if bias is None else ctx.op("bias_add", made, bias, axis=1)
 
 
-def _transpose_pads(ctx: Context, x: Value, kernel: Sequence[int], strides: Sequence[int],
-                    dilations: Sequence[int], extra: list[int]) -> tuple[list[int], list[int]]:
+def _transpose_pads(
+    ctx: Context,
+    x: Value,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    extra: list[int],
+) -> tuple[list[int], list[int]]:
     """(pads, output_padding) so that the output has the size that output_shape or auto_pad wants."""
     rank, how = len(kernel), ctx.attr("auto_pad", "NOTSET") or "NOTSET"
     pads, wanted = ctx.attr("pads", [0] * (2 * rank)), ctx.attr("output_shape", None)
@@ -102,7 +125,7 @@ def _transpose_pads(ctx: Context, x: Value, kernel: Sequence[int], strides: Sequ
     front, behind, extra = [], [], list(extra)
     for d, size in enumerate(sizes[-rank:]):
         total = strides[d] * (x.shape[2 + d] - 1) + extra[d] + (kernel[d] - 1) * dilations[d] + 1 - size
-        if total < 0 and wanted is None:        # auto_pad takes away, ONNX Runtime and shape inference agree
+        if total < 0 and wanted is None:  # auto_pad takes away, ONNX Runtime and shape inference agree
             total = 0
         elif total < 0:
             extra[d], total = extra[d] - total, 0
@@ -112,8 +135,15 @@ def _transpose_pads(ctx: Context, x: Value, kernel: Sequence[int], strides: Sequ
     return front + behind, extra
 
 
-def _as_conv3d(ctx: Context, x: Value, w: Value, strides: list[int], dilations: list[int], pads: list[int],
-               extra: list[int]) -> Value:
+def _as_conv3d(
+    ctx: Context,
+    x: Value,
+    w: Value,
+    strides: list[int],
+    dilations: list[int],
+    pads: list[int],
+    extra: list[int],
+) -> Value:
     """A transposed convolution is one of the stretched image with the turned weight."""
     if ctx.attr("group", 1) != 1 or any(d != 1 for d in dilations):
         ctx.fail("group and dilations are not supported in 3 dimensions")
@@ -150,8 +180,9 @@ def _col2im(ctx: Context) -> Results:
     strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
     pads = ctx.attr("pads", [0] * (2 * rank))
     padded = [n + pads[d] + pads[d + rank] for d, n in enumerate(image)]
-    counts = [(p - d * (b - 1) - 1) // s + 1
-              for p, b, s, d in zip(padded, block, strides, dilations, strict=True)]
+    counts = [
+        (p - d * (b - 1) - 1) // s + 1 for p, b, s, d in zip(padded, block, strides, dilations, strict=True)
+    ]
     ctx.fits(*block, *(max(c, 0) for c in counts))
     inner = np.meshgrid(*(np.arange(b) * d for b, d in zip(block, dilations, strict=True)), indexing="ij")
     outer = np.meshgrid(*(np.arange(c) * s for c, s in zip(counts, strides, strict=True)), indexing="ij")

@@ -9,18 +9,55 @@ from ..read import dtype_name
 from ..tape import Value
 
 _UNARY = {
-    "Abs": "abs", "Neg": "negative", "Sign": "sign", "Ceil": "ceil", "Floor": "floor", "Round": "round",
-    "Log": "log", "Sin": "sin", "Cos": "cos", "Tan": "tan", "Asin": "asin", "Acos": "acos", "Atan": "atan",
-    "Sinh": "sinh", "Cosh": "cosh", "Asinh": "asinh", "Acosh": "acosh", "Atanh": "atanh", "Erf": "erf",
-    "Reciprocal": "reciprocal", "Softplus": "softplus", "Softsign": "softsign", "Mish": "mish",
-    "HardSwish": "hard_swish", "IsNaN": "isnan", "Not": "logical_not", "BitwiseNot": "bitwise_not",
-    "Exp": "exp", "Sqrt": "sqrt", "Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu",
+    "Abs": "abs",
+    "Neg": "negative",
+    "Sign": "sign",
+    "Ceil": "ceil",
+    "Floor": "floor",
+    "Round": "round",
+    "Log": "log",
+    "Sin": "sin",
+    "Cos": "cos",
+    "Tan": "tan",
+    "Asin": "asin",
+    "Acos": "acos",
+    "Atan": "atan",
+    "Sinh": "sinh",
+    "Cosh": "cosh",
+    "Asinh": "asinh",
+    "Acosh": "acosh",
+    "Atanh": "atanh",
+    "Erf": "erf",
+    "Reciprocal": "reciprocal",
+    "Softplus": "softplus",
+    "Softsign": "softsign",
+    "Mish": "mish",
+    "HardSwish": "hard_swish",
+    "IsNaN": "isnan",
+    "Not": "logical_not",
+    "BitwiseNot": "bitwise_not",
+    "Exp": "exp",
+    "Sqrt": "sqrt",
+    "Sigmoid": "sigmoid",
+    "Tanh": "tanh",
+    "Relu": "relu",
 }
 _BINARY = {
-    "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Equal": "equal", "Less": "less",
-    "LessOrEqual": "less_equal", "Greater": "greater", "GreaterOrEqual": "greater_equal",
-    "And": "logical_and", "Or": "logical_or", "Xor": "logical_xor", "BitwiseAnd": "bitwise_and",
-    "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor",
+    "Add": "add",
+    "Sub": "subtract",
+    "Mul": "multiply",
+    "Div": "divide",
+    "Equal": "equal",
+    "Less": "less",
+    "LessOrEqual": "less_equal",
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_equal",
+    "And": "logical_and",
+    "Or": "logical_or",
+    "Xor": "logical_xor",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
 }
 # ONNX op -> registry op, {attribute: ONNX's default}
 _SCALED = {
@@ -120,14 +157,15 @@ def _clip(ctx: Context) -> Results:
 
 def _bounded(ctx: Context, x: Value, low, high) -> Value:
     """clip with bounds that are known; integers by maximum and minimum, which are exact."""
-    if x.dtype in FLOATS:       # a bound at infinity is none
+    if x.dtype in FLOATS:  # a bound at infinity is none
         low = None if low is None or low == -math.inf else low
         high = None if high is None or high == math.inf else high
     if low is None and high is None:
         return x
     if x.dtype in FLOATS and all(v is None or math.isfinite(v) for v in (low, high)):
-        return ctx.op("clip", x, min=None if low is None else float(low),
-                      max=None if high is None else float(high))
+        return ctx.op(
+            "clip", x, min=None if low is None else float(low), max=None if high is None else float(high)
+        )
     if low is not None:
         x = ctx.op("maximum", x, ctx.scalar(low, x))
     return x if high is None else ctx.op("minimum", x, ctx.scalar(high, x))
@@ -146,7 +184,7 @@ def _gelu(ctx: Context) -> Results:
     return ctx.op("gelu", ctx.input(0), approximate=ctx.attr("approximate", "none"))
 
 
-_STEEP = (1e-3, 1e3)         # slopes that any float can be multiplied with and divided by
+_STEEP = (1e-3, 1e3)  # slopes that any float can be multiplied with and divided by
 
 
 @converter("Swish")
@@ -154,7 +192,7 @@ def _swish(ctx: Context) -> Results:
     x, alpha = ctx.input(0), ctx.attr("alpha", 1.0)
     if alpha == 1.0:
         return ctx.op("silu", x)
-    if _STEEP[0] <= abs(alpha) <= _STEEP[1]:   # right also where the sigmoid alone leaves the normal numbers
+    if _STEEP[0] <= abs(alpha) <= _STEEP[1]:  # right also where the sigmoid alone leaves the normal numbers
         slope = ctx.scalar(alpha, x)
         return ctx.op("divide", ctx.op("silu", ctx.op("multiply", x, slope)), slope)
     return ctx.op("multiply", x, ctx.op("sigmoid", ctx.op("multiply", x, ctx.scalar(alpha, x))))
@@ -162,13 +200,17 @@ def _swish(ctx: Context) -> Results:
 
 @converter("IsInf")
 def _isinf(ctx: Context) -> Results:
-    return ctx.op("isinf", ctx.input(0), detect_positive=bool(ctx.attr("detect_positive", 1)),
-                  detect_negative=bool(ctx.attr("detect_negative", 1)))
+    return ctx.op(
+        "isinf",
+        ctx.input(0),
+        detect_positive=bool(ctx.attr("detect_positive", 1)),
+        detect_negative=bool(ctx.attr("detect_negative", 1)),
+    )
 
 
 @converter("Cast", limits="float32, float64, float16, bfloat16, integers of 8 to 64 bits, bool")
 def _cast(ctx: Context) -> Results:
-    ctx.ignore("saturate", "round_mode")        # of float8 and smaller
+    ctx.ignore("saturate", "round_mode")  # of float8 and smaller
     return ctx.cast(ctx.input(0), dtype_name(ctx.attr("to"), "the result"))
 
 

@@ -20,7 +20,7 @@ def _gather(ctx: Context) -> Results:
     x, indices = ctx.input(0), _indices(ctx, 1)
     axis = ctx.axis(ctx.attr("axis", 0), x.rank)
     known = indices.known()
-    if known is not None:       # an index that counts from the back is settled here
+    if known is not None:  # an index that counts from the back is settled here
         size = x.shape[axis]
         if known.size and not (-size <= known.min() and known.max() < size):
             ctx.fail(f"index {known.min() if known.min() < -size else known.max()} of an axis of {size}")
@@ -43,14 +43,21 @@ def _gather_nd(ctx: Context) -> Results:
 @converter("Scatter", "ScatterElements")
 def _scatter(ctx: Context) -> Results:
     x = ctx.input(0)
-    return ctx.op("scatter_elements", x, _indices(ctx, 1), ctx.input(2),
-                  axis=ctx.axis(ctx.attr("axis", 0), x.rank), reduction=ctx.attr("reduction", "none"))
+    return ctx.op(
+        "scatter_elements",
+        x,
+        _indices(ctx, 1),
+        ctx.input(2),
+        axis=ctx.axis(ctx.attr("axis", 0), x.rank),
+        reduction=ctx.attr("reduction", "none"),
+    )
 
 
 @converter("ScatterND")
 def _scatter_nd(ctx: Context) -> Results:
-    return ctx.op("scatter_nd", ctx.input(0), _indices(ctx, 1), ctx.input(2),
-                  reduction=ctx.attr("reduction", "none"))
+    return ctx.op(
+        "scatter_nd", ctx.input(0), _indices(ctx, 1), ctx.input(2), reduction=ctx.attr("reduction", "none")
+    )
 
 
 @converter("OneHot")
@@ -62,8 +69,9 @@ def _one_hot(ctx: Context) -> Results:
     ctx.fits(depth)
     indices = ctx.cast(indices, "int64")
     size = ctx.scalar(depth, indices)
-    indices = ctx.op("where", ctx.op("less", indices, ctx.scalar(0, indices)),
-                     ctx.op("add", indices, size), indices)
+    indices = ctx.op(
+        "where", ctx.op("less", indices, ctx.scalar(0, indices)), ctx.op("add", indices, size), indices
+    )
     places = np.arange(depth).reshape(-1, *(1,) * (indices.rank - axis))
     hit = ctx.op("equal", ctx.op("unsqueeze", indices, axes=[axis]), ctx.const(places, "int64"))
     off, on = (ctx.reshape(ctx.slice(values, 0, i, i + 1), ()) for i in (0, 1))
@@ -78,7 +86,7 @@ def _reverse_sequence(ctx: Context) -> Results:
     steps = ctx.const(np.arange(x.shape[time]), "int64")
     lengths = ctx.reshape(lengths, (x.shape[batch], 1))
     back = ctx.op("subtract", ctx.op("subtract", lengths, ctx.scalar(1, lengths)), steps)
-    place = ctx.op("where", ctx.op("less", steps, lengths), back, steps)       # [batch, time]
+    place = ctx.op("where", ctx.op("less", steps, lengths), back, steps)  # [batch, time]
     if time < batch:
         place = ctx.transpose(place, [1, 0])
     shape = [n if d in (time, batch) else 1 for d, n in enumerate(x.shape)]
@@ -120,12 +128,20 @@ def _max_unpool(ctx: Context) -> Results:
     kernel = ctx.attr("kernel_shape")
     strides, pads = ctx.attr("strides", [1] * len(kernel)), ctx.attr("pads", [0] * (2 * len(kernel)))
     rank = len(kernel)
-    natural = [*x.shape[:2], *((n - 1) * strides[d] + kernel[d] - pads[d] - pads[d + rank]
-                               for d, n in enumerate(x.shape[2:]))]
+    natural = [
+        *x.shape[:2],
+        *((n - 1) * strides[d] + kernel[d] - pads[d] - pads[d + rank] for d, n in enumerate(x.shape[2:])),
+    ]
     wanted = ctx.ints(2, natural)
     empty = ctx.full((int(np.prod(natural)),), 0, x.dtype)
-    made = ctx.op("scatter_elements", empty, ctx.reshape(indices, (indices.type.size,)),
-                  ctx.reshape(x, (x.type.size,)), axis=0, reduction="none")
+    made = ctx.op(
+        "scatter_elements",
+        empty,
+        ctx.reshape(indices, (indices.type.size,)),
+        ctx.reshape(x, (x.type.size,)),
+        axis=0,
+        reduction="none",
+    )
     made = ctx.reshape(made, natural)
     pads = [0] * x.rank + [w - n for w, n in zip(wanted, natural, strict=True)]
     return made if not any(pads) else ctx.op("pad", made, pads=pads, mode="constant", value=0.0)

@@ -8,7 +8,7 @@ import math
 from ..context import Context, Results, converter
 from ..tape import Value
 
-_CUBIC = -0.75      # the coefficient a of the cubic kernel
+_CUBIC = -0.75  # the coefficient a of the cubic kernel
 
 
 @converter("GridSample", limits="1 to 3 spatial dimensions; cubic: at most 2")
@@ -22,7 +22,7 @@ def _grid_sample(ctx: Context) -> Results:
     if len(sizes) > (2 if mode == "cubic" else 3):
         ctx.fail(f"mode {mode!r} of {len(sizes)} dimensions")
     taps = []
-    for d, size in enumerate(sizes):    # the grid has x, the last dimension, first
+    for d, size in enumerate(sizes):  # the grid has x, the last dimension, first
         last = grid.rank - 1
         part = ctx.slice(grid, last, len(sizes) - 1 - d, len(sizes) - d)
         axis = _Axis(ctx, size, corners, padding)
@@ -97,10 +97,14 @@ class _Axis:
         base = ctx.op("floor", place)
         rest = ctx.op("subtract", place, base)
         if mode == "linear":
-            return [self._tap(base, self._plus(self._times(rest, -1.0), 1.0)),
-                    self._tap(self._plus(base, 1.0), rest)]
-        return [self._tap(self._plus(base, float(k)), self._cubic(self._plus(rest, -float(k))))
-                for k in (-1, 0, 1, 2)]
+            return [
+                self._tap(base, self._plus(self._times(rest, -1.0), 1.0)),
+                self._tap(self._plus(base, 1.0), rest),
+            ]
+        return [
+            self._tap(self._plus(base, float(k)), self._cubic(self._plus(rest, -float(k))))
+            for k in (-1, 0, 1, 2)
+        ]
 
     def _cubic(self, distance: Value) -> Value:
         """The weight of a neighbour at this distance, less than 2."""

@@ -63,8 +63,9 @@ def _subscripts(ctx: Context, equation: str, ranks: list[int]) -> tuple[list[lis
     texts = left.split(",")
     if len(texts) != len(ranks):
         ctx.fail(f"equation {equation!r} has {len(texts)} terms for {len(ranks)} inputs")
-    wide = max((r - len(t.replace("...", "")) for t, r in zip(texts, ranks, strict=True) if "..." in t),
-               default=0)
+    wide = max(
+        (r - len(t.replace("...", "")) for t, r in zip(texts, ranks, strict=True) if "..." in t), default=0
+    )
 
     def named(text: str, rank: int | None) -> list[str]:
         before, dots, after = text.partition("...")
@@ -105,8 +106,9 @@ def _summed(ctx: Context, value: Value, term: list[str], keep: set[str]) -> tupl
     return ctx.op("sum", value, axes=axes, keepdims=False), [c for c in term if c in keep]
 
 
-def _product(ctx: Context, a: tuple[Value, list[str]], b: tuple[Value, list[str]],
-             keep: set[str]) -> tuple[Value, list[str]]:
+def _product(
+    ctx: Context, a: tuple[Value, list[str]], b: tuple[Value, list[str]], keep: set[str]
+) -> tuple[Value, list[str]]:
     """[batch, rows, k] x [batch, k, columns]; a dimension of 1 against n is broadcast first."""
     a = _summed(ctx, *a, keep | set(b[1]))
     b = _summed(ctx, *b, keep | set(a[1]))
@@ -123,8 +125,10 @@ def _product(ctx: Context, a: tuple[Value, list[str]], b: tuple[Value, list[str]
         value, term = part
         value = ctx.expand(value, tuple(sizes[c] for c in term))
         value = ctx.transpose(value, [term.index(c) for group in groups for c in group])
-        return ctx.reshape(value, [*(sizes[c] for c in groups[0]),
-                                   *(math.prod(sizes[c] for c in group) for group in groups[1:])])
+        return ctx.reshape(
+            value,
+            [*(sizes[c] for c in groups[0]), *(math.prod(sizes[c] for c in group) for group in groups[1:])],
+        )
 
     made = ctx.op("matmul", plane(a, batch, rows, inner), plane(b, batch, inner, columns))
     names = [*batch, *rows, *columns]

@@ -61,8 +61,12 @@ def _derived(ctx: Context, x: Value, given: list[Value], epsilon: float) -> tupl
     parts = (("scale", (gamma, var), scale), ("shift", (gamma, beta, mean, var), shift))
     made = []
     for what, constants, compute in parts:
-        constant = Constant.derived(target, lambda *a, f=compute: f(*a).astype(kind), *constants,
-                                    source=f"{what} of {name}, from {', '.join(c.source for c in constants)}")
+        constant = Constant.derived(
+            target,
+            lambda *a, f=compute: f(*a).astype(kind),
+            *constants,
+            source=f"{what} of {name}, from {', '.join(c.source for c in constants)}",
+        )
         made.append(Value(target, f"{name}.{what}", constant))
     return made[0], made[1]
 
@@ -115,9 +119,11 @@ def _group(ctx: Context) -> Results:
     wide = x if stash == x.dtype or dtype == "float64" else ctx.cast(x, stash)
     flat = ctx.reshape(wide, (n, groups, c // groups * math.prod(sizes)))
     y = ctx.cast(ctx.reshape(_plain_layer_norm(ctx, flat, epsilon), x.shape), dtype)
-    if scale.shape[0] == groups and groups != c:      # before opset 21 one value a group
-        scale, bias = (ctx.reshape(ctx.expand(ctx.reshape(v, (groups, 1)), (groups, c // groups)), (c,))
-                       for v in (scale, bias))
+    if scale.shape[0] == groups and groups != c:  # before opset 21 one value a group
+        scale, bias = (
+            ctx.reshape(ctx.expand(ctx.reshape(v, (groups, 1)), (groups, c // groups)), (c,))
+            for v in (scale, bias)
+        )
     y = ctx.op("multiply", y, _by_channel(ctx, x, scale))
     return ctx.op("add", y, _by_channel(ctx, x, bias))
 
@@ -140,9 +146,10 @@ def _layer(ctx: Context) -> Results:
 def _rms(ctx: Context) -> Results:
     x, scale = ctx.input(0), ctx.input(1)
     axis = ctx.axis(ctx.attr("axis", -1), x.rank)
-    ctx.ignore("stash_type")        # sums are kept in float32 at least
-    return ctx.op("rms_norm", x, ctx.expand(scale, x.shape[axis:]), axis=axis,
-                  epsilon=ctx.attr("epsilon", 1e-5))
+    ctx.ignore("stash_type")  # sums are kept in float32 at least
+    return ctx.op(
+        "rms_norm", x, ctx.expand(scale, x.shape[axis:]), axis=axis, epsilon=ctx.attr("epsilon", 1e-5)
+    )
 
 
 @converter("MeanVarianceNormalization")
@@ -156,5 +163,11 @@ def _mean_variance(ctx: Context) -> Results:
 
 @converter("LRN")
 def _lrn(ctx: Context) -> Results:
-    return ctx.op("lrn", ctx.input(0), size=ctx.attr("size"), alpha=ctx.attr("alpha", 1e-4),
-                  beta=ctx.attr("beta", 0.75), bias=ctx.attr("bias", 1.0))
+    return ctx.op(
+        "lrn",
+        ctx.input(0),
+        size=ctx.attr("size"),
+        alpha=ctx.attr("alpha", 1e-4),
+        beta=ctx.attr("beta", 0.75),
+        bias=ctx.attr("bias", 1.0),
+    )

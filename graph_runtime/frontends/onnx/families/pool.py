@@ -34,16 +34,28 @@ class _Window:
 
     def padded(self, sizes: Sequence[int]) -> list[int]:
         """Elements behind the image that its windows reach, overhang of ceil_mode included."""
-        return [(self.counts[d] - 1) * self.strides[d] + (self.kernel[d] - 1) * self.dilations[d] + 1
-                - self.pads[d] - n for d, n in enumerate(sizes)]
+        return [
+            (self.counts[d] - 1) * self.strides[d]
+            + (self.kernel[d] - 1) * self.dilations[d]
+            + 1
+            - self.pads[d]
+            - n
+            for d, n in enumerate(sizes)
+        ]
 
     def plane(self, dims: Sequence[int]) -> dict:
         """The attributes of a 2-d pool over these two dimensions; None is a dimension of size 1."""
+
         def of(values: Sequence[int], none: int) -> list[int]:
             return [none if d is None else values[d] for d in dims]
+
         rank = len(self.kernel)
-        found = {"kernel_shape": of(self.kernel, 1), "strides": of(self.strides, 1), "ceil_mode": self.ceil,
-                 "pads": of(self.pads[:rank], 0) + of(self.pads[rank:], 0)}
+        found = {
+            "kernel_shape": of(self.kernel, 1),
+            "strides": of(self.strides, 1),
+            "ceil_mode": self.ceil,
+            "pads": of(self.pads[:rank], 0) + of(self.pads[rank:], 0),
+        }
         if any(d != 1 for d in self.dilations):
             found["dilations"] = of(self.dilations, 1)
         return found
@@ -67,7 +79,7 @@ def _max_pool(ctx: Context) -> Results:
         if order and len(sizes) == 2:
             places = _column_major(ctx, places, *sizes)
         return ctx.cast(ctx.reshape(y, shape), dtype), places
-    if len(sizes) == 3:     # the greatest of a box is that of its planes' greatest
+    if len(sizes) == 3:  # the greatest of a box is that of its planes' greatest
         x = ctx.op("max_pool2d", ctx.reshape(x, (n, c * sizes[0], *sizes[1:])), **window.plane((1, 2)))
         x = ctx.reshape(x, (n, c, sizes[0], math.prod(window.counts[1:])))
         x = ctx.op("max_pool2d", x, **window.plane((0, None)))
@@ -95,8 +107,12 @@ def _average_pool(ctx: Context) -> Results:
     if len(sizes) == 3 or any(d != 1 for d in window.dilations):
         return _mean_of_sums(ctx, x, window, include)
     flat = x if len(sizes) == 2 else ctx.reshape(x, (n, c, 1, *sizes))
-    made = ctx.op("avg_pool2d", flat, count_include_pad=include,
-                  **window.plane((0, 1) if len(sizes) == 2 else (None, 0)))
+    made = ctx.op(
+        "avg_pool2d",
+        flat,
+        count_include_pad=include,
+        **window.plane((0, 1) if len(sizes) == 2 else (None, 0)),
+    )
     return ctx.reshape(made, (n, c, *window.counts))
 
 
@@ -105,7 +121,7 @@ def _sums(ctx: Context, x: Value, window: _Window) -> Value:
     n, c, *sizes = x.shape
     rank, behind = len(sizes), window.padded(sizes)
     for d, extra in enumerate(behind):
-        if extra < 0:       # elements behind the last window
+        if extra < 0:  # elements behind the last window
             x = ctx.slice(x, 2 + d, 0, sizes[d] + extra)
     sizes = list(x.shape[2:])
     flat = ctx.reshape(x, (n * c, 1, *([1] if rank == 1 else []), *sizes))
@@ -113,8 +129,13 @@ def _sums(ctx: Context, x: Value, window: _Window) -> Value:
     flat = pad(ctx, flat, [*lead, *window.pads[:rank], *lead, *(max(b, 0) for b in behind)])
     one = [1] if rank == 1 else []
     ones = ctx.full((1, 1, *one, *window.kernel), 1, x.dtype)
-    made = ctx.op("conv3d" if rank == 3 else "conv2d", flat, ones, strides=[*one, *window.strides],
-                  dilations=[*one, *window.dilations])
+    made = ctx.op(
+        "conv3d" if rank == 3 else "conv2d",
+        flat,
+        ones,
+        strides=[*one, *window.strides],
+        dilations=[*one, *window.dilations],
+    )
     return ctx.reshape(made, (n, c, *window.counts))
 
 

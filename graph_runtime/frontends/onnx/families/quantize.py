@@ -22,8 +22,8 @@ def _along(ctx: Context, param: Value, x: Value, axis: int, block: int) -> Value
         ctx.fail(f"a scale of {param.type} does not fit {x.type} with axis {axis} and block_size {block}")
     count = param.shape[axis]
     wide = ctx.op("unsqueeze", param, axes=[axis + 1])
-    wide = ctx.expand(wide, (*param.shape[:axis + 1], block, *param.shape[axis + 1:]))
-    wide = ctx.reshape(wide, (*param.shape[:axis], count * block, *param.shape[axis + 1:]))
+    wide = ctx.expand(wide, (*param.shape[: axis + 1], block, *param.shape[axis + 1 :]))
+    wide = ctx.reshape(wide, (*param.shape[:axis], count * block, *param.shape[axis + 1 :]))
     return ctx.slice(wide, axis, 0, x.shape[axis])
 
 
@@ -47,8 +47,9 @@ def _quantize(ctx: Context) -> Results:
     code = ctx.attr("output_dtype", 0)
     dtype = zero.dtype if zero is not None else DTYPES.get(code, "uint8") if code else "uint8"
     axis = ctx.axis(axis, x.rank) if scale.type.size > 1 or block else 0
-    x, scale = (ctx.cast(v, "float32" if precision in ("float16", "bfloat16") else precision)
-                for v in (x, scale))
+    x, scale = (
+        ctx.cast(v, "float32" if precision in ("float16", "bfloat16") else precision) for v in (x, scale)
+    )
     scale = _along(ctx, scale, x, axis, block)
     return _quantized(ctx, x, scale, None if zero is None else _along(ctx, zero, x, axis, block), dtype)
 
@@ -120,8 +121,7 @@ def _qlinear_matmul(ctx: Context) -> Results:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (ctx.input(i) for i in range(8))
     product = matmul(ctx, _centred(ctx, a, a_zero, -2), _centred(ctx, b, b_zero, -1))
     a_scale = _scale(ctx, a_scale, -2)
-    scale = ctx.op("divide", ctx.op("multiply", a_scale, _scale(ctx, b_scale, -1)),
-                   _scale(ctx, y_scale, -2))
+    scale = ctx.op("divide", ctx.op("multiply", a_scale, _scale(ctx, b_scale, -1)), _scale(ctx, y_scale, -2))
     return _requantized(ctx, product, scale, _scale(ctx, y_zero, -2), y_zero.dtype)
 
 

@@ -7,14 +7,19 @@ from collections.abc import Callable
 from ..context import Context, Results, converter
 from ..tape import Value
 
-MOST_STEPS = 4096       # steps of a sequence that are unrolled
+MOST_STEPS = 4096  # steps of a sequence that are unrolled
 
 # ONNX's activation -> (registry op, attribute that its alpha is, that its beta is)
 _ACTIVATIONS = {
-    "relu": ("relu", None, None), "tanh": ("tanh", None, None), "sigmoid": ("sigmoid", None, None),
-    "leakyrelu": ("leaky_relu", "alpha", None), "thresholdedrelu": ("thresholded_relu", "alpha", None),
-    "hardsigmoid": ("hard_sigmoid", "alpha", "beta"), "elu": ("elu", "alpha", None),
-    "softsign": ("softsign", None, None), "softplus": ("softplus", None, None),
+    "relu": ("relu", None, None),
+    "tanh": ("tanh", None, None),
+    "sigmoid": ("sigmoid", None, None),
+    "leakyrelu": ("leaky_relu", "alpha", None),
+    "thresholdedrelu": ("thresholded_relu", "alpha", None),
+    "hardsigmoid": ("hard_sigmoid", "alpha", "beta"),
+    "elu": ("elu", "alpha", None),
+    "softsign": ("softsign", None, None),
+    "softplus": ("softplus", None, None),
 }
 
 
@@ -73,8 +78,11 @@ def _activations(ctx: Context, each: list[str], directions: int) -> list[Callabl
     for name in names:
         if name.lower() == "affine":
             alpha, beta = (alphas.pop(0) if alphas else 1.0), (betas.pop(0) if betas else 0.0)
-            found.append(lambda v, a=alpha, b=beta: ctx.op(
-                "add", ctx.op("multiply", v, ctx.scalar(a, v)), ctx.scalar(b, v)))
+            found.append(
+                lambda v, a=alpha, b=beta: ctx.op(
+                    "add", ctx.op("multiply", v, ctx.scalar(a, v)), ctx.scalar(b, v)
+                )
+            )
             continue
         if name.lower() not in _ACTIVATIONS:
             ctx.fail(f"activation {name!r} is not supported")
@@ -94,7 +102,7 @@ def _unroll(ctx: Context, gates: int, defaults: list[str], states: int, step: Ca
     activations, each = _activations(ctx, defaults, len(backward)), len(defaults)
     outputs, finals = [], []
     for d, reverse in enumerate(backward):
-        cell = _Cell(ctx, gates, d, activations[d * each:(d + 1) * each])
+        cell = _Cell(ctx, gates, d, activations[d * each : (d + 1) * each])
         hidden, last = _direction(ctx, cell, reverse, [cell.initial(5 + i) for i in range(states)], step)
         outputs.append(hidden)
         finals.append(last)
@@ -102,8 +110,9 @@ def _unroll(ctx: Context, gates: int, defaults: list[str], states: int, step: Ca
     return _joined(ctx, outputs, finals)
 
 
-def _direction(ctx: Context, cell: _Cell, reverse: bool, state: list[Value],
-               step: Callable) -> tuple[list[Value], list[Value]]:
+def _direction(
+    ctx: Context, cell: _Cell, reverse: bool, state: list[Value], step: Callable
+) -> tuple[list[Value], list[Value]]:
     """(output of each step, in the order of the input; the last state)."""
     steps, batch = cell.x.shape[:2]
     if steps > MOST_STEPS:

@@ -51,7 +51,7 @@ def _plain(ctx: Context) -> Results:
     axes = _axes(ctx, x, 18)
     if axes is None:
         return x
-    if x.dtype == "bool":       # since opset 20
+    if x.dtype == "bool":  # since opset 20
         return ctx.op({"max": "any", "min": "all"}[op], x, axes=axes, keepdims=keep)
     if op == "mean" and x.dtype not in FLOATS:
         count = math.prod(x.shape[a] for a in axes)
@@ -105,9 +105,13 @@ def _log_sum_exp(ctx: Context, x: Value, axes: list[int], keep: bool) -> Value:
 @converter("ArgMax", "ArgMin")
 def _arg(ctx: Context) -> Results:
     x = ctx.input(0)
-    return ctx.op(ctx.node.op_type.lower(), x, axis=ctx.axis(ctx.attr("axis", 0), x.rank),
-                  keepdims=bool(ctx.attr("keepdims", 1)),
-                  select_last_index=bool(ctx.attr("select_last_index", 0)))
+    return ctx.op(
+        ctx.node.op_type.lower(),
+        x,
+        axis=ctx.axis(ctx.attr("axis", 0), x.rank),
+        keepdims=bool(ctx.attr("keepdims", 1)),
+        select_last_index=bool(ctx.attr("select_last_index", 0)),
+    )
 
 
 def along(ctx: Context, op: str, x: Value) -> Value:
@@ -137,8 +141,13 @@ def _softmax(ctx: Context) -> Results:
 @converter("CumSum")
 def _cumsum(ctx: Context) -> Results:
     x = ctx.input(0)
-    return ctx.op("cumsum", x, axis=ctx.axis(int(ctx.single(1)), x.rank),
-                  exclusive=bool(ctx.attr("exclusive", 0)), reverse=bool(ctx.attr("reverse", 0)))
+    return ctx.op(
+        "cumsum",
+        x,
+        axis=ctx.axis(int(ctx.single(1)), x.rank),
+        exclusive=bool(ctx.attr("exclusive", 0)),
+        reverse=bool(ctx.attr("reverse", 0)),
+    )
 
 
 @converter("CumProd")
@@ -169,7 +178,7 @@ def _topk(ctx: Context) -> Results:
     x = ctx.input(0)
     k = ctx.attr("k") if ctx.opset < 10 else int(ctx.single(1))
     axis = ctx.axis(ctx.attr("axis", -1), x.rank)
-    ctx.ignore("sorted")        # sorted results are right where any order is
+    ctx.ignore("sorted")  # sorted results are right where any order is
     return ctx.op("topk", x, k=k, axis=axis, largest=bool(ctx.attr("largest", 1)), sorted=True)
 
 

@@ -11,9 +11,15 @@ from ..context import Context, Results, converter
 from ..tape import Value
 from .shapes import MOST_RANGE
 
-_MOST_WEIGHTS = 2**28       # of the matrix along one axis
-_OF_A_MODE = ("nearest_mode", "cubic_coeff_a", "exclude_outside", "extrapolation_value", "antialias",
-              "keep_aspect_ratio_policy")
+_MOST_WEIGHTS = 2**28  # of the matrix along one axis
+_OF_A_MODE = (
+    "nearest_mode",
+    "cubic_coeff_a",
+    "exclude_outside",
+    "extrapolation_value",
+    "antialias",
+    "keep_aspect_ratio_policy",
+)
 
 
 @converter("Upsample")
@@ -39,7 +45,7 @@ def _resize(ctx: Context) -> Results:
     x = ctx.input(0)
     axes = ctx.axes(ctx.attr("axes", None) or range(x.rank), x.rank)
     scales, sizes = _scales(ctx, x, axes)
-    ctx.ignore(*_OF_A_MODE)         # exporters write all, those of other modes do not matter
+    ctx.ignore(*_OF_A_MODE)  # exporters write all, those of other modes do not matter
     mode = ctx.attr("mode", "nearest")
     how = ctx.attr("coordinate_transformation_mode", "half_pixel") if ctx.opset >= 11 else "asymmetric"
     roi = ctx.value(1, None) if how == "tf_crop_and_resize" and ctx.opset >= 11 else None
@@ -84,11 +90,12 @@ def _size(ctx: Context, n: int, scale: float) -> int:
     return math.floor(n * scale)
 
 
-def _source(ctx: Context, how: str, n: int, size: int, scale: float,
-            box: tuple[float, float] | None) -> np.ndarray:
+def _source(
+    ctx: Context, how: str, n: int, size: int, scale: float, box: tuple[float, float] | None
+) -> np.ndarray:
     """Where in the old axis each new element lies."""
     ctx.fits(size)
-    i, wide = np.arange(size, dtype=np.float64), scale * n      # wide: the new size before it was rounded
+    i, wide = np.arange(size, dtype=np.float64), scale * n  # wide: the new size before it was rounded
     if how == "half_pixel":
         return (i + 0.5) / scale - 0.5
     if how == "half_pixel_symmetric":
@@ -111,9 +118,12 @@ def _source(ctx: Context, how: str, n: int, size: int, scale: float,
 def _along(ctx: Context, x: Value, axis: int, places: np.ndarray, mode: str, scale: float) -> Value:
     if mode == "nearest":
         rounding = ctx.attr("nearest_mode", "round_prefer_floor") if ctx.opset >= 11 else "floor"
-        rounded = {"round_prefer_floor": lambda p: np.ceil(p - 0.5),
-                   "round_prefer_ceil": lambda p: np.floor(p + 0.5),
-                   "floor": np.floor, "ceil": np.ceil}.get(rounding)
+        rounded = {
+            "round_prefer_floor": lambda p: np.ceil(p - 0.5),
+            "round_prefer_ceil": lambda p: np.floor(p + 0.5),
+            "floor": np.floor,
+            "ceil": np.ceil,
+        }.get(rounding)
         if rounded is None:
             ctx.fail(f"nearest_mode is {rounding!r}")
         return _picked(ctx, x, axis, rounded(places))
@@ -144,8 +154,16 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
     return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
 
 
-def _mixed(ctx: Context, x: Value, axis: int, places: np.ndarray, kernel: Callable, reach: int = 1,
-           exclude: bool = False, shrink: float = 1.0) -> Value:
+def _mixed(
+    ctx: Context,
+    x: Value,
+    axis: int,
+    places: np.ndarray,
+    kernel: Callable,
+    reach: int = 1,
+    exclude: bool = False,
+    shrink: float = 1.0,
+) -> Value:
     """Each new element is a weighted sum of neighbours; those outside are the edge's, or left out."""
     n, wide = x.shape[axis], math.ceil(reach / shrink)
     ctx.fits(len(places), 2 * wide + 3)

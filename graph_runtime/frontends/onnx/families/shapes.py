@@ -12,7 +12,7 @@ from ..context import Context, Results, converter
 from ..read import dtype_name
 from ..tape import Value
 
-MOST_RANGE = 2**24      # elements that Range may make
+MOST_RANGE = 2**24  # elements that Range may make
 
 
 @converter("Shape")
@@ -32,8 +32,12 @@ def _constant(ctx: Context) -> Results:
     value = ctx.attr("value", None)
     if isinstance(value, Constant):
         return Value(value.type, constant=value)
-    for name, dtype in (("value_float", "float32"), ("value_floats", "float32"), ("value_int", "int64"),
-                        ("value_ints", "int64")):
+    for name, dtype in (
+        ("value_float", "float32"),
+        ("value_floats", "float32"),
+        ("value_int", "int64"),
+        ("value_ints", "int64"),
+    ):
         given = ctx.attr(name, None)
         if given is not None:
             return ctx.const(given, dtype)
@@ -57,7 +61,7 @@ def _range(ctx: Context) -> Results:
     if not delta or not np.isfinite([float(v) for v in (start, limit, delta)]).all():
         ctx.fail(f"it goes from {start} to {limit} by {delta}")
     if dtype.startswith(("int", "uint")):
-        count = -((int(start) - int(limit)) // int(delta))      # exact, where floats would round
+        count = -((int(start) - int(limit)) // int(delta))  # exact, where floats would round
     else:
         count = math.ceil((float(limit) - float(start)) / float(delta))
     if (count := max(count, 0)) > MOST_RANGE:
@@ -175,7 +179,7 @@ def _pad(ctx: Context) -> Results:
     pads = [0] * (2 * x.rank)
     for i, axis in enumerate(axes):
         pads[axis], pads[axis + x.rank] = given[i], given[i + len(axes)]
-    for d in range(x.rank):     # negative pads crop
+    for d in range(x.rank):  # negative pads crop
         low, high = min(pads[d], 0), min(pads[d + x.rank], 0)
         x = ctx.slice(x, d, -low, x.shape[d] + high)
     pads = [max(p, 0) for p in pads]
@@ -189,7 +193,7 @@ def pad(ctx: Context, x: Value, pads: list[int], value=0, mode: str = "constant"
     inexact = mode == "constant" and x.dtype in ("int64", "uint64") and abs(int(value)) > 2**53
     if inexact:
         ctx.fail(f"padding of {x.dtype} with {value} is not supported")
-    if mode == "constant" and not np.isfinite(float(value)):    # no attribute of a file can be infinite
+    if mode == "constant" and not np.isfinite(float(value)):  # no attribute of a file can be infinite
         return _framed(ctx, x, pads, value)
     return ctx.op("pad", x, pads=pads, mode=mode, value=float(value) if mode == "constant" else 0.0)
 
@@ -197,8 +201,10 @@ def pad(ctx: Context, x: Value, pads: list[int], value=0, mode: str = "constant"
 def _framed(ctx: Context, x: Value, pads: list[int], value: float) -> Value:
     """x between tensors of one value, dimension by dimension."""
     for axis in range(x.rank):
-        sides = [ctx.full((*x.shape[:axis], count, *x.shape[axis + 1:]), value, x.dtype)
-                 for count in (pads[axis], pads[axis + len(pads) // 2])]
+        sides = [
+            ctx.full((*x.shape[:axis], count, *x.shape[axis + 1 :]), value, x.dtype)
+            for count in (pads[axis], pads[axis + len(pads) // 2])
+        ]
         parts = [part for part in (sides[0], x, sides[1]) if part.shape[axis]]
         x = parts[0] if len(parts) == 1 else ctx.op("concatenate", *parts, axis=axis)
     return x
@@ -262,7 +268,7 @@ def _affine_grid(ctx: Context) -> Results:
         steps = np.arange(n, dtype=np.float64)
         corners = ctx.attr("align_corners", 0)
         axes.append(2 * steps / max(n - 1, 1) - 1 if corners else (2 * steps + 1) / n - 1)
-    grid = np.meshgrid(*axes, indexing="ij")[::-1]      # x runs along the last dimension
+    grid = np.meshgrid(*axes, indexing="ij")[::-1]  # x runs along the last dimension
     points = np.stack([*grid, np.ones_like(grid[0])], -1).reshape(-1, len(axes) + 1)
     made = ctx.op("matmul", ctx.const(points, theta.dtype), theta, transpose_b=True)
     return ctx.reshape(made, (size[0], *size[2:], len(axes)))

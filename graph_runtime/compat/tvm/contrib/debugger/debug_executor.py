@@ -1,4 +1,5 @@
 """tvm.contrib.debugger.debug_executor."""
+
 from functools import partial
 
 from .....tvm.dump import GraphModuleDebug
