@@ -8,8 +8,8 @@ that shapes its bytes, and beside it the sha256 of the bytes themselves.
 
 ``find`` reads a file once, and what it hashed is what it returns: callers link and copy those bytes, never
 the file. A file that is damaged, was swapped for another or belongs to another user is not found, so it is
-compiled anew and replaced. Folders are the user's alone (graph_runtime/folders.py); where they are not, a
-warning says so and the process has a temporary cache of its own.
+compiled anew and replaced. Folders are the user's alone (graph_runtime/base/folders.py); where they are not,
+a warning says so and the process has a temporary cache of its own.
 
 Files appear by rename; a file and its sha256 that are of two writers do not fit and are not found. What was
 not used for longest goes when there is more than GR_CACHE_MB, or when it was not used for GR_CACHE_DAYS.
@@ -30,9 +30,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from graph_runtime.config import get as setting
-from graph_runtime.folders import make_private, why_not_private
-from graph_runtime.writing import told, write_whole
+from graph_runtime.base.config import get as setting
+from graph_runtime.base.folders import make_private, why_not_private
+from graph_runtime.base.writing import told, write_whole
 
 __all__ = ["HINT", "KINDS", "Cache", "Entry", "hash_of", "open_cache", "temporary_folder"]
 
@@ -71,7 +71,7 @@ class Cache:
 
     @property
     def times(self) -> Path:
-        """Where measured times of kernels are kept (graph_runtime/tuning.py)."""
+        """Where measured times of kernels are kept (graph_runtime/run/tuning.py)."""
         return self.folder / _TIMES
 
     def find(self, kind: str, key: str) -> bytes | None:

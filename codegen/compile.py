@@ -12,10 +12,10 @@ from pathlib import Path
 
 import cffi
 
-from graph_runtime.libraries import isa
-from graph_runtime.libraries.manifest import ABI_VERSION, Manifest
-from graph_runtime.progress import Count, uncounted
-from graph_runtime.writing import told, write_whole
+from graph_runtime.base.progress import Count, uncounted
+from graph_runtime.base.writing import told, write_whole
+from graph_runtime.build.libraries import isa
+from graph_runtime.build.libraries.manifest import ABI_VERSION, Manifest
 
 from . import glue
 from .cache import HINT, Cache, hash_of, open_cache, temporary_folder

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from graph_runtime.config import get as setting
-from graph_runtime.errors import CompileError, did_you_mean
-from graph_runtime.libraries import isa
+from graph_runtime.base.config import get as setting
+from graph_runtime.base.errors import CompileError, did_you_mean
+from graph_runtime.build.libraries import isa
 
 from .process import Done, Running, run_alone
 

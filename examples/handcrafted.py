@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 import graph_runtime as gr
-from graph_runtime.comparison.compare import compare_arrangements
 from graph_runtime.plan import plan
+from graph_runtime.testing.compare import compare_arrangements
 from graph_runtime.views.report import text
 
 DEVICES = ["cpu:0", "tt:0"]

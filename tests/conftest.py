@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from graph_runtime.config import config
+from graph_runtime.base.config import config
 
 # functions of TVM's packed ABI; float32 unless said
 _PACKED = r"""
@@ -218,8 +218,9 @@ def faulty_library(tmp_path_factory) -> ctypes.CDLL:
 @pytest.fixture
 def sabotage(monkeypatch, faulty_library):
     """sabotage("exp", "fails"): from now on that op's kernel is another one; None repairs it."""
-    from graph_runtime import eager, library
-    from graph_runtime.programs.program import Kernel
+    from graph_runtime import eager
+    from graph_runtime.run import library
+    from graph_runtime.run.programs.program import Kernel
 
     real, broken = library.resolve, {}
 
@@ -241,10 +242,10 @@ def sabotage(monkeypatch, faulty_library):
 def settle() -> Callable[..., None]:
     """settle("tt:0"): what earlier tests queued on these devices is over, and the memory that they dropped
     is given back. A test that counts bytes begins with it, because a test may end before its work does."""
-    from graph_runtime import core
-    from graph_runtime.devices import parse
-    from graph_runtime.queues.blocks import blocks, let_go
-    from graph_runtime.queues.limbo import sweep
+    from graph_runtime.base.machine.devices import parse
+    from graph_runtime.run import core
+    from graph_runtime.run.queues.blocks import blocks, let_go
+    from graph_runtime.run.queues.limbo import sweep
 
     def kept(handle):
         sweep()

@@ -19,7 +19,7 @@ from dataset import HERE, held_out
 
 import graph_runtime as gr
 from codegen.build import build_library
-from graph_runtime.documents.write import graph_to_json
+from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.plan import Plan, plan
 from graph_runtime.plan.record import record
 from graph_runtime.views.report import text

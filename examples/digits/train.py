@@ -16,7 +16,7 @@ import numpy as np
 from dataset import HERE, held_out, training
 from layers import Conv3x3, Dense, Dropout, Flatten, MaxPool2, Relu, softmax_cross_entropy
 
-from graph_runtime.documents.params import save_params
+from graph_runtime.ir.documents.params import save_params
 
 EPOCHS = 80
 BATCH = 64

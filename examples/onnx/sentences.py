@@ -19,7 +19,7 @@ import numpy as np
 from minilm import Tokens, export, find_model, load, tokens
 
 import graph_runtime as gr
-from graph_runtime.prepare import prepare
+from graph_runtime.build.prepare import prepare
 
 CORPUS = [
     "The cat sleeps on the warm window sill.",

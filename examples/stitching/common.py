@@ -10,7 +10,7 @@ from typing import Any
 import graph_runtime.runtime as rt
 from codegen.build import build_bundle
 from graph_runtime import GraphBuilder
-from graph_runtime.bundles.bundle import Bundle
+from graph_runtime.build.bundles.bundle import Bundle
 
 
 def bundle(name: str, programs: Mapping[str, GraphBuilder], device: str = "tt:0", **options: Any) -> Bundle:

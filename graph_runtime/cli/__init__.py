@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from ..errors import CapacityError, CheckError, DeviceMemoryError, GraphRuntimeError, KernelError
+from ..base.errors import CapacityError, CheckError, DeviceMemoryError, GraphRuntimeError, KernelError
 
 __all__ = ["main"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
-from ..errors import InputError, did_you_mean
-from ..progress import Tell
+from ..base.errors import InputError, did_you_mean
+from ..base.progress import Tell
 from ..simulation.estimate import Estimate, compare_boards
 from ..views import report
 from . import options as opt
@@ -52,7 +52,7 @@ def show_boards(
 
 
 def _names(boards: str) -> list[str]:
-    from ..devices import boards as known
+    from ..base.machine.devices import boards as known
 
     there = [name for name, board in known().items() if board.kind == "tt"]
     names = [name.strip() for name in boards.split(",") if name.strip()]

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ..config import get as setting
-from ..errors import InputError
+from ..base.config import get as setting
+from ..base.errors import InputError
 from .options import Json, print_json
 
 __all__ = ["cache"]

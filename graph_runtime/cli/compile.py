@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from ..errors import InputError
-from ..factory import warn_of
-from ..packing import pack_thoroughly
+from ..base.errors import InputError
 from ..plan.memory import SAFE, SERIAL
-from ..tuning import Tuner
+from ..run.factory import warn_of
+from ..run.packing import pack_thoroughly
+from ..run.tuning import Tuner
 from . import options as opt
 from .progress import progress
 from .sources import Program, open_program

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .. import config
-from ..devices import Descriptor, boards
+from ..base import config
+from ..base.machine.devices import Descriptor, boards
 from .options import Json, print_json
 
 __all__ = ["devices"]

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..cursor import Cursor
-from ..documents.tensor_files import NPY, read_npz
-from ..errors import InputError
-from ..mapped import map_file
+from ..base.cursor import Cursor
+from ..base.errors import InputError
+from ..base.mapped import map_file
+from ..ir.documents.tensor_files import NPY, read_npz
 
 __all__ = ["Difference", "compare_outputs", "read_expected"]
 

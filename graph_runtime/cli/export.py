@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..tvm.export import export as write_files
+from ..compat.artifacts.export import export as write_files
 from . import options as opt
 from .sources import open_program
 

@@ -9,13 +9,13 @@ import numpy as np
 import orjson
 import typer
 
-from ..bundles.parameters import bundle_of
-from ..documents.params import read_params
+from ..base.mapped import open_file
+from ..build.libraries.manifest import find_manifest
+from ..build.parameters import bundle_of
+from ..build.trust import is_trusted
+from ..compat.artifacts.inspect import describe
 from ..frontends import is_onnx
-from ..libraries.manifest import find_manifest
-from ..libraries.trust import is_trusted
-from ..mapped import open_file
-from ..tvm.inspect import describe
+from ..ir.documents.params import read_params
 from ..views import report
 from . import options as opt
 from .sources import Program, is_bundle, open_program, open_programs

@@ -12,13 +12,13 @@ import numpy as np
 import orjson
 import typer
 
-from .. import dtypes
-from ..cursor import Cursor
-from ..documents.tensor_files import read_npy
-from ..errors import InputError, did_you_mean
-from ..graph import TensorType
-from ..mapped import map_file
-from ..model import Note
+from ..base import dtypes
+from ..base.cursor import Cursor
+from ..base.errors import InputError, did_you_mean
+from ..base.mapped import map_file
+from ..ir.documents.tensor_files import read_npy
+from ..ir.graph import TensorType
+from ..ir.model import Note
 from ..plan.balance.types import POLICIES as CUTTING
 from ..plan.placing.policies import POLICIES as PLACING
 

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from ..base.writing import write_whole
 from ..simulation.timeline import Timeline
-from ..writing import write_whole
 
 __all__ = ["Html", "Trace", "write_pictures"]
 

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from ..documents.write import graph_to_json
-from ..errors import PlanError
-from ..factory import inplace_rules
-from ..packing import pack
+from ..base.errors import PlanError
+from ..base.writing import write_whole
+from ..ir.documents.write import graph_to_json
 from ..plan import Plan
 from ..plan.balance import (
     as_json,
@@ -25,10 +24,11 @@ from ..plan.balance import (
 )
 from ..plan.modes import Modes, peaks
 from ..plan.record import record
+from ..run.factory import inplace_rules
+from ..run.packing import pack
 from ..views import placement as report_placement
 from ..views import report
 from ..views.dot import dot_text
-from ..writing import write_whole
 from . import options as opt
 from .pictures import Html, write_pictures
 from .progress import progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..progress import Tell
+from ..base.progress import Tell
 
 __all__ = ["progress"]
 

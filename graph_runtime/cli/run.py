@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ..comparison.differences import Report
-from ..errors import InputError, did_you_mean
-from ..module import GraphModule
-from ..writing import writing
+from ..base.errors import InputError, did_you_mean
+from ..base.writing import writing
+from ..run.module import GraphModule
+from ..testing.differences import Report
 from . import options as opt
 from .expect import Difference, compare_outputs, read_expected
 from .pictures import Html, Trace, write_pictures
@@ -170,7 +170,7 @@ def _arrays(module: GraphModule, names: Iterable[str]) -> dict[str, np.ndarray]:
 
 
 def _compare(program: Program, module: GraphModule, options: dict[str, Any], fuse: bool | None) -> Report:
-    from ..comparison.compare import compare, compare_prepared
+    from ..testing.compare import compare, compare_prepared
 
     if fuse or program.is_model:
         names = [name for name in program.graph.input_names if name not in program.constants]
@@ -190,7 +190,7 @@ def _compare(program: Program, module: GraphModule, options: dict[str, Any], fus
 def _against(
     program: Program, module: GraphModule, values: list[np.ndarray], path: Path, name: str
 ) -> Report:
-    from ..comparison.against import compare_with
+    from ..testing.against import compare_with
 
     names = [name for name in program.graph.input_names if name not in program.constants]
     return compare_with(name, path, _arrays(module, names), values, module.session.plan)

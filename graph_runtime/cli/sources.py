@@ -9,13 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..bundles.bundle import Bundle, BundleProgram, read_bundle
-from ..circular import of_plan
-from ..devices import dl_kinds
-from ..documents.loader import load_graph
-from ..documents.params import read_params
-from ..errors import CompileError, DeviceError, DocumentError, InputError, WriteError
-from ..factory import (
+from ..base.errors import CompileError, DeviceError, DocumentError, InputError, WriteError
+from ..base.machine.devices import dl_kinds
+from ..base.progress import Tell, silent
+from ..build.bundles.bundle import Bundle, BundleProgram, read_bundle
+from ..build.libraries.judge import LibraryFile, read_library
+from ..frontends import is_onnx
+from ..ir.documents.loader import load_graph
+from ..ir.documents.params import read_params
+from ..ir.graph import Graph
+from ..ir.model import Constant, Model
+from ..run.circular import of_plan
+from ..run.factory import (
     adopt_params,
     bundle_files,
     create,
@@ -24,14 +29,9 @@ from ..factory import (
     set_constants,
     warn_of,
 )
-from ..frontends import is_onnx
-from ..graph import Graph
-from ..libraries.judge import LibraryFile, read_library
-from ..library import Library, load_library, open_libraries
-from ..model import Constant, Model
-from ..module import GraphModule
-from ..packing import pack
-from ..progress import Tell, silent
+from ..run.library import Library, load_library, open_libraries
+from ..run.module import GraphModule
+from ..run.packing import pack
 from . import options as opt
 from .trace import show_plan
 
@@ -84,7 +84,7 @@ class Program:
 
     def prepare(self, options: Mapping[str, Any], fuse: bool | None = None, tell: Tell = silent) -> Any:
         """Rewritten and planned, a prepare.Prepared."""
-        from ..prepare import prepare
+        from ..build.prepare import prepare
 
         return prepare(
             self.source,
@@ -188,7 +188,7 @@ def open_programs(
 
     Raises DocumentError, GraphError, LibraryError, InputError.
     """
-    from ..prepare import read_model
+    from ..build.prepare import read_model
 
     found = [read_library(file) for file in libraries or ()]
     if dims and (is_bundle(path) or not is_onnx(path)):

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import typer
 
-from .. import config
-from ..module import GraphModule
+from ..base import config
 from ..plan import Plan
+from ..run.module import GraphModule
 from ..simulation.timeline import Timeline
 from ..views import report
 from ..views.measured import queued_run, stepped_run

@@ -7,8 +7,8 @@ from typing import Any
 
 import typer
 
-from .. import library as libraries
-from ..programs.lower import lower
+from ..run import library as libraries
+from ..run.programs.lower import lower
 from . import options as opt
 from .progress import progress
 from .sources import Program, open_programs

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import PlanError, did_you_mean
+from ..base.errors import PlanError, did_you_mean
 from .weights_file import load
 
 __all__ = ["ARCHES", "PHASES", "Block", "NonZero", "cycles", "known_ops", "phases"]

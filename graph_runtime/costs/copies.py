@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from ..descriptors import Descriptor
-from ..devices import Device
-from ..graph import TensorType
-from ..layout import DRAM, TILE, Layout, matrix, pages
+from ..base.machine.descriptors import Descriptor
+from ..base.machine.devices import Device
+from ..base.machine.layout import DRAM, TILE, Layout, matrix, pages
+from ..ir.graph import TensorType
 from .cpu import Machine, host_copy_ns
 from .formulas import pnorm
 from .links import dram_cycles, ethernet_ns, pcie_ns

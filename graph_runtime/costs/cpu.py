@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ..graph import Func, TensorType
-from ..ops import registry, steps
-from ..ops.targets import attrs_to_come
+from ..ir.graph import Func, TensorType
+from ..ir.ops import registry, steps
+from ..ir.ops.targets import attrs_to_come
 from .types import Cost
 from .weights_file import load
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..descriptors import boards
-from ..dtypes import FORMATS
-from ..errors import PlanError, did_you_mean
-from ..layout import L1
+from ..base.dtypes import FORMATS
+from ..base.errors import PlanError, did_you_mean
+from ..base.machine.descriptors import boards
+from ..base.machine.layout import L1
 from . import buda
 from .formulas import PRODUCT, pnorm
 from .types import Cost

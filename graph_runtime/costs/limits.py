@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import math
 
-from ..descriptors import Descriptor
-from ..graph import Func, TensorType
-from ..layout import DRAM, L1, Layout
-from ..ops.numerics import Numerics
+from ..base.machine.descriptors import Descriptor
+from ..base.machine.layout import DRAM, L1, Layout
+from ..ir.graph import Func, TensorType
+from ..ir.ops.numerics import Numerics
 from .grid import gemm, gemm_columns, gemm_parts, gemm_weights, tile_bytes
 from .links import dram_cycles
 from .noc import noc_cycles

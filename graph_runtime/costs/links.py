@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..descriptors import Descriptor
-from ..errors import PlanError
-from ..layout import DRAM
+from ..base.errors import PlanError
+from ..base.machine.descriptors import Descriptor
+from ..base.machine.layout import DRAM
 from .types import Cost
 from .weights_file import load
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import PlanError, did_you_mean
+from ..base.errors import PlanError, did_you_mean
 from .buda import ARCHES
 from .formulas import pnorm
 from .types import Cost

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..devices import Device
-from ..graph import COPY, NOP, Graph
-from ..layout import Layout
+from ..base.machine.devices import Device
+from ..base.machine.layout import Layout
+from ..ir.graph import COPY, NOP, Graph
 from .cpu import Machine, cpu_node_cost, machine
 from .tt import tt_node_cost
 from .types import Cost

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ..errors import PlanError
+from ..base.errors import PlanError
 from . import buda
 from .buda import Block, NonZero
 from .formulas import FORMULAS

@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from ..descriptors import Descriptor
-from ..graph import Func, TensorType
-from ..layout import DRAM, L1, TILE, Layout
-from ..ops.numerics import Numerics
+from ..base.machine.descriptors import Descriptor
+from ..base.machine.layout import DRAM, L1, TILE, Layout
+from ..ir.graph import Func, TensorType
+from ..ir.ops.numerics import Numerics
 from .formulas import pnorm
 from .grid import gemm_cycles, sharded_matmul_cycles, tile_bytes
 from .links import dram_cycles

@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..graph import Func, TensorType
-from ..ops.epilogue import own_inputs
-from ..ops.steps import Step
+from ..ir.graph import Func, TensorType
+from ..ir.ops.epilogue import own_inputs
+from ..ir.ops.steps import Step
 
 __all__ = ["VECTOR_OPS", "Pass", "Product", "Work", "tiles_of", "work_of"]
 
@@ -191,7 +191,7 @@ def _bias(own: int, out: TensorType) -> tuple[Pass, ...]:
 
 
 def _steps(program: Sequence[Step], out: TensorType) -> tuple[Pass, ...]:
-    """The passes of a program (ops/steps.py): what each step's op alone makes of the whole output."""
+    """The passes of a program (ir/ops/steps.py): what each step's op alone makes of the whole output."""
     found: tuple[Pass, ...] = ()
     for name, reads, _ in program:
         found += _passes(name, (out,) * len(reads), out) or (Pass("nop", tiles_of(out.shape)),)

@@ -12,9 +12,9 @@ Each op is selected once for its types and places and kept; see docs/eager.md fo
 
 from __future__ import annotations
 
-from ..single.call import forget
-from ..single.journal import Fallback, fallbacks, strict
-from ..single.policy import verify
+from ..run.single.call import forget
+from ..run.single.policy import verify
+from ..run.tensors.journal import Fallback, fallbacks, strict
 from .arithmetic import (
     absolute,
     add,
@@ -97,10 +97,7 @@ from .functions import (
     zeros,
     zeros_like,
 )
-from .indexing import (
-    getitem,
-    setitem,
-)
+from .indexing import getitem, setitem
 from .movement import (
     broadcast_to,
     concatenate,
@@ -117,33 +114,8 @@ from .movement import (
     tile,
     transpose,
 )
-from .nn import (
-    avg_pool2d,
-    conv2d,
-    dense,
-    gelu,
-    layer_norm,
-    max_pool2d,
-    relu,
-    sigmoid,
-    softmax,
-)
-from .reduction import (
-    all,
-    any,
-    argmax,
-    argmin,
-    cumsum,
-    dot,
-    matmul,
-    max,
-    mean,
-    min,
-    prod,
-    std,
-    sum,
-    var,
-)
+from .nn import avg_pool2d, conv2d, dense, gelu, layer_norm, max_pool2d, relu, sigmoid, softmax
+from .reduction import all, any, argmax, argmin, cumsum, dot, matmul, max, mean, min, prod, std, sum, var
 
 __all__ = [
     "Fallback",

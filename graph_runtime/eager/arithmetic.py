@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..single.apply import Refused, apply
-from ..single.elementwise import binary
-from ..single.operands import cast, dtype_name, on_device, tensor, together
-from ..single.promotion import common, floating
-from ..single.road import device_first, only
-from ..tensors.tensor import Tensor
+from ..base import dtypes
+from ..run.single.apply import Refused, apply
+from ..run.single.elementwise import binary
+from ..run.single.operands import cast, dtype_name, on_device, tensor, together
+from ..run.single.promotion import common, floating
+from ..run.single.road import device_first, only
+from ..run.tensors.tensor import Tensor
 
 __all__ = [
     "absolute",

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..single.apply import Refused, apply
-from ..single.elementwise import binary
-from ..single.operands import device_of, dtype_key, on_device, tensor, together
-from ..single.promotion import common
-from ..single.road import device_first, only
-from ..tensors.tensor import Tensor
+from ..run.single.apply import Refused, apply
+from ..run.single.elementwise import binary
+from ..run.single.operands import device_of, dtype_key, on_device, tensor, together
+from ..run.single.promotion import common
+from ..run.single.road import device_first, only
+from ..run.tensors.tensor import Tensor
 
 __all__ = [
     "bitwise_and",

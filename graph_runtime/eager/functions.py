@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..devices import Device, parse
-from ..graph import TensorType
-from ..ops import registry
-from ..single.apply import Refused, apply
-from ..single.host import on_host
-from ..single.move import push
-from ..single.operands import device_of, dtype_name, tensor
-from ..single.road import device_first, host_only, only
-from ..tensors.place import default_place, held
-from ..tensors.tensor import Tensor
+from ..base import dtypes
+from ..base.machine.devices import Device, parse
+from ..ir.graph import TensorType
+from ..ir.ops import registry
+from ..run.single.apply import Refused, apply
+from ..run.single.host import on_host
+from ..run.single.move import push
+from ..run.single.operands import device_of, dtype_name, tensor
+from ..run.single.road import device_first, host_only, only
+from ..run.tensors.place import default_place, held
+from ..run.tensors.tensor import Tensor
 from . import arithmetic, comparison, movement, reduction
 
 __all__ = [

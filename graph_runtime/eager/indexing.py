@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..single.apply import Refused, apply
-from ..single.host import on_host
-from ..single.operands import on_device, tensor
-from ..single.road import device_first, write
-from ..tensors.tensor import Tensor
+from ..base import dtypes
+from ..run.single.apply import Refused, apply
+from ..run.single.host import on_host
+from ..run.single.operands import on_device, tensor
+from ..run.single.road import device_first, write
+from ..run.tensors.tensor import Tensor
 from .movement import reshape, take
 
 __all__ = ["getitem", "setitem"]

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..graph import TensorType
-from ..single.apply import Refused, apply
-from ..single.move import push
-from ..single.operands import axes_of, on_device, tensor, together
-from ..single.road import device_first, only
-from ..tensors.place import default_place
-from ..tensors.tensor import Tensor
+from ..base import dtypes
+from ..ir.graph import TensorType
+from ..run.single.apply import Refused, apply
+from ..run.single.move import push
+from ..run.single.operands import axes_of, on_device, tensor, together
+from ..run.single.road import device_first, only
+from ..run.tensors.place import default_place
+from ..run.tensors.tensor import Tensor
 
 __all__ = [
     "broadcast_to",

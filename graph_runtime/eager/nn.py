@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensors.tensor import Tensor
+from ..run.tensors.tensor import Tensor
 from .functions import call
 
 __all__ = ["avg_pool2d", "conv2d", "dense", "gelu", "layer_norm", "max_pool2d", "relu", "sigmoid", "softmax"]

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..single.host import on_host, tensors_in, to_host
-from ..single.road import store, write
-from ..tensors.operators import METHODS, PROPERTIES
-from ..tensors.tensor import Tensor
+from ..base import dtypes
+from ..run.single.host import on_host, tensors_in, to_host
+from ..run.single.road import store, write
+from ..run.tensors.operators import METHODS, PROPERTIES
+from ..run.tensors.tensor import Tensor
 from . import arithmetic, functions, indexing, movement, reduction
 from .ufuncs import UFUNCS
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..single.apply import Refused, apply
-from ..single.operands import axes_of, dtype_name, on_device, tensor, together
-from ..single.promotion import common, floating
-from ..single.road import device_first, only
-from ..tensors.tensor import Tensor
+from ..base import dtypes
+from ..run.single.apply import Refused, apply
+from ..run.single.operands import axes_of, dtype_name, on_device, tensor, together
+from ..run.single.promotion import common, floating
+from ..run.single.road import device_first, only
+from ..run.tensors.tensor import Tensor
 from .arithmetic import divide, multiply, sqrt, subtract
 from .movement import reshape
 

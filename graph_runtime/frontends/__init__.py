@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..mapped import open_file
+from ..base.mapped import open_file
 
 __all__ = ["is_onnx"]
 

@@ -15,9 +15,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..devices import Device, parse_list
-from ..errors import InputError, PlanError
-from ..graph import Graph
+from ..base.errors import InputError, PlanError
+from ..base.machine.devices import Device, parse_list
+from ..ir.graph import Graph
 from .balance import assign_models, require_policy
 from .capacity import check_circular
 from .checker.check import check

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..graph import Graph
+from ..ir.graph import Graph
 from .columns import first_of, follow
 from .happens import Users
 from .lifetimes import Values

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import CapacityError
-from ..layout import L1, Layout
+from ..base.errors import CapacityError
+from ..base.machine.layout import L1, Layout
 from .sizes import out_of_memory, remedy, round_up
 from .types import Plan
 

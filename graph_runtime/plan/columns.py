@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import COPY, NOP, Graph
+from ..ir.graph import COPY, NOP, Graph
 
 __all__ = [
     "first_of",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..layout import HOST, TILE, Layout
+from ..base.machine.layout import HOST, TILE, Layout
 from .columns import is_copy
 from .types import LaidOutGraph
 

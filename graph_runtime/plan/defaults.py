@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..descriptors import Descriptor
-from ..devices import Device
-from ..dtypes import FORMATS, format_of
-from ..errors import PlanError, did_you_mean
-from ..graph import TensorType
-from ..layout import ROW_MAJOR, TILE, Layout, host_layout
+from ..base.dtypes import FORMATS, format_of
+from ..base.errors import PlanError, did_you_mean
+from ..base.machine.descriptors import Descriptor
+from ..base.machine.devices import Device
+from ..base.machine.layout import ROW_MAJOR, TILE, Layout, host_layout
+from ..ir.graph import TensorType
 
 __all__ = ["choose", "read_formats"]
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from ..devices import Device
-from ..errors import UnsupportedOpError
-from ..graph import Graph, NodeView
+from ..base.errors import UnsupportedOpError
+from ..base.machine.devices import Device
+from ..ir.graph import Graph, NodeView
 from .columns import intern
 from .placing.supports import no_kernel, unable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import Graph
+from ..ir.graph import Graph
 from .buffers import alias_entries
 from .lifetimes import Values, find_values
 from .sizes import Sizes

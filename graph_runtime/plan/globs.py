@@ -7,8 +7,8 @@ import re
 
 import numpy as np
 
-from ..errors import PlanError, did_you_mean
-from ..graph import Graph
+from ..base.errors import PlanError, did_you_mean
+from ..ir.graph import Graph
 
 __all__ = ["EXACTLY", "matching"]
 

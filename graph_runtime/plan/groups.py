@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .columns import ragged, starts
 
 __all__ = ["Groups"]

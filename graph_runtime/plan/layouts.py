@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..errors import PlanError
-from ..graph import COPY, Graph, TensorType
-from ..layout import HOST, Layout, same_image
+from ..base.errors import PlanError
+from ..base.machine.layout import HOST, Layout, same_image
+from ..ir.graph import COPY, Graph, TensorType
 from .columns import intern, is_copy, is_nop
 from .conversions import explain_copies
 from .defaults import choose, read_formats

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..graph import COPY, NOP, Graph
-from ..ops import registry
+from ..ir.graph import COPY, NOP, Graph
+from ..ir.ops import registry
 from .columns import follow, is_nop, slot_nid
 from .types import LaidOutGraph
 

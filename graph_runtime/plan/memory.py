@@ -14,8 +14,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..errors import InputError, did_you_mean
-from ..graph import Graph
+from ..base.errors import InputError, did_you_mean
+from ..ir.graph import Graph
 from .buffers import Buffers, Placed
 from .capacity import check_capacity
 from .file_storage import follow_ids, is_unsafe, was_unsafe

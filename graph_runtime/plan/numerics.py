@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..devices import Device
-from ..errors import PlanError, did_you_mean
-from ..ops.numerics import Numerics, options_error
+from ..base.errors import PlanError, did_you_mean
+from ..base.machine.devices import Device
+from ..ir.ops.numerics import Numerics, options_error
 from .types import Plan
 
 __all__ = ["assign_numerics", "node_numerics"]

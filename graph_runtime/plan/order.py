@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from ..graph import Graph
+from ..ir.graph import Graph
 from .buffers import Buffers
 from .columns import ragged, slot_nid, starts
 from .lifetimes import Values, find_values, inplace_slots, take_over

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
+from ..base.errors import InputError, PlanError, did_you_mean
+from ..base.machine.devices import Device, dl_types, parse, parse_list, type_name
 from ..costs import Machine
-from ..devices import Device, dl_types, parse, parse_list, type_name
-from ..errors import InputError, PlanError, did_you_mean
-from ..graph import COPY, NOP, Graph
+from ..ir.graph import COPY, NOP, Graph
 from .columns import intern, slot_nid
 from .fallbacks import FALLBACKS, fall_back, require_able, require_kernels
 from .globs import matching

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..devices import parse
-from ..errors import PlanError
+from ..base.errors import PlanError
+from ..base.machine.devices import parse
 from .columns import intern
 from .sizes import Sizes, round_up
 from .types import LaidOutGraph, Storage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import COPY
+from ..ir.graph import COPY
 from .columns import func_mask
 from .types import PlacedGraph, Plan
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..graph import Graph, Hints, StorageHint
-from ..layout import Layout
+from ..base.machine.layout import Layout
+from ..ir.graph import Graph, Hints, StorageHint
 from .types import Plan
 
 __all__ = ["record"]

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..devices import Device
-from ..errors import CapacityError, DeviceError, GraphRuntimeError, PlanError
-from ..graph import TensorType
-from ..layout import HOST, L1, TILE, Layout, Memory, footprint, matrix
-from ..shards import fault
+from ..base.errors import CapacityError, DeviceError, GraphRuntimeError, PlanError
+from ..base.machine.devices import Device
+from ..base.machine.layout import HOST, L1, TILE, Layout, Memory, footprint, matrix
+from ..base.machine.shards import fault
+from ..ir.graph import TensorType
 from .columns import first_of, intern
 from .types import LaidOutGraph
 

@@ -20,17 +20,17 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ..bundles.weights import ALIGNMENT, lay_out, write_values
-from ..devices import Device
-from ..documents.columns import pool_type
-from ..documents.document import check_schema
-from ..documents.functions import check_functions, make_functions
-from ..documents.json_text import parse_json
-from ..documents.loader import check_arg_nodes, check_order, check_placeholders
-from ..errors import DocumentError
-from ..graph import Graph, TensorType
-from ..layout import Layout
-from ..ops.numerics import Numerics, options_error
+from ..base.errors import DocumentError
+from ..base.json_text import parse_json
+from ..base.machine.devices import Device
+from ..base.machine.layout import Layout
+from ..ir.documents.columns import pool_type
+from ..ir.documents.document import check_schema
+from ..ir.documents.functions import check_functions, make_functions
+from ..ir.documents.loader import check_arg_nodes, check_order, check_placeholders
+from ..ir.documents.weights import ALIGNMENT, lay_out, write_values
+from ..ir.graph import Graph, TensorType
+from ..ir.ops.numerics import Numerics, options_error
 from .checker.check import check
 from .snapshot_columns import of_group, read_columns
 from .types import Plan, Storage

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..bundles.weights import ALIGNMENT
-from ..errors import DocumentError
+from ..base.errors import DocumentError
+from ..ir.documents.weights import ALIGNMENT
 
 __all__ = ["COLUMNS", "Column", "of_group", "read_columns"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..graph import COPY, Func, Graph, Hints
+from ..ir.graph import COPY, Func, Graph, Hints
 from .columns import follow, is_copy, ragged, slot_nid, starts
 from .types import PlacedGraph, Placement
 

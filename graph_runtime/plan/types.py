@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..devices import Device
-from ..graph import Graph
-from ..layout import Layout
-from ..ops.numerics import Numerics
+from ..base.machine.devices import Device
+from ..base.machine.layout import Layout
+from ..ir.graph import Graph
+from ..ir.ops.numerics import Numerics
 from .placing import table
 from .placing.problem import PlacementProblem, make_problem
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..devices import Descriptor
-from ..dtypes import FORMATS
-from ..errors import DeviceError, GraphRuntimeError, PlanError, did_you_mean
-from ..graph import TensorType
-from ..layout import DRAM, L1, ROW_MAJOR, TILE, Layout, matrix
-from ..shards import KINDS, ShardWish, fault, read_wish, resolve
+from ..base.dtypes import FORMATS
+from ..base.errors import DeviceError, GraphRuntimeError, PlanError, did_you_mean
+from ..base.machine.devices import Descriptor
+from ..base.machine.layout import DRAM, L1, ROW_MAJOR, TILE, Layout, matrix
+from ..base.machine.shards import KINDS, ShardWish, fault, read_wish, resolve
+from ..ir.graph import TensorType
 from .columns import is_copy
 from .globs import matching
 from .types import PlacedGraph

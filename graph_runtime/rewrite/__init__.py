@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ..devices import NO_KERNELS, Device, parse_list
-from ..garbage import gc_paused
-from ..model import Model
+from ..base.garbage import gc_paused
+from ..base.machine.devices import NO_KERNELS, Device, parse_list
+from ..ir.model import Model
 from .activations import activations
 from .attention import attentions
 from .epilogues import epilogues

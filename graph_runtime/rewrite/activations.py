@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..ops import registry
+from ..ir.ops import registry
 from .matching import closed, factors, is_close, with_number
 from .net import Net, Node, Value
 

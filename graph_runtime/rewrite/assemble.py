@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..devices import dl_types, type_name
-from ..errors import GraphError
-from ..graph import Graph, Hints, TensorType
-from ..model import Model
+from ..base.errors import GraphError
+from ..base.machine.devices import dl_types, type_name
+from ..ir.graph import Graph, Hints, TensorType
+from ..ir.model import Model
 from .values import Node, Value
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..ops import registry
-from ..ops.numerics import Numerics
+from ..ir.ops import registry
+from ..ir.ops.numerics import Numerics
 from .matching import closed, with_number
 from .net import Net, Node, Value
 from .neutral import permutation

@@ -8,8 +8,8 @@ images and of numbers or channels, reshapes of images of one pixel.
 
 from __future__ import annotations
 
-from ..ops import steps
-from ..ops.targets import packs_weight
+from ..ir.ops import steps
+from ..ir.ops.targets import packs_weight
 from .net import Net, Node, Value
 from .pack_weights import is_host, packed_weight, without_defaults
 

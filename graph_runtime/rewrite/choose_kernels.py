@@ -1,14 +1,14 @@
 """The rule that names a kernel where the cpu has several for an op, by what they cost.
 
 With ``measure`` (``compile --tune``, tuning.py) kernels are timed on the shapes of the node; else a rule
-holds: what packs an operand first is worth it when enough rows use it (ops/targets.py).
+holds: what packs an operand first is worth it when enough rows use it (ir/ops/targets.py).
 """
 
 from __future__ import annotations
 
-from ..ops import registry
-from ..ops.select import able
-from ..ops.targets import kernel_by_rule
+from ..ir.ops import registry
+from ..ir.ops.select import able
+from ..ir.ops.targets import kernel_by_rule
 from .net import Net, Node
 from .pack_weights import Measure, is_host
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..errors import GraphRuntimeError
-from ..model import Constant
-from ..ops import registry
+from ..base.errors import GraphRuntimeError
+from ..ir.model import Constant
+from ..ir.ops import registry
 from .net import Net, Node
 
 __all__ = ["fold", "folded"]

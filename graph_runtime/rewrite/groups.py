@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..ops import registry, steps
+from ..ir.ops import registry, steps
 from .net import Net, Node, Value
 
 __all__ = ["Group", "fused_groups", "grow", "is_step"]

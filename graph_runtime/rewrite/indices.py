@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import TensorType
+from ..ir.graph import TensorType
 from .net import Net, Node, Value
 from .values import supports
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ..documents.draft import op_call
-from ..errors import GraphError
-from ..graph import Func, TensorType
-from ..model import Constant, Model, Note
+from ..base.errors import GraphError
+from ..ir.documents.draft import op_call
+from ..ir.graph import Func, TensorType
+from ..ir.model import Constant, Model, Note
 from .assemble import assemble, column_devices
 from .values import Node, Value, supports
 

@@ -3,7 +3,7 @@ chains of reshapes; and equal nodes, of which one is enough."""
 
 from __future__ import annotations
 
-from ..ops import registry
+from ..ir.ops import registry
 from .net import Net, Node, Value
 
 __all__ = ["casts", "equal_nodes", "neutral", "reshapes", "transposes"]

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .. import dtypes
-from ..model import Constant
-from ..ops import registry
+from ..base import dtypes
+from ..ir.model import Constant
+from ..ir.ops import registry
 from .matching import closed, with_number
 from .net import Net, Node, Value
 from .neutral import reshaped

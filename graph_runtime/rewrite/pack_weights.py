@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import TensorType
-from ..model import Constant
-from ..ops import registry
-from ..ops.packed import panel_type
-from ..ops.targets import packs_weight
+from ..ir.graph import TensorType
+from ..ir.model import Constant
+from ..ir.ops import registry
+from ..ir.ops.packed import panel_type
+from ..ir.ops.targets import packs_weight
 from .net import Net, Node, Value
 
 __all__ = ["Measure", "is_host", "pack_weights", "packed_weight", "without_defaults"]

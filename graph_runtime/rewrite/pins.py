@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..devices import Device, parse
-from ..model import Model
+from ..base.machine.devices import Device, parse
+from ..ir.model import Model
 from ..plan.globs import matching
 
 __all__ = ["pinned"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ops import registry, steps
+from ..ir.ops import registry, steps
 from .net import Net, Node, Value
 from .neutral import permutation
 

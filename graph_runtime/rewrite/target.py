@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..model import Model
+from ..ir.model import Model
 from ..plan.types import Placement
 from .channels_last import channels_last
 from .choose_kernels import Measure, choose_kernels

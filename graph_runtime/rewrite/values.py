@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UnsupportedOpError
-from ..graph import COPY, NOP, Func, TensorType
-from ..model import Constant
-from ..ops import registry
-from ..ops.select import select
+from ..base.errors import UnsupportedOpError
+from ..ir.graph import COPY, NOP, Func, TensorType
+from ..ir.model import Constant
+from ..ir.ops import registry
+from ..ir.ops.select import select
 
 __all__ = ["Node", "Value", "supports"]
 

@@ -17,12 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from ..bundles.bundle import Bundle
-from ..devices import Device
-from ..factory import read_runnable
-from ..layout import Layout
-from ..stitching.executable import executable, input_layout, unload_program
-from ..stitching.hooks import (
+from ..base.machine.devices import Device
+from ..base.machine.layout import Layout
+from ..build.bundles.bundle import Bundle
+from ..run.factory import read_runnable
+from ..run.tensors import arrays, host_tensors, transfers
+from ..run.tensors.host_tensors import TensorDesc
+from ..run.tensors.tensor import Tensor
+from ..run.tensors.traffic import Stats, stats
+from .stitching.executable import executable, input_layout, unload_program
+from .stitching.hooks import (
     Hooks,
     MemoryLog,
     OpContext,
@@ -32,12 +36,8 @@ from ..stitching.hooks import (
     set_memory_log_level,
     unregister_hooks,
 )
-from ..stitching.open_device import MemoryView, OpenDevice, deallocated, opened
-from ..stitching.submit import submit
-from ..tensors import arrays, host_tensors, transfers
-from ..tensors.host_tensors import TensorDesc
-from ..tensors.tensor import Tensor
-from ..tensors.traffic import Stats, stats
+from .stitching.open_device import MemoryView, OpenDevice, deallocated, opened
+from .stitching.submit import submit
 
 __all__ = [
     "Hooks",

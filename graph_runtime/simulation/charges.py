@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ..descriptors import Descriptor
-from ..graph import COPY, TensorType
-from ..layout import Layout, pages, shard_words
-from ..ops import registry
-from ..ops.numerics import Numerics, tail
+from ..base.machine.descriptors import Descriptor
+from ..base.machine.layout import Layout, pages, shard_words
+from ..ir.graph import COPY, TensorType
+from ..ir.ops import registry
+from ..ir.ops.numerics import Numerics, tail
 from ..plan.types import Plan
 from .walks import WALKS
 from .walks.args import Arg, Call, Moves, Times

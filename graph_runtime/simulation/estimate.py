@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ..base.errors import CapacityError
+from ..base.machine.layout import L1
 from ..costs.limits import tt_limits
-from ..errors import CapacityError
-from ..graph import COPY
-from ..layout import L1
+from ..ir.graph import COPY
 from ..plan.columns import func_mask
 from ..plan.types import Plan
 from .simulation import IN_FLIGHT, simulate

@@ -16,6 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from ..base.errors import InputError, did_you_mean
 from ..costs import (
     BASES,
     SPIN_NS,
@@ -27,8 +28,7 @@ from ..costs import (
     node_cost,
     weights_from_memory,
 )
-from ..errors import InputError, did_you_mean
-from ..graph import COPY
+from ..ir.graph import COPY
 from ..plan.columns import follow, is_nop
 from ..plan.lanes import Lanes, lanes
 from ..plan.types import Plan

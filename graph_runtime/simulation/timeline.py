@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..costs import BASES
-from ..graph import COPY
+from ..ir.graph import COPY
 from ..plan.columns import func_mask, starts
 from ..plan.lanes import labels
 from ..plan.types import Plan

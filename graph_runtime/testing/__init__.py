@@ -1,5 +1,9 @@
-"""pytest plugin (it loads itself, by an entry point): the fixture ``check_graph``. Importing it costs
-nothing.
+"""What results should be, and how far they are from it. As a pytest plugin (it loads itself, by an entry
+point): the fixture ``check_graph``. Importing it costs nothing.
+
+Read: interpreter (numpy alone), rearrange (the same graph in other ways), differences (how far), compare
+(devices with the interpreter), against (outputs with another runtime's); graphs, numerics and placing make
+random cases.
 
 def test_my_network(check_graph):
     check_graph("network.json", devices=["cpu:0", "tt:0"])
@@ -19,16 +23,16 @@ def check_graph():
     rotated among its nodes.
 
     ``graph``: JSON text, a path, a Graph or a GraphBuilder. ``library``: None for the kernels built in.
-    ``options`` as comparison.compare.compare: seed, inputs, bound, nodes, formats, functions. Fails the
+    ``options`` as compare.compare: seed, inputs, bound, nodes, formats, functions. Fails the
     test with the differences, the worst first; returns {arrangement: Report, or the reason why it cannot be}.
     """
 
     def check(graph, library=None, devices=("cpu:0",), **options):
         __tracebackhide__ = True
-        from ..comparison.compare import (
+        from .compare import (  # numpy and the core are loaded by tests that use this only
             Report,
             compare_arrangements,
-        )  # numpy and the core are loaded by tests that use this only
+        )
 
         reports = compare_arrangements(graph, library, devices, **options)
         wrong = [

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..devices import Device, parse_list
-from ..graph import COPY, NOP, Func, Graph, Hints, TensorType
-from ..ops import registry
+from ..base.machine.devices import Device, parse_list
+from ..ir.graph import COPY, NOP, Func, Graph, Hints, TensorType
+from ..ir.ops import registry
 from ..plan.columns import starts
 
 __all__ = ["GraphMaker", "random_graph"]

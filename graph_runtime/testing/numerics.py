@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..builder import GraphBuilder
-from ..factory import create
-from ..ops import registry
+from ..ir.builder import GraphBuilder
+from ..ir.ops import registry
+from ..run.factory import create
 
 __all__ = ["CASES", "KINDS", "Distance", "distance", "operands", "run"]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..devices import parse_list
-from ..graph import Func, Graph, TensorType
+from ..base.machine.devices import parse_list
+from ..ir.graph import Func, Graph, TensorType
 from ..plan.columns import starts
 from ..plan.placing.problem import UNSUPPORTED, PlacementProblem
 

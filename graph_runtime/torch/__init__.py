@@ -13,7 +13,7 @@ from .required import check as _check
 
 _check()
 
-from ..single.journal import no_fallback  # noqa: E402
+from ..run.tensors.journal import no_fallback  # noqa: E402
 from .counters import Stats, stats  # noqa: E402
 from .registration import register as _register  # noqa: E402
 from .store import devices  # noqa: E402

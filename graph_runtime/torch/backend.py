@@ -14,8 +14,8 @@ import torch
 from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 
-from ..errors import CapacityError, GraphError, GraphRuntimeError, PlanError, UnsupportedOpError
-from ..single import journal
+from ..base.errors import CapacityError, GraphError, GraphRuntimeError, PlanError, UnsupportedOpError
+from ..run.tensors import journal
 from .counters import Refused, count, note_graph
 from .decompositions import table
 from .graphs import lower

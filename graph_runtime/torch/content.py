@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from ..errors import DeviceMemoryError
-from ..graph import TensorType
-from ..ops import registry
-from ..single import apply as single
-from ..single.move import push
-from ..tensors.place import default_place
-from ..tensors.tensor import Tensor
+from ..base.errors import DeviceMemoryError
+from ..ir.graph import TensorType
+from ..ir.ops import registry
+from ..run.single import apply as single
+from ..run.single.move import push
+from ..run.tensors.place import default_place
+from ..run.tensors.tensor import Tensor
 from .counters import Refused, count, note_host
 from .geometry import box_of
 from .kinds import array_of, kind_of, tensor_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..tensors.tensor import Tensor
+from ..run.tensors.tensor import Tensor
 from . import content
 from .counters import Refused, count, note_host
 from .kinds import kind_of

@@ -1,12 +1,13 @@
-"""What operations on tt tensors did, counted. What the host did for the device is in single/journal.py."""
+"""What operations on tt tensors did, counted. What the host did in the device's stead:
+run/tensors/journal.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..locks import new_lock
-from ..single import journal
+from ..base.locks import new_lock
+from ..run.tensors import journal
 from .store import devices
 
 __all__ = ["Refused", "Stats", "count", "note_graph", "note_host", "stats", "type_of"]

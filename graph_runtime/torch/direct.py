@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..graph import TensorType
-from ..ops import registry
-from ..single import operands
-from ..single.move import push
-from ..tensors.place import default_place
-from ..tensors.tensor import Tensor
+from ..base import dtypes
+from ..ir.graph import TensorType
+from ..ir.ops import registry
+from ..run.single import operands
+from ..run.single.move import push
+from ..run.tensors.place import default_place
+from ..run.tensors.tensor import Tensor
 from . import content
 from .counters import Refused
 from .store import devices

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from ..errors import GraphRuntimeError
-from ..single import policy
-from ..single.apply import ready_call
-from ..tensors.tensor import Tensor
+from ..base.errors import GraphRuntimeError
+from ..run.single import policy
+from ..run.single.apply import ready_call
+from ..run.tensors.tensor import Tensor
 from . import content, rules
 from .counters import Refused, count
 from .direct import Eager

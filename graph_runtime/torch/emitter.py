@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import dtypes
-from ..builder import GraphBuilder, Value
-from ..errors import GraphError, UnsupportedOpError
-from ..ops import registry
-from ..ops.select import select
+from ..base import dtypes
+from ..base.errors import GraphError, UnsupportedOpError
+from ..ir.builder import GraphBuilder, Value
+from ..ir.ops import registry
+from ..ir.ops.select import select
 from .counters import Refused
 from .store import devices
 

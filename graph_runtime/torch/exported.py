@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from ..devices import Device, parse_list
-from ..errors import InputError, UnsupportedOpError
-from ..model import Model
+from ..base.errors import InputError, UnsupportedOpError
+from ..base.machine.devices import Device, parse_list
+from ..ir.model import Model
 from .counters import Refused
 from .decompositions import table
 from .emitter import Lowered

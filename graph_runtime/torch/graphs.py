@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from ..builder import GraphBuilder, Value
+from ..ir.builder import GraphBuilder, Value
 from . import rules
 from .counters import Refused
 from .emitter import CPU, Emitter, Lowered, Output, Turned

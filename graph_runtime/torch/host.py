@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..single import journal
+from ..run.tensors import journal
 from . import content
 from .copies import empty_strided, set_tensor
 from .counters import type_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from .. import dtypes
+from ..base import dtypes
 
 __all__ = ["Kind", "array_of", "kind_of", "tensor_of", "torch_dtype", "values_of"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from .. import core
-from ..queues.limbo import sweep
+from ..run import core
+from ..run.queues.limbo import sweep
 from .required import TorchDeviceError
 from .store import collect, current, device_of, devices, live, torch_device
 

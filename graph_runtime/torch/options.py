@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ..devices import parse
-from ..errors import InputError, did_you_mean
+from ..base.errors import InputError, did_you_mean
+from ..base.machine.devices import parse
 
 __all__ = ["Options", "read"]
 

@@ -8,19 +8,19 @@ from typing import Any
 
 import torch
 
-from ..devices import Device, cpu
-from ..errors import InputError
-from ..layout import HOST
-from ..model import Model
+from ..base.errors import InputError
+from ..base.machine.devices import Device, cpu
+from ..base.machine.layout import HOST
+from ..base.writing import write_whole
+from ..ir.model import Model
 from ..plan import plan
 from ..plan.types import Plan
 from ..rewrite import fuse, simplify
+from ..run.tensors import journal
+from ..run.tensors.arrays import borrow
+from ..run.tensors.tensor import Tensor
 from ..simulation.simulation import simulate
-from ..single import journal
-from ..tensors.arrays import borrow
-from ..tensors.tensor import Tensor
 from ..views.trace import trace_json
-from ..writing import write_whole
 from . import content
 from .counters import Refused, count, note_host
 from .emitter import Lowered, Output

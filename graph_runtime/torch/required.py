@@ -3,7 +3,7 @@ version to the next."""
 
 from __future__ import annotations
 
-from ..errors import GraphRuntimeError
+from ..base.errors import GraphRuntimeError
 
 __all__ = ["WANTED", "check"]
 

@@ -16,17 +16,17 @@ from typing import Any
 
 import torch
 
-from .. import core
-from .. import devices as runtime_devices
-from ..config import get
-from ..devices import Device
-from ..errors import DeviceMemoryError
-from ..graph import TensorType
-from ..locks import new_rlock
-from ..queues.limbo import keep_until
-from ..tensors.arrays import allocate
-from ..tensors.place import default_place
-from ..tensors.tensor import Tensor
+from ..base.config import get
+from ..base.errors import DeviceMemoryError
+from ..base.locks import new_rlock
+from ..base.machine import devices as runtime_devices
+from ..base.machine.devices import Device
+from ..ir.graph import TensorType
+from ..run import core
+from ..run.queues.limbo import keep_until
+from ..run.tensors.arrays import allocate
+from ..run.tensors.place import default_place
+from ..run.tensors.tensor import Tensor
 from .kinds import Kind, kind_of
 from .required import TorchDeviceError
 

@@ -12,21 +12,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import core, library
-from ..circular import measured
-from ..layout import HOST, host_layout
+from ..base.machine.layout import HOST, host_layout
 from ..plan.types import Plan
-from ..programs.lower import lower
-from ..programs.program import Program
-from ..programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
-from ..queues import template
-from ..queues.buffer import Buffer, wait_in_slices
-from ..sessions.assembly import assemble
-from ..sessions.bind import Bound
-from ..sessions.constants import hold
-from ..sessions.staging import stage, written
-from ..sessions.zero_copy import ALIGNMENT
-from ..tensors.tensor import Tensor
+from ..run import core, library
+from ..run.circular import measured
+from ..run.programs.lower import lower
+from ..run.programs.program import Program
+from ..run.programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
+from ..run.queues import template
+from ..run.queues.buffer import Buffer, wait_in_slices
+from ..run.sessions.assembly import assemble
+from ..run.sessions.bind import Bound
+from ..run.sessions.constants import hold
+from ..run.sessions.staging import stage, written
+from ..run.sessions.zero_copy import ALIGNMENT
+from ..run.tensors.tensor import Tensor
 
 __all__ = ["Submitter"]
 
@@ -35,7 +35,7 @@ _MOST_IN_FLIGHT = 16  # runs: who is further ahead waits
 
 
 class _Home(NamedTuple):
-    """Who has the constants (sessions/constants.py)."""
+    """Who has the constants (run/sessions/constants.py)."""
 
     plan: Plan
     program: Program

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ..single import operands
-from ..tensors.tensor import Tensor
+from ..run.single import operands
+from ..run.tensors.tensor import Tensor
 from . import content
 from .counters import Refused, note_host
 from .store import Store, store_of

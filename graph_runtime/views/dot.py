@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import COPY
+from ..ir.graph import COPY
 from ..plan.types import Plan
 
 __all__ = ["dot_text"]

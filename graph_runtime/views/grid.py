@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..descriptors import Descriptor
-from ..layout import L1
-from ..ops import registry
+from ..base.machine.descriptors import Descriptor
+from ..base.machine.layout import L1
+from ..ir.ops import registry
 from ..plan.numerics import node_numerics
 from ..plan.types import Plan
 from ..simulation.timeline import Timeline

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..costs import BASES
 from ..plan.lanes import Lanes, lanes
-from ..sessions.session import Session
+from ..run.sessions.session import Session
 from ..simulation.simulation import critical_chain, needs_of
 from ..simulation.timeline import Timeline
 

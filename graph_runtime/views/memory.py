@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..layout import L1
+from ..base.machine.layout import L1
 from ..plan.lifetimes import find_values
 from ..plan.types import Plan
 from ..simulation.timeline import Timeline

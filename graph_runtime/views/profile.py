@@ -15,8 +15,8 @@ from typing import Any
 
 import orjson
 
-from ..documents.json_text import parse_json
-from ..errors import DocumentError
+from ..base.errors import DocumentError
+from ..base.json_text import parse_json
 
 __all__ = ["Report"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import COPY
+from ..ir.graph import COPY
 from ..plan.lifetimes import Values, find_values
 from ..plan.modes import Modes
 from ..plan.types import Plan

@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 
 from ..costs import BASES
-from ..graph import COPY
+from ..ir.graph import COPY
 from ..plan.lifetimes import find_values
 from ..plan.types import Plan
 from ..simulation.timeline import Timeline

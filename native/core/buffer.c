@@ -1,6 +1,6 @@
 /* buffer.c: blocks of device memory that know their events: who wrote them last, who reads them since.
  *
- * Called by graph_runtime/queues/buffer.py (any thread), idle.c and submit.c.
+ * Called by graph_runtime/run/queues/buffer.py (any thread), idle.c and submit.c.
  * defines: gr_buffer_*, gr_events_*, gr_device_blocks, gr_async_lock
  */
 #include <stdlib.h>

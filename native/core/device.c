@@ -1,6 +1,6 @@
 /* device.c: creation, memory accounting and guard mode of devices of every kind.
  *
- * Called by graph_runtime/core.py (any thread), the executor and the copy engine. Lock order: list, then a
+ * Called by graph_runtime/run/core.py (any thread), the executor and the copy engine. Lock order: list, then a
  * device's lock.
  * defines: gr_device_register, gr_device_create ... gr_device_set_guard, gr_device_enter, gr_device_leave
  */

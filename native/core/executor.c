@@ -1,6 +1,6 @@
 /* executor.c: runs a lowered program: a loop of indirect calls over flat records.
  *
- * Called by graph_runtime/sessions/session.py with the GIL released, on any thread; one thread at a time in one
+ * Called by graph_runtime/run/sessions/session.py with the GIL released, on any thread; one thread at a time in one
  * program.
  * defines: gr_program_create, gr_program_circular, gr_program_destroy, gr_program_run, gr_program_hold,
  * gr_program_release

@@ -1,7 +1,7 @@
 /* gather.c: many tensors to the host in one call, in the thread that wants them: for small ones the way to a
  * queue and back would take longer than all the copies.
  *
- * Called by graph_runtime/tensors/batches.py, any thread.
+ * Called by graph_runtime/run/tensors/batches.py, any thread.
  * defines: gr_gather
  */
 #include "async.h"

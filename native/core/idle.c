@@ -5,7 +5,7 @@
  * for one another, until PENDING_MOST of that size are idle with work to come; then the oldest. For the host, which
  * would wait itself, fresh memory is taken beyond that while those blocks hold less than PENDING_BYTES_MOST.
  *
- * Called by buffer.c and submit.c under gr_async_lock, and by graph_runtime/queues/buffer.py.
+ * Called by buffer.c and submit.c under gr_async_lock, and by graph_runtime/run/queues/buffer.py.
  * defines: gr_buffer_take, gr_buffer_drop, gr_reclaim, gr_buffers_*
  */
 #include <stdlib.h>

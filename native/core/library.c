@@ -1,4 +1,4 @@
-/* library.c: opens libraries of kernels. A library is code: graph_runtime/library.py judges its manifest
+/* library.c: opens libraries of kernels. A library is code: graph_runtime/run/library.py judges its manifest
  * before it calls this.
  *
  * glibc takes a path that is spelled like that of an open library for that library, before it looks at the

@@ -1,7 +1,7 @@
 /* run.c: what is known of a submission while it is queued and after: causes of failures, ends, and who waits
  * for them.
  *
- * Called by graph_runtime/queues/run.py (any thread), and by the queues' workers.
+ * Called by graph_runtime/run/queues/run.py (any thread), and by the queues' workers.
  * defines: gr_run_*, gr_runs_ended, gr_event_wait, gr_watch_*, gr_cause_*, gr_now_ns
  */
 #include <errno.h>

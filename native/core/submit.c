@@ -1,6 +1,6 @@
 /* submit.c: submissions: an instance of a template is ordered after what is queued, and handed to the queues.
  *
- * Called by graph_runtime/queues/template.py, any thread.
+ * Called by graph_runtime/run/queues/template.py, any thread.
  * defines: gr_submit, gr_submit_op
  */
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* template.c: what a submission does, worked out once: each lane's steps, and what each lane does with each
  * slot, which is all that gr_submit needs to order it after the work that is queued already.
  *
- * Called by graph_runtime/queues/template.py, any thread.
+ * Called by graph_runtime/run/queues/template.py, any thread.
  * defines: gr_template_create, gr_template_busy, gr_template_clock, gr_template_destroy
  */
 #include <stdio.h>

@@ -118,7 +118,7 @@ struct gr_env {
 };
 /* cdef-end */
 
-_Static_assert(sizeof(gr_arg) == 32, "gr_arg is shared with graph_runtime/programs/program.py");
-_Static_assert(sizeof(gr_call) == 40, "gr_call is shared with graph_runtime/programs/program.py");
+_Static_assert(sizeof(gr_arg) == 32, "gr_arg is shared with graph_runtime/run/programs/program.py");
+_Static_assert(sizeof(gr_call) == 40, "gr_call is shared with graph_runtime/run/programs/program.py");
 
 #endif

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from codegen.build import cached_library
-from graph_runtime.factory import create, set_constants
-from graph_runtime.library import load_library
-from graph_runtime.prepare import prepare
+from graph_runtime.build.prepare import prepare
+from graph_runtime.run.factory import create, set_constants
+from graph_runtime.run.library import load_library
 
 WHERE = {
     "cpu": (["cpu:0"], {}),

@@ -26,14 +26,14 @@ import numpy as np
 from chains import graph_json
 
 import graph_runtime as gr
-from graph_runtime import core
-from graph_runtime.graph import TensorType
-from graph_runtime.layout import Layout
-from graph_runtime.programs.lower import arg_record
-from graph_runtime.programs.program import ARG, SLOT, STEP, Kernel
-from graph_runtime.queues.buffer import Buffer
-from graph_runtime.queues.run import Run
-from graph_runtime.queues.template import COMPUTE, COPY_IN, Template, one_kernel
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.run import core
+from graph_runtime.run.programs.lower import arg_record
+from graph_runtime.run.programs.program import ARG, SLOT, STEP, Kernel
+from graph_runtime.run.queues.buffer import Buffer
+from graph_runtime.run.queues.run import Run
+from graph_runtime.run.queues.template import COMPUTE, COPY_IN, Template, one_kernel
 
 SOURCE = r"""
 #include <time.h>

@@ -15,10 +15,10 @@ import json
 import time
 from collections.abc import Callable
 
-import graph_runtime as gr
-from graph_runtime.builder import GraphBuilder
-from graph_runtime.documents.loader import load_graph
-from graph_runtime.graph import Graph
+from graph_runtime.base.machine import devices
+from graph_runtime.ir.builder import GraphBuilder
+from graph_runtime.ir.documents.loader import load_graph
+from graph_runtime.ir.graph import Graph
 from graph_runtime.plan import plan
 from graph_runtime.plan.balance import POLICIES, balance_device, models
 from graph_runtime.plan.balance.network import network_of
@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--policy", choices=POLICIES, action="append", help="default: all")
     parser.add_argument("--net", choices=NETS, action="append", help="default: all")
     args = parser.parse_args()
-    gr.devices.parse(f"tt:0={args.board}")
+    devices.parse(f"tt:0={args.board}")
     for name in args.net or NETS:
         measure(args.board, name, args.policy or list(POLICIES))
 

@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 
 import graph_runtime as gr
-from graph_runtime.model import Model
-from graph_runtime.prepare import prepare
+from graph_runtime.build.prepare import prepare
+from graph_runtime.ir.model import Model
 
 COMMAND = "from graph_runtime.cli import main; main()"
 

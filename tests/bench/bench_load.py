@@ -22,13 +22,13 @@ import orjson
 from chains import graph_json
 
 import graph_runtime as gr
-from graph_runtime import library
-from graph_runtime.documents.loader import graph_from_document
-from graph_runtime.documents.nodes import read_checked
-from graph_runtime.garbage import gc_paused
+from graph_runtime.base.garbage import gc_paused
+from graph_runtime.ir.documents.loader import graph_from_document
+from graph_runtime.ir.documents.nodes import read_checked
 from graph_runtime.plan import plan
-from graph_runtime.programs.lower import lower
-from graph_runtime.sessions.session import Session
+from graph_runtime.run import library
+from graph_runtime.run.programs.lower import lower
+from graph_runtime.run.sessions.session import Session
 
 
 def stages(text: bytes) -> dict[str, float]:

@@ -33,9 +33,9 @@ import models
 import numpy as np
 
 import graph_runtime as gr
-from graph_runtime.devices import parse
-from graph_runtime.dtypes import FORMATS
-from graph_runtime.errors import CapacityError, PlanError
+from graph_runtime.base.dtypes import FORMATS
+from graph_runtime.base.errors import CapacityError, PlanError
+from graph_runtime.base.machine.devices import parse
 from graph_runtime.plan import plan
 from graph_runtime.plan.types import Plan
 

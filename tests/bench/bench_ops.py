@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 
 import graph_runtime as gr
-from graph_runtime.errors import GraphRuntimeError
-from graph_runtime.graph import TensorType
-from graph_runtime.ops import Case, Op, all_ops
-from graph_runtime.ops.inputs import draw, expected
+from graph_runtime.base.errors import GraphRuntimeError
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.ir.ops import Case, Op, all_ops
+from graph_runtime.ir.ops.inputs import draw, expected
 
 
 def seconds(call: Callable[[], object], repeat: int) -> float:

@@ -41,10 +41,10 @@ TURN = 0.02  # seconds of a turn, or one run
 
 def _ours(model: Path, inputs: dict[str, np.ndarray], threads: int) -> Callable[[], list[np.ndarray]]:
     from codegen.build import cached_library
-    from graph_runtime import core
-    from graph_runtime.factory import create, set_constants
-    from graph_runtime.library import load_library
-    from graph_runtime.prepare import prepare
+    from graph_runtime.build.prepare import prepare
+    from graph_runtime.run import core
+    from graph_runtime.run.factory import create, set_constants
+    from graph_runtime.run.library import load_library
 
     core.pool_set_threads(threads)
     prepared = prepare(model, ["cpu:0"])

@@ -38,18 +38,18 @@ from pathlib import Path
 import numpy as np
 
 import graph_runtime as gr
-import graph_runtime.builder
-import graph_runtime.config
 from codegen.build import cached_library
+from graph_runtime.base import config
+from graph_runtime.base.machine.devices import parse_list
+from graph_runtime.build.prepare import prepare
 from graph_runtime.costs import Machine
-from graph_runtime.devices import parse_list
-from graph_runtime.factory import adopt_params
-from graph_runtime.model import Model
-from graph_runtime.packing import pack
+from graph_runtime.ir.builder import Value
+from graph_runtime.ir.model import Model
 from graph_runtime.plan import Placement, plan
 from graph_runtime.plan.placing import PlacementProblem, decide, evaluate, make_problem
-from graph_runtime.prepare import prepare
-from graph_runtime.sessions.zero_copy import ALIGNMENT
+from graph_runtime.run.factory import adopt_params
+from graph_runtime.run.packing import pack
+from graph_runtime.run.sessions.zero_copy import ALIGNMENT
 from graph_runtime.views.measured import queued_run
 
 PAIR = ("cpu:0", "cpu:1")
@@ -73,7 +73,7 @@ def main() -> None:
         "narrow": lambda: branches((64, 64), 4, 32, 4),
     }
     source = made.get(options.model, lambda: Path(options.model))()
-    with gr.config.config(NUM_THREADS=1), Held(options.hold) as held:
+    with config.config(NUM_THREADS=1), Held(options.hold) as held:
         machine = measured_machine()
         for row in reality(Path(options.model).stem, source, machine, held, options):
             print(json.dumps(row), flush=True)
@@ -83,7 +83,7 @@ def branches(widths: tuple[int, ...], depth: int, rows: int, blocks: int) -> Mod
     """``blocks`` blocks, each of as many chains of products as there are widths, summed at the end."""
     rng, b = np.random.default_rng(0), gr.GraphBuilder()
 
-    def weight(name: str, *shape: int) -> gr.builder.Value:
+    def weight(name: str, *shape: int) -> Value:
         return b.param(name, (rng.standard_normal(shape) / shape[0] ** 0.5).astype(np.float32))
 
     x = b.input("x", (rows, 256))

@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 import graph_runtime as gr
-from graph_runtime.model import Model
+from graph_runtime.ir.model import Model
 from graph_runtime.rewrite import fuse, simplify
 
 WIDTH, TOKENS, HEADS = 64, 16, 4

@@ -22,7 +22,7 @@ from torch import nn
 
 import graph_runtime as gr
 import graph_runtime.torch as tt
-from graph_runtime.sessions.session import Session
+from graph_runtime.run.sessions.session import Session
 from graph_runtime.torch.backend import Compiled
 from graph_runtime.torch.program import Program
 

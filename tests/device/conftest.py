@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from graph_runtime import core, devices, dtypes
-from graph_runtime.graph import TensorType
-from graph_runtime.layout import Layout, footprint
-from graph_runtime.ops import Op
-from graph_runtime.ops.select import call_words, select
+from graph_runtime.base import dtypes
+from graph_runtime.base.machine import devices
+from graph_runtime.base.machine.layout import Layout, footprint
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.ir.ops import Op
+from graph_runtime.ir.ops.select import call_words, select
+from graph_runtime.run import core
 
 
 def _padded(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:

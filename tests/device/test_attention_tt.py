@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime import ops
-from graph_runtime.layout import Layout
-from graph_runtime.ops import inputs as draws
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.ir import ops
+from graph_runtime.ir.ops import inputs as draws
 
 TILES, ROWS = Layout("dram", "tile", "f32"), Layout("dram", "row_major", "f32")
 BF16 = Layout("dram", "tile", "bf16")

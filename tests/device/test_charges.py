@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime import ops
-from graph_runtime.graph import TensorType
-from graph_runtime.ops import inputs as draws
+from graph_runtime.ir import ops
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.ir.ops import inputs as draws
 from graph_runtime.simulation.charges import bank_bytes, link_bytes
 from graph_runtime.simulation.walks import WALKS
 from graph_runtime.simulation.walks.gather import GATHERS

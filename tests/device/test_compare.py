@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from graph_runtime.builder import GraphBuilder
-from graph_runtime.comparison.compare import compare, compare_arrangements, random_inputs
-from graph_runtime.comparison.interpreter import interpret
-from graph_runtime.comparison.rearrange import cut
-from graph_runtime.devices import parse_list
-from graph_runtime.graph import TensorType
-from graph_runtime.ops import registry
+from graph_runtime.base.machine.devices import parse_list
+from graph_runtime.ir.builder import GraphBuilder
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.ir.ops import registry
+from graph_runtime.testing.compare import compare, compare_arrangements, random_inputs
 from graph_runtime.testing.graphs import GraphMaker
+from graph_runtime.testing.interpreter import interpret
+from graph_runtime.testing.rearrange import cut
 
 
 @pytest.fixture

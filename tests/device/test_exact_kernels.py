@@ -1,5 +1,5 @@
-"""The exact tt kernels against the tile functions of graph_runtime/numerics.py, put together here: which tile
-meets which, in what order, and what lies between Dst and the tensor."""
+"""The exact tt kernels against the tile functions of graph_runtime/run/numerics.py, put together here: which
+tile meets which, in what order, and what lies between Dst and the tensor."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 
 import graph_runtime as gr
 from codegen.build import build_bundle
-from graph_runtime import dtypes, numerics
-from graph_runtime.layout import Layout
-from graph_runtime.ops import registry
+from graph_runtime.base import dtypes
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.ir.ops import registry
+from graph_runtime.run import numerics
 from graph_runtime.testing import numerics as testing_numerics
 
 MODES = [("", "fp32"), ("LoFi", "bf16"), ("HiFi2", "fp32"), ("HiFi3", "bf16"), ("HiFi4", "fp32")]

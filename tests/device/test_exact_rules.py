@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from graph_runtime import numerics
-from graph_runtime.errors import GraphRuntimeError
+from graph_runtime.base.errors import GraphRuntimeError
+from graph_runtime.run import numerics
 
 BITS = st.integers(0, 2**32 - 1)
 LANES = hnp.arrays(np.uint32, (64,), elements=BITS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graph_runtime import numerics
+from graph_runtime.run import numerics
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "numerics"
 FOLDER = os.environ.get("NUMERICS_VECTORS", "")

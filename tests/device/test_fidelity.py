@@ -12,15 +12,17 @@ from hypothesis import strategies as st
 
 import graph_runtime as gr
 from codegen.build import build_library
-from graph_runtime import core, ops
-from graph_runtime.errors import CapacityError, KernelError
-from graph_runtime.layout import Layout
-from graph_runtime.library import load_library
-from graph_runtime.ops import inputs as draws
-from graph_runtime.ops.numerics import FIDELITIES
+from graph_runtime.base.errors import CapacityError, KernelError
+from graph_runtime.base.machine import devices
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.ir import ops
+from graph_runtime.ir.ops import inputs as draws
+from graph_runtime.ir.ops.numerics import FIDELITIES
 from graph_runtime.plan import plan
 from graph_runtime.plan.balance import legal_models
-from graph_runtime.sessions.session import Session
+from graph_runtime.run import core
+from graph_runtime.run.library import load_library
+from graph_runtime.run.sessions.session import Session
 
 MODES = [(f, d) for f in FIDELITIES for d in ("fp32", "bf16")]
 
@@ -286,7 +288,7 @@ def test_models_of_the_balancer_are_taken_as_they_are():
     builder = gr.GraphBuilder(device="tt:0=e150")
     builder.output(builder.op("matmul", *(builder.input(f"x{i}", a.shape) for i, a in enumerate(arrays))))
     graph = builder.build()
-    found = legal_models(graph, 2, gr.devices.parse("tt:0=e150"))
+    found = legal_models(graph, 2, devices.parse("tt:0=e150"))
     wanted, _ = chosen(None, arrays)
     for model in found.models[::10]:
         got, took = chosen(model, arrays)

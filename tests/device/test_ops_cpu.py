@@ -6,11 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime import core, devices, dtypes, ops
-from graph_runtime.errors import KernelError
-from graph_runtime.graph import TensorType
-from graph_runtime.ops import inputs as draws
-from graph_runtime.ops.select import select
+from graph_runtime.base import dtypes
+from graph_runtime.base.errors import KernelError
+from graph_runtime.base.machine import devices
+from graph_runtime.ir import ops
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.ir.ops import inputs as draws
+from graph_runtime.ir.ops.select import select
+from graph_runtime.run import core
 
 ffi = core.ffi
 CANARY = 0xA5

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
-from graph_runtime import core, ops
-from graph_runtime.errors import DeviceMemoryError, KernelError
-from graph_runtime.graph import TensorType
-from graph_runtime.layout import Layout
-from graph_runtime.ops import inputs as draws
+from graph_runtime.base.errors import DeviceMemoryError, KernelError
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.ir import ops
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.ir.ops import inputs as draws
+from graph_runtime.run import core
 
 STORAGES = {
     "tile-f32": ("tile", "f32"),

@@ -8,11 +8,11 @@ import pytest
 
 import graph_runtime as gr
 from codegen.build import build_library
-from graph_runtime.config import config
-from graph_runtime.errors import KernelError
-from graph_runtime.library import load_library
+from graph_runtime.base.config import config
+from graph_runtime.base.errors import KernelError
 from graph_runtime.plan import plan
-from graph_runtime.sessions.session import Session
+from graph_runtime.run.library import load_library
+from graph_runtime.run.sessions.session import Session
 
 ROWS, COLS = 300, 64  # several panels of a tt output, several chunks of the host's threads
 STATE = (ROWS, COLS)

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
-from graph_runtime import ops
-from graph_runtime.errors import GraphError
-from graph_runtime.graph import TensorType
-from graph_runtime.ops import steps
+from graph_runtime.base.errors import GraphError
+from graph_runtime.ir import ops
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.ir.ops import steps
 
 HEADER = (Path(__file__).resolve().parents[2] / "native/kernels/steps.h").read_text()
 PARAMETERS = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graph_runtime import eager
-from graph_runtime.single.lineage import settle_all
+from graph_runtime.run.tensors.lineage import settle_all
 
 
 @pytest.fixture(params=["cpu:0", "tt:0"])

@@ -8,17 +8,19 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime import core, devices, eager
-from graph_runtime.config import config
-from graph_runtime.errors import CompileError, DeviceMemoryError, KernelError, UnsupportedOpError
-from graph_runtime.layout import Layout
-from graph_runtime.queues.limbo import sweep
-from graph_runtime.shards import Shard
-from graph_runtime.single import call
-from graph_runtime.single.apply import ready_call
-from graph_runtime.single.launch import Moved
-from graph_runtime.single.lineage import settle_all
-from graph_runtime.tensors import transfers
+from graph_runtime import eager
+from graph_runtime.base.config import config
+from graph_runtime.base.errors import CompileError, DeviceMemoryError, KernelError, UnsupportedOpError
+from graph_runtime.base.machine import devices
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.base.machine.shards import Shard
+from graph_runtime.run import core
+from graph_runtime.run.queues.limbo import sweep
+from graph_runtime.run.single import call
+from graph_runtime.run.single.apply import ready_call
+from graph_runtime.run.single.launch import Moved
+from graph_runtime.run.tensors import transfers
+from graph_runtime.run.tensors.lineage import settle_all
 
 DRAM = Layout("dram", "tile", "f32")
 SHARDED = Layout("l1", "tile", "f32", Shard("height", ((1, 0), (1, 0)), (32, 32)))

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime import eager, ops
+from graph_runtime import eager
 from graph_runtime.eager import functions
-from graph_runtime.ops.inputs import nmse
+from graph_runtime.ir import ops
+from graph_runtime.ir.ops.inputs import nmse
 
 X, Y = (5, 40), (40,)
 

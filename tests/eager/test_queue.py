@@ -11,9 +11,9 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime import eager
-from graph_runtime.errors import HandleError, KernelError
-from graph_runtime.layout import Layout
-from graph_runtime.shards import Shard
+from graph_runtime.base.errors import HandleError, KernelError
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.base.machine.shards import Shard
 
 X = np.arange(8, dtype=np.float32)
 

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime import core, devices, eager
-from graph_runtime.layout import Layout
-from graph_runtime.queues.buffer import Buffer
-from graph_runtime.shards import Shard
-from graph_runtime.single.lineage import settle_all
+from graph_runtime import eager
+from graph_runtime.base.machine import devices
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.base.machine.shards import Shard
+from graph_runtime.run import core
+from graph_runtime.run.queues.buffer import Buffer
+from graph_runtime.run.tensors.lineage import settle_all
 
 THREADS = 6
 DRAM = Layout("dram", "tile", "f32")

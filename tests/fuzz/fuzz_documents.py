@@ -25,12 +25,12 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.documents.loader import load_graph
-from graph_runtime.documents.params import read_params, save_params
-from graph_runtime.documents.write import graph_to_json
-from graph_runtime.dtypes import canonical
-from graph_runtime.graph import TensorType
-from graph_runtime.libraries.manifest import ABI_VERSION, KernelEntry, Manifest, read_manifest
+from graph_runtime.base.dtypes import canonical
+from graph_runtime.build.libraries.manifest import ABI_VERSION, KernelEntry, Manifest, read_manifest
+from graph_runtime.ir.documents.loader import load_graph
+from graph_runtime.ir.documents.params import read_params, save_params
+from graph_runtime.ir.documents.write import graph_to_json
+from graph_runtime.ir.graph import TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
 from graph_runtime.testing.graphs import GraphMaker, random_graph

@@ -23,9 +23,9 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.documents.params import read_params, save_params
-from graph_runtime.tvm.blob import ConstLoader, Factory, parse_blob
-from graph_runtime.tvm.inspect import describe
+from graph_runtime.compat.artifacts.blob import ConstLoader, Factory, parse_blob
+from graph_runtime.compat.artifacts.inspect import describe
+from graph_runtime.ir.documents.params import read_params, save_params
 
 TESTS = Path(__file__).resolve().parents[1]
 SOURCE = r"""

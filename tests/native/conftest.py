@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graph_runtime import core, devices
-from graph_runtime.layout import Layout, footprint, pages
+from graph_runtime.base.machine import devices
+from graph_runtime.base.machine.layout import Layout, footprint, pages
+from graph_runtime.run import core
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
 INCLUDES = [f"-I{NATIVE / folder}" for folder in ("include", "core", "ttsim", "kernels")]

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from graph_runtime.devices import boards
+from graph_runtime.base.machine.devices import boards
 
 GIB = 1 << 30
 limited = pytest.mark.skipif(bool(os.environ.get("GR_BUILD")), reason="sanitizers take terabytes")

@@ -12,9 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from graph_runtime import core, devices
-from graph_runtime.errors import DeviceError, DeviceMemoryError, GraphRuntimeError
-from graph_runtime.layout import Layout
+from graph_runtime.base.errors import DeviceError, DeviceMemoryError, GraphRuntimeError
+from graph_runtime.base.machine import devices
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.run import core
 
 
 def small_device(base: int, top_down: bool) -> devices.Device:

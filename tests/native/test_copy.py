@@ -9,9 +9,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from graph_runtime import core, devices
-from graph_runtime.errors import DeviceError, GraphRuntimeError
-from graph_runtime.layout import HOST, ROW_MAJOR, TILE, Layout
+from graph_runtime.base.errors import DeviceError, GraphRuntimeError
+from graph_runtime.base.machine import devices
+from graph_runtime.base.machine.layout import HOST, ROW_MAJOR, TILE, Layout
+from graph_runtime.run import core
 
 SHAPES = [(), (1,), (33, 65), (2, 3, 40, 50), (0, 4), (3, 0), (32, 64), (70, 300)]
 FLOATS = [

@@ -7,10 +7,11 @@ import threading
 import numpy as np
 import pytest
 
-from graph_runtime import core, devices
-from graph_runtime.errors import GraphRuntimeError, KernelError, SessionBusyError
-from graph_runtime.layout import Layout
-from graph_runtime.programs.program import CALL, INSTR
+from graph_runtime.base.errors import GraphRuntimeError, KernelError, SessionBusyError
+from graph_runtime.base.machine import devices
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.run import core
+from graph_runtime.run.programs.program import CALL, INSTR
 
 SOURCE = """
 #include <time.h>

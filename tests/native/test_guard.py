@@ -14,8 +14,10 @@ import sys
 import numpy as np
 import pytest
 
-from graph_runtime import config, core, devices
-from graph_runtime.layout import Layout
+from graph_runtime.base import config
+from graph_runtime.base.machine import devices
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.run import core
 
 SOURCE = """
 #include "tt.h"
@@ -55,8 +57,8 @@ RUN = """
 import sys
 import numpy as np
 from graph_runtime import core, devices
-from graph_runtime.layout import Layout
-from graph_runtime.programs.program import INSTR
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.run.programs.program import INSTR
 tt, cpu = core.open_device(devices.tt()), core.open_device(devices.cpu())
 arg = core.tensor_arg(tt.alloc(0, 8192, "x"), "float32", (32, 32), Layout("dram", "tile", "f32"))
 core.copy(None, core.host_arg(np.zeros((32, 32), np.float32)), tt, arg)
@@ -132,7 +134,7 @@ import ctypes, sys
 import numpy as np
 import graph_runtime as gr
 from graph_runtime import core, devices
-from graph_runtime.queues.buffer import Buffer
+from graph_runtime.run.queues.buffer import Buffer
 
 cpu = core.open_device(devices.cpu())
 
@@ -152,9 +154,9 @@ def round_it(case):
         with Buffer.to_write(cpu, 0, 64 << 20, "the victim") as turn:
             ctypes.memset(turn.buffer.addr, 1, 64 << 20)
         block, addr = turn.buffer, turn.buffer.addr
-        from graph_runtime.graph import TensorType
-        from graph_runtime.layout import host_layout
-        from graph_runtime.queues.template import copy
+        from graph_runtime.ir.graph import TensorType
+        from graph_runtime.base.machine.layout import host_layout
+        from graph_runtime.run.queues.template import copy
         type_ = TensorType("uint8", (64 << 20,))
         target = Buffer.alloc(cpu, 0, 64 << 20, "the target")
         copy(block, host_layout("uint8"), target, host_layout("uint8"), type_)

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime.errors import GraphRuntimeError, InputError
-from graph_runtime.packing import pack
+from graph_runtime.base.errors import GraphRuntimeError, InputError
 from graph_runtime.plan.groups import Groups
 from graph_runtime.plan.offsets import FITS, IMPOSSIBLE, UNKNOWN, most_live, pack_conflicts, pack_offsets
+from graph_runtime.run.packing import pack
 
 NOT_PROVED = 200_000
 

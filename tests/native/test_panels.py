@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from codegen.compile import native_folder
-from graph_runtime import core, devices, ops
-from graph_runtime.graph import TensorType
-from graph_runtime.libraries import isa
-from graph_runtime.ops import inputs as draws
-from graph_runtime.ops.select import select
+from graph_runtime.base.machine import devices
+from graph_runtime.build.libraries import isa
+from graph_runtime.ir import ops
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.ir.ops import inputs as draws
+from graph_runtime.ir.ops.select import select
+from graph_runtime.run import core
 
 pytestmark = pytest.mark.slow
 # what stands for __builtin_cpu_supports: no feature, all but AVX-512's

@@ -10,8 +10,9 @@ import threading
 import numpy as np
 import pytest
 
-from graph_runtime import core, devices
-from graph_runtime.errors import GraphRuntimeError
+from graph_runtime.base.errors import GraphRuntimeError
+from graph_runtime.base.machine import devices
+from graph_runtime.run import core
 
 SOURCE = """
 #include <stdio.h>

@@ -12,16 +12,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graph_runtime import core, devices
-from graph_runtime.errors import DeviceError, GraphRuntimeError, KernelError, RunCancelledError
-from graph_runtime.graph import TensorType
-from graph_runtime.layout import Layout
-from graph_runtime.programs.lower import arg_record
-from graph_runtime.programs.program import ARG, SLOT, STEP, Kernel
-from graph_runtime.queues.buffer import Buffer
-from graph_runtime.queues.limbo import sweep
-from graph_runtime.queues.run import Run
-from graph_runtime.queues.template import COMPUTE, COPY_IN, COPY_OUT, Template, copy, one_kernel
+from graph_runtime.base.errors import DeviceError, GraphRuntimeError, KernelError, RunCancelledError
+from graph_runtime.base.machine import devices
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.run import core
+from graph_runtime.run.programs.lower import arg_record
+from graph_runtime.run.programs.program import ARG, SLOT, STEP, Kernel
+from graph_runtime.run.queues.buffer import Buffer
+from graph_runtime.run.queues.limbo import sweep
+from graph_runtime.run.queues.run import Run
+from graph_runtime.run.queues.template import COMPUTE, COPY_IN, COPY_OUT, Template, copy, one_kernel
 
 SOURCE = """
 #include <time.h>

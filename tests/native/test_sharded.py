@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graph_runtime import core
-from graph_runtime.dtypes import FORMATS
-from graph_runtime.errors import DeviceError, GraphRuntimeError
-from graph_runtime.layout import Layout, footprint, matrix, pages, shard_words
-from graph_runtime.shards import KINDS, Shard, ShardWish, fault, resolve
+from graph_runtime.base.dtypes import FORMATS
+from graph_runtime.base.errors import DeviceError, GraphRuntimeError
+from graph_runtime.base.machine.layout import Layout, footprint, matrix, pages, shard_words
+from graph_runtime.base.machine.shards import KINDS, Shard, ShardWish, fault, resolve
+from graph_runtime.run import core
 
 SHAPES = [(), (7,), (33, 65), (2, 3, 40, 50), (64, 64), (70, 300), (5, 1, 1)]
 # formats that keep the values of `exact`, and how many bits of an integer it keeps

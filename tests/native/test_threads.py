@@ -44,7 +44,7 @@ from pathlib import Path
 import numpy as np
 import graph_runtime as gr
 from graph_runtime import core, library
-from graph_runtime.programs.program import Kernel
+from graph_runtime.run.programs.program import Kernel
 
 def module(op, shape):
     builder = gr.GraphBuilder()

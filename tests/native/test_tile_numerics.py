@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graph_runtime import core
+from graph_runtime.run import core
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "numerics" / "pack_unpack.npz"
 FORMATS = {"fp32": (0, 4096), "bf16": (3, 2048), "bfp8_b": (32, 1088), "bfp4_b": (33, 576)}

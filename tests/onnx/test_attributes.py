@@ -7,7 +7,7 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
-from graph_runtime.errors import GraphRuntimeError  # noqa: E402
+from graph_runtime.base.errors import GraphRuntimeError  # noqa: E402
 
 
 def _loads(kit, proto, values):

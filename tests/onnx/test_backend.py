@@ -19,7 +19,7 @@ onnx_test = pytest.importorskip("onnx.backend.test")
 from onnx import numpy_helper  # noqa: E402
 from onnx.backend.test.loader import load_model_tests  # noqa: E402
 
-from graph_runtime import onnx_backend  # noqa: E402
+from graph_runtime.compat import onnx_backend  # noqa: E402
 from graph_runtime.frontends.onnx import families  # noqa: E402, F401
 from graph_runtime.frontends.onnx.context import table  # noqa: E402
 from graph_runtime.frontends.onnx.read import DTYPES  # noqa: E402
@@ -127,7 +127,7 @@ def test_no_listed_op_is_skipped_as_a_whole(node_cases):
 def test_compiled_kernels_pass_the_same_tests(node_cases, tmp_path):
     """Every thirtieth test, its kernels generated with constant shapes and compiled in one library."""
     from codegen.build import build_library
-    from graph_runtime.errors import GraphRuntimeError
+    from graph_runtime.base.errors import GraphRuntimeError
     from graph_runtime.frontends.onnx import load_model
     from graph_runtime.plan import plan
 

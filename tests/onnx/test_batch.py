@@ -7,7 +7,7 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
-from graph_runtime.errors import GraphError, InputError  # noqa: E402
+from graph_runtime.base.errors import GraphError, InputError  # noqa: E402
 
 
 def _reshaped(kit, shape):

@@ -20,8 +20,8 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime import cli
-from graph_runtime.config import config
-from graph_runtime.documents.params import read_params
+from graph_runtime.base.config import config
+from graph_runtime.ir.documents.params import read_params
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = ("--device", "cpu:0", "--device", "tt:0")
@@ -275,7 +275,7 @@ def test_create_takes_an_onnx_file(made):
 
 def test_programs_of_one_bundle_share_equal_weights(made, tmp_path):
     from codegen.build import build_bundle
-    from graph_runtime.bundles.bundle import read_bundle
+    from graph_runtime.build.bundles.bundle import read_bundle
     from graph_runtime.frontends.onnx import load_model
 
     programs = {f"batch{n}": load_model(made / "model.onnx", dims={"batch": n}) for n in (1, 2)}

@@ -13,7 +13,7 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from graph_runtime.errors import (  # noqa: E402
+from graph_runtime.base.errors import (  # noqa: E402
     DocumentError,
     GraphError,
     GraphRuntimeError,

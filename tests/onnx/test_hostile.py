@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
-from graph_runtime.errors import GraphRuntimeError  # noqa: E402
+from graph_runtime.base.errors import GraphRuntimeError  # noqa: E402
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 X = np.linspace(-2, 2, 24, dtype=np.float32).reshape(2, 3, 4)

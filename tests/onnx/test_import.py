@@ -9,7 +9,7 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper  # noqa: E402
 
-from graph_runtime.errors import GraphError, InputError, UnsupportedOpError  # noqa: E402
+from graph_runtime.base.errors import GraphError, InputError, UnsupportedOpError  # noqa: E402
 from graph_runtime.frontends.onnx.context import UnknownValueError  # noqa: E402
 
 

@@ -31,8 +31,8 @@ PLACES = {
 
 def _run(source, place, inputs, dims=None):
     """By the one road that every command takes, rewrites included."""
-    from graph_runtime.factory import create
-    from graph_runtime.prepare import prepare
+    from graph_runtime.build.prepare import prepare
+    from graph_runtime.run.factory import create
 
     options = dict(PLACES[place])
     if place == "mixed":

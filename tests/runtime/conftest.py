@@ -9,9 +9,9 @@ import pytest
 
 import graph_runtime.runtime as rt
 from graph_runtime import GraphBuilder
-from graph_runtime.bundles.bundle import BundleProgram
-from graph_runtime.bundles.writer import write_bundle
-from graph_runtime.documents.write import graph_to_json
+from graph_runtime.build.bundles.bundle import BundleProgram
+from graph_runtime.build.bundles.writer import write_bundle
+from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
 

@@ -13,7 +13,7 @@ import pytest
 import graph_runtime as gr
 from codegen.build import build_bundle
 from graph_runtime import GraphBuilder
-from graph_runtime.libraries import isa
+from graph_runtime.build.libraries import isa
 
 SIZE = 1500  # float32[SIZE, SIZE]: 9 MB
 

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 import graph_runtime as gr
 import graph_runtime.runtime as rt
 from codegen.build import build_bundle, write_prepared
-from graph_runtime import CapacityError, DeviceMemoryError, GraphBuilder, circular, core
-from graph_runtime.layout import Layout
+from graph_runtime import CapacityError, DeviceMemoryError, GraphBuilder
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.build.prepare import prepare
 from graph_runtime.plan import plan
-from graph_runtime.prepare import prepare
-from graph_runtime.stitching.eviction import Block, cheapest
+from graph_runtime.run import circular, core
+from graph_runtime.runtime.stitching.eviction import Block, cheapest
 
 DRAM, L1 = Layout("dram", "tile", "f32"), Layout("l1", "tile", "f32")
 BANKS, TILE = 64, 4096

@@ -11,8 +11,8 @@ import pytest
 
 import graph_runtime.runtime as rt
 from graph_runtime import DeviceError, GraphBuilder, InputError
-from graph_runtime.layout import Layout
-from graph_runtime.stitching import constants
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.runtime.stitching import constants
 
 TILE, ROWS = Layout("dram", "tile", "f32"), Layout("dram", "row_major", "f32")
 BF16 = ml_dtypes.bfloat16

@@ -12,18 +12,19 @@ import pytest
 
 import graph_runtime as gr
 import graph_runtime.runtime as rt
-from graph_runtime import GraphBuilder, InputError, core, eager
-from graph_runtime.graph import TensorType
-from graph_runtime.layout import Layout
-from graph_runtime.queues.blocks import blocks
-from graph_runtime.queues.template import Template
-from graph_runtime.sessions import staging
-from graph_runtime.single.move import push
-from graph_runtime.stitching import eviction, executable, submit
-from graph_runtime.tensors import arrays, batches, transfers
-from graph_runtime.tensors.place import place
-from graph_runtime.tensors.shown import Shown
-from graph_runtime.tensors.tensor import Tensor
+from graph_runtime import GraphBuilder, InputError, eager
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.run import core
+from graph_runtime.run.queues.blocks import blocks
+from graph_runtime.run.queues.template import Template
+from graph_runtime.run.sessions import staging
+from graph_runtime.run.single.move import push
+from graph_runtime.run.tensors import arrays, batches, transfers
+from graph_runtime.run.tensors.place import place
+from graph_runtime.run.tensors.shown import Shown
+from graph_runtime.run.tensors.tensor import Tensor
+from graph_runtime.runtime.stitching import eviction, executable, submit
 
 SHAPE = (64, 128)
 WIDE = (9600, 512)  # 307,200 bytes in each of the 64 banks of L1, which have 1,395,424

@@ -7,9 +7,10 @@ import pytest
 
 import graph_runtime as gr
 import graph_runtime.runtime as rt
-from graph_runtime import GraphBuilder, KernelError, core
-from graph_runtime.layout import Layout
-from graph_runtime.tensors.traffic import MOVEMENTS
+from graph_runtime import GraphBuilder, KernelError
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.run import core
+from graph_runtime.run.tensors.traffic import MOVEMENTS
 
 SHAPE, BYTES = (40, 64), 40 * 64 * 4
 WIDE = (9600, 512)  # 307,200 bytes in each of the 64 banks of L1, which have 1,395,424
@@ -253,7 +254,7 @@ def test_torch_copies(x):
 
 
 def test_a_device_that_was_closed_stays_in_the_counts(x):
-    from graph_runtime.devices import parse
+    from graph_runtime.base.machine.devices import parse
 
     with gr.stats() as counted:
         with core.DeviceHandle(parse("tt:3")) as handle:
@@ -266,7 +267,7 @@ def test_a_device_that_was_closed_stays_in_the_counts(x):
 
 
 def test_a_copy_that_fails_is_not_counted(x):
-    from graph_runtime.devices import parse
+    from graph_runtime.base.machine.devices import parse
 
     with core.DeviceHandle(parse("tt:3")) as handle, gr.stats() as counted:
         arg = core.tensor_arg(0, "float32", SHAPE, ROWS, handle=handle)

@@ -16,9 +16,9 @@ import graph_runtime as gr
 import graph_runtime.eager as ge
 import graph_runtime.runtime as rt
 from graph_runtime import DeviceError, DeviceMemoryError, GraphBuilder, HandleError, InputError
-from graph_runtime.layout import Layout
-from graph_runtime.queues.blocks import let_go
-from graph_runtime.sessions.constants import constants
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.run.queues.blocks import let_go
+from graph_runtime.run.sessions.constants import constants
 
 TILE, L1 = Layout("dram", "tile", "f32"), Layout("l1", "tile", "f32")
 SIDE, WEIGHTS = 128, 4

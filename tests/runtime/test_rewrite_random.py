@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
-from graph_runtime.model import Model
+from graph_runtime.ir.model import Model
 from graph_runtime.rewrite import fuse, simplify
 
 UNARY = ("relu", "sigmoid", "tanh", "gelu", "exp", "sqrt", "silu", "abs", "erf", "hard_swish", "negative")

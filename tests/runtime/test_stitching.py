@@ -24,13 +24,13 @@ from graph_runtime import (
     KernelError,
     SessionBusyError,
     WaitTimeoutError,
-    core,
 )
-from graph_runtime.layout import Layout
-from graph_runtime.sessions import submission
-from graph_runtime.shards import Shard
-from graph_runtime.stitching import eviction, executable
-from graph_runtime.stitching import submit as stitching
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.base.machine.shards import Shard
+from graph_runtime.run import core
+from graph_runtime.run.sessions import submission
+from graph_runtime.runtime.stitching import eviction, executable
+from graph_runtime.runtime.stitching import submit as stitching
 
 TILE, ROWS = Layout("dram", "tile", "f32"), Layout("dram", "row_major", "f32")
 L1 = Layout("l1", "tile", "f32")
@@ -644,7 +644,7 @@ def test_files_that_are_none(tmp_path):
         rt.load_tensor(tmp_path / "junk")
     with pytest.raises(gr.ParamsError, match="cannot read"):
         rt.load_tensor(tmp_path / "absent")
-    from graph_runtime.documents.params import save_params
+    from graph_runtime.ir.documents.params import save_params
 
     save_params({"w": np.zeros(3, np.float32)}, tmp_path / "params")
     with pytest.raises(DocumentError, match="did not write"):
@@ -719,7 +719,7 @@ def test_a_kernel_that_fails_in_the_third_of_five_runs(failing):
 
 
 def test_a_wait_that_is_interrupted_leaves_the_run_alone(chain, device, pair, monkeypatch):
-    from graph_runtime.queues import buffer
+    from graph_runtime.run.queues import buffer
 
     (out,) = rt.submit(device, chain, "add", pair)
     with monkeypatch.context() as patched:

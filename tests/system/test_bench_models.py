@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.ops import registry
+from graph_runtime.ir.ops import registry
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "silicon"

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from codegen.build import cached_library
-from graph_runtime import GraphBuilder, blas, core, create
-from graph_runtime.errors import LibraryError
-from graph_runtime.graph import TensorType
-from graph_runtime.model import Model
-from graph_runtime.prepare import prepare
-from graph_runtime.tuning import Tuner
+from graph_runtime import GraphBuilder, create
+from graph_runtime.base.errors import LibraryError
+from graph_runtime.build.prepare import prepare
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.ir.model import Model
+from graph_runtime.run import blas, core
+from graph_runtime.run.tuning import Tuner
 
 RNG = np.random.default_rng(3)
 STEPS = [["multiply", [-1, 3], {}], ["relu", [-2], {}]]

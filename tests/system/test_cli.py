@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from graph_runtime import cli
-from graph_runtime.config import config
-from graph_runtime.documents.params import save_params
+from graph_runtime.base.config import config
+from graph_runtime.ir.documents.params import save_params
 
 F32 = np.float32
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from graph_runtime import cli
-from graph_runtime.builder import GraphBuilder
+from graph_runtime.ir.builder import GraphBuilder
 
 
 @pytest.fixture

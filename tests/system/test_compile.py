@@ -11,16 +11,16 @@ import pytest
 
 import graph_runtime as gr
 from codegen.build import build_bundle, build_library
-from graph_runtime import dtypes
-from graph_runtime.config import config
-from graph_runtime.errors import CompileError, DocumentError, KernelError, UnsupportedOpError, WriteError
-from graph_runtime.graph import Func, Graph, TensorType
-from graph_runtime.library import load_library
-from graph_runtime.ops import all_ops
-from graph_runtime.ops.inputs import cases_on
-from graph_runtime.ops.registry import Case, Op
+from graph_runtime.base import dtypes
+from graph_runtime.base.config import config
+from graph_runtime.base.errors import CompileError, DocumentError, KernelError, UnsupportedOpError, WriteError
+from graph_runtime.ir.graph import Func, Graph, TensorType
+from graph_runtime.ir.ops import all_ops
+from graph_runtime.ir.ops.inputs import cases_on
+from graph_runtime.ir.ops.registry import Case, Op
 from graph_runtime.plan import plan
-from graph_runtime.sessions.session import Session
+from graph_runtime.run.library import load_library
+from graph_runtime.run.sessions.session import Session
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ import pytest
 
 import graph_runtime as gr
 from codegen.build import build_bundle
-from graph_runtime.bundles.bundle import read_bundle
-from graph_runtime.errors import DocumentError
-from graph_runtime.graph import TensorType
+from graph_runtime.base.errors import DocumentError
+from graph_runtime.build.bundles.bundle import read_bundle
+from graph_runtime.ir.graph import TensorType
 from graph_runtime.testing.graphs import GraphMaker
 
 LAYOUTS = {"x*": "height", "add": "block[3x2]/bf16", "relu": "l1/row_major/width[3x1]"}

@@ -17,13 +17,13 @@ import pytest
 import graph_runtime as gr
 from codegen.build import build_bundle
 from codegen.cache import open_cache
-from graph_runtime.bundles import writer
-from graph_runtime.config import config
-from graph_runtime.documents.params import save_params
-from graph_runtime.errors import WriteError
-from graph_runtime.tuning import Tuner
-from graph_runtime.tvm.dump import DebugDump
-from graph_runtime.tvm.export import export
+from graph_runtime.base.config import config
+from graph_runtime.base.errors import WriteError
+from graph_runtime.build.bundles import writer
+from graph_runtime.compat.artifacts.dump import DebugDump
+from graph_runtime.compat.artifacts.export import export
+from graph_runtime.ir.documents.params import save_params
+from graph_runtime.run.tuning import Tuner
 
 BIG = 1 << 19  # float32 values of a parameter: 2 MB
 COMMANDS = {

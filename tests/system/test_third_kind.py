@@ -121,10 +121,10 @@ def test_a_kind_that_runs_the_kernels_of_another(run):
 import numpy as np
 import graph_runtime as gr
 from graph_runtime.cli.sources import asked_devices
-from graph_runtime.devices import parse_list
+from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
-from graph_runtime.documents.write import graph_to_json
+from graph_runtime.ir.documents.write import graph_to_json
 
 b = gr.GraphBuilder()
 x, w = b.input("x", (5, 7)), b.input("w", (3, 7))
@@ -160,11 +160,11 @@ def test_a_kind_with_memory_and_a_layout_of_its_own(run):
 import numpy as np
 import pytest
 import graph_runtime as gr
-from graph_runtime.devices import parse_list
-from graph_runtime.errors import PlanError, UnsupportedOpError
+from graph_runtime.base.machine.devices import parse_list
+from graph_runtime.base.errors import PlanError, UnsupportedOpError
 from graph_runtime.plan import check, plan
 from graph_runtime.plan.record import record
-from graph_runtime.documents.write import graph_to_json
+from graph_runtime.ir.documents.write import graph_to_json
 
 def through(dtype):
     b = gr.GraphBuilder()

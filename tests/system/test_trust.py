@@ -18,14 +18,15 @@ import pytest
 import graph_runtime as gr
 import graph_runtime.runtime as rt
 from codegen.build import build_bundle
-from graph_runtime import cli, core
-from graph_runtime.bundles.bundle import BundleLibrary, BundleProgram, read_bundle
-from graph_runtime.bundles.writer import write_bundle
-from graph_runtime.config import config
-from graph_runtime.errors import GraphRuntimeError, InputError, LibraryError, UntrustedLibraryError
-from graph_runtime.libraries import trust_store
-from graph_runtime.libraries.sealed import seal
-from graph_runtime.libraries.trust import file_sha256, is_trusted
+from graph_runtime import cli
+from graph_runtime.base.config import config
+from graph_runtime.base.errors import GraphRuntimeError, InputError, LibraryError, UntrustedLibraryError
+from graph_runtime.build import trust_store
+from graph_runtime.build.bundles.bundle import BundleLibrary, BundleProgram, read_bundle
+from graph_runtime.build.bundles.writer import write_bundle
+from graph_runtime.build.libraries.sealed import seal
+from graph_runtime.build.trust import file_sha256, is_trusted
+from graph_runtime.run import core
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = r"""
@@ -602,9 +603,9 @@ def test_there_is_no_other_way_to_open_a_library():
         if re.search(r"CDLL|PyDLL|LoadLibrary|\.dlopen\(|load_dynamic|ExtensionFileLoader", text):
             others[name] = text
     assert callers == {
-        "library_open": {"graph_runtime/library.py"},
-        "tvm_open": {"graph_runtime/library.py"},
-        "blas_open": {"graph_runtime/blas.py"},
+        "library_open": {"graph_runtime/run/library.py"},
+        "tvm_open": {"graph_runtime/run/library.py"},
+        "blas_open": {"graph_runtime/run/blas.py"},
     }
     assert not others
 

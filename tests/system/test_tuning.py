@@ -2,8 +2,8 @@
 
 import json
 
-from graph_runtime.graph import TensorType
-from graph_runtime.tuning import Tuner
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.run.tuning import Tuner
 
 TYPES = [TensorType("float32", (2, 20, 8)), TensorType("float32", (2, 8, 33))]
 

@@ -15,8 +15,8 @@ import numpy as np
 from fit_common import date_of, write_weights
 
 import graph_runtime as gr
-from graph_runtime.graph import TensorType
-from graph_runtime.ops import registry
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.ir.ops import registry
 
 # constant -> (op, input shapes, attributes): each as large as its limit is the one that shows
 CASES = {

@@ -10,8 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from graph_runtime.dtypes import format_of
-from graph_runtime.ops.registry import REQUIRED, Attr, Body, Op, all_ops
+from graph_runtime.base.dtypes import format_of
+from graph_runtime.ir.ops.registry import REQUIRED, Attr, Body, Op, all_ops
 
 OPS_MD = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
 GROUPS = {

@@ -14,7 +14,7 @@ pytest.importorskip("graph_runtime.torch")
 from torch import nn  # noqa: E402
 
 import graph_runtime as gr  # noqa: E402
-from graph_runtime.errors import InputError, UnsupportedOpError  # noqa: E402
+from graph_runtime.base.errors import InputError, UnsupportedOpError  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 tt = pytest.importorskip("graph_runtime.torch")
 from torch import nn  # noqa: E402
 
-from graph_runtime.errors import InputError, UnsupportedOpError  # noqa: E402
+from graph_runtime.base.errors import InputError, UnsupportedOpError  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # torch.export's own
 

@@ -8,7 +8,7 @@ import torch
 
 import graph_runtime as gr
 from graph_runtime import KernelError, UnsupportedOpError, eager
-from graph_runtime.single.lineage import settle_all
+from graph_runtime.run.tensors.lineage import settle_all
 
 
 @pytest.fixture

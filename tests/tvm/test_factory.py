@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.documents.params import read_params
-from graph_runtime.errors import LibraryError
-from graph_runtime.tvm.library import load_module
+from graph_runtime.base.errors import LibraryError
+from graph_runtime.compat.artifacts.library import load_module
+from graph_runtime.ir.documents.params import read_params
 
 
 @pytest.fixture(scope="module")

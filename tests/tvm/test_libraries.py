@@ -8,12 +8,12 @@ import pytest
 
 import graph_runtime as gr
 from codegen.build import build_library
-from graph_runtime import core
-from graph_runtime.config import config
-from graph_runtime.errors import LibraryError
-from graph_runtime.library import load_library
+from graph_runtime.base.config import config
+from graph_runtime.base.errors import LibraryError
+from graph_runtime.compat.artifacts.library import load_module
 from graph_runtime.plan import plan
-from graph_runtime.tvm.library import load_module
+from graph_runtime.run import core
+from graph_runtime.run.library import load_library
 
 SIZE = 64
 

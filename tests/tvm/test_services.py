@@ -5,10 +5,10 @@ import threading
 import numpy as np
 import pytest
 
-from graph_runtime import core
-from graph_runtime.errors import KernelError, LibraryError
-from graph_runtime.library import load_library
-from graph_runtime.tvm.library import load_module
+from graph_runtime.base.errors import KernelError, LibraryError
+from graph_runtime.compat.artifacts.library import load_module
+from graph_runtime.run import core
+from graph_runtime.run.library import load_library
 
 FLAVOURS = [("LLVM",), ("LLVM", "OLD"), ("LLVM", "FIVE"), ("CTARGET",), ("SYSTEM",)]
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.documents.params import save_params
-from graph_runtime.errors import InputError, LibraryError
-from graph_runtime.tvm.debugger import create_debug
+from graph_runtime.base.errors import InputError, LibraryError
+from graph_runtime.compat.artifacts.debugger import create_debug
+from graph_runtime.ir.documents.params import save_params
 
 LARGE = 1 << 24  # elements of float32: 64 MB
 

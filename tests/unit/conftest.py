@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from codegen import bodies, compile, render
-from graph_runtime.config import config
-from graph_runtime.graph import TensorType
-from graph_runtime.ops.registry import Body, Op
+from graph_runtime.base.config import config
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.ir.ops.registry import Body, Op
 
 _MIX = """
 /* gr-kernel: cpu/mix : f32 f64 */

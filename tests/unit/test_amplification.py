@@ -33,20 +33,23 @@ MEASURE = """
     print(time.process_time() - begin, peak() - before, said, sep="\\n")
 """
 CALLS = {
-    "graph": ("from graph_runtime.documents.loader import load_graph", "load_graph(sys.argv[1])"),
-    "bundle": ("import graph_runtime.factory", "gr.load(sys.argv[1])"),
-    "params": ("from graph_runtime.documents.params import read_params", "read_params(sys.argv[1])"),
+    "graph": ("from graph_runtime.ir.documents.loader import load_graph", "load_graph(sys.argv[1])"),
+    "bundle": ("import graph_runtime.run.factory", "gr.load(sys.argv[1])"),
+    "params": ("from graph_runtime.ir.documents.params import read_params", "read_params(sys.argv[1])"),
     "snapshot": (
-        "from graph_runtime.factory import parse_list, read_snapshot",
+        "from graph_runtime.run.factory import parse_list, read_snapshot",
         "read_snapshot(memoryview(open(sys.argv[1], 'rb').read()), parse_list('cpu:0'))",
     ),
-    "create": ("import graph_runtime.factory", "gr.create(sys.argv[1])"),
+    "create": ("import graph_runtime.run.factory", "gr.create(sys.argv[1])"),
     "onnx": (
-        "import onnx, onnx.inliner, graph_runtime.factory, graph_runtime.prepare, "
+        "import onnx, onnx.inliner, graph_runtime.run.factory, graph_runtime.build.prepare, "
         "graph_runtime.frontends.onnx.families, graph_runtime.frontends.onnx.importer",
         "gr.create(sys.argv[1])",
     ),
-    "manifest": ("from graph_runtime.libraries.manifest import read_manifest", "read_manifest(sys.argv[1])"),
+    "manifest": (
+        "from graph_runtime.build.libraries.manifest import read_manifest",
+        "read_manifest(sys.argv[1])",
+    ),
 }
 
 
@@ -196,7 +199,7 @@ def test_a_member_that_unpacks_to_more_than_the_directory_says(tmp_path, packing
 
 @pytest.mark.slow
 def test_parameters_of_many_and_huge_arrays(tmp_path):
-    from graph_runtime.documents.params import MAGIC, save_params
+    from graph_runtime.ir.documents.params import MAGIC, save_params
 
     file = tmp_path / "x.params"
     file.write_bytes(save_params({str(i): np.zeros(0, np.float32) for i in range(30_000)}))

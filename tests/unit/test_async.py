@@ -21,12 +21,12 @@ import pytest
 
 import graph_runtime as gr
 from codegen.build import build_bundle
-from graph_runtime import core
-from graph_runtime.errors import InputError
-from graph_runtime.graph import TensorType
-from graph_runtime.queues.buffer import with_room
-from graph_runtime.queues.limbo import sweep
-from graph_runtime.tensors.arrays import array, empty
+from graph_runtime.base.errors import InputError
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.run import core
+from graph_runtime.run.queues.buffer import with_room
+from graph_runtime.run.queues.limbo import sweep
+from graph_runtime.run.tensors.arrays import array, empty
 from graph_runtime.testing.graphs import GraphMaker
 
 F32 = np.float32
@@ -361,7 +361,7 @@ def test_one_value_that_is_two_outputs_has_one_out(document, packed_library):
 
 
 def test_host_memory_that_is_not_aligned_is_copied(slow):
-    from graph_runtime.tensors.arrays import borrow
+    from graph_runtime.run.tensors.arrays import borrow
 
     raw = np.zeros(64, F32)
     begin = 1 if raw.ctypes.data % 64 == 0 else 0
@@ -663,7 +663,7 @@ if not pid:
         assert "stayed in the parent" in str(error), error
     mod.run(x=x)
     assert mod.get_output(0).numpy()[0] == 30
-    from graph_runtime.tensors.arrays import array
+    from graph_runtime.run.tensors.arrays import array
     assert array(x).numpy()[0] == 0
     sys.exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
@@ -682,7 +682,7 @@ def test_fork_while_other_threads_hold_locks(files):
         _CHAIN
         + """
 import asyncio
-from graph_runtime.locks import _locks
+from graph_runtime.base.locks import _locks
 
 async def waiting():
     await run

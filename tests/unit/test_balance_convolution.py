@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime import devices, ops
-from graph_runtime.builder import GraphBuilder
+from graph_runtime.base.errors import PlanError
+from graph_runtime.base.machine import devices
 from graph_runtime.costs import NonZero
-from graph_runtime.documents.loader import load_graph
-from graph_runtime.errors import PlanError
-from graph_runtime.graph import TensorType
-from graph_runtime.ops import inputs as draws
+from graph_runtime.ir import ops
+from graph_runtime.ir.builder import GraphBuilder
+from graph_runtime.ir.documents.loader import load_graph
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.ir.ops import inputs as draws
 from graph_runtime.plan import plan
 from graph_runtime.plan.balance import (
     LEGAL,
@@ -351,7 +352,7 @@ def test_harvested_rows_are_not_used():
 
 
 def test_formats_and_numerics_of_a_plan_decide_dst_and_bytes():
-    from graph_runtime.ops.numerics import Numerics
+    from graph_runtime.ir.ops.numerics import Numerics
 
     graph = conv_graph((1, 64, 56, 56), (64, 64, 1, 1))
     nid = graph.names.index("conv")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime.builder import GraphBuilder
-from graph_runtime.documents.loader import load_graph
+from graph_runtime.ir.builder import GraphBuilder
+from graph_runtime.ir.documents.loader import load_graph
 from graph_runtime.plan import plan
 from graph_runtime.plan.balance import Buffering
 from graph_runtime.plan.balance.forks import settle_forks, shortages

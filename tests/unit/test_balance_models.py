@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime import devices
-from graph_runtime.builder import GraphBuilder
-from graph_runtime.documents.loader import load_graph
-from graph_runtime.errors import CapacityError, DeviceError, PlanError, UnsupportedOpError
+from graph_runtime.base.errors import CapacityError, DeviceError, PlanError, UnsupportedOpError
+from graph_runtime.base.machine import devices
+from graph_runtime.ir.builder import GraphBuilder
+from graph_runtime.ir.documents.loader import load_graph
 from graph_runtime.plan import balance
 from graph_runtime.plan.balance import (
     LEGAL,

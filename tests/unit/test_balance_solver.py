@@ -16,11 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
-from graph_runtime import core
-from graph_runtime.builder import GraphBuilder
-from graph_runtime.documents.loader import load_graph
-from graph_runtime.documents.write import graph_to_json
-from graph_runtime.errors import CapacityError, CheckError, InputError, PlanError
+from graph_runtime.base.errors import CapacityError, CheckError, InputError, PlanError
+from graph_runtime.ir.builder import GraphBuilder
+from graph_runtime.ir.documents.loader import load_graph
+from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.plan import check, plan
 from graph_runtime.plan.balance import POLICIES, Buffering, Choice, balance_device, solver
 from graph_runtime.plan.balance.edges import EDGE_REASONS, pair_verdicts
@@ -32,6 +31,7 @@ from graph_runtime.plan.balance.limits import Loads
 from graph_runtime.plan.balance.network import Edge, network_of
 from graph_runtime.plan.balance.solver import GraphSolver
 from graph_runtime.plan.record import record
+from graph_runtime.run import core
 
 OTHERS = [p for p in POLICIES if p != "optimal"]
 BOARD = "tt:0=e150"

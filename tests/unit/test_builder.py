@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime.builder import GraphBuilder
-from graph_runtime.documents.loader import load_graph
-from graph_runtime.errors import DeviceError, GraphError, UnsupportedOpError
-from graph_runtime.ops import all_ops
+from graph_runtime.base.errors import DeviceError, GraphError, UnsupportedOpError
+from graph_runtime.ir.builder import GraphBuilder
+from graph_runtime.ir.documents.loader import load_graph
+from graph_runtime.ir.ops import all_ops
 
 
 def attrs(b):

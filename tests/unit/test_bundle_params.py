@@ -10,10 +10,10 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime import cli
-from graph_runtime.bundles.bundle import BundleProgram
-from graph_runtime.bundles.writer import write_bundle
-from graph_runtime.documents.params import read_params, save_params
-from graph_runtime.errors import DocumentError, ParamsError
+from graph_runtime.base.errors import DocumentError, ParamsError
+from graph_runtime.build.bundles.bundle import BundleProgram
+from graph_runtime.build.bundles.writer import write_bundle
+from graph_runtime.ir.documents.params import read_params, save_params
 
 VALUES = {
     "w": np.arange(6, dtype="f4").reshape(2, 3),

@@ -18,10 +18,10 @@ import pytest
 from codegen import cache as cache_module
 from codegen.cache import Cache, open_cache
 from codegen.process import Running
-from graph_runtime import folders
+from graph_runtime.base import folders
+from graph_runtime.base.config import config
+from graph_runtime.base.errors import WriteError
 from graph_runtime.cli import main
-from graph_runtime.config import config
-from graph_runtime.errors import WriteError
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="files of another user are made by root")
 OTHER = 12345

@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from graph_runtime.dtypes import FORMATS
-from graph_runtime.errors import CheckError
-from graph_runtime.graph import COPY, NOP
-from graph_runtime.ops import registry
+from graph_runtime.base.dtypes import FORMATS
+from graph_runtime.base.errors import CheckError
+from graph_runtime.ir.graph import COPY, NOP
+from graph_runtime.ir.ops import registry
 from graph_runtime.plan import check, plan
 from graph_runtime.testing.graphs import random_graph
 

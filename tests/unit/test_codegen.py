@@ -14,10 +14,10 @@ import pytest
 from codegen import compile as compile_module
 from codegen import glue, toolchain
 from codegen.cache import open_cache
-from graph_runtime.config import config
-from graph_runtime.errors import CompileError, UnsupportedOpError, WriteError
-from graph_runtime.libraries import isa
-from graph_runtime.libraries.manifest import ABI_VERSION, read_manifest
+from graph_runtime.base.config import config
+from graph_runtime.base.errors import CompileError, UnsupportedOpError, WriteError
+from graph_runtime.build.libraries import isa
+from graph_runtime.build.libraries.manifest import ABI_VERSION, read_manifest
 
 
 # ------------------------------------------------------------------------------------------------ render
@@ -402,7 +402,7 @@ import sys
 from pathlib import Path
 from codegen import compile
 from codegen.render import Rendered
-from graph_runtime.libraries.manifest import KernelEntry
+from graph_runtime.build.libraries.manifest import KernelEntry
 function = 'int32_t a__direct(const gr_call *c)'
 text = f'#include "entry.h"\\nGR_DIRECT {function};\\n{function} {{ return c->nargs; }}\\n'
 entry = KernelEntry("a", "cpu", "a__direct", "none", {}, 0, ())

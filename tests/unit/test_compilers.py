@@ -14,8 +14,8 @@ import pytest
 from codegen import toolchain
 from codegen.cache import open_cache
 from codegen.process import Running, run_alone
-from graph_runtime.config import config
-from graph_runtime.errors import CompileError, GraphRuntimeError
+from graph_runtime.base.config import config
+from graph_runtime.base.errors import CompileError, GraphRuntimeError
 
 # a compiler that knows its version, and hangs over any work, with a child that will not end by being asked to
 _HANGS = """#!/bin/sh
@@ -101,7 +101,7 @@ _INTERRUPTED = """
 import sys
 from codegen import compile
 from codegen.render import Rendered
-from graph_runtime.libraries.manifest import KernelEntry
+from graph_runtime.build.libraries.manifest import KernelEntry
 entry = KernelEntry("a", "cpu", "a__direct", "none", {}, 0, ())
 units = {f"k{i}.c": f"int a{i};" for i in range(3)}
 try:
@@ -217,8 +217,8 @@ import resource, sys
 from codegen.toolchain import find_compiler
 from codegen import compile
 from codegen.render import Rendered
-from graph_runtime.libraries.manifest import KernelEntry
-from graph_runtime.errors import GraphRuntimeError
+from graph_runtime.build.libraries.manifest import KernelEntry
+from graph_runtime.base.errors import GraphRuntimeError
 find_compiler()
 entry = KernelEntry("a", "cpu", "a__direct", "none", {}, 0, ())
 with open("/proc/self/status") as file:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graph_runtime import costs
-from graph_runtime.errors import PlanError
+from graph_runtime.base.errors import PlanError
 
 FIRST_CONV = {"u_kt": 4, "m_k": 1, "formats": ("bf16", "bf16", "bf16"), "fidelity": "HiFi3"}
 

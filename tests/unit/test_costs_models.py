@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime import costs, devices
+from graph_runtime import costs
+from graph_runtime.base.errors import PlanError
+from graph_runtime.base.machine import devices
 from graph_runtime.costs.formulas import FORMULAS, pnorm
 from graph_runtime.costs.grid import passes
 from graph_runtime.costs.weights_file import load
-from graph_runtime.errors import PlanError
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = settings(max_examples=30, deadline=None)

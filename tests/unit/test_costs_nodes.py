@@ -9,13 +9,14 @@ from dataclasses import fields, replace
 import pytest
 
 import graph_runtime as gr
-from graph_runtime import costs, devices
+from graph_runtime import costs
+from graph_runtime.base.machine import devices
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.base.machine.shards import Shard
 from graph_runtime.costs import cpu
 from graph_runtime.costs.work import tiles_of
-from graph_runtime.graph import Func, TensorType
-from graph_runtime.layout import Layout
-from graph_runtime.ops import all_ops
-from graph_runtime.shards import Shard
+from graph_runtime.ir.graph import Func, TensorType
+from graph_runtime.ir.ops import all_ops
 
 BOARDS = ("n150", "n300", "p150", "e150", "wormhole_b0", "wormhole_b0/buda")
 HOST = Layout("host", "row_major", "f32")

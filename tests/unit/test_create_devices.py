@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime import DeviceError, PlanError, devices
+from graph_runtime import DeviceError, PlanError
+from graph_runtime.base.machine import devices
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from graph_runtime import devices
-from graph_runtime.errors import DeviceError
+from graph_runtime.base.errors import DeviceError
+from graph_runtime.base.machine import devices
 
 
 def test_types_have_the_name_of_the_kind_that_has_them():

@@ -8,9 +8,9 @@ from importlib import resources
 
 import pytest
 
-from graph_runtime import devices
-from graph_runtime.errors import DeviceError
-from graph_runtime.graph import TensorType
+from graph_runtime.base.errors import DeviceError
+from graph_runtime.base.machine import devices
+from graph_runtime.ir.graph import TensorType
 from graph_runtime.plan import plan
 from graph_runtime.testing.graphs import GraphMaker
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime.documents.document import read_document, read_source
-from graph_runtime.documents.json_text import json_path, parse_json
-from graph_runtime.documents.loader import load_graph
-from graph_runtime.errors import DocumentError, GraphRuntimeError
+from graph_runtime.base.errors import DocumentError, GraphRuntimeError
+from graph_runtime.base.json_text import json_path, parse_json
+from graph_runtime.ir.documents.document import read_document, read_source
+from graph_runtime.ir.documents.loader import load_graph
 
 EMPTY = {
     "nodes": [],

@@ -10,8 +10,8 @@ import tracemalloc
 import pytest
 
 import graph_runtime as gr
-from graph_runtime import devices
-from graph_runtime.documents.loader import load_graph
+from graph_runtime.base.machine import devices
+from graph_runtime.ir.documents.loader import load_graph
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from graph_runtime.errors import CheckError
-from graph_runtime.graph import COPY, TensorType
+from graph_runtime.base.errors import CheckError
+from graph_runtime.ir.graph import COPY, TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.checker.races import check_races, clocks
 from graph_runtime.plan.lanes import lanes
@@ -46,7 +46,7 @@ def llama_shape():
     for at, entry in enumerate([x, first, moved, far, second, third, back, out]):
         sid[entry] = at
     sid[second] = sid[first]  # legal in a serial order: `first` was copied before
-    from graph_runtime.devices import parse_list
+    from graph_runtime.base.machine.devices import parse_list
 
     return maker.graph([out], devices=parse_list(DEVICES), storage_id=sid)
 

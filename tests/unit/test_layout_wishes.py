@@ -7,16 +7,17 @@ import orjson
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.documents.loader import load_graph
-from graph_runtime.documents.params import save_params
-from graph_runtime.documents.write import graph_to_json
-from graph_runtime.errors import CapacityError, DocumentError, GraphError, PlanError
-from graph_runtime.graph import COPY, TensorType
-from graph_runtime.layout import Layout
+from graph_runtime.base.errors import CapacityError, DocumentError, GraphError, PlanError
+from graph_runtime.base.machine.devices import parse_list
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.base.machine.shards import Shard
+from graph_runtime.ir.documents.loader import load_graph
+from graph_runtime.ir.documents.params import save_params
+from graph_runtime.ir.documents.write import graph_to_json
+from graph_runtime.ir.graph import COPY, TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.conversions import conversion
 from graph_runtime.plan.record import record
-from graph_runtime.shards import Shard
 from graph_runtime.testing.graphs import GraphMaker
 
 
@@ -77,7 +78,7 @@ def test_a_later_wish_keeps_what_it_does_not_say():
 def test_a_copy_that_the_planner_inserts_is_laid_out_as_what_it_copies():
     maker = GraphMaker()
     maker.op("tanh", [maker.input(f(256, 256))], 1)
-    graph = maker.graph([1], devices=gr.devices.parse_list(["cpu:0", "tt:0"]))
+    graph = maker.graph([1], devices=parse_list(["cpu:0", "tt:0"]))
     planned = plan(graph, ["cpu:0", "tt:0"], layouts={"x0": "l1/height"})
     assert laid(planned) == ["host/row_major/f32", "l1/tile/f32/height[8x8:32x256]", "dram/tile/f32"]
 
@@ -145,7 +146,7 @@ def test_a_plan_says_what_its_copies_do():
     maker = GraphMaker()
     maker.op("reshape", [maker.op("tanh", [maker.input(f(64, 64))], 1)], 1, shape=[32, 128])
     devices = ["tt:0", "tt:1"]
-    planned = plan(maker.graph([2], devices=gr.devices.parse_list(devices)), devices)
+    planned = plan(maker.graph([2], devices=parse_list(devices)), devices)
     assert [planned.causes[planned.cause_id[n]].split("; ")[-1] for n in (1, 3)] == [
         "move tt:0 dram -> tt:1 dram",
         "reshape",

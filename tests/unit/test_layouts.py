@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime.devices import boards, parse
-from graph_runtime.dtypes import FORMATS
-from graph_runtime.errors import PlanError
-from graph_runtime.layout import Layout, footprint, matrix, pages, shard_words
-from graph_runtime.shards import KINDS, Shard, ShardWish, fault, read_wish, resolve
+from graph_runtime.base.dtypes import FORMATS
+from graph_runtime.base.errors import PlanError
+from graph_runtime.base.machine.devices import boards, parse
+from graph_runtime.base.machine.layout import Layout, footprint, matrix, pages, shard_words
+from graph_runtime.base.machine.shards import KINDS, Shard, ShardWish, fault, read_wish, resolve
 
 N150, E150 = parse("tt:0=n150").descriptor, parse("tt:0=e150").descriptor
 DRAM, L1 = N150.memories

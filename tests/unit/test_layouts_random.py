@@ -11,16 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
-from graph_runtime import core, devices
-from graph_runtime.comparison.compare import compare, random_inputs
-from graph_runtime.comparison.interpreter import heads, interpret
-from graph_runtime.documents.loader import load_graph
-from graph_runtime.documents.write import graph_to_json
-from graph_runtime.errors import PlanError
-from graph_runtime.graph import TensorType
+from graph_runtime.base.errors import PlanError
+from graph_runtime.base.machine import devices
+from graph_runtime.ir.documents.loader import load_graph
+from graph_runtime.ir.documents.write import graph_to_json
+from graph_runtime.ir.graph import TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
+from graph_runtime.run import core
+from graph_runtime.testing.compare import compare, random_inputs
 from graph_runtime.testing.graphs import GraphMaker, random_graph
+from graph_runtime.testing.interpreter import heads, interpret
 
 PLACES = ["dram", "l1", "height", "width", "block", "block[2x3@1x2]", "height[1x7@4x1:col]"]
 LISTS = [["tt:0"], ["cpu:0", "tt:0"], ["tt:0=e150"], ["tt:0=p150", "cpu:0", "tt:1=n300"]]

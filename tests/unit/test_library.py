@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graph_runtime import core
-from graph_runtime.config import config
-from graph_runtime.errors import GraphRuntimeError, LibraryError, UnsupportedOpError
-from graph_runtime.graph import COPY, Func, TensorType
-from graph_runtime.libraries import isa
-from graph_runtime.libraries.elf import SharedObject, read_elf
-from graph_runtime.libraries.manifest import MAGIC, Manifest, find_manifest, read_manifest
-from graph_runtime.library import generic_kernel, load_library, resolve
+from graph_runtime.base.config import config
+from graph_runtime.base.errors import GraphRuntimeError, LibraryError, UnsupportedOpError
+from graph_runtime.build.libraries import isa
+from graph_runtime.build.libraries.elf import SharedObject, read_elf
+from graph_runtime.build.libraries.manifest import MAGIC, Manifest, find_manifest, read_manifest
+from graph_runtime.ir.graph import COPY, Func, TensorType
+from graph_runtime.run import core
+from graph_runtime.run.library import generic_kernel, load_library, resolve
 
 T = TensorType("float32", (2, 3))
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime.documents.loader import load_graph
-from graph_runtime.errors import DocumentError, GraphError, UnsupportedOpError
-from graph_runtime.garbage import gc_paused
-from graph_runtime.layout import Layout
+from graph_runtime.base.errors import DocumentError, GraphError, UnsupportedOpError
+from graph_runtime.base.garbage import gc_paused
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.ir.documents.loader import load_graph
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "tvm"
 F32 = "float32"

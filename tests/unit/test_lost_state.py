@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.errors import HandleError, InputError, KernelError
-from graph_runtime.queues.limbo import sweep
-from graph_runtime.queues.template import Template
-from graph_runtime.sessions.in_place import InPlace
+from graph_runtime.base.errors import HandleError, InputError, KernelError
+from graph_runtime.base.machine.devices import parse
+from graph_runtime.run.core import open_device
+from graph_runtime.run.queues.limbo import sweep
+from graph_runtime.run.queues.template import Template
+from graph_runtime.run.sessions.in_place import InPlace
 
 ROWS, COLS = 100, 64
 
@@ -331,7 +333,7 @@ def test_what_was_written_since_is_not_taken_for_the_old_values(device):
 def test_a_donated_handle_keeps_no_memory_when_its_run_went_well(settle):
     module = _step("tt:0")
     settle("tt:0")
-    handle = gr.core.open_device(gr.devices.parse("tt:0"))
+    handle = open_device(parse("tt:0"))
     module.run_async(cache=_given(module, "tt:0"), at=_at(2)).wait()
     settle("tt:0")
     before = handle.stats(0).allocated

@@ -14,10 +14,10 @@ import pytest
 import graph_runtime as gr
 from codegen.build import build_bundle
 from graph_runtime import GraphBuilder
-from graph_runtime.bundles.bundle import read_bundle
-from graph_runtime.documents.loader import load_graph
-from graph_runtime.documents.params import read_params, save_params
-from graph_runtime.mapped import map_file, open_file
+from graph_runtime.base.mapped import map_file, open_file
+from graph_runtime.build.bundles.bundle import read_bundle
+from graph_runtime.ir.documents.loader import load_graph
+from graph_runtime.ir.documents.params import read_params, save_params
 
 
 def other_files(folder):
@@ -177,7 +177,7 @@ def test_parameters_of_other_files_are_named_too(tmp_path):
         import os, sys
         import graph_runtime as gr
         from graph_runtime import core
-        from graph_runtime.documents.params import read_params
+        from graph_runtime.ir.documents.params import read_params
         found = read_params(sys.argv[1])
         os.truncate(sys.argv[1], 8192)
         found["b"].sum()
@@ -189,7 +189,7 @@ def test_parameters_of_other_files_are_named_too(tmp_path):
 
 
 def test_what_is_no_longer_mapped_is_forgotten(tmp_path):
-    from graph_runtime import mapped
+    from graph_runtime.base import mapped
 
     (tmp_path / "f").write_bytes(bytes(10_000))
     before = len(mapped._known)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from graph_runtime import GraphBuilder
-from graph_runtime.errors import GraphError, InputError
-from graph_runtime.graph import TensorType
-from graph_runtime.model import Constant, Model
+from graph_runtime.base.errors import GraphError, InputError
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.ir.model import Constant, Model
 
 
 def built() -> GraphBuilder:

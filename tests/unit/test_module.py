@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime import benchmark
-from graph_runtime.documents.params import save_params
+from graph_runtime.ir.documents.params import save_params
+from graph_runtime.run import benchmark
 
 F32 = np.float32
 
@@ -227,6 +227,8 @@ def test_import_is_lazy():
 
 
 def test_functions_are_not_hidden_by_modules_of_their_name():
-    code = "import graph_runtime.factory, graph_runtime as gr; print(callable(gr.load), callable(gr.create))"
+    code = (
+        "import graph_runtime.run.factory, graph_runtime as gr\nprint(callable(gr.load), callable(gr.create))"
+    )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.split() == ["True", "True"]

@@ -13,11 +13,11 @@ import pytest
 
 from codegen.build import build_bundle
 from graph_runtime import GraphBuilder
-from graph_runtime.bundles.bundle import read_bundle
-from graph_runtime.documents.write import graph_to_json
+from graph_runtime.build.bundles.bundle import read_bundle
+from graph_runtime.compat.artifacts.export import export
+from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
-from graph_runtime.tvm.export import export
 
 
 def opens(name: str, data: bytes) -> list[dict]:

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.comparison.compare import compare
-from graph_runtime.documents.write import graph_to_json
-from graph_runtime.errors import GraphError, PlanError
-from graph_runtime.library import resolve
-from graph_runtime.ops.numerics import NO_WORDS, WORDS, Numerics, tail
+from graph_runtime.base.errors import GraphError, PlanError
+from graph_runtime.ir.documents.write import graph_to_json
+from graph_runtime.ir.ops.numerics import NO_WORDS, WORDS, Numerics, tail
 from graph_runtime.plan import plan
 from graph_runtime.plan.numerics import node_numerics
 from graph_runtime.plan.record import record
-from graph_runtime.programs.lower import lower
+from graph_runtime.run.library import resolve
+from graph_runtime.run.programs.lower import lower
+from graph_runtime.testing.compare import compare
 
 
 def two_products(device="tt:0", **attrs) -> gr.GraphBuilder:

@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from graph_runtime import ops
-from graph_runtime.errors import KernelError
+from graph_runtime.base.errors import KernelError
+from graph_runtime.ir import ops
 
 
 def reference(name, arrays, **attrs):

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime import dtypes, ops
-from graph_runtime.errors import GraphError, UnsupportedOpError
-from graph_runtime.graph import TensorType
-from graph_runtime.ops import inputs as draws
-from graph_runtime.ops.numerics import NAMES, STREAM_DIRS
-from graph_runtime.ops.select import select
+from graph_runtime.base import dtypes
+from graph_runtime.base.errors import GraphError, UnsupportedOpError
+from graph_runtime.ir import ops
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.ir.ops import inputs as draws
+from graph_runtime.ir.ops.numerics import NAMES, STREAM_DIRS
+from graph_runtime.ir.ops.select import select
 
 OPS = list(ops.all_ops().values())
 OURS = {*NAMES, STREAM_DIRS.name, "layout", "packed", "epilogue"}  # attributes that ONNX's ops do not have

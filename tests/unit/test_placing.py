@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from graph_runtime.base.errors import InputError, PlanError
+from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.costs import SPIN_NS, Machine
-from graph_runtime.devices import parse_list
-from graph_runtime.errors import InputError, PlanError
-from graph_runtime.graph import Graph
+from graph_runtime.ir.graph import Graph
 from graph_runtime.plan import plan
 from graph_runtime.plan.columns import is_nop
 from graph_runtime.plan.placing.cuts import best_cut

@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from graph_runtime.devices import parse_list, tt
-from graph_runtime.documents.loader import load_graph
-from graph_runtime.documents.write import graph_to_json
-from graph_runtime.errors import CheckError, PlanError
-from graph_runtime.graph import COPY, NOP, TensorType
-from graph_runtime.layout import Layout, pages, same_image
+from graph_runtime.base.errors import CheckError, PlanError
+from graph_runtime.base.machine.devices import parse_list, tt
+from graph_runtime.base.machine.layout import Layout, pages, same_image
+from graph_runtime.base.machine.shards import Shard
+from graph_runtime.ir.documents.loader import load_graph
+from graph_runtime.ir.documents.write import graph_to_json
+from graph_runtime.ir.graph import COPY, NOP, TensorType
 from graph_runtime.plan import check, plan
 from graph_runtime.plan.layouts import choose
 from graph_runtime.plan.record import record
-from graph_runtime.shards import Shard
 from graph_runtime.testing.graphs import GraphMaker
 
 

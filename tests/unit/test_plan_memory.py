@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime.devices import parse, parse_list
-from graph_runtime.errors import CapacityError, CheckError, PlanError
-from graph_runtime.graph import NOP, StorageHint, TensorType
+from graph_runtime.base.errors import CapacityError, CheckError, PlanError
+from graph_runtime.base.machine.devices import parse, parse_list
+from graph_runtime.ir.graph import NOP, StorageHint, TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.pack import greedy
 from graph_runtime.plan.record import record

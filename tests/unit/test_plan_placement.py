@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime.devices import parse_list
-from graph_runtime.errors import CheckError, InputError, PlanError, UnsupportedOpError
-from graph_runtime.graph import COPY, TensorType
+from graph_runtime.base.errors import CheckError, InputError, PlanError, UnsupportedOpError
+from graph_runtime.base.machine.devices import parse_list
+from graph_runtime.ir.graph import COPY, TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.placement import place
 from graph_runtime.plan.transfers import insert_transfers

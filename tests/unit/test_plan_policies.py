@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
-from graph_runtime.devices import parse_list
-from graph_runtime.errors import InputError, PlanError, UnsupportedOpError
-from graph_runtime.graph import TensorType
+from graph_runtime.base.errors import InputError, PlanError, UnsupportedOpError
+from graph_runtime.base.machine.devices import parse_list
+from graph_runtime.ir.graph import TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.placement import place
 from graph_runtime.plan.placing.policies import POLICIES

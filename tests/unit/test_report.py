@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 
-from graph_runtime.devices import parse_list
-from graph_runtime.graph import TensorType
+from graph_runtime.base.machine.devices import parse_list
+from graph_runtime.ir.graph import TensorType
 from graph_runtime.plan import plan
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 from graph_runtime.views import report

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
-from graph_runtime.errors import CheckError, InputError
-from graph_runtime.graph import TensorType
-from graph_runtime.packing import pack
+from graph_runtime.base.errors import CheckError, InputError
+from graph_runtime.ir.graph import TensorType
 from graph_runtime.plan import check, plan
 from graph_runtime.plan.checker.races import check_races
 from graph_runtime.plan.lanes import lanes
 from graph_runtime.plan.modes import peaks
 from graph_runtime.plan.record import record
+from graph_runtime.run.packing import pack
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 
 DEVICES = ["cpu:0", "tt:0"]

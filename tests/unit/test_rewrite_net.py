@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from graph_runtime import GraphBuilder, load_graph
-from graph_runtime.documents.write import graph_to_json
-from graph_runtime.errors import GraphError
-from graph_runtime.model import Constant, Model
+from graph_runtime.base.errors import GraphError
+from graph_runtime.ir.documents.write import graph_to_json
+from graph_runtime.ir.model import Constant, Model
 from graph_runtime.rewrite.net import Net
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from graph_runtime import GraphBuilder
-from graph_runtime.errors import PlanError
-from graph_runtime.model import Model
-from graph_runtime.prepare import prepare
+from graph_runtime.base.errors import PlanError
+from graph_runtime.build.prepare import prepare
+from graph_runtime.ir.model import Model
 from graph_runtime.rewrite import fuse, simplify
 
 DEVICES = ["cpu:0", "tt:0"]

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_runtime import GraphBuilder
-from graph_runtime.comparison.interpreter import heads, interpret
-from graph_runtime.devices import parse_list
-from graph_runtime.model import Model
-from graph_runtime.ops.packed import unpack
+from graph_runtime.base.machine.devices import parse_list
+from graph_runtime.ir.model import Model
+from graph_runtime.ir.ops.packed import unpack
 from graph_runtime.plan import plan
 from graph_runtime.plan.placement import place
 from graph_runtime.plan.placing import make_problem
 from graph_runtime.rewrite.target import target
+from graph_runtime.testing.interpreter import heads, interpret
 
 RNG = np.random.default_rng(5)
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime import core
-from graph_runtime.programs import program
-from graph_runtime.sessions import bind
+from graph_runtime.run import core
+from graph_runtime.run.programs import program
+from graph_runtime.run.sessions import bind
 
 F32 = np.float32
 

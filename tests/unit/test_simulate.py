@@ -7,7 +7,7 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime import costs
-from graph_runtime.errors import InputError
+from graph_runtime.base.errors import InputError
 from graph_runtime.plan import plan
 from graph_runtime.plan.lanes import lanes
 from graph_runtime.simulation.simulation import node_times, simulate

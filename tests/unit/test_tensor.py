@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import graph_runtime as gr
 from graph_runtime import DeviceError, HandleError, ImplicitTransferError, InputError
-from graph_runtime.layout import Layout
-from graph_runtime.tensors.traffic import KINDS
+from graph_runtime.base.machine.layout import Layout
+from graph_runtime.run.tensors.traffic import KINDS
 
 PLACES = ("cpu:0", "cpu:1", "tt:0", "tt:1")
 

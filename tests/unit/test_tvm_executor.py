@@ -9,9 +9,9 @@ import pytest
 
 import graph_runtime as gr
 from codegen.build import build_library
-from graph_runtime.config import config
-from graph_runtime.devices import of_type
-from graph_runtime.documents.params import save_params
+from graph_runtime.base.config import config
+from graph_runtime.base.machine.devices import of_type
+from graph_runtime.ir.documents.params import save_params
 from graph_runtime.plan import plan
 
 F32 = np.float32
@@ -324,7 +324,7 @@ def test_the_last_input_of_a_name_is_found(document):
 
 
 def test_planned_json_runs_exactly_that_plan(document, tmp_path):
-    from graph_runtime.documents.write import graph_to_json
+    from graph_runtime.ir.documents.write import graph_to_json
     from graph_runtime.plan.record import record
 
     x = document.input("x", (33, 40))

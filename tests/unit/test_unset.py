@@ -8,7 +8,7 @@ import pytest
 import graph_runtime as gr
 from codegen.build import build_bundle
 from graph_runtime.compat.tvm.contrib import graph_executor
-from graph_runtime.model import Model
+from graph_runtime.ir.model import Model
 
 F32 = np.float32
 X = np.ones((4, 4), F32)

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime.builder import GraphBuilder
-from graph_runtime.documents.loader import load_graph
-from graph_runtime.documents.write import graph_to_json
-from graph_runtime.errors import GraphError
-from graph_runtime.graph import Hints
+from graph_runtime.base.errors import GraphError
+from graph_runtime.ir.builder import GraphBuilder
+from graph_runtime.ir.documents.loader import load_graph
+from graph_runtime.ir.documents.write import graph_to_json
+from graph_runtime.ir.graph import Hints
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
 from graph_runtime.testing.graphs import random_graph

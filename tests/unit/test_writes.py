@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime import core, devices
-from graph_runtime.graph import TensorType
-from graph_runtime.layout import host_layout
-from graph_runtime.queues.buffer import Buffer
-from graph_runtime.queues.template import copy
-from graph_runtime.tensors.arrays import borrow
+from graph_runtime.base.machine import devices
+from graph_runtime.base.machine.layout import host_layout
+from graph_runtime.ir.graph import TensorType
+from graph_runtime.run import core
+from graph_runtime.run.queues.buffer import Buffer
+from graph_runtime.run.queues.template import copy
+from graph_runtime.run.tensors.arrays import borrow
 
 F32 = np.float32
 BIG = TensorType("uint8", (1 << 26,))

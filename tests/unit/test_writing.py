@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.documents.params import save_params
-from graph_runtime.errors import WriteError
-from graph_runtime.writing import told, write_whole, writing
+from graph_runtime.base.errors import WriteError
+from graph_runtime.base.writing import told, write_whole, writing
+from graph_runtime.ir.documents.params import save_params
 
 
 def failing(number: int):

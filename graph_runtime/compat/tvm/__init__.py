@@ -13,8 +13,8 @@ Every name here is one of this package's objects. Arrays are graph_runtime Tenso
 Devices, errors graph_runtime exceptions, the root of which is ``TVMError``.
 """
 
-from ...devices import cpu
-from ...errors import GraphRuntimeError as TVMError
+from ...base.errors import GraphRuntimeError as TVMError
+from ...base.machine.devices import cpu
 from . import contrib, nd, runtime
 from .runtime import device
 

@@ -2,16 +2,16 @@
 
 import os
 
-from ...devices import Device, cpu, of_type
-from ...documents.params import read_params as load_param_dict
-from ...documents.params import read_params as load_param_dict_from_file
-from ...documents.params import save_params as save_param_dict
-from ...documents.params import save_params as save_param_dict_to_file
-from ...tensors.arrays import array, empty
-from ...tensors.tensor import Tensor as NDArray
-from ...tvm.library import TvmModule as Module
-from ...tvm.library import load_module as _load_module
+from ...base.machine.devices import Device, cpu, of_type
+from ...ir.documents.params import read_params as load_param_dict
+from ...ir.documents.params import read_params as load_param_dict_from_file
+from ...ir.documents.params import save_params as save_param_dict
+from ...ir.documents.params import save_params as save_param_dict_to_file
+from ...run.tensors.arrays import array, empty
+from ...run.tensors.tensor import Tensor as NDArray
 from ...views.profile import Report
+from ..artifacts.library import TvmModule as Module
+from ..artifacts.library import load_module as _load_module
 
 device = of_type
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import InputError
-from ...garbage import gc_paused
-from ...model import Model
+from ...base.errors import InputError
+from ...base.garbage import gc_paused
+from ...ir.model import Model
 
 __all__ = ["load_model", "require_onnx"]
 

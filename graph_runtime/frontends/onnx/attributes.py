@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 import onnx.defs
 
-from ...errors import GraphError
+from ...base.errors import GraphError
 from .read import ModelFile, tensor_constant
 
 __all__ = ["attributes_of", "decode"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import GraphError, InputError
+from ...base.errors import GraphError, InputError
 from .tape import Value
 
 __all__ = ["Batch", "set_batch"]

@@ -5,7 +5,7 @@ proportion to the file, with an allowance for small files.
 
 from __future__ import annotations
 
-from ...errors import GraphError
+from ...base.errors import GraphError
 
 __all__ = ["Budget"]
 

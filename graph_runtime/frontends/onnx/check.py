@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Set
 from itertools import chain
 from typing import Any
 
-from ...errors import DocumentError, GraphError, InputError, did_you_mean
-from ...graph import TensorType
+from ...base.errors import DocumentError, GraphError, InputError, did_you_mean
+from ...ir.graph import TensorType
 from .read import check_size, dtype_name
 
 __all__ = ["NEWEST", "OLDEST", "check_graph", "check_text", "input_types", "opsets"]

@@ -18,10 +18,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ... import dtypes
-from ...errors import UnsupportedOpError
-from ...graph import TensorType
-from ...model import Constant
+from ...base import dtypes
+from ...base.errors import UnsupportedOpError
+from ...ir.graph import TensorType
+from ...ir.model import Constant
 from .batch import Batch
 from .tape import Tape, Value
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ... import builder as build
-from ...model import Constant, Model, Note
+from ...ir import builder as build
+from ...ir.model import Constant, Model, Note
 from .tape import Node, Tape, Value
 
 __all__ = ["emit"]

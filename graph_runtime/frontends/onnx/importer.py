@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import GraphError, GraphRuntimeError, KernelError, UnsupportedOpError
-from ...model import Model, Note
+from ...base.errors import GraphError, GraphRuntimeError, KernelError, UnsupportedOpError
+from ...ir.model import Model, Note
 from .attributes import attributes_of
 from .budget import Budget
 from .context import Context, UnknownValueError, table

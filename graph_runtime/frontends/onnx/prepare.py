@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import GraphError
-from ...graph import TensorType
+from ...base.errors import GraphError
+from ...ir.graph import TensorType
 from .batch import Batch, set_batch
 from .budget import Budget
 from .check import check_graph, check_text, input_types, opsets

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
-from ...errors import DocumentError, GraphError, MissingDataError, as_path
-from ...graph import TensorType
-from ...mapped import map_file, name_parts
-from ...model import Constant
+from ...base import dtypes
+from ...base.errors import DocumentError, GraphError, MissingDataError, as_path
+from ...base.mapped import map_file, name_parts
+from ...ir.graph import TensorType
+from ...ir.model import Constant
 from .wire import Span, split
 
 __all__ = ["DTYPES", "ModelFile", "check_size", "dtype_name", "open_model", "tensor_constant"]

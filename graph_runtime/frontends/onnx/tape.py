@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
-from ...documents.draft import plain
-from ...errors import KernelError
-from ...graph import TensorType
-from ...model import Constant
-from ...ops import registry
+from ...base import dtypes
+from ...base.errors import KernelError
+from ...ir.documents.draft import plain
+from ...ir.graph import TensorType
+from ...ir.model import Constant
+from ...ir.ops import registry
 from .budget import Budget
 from .read import check_size
 

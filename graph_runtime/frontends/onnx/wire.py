@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...errors import DocumentError
+from ...base.errors import DocumentError
 
 __all__ = ["Span", "split"]
 

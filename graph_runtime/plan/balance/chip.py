@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...devices import Device
-from ...dtypes import FORMATS
-from ...errors import DeviceError
+from ...base.dtypes import FORMATS
+from ...base.errors import DeviceError
+from ...base.machine.devices import Device
 
 __all__ = ["BUDA", "DST_BYTES", "OVERLAY_BYTES", "Chip", "chip_of"]
 

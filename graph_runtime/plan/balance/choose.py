@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...errors import InputError, did_you_mean
+from ...base.errors import InputError, did_you_mean
 from ..types import Plan
 from .chip import BUDA
 from .epochs import Balanced, judge

@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...graph import NodeView
+from ...ir.graph import NodeView
 from .op import BalanceOp, Operand, Tiles, Tm, User
 from .parts import MAKERS, Part, chain, has_bias, result
 from .sparse import Window, encoding

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import PlanError
+from ...base.errors import PlanError
 from .grid import Placer, Spot
 from .limits import Loads
 from .solver import GraphSolver

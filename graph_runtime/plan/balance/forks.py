@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import PlanError
+from ...base.errors import PlanError
 from .network import Network
 
 __all__ = ["Buffering", "Shortage", "settle_forks", "shortages"]

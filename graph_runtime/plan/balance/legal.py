@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...devices import Device
-from ...errors import CapacityError, DeviceError, InputError, PlanError, did_you_mean
-from ...graph import Graph
+from ...base.errors import CapacityError, DeviceError, InputError, PlanError, did_you_mean
+from ...base.machine.devices import Device
+from ...ir.graph import Graph
 from ..types import Plan
 from . import convolution, norms  # noqa: F401 - register conv2d, pools and normalisations
 from .chip import chip_of

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...devices import Device
-from ...graph import COPY, NOP
+from ...base.machine.devices import Device
+from ...ir.graph import COPY, NOP
 from ..types import Plan
 from .chip import Chip, chip_of
 from .legal import part_models, require_legal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...graph import NodeView
+from ...ir.graph import NodeView
 from .op import Operand, Tiles, Tm, User
 from .parts import MAKERS, Part, axes_letters, chain, result
 from .view import View

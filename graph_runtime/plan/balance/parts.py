@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from ...base.errors import PlanError, UnsupportedOpError
+from ...base.machine.devices import Device
 from ...costs.work import VECTOR_OPS
-from ...devices import Device
-from ...errors import PlanError, UnsupportedOpError
-from ...graph import NodeView
-from ...ops.epilogue import own_inputs
-from ...ops.numerics import Numerics
+from ...ir.graph import NodeView
+from ...ir.ops.epilogue import own_inputs
+from ...ir.ops.numerics import Numerics
 from .op import BalanceOp, Operand, Tiles, Tm, User
 from .view import View
 

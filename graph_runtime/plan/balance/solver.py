@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ...errors import InputError, PlanError
+from ...base.errors import InputError, PlanError
 from .edges import EDGE_REASONS, pair_verdicts
 from .network import Network
 

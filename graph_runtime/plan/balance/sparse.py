@@ -11,8 +11,8 @@ from functools import cache
 
 import numpy as np
 
+from ...base.errors import PlanError
 from ...costs import NonZero
-from ...errors import PlanError
 from .op import Grid, Stream
 
 __all__ = ["MOST_BITS", "Encoding", "Window", "encoding"]

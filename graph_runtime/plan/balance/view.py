@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...base.dtypes import format_of
+from ...base.errors import PlanError
 from ...costs.work import VECTOR_OPS
-from ...dtypes import format_of
-from ...errors import PlanError
-from ...graph import COPY, NOP, Graph, NodeView
-from ...ops.numerics import Numerics
+from ...ir.graph import COPY, NOP, Graph, NodeView
+from ...ir.ops.numerics import Numerics
 from .op import Operand, Tiles, Tm, User
 
 __all__ = ["IMAGE_OPS", "View", "broadcasts", "tiles", "view_of"]

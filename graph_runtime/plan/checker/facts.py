@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ... import dtypes
-from ...devices import Memory
-from ...errors import CheckError
-from ...graph import COPY, NOP, TensorType
-from ...layout import HOST, TILE, Layout
-from ...ops import registry
+from ...base import dtypes
+from ...base.errors import CheckError
+from ...base.machine.devices import Memory
+from ...base.machine.layout import HOST, TILE, Layout
+from ...ir.graph import COPY, NOP, TensorType
+from ...ir.ops import registry
 from ..types import Plan
 
 __all__ = ["Facts", "check_columns", "refuse"]

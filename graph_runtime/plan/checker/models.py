@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import CheckError
+from ...base.errors import CheckError
 from ..types import Plan
 
 __all__ = ["check_models"]

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from ... import dtypes
-from ...graph import TensorType
-from ...layout import HOST, ROW_MAJOR, TILE, Layout
+from ...base import dtypes
+from ...base.machine.layout import HOST, ROW_MAJOR, TILE, Layout
+from ...ir.graph import TensorType
 from .facts import Facts, refuse
 
 __all__ = ["check_copies", "check_devices", "check_layouts", "check_nops", "check_order"]

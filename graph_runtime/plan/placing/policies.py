@@ -11,7 +11,7 @@ from importlib import import_module
 
 import numpy as np
 
-from ...errors import InputError, PlanError, did_you_mean
+from ...base.errors import InputError, PlanError, did_you_mean
 from .cuts import best_cut
 from .exact import solve
 from .heft import heft as heft_order

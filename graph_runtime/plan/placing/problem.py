@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...base.errors import InputError, PlanError, did_you_mean
+from ...base.machine.devices import Device
+from ...base.machine.layout import ROW_MAJOR, Layout, same_image
 from ...costs import Machine, copy_cost, dispatch_ns, machine, node_cost, weights_from_memory
-from ...devices import Device
-from ...errors import InputError, PlanError, did_you_mean
-from ...graph import COPY, NOP, Graph, TensorType
-from ...layout import ROW_MAJOR, Layout, same_image
+from ...ir.graph import COPY, NOP, Graph, TensorType
 from ..columns import first_of, intern, slot_nid
 from ..defaults import choose, read_formats
 from .supports import Kernels, unable

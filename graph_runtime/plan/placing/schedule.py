@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...base.errors import InputError, did_you_mean
 from ...costs import SPIN_NS
-from ...errors import InputError, did_you_mean
 from .problem import PlacementProblem
 
 __all__ = ["OBJECTIVES", "Times", "evaluate", "measure", "require_objective", "scores"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...layout import TILE, Layout, pages
+from ...base.machine.layout import TILE, Layout, pages
 
 __all__ = [
     "COVER",
@@ -95,7 +95,7 @@ class Moves:
 
 
 def behind(words: Sequence[int]) -> Sequence[int]:
-    """The words behind those of an epilogue (ops/steps.py), which come first."""
+    """The words behind those of an epilogue (ir/ops/steps.py), which come first."""
     return words[2 + 6 * words[0] :]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...ops.numerics import NO_WORDS
+from ...ir.ops.numerics import NO_WORDS
 from .args import Call, Moves, broadcast, moves, steps
 from .product import BLOCK_BYTES, blocks_of, parts_of
 

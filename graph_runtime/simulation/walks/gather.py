@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...layout import pages
+from ...base.machine.layout import pages
 from .args import COVER, Arg, Call, Moves, hits, moves, pair, scanned, steps
 
 __all__ = ["GATHERS", "far_apart"]

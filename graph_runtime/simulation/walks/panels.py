@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...dtypes import FORMATS
-from ...ops.numerics import NO_WORDS
+from ...base.dtypes import FORMATS
+from ...ir.ops.numerics import NO_WORDS
 from .args import Arg, Call, Moves, broadcast, cut, moves, scanned, split, steps
 
 __all__ = ["PANELS"]

@@ -3,7 +3,7 @@
  *
  * A task walks over items, a strip of one head each, with a slot of scratch of its own: the head's keys and
  * values in panels, and the strip's scores (attention.py says how large). Attribute words:
- * graph_runtime/ops/attention.py.
+ * graph_runtime/ir/ops/attention.py.
  *
  * defines: gr_cpu_attention_panels__f32
  */

@@ -3,7 +3,7 @@
  * Groups of one channel (depthwise) run over channels (images.h); one group is a product of panels.h whose rows
  * are the windows of output pixels, gathered from the image block by block: where the taps of a kernel row lie
  * side by side in the image, so do their channels, and they are one copy. Attribute words:
- * graph_runtime/ops/conv.py.
+ * graph_runtime/ir/ops/conv.py.
  *
  * defines: gr_cpu_conv2d_packed__f32
  */

@@ -1,5 +1,5 @@
 /* fused.h: a group of elementwise ops with broadcasting, one program of steps (steps.h). Template; out may be
- * any input of its type. Words: graph_runtime/ops/fused.py.
+ * any input of its type. Words: graph_runtime/ir/ops/fused.py.
  *
  * defines: gr_cpu_fused__<suffix>
  */

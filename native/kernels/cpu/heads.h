@@ -27,7 +27,7 @@ GR_INLINE int64_t gr_plane_at(int64_t index, int32_t batch, const int64_t *shape
 }
 
 /* Queries [.., s, d], keys [.., t, d], values [.., t, e] and a bias [.., s, t]. Attribute words:
- * graph_runtime/ops/attention.py. */
+ * graph_runtime/ir/ops/attention.py. */
 typedef struct gr_heads {
   int64_t s, t, d, e, causal;
   double scale;

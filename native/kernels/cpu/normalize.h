@@ -1,7 +1,7 @@
 /* normalize.h: softmax log_softmax layer_norm rms_norm lrn of floats. Template. Sums are in double. Out may be x,
  * which is read for the last time before it is written, but not of lrn; it may not be a scale or bias.
  *
- * Attribute words: graph_runtime/ops/normalize.py.
+ * Attribute words: graph_runtime/ir/ops/normalize.py.
  *
  * defines: gr_cpu_{softmax log_softmax layer_norm rms_norm lrn}__<suffix>
  */

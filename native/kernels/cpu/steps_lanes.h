@@ -60,7 +60,7 @@
       GR_STEP(T, GR_STEP_RECIPROCAL, 1 / a)                                                   \
       GR_STEP(T, GR_STEP_ERF, gr_erf_of##F(a))                                                \
       GR_STEP(T, GR_STEP_LOG, log##F(a))                                                      \
-      default: break; /* ops/steps.py makes no other code */                                  \
+      default: break; /* ir/ops/steps.py makes no other code */                                  \
     }                                                                                         \
   }
 GR_STEPS_FLOATS(float, f)

@@ -1,6 +1,6 @@
 /* elementwise.h: ops of one or two inputs that treat every element alike (numpy's broadcasting); cast.
  *
- * The contract is that of graph_runtime/ops/elementwise.py. Thread: any; a core makes a panel of the output.
+ * The contract is that of graph_runtime/ir/ops/elementwise.py. Thread: any; a core makes a panel of the output.
  * defines: gr_tt_add .. gr_tt_maximum, gr_tt_relu .. gr_tt_sqrt, gr_tt_cast
  */
 #ifndef GR_TT_ELEMENTWISE_H

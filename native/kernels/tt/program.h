@@ -82,7 +82,7 @@ GR_TT_APART void gr_tt_program_step(const int64_t *w, const float *x, const floa
     GR_TT_STEP(GR_STEP_RECIPROCAL, 1.0f / a)
     GR_TT_STEP(GR_STEP_ERF, erff(a))
     GR_TT_STEP(GR_STEP_LOG, logf(a))
-    default: break;              /* graph_runtime/ops/steps.py makes no other code */
+    default: break;              /* graph_runtime/ir/ops/steps.py makes no other code */
   }
 }
 #undef GR_TT_STEP

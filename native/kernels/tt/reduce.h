@@ -1,6 +1,6 @@
 /* reduce.h: sum, mean, prod, max and min over any axes, and the global pools, which are reductions of H and W.
  *
- * The contract is that of graph_runtime/ops/reduce.py. Accumulators are doubles in L1, of integers 64-bit ones.
+ * The contract is that of graph_runtime/ir/ops/reduce.py. Accumulators are doubles in L1, of integers 64-bit ones.
  * Thread: any; a panel of the output is one core's work.
  * defines: gr_tt_reduce_run, for what finds something along an axis; gr_tt_sum, gr_tt_mean, gr_tt_prod, gr_tt_max,
  * gr_tt_min, gr_tt_global_avg_pool2d, gr_tt_global_max_pool2d

@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from ....factory import create as _create
-from ....module import GraphModule
+from ....run.factory import create as _create
+from ....run.module import GraphModule
 
 create = partial(_create, unset_inputs="allow")  # in TVM an input that was never set computes, too
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from .... import dtypes
-from ....model import Constant
+from ....base import dtypes
+from ....ir.model import Constant
 from ..context import Context, Results, converter
 from ..read import DTYPES
 from ..tape import Value

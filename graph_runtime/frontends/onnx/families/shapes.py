@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ....model import Constant
+from ....ir.model import Constant
 from ..context import Context, Results, converter
 from ..read import dtype_name
 from ..tape import Value

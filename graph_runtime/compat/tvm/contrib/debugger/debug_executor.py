@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from .....tvm.dump import GraphModuleDebug
-from .....tvm.dump import create as _create
+from ....artifacts.dump import GraphModuleDebug
+from ....artifacts.dump import create as _create
 
 create = partial(_create, unset_inputs="allow")
 

@@ -1,0 +1,195 @@
+"""Descriptors: what a plan may count on, one file for each board and software stack in schemas/devices.
+
+A descriptor is plain data. Numbers that a board's user may change (harvested rows, the clock) are parameters
+of ``vary``; everything else is a new JSON file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from ..errors import DeviceError, did_you_mean
+from ..json_text import parse_json
+from .layout import HOST, L1, Memory
+
+__all__ = ["NO_KERNELS", "Descriptor", "Dispatch", "Dram", "Noc", "Pcie", "boards", "read_descriptor", "vary"]
+
+NO_KERNELS = "null"  # as a descriptor's ``kernels``: every op does nothing
+_MOST_CLOCK = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Dram:
+    """``channel_gb_per_s``: theoretical rate of one DRAM bank (a channel), 1e9 bytes a second."""
+
+    channel_gb_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Noc:
+    """``count`` networks on the chip, ``flit_bytes`` moved a clock by a link, ``nodes`` (rows, columns)."""
+
+    count: int
+    flit_bytes: int
+    nodes: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Pcie:
+    """The host's link."""
+
+    generation: int
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """Nanoseconds that the host adds to an op: replayed from a trace, and enqueued one by one."""
+
+    traced: int
+    untraced: int
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """Board x software stack. ``formats`` are the physical formats the kind stores, ``layouts`` its layouts,
+    ``grid`` its cores (rows, columns), ``clock_mhz`` theirs (0: a host). ``tile_header_bytes`` stand before
+    each tile in a bank. ``default``: what kind:ordinal means; ``default_stack``: what the board means without
+    a stack. ``sources`` {field: where its numbers are from}. ``test_only`` kinds are refused in files.
+    ``kernels`` is the kind whose kernels run there, its own unless the file says another; NO_KERNELS: every
+    op does nothing."""
+
+    kind: str
+    board: str
+    stack: str
+    dl_type: int
+    grid: tuple[int, int]
+    memories: tuple[Memory, ...]
+    layouts: tuple[str, ...]
+    formats: tuple[str, ...]
+    arch: str = ""
+    clock_mhz: int = 0
+    tile_header_bytes: int = 0
+    dram: Dram | None = None
+    noc: Noc | None = None
+    pcie: Pcie | None = None
+    dispatch_ns: Dispatch | None = None
+    default: bool = False
+    default_stack: bool = True
+    test_only: bool = False
+    kernels: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def name(self) -> str:
+        """How a device is given it: the board, with its stack where that is not the board's default."""
+        return self.board if self.default_stack else f"{self.board}/{self.stack}"
+
+    @property
+    def on_host(self) -> bool:
+        """Whether its tensors are host pointers."""
+        return self.memories[0].name == HOST
+
+    @property
+    def l1_budget(self) -> int:
+        """Bytes of one core's L1 that tensors and buffers may take; 0 for a device without L1."""
+        return sum(m.available for m in self.memories if m.name == L1)
+
+    def memory(self, name: str) -> Memory:
+        """Raises DeviceError for a memory that the board has not."""
+        for memory in self.memories:
+            if memory.name == name:
+                return memory
+        raise DeviceError(
+            f"{self.kind} board {self.board} has no memory {name!r}"
+            f"{did_you_mean(name, [m.name for m in self.memories])}",
+            got=name,
+        )
+
+
+@cache
+def boards() -> dict[str, Descriptor]:
+    """All descriptors by name ("n150", "wormhole_b0/buda"), from the package's schemas/devices. Raises
+    DeviceError where two files say the same one."""
+    found: dict[str, Descriptor] = {}
+    for file in sorted(
+        resources.files("graph_runtime.schemas").joinpath("devices").iterdir(), key=lambda f: f.name
+    ):
+        if file.name.endswith(".json"):
+            descriptor = read_descriptor(file.read_bytes())
+            if found.setdefault(descriptor.name, descriptor) is not descriptor:
+                raise DeviceError(
+                    f"{file.name} says {descriptor.name} again: one file a board and stack, "
+                    f"one default_stack a board",
+                    got=descriptor.name,
+                )
+    return found
+
+
+def read_descriptor(data: bytes) -> Descriptor:
+    """A Descriptor from its JSON. A cpu's bank_bytes may be null: 80 % of the machine's memory."""
+    raw = parse_json(data, "a device's descriptor")
+    raw.pop("$schema", None)
+    header = raw.get("tile_header_bytes", 0)
+    memories = tuple(
+        Memory(**{**m, "bank_bytes": m["bank_bytes"] or _host_bytes(), "tile_header": header})
+        for m in raw.pop("memories")
+    )
+    facts: dict[str, Any] = {
+        name: kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in raw[name].items()})
+        for name, kind in (("dram", Dram), ("noc", Noc), ("pcie", Pcie), ("dispatch_ns", Dispatch))
+        if name in raw
+    }
+    return Descriptor(
+        **{
+            **raw,
+            **facts,
+            "memories": memories,
+            "grid": tuple(raw["grid"]),
+            "kernels": raw.get("kernels", raw["kind"]),
+            "layouts": tuple(raw["layouts"]),
+            "formats": tuple(raw["formats"]),
+        }
+    )
+
+
+def _host_bytes() -> int:
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 0.8)
+
+
+def vary(descriptor: Descriptor, parameters: Mapping[str, str]) -> Descriptor:
+    """The descriptor with ``rows`` (rows of cores left by harvesting) and ``clock`` (MHz) as the user says.
+
+    Raises DeviceError for another parameter, a value that is no number, and one that the board cannot have.
+    """
+    limits = {"rows": descriptor.grid[0], "clock": _MOST_CLOCK} if descriptor.arch else {}
+    for name, text in parameters.items():
+        most = limits.get(name)
+        if most is None:
+            raise DeviceError(
+                f"{descriptor.name} has no parameter {name!r}"
+                f"{did_you_mean(name, limits) or '; it takes none'}",
+                got=name,
+                wanted=sorted(limits),
+            )
+        if not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= most):
+            raise DeviceError(
+                f"{descriptor.name}[{name}={text}]: {name} is a whole number from 1 to {most}",
+                got=text,
+                wanted=most,
+            )
+    rows = int(parameters.get("rows", descriptor.grid[0]))
+    memories = tuple(
+        replace(m, banks=rows * descriptor.grid[1]) if m.name == L1 else m for m in descriptor.memories
+    )
+    return replace(
+        descriptor,
+        grid=(rows, descriptor.grid[1]),
+        memories=memories,
+        clock_mhz=int(parameters.get("clock", descriptor.clock_mhz)),
+    )

@@ -1,0 +1,266 @@
+"""Devices as data: a kind, an ordinal and a descriptor (board x software stack, descriptors.py).
+
+``parse("tt:0")`` is the default board of the kind, ``parse("tt:0=n150")`` names one, with
+``tt:0=wormhole_b0/buda`` its stack and with ``tt:0=n150[rows=7,clock=900]`` harvested rows left and MHz. A
+Device is a plain value: nothing is allocated before a session opens it (graph_runtime/run/core.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from operator import index
+from typing import Any
+
+from ..errors import DeviceError, did_you_mean
+from .descriptors import NO_KERNELS, Descriptor, boards, vary
+from .layout import Memory
+
+__all__ = [
+    "DLTYPE_CPU",
+    "DL_NAMES",
+    "NO_KERNELS",
+    "Descriptor",
+    "Device",
+    "Memory",
+    "boards",
+    "cpu",
+    "dl_kinds",
+    "dl_types",
+    "is_test_only",
+    "null",
+    "of_type",
+    "parse",
+    "parse_list",
+    "tt",
+    "type_name",
+]
+
+DLTYPE_CPU = 1
+# DLDeviceType names of dlpack.h and TVM's extras; a kind that a descriptor gives such a number comes first
+DL_NAMES = {
+    "cpu": 1,
+    "cuda": 2,
+    "cuda_host": 3,
+    "opencl": 4,
+    "vulkan": 7,
+    "metal": 8,
+    "vpi": 9,
+    "rocm": 10,
+    "rocm_host": 11,
+    "ext_dev": 12,
+    "cuda_managed": 13,
+    "oneapi": 14,
+    "webgpu": 15,
+    "hexagon": 16,
+}
+_TARGETS = {"llvm": DLTYPE_CPU, "c": DLTYPE_CPU}  # TVM's targets of the host
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device a user names: "cpu:0", "tt:1". Compared by kind, ordinal and board."""
+
+    kind: str
+    ordinal: int
+    descriptor: Descriptor
+
+    @property
+    def dl_type(self) -> int:
+        """The DLDeviceType number of its kind, as in device_index."""
+        return self.descriptor.dl_type
+
+    @property
+    def kernels(self) -> str:
+        """The kind whose kernels run here: its own, unless the descriptor names another."""
+        return self.descriptor.kernels
+
+    @property
+    def main_memory(self) -> Memory:
+        """Where tensors live unless their layout says otherwise."""
+        return self.descriptor.memories[0]
+
+    @property
+    def spelling(self) -> str:
+        """What ``parse`` reads as this device: its name, with board, stack and parameters where they are not
+        the default."""
+        name, made = self.descriptor.name, boards().get(self.descriptor.name)
+        says = {"rows": self.descriptor.grid[0], "clock": self.descriptor.clock_mhz}
+        usual = {"rows": made.grid[0], "clock": made.clock_mhz} if made else says
+        varied = ",".join(f"{k}={v}" for k, v in says.items() if v != usual[k])
+        board = "" if self.descriptor.default and not varied else f"={name}"
+        return f"{self}{board}{f'[{varied}]' if varied else ''}"
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.ordinal}"
+
+
+@cache
+def dl_kinds() -> dict[int, str]:
+    """The kind of each DLDeviceType that files may name, cpu first. Raises DeviceError where descriptors give
+    one number to two kinds."""
+    found: dict[int, str] = {}
+    for number, kind in sorted((d.dl_type, d.kind) for d in boards().values() if not d.test_only):
+        if found.setdefault(number, kind) != kind:
+            raise DeviceError(f"kinds {found[number]} and {kind} both have dl_type {number}", got=number)
+    return found
+
+
+def dl_types() -> dict[str, int]:
+    """DLDeviceType by name: the kinds of the descriptors, cpu first, then dlpack's and TVM's names."""
+    kinds = {kind: number for number, kind in dl_kinds().items()}
+    return {**kinds, **{name: number for name, number in DL_NAMES.items() if name not in kinds}}
+
+
+def type_name(dl_type: int) -> str | None:
+    """What a DLDeviceType is called here: the kind that has it ("tt", where dlpack says ext_dev), else
+    dlpack's or TVM's name; None for a number that has none."""
+    return dl_kinds().get(dl_type) or {n: name for name, n in DL_NAMES.items()}.get(dl_type)
+
+
+_DEVICE = re.compile(
+    r"(?P<kind>[a-z][a-z0-9_]*)(:(?P<ordinal>[0-9]{1,9}))?(=(?P<board>[\w.-]+)(/(?P<stack>[\w.-]+))?)?"
+    r"(\[(?P<parameters>[^][]*)\])?"
+)
+
+
+def _is_pair(value: Any) -> bool:
+    """Whether it is TVM's (type, id), of a DLDeviceType or a kind's name."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        return False
+    number, ordinal = (hasattr(item, "__index__") and not isinstance(item, bool) for item in value)
+    named = isinstance(value[0], str) and ":" not in value[0]
+    return ordinal and (number or named)
+
+
+def parse(text: str | Device | tuple[int | str, int]) -> Device:
+    """A Device from "kind", "kind:ordinal" or "kind:ordinal=board", with "/stack" after a board and
+    "[rows=7,clock=900]" last; or from (type, id), the type a DLDeviceType: (1, 0) is cpu:0, (12, 0) is tt:0.
+    Raises DeviceError, with "did you mean"."""
+    if isinstance(text, Device):
+        return text
+    if _is_pair(text):
+        kind, ordinal = text
+        return of_type(kind if isinstance(kind, str) else index(kind), index(ordinal))
+    match = _DEVICE.fullmatch(str(text))
+    if match is None:
+        raise DeviceError(
+            f"cannot read device {text!r}: write kind:ordinal, as cpu:0, tt:1=n150 or "
+            f"tt:0=wormhole_b0/buda[rows=9,clock=900]",
+            got=text,
+        )
+    kind, board = match["kind"], match["board"]
+    kinds = {d.kind: d for d in boards().values() if d.default}
+    if kind not in kinds:
+        raise DeviceError(f"unknown device kind {kind!r}{did_you_mean(kind, kinds)}", got=text)
+    descriptor = kinds[kind]
+    if board is not None:
+        descriptor = _named(kind, board, match["stack"], text)
+    if match["parameters"] is not None:
+        descriptor = vary(descriptor, _parameters(match["parameters"], text))
+    return Device(kind, int(match["ordinal"] or 0), descriptor)
+
+
+def _named(kind: str, board: str, stack: str | None, text: str) -> Descriptor:
+    """The descriptor of a kind's board, of its default stack where none is said."""
+    of_kind = {d.board: d for d in boards().values() if d.kind == kind and d.default_stack}
+    if board not in of_kind:
+        raise DeviceError(
+            f"unknown {kind} board {board!r}{did_you_mean(board, of_kind)}", got=text, wanted=sorted(of_kind)
+        )
+    if stack is None:
+        return of_kind[board]
+    stacks = {d.stack: d for d in boards().values() if d.kind == kind and d.board == board}
+    if stack not in stacks:
+        raise DeviceError(
+            f"{kind} board {board} has no stack {stack!r}{did_you_mean(stack, stacks)}",
+            got=text,
+            wanted=sorted(stacks),
+        )
+    return stacks[stack]
+
+
+def _parameters(text: str, device: str) -> dict[str, str]:
+    """{name: value} of "rows=7,clock=900"."""
+    found: dict[str, str] = {}
+    for item in text.split(","):
+        name, equals, value = item.partition("=")
+        if not (equals and name and value) or name in found:
+            reason = f"{name!r} is said twice" if name in found else f"{item!r} is not NAME=VALUE"
+            raise DeviceError(
+                f"cannot read device {device!r}: {reason}, as in [rows=7,clock=900]", got=device
+            )
+        found[name] = value
+    return found
+
+
+def is_test_only(text: str) -> bool:
+    """Whether a file names a device that no file may name. A device that is not known here is none."""
+    kind = _DEVICE.match(text)
+    return kind is not None and any(d.kind == kind["kind"] and d.test_only for d in boards().values())
+
+
+def parse_list(devices: Any) -> tuple[Device, ...]:
+    """A caller's device list, or one device, each as parse takes it; the first is the fallback. Raises
+    DeviceError for an empty list, for one named twice, and for two software stacks of one kind."""
+    items = [devices] if isinstance(devices, (str, Device)) or _is_pair(devices) else list(devices)
+    found = tuple(parse(d) for d in items)
+    if not found:
+        raise DeviceError("the device list is empty: give at least one device, as ['cpu:0']", got=[])
+    names = [str(d) for d in found]
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise DeviceError(f"device {name} is listed twice", got=names, device=name)
+    _one_stack_a_kind(found)
+    return found
+
+
+def _one_stack_a_kind(devices: tuple[Device, ...]) -> None:
+    first: dict[str, Device] = {}
+    for device in devices:
+        other = first.setdefault(device.kind, device)
+        if other.descriptor.stack != device.descriptor.stack:
+            said = [f"{d}={d.descriptor.name} (stack {d.descriptor.stack})" for d in (other, device)]
+            raise DeviceError(
+                f"{said[0]} and {said[1]} in one plan: their tiles and schedules differ, so give all "
+                f"{device.kind} devices boards of one stack",
+                got=[d.descriptor.stack for d in devices],
+                device=str(device),
+            )
+
+
+def cpu(ordinal: int = 0) -> Device:
+    """The host, as device ``cpu:ordinal``."""
+    return parse(f"cpu:{ordinal}")
+
+
+def tt(ordinal: int = 0, board: str | None = None) -> Device:
+    """A simulated Tenstorrent device."""
+    return parse(f"tt:{ordinal}" + (f"={board}" if board else ""))
+
+
+def of_type(kind: str | int, ordinal: int = 0) -> Device:
+    """A device by kind, by TVM's name or by DLDeviceType number: "llvm" is the host, "ext_dev" (12) the
+    simulated tt.
+
+    Raises DeviceError for a type that is not here, naming the way out.
+    """
+    name = kind.split(" ")[0] if isinstance(kind, str) else kind
+    number = _TARGETS.get(name) or dl_types().get(name, name)
+    found = dl_kinds().get(number)
+    if found is None:
+        raise DeviceError(
+            f"there is no {name} device here: a graph that was placed on it runs with "
+            f"device_map={{{str(name)!r}: "
+            f"'cpu:0'}}",
+            got=kind,
+            wanted=sorted(dl_kinds().values()),
+        )
+    return parse(f"{found}:{ordinal}")
+
+
+def null(ordinal: int = 0) -> Device:
+    """A device whose kernels do nothing: measures the runtime's own overhead. Test-only, refused in files."""
+    return parse(f"null:{ordinal}")

@@ -1,0 +1,99 @@
+"""The files of a bundle, in a folder or in a stored zip: where their bytes lie, and views of them."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from ...base.zip_size import most_members
+from ...base.errors import DocumentError
+from ...base.mapped import map_file, open_file
+
+__all__ = ["INDEX", "Member", "check_name", "find_member", "zip_members"]
+
+INDEX = "bundle.json"
+MOST_MEMBERS = 4096  # two files a program, and libraries; 200,000 would take 14 s to look at
+_LOCAL_HEADER = 30  # bytes; name and extra field follow, whose lengths stand in its last 4
+
+
+class Member(NamedTuple):
+    """``size`` bytes of the file ``file``, from ``begin``."""
+
+    file: Path
+    begin: int
+    size: int
+
+    def view(self, *, mapped: bool = True) -> memoryview:
+        """The bytes, mapped for reading or read. Raises DocumentError where they are no longer there."""
+        try:
+            return map_file(self.file, self.begin, self.size, mapped=mapped)
+        except OSError as error:
+            raise DocumentError(
+                f"cannot read {self.file}: {error.strerror or error}", got=str(self.file)
+            ) from None
+
+
+def zip_members(path: Path) -> dict[str, Member]:
+    """Every member of a stored zip by name. Raises DocumentError for one that is compressed or cut off, and
+    what zipfile raises."""
+    members = {}
+    size = path.stat().st_size
+    if (count := most_members(map_file(path))) > MOST_MEMBERS:
+        raise DocumentError(
+            f"bundle {path}: its zip has {count} members, at most {MOST_MEMBERS} are read",
+            got=count,
+            wanted=MOST_MEMBERS,
+        )
+    with open_file(path) as file, zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            if info.compress_type != zipfile.ZIP_STORED:
+                raise DocumentError(
+                    f"bundle {path}: {info.filename} is compressed; a bundle's zip is "
+                    "stored, so that it can be mapped",
+                    got=info.filename,
+                )
+            file.seek(info.header_offset)
+            head = file.read(_LOCAL_HEADER)
+            lengths = int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
+            begin = info.header_offset + _LOCAL_HEADER + lengths
+            if info.file_size != info.compress_size or begin + info.file_size > size:
+                raise DocumentError(f"bundle {path}: {info.filename} is cut off", got=info.filename)
+            members[info.filename] = Member(path, begin, info.file_size)
+    end = 0
+    for name, member in sorted(members.items(), key=lambda item: item[1].begin):
+        if member.begin < end:  # many names for the same bytes stand for more than the file has
+            raise DocumentError(f"bundle {path}: {name} lies over another member", got=name)
+        end = member.begin + member.size
+    return members
+
+
+def find_member(path: Path, name: str, zipped: dict[str, Member] | None) -> Member:
+    """A file that the index names. Raises DocumentError where it is missing or lies outside of the bundle."""
+    check_name(path, name)
+    if zipped is not None:
+        if name not in zipped:
+            raise DocumentError(f"bundle {path}: file {name} is missing", got=name)
+        return zipped[name]
+    file = path / name
+    if not file.is_file() or not file.resolve().is_relative_to(path.resolve()):
+        raise DocumentError(f"bundle {path}: file {name} is missing, or lies outside of it", got=name)
+    return Member(file, 0, file.stat().st_size)
+
+
+def check_name(path: Path, name: str) -> None:
+    """Raise DocumentError for a name that no file in a bundle can have."""
+    pure = PurePosixPath(name)
+    if (
+        pure.is_absolute()
+        or ".." in pure.parts
+        or "\\" in name
+        or "\0" in name
+        or not pure.parts
+        or name == INDEX
+    ):
+        raise DocumentError(
+            f"bundle {path}: {name!r} is no file name of a bundle: paths are relative and stay inside",
+            got=name,
+            path=f"$.files[{name!r}]",
+        )

@@ -1,0 +1,262 @@
+"""Writing bundles: one appears whole or not at all, because it is made beside its place and renamed. Equal
+contents give equal bytes. Parameters are streamed: one of them is in memory at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+from ...base.errors import DocumentError, GraphRuntimeError
+from ...base.mapped import open_file, read_file
+from ...base.progress import Count, uncounted
+from ...base.writing import told, writing
+from .bundle import FORMAT, VERSION, BundleLibrary, BundleProgram, check_references
+from .files import INDEX, check_name, zip_members
+from ...ir.documents.weights import Slot, lay_out, type_of, write_values
+
+__all__ = ["PARAMS", "write_bundle"]
+
+PARAMS = "params.bin"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold
+_PAGE = 4096  # what a member of a zip is aligned to
+_PADDING_ID = b"\x35\xd9"  # of an extra field that only fills, as others who align zips have it
+_ZIP64 = 1 << 31  # sizes near and above it need a longer header
+_CHUNK = 1 << 20
+
+
+def write_bundle(
+    path: str | os.PathLike,
+    *,
+    devices: Sequence[str],
+    programs: Sequence[BundleProgram],
+    libraries: Sequence[BundleLibrary],
+    files: Mapping[str, bytes | os.PathLike],
+    params: Mapping[str, Any] | None = None,
+    tell: Count = uncounted,
+) -> Path:
+    """Write a bundle: a stored zip if ``path`` ends in .zip, else a folder. ``files`` {name: bytes, or a
+    path to copy} must have every file that programs and libraries name. ``params`` {key: an array or a
+    Constant}. ``tell`` is called with (parameters written, parameters in all).
+
+    An older bundle at ``path`` is replaced; anything else there is refused. Raises DocumentError, what
+    reading a Constant raises, and WriteError.
+    """
+    path = Path(path)
+    _refuse_to_overwrite(path)
+    slots, size = lay_out({key: type_of(value) for key, value in (params or {}).items()})
+    index = {
+        "format": FORMAT,
+        "version": VERSION,
+        "devices": list(devices),
+        "programs": [_program(p) for p in programs],
+        "libraries": [_library(entry) for entry in libraries],
+        "params": {"file": PARAMS, "tensors": {key: _slot(slot) for key, slot in slots.items()}}
+        if slots
+        else None,
+        "files": dict.fromkeys(sorted([*files, *([PARAMS] if slots else [])])),
+    }
+    for name in index["files"]:
+        check_name(path, name)
+    check_references(path, index)
+    with told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with _zip(path) if path.suffix == ".zip" else _folder(path) as place:
+        for name in index["files"]:
+            if name == PARAMS and slots:
+                with place.member(name, size) as sink:
+                    write_values(sink, slots, params, tell)
+            else:
+                with _opened(files[name]) as (source, length), place.member(name, length) as sink:
+                    shutil.copyfileobj(source, sink, _CHUNK)
+            index["files"][name] = {"bytes": sink.count, "sha256": sink.digest.hexdigest()}
+        text = orjson.dumps(index, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        with place.member(INDEX, len(text)) as sink:
+            sink.write(text)
+    return path
+
+
+def _slot(slot: Slot) -> dict[str, Any]:
+    return {"dtype": slot.type.dtype, "shape": list(slot.type.shape), "offset": slot.offset}
+
+
+def _program(program: BundleProgram) -> dict:
+    """As bundle.json has it: what is only said when it is true is left out otherwise."""
+    raw = asdict(program)
+    return {key: value for key, value in raw.items() if key not in ("const", "plan") or value}
+
+
+def _library(library: BundleLibrary) -> dict:
+    raw = asdict(library)
+    return {key: value for key, value in raw.items() if key != "signature" or value is not None}
+
+
+@contextmanager
+def _opened(data: bytes | os.PathLike) -> Iterator[tuple[BinaryIO, int]]:
+    """A stream of what stands for a file, and its bytes."""
+    if isinstance(data, bytes):
+        yield io.BytesIO(data), len(data)
+        return
+    try:
+        with open_file(data):
+            pass
+    except OSError as error:
+        raise DocumentError(
+            f"cannot read {data}, which the bundle takes along: {error.strerror}", got=str(data)
+        ) from None
+    with open_file(data) as file:
+        yield file, os.fstat(file.fileno()).st_size
+
+
+# **************** what may be replaced ****************
+
+
+def _refuse_to_overwrite(path: Path) -> None:
+    """Raise GraphRuntimeError for what is no bundle: replacing takes away all that stands there."""
+    if not os.path.lexists(path) or _is_ours(path):
+        return
+    kind = "folder" if path.is_dir() else "file" if path.is_file() else "link, device or pipe"
+    raise GraphRuntimeError(
+        f"{path} is a {kind} that is no bundle: it is not replaced, choose another name (a bundle is a "
+        "folder, or a file that ends in .zip)",
+        got=str(path),
+    )
+
+
+def _is_ours(path: Path) -> bool:
+    """An empty folder, a folder with a bundle's index, or a zip with one."""
+    try:
+        if path.suffix != ".zip":
+            return path.is_dir() and (not any(path.iterdir()) or _is_index(read_file(path / INDEX)))
+        if not path.is_file():
+            return False
+        return _is_index(bytes(zip_members(path)[INDEX].view()))
+    except (
+        DocumentError,
+        OSError,
+        LookupError,
+        ValueError,
+        zipfile.BadZipFile,
+        NotImplementedError,
+        RuntimeError,
+    ):
+        return False
+
+
+def _is_index(data: bytes) -> bool:
+    try:
+        index = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(index, dict) and index.get("format") == FORMAT
+
+
+# **************** where it is written ****************
+
+
+class _Hashed:
+    """A sink that counts and hashes what it passes on."""
+
+    def __init__(self, file: BinaryIO, path: Path):
+        self._file, self._path, self.count, self.digest = file, path, 0, hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        self.count += len(data)
+        with told(self._path):
+            return self._file.write(data)
+
+
+@contextmanager
+def _sink(file: BinaryIO, path: Path) -> Iterator[_Hashed]:
+    """A sink into a file, which is closed: what is left of it is written then. An error of the block's own
+    is none of writing."""
+    try:
+        yield _Hashed(file, path)
+    finally:
+        with told(path):
+            file.close()
+
+
+class _Folder:
+    def __init__(self, path: Path):
+        self.path = path
+
+    @contextmanager
+    def member(self, name: str, size: int) -> Iterator[_Hashed]:
+        """A sink for a file of ``size`` bytes."""
+        with told(self.path / name):
+            (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+            file = (self.path / name).open("wb")
+        with _sink(file, self.path / name) as sink:
+            yield sink
+
+
+class _Zip:
+    def __init__(self, archive: zipfile.ZipFile, path: Path):
+        self.archive, self.path = archive, path
+
+    @contextmanager
+    def member(self, name: str, size: int) -> Iterator[_Hashed]:
+        """A sink for a member of ``size`` bytes, which begins at a page, so that it can be mapped."""
+        info = zipfile.ZipInfo(name, _EPOCH)
+        info.file_size = size
+        long = size > _ZIP64 - (_ZIP64 >> 3)
+        before = self.archive.fp.tell() + 30 + len(name.encode()) + (20 if long else 0) + 4
+        info.extra = _PADDING_ID + (-before % _PAGE).to_bytes(2, "little") + bytes(-before % _PAGE)
+        with told(self.path):
+            file = self.archive.open(info, "w", force_zip64=long)
+        with _sink(file, self.path) as sink:
+            yield sink
+
+
+@contextmanager
+def _zip(path: Path) -> Iterator[_Zip]:
+    with (
+        writing(path) as part,
+        part.open("wb") as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
+    ):
+        yield _Zip(archive, path)
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[_Folder]:
+    with told(path):
+        made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        yield _Folder(made)
+        with told(path):
+            made.chmod(0o755)
+            if path.exists():
+                _swap(made, path)
+            else:
+                os.rename(made, path)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+
+
+def _swap(made: Path, path: Path) -> None:
+    """Put ``made`` where another folder is. A folder cannot be renamed onto a full one: the old one steps
+    aside between two renames."""
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
+    try:
+        os.rename(path, aside / "bundle")
+        try:
+            os.rename(made, path)
+        except BaseException:
+            os.rename(aside / "bundle", path)
+            raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)

@@ -1,0 +1,159 @@
+"""Just enough of ELF to judge a shared object before it is opened: whose machine it is for, whether it is
+whole, what it exports."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...base.errors import ForeignMachineError, LibraryError
+from . import isa
+
+__all__ = ["Bytes", "SharedObject", "read_elf"]
+
+Bytes = bytes | mmap.mmap | memoryview
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_MACHINES = {3: "i686", 20: "ppc", 21: "ppc64le", 40: "armv7l", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
+_SHARED, _DYNSYM, _UNDEFINED = 3, 11, 0
+_FUNCTION_TYPES = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
+_OBJECT_TYPES = (0, 1)  # STT_NOTYPE (hand-written assembly), STT_OBJECT
+_LOAD = 1
+_MOST_SYMBOLS = 1 << 19
+_NAME_SHARE = 4  # the names of a file's symbols have at most that many bytes for each of the file's
+
+
+@dataclass(frozen=True, slots=True)
+class SharedObject:
+    """``arch`` as platform.machine() spells it, ``functions`` the names of the functions it defines for
+    others, ``objects`` {name: (address, bytes)} of its data, ``segments`` (first address, bytes in the file,
+    their offset) of what is mapped, ``undefined`` the names that others must define."""
+
+    arch: str
+    functions: frozenset[str]
+    objects: Mapping[str, tuple[int, int]]
+    segments: tuple[tuple[int, int, int], ...]
+    undefined: frozenset[str]
+
+    def view(self, name: str, data: Bytes) -> memoryview:
+        """The bytes of a data symbol in the file's ``data``, read-only: as many as it says, never beyond its
+        segment; none where the file has none for it."""
+        value, size = self.objects[name]
+        for first, in_file, offset in self.segments:
+            if first <= value < first + in_file:
+                left, begin = first + in_file - value, offset + value - first
+                return memoryview(data)[begin : begin + (min(left, size) if size else left)].toreadonly()
+        return memoryview(b"")
+
+
+def read_elf(path: Path, data: Bytes) -> SharedObject:
+    """What a library file says of itself.
+
+    Raises LibraryError for one that is no 64-bit shared object, is for another architecture, or is cut off.
+    """
+    if len(data) < _HEADER.size or data[:4] != b"\x7fELF":
+        raise LibraryError(f"{path} is no shared object (no ELF header)", got=str(path))
+    fields = _HEADER.unpack_from(data)
+    ident, kind, machine, _, _, segments_at, table, _, _, segment_size, num_segments, *rest = fields
+    entry_size, count, _ = rest
+    arch = _MACHINES.get(machine, f"ELF machine {machine}")
+    if ident[4:6] != b"\x02\x01" or arch != isa.host_arch():
+        width = "" if ident[4] == 2 else " 32-bit"
+        raise ForeignMachineError(
+            f"{path} is for{width} {arch}, this machine is {isa.host_arch()}: compile the graph here",
+            got=arch,
+            wanted=isa.host_arch(),
+        )
+    if kind != _SHARED:
+        raise LibraryError(
+            f"{path} is ELF, but no shared object (type {kind}): link it with -shared",
+            got=kind,
+            wanted=_SHARED,
+        )
+    if table + count * entry_size > len(data) or (count and entry_size != _SECTION.size):
+        raise LibraryError(
+            f"{path} is cut off: its sections end at byte {table + count * entry_size}, the file at "
+            f"{len(data)}",
+            got=len(data),
+            wanted=table + count * entry_size,
+        )
+    segments = _segments(path, data, segments_at, segment_size, num_segments)
+    sections = [_SECTION.unpack_from(data, table + i * entry_size) for i in range(count)]
+    functions, objects, undefined = set(), {}, set()
+    for name, kind, section, value, size in _symbols(path, data, sections):
+        if section == _UNDEFINED:
+            undefined.add(name)
+        elif kind in _FUNCTION_TYPES:
+            functions.add(name)
+        elif kind in _OBJECT_TYPES:
+            objects[name] = value, size
+    return SharedObject(arch, frozenset(functions), objects, segments, frozenset(undefined))
+
+
+def _segments(
+    path: Path, data: Bytes, table: int, entry_size: int, count: int
+) -> tuple[tuple[int, int, int], ...]:
+    """(first address, bytes in the file, their offset) of each part that the loader maps."""
+    if table + count * entry_size > len(data) or (count and entry_size != _SEGMENT.size):
+        raise LibraryError(f"{path}: its table of segments is malformed", got=str(path))
+    found = []
+    for i in range(count):
+        kind, _, offset, addr, _, in_file, _, _ = _SEGMENT.unpack_from(data, table + i * entry_size)
+        if kind != _LOAD:
+            continue
+        if offset + in_file > len(data):
+            raise LibraryError(
+                f"{path} is cut off: a segment ends at byte {offset + in_file}, the file at {len(data)}",
+                got=len(data),
+                wanted=offset + in_file,
+            )
+        found.append((addr, in_file, offset))
+    return tuple(found)
+
+
+def _symbols(
+    path: Path, data: Bytes, sections: list[tuple[int, ...]]
+) -> Iterator[tuple[str, int, int, int, int]]:
+    """(name, type, section, value, size) of each dynamic symbol.
+
+    Raises LibraryError for tables that lie outside of the file, and for more than a linker writes: several
+    tables, names that overlap each other again and again.
+    """
+    tables = [row for row in sections if row[1] == _DYNSYM]
+    if len(tables) > 1:
+        raise LibraryError(
+            f"{path} has {len(tables)} tables of dynamic symbols, a library has one",
+            got=len(tables),
+            wanted=1,
+        )
+    for _, _, _, _, offset, size, link, _, _, entry_size in tables:
+        names = sections[link] if link < len(sections) else None
+        if (
+            names is None
+            or entry_size != _SYMBOL.size
+            or size > _MOST_SYMBOLS * entry_size
+            or offset + size > len(data)
+            or names[4] + names[5] > len(data)
+        ):
+            raise LibraryError(f"{path}: its table of dynamic symbols is malformed", got=str(path))
+        strings = bytes(data[names[4] : names[4] + names[5]])
+        left = _NAME_SHARE * len(data)
+        for name, info, _, section, value, symbol_size in _SYMBOL.iter_unpack(
+            data[offset : offset + size // entry_size * entry_size]
+        ):
+            end = strings.find(b"\0", name)
+            left -= max(0, (len(strings) if end < 0 else end) - name)
+            if left < 0:
+                raise LibraryError(
+                    f"{path}: the names of its dynamic symbols have more than "
+                    f"{_NAME_SHARE} times the bytes of the file",
+                    got=str(path),
+                )
+            text = strings[name : max(name, end)].decode("utf-8", "replace")
+            yield text, info & 15, section, value, symbol_size

@@ -1,0 +1,247 @@
+"""The user's own folder of what is trusted (GR_TRUST_DIR): which libraries, and the key that signs them.
+
+    trusted     a line a library: sha256, how it came here ("compiled" or "added"), the day, a name for people
+    key         a secret, 64 hexadecimal digits (trust.py says what it gives)
+    lock        held while ``trusted`` is written
+
+The folder is 0700 and its files are 0600, all of them owned by the user that runs: others could write hashes
+into anything else, so anything else is not used, and ``problem`` says why. ``trusted`` is written beside its
+place and renamed, so readers take no lock and see all of it or the one before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from ..base import config
+from ..base.errors import GraphRuntimeError
+
+__all__ = [
+    "Trusted",
+    "add",
+    "entries",
+    "folder",
+    "is_sha256",
+    "key",
+    "key_path",
+    "new_key",
+    "problem",
+    "remove",
+]
+
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_MOST_BYTES = 64 << 20
+_LOCK_SECONDS = 30
+_KEY_BYTES = 32
+
+
+class Trusted(NamedTuple):
+    """A library that may be opened: ``how`` is "compiled" or "added", ``day`` as 2026-01-31."""
+
+    sha256: str
+    how: str
+    day: str
+    name: str
+
+
+def is_sha256(text: str) -> bool:
+    """Whether it is a hash as this package writes them: 64 digits in lower case."""
+    return _SHA256.match(text) is not None
+
+
+def folder() -> Path:
+    """Where it is kept: GR_TRUST_DIR, else graph_runtime in the user's data folder."""
+    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(os.path.expanduser(str(config.get("TRUST_DIR")) or os.path.join(base, "graph_runtime")))
+
+
+def problem() -> str | None:
+    """Why the folder, or what is in it, is not used; None where it is, or is not there yet."""
+    return _unsafe_folder() or _read(folder() / "trusted")[1]
+
+
+def _unsafe_folder() -> str | None:
+    path = folder()
+    try:
+        state = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"{path} is not used: {error.strerror}"
+    if not stat.S_ISDIR(state.st_mode):
+        return f"{path} is not used: it is no folder"
+    return _unsafe(path, state, "700")
+
+
+def _unsafe(path: Path, state: os.stat_result, mode: str) -> str | None:
+    if state.st_uid != os.geteuid():
+        return f"{path} is not used: it belongs to user {state.st_uid}, not to {os.geteuid()}"
+    if state.st_mode & 0o077:
+        return (
+            f"{path} is not used: others may use it, its mode is {stat.S_IMODE(state.st_mode):o} (chmod "
+            f"{mode})"
+        )
+    return None
+
+
+def _read(path: Path) -> tuple[str, str | None]:
+    """(the text of a private file, why it is not used); no text and no reason where there is none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return "", None
+    except OSError as error:
+        return "", f"{path} is not used: {error.strerror}"
+    with open(fd, "rb") as file:
+        state = os.fstat(fd)
+        if not stat.S_ISREG(state.st_mode) or state.st_size > _MOST_BYTES:
+            return "", f"{path} is not used: it is no regular file, or has {state.st_size} bytes"
+        if found := _unsafe(path, state, "600"):
+            return "", found
+        return file.read().decode(errors="replace"), None
+
+
+# **************** what is trusted ****************
+
+
+def entries() -> dict[str, Trusted]:
+    """What is trusted, by sha256; nothing where the folder is not used."""
+    return {} if _unsafe_folder() else _parse(_read(folder() / "trusted")[0])
+
+
+def _parse(text: str) -> dict[str, Trusted]:
+    rows = (line.split(" ", 3) for line in text.split("\n"))
+    return {row[0]: Trusted(*row, *[""] * (4 - len(row))) for row in rows if is_sha256(row[0])}
+
+
+def add(found: Collection[tuple[str, str]], how: str) -> None:
+    """Trust libraries from now on: (sha256, name) of each. Raises GraphRuntimeError where that cannot be
+    written, or the folder is not used."""
+    day = time.strftime("%Y-%m-%d")
+
+    def change(text: str) -> str:
+        known = _parse(text)
+        new = {sha256: name for sha256, name in found if sha256 not in known}
+        lines = [f"{sha256} {how} {day} {_plain(name)}\n" for sha256, name in new.items()]
+        return text + ("\n" if text and not text.endswith("\n") and lines else "") + "".join(lines)
+
+    if any(sha256 not in entries() for sha256, _ in found):
+        _rewrite(change)
+
+
+def remove(hashes: Collection[str]) -> None:
+    """Trust them no more. Raises GraphRuntimeError where that cannot be written."""
+    gone = set(hashes)
+    _rewrite(
+        lambda text: "".join(
+            line for line in text.splitlines(keepends=True) if line.split(" ", 1)[0].strip() not in gone
+        )
+    )
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in name)[:200]
+
+
+def _rewrite(change: Callable[[str], str]) -> None:
+    path = folder()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(path):
+            if reason := problem():
+                raise GraphRuntimeError(f"nothing can be trusted: {reason}", got=str(path))
+            text = _read(path / "trusted")[0]
+            changed = change(text)
+            if changed != text:
+                _replace(path / "trusted", changed)
+    except OSError as error:
+        raise GraphRuntimeError(
+            f"cannot write to {path}: {error.strerror or error}; GR_TRUST_DIR chooses another folder",
+            got=str(path),
+        ) from None
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    if reason := _unsafe_folder():
+        raise GraphRuntimeError(f"nothing can be trusted: {reason}", got=str(path))
+    fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        end = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise GraphRuntimeError(
+                        f"{path / 'lock'} was held by another process for {_LOCK_SECONDS} s", got=str(path)
+                    ) from None
+                time.sleep(0.005)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _replace(path: Path, text: str) -> None:
+    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    try:
+        with open(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+
+
+# **************** the key ****************
+
+
+def key_path() -> Path:
+    """Where the key is: GR_TRUST_KEY, else ``key`` in the folder."""
+    given = str(config.get("TRUST_KEY"))
+    return Path(os.path.expanduser(given)) if given else folder() / "key"
+
+
+def key() -> tuple[bytes | None, str | None]:
+    """(the key, why it is not used); neither where there is none."""
+    path = key_path()
+    text, reason = _read(path)
+    if text and path.parent == folder():
+        reason = _unsafe_folder()
+    if reason is None and not text and str(config.get("TRUST_KEY")):
+        reason = f"GR_TRUST_KEY names {path}, where there is no key"
+    if reason or not text:
+        return None, reason
+    if not is_sha256(text.strip()):
+        return None, f"{path} is not used: a key is {2 * _KEY_BYTES} hexadecimal digits in lower case"
+    return bytes.fromhex(text.strip()), None
+
+
+def new_key() -> Path:
+    """Make a key where there is none; its path. Raises GraphRuntimeError where there is one, or it cannot be
+    written."""
+    path = key_path()
+    if reason := _unsafe_folder():
+        raise GraphRuntimeError(f"no key is made: {reason}", got=str(path))
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(fd, "w") as file:
+            file.write(os.urandom(_KEY_BYTES).hex() + "\n")
+    except OSError as error:
+        raise GraphRuntimeError(
+            f"cannot write a key to {path}: {error.strerror or error}", got=str(path)
+        ) from None
+    return path

@@ -1,4 +1,0 @@
-"""Bundles: programs, libraries and parameters in one folder or stored zip.
-
-Read: bundle (what is in one), files (where their bytes lie), weights (the parameter file), writer.
-"""

@@ -1,0 +1,242 @@
+"""GraphModuleDebug: a DebugModule that writes down what each node took and made, in TVM's debugger files.
+
+    <root>/_tvmdbg_device_CPU_0/_tvmdbg_graph_dump.json        the graph, written when it is made
+                                output_tensors.params          every result of every node, written by run()
+                                _tvmdbg_execution_trace.json   Chrome's trace format, written by run()
+
+Node numbers are those of graph.json; shapes and dtypes are found by entry, so they are right after a node of
+several results too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ...base.errors import DocumentError
+from ...base.machine.devices import parse_list
+from ...base.writing import told, write_whole
+from ...ir.documents.document import read_document, read_source
+from ...ir.documents.params import save_params
+from ...run.module import GraphModule
+from .debugger import DebugModule, create_debug
+
+__all__ = ["DebugDump", "GraphModuleDebug", "create"]
+
+_COLUMNS = ("Node Name", "Ops", "Time(us)", "Time(%)", "Shape", "Inputs", "Outputs", "Measurements(us)")
+
+
+def create(
+    graph_json: Any,
+    library: Any = None,
+    devices: Any = ("cpu:0",),
+    dump_root: str | os.PathLike | None = None,
+    **options: Any,
+) -> GraphModuleDebug:
+    """A GraphModuleDebug; ``options`` are those of factory.create, ``dump_root`` is where it writes."""
+    module = create_debug(graph_json, library, devices, **options)
+    return GraphModuleDebug(module, devices, graph_json, dump_root)
+
+
+class DebugDump:
+    """The files of one GraphModuleDebug. ``path`` is the folder they stand in, ``nodes`` the graph's nodes as
+    they are dumped: op ("param" or the function), name, inputs (names), shape, attrs."""
+
+    def __init__(self, graph_json: Any, device: Any, root: str | os.PathLike | None):
+        self._own_root = root is None
+        self.root = Path(tempfile.mkdtemp(prefix="tvmdbg_") if root is None else root)
+        self.path = self.root / f"_tvmdbg_device_{device.kind.upper()}_{device.ordinal}"
+        with told(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        graph = _dumped_graph(graph_json)
+        self.nodes: list[dict[str, Any]] = graph["nodes"]
+        self._times: list[list[float]] = []
+        self._results: list[list[np.ndarray | None]] = []
+        self._write("_tvmdbg_graph_dump.json", orjson.dumps(graph, option=orjson.OPT_INDENT_2))
+
+    def _write(self, name: str, data: bytes) -> None:
+        write_whole(self.path / name, data)
+
+    def get_graph_nodes(self) -> list[dict[str, Any]]:
+        """The dumped nodes."""
+        return self.nodes
+
+    def record(
+        self, times: Sequence[Sequence[float]], results: Sequence[Sequence[np.ndarray | None]]
+    ) -> None:
+        """Write what a run took (seconds, a list for each node) and made (arrays, a list for each node; None
+        for a dtype that has no array form)."""
+        self._times, self._results = [list(t) for t in times], [list(r) for r in results]
+        self._write(
+            "output_tensors.params",
+            save_params(
+                {
+                    f"{node['name']}____topo-index:{nid}____output-num:{k}": array
+                    for nid, (node, arrays) in enumerate(zip(self.nodes, self._results, strict=True))
+                    for k, array in enumerate(arrays)
+                    if array is not None
+                }
+            ),
+        )
+        trace = {"displayTimeUnit": "ns", "traceEvents": self._events()}
+        self._write("_tvmdbg_execution_trace.json", orjson.dumps(trace))
+
+    def _events(self) -> list[dict[str, Any]]:
+        """A begin and an end for each node, one after another: ``ts`` is in us from 0."""
+        events, now = [], 0.0
+        for node, times in zip(self.nodes, self._times, strict=True):
+            about = {"name": node["name"], "cat": node["op"], "pid": 1, "tid": 1}
+            events.append({"ts": now, "ph": "B", **about})
+            now += statistics.fmean(times) * 1e6
+            events.append({"ts": now, "ph": "E", **about})
+        return events
+
+    def get_debug_result(self, sort_by_time: bool = True) -> str:
+        """A table with a row for each result of each function, and one of the total time."""
+        mean = [statistics.fmean(times) * 1e6 for times in self._times]
+        total, rows = sum(mean), []
+        for node, times, us, arrays in zip(self.nodes, self._times, mean, self._results, strict=True):
+            if node["op"] == "param":
+                continue
+            share = 100 * us / total if total else 0.0
+            measured = ", ".join(f"{t * 1e6:.3f}" for t in times)
+            rows += [
+                (
+                    us,
+                    (
+                        node["name"],
+                        node["op"],
+                        f"{us:.3f}",
+                        f"{share:.3f}",
+                        str(array.shape),
+                        node["attrs"]["num_inputs"],
+                        node["attrs"]["num_outputs"],
+                        f"[{measured}]",
+                    ),
+                )
+                for array in arrays
+                if array is not None
+            ]
+        if sort_by_time:
+            rows.sort(key=lambda row: -row[0])
+        lines = [
+            _COLUMNS,
+            tuple("-" * len(name) for name in _COLUMNS),
+            *(row for _, row in rows),
+            ("Total_time", "-", f"{total:.3f}", "-", "-", "-", "-", "-"),
+        ]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines
+        )
+
+    def display_debug_result(self, sort_by_time: bool = True) -> None:
+        """Show the table on stdout."""
+        sys.stdout.write(self.get_debug_result(sort_by_time) + "\n")
+
+    def remove(self) -> None:
+        """Remove the folder, and the root if it was made for it or holds nothing else."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._own_root:
+            shutil.rmtree(self.root, ignore_errors=True)
+        elif self.root.is_dir() and not any(self.root.iterdir()):
+            self.root.rmdir()
+
+
+def _dumped_graph(graph_json: Any) -> dict[str, Any]:
+    """graph.json as TVM's debugger writes it: functions for ops, names for inputs, shape and dtype at
+    nodes."""
+    document = read_document(read_source(graph_json, "graph"))
+    nodes, columns, row_ptr = document["nodes"], document["attrs"], document["node_row_ptr"]
+    dumped = []
+    for node, eid in zip(nodes, row_ptr, strict=False):
+        attrs = dict(node.get("attrs") or node.get("attr") or {})
+        has_result = eid < len(columns["shape"][1])
+        attrs["T"] = f"type: {columns['dltype'][1][eid]}" if has_result else "type: "
+        dumped.append(
+            {
+                "op": "param" if node["op"] == "null" else attrs["func_name"],
+                "name": node["name"],
+                "inputs": [nodes[entry[0]]["name"] for entry in node["inputs"]],
+                "attrs": attrs,
+                "shape": list(columns["shape"][1][eid]) if has_result else [],
+            }
+        )
+    return {
+        **{key: document[key] for key in ("arg_nodes", "heads", "attrs", "node_row_ptr")},
+        "nodes": dumped,
+    }
+
+
+class GraphModuleDebug(DebugModule):
+    """A DebugModule whose run() times every node, dumps every result and shows a table.
+
+    ``module``: what debug_create returned, or any GraphModule. ``devices``: the first names the folder.
+    ``dump_root``: a temporary folder by default. ``debug_datum`` has the files.
+    """
+
+    functions = DebugModule.functions | {"exit"}
+
+    def __init__(
+        self, module: GraphModule, devices: Any, graph_json: Any, dump_root: str | os.PathLike | None = None
+    ):
+        super().__init__(module)
+        self.debug_datum = DebugDump(graph_json, parse_list(devices)[0], dump_root)
+
+    @property
+    def dump_path(self) -> Path:
+        """The folder of this module's files."""
+        return self.debug_datum.path
+
+    def run(
+        self,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: int = 1,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        sort_by_time: bool = True,
+        **inputs: Any,
+    ) -> None:
+        """Set ``inputs``, time each node as run_individual does, run once node by node and dump all results,
+        and show the table on stdout. Raises as GraphModule.run."""
+        if inputs:
+            self.set_input(**inputs)
+        times = self.run_individual(
+            number,
+            repeat,
+            min_repeat_ms,
+            limit_zero_time_iterations,
+            cooldown_interval_ms,
+            repeats_to_cooldown,
+        )
+        self.debug_datum.record(times, self._run_and_keep())
+        self.debug_datum.display_debug_result(sort_by_time)
+
+    def _run_and_keep(self) -> list[list[np.ndarray | None]]:
+        """Copies of every node's results, taken right after it ran: a later node may use their memory."""
+        self._last_executed, kept = -1, []
+        for nid in range(self.num_nodes):
+            self.execute_node(nid)
+            arrays = []
+            for k in range(self.num_results(nid)):
+                try:
+                    arrays.append(self.get_node_output(nid, k))
+                except DocumentError:  # a dtype that has no array form
+                    arrays.append(None)
+            kept.append(arrays)
+        return kept
+
+    def exit(self) -> None:
+        """Remove the dumped files."""
+        self.debug_datum.remove()

@@ -1,0 +1,266 @@
+"""Libraries that TVM exported, loaded as TVM's own load_module does: single-file factories, plain operator
+libraries, .o and .tar.
+
+    deploy.so --load_library--> Library --import blob--> TvmModule["default"](devices) --> GraphModule
+
+The blob is read from the mapped library; parameters of a factory are views of it until a session copies
+them, so they are held once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import tarfile
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...base.dtypes import from_numpy, parse
+from ...base.errors import CompileError, LibraryError, did_you_mean
+from ...base.machine.devices import DLTYPE_CPU, Device
+from ...base.machine.layout import HOST
+from ...base.mapped import open_file
+from ...run import core
+from ...run.factory import create
+from ...run.library import Library, load_library
+from ...run.module import GraphModule
+from ...run.sessions.bind import DLTENSOR
+from ...run.tensors.host_values import aligned_empty
+from ...run.tensors.tensor import Tensor
+from .blob import BLOB, Blob, ConstLoader, Factory, parse_blob
+from .debugger import create_debug
+
+__all__ = ["TvmModule", "load_module"]
+
+_handed_over: list[Any] = []  # to libraries, which stay open to the end of the process and may keep it
+
+
+class TvmModule:
+    """What load_module returns. ``library`` has the operators, ``blob`` what was packed beside them (None:
+    nothing), ``factory`` the graph of a single-file library (None: a plain operator library). ``options`` of
+    create() for the executors that it makes.
+
+    ``module["default"](device, ...)`` makes a GraphModule with the factory's parameters set;
+    ``module["<function>"]`` calls an operator.
+    """
+
+    def __init__(self, library: Library, blob: Blob | None, factory: Factory | None):
+        self.library, self.blob, self.factory = library, blob, factory
+        self.options: dict[str, Any] = {}
+
+    @property
+    def type_key(self) -> str:
+        """TVM's name of the kind: "GraphExecutorFactory" or "library"."""
+        return "library" if self.factory is None else "GraphExecutorFactory"
+
+    @property
+    def imported_modules(self) -> list[TvmModule]:
+        """A factory's operator library; empty for a library."""
+        return [] if self.factory is None else [TvmModule(self.library, None, None)]
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        return self.get_function(name)
+
+    def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
+        """A factory's function ("default", "get_graph_json", ...) or an operator that takes arrays. Raises
+        AttributeError."""
+        if self.factory is not None:
+            functions = self._factory_functions()
+            if name in functions:
+                return functions[name]
+        if (self.factory is None or query_imports) and self.library.has(name, "cpu"):
+            return Operator(self.library, name)
+        known = [*self._factory_functions(), *self.library.names("cpu")]
+        raise AttributeError(f"Module has no function {name!r}{did_you_mean(name, known)}")
+
+    def _factory_functions(self) -> dict[str, Callable[..., Any]]:
+        if self.factory is None:
+            return {}
+        return {
+            self.factory.module_name: self.create,
+            "debug_create": self.debug_create,
+            "get_graph_json": self.get_graph_json,
+            "get_graph_params": self.get_graph_params,
+            "remove_params": self.remove_params,
+        }
+
+    def _only_factory(self) -> Factory:
+        if self.factory is None:
+            raise LibraryError(
+                f"{self.library.path} is a plain operator library: give its graph.json to create()",
+                got="library",
+                wanted="a factory library",
+            )
+        return self.factory
+
+    def create(self, *devices: Device | str | Sequence[Device | str], **options: Any) -> GraphModule:
+        """A GraphModule on ``devices`` with the parameters set, biggest first. ``options`` as create()."""
+        factory = self._only_factory()
+        return create(
+            factory.graph_json,
+            self.library,
+            _flat(devices),
+            params=factory.params or None,
+            **{**self.options, **options},
+        )
+
+    def debug_create(self, name: str, *devices: Device | str, **options: Any) -> Any:
+        """A debug executor of the model called ``name``."""
+        factory = self._only_factory()
+        if name != factory.module_name:
+            raise LibraryError(
+                f"the library has the model {factory.module_name!r}, not {name!r}: Currently we only "
+                "support single model for now.",
+                got=name,
+                wanted=factory.module_name,
+            )
+        return create_debug(
+            factory.graph_json,
+            self.library,
+            _flat(devices),
+            params=factory.params or None,
+            **{**self.options, **options},
+        )
+
+    def get_graph_json(self) -> str:
+        """The graph of a factory."""
+        return self._only_factory().graph_json
+
+    def get_graph_params(self) -> dict[str, np.ndarray]:
+        """A factory's parameters: read-only views into the library, empty after remove_params."""
+        return dict(self._only_factory().params)
+
+    def remove_params(self) -> TvmModule:
+        """The same factory without parameters, which are then to be loaded from elsewhere."""
+        factory = self._only_factory()
+        return TvmModule(self.library, self.blob, Factory(factory.graph_json, {}, factory.module_name))
+
+    def __repr__(self) -> str:
+        return f"TvmModule({self.type_key}, {self.library.path})"
+
+
+class Operator:
+    """One function of a library, called with arrays: inputs, then outputs, which it writes."""
+
+    def __init__(self, library: Library, name: str):
+        self.library, self.name = library, name
+        self._address = library.kernel(name, "cpu").fn
+
+    def __call__(self, *arrays: np.ndarray | Tensor) -> None:
+        """Raises KernelError with the operator's text, LibraryError for what is no C-contiguous host
+        array or Tensor."""
+        table, _alive = dl_tensors(arrays)
+        core.tvm_call(self._address, table.ctypes.data, len(arrays))
+
+
+def dl_tensors(arrays: Sequence[np.ndarray | Tensor]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """DLTensor records of host arrays, and what they point into."""
+    table = np.zeros(len(arrays), DLTENSOR)
+    shapes: list[np.ndarray] = []
+    for record, array in zip(table, arrays, strict=True):
+        if isinstance(array, Tensor) and array.layout.memory == HOST:
+            array = array.__array__(copy=False)
+        if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
+            raise LibraryError(
+                f"an operator takes C-contiguous arrays on the host, got {type(array).__name__}",
+                got=type(array).__name__,
+            )
+        dtype, shape = parse(from_numpy(array.dtype)), np.array(array.shape, np.int64)
+        shapes += (shape, array)
+        record["data"], record["shape"], record["ndim"] = array.ctypes.data, shape.ctypes.data, array.ndim
+        record["code"], record["bits"], record["lanes"] = dtype.code, dtype.bits, dtype.lanes
+        record["device_type"] = DLTYPE_CPU
+    return table, shapes
+
+
+def _flat(devices: Sequence[Any]) -> list[Device | str]:
+    listed = [d for item in devices for d in (item if isinstance(item, (list, tuple)) else [item])]
+    return listed or ["cpu:0"]
+
+
+# **************** loading ****************
+
+
+def load_module(path: str | os.PathLike) -> TvmModule:
+    """Load a library that TVM 0.5 to 0.20 exported: ``.so``, or ``.o`` and ``.tar``, which are linked first.
+
+    Naming a file is asking for its code: constructors of the library run here. Raises LibraryError where the
+    file is no such library, is cut, or holds a module kind that cannot run here; CompileError where a linker
+    is needed and there is none.
+    """
+    path = Path(path)
+    if path.suffix in (".o", ".tar"):
+        path = _link(path)
+    library = load_library(path)
+    if BLOB not in library.shared.objects:
+        return TvmModule(library, None, None)
+    # mapped, as it is in the file: that it has as many bytes as it says is for parse_blob to check
+    blob = parse_blob(library.shared.view(BLOB, library.contents()), str(library.path))
+    _wire(library, blob)
+    root = blob.modules[blob.root] if blob.root is not None else None
+    factories = [m for m in blob.modules if isinstance(m, Factory)]
+    factory = root if isinstance(root, Factory) else factories[0] if len(factories) == 1 else None
+    return TvmModule(library, blob, factory)
+
+
+def _wire(library: Library, blob: Blob) -> None:
+    """Hand constants to the operators that want them, before anybody can call those."""
+    for module in blob.modules:
+        if not isinstance(module, ConstLoader):
+            continue
+        for symbol, names in module.consts.items():
+            start = core.tvm_function(library.handle, f"__init_{symbol}")
+            if not start:
+                raise LibraryError(
+                    f"{library.path}: constants for {symbol!r} are packed, but there is no function "
+                    f"__init_{symbol}",
+                    got=symbol,
+                )
+            arrays = [_aligned(module.arrays[name]) for name in names]
+            table, shapes = dl_tensors(arrays)
+            _handed_over.append((table, shapes, arrays))
+            core.tvm_call(start, table.ctypes.data, len(names))
+
+
+def _aligned(array: np.ndarray) -> np.ndarray:
+    """A copy that starts where generated code expects it."""
+    copy = aligned_empty(array.shape, array.dtype)
+    copy[...] = array
+    return copy
+
+
+def _link(path: Path) -> Path:
+    """A shared object made of an object file or a tar of them, in a folder that goes with the process."""
+    from codegen.toolchain import find_compiler  # only who brings unlinked objects needs a compiler
+
+    folder = tempfile.TemporaryDirectory(prefix="graph_runtime_")
+    atexit.register(folder.cleanup)
+    objects = [str(path)] if path.suffix == ".o" else _unpack(path, Path(folder.name))
+    out = Path(folder.name) / (path.stem + ".so")
+    try:
+        find_compiler().run(["-shared", "-fPIC", "-o", str(out), *objects, "-lm"], Path(folder.name))
+    except CompileError as error:
+        raise LibraryError(f"cannot link {path}: {error}", got=str(path)) from error
+    return out
+
+
+def _unpack(path: Path, folder: Path) -> list[str]:
+    """The object files of a tar, written flat into ``folder``: names in a tar are not trusted."""
+    objects = []
+    try:
+        with open_file(path) as file, tarfile.open(fileobj=file) as tar:
+            for member in tar:
+                if not member.isfile() or not member.name.endswith((".o", ".c", ".cc")):
+                    continue
+                target = folder / f"{len(objects)}{Path(member.name).suffix}"
+                target.write_bytes(tar.extractfile(member).read())
+                objects.append(str(target))
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise LibraryError(f"cannot read {path}: {error}", got=str(path)) from None
+    if not objects:
+        raise LibraryError(f"{path} holds no object files", got=str(path))
+    return objects

@@ -1,0 +1,203 @@
+"""A graph before its ids are final: nodes as a builder collects them -> a graph.json document.
+
+What was said of some nodes only is completed here: devices, storage ids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ...base import dtypes
+from ...base.errors import DocumentError, GraphError
+from ...base.machine import devices
+from ..graph import NOP, TensorType
+from ..ops import registry
+from .columns import pool_type
+
+__all__ = ["Draft", "OpCall", "device_name", "op_call", "plain", "storage_ids", "tensor_type", "to_document"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpCall:
+    """A call of a registered op: ``attrs`` decoded, ``raw`` the gr.* strings that a node has in a file, the
+    output types ``made``, and the ``signature`` that calls of one function share."""
+
+    attrs: dict[str, Any]
+    raw: dict[str, str]
+    made: tuple[TensorType, ...]
+    signature: tuple
+
+    @property
+    def func_name(self) -> str:
+        """The function's name: the op and a hash of the signature; __nop for a reshape."""
+        op = self.signature[0]
+        if registry.require(op).is_nop:
+            return NOP
+        return f"{op}_{hashlib.sha256(orjson.dumps(self.signature)).hexdigest()[:8]}"
+
+
+def op_call(op: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> OpCall:
+    """An op's call for inputs of these types; attributes that are None are not given.
+
+    Raises UnsupportedOpError for an unknown op, GraphError for attributes or types that its rule refuses.
+    """
+    entry = registry.require(op)
+    entry.check_arity(len(types))
+    given = {key: plain(value) for key, value in attrs.items() if value is not None}
+    decoded = entry.decode(given)
+    made = tuple(entry.infer(list(types), decoded))
+    raw = {"gr.op": op, **{f"gr.{key}": orjson.dumps(decoded[key]).decode() for key in sorted(given)}}
+    said = {attr.name: decoded[attr.name] for attr in entry.attrs if decoded[attr.name] != attr.default}
+    return OpCall(
+        decoded,
+        raw,
+        made,
+        # an op's new attribute renames no function
+        (op, sorted((k, repr(v)) for k, v in said.items()), list(map(str, types)), list(map(str, made))),
+    )
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    """A node: ``reads`` (nid, output index) each, ``attrs`` None for a null node, ``device`` "kind:ordinal"
+    or None, ``sids`` one an output, None where nothing was said.
+    """
+
+    name: str
+    types: Sequence[TensorType]
+    reads: list[tuple[int, int]]
+    attrs: dict[str, str] | None
+    device: str | None
+    sids: list[int | None]
+
+
+def to_document(
+    nodes: Sequence[Draft],
+    outputs: Sequence[tuple[int, int]],
+    aliases: Sequence[tuple[int, int]],
+    device: str,
+) -> dict[str, Any]:
+    """The document. There is no device column unless a node names a device, then ops that name none go to
+    ``device``; and no storage column unless a node names a storage id.
+    """
+    types = [t for node in nodes for t in node.types]
+    columns: dict[str, list] = {
+        "dltype": ["list_str", [t.dtype for t in types]],
+        "shape": ["list_shape", [list(t.shape) for t in types]],
+    }
+    if any(node.device for node in nodes):
+        places = [
+            devices.parse(place)
+            for node, place in zip(nodes, _places(nodes, device), strict=True)
+            for _ in node.types
+        ]
+        columns["device_index"] = ["list_int", [place.dl_type for place in places]]
+        if any(place.ordinal for place in places):
+            columns["device_id"] = ["list_int", [place.ordinal for place in places]]
+    if any(sid is not None for node in nodes for sid in node.sids):
+        columns["storage_id"] = ["list_int", _storage_ids(nodes)]
+    document = {
+        "nodes": [_written(node) for node in nodes],
+        "arg_nodes": [nid for nid, node in enumerate(nodes) if node.attrs is None],
+        "heads": [[nid, index, 0] for nid, index in outputs],
+        "attrs": columns,
+        "node_row_ptr": np.cumsum([0] + [len(node.types) for node in nodes]).tolist(),
+    }
+    if aliases:
+        document["metadata"] = {"graph_runtime": {"version": 1, "aliases": [list(pair) for pair in aliases]}}
+    return document
+
+
+def _written(node: Draft) -> dict[str, Any]:
+    if node.attrs is None:
+        return {"op": "null", "name": node.name, "inputs": []}
+    return {
+        "op": "tvm_op",
+        "name": node.name,
+        "attrs": node.attrs,
+        "inputs": [[nid, index, 0] for nid, index in node.reads],
+    }
+
+
+def _places(nodes: Sequence[Draft], device: str) -> list[str]:
+    """A device for every node: an input without one goes to its first consumer's."""
+    found = [node.device or (None if node.attrs is None else device) for node in nodes]
+    for nid, node in enumerate(nodes):
+        for source, _ in node.reads:
+            found[source] = found[source] or found[nid]
+    return [place or device for place in found]
+
+
+def _storage_ids(nodes: Sequence[Draft]) -> list[int]:
+    """Ids that were not given are new ones, but a reshape shares its input's."""
+    given = [sid for node in nodes for sid in node.sids if sid is not None]
+    fresh, found = max(given) + 1, {}
+    for nid, node in enumerate(nodes):
+        for index, sid in enumerate(node.sids):
+            if sid is None and node.attrs is not None and node.attrs["func_name"] == NOP:
+                sid = found[node.reads[0]]
+            if sid is None:
+                sid, fresh = fresh, fresh + 1
+            found[nid, index] = sid
+    return list(found.values())
+
+
+# ---------------------------------------------------------------- arguments of a builder's calls
+
+
+def device_name(device: str | devices.Device) -> str:
+    """A device as files name it. Raises DeviceError for what is none, GraphError for one of tests only."""
+    parsed = devices.parse(device)
+    if parsed.descriptor.test_only:
+        raise GraphError(f"device {parsed} is for tests only and cannot stand in a file", device=str(parsed))
+    return str(parsed)
+
+
+def storage_ids(given: int | Sequence[int] | None, count: int, name: str) -> list[int | None]:
+    """One storage id an output, from one id, one an output, or None. Raises GraphError."""
+    if given is None:
+        return [None] * count
+    sids = [given] if isinstance(given, (int, np.integer)) else list(given)
+    if len(sids) != count or any(
+        isinstance(s, bool) or not isinstance(s, (int, np.integer)) or s < 0 for s in sids
+    ):
+        raise GraphError(
+            f"node {name!r} has {count} outputs: storage is an integer from 0 for each, got {given!r}",
+            node=name,
+        )
+    return [int(s) for s in sids]
+
+
+def plain(value: Any) -> Any:
+    """An attribute as JSON has it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, (np.ndarray, tuple, list)):
+        return [plain(v) for v in value]
+    if isinstance(value, Mapping):
+        return {key: plain(v) for key, v in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        raise GraphError(f"an attribute cannot be {value}: JSON has no such number", got=value)
+    return value
+
+
+def tensor_type(dtype: Any, shape: Sequence[int], name: str) -> TensorType:
+    """The type of what node ``name`` makes, from what a caller gives. Raises GraphError."""
+    try:
+        dims = tuple(int(d) for d in shape)
+        if any(d < 0 or d != given for d, given in zip(dims, shape, strict=True)):
+            raise ValueError
+        return pool_type(dtype if isinstance(dtype, str) else dtypes.from_numpy(dtype), dims)
+    except (TypeError, ValueError):
+        raise GraphError(
+            f"{name!r}: a shape is a tuple of integers from 0, got {shape!r}", node=name, got=shape
+        ) from None
+    except (DocumentError, GraphError) as error:
+        raise GraphError(f"{name!r}: {error}", node=name, got=error.got) from None

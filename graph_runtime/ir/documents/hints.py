@@ -1,0 +1,178 @@
+"""What a graph.json says about devices and memory: its columns and metadata.graph_runtime, checked against
+themselves, as Hints.
+
+Whether a device list, a layout or a pool can do what they say is decided by the plan passes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import GraphError
+from ...base.json_text import json_path
+from ...base.machine import devices
+from ..graph import Graph, Hints
+from .columns import integers, of_length
+from .metadata import (
+    read_aliases,
+    read_at_input,
+    read_layout_column,
+    read_layouts,
+    read_numerics,
+    read_storage,
+)
+
+__all__ = ["read_hints"]
+
+_SPARE_SIDS = 1 << 18  # a pool of so many takes 20 MiB until it is planned
+
+
+def read_hints(document: dict[str, Any], graph: Graph) -> Hints:
+    """The Hints of a checked document whose graph (without hints) is ``graph``. Raises GraphError or
+    DocumentError at the place.
+    """
+    columns, count = document["attrs"], graph.num_entries
+    device_type, device_id = _device_columns(columns, graph)
+    sid = _column(columns, "storage_id", count)
+    scope = columns.get("storage_scope")
+    if scope is not None:
+        _check_scope(scope[1], graph)
+    if sid is not None:
+        _check_storage_ids(sid, device_type, device_id, graph)
+    metadata = document.get("metadata")
+    ours = metadata.get("graph_runtime", {}) if isinstance(metadata, dict) else {}
+    layouts = read_layouts(ours)
+    return Hints(
+        device_type,
+        device_id,
+        sid,
+        None if scope is None else tuple(scope[1]),
+        read_storage(ours, sid, device_type),
+        layouts,
+        read_layout_column(ours, layouts, count),
+        read_aliases(ours, graph),
+        read_at_input(ours, graph),
+        read_numerics(ours),
+        ours.get("policy"),
+    )
+
+
+# ---------------------------------------------------------------- columns
+
+
+def _column(columns: dict[str, Any], name: str, count: int) -> np.ndarray | None:
+    if name not in columns:
+        return None
+    values = columns[name][1]
+    of_length(values, count, "attrs", name, 1)
+    return integers(values, "attrs", name, 1)
+
+
+def _device_columns(columns: dict[str, Any], graph: Graph) -> tuple[np.ndarray | None, np.ndarray | None]:
+    device_type = _column(columns, "device_index", graph.num_entries)
+    device_id = _column(columns, "device_id", graph.num_entries)
+    if device_type is None:
+        if device_id is not None:
+            raise GraphError(
+                "column device_id counts devices of the type that device_index names, and there is no "
+                "device_index",
+                path="$.attrs.device_id",
+            )
+        return None, None
+    for column, name, least, text in (
+        (device_type, "device_index", 1, "a DLDeviceType number from 1, which is cpu"),
+        (device_id, "device_id", 0, "an ordinal from 0"),
+    ):
+        if column is not None and (column < least).any():
+            eid = int(np.argmax(column < least))
+            raise GraphError(
+                f"{name} {column[eid]} must be {text}",
+                path=json_path(("attrs", name, 1, eid)),
+                got=int(column[eid]),
+            )
+    _one_device_a_node(device_type, device_id, graph)
+    return device_type, device_id
+
+
+def _devices(device_type: np.ndarray, device_id: np.ndarray | None) -> np.ndarray:
+    """int64 [entries]: one number a device."""
+    return device_type if device_id is None else (device_type << 32) + device_id
+
+
+def _name(device_type: np.ndarray, device_id: np.ndarray | None, eid: int) -> str:
+    number = int(device_type[eid])
+    known = devices.type_name(number) or f"device type {number}"
+    return f"{known}:{0 if device_id is None else int(device_id[eid])}"
+
+
+def _one_device_a_node(device_type: np.ndarray, device_id: np.ndarray | None, graph: Graph) -> None:
+    device, nid = _devices(device_type, device_id), graph.entry_nid
+    bad = device != device[graph.row_ptr[nid]] if len(nid) else np.zeros(0, bool)
+    if bad.any():
+        eid = int(np.argmax(bad))
+        name, first = graph.names[nid[eid]], int(graph.row_ptr[nid[eid]])
+        raise GraphError(
+            f"node {name!r} has outputs on {_name(device_type, device_id, first)} and "
+            f"{_name(device_type, device_id, eid)}: "
+            f"a node runs on one device, and all its outputs lie there",
+            path=json_path(("attrs", "device_index", 1, eid)),
+            node=name,
+        )
+
+
+def _check_scope(scope: list[str], graph: Graph) -> None:
+    of_length(scope, graph.num_entries, "attrs", "storage_scope", 1)
+    unusual = set(scope) - {"", "global"}
+    if unusual:
+        eid = next(i for i, s in enumerate(scope) if s in unusual)
+        node = graph.names[graph.maker(eid)]
+        raise GraphError(
+            f"entry {eid} (an output of node {node!r}) wants memory scope {scope[eid][:60]!r}; there "
+            'is only ordinary memory, "" '
+            f"or global (texture scopes exist on OpenCL devices only)",
+            path=json_path(("attrs", "storage_scope", 1, eid)),
+            node=node,
+            got=scope[eid],
+            wanted=("", "global"),
+        )
+
+
+def _check_storage_ids(
+    sid: np.ndarray, device_type: np.ndarray | None, device_id: np.ndarray | None, graph: Graph
+) -> None:
+    limit = _SPARE_SIDS + len(sid)
+    bad = (sid < 0) | (sid > limit)
+    if bad.any():
+        eid = int(np.argmax(bad))
+        text = (
+            "every entry needs a storage id from 0; leave the whole column out to have storage planned"
+            if sid[eid] < 0
+            else f"ids count pool entries from 0, and {len(sid)} entries cannot need more than {limit}"
+        )
+        raise GraphError(
+            f"storage_id {sid[eid]}: {text}",
+            path=json_path(("attrs", "storage_id", 1, eid)),
+            got=int(sid[eid]),
+        )
+    if device_type is None or not len(sid):
+        return
+    device = _devices(device_type, device_id)
+    first = np.zeros(int(sid.max()) + 1, np.int64)
+    first[sid[::-1]] = np.arange(len(sid))[::-1]
+    conflict = device != device[first[sid]]
+    if conflict.any():
+        eid = int(np.argmax(conflict))
+        other = int(first[sid[eid]])
+        nodes = [graph.names[n] for n in graph.entry_nid[[other, eid]]]
+        raise GraphError(
+            f"The same pool entry cannot be assigned to multiple devices: storage_id {sid[eid]} is on "
+            f"{_name(device_type, device_id, other)} "
+            f"(node {nodes[0]!r}, entry {other}) and on {_name(device_type, device_id, eid)} (node "
+            f"{nodes[1]!r}, entry {eid}); give one "
+            f"of them another storage_id",
+            path=json_path(("attrs", "storage_id", 1, eid)),
+            node=nodes[1],
+            got=int(sid[eid]),
+        )

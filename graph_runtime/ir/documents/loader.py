@@ -1,0 +1,287 @@
+"""graph.json -> Graph: everything is checked that TVM's loader leaves unchecked, so that no pass need doubt
+an id again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import GraphError, did_you_mean
+from ...base.garbage import gc_paused
+from ...base.json_text import json_path
+from ..graph import Func, Graph
+from .columns import entries, extra_columns, integers, intern_types, of_length
+from .document import read_source
+from .functions import check_functions, intern_functions
+from .hints import read_hints
+from .nodes import NodeColumns, node_columns, read_checked
+
+__all__ = ["check_arg_nodes", "check_order", "check_placeholders", "graph_from_document", "load_graph"]
+
+_COLUMNS = ("dltype", "shape", "storage_id", "device_index", "device_id", "storage_scope")
+
+
+def load_graph(source: bytes | str | os.PathLike, *, strict: bool = False) -> Graph:
+    """The graph in a graph.json: bytes, text (a str that begins with "{"), or a path.
+
+    ``strict`` refuses what TVM ignores without a word: text after the document, keys after ``metadata``,
+    columns nothing reads, a num_inputs that is not the number of inputs. Raises DocumentError for what is no
+    document, GraphError (UnsupportedOpError for an unknown op) for one that is no graph; both with ``path``,
+    as $.nodes[3].inputs[0].
+    """
+    with gc_paused():
+        return graph_from_document(*read_checked(read_source(source, "graph.json"), strict), strict=strict)
+
+
+def graph_from_document(
+    document: dict[str, Any], nodes: NodeColumns | None = None, *, strict: bool = False
+) -> Graph:
+    """The graph of a document that graph.schema.json accepts; ``nodes``: the columns of its nodes, if they
+    have been read. Raises GraphError, DocumentError.
+    """
+    nodes, columns = nodes or node_columns(document["nodes"]), document["attrs"]
+    names = tuple(nodes.names)
+    func_id, funcs = intern_functions(nodes)
+    row_ptr = _row_ptr(document, names, func_id, funcs)
+    in_ptr, in_nid, in_eid = _inputs(nodes, row_ptr)
+    check_order(names, func_id, in_ptr, in_nid)
+    for name in ("dltype", "shape"):
+        of_length(columns[name][1], int(row_ptr[-1]), "attrs", name, 1)
+    type_id, types = intern_types(columns["dltype"][1], columns["shape"][1])
+    _, outputs = _eids(entries(document["heads"], _head), row_ptr, _head, names)
+    graph = Graph(
+        names,
+        func_id,
+        funcs,
+        row_ptr,
+        in_ptr,
+        in_eid,
+        type_id,
+        types,
+        _arg_nodes(document, names, func_id),
+        outputs,
+        extra_columns=extra_columns(columns, _COLUMNS),
+        control_deps=_control_deps(nodes),
+    )
+    check_placeholders(graph)
+    check_functions(graph)
+    if strict:
+        _check_strict(graph)
+    return replace(graph, hints=read_hints(document, graph))
+
+
+# ---------------------------------------------------------------- structure
+
+
+def _row_ptr(
+    document: dict[str, Any], names: tuple[str, ...], func_id: np.ndarray, funcs: tuple[Func, ...]
+) -> np.ndarray:
+    """node_row_ptr, held against the number of outputs of each node."""
+    values = document["node_row_ptr"]
+    if len(values) != len(names) + 1:
+        raise GraphError(
+            f"node_row_ptr has {len(values)} elements for {len(names)} nodes: it needs one more than "
+            "there are nodes",
+            path="$.node_row_ptr",
+            got=len(values),
+            wanted=len(names) + 1,
+        )
+    row_ptr = integers(values, "node_row_ptr")
+    if row_ptr[0] != 0:
+        text = f"node_row_ptr must begin with 0, got {row_ptr[0]}"
+        raise GraphError(text, path="$.node_row_ptr[0]", got=int(row_ptr[0]), wanted=0)
+    of_func = np.array([*(func.num_outputs for func in funcs), 1], np.int64)
+    outputs = of_func[func_id]  # a null node's -1 reads the last
+    bad = np.diff(row_ptr) != outputs
+    if bad.any():
+        nid = int(np.argmax(bad))
+        raise GraphError(
+            f"node_row_ptr gives node {names[nid]!r} {row_ptr[nid + 1] - row_ptr[nid]} entries, it has "
+            f"{outputs[nid]} outputs{'' if func_id[nid] < 0 else ' (num_outputs)'}",
+            path=json_path(("node_row_ptr", nid + 1)),
+            node=names[nid],
+            got=int(row_ptr[nid + 1] - row_ptr[nid]),
+            wanted=int(outputs[nid]),
+        )
+    return row_ptr
+
+
+def _inputs(nodes: NodeColumns, row_ptr: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(in_ptr [nodes + 1], the producing nid and the eid of each input)."""
+    in_ptr = np.concatenate([[0], np.cumsum(nodes.in_count)])
+
+    def locate(slot: int) -> tuple[str | int, ...]:
+        nid = int(np.searchsorted(in_ptr, slot, side="right")) - 1
+        return "nodes", nid, "inputs", slot - int(in_ptr[nid])
+
+    nid, eid = _eids(nodes.reads, row_ptr, locate, nodes.names)
+    return in_ptr, nid, eid
+
+
+def _head(index: int) -> tuple[str | int, ...]:
+    return "heads", index
+
+
+def _eids(
+    pairs: np.ndarray,
+    row_ptr: np.ndarray,
+    locate: Callable[[int], tuple[str | int, ...]],
+    names: Sequence[str],
+) -> tuple[np.ndarray, np.ndarray]:
+    """(nid, eid) of rows (nid, index, ...). Raises GraphError where one is out of range."""
+    nid, index = pairs[:, 0], pairs[:, 1]
+    bad = nid >= len(names)
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise GraphError(
+            f"node {nid[at]} is out of range: there are {len(names)} nodes",
+            path=json_path(locate(at)),
+            got=int(nid[at]),
+            wanted=len(names),
+        )
+    eid = row_ptr[nid] + index
+    bad = eid >= row_ptr[nid + 1]
+    if bad.any():
+        at = int(np.argmax(bad))
+        count = int(row_ptr[nid[at] + 1] - row_ptr[nid[at]])
+        raise GraphError(
+            f"output {index[at]} of node {names[nid[at]]!r} is out of range: it has {count}",
+            path=json_path(locate(at)),
+            got=int(index[at]),
+            wanted=count,
+        )
+    return nid, eid
+
+
+def check_order(names: tuple[str, ...], func_id: np.ndarray, in_ptr: np.ndarray, in_nid: np.ndarray) -> None:
+    """Nodes run in array order, so a producer stands before its consumers; null nodes do not run and may
+    stand anywhere. A null node has no inputs.
+    """
+    consumer = np.repeat(np.arange(len(names)), np.diff(in_ptr))
+    bad = func_id[consumer] < 0
+    if bad.any():
+        nid = int(consumer[np.argmax(bad)])
+        raise GraphError(
+            f"node {names[nid]!r} is a null node, an input of the graph, and yet has inputs of its own",
+            path=json_path(("nodes", nid, "inputs")),
+            node=names[nid],
+        )
+    bad = (in_nid >= consumer) & (func_id[in_nid] >= 0)
+    if not bad.any():
+        return
+    slot = int(np.argmax(bad))
+    nid = int(consumer[slot])
+    path = json_path(("nodes", nid, "inputs", slot - int(in_ptr[nid])))
+    cycle = _cycle(in_ptr, in_nid)
+    if cycle:
+        loop = " -> ".join(repr(names[n]) for n in cycle[:8])
+        loop += " -> ..." if len(cycle) > 8 else f" -> {names[cycle[0]]!r}"
+        raise GraphError(f"nodes feed each other in a cycle: {loop}", path=path, node=names[nid])
+    raise GraphError(
+        f"node {names[nid]!r} reads node {names[in_nid[slot]]!r}, which runs after it: put it behind",
+        path=path,
+        node=names[nid],
+    )
+
+
+def _cycle(in_ptr: np.ndarray, in_nid: np.ndarray) -> list[int]:
+    """The nids of a cycle in the direction of the data, or []."""
+    count = len(in_ptr) - 1
+    consumers: list[list[int]] = [[] for _ in range(count)]
+    waiting = np.diff(in_ptr).tolist()
+    for nid in range(count):
+        for producer in in_nid[in_ptr[nid] : in_ptr[nid + 1]].tolist():
+            consumers[producer].append(nid)
+    ready = [nid for nid in range(count) if not waiting[nid]]
+    while ready:
+        for nid in consumers[ready.pop()]:
+            waiting[nid] -= 1
+            if not waiting[nid]:
+                ready.append(nid)
+    at = next((nid for nid in range(count) if waiting[nid]), None)
+    seen: dict[int, int] = {}
+    while at is not None and at not in seen:  # every node that still waits has a producer that still waits
+        seen[at] = len(seen)
+        at = next(p for p in in_nid[in_ptr[at] : in_ptr[at + 1]].tolist() if waiting[p])
+    return list(seen)[seen[at] :][::-1] if at is not None else []
+
+
+# ---------------------------------------------------------------- inputs, outputs, the rest
+
+
+def _arg_nodes(document: dict[str, Any], names: tuple[str, ...], func_id: np.ndarray) -> np.ndarray:
+    """nids of the graph's inputs."""
+    nids = integers(document["arg_nodes"], "arg_nodes")
+    check_arg_nodes(nids, names, func_id)
+    return nids
+
+
+def check_arg_nodes(nids: np.ndarray, names: tuple[str, ...], func_id: np.ndarray) -> None:
+    """Inputs of a graph are in range, null nodes, and none stands twice. Raises GraphError."""
+    seen: set[int] = set()
+    for i, nid in enumerate(nids.tolist()):
+        if nid >= len(func_id):
+            text = f"node {nid} is out of range: there are {len(func_id)} nodes"
+        elif func_id[nid] >= 0:
+            text = f"node {names[nid]!r} is no null node, so it cannot be an input"
+        elif nid in seen:
+            text = f"node {names[nid]!r} is listed twice"
+        else:
+            seen.add(nid)
+            continue
+        raise GraphError(text, path=json_path(("arg_nodes", i)), got=nid)
+
+
+def check_placeholders(graph: Graph) -> None:
+    """A null node that is read is an input, or nothing could ever set it."""
+    unset = graph.func_id < 0
+    unset[graph.inputs] = False
+    read = np.zeros(graph.num_nodes, bool)
+    read[graph.entry_nid[graph.in_eid]] = True
+    read[graph.entry_nid[graph.outputs]] = True
+    for nid in np.flatnonzero(unset & read)[:1].tolist():
+        raise GraphError(
+            f"null node {graph.names[nid]!r} is read and not in arg_nodes, so nothing could set it: "
+            f"add {nid} to arg_nodes",
+            path=json_path(("nodes", nid)),
+            node=graph.names[nid],
+        )
+
+
+def _control_deps(nodes: NodeColumns) -> dict[int, tuple[int, ...]]:
+    found = {}
+    for nid, values in nodes.control_deps.items():
+        nids = integers(values, "nodes", nid, "control_deps")
+        if (nids >= len(nodes.names)).any():
+            i = int(np.argmax(nids >= len(nodes.names)))
+            raise GraphError(
+                f"node {nids[i]} is out of range: there are {len(nodes.names)} nodes",
+                path=json_path(("nodes", nid, "control_deps", i)),
+                got=int(nids[i]),
+                node=nodes.names[nid],
+            )
+        found[nid] = tuple(nids.tolist())
+    return found
+
+
+def _check_strict(graph: Graph) -> None:
+    for name in graph.extra_columns:
+        raise GraphError(
+            f"column {name!r} is not read by anything{did_you_mean(name, _COLUMNS)}",
+            path=json_path(("attrs", name)),
+        )
+    said = np.array([int(func.raw["num_inputs"]) for func in graph.funcs] + [0])[graph.func_id]
+    bad = said != np.diff(graph.in_ptr)
+    for nid in np.flatnonzero(bad)[:1].tolist():
+        raise GraphError(
+            f"node {graph.names[nid]!r} says num_inputs {said[nid]} and has "
+            f"{graph.in_ptr[nid + 1] - graph.in_ptr[nid]}",
+            path=json_path(("nodes", nid, "attrs", "num_inputs")),
+            node=graph.names[nid],
+            got=int(said[nid]),
+        )

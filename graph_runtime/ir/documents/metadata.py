@@ -1,0 +1,215 @@
+"""metadata.graph_runtime of a graph.json: what a plan decided beyond TVM's columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import DeviceError, DocumentError, GraphError, did_you_mean
+from ...base.json_text import json_path
+from ...base.machine import devices
+from ...base.machine.layout import HOST, L1, ROW_MAJOR, TILE, Layout
+from ...base.machine.shards import Shard
+from ..graph import COPY, Graph, StorageHint
+from ..ops.numerics import options_error
+from .columns import integers, of_length
+
+__all__ = [
+    "read_aliases",
+    "read_at_input",
+    "read_layout_column",
+    "read_layouts",
+    "read_numerics",
+    "read_storage",
+]
+
+_META = ("metadata", "graph_runtime")
+
+
+def _place(*places: str | int) -> str:
+    return json_path((*_META, *places))
+
+
+def read_storage(
+    ours: dict, sid: np.ndarray | None, device_type: np.ndarray | None
+) -> tuple[StorageHint, ...] | None:
+    """One row a storage id, or None. Raises GraphError where rows, ids and device columns disagree."""
+    if "storage" not in ours:
+        return None
+    if sid is None:
+        raise GraphError(
+            "storage describes storage ids, and there is no column storage_id", path=_place("storage")
+        )
+    rows = tuple(_storage_hint(row, i) for i, row in enumerate(ours["storage"]))
+    count = int(sid.max(initial=-1)) + 1
+    if len(rows) < count:
+        raise GraphError(
+            f"storage has {len(rows)} rows, one a storage id, and the column goes up to {count - 1}",
+            path=_place("storage"),
+            got=len(rows),
+            wanted=count,
+        )
+    if device_type is not None and len(sid):
+        dl_type = np.array([devices.parse(row.device).dl_type for row in rows])
+        bad = dl_type[sid] != device_type
+        if bad.any():
+            eid = int(np.argmax(bad))
+            raise GraphError(
+                f"storage puts id {sid[eid]} on {rows[sid[eid]].device}, device_index puts entry {eid} "
+                "on device type "
+                f"{device_type[eid]}",
+                path=_place("storage", int(sid[eid]), "device"),
+                got=rows[sid[eid]].device,
+            )
+    return rows
+
+
+def _storage_hint(row: dict[str, Any], i: int) -> StorageHint:
+    path = _place("storage", i, "device")
+    try:
+        device = devices.parse(row["device"])
+        if device.descriptor.test_only:
+            raise GraphError(
+                f"device {device} is for tests only and cannot stand in a file", path=path, device=str(device)
+            )
+        device.descriptor.memory(row["memory"])
+    except DeviceError as error:
+        raise GraphError(
+            str(error),
+            path=path if "memory" not in str(error) else _place("storage", i, "memory"),
+            got=error.got,
+        ) from None
+    offset, nbytes = integers([row["offset"], row["bytes"]], *_META, "storage", i).tolist()
+    return StorageHint(row["device"], row["memory"], offset, nbytes)
+
+
+def read_layouts(ours: dict[str, Any]) -> tuple[Layout, ...] | None:
+    """The distinct layouts. Raises GraphError for one that cannot be."""
+    return tuple(_layout(row, i) for i, row in enumerate(ours["layouts"])) if "layouts" in ours else None
+
+
+def _layout(row: dict[str, Any], i: int) -> Layout:
+    name, path = row["format"], _place("layouts", i, "format")
+    fmt = dtypes.FORMATS.get(name)
+    if fmt is None:
+        try:
+            known = dtypes.canonical(name) == name and name != "void"
+        except DocumentError:
+            known = False
+        if not known:
+            raise GraphError(
+                f"unknown format {name[:60]!r}{did_you_mean(name, dtypes.FORMATS)}", path=path, got=name
+            )
+    if row["layout"] == TILE and (row["memory"] == HOST or fmt is None):
+        raise GraphError(
+            f"layout tile exists on devices only, not for {name} in {row['memory']}",
+            path=_place("layouts", i, "layout"),
+        )
+    if row["layout"] == ROW_MAJOR and fmt is not None and fmt.itemsize is None:
+        raise GraphError(f"format {name} exists in layout tile only", path=path, got=name)
+    return Layout(row["memory"], row["layout"], name, _shard(row, i))
+
+
+def _shard(row: dict[str, Any], i: int) -> Shard | None:
+    """How a layout is sharded; whether a tensor and a device can be is the plan's to say."""
+    said = row.get("shard")
+    if said is None:
+        return None
+    if row["memory"] != L1:
+        raise GraphError(
+            f"shards lie in the L1 of cores, not in {row['memory']}",
+            path=_place("layouts", i, "shard"),
+            got=row["memory"],
+            wanted=L1,
+        )
+    (top, left), (bottom, right) = said["grid"]
+    if top > bottom or left > right:
+        raise GraphError(
+            "grid is the first and the last core of a rectangle, [[row, column], [row, column]], both inside",
+            path=_place("layouts", i, "shard", "grid"),
+            got=said["grid"],
+        )
+    return Shard(
+        said["kind"], ((top, left), (bottom, right)), tuple(said["shape"]), said.get("orientation", "row")
+    )
+
+
+def read_layout_column(ours: dict, layouts: tuple[Layout, ...] | None, count: int) -> np.ndarray | None:
+    """int64 [entries]: index into ``layouts``, -1 where nothing is said; None without the column."""
+    if "layout" not in ours:
+        return None
+    column = ours["layout"]
+    of_length(column, count, *_META, "layout")
+    values = integers(column, *_META, "layout")
+    bad = values >= len(layouts or ())
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise GraphError(
+            f"layout {values[at]} is out of range: there are {len(layouts or ())} layouts",
+            path=_place("layout", at),
+            got=int(values[at]),
+            wanted=len(layouts or ()),
+        )
+    return values
+
+
+def read_aliases(ours: dict, graph: Graph) -> tuple[tuple[int, int], ...]:
+    """(output index, input index) pairs of equal types, none twice. Raises GraphError."""
+    pairs = [
+        tuple(integers(pair, *_META, "aliases", i).tolist()) for i, pair in enumerate(ours.get("aliases", ()))
+    ]
+    taken: tuple[set[int], set[int]] = (set(), set())
+    input_eids = graph.input_eids
+    for i, (output, source) in enumerate(pairs):
+        for side, (value, most, what) in enumerate(
+            ((output, len(graph.outputs), "output"), (source, len(graph.inputs), "input"))
+        ):
+            if value >= most or value in taken[side]:
+                text = f"out of range: the graph has {most}" if value >= most else "aliased twice"
+                raise GraphError(f"{what} {value} is {text}", path=_place("aliases", i, side), got=value)
+            taken[side].add(value)
+        types = graph.entry_type(int(graph.outputs[output])), graph.entry_type(int(input_eids[source]))
+        if types[0] != types[1]:
+            raise GraphError(
+                f"output {output} is {types[0]} and cannot be written into input {source}, which is "
+                f"{types[1]}",
+                path=_place("aliases", i),
+                got=types[0],
+                wanted=types[1],
+            )
+    return tuple(pairs)
+
+
+def read_at_input(ours: dict, graph: Graph) -> tuple[int, ...]:
+    """nids of __copy nodes that read a graph input, or what another of them makes. Raises GraphError for any
+    other."""
+    nids = integers(ours.get("at_input", []), *_META, "at_input").tolist()
+    known = [nid for nid in nids if nid < graph.num_nodes]
+    set_then = {*graph.input_eids.tolist(), *graph.row_ptr[known].tolist()}
+    seen: set[int] = set()
+    for i, nid in enumerate(nids):
+        fid = int(graph.func_id[nid]) if nid < graph.num_nodes else -1
+        if (
+            fid < 0
+            or graph.funcs[fid].name != COPY
+            or int(graph.in_eid[graph.in_ptr[nid]]) not in set_then
+            or nid in seen
+        ):
+            raise GraphError(
+                f"node {nid} is listed twice" if nid in seen else f"node {nid} is no {COPY} of a graph input",
+                path=_place("at_input", i),
+                got=nid,
+            )
+        seen.add(nid)
+    return tuple(nids)
+
+
+def read_numerics(ours: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """{device or kind: its words}. Raises GraphError for a word that there is not."""
+    found = ours.get("numerics", {})
+    for name, words in found.items():
+        if reason := options_error(words):
+            raise GraphError(f"numerics of {name}: {reason}", path=_place("numerics", name), got=words)
+    return found

@@ -1,0 +1,106 @@
+"""Inputs of a test case, drawn from a seed, and the measure results are judged by. Tests, benchmark and
+compare share these."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import UnsupportedOpError
+from ..graph import TensorType
+from .registry import Case, Op
+from .select import select
+
+__all__ = ["cases_on", "draw", "draw_array", "expected", "nmse"]
+
+
+def cases_on(op: Op, kind: str) -> list[Case]:
+    """The cases of an op that a device kind has a kernel for."""
+    return [case for case in op.cases if _has_kernel(op, case, kind)]
+
+
+def _has_kernel(op: Op, case: Case, kind: str) -> bool:
+    types, attrs = [TensorType(*t) for t in case.inputs], op.decode(case.attrs)
+    try:
+        select(op, attrs, kind, types, op.infer(types, attrs))
+    except UnsupportedOpError:
+        return False
+    return True
+
+
+_BETWEEN = {"positive": (0.5, 2), "uniform": (-1, 1), "above_one": (1.1, 4), "inside_one": (-0.9, 0.9)}
+
+
+def draw(case: Case, seed: int = 0) -> list[np.ndarray]:
+    """The inputs of a case: the same seed gives the same bits. ``case.make`` says how; what it leaves out is
+    "normal"."""
+    rng = np.random.default_rng([seed, *case.name.encode()])
+    how = (*case.make, *("normal",) * (len(case.inputs) - len(case.make)))
+    return [
+        draw_array(TensorType(dtype, shape), rng, h)
+        for (dtype, shape), h in zip(case.inputs, how, strict=True)
+    ]
+
+
+def draw_array(t: TensorType, rng: np.random.Generator, how: str = "normal") -> np.ndarray:
+    """A random array of type t.
+
+    ``how``: "normal" (integers: -100 .. 100, as far as the dtype has them), "uniform" (-1 .. 1; integers as
+    normal), "positive" (0.5 .. 2; integers 1 .. 100), "wide" (magnitudes 3 .. 150 of both signs, so that no
+    device format flushes one to 0), "above_one" (1.1 .. 4), "inside_one" (-0.9 .. 0.9), "digits" (integers
+    -3 .. 3, as far as the dtype has them, in any dtype), "shift" (0 .. bits + 2 of an integer), "index:N"
+    (integers -N .. N - 1). bool is 0 or 1 evenly.
+    """
+    dtype = dtypes.to_numpy(t.dtype)
+    if dtype.kind == "b":
+        return rng.integers(0, 2, t.shape).astype(dtype)
+    if how.startswith("index:"):
+        n = int(how[6:])
+        return np.asarray(rng.integers(-n, n, t.shape)).astype(dtype)
+    if how == "digits":
+        return np.asarray(rng.integers(0 if dtype.kind == "u" else -3, 4, t.shape)).astype(dtype)
+    if how == "shift":
+        return np.asarray(rng.integers(0, 8 * dtype.itemsize + 3, t.shape)).astype(dtype)
+    if dtype.kind in "iu":
+        low = 1 if how == "positive" else max(-100, np.iinfo(dtype).min)
+        return np.asarray(rng.integers(low, 101, t.shape)).astype(dtype)
+    if how == "wide":
+        values = rng.uniform(3, 150, t.shape) * rng.choice((-1.0, 1.0), t.shape)
+    elif how in _BETWEEN:
+        values = rng.uniform(*_BETWEEN[how], t.shape)
+    else:
+        values = rng.standard_normal(t.shape)
+    return np.asarray(values).astype(dtype)
+
+
+def expected(op: Op, case: Case, arrays: list[np.ndarray]) -> list[np.ndarray]:
+    """What the op's numpy reference makes of these inputs, in the dtypes and shapes of its rule."""
+    return op.reference(arrays, op.decode(case.attrs))
+
+
+def nmse(actual: np.ndarray, wanted: np.ndarray) -> float:
+    """Normalised mean squared error: sum((actual - wanted)^2) / sum(wanted^2) over the elements where wanted
+    is finite.
+
+    0.0 only for equal values; infinite where one side is NaN or infinite and the other is not equal to it, or
+    where wanted is all zeros and actual is not. Shapes must be equal.
+    """
+    if actual.shape != wanted.shape:
+        raise ValueError(f"shapes differ: {actual.shape} and {wanted.shape}")
+    if np.array_equal(actual, wanted):
+        return 0.0
+    a, w = np.asarray(actual, np.float64), np.asarray(wanted, np.float64)
+    finite = np.isfinite(w)
+    if not np.array_equal(a[~finite], w[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+        return float("inf")
+    a, w = a[finite], w[finite]
+    scale = np.abs(w).max(initial=0.0)
+    if scale == 0.0:
+        return float("inf") if a.any() else 0.0
+    with np.errstate(over="ignore", under="ignore"):
+        error = float((((a - w) / scale) ** 2).sum() / ((w / scale) ** 2).sum())
+    if (error == 0.0 and (a != w).any()) or wanted.dtype.kind in "iu":
+        return max(
+            error, np.finfo(np.float64).tiny
+        )  # they differ, if by too little for a square or a float64
+    return error

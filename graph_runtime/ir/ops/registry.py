@@ -1,0 +1,250 @@
+"""What an op is: one Op value holds its attributes, shape rule, cost, numpy reference, kernels and test
+cases.
+
+A family file (elementwise.py, linear.py, ...) makes its ops with ``register(Op(...))``; the C bodies stand in
+native/kernels. Adding an op touches one family file and one C body, nothing else: codegen, tests, benchmark
+and support list read this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import GraphError, UnsupportedOpError, did_you_mean
+from ..graph import TensorType
+
+__all__ = ["KERNEL", "REQUIRED", "Attr", "Body", "Case", "Op", "all_ops", "get", "register", "require"]
+
+REQUIRED: Any = object()
+KERNEL = "kernel"  # gr.kernel: which body of several
+Attrs = dict[str, Any]
+Types = Sequence[TensorType]
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """One attribute. ``kind``: int, ints, float, bool, str, strs, steps (a program, steps.py). ``default`` is
+    ONNX's where it has the op, REQUIRED, or None for "decided from the shapes"."""
+
+    name: str
+    kind: str
+    default: Any
+    meaning: str
+    choices: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The C body of an op on one device kind, in native/kernels/<kind>/.
+
+    ``name``: the body's base name; with ``suffix`` it gives the C function gr_<kind>_<name>__<suffix> and the
+    generic entry "<kind>/<name>/<suffix>" (no suffix: gr_<kind>_<name>, "<kind>/<name>").
+    ``dtypes``: the canonical dtypes of the op's first input that it takes.
+    ``suffix(inputs, outputs)``: which instantiation serves these types; None for bodies that look at
+    gr_arg.format at run time.
+    ``scratch(inputs, outputs, attrs)``: host bytes the call needs.
+    ``accepts(inputs, outputs, attrs)``: None, or a sentence saying why these types cannot be done here.
+    ``numerics``: it reads the words of ir/ops/numerics.py after the op's own.
+    ``epilogue``: it runs the op's epilogue (epilogue.py); without, it takes only calls that have none.
+    ``prebuilt``: it gains nothing from constant shapes, so a bundle leaves it to the one in the wheel.
+    ``library``: what it calls of the machine's ("openblas", blas.py); where that is absent, the op's default
+    body serves.
+    """
+
+    name: str
+    dtypes: tuple[str, ...]
+    suffix: Callable[[Types, Types], str] | None = None
+    scratch: Callable[[Types, Types, Attrs], int] | None = None
+    accepts: Callable[[Types, Types, Attrs], str | None] | None = None
+    numerics: bool = False
+    epilogue: bool = False
+    prebuilt: bool = False
+    library: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row of the case table: it drives the op tests, the op benchmark and the support list.
+
+    ``inputs``: (dtype, shape) each. ``make`` names how values are drawn: "normal", "positive", "uniform",
+    "index:N" (integers below N for that input). ``nmse``: largest normalised mean squared error against the
+    float64 reference, by device kind and tt format: {"cpu": 1e-12, "tt/f32": 1e-12, "tt/bf16": 1e-4,
+    "tt/bfp8_b": 1e-3}; 0.0 means bit-equal.
+    """
+
+    name: str
+    inputs: tuple[tuple[str, tuple[int, ...]], ...]
+    attrs: Attrs = field(default_factory=dict)
+    make: tuple[str, ...] = ()
+    nmse: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """An op. All callables are pure.
+
+    ``arity``: (least, most) number of inputs. ``infer(inputs, attrs)`` returns the output types or raises
+    GraphError with a message that says what is wrong. ``flops(inputs, outputs, attrs)``: multiply and add
+    count as two.
+    ``reference(arrays, attrs)`` returns the outputs; float16 and bfloat16 compute in float32 and round
+    once.
+    ``words(inputs, outputs, attrs)``: the int64 attribute words that the C bodies read as call->attrs.
+    ``bodies``: by device kind, the kernel that serves it; ``variants``: others, which take what the first
+    does not accept, or stand in for it where a node names one (``gr.kernel``).
+    ``inplace``: inputs that output 0 may overwrite when types are equal. ``is_nop``: a reshape, no kernel at
+    all on cpu.
+    """
+
+    name: str
+    doc: str
+    arity: tuple[int, int]
+    infer: Callable[[Types, Attrs], list[TensorType]]
+    reference: Callable[[list[np.ndarray], Attrs], list[np.ndarray]]
+    flops: Callable[[Types, Types, Attrs], int]
+    attrs: tuple[Attr, ...] = ()
+    words: Callable[[Types, Types, Attrs], list[int]] | None = None
+    bodies: dict[str, Body] = field(default_factory=dict)
+    variants: dict[str, tuple[Body, ...]] = field(default_factory=dict)
+    inplace: tuple[int, ...] = ()
+    is_nop: bool = False
+    cases: tuple[Case, ...] = ()
+
+    def decode(self, given: Attrs) -> Attrs:
+        """Given attributes with defaults filled in. Raises GraphError for an unknown, missing or ill-typed
+        one; its field ``attribute`` names one that was given."""
+        known = {a.name: a for a in self.attrs}
+        if self.variants:
+            known[KERNEL] = _kernel_attr(self)
+        for name in given:
+            if name not in known:
+                raise GraphError(
+                    f"op {self.name} has no attribute {name!r}{did_you_mean(name, known)}",
+                    op=self.name,
+                    got=name,
+                    attribute=name,
+                )
+        return {
+            name: _decode(self.name, a, given) for name, a in known.items() if name != KERNEL or name in given
+        }
+
+    def check_arity(self, count: int) -> None:
+        """Raise GraphError for a number of inputs that it does not take."""
+        least, most = self.arity
+        if not least <= count <= most:
+            wanted = least if least == most else f"{least} to {most}"
+            raise GraphError(
+                f"op {self.name} takes {wanted} inputs, got {count}",
+                op=self.name,
+                got=count,
+                wanted=self.arity,
+            )
+
+    def all_bodies(self, kind: str) -> list[Body]:
+        """The bodies of a device kind, the default first."""
+        return [*([self.bodies[kind]] if kind in self.bodies else []), *self.variants.get(kind, ())]
+
+    def bytes_moved(self, inputs: Types, outputs: Types) -> int:
+        """Bytes read and written at least once."""
+        return sum(t.nbytes for t in (*inputs, *outputs))
+
+
+def _kernel_attr(op: Op) -> Attr:
+    """The attribute that names one of several kernels: present where it is given, never by default."""
+    names = {b.name for b in op.bodies.values()} | {b.name for v in op.variants.values() for b in v}
+    return Attr(KERNEL, "str", None, "the kernel that serves this node", tuple(sorted(names)))
+
+
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "int": lambda v: isinstance(v, int) and not isinstance(v, bool) and -(2**63) <= v < 2**63,
+    "ints": lambda v: isinstance(v, (list, tuple)) and all(_KINDS["int"](x) for x in v),
+    "float": lambda v: isinstance(v, float) or _KINDS["int"](v),
+    "bool": lambda v: isinstance(v, bool) or v in (0, 1),
+    "str": lambda v: isinstance(v, str),
+    "strs": lambda v: isinstance(v, (list, tuple)) and all(isinstance(x, str) for x in v),
+    "steps": lambda v: isinstance(v, (list, tuple)) and all(map(_is_step, v)),
+}
+_READ: dict[str, Callable[[Any], Any]] = {
+    "ints": lambda v: tuple(map(int, v)),
+    "strs": tuple,
+    "float": float,
+    "bool": bool,
+    "steps": lambda v: tuple((name, tuple(reads), dict(attrs)) for name, reads, attrs in v),
+}
+
+
+def _is_step(value: Any) -> bool:
+    """[op, [input, ...], {attribute: value}]"""
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) == 3
+        and isinstance(value[0], str)
+        and _KINDS["ints"](value[1])
+        and isinstance(value[2], dict)
+    )
+
+
+def _decode(op: str, attr: Attr, given: Attrs) -> Any:
+    value = given.get(attr.name, attr.default)
+    if value is REQUIRED:
+        raise GraphError(f"op {op} needs attribute {attr.name!r}: {attr.meaning}", op=op, wanted=attr.name)
+    if value is None and attr.default is None:
+        return None
+    if not _KINDS[attr.kind](value):
+        raise GraphError(
+            f"op {op}: attribute {attr.name!r} must be {attr.kind}, got {value!r}",
+            op=op,
+            got=value,
+            attribute=attr.name,
+        )
+    value = _READ.get(attr.kind, lambda v: v)(value)
+    for item in value if attr.kind == "strs" else (value,):
+        if not attr.choices or item in attr.choices:
+            continue
+        raise GraphError(
+            f"op {op}: attribute {attr.name!r} is {item!r}, must be one of {list(attr.choices)}"
+            f"{_close(item, attr.choices)}",
+            op=op,
+            got=item,
+            wanted=attr.choices,
+            attribute=attr.name,
+        )
+    return value
+
+
+def _close(value: Any, choices: Sequence[Any]) -> str:
+    """Which choice was meant, where one is near; the choices themselves are in the text already."""
+    text = did_you_mean(str(value), choices)
+    return text if text.startswith(" (did") else ""
+
+
+_OPS: dict[str, Op] = {}
+
+
+def register(op: Op) -> Op:
+    """Add an op to the table (also from outside this package). A name can be taken once."""
+    if op.name in _OPS:
+        raise UnsupportedOpError(f"op {op.name} is registered twice", op=op.name)
+    _OPS[op.name] = op
+    return op
+
+
+def all_ops() -> dict[str, Op]:
+    """Every op by name."""
+    return dict(_OPS)
+
+
+def get(name: str) -> Op | None:
+    """The op of that name, None where there is none."""
+    return _OPS.get(name)
+
+
+def require(name: str) -> Op:
+    """The op of that name. Raises UnsupportedOpError with "did you mean"."""
+    op = _OPS.get(name)
+    if op is None:
+        raise UnsupportedOpError(f"unknown op {name!r}{did_you_mean(name, _OPS)}", op=name, got=name)
+    return op

@@ -1,0 +1,219 @@
+"""Programs of elementwise steps: the body of ``fused`` and the epilogues of products.
+
+A program is a list of steps [op, [input, ...], {attribute: value}]. Input k >= 0 is the node's k-th input. In
+the body of ``fused`` -1 - j is the result of step j. In an epilogue -1 is the product, and -2 - j the result
+of step j; the inputs that it reads come after the op's own. The last step gives the result. All tensors of a
+program have one dtype.
+
+C contract (native/kernels/steps.h), the words after the op's own:
+    [0] instructions n  [1] inputs of the node that only the program reads; both 0: there is no program
+    n times: [0] code  [1] register of the result  [2] [3] registers of the operands  [4] [5] bits of two
+    doubles, the attributes
+Code 0 loads input [2] of the call into a register. In an epilogue register 0 holds the product. The last
+instruction makes the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import did_you_mean
+from ..graph import TensorType
+from . import registry, rules
+
+__all__ = [
+    "CODES",
+    "MOST_INPUTS",
+    "MOST_REGISTERS",
+    "MOST_STEPS",
+    "Step",
+    "extras",
+    "flops",
+    "result_type",
+    "run",
+    "words",
+]
+
+Step = tuple[str, tuple[int, ...], dict[str, Any]]
+MOST_STEPS = 24
+MOST_INPUTS = 8  # of a node that only its program reads
+MOST_REGISTERS = 12  # GR_STEPS_REGISTERS of native/kernels/steps.h
+_LOAD = 0
+
+# code of each op that can be a step: enum gr_step_code of native/kernels/steps.h. gelu by tanh has the next
+CODES = {
+    "add": 1,
+    "subtract": 2,
+    "multiply": 3,
+    "divide": 4,
+    "maximum": 5,
+    "minimum": 6,
+    "relu": 16,
+    "gelu": 17,
+    "sigmoid": 19,
+    "tanh": 20,
+    "exp": 21,
+    "sqrt": 22,
+    "abs": 23,
+    "negative": 24,
+    "silu": 25,
+    "hard_swish": 26,
+    "hard_sigmoid": 27,
+    "clip": 28,
+    "leaky_relu": 29,
+    "reciprocal": 30,
+    "erf": 31,
+    "log": 32,
+}
+_PARAMETERS: dict[str, Callable[[dict], tuple[float, ...]]] = {
+    "clip": lambda a: (-np.inf if a["min"] is None else a["min"], np.inf if a["max"] is None else a["max"]),
+    "hard_sigmoid": lambda a: (a["alpha"], a["beta"]),
+    "leaky_relu": lambda a: (a["alpha"],),
+}
+_INTS = ("add", "subtract", "multiply", "maximum", "minimum", "relu")
+DTYPES = rules.FLOATS + rules.INTS
+
+
+def extras(program: Sequence[Step]) -> tuple[int, ...]:
+    """The inputs of the node that a program reads, ascending."""
+    return tuple(sorted({k for _, inputs, _ in program for k in inputs if k >= 0}))
+
+
+# ---------------------------------------------------------------- types
+
+
+def result_type(
+    what: str, program: Sequence[Step], inputs: Sequence[TensorType], product: TensorType | None = None
+) -> TensorType:
+    """The type of the last step's result. ``inputs``: all of the node's; ``product``: of an epilogue.
+
+    Raises GraphError for a step that is no elementwise op of one dtype, reads what is not there, or whose
+    own rule refuses it; for too many steps, inputs or registers.
+    """
+    first = 1 if product is not None else 0
+    made = [] if product is None else [product]
+    if not program:
+        rules.fail(what, "a program of no steps", got=program)
+    for j, (name, reads, attrs) in enumerate(program):
+        op = _elementwise(what, j, name)
+        for k in reads:
+            if not (0 <= k < len(inputs) or 0 <= -1 - k < j + first):
+                rules.fail(
+                    what, f"step {j} ({name}) reads {k}, which is neither an input nor a step before", got=k
+                )
+        if not op.arity[0] <= len(reads) <= op.arity[1]:
+            rules.fail(what, f"step {j} ({name}) has {len(reads)} inputs, it takes {op.arity[0]}", got=reads)
+        types = [inputs[k] if k >= 0 else made[-1 - k] for k in reads]
+        (t,) = op.infer(types, op.decode(attrs))
+        if t.dtype != types[0].dtype:
+            rules.fail(what, f"step {j} ({name}) makes {t.dtype} of {types[0].dtype}", got=t.dtype)
+        made.append(t)
+    _limits(what, program, made[-1].dtype, product is not None)
+    return made[-1]
+
+
+def _elementwise(what: str, j: int, name: str) -> registry.Op:
+    if name not in CODES or registry.get(name) is None:
+        rules.fail(what, f"step {j}: {name!r} cannot be a step{did_you_mean(name, CODES)}", got=name)
+    return registry.require(name)
+
+
+def _limits(what: str, program: Sequence[Step], dtype: str, epilogue: bool) -> None:
+    if dtype not in DTYPES or (dtype in rules.INTS and any(name not in _INTS for name, _, _ in program)):
+        rules.fail(what, f"no program of these steps for {dtype}", got=dtype)
+    inputs = len(extras(program))
+    for count, most, text in (
+        (len(program), MOST_STEPS, "steps"),
+        (inputs, MOST_INPUTS, "inputs"),
+        (_registers(program, epilogue), MOST_REGISTERS, "registers"),
+    ):
+        if count > most:
+            rules.fail(
+                what, f"a program takes at most {most} {text}, this one needs {count}", got=count, wanted=most
+            )
+
+
+# ---------------------------------------------------------------- numpy reference and cost
+
+
+def run(
+    program: Sequence[Step], arrays: Sequence[np.ndarray], product: np.ndarray | None = None
+) -> np.ndarray:
+    """What a program makes, each step by its op's reference. 16-bit floats are rounded once, at the end."""
+    dtype = (arrays[0] if product is None else product).dtype
+    narrow = dtype.name in ("float16", "bfloat16")
+    arrays = [a.astype(np.float32) if narrow and a.dtype == dtype else a for a in arrays]
+    made = [] if product is None else [product.astype(np.float32) if narrow else product]
+    for name, reads, attrs in program:
+        op = registry.require(name)
+        (value,) = op.reference([arrays[k] if k >= 0 else made[-1 - k] for k in reads], op.decode(attrs))
+        made.append(value)
+    return rules.narrow(made[-1], dtype.name)
+
+
+def flops(program: Sequence[Step], out: TensorType) -> int:
+    """Those of the steps, each on all elements of the result."""
+    total = 0
+    for name, reads, attrs in program:
+        op = registry.require(name)
+        total += op.flops([out] * len(reads), [out], op.decode(attrs))
+    return total
+
+
+# ---------------------------------------------------------------- words
+
+
+def words(program: Sequence[Step], epilogue: bool) -> list[int]:
+    """The words of a program whose types are right; [0, 0] for none."""
+    if not program:
+        return [0, 0]
+    found: list[int] = []
+    for code, target, a, b, parameters in _instructions(program, epilogue):
+        bits = [rules.float_word(p) for p in (*parameters, 0.0, 0.0)[:2]]
+        found += [code, target, a, b, *bits]
+    return [len(found) // 6, len(extras(program)), *found]
+
+
+def _registers(program: Sequence[Step], epilogue: bool) -> int:
+    return 1 + max(row[1] for row in _instructions(program, epilogue))
+
+
+def _instructions(program: Sequence[Step], epilogue: bool) -> list[tuple[int, int, int, int, tuple]]:
+    """(code, result, operand, operand, parameters) each. An input is loaded before the step that reads it
+    first; a register is free again after the last step that reads it."""
+    shift = 1 if epilogue else 0
+    read = [
+        (("input", k) if k >= 0 else ("step", -1 - k - shift), j)
+        for j, (_, reads, _) in enumerate(program)
+        for k in reads
+    ]
+    last = dict(read)
+    place: dict[tuple[str, int], int] = {("step", -1): 0} if epilogue else {}
+    free, used, rows = [], len(place), []
+
+    def take() -> int:
+        nonlocal used
+        if free:
+            return free.pop()
+        used += 1
+        return used - 1
+
+    for j, (name, reads, attrs) in enumerate(program):
+        keys = [("input", k) if k >= 0 else ("step", -1 - k - shift) for k in reads]
+        for key in keys:
+            if key not in place:
+                place[key] = take()
+                rows.append((_LOAD, place[key], key[1], 0, ()))
+        at = [place[key] for key in keys]
+        free += [place[key] for key in dict.fromkeys(keys) if last[key] == j]
+        place["step", j] = take()
+        decoded = registry.require(name).decode(attrs)
+        code = CODES[name] + int(decoded.get("approximate") == "tanh")
+        parameters = _PARAMETERS[name](decoded) if name in _PARAMETERS else ()
+        rows.append((code, place["step", j], at[0], at[-1], parameters))
+        if ("step", j) not in last:
+            free.append(place["step", j])
+    return rows

@@ -1,0 +1,394 @@
+"""create() and load(): from documents and libraries to a GraphModule."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import DocumentError, ForeignMachineError
+from ..base.garbage import gc_paused
+from ..base.machine.devices import Device, parse_list
+from ..build.bundles.bundle import KERNELS, Bundle, BundleProgram, read_bundle
+from ..build.libraries.judge import LibraryFile, read_library
+from ..build.trust import require_trust
+from ..frontends import is_onnx
+from ..ir.builder import GraphBuilder
+from ..ir.documents.loader import load_graph
+from ..ir.graph import Graph
+from ..ir.model import Constant, Model
+from ..plan import Plan
+from ..plan import plan as make_plan
+from ..plan.memory import SAFE, SERIAL
+from ..plan.snapshot import read_snapshot
+from .circular import of_plan
+from .library import Library, load_library, open_libraries
+from .module import GraphModule
+from .packing import pack
+from .sessions.session import MAX_IN_FLIGHT, Session
+from .sessions.sharing import link_constants, set_parameters
+from .sessions.unset import REFUSE
+
+__all__ = [
+    "adopt_params",
+    "bundle_files",
+    "bundle_libraries",
+    "create",
+    "inplace_rules",
+    "library_kernels",
+    "load",
+    "open_program",
+    "read_graph",
+    "read_runnable",
+    "set_constants",
+    "warn_of",
+]
+
+_MOST_WARNINGS = 5
+_REUSE = {"threads": SAFE, "inline": SERIAL}  # how memory is shared where nobody says
+
+
+def create(
+    graph: Any,
+    library: Any = None,
+    devices: Any = ("cpu:0",),
+    *,
+    params: Any = None,
+    strict: bool = False,
+    device_map: Mapping[str, str | Device] | None = None,
+    place: Mapping[str, str | Device] | None = None,
+    formats: Mapping[str, str] | None = None,
+    layouts: Mapping[str, str] | None = None,
+    policy: str | None = None,
+    placement: Any = None,
+    numerics: Mapping[str, Mapping[str, str]] | None = None,
+    objective: str = "serial",
+    fallback: str = "error",
+    dims: Mapping[str, int] | None = None,
+    fuse: bool | None = None,
+    threads: int | None = None,
+    queues: str = "inline",
+    max_in_flight: int = MAX_IN_FLIGHT,
+    reuse: str | None = None,
+    name: str | None = None,
+    unset_inputs: str = REFUSE,
+) -> GraphModule:
+    """A GraphModule.
+
+    ``graph``: JSON text if it begins with "{", else a path of a graph.json or ONNX file; also bytes, a Graph,
+    a GraphBuilder (with the parameters that it holds), a Model, or a Plan, run as it is. ``library``: a path
+    or Library of kernels, a list of them, or None for the kernels built in. ``devices``: "cpu:0", or a list,
+    whose first is the fallback: a node that the file puts elsewhere runs there, with a warning; TVM's (type,
+    id) is a device, too. ``params`` as load_params. ``strict``, ``device_map``, ``place`` (pins, glob ->
+    device), ``formats`` (device -> format of its floats), ``layouts`` (glob -> "l1/height"), ``numerics``
+    (device -> {"fidelity": "HiFi2", "dst": "bf16", "numerics": "exact"}), ``policy`` ("nlp": op models of
+    buda boards), ``placement`` ("mincut": who places the rest), ``objective`` and ``fallback`` as plan.plan.
+    ``dims``, the sizes of an ONNX file's symbolic dimensions, and ``fuse``, whether nodes may be rewritten:
+    prepare.prepare. ``threads``: size of the intra-op pool. ``queues``: "threads" lets run() use the devices'
+    queues. ``max_in_flight``: queued runs that hold memory at once, the next run_async waits for the oldest.
+    ``reuse``: how memory is shared, "serial", "safe" or "off" (docs/memory.md), by default safe for queues.
+    ``name``: who holds memory in errors. ``unset_inputs``: runs "refuse" those never set, or "allow", as TVM.
+
+    Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError.
+    """
+    opened, name = _libraries(library), name or _name_of(graph)
+    ready = {
+        "threads": threads,
+        "name": name,
+        "queues": queues,
+        "max_in_flight": max_in_flight,
+        "unset_inputs": unset_inputs,
+    }
+    options = {
+        "place": place,
+        "device_map": device_map,
+        "formats": formats,
+        "layouts": layouts,
+        "numerics": numerics,
+        "policy": policy,
+        "strict": strict,
+        "placement": placement,
+        "objective": objective,
+        "fallback": fallback,
+        "inplace": inplace_rules(opened),
+        "kernels": library_kernels(opened),
+        "packer": pack,
+        "circular": of_plan,
+        "reuse": reuse or _REUSE.get(queues, SERIAL),
+    }
+    if fuse or dims or isinstance(graph, Model) or is_onnx(graph):
+        prepared = _prepare()(graph, devices, params=params, dims=dims, fuse=fuse, **options)
+        return set_constants(
+            GraphModule(Session(_told(prepared.plan), opened, reserve=False, **ready)),
+            prepared.model.constants,
+        )
+    with gc_paused():
+        loaded = None if isinstance(graph, Plan) else read_graph(graph)
+        planned = _told(make_plan(loaded, devices, **options)) if loaded is not None else graph
+        module = GraphModule(Session(planned, opened, reserve=False, **ready))
+        if loaded is not None:
+            link_constants(module.session, loaded, opened)
+    if isinstance(graph, GraphBuilder):
+        module.load_params(graph.params)
+    if params is not None:
+        module.load_params(params)
+    module.session.reserve()
+    return module
+
+
+def warn_of(plan: Plan, stacklevel: int = 3) -> None:
+    """Python warnings of what a plan does otherwise than the caller or the file asked: the first of it, and
+    how much more."""
+    for text in plan.warnings[:_MOST_WARNINGS]:
+        warnings.warn(text, stacklevel=stacklevel)
+    if (more := len(plan.warnings) - _MOST_WARNINGS) > 0:
+        warnings.warn(
+            f"{more} more of these: plan.warnings, and graph-runtime plan, list all", stacklevel=stacklevel
+        )
+
+
+def _told(plan: Plan) -> Plan:
+    """The plan, its warnings given to the caller of create."""
+    warn_of(plan, stacklevel=4)
+    return plan
+
+
+def load(
+    bundle: str | os.PathLike,
+    devices: Any = None,
+    program: str | None = None,
+    *,
+    threads: int | None = None,
+    max_in_flight: int = MAX_IN_FLIGHT,
+    libraries: bool = True,
+    rebuild: bool = False,
+    verify: str = "quick",
+    unset_inputs: str = REFUSE,
+) -> GraphModule:
+    """A GraphModule from a bundle, with its libraries and parameters.
+
+    ``devices``: by default those it was compiled for. ``program``: by default its first. ``threads``,
+    ``max_in_flight`` and ``unset_inputs`` as create. ``libraries``: False runs no native code of the bundle,
+    but the kernels built in. ``rebuild``: neither; kernels are compiled anew from its graph. ``verify``
+    "full": parameters are read and compared with their sha256, not mapped (docs/bundles.md).
+
+    Raises DocumentError, ParamsError, GraphError, PlanError, CheckError, DeviceError, CompileError,
+    LibraryError: an UntrustedLibraryError for libraries that this user did not compile here and has not
+    trusted (gr.trust).
+    """
+    opened = read_bundle(bundle, verify)
+    opened.kernels = _chosen_kernels(libraries, rebuild)
+    return open_program(
+        opened,
+        opened.program(program),
+        devices,
+        threads=threads,
+        max_in_flight=max_in_flight,
+        unset_inputs=unset_inputs,
+    )
+
+
+def read_runnable(bundle: str | os.PathLike, libraries: bool = True, rebuild: bool = False) -> Bundle:
+    """A bundle whose programs will be run, with the kernels asked for, as load(). Nothing of it runs: what
+    would be refused then is refused now. Raises DocumentError, UntrustedLibraryError."""
+    opened = read_bundle(bundle)
+    opened.kernels = _chosen_kernels(libraries, rebuild)
+    if opened.kernels == KERNELS[0]:
+        require_trust(bundle_files(opened))
+    return opened
+
+
+def _chosen_kernels(libraries: bool, rebuild: bool) -> str:
+    return KERNELS[2] if rebuild else KERNELS[0] if libraries else KERNELS[1]
+
+
+def open_program(
+    bundle: Bundle,
+    entry: BundleProgram,
+    devices: Any = None,
+    *,
+    threads: int | None = None,
+    max_in_flight: int = MAX_IN_FLIGHT,
+    reserve: bool = True,
+    unset_inputs: str = REFUSE,
+) -> GraphModule:
+    """load(), for a bundle that is open already, with the kernels that ``Bundle.kernels`` says. ``reserve``
+    False: for submitting only, the module holds its parameters and takes no other memory before it is run
+    itself."""
+    with gc_paused():
+        libraries, devices = bundle_libraries(bundle), devices or bundle.devices
+        planned, loaded = _snapshot(bundle, entry, devices, libraries), None
+        if planned is None:
+            loaded = read_graph(bytes(bundle.read(entry.graph)))
+            planned = make_plan(
+                loaded,
+                devices,
+                inplace=inplace_rules(libraries),
+                packer=pack,
+                kernels=library_kernels(libraries),
+            )
+        if bundle.kernels == KERNELS[2]:
+            libraries = _rebuilt(planned)
+        session = Session(
+            planned,
+            libraries,
+            threads,
+            name=bundle.path.name,
+            max_in_flight=max_in_flight,
+            reserve=False,
+            unset_inputs=unset_inputs,
+        )
+        module = GraphModule(session)
+        _check_names(bundle, entry, session.graph, planned.aliases)
+        if loaded is not None:
+            link_constants(session, loaded, libraries)
+        mapped = bundle.mapped(entry)
+        adopt_params(module, mapped.values, entry.params, mapped.digests, reserve)
+    return module
+
+
+def _rebuilt(plan: Plan) -> list[Library]:
+    """The library of a plan's kernels, compiled or found in the cache; none where it needs none."""
+    from codegen.build import cached_library  # needed where something is compiled only
+
+    built = cached_library([plan])
+    return [load_library(built)] if built else []
+
+
+def _check_names(bundle: Bundle, entry: BundleProgram, graph: Graph, aliases: tuple) -> None:
+    """Raise DocumentError where the index does not say of each graph input whether runs or parameters set it:
+    one that neither sets would be read as it lies in memory; and where it has other outputs or aliases."""
+    said, wanted = {*entry.inputs, *entry.params}, set(graph.input_names)
+    if said != wanted:
+        raise DocumentError(
+            f"bundle {bundle.path}: inputs and params of program {entry.name!r} are not the "
+            f"inputs of its graph: {', '.join(sorted(said ^ wanted)[:10])}",
+            got=sorted(said),
+            wanted=sorted(wanted),
+        )
+    for what, has, wants in (
+        ("outputs", entry.outputs, graph.output_names),
+        ("aliases", entry.aliases, aliases),
+    ):
+        if has != wants:
+            raise DocumentError(
+                f"bundle {bundle.path}: {what} of program {entry.name!r} are not those of "
+                f"its graph: {list(has)[:10]} and {list(wants)[:10]}",
+                got=has,
+                wanted=wants,
+            )
+
+
+def _snapshot(
+    bundle: Bundle, entry: BundleProgram, devices: Any, libraries: Sequence[Library]
+) -> Plan | None:
+    """The program's plan, where the bundle has it ready for these devices. Linked constants of a library that
+    others made are found by columns of the graph's file, so that one is read then."""
+    if entry.plan is None or any(library.manifest is None for library in libraries):
+        return None
+    return read_snapshot(bundle.read(entry.plan), parse_list(devices), inplace_rules(libraries))
+
+
+def adopt_params(
+    module: GraphModule,
+    params: Mapping[str, np.ndarray],
+    keys: Mapping[str, str] | None = None,
+    digests: dict[str, bytes] | None = None,
+    reserve: bool = True,
+) -> None:
+    """Set parameters that stay where they are: inputs on the host live in these arrays for good, others are
+    copied. For a module that did nothing yet. ``keys`` {input name: key of its hash in ``digests``}, to which
+    those are added that had to be made. ``reserve`` as sharing.set_parameters, whose errors it raises."""
+    index = {name: module.get_input_index(name) for name in params}
+    keys, digests = keys or {}, {} if digests is None else digests
+    known = {index[name]: digests[keys[name]] for name in params if keys.get(name) in digests}
+    made = set_parameters(
+        module.session,
+        {index[name]: array for name, array in params.items()},
+        staying=True,
+        digests=known,
+        reserve=reserve,
+    )
+    module.params.update(params)
+    digests.update({keys[name]: made[at] for name, at in index.items() if at in made and name in keys})
+
+
+def set_constants(module: GraphModule, constants: Mapping[str, Constant]) -> GraphModule:
+    """Set a model's constants by name, each read, copied and let go before the next; returns the module.
+    Raises InputError, and what reading them raises (MissingDataError)."""
+    found = {module.get_input_index(name): constant for name, constant in constants.items()}
+    set_parameters(module.session, found)
+    module.params.update(constants)
+    return module
+
+
+def bundle_files(bundle: Bundle) -> list[LibraryFile]:
+    """A bundle's libraries, judged by their bytes: nothing of them runs. One that was built for another
+    processor is left out with a warning: where functions of it have gr.op, the kernels built in serve, which
+    are slower.
+
+    Raises LibraryError, DocumentError for one that is damaged.
+    """
+    found = []
+    for item in bundle.libraries:
+        try:
+            found.append(bundle.judge(item))
+        except ForeignMachineError as error:
+            warnings.warn(
+                f"{error}. Until then the kernels built into this installation serve, which may be slower",
+                stacklevel=4,
+            )
+    return found
+
+
+def bundle_libraries(bundle: Bundle) -> list[Library]:
+    """A bundle's libraries, opened; none where its programs run with other kernels (``Bundle.kernels``).
+    Raises as bundle_files, UntrustedLibraryError before anything of one runs."""
+    return open_libraries(bundle_files(bundle)) if bundle.kernels == KERNELS[0] else []
+
+
+def read_graph(source: Any) -> Graph:
+    """The Graph of what create() takes: JSON text or bytes, a path, a Graph or a GraphBuilder."""
+    if isinstance(source, Graph):
+        return source
+    return source.build() if isinstance(source, GraphBuilder) else load_graph(source)
+
+
+def _prepare() -> Callable[..., Any]:
+    from ..build.prepare import prepare  # rewrites and front-ends: only who has a model needs them
+
+    return prepare
+
+
+def _name_of(source: Any) -> str:
+    text = isinstance(source, str) and source.lstrip().startswith("{")
+    return Path(source).name if isinstance(source, (str, os.PathLike)) and not text else "session"
+
+
+def _libraries(library: Any) -> list[Library]:
+    if library is None:
+        return []
+    items = library if isinstance(library, (list, tuple)) else [library]
+    files = [getattr(item, "library", item) for item in items]  # what load_module returned has one
+    return open_libraries([item if isinstance(item, LibraryFile) else read_library(item) for item in files])
+
+
+def inplace_rules(libraries: Sequence[LibraryFile]) -> dict[str, tuple[int, ...]]:
+    """func_name -> inputs that output 0 may overwrite, as the libraries' manifests say."""
+    return {name: entry.inplace for library in libraries for (name, _), entry in library.kernels.items()}
+
+
+def library_kernels(libraries: Sequence[LibraryFile]) -> dict[str, set[str]]:
+    """func_name -> the device kinds that libraries have it for. Names that no manifest lists are left out:
+    a library without a manifest may have them."""
+    found: dict[str, set[str]] = {}
+    for name, kind in (key for library in libraries for key in library.kernels):
+        found.setdefault(name, set()).add(kind)
+    for name, kinds in found.items():
+        if any(library.has(name, "cpu") for library in libraries):
+            kinds.add("cpu")
+    return found

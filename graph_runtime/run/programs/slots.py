@@ -1,0 +1,185 @@
+"""Which buffers a run needs, and where in them each entry lies: a plan with its memory taken apart.
+
+kept      a value that runs only read: an input, a constant, a copy made when an input is set; it is the
+          session's own memory, or what the caller gives
+output    what a run hands out: a buffer of its own each run
+arena     one for each memory of each device: all other values, at the plan's places, closed up
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...base.machine.devices import Device
+from ...base.machine.layout import HOST, footprint
+from ...plan.columns import follow, is_nop, starts
+from ...plan.lanes import overlapping
+from ...plan.sizes import round_up
+from ...plan.types import Plan, Storage
+from .program import Program
+
+__all__ = ["Slots", "assign_slots", "closed_up", "extent_of", "memory_of", "slots_of_copies"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slots:
+    """``value`` int64 [entries]: the first entry of the value that each entry shows. ``slot`` int32 [entries]
+    and ``offset`` uint64 [entries] where it lies. For each slot: ``did``, ``memory`` int32, ``extent`` int64,
+    ``eid`` int64 (the value that has it for itself, -1 for an arena). ``kept`` bool [slots]. ``outputs``: the
+    slot of each graph output; ``copied`` {output: entry} those that are copies of a kept value, made at the
+    end of the run. ``into`` {output: input} as the graph's aliases."""
+
+    value: np.ndarray
+    slot: np.ndarray
+    offset: np.ndarray
+    did: np.ndarray
+    memory: np.ndarray
+    extent: np.ndarray
+    eid: np.ndarray
+    kept: np.ndarray
+    outputs: tuple[int, ...]
+    copied: dict[int, int]
+    into: dict[int, int]
+
+    @property
+    def count(self) -> int:
+        """Number of slots."""
+        return len(self.did)
+
+
+def assign_slots(plan: Plan) -> Slots:
+    """The slots of a plan: first those of values that have one for themselves, then the arenas, then those of
+    outputs that are copies of kept values."""
+    graph, value = plan.graph, _values(plan)
+    kept = ((graph.func_id < 0) | plan.at_input)[graph.entry_nid]
+    firsts, own_slot = _own_slots(plan, value, kept)
+    columns = [
+        [int(d) for d in plan.entry_did()[firsts]],
+        [memory_of(plan, int(eid)) for eid in firsts],
+        [extent_of(plan, int(eid)) for eid in firsts],
+    ]
+    own = np.array(columns, np.int64).reshape(3, len(firsts))
+    slot, offset, arenas = _with_arenas(plan, own_slot[value], len(firsts))
+    copied = {o: int(graph.outputs[o]) for o in np.flatnonzero(kept[value[graph.outputs]]).tolist()}
+    sources = np.array(list(copied.values()), np.int64)
+    did, memory, extent = np.concatenate([own, arenas, own[:, slot[sources]]], axis=1)
+    eids = np.concatenate([firsts, np.full(arenas.shape[1], -1), sources])
+    behind = {o: len(firsts) + arenas.shape[1] + at for at, o in enumerate(copied)}
+    outputs = tuple(behind.get(o, at) for o, at in enumerate(slot[graph.outputs].tolist()))
+    only_read = np.concatenate([kept[firsts], np.zeros(len(did) - len(firsts), bool)])
+    return Slots(
+        value,
+        slot.astype(np.int32),
+        offset,
+        did.astype(np.int32),
+        memory.astype(np.int32),
+        extent,
+        eids,
+        only_read,
+        outputs,
+        copied,
+        dict(plan.aliases),
+    )
+
+
+def _own_slots(plan: Plan, value: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the values, by first entry, that have a slot for themselves; that slot, int64 [entries], -1 for all
+    else): kept ones, and outputs. One that is written into an input has the input's."""
+    graph = plan.graph
+    heads, entries = value[graph.outputs], np.arange(graph.num_entries)
+    written = {int(heads[o]): int(value[graph.input_eids[i]]) for o, i in plan.aliases}
+    own = np.zeros(graph.num_entries, bool)
+    own[value] = kept[value]
+    own[[head for head in heads.tolist() if head not in written]] = True
+    firsts = np.flatnonzero(own & (value == entries))
+    slot = np.full(graph.num_entries, -1, np.int64)
+    slot[firsts] = np.arange(len(firsts))
+    for made, there in written.items():
+        slot[made] = slot[there]
+    return firsts, slot
+
+
+def _values(plan: Plan) -> np.ndarray:
+    """int64 [entries]: the entry whose bytes each shows; reshapes that move nothing make one value."""
+    graph = plan.graph
+    parent = np.arange(graph.num_entries)
+    nops = np.flatnonzero(is_nop(graph))
+    parent[graph.row_ptr[nops]] = graph.in_eid[graph.in_ptr[nops]]
+    return follow(parent)
+
+
+def _with_arenas(plan: Plan, slot: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Slot and offset of every entry with those that had none in an arena, and the arenas' (did, memory,
+    extent)."""
+    offset, loose = np.zeros(len(slot), np.uint64), np.flatnonzero(slot < 0)
+    place, arena, arenas = _arenas(plan, np.unique(plan.sid[loose]))
+    slot = slot.copy()
+    slot[loose], offset[loose] = first + arena[plan.sid[loose]], place[plan.sid[loose]]
+    return slot, offset, np.array(arenas, np.int64).reshape(-1, 3).T
+
+
+def closed_up(plan: Plan, entries: np.ndarray) -> tuple[np.ndarray, dict[tuple[int, int], int]]:
+    """(offset of each storage int64 [storages], {(did, memory): bytes}) where only these entries, bool
+    [entries], have memory at the plan's places: what lies between is closed up."""
+    place, _, arenas = _arenas(plan, np.unique(plan.sid[entries]))
+    return place, {(did, memory): extent for did, memory, extent in arenas}
+
+
+def _arenas(plan: Plan, used: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int, int]]]:
+    """Offset and arena of each of these storages, int64 [storages], and the arenas (did, memory, extent): one
+    a memory. Storages that share bytes keep their distances; what lies between is closed up."""
+    storage = plan.storage
+    region, cell = storage.region[used], overlapping(storage)[used]
+    place, arena = np.zeros(storage.count, np.int64), np.zeros(storage.count, np.int64)
+    arenas: list[tuple[int, int, int]] = []
+    for which in np.unique(region).tolist():
+        mine = used[region == which]
+        did, memory = int(storage.did[mine[0]]), int(storage.memory[mine[0]])
+        alignment = max(64, plan.devices[did].descriptor.memories[memory].alignment)
+        place[mine], end = _close_up(storage, mine, cell[region == which], alignment)
+        arena[mine] = len(arenas)
+        arenas.append((did, memory, end))
+    return place, arena, arenas
+
+
+def _close_up(storage: Storage, sids: np.ndarray, cell: np.ndarray, alignment: int) -> tuple[np.ndarray, int]:
+    """New offsets int64 [sids] and their end: cells of overlapping storages one after another."""
+    _, cell = np.unique(cell, return_inverse=True)
+    begin = np.full(cell.max() + 1, np.iinfo(np.int64).max)
+    end = np.zeros(cell.max() + 1, np.int64)
+    np.minimum.at(begin, cell, storage.offset[sids])
+    np.maximum.at(end, cell, storage.offset[sids] + storage.extent[sids])
+    place = starts(round_up(end - begin, alignment))
+    return place[cell] + storage.offset[sids] - begin[cell], int(place[-1])
+
+
+def slots_of_copies(program: Program, slots: Slots) -> dict[int, tuple[int, ...]]:
+    """{graph input: the slots of what its at_input copies make}."""
+    first_entry = program.plan.graph.row_ptr
+    return {
+        index: tuple(int(slots.slot[first_entry[nid]]) for nid in program.nid[first:last])
+        for index, (first, last) in program.at_input.items()
+    }
+
+
+# **************** one entry ****************
+
+
+def _device(plan: Plan, eid: int) -> Device:
+    return plan.devices[int(plan.did[plan.graph.maker(eid)])]
+
+
+def memory_of(plan: Plan, eid: int) -> int:
+    """Which of its device's memories an entry lies in."""
+    descriptor = _device(plan, eid).descriptor
+    return descriptor.memories.index(descriptor.memory(plan.layout(eid).memory))
+
+
+def extent_of(plan: Plan, eid: int) -> int:
+    """Bytes that an entry takes in each bank, at least 1."""
+    type_, layout = plan.graph.entry_type(eid), plan.layout(eid)
+    if layout.memory == HOST:
+        return max(type_.nbytes, 1)
+    return max(footprint(layout, type_.shape, _device(plan, eid).descriptor.memory(layout.memory))[0], 1)

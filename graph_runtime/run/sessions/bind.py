@@ -1,0 +1,309 @@
+"""Program + opened devices -> Bound: memory for the plan, and the flat arrays with every address in them.
+
+A Bound owns what C points into. Nothing here runs anything; session.py does.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import DeviceMemoryError
+from ...build.libraries.manifest import ABI_VERSION
+from ...ir.graph import COPY
+from ...plan.types import Plan
+from .. import core
+from ..programs.program import ARG, INSTR, Program
+from ..programs.slots import Slots, closed_up
+from ..queues.buffer import Buffer
+
+__all__ = ["Bound", "Lease", "Region", "borrowed"]
+
+# struct gr_copy_envs, struct gr_packed_call, and DLTensor of dlpack.h
+COPY_ENVS = np.dtype([("src", "<u8"), ("dst", "<u8")])
+PACKED_CALL = np.dtype(
+    [("fn", "<u8"), ("values", "<u8"), ("codes", "<u8"), ("nargs", "<i4"), ("reserved", "<i4")]
+)
+DLTENSOR = np.dtype(
+    [
+        ("data", "<u8"),
+        ("device_type", "<i4"),
+        ("device_id", "<i4"),
+        ("ndim", "<i4"),
+        ("code", "u1"),
+        ("bits", "u1"),
+        ("lanes", "<u2"),
+        ("shape", "<u8"),
+        ("strides", "<u8"),
+        ("byte_offset", "<u8"),
+    ]
+)
+_TVM_DLTENSOR_HANDLE = 7
+_SCRATCH_ALIGNMENT = 64
+
+
+class Region:
+    """One block of a device's memory, given back when nobody (a session, a tensor) holds it any more."""
+
+    __slots__ = ("__weakref__", "addr", "extent")
+
+    def __init__(self, handle: core.DeviceHandle, memory: int, extent: int, holder: str):
+        self.extent = extent
+        self.addr = handle.alloc(memory, extent, holder)
+        # not at exit: a daemon thread may still be running kernels on it then
+        weakref.finalize(self, handle.free, memory, self.addr).atexit = False
+
+
+class Lease:
+    """What tensors of one entry hold instead of the region: while one is alive, somebody may look there.
+
+    ``region``: what keeps the memory, a Region, or a Buffer where the entry has memory for itself.
+    ``events``: the Buffer that queued runs use for the same memory, None where there are none. ``on_write``,
+    if any, is called before a tensor of the entry is written.
+    """
+
+    __slots__ = ("__weakref__", "_buffer", "on_write", "region")
+
+    def __init__(self, region: object):
+        self.region, self._buffer, self.on_write = region, None, None
+        if isinstance(region, Buffer):
+            self.events = region
+
+    def renewed(self, buffer: Buffer) -> None:
+        """The memory has another Buffer now."""
+        self.events = buffer
+        if isinstance(self.region, Buffer):
+            self.region = buffer
+
+    @property
+    def events(self) -> object:
+        return self._buffer and self._buffer()
+
+    @events.setter
+    def events(self, buffer: object) -> None:
+        self._buffer = weakref.ref(buffer)  # the Buffer may hold the lease
+
+
+def _scratch(extent: int, handles: Sequence[core.DeviceHandle]) -> np.ndarray:
+    try:
+        return np.empty(extent, np.uint8)
+    except MemoryError:
+        names = ", ".join(str(handle.device) for handle in handles)
+        raise DeviceMemoryError(
+            f"Out of Memory: the host gives no {extent} B of scratch memory for kernels of {names}: it has "
+            "no more, or this process may not (ulimit -v); free tensors, or use fewer or smaller ones",
+            device=names,
+            got=extent,
+        ) from None
+
+
+class Bound:
+    """The arrays of one session.
+
+    ``holder`` the session's name, ``handles`` its devices; ``instrs`` INSTR [instrs], ``args`` ARG [args],
+    ``tensors`` DLTENSOR [args] where functions of TVM's are called (else None), ``regions`` {(did, memory):
+    Region}, ``entry_addr`` uint64 [entries] where each entry lives: in a region, or, for those in ``owners``
+    {eid: who owns the memory}, where rehome put it. ``tags`` uint64 [entries]: what a sharded entry's address
+    has above that. ``reserved``: whether regions were taken (reserve); before, addresses mean nothing but for
+    what is in ``owners``, which is enough for who submits with buffers of his own.
+    """
+
+    def __init__(self, program: Program, handles: Sequence[core.DeviceHandle], holder: str):
+        plan = program.plan
+        self.program, self.handles, self.holder = program, handles, holder
+        self.owners: dict[int, object] = {}
+        self._leases: weakref.WeakValueDictionary[int, Lease] = weakref.WeakValueDictionary()
+        self.regions: dict[tuple[int, int], Region] = {}
+        self.reserved = False
+        self._offset = plan.storage.offset  # of each storage in its region
+        self.entry_addr = np.zeros(len(plan.sid), np.uint64)
+        self.args = program.args.view(np.uint64).copy().view(ARG)  # numpy copies records field by field
+        self.args["shape"] += np.uint64(program.shapes.ctypes.data)
+        self.tags = _shard_tags(plan, handles)
+        envs = np.array([core.address_of(handle.env) for handle in handles], np.uint64)
+        self._scratch = _scratch(program.scratch + _SCRATCH_ALIGNMENT, handles)
+        self.instrs = self._instructions(envs)
+        self._copies = self._bind_copies(envs)
+        self.tensors = None
+        self._packed: tuple[np.ndarray, ...] = ()
+        self._bind_packed()
+
+    def reserve(self) -> None:
+        """Take memory for all entries that live nowhere yet: one region a memory, without gaps for those that
+        live elsewhere. Raises DeviceMemoryError, and then nothing was taken."""
+        plan, offset, extents = self.program.plan, self.program.plan.storage.offset, self.program.plan.peak
+        at_home = np.ones(len(plan.sid), bool)
+        if self.owners:
+            at_home[list(self.owners)] = False
+            offset, extents = closed_up(plan, at_home)
+        regions = {
+            key: Region(self.handles[key[0]], key[1], extent, self.holder)
+            for key, extent in extents.items()
+            if extent
+        }
+        self.regions, self._offset, self.reserved = regions, offset, True
+        home = _base(plan, regions)[plan.storage.did, plan.storage.memory] + offset.astype(np.uint64)
+        self.entry_addr[at_home] = home[plan.sid][at_home]
+        self.args["addr"] = (self.entry_addr | self.tags)[self.program.eid]
+        if self.tensors is not None:
+            self.tensors["data"] = self.args["addr"]
+
+    def release(self) -> None:
+        """Give the regions up, with what stands there; what lives elsewhere stays."""
+        self.regions, self.reserved = {}, False
+        self._leases.clear()
+
+    def _instructions(self, envs: np.ndarray) -> np.ndarray:
+        program = self.program
+        instrs = np.zeros(program.count, INSTR)
+        if not program.count:
+            return instrs
+        call = instrs["call"]
+        scratch = -(-self._scratch.ctypes.data // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
+        instrs["fn"] = np.array([k.fn for k in program.kernels], np.uint64)[program.kid]
+        call["abi"] = ABI_VERSION
+        call["nargs"] = np.diff(program.arg_ptr)
+        call["args"] = self.args.ctypes.data + ARG.itemsize * program.arg_ptr[:-1]
+        call["attrs"] = program.words.ctypes.data + 8 * program.word_ptr[program.kid]
+        scratches = np.array([scratch if k.scratch else 0 for k in program.kernels], np.uint64)
+        call["scratch"] = scratches[program.kid]
+        call["env"] = envs[program.plan.did[program.nid]]
+        return instrs
+
+    def _bind_copies(self, envs: np.ndarray) -> np.ndarray:
+        """A copy's attrs point to the envs of its two sides: one gr_copy_envs for each pair of devices."""
+        program, count = self.program, len(envs)
+        pairs = np.zeros(count * count, COPY_ENVS)
+        pairs["src"], pairs["dst"] = np.repeat(envs, count), np.tile(envs, count)
+        copies = np.flatnonzero(self._where(lambda kernel: kernel.name == COPY))
+        entry_did = program.plan.entry_did().astype(np.int64)
+        source, to = (entry_did[program.eid[program.arg_ptr[copies] + i]] for i in (0, 1))
+        self.instrs["call"]["attrs"][copies] = pairs.ctypes.data + COPY_ENVS.itemsize * (source * count + to)
+        return pairs
+
+    def _bind_packed(self) -> None:
+        """Arguments of TVM's packed functions, made once: values point to a DLTensor for each argument."""
+        program = self.program
+        rows = np.flatnonzero(self._where(lambda kernel: kernel.packed))
+        if not len(rows):
+            return
+        self.tensors = _dltensors(program, self.args)
+        values = self.tensors.ctypes.data + DLTENSOR.itemsize * np.arange(len(self.args))
+        codes = np.full(len(self.args), _TVM_DLTENSOR_HANDLE, np.int32)
+        calls = np.zeros(len(rows), PACKED_CALL)
+        self._packed = values, codes, calls
+        calls["fn"] = self.instrs["fn"][rows]
+        calls["values"] = values.ctypes.data + 8 * program.arg_ptr[rows]
+        calls["codes"] = codes.ctypes.data + 4 * program.arg_ptr[rows]
+        calls["nargs"] = np.diff(program.arg_ptr)[rows]
+        self.instrs["fn"][rows] = core.packed_kernel()
+        self.instrs["call"]["attrs"][rows] = calls.ctypes.data + PACKED_CALL.itemsize * np.arange(len(rows))
+
+    def pointed_at(self) -> tuple[object, ...]:
+        """What instructions point to, without the memory that entries live in: queued work has that as
+        Buffers."""
+        return self._copies, self._packed, self.tensors
+
+    def _where(self, test) -> np.ndarray:
+        """bool [instrs]: whose kernel passes the test."""
+        return np.array([test(k) for k in self.program.kernels] or [False], bool)[self.program.kid]
+
+    def owner(self, eid: int) -> object:
+        """Who keeps the memory of an entry alive; it is known as long as somebody holds it."""
+        if eid in self.owners:
+            return self.owners[eid]
+        lease = self._leases.get(eid)
+        if lease is None:
+            plan = self.program.plan
+            sid, storage = plan.sid[eid], plan.storage
+            region = self.regions.get((int(storage.did[sid]), int(storage.memory[sid])))
+            lease = self._leases[eid] = Lease(region)
+        return lease
+
+    def rehome(self, places: Mapping[int, tuple[int, object]]) -> None:
+        """Let entries, whole values with all their aliases, live in memory of somebody else's from now on:
+        {eid: (address, who keeps it alive)}. Their own goes back to the system where nobody else uses it and
+        no tensor shows it."""
+        free = [eid for eid in places if self.reserved and eid not in self.owners and eid not in self._leases]
+        for eid, (addr, owner) in places.items():
+            self.entry_addr[eid], self.owners[eid] = addr, owner
+        self.move(list(places), None)
+        self._discard(free)
+
+    def _discard(self, eids: Sequence[int]) -> None:
+        plan, storage = self.program.plan, self.program.plan.storage
+        kept = np.ones(len(plan.sid), bool)
+        kept[list(self.owners)] = False
+        kept[list(self._leases)] = True
+        used, end = np.unique(plan.sid[kept]), storage.offset + storage.extent
+        for sid in np.unique(plan.sid[list(eids)]).tolist():
+            near = (storage.did[used] == storage.did[sid]) & (storage.memory[used] == storage.memory[sid])
+            overlaps = near & (storage.offset[used] < end[sid]) & (storage.offset[sid] < end[used])
+            if not storage.extent[sid] or overlaps.any():
+                continue
+            did, memory = int(storage.did[sid]), int(storage.memory[sid])
+            addr = self.regions[did, memory].addr + int(self._offset[sid])
+            self.handles[did].discard(memory, addr, int(storage.extent[sid]))
+
+    def move(self, eids: Sequence[int], addr: int | None) -> None:
+        """Show these entries at ``addr`` in every argument; None: back at home."""
+        moved = np.zeros(len(self.entry_addr), bool)
+        moved[list(eids)] = True
+        rows = np.flatnonzero(moved[self.program.eid])
+        shown = self.program.eid[rows]
+        home = self.entry_addr[shown] if addr is None else np.uint64(addr)
+        self.args["addr"][rows] = self.tags[shown] | home
+        if self.tensors is not None:
+            self.tensors["data"][rows] = self.args["addr"][rows]
+
+
+def borrowed(bound: Bound, slots: Slots, at: int, array: np.ndarray | None = None) -> Buffer:
+    """The memory that a kept value has in the session, or the array that it is bound to."""
+    eid = int(slots.eid[at])
+    addr, owner = int(bound.entry_addr[eid]), bound.owner(eid)
+    if array is not None:
+        addr, owner = array.ctypes.data, array
+    if isinstance(owner, Lease) and owner.events is not None and owner.events.addr == addr:
+        return owner.events  # another session's, whose parameters are shared
+    buffer = Buffer.borrow(
+        bound.handles[int(slots.did[at])], addr, int(slots.extent[at]), owner, int(slots.memory[at])
+    )
+    if isinstance(owner, Lease):
+        owner.events = buffer
+    return buffer
+
+
+def _base(plan: Plan, regions: Mapping[tuple[int, int], Region]) -> np.ndarray:
+    """uint64 [devices, memories]: where each region begins, 0 where there is none."""
+    memories = max((len(d.descriptor.memories) for d in plan.devices), default=1)
+    base = np.zeros((len(plan.devices), memories), np.uint64)
+    for key, region in regions.items():
+        base[key] = region.addr
+    return base
+
+
+def _shard_tags(plan: Plan, handles: Sequence[core.DeviceHandle]) -> np.ndarray:
+    """uint64 [entries]: what each entry's address has above its bank address; 0 where it is not sharded."""
+    tags = np.zeros(len(plan.sid), np.uint64)
+    sharded = np.array([layout.shard is not None for layout in plan.layouts], bool)[plan.layout_id]
+    entry_did = plan.entry_did()
+    for eid in np.flatnonzero(sharded).tolist():
+        tags[eid] = handles[entry_did[eid]].shard_tag(plan.layout(eid), plan.graph.entry_type(eid).shape)
+    return tags
+
+
+def _dltensors(program: Program, args: np.ndarray) -> np.ndarray:
+    """A DLTensor for each argument, compact (strides NULL), its shape the one in ``args``."""
+    plan = program.plan
+    parsed = [dtypes.parse(t.dtype) for t in plan.graph.types]
+    type_id, did = plan.graph.type_id[program.eid], plan.entry_did()[program.eid]
+    tensors = np.zeros(len(args), DLTENSOR)
+    tensors["data"], tensors["ndim"], tensors["shape"] = args["addr"], args["ndim"], args["shape"]
+    for name in ("code", "bits", "lanes"):
+        tensors[name] = np.array([getattr(t, name) for t in parsed])[type_id]
+    tensors["device_type"] = np.array([d.dl_type for d in plan.devices])[did]
+    tensors["device_id"] = np.array([d.ordinal for d in plan.devices])[did]
+    return tensors

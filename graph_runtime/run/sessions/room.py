@@ -1,0 +1,77 @@
+"""A session's program in C, and room in L1 for the circular buffers of its inline runs.
+
+A run keeps that room free of tensors as long as it takes (native/core/circular.c). Where tensors are in it,
+the run waits for queued work that will give it back, and is refused where none will: before any node has run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...base.errors import DeviceMemoryError
+from .. import core
+from ..circular import l1_number, of_instructions
+from ..queues.buffer import with_room
+from .bind import Bound, Region
+
+__all__ = ["check_regions", "has_no_room", "make_native", "run_with_room"]
+
+lib = core.lib
+
+
+def make_native(bound: Bound) -> Any:
+    """The ``gr_program *`` of a Bound, which must outlive it."""
+    program = bound.program
+    native = core.program_create(bound.instrs.ctypes.data, program.count)
+    for did, nbytes in _needs(bound).items():
+        core.check(
+            lib.gr_program_circular(
+                native, bound.handles[did].pointer, nbytes, program.main, bound.holder.encode()
+            )
+        )
+    return native
+
+
+def has_no_room(status: int, span: Any) -> bool:
+    """Whether gr_program_run ran nothing of a span, because tensors are where circular buffers will be."""
+    return status == lib.GR_ERR_OUT_OF_MEMORY and span.stopped_at < 0
+
+
+def run_with_room(bound: Bound, native: Any, span: Any) -> int:
+    """gr_program_run again, when there is room. Raises DeviceMemoryError where there will be none."""
+    status = lib.GR_ERR_OUT_OF_MEMORY
+
+    def attempt() -> bool:
+        nonlocal status
+        status = lib.gr_program_run(native, span)
+        return not has_no_room(status, span)
+
+    handles = [bound.handles[did] for did in _needs(bound)]
+    with_room(
+        attempt,
+        [(handle.pointer, l1_number(handle.device)) for handle in handles],
+        ", ".join(str(handle.device) for handle in handles),
+    )
+    return status
+
+
+def check_regions(bound: Bound) -> None:
+    """Gives up what was reserved and raises DeviceMemoryError, where other tensors left the session's own
+    only a place in L1 that circular buffers of its nodes need: it could not run."""
+    for did, nbytes in _needs(bound).items():
+        handle = bound.handles[did]
+        number = l1_number(handle.device)
+        region: Region | None = bound.regions.get((did, number))
+        end = handle.device.descriptor.memories[number].base + nbytes
+        if region is not None and region.addr < end:
+            bound.release()
+            raise DeviceMemoryError(
+                f"Out of Memory: in the L1 of {handle.device} only address {region.addr} is left for "
+                f"{region.extent} B of {bound.holder}, and circular buffers of its nodes need all up to "
+                f"{end}: give up tensors in L1, or move them to DRAM",
+                device=str(handle.device),
+            )
+
+
+def _needs(bound: Bound) -> dict[int, int]:
+    return of_instructions(bound.program, slice(0, bound.program.main))

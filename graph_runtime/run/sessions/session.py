@@ -1,0 +1,301 @@
+"""Session: a program bound to memory and addresses. ``run`` is one call into C.
+
+    Plan --lower--> Program --bind--> Session --run--> Tensor
+
+One thread at a time: a second one that calls in gets SessionBusyError. Any number of sessions may run at
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...base.errors import InputError
+from ...plan.types import Plan
+from .. import core, library
+from ..circular import measured
+from ..programs.lower import lower
+from ..queues.run import Run
+from ..tensors.tensor import Tensor
+from .bind import Bound, Lease
+from .constants import own
+from .room import check_regions, make_native
+from .running import Running, span_of
+from .staging import most_in_flight
+from .unset import REFUSE, unset_of
+from .zero_copy import ZeroCopy, array_of
+
+if TYPE_CHECKING:
+    from .submission import Submitter
+
+__all__ = ["MAX_IN_FLIGHT", "Session"]
+
+MAX_IN_FLIGHT = 8
+
+
+class Session(Running):
+    """A plan, ready to run.
+
+    ``plan`` what was decided, ``program`` what it became. ``libraries`` are searched in order before the
+    kernels built in, ``threads`` sets the size of the process's intra-op pool, ``name`` is who holds the
+    memory in out-of-memory texts. ``queues``: "threads" lets run() use the devices' queues, so that they work
+    at the same time. ``max_in_flight``: queued runs that hold memory at once; submit waits for the oldest
+    before it queues one more. ``reserve`` False: memory is taken when it is first needed (reserve), which is
+    never where the session is only submitted to. It is held until the session and all its tensors are gone.
+    ``unset_inputs``: runs "refuse" (InputError) or "allow" inputs that nobody has set.
+
+    Raises LibraryError or UnsupportedOpError for a node without a kernel, CapacityError where the plan leaves
+    no room for circular buffers, DeviceMemoryError where memory is short.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        libraries: Sequence[library.Library] = (),
+        threads: int | None = None,
+        name: str = "session",
+        queues: str = "inline",
+        max_in_flight: int = MAX_IN_FLIGHT,
+        reserve: bool = True,
+        unset_inputs: str = REFUSE,
+    ):
+        if queues not in ("inline", "threads"):
+            raise InputError(f"queues is 'inline' or 'threads', not {queues!r}", got=queues)
+        if threads is not None:
+            core.pool_set_threads(threads)
+        self.plan, self.graph, self.name = plan, plan.graph, name
+        self.max_in_flight = most_in_flight(max_in_flight)
+        self.program = measured(lower(plan, partial(library.resolve, libraries=tuple(libraries))))
+        self._entry_did = plan.entry_did()
+        self._input_eids, self._output_eids = self.graph.input_eids.tolist(), self.graph.outputs.tolist()
+        self.handles = [core.open_device(device) for device in plan.devices]
+        self.bound = Bound(self.program, self.handles, name)
+        self._zero_copy = ZeroCopy(plan, self.bound)
+        self.unset = unset_of(self.graph, unset_inputs)  # inputs without values: runs look while there are
+        self.lost: set[int] = set()  # and those of them that a failed run overwrote
+        self.refuses_unset = unset_inputs == REFUSE
+        self._native = make_native(self.bound)
+        self._whole = span_of(0, self.program.main)
+        self._tensors: dict[int, Tensor] = {}
+        self._copies_in: tuple[tuple[int, int], ...] = ()
+        self._copies_out: tuple[tuple[np.ndarray, Tensor], ...] = ()
+        self._constants: set[int] = set()  # entries in memory that may not be written
+        self.sharing: set[int] = set()  # inputs of which a part may be constants of others, too
+        self._queued = queues == "threads"
+        self._around = True  # whether a run is more than one call into C
+        self._fresh = True  # nobody was shown any of its own memory
+        self._submitter: Submitter | None = None  # made by the first submit
+        if reserve:
+            self.reserve()
+
+    def reserve(self) -> None:
+        """Take the memory that runs in this thread need, unless the session has it. Raises
+        DeviceMemoryError."""
+        if not self.bound.reserved:
+            self._settle()
+            self.bound.reserve()
+            check_regions(self.bound)
+            self._around = self._needs_more()
+
+    def release(self) -> bool:
+        """Give that memory up, if nobody has seen or set any of it; whether the session has none now."""
+        if self.bound.reserved and self._fresh:
+            self._around = True
+            self.bound.release()
+        return not self.bound.reserved
+
+    # **************** queued runs ****************
+
+    def submit(
+        self,
+        inputs: Mapping[int | str, Any] | None = None,
+        out: Mapping[int, Tensor] | Sequence[Tensor | None] | None = None,
+        donate: Collection[int | str] = (),
+    ) -> Run:
+        """Queue a run and return at once; ``run.outputs`` are its own tensors, which nothing overwrites.
+
+        ``inputs`` {graph input's name or number: value}, for this run only; all others are the session's. A
+        Tensor on the input's device in its layout is read where it is, when its own values are there; from
+        elsewhere it is copied by the queues. Of anything else, an array say, a copy is made now. ``out``:
+        tensors that outputs shall be written to. ``donate``: inputs whose tensors are given up to the run, as
+        are those that an output is written into.
+
+        Waits only where ``max_in_flight`` runs are in flight, for the oldest of them, or memory is short.
+
+        Raises InputError, DeviceMemoryError; what goes wrong later, the run's ``wait`` raises.
+        """
+        return self.submissions().submit({} if inputs is None else inputs, out, donate, self.max_in_flight)
+
+    def submissions(self) -> Submitter:
+        """What queues its runs."""
+        if self._submitter is None:
+            self._fresh = False
+            from .submission import Submitter
+
+            self._submitter = Submitter(self.bound, self._zero_copy, self)
+            self._around = self._around or bool(self.plan.aliases)
+        return self._submitter
+
+    def _settle(self) -> None:
+        """Memory is about to move: wait for queued runs, and look at it anew for later ones."""
+        if self._submitter is not None:
+            self._submitter.in_flight.drain()
+            self._submitter = None
+
+    # **************** inputs and outputs ****************
+
+    def tensor(self, eid: int) -> Tensor:
+        """The live tensor of an entry."""
+        found = self._tensors.get(eid)
+        if found is None:
+            if eid not in self.bound.owners:
+                self.reserve()
+            self._fresh = False
+            did = int(self._entry_did[eid])
+            owner = self._zero_copy.moved.get(eid)
+            if owner is not None:
+                addr = owner.ctypes.data
+            else:
+                addr, owner = int(self.bound.entry_addr[eid]), self.bound.owner(eid)
+            found = Tensor(
+                self.plan.devices[did],
+                self.handles[did],
+                self.graph.entry_type(eid),
+                self.plan.layout(eid),
+                addr,
+                owner,
+                readonly=eid in self._constants,
+            )
+            self._tensors[eid] = found
+        return found
+
+    def input(self, index: int) -> Tensor:
+        """The live tensor of graph input ``index``."""
+        found = self.tensor(self._input_eids[index])
+        if index in self.unset and isinstance(found._owner, Lease):
+            found._owner.on_write = partial(self.unset.discard, index)
+        return found
+
+    def output(self, index: int) -> Tensor:
+        """The live tensor of graph output ``index``: the next run overwrites it."""
+        return self.tensor(self._output_eids[index])
+
+    def set_input(self, index: int, value: Any) -> None:
+        """Copy a host value or a Tensor into graph input ``index``, and to the devices that read it.
+
+        An input bound by zero copy goes back to the session's memory first: the caller's array is never
+        written. Raises InputError where shape or dtype do not fit.
+        """
+        if index in self.sharing:
+            own(self, index)
+        with self._guard():
+            if self._zero_copy.reset_input(index):
+                self._rebind()
+            if self._submitter is not None:
+                self._submitter.before_write(index)
+            name = self.graph.names[self.graph.inputs[index]]
+            self.input(index).copy_from(value, f"input {name!r}")
+            self.unset.discard(index)
+            self._run_copies(self.program.at_input.get(index))
+
+    # **************** memory of others ****************
+
+    def missing(self) -> set[int]:
+        """The inputs without values that the next run would read."""
+        return self.unset - self._zero_copy.inputs.keys() if self.unset else self.unset
+
+    def is_bound(self, index: int) -> bool:
+        """Whether graph input ``index`` lives in an array of the caller's now (bind_input)."""
+        return index in self._zero_copy.inputs
+
+    def place(self, eid: int) -> tuple[int, object]:
+        """Address of an entry, and what keeps the memory there alive."""
+        if eid not in self.bound.owners:
+            self.reserve()
+        return int(self.bound.entry_addr[eid]), self.bound.owner(eid)
+
+    def rehome(
+        self, places: Mapping[int, tuple[int, object]], readonly: bool = False, copies: bool = True
+    ) -> None:
+        """Let null nodes' entries live at other addresses for good, with all that shows the same values:
+        {eid: (address, what keeps the memory there alive)}.
+
+        The entries' own goes back to the system. Copies to devices that read them run once, if ``copies``.
+        """
+        with self._guard():
+            self._settle()
+            moved = {
+                other: place for eid, place in places.items() for other in self._zero_copy.group(eid).tolist()
+            }
+            self._tensors.clear()  # else they would hold the memory that is to go
+            self.bound.rehome(moved)
+            if readonly:
+                self._constants.update(moved)
+            self._rebind()
+            nids = self.graph.entry_nid[list(places)]
+            for index in np.flatnonzero(np.isin(self.graph.inputs, nids)).tolist():
+                self.unset.discard(index)
+                self._run_copies(self.program.at_input.get(index) if copies else None)
+
+    def _run_copies(self, span: tuple[int, int] | None) -> None:
+        if span is not None:
+            self._run_span(*span)
+
+    # **************** zero copy ****************
+
+    def bind_input(self, index: int, value: Any) -> None:
+        """Let graph input ``index`` live in the caller's array, which is kept alive.
+
+        Raises InputError for an entry that is not on the host and for an array that does not fit.
+        Where other devices read that input, the copy to them runs on each run.
+        """
+        if index in self.sharing:
+            own(self, index)
+        with self._guard():
+            self.reserve()
+            self._zero_copy.bind_input(index, array_of(value))
+            self._rebind()
+
+    def bind_output(self, index: int, value: Any) -> None:
+        """Let graph output ``index`` be written to the caller's array, kept alive. Raises InputError."""
+        with self._guard():
+            self.reserve()
+            self._zero_copy.bind_output(index, array_of(value))
+            self._rebind()
+
+    def reset_input(self, index: int) -> None:
+        """Undo bind_input. The input then holds what it held before, on all devices that read it."""
+        with self._guard():
+            bound = self._zero_copy.reset_input(index)
+            self._rebind()
+            self._run_copies(self.program.at_input.get(index) if bound else None)
+
+    def reset_output(self, index: int) -> None:
+        """Undo bind_output."""
+        with self._guard():
+            self._zero_copy.reset_output(index)
+            self._rebind()
+
+    def _rebind(self) -> None:
+        """What a run does besides the program: copies of bound inputs before, to bound outputs after it."""
+        self._settle()
+        self._tensors.clear()
+        bound, spans = self._zero_copy, self.program.at_input
+        self._copies_in = tuple(spans[i] for i in bound.inputs if i in spans)
+        self._copies_out = tuple((bound.outputs[i], self.output(i)) for i in bound.copied)
+        self._around = self._needs_more()
+
+    def _needs_more(self) -> bool:
+        """Whether a run is more than one call into C."""
+        return bool(
+            self._copies_in
+            or self._copies_out
+            or self._queued
+            or not self.bound.reserved
+            or self.unset
+            or (self._submitter is not None and self.plan.aliases)
+        )

@@ -1,0 +1,372 @@
+"""Submissions of a session: what each run is given, and what it gives.
+
+A template is made at the first submit, one more for each set of inputs whose copies to other devices are part
+of the run. The session's own memory is what runs only read; all that a run writes is its own, so that any
+number may be in flight.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base.errors import InputError
+from ...base.locks import new_lock
+from ...base.machine.layout import HOST, host_layout
+from .. import core
+from ..programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
+from ..queues import template
+from ..queues.blocks import let_go
+from ..queues.buffer import Buffer
+from ..queues.run import Run, failure_of
+from ..queues.template import Template
+from ..tensors.donated import Donated, Overwrite, donations
+from ..tensors.shown import moves
+from ..tensors.tensor import Tensor
+from .assembly import assemble
+from .bind import Bound, borrowed
+from .in_flight import InFlight
+from .in_place import InPlace, Stateful
+from .staging import check_kinds, find_input, stage, to_write, written
+from .unset import refuse
+from .zero_copy import ALIGNMENT, ZeroCopy
+
+__all__ = ["Submitter"]
+
+ffi, lib = core.ffi, core.lib
+_NO_LOCK = nullcontext()
+
+
+class _Placed(NamedTuple):
+    """What a run is given: ``gr_buffer *[]`` [slots], {graph input: value}, {slot: its buffer}, pointers that
+    are held until it is queued, {graph input: how the run writes it in place}."""
+
+    slots: Any
+    given: dict[int, Any]
+    held: dict[int, Buffer]
+    kept: list[Any]
+    overwrites: dict[int, Overwrite]
+
+
+class Submitter:
+    """Puts a session's runs in the queues; ``zero_copy``: what is bound to arrays. Made at the session's
+    first submit, and again after its memory has moved. Any thread."""
+
+    def __init__(self, bound: Bound, zero_copy: ZeroCopy, state: Stateful):
+        if zero_copy.outputs:
+            raise InputError(
+                f"outputs {sorted(zero_copy.outputs)} of {bound.holder} are bound to arrays, "
+                "which is for run(): give submit out=, or call reset_zero_copy"
+            )
+        self._bound, self._plan, self._graph = bound, bound.program.plan, bound.program.plan.graph
+        self._slots = slots = assign_slots(self._plan)
+        self._templates: dict[frozenset[int], Template] = {}
+        self.in_flight = InFlight(bound.holder)
+        self._lock = new_lock()
+        self._own_outputs: dict[int, Buffer] | None = None  # for runs in place
+        self._times: np.ndarray | None = None  # of the last of them that was timed
+        self._input_slot = [int(slots.slot[eid]) for eid in self._graph.input_eids.tolist()]
+        self._copied = slots_of_copies(bound.program, slots)
+        self._own = {
+            at: borrowed(bound, slots, at)
+            for at in np.flatnonzero(slots.kept).tolist()
+            if bound.reserved or int(slots.eid[at]) in bound.owners
+        }
+        self._state = state
+        self._lacking = {i for i, at in enumerate(self._input_slot) if at not in self._own}
+        self._given = {
+            i: borrowed(bound, slots, self._input_slot[i], array) for i, array in zero_copy.inputs.items()
+        }
+        self._defaults = ffi.new(
+            "gr_buffer *[]",
+            [self._own[at].pointer if at in self._own else ffi.NULL for at in range(slots.count)],
+        )
+        self.in_place = (
+            InPlace(bound, slots, self._own, self._given, self._defaults, state) if slots.into else None
+        )
+        weakref.finalize(self, _let_go, bound.handles).atexit = False
+
+    # **************** submitting ****************
+
+    def submit(
+        self,
+        inputs: Mapping[int | str, Any],
+        out: Mapping[int, Tensor] | Sequence[Tensor | None] | None,
+        donate: Collection[int | str],
+        max_in_flight: int,
+        donors: Mapping[int, tuple[Tensor, str]] = MappingProxyType({}),
+    ) -> Run:
+        """See Session.submit. ``donors``: of inputs that are given up, by number, the handle that is, where
+        it is another than the one given, and where to it says that it went."""
+        check_kinds(inputs, out, donate)
+        outs = to_write(out)
+        asked = {self._index(i): value for i, value in inputs.items()}
+        if len(asked) < len(inputs):
+            raise InputError(
+                f"an input is given by its name and by its number, too: got {list(inputs)}", got=list(inputs)
+            )
+        if self.in_place:
+            self.in_place.settle()
+        given = {**self._given, **asked}
+        if (lacking := self._lacking | self._state.missing()) and (lacking := lacking - given.keys()):
+            refuse(self._graph, lacking, self._bound.holder, self._plan.aliases, self._state.lost)
+        donate = {self._index(i) for i in donate} | {i for i in self._slots.into.values() if i in asked}
+        made = self._template(frozenset(given.keys() & self._copied.keys()))
+        self.in_flight.wait_for_turn(max_in_flight)
+        # one thread donates a tensor, or writes state, at a time; what the run writes stays where it is
+        with donations if donate or self.in_place else _NO_LOCK, moves if outs or donate else _NO_LOCK:
+            slots, given, held, kept, overwrites = self._placed(made, asked)
+            try:
+                self._place_outputs(slots, outs, held, kept)
+                run = self._queue(made, slots, held, overwrites)
+                run.outputs = self._hand_out(slots, outs, held)
+                for output, index in self._slots.into.items():
+                    overwrites[index].outputs.append(weakref.ref(run.outputs[output]))
+                self.in_flight.add(run.pointer)
+                for index in donate:
+                    why = f"was donated as input {self._name(index)} of {self._bound.holder}"
+                    value, why = donors.get(index, (given.get(index), why))
+                    if isinstance(value, Tensor):
+                        value.give_up(Donated(why, failure_of(run.pointer), overwrites.get(index)))
+            finally:
+                for overwrite in overwrites.values():
+                    overwrite.told()
+        return run
+
+    def _placed(self, made: Template, asked: Mapping[int, Any]) -> _Placed:
+        """The inputs of a run of ``made``. Looks again where a failed run gave a block back meanwhile."""
+        for again in (True, False):
+            slots, given, kept = self._new_slots(), {**self._given, **asked}, []
+            held = self._place_inputs(slots, given, kept)
+            overwrites = self.in_place.announced(made, slots, held) if self.in_place else {}
+            if overwrites or not self.in_place:
+                break
+            for buffer in held.values():  # an output that never came was given
+                if buffer.replaced and not again:
+                    buffer.wait()
+        return _Placed(slots, given, held, kept, overwrites)
+
+    def _queue(
+        self, made: Template, slots: Any, held: Mapping[int, Buffer], overwrites: Mapping[int, Overwrite]
+    ) -> Run:
+        raw = made.submit(slots)
+        if not overwrites:
+            return Run(raw, (), self._bound.holder)
+        for overwrite in overwrites.values():
+            overwrite.queued(raw)
+        return Run(raw, (), self._bound.holder, self.in_place.left(overwrites, held))
+
+    def _new_slots(self) -> Any:
+        slots = ffi.new("gr_buffer *[]", self._slots.count)
+        ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
+        return slots
+
+    def run_in_place(self, times: np.ndarray | None = None) -> None:
+        """One run over the session's own memory. ``times``: Template.clock's. Raises as Run.wait."""
+        if self._own_outputs is None:
+            plain = {
+                at
+                for o, at in enumerate(self._slots.outputs)
+                if o not in self._slots.into and o not in self._slots.copied
+            }
+            self._own_outputs = {at: borrowed(self._bound, self._slots, at) for at in plain}
+        made = self._template(frozenset(i for i in self._given if i in self._copied))
+        self._times = times
+        made.clock(times)
+        with donations if self.in_place else _NO_LOCK:
+            slots, _, held, _kept, overwrites = self._placed(made, {})
+            try:
+                for at, buffer in self._own_outputs.items():
+                    slots[at] = buffer.pointer
+                run = self._queue(made, slots, held, overwrites)
+            finally:
+                for overwrite in overwrites.values():
+                    overwrite.told()
+        for output in self._slots.copied:  # the session shows what is kept itself
+            lib.gr_buffer_release(slots[self._slots.outputs[output]])
+        try:
+            run.wait()
+        finally:
+            made.clock(None)
+            if not run.done():  # Ctrl-C: it goes on, in the session's memory
+                self.in_flight.add(run.pointer)
+            held.clear()
+
+    def _index(self, key: int | str) -> int:
+        return find_input(key, self._graph, self._bound.holder)
+
+    def _name(self, index: int) -> str:
+        return repr(self._graph.names[self._graph.inputs[index]])
+
+    def _template(self, copies: frozenset[int]) -> Template:
+        with self._lock:
+            found = self._templates.get(copies)
+            if found is None:
+                found = self._templates[copies] = assemble(self._bound, self._slots, copies)
+            return found
+
+    # **************** inputs ****************
+
+    def _place_inputs(self, slots: Any, given: Mapping[int, Any], kept: list[Any]) -> dict[int, Buffer]:
+        """Buffers of what is given, by slot; with an input given, copies of it are the run's own."""
+        held: dict[int, Buffer] = {}
+        for index, value in given.items():
+            held[self._input_slot[index]] = self._input_buffer(index, value)
+            for at in self._copied.get(index, ()):
+                slots[at] = ffi.NULL
+        for at, buffer in held.items():
+            slots[at] = _keep(kept, buffer)
+        written = {self._input_slot[i]: i for i in self._slots.into.values()}
+        for at in written.keys() & held.keys():
+            if any(other != at and buffer is held[at] for other, buffer in held.items()):
+                raise InputError(
+                    f"an output is written into input {self._name(written[at])}: its tensor "
+                    "cannot be given for another input, too",
+                    got=written[at],
+                )
+        return held
+
+    def _input_buffer(self, index: int, value: Any) -> Buffer:
+        eid = int(self._graph.input_eids[index])
+        type_, layout = self._graph.entry_type(eid), self._plan.layout(eid)
+        handle = self._bound.handles[int(self._plan.entry_did()[eid])]
+        if isinstance(value, Buffer):  # an array that the input is bound to
+            return value
+        if isinstance(value, Tensor):
+            if value.type != type_:
+                raise InputError(
+                    f"input {self._name(index)} is {value.type}, the graph says {type_}",
+                    got=str(value.type),
+                    wanted=str(type_),
+                )
+            value = value.snapshot()  # of one time: other threads may evict it meanwhile
+            buffer = value.buffer
+            if (
+                buffer is not None
+                and (value.device, value.layout) == (handle.device, layout)
+                and self._may_be_read_there(index, value)
+            ):
+                return buffer
+        memory, extent = memory_of(self._plan, eid), extent_of(self._plan, eid)
+        what, holder = f"input {self._name(index)}", self._bound.holder
+        if value.buffer is None if isinstance(value, Tensor) else layout.memory == HOST:
+            return written(handle, memory, extent, type_, layout, value, what, holder)
+        fresh = Buffer.alloc(handle, memory, extent, holder)
+        if isinstance(value, Tensor):
+            template.copy(value.buffer, value.layout, fresh, layout, type_)
+        else:
+            template.copy(stage(value, type_, what), host_layout(type_.dtype), fresh, layout, type_)
+        return fresh
+
+    def _may_be_read_there(self, index: int, tensor: Tensor) -> bool:
+        """Whether kernels may use a tensor of the right layout itself: host memory must be aligned, and a
+        constant is not written into."""
+        unaligned = tensor.layout.memory == HOST and tensor.buffer.addr % ALIGNMENT
+        return not unaligned and not (tensor.readonly and index in self._slots.into.values())
+
+    # **************** outputs ****************
+
+    def _place_outputs(
+        self, slots: Any, outs: Mapping[int, Tensor], held: dict[int, Buffer], kept: list[Any]
+    ) -> None:
+        used = {buffer.id: "an input" for buffer in held.values()}
+        used |= {buffer.id: "the session's own memory" for buffer in self._own.values()} if outs else {}
+        for index, tensor in outs.items():
+            buffer = self._out_buffer(index, tensor)
+            if buffer.id in used:
+                raise InputError(f"out[{index}] is {used[buffer.id]} of this run, too", got=index)
+            used[buffer.id] = f"out of another output than {index}"
+            at = self._slots.outputs[index]
+            if slots[at] != ffi.NULL:
+                raise InputError(
+                    f"out[{index}]: another output, which is the same value, has an out already", got=index
+                )
+            slots[at] = _keep(kept, buffer)
+
+    def _out_buffer(self, index: int, tensor: Any) -> Buffer:
+        what = f"out[{index}]"
+        heads = self._graph.outputs
+        if not isinstance(index, int) or not 0 <= index < len(heads):
+            raise InputError(
+                f"there is no output {index!r}: {self._bound.holder} has {len(heads)}",
+                got=index,
+                wanted=len(heads),
+            )
+        eid = int(heads[index])
+        type_, layout = self._graph.entry_type(eid), self._plan.layout(eid)
+        device = self._plan.devices[int(self._plan.entry_did()[eid])]
+        if not isinstance(tensor, Tensor) or tensor.buffer is None:
+            raise InputError(
+                f"{what} must be a tensor with memory of its own, got {type(tensor).__name__}",
+                got=type(tensor).__name__,
+            )
+        tensor = tensor.snapshot()  # of one time, as inputs
+        if index in self._slots.into:
+            raise InputError(
+                f"{what}: that output is written into input {self._slots.into[index]}", got=index
+            )
+        if (tensor.type, tensor.device, tensor.layout) != (type_, device, layout):
+            raise InputError(
+                f"{what} is {tensor.type} on {tensor.device} ({tensor.layout}), the output is "
+                f"{type_} on {device} ({layout})",
+                got=str(tensor.type),
+                wanted=str(type_),
+                device=str(tensor.device),
+            )
+        if tensor.readonly:
+            raise InputError(f"{what} is a constant: it cannot be written")
+        return tensor.buffer
+
+    def _hand_out(
+        self, slots: Any, outs: Mapping[int, Tensor], held: Mapping[int, Buffer]
+    ) -> tuple[Tensor, ...]:
+        found, made = [], {self._slots.outputs[o]: tensor.buffer for o, tensor in outs.items()}
+        for index, at in enumerate(self._slots.outputs):
+            eid = int(self._graph.outputs[index])
+            handle = self._bound.handles[int(self._slots.did[at])]
+            if index in outs:
+                found.append(outs[index].overwritten())
+                continue
+            if index in self._slots.into:
+                buffer = held.get(at) or self._own[at]
+            elif at in made:
+                buffer = made[at]
+            else:
+                buffer = made[at] = Buffer(
+                    handle, int(self._slots.memory[at]), int(self._slots.extent[at]), slots[at]
+                )
+            found.append(
+                Tensor(
+                    handle.device,
+                    handle,
+                    self._graph.entry_type(eid),
+                    self._plan.layout(eid),
+                    buffer.addr,
+                    buffer,
+                )
+            )
+        return tuple(found)
+
+    # **************** the session's own memory ****************
+
+    def before_write(self, index: int) -> None:
+        """Graph input ``index`` is about to be set: wait for the runs that read copies of it elsewhere, as
+        its own tensor waits for those that read it."""
+        for at in self._copied.get(index, ()):
+            self._own[at].writing().close()
+
+
+def _let_go(handles: Sequence[core.DeviceHandle]) -> None:
+    for handle in handles:
+        let_go(handle)
+
+
+def _keep(kept: list[Any], buffer: Buffer) -> Any:
+    """A pointer for an array of C's; ``kept`` holds it until it is submitted."""
+    kept.append(buffer.live())
+    return kept[-1]

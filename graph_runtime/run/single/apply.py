@@ -1,0 +1,109 @@
+"""apply: one op on tensors, where they are; Refused where the device cannot, and the host must."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import DeviceMemoryError, KernelError
+from ...ir.ops.inputs import nmse
+from ..tensors.tensor import Tensor
+from ..tensors.transfers import gather
+from . import policy
+from .call import Attrs, Call, find
+from .launch import Moved, alias
+
+__all__ = ["Refused", "apply", "ready_call"]
+
+# ops whose result is a sum of products: where it cancels, an error is small against the sum of magnitudes
+_SUMS = frozenset({"avg_pool2d", "conv2d", "dense", "global_avg_pool2d", "matmul", "mean", "sum"})
+_LEAST_BOUND = 1e-12
+
+
+class Refused(Exception):
+    """The device does not do this op. ``reason`` one sentence, ``error`` the exception behind it, if any."""
+
+    def __init__(self, reason: str, error: Exception | None = None):
+        super().__init__(reason)
+        self.reason, self.error = reason, error
+
+
+def ready_call(op: str, attrs: Attrs, inputs: tuple[Tensor, ...]) -> Call | None:
+    """The Call of these inputs if nothing stands between it and its launcher: no refusal, no alias, no check
+    that is due. Callers may keep it for tensors of the same places (policy.on_change tells when to stop)."""
+    call = find(op, attrs, tuple([tensor.place for tensor in inputs]))
+    if call.launcher is None or (policy.verifying() and not call.verified):
+        return None
+    return call
+
+
+def apply(op: str, attrs: Attrs, *inputs: Tensor) -> Tensor:
+    """A registry op on tensors of one device; the result is there, too.
+
+    Raises Refused where the device cannot (no kernel, out of memory, a run error, a result that was found
+    wrong), DeviceError for inputs on several devices, InputError for attributes that the op does not have.
+    """
+    while True:
+        call = find(op, attrs, tuple([tensor.place for tensor in inputs]))
+        try:
+            return _made(call, inputs)
+        except Moved:  # another thread evicted an input meanwhile
+            continue
+
+
+def _made(call: Call, inputs: tuple[Tensor, ...]) -> Tensor:
+    """What apply does with the call that it found. Raises Moved, too."""
+    if call.reason is not None:
+        raise Refused(call.reason, call.error)
+    if call.alias:
+        return alias(inputs[0], call.output)
+    try:
+        made = call.launcher.launch(inputs)
+        if policy.verifying() and not call.verified:
+            _verify(call, inputs, made)
+    except DeviceMemoryError as error:
+        raise Refused(f"out of device memory: {error}", error) from error
+    except KernelError as error:
+        raise Refused(f"run error: {error}", error) from error
+    return made
+
+
+def _verify(call: Call, inputs: tuple[Tensor, ...], made: Tensor) -> None:
+    """Compare a signature's first result with its reference. Raises Refused, for good, where it differs."""
+    made.buffer.wait()  # what failed is no result to compare
+    *arrays, got = gather([*inputs, made])
+    try:
+        (wanted,) = call.op.reference(arrays, call.attrs)
+    except KernelError as error:
+        raise Refused(f"run error: {error}", error) from error
+    bound = _bound(call)
+    error = nmse(got, wanted)
+    if error > bound and not _cancelled(call, arrays, got, wanted, bound):
+        call.refuse(
+            f"wrong result: nmse {error:.1e} against the numpy reference, at most {bound:.0e} is right"
+        )
+        raise Refused(call.reason)
+    call.verified = True
+
+
+def _bound(call: Call) -> float:
+    """The greatest nmse of the op's case table on this device kind, in the coarsest format involved."""
+    kind = call.inputs[0].device.kernels
+    formats = {place.layout.format for place in (*call.inputs, call.output)}
+    keys = {kind} if call.output.device.descriptor.on_host else {f"{kind}/{fmt}" for fmt in formats}
+    dtype = call.inputs[0].type.dtype
+    rows = [case.nmse for case in call.op.cases if case.inputs[0][0] == dtype]
+    bounds = [row[key] for row in rows or [c.nmse for c in call.op.cases] for key in keys if key in row]
+    return max([_LEAST_BOUND, *bounds])
+
+
+def _cancelled(
+    call: Call, arrays: list[np.ndarray], got: np.ndarray, wanted: np.ndarray, bound: float
+) -> bool:
+    """Whether the error is within the bound of what was added up, though not of what was left of it."""
+    if call.op.name not in _SUMS or wanted.dtype.kind not in "fV":
+        return False
+    wide = dtypes.to_numpy("float64")
+    (scale,) = call.op.reference([np.abs(a.astype(wide)) for a in arrays], call.attrs)
+    error = np.abs(got.astype(wide) - wanted.astype(wide))
+    return bool((error <= bound**0.5 * np.abs(scale)).all())

@@ -1,0 +1,200 @@
+"""Call: an op, selected for attributes and the places of its inputs. Selection runs once for each; ``find``
+is one dictionary lookup after that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...base import config
+from ...base.errors import (
+    CompileError,
+    DeviceError,
+    GraphError,
+    InputError,
+    KernelError,
+    LibraryError,
+    PlanError,
+    WriteError,
+)
+from ...base.machine.devices import NO_KERNELS
+from ...base.machine.layout import same_image
+from ...ir.graph import COPY, Func, TensorType
+from ...ir.ops import registry
+from .. import core, library
+from ..programs.program import Kernel
+from ..tensors import journal
+from ..tensors.place import Place, default_place
+from ..tensors.tensor import Tensor
+from ..tensors.transfers import gather
+from . import policy
+from .compiled import compiled_kernel
+from .launch import Launcher, Moved
+from .move import push
+
+__all__ = ["Call", "find", "forget"]
+
+Attrs = tuple[tuple[str, Any], ...]
+
+
+class Call:
+    """``op`` the registry's entry, ``attrs`` decoded, ``inputs`` and ``output`` places, ``launcher`` the
+    program of one kernel (None: it cannot be done on the device, ``reason`` says why), ``alias``: a reshape
+    that leaves the bytes where they are. ``verified``: its first result was compared with the reference.
+
+    ``error`` is the exception behind ``reason``, if there is one.
+    """
+
+    __slots__ = (
+        "_given",
+        "alias",
+        "attrs",
+        "error",
+        "inputs",
+        "launcher",
+        "op",
+        "output",
+        "reason",
+        "verified",
+    )
+
+    def __init__(self, op: registry.Op, given: Attrs, inputs: tuple[Place, ...]):
+        self.op, self._given, self.attrs, self.inputs = op, given, op.decode(dict(given)), inputs
+        self.output: Place | None = None
+        self.launcher: Launcher | None = None
+        self.alias = self.verified = False
+        self.reason: str | None = None
+        self.error: Exception | None = None
+
+    def refuse(self, reason: str, error: Exception | None = None) -> None:
+        """From now on it is done on the host."""
+        self.reason, self.error, self.launcher, self.alias = reason, error, None, False
+
+    def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+        """Of lineage: an output of this call failed. By the kernel once more, for maybe only an input had
+        failed, then by the op's reference on the host. Raises what journal.refuse raises, and what the
+        reference raises; an index out of range is an IndexError."""
+        cause: Exception | None = self.error
+        if self.launcher is not None:
+            try:
+                again = self.launcher.launch(inputs)
+                again._recipe = None  # this is the place to notice
+                again.buffer.wait()
+                return again
+            except Moved:  # an input was evicted meanwhile
+                places = tuple([source.place for source in inputs])
+                return find(self.op.name, self._given, places).make_again(tensor, inputs)
+            except KernelError as error:
+                cause = error.with_traceback(None)  # it would keep this frame, and the tensors in it
+        reason = f"run error: {cause}" if self.reason is None else self.reason
+        return self._on_host(tensor, inputs, reason, cause)
+
+    def _on_host(
+        self, tensor: Tensor, inputs: tuple[Tensor, ...], reason: str, cause: Exception | None
+    ) -> Tensor:
+        device, types = str(tensor.device), tuple(str(t) for t in self.types)
+        journal.refuse(self.op.name, device, types, reason, cause)
+        try:
+            (values,) = self.op.reference(gather(inputs), self.attrs)
+        except KernelError as error:
+            error.add_note(f"in {self.op.name}({', '.join(types)}) on {device}")
+            if self.op.name not in _BY_INDEX:
+                raise
+            raise IndexError(str(error)) from error
+        made = push(values, tensor.place)
+        journal.record(self.op.name, device, types, reason, sum(source.nbytes for source in inputs))
+        return made
+
+    @property
+    def types(self) -> list[TensorType]:
+        """Types of the inputs."""
+        return [place.type for place in self.inputs]
+
+
+# ops whose kernels fail on an index that is out of range
+_BY_INDEX = ("take", "take_along_axis", "gather_nd", "scatter_elements", "scatter_nd")
+_calls: dict[tuple[Any, ...], Call] = {}
+_MOST = 4096  # shapes that never come again must not be kept for good
+
+
+def find(op: str, attrs: Attrs, inputs: tuple[Place, ...]) -> Call:
+    """The Call, selected if it is new. ``attrs``: (name, value) pairs, hashable.
+
+    Raises DeviceError where the inputs are on different devices, UnsupportedOpError for an op that the
+    registry does not have; all else that is wrong becomes the call's ``reason``.
+    """
+    key = (op, attrs, inputs)
+    found = _calls.get(key)
+    if found is None:
+        if len(_calls) >= _MOST:
+            _calls.clear()
+        found = _calls.setdefault(key, _select(op, attrs, inputs))
+    return found
+
+
+def forget() -> None:
+    """Drop every selection, and with it quarantines: for tests, and after a kernel was repaired."""
+    _calls.clear()
+    policy.changed()
+
+
+def _select(name: str, attrs: Attrs, inputs: tuple[Place, ...]) -> Call:
+    op = registry.require(name)
+    _one_device(name, inputs)
+    device = inputs[0].device
+    try:
+        call = Call(op, attrs, inputs)
+    except GraphError as error:
+        raise InputError(str(error), op=name) from error
+    call.verified = device.kernels == NO_KERNELS  # nothing is computed there
+    try:
+        op.check_arity(len(inputs))
+        made, *others = op.infer(call.types, call.attrs)
+        if others:
+            text = f"op {name} has {1 + len(others)} outputs; outside of a graph an op has one: build a graph"
+            raise InputError(text, op=name)
+        call.output = default_place(device, made, _like(inputs, made))
+        if op.is_nop:
+            _select_reshape(call)
+        else:
+            call.launcher = Launcher(_kernel(call), inputs, call.output, call)
+    except (GraphError, DeviceError, PlanError, LibraryError, CompileError, WriteError) as error:
+        call.refuse(str(error), error)
+    return call
+
+
+def _one_device(op: str, inputs: tuple[Place, ...]) -> None:
+    devices = list(dict.fromkeys(str(place.device) for place in inputs))
+    if len(devices) > 1:
+        types = ", ".join(f"{place.type} on {place.device}" for place in inputs)
+        raise DeviceError(
+            f"{op} needs its inputs on one device, got {types}: move them with .to(device)",
+            op=op,
+            device=devices[0],
+            got=devices,
+        )
+
+
+def _like(inputs: tuple[Place, ...], made: TensorType) -> Any:
+    """The layout whose format a result takes: that of the first input of its dtype."""
+    return next((place.layout for place in inputs if place.type.dtype == made.dtype), None)
+
+
+def _select_reshape(call: Call) -> None:
+    """An alias where the bytes may stay, else a copy between the two images."""
+    (source,), target = call.inputs, call.output
+    if same_image(source.layout, source.type.shape, target.layout, target.type.shape):
+        call.alias = True
+        return
+    env = core.address_of(source.handle.env)
+    copy = Kernel(COPY, core.copy_kernel(), words=(env, env))  # its attributes are the two sides' devices
+    call.launcher = Launcher(copy, call.inputs, target, call)
+
+
+def _kernel(call: Call) -> Kernel:
+    """The kernel of the device kind: compiled for these shapes with GR_EAGER_COMPILE=1, else built in."""
+    outputs = [call.output.type]
+    func = Func(call.op.name, call.op.name, call.attrs, len(call.inputs), 1)
+    kind = call.inputs[0].device.kernels
+    if config.get("EAGER_COMPILE") and kind != NO_KERNELS:
+        return compiled_kernel(func, kind, call.types, outputs)
+    return library.resolve(func, kind, call.types, outputs)

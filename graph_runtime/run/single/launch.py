@@ -1,0 +1,128 @@
+"""Launcher: a program of one kernel, made once for a signature, enqueued for any tensors that have it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...base.errors import DeviceMemoryError
+from .. import core
+from ..programs.lower import arg_record
+from ..programs.program import ARG, Kernel
+from ..queues.buffer import Buffer
+from ..queues.template import one_kernel
+from ..tensors.lineage import Maker, replace, settle_all, watch
+from ..tensors.place import Place, place
+from ..tensors.shown import moves
+from ..tensors.tensor import Tensor
+
+__all__ = ["Launcher", "Moved", "alias", "rebind"]
+
+ffi, lib = core.ffi, core.lib
+_submit_op, _addr, _NULL = lib.gr_submit_op, lib.gr_buffer_addr, ffi.NULL
+_MOST_INPUTS = 3  # of gr_submit_op
+
+
+class Moved(LookupError):
+    """An input is not where the call was selected for: another thread evicted it. Select anew."""
+
+
+class Launcher:
+    """``launch(inputs)`` enqueues ``kernel`` on tensors of the places it was made for and returns the output,
+    a tensor in the output's place whose values come later. Nothing waits, but where too much is queued or
+    memory is short. ``maker`` makes an output again whose kernel failed."""
+
+    __slots__ = ("_maker", "_template", "inputs", "kernel", "output", "pointer")
+
+    def __init__(self, kernel: Kernel, inputs: tuple[Place, ...], output: Place, maker: Maker):
+        self.kernel, self.inputs, self.output, self._maker = kernel, inputs, output, maker
+        places = (*inputs, output)
+        shapes = np.array([d for p in places for d in p.type.shape] or [0], np.int64)
+        args = np.stack([arg_record(p.type, p.layout, p.type.shape) for p in places]).view(ARG)
+        args["shape"] = 8 * np.cumsum([0, *(len(p.type.shape) for p in places)])[:-1]
+        args["addr"] = [p.tag for p in places]
+        self._template = one_kernel(output.handle, kernel, args, shapes, output.memory, output.extent)
+        self.pointer = self._template.pointer
+
+    def launch(self, inputs: tuple[Tensor, ...]) -> Tensor:
+        """Raises HandleError for a tensor that is gone, Moved, DeviceMemoryError. What goes wrong later is
+        raised where the output is waited for."""
+        buffers = [_buffer_at(at, tensor) for at, tensor in zip(self.inputs, inputs, strict=True)]
+        try:
+            made = self._made(self._enqueue(buffers), inputs)
+        except DeviceMemoryError:
+            settle_all()  # recipes keep tensors that nobody else needs
+            made = self._made(self._enqueue(buffers), inputs)
+        if any(tensor.buffer is None for tensor in inputs):
+            made.wait()  # the next run of that session waits for nobody
+        return made
+
+    def launch_pair(self, a: Tensor, b: Tensor) -> Tensor:
+        """launch((a, b)), where both have a buffer. Raises AttributeError or TypeError for one that has none
+        or is gone, and as launch."""
+        first, second = a._owner.pointer, b._owner.pointer
+        at, beside = self.inputs  # places after buffers: settle has its order for us
+        if a._place is not at or b._place is not beside:
+            raise Moved
+        pointer = _submit_op(self.pointer, first, second, _NULL)
+        return self._made(pointer, (a, b)) if pointer else self.launch((a, b))
+
+    def _enqueue(self, buffers: list[Buffer]) -> object:
+        pointers = [buffer.live() for buffer in buffers]
+        if len(pointers) <= _MOST_INPUTS:
+            return self._template.call(*pointers)
+        slots = ffi.new("gr_buffer *[]", [*pointers, _NULL])
+        lib.gr_run_release(self._template.submit(slots))
+        return slots[len(pointers)]
+
+    def _made(self, pointer: object, inputs: tuple[Tensor, ...]) -> Tensor:
+        """The output tensor over the ``gr_buffer *`` that a submission of these inputs gave."""
+        to = self.output
+        buffer = Buffer(to.handle, to.memory, to.extent, pointer)
+        made = Tensor(to.device, to.handle, to.type, to.layout, _addr(pointer), buffer)
+        made._place, made._recipe = to, (self._maker, inputs)
+        watch(made)
+        return made
+
+
+def _buffer_at(at: Place, tensor: Tensor) -> Buffer:
+    """The memory of a tensor with its events; a session's view is borrowed for the time of the call. Raises
+    Moved where the tensor is not in that place."""
+    buffer = tensor.alive().buffer
+    if tensor.place is not at:  # after the buffer: settle has its order for us
+        raise Moved
+    if buffer is not None:
+        return buffer
+    return Buffer.borrow(at.handle, tensor.wait()._addr, at.extent, tensor._owner, at.memory)
+
+
+def alias(tensor: Tensor, to: Place) -> Tensor:
+    """The same memory as another type. Raises Moved where it has not the layout of ``to`` any more."""
+    with moves:
+        if tensor.layout != to.layout:
+            raise Moved
+        made = Tensor(to.device, to.handle, to.type, to.layout, tensor._addr, tensor._owner, tensor.readonly)
+    tensor.alive()  # after the look: another thread may have given it up before
+    if tensor._recipe is not None:
+        made._recipe = (_Aliases(), (tensor,))
+        watch(made)
+    return made
+
+
+def rebind(tensor: Tensor, made: Tensor) -> None:
+    """Let a handle lead to the new values ``made``, of its own place. Waits for nobody: what was queued with
+    the old ones reads those."""
+    replace(tensor, tensor.alias())
+    with moves:
+        tensor.settle(made)
+        tensor._recipe, tensor._version, tensor._origin = made._recipe, None, None
+    if tensor._recipe is not None:
+        watch(tensor)
+
+
+class _Aliases:
+    """Maker of aliases: the memory is that of the tensor that they are aliases of."""
+
+    def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+        (source,) = inputs
+        now = source.wait().alias()  # it may have been evicted, with or without its aliases
+        return alias(now, place(now.device, tensor.type, now.layout))

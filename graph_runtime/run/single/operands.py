@@ -1,0 +1,126 @@
+"""Operands of an op: tensors as they are, Python scalars as small constants on the device, arrays pushed
+there."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import DocumentError, InputError
+from ...base.locks import new_lock
+from ...base.machine.devices import Device
+from ...ir.graph import TensorType
+from ..tensors.place import default_place
+from ..tensors.tensor import Tensor
+from .apply import Refused, apply
+from .move import push
+from .promotion import common
+
+__all__ = ["axes_of", "cast", "device_of", "dtype_key", "dtype_name", "on_device", "tensor", "together"]
+
+_MOST_CONSTANTS = 1024
+_constants: OrderedDict[tuple[Device, str, str], Tensor] = OrderedDict()
+_lock = new_lock()
+
+
+def tensor(value: Any) -> Tensor:
+    """The value, if it is a tensor. Raises Refused."""
+    if not isinstance(value, Tensor):
+        raise Refused("the input is no tensor")
+    return value
+
+
+def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
+    """An axis, or several, as non-negative numbers in the order given. Raises Refused for what numpy refuses,
+    because numpy says best why."""
+    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    try:
+        axes = tuple(a.__index__() for a in given)
+    except AttributeError:
+        raise Refused("an axis is no integer") from None
+    if any(not -ndim <= a < ndim for a in axes) or len({a % ndim for a in axes}) != len(axes):
+        raise Refused("an axis is out of range or named twice")
+    return tuple(a % ndim for a in axes)
+
+
+def dtype_name(dtype: Any) -> str:
+    """The canonical name of what a caller gave as a dtype. Raises Refused for one that no device holds."""
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        return dtype
+    try:
+        return dtypes.from_numpy(dtype)
+    except DocumentError as error:
+        raise Refused(f"no device holds {np.dtype(dtype)}") from error
+
+
+def device_of(name: str, *operands: Any) -> Device:
+    """The device of the first tensor among operands. Raises InputError where there is none."""
+    for operand in operands:
+        if isinstance(operand, Tensor):
+            return operand.device
+        if isinstance(operand, (list, tuple)):
+            for item in operand:
+                if isinstance(item, Tensor):
+                    return item.device
+    raise InputError(
+        f"eager.{name} needs a Tensor among its inputs: make one by gr.eager.array(value, device)",
+        op=name,
+        got=[type(o).__name__ for o in operands],
+    )
+
+
+def dtype_key(operand: Any) -> Any:
+    """What promotion needs to know of an operand: its dtype's name, or a Python scalar's type."""
+    if isinstance(operand, Tensor):
+        return operand.dtype
+    if type(operand) in (bool, int, float, complex):
+        return type(operand)
+    if not isinstance(operand, (np.ndarray, np.generic)):
+        operand = np.asarray(operand)
+    return dtype_name(operand.dtype)
+
+
+def together(name: str, *operands: Any, dtype: str | None = None) -> list[Tensor]:
+    """The operands as tensors of one dtype, the promoted one or ``dtype``, on the device of the first tensor.
+    Raises Refused, InputError."""
+    device = device_of(name, *operands)
+    if dtype is None:
+        dtype = common(device, *map(dtype_key, operands))
+    return [on_device(operand, device, dtype) for operand in operands]
+
+
+def on_device(operand: Any, device: Device, dtype: str) -> Tensor:
+    """An operand as a tensor of ``dtype``. A Python scalar that the dtype cannot hold is an OverflowError."""
+    if isinstance(operand, Tensor):
+        return operand if operand.dtype == dtype else cast(operand, dtype)
+    array = np.asarray(operand)
+    if array.ndim:
+        array = array.astype(dtypes.to_numpy(dtype), order="C")
+        return push(array, default_place(device, TensorType(dtype, array.shape)))
+    if type(operand) is int and dtype.startswith(("int", "uint")):
+        array = np.array(operand, dtypes.to_numpy(dtype))  # raises OverflowError
+    return _constant(array.astype(dtypes.to_numpy(dtype)), device, dtype)
+
+
+def cast(tensor: Tensor, dtype: str) -> Tensor:
+    """The values in another dtype, on the device. Raises Refused."""
+    return apply("cast", (("to", dtype),), tensor)
+
+
+def _constant(value: np.ndarray, device: Device, dtype: str) -> Tensor:
+    """A scalar on the device: pushed once, kept while it is used. The bytes are the key: 0.0 is not -0.0."""
+    key = (device, dtype, value.tobytes().hex())
+    with _lock:
+        found = _constants.get(key)
+        if found is not None and found.is_allocated:  # a close of the device ends it, too
+            _constants.move_to_end(key)
+            return found
+    made = push(value, default_place(device, TensorType(dtype, ())))
+    with _lock:
+        _constants[key] = made
+        while len(_constants) > _MOST_CONSTANTS:
+            _constants.popitem(last=False)
+    return made

@@ -1,0 +1,118 @@
+"""The two roads of a numpy-like function: its own body on the device, numpy's on the host where that is
+refused; and out=."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import InputError
+from ..tensors.tensor import Tensor
+from .apply import Refused
+from .host import on_host
+from .launch import rebind
+from .operands import cast, device_of
+
+__all__ = ["device_first", "host_only", "only", "store", "write"]
+
+Function = Callable[..., Any]
+
+
+def device_first(host: Function, doc: str | None = None) -> Callable[[Function], Function]:
+    """Decorates the device's body of a numpy-like function. Where it raises Refused, numpy's ``host`` does
+    the whole of it with the same arguments. ``out=`` is taken care of here. Functions made of others call
+    their bodies, ``function.body``: a refusal then sends the whole to the host, once. ``doc``: of a
+    function made in a loop or by another: its docstring; its name is then the host's.
+
+    Raises InputError where no argument is a tensor.
+    """
+
+    def decorate(body: Function) -> Function:
+        if doc is not None:
+            body.__name__ = body.__qualname__ = host.__name__
+            body.__doc__ = doc
+        name = body.__name__
+
+        @wraps(body)
+        def function(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+            try:
+                made = body(*args, **kwargs)
+            except Refused as refused:
+                device_of(name, *args, *kwargs.values())
+                made = on_host(name, host, args, kwargs, refused.reason, refused.error)
+            return made if out is None else store(out, made, name)
+
+        function.body = body
+        return function
+
+    return decorate
+
+
+def host_only(name: str, host: Function) -> Function:
+    """A function that no device has a kernel for: numpy's, its result placed back."""
+
+    def function(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        device_of(name, *args, *kwargs.values())
+        made = on_host(name, host, args, kwargs, f"no device has a kernel for {name}")
+        return made if out is None else store(out, made, name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"numpy.{name}, done on the host and placed back on the device."
+    return function
+
+
+def only(more: dict[str, Any]) -> None:
+    """Raises Refused where the caller gave an argument that only numpy's own function has."""
+    given = [key for key, value in more.items() if value is not None and value is not np._NoValue]
+    if given:
+        raise Refused(f"argument {given[0]}= is numpy's only")
+
+
+def store(out: Any, made: Any, name: str) -> Any:
+    """Write a result into ``out``, a tensor or an array (or numpy's tuple of one), and return it.
+
+    Raises InputError where its shape differs or its dtype would need more than a same_kind cast.
+    """
+    if isinstance(out, tuple):
+        if len(out) != 1:
+            return tuple(store(o, m, name) if o is not None else m for o, m in zip(out, made, strict=True))
+        (out,) = out
+    if tuple(out.shape) != tuple(made.shape):
+        raise InputError(
+            f"{name}: out= has shape {tuple(out.shape)}, the result has {tuple(made.shape)}",
+            got=tuple(out.shape),
+            wanted=tuple(made.shape),
+        )
+    to = dtypes.to_numpy(out.dtype) if isinstance(out, Tensor) else out.dtype
+    of = dtypes.to_numpy(made.dtype) if isinstance(made, Tensor) else made.dtype
+    if not np.can_cast(of, to, "same_kind"):
+        raise InputError(
+            f"{name}: out= is {to.name}, the result is {of.name}: cast it with astype first",
+            got=to.name,
+            wanted=of.name,
+        )
+    if isinstance(out, Tensor):
+        write(out, made)
+    else:
+        np.copyto(out, made.numpy() if isinstance(made, Tensor) else made, casting="same_kind")
+    return out
+
+
+def write(out: Tensor, made: Any) -> None:
+    """Give the handle new values, of its shape. Other handles on the memory keep theirs, unless it is a
+    session's or the caller's own: that is overwritten, after who reads it. Raises as Tensor.copy_from."""
+    if isinstance(made, Tensor) and made.dtype != out.dtype:
+        try:
+            made = cast(made, out.dtype)
+        except Refused:
+            made = made.numpy()
+    buffer = out.alive().buffer
+    shared = buffer is None or buffer.owner is not None or out.readonly
+    if isinstance(made, Tensor) and made.place is out.place and not shared:
+        rebind(out, made)
+    else:
+        out.copy_from(made, "out=")

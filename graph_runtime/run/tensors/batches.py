@@ -1,0 +1,183 @@
+"""Many copies between a device and the host at once: what gather (one call into C) and scatter (one
+submission) are made of.
+
+On the host's side all values stand in one block, each at a multiple of 64 bytes: one allocation, one wait.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+from itertools import groupby
+from operator import is_
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.machine.devices import cpu
+from ...ir.graph import TensorType
+from .. import core
+from ..programs.lower import arg_record
+from ..programs.program import ARG, SLOT, STEP
+from ..queues.buffer import Buffer, wait_in_slices
+from ..queues.template import Template, copy_queue
+from .host_values import ALIGNMENT, aligned_empty, writable_view
+from .place import Place, default_place
+from .tensor import Tensor
+
+__all__ = ["fetch", "spread"]
+
+_gather = core.lib.gr_gather
+
+
+class _Fetch(NamedTuple):
+    """``args`` ARG [2 * tensors]: each source, and its target in the block of ``extent`` bytes; ``shapes``
+    what they point into. ``rows``: values of one type that follow each other as one
+    strided array (shape, dtype, offset, strides), for to make one view and take its rows is quicker than many
+    views."""
+
+    args: np.ndarray
+    shapes: np.ndarray
+    extent: int
+    rows: tuple[tuple[tuple[int, ...], np.dtype, int, tuple[int, ...]], ...]
+
+
+class _Spread(NamedTuple):
+    """A template whose last slot is the block on the host, ``offsets`` of the values there."""
+
+    template: Template
+    offsets: tuple[int, ...]
+    extent: int
+
+
+def fetch(tensors: Sequence[Tensor]) -> list[np.ndarray]:
+    """The values of free tensors of one device, in arrays that share a block; waits. Raises KernelError where
+    a run failed that was to write them."""
+    places, pointers = _of_one_time(tensors)
+    batch = _fetch(tuple(places))
+    memory = aligned_empty(batch.extent, np.uint8)
+    buffers = core.ffi.new("gr_buffer *[]", pointers)
+    env, base = places[0].handle.env, memory.ctypes.data
+    args, after = core.ffi.cast("gr_arg *", batch.args.ctypes.data), core.ffi.new("int64_t *")
+    count = len(tensors)
+    wait_in_slices(lambda budget: _gather(buffers, env, args, base, count, budget, after), None, "a gather")
+    arrays: list[np.ndarray] = []
+    for shape, dtype, offset, strides in batch.rows:
+        rows = np.ndarray(shape, dtype, memory, offset, strides)
+        arrays.extend(rows if len(shape) > 1 else [rows[i, ...] for i in range(len(rows))])
+    return arrays
+
+
+def _of_one_time(tensors: Sequence[Tensor]) -> tuple[list[Place], list[Any]]:
+    """Places, and the ``gr_buffer *`` of what stands there, which are to be kept while C reads it: other
+    threads may let the handles lead elsewhere meanwhile."""
+    while True:
+        owners = [tensor._owner for tensor in tensors]
+        places = [tensor._place or tensor.place for tensor in tensors]
+        pointers = [getattr(owner, "pointer", None) for owner in owners]
+        if not all(pointers):
+            for tensor in tensors:
+                tensor.alive()
+        elif all(map(is_, owners, [tensor._owner for tensor in tensors])):
+            return places, pointers
+
+
+def spread(arrays: Sequence[np.ndarray], places: Sequence[Place]) -> list[Tensor]:
+    """New tensors in ``places``, of one device, with the values of arrays of their types; the arrays have
+    been read when it returns. Raises DeviceMemoryError."""
+    batch, host = _spread(tuple(places)), core.open_device(cpu(0))
+    with Buffer.to_write(host, 0, batch.extent, "scatter") as turn:
+        block = turn.buffer
+        memory = writable_view(_bytes(batch.extent), block.addr, turn)
+        for array, offset in zip(arrays, batch.offsets, strict=True):
+            np.ndarray(array.shape, array.dtype, memory, offset)[...] = array
+    buffers = core.ffi.new("gr_buffer *[]", [*[core.ffi.NULL] * len(arrays), block.live()])
+    core.lib.gr_run_release(batch.template.submit(buffers))
+    made = []
+    for place, pointer in zip(places, buffers, strict=False):
+        buffer = Buffer(place.handle, place.memory, place.extent, pointer)
+        made.append(Tensor(place.device, place.handle, place.type, place.layout, buffer.addr, buffer))
+    return made
+
+
+@cache
+def _bytes(extent: int) -> TensorType:
+    return TensorType("uint8", (extent,))
+
+
+@lru_cache(maxsize=64)
+def _fetch(places: tuple[Place, ...]) -> _Fetch:
+    types = [place.type for place in places]
+    offsets, extent = _block(types)
+    args, shapes = _args(list(zip(places, _on_host(types), strict=True)), offsets, packed=1)
+    return _Fetch(args, shapes, extent, tuple(_rows(types, offsets)))
+
+
+@lru_cache(maxsize=64)
+def _spread(places: tuple[Place, ...]) -> _Spread:
+    types = [place.type for place in places]
+    offsets, extent = _block(types)
+    slots = np.zeros(len(places) + 1, SLOT)
+    for at, place in enumerate(places):
+        slots[at] = (core.address_of(place.handle.pointer), place.memory, 1, place.extent)
+    template = _template(list(zip(_on_host(types), places, strict=True)), offsets, slots)
+    return _Spread(template, tuple(offsets), extent)
+
+
+def _on_host(types: Sequence[TensorType]) -> list[Place]:
+    return [default_place(cpu(0), type_) for type_ in types]
+
+
+def _block(types: Sequence[TensorType]) -> tuple[list[int], int]:
+    """Where each value stands in a block, and the bytes of the block."""
+    offsets, end = [], 0
+    for type_ in types:
+        offsets.append(end)
+        end += -(-type_.nbytes // ALIGNMENT) * ALIGNMENT
+    return offsets, max(end, 1)
+
+
+def _rows(types: Sequence[TensorType], offsets: Sequence[int]) -> Iterator[tuple]:
+    at = 0
+    for type_, group in groupby(types):
+        count, dtype = len(list(group)), dtypes.to_numpy(type_.dtype)
+        stride = -(-type_.nbytes // ALIGNMENT) * ALIGNMENT
+        inner = [dtype.itemsize * math.prod(type_.shape[d + 1 :]) for d in range(len(type_.shape))]
+        yield (count, *type_.shape), dtype, offsets[at], (stride, *inner)
+        at += count
+
+
+def _args(pairs: list[tuple[Place, Place]], offsets: list[int], packed: int) -> tuple[np.ndarray, np.ndarray]:
+    """ARG [2 * pairs] of sources and targets, and the shapes they point into; side ``packed`` of each pair
+    lies in the block."""
+    flat = [place for pair in pairs for place in pair]
+    args = np.zeros(len(flat), ARG)
+    for at, place in enumerate(flat):
+        args[at] = arg_record(place.type, place.layout, place.type.shape)
+    shapes = np.array([n for place in flat for n in place.type.shape] or [0], np.int64)
+    ranks = [len(place.type.shape) for place in flat]
+    args["shape"] = shapes.ctypes.data + 8 * np.cumsum([0, *ranks])[:-1]
+    args["addr"] = [place.tag for place in flat]
+    args["addr"][packed::2] = offsets
+    return args, shapes
+
+
+def _template(pairs: list[tuple[Place, Place]], offsets: list[int], slots: np.ndarray) -> Template:
+    """A step a pair (source, target), in one lane; the sources lie in the last slot."""
+    flat, count = [place for pair in pairs for place in pair], np.arange(len(pairs))
+    args, shapes = _args(pairs, offsets, packed=0)
+    arg_slot = np.repeat(count, 2)
+    arg_slot[0::2] = len(pairs)
+    envs = np.array([core.address_of(place.handle.env) for place in flat], np.uint64)
+    label = core.ffi.new("char[]", f"batch of {len(pairs)} copies".encode())
+    steps = np.zeros(len(pairs), STEP)
+    steps["fn"], steps["attrs"], steps["env"] = core.copy_kernel(), envs.ctypes.data + 16 * count, envs[1::2]
+    steps["first_arg"], steps["nargs"], steps["num_inputs"] = 2 * count, 2, 1
+    steps["op"] = core.address_of(label)
+    source, target = pairs[0]
+    queue = copy_queue(source.handle, source.layout, target.handle, target.layout)
+    return Template(
+        steps, args, arg_slot, np.zeros(0, np.int64), [queue], slots, owners=(shapes, envs, label)
+    )

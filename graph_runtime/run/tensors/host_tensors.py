@@ -1,0 +1,181 @@
+"""Host memory of a caller's as tensors of their own; plain copies between the two; tensors in files.
+
+tt-mlir's functions take addresses. These take arrays (or what speaks DLPack or the buffer protocol), which
+know how long they are, so that a wrong shape is an error and no crash.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from ...base import dtypes
+from ...base.errors import DocumentError, InputError, ParamsError, as_path
+from ...base.json_text import parse_json
+from ...base.machine.devices import Device, cpu, parse
+from ...base.machine.layout import HOST, Layout, pages
+from ...base.machine.shards import Shard
+from ...base.mapped import read_file
+from ...ir.documents.params import read_params, save_params
+from . import arrays
+from .dlpack import viewed
+from .tensor import Tensor
+from .transfers import to
+
+__all__ = ["ALIASES", "TensorDesc", "cast", "describe", "dump", "load", "memcpy", "owned"]
+
+# dtypes that no tt device stores -> what an owned tensor of them becomes (tt-mlir's rule)
+ALIASES = {"float64": "float32", "float16": "bfloat16", "int64": "int32", "uint64": "uint32"}
+
+
+class TensorDesc(NamedTuple):
+    """``stride`` in elements, of the dense row-major form. ``volume`` the elements that it has,
+    ``physical_volume`` those that its layout takes place for (tiles are padded)."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    item_size: int
+    stride: tuple[int, ...]
+    volume: int
+    physical_volume: int
+
+
+def describe(tensor: Tensor) -> TensorDesc:
+    """What is known of a tensor without its values."""
+    shape, stored = tensor.shape, dtypes.FORMATS.get(tensor.layout.format)
+    stride = tuple(int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape)))
+    physical = tensor.size
+    if tensor.layout.memory != HOST and stored is not None:
+        page = pages(tensor.layout, shape)
+        physical = page.count * (1024 if tensor.layout.layout == "tile" else page.nbytes // stored.itemsize)
+    itemsize = dtypes.parse(tensor.dtype).itemsize
+    return TensorDesc(shape, tensor.dtype, itemsize, stride, tensor.size, physical)
+
+
+# **************** owned ****************
+
+
+def owned(value: Any, dtype: str | None = None) -> Tensor:
+    """A host tensor with a dense copy of ``value``, whatever its strides.
+
+    ``dtype``: what to cast to; by default its own, or where no device stores that (float64, float16, int64,
+    uint64) the nearest that one does. Raises InputError, DocumentError for a dtype that is none.
+    """
+    plain = isinstance(value, (list, tuple, int, float, bool, Tensor))
+    array = np.asarray(value) if plain else viewed(value)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    name = dtypes.from_numpy(array.dtype)
+    wanted = ALIASES.get(name, name) if dtype is None else dtypes.canonical(dtype)
+    made = arrays.empty(array.shape, wanted)
+    made.copy_from(cast(array, wanted))
+    return made
+
+
+def cast(array: np.ndarray, dtype: str) -> np.ndarray:
+    """The values in another dtype. To integers they are cut to the target's range and NaN becomes 0; to bool
+    what is not zero is true."""
+    wanted = dtypes.to_numpy(dtype)
+    if array.dtype == wanted:
+        return array
+    if wanted.kind not in "iu":
+        return array != 0 if wanted == np.bool_ else array.astype(wanted)
+    if array.dtype == np.bool_:
+        return array.astype(wanted)
+    info = np.iinfo(wanted)
+    if array.dtype.kind in "iu":
+        mine = np.iinfo(array.dtype)
+        low, high = max(info.min, mine.min), min(info.max, mine.max)
+        return np.clip(array, array.dtype.type(low), array.dtype.type(high)).astype(wanted)
+    whole = np.nan_to_num(array.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    inside = np.clip(whole, float(info.min), np.nextafter(float(info.max) + 1, 0))
+    return inside.astype(wanted)
+
+
+# **************** copies ****************
+
+
+def memcpy(target: Any, source: Tensor, dtype: str | None = None) -> None:
+    """Copy all values of ``source`` into ``target`` and wait for it: a Tensor, or writable host memory.
+
+    Types must be equal. ``dtype``: the target's, to cast from the source's as ``owned`` does. Device tensors
+    arrive row-major in their logical dtype. Raises InputError, HandleError.
+    """
+    if not isinstance(source, Tensor):
+        raise InputError(
+            f"memcpy copies from a Tensor, got {type(source).__name__}", got=type(source).__name__
+        )
+    if isinstance(target, Tensor) and dtype is None:
+        target.copy_from(source, "the source")
+        return
+    into = target if isinstance(target, Tensor) else viewed(target)
+    name = into.dtype if isinstance(into, Tensor) else dtypes.from_numpy(into.dtype)
+    if name != (dtypes.canonical(dtype) if dtype is not None else source.dtype):
+        raise InputError(
+            f"the target is {name}, the source {source.dtype}: pass dtype={name!r} to cast",
+            got=source.dtype,
+            wanted=name,
+        )
+    if into.shape != source.shape:
+        raise InputError(
+            f"the target has shape {into.shape}, the source {source.shape}",
+            got=source.shape,
+            wanted=into.shape,
+        )
+    values = cast(source.numpy(), name)
+    if isinstance(into, Tensor):
+        into.copy_from(values)
+        return
+    if not into.flags.writeable:
+        raise InputError("the target is read-only")
+    np.copyto(into, values)
+
+
+# **************** files ****************
+
+
+def dump(tensor: Tensor, path: str | os.PathLike) -> None:
+    """Write a tensor's values and where it lives to a file: TVM's parameter binary with one entry, whose name
+    is the place as JSON. Raises ParamsError for a dtype that has no array form, OSError."""
+    layout = tensor.layout
+    place = {"device": str(tensor.device), **asdict(layout)}
+    save_params({orjson.dumps(place).decode(): tensor.numpy()}, as_path(path, "a tensor's file"))
+
+
+def _shard(said: dict[str, Any] | None) -> Shard | None:
+    if said is None:
+        return None
+    (top, left), (bottom, right) = said["grid"]
+    rows, cols = said["shape"]
+    return Shard(said["kind"], ((top, left), (bottom, right)), (rows, cols), said["orientation"])
+
+
+def load(path: str | os.PathLike, device: Device | str | None = None) -> Tensor:
+    """The tensor that ``dump`` wrote: on ``device`` in the layout that it had, without one on the host.
+
+    Raises ParamsError or DocumentError for a file that is none, DeviceError where the device cannot hold it.
+    """
+    file = Path(as_path(path, "a tensor's file"))
+    try:
+        found = read_params(read_file(file))
+    except OSError as error:
+        raise ParamsError(f"cannot read {file}: {error.strerror}", got=str(file)) from None
+    try:
+        ((text, values),) = found.items()
+        place = parse_json(text.encode(), "the place of a tensor")
+        layout = Layout(place["memory"], place["layout"], place["format"], _shard(place["shard"]))
+    except (DocumentError, ValueError, KeyError, TypeError):
+        raise DocumentError(
+            f"{file} is a parameter file that dump_tensor did not write", got=str(file)
+        ) from None
+    made = arrays.array(values, cpu(0))
+    if device is None:
+        return made
+    device = parse(device)
+    keeps = layout.memory != HOST and layout.memory in [m.name for m in device.descriptor.memories]
+    return to(made, device, layout if keeps else None)

@@ -1,0 +1,88 @@
+"""Place: where and how a tensor is stored. Interned, so that a tuple of places is a quick dictionary key."""
+
+from __future__ import annotations
+
+from ...base import dtypes
+from ...base.errors import DeviceError
+from ...base.machine.devices import Device
+from ...base.machine.layout import HOST, ROW_MAJOR, Layout, footprint
+from ...ir.graph import TensorType
+from ...plan.defaults import choose
+from .. import core
+
+__all__ = ["Place", "default_place", "held", "place"]
+
+_NARROWER = {"float64": "float32", "float16": "float32", "int64": "int32", "uint64": "uint32"}
+_FLOATS = ("float32", "bfloat16")
+
+
+class Place:
+    """``device``, ``type``, ``layout``; ``handle`` the opened device; ``memory`` the layout's memory as an
+    index into the device's descriptor; ``extent`` the bytes a tensor takes there in each bank, at least 1;
+    ``tag`` what its addresses have above the bank address, for how it is sharded.
+
+    Two places are one object if they are equal: made by ``place`` only.
+    """
+
+    __slots__ = ("device", "extent", "handle", "layout", "memory", "tag", "type")
+
+    def __init__(self, device: Device, type_: TensorType, layout: Layout):
+        self.device, self.type, self.layout = device, type_, layout
+        self.handle = core.open_device(device)
+        names = [memory.name for memory in device.descriptor.memories]
+        self.memory = names.index(layout.memory)
+        memory = device.descriptor.memories[self.memory]
+        nbytes = type_.nbytes if layout.memory == HOST else footprint(layout, type_.shape, memory)[0]
+        self.extent = max(1, nbytes)
+        self.tag = self.handle.shard_tag(layout, type_.shape)
+
+    def __repr__(self) -> str:
+        return f"Place({self.type}, {self.device}, {self.layout})"
+
+
+_MOST = 1 << 16
+_places: dict[tuple[Device, TensorType, Layout], Place] = {}
+
+
+def place(device: Device, type_: TensorType, layout: Layout) -> Place:
+    """The one Place of these three. Raises DeviceError where the device has no such memory."""
+    key = (device, type_, layout)
+    found = _places.get(key)
+    if found is None:
+        device.descriptor.memory(layout.memory)
+        if len(_places) >= _MOST:
+            _places.clear()  # then equal ones may be two, which costs a selection
+        found = _places.setdefault(key, Place(device, type_, layout))  # two threads: one of them wins
+    return found
+
+
+def default_place(device: Device, type_: TensorType, like: Layout | None = None) -> Place:
+    """Where a new value of this type goes on a device: main memory, in the layout that planning would choose;
+    a float in the format of ``like``, if that is one of its formats.
+
+    Raises DeviceError for a dtype that the device cannot store (``held`` gives the one it would take).
+    """
+    if held(device, type_.dtype) != type_.dtype:
+        raise DeviceError(
+            f"{device} cannot store {type_.dtype}: it stores {', '.join(device.descriptor.formats)}",
+            device=str(device),
+            got=type_.dtype,
+        )
+    fmt = None
+    if like is not None and type_.dtype in _FLOATS and like.format in ("f32", "bf16", "bfp8_b", "bfp4_b"):
+        fmt = like.format
+    if device.descriptor.layouts == (ROW_MAJOR,):
+        fmt = None  # the format is the dtype's own
+    return place(device, type_, choose(type_, device.descriptor, fmt)[0])
+
+
+def held(device: Device, dtype: str) -> str:
+    """The dtype in which a device keeps values of ``dtype``: the same where it can, else the 32-bit one of
+    that kind (a tt device has no float64, float16, int64, uint64)."""
+    stored = dtypes.format_of(dtype)
+    if stored is not None and stored.name in device.descriptor.formats:
+        return dtype
+    narrower = _NARROWER.get(dtype)
+    if narrower is None:
+        raise DeviceError(f"{device} has no dtype for {dtype}", device=str(device), got=dtype)
+    return held(device, narrower)

@@ -1,0 +1,245 @@
+"""Tensors from one place to another: one at a time (to), many in one submission a device (gather, scatter).
+
+Nothing here blocks but gather, scatter and wait_all: a handle is there at once, its values follow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import InputError, KernelError
+from ...base.machine.devices import Device, parse
+from ...base.machine.layout import Layout
+from ...ir.graph import TensorType
+from ..core import DeviceHandle
+from ..queues.buffer import check_timeout
+from ..queues.run import Run, when_over
+from ..queues.template import copy
+from .arrays import allocate, check_layout, default_layout
+from .batches import fetch, spread
+from .host_values import as_host
+from .lineage import before_write, watch
+from .place import place
+from .shown import moves
+from .tensor import Tensor
+
+__all__ = [
+    "checked",
+    "copy_into",
+    "duplicate",
+    "gather",
+    "queue_copy",
+    "resolve",
+    "scatter",
+    "to",
+    "to_layout",
+    "wait_all",
+    "waiting",
+]
+
+
+def to(
+    tensor: Tensor,
+    device: Device | str | None = None,
+    layout: Layout | str | None = None,
+    format: str | None = None,
+) -> Tensor:
+    """A handle on the tensor's values on ``device``, in ``layout``; the tensor stays as it is.
+
+    ``layout``: a Layout; or "tile" or "row_major", in the device's main memory; or None: on the tensor's own
+    device as it is, on another what a plan would choose there. ``format``: of floats, as "bf16". Where
+    nothing changes, the result shows the same memory (an alias). The copy is queued. Borrowed host memory
+    must not be written before the result is ready.
+
+    Raises HandleError, DeviceError for a layout that the device does not have, DeviceMemoryError.
+    """
+    checked(tensor).alive()
+    device = tensor.device if device is None else parse(device)
+    same = layout is None and format is None and device == tensor.device
+    wanted = tensor.layout if same else resolve(tensor.type, device, layout, format)
+    if device == tensor.device and wanted == tensor.layout:
+        return tensor.alias()
+    return _copied(tensor, device, wanted)
+
+
+def resolve(
+    type_: TensorType, device: Device, layout: Layout | str | None = None, format: str | None = None
+) -> Layout:
+    """The Layout that ``to`` takes for a type on a device. Raises DeviceError for one that cannot be."""
+    if isinstance(layout, Layout):
+        wanted = layout
+    else:
+        chosen = default_layout(type_, device, format)
+        wanted = chosen if layout is None else Layout(chosen.memory, layout, format or chosen.format)
+    check_layout(type_, device, wanted)
+    return wanted
+
+
+def _copied(tensor: Tensor, device: Device, layout: Layout) -> Tensor:
+    made = allocate(tensor.type, device, layout)
+    queue_copy(tensor, made)
+    return made
+
+
+class _Copies:
+    """Maker (run/tensors/lineage.py) of copies of what eager ops make."""
+
+    def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+        (source,) = inputs
+        again = allocate(tensor.type, tensor.device, tensor.layout)
+        queue_copy(source.wait(), again)
+        again.buffer.wait()
+        return again
+
+
+def queue_copy(source: Tensor, target: Tensor) -> None:
+    """Copy the values of one tensor to another of equal type. Between free tensors that is queued; a view of
+    a session's memory is read or written at once, for the session's next inline run waits for nobody."""
+    if source.buffer is None or target.buffer is None:
+        target.copy_from(source)
+        return
+    with moves:
+        read, written = source.snapshot(), target.snapshot()
+        copy(read.buffer, read.layout, written.buffer, written.layout, source.type)
+        if source is not target:  # what is copied may fail yet, and be made again
+            target.overwritten(None if source._recipe is None else (_Copies(), (source,)))
+    if target._recipe is not None:
+        watch(target)
+
+
+def checked(value: Any) -> Tensor:
+    """A Tensor, as it is. Raises InputError for anything else."""
+    if not isinstance(value, Tensor):
+        raise InputError(
+            f"a Tensor is wanted, got {type(value).__name__}: create_borrowed_host_tensor makes "
+            "one of an array",
+            got=type(value).__name__,
+        )
+    return value
+
+
+def copy_into(target: Tensor, source: Tensor) -> None:
+    """Queue a copy of ``source`` into the memory of ``target``, behind all queued work that uses it.
+
+    Raises InputError where types differ, for a constant, and for what is no Tensor.
+    """
+    checked(source), checked(target)
+    if target.alive().type != source.alive().type or target.readonly:
+        why = "is a constant" if target.readonly else f"is {target.type}, the source {source.type}"
+        raise InputError(f"the target {why}", got=str(source.type), wanted=str(target.type))
+    before_write(target)
+    queue_copy(source, target)
+
+
+def duplicate(tensor: Tensor) -> Tensor:
+    """A tensor with memory of its own, of the same place and values."""
+    return _copied(tensor.alive(), tensor.device, tensor.layout)
+
+
+def to_layout(
+    tensor: Tensor, device: Device | str | None, layout: Layout | str | None, retain: bool | None = None
+) -> Tensor:
+    """Always a new handle. The source stays, as #671 has it: the caller frees. ``retain``: the result's flag
+    (default: the source's); False gives the source up, unless that is retained, as tt-mlir's toLayout does
+    (host memory stays). Raises as ``to``."""
+    made = to(tensor, device, layout)
+    made.retain = tensor.retain if retain is None else bool(retain)
+    if retain is not None and not retain and not tensor.retain and tensor.buffer is not None:
+        tensor.deallocate()
+    return made
+
+
+# **************** many at once ****************
+
+
+def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
+    """Copies of the values on the host: one call into C for each device that has any, one wait.
+
+    Raises HandleError, InputError for what is no Tensor, and what the runs raised that were to write them.
+    """
+    found = _listed(tensors, "gather")
+    made: list[Any] = [None] * len(found)
+    away: dict[DeviceHandle, list[int]] = {}
+    for i, tensor in enumerate(found):
+        if not isinstance(tensor, Tensor):
+            raise InputError(
+                f"gather takes Tensors, item {i} is a {type(tensor).__name__}", got=type(tensor).__name__
+            )
+        if tensor.buffer is None:  # a session's view, or gone
+            made[i] = tensor.numpy()
+            continue
+        group = away.get(tensor._handle)
+        if group is None:
+            group = away[tensor._handle] = []
+        group.append(i)
+    for group in away.values():
+        for i, array in zip(group, _fetched([found[i] for i in group]), strict=True):
+            made[i] = array
+    return made
+
+
+def _listed(items: Iterable[Any], what: str) -> list[Any]:
+    """Of a Tensor, or an array, a list would be its rows, one by one."""
+    if isinstance(items, (Tensor, np.ndarray)) or not isinstance(items, Iterable):
+        raise InputError(f"{what} takes a list, got one {type(items).__name__}", got=type(items).__name__)
+    return list(items)
+
+
+def _fetched(tensors: list[Tensor]) -> list[np.ndarray]:
+    try:
+        return fetch(tensors)
+    except KernelError:  # what eager ops should have made is made again by wait
+        wait_all(tensors)
+        return fetch(tensors)
+
+
+def scatter(arrays: Iterable[Any], device: Device | str, layout: Layout | str | None = None) -> list[Tensor]:
+    """Tensors on ``device`` with the values of host arrays (or what numpy or DLPack makes one of), in one
+    submission. ``layout`` as for ``to``.
+
+    The arrays have been read when it returns; the tensors' values follow. Raises InputError, DeviceError,
+    DeviceMemoryError.
+    """
+    device = parse(device)
+    given = [a if isinstance(a, np.ndarray) else as_host(a) for a in _listed(arrays, "scatter")]
+    types = [TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in given]
+    places = [place(device, type_, resolve(type_, device, layout)) for type_ in types]
+    return spread(given, places) if places else []
+
+
+# **************** waiting ****************
+
+
+def wait_all(items: Iterable[Any], timeout: float | None = None) -> None:
+    """Wait for all Tensors (or Runs) of ``items``, ``timeout`` seconds in all, and then raise the first
+    failure. Raises WaitTimeoutError, and InputError for what cannot be waited for or is no timeout."""
+    check_timeout(timeout)
+    items = _listed(items, "wait_all")
+    for item in items:
+        if not isinstance(item, (Tensor, Run)):
+            raise InputError(
+                f"wait_all takes Tensors and Runs, got {type(item).__name__}", got=type(item).__name__
+            )
+    deadline = None if timeout is None else time.monotonic() + timeout
+    failure = None
+    for item in items:
+        try:
+            item.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0))
+        except TimeoutError:
+            raise
+        except Exception as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+async def waiting(tensor: Tensor) -> Tensor:
+    """What ``await tensor`` does."""
+    if not tensor.ready:
+        await when_over(lambda: tensor.ready)
+    return tensor.wait()

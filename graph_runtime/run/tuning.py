@@ -1,0 +1,86 @@
+"""Which of several kernels of an op is fastest here, measured on the shapes of a node.
+
+    prepare(model, "cpu:0", measure=Tuner(path))        # compile --tune
+
+Times are kept in a file, by machine and by what is called, so that nothing is measured twice.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..base.mapped import read_file
+from ..base.writing import write_whole
+from ..build.libraries import isa
+from ..ir.builder import GraphBuilder
+from ..ir.graph import TensorType
+from ..ir.ops import inputs as draws
+from ..ir.ops import registry
+from . import blas
+from .factory import create
+
+__all__ = ["Tuner"]
+
+_SECONDS, _RUNS = 0.05, 3  # of each kernel: at least so many runs, then until the time is over
+
+
+class Tuner:
+    """Measures kernels, and remembers what it measured in the file ``path`` (None: nowhere)."""
+
+    def __init__(self, path: str | os.PathLike | None = None):
+        self.path = None if path is None else Path(path)
+        self.machine = f"{isa.native_name()} cores={len(os.sched_getaffinity(0))}"
+        self.times: dict[str, float] = self._read()
+
+    def __call__(
+        self, op: str, attrs: Mapping[str, Any], inputs: Sequence[TensorType], kernels: Sequence[str]
+    ) -> dict[str, float]:
+        """Least seconds of a call by each of ``kernels``, those left out that call a library which is not
+        here. Raises what running the op raises."""
+        found, bodies = {}, {body.name: body for body in registry.require(op).all_bodies("cpu")}
+        for kernel in kernels:
+            if bodies[kernel].library and blas.absent():
+                continue
+            made_by = f"{kernel} {blas.version()}" if bodies[kernel].library else kernel
+            key = f"{self.machine} {made_by} {op} {sorted(attrs.items())} {' '.join(map(str, inputs))}"
+            if key not in self.times:
+                self.times[key] = _least_seconds(op, {**attrs, "kernel": kernel}, inputs)
+                self._write()
+            found[kernel] = self.times[key]
+        return found
+
+    def _read(self) -> dict[str, float]:
+        """What an earlier run wrote; a file that is no longer whole is measured anew."""
+        try:
+            times = json.loads(read_file(self.path)) if self.path else {}
+        except (OSError, ValueError, RecursionError):
+            return {}
+        pairs = times.items() if isinstance(times, dict) else ()
+        return {key: seconds for key, seconds in pairs if type(seconds) is float and 0 < seconds < math.inf}
+
+    def _write(self) -> None:
+        if self.path is None:
+            return
+        write_whole(self.path, json.dumps(self.times).encode(), 0o600, parents=True)
+
+
+def _least_seconds(op: str, attrs: Mapping[str, Any], inputs: Sequence[TensorType]) -> float:
+    builder = GraphBuilder()
+    values = [builder.input(f"x{i}", t.shape, t.dtype) for i, t in enumerate(inputs)]
+    builder.output(builder.op(op, *values, **attrs))
+    module, rng = create(builder, None, "cpu:0"), np.random.default_rng(0)
+    module.run(**{f"x{i}": draws.draw_array(t, rng) for i, t in enumerate(inputs)})
+    least, runs, end = float("inf"), 0, time.perf_counter() + _SECONDS
+    while runs < _RUNS or time.perf_counter() < end:
+        start = time.perf_counter()
+        module.run()
+        least, runs = min(least, time.perf_counter() - start), runs + 1
+    return least

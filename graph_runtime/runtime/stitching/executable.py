@@ -1,0 +1,182 @@
+"""Executable: one program of a bundle, loaded for a device: what it takes and gives.
+
+Bundle + program + OpenDevice --executable()--> Executable --stitching.submit--> Tensors
+"""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from functools import cached_property
+from typing import NamedTuple
+
+from ...base.errors import HandleError, InputError
+from ...base.locks import new_lock
+from ...base.machine.devices import Device, parse
+from ...base.machine.layout import Layout
+from ...build.bundles.bundle import Bundle, BundleProgram
+from ...ir.graph import TensorType
+from ...plan import plan as make_plan
+from ...run.factory import open_program, read_graph
+from ...run.queues.blocks import let_go
+from ...run.sessions.constants import digest
+from ...run.sessions.staging import most_in_flight
+from . import constants
+from .open_device import OpenDevice, opened
+
+__all__ = ["Executable", "Spec", "executable", "input_layout", "program_entry", "unload_program"]
+
+
+class Spec(NamedTuple):
+    """One input of a program: ``index`` among the graph's inputs, and where and what it must be."""
+
+    index: int
+    name: str
+    type: TensorType
+    device: Device
+    layout: Layout
+
+
+def program_entry(bundle: Bundle, program: str | int | None) -> BundleProgram:
+    """A bundle's program by name or number, the first for None. Raises InputError, DocumentError."""
+    if not isinstance(bundle, Bundle):
+        raise InputError(
+            f"a bundle is wanted, got {type(bundle).__name__}: load_bundle gives one",
+            got=type(bundle).__name__,
+        )
+    if isinstance(program, int) and not isinstance(program, bool):
+        if not 0 <= program < len(bundle.programs):
+            raise InputError(
+                f"program {program} is out of range: bundle {bundle.path.name} has {len(bundle.programs)}",
+                got=program,
+                wanted=len(bundle.programs),
+            )
+        return bundle.programs[program]
+    if program is not None and not isinstance(program, str):
+        raise InputError(
+            f"a program is named by a string or a number, got {type(program).__name__}", got=repr(program)
+        )
+    return bundle.program(program)
+
+
+def input_layout(bundle: Bundle, program: str | int | None, which: int | str) -> Layout:
+    """The layout in which a program of a bundle wants an input, as it was compiled: no device is opened, no
+    memory taken. Raises InputError for an input that there is not, and what planning raises."""
+    entry = program_entry(bundle, program)
+    layouts = bundle.memo.get(entry.name)
+    if layouts is None:
+        planned = make_plan(read_graph(bytes(bundle.read(entry.graph))), bundle.devices)
+        eids = dict(zip(planned.graph.input_names, planned.graph.input_eids.tolist(), strict=True))
+        layouts = bundle.memo[entry.name] = tuple(planned.layout(eids[name]) for name in entry.inputs)
+    if isinstance(which, str) and which in entry.inputs:
+        which = entry.inputs.index(which)
+    if not isinstance(which, int) or not 0 <= which < len(layouts):
+        raise InputError(
+            f"program {entry.name!r} has no input {which!r}: it has {', '.join(entry.inputs)}",
+            got=which,
+            wanted=list(entry.inputs),
+        )
+    return layouts[which]
+
+
+def executable(
+    device: OpenDevice, bundle: Bundle, program: str | int | None, max_in_flight: int | None = None
+) -> Executable:
+    """The program, loaded once for an open device. ``max_in_flight``: how many submissions of it may be
+    queued from now on. Raises what factory.load raises, DeviceError for a closed device, InputError."""
+    entry = program_entry(bundle, program)
+    with opened(device).alive().lock:
+        loaded = device.programs.setdefault(bundle, {})
+        found = loaded.get(entry.name)
+        if found is None:
+            found = loaded[entry.name] = Executable(device, bundle, entry)
+        if max_in_flight is not None:
+            found.session.max_in_flight = most_in_flight(max_in_flight)
+        return found
+
+
+def unload_program(device: OpenDevice, bundle: Bundle, program: str | int | None = None) -> int:
+    """Let go of a program that is loaded for an open device, of all of the bundle's for None: its parameters,
+    where no other uses the same, its results that are kept, and the memory that its runs left idle. Waits for
+    nothing: what is queued ends, and then its memory goes, too. A later submit loads the program again, as
+    does load_program; dropping the last reference to a bundle does the same for all of its programs.
+
+    Returns how many were loaded. Raises DeviceError for a closed device, InputError, DocumentError.
+    """
+    entry = None if program is None else program_entry(bundle, program)
+    with opened(device).alive().lock:
+        loaded = device.programs.get(bundle, {})
+        names = list(loaded) if entry is None else [entry.name] if entry.name in loaded else []
+        for name in names:
+            del loaded[name]
+    let_go(device.handle)
+    return len(names)
+
+
+class Executable:
+    """One program, loaded; it goes with its bundle, which it does not keep.
+
+    ``inputs`` Specs in the bundle's order (parameters are none), ``aliases`` {position of an input: output
+    that is written into it}, ``const`` whether outputs may be kept for equal inputs, ``lock`` for runs in
+    the session's own memory."""
+
+    def __init__(self, opened: OpenDevice, bundle: Bundle, entry: BundleProgram):
+        self._bundle, self.entry, self.opened = weakref.ref(bundle), entry, opened
+        self.name = f"program {entry.name!r} of {bundle.path.name}"  # what errors call it
+        self.module = open_program(bundle, entry, _on(opened.device, bundle), reserve=False)
+        self.session = session = self.module.session
+        graph, plan = session.graph, session.plan
+        index = {name: i for i, name in enumerate(graph.input_names)}
+        self.inputs = tuple(self._spec(index[name], name) for name in entry.inputs)
+        position = {spec.index: at for at, spec in enumerate(self.inputs)}
+        self.aliases = {position[to]: out for out, to in plan.aliases if to in position}
+        self.const = entry.const
+        self.lock = new_lock()
+        for handle in session.handles:
+            weakref.finalize(self, let_go, handle).atexit = False
+        if self.const:
+            weakref.finalize(self, constants.forget, self.fingerprint, opened.device).atexit = False
+
+    @property
+    def bundle(self) -> Bundle:
+        """Whoever submits has it. Raises HandleError where it is gone."""
+        found = self._bundle()
+        if found is None:
+            raise HandleError(
+                f"the bundle of {self.name} is gone: keep a reference to it while hooks run",
+                device=str(self.opened.device),
+            )
+        return found
+
+    def _spec(self, index: int, name: str) -> Spec:
+        session = self.session
+        eid = int(session.graph.input_eids[index])
+        device = session.plan.devices[int(session.plan.entry_did()[eid])]
+        return Spec(index, name, session.graph.entry_type(eid), device, session.plan.layout(eid))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What the program computes, as a hash: equal in every bundle that has it. Of parameters it is what
+        they hold: what the index says of their file was compared with nothing."""
+        bundle, entry = self.bundle, self.entry
+        parts = [bundle.files[file] for file in (entry.graph, entry.plan) if file]
+        parts += [bundle.kernels, *(bundle.files[library.file] for library in bundle.libraries)]
+        values = bundle.mapped(entry).values
+        parts += [(name, digest(values[name]).hex()) for name in sorted(values)]
+        return hashlib.sha256(repr((parts, entry.inputs)).encode()).hexdigest()
+
+
+def _on(device: Device, bundle: Bundle) -> list[Device]:
+    """The bundle's devices, with the opened one for the first of its kind."""
+    devices = [parse(name) for name in bundle.devices]
+    if device in devices:
+        return devices
+    for at, other in enumerate(devices):
+        if other.kind == device.kind:
+            return [*devices[:at], device, *devices[at + 1 :]]
+    raise InputError(
+        f"bundle {bundle.path.name} was compiled for {', '.join(bundle.devices)}: it has no "
+        f"part for {device}",
+        got=str(device),
+        wanted=list(bundle.devices),
+    )

@@ -1,0 +1,200 @@
+"""OpenDevice: a device that somebody opened to stitch programs on it: the tensors that live there, the
+programs that are loaded for it. Closing it ends both.
+
+The simulated device itself is the process's (core.open_device): sessions of others go on after a close.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, NamedTuple
+
+from ...base.errors import DeviceError, InputError
+from ...base.locks import new_rlock
+from ...base.machine.devices import Device, parse
+from ...run import core
+from ...run.circular import peak
+from ...run.queues.blocks import blocks, let_go
+from ...run.queues.limbo import sweep
+from ...run.sessions.constants import constants
+from ...run.tensors.tensor import Tensor
+
+__all__ = ["Holder", "MemoryView", "OpenDevice", "deallocated", "opened"]
+
+
+class Holder(NamedTuple):
+    """One block of a memory: ``addr``, ``bytes_per_bank``.
+
+    ``kind``: "tensor" of handles; "constant", which all programs with the same values share; "session",
+    memory of a module for runs in the calling thread; "program", what else a program or a copy that is made
+    holds; "queued", which only work that is queued needs, as intermediates of a program; "idle", kept to be
+    used again. ``name``: who asked for the block first. Of a tensor: ``tensors`` the ids of all its handles,
+    ``tensor`` the oldest of them, ``type`` and ``retained`` of that one; else (), None, "", False.
+    """
+
+    tensor: int | None
+    type: str
+    addr: int
+    bytes_per_bank: int
+    retained: bool
+    kind: str
+    name: str
+    tensors: tuple[int, ...]
+
+
+class MemoryView(NamedTuple):
+    """One memory of a device; bytes are per bank, as in tt-mlir. ``holders``: all blocks that are allocated,
+    which add up to ``total_bytes_allocated_per_bank``. ``circular_bytes_per_bank``: the most that runs so far
+    kept free of tensors for circular buffers."""
+
+    num_banks: int
+    total_bytes_per_bank: int
+    total_bytes_allocated_per_bank: int
+    total_bytes_free_per_bank: int
+    largest_contiguous_bytes_free_per_bank: int
+    holders: tuple[Holder, ...]
+    circular_bytes_per_bank: int = 0
+
+
+_KINDS = {"reserved": "session", "held": "program", "queued": "queued", "idle": "idle"}
+_open: weakref.WeakSet[OpenDevice] = weakref.WeakSet()
+_open_lock = new_rlock()
+
+
+def opened(value: Any) -> OpenDevice:
+    """An OpenDevice, as it is. Raises InputError for anything else."""
+    if not isinstance(value, OpenDevice):
+        raise InputError(f'an open device is wanted, got {value!r}: open_device("tt:0") gives one', got=value)
+    return value
+
+
+class OpenDevice:
+    """A device, open until ``close`` or the end of a with block.
+
+    ``device`` which one, ``handle`` its memory, ``programs`` {bundle: what is loaded of it} (executable.py
+    keeps it; it goes with the bundle), ``lock`` for loading them.
+    """
+
+    def __init__(self, device: Device | str):
+        self.device = parse(device)
+        self.handle = core.open_device(self.device)
+        self.is_open = True
+        self.programs: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
+        self.lock = new_rlock()
+        self._made: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
+        with _open_lock:
+            _open.add(self)
+
+    def __repr__(self) -> str:
+        return f"<OpenDevice {self.device}{'' if self.is_open else ', closed'}>"
+
+    def __enter__(self) -> OpenDevice:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.is_open:
+            self.close()
+
+    def alive(self) -> OpenDevice:
+        """The device itself. Raises DeviceError for one that was closed."""
+        if not self.is_open:
+            raise DeviceError(
+                f"device {self.device} is closed: open_device gives a new one", device=str(self.device)
+            )
+        return self
+
+    def adopt(self, tensor: Tensor) -> Tensor:
+        """A tensor was made through this open device: it goes when that is closed, even if the same device is
+        open elsewhere."""
+        self._made[tensor.id] = tensor
+        return tensor
+
+    def tensors(self, memory: str | None = None) -> list[Tensor]:
+        """The tensors that live on the device, however they were made, the oldest first; those of one memory,
+        if it is named. Views of modules' memory are none of them."""
+        found = [t for t in self.handle.tensors.alive() if t.buffer is not None and t.is_allocated]
+        return [t for t in found if memory is None or t.layout.memory == memory]
+
+    def close(self) -> None:
+        """Let its programs go, and the tensors of the device: handles end here, memory comes back when queued
+        work is over. Where the same device is open elsewhere, only tensors that were made through this one
+        end; so do, of a device on the host, whose memory is the process's. Raises DeviceError for one that is
+        closed."""
+        with self.alive().lock:
+            self.is_open = False
+            self.programs.clear()
+        with _open_lock:
+            _open.discard(self)
+            last = not any(other.handle is self.handle for other in _open)
+        made = [t for t in [ref() for ref in self._made.valuerefs()] if t is not None and t.is_allocated]
+        everything = self.tensors() if last and not self.device.descriptor.on_host else []
+        for tensor in {id(t): t for t in [*made, *everything]}.values():
+            tensor.give_up(f"was on device {self.device}, which was closed")
+        if last:
+            let_go(self.handle)
+
+    def memory_view(self) -> dict[str, MemoryView]:
+        """{memory name: MemoryView}. What was kept for work that is over goes first."""
+        sweep()
+        made = {}
+        for number, memory in enumerate(self.alive().device.descriptor.memories):
+            holders = self._holders(number)
+            taken = sum(holder.bytes_per_bank for holder in holders)
+            largest = self.handle.stats(number).largest_free
+            made[memory.name] = MemoryView(
+                memory.banks,
+                memory.usable,
+                taken,
+                memory.usable - taken,
+                largest,
+                holders,
+                peak(self.handle, number),
+            )
+        return made
+
+    def _holders(self, number: int) -> tuple[Holder, ...]:
+        """Every block of one memory."""
+        name = self.device.descriptor.memories[number].name
+        shown: dict[int, list[Tensor]] = {}
+        for tensor in self.tensors(name):
+            shown.setdefault(tensor._addr, []).append(tensor)
+        shared = {buffer.addr for buffer in constants(self.handle, number)}
+        found = []
+        for block in blocks(self.handle, number):
+            kind, handles = _KINDS[block.kind], shown.get(block.addr, [])
+            if kind == "program":
+                kind = "tensor" if handles else "constant" if block.addr in shared else kind
+            ids, type_, retained = (), "", False
+            if kind == "tensor":
+                ids = tuple(t.id for t in handles)
+                type_, retained = str(handles[0].type), handles[0]._retained
+            found.append(
+                Holder(
+                    ids[0] if ids else None,
+                    type_,
+                    block.addr,
+                    block.extent,
+                    retained,
+                    kind,
+                    block.holder,
+                    ids,
+                )
+            )
+        return tuple(found)
+
+
+def deallocated(tensor: Tensor, device: OpenDevice | bool | None, force: bool) -> bool:
+    """Tensor.deallocate, for callers that name the open device where the tensor is; True or False in its
+    place is ``force``. Raises DeviceError for another device."""
+    if isinstance(device, bool):
+        force = device
+    elif device is not None:
+        wanted = opened(device).alive().device
+        if tensor.alive().device != wanted and not tensor.device.descriptor.on_host:
+            raise DeviceError(
+                f"tensor {tensor.id} is on {tensor.device}, not on {wanted}: name the device "
+                "that it is on, or none",
+                device=str(wanted),
+                got=str(tensor.device),
+            )
+    return tensor.deallocate(force)

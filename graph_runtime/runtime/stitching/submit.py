@@ -1,0 +1,314 @@
+"""Submitting programs of bundles to open devices: tt-mlir's runtime stitching, as its proposal #671 has it.
+
+    submit(device, bundle, "decode", [x, cache]) -> [logits, cache']
+
+Inputs are on the device already; submit does not wait, frees nothing, and its outputs stay where the program
+left them, so one program's outputs are the next one's inputs. docs/runtime.md has the rules and the
+differences to tt-mlir.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from ...base.errors import DeviceError, DeviceMemoryError, InputError, SessionBusyError, did_you_mean
+from ...build.bundles.bundle import Bundle
+from ...run.tensors.arrays import allocate
+from ...run.tensors.donated import donations
+from ...run.tensors.tensor import Tensor
+from ...run.tensors.traffic import record
+from ...run.tensors.transfers import duplicate, to
+from . import constants, hooks
+from .eviction import evict_unused, make_room
+from .executable import Executable, Spec, executable
+from .open_device import OpenDevice
+
+__all__ = ["EVICT", "submit"]
+
+EVICT = ("on_pressure", "unused", "never")
+_PAUSES = 0.001, 0.01, 0.05  # seconds
+_PACKAGE = __name__.split(".")[0]
+
+
+def submit(
+    opened: OpenDevice,
+    bundle: Bundle,
+    program: str | int | None,
+    inputs: Sequence[Tensor] | Mapping[str, Tensor],
+    *,
+    donate: Collection[int] | bool = (),
+    strict: bool = False,
+    evict: str = "on_pressure",
+) -> list[Tensor]:
+    """Queue a program and return handles on its outputs. Waits only where ``max_in_flight`` (8, or as
+    load_program says) submissions of the program are queued, for the oldest of them, or memory is short.
+
+    ``inputs``: Tensors in the bundle's order, or by name, on the devices where the program wants them. One in
+    another layout is converted, which is counted; ``strict`` raises instead. ``donate``: positions of inputs
+    whose memory the program may free (True: all that are not retained); those that it writes outputs into are
+    always donated. ``evict``: which tensors of this device in L1 that are no inputs move to DRAM: those that
+    are in the way ("on_pressure"), all ("unused"), none ("never").
+
+    Raises InputError (count, type, layout under strict), DeviceError (closed, or an input elsewhere),
+    HandleError, DeviceMemoryError, and what loading the program or a hook raises. Then nothing was queued or
+    donated, unless it was a hook that came after.
+    """
+    if evict not in EVICT:
+        raise InputError(f"evict is one of {', '.join(EVICT)}, got {evict!r}", got=evict, wanted=list(EVICT))
+    target = executable(opened, bundle, program)
+    given = _checked(target, inputs)
+    if strict:
+        _refuse_mismatch(target, given)
+    donated = _donated(target, given, donate)
+    if target.const and donated:
+        raise InputError(
+            f"{target.name} is const: its results are kept with its inputs, which cannot be donated",
+            got=sorted(donated),
+        )
+    if target.const:
+        key = constants.key_of(target, given)
+        found = constants.find(target, key)
+        if found is not None:
+            return [opened.adopt(tensor) for tensor in found]
+    if evict == "unused":
+        evict_unused(opened, given)
+    with donations if donated else nullcontext():  # of two threads that donate one tensor one is told
+        for at in donated:
+            given[at].alive()
+        outputs = _submitted(target, given, donated, pressure=evict == "on_pressure")
+    if target.const:
+        outputs = constants.keep(key, given, outputs)
+    return [opened.adopt(tensor) for tensor in outputs]
+
+
+# **************** checks ****************
+
+
+def _checked(target: Executable, inputs: Sequence[Tensor] | Mapping[str, Tensor]) -> list[Tensor]:
+    if isinstance(inputs, Tensor) or not isinstance(inputs, Iterable):
+        raise InputError(
+            f"inputs is a list of Tensors, or names and Tensors, got {type(inputs).__name__}",
+            got=type(inputs).__name__,
+        )
+    given = _in_order(target, inputs) if isinstance(inputs, Mapping) else list(inputs)
+    if len(given) != len(target.inputs):
+        names = ", ".join(spec.name for spec in target.inputs)
+        raise InputError(
+            f"{target.name} takes {len(target.inputs)} inputs ({names}), got {len(given)}",
+            got=len(given),
+            wanted=len(target.inputs),
+        )
+    for at, (tensor, spec) in enumerate(zip(given, target.inputs, strict=True)):
+        _check(tensor, spec, f"input {at} ({spec.name!r}) of {target.name}")
+    return given
+
+
+def _in_order(target: Executable, inputs: Mapping[str, Tensor]) -> list[Tensor]:
+    """Inputs by name, as a list. Raises InputError for a name that is none, and for missing ones."""
+    names = [spec.name for spec in target.inputs]
+    for name in inputs:
+        if name not in names:
+            raise InputError(
+                f"{target.name} has no input {name!r}{did_you_mean(name, names)}", got=name, wanted=names
+            )
+    missing = [name for name in names if name not in inputs]
+    if missing:
+        raise InputError(
+            f"{target.name} takes {len(names)} inputs ({', '.join(names)}): {', '.join(missing)} missing",
+            got=list(inputs),
+            wanted=names,
+        )
+    return [inputs[name] for name in names]
+
+
+def _check(tensor: Any, spec: Spec, what: str) -> None:
+    if not isinstance(tensor, Tensor):
+        raise InputError(
+            f"{what} is a {type(tensor).__name__}, not a Tensor: make one with "
+            "create_borrowed_host_tensor and to_device",
+            got=type(tensor).__name__,
+        )
+    tensor.alive()
+    if tensor.type != spec.type:
+        differs = "shape" if tensor.shape != spec.type.shape else "dtype"
+        raise InputError(
+            f"{what}: {differs} mismatch: expected {spec.type}, got {tensor.type}",
+            got=str(tensor.type),
+            wanted=str(spec.type),
+        )
+    if tensor.device != spec.device:
+        raise DeviceError(
+            f"{what} must be on {spec.device}, tensor {tensor.id} is on {tensor.device}: move "
+            "it with to_device",
+            device=str(spec.device),
+            got=str(tensor.device),
+        )
+
+
+def _refuse_mismatch(target: Executable, given: Sequence[Tensor]) -> None:
+    for at, (tensor, spec) in enumerate(zip(given, target.inputs, strict=True)):
+        if tensor.layout != spec.layout:
+            raise InputError(
+                f"input {at} ({spec.name!r}) of {target.name}: layout mismatch: expected "
+                f"{spec.layout}, got {tensor.layout} (strict)",
+                got=str(tensor.layout),
+                wanted=str(spec.layout),
+            )
+
+
+def _donated(target: Executable, given: Sequence[Tensor], donate: Collection[int] | bool) -> tuple[int, ...]:
+    """Positions of the inputs that are given up. Raises InputError for one that is no input, or one twice."""
+    if isinstance(donate, bool):
+        asked = {at for at, t in enumerate(given) if donate and not t.retain}
+    elif isinstance(donate, Iterable):
+        asked = set(donate)
+    else:
+        raise InputError(f"donate is a list of positions, True or False, got {donate!r}", got=donate)
+    if not asked <= set(range(len(given))):
+        raise InputError(
+            f"donate={donate!r}: {target.name} has inputs 0 to {len(given) - 1}",
+            got=donate,
+            wanted=len(given),
+        )
+    found = []
+    for at in sorted(asked | set(target.aliases)):
+        if given[at].retain:
+            warnings.warn(
+                f"input {at} of {target.name} is retained: it stays, and is not donated", stacklevel=4
+            )
+            continue
+        if given[at].alive().buffer is None:
+            raise InputError(f"input {at} of {target.name} shows memory of a session: it cannot be donated")
+        twice = sum(tensor.buffer is given[at].buffer for tensor in given) > 1
+        if twice and (at in target.aliases or not isinstance(donate, bool)):
+            raise InputError(
+                f"input {at} of {target.name} is donated, and tensor {given[at].id} is "
+                "another of its inputs, too",
+                got=at,
+            )
+        found.append(at)
+    return tuple(found)
+
+
+def _donation(target: Executable, at: int) -> str:
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == _PACKAGE:
+        frame = frame.f_back
+    return (
+        f"was donated to {target.name} as input {at} ({target.inputs[at].name!r}) in "
+        f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    )
+
+
+# **************** memory ****************
+
+
+def _fitting(target: Executable, at: int, tensor: Tensor) -> Tensor:
+    """The input in the layout that the program wants; a copy, where it would overwrite a retained one."""
+    spec = target.inputs[at]
+    if tensor.layout != spec.layout:
+        record("mismatch", tensor.device, tensor.nbytes)
+        return to(tensor, layout=spec.layout)
+    if at in target.aliases and tensor.retain:
+        record("rescue", tensor.device, tensor.nbytes)
+        return duplicate(tensor)
+    return tensor
+
+
+# **************** running ****************
+
+
+def _submitted(
+    target: Executable, given: Sequence[Tensor], donated: Collection[int], pressure: bool
+) -> list[Tensor]:
+    """Queue it between the hooks, and count it."""
+    registered, level = hooks.current()
+    context = hooks.ProgramContext(target, tuple(given))
+    if registered.pre_program:
+        registered.pre_program(target.bundle, context)
+    if hooks.MemoryLog.PROGRAM in level:
+        hooks.log_memory(target.opened, f"before submit of {target.name}")
+    outputs = _queued(target, given, donated, context, pressure)
+    record("submit", target.opened.device)
+    if hooks.MemoryLog.PROGRAM in level:
+        hooks.log_memory(target.opened, f"after submit of {target.name}")
+    if registered.post_program:
+        registered.post_program(target.bundle, context)
+    return outputs
+
+
+def _queued(
+    target: Executable,
+    given: Sequence[Tensor],
+    donated: Collection[int],
+    context: hooks.ProgramContext,
+    pressure: bool,
+) -> list[Tensor]:
+    """Convert and queue; where L1 is short and may be made free, move what is in the way out of it."""
+    registered, level = hooks.current()
+    by_op = registered.pre_op or registered.post_op or hooks.MemoryLog.OPERATION in level
+    fitting: dict[int, Tensor] = {}
+    pauses = iter(_PAUSES)
+    while True:
+        try:
+            for at, tensor in enumerate(given):
+                if at not in fitting:
+                    fitting[at] = _fitting(target, at, tensor)
+            why = {at: _donation(target, at) for at in donated}
+            if by_op:
+                outputs = _op_by_op(target, context, fitting, registered, level)
+                for at in donated:
+                    given[at].give_up(why[at])
+                return outputs
+            inputs = {target.inputs[at].index: tensor for at, tensor in fitting.items()}
+            donors = {target.inputs[at].index: (given[at], why[at]) for at in donated}
+            session = target.session
+            run = session.submissions().submit(inputs, None, donors, session.max_in_flight, donors)
+            return list(run.forget())
+        except DeviceMemoryError as error:
+            if not pressure:
+                raise
+            refused = error.with_traceback(None)  # its frames hold the inputs' blocks
+        if not make_room(target, given, fitting):
+            pause = next(pauses, None)  # another thread's tensor, maybe, which is not known yet
+            if pause is None:
+                raise refused
+            time.sleep(pause)
+
+
+def _op_by_op(
+    target: Executable,
+    context: hooks.ProgramContext,
+    fitting: dict[int, Tensor],
+    registered: hooks.Hooks,
+    level: hooks.MemoryLog,
+) -> list[Tensor]:
+    """Run in the program's own memory, in this thread; the outputs are copies."""
+    if not target.lock.acquire(blocking=False):
+        raise SessionBusyError(f"{target.name} is running with op hooks already, in this thread or another")
+    session = target.session
+    try:
+        live = [session.output(i) for i in range(len(session.graph.outputs))]
+        outputs = [allocate(t.type, t.device, t.layout) for t in live]  # first: later nothing runs out
+        for at, spec in enumerate(target.inputs):
+            session.set_input(spec.index, fitting[at])
+        for at in range(session.program.main):
+            op = hooks.OpContext(target, at)
+            if hooks.MemoryLog.OPERATION in level:
+                hooks.log_memory(target.opened, f"before operation {op.debug_str}")
+            if registered.pre_op:
+                registered.pre_op(target.bundle, context, op)
+            session.run_span(at, at + 1)
+            if registered.post_op:
+                registered.post_op(target.bundle, context, op)
+            op.close()
+        for source, made in zip(live, outputs, strict=True):
+            made.copy_from(source)
+        return outputs
+    finally:
+        target.lock.release()

@@ -1,9 +1,0 @@
-"""One op outside of any graph: selected once for the places of its inputs, kept, then launched as a program
-of one kernel.
-
-    op + attributes + places --select--> Call (cached) --launch--> Tensor
-    no kernel, or one that failed --on_host--> numpy's result, placed back, counted with its reason
-
-Read: call (selection), operands, launch, apply; road and host (the two ways to a result); lineage (what makes
-a result again that failed); policy (what the host may do). graph_runtime/eager/ gives this numpy's names.
-"""

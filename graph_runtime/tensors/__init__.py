@@ -1,7 +1,0 @@
-"""Handles on values, wherever they are: device memory, transfers, and what the host may ask of them.
-
-Read: place (where and how), tensor (the handle; shown, implicit and operators are its bases), arrays (how one
-comes to be), host_values (what callers give), transfers and batches (from place to place), traffic (what
-moved, counted). dlpack is the border to other frameworks; host_tensors are the caller's memory,
-under tt-mlir's rules.
-"""

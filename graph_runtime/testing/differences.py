@@ -1,0 +1,140 @@
+"""How far results are from what they should be: a row a value, and the report of a comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..ir.graph import TensorType
+from ..ir.ops.inputs import nmse
+from ..ir.ops.numerics import Numerics
+from ..plan import Plan
+
+__all__ = ["Difference", "Report", "bounds_of", "distances"]
+
+# Normalised mean squared error that values may have, by the coarsest format in which a float was stored: of a
+# network's outputs, where errors add up (2e-2 is a correlation of 0.99), and of what one node makes of right
+# inputs.
+_BOUNDS = {
+    "f64": (1e-20, 1e-20),
+    "f32": (1e-8, 1e-8),
+    "f16": (1e-4, 1e-4),
+    "bf16": (2e-2, 5e-3),
+    "bfp8_b": (5e-2, 2e-2),
+    "bfp4_b": (2e-1, 2e-1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How one entry differs from the interpreter's. ``max_rel`` is relative to the wanted element where that
+    is not 0; ``correlation`` is Pearson's, 1.0 where both are constant and equal."""
+
+    name: str
+    op: str
+    device: str
+    type: TensorType
+    max_abs: float
+    max_rel: float
+    nmse: float
+    correlation: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON-able values."""
+        return {
+            "name": self.name,
+            "op": self.op,
+            "device": self.device,
+            "type": str(self.type),
+            "max_abs": self.max_abs,
+            "max_rel": self.max_rel,
+            "nmse": self.nmse,
+            "correlation": self.correlation,
+        }
+
+    def __str__(self) -> str:
+        return (
+            f"{self.nmse:10.2e} {self.max_abs:10.2e} {self.max_rel:10.2e} {self.correlation:12.9f}  "
+            f"{self.name} ({self.op} on {self.device}) {self.type}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Differences, worst nmse first. ``outputs``: the graph's heads, one a head. With nodes=True also one an
+    entry: ``accumulated``, run as a whole, and ``isolated``, each node fed with the interpreter's values.
+    ``bound``: the nmse that the outputs are judged by, ``alone``: that of isolated nodes. ``judge``: whose
+    values they are compared with."""
+
+    outputs: tuple[Difference, ...]
+    bound: float
+    alone: float = 0.0
+    accumulated: tuple[Difference, ...] = ()
+    isolated: tuple[Difference, ...] = ()
+    judge: str = "numpy"
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON-able values, worst first."""
+        return {
+            "ok": self.ok,
+            "judge": self.judge,
+            "worst_nmse": self.worst,
+            "bound": self.bound,
+            "bound_isolated": self.alone,
+            **{
+                title: [d.as_dict() for d in getattr(self, title)]
+                for title in ("outputs", "isolated", "accumulated")
+            },
+        }
+
+    @property
+    def worst(self) -> float:
+        """The greatest nmse of an output; 0.0 for a graph without outputs."""
+        return max((d.nmse for d in self.outputs), default=0.0)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every output is within the bound, and every node alone."""
+        return all(d.nmse <= self.bound for d in self.outputs) and all(
+            d.nmse <= self.alone for d in self.isolated
+        )
+
+    def __str__(self) -> str:
+        lines = [
+            f"{'as' if self.ok else 'DIFFERS from'} {self.judge}: worst nmse {self.worst:.2e}, "
+            f"bound {self.bound:.0e}" + (f", of a node alone {self.alone:.0e}" if self.isolated else "")
+        ]
+        for title in ("outputs", "isolated", "accumulated"):
+            rows = getattr(self, title)
+            if rows:
+                lines += [
+                    f"{title:<10}       nmse    max abs    max rel  correlation",
+                    *(f"{'':6}{d}" for d in rows[:20]),
+                ]
+                lines += [f"{'':6}... and {len(rows) - 20} more"] if len(rows) > 20 else []
+        return "\n".join(lines)
+
+
+def distances(got: np.ndarray, want: np.ndarray) -> tuple[float, float, float, float]:
+    """max abs, max rel, nmse, correlation."""
+    error = nmse(got, want)
+    with np.errstate(all="ignore"):
+        a, w = np.asarray(got, np.float64).ravel(), np.asarray(want, np.float64).ravel()
+        both = np.isfinite(a) & np.isfinite(w)
+        a, w = a[both], w[both]
+        distance = np.abs(a - w)
+        relative = distance[w != 0] / np.abs(w[w != 0])
+        da, dw = a - a.mean() if a.size else a, w - w.mean() if w.size else w
+        norm = np.sqrt((da * da).sum() * (dw * dw).sum())
+        correlation = float((da * dw).sum() / norm) if norm else float(error == 0.0)
+    return float(distance.max(initial=0.0)), float(relative.max(initial=0.0)), error, correlation
+
+
+def bounds_of(planned: Plan) -> tuple[float, float]:
+    """The nmse that outputs of a plan may have, and a node alone, by the coarsest format that it stores."""
+    used = {planned.layouts[i].format for i in np.unique(planned.layout_id).tolist()}
+    if planned.numerics or any(Numerics.of(f.attrs).as_dict() for f in planned.graph.funcs):
+        used.add("bf16")  # operands or sums are cut, whatever they are stored as
+    return max((_BOUNDS[f] for f in used if f in _BOUNDS), default=(0.0, 0.0))
