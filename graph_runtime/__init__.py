@@ -104,6 +104,7 @@ moved.install(__name__)
 hooks.provide(
     {
         "bundle parameters": lambda: import_module(".build.parameters", __name__).read_bundle_params,
+        "transfers": lambda: import_module(".run.tensors.transfers", __name__),
         "operators": lambda: import_module(".eager.protocol", __name__).attach,
     }
 )

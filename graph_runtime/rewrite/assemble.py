@@ -1,22 +1,18 @@
-"""A Net -> a Model, and the device columns of a graph as names."""
+"""A net's lists -> a Model, and the device columns of a graph as names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..base.errors import GraphError
 from ..base.machine.devices import dl_types, type_name
 from ..ir.graph import Graph, Hints, TensorType
-from ..ir.model import Model
+from ..ir.model import Model, Note
 from .values import Node, Value
-
-if TYPE_CHECKING:
-    from .net import Net
 
 __all__ = ["assemble", "column_devices"]
 
@@ -35,22 +31,30 @@ def column_devices(graph: Graph) -> list[str | None]:
     return [of_entry[rows[n]] if rows[n + 1] > rows[n] else None for n in range(graph.num_nodes)]
 
 
-def assemble(net: Net) -> Model:
-    """The model that a net has become. Columns of the source that say where a tensor is stored do not survive
-    a change; devices, aliases, numerics and policy do. Raises GraphError where rules made a cycle."""
-    source = net.source
-    notes = (*source.notes, *net.notes)
-    if not net.changed:
-        return replace(source, notes=notes) if net.notes else source
-    inputs = [v for v in net.inputs if v.constant is None or v.readers or v.heads]
-    nodes = list(_scheduled(net.nodes()))
-    names = _unique_names(inputs, nodes, net.outputs)
-    graph = _graph(inputs, nodes, names, net)
-    constants = {names[v]: v.constant for v in inputs if v.constant is not None}
+def assemble(
+    source: Model,
+    inputs: Sequence[Value],
+    nodes: Iterable[Node],
+    outputs: Sequence[Value],
+    notes: Sequence[Note],
+    changed: bool,
+) -> Model:
+    """The model that ``source`` has become: its inputs, in their order with new constants behind them,
+    the     nodes that are left, the outputs, and what is noted of the changes. Columns of the source that
+    say where a tensor is stored do not survive     a change; devices, aliases, numerics and policy do.
+    Raises GraphError where rules made a cycle."""
+    all_notes = (*source.notes, *notes)
+    if not changed:
+        return replace(source, notes=all_notes) if notes else source
+    kept = [v for v in inputs if v.constant is None or v.readers or v.heads]
+    nodes = list(_scheduled(nodes))
+    names = _unique_names(kept, nodes, outputs)
+    graph = _graph(kept, nodes, names, outputs, _hints(source.graph.hints, inputs, kept, nodes))
+    constants = {names[v]: v.constant for v in kept if v.constant is not None}
     origins = {names[n]: n.origins for n in nodes if n.origins != (names[n],)}
     asked = set(source.pins.values())
-    pins = {names[x]: x.device for x in (*inputs, *nodes) if x.device is not None and x.device in asked}
-    return Model(graph, constants, notes, source.dims, origins, pins)
+    pins = {names[x]: x.device for x in (*kept, *nodes) if x.device is not None and x.device in asked}
+    return Model(graph, constants, all_notes, source.dims, origins, pins)
 
 
 def _scheduled(nodes: Iterable[Node]) -> Iterator[Node]:
@@ -90,7 +94,13 @@ def _unique_names(inputs: list[Value], nodes: list[Node], outputs: list[Value]) 
     return names
 
 
-def _graph(inputs: list[Value], nodes: list[Node], names: dict[Value | Node, str], net: Net) -> Graph:
+def _graph(
+    inputs: list[Value],
+    nodes: list[Node],
+    names: dict[Value | Node, str],
+    outputs: Sequence[Value],
+    hints: Hints,
+) -> Graph:
     values = [*inputs, *(v for node in nodes for v in node.outputs)]
     eid = {value: i for i, value in enumerate(values)}
     types: dict[TensorType, int] = {}
@@ -105,16 +115,15 @@ def _graph(inputs: list[Value], nodes: list[Node], names: dict[Value | Node, str
         np.array([types.setdefault(v.type, len(types)) for v in values], np.int32),
         tuple(types),
         np.arange(len(inputs), dtype=np.int64),
-        np.array([eid[v] for v in net.outputs], np.int64),
-        _hints(net, inputs, nodes),
+        np.array([eid[v] for v in outputs], np.int64),
+        hints,
     )
 
 
-def _hints(net: Net, inputs: list[Value], nodes: list[Node]) -> Hints:
-    """What the file asked for and still holds."""
-    old = net.source.graph.hints
+def _hints(old: Hints, before: Sequence[Value], inputs: list[Value], nodes: list[Node]) -> Hints:
+    """What the file asked for and still holds; ``before``: the inputs in the file's order."""
     at = {value: i for i, value in enumerate(inputs)}
-    aliases = tuple((out, at[net.inputs[i]]) for out, i in old.aliases if net.inputs[i] in at)
+    aliases = tuple((out, at[before[i]]) for out, i in old.aliases if before[i] in at)
     kept = Hints(aliases=aliases, numerics=old.numerics, policy=old.policy)
     if old.device_type is None:
         return kept

@@ -155,7 +155,7 @@ class Net:
 
     def model(self) -> Model:
         """The rewritten model; the one that it was made of if nothing changed but notes."""
-        return assemble(self)
+        return assemble(self.source, self.inputs, self.nodes(), self.outputs, self.notes, self.changed)
 
     # ---------------------------------------------------------------- within
 

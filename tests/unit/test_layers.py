@@ -1,10 +1,14 @@
-"""The layer table of docs/architecture.md is the rule: an import goes down it, never up. Sizes of modules and
-functions too."""
+"""Folders are layers: what one imports lies in it or below. docs/architecture.md's table has their order.
+
+No two files, and no two parts of a folder, lead to each other in a circle. Sizes of modules and functions are
+held, too.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -15,38 +19,36 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "graph_runtime"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 CODEGEN = sorted((ROOT / "codegen").glob("*.py"))
-MOST_LINES, MOST_IN_FUNCTION = 400, 50  # the width of lines is ruff's (pyproject.toml)
-TOP = 6
-COMPILED = "_core"  # only core.py imports it
+MOST_NAMES = 16  # in the package's root
+MOST_LINES, MOST_IN_FUNCTION = 400, 50  # of a function: behind its docstring
+COMPILED = "graph_runtime._core"  # only run/core.py imports it
 # modules that are allowed to be longer, and why
-LONGER = {"core.py": 520}
+LONGER = {"core.py": 520}  # the one list of what C offers
 
 
-@cache
-def layers() -> dict[str, int]:
-    """Module or package name -> layer number, as the document's table says."""
-    rows = re.findall(r"^\| L(\d) \| ([^|]*) \|", (ROOT / "docs" / "architecture.md").read_text(), re.M)
-    table = {
-        name.rstrip("/"): int(layer)
-        for layer, names in rows
-        for name in re.sub(r"\([^)]*\)", "", names).replace("`", "").split()
-    }
-    assert len(table) > 15
-    return table
+class Import(NamedTuple):
+    """``target``: the module, or the name in it, with all dots; ``lazy``: inside of a function."""
 
-
-def name_of(path: Path) -> str:
-    """The name that the table has: a module of the package, or the sub-package that it stands in."""
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    target: str
+    line: int
+    lazy: bool
 
 
 class Source(NamedTuple):
     """What the tests ask of a module's text."""
 
     lines: int
-    imports: list[ast.Import | ast.ImportFrom]
-    functions: list[tuple[str, int, int]]  # name, first and last line of the body behind the docstring
-    prints: list[int]  # lines
+    imports: tuple[Import, ...]
+    functions: tuple[tuple[str, int, int], ...]  # name, first and last line of the body behind the docstring
+    prints: tuple[int, ...]  # lines
+
+
+def name_of(path: Path) -> str:
+    """graph_runtime/plan/types.py -> graph_runtime.plan.types; a folder's own module has its name."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+PATHS = {name_of(path): path for path in MODULES + CODEGEN}
 
 
 def _body(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt:
@@ -55,84 +57,163 @@ def _body(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt:
     return others[0] if others and ast.get_docstring(function, clean=False) is not None else first
 
 
+def _imported(node: ast.AST, path: Path) -> Iterator[str]:
+    """What a node imports: by a statement, or by a string that is a module's name."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        package = path.relative_to(ROOT).parent.parts
+        base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+        full = ".".join(part for part in (base, node.module) if part)
+        yield from (f"{full}.{alias.name}" for alias in node.names)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in PATHS:
+        yield node.value
+
+
 @cache
 def read(path: Path) -> Source:
     """A module, parsed once for all tests."""
     text = path.read_text()
-    found = Source(len(text.splitlines()), [], [], [])
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            found.imports.append(node)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            found.functions.append((node.name, _body(node).lineno, node.end_lineno))
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print":
-            found.prints.append(node.lineno)
+    imports, functions, prints = [], [], []
+
+    def look(node: ast.AST, lazy: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            imports.extend(Import(target, child.lineno, lazy) for target in _imported(child, path))
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                functions.append((child.name, _body(child).lineno, child.end_lineno))
+            elif isinstance(child, ast.Call) and getattr(child.func, "id", "") == "print":
+                prints.append(child.lineno)
+            look(child, lazy or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
+
+    look(ast.parse(text), False)
+    return Source(len(text.splitlines()), tuple(imports), tuple(functions), tuple(prints))
+
+
+def _module(target: str) -> str | None:
+    """The module that an imported name is, or is in; None for what is not ours."""
+    while target and target not in PATHS:
+        target = target.rpartition(".")[0]
+    return target or None
+
+
+@cache
+def leads_to(name: str) -> frozenset[str]:
+    """The modules that one imports, wherever in it the import is."""
+    return frozenset(found for i in read(PATHS[name]).imports if (found := _module(i.target))) - {name}
+
+
+@cache
+def layers() -> tuple[str, ...]:
+    """The folders, lowest first, as the document's table says."""
+    rows = re.findall(r"^\| \d+ \| ([a-z_]+)/ \|", (ROOT / "docs" / "architecture.md").read_text(), re.M)
+    assert len(rows) > 10
+    return tuple(rows)
+
+
+def layer_of(name: str) -> str | None:
+    """The folder of a module; None for the package's own."""
+    first, *rest = name.split(".")
+    return first if first == "codegen" else rest[0] if rest else None
+
+
+# **************** folders and layers ****************
+
+
+def test_every_folder_is_a_layer_and_they_are_few():
+    names = {path.stem if path.is_file() else path.name for path in PACKAGE.iterdir() if _is_ours(path)}
+    assert len(names) <= MOST_NAMES
+    assert names == set(layers()) - {"codegen"}
+
+
+def _is_ours(path: Path) -> bool:
+    return path.name not in ("__init__.py", "__pycache__") and (path.is_dir() or path.suffix == ".py")
+
+
+@pytest.mark.parametrize("path", MODULES + CODEGEN, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_down_the_layers(path):
+    here, order = layer_of(name_of(path)), layers()
+    for found in read(path).imports:
+        module = _module(found.target)
+        there = module and layer_of(module)
+        if found.target == COMPILED:
+            assert name_of(path) == "graph_runtime.run.core", (
+                f"line {found.line}: only run/core.py imports it"
+            )
+        if here is None or there is None:
+            continue
+        assert order.index(there) <= order.index(here), f"line {found.line}: {here} imports {found.target}"
+        if there == "codegen" != here:
+            assert found.lazy, f"line {found.line}: codegen is imported where it is needed only"
+
+
+def test_no_files_lead_to_each_other():
+    assert circles({name: leads_to(name) for name in PATHS}) == []
+
+
+@pytest.mark.parametrize(
+    "folder", sorted({p.parent for p in MODULES}), ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_no_parts_of_a_folder_lead_to_each_other(folder):
+    prefix = ".".join(folder.relative_to(ROOT).parts)
+
+    def part(name: str) -> str:
+        return name[len(prefix) + 1 :].partition(".")[0]
+
+    inside = [name for name in PATHS if name == prefix or name.startswith(f"{prefix}.")]
+    arrows: dict[str, set[str]] = {}
+    for name in inside:
+        found = {part(other) for other in leads_to(name) if other in inside} - {part(name)}
+        arrows.setdefault(part(name), set()).update(found)
+    assert circles(arrows) == []
+
+
+def circles(arrows: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """The sets of names that lead to each other (Tarjan's strongly connected components of more than one)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(name: str) -> None:
+        order[name] = low[name] = len(order)
+        stack.append(name)
+        for other in arrows.get(name, ()):
+            if other not in order:
+                visit(other)
+            if other in stack:
+                low[name] = min(low[name], low[other])
+        if low[name] == order[name]:
+            at = stack.index(name)
+            if len(stack) - at > 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for name in arrows:
+        if name not in order:
+            visit(name)
     return found
 
 
-def imports(path: Path) -> list[tuple[ast.stmt, str]]:
-    """(statement, first name below the package) of every import of graph_runtime, wherever it stands; codegen
-    too."""
-    package = (
-        ("graph_runtime", *path.parent.relative_to(PACKAGE).parts)
-        if path.is_relative_to(PACKAGE)
-        else ("codegen",)
-    )
-    found = []
-    for node in read(path).imports:
-        if isinstance(node, ast.Import):
-            found += [(node, alias.name) for alias in node.names]
-        else:
-            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
-            full = f"{base}.{node.module}".strip(".") if node.module else base
-            found += [(node, full if full != "graph_runtime" else f"{full}.{a.name}") for a in node.names]
-    return [(node, full) for node, full in found if full.split(".")[0] in ("graph_runtime", "codegen")]
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_go_down_the_table(path):
-    table, name = layers(), name_of(path)
-    assert name == "__init__" or name in table, f"add {name} to the layer table of docs/architecture.md"
-    here = table.get(name, TOP)
-    for node, full in imports(path):
-        if full.startswith("codegen"):
-            assert here >= 4, f"line {node.lineno}: codegen is called from above planning"
-            assert _is_lazy(path, node), f"line {node.lineno}: codegen is imported where it is needed only"
-            continue
-        target = full.split(".")[1] if "." in full else "__init__"
-        if target == COMPILED:
-            assert name == "core", f"line {node.lineno}: only core.py imports {COMPILED}"
-        elif target in table:
-            assert table[target] <= here, (
-                f"line {node.lineno}: {name} (L{here}) imports {target} (L{table[target]})"
-            )
-
-
-def _is_lazy(path: Path, statement: ast.stmt) -> bool:
-    return any(first <= statement.lineno <= last for _, first, last in read(path).functions)
-
-
-@pytest.mark.parametrize("path", CODEGEN, ids=lambda p: str(p.relative_to(ROOT)))
-def test_codegen_imports_up_to_planning(path):
-    table = layers()
-    for node, full in imports(path):
-        target = full.split(".")[1] if full.startswith("graph_runtime.") else None
-        assert target is None or table.get(target, 0) <= 2, f"line {node.lineno}: codegen imports {full}"
+def test_circles_are_found():
+    assert circles({"a": "b", "b": "c", "c": "ad", "d": "e", "e": ""}) == [["a", "b", "c"]]
 
 
 def test_the_checker_shares_no_code_with_the_passes():
     """Of planning it imports the values that it judges."""
-    for path in sorted((PACKAGE / "plan" / "checker").glob("*.py")):
-        used = {full.split(".")[2] for _, full in imports(path) if full.startswith("graph_runtime.plan.")}
-        assert used <= {"types", "checker"}, f"{path.name} imports {sorted(used - {'types', 'checker'})}"
+    for name in PATHS:
+        if name.startswith("graph_runtime.plan.checker"):
+            used = {m.split(".")[2] for m in leads_to(name) if m.startswith("graph_runtime.plan.")}
+            assert used <= {"types", "checker"}, f"{name} imports {sorted(used - {'types', 'checker'})}"
+
+
+# **************** habits ****************
 
 
 def test_nothing_unpickles_and_the_library_does_not_print():
-    for path in MODULES:
-        names = {a.name for n in read(path).imports if isinstance(n, ast.Import) for a in n.names}
-        assert not names & {"pickle", "marshal", "shelve"}, path.name
-        prints = read(path).prints
-        assert not prints or name_of(path) == "cli", f"{path.name} prints in line {prints}"
+    for name, path in PATHS.items():
+        imported = {found.target.partition(".")[0] for found in read(path).imports}
+        assert not imported & {"pickle", "marshal", "shelve"}, name
+        assert not read(path).prints or layer_of(name) == "cli", f"{name} prints in {read(path).prints}"
 
 
 @pytest.mark.parametrize("path", MODULES + CODEGEN, ids=lambda p: str(p.relative_to(ROOT)))

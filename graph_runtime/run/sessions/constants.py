@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -30,10 +30,7 @@ from ..programs.slots import extent_of, memory_of
 from ..queues.buffer import Buffer
 from ..tensors.host_values import ALIGNMENT, as_array
 from ..tensors.tensor import Tensor
-from .bind import Lease
-
-if TYPE_CHECKING:
-    from .session import Session
+from .bind import Bound, Lease
 
 __all__ = ["can_share", "constants", "digest", "fits", "hold", "own", "share"]
 
@@ -59,7 +56,7 @@ class Shared(Lease):
 
     __slots__ = ("_index", "_session")
 
-    def __init__(self, buffer: Buffer, session: Session, index: int):
+    def __init__(self, buffer: Buffer, session: Owner, index: int):
         super().__init__(buffer)
         self._session, self._index = weakref.ref(session), index
 
@@ -98,6 +95,19 @@ class Home(Protocol):
     name: str
 
 
+class Owner(Home, Protocol):
+    """A home whose memory this module may move: a Session."""
+
+    bound: Bound
+    sharing: set[int]
+
+    def tensor(self, eid: int) -> Tensor:
+        """A tensor that shows an entry."""
+
+    def rehome(self, places: dict[int, tuple[int, Any]], copies: bool) -> None:
+        """Let entries live elsewhere: {entry: address and owner}."""
+
+
 class Held(NamedTuple):
     """Where an entry of a constant lives: in ``memory``, a Buffer, or an array of the host that stays;
     whether others may read it there, too."""
@@ -119,7 +129,7 @@ def can_share(home: Home, index: int) -> bool:
 
 
 def share(
-    session: Session,
+    session: Owner,
     values: Iterable[tuple[int, Any]],
     digests: Mapping[int, bytes] | None = None,
     staying: bool = False,
@@ -243,7 +253,7 @@ def _view(plan: Plan, eid: int, buffer: Buffer) -> Tensor:
 # **************** leaving ****************
 
 
-def own(session: Session, index: int) -> None:
+def own(session: Owner, index: int) -> None:
     """Give a session memory of its own for a graph input, and for the copies made of it, with the values that
     they have. All tensors that show them lead there. Nothing happens where it shares none."""
     owners = session.bound.owners

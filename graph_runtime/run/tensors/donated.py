@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from weakref import ref
 
 from ...base.locks import new_rlock
@@ -26,9 +26,6 @@ from ..queues.buffer import Buffer
 from ..queues.limbo import keep_until
 from ..queues.run import failure_of
 from ..queues.template import Template
-
-if TYPE_CHECKING:
-    from .tensor import Tensor
 
 __all__ = ["Donated", "Failed", "Overwrite", "announced", "donations", "spoiled", "unchanged"]
 
@@ -47,6 +44,21 @@ def _no_keeper(fresh: Buffer) -> None:
 
 def _nothing_failed() -> None:
     """The run is not queued yet."""
+
+
+class Handle(Protocol):
+    """A Handle, as far as it is needed here (lifetime.py has the methods)."""
+
+    _gone: Any
+    _handle: core.DeviceHandle
+    _origin: Any
+    _owner: Any
+
+    def come_back(self, gone: Donated, buffer: Buffer) -> None: ...
+
+    def follow(self, old: Buffer, buffer: Buffer) -> None: ...
+
+    def lose(self, failed: Failed) -> None: ...
 
 
 class Overwrite:
@@ -75,8 +87,8 @@ class Overwrite:
         self._buffer: Buffer | None = buffer  # until all is known: the buffer keeps the run
         self.announcer: int | None = threading.get_ident()
         self.failure: Callable[[], Exception | None] = _nothing_failed
-        self.donors: list[ref[Tensor]] = []
-        self.outputs: list[ref[Tensor]] = []
+        self.donors: list[ref[Handle]] = []
+        self.outputs: list[ref[Handle]] = []
         self.keeper: Callable[[Buffer], None] = _no_keeper
         self.version, self.memory = buffer.version, buffer.id
 
@@ -153,7 +165,7 @@ def _that_matter(buffer: Buffer) -> list[Overwrite]:
     return known
 
 
-def unchanged(buffer: Buffer, asker: Tensor | None = None, wait: bool = False) -> bool | None:
+def unchanged(buffer: Buffer, asker: Handle | None = None, wait: bool = False) -> bool | None:
     """Give a block back to who donated it, if no run since wrote there: True, and then those handles have
     another Buffer of it, which reads as before those runs. None where it cannot be told yet; ``wait``: waits
     for what is queued behind a run that failed.
@@ -202,7 +214,7 @@ def _give_back(buffer: Buffer, fresh: Buffer) -> None:
     buffer.overwrites.clear()
 
 
-def _handles(overwrite: Overwrite) -> list[Tensor]:
+def _handles(overwrite: Overwrite) -> list[Handle]:
     """What leads to a run's output now: the handles that it gave, and aliases of them."""
     outputs = [output for output in [output() for output in overwrite.outputs] if output is not None]
     return [
@@ -228,7 +240,7 @@ class Donated:
         lost = ": its contents are lost" if self.kept is None else ""
         return f"{self.why}, to a run that failed ({failed}){lost}"
 
-    def keep(self, tensor: Tensor, kept: tuple[Any, ...]) -> None:
+    def keep(self, tensor: Handle, kept: tuple[Any, ...]) -> None:
         """The handle was given up, and is looked at when others come. What it led to stays meanwhile."""
         if self.overwrite is None or not isinstance(kept[0], Buffer):
             return
@@ -246,7 +258,7 @@ class Donated:
         kept = self.kept
         return kept is None or (self.overwrite.failed is not None and not kept[0].in_use)
 
-    def comes_back(self, tensor: Tensor, wait: bool = False) -> bool:
+    def comes_back(self, tensor: Handle, wait: bool = False) -> bool:
         """Whether the handle leads to its values again, because the run failed and left them. ``wait``: for
         what is queued behind that run."""
         kept = self.kept
@@ -265,7 +277,7 @@ class Donated:
         return False
 
 
-def _look(gone: Donated | None, tensor: Tensor | None) -> None:
+def _look(gone: Donated | None, tensor: Handle | None) -> None:
     if gone is not None and tensor is not None:
         gone.comes_back(tensor)
 

@@ -10,7 +10,7 @@ programs have no kernel for on their device.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -60,6 +60,7 @@ _traffic: dict[str, tuple[int, int]] = {}  # device that the inputs are on -> (o
 _strict: ContextVar[bool] = ContextVar("graph_runtime_strict", default=False)
 _forbidden = 0  # depth of no_fallback, of the process: autograd goes backward in threads of its own
 _refusals = 0  # that no_fallback() has raised
+settlers: list[Callable[[bool], None]] = []  # wait for what is queued, and raise the first failure if asked
 
 
 # **************** writing ****************
@@ -144,6 +145,11 @@ def strict(on: bool = True) -> Iterator[None]:
         _strict.reset(token)
 
 
+def _settle_all(tell: bool) -> None:
+    for settle in settlers:
+        settle(tell)
+
+
 @contextmanager
 def no_fallback() -> Iterator[None]:
     """Until this block ends, what the host would do raises UnsupportedOpError instead, in all threads.
@@ -151,15 +157,13 @@ def no_fallback() -> Iterator[None]:
     Both ends of the block wait for what is queued: an op whose kernel fails is told at the end at the latest,
     unless the block has told one already, and what was queued before it is still made by the host."""
     global _forbidden
-    from .lineage import settle_all
-
-    settle_all()
+    _settle_all(False)
     with _lock:
         _forbidden += 1
     before = _refusals
     try:
         yield
-        settle_all(tell=before == _refusals)
+        _settle_all(before == _refusals)
     finally:
         with _lock:
             _forbidden -= 1

@@ -19,6 +19,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import HandleError, InputError, KernelError
+from ...base.hooks import provided
 from ...base.locks import new_rlock
 from ...base.machine.devices import Device
 from ...base.machine.layout import HOST, Layout
@@ -180,9 +181,7 @@ class Tensor(Operators, Fetching, Lifetime, Shown):
         return self
 
     def __await__(self) -> Iterator[Any]:
-        from .transfers import waiting
-
-        return waiting(self).__await__()
+        return provided("transfers").waiting(self).__await__()
 
     # **************** to the host ****************
 
@@ -216,9 +215,7 @@ class Tensor(Operators, Fetching, Lifetime, Shown):
         format: str | None = None,
     ) -> Tensor:
         """A handle on the values in another place: see transfers.to."""
-        from .transfers import to
-
-        return to(self, device, layout, format)
+        return provided("transfers").to(self, device, layout, format)
 
     def copy_from(self, source: Any, what: str = "value") -> None:
         """Overwrite the values with those of a Tensor or of anything numpy takes, called ``what`` in errors.
@@ -275,9 +272,7 @@ class Tensor(Operators, Fetching, Lifetime, Shown):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        from .transfers import duplicate
-
-        return duplicate(self)
+        return provided("transfers").duplicate(self)
 
     def __reduce__(self) -> Any:
         raise TypeError("a Tensor is a handle on memory of this process: pickle tensor.numpy() instead")

@@ -8,16 +8,29 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from ...base.machine.devices import Device
 from ...run.tensors.tensor import Tensor
 from ...run.tensors.traffic import record
 
-if TYPE_CHECKING:
-    from .executable import Executable
-
 __all__ = ["entries", "find", "forget", "keep", "key_of"]
+
+
+class Opened(Protocol):
+    """The device that a program is loaded on."""
+
+    @property
+    def device(self) -> Device: ...
+
+
+class Target(Protocol):
+    """A const program: an Executable."""
+
+    fingerprint: str
+
+    @property
+    def opened(self) -> Opened: ...
 
 
 class _Entry(NamedTuple):
@@ -32,13 +45,13 @@ class _Entry(NamedTuple):
 _kept: dict[tuple, _Entry] = {}
 
 
-def key_of(target: Executable, inputs: Sequence[Tensor]) -> tuple:
+def key_of(target: Target, inputs: Sequence[Tensor]) -> tuple:
     """What results are kept by. Taken before the program is queued: should another thread write an input
     meanwhile, the results are found for contents that never come again."""
     return target.fingerprint, target.opened.device, tuple(tensor.version for tensor in inputs)
 
 
-def find(target: Executable, key: tuple) -> list[Tensor] | None:
+def find(target: Target, key: tuple) -> list[Tensor] | None:
     """New handles on the outputs that are kept for these inputs, retained; None if there are none (any
     more). Counts a hit or a miss."""
     found = _kept.get(key)
