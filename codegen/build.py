@@ -12,26 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from graph_runtime.base.errors import CompileError, LibraryError, UnsupportedOpError, did_you_mean
-from graph_runtime.base.machine.devices import NO_KERNELS, Device
-from graph_runtime.base.mapped import read_file
-from graph_runtime.base.progress import Tell, silent
-from graph_runtime.build.bundles.bundle import BundleLibrary, BundleProgram
-from graph_runtime.build.bundles.writer import write_bundle
-from graph_runtime.build.libraries.elf import read_elf
-from graph_runtime.build.libraries.judge import LibraryFile
-from graph_runtime.build.libraries.manifest import Manifest, find_manifest
-from graph_runtime.build.prepare import Prepared, prepare
-from graph_runtime.build.trust import file_sha256, is_trusted, remember, sign
-from graph_runtime.ir.documents.write import graph_to_json
-from graph_runtime.ir.graph import COPY, NOP, NodeView
-from graph_runtime.ir.model import Constant
-from graph_runtime.ir.ops import registry
-from graph_runtime.ir.ops.select import Selected, select
-from graph_runtime.plan.record import record
-from graph_runtime.plan.snapshot import write_snapshot
-from graph_runtime.plan.types import Plan
-
+from ..base.errors import CompileError, LibraryError, UnsupportedOpError, did_you_mean
+from ..base.machine.devices import NO_KERNELS, Device
+from ..base.mapped import read_file
+from ..base.progress import Tell, silent
+from ..build.bundles.bundle import BundleLibrary, BundleProgram
+from ..build.bundles.writer import write_bundle
+from ..build.libraries.elf import read_elf
+from ..build.libraries.judge import LibraryFile
+from ..build.libraries.manifest import Manifest, find_manifest
+from ..build.prepare import Prepared, prepare
+from ..build.trust import file_sha256, is_trusted, remember, sign
+from ..ir.documents.write import graph_to_json
+from ..ir.graph import COPY, NOP, NodeView
+from ..ir.model import Constant
+from ..ir.ops import registry
+from ..ir.ops.select import Selected, select
+from ..plan.record import record
+from ..plan.snapshot import write_snapshot
+from ..plan.types import Plan
 from .bodies import find_bodies
 from .compile import compile_library, native_folder
 from .render import Kernel, render

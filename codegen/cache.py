@@ -30,9 +30,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from graph_runtime.base.config import get as setting
-from graph_runtime.base.folders import make_private, why_not_private
-from graph_runtime.base.writing import told, write_whole
+from ..base.config import get as setting
+from ..base.folders import make_private, why_not_private
+from ..base.writing import told, write_whole
 
 __all__ = ["HINT", "KINDS", "Cache", "Entry", "hash_of", "open_cache", "temporary_folder"]
 

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import cffi
 
-from graph_runtime.base.progress import Count, uncounted
-from graph_runtime.base.writing import told, write_whole
-from graph_runtime.build.libraries import isa
-from graph_runtime.build.libraries.manifest import ABI_VERSION, Manifest
-
+from ..base.progress import Count, uncounted
+from ..base.writing import told, write_whole
+from ..build.libraries import isa
+from ..build.libraries.manifest import ABI_VERSION, Manifest
 from . import glue
 from .cache import HINT, Cache, hash_of, open_cache, temporary_folder
 from .process import Running
@@ -128,7 +127,7 @@ def _manifest(rendered: Rendered, made: _Target, key: str) -> Manifest:
 
 def _include_folders() -> tuple[Path, ...]:
     native = native_folder()
-    templates = Path(str(resources.files("codegen").joinpath("templates")))
+    templates = Path(str(resources.files(__package__).joinpath("templates")))
     return (native / "include", native / "kernels", native / "ttsim", native, templates)
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from graph_runtime.base.config import get as setting
-from graph_runtime.base.errors import CompileError
+from ..base.config import get as setting
+from ..base.errors import CompileError
 
 __all__ = ["Done", "Running", "run_alone"]
 

@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graph_runtime.base import dtypes
-from graph_runtime.base.errors import CompileError, UnsupportedOpError
-from graph_runtime.build.libraries.manifest import KernelEntry, direct_symbol
-from graph_runtime.ir.graph import TensorType
-from graph_runtime.ir.ops.registry import Op
-from graph_runtime.ir.ops.select import Selected, numeric_words, select
-
+from ..base import dtypes
+from ..base.errors import CompileError, UnsupportedOpError
+from ..build.libraries.manifest import KernelEntry, direct_symbol
+from ..ir.graph import TensorType
+from ..ir.ops.registry import Op
+from ..ir.ops.select import Selected, numeric_words, select
 from .bodies import Instance, includes
 
 __all__ = ["Kernel", "Rendered", "render"]

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from graph_runtime.base.config import get as setting
-from graph_runtime.base.errors import CompileError, did_you_mean
-from graph_runtime.build.libraries import isa
-
+from ..base.config import get as setting
+from ..base.errors import CompileError, did_you_mean
+from ..build.libraries import isa
 from .process import Done, Running, run_alone
 
 __all__ = ["FLAGS", "Compiler", "find_compiler", "target"]

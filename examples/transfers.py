@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 import graph_runtime as gr
-from codegen.build import build_library
 from graph_runtime.plan import plan
 
 SHAPE = [4]
@@ -83,7 +82,7 @@ def show(write: Callable[[str, str], str], expected: Callable[..., np.ndarray], 
             text, devices = write(d, h), [h, d]
             file, library = Path(folder, "deploy.json"), Path(folder, f"{d}-{h}.so".replace(":", ""))
             file.write_text(text)
-            build_library([plan(gr.load_graph(text), devices)], library)
+            gr.build_library([plan(gr.load_graph(text), devices)], library)
             for where, graph in (("memory", text), ("disk", str(file))):
                 got = run(graph, library, devices, inputs)
                 np.testing.assert_array_equal(got, want)

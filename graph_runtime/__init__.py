@@ -55,6 +55,8 @@ _HOME = {
     "aligned_empty": "run.tensors.host_values",
     "array": "run.tensors.arrays",
     "borrow": "run.tensors.arrays",
+    "build_bundle": "codegen.build",
+    "build_library": "codegen.build",
     "cpu": "base.machine.devices",
     "create": "run.factory",
     "empty": "run.tensors.arrays",

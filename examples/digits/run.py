@@ -18,7 +18,6 @@ import numpy as np
 from dataset import HERE, held_out
 
 import graph_runtime as gr
-from codegen.build import build_library
 from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.plan import Plan, plan
 from graph_runtime.plan.record import record
@@ -54,7 +53,7 @@ def compile_kernels(plans: dict[str, Plan]) -> Path:
         if sys.stdout.isatty() or done == total:
             print(f"\rcompiling: {done} of {total}", end="" if done < total else "\n", flush=True)
 
-    return build_library(list(plans.values()), OUT / "kernels.so", tell=progress)
+    return gr.build_library(list(plans.values()), OUT / "kernels.so", tell=progress)
 
 
 def classify(name: str, library: Path, images: np.ndarray) -> np.ndarray:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import graph_runtime.runtime as rt
-from codegen.build import build_bundle
-from graph_runtime import GraphBuilder
+from graph_runtime import GraphBuilder, build_bundle
 from graph_runtime.build.bundles.bundle import Bundle
 
 

@@ -40,7 +40,6 @@ _TABLE = (
         "1: device memory is PROT_NONE outside kernels and copies, fresh memory holds NaNs, "
         "host blocks fault on writes that did not wait for queued work",
     ),
-    Setting("EAGER_COMPILE", 0, "1: eager ops run kernels compiled for their shapes, not those built in"),
     Setting(
         "DEBUG",
         0,

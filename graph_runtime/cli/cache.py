@@ -62,7 +62,7 @@ def cache(
 
     Example: graph-runtime cache clear --json
     """
-    from codegen.cache import open_cache
+    from ..codegen.cache import open_cache
 
     if action is not Action.prune and (days is not None or mb is not None):
         raise InputError(f"--days and --mb are for prune: graph-runtime cache {action.value} takes neither")

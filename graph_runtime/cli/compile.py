@@ -74,8 +74,8 @@ def compile_(
 
     Example: graph-runtime compile net.json --params p.bin --device tt:0 --place 'soft*=cpu:0' -o net.zip
     """
-    from codegen.build import write_prepared  # the only command that needs a C compiler
-    from codegen.cache import open_cache
+    from ..codegen.build import write_prepared  # the only command that needs a C compiler
+    from ..codegen.cache import open_cache
 
     with progress(not json) as tell:
         program = open_program(graph, device, library, params, opt.pairs(dim, "--dim"), tell)

@@ -132,7 +132,7 @@ class Program:
         return module
 
     def _compiled(self, prepared: Any, threads: int | None, tell: Tell) -> GraphModule:
-        from codegen.build import cached_library
+        from ..codegen.build import cached_library
 
         try:
             built = cached_library([prepared.plan], self.libraries, tell=tell)

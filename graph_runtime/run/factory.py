@@ -253,7 +253,7 @@ def open_program(
 
 def _rebuilt(plan: Plan) -> list[Library]:
     """The library of a plan's kernels, compiled or found in the cache; none where it needs none."""
-    from codegen.build import cached_library  # needed where something is compiled only
+    from ..codegen.build import cached_library  # needed where something is compiled only
 
     built = cached_library([plan])
     return [load_library(built)] if built else []

@@ -89,7 +89,7 @@ def export(
 
     Raises as to_model, and what compiling raises.
     """
-    from codegen.build import build_bundle
+    from ..codegen.build import build_bundle
 
     found = parse_list(devices)
     return build_bundle(to_model(program, found[0]), [d.spelling for d in found], path, **options)

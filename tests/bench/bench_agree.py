@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 import numpy as np
+from graph_runtime.codegen.build import cached_library
 
-from codegen.build import cached_library
 from graph_runtime.build.prepare import prepare
 from graph_runtime.run.factory import create, set_constants
 from graph_runtime.run.library import load_library

@@ -22,9 +22,9 @@ from pathlib import Path
 
 import numpy as np
 from chains import WIDTH, adds, expected, graph_json, inputs, storage
+from graph_runtime.codegen.build import build_library
 
 import graph_runtime as gr
-from codegen.build import build_library
 from graph_runtime.plan import plan
 
 LOOP = r"""

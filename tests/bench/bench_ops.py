@@ -54,7 +54,7 @@ def module_of(builder: gr.GraphBuilder, options: argparse.Namespace, folder: Pat
     devices = [options.device]
     if not options.compiled:
         return gr.create(builder, None, devices, place=place, formats=formats)
-    from codegen.build import build_bundle
+    from graph_runtime.codegen.build import build_bundle
 
     return gr.load(build_bundle(builder, devices, folder / "op.bundle", place=place, formats=formats))
 

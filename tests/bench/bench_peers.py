@@ -40,7 +40,8 @@ TURN = 0.02  # seconds of a turn, or one run
 
 
 def _ours(model: Path, inputs: dict[str, np.ndarray], threads: int) -> Callable[[], list[np.ndarray]]:
-    from codegen.build import cached_library
+    from graph_runtime.codegen.build import cached_library
+
     from graph_runtime.build.prepare import prepare
     from graph_runtime.run import core
     from graph_runtime.run.factory import create, set_constants

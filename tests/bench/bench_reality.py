@@ -36,9 +36,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from graph_runtime.codegen.build import cached_library
 
 import graph_runtime as gr
-from codegen.build import cached_library
 from graph_runtime.base import config
 from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.build.prepare import prepare

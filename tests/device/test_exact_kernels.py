@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from graph_runtime.codegen.build import build_bundle
 
 import graph_runtime as gr
-from codegen.build import build_bundle
 from graph_runtime.base import dtypes
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.ir.ops import registry

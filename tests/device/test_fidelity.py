@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from graph_runtime.codegen.build import build_library
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
-from codegen.build import build_library
 from graph_runtime.base.errors import CapacityError, KernelError
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout

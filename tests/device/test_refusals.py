@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from graph_runtime.codegen.build import build_library
 
 import graph_runtime as gr
-from codegen.build import build_library
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import KernelError
 from graph_runtime.plan import plan

@@ -9,8 +9,7 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime import eager
-from graph_runtime.base.config import config
-from graph_runtime.base.errors import CompileError, DeviceMemoryError, KernelError, UnsupportedOpError
+from graph_runtime.base.errors import DeviceMemoryError, KernelError, UnsupportedOpError
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.base.machine.shards import Shard
@@ -205,22 +204,6 @@ def test_verify_accepts_every_kernel(device, rng):
 def test_verify_takes_its_modes_only():
     with pytest.raises(gr.InputError, match="did you mean 'first'"):
         eager.verify("frist")
-
-
-def test_a_compile_error(x, monkeypatch):
-    a = eager.array(x)
-    with config(EAGER_COMPILE=1, CC="/nowhere/cc"):
-        np.testing.assert_allclose(eager.exp(a).numpy(), np.exp(x), rtol=1e-6)
-        assert "/nowhere/cc" in only_fallback().reason
-        with eager.strict(), pytest.raises(CompileError):
-            eager.exp(a)
-
-
-def test_compiled_kernels(device, x):
-    a = eager.array(x, device)
-    with config(EAGER_COMPILE=1), eager.strict():
-        np.testing.assert_array_equal((a * a).numpy(), x * x)
-        np.testing.assert_array_equal(a.reshape(4, 3).numpy(), x.reshape(4, 3))
 
 
 @pytest.fixture

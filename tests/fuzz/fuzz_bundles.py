@@ -27,8 +27,8 @@ import driver
 import numpy as np
 import pytest
 from fuzz_documents import mutate_bytes, mutate_json
+from graph_runtime.codegen.build import build_bundle
 
-from codegen.build import build_bundle
 from graph_runtime import GraphBuilder
 from graph_runtime.build.bundles.bundle import read_bundle
 from graph_runtime.ir.graph import Graph

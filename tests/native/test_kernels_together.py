@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
-from codegen.bodies import find_bodies, generic_table, includes
-from codegen.compile import _include_folders, native_folder
-from codegen.toolchain import FLAGS, find_compiler
+from graph_runtime.codegen.bodies import find_bodies, generic_table, includes
+from graph_runtime.codegen.compile import _include_folders, native_folder
+from graph_runtime.codegen.toolchain import FLAGS, find_compiler
 
 
 @pytest.mark.parametrize("kind", ["cpu", "tt"])

@@ -6,8 +6,8 @@ import subprocess
 
 import numpy as np
 import pytest
+from graph_runtime.codegen.compile import native_folder
 
-from codegen.compile import native_folder
 from graph_runtime.base.machine import devices
 from graph_runtime.build.libraries import isa
 from graph_runtime.ir import ops

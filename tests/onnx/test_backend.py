@@ -126,7 +126,8 @@ def test_no_listed_op_is_skipped_as_a_whole(node_cases):
 @pytest.mark.timeout(600)
 def test_compiled_kernels_pass_the_same_tests(node_cases, tmp_path):
     """Every thirtieth test, its kernels generated with constant shapes and compiled in one library."""
-    from codegen.build import build_library
+    from graph_runtime.codegen.build import build_library
+
     from graph_runtime.base.errors import GraphRuntimeError
     from graph_runtime.frontends.onnx import load_model
     from graph_runtime.plan import plan

@@ -274,7 +274,8 @@ def test_create_takes_an_onnx_file(made):
 
 
 def test_programs_of_one_bundle_share_equal_weights(made, tmp_path):
-    from codegen.build import build_bundle
+    from graph_runtime.codegen.build import build_bundle
+
     from graph_runtime.build.bundles.bundle import read_bundle
     from graph_runtime.frontends.onnx import load_model
 

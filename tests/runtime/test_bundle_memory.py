@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from graph_runtime.codegen.build import build_bundle
 
 import graph_runtime as gr
-from codegen.build import build_bundle
 from graph_runtime import GraphBuilder
 from graph_runtime.build.libraries import isa
 

@@ -8,12 +8,12 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from graph_runtime.codegen.build import build_bundle, write_prepared
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
 import graph_runtime.runtime as rt
-from codegen.build import build_bundle, write_prepared
 from graph_runtime import CapacityError, DeviceMemoryError, GraphBuilder
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.build.prepare import prepare

@@ -689,7 +689,7 @@ def test_one_program_from_many_threads(chain, device):
 @pytest.fixture(scope="module")
 def failing(packed_library, new_document, tmp_path_factory):
     """A program on cpu:0 that fails where its input begins with a negative number."""
-    from codegen.build import build_bundle
+    from graph_runtime.codegen.build import build_bundle
 
     document = new_document()
     x = document.input("x")
@@ -747,7 +747,7 @@ def test_out_of_memory_in_the_middle_of_a_pipeline(chain, device, pair):
 @pytest.fixture(scope="module")
 def slow(packed_library, new_document, tmp_path_factory):
     """A program on cpu:0 that takes 10 ms and adds 1."""
-    from codegen.build import build_bundle
+    from graph_runtime.codegen.build import build_bundle
 
     document = new_document()
     text = document.json(document.call("slow", document.input("x"), name="slow"))

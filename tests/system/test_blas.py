@@ -5,8 +5,8 @@ import ctypes.util
 
 import numpy as np
 import pytest
+from graph_runtime.codegen.build import cached_library
 
-from codegen.build import cached_library
 from graph_runtime import GraphBuilder, create
 from graph_runtime.base.errors import LibraryError
 from graph_runtime.build.prepare import prepare

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from graph_runtime.codegen.build import build_bundle, build_library
 
 import graph_runtime as gr
-from codegen.build import build_bundle, build_library
 from graph_runtime.base import dtypes
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import CompileError, DocumentError, KernelError, UnsupportedOpError, WriteError

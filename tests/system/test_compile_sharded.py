@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from graph_runtime.codegen.build import build_bundle
 
 import graph_runtime as gr
-from codegen.build import build_bundle
 from graph_runtime.base.errors import DocumentError
 from graph_runtime.build.bundles.bundle import read_bundle
 from graph_runtime.ir.graph import TensorType

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from graph_runtime.codegen.build import build_bundle
+from graph_runtime.codegen.cache import open_cache
 
 import graph_runtime as gr
-from codegen.build import build_bundle
-from codegen.cache import open_cache
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import WriteError
 from graph_runtime.build.bundles import writer

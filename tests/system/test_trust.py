@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import orjson
 import pytest
+from graph_runtime.codegen.build import build_bundle
 
 import graph_runtime as gr
 import graph_runtime.runtime as rt
-from codegen.build import build_bundle
 from graph_runtime import cli
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import GraphRuntimeError, InputError, LibraryError, UntrustedLibraryError

@@ -6,9 +6,9 @@ import subprocess
 
 import numpy as np
 import pytest
+from graph_runtime.codegen.build import build_bundle
 
 import graph_runtime as gr
-from codegen.build import build_bundle
 from graph_runtime import cli
 from graph_runtime.base.config import config
 from graph_runtime.build.bundles.bundle import read_bundle

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from graph_runtime.codegen import bodies, compile, render
 
-from codegen import bodies, compile, render
 from graph_runtime.base.config import config
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops.registry import Body, Op

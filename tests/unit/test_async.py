@@ -18,9 +18,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from graph_runtime.codegen.build import build_bundle
 
 import graph_runtime as gr
-from codegen.build import build_bundle
 from graph_runtime.base.errors import InputError
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.run import core

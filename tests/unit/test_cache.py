@@ -14,10 +14,10 @@ import time
 import warnings
 
 import pytest
+from graph_runtime.codegen import cache as cache_module
+from graph_runtime.codegen.cache import Cache, open_cache
+from graph_runtime.codegen.process import Running
 
-from codegen import cache as cache_module
-from codegen.cache import Cache, open_cache
-from codegen.process import Running
 from graph_runtime.base import folders
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import WriteError
@@ -186,7 +186,7 @@ def test_a_way_on_which_others_may_put_another_folder_is_not_used(tmp_path):
 _PLANT = """
 import os, sys
 from pathlib import Path
-from codegen.cache import Cache
+from graph_runtime.codegen.cache import Cache
 code = Path(sys.argv[3]).read_bytes()
 os.setgid(int(sys.argv[1]))
 os.setuid(int(sys.argv[1]))                            # the other user from here on
@@ -312,7 +312,7 @@ def test_the_command_makes_no_folder_and_takes_no_nonsense(tmp_path, capsys):
 
 _CLEARER = """
 import sys
-from codegen.cache import open_cache
+from graph_runtime.codegen.cache import open_cache
 sys.stdin.readline()
 while True:
     open_cache().clear()

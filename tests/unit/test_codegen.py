@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from graph_runtime.codegen import compile as compile_module
+from graph_runtime.codegen import glue, toolchain
+from graph_runtime.codegen.cache import open_cache
 
-from codegen import compile as compile_module
-from codegen import glue, toolchain
-from codegen.cache import open_cache
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import CompileError, UnsupportedOpError, WriteError
 from graph_runtime.build.libraries import isa
@@ -400,8 +400,8 @@ def test_a_changed_header_is_another_library(toy, tmp_path):
 _RACER = """
 import sys
 from pathlib import Path
-from codegen import compile
-from codegen.render import Rendered
+from graph_runtime.codegen import compile
+from graph_runtime.codegen.render import Rendered
 from graph_runtime.build.libraries.manifest import KernelEntry
 function = 'int32_t a__direct(const gr_call *c)'
 text = f'#include "entry.h"\\nGR_DIRECT {function};\\n{function} {{ return c->nargs; }}\\n'

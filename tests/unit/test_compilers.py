@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from graph_runtime.codegen import toolchain
+from graph_runtime.codegen.cache import open_cache
+from graph_runtime.codegen.process import Running, run_alone
 
-from codegen import toolchain
-from codegen.cache import open_cache
-from codegen.process import Running, run_alone
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import CompileError, GraphRuntimeError
 
@@ -99,8 +99,8 @@ def test_one_that_talks_without_end_takes_no_memory(tmp_path):
 
 _INTERRUPTED = """
 import sys
-from codegen import compile
-from codegen.render import Rendered
+from graph_runtime.codegen import compile
+from graph_runtime.codegen.render import Rendered
 from graph_runtime.build.libraries.manifest import KernelEntry
 entry = KernelEntry("a", "cpu", "a__direct", "none", {}, 0, ())
 units = {f"k{i}.c": f"int a{i};" for i in range(3)}
@@ -214,9 +214,9 @@ def test_limits_that_a_compiler_meets_are_said(toy, tmp_path, body, says):
 
 _NO_ROOM = """
 import resource, sys
-from codegen.toolchain import find_compiler
-from codegen import compile
-from codegen.render import Rendered
+from graph_runtime.codegen.toolchain import find_compiler
+from graph_runtime.codegen import compile
+from graph_runtime.codegen.render import Rendered
 from graph_runtime.build.libraries.manifest import KernelEntry
 from graph_runtime.base.errors import GraphRuntimeError
 find_compiler()

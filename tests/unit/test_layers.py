@@ -45,7 +45,13 @@ class Source(NamedTuple):
 
 def name_of(path: Path) -> str:
     """graph_runtime/plan/types.py -> graph_runtime.plan.types; a folder's own module has its name."""
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join((*package_of(path), path.stem)).removesuffix(".__init__")
+
+
+def package_of(path: Path) -> tuple[str, ...]:
+    """The package that a file is in. codegen/ lies at the top, and is installed as graph_runtime.codegen."""
+    parts = path.relative_to(ROOT).parent.parts
+    return parts if parts[0] == PACKAGE.name else (PACKAGE.name, *parts)
 
 
 PATHS = {name_of(path): path for path in MODULES + CODEGEN}
@@ -62,7 +68,7 @@ def _imported(node: ast.AST, path: Path) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
-        package = path.relative_to(ROOT).parent.parts
+        package = package_of(path)
         base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
         full = ".".join(part for part in (base, node.module) if part)
         yield from (f"{full}.{alias.name}" for alias in node.names)
@@ -112,8 +118,7 @@ def layers() -> tuple[str, ...]:
 
 def layer_of(name: str) -> str | None:
     """The folder of a module; None for the package's own."""
-    first, *rest = name.split(".")
-    return first if first == "codegen" else rest[0] if rest else None
+    return (*name.split("."), None)[1]
 
 
 # **************** folders and layers ****************

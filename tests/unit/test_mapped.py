@@ -10,9 +10,9 @@ import textwrap
 
 import numpy as np
 import pytest
+from graph_runtime.codegen.build import build_bundle
 
 import graph_runtime as gr
-from codegen.build import build_bundle
 from graph_runtime import GraphBuilder
 from graph_runtime.base.mapped import map_file, open_file
 from graph_runtime.build.bundles.bundle import read_bundle

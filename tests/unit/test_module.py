@@ -220,7 +220,7 @@ def test_import_is_lazy():
         check=True,
     )
     assert loaded.stdout.strip() == "False"
-    heavy = ("typer", "rich", "hypothesis", "pytest", "codegen")
+    heavy = ("typer", "rich", "hypothesis", "pytest", "graph_runtime.codegen")
     code = f"import sys, graph_runtime as gr; gr.create; print([m for m in {heavy!r} if m in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"

@@ -10,8 +10,8 @@ import json
 
 import numpy as np
 import pytest
+from graph_runtime.codegen.build import build_bundle
 
-from codegen.build import build_bundle
 from graph_runtime import GraphBuilder
 from graph_runtime.build.bundles.bundle import read_bundle
 from graph_runtime.compat.artifacts.export import export

@@ -7,9 +7,9 @@ from dataclasses import fields
 import numpy as np
 import orjson
 import pytest
+from graph_runtime.codegen.build import build_bundle
 
 import graph_runtime as gr
-from codegen.build import build_bundle
 from graph_runtime import GraphBuilder
 from graph_runtime.base.errors import DocumentError, GraphRuntimeError
 from graph_runtime.base.machine.devices import parse_list

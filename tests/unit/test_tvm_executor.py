@@ -6,9 +6,9 @@ import json
 
 import numpy as np
 import pytest
+from graph_runtime.codegen.build import build_library
 
 import graph_runtime as gr
-from codegen.build import build_library
 from graph_runtime.base.config import config
 from graph_runtime.base.machine.devices import of_type
 from graph_runtime.ir.documents.params import save_params

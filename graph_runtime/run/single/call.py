@@ -5,16 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...base import config
 from ...base.errors import (
-    CompileError,
     DeviceError,
     GraphError,
     InputError,
     KernelError,
     LibraryError,
     PlanError,
-    WriteError,
 )
 from ...base.machine.devices import NO_KERNELS
 from ...base.machine.layout import same_image
@@ -27,7 +24,6 @@ from ..tensors.place import Place, default_place
 from ..tensors.tensor import Tensor
 from ..tensors.transfers import gather
 from . import policy
-from .compiled import compiled_kernel
 from .launch import Launcher, Moved
 from .move import push
 
@@ -157,7 +153,7 @@ def _select(name: str, attrs: Attrs, inputs: tuple[Place, ...]) -> Call:
             _select_reshape(call)
         else:
             call.launcher = Launcher(_kernel(call), inputs, call.output, call)
-    except (GraphError, DeviceError, PlanError, LibraryError, CompileError, WriteError) as error:
+    except (GraphError, DeviceError, PlanError, LibraryError) as error:
         call.refuse(str(error), error)
     return call
 
@@ -191,10 +187,6 @@ def _select_reshape(call: Call) -> None:
 
 
 def _kernel(call: Call) -> Kernel:
-    """The kernel of the device kind: compiled for these shapes with GR_EAGER_COMPILE=1, else built in."""
-    outputs = [call.output.type]
+    """The generic kernel of the device kind."""
     func = Func(call.op.name, call.op.name, call.attrs, len(call.inputs), 1)
-    kind = call.inputs[0].device.kernels
-    if config.get("EAGER_COMPILE") and kind != NO_KERNELS:
-        return compiled_kernel(func, kind, call.types, outputs)
-    return library.resolve(func, kind, call.types, outputs)
+    return library.resolve(func, call.inputs[0].device.kernels, call.types, [call.output.type])
