@@ -12,11 +12,78 @@ Names are imported when they are first used: `import graph_runtime` alone loads 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .base import hooks, moved
 
-# public name -> the module that defines it
+if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
+    from . import eager as eager
+    from . import runtime as runtime
+    from .base import errors as errors
+    from .base.dtypes import DType as DType
+    from .base.errors import CapacityError as CapacityError
+    from .base.errors import CheckError as CheckError
+    from .base.errors import CompileError as CompileError
+    from .base.errors import DeviceError as DeviceError
+    from .base.errors import DeviceMemoryError as DeviceMemoryError
+    from .base.errors import DocumentError as DocumentError
+    from .base.errors import GraphError as GraphError
+    from .base.errors import GraphRuntimeError as GraphRuntimeError
+    from .base.errors import HandleError as HandleError
+    from .base.errors import ImplicitTransferError as ImplicitTransferError
+    from .base.errors import InputError as InputError
+    from .base.errors import KernelError as KernelError
+    from .base.errors import LibraryError as LibraryError
+    from .base.errors import MissingDataError as MissingDataError
+    from .base.errors import ParamsError as ParamsError
+    from .base.errors import PlanError as PlanError
+    from .base.errors import RunCancelledError as RunCancelledError
+    from .base.errors import SessionBusyError as SessionBusyError
+    from .base.errors import UnsupportedOpError as UnsupportedOpError
+    from .base.errors import UntrustedLibraryError as UntrustedLibraryError
+    from .base.errors import WaitTimeoutError as WaitTimeoutError
+    from .base.errors import WriteError as WriteError
+    from .base.machine.devices import Device as Device
+    from .base.machine.devices import cpu as cpu
+    from .base.machine.devices import tt as tt
+    from .build.trust import trust as trust
+    from .build.trust import trusted as trusted
+    from .build.trust import untrust as untrust
+    from .codegen.build import build_bundle as build_bundle
+    from .codegen.build import build_library as build_library
+    from .compat.artifacts.library import load_module as load_module
+    from .ir.builder import GraphBuilder as GraphBuilder
+    from .ir.documents.loader import load_graph as load_graph
+    from .ir.documents.params import load_params as load_params
+    from .ir.documents.params import read_params as read_params
+    from .ir.graph import Graph as Graph
+    from .ir.model import Model as Model
+    from .plan.placement import place as place
+    from .plan.types import Plan as Plan
+    from .run.benchmark import BenchmarkResult as BenchmarkResult
+    from .run.factory import create as create
+    from .run.factory import load as load
+    from .run.library import load_library as load_library
+    from .run.module import GraphModule as GraphModule
+    from .run.queues.run import Run as Run
+    from .run.sessions.session import Session as Session
+    from .run.tensors.arrays import array as array
+    from .run.tensors.arrays import borrow as borrow
+    from .run.tensors.arrays import empty as empty
+    from .run.tensors.host_values import aligned_empty as aligned_empty
+    from .run.tensors.journal import no_fallback as no_fallback
+    from .run.tensors.tensor import Tensor as Tensor
+    from .run.tensors.traffic import no_implicit_transfer as no_implicit_transfer
+    from .run.tensors.traffic import stats as stats
+    from .run.tensors.transfers import gather as gather
+    from .run.tensors.transfers import scatter as scatter
+    from .run.tensors.transfers import wait_all as wait_all
+    from .runtime.stitching.executable import unload_program as unload_program
+    from .simulation.simulation import simulate as simulate
+    from .simulation.timeline import Timeline as Timeline
+
+
+# public name -> the module that defines it; the same as above
 _HOME = {
     "BenchmarkResult": "run.benchmark",
     "CapacityError": "base.errors",
@@ -85,7 +152,7 @@ _HOME = {
 _MODULES = {"eager": "eager", "errors": "base.errors", "runtime": "runtime"}
 
 __all__ = sorted([*_HOME, *_MODULES])
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -10,16 +10,17 @@ import pytest
 import graph_runtime
 
 MODULES = sorted((Path(graph_runtime.__file__).parent / "eager").glob("*.py"))
-ALLOWED = {
-    "devices",
-    "dtypes",
-    "graph",
-    "ops",
-    "single",
-    "tensors.operators",
-    "tensors.place",
-    "tensors.tensor",
-}
+ALLOWED = (
+    "base.dtypes",
+    "base.machine.devices",
+    "ir.graph",
+    "ir.ops",
+    "run.single",
+    "run.tensors.journal",
+    "run.tensors.operators",
+    "run.tensors.place",
+    "run.tensors.tensor",
+)
 OUTSIDE = {"__future__", "builtins", "collections", "dataclasses", "math", "numpy", "operator", "typing"}
 
 
@@ -31,8 +32,10 @@ def test_imports(path):
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             assert node.module.split(".")[0] in OUTSIDE
         elif isinstance(node, ast.ImportFrom) and node.level == 2:
-            names = {node.module} if node.module else {alias.name for alias in node.names}
-            assert all({name, name.split(".")[0]} & ALLOWED for name in names), f"line {node.lineno}"
+            names = [f"{node.module}.{alias.name}." for alias in node.names]
+            assert all(name.startswith(tuple(f"{ok}." for ok in ALLOWED)) for name in names), (
+                f"line {node.lineno}"
+            )
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)

@@ -56,7 +56,8 @@ int32_t dereference(const gr_call *call) { sink = *(volatile uint8_t *)call->arg
 RUN = """
 import sys
 import numpy as np
-from graph_runtime import core, devices
+from graph_runtime.base.machine import devices
+from graph_runtime.run import core
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.run.programs.program import INSTR
 tt, cpu = core.open_device(devices.tt()), core.open_device(devices.cpu())
@@ -133,7 +134,8 @@ HOST = """
 import ctypes, sys
 import numpy as np
 import graph_runtime as gr
-from graph_runtime import core, devices
+from graph_runtime.base.machine import devices
+from graph_runtime.run import core
 from graph_runtime.run.queues.buffer import Buffer
 
 cpu = core.open_device(devices.cpu())

@@ -183,7 +183,8 @@ def test_many_callers_at_once(c, env, threads):
 FORK = """
 import os, sys
 import numpy as np
-from graph_runtime import core, devices
+from graph_runtime.base.machine import devices
+from graph_runtime.run import core
 handle = core.DeviceHandle(devices.cpu())
 core.pool_set_threads(3)
 run = core.ffi.cast("int64_t (*)(const gr_env *, int64_t, int64_t *, int64_t)",

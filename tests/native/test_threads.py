@@ -43,7 +43,7 @@ import faulthandler, os, sys
 from pathlib import Path
 import numpy as np
 import graph_runtime as gr
-from graph_runtime import core, library
+from graph_runtime.run import core, library
 from graph_runtime.run.programs.program import Kernel
 
 def module(op, shape):

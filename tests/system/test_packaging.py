@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import os
 import subprocess
@@ -71,6 +72,17 @@ def test_public_names_are_sorted_and_there():
     assert gr.__all__ == sorted(set(gr.__all__))
     missing = [name for name in gr.__all__ if not hasattr(gr, name)]
     assert missing == []
+
+
+def test_type_checkers_see_the_names_that_are_imported_late():
+    (block,) = (
+        n
+        for n in ast.parse((ROOT / "graph_runtime" / "__init__.py").read_text()).body
+        if isinstance(n, ast.If)
+    )
+    told = {(n.module, n.names[0].name) for n in block.body if isinstance(n, ast.ImportFrom)}
+    late = {(home, name) for name, home in gr._HOME.items()}
+    assert told == late | {(None, "eager"), (None, "runtime"), ("base", "errors")}
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "graph_runtime"
 ADAPTERS = [
-    PACKAGE / "module.py",
+    PACKAGE / "run" / "module.py",
     *sorted((PACKAGE / "runtime").glob("*.py")),
     *sorted((PACKAGE / "eager").glob("*.py")),
 ]
@@ -38,7 +38,7 @@ def _is_private(node: ast.AST) -> bool:
 def test_adapters_use_public_names_only(path):
     tree = ast.parse(path.read_text())
     imported = {
-        (node.module or "").split(".")[0]
+        (node.module or "").rpartition(".")[2]
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.level
     }

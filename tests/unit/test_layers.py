@@ -72,8 +72,8 @@ def _imported(node: ast.AST, path: Path) -> Iterator[str]:
         base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
         full = ".".join(part for part in (base, node.module) if part)
         yield from (f"{full}.{alias.name}" for alias in node.names)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in PATHS:
-        yield node.value
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
+        yield from {node.value} & PATHS.keys()
 
 
 @cache
@@ -96,7 +96,9 @@ def read(path: Path) -> Source:
 
 
 def _module(target: str) -> str | None:
-    """The module that an imported name is, or is in; None for what is not ours."""
+    """The module that an imported name is, or is in; None for what is not ours, or is compiled."""
+    if target == COMPILED:
+        return None
     while target and target not in PATHS:
         target = target.rpartition(".")[0]
     return target or None
