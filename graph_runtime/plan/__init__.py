@@ -18,7 +18,6 @@ import numpy as np
 from ..base.errors import InputError, PlanError
 from ..base.machine.devices import Device, parse_list
 from ..ir.graph import Graph
-from .balance import assign_models, require_policy
 from .capacity import check_circular
 from .checker.check import check
 from .layouts import assign_layouts
@@ -36,7 +35,6 @@ __all__ = [
     "Plan",
     "Storage",
     "assign_layouts",
-    "assign_models",
     "assign_numerics",
     "assign_storage",
     "check",
@@ -113,7 +111,11 @@ def plan(
     )
     planned = replace(assign_numerics(planned, numerics), placement=placement)
     policy = policy or graph.hints.policy
-    planned = check(planned if policy is None else assign_models(planned, policy), inplace=inplace)
+    if policy is not None:
+        from .balance import assign_models  # loaded where a balancer is asked for only
+
+        planned = assign_models(planned, policy)
+    planned = check(planned, inplace=inplace)
     return planned if circular is None else _with_circular(planned, circular(planned))
 
 
@@ -145,6 +147,8 @@ def _matching(
 def _require(graph: object, policy: str | None, **mappings: object) -> None:
     """Raises InputError for what is no Graph or policy, and for options that are no mappings."""
     if policy is not None:
+        from .balance import require_policy
+
         require_policy(policy)
     for name, value in mappings.items():
         _require_mapping(name, value)

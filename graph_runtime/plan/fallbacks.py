@@ -10,7 +10,7 @@ from ..base.errors import UnsupportedOpError
 from ..base.machine.devices import Device
 from ..ir.graph import Graph, NodeView
 from .columns import intern
-from .placing.supports import no_kernel, unable
+from .supports import no_kernel, unable
 
 __all__ = ["FALLBACKS", "fall_back", "require_able", "require_kernels"]
 

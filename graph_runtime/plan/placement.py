@@ -8,21 +8,21 @@ fallback, whatever its kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..base.errors import InputError, PlanError, did_you_mean
 from ..base.machine.devices import Device, dl_types, parse, parse_list, type_name
-from ..costs import Machine
 from ..ir.graph import COPY, NOP, Graph
 from .columns import intern, slot_nid
 from .fallbacks import FALLBACKS, fall_back, require_able, require_kernels
 from .globs import matching
-from .placing.causes import sentences
-from .placing.policies import decide, find_policy
-from .placing.problem import PlacementProblem, make_problem
-from .placing.schedule import require_objective
 from .types import Placement
+
+if TYPE_CHECKING:
+    from ..costs import Machine
+    from .placing.problem import PlacementProblem
 
 __all__ = ["place"]
 
@@ -60,15 +60,14 @@ def place(
     them, where devices have no kernel for nodes; InputError for unknown words.
     """
     devices = parse_list(devices)
-    require_objective(objective)
     if fallback not in FALLBACKS:
         raise InputError(
             f"fallback is {' or '.join(map(repr, FALLBACKS))}, not {fallback!r}",
             got=fallback,
             wanted=list(FALLBACKS),
         )
-    if placement is not None:
-        find_policy(placement)
+    if placement is not None or objective != "serial":
+        _require_known(placement, objective)
     causes = _Causes()
     did, cause_id, said, warnings = _from_columns(graph, devices, device_map or {}, strict, causes)
     pinned = _apply_pins(graph, devices, pins or {}, did, cause_id, causes) | said
@@ -80,6 +79,8 @@ def place(
         asked[fallen] = np.where(asked[fallen] < 0, 0, asked[fallen])  # devices[0] was asked for
     problem = None
     if placement is not None:
+        from .placing.problem import make_problem  # policies and costs are loaded where they decide only
+
         pinned |= _foreign(graph, kernels, pinned, cause_id, causes, devices)
         problem = make_problem(
             graph,
@@ -98,6 +99,16 @@ def place(
         _inputs_follow(graph, devices, pinned, did, cause_id, causes)
     require_kernels(graph, devices, did, kernels)
     return Placement(graph, devices, did, cause_id, tuple(causes.texts), tuple(warnings), asked, problem)
+
+
+def _require_known(placement: str | Callable | None, objective: str) -> None:
+    """Raises InputError for words that are no policy and no objective."""
+    from .placing.policies import find_policy
+    from .placing.schedule import require_objective
+
+    require_objective(objective)
+    if placement is not None:
+        find_policy(placement)
 
 
 class _Causes:
@@ -151,6 +162,9 @@ def _follow_policy(
             if calls.any()
             else []
         )
+    from .placing.causes import sentences
+    from .placing.policies import decide
+
     decided = decide(problem, policy)
     did[free] = decided[free]
     cause_id[free] = [causes.add(text) for text in sentences(problem, decided, free, name)]

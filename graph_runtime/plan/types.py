@@ -8,7 +8,7 @@ input.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from ..base.machine.devices import Device
 from ..base.machine.layout import Layout
 from ..ir.graph import Graph
 from ..ir.ops.numerics import Numerics
-from .placing import table
-from .placing.problem import PlacementProblem, make_problem
+
+if TYPE_CHECKING:
+    from .placing.problem import PlacementProblem
 
 __all__ = ["LaidOutGraph", "PlacedGraph", "Placement", "Plan", "Storage"]
 
@@ -47,6 +48,8 @@ class Placement:
     def report(self) -> list[dict[str, Any]]:
         """One row a node that runs, and an input that every run copies: nid, node, op, asked (None: nobody
         did), device, why, ns, and copies: from, to, bytes and ns of each copy of what it makes."""
+        from .placing import table  # the models of costs are loaded where they are asked only
+
         asked = np.full(len(self.did), -1) if self.asked is None else self.asked
         why = [self.causes[i] for i in self.cause_id.tolist()]
         return table.node_rows(self._problem(), self.did, asked, why)
@@ -54,12 +57,16 @@ class Placement:
     def summary(self) -> dict[str, Any]:
         """{"devices", "copies", "elsewhere", "predictions"}: sums a device and a way, the rows of nodes that
         are elsewhere than asked, and of each objective the ns, the bound and the best single device."""
+        from .placing import table
+
         said = {**table.totals(self.report()), "predictions": table.predictions(self._problem(), self.did)}
         return {**said, "warnings": list(self.warnings)}
 
     def _problem(self) -> PlacementProblem:
         if self.problem is not None:
             return self.problem
+        from .placing.problem import make_problem
+
         return make_problem(self.graph, self.devices, pin=self.did)
 
 

@@ -226,6 +226,29 @@ def test_import_is_lazy():
     assert loaded.stdout.strip() == "[]"
 
 
+def test_a_cpu_graph_loads_what_it_needs():
+    code = """
+import sys
+import graph_runtime as gr
+b = gr.GraphBuilder()
+b.output(b.op("relu", b.input("x", (2, 2))))
+gr.create(b.build(), None, "cpu:0").run(x=[[1, -1], [2, -2]])
+print([m for m in sys.modules if m.startswith(UNUSED)])
+"""
+    unused = (
+        *(f"graph_runtime.{name}" for name in ("cli", "codegen", "costs", "eager", "rewrite", "simulation")),
+        *(f"graph_runtime.{name}" for name in ("plan.balance", "plan.placing", "runtime", "torch", "views")),
+        *("graph_runtime.frontends.onnx", "onnx", "torch", "scipy", "hmac"),
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code.replace("UNUSED", repr(unused))],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
+
+
 def test_functions_are_not_hidden_by_modules_of_their_name():
     code = (
         "import graph_runtime.run.factory, graph_runtime as gr\nprint(callable(gr.load), callable(gr.create))"

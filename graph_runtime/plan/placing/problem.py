@@ -19,7 +19,7 @@ from ...costs import Machine, copy_cost, dispatch_ns, machine, node_cost, weight
 from ...ir.graph import COPY, NOP, Graph, TensorType
 from ..columns import first_of, intern, slot_nid
 from ..defaults import choose, read_formats
-from .supports import Kernels, unable
+from ..supports import Kernels, unable
 
 __all__ = ["UNSUPPORTED", "PlacementProblem", "make_problem"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ...base.errors import PlanError, UnsupportedOpError
-from ...base.machine.devices import NO_KERNELS, Device
-from ...ir.graph import COPY, NOP, NodeView
-from ...ir.ops import registry
-from ...ir.ops.select import select
-from ..defaults import choose
+from ..base.errors import PlanError, UnsupportedOpError
+from ..base.machine.devices import NO_KERNELS, Device
+from ..ir.graph import COPY, NOP, NodeView
+from ..ir.ops import registry
+from ..ir.ops.select import select
+from .defaults import choose
 
 __all__ = ["Kernels", "no_kernel", "unable"]
 
