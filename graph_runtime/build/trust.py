@@ -12,6 +12,7 @@ all of them, for good; making another key ends it. docs/security.md has the rule
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
 import warnings
 from collections.abc import Collection, Sequence
@@ -111,8 +112,6 @@ def sign(sha256: str) -> str | None:
 
 
 def _signature(key: bytes, sha256: str) -> str:
-    import hmac  # it takes 10 ms, which only bundles with a signature need
-
     return hmac.new(key, _WHAT + bytes.fromhex(sha256), "sha256").hexdigest()
 
 
@@ -121,8 +120,6 @@ def _signature(key: bytes, sha256: str) -> str:
 
 def is_trusted(sha256: str, signature: str | None = None) -> bool:
     """Whether the library of that hash may run, with what its bundle says of it."""
-    import hmac
-
     if sha256 in trust_store.entries():
         return True
     key = trust_store.key()[0] if signature else None

@@ -238,7 +238,7 @@ print([m for m in sys.modules if m.startswith(UNUSED)])
     unused = (
         *(f"graph_runtime.{name}" for name in ("cli", "codegen", "costs", "eager", "rewrite", "simulation")),
         *(f"graph_runtime.{name}" for name in ("plan.balance", "plan.placing", "runtime", "torch", "views")),
-        *("graph_runtime.frontends.onnx", "onnx", "torch", "scipy", "hmac"),
+        *("graph_runtime.frontends.onnx", "onnx", "torch", "scipy"),
     )
     done = subprocess.run(
         [sys.executable, "-c", code.replace("UNUSED", repr(unused))],
