@@ -1,11 +1,11 @@
-/* async.h: the inside of asynchronous execution, shared by buffer.c, idle.c, template.c, submit.c, run.c,
- * queue.c and worker.c.
+/* async.h: the inside of asynchronous execution, shared by the files that it names below and by access.c, ending.c,
+ * gather.c, submit.c and template.c.
  *
  * One lock, gr_async_lock, orders submissions and guards buffers' events and the lists of idle buffers. It is
- * the innermost but for a device's and a queue's lock, and never held while a kernel runs or anybody waits.
+ * the innermost but for a device's and a queue's lock, and never held while a kernel runs or a thread waits.
  * A lane's progress is published by `done` alone; workers take the lock only when a run ends.
  *
- * defines: gr_event, gr_wait, gr_lane_run, gr_queue, and the internal functions
+ * defines: gr_event, gr_wait, gr_lane_run, gr_run, gr_template, gr_buffer, and the internal functions
  */
 #ifndef GR_ASYNC_INTERNAL_H
 #define GR_ASYNC_INTERNAL_H
@@ -17,9 +17,17 @@
 #include "gr_async.h"
 #include "moved.h"
 
-extern pthread_mutex_t gr_async_lock;
-
 typedef struct gr_queue gr_queue;
+
+/* ---------------------------------------------------------------- the process (async.c) */
+/* What becomes of submissions: they are taken; refused for ever, and what is queued is left out; refused, because
+ * this process is a child of fork and has none of its parent's threads. */
+enum { GR_ASYNC_OPEN, GR_ASYNC_SHUT, GR_ASYNC_FORKED };
+
+extern pthread_mutex_t gr_async_lock;
+extern _Atomic int32_t gr_async_state;       /* GR_ASYNC_* */
+extern _Atomic int32_t gr_async_started;     /* 1: a queue's thread was started at some time */
+extern gr_queue *_Atomic gr_queues;          /* all of them */
 
 /* Steps of a lane before `value` are over. Holds a reference to the run. */
 typedef struct gr_event {
@@ -63,10 +71,10 @@ typedef struct gr_lane_run {
   int32_t next_wait;                 /* waits before this one are over */
   gr_wait *waits;                    /* [num_waits] by step */
   _Atomic(gr_queue *) wanted_by;     /* a queue that sleeps until this lane goes on; GR_MANY: several */
-  _Atomic int32_t wanted_at;         /* the fewest steps that they wait for; 0: nobody does */
+  _Atomic int32_t wanted_at;         /* the fewest steps that those queues wait for; 0: none waits */
 } gr_lane_run;
 
-#define GR_WATCH_END 1             /* somebody sleeps until the run ends, */
+#define GR_WATCH_END 1             /* a thread sleeps until the run ends, */
 #define GR_WATCH_STEPS 2           /* until one of its lanes goes on */
 #define GR_MANY ((gr_queue *)(uintptr_t)1)
 
@@ -75,7 +83,7 @@ struct gr_run {
   _Atomic int32_t left;              /* lanes that are not over */
   _Atomic int32_t over;              /* 1: nothing of the run is to come, and its template may go */
   _Atomic int32_t cancelled;
-  _Atomic int32_t watched;           /* GR_WATCH_*: who sleeps for it */
+  _Atomic int32_t watched;           /* GR_WATCH_*: what threads sleep for */
   gr_template *tmpl;                 /* valid until over */
   int32_t num_lanes;
   uint64_t *base;                    /* [slots] address of each slot's buffer */
@@ -127,8 +135,8 @@ struct gr_buffer {
   int32_t memory;
   uint64_t addr, extent, id;
   uint64_t version;
-  gr_events writes;                  /* who wrote it last */
-  gr_events reads;                   /* who reads it since */
+  gr_events writes;                  /* what wrote it last */
+  gr_events reads;                   /* what reads it since */
   int32_t arriving;                  /* events that the submission at hand adds at most */
   gr_buffer *next, *before;          /* buffers of all devices, of a bucket of addresses */
   gr_buffer *later;                  /* the idle ones of its size, oldest first */
@@ -136,7 +144,7 @@ struct gr_buffer {
   int32_t leaves;                    /* idle: it is freed as soon as no work needs it */
 };
 
-/* ---------------------------------------------------------------- events */
+/* ---------------------------------------------------------------- events (buffer.c) */
 static inline int gr_event_over(const gr_event *event) {
   return atomic_load_explicit(&event->run->lanes[event->lane].done, memory_order_acquire) >= event->value;
 }
@@ -146,6 +154,24 @@ static inline gr_cause *gr_event_cause(const gr_event *event) {
   const gr_lane_run *lane = event->run->lanes + event->lane;
   return atomic_load_explicit(&lane->failed_at, memory_order_acquire) < event->value ? lane->cause : NULL;
 }
+
+/* The first that is not over, NULL if there is none; under gr_async_lock. */
+static inline const gr_event *gr_events_pending(const gr_events *events) {
+  for (int32_t i = 0; i < events->count; ++i)
+    if (!gr_event_over(events->items + i)) return events->items + i;
+  return NULL;
+}
+
+/* Whether queued work still writes or reads a buffer; under gr_async_lock. */
+static inline int gr_buffer_in_use(const gr_buffer *buffer) {
+  return gr_events_pending(&buffer->writes) || gr_events_pending(&buffer->reads);
+}
+
+/* Under gr_async_lock. */
+void gr_events_prune(gr_events *events);
+int32_t gr_events_reserve(gr_events *events, int32_t more);   /* room for so many gr_events_add */
+void gr_events_add(gr_events *events, gr_run *run, int32_t lane, int32_t value);
+void gr_events_clear(gr_events *events);
 
 /* ---------------------------------------------------------------- runs (run.c) */
 void gr_watch_wake(void);
@@ -158,41 +184,32 @@ void gr_cause_release(gr_cause *cause);
 /* ---------------------------------------------------------------- buffers (buffer.c, idle.c), under gr_async_lock */
 gr_buffer *gr_buffer_make(gr_device *device, int32_t memory, uint64_t addr, uint64_t extent, int32_t owned);
 void gr_buffer_unmake(gr_buffer *buffer);
+/* The buffer with a holder that begins at an address, NULL if there is none. */
+gr_buffer *gr_buffer_find(const gr_device *device, int32_t memory, uint64_t addr);
 void gr_buffer_renumber(gr_buffer *buffer);          /* gives it an id of its own anew */
-int gr_buffer_in_use(const gr_buffer *buffer);       /* whether queued work still writes or reads it */
 void gr_buffers_close(const gr_device *device);      /* its buffers know that it is gone */
 /* to_write: the host will write it, and would wait for what queued work does with the block. */
 gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, const char *holder, int to_write);
-/* Drops a reference; a block that nobody holds and no work needs becomes idle, or with `now` is freed: at once, or
+/* Drops a reference. After the last one a block that no work needs becomes idle. With `now` it is freed: at once, or
  * when no work needs it any more. */
 void gr_buffer_drop(gr_buffer *buffer, int now);
-void gr_events_prune(gr_events *events);
-int32_t gr_events_reserve(gr_events *events, int32_t more);   /* room for so many gr_events_add */
-void gr_events_add(gr_events *events, gr_run *run, int32_t lane, int32_t value);
-void gr_events_clear(gr_events *events);
 
-/* In a child of fork: idle blocks with work to come are never used again, nobody ends that work. */
+/* In a child of fork: idle blocks with work to come are never used again, because no thread ends that work. */
 void gr_buffers_abandon(void);
-/* By a worker, not under the lock, after a run: gives back what nobody holds and shall not stay idle: L1, and what
- * was dropped with `now`. */
+/* By a worker, not under the lock, after a run: gives back what has no holder and shall not stay idle. That is L1,
+ * and what was dropped with `now`. */
 void gr_buffers_run_ended(void);
-/* By gr_device_destroy, not under the lock: idle blocks are freed, others know that their device is gone. */
+/* While a device is closed (ending.c), not under the lock: idle blocks are freed, others know that it is gone. */
 void gr_buffers_forget(gr_device *device);
-
-/* What a device's ledger has, as gr_device_blocks; all are GR_BLOCK_RESERVED (device.c). */
-int64_t gr_device_list(gr_device *device, int32_t memory, gr_block *out, int64_t most);
 
 /* ---------------------------------------------------------------- queues (queue.c, worker.c) */
 /* The queue of a device, made at first use; NULL with gr_last_error. */
 gr_queue *gr_queue_of(gr_device *device, int32_t role);
 /* Queues a lane; under gr_async_lock. */
 void gr_queue_push(gr_queue *queue, gr_lane_run *lane);
-void gr_queue_poke(gr_queue *queue);
+void gr_queue_poke(gr_queue *queue);       /* wakes its worker, if that sleeps */
 int32_t gr_queue_depth(const gr_queue *queue);
 /* GR_OK, or why nothing can be queued now: closed, forked, shut down. */
 int32_t gr_queue_usable(const gr_queue *queue);
-void gr_queues_close(gr_device *device);   /* by gr_device_destroy: cancels, drains, joins */
-
-int64_t gr_now_ns(void);
 
 #endif

@@ -1,17 +1,18 @@
-/* buffer.c: blocks of device memory that know their events: who wrote them last, who reads them since.
+/* buffer.c: the records of blocks of device memory, which know their events: what wrote a block last, what reads it
+ * since.
  *
- * Called by graph_runtime/run/queues/buffer.py (any thread), idle.c and submit.c.
- * defines: gr_buffer_*, gr_events_*, gr_device_blocks, gr_async_lock
+ * Called under gr_async_lock by access.c, idle.c and submit.c, and by graph_runtime/run/queues/blocks.py (any thread).
+ * defines: gr_events_*, gr_buffer_make, gr_buffer_unmake, gr_buffer_find, gr_buffer_renumber, gr_buffers_close,
+ * gr_device_blocks
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "async.h"
-#include "guard.h"
 #include "status.h"
 
 #define NUM_BUCKETS 1024
 
-pthread_mutex_t gr_async_lock = PTHREAD_MUTEX_INITIALIZER;
 static gr_buffer *all[NUM_BUCKETS];          /* by address */
 static uint64_t buffers_made;
 
@@ -48,16 +49,6 @@ void gr_events_add(gr_events *events, gr_run *run, int32_t lane, int32_t value) 
   events->items[events->count++] = (gr_event){run, lane, value};
 }
 
-static const gr_event *first_pending(const gr_events *events) {
-  for (int32_t i = 0; i < events->count; ++i)
-    if (!gr_event_over(events->items + i)) return events->items + i;
-  return NULL;
-}
-
-int gr_buffer_in_use(const gr_buffer *buffer) {
-  return first_pending(&buffer->writes) || first_pending(&buffer->reads);
-}
-
 /* ---------------------------------------------------------------- making and unmaking */
 
 static gr_buffer **bucket_of(uint64_t addr) { return &all[(addr >> 6 ^ addr >> 16) & (NUM_BUCKETS - 1)]; }
@@ -87,6 +78,14 @@ void gr_buffer_unmake(gr_buffer *buffer) {
   free(buffer);
 }
 
+gr_buffer *gr_buffer_find(const gr_device *device, int32_t memory, uint64_t addr) {
+  gr_buffer *buffer = *bucket_of(addr);
+  while (buffer && !(buffer->addr == addr && buffer->device == device && buffer->memory == memory &&
+                     !buffer->hollow && atomic_load_explicit(&buffer->refs, memory_order_relaxed)))
+    buffer = buffer->next;
+  return buffer;
+}
+
 void gr_buffer_renumber(gr_buffer *buffer) { buffer->id = ++buffers_made; }
 
 void gr_buffers_close(const gr_device *device) {
@@ -95,147 +94,21 @@ void gr_buffers_close(const gr_device *device) {
       if (buffer->device == device) buffer->device = NULL;
 }
 
-/* ---------------------------------------------------------------- what Python calls */
-
-gr_buffer *gr_buffer_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, int32_t to_write) {
-  pthread_mutex_lock(&gr_async_lock);
-  gr_buffer *buffer = gr_buffer_take(device, memory, extent, holder, to_write);
-  pthread_mutex_unlock(&gr_async_lock);
-  return buffer;
-}
-
-gr_buffer *gr_buffer_borrow(gr_device *device, int32_t memory, uint64_t addr, uint64_t extent) {
-  pthread_mutex_lock(&gr_async_lock);
-  gr_buffer *buffer = *bucket_of(addr);
-  while (buffer && !(buffer->addr == addr && buffer->device == device && buffer->memory == memory &&
-                     !buffer->hollow && atomic_load_explicit(&buffer->refs, memory_order_relaxed)))
-    buffer = buffer->next;
-  if (buffer) atomic_fetch_add_explicit(&buffer->refs, 1, memory_order_relaxed);
-  else buffer = gr_buffer_make(device, memory, addr, extent, 0);
-  pthread_mutex_unlock(&gr_async_lock);
-  return buffer;
-}
-
-void gr_buffer_release(gr_buffer *buffer) {
-  if (!buffer) return;
-  pthread_mutex_lock(&gr_async_lock);
-  gr_buffer_drop(buffer, 0);
-  pthread_mutex_unlock(&gr_async_lock);
-}
-
-void gr_buffer_return(gr_buffer *buffer) {
-  if (!buffer) return;
-  pthread_mutex_lock(&gr_async_lock);
-  gr_buffer_drop(buffer, 1);
-  pthread_mutex_unlock(&gr_async_lock);
-}
-
-uint64_t gr_buffer_addr(const gr_buffer *buffer) { return buffer->addr; }
-
-uint64_t gr_buffer_id(const gr_buffer *buffer) { return buffer->id; }
-
-uint64_t gr_buffer_version(gr_buffer *buffer) {
-  pthread_mutex_lock(&gr_async_lock);
-  uint64_t version = buffer->version;
-  pthread_mutex_unlock(&gr_async_lock);
-  return version;
-}
-
-/* A pending event of the buffer, with a reference to its run; 0 where there is none. */
-static int find_pending(gr_buffer *buffer, int32_t readers, gr_event *event) {
-  pthread_mutex_lock(&gr_async_lock);
-  const gr_event *found = first_pending(&buffer->writes);
-  if (!found && readers) found = first_pending(&buffer->reads);
-  if (found) {
-    *event = *found;
-    gr_run_retain(event->run);
-  }
-  pthread_mutex_unlock(&gr_async_lock);
-  return found != NULL;
-}
-
-int32_t gr_buffer_pending(gr_buffer *buffer, int32_t readers) {
-  gr_event event;
-  if (!find_pending(buffer, readers, &event)) return 0;
-  gr_run_release(event.run);
-  return 1;
-}
-
-int32_t gr_buffer_wait(gr_buffer *buffer, int32_t readers, int64_t budget_ns) {
-  int64_t deadline = gr_now_ns() + budget_ns;
-  gr_event event;
-  while (find_pending(buffer, readers, &event)) {
-    int32_t status = gr_event_wait(&event, deadline);
-    gr_run_release(event.run);
-    if (status) return status;
-  }
-  return GR_OK;
-}
-
-int32_t gr_buffer_failure(gr_buffer *buffer, gr_failure *out) {
-  int32_t status = GR_OK;
-  pthread_mutex_lock(&gr_async_lock);
-  for (int32_t i = 0; i < buffer->writes.count && !status; ++i) {
-    const gr_event *event = buffer->writes.items + i;
-    const gr_cause *cause = gr_event_over(event) ? gr_event_cause(event) : NULL;
-    if (!cause) continue;
-    status = cause->failure.status;
-    if (out) *out = cause->failure;
-  }
-  pthread_mutex_unlock(&gr_async_lock);
-  return status;
-}
-
-/* Where nothing is pending, in the same hold of the lock: the contents are the caller's to write. */
-static int32_t begin_write(gr_buffer *buffer) {
-  int32_t status = GR_OK;
-  pthread_mutex_lock(&gr_async_lock);
-  if (buffer->owned && !buffer->device) {
-    status = gr_fail(GR_ERR_ARGUMENT, "a buffer's device is closed");
-  } else if (buffer->hollow) {
-    status = gr_fail(GR_ERR_ARGUMENT, "the memory of values that never came is given back");
-  } else if (gr_buffer_in_use(buffer)) {
-    status = GR_INTERRUPTED;
-  } else {
-    gr_events_clear(&buffer->writes);
-    gr_events_prune(&buffer->reads);
-    buffer->version += 1;
-    if (buffer->on_host) gr_guard_open(buffer->addr);
-  }
-  pthread_mutex_unlock(&gr_async_lock);
-  return status;
-}
-
-int32_t gr_buffer_write(gr_buffer *buffer, int64_t budget_ns) {
-  int64_t deadline = 0;
-  int32_t status;
-  while ((status = begin_write(buffer)) == GR_INTERRUPTED) {
-    if (!deadline) deadline = gr_now_ns() + budget_ns;
-    status = gr_buffer_wait(buffer, 1, deadline - gr_now_ns());
-    if (status) break;
-  }
-  return status;
-}
-
-gr_buffer *gr_buffer_renew(gr_buffer *buffer, uint64_t version) {
-  gr_buffer *fresh = NULL;
-  pthread_mutex_lock(&gr_async_lock);
-  if (!buffer->hollow && buffer->device && buffer->version == version && !gr_buffer_in_use(buffer))
-    fresh = gr_buffer_make(buffer->device, buffer->memory, buffer->addr, buffer->extent, buffer->owned);
-  if (fresh) {
-    fresh->version = version + 1;
-    buffer->owned = buffer->on_host = 0;
-    buffer->hollow = 1;
-  }
-  pthread_mutex_unlock(&gr_async_lock);
-  return fresh;
-}
-
-void gr_buffer_written(gr_buffer *buffer) {
-  if (buffer->on_host) gr_guard_close(buffer->addr);
-}
-
 /* ---------------------------------------------------------------- what a memory holds */
+
+/* What the ledger of a memory has; all blocks are GR_BLOCK_RESERVED. */
+static int64_t list_ledger(gr_device *device, int32_t memory, gr_block *out, int64_t most) {
+  const gr_ledger *ledger = &device->memories[memory].ledger;
+  pthread_mutex_lock(&device->lock);
+  int64_t count = ledger->count;
+  for (int64_t i = 0; i < count && i < most; ++i) {
+    const gr_holding *item = ledger->items + i;
+    out[i] = (gr_block){.addr = item->addr, .extent = item->extent, .state = GR_BLOCK_RESERVED};
+    memcpy(out[i].holder, item->holder, sizeof out[i].holder);
+  }
+  pthread_mutex_unlock(&device->lock);
+  return count;
+}
 
 static gr_block *block_at(gr_block *blocks, int64_t count, uint64_t addr) {
   int64_t low = 0, high = count;
@@ -250,7 +123,7 @@ static gr_block *block_at(gr_block *blocks, int64_t count, uint64_t addr) {
 int64_t gr_device_blocks(gr_device *device, int32_t memory, gr_block *out, int64_t most) {
   if (memory < 0 || memory >= device->num_memories) return 0;
   pthread_mutex_lock(&gr_async_lock);
-  int64_t count = gr_device_list(device, memory, out, most);
+  int64_t count = list_ledger(device, memory, out, most);
   int64_t listed = count < most ? count : most;
   for (int b = 0; b < NUM_BUCKETS && listed; ++b)
     for (const gr_buffer *buffer = all[b]; buffer; buffer = buffer->next) {

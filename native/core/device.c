@@ -1,8 +1,9 @@
 /* device.c: creation, memory accounting and guard mode of devices of every kind.
  *
- * Called by graph_runtime/run/core.py (any thread), the executor and the copy engine. Lock order: list, then a
- * device's lock.
- * defines: gr_device_register, gr_device_create ... gr_device_set_guard, gr_device_enter, gr_device_leave
+ * Called by graph_runtime/run/core.py (any thread), the executor, the queues' workers and the copy engine, and by
+ * parallel.c through its hook. Lock order: list, then a device's lock.
+ * defines: gr_device_register, gr_device_on_close, gr_device_create ... gr_device_set_guard, gr_device_enter,
+ * gr_device_leave, gr_devices_*
  */
 #include "device.h"
 
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "async.h"
 #include "moved.h"
 #include "parallel.h"
 #include "status.h"
@@ -22,10 +22,13 @@ static int num_kinds;
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static gr_device *list;
 static _Atomic int32_t guarded;
+static void (*closing)(gr_device *device);   /* gr_device_on_close */
 
 void gr_device_register(const gr_device_ops *ops) {
   if (num_kinds < MOST_KINDS) kinds[num_kinds++] = ops;
 }
+
+void gr_device_on_close(void (*hook)(gr_device *device)) { closing = hook; }
 
 static const gr_device_ops *find_kind(const char *kind) {
   for (int i = 0; i < num_kinds; ++i)
@@ -44,6 +47,16 @@ static int32_t env_set_error(const gr_env *env, const char *message) {
   (void)env;
   return gr_fail(GR_ERR_KERNEL, "%s", message ? message : "");
 }
+
+/* Devices whose tensors are host pointers run on the pool itself, so they have as many cores as it has threads. */
+static void set_threads(int32_t threads) {
+  pthread_mutex_lock(&list_lock);
+  for (gr_device *device = list; device; device = device->next)
+    if (!device->ops->copy_in) __atomic_store_n(&device->env.num_cores, threads, __ATOMIC_RELAXED);
+  pthread_mutex_unlock(&list_lock);
+}
+
+__attribute__((constructor)) static void watch_pool(void) { gr_pool_on_resize(set_threads); }
 
 /* ---------------------------------------------------------------- create and destroy */
 
@@ -119,15 +132,14 @@ int32_t gr_device_create(const char *kind, const char *name, int32_t num_cores,
   device->next = list;
   list = device;
   pthread_mutex_unlock(&list_lock);
-  gr_devices_set_threads(gr_pool_threads());
+  set_threads(gr_pool_threads());
   *out = device;
   return GR_OK;
 }
 
 void gr_device_destroy(gr_device *device) {
   if (!device) return;
-  gr_queues_close(device);
-  gr_buffers_forget(device);
+  if (closing) closing(device);
   gr_device_set_guard(device, 0);
   pthread_mutex_lock(&list_lock);
   for (gr_device **at = &list; *at; at = &(*at)->next)
@@ -158,21 +170,7 @@ void gr_devices_forget_circular(void) {
     for (int32_t m = 0; m < device->num_memories; ++m) gr_circular_forget(&device->memories[m].circular);
 }
 
-/* Devices whose tensors are host pointers run on the pool itself. */
-void gr_devices_set_threads(int32_t threads) {
-  pthread_mutex_lock(&list_lock);
-  for (gr_device *device = list; device; device = device->next)
-    if (!device->ops->copy_in) __atomic_store_n(&device->env.num_cores, threads, __ATOMIC_RELAXED);
-  pthread_mutex_unlock(&list_lock);
-}
-
 /* ---------------------------------------------------------------- memory */
-
-gr_device_memory *gr_device_memory_of(gr_device *device, int32_t kind) {
-  for (int32_t m = 0; m < device->num_memories; ++m)
-    if (device->memories[m].desc.kind == kind) return device->memories + m;
-  return NULL;
-}
 
 static int32_t check_index(const gr_device *device, int32_t memory) {
   if (memory >= 0 && memory < device->num_memories) return GR_OK;
@@ -246,19 +244,6 @@ int32_t gr_device_stats(const gr_device *device, int32_t memory, uint64_t *out) 
   out[6] = atomic_load_explicit(&m->pages_read, memory_order_relaxed);
   out[7] = atomic_load_explicit(&m->pages_written, memory_order_relaxed);
   return GR_OK;
-}
-
-int64_t gr_device_list(gr_device *device, int32_t memory, gr_block *out, int64_t most) {
-  const gr_ledger *ledger = &device->memories[memory].ledger;
-  pthread_mutex_lock(&device->lock);
-  int64_t count = ledger->count;
-  for (int64_t i = 0; i < count && i < most; ++i) {
-    const gr_holding *item = ledger->items + i;
-    out[i] = (gr_block){.addr = item->addr, .extent = item->extent, .state = GR_BLOCK_RESERVED};
-    memcpy(out[i].holder, item->holder, sizeof out[i].holder);
-  }
-  pthread_mutex_unlock(&device->lock);
-  return count;
 }
 
 int32_t gr_device_cores(gr_device *device, int32_t reset, uint64_t *out) {

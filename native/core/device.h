@@ -2,7 +2,7 @@
  * GR_REGISTER_DEVICE, and one descriptor in schemas/devices; nothing else knows its name.
  *
  * defines: gr_device_ops, struct gr_device, gr_device_register, GR_REGISTER_DEVICE, gr_env_device,
- * gr_device_enter/leave
+ * gr_device_memory_of, gr_device_enter/leave, gr_device_on_close, gr_devices_*
  */
 #ifndef GR_DEVICE_H
 #define GR_DEVICE_H
@@ -47,7 +47,7 @@ typedef struct gr_device_ops {
   int32_t (*copy_in)(gr_device *device, const gr_arg *arg, gr_pages pages, const uint8_t *host,
                      uint64_t stride);
   int32_t (*copy_out)(gr_device *device, const gr_arg *arg, gr_pages pages, uint8_t *host, uint64_t stride);
-  /* (with copy_in) Where the same parts of pages stand, at[pages.count], for a copy that moves and counts
+  /* (with copy_in) Where the same parts of pages are, at[pages.count], for a copy that moves and counts
    * them itself, between gr_device_enter and leave. GR_ERR_BOUNDS as above. */
   int32_t (*locate)(gr_device *device, const gr_arg *arg, gr_pages pages, uint8_t **at);
   /* (with locate) Counts parts of pages that such a copy has moved into (1) or out of (0) the device. */
@@ -102,16 +102,20 @@ void gr_device_leave(gr_device *device);
 int32_t gr_devices_guarded(void);
 
 /* The memory of a device that a gr_arg.memory means, NULL if it has none. */
-gr_device_memory *gr_device_memory_of(gr_device *device, int32_t kind);
+static inline gr_device_memory *gr_device_memory_of(gr_device *device, int32_t kind) {
+  for (int32_t m = 0; m < device->num_memories; ++m)
+    if (device->memories[m].desc.kind == kind) return device->memories + m;
+  return NULL;
+}
+
+/* gr_device_destroy calls hook(device) first, under no lock: what is queued on the device ends then. There is one
+ * hook, registered while the library is loaded. */
+void gr_device_on_close(void (*hook)(gr_device *device));
 
 /* Locks (1) or unlocks (0) all devices and their list: around fork. */
 void gr_devices_lock(int32_t on);
 
 /* In a child of fork, under the devices' locks: work that is queued never ends, so nothing is kept free for it. */
 void gr_devices_forget_circular(void);
-
-/* Tells every kind whose parallelism is the pool's (num_cores of host devices) how many threads there are
- * now. */
-void gr_devices_set_threads(int32_t threads);
 
 #endif

@@ -5,6 +5,7 @@
  * defines: gr_gather
  */
 #include "async.h"
+#include "clock.h"
 #include "status.h"
 
 static int32_t await_source(gr_buffer *source, int64_t deadline_ns) {

@@ -1,6 +1,7 @@
 /* guard.c: blocks of host memory that can be written only while they are opened (guard.h).
  *
- * Called by host.c, idle.c, buffer.c and worker.c, any thread. The handler of SIGSEGV runs in the thread that wrote.
+ * Called by host.c, idle.c, access.c, executor.c and worker.c, any thread. The handler of SIGSEGV runs in the thread
+ * that wrote.
  * defines: gr_guard_map, gr_guard_unmap, gr_guard_open, gr_guard_close,
  * gr_guard_blocks
  */

@@ -1,11 +1,12 @@
-/* idle.c: blocks that nobody holds, by device, memory and size, together with their events: whoever takes
- * one waits for them, so freeing never waits and a block is never used by two at once.
+/* idle.c: blocks that have no holder, by device, memory and size, together with their events. The next user of a
+ * block waits for them, so freeing never waits and a block is never used by two at once.
  *
  * Which idle block: the oldest if its events are over; else fresh memory, so that submissions need not wait
  * for one another, until PENDING_MOST of that size are idle with work to come; then the oldest. For the host, which
  * would wait itself, fresh memory is taken beyond that while those blocks hold less than PENDING_BYTES_MOST.
  *
- * Called by buffer.c and submit.c under gr_async_lock, and by graph_runtime/run/queues/buffer.py.
+ * Called by access.c and submit.c under gr_async_lock, by worker.c and ending.c, and by
+ * graph_runtime/run/queues/buffer.py and blocks.py.
  * defines: gr_buffer_take, gr_buffer_drop, gr_reclaim, gr_buffers_*
  */
 #include <stdlib.h>

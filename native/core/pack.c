@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "async.h"
+#include "clock.h"
 #include "pack_search.h"
 #include "status.h"
 #include "threads.h"

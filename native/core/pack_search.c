@@ -19,7 +19,7 @@
 
 #include <string.h>
 
-#include "async.h"
+#include "clock.h"
 
 enum { CLOCK_EVERY = 256 };  /* nodes between two looks at the clock */
 

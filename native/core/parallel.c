@@ -1,6 +1,6 @@
 /* parallel.c: the intra-op pool, one a process: gr_pool_set_threads(n) counts the caller, so it has n - 1
- * workers, started by the first job that can use them. One job runs at a time; whoever comes second runs
- * his inline, so nothing waits for the pool.
+ * workers, started by the first job that can use them. One job runs at a time. A job that comes while
+ * another runs is done inline by its caller, so nothing waits for the pool.
  *
  * Called by kernels through gr_env.parallel_for and by the copy engine, on any thread.
  * Lock order: owner, then sleep or error. Workers take only sleep and error.
@@ -11,11 +11,11 @@
  * spins 50 us before sleeping.
  *
  * The indices of a job are cut into a stretch for each thread, always the same one for the same thread: what a
- * thread left in its caches in one kernel, it finds there in the next. Who is done with his own stretch goes on
- * with those of others.
+ * thread left in its caches in one kernel, it finds there in the next. A thread that is done with its own stretch
+ * goes on with those of others.
  *
  * defines: gr_pool_run, gr_pool_run_team, gr_pool_enter, gr_pool_leave, gr_pool_in_task,
- * gr_pool_set_threads, gr_pool_threads
+ * gr_pool_on_resize, gr_pool_set_threads, gr_pool_threads
  */
 #include "parallel.h"
 
@@ -23,9 +23,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
-#include <time.h>
 
-#include "device.h"
+#include "clock.h"
 #include "status.h"
 #include "threads.h"
 
@@ -42,7 +41,7 @@ typedef struct stretch {
 } stretch;
 
 static struct {
-  pthread_mutex_t owner;         /* held by the thread whose job runs, or who changes the size */
+  pthread_mutex_t owner;         /* held by the thread whose job runs, or that changes the size */
   pthread_t workers[MOST_THREADS];
   int32_t num_workers;           /* under owner */
   _Atomic int32_t threads;       /* wanted size, caller counted */
@@ -58,7 +57,7 @@ static struct {
   pthread_mutex_t error;
   int32_t error_status;
   char error_text[GR_ERROR_BYTES];
-  /* sleeping: flags are set under the lock and read without it by who might have to wake */
+  /* sleeping: flags are set under the lock, and read without it by a thread that might have to wake others */
   pthread_mutex_t sleep;
   pthread_cond_t wake;           /* workers */
   pthread_cond_t done;           /* the owner */
@@ -73,12 +72,7 @@ static struct {
           .threads = 1};
 
 static _Thread_local bool in_task;   /* this thread runs a task: calls from it run inline */
-
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
+static void (*resized)(int32_t threads);   /* gr_pool_on_resize */
 
 static void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -121,14 +115,14 @@ static void run_share(int32_t thread) {
 
 /* Until there is a job other than seen, or the end. */
 static uint64_t wait_for_job(uint64_t seen) {
-  int64_t until = now_ns() + SPIN_NS;
+  int64_t until = gr_now_ns() + SPIN_NS;
   do {
     for (int i = 0; i < 64; ++i) {
       uint64_t gate = atomic_load_explicit(&pool.gate, memory_order_acquire);
       if (gate / GATE_JOB != seen || atomic_load_explicit(&pool.quit, memory_order_relaxed)) return gate;
       relax();
     }
-  } while (now_ns() < until);
+  } while (gr_now_ns() < until);
   pthread_mutex_lock(&pool.sleep);
   /* seq_cst here and in gr_pool_run: either the owner sees the sleeper, or the sleeper sees the job */
   atomic_fetch_add_explicit(&pool.sleepers, 1, memory_order_seq_cst);
@@ -151,7 +145,7 @@ static bool enter_gate(uint64_t gate) {
 }
 
 static void leave_gate(void) {
-  /* seq_cst: either the owner sees that nobody is inside, or this thread sees that the owner sleeps */
+  /* seq_cst: either the owner sees that no worker is inside, or this thread sees that the owner sleeps */
   uint64_t before = atomic_fetch_sub_explicit(&pool.gate, 1, memory_order_seq_cst);
   if ((before & GATE_INSIDE) == 1 && !(before & GATE_OPEN) &&
       atomic_load_explicit(&pool.owner_sleeps, memory_order_seq_cst)) {
@@ -234,17 +228,17 @@ static void open_gate(void) {
   pthread_mutex_unlock(&pool.sleep);
 }
 
-/* Lets nobody else in and waits for those inside. */
+/* Lets no more workers in and waits for those inside. */
 static void close_gate(void) {
   uint64_t gate = atomic_fetch_and_explicit(&pool.gate, ~GATE_OPEN, memory_order_acq_rel);
   if (!(gate & GATE_INSIDE)) return;
-  int64_t until = now_ns() + SPIN_NS;
+  int64_t until = gr_now_ns() + SPIN_NS;
   do {
     for (int i = 0; i < 64; ++i) {
       if (!(atomic_load_explicit(&pool.gate, memory_order_acquire) & GATE_INSIDE)) return;
       relax();
     }
-  } while (now_ns() < until);
+  } while (gr_now_ns() < until);
   pthread_mutex_lock(&pool.sleep);
   atomic_store_explicit(&pool.owner_sleeps, true, memory_order_seq_cst);
   while (atomic_load_explicit(&pool.gate, memory_order_seq_cst) & GATE_INSIDE)
@@ -317,6 +311,8 @@ int32_t gr_pool_run_team(int32_t most, int32_t *team, gr_task task, void *ctx) {
 
 bool gr_pool_in_task(void) { return in_task; }
 
+void gr_pool_on_resize(void (*hook)(int32_t threads)) { resized = hook; }
+
 int32_t gr_pool_set_threads(int32_t n) {
   if (n < 1 || n > MOST_THREADS)
     return gr_fail(GR_ERR_ARGUMENT, "the pool takes 1 to %d threads, the caller counted, not %d",
@@ -326,7 +322,7 @@ int32_t gr_pool_set_threads(int32_t n) {
   if (n - 1 < pool.num_workers) stop_workers();
   atomic_store_explicit(&pool.threads, n, memory_order_relaxed);
   pthread_mutex_unlock(&pool.owner);
-  gr_devices_set_threads(n);
+  if (resized) resized(n);
   return GR_OK;
 }
 

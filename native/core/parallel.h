@@ -1,6 +1,6 @@
 /* parallel.h: the intra-op pool, one a process.
  *
- * defines: gr_pool_run, gr_pool_run_team, gr_pool_enter, gr_pool_leave, gr_pool_in_task
+ * defines: gr_pool_run, gr_pool_run_team, gr_pool_enter, gr_pool_leave, gr_pool_in_task, gr_pool_on_resize
  */
 #ifndef GR_PARALLEL_H
 #define GR_PARALLEL_H
@@ -26,5 +26,9 @@ void gr_pool_leave(void);
 
 /* Whether this thread runs a task now. */
 bool gr_pool_in_task(void);
+
+/* After each change of the pool's size, hook(threads) is called under no lock, in the thread that changed it. There
+ * is one hook, registered while the library is loaded. */
+void gr_pool_on_resize(void (*hook)(int32_t threads));
 
 #endif

@@ -1,6 +1,6 @@
-/* queue.h: the inside of a queue, which worker.c runs and queue.c makes and ends.
+/* queue.h: the inside of a queue, which queue.c makes, worker.c runs and ending.c ends.
  *
- * defines: struct gr_queue, gr_queues, gr_queues_shut, gr_queue_work
+ * defines: struct gr_queue, gr_queue_work
  */
 #ifndef GR_QUEUE_H
 #define GR_QUEUE_H
@@ -31,9 +31,6 @@ struct gr_queue {
   uint64_t scratch_room;
   uint8_t *packed;                     /* for args_room arguments: DLTensors, values, codes */
 };
-
-extern gr_queue *_Atomic gr_queues;          /* all of them */
-extern _Atomic int32_t gr_queues_shut;       /* no more submissions, ever; what is queued is left out */
 
 void *gr_queue_work(void *queue);            /* a queue's thread */
 

@@ -1,30 +1,24 @@
-/* run.c: what is known of a submission while it is queued and after: causes of failures, ends, and who waits
- * for them.
+/* run.c: what is known of a submission while it is queued and after: causes of failures, ends, and the threads that
+ * wait for them.
  *
- * Called by graph_runtime/run/queues/run.py (any thread), and by the queues' workers.
- * defines: gr_run_*, gr_runs_ended, gr_event_wait, gr_watch_*, gr_cause_*, gr_now_ns
+ * Called by graph_runtime/run/queues/run.py, access.c and ending.c (any thread), and by the queues' workers.
+ * defines: gr_run_*, gr_runs_ended, gr_event_wait, gr_watch_*, gr_cause_*
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "async.h"
+#include "clock.h"
 #include "status.h"
 
-/* Whoever sleeps for a run or a lane. */
+/* Threads that sleep for a run or a lane. */
 static struct {
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  _Atomic uint64_t ended;          /* runs so far; changes under the lock where somebody waits for it */
-  _Atomic int32_t watchers;        /* who wait for `ended` */
+  _Atomic uint64_t ended;          /* runs so far; changes under the lock where a thread waits for it */
+  _Atomic int32_t watchers;        /* that wait for `ended` */
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-int64_t gr_now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* ---------------------------------------------------------------- causes */
 
@@ -145,7 +139,7 @@ static int sleep_until(int64_t deadline_ns) {
 static int32_t wait_for(gr_run *run, const gr_event *event, int64_t deadline_ns) {
   int32_t bit = event ? GR_WATCH_STEPS : GR_WATCH_END, status = GR_OK;
   if (event ? gr_event_over(event) : gr_run_done(run)) return GR_OK;
-  if ((status = gr_async_usable())) return status;      /* after fork nobody will end it */
+  if ((status = gr_async_usable())) return status;      /* after fork no thread will end it */
   pthread_mutex_lock(&watch.lock);
   atomic_fetch_or_explicit(&run->watched, bit, memory_order_seq_cst);
   while (!(event ? gr_event_over(event) : gr_run_done(run)))

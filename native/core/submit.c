@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "queue.h"
 #include "status.h"
 
@@ -93,7 +94,7 @@ static void forget_others(gr_events *events, const gr_run *run) {
 }
 
 /* The run is the buffer's last writer, or one more reader. A read counts unless a later write of the same
- * lane stands for it. */
+ * lane implies it. */
 static void add_events(gr_buffer *buffer, gr_run *run, const gr_usage *uses, int64_t count) {
   int writes = 0;
   for (int64_t u = 0; u < count; ++u) writes |= uses[u].first_write >= 0;
@@ -162,8 +163,8 @@ static gr_run *enqueue(gr_template *t, gr_buffer **buffers) {
   return run;
 }
 
-/* Drops what was taken: all of it after a failure, and then it is freed, so that whoever looks for memory to
- * give back does not find it again and again; else what nobody keeps. */
+/* Drops what was taken. After a failure that is all of it, and it is freed, so that gr_reclaim does not find it again
+ * and again. Else it is what the caller does not keep. */
 static void drop_taken(const gr_template *t, gr_buffer **buffers, const uint8_t *taken, int all) {
   for (int32_t s = 0; s < t->num_slots; ++s)
     if (taken[s] && (all || !t->slots[s].keep)) {

@@ -1,6 +1,6 @@
 /* worker.c: the queues' threads. A worker runs steps of the oldest lane in its queue that is not waiting.
  * With nothing to run it spins for a while, then sleeps; before that it leaves its name with the lanes that
- * its own lanes wait for, so that only who is waited for wakes it.
+ * its own lanes wait for, so that only what is waited for wakes it.
  *
  * Waking a sleeping thread costs about 25 us, a spinning one 0.1 us: so workers spin 50 us, as the pool's
  * do, but no more of them at once than there are cores besides one.
@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "../tvm/packed.h"
+#include "clock.h"
 #include "guard.h"
 #include "parallel.h"
 #include "queue.h"
@@ -41,9 +42,9 @@ static void poke_all(void) {
     gr_queue_poke(queue);
 }
 
-/* After a lane went on (seq_cst) to done steps: wakes who waits for them. Waking takes 10 us of this thread, so those
- * who wait for later steps sleep on. wanted_at is forgotten before the name is taken: who comes between gives both
- * again, or is woken too early and then does. */
+/* After a lane went on (seq_cst) to done steps: wakes the queues that wait for them. Waking takes 10 us of this
+ * thread, so queues that wait for later steps sleep on. wanted_at is cleared before wanted_by. A queue that arrives in
+ * between registers again, at once or after it was woken too early. */
 static void lane_went_on(gr_lane_run *lane, int32_t done) {
   int32_t at = atomic_load_explicit(&lane->wanted_at, memory_order_seq_cst);
   if (at && at <= done) {
@@ -240,7 +241,7 @@ static int32_t run_step(gr_queue *queue, const gr_run *run, const gr_step *step,
 static int leaves_out(const gr_queue *queue, const gr_run *run) {
   return atomic_load_explicit(&run->cancelled, memory_order_relaxed) ||
          atomic_load_explicit(&queue->closed, memory_order_relaxed) ||
-         atomic_load_explicit(&gr_queues_shut, memory_order_relaxed);
+         atomic_load_explicit(&gr_async_state, memory_order_relaxed) != GR_ASYNC_OPEN;
 }
 
 /* Runs the lane's next step, or leaves it out where something before it failed; 1: that was the last. */
@@ -264,7 +265,7 @@ static int advance(gr_queue *queue, gr_lane_run *lane) {
   if (clock) clock[2 * index + 1] = gr_now_ns();
   int64_t me = lane - run->lanes;
   int last = place + 1 == t->lane_ptr[me + 1] - t->lane_ptr[me];
-  /* seq_cst: either who is about to sleep sees this, or we see that he wants to be woken */
+  /* seq_cst: either a thread that is about to sleep sees this, or we see that it wants to be woken */
   atomic_store_explicit(&lane->done, place + 1, memory_order_seq_cst);
   lane_went_on(lane, place + 1);
   return last;
@@ -311,7 +312,7 @@ static gr_lane_run *spin(gr_queue *queue, gr_lane_run **before) {
         lane = find_ready(queue, before);
         if (!lane) relax();
       }
-      if (!lane) sched_yield();            /* who we wait for may want this core */
+      if (!lane) sched_yield();            /* the thread that we wait for may want this core */
     } while (!lane && gr_now_ns() < until);
   }
   atomic_fetch_sub_explicit(&spinners, 1, memory_order_relaxed);

@@ -1,0 +1,100 @@
+/* ending.c: how asynchronous execution ends: of a device when it is closed, of the process at its exit, and in a
+ * child of fork, which has none of its parent's threads.
+ *
+ * Called by device.c through its hook, by graph_runtime/run/queues/buffer.py, and by fork; any thread.
+ * defines: gr_async_shutdown. Registers the hook of device.c and the handlers of fork.
+ */
+#include <stdlib.h>
+
+#include "clock.h"
+#include "queue.h"
+
+static int is_child(void) {
+  return atomic_load_explicit(&gr_async_state, memory_order_relaxed) == GR_ASYNC_FORKED;
+}
+
+/* Under no lock; all lanes are over. */
+static void stop(gr_queue *queue) {
+  atomic_store_explicit(&queue->quit, 1, memory_order_seq_cst);
+  pthread_mutex_lock(&queue->lock);
+  pthread_cond_signal(&queue->wake);
+  pthread_mutex_unlock(&queue->lock);
+  pthread_join(queue->thread, NULL);
+  queue->started = 0;
+  free(queue->args);
+  free(queue->packed);
+  free(queue->scratch);
+  queue->args = NULL;
+  queue->packed = NULL;
+  queue->scratch = NULL;
+}
+
+/* Waits until the queues (of a device, or all) are empty; 0 when the deadline has passed. */
+static int drain(const gr_device *device, int64_t deadline_ns) {
+  for (gr_queue *queue = atomic_load_explicit(&gr_queues, memory_order_acquire); queue; queue = queue->next)
+    while ((!device || queue->device == device) && gr_queue_depth(queue)) {
+      if (gr_now_ns() >= deadline_ns) return 0;
+      gr_runs_ended(gr_runs_ended(0, 0), 1000000);
+    }
+  return 1;
+}
+
+/* ---------------------------------------------------------------- the end of a device */
+
+/* Leaves out what is queued on a device and joins its threads. */
+static void close_queues(gr_device *device) {
+  if (is_child()) return;
+  for (int32_t role = 0; role < 3; ++role)
+    if (device->queues[role]) atomic_store_explicit(&device->queues[role]->closed, 1, memory_order_seq_cst);
+  drain(device, INT64_MAX);
+  for (int32_t role = 0; role < 3; ++role)
+    if (device->queues[role] && device->queues[role]->started) stop(device->queues[role]);
+}
+
+static void close_device(gr_device *device) {
+  close_queues(device);
+  gr_buffers_forget(device);
+}
+
+__attribute__((constructor)) static void watch_devices(void) { gr_device_on_close(close_device); }
+
+/* ---------------------------------------------------------------- the end of the process */
+
+int32_t gr_async_shutdown(int64_t budget_ns) {
+  if (is_child()) return GR_OK;
+  pthread_mutex_lock(&gr_async_lock);       /* a submission under way is queued by now, or will be refused */
+  atomic_store_explicit(&gr_async_state, GR_ASYNC_SHUT, memory_order_seq_cst);
+  pthread_mutex_unlock(&gr_async_lock);
+  if (!drain(NULL, gr_now_ns() + budget_ns)) return GR_INTERRUPTED;
+  for (gr_queue *queue = atomic_load_explicit(&gr_queues, memory_order_acquire); queue; queue = queue->next)
+    if (queue->started) stop(queue);
+  return GR_OK;
+}
+
+/* ---------------------------------------------------------------- fork */
+
+/* No worker is inside of what these locks guard while the process is copied, so the child can use it. */
+static void before_fork(void) {
+  pthread_mutex_lock(&gr_async_lock);
+  gr_devices_lock(1);
+}
+
+static void in_parent(void) {
+  gr_devices_lock(0);
+  pthread_mutex_unlock(&gr_async_lock);
+}
+
+static void in_child(void) {
+  if (atomic_load_explicit(&gr_async_started, memory_order_relaxed)) {
+    atomic_store_explicit(&gr_async_state, GR_ASYNC_FORKED, memory_order_relaxed);
+    gr_buffers_abandon();
+  }
+  gr_devices_forget_circular();
+  gr_devices_lock(0);
+  pthread_mutex_unlock(&gr_async_lock);
+  gr_watch_reset();
+}
+
+__attribute__((constructor)) static void watch_forks(void) {
+  pthread_atfork(before_fork, in_parent, in_child);
+}
