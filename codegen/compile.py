@@ -44,7 +44,7 @@ def native_folder() -> Path:
 @dataclass(frozen=True, slots=True)
 class _Target:
     """What all units of one library share. ``module``: the name under which Python imports it, "" where it
-    cannot: Python's headers are not there, or nobody will."""
+    cannot: Python's headers are not there, or no import is wanted."""
 
     compiler: Compiler
     isa: str

@@ -7,7 +7,7 @@
                                      |
                                  (A + B) - C
 
-A and B are set on d, C on h. The sum is made on d; the node __copy, which stands on h, brings its 16 bytes
+A and B are set on d, C on h. The sum is made on d; the node __copy, which is on h, brings its 16 bytes
 over; the difference is made on h and stays there. Nothing else moves. Every value has a buffer of its own.
 """
 

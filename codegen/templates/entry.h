@@ -1,6 +1,6 @@
 /* entry.h: what the generated entries of a module library share.
  *
- * Who includes it: every translation unit that codegen/render.py writes. Thread: whichever calls the kernel; nothing here is
+ * Included by: every translation unit that codegen/render.py writes. Thread: whichever calls the kernel; nothing here is
  * written after load but __TVMAPISetLastError, which a TVM runtime sets once when it loads the library.
  *
  * defines: GR_EXPORT, GR_DIRECT, GR_PACKED, gr_packed_arg, gr_packed_spec, gr_packed_run

@@ -1,4 +1,4 @@
-"""Reading of binary records that nobody vouches for: every read is bounded, every error says what and at
+"""Reading of binary records of unknown origin: every read is bounded, every error says what and at
 which byte."""
 
 from __future__ import annotations

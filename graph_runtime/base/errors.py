@@ -174,7 +174,7 @@ class HandleError(GraphRuntimeError):
 
 
 class ImplicitTransferError(GraphRuntimeError):
-    """A transfer that nobody asked for by name, where ``no_implicit_transfer`` forbids such."""
+    """A transfer that the caller did not ask for by name, where ``no_implicit_transfer`` forbids such."""
 
 
 class KernelError(GraphRuntimeError):

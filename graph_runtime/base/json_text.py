@@ -1,8 +1,8 @@
 """JSON text -> a value, for every document: faults with their place, no key twice, no more memory than the
 size of the text allows.
 
-orjson keeps the last value of a key that stands twice and does not say so. Outside of strings a colon stands
-once for each key, and strings keep theirs: text that has more colons than its value written again has lost a
+orjson keeps the last value of a repeated key and does not say so. Outside of strings there is one colon
+for each key, and strings keep theirs: text that has more colons than its value written again has lost a
 key, and only then a slower parser is asked which.
 """
 
@@ -42,7 +42,7 @@ def parse_json(data: bytes, what: str, *, fractions: bool = True) -> Any:
     a JSON schema takes for an integer.
 
     Raises DocumentError: with ``line``, ``column`` (from 1, in bytes) and ``offset`` for what is no JSON,
-    with ``path`` for a key that stands twice.
+    with ``path`` for a repeated key.
     """
     value, data = parse_text(data, what)
     refuse_dense(count(data, ",") + count(data, ":"), len(data), what)
@@ -54,8 +54,8 @@ def parse_json(data: bytes, what: str, *, fractions: bool = True) -> Any:
 
 
 def parse_text(data: bytes, what: str, *, trailing: bool = False) -> tuple[Any, bytes]:
-    """(the value, its text). Of a key that stands twice the last value counts: ``tells_all`` says whether one
-    does. ``trailing``: text after the value is ignored. Raises DocumentError as parse_json."""
+    """(the value, its text). Of a repeated key the last value counts: ``tells_all`` says whether there
+    is one. ``trailing``: text after the value is ignored. Raises DocumentError as parse_json."""
     _refuse_swollen(data, what)
     try:
         return orjson.loads(data), data
@@ -79,8 +79,8 @@ def _refuse_swollen(data: bytes, what: str) -> None:
 
 
 def count(data: bytes, character: str) -> int:
-    """How often an ASCII character stands in a text: bytes.count, but three times as fast for one that stands
-    there often."""
+    """How often an ASCII character occurs in a text: bytes.count, but three times as fast for one that occurs
+    often."""
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord(character)))
 
 
@@ -115,14 +115,14 @@ def tells_all(data: bytes, value: Any, keys: int | None = None) -> bool:
 
 
 class _Repeated(dict):
-    """An object in which ``key`` stands twice."""
+    """An object in which ``key`` occurs twice."""
 
     key = ""
 
 
 def without_repeats(data: bytes, what: str, last: str | None = None) -> Any:
     """The value, read slowly. Keys of the outermost object behind the first ``last`` are left out, whatever
-    they are. Raises DocumentError, with its path, for a key that stands twice in one object."""
+    they are. Raises DocumentError, with its path, for a key that occurs twice in one object."""
     outermost: list[tuple[str, Any]] = []
 
     def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def _number(text: str) -> int | float:
 
 
 def _find(value: Any, wanted: Callable[[Any], bool]) -> list[str | int] | None:
-    """Where the first value that is wanted stands; None where there is none."""
+    """The place of the first value that is wanted; None where there is none."""
     stack: list[tuple[Any, tuple]] = [(value, ())]
     while stack:
         one, places = stack.pop()

@@ -6,7 +6,7 @@ __all__ = ["most_members"]
 
 _END, _END64, _MEMBER = b"PK\5\6", b"PK\6\6", b"PK\1\2"
 _LONGEST = 22 + (1 << 16)  # the record at the end, and its comment
-_UNKNOWN = 0xFFFFFFFF  # the size stands in the longer record
+_UNKNOWN = 0xFFFFFFFF  # the longer record has the size
 
 
 def most_members(data: memoryview) -> int:

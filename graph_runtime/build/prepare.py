@@ -1,4 +1,4 @@
-"""The one road from what a user has to a plan: compile, run, plan, estimate, verify and inspect all take it.
+"""The one way from a user's source to a plan: compile, run, plan, estimate, verify and inspect all take it.
 
     source --frontends--> Model --simplify, fuse--> Model --place, target--> Model, Placement --plan--> Plan
 

@@ -5,8 +5,8 @@
     signed           the bundle says an HMAC-SHA256 of the library's sha256, made with a key that is here too
 
 A hash names bytes, not a place: a trusted library is trusted in every bundle. A key is shared by the machines
-of one owner: each of them runs what ``compile`` made on any of them. Who has the key can sign anything, for
-all of them, for good; making another key ends it. docs/security.md has the rules and what they do not give.
+of one owner: each of them runs what ``compile`` made on any of them. Anyone with the key can sign anything,
+for all of them, for good; making another key ends it. docs/security.md has the rules and what they do not give.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ _CODES = ((DeviceMemoryError, 3), (CapacityError, 3), (MemoryError, 3), (KernelE
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the ``graph-runtime`` command: errors become one line on stderr and an exit code.
 
-    ``argv``: the arguments without the command's name, by default the process's. Typer is imported here, by
-    who uses the command line only. Raises SystemExit.
+    ``argv``: the arguments without the command's name, by default the process's. Typer is imported here,
+    by users of the command line only. Raises SystemExit.
     """
     args = sys.argv[1:] if argv is None else list(argv)
     try:

@@ -249,7 +249,7 @@ def print_notes(notes: Sequence[Note]) -> None:
 
 
 def random_array(type_: TensorType, rng: np.random.Generator) -> np.ndarray:
-    """Values for an input nobody gave: normal floats, small integers."""
+    """Values for an input that the user did not give: normal floats, small integers."""
     dtype = dtypes.to_numpy(type_.dtype)
     if dtype.kind in "iub":
         return rng.integers(0, 2, type_.shape).astype(dtype)

@@ -1,8 +1,8 @@
-"""What ops and transfers cost: cycles and ns with the ground each number stands on.
+"""What ops and transfers cost: cycles and ns, and the basis of each number.
 
-Pure functions; nothing is read but the packaged weights, once. Read types (what a cost is), nodes (who is
-asked), cpu and tt (a node on a host, on a board: work, opmodel, noc, links), copies. buda and formulas are
-what TT-Buda published, grid whole ops of ttnn, limits what bounds an op.
+Pure functions; nothing is read but the packaged weights, once. Read types (what a cost is), nodes (which
+model is asked), cpu and tt (a node on a host, on a board: work, opmodel, noc, links), copies. buda and
+formulas are what TT-Buda published, grid whole ops of ttnn, limits what bounds an op.
 """
 
 from .buda import NonZero

@@ -205,7 +205,7 @@ def cpu_node_cost(
 
     ``from_memory``: whether weights come from memory in each run, because caches cannot keep them all.
 
-    ``constant_weight``: None where the node runs as it stands; else rewrite.target is to choose its kernel
+    ``constant_weight``: None where the node runs as it is; else rewrite.target is to choose its kernel
     yet, and whether its weight, input 1, is a constant then.
     """
     host = host or machine()

@@ -51,7 +51,7 @@ def noc_cycles(
     """
     table = load("noc")["unicast"]
     axis = "same" if same_axis else "diff"
-    # a case that was not measured stands on its nearest: the other axis, then Wormhole
+    # a case that was not measured takes the numbers of its nearest: the other axis, then Wormhole
     tries = ((arch, axis), (arch, "diff"), ("wormhole_b0", "diff"))
     keys = [f"{a}/{direction}/{memory}/{ends}" for a, ends in tries]
     if arch not in ARCHES:

@@ -1,4 +1,4 @@
-"""What a cost is: an amount with the ground it stands on."""
+"""What a cost is: an amount, and its basis (measured, fitted, ...)."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ class Cost:
 
 
 def worst(*bases: str) -> str:
-    """The weakest of several bases: what a sum of such costs stands on."""
+    """The weakest of several bases: the basis of a sum of such costs."""
     return max(bases, key=BASES.index)

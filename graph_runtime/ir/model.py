@@ -4,7 +4,7 @@ Model.of(graph, {"w": array})              # params that are known when the mode
 Model.from_builder(builder)
 
 A constant has its type now and its bytes later: weights stay in their file, or are derived from others, until
-somebody writes or binds them, one at a time. An estimate never reads them.
+a caller writes or binds them, one at a time. An estimate never reads them.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Constant:
     ) -> Constant:
         """A constant computed of others when it is read: ``compute(*arrays)`` returns an array of ``type``.
 
-        The result is kept only for as long as somebody holds it, so that writing a model's constants one
+        The result is kept only for as long as a caller holds it, so that writing a model's constants one
         after the other needs the memory of one. Reading raises GraphError where the result is of another
         type.
         """

@@ -69,7 +69,7 @@ class Buffers:
         used = np.flatnonzero(np.bincount(self.region)).tolist()
         return [(r, np.flatnonzero(self.region == r)) for r in used]
 
-    # **************** who lies where ****************
+    # **************** which buffer lies where ****************
 
     def apart(self) -> Placed:
         """Every buffer in a place of its own."""

@@ -49,7 +49,7 @@ def intern(keys: np.ndarray, bound: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def first_of(row: np.ndarray, count: int) -> np.ndarray:
-    """int64 [count]: where each of the rows 0 .. count - 1 first stands in ``row``, which has all of them."""
+    """int64 [count]: where each of the rows 0 .. count - 1 first occurs in ``row``, which has all of them."""
     first = np.empty(count, np.int64)
     first[row[::-1]] = np.arange(len(row) - 1, -1, -1)
     return first

@@ -1,4 +1,4 @@
-"""The layout that a type has on a device where nobody says another, and the formats that callers ask for."""
+"""The layout that a type has on a device where the caller gives none, and the formats callers ask for."""
 
 from __future__ import annotations
 

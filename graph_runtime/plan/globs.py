@@ -16,7 +16,10 @@ EXACTLY = "node:"
 
 
 def matching(graph: Graph, glob: str, what: str) -> np.ndarray:
-    """bool [nodes]: whom a glob names. Raises PlanError, as "``what`` 'glob' matches no ...", for nobody."""
+    """bool [nodes]: the nodes that a glob names.
+
+    Raises PlanError ("``what`` 'glob' matches no ...") where there is none.
+    """
     if glob.startswith(EXACTLY):
         hit = np.fromiter((n == glob[len(EXACTLY) :] for n in graph.names), bool, graph.num_nodes)
     else:

@@ -1,4 +1,5 @@
-"""What happens before what when queues run at the same time: who may use bytes after whom without a wait.
+"""What happens before what when queues run at the same time: which instruction may use bytes after which
+other one without a wait.
 
 Instruction a happens before b if data or the order of a queue says so. Of each instruction a vector clock
 counts how many of each queue are over when it begins."""
@@ -36,7 +37,7 @@ class Happens:
 
     def users(self, placed: PlacedGraph, of: np.ndarray, born: np.ndarray, kept: np.ndarray) -> Users:
         """Of groups of entries (``of`` int64 [entries]: the group), first written by ``born`` int64 [groups],
-        -1 for nobody. ``kept`` bool [groups]: needed for ever."""
+        -1 for no instruction. ``kept`` bool [groups]: needed for ever."""
         graph = placed.graph
         end = np.zeros((len(born), self.begin.shape[1]), np.int64)
         for row, nid in ((of, graph.entry_nid), (of[graph.in_eid], slot_nid(graph))):

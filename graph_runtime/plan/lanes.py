@@ -65,7 +65,7 @@ def _instructions(plan: Plan, copies: Collection[int]) -> np.ndarray:
     return np.concatenate([first, np.flatnonzero(calls & ~plan.at_input)])
 
 
-# **************** who touches the same bytes ****************
+# **************** which nodes touch the same bytes ****************
 
 
 def overlapping(storage: Storage) -> np.ndarray:

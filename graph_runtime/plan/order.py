@@ -181,7 +181,7 @@ class _Work:
             clock += 1
             for eid in self.reads[node]:
                 left[eid] -= 1
-                if left[eid] == 1:  # who reads it last frees it: that node is worth more now
+                if left[eid] == 1:  # its last reader frees it: that node is worth more now
                     last = next(r for r in self.readers[eid] if not done[r])
                     if not waits[last]:
                         offer(last)

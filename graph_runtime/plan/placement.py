@@ -48,8 +48,8 @@ def place(
     ``pins``: glob over node name, op name and function name -> device; the last one that matches a node wins.
     ``device_map``: a DLDeviceType, by name or number, -> device: what the file's column calls "opencl" runs
     on tt:0. ``strict``: a type or ordinal that the list does not have is an error instead of a warning.
-    ``placement``: who places the rest: a policy's name (placing.POLICIES), "package.module:function", or such
-    a function; None: devices[0]. ``objective``: what policies make least, "serial", "makespan" or
+    ``placement``: what places the rest: a policy's name (placing.POLICIES), "package.module:function", or
+    such a function; None: devices[0]. ``objective``: what policies make least, "serial", "makespan" or
     "throughput". ``fallback``: a node that was asked to run where it cannot is an "error", or runs on a
     "host" of the list, with a warning. Costs: ``inputs``, graph inputs that every run sets anew; ``formats``,
     device -> format of its floats; ``kernels``, function -> device kinds that libraries have it for;
@@ -133,7 +133,7 @@ def _foreign(
     causes: _Causes,
     devices: tuple[Device, ...],
 ) -> np.ndarray:
-    """bool [nodes]: nodes that nobody pinned whose function only a library knows that nobody named."""
+    """bool [nodes]: nodes without a pin whose function only a library knows that the caller did not name."""
     unknown = [f.op is None and f.name not in (COPY, NOP) and f.name not in kernels for f in graph.funcs]
     found = np.array([*unknown, False])[graph.func_id] & ~pinned
     if found.any():

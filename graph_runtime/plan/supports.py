@@ -17,7 +17,7 @@ Kernels = Mapping[str, Collection[str]]  # function -> device kinds that a libra
 
 
 def unable(node: NodeView, device: Device, kernels: Kernels) -> str | None:
-    """Why a device cannot run a node; None where it can, or where only a library that nobody named knows."""
+    """Why a device cannot run a node; None: it can, or only a library that the caller did not name knows."""
     for type_ in (*node.input_types, *node.output_types):
         try:
             choose(type_, device.descriptor, None)

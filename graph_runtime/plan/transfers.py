@@ -110,7 +110,7 @@ def _written_inputs(graph: Graph) -> np.ndarray:
 
 
 def _insert(placed: PlacedGraph, copies: _Copies) -> PlacedGraph:
-    """Renumber: old nodes keep their order, copy k stands before old node ``before[k]`` (ascending)."""
+    """Renumber: old nodes keep their order, copy k comes before old node ``before[k]`` (ascending)."""
     graph = placed.graph
     before = np.array(copies.before, np.int64)
     n, extra = graph.num_nodes, len(before)

@@ -29,7 +29,7 @@ _MOST_MEMORIES = 16  # of a device
 class Placement:
     """The device of each node. ``did`` int32 [nodes] indexes ``devices`` (the caller's list, order kept);
     ``cause_id`` int32 [nodes] indexes ``causes``, one sentence each. ``asked`` int32 [nodes]: the device that
-    a pin or the file asks for, -1: nobody asks; None: not known. ``problem``: what a policy decided about."""
+    a pin or the file asks for, -1: neither; None: not known. ``problem``: what a policy decided about."""
 
     graph: Graph
     devices: tuple[Device, ...]
@@ -46,8 +46,8 @@ class Placement:
         return f"<Placement of {int(counts.sum())} nodes: {', '.join(parts)}>"
 
     def report(self) -> list[dict[str, Any]]:
-        """One row a node that runs, and an input that every run copies: nid, node, op, asked (None: nobody
-        did), device, why, ns, and copies: from, to, bytes and ns of each copy of what it makes."""
+        """One row a node that runs, and an input that every run copies: nid, node, op, asked (None: no
+        device), device, why, ns, and copies: from, to, bytes and ns of each copy of what it makes."""
         from .placing import table  # the models of costs are loaded where they are asked only
 
         asked = np.full(len(self.did), -1) if self.asked is None else self.asked

@@ -125,7 +125,7 @@ class _Images:
         return self.last[value]
 
     def _made(self, node: Node, inputs: list[Value], **attrs) -> None:
-        """Put the node with channels last in the place of a node; who wants them first gets a transpose."""
+        """Put the node with channels last in the place of a node; its other readers get a transpose."""
         made = self.net.add(node.op, inputs, before=node, **attrs)
         first = self.net.add("transpose", [made], before=node, perm=list(_FIRST))
         self.net.replace(node.output, first)

@@ -1,5 +1,5 @@
 """What depends on constants only is computed once, when the model is compiled: small results at once, so that
-rules can look at them, large ones when somebody reads them."""
+rules can look at them, large ones when they are read."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def with_number(value: Value, op: str) -> tuple[Value, float] | None:
 
 
 def closed(nodes: Iterable[Node], root: Node) -> bool:
-    """Whether nobody but these nodes reads what they make, but for the root's results."""
+    """Whether only these nodes read what they make, but for the root's results."""
     inside = set(nodes) | {root}
     return all(
         not value.heads and all(user in inside for user in value.readers)
@@ -56,7 +56,7 @@ class Factors:
         self.nodes: list[Node] = []
 
     def take(self, value: Value, root: bool = False) -> None:
-        """Add the factors of ``value``; of a product of its own only if nobody else reads it, or it is the
+        """Add the factors of ``value``; of a product of its own only if it has no other reader, or is the
         ``root``."""
         node = value.producer
         if node is not None and node.op == "multiply" and (root or value.used_once):
@@ -79,7 +79,7 @@ class Factors:
 
 
 def factors(value: Value) -> Factors:
-    """The factors of a value; those of parts that somebody else reads are not taken apart."""
+    """The factors of a value; those of parts that have another reader are not taken apart."""
     found = Factors()
     found.take(value, root=True)
     return found

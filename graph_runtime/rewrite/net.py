@@ -8,7 +8,7 @@
             net.note("neutral", f"{node.name} adds 0 and goes", [node])
     model = net.model()
 
-What nobody reads any more goes at once. Names of inputs and outputs stay what they were.
+What has no reader any more goes at once. Names of inputs and outputs stay what they were.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Net:
         self._last: Node | None = None
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
-        self._places: dict[Value, list[int]] = {}  # where an output stands in outputs
+        self._places: dict[Value, list[int]] = {}  # an output's places in outputs
         self._load(model)
 
     # ---------------------------------------------------------------- reading
@@ -63,7 +63,7 @@ class Net:
         return sum(map(len, self._by_op.values()))
 
     def together(self, nodes: Iterable[Node]) -> bool:
-        """Whether nodes may become one: nobody asked for them to run in different places."""
+        """Whether nodes may become one: they were not asked to run in different places."""
         return len({node.device for node in nodes}) < 2
 
     def keeps_support(self, nodes: Sequence[Node], op: str, inputs: Sequence[Value], **attrs: Any) -> bool:
@@ -179,8 +179,8 @@ class Net:
         return self._functions[key]
 
     def _named(self, old: Value, new: Value) -> Value:
-        """``new`` under the name of ``old``, which is an output: by a change of names where the new one's
-        producer is nobody else's output, else by a nop."""
+        """``new`` under the name of ``old``, which is an output: by a change of names where no value of
+        the new one's producer is an output yet, else by a nop."""
         a, b = old.producer, new.producer
         if (
             a is not None
@@ -206,7 +206,7 @@ class Net:
         self._by_op.setdefault(node.op, {})[node] = None
 
     def _drop(self, nodes: list[Node]) -> None:
-        """Take out the nodes that nobody reads, and then those that only they read."""
+        """Take out the nodes without a reader, and then those that only they read."""
         while nodes:
             node = nodes.pop()
             if not node.alive or not node.is_pure or any(v.heads or v.readers for v in node.outputs):

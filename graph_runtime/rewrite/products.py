@@ -1,4 +1,4 @@
-"""What stands around products: biases and scales of output channels (so batch_norm, which front-ends write as
+"""What surrounds products: biases and scales of output channels (so batch_norm, which front-ends write as
 a multiply and an add) go into weights and bias, transposes into the operands."""
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ class Value:
 
 class Node:
     """A call: of a registered op (``op`` and decoded ``attrs``), or of a library's function, a copy or a nop
-    without an op (``op`` is None, ``func`` says). ``device`` is where it was asked to run, None if nobody
-    said. ``origins`` as Model.origins. Compared by identity."""
+    without an op (``op`` is None, ``func`` says). ``device`` is where it was asked to run, None if it
+    was not. ``origins`` as Model.origins. Compared by identity."""
 
     __slots__ = ("after", "alive", "before", "device", "func", "inputs", "name", "origins", "outputs")
 
@@ -128,7 +128,7 @@ class Node:
 
     @property
     def is_pure(self) -> bool:
-        """It may go when nobody reads it: all but functions that only a library knows."""
+        """It may go when it has no reader: all but functions that only a library knows."""
         return self.func.op is not None or self.func.name in (COPY, NOP)
 
     @property

@@ -22,7 +22,7 @@ __all__ = ["absent", "select_present", "version"]
 
 _WHEEL = "scipy-openblas32"
 _FILE = "libscipy_openblas*.so"
-_PREFIX = "scipy_"  # of its symbols, so that they are nobody else's
+_PREFIX = "scipy_"  # of its symbols, so that no other library has them
 
 
 @cache

@@ -147,7 +147,7 @@ def pool_threads() -> int:
 
 
 def _choose_threads() -> None:
-    """Unless somebody chose: GR_NUM_THREADS, or as many as the process may use."""
+    """Unless the user chose: GR_NUM_THREADS, or as many as the process may use."""
     if not _threads_chosen:
         pool_set_threads(int(config.get("NUM_THREADS")) or min(len(os.sched_getaffinity(0)), 256))
 
@@ -246,7 +246,7 @@ class DeviceHandle:
             check(lib.gr_device_free(self._pointer, memory, addr), device=str(self.device))
 
     def discard(self, memory: int, addr: int, nbytes: int) -> None:
-        """What stands in a part of an allocation is not needed any more: host pages go back to the system."""
+        """The content of a part of an allocation is not needed any more: host pages go back to the system."""
         check(lib.gr_device_discard(self._open(), memory, addr, nbytes), device=str(self.device))
 
     def shard_tag(self, layout: Layout, shape: tuple[int, ...]) -> int:

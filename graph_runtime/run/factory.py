@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 _MOST_WARNINGS = 5
-_REUSE = {"threads": SAFE, "inline": SERIAL}  # how memory is shared where nobody says
+_REUSE = {"threads": SAFE, "inline": SERIAL}  # how memory is shared where the caller does not say
 
 
 def create(
@@ -86,12 +86,13 @@ def create(
     id) is a device, too. ``params`` as load_params. ``strict``, ``device_map``, ``place`` (pins, glob ->
     device), ``formats`` (device -> format of its floats), ``layouts`` (glob -> "l1/height"), ``numerics``
     (device -> {"fidelity": "HiFi2", "dst": "bf16", "numerics": "exact"}), ``policy`` ("nlp": op models of
-    buda boards), ``placement`` ("mincut": who places the rest), ``objective`` and ``fallback`` as plan.plan.
+    buda boards), ``placement`` ("mincut": what places the rest), ``objective`` and ``fallback`` as plan.plan.
     ``dims``, the sizes of an ONNX file's symbolic dimensions, and ``fuse``, whether nodes may be rewritten:
     prepare.prepare. ``threads``: size of the intra-op pool. ``queues``: "threads" lets run() use the devices'
     queues. ``max_in_flight``: queued runs that hold memory at once, the next run_async waits for the oldest.
     ``reuse``: how memory is shared, "serial", "safe" or "off" (docs/memory.md), by default safe for queues.
-    ``name``: who holds memory in errors. ``unset_inputs``: runs "refuse" those never set, or "allow", as TVM.
+    ``name``: the holder of memory in errors. ``unset_inputs``: runs "refuse" those never set, or "allow",
+    as TVM.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError.
     """

@@ -250,10 +250,10 @@ class _Schedule:
         self.groups = [range(a, b) for a, b in pairwise(edges)]
 
     def fill(self, runs: int, in_flight: int) -> tuple[np.ndarray, np.ndarray]:
-        """(start, cause) of each event. What an event waits for stands before it, so one pass is enough."""
+        """(start, cause) of each event. What an event waits for comes before it, so one pass is enough."""
         count = len(self.time)
         self.start, self.cause, self.end = ([x] * (count * runs) for x in (0, -1, 0))
-        last: dict[int, int] = {}  # the event that stands last on each lane
+        last: dict[int, int] = {}  # the last event of each lane
         boundary = -1  # the event with which the epoch before ended
         for group in self.groups:
             over: list[int] = []  # of each run the event that ended last

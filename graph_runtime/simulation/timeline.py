@@ -110,7 +110,7 @@ class Timeline:
             at = int(self.cause[at])
         return np.array(rows[::-1], np.int64)
 
-    # **************** who was busy, and how sure that is ****************
+    # **************** which resource was busy, and how sure that is ****************
 
     @cached_property
     def busy_ns(self) -> np.ndarray:
@@ -130,7 +130,7 @@ class Timeline:
         return self.busy_ns / max(self.makespan_ns, 1)
 
     def basis_shares(self) -> dict[str, float]:
-        """The share of all events' time that stands on each basis; they sum to 1, or are all 0."""
+        """The share of all events' time that has each basis; they sum to 1, or are all 0."""
         totals = np.bincount(self.basis, weights=self.duration, minlength=len(BASES))
         whole = totals.sum() or 1.0
         return {name: float(total / whole) for name, total in zip(BASES, totals, strict=True)}

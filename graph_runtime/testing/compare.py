@@ -103,8 +103,8 @@ def _originals(
     values: Sequence[np.ndarray],
     model: Model,
 ) -> Callable[[int, np.ndarray], np.ndarray]:
-    """settle() of interpret: the value that the source has where a rewritten node stands, where it has it in
-    the same form (a layout of the rewrites' own, say, it has not)."""
+    """settle() of interpret: the value that the source has in the place of a rewritten node, where it has it
+    in the same form (a layout of the rewrites' own, say, it has not)."""
     graph = model.graph
     rows = {name: int(row) for name, row in zip(source.graph.names, source.graph.row_ptr[:-1], strict=True)}
     entry_nid = graph.entry_nid

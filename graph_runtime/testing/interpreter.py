@@ -31,7 +31,7 @@ def interpret(
     it returns an array or several. ``settle(eid, value)`` may give another value for an entry that was
     computed before others read it.
 
-    Raises InputError for inputs that do not fit, UnsupportedOpError for a function nobody defines, GraphError
+    Raises InputError for inputs that do not fit, UnsupportedOpError for an undefined function, GraphError
     where a function's result has another type than the graph says, KernelError where a reference fails (an
     index out of range).
     """

@@ -87,7 +87,7 @@ def batch_norm(
     eps: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """aten::native_batch_norm: (result, mean and inverse deviation of each channel), and the running
-    statistics are written, which its schema does not say: so nobody else would write them back."""
+    statistics are written, which its schema does not say: so no other code would write them back."""
     aten = torch.ops.aten
     if not training:
         return aten._native_batch_norm_legit_no_training(

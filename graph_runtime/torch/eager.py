@@ -50,7 +50,7 @@ class Operation:
             try:
                 return wrap(*self.again(args))
             except (LookupError, TypeError, AttributeError, GraphRuntimeError):
-                pass  # new, a view, moved, or no room: the slow road knows
+                pass  # new, a view, moved, or no room: the slow way knows
         try:
             return on_device(self, args, kwargs)
         except Refused as refused:

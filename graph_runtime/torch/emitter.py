@@ -52,7 +52,7 @@ class Lowered:
 
 @dataclass
 class Turned:
-    """A value with its last two dimensions swapped, while nobody needs it so (then it is ``made``): products
+    """A value with its last two dimensions swapped, while no op needs it so (then it is ``made``): products
     do that themselves."""
 
     source: Any

@@ -16,7 +16,7 @@ from .store import device_of, devices, torch_device
 
 __all__ = ["check_devices", "on_host", "to_device", "types_of"]
 
-# arguments that operations write though their schemas do not say so: nobody else would write them back
+# arguments that operations write though their schemas do not say so: no other code would write them back
 _UNSAID = {
     "aten::native_batch_norm": ("running_mean", "running_var"),
     "aten::batch_norm_update_stats": ("running_mean", "running_var"),

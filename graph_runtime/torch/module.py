@@ -32,7 +32,7 @@ class _DeviceContext:
 
 class DeviceModule:
     """The module torch.tt. Bytes of memory are what the device's main memory really gives: padded tiles and
-    pages of all banks, whoever holds them."""
+    pages of all banks, whatever holds them."""
 
     __name__ = "torch.tt"
     device = _DeviceContext

@@ -52,8 +52,8 @@ def _settle(module: nn.Module, device: torch.device | None) -> nn.Module:
 
 
 def _moved(move: Callable[[], nn.Module]) -> nn.Module:
-    """Move a module by exchanging what its parameters hold. Where somebody else holds one (a graph of
-    autograd that is still alive, say), torch cannot: then it gets new ones, which is told."""
+    """Move a module by exchanging what its parameters hold. Where another object holds one (a graph
+    of autograd that is still alive, say), torch cannot: then it gets new ones, which is told."""
     future = torch.__future__
     before = future.get_swap_module_params_on_conversion()
     try:

@@ -1,4 +1,4 @@
-"""What stands behind the address of a torch storage: tensors of the runtime in the device's memory.
+"""What the address of a torch storage leads to: tensors of the runtime in the device's memory.
 
     torch storage --address--> Store.base      the values, row after row, in the layout that the device likes
                                Store.images    the same values as views show them, made when an op needs them
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 ffi, lib = core.ffi, core.lib
-_MOST_IMAGES = 8  # of one store: views that nobody asks for again must not fill the device
+_MOST_IMAGES = 8  # of one store: views that are not asked for again must not fill the device
 
 _capsule = ctypes.pythonapi.PyCapsule_New
 _capsule.restype, _capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]

@@ -31,7 +31,7 @@ from ..run.tensors.tensor import Tensor
 __all__ = ["Submitter"]
 
 ffi, lib = core.ffi, core.lib
-_MOST_IN_FLIGHT = 16  # runs: who is further ahead waits
+_MOST_IN_FLIGHT = 16  # runs: a caller that is further ahead waits
 
 
 class _Home(NamedTuple):

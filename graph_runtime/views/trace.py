@@ -24,7 +24,7 @@ Event = dict[str, Any]
 
 
 def trace_json(timeline: Timeline, notes: Sequence[str] = ()) -> bytes:
-    """The trace as one JSON object; the summary stands in its ``otherData``, with ``notes`` on the graph."""
+    """The trace as one JSON object; the summary is in its ``otherData``, with ``notes`` on the graph."""
     told = {"notes": list(notes)} if notes else {}
     return orjson.dumps(
         {

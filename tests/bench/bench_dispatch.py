@@ -111,7 +111,7 @@ def ours(kind: str, count: int, folder: Path, device: str = "cpu:0") -> Callable
     if device == "cpu:0":
         library = build_library([plan(gr.load_graph(text), [device])], folder / "adds.so")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # null:0 stands in for the cpu that the graph asks for
+        warnings.simplefilter("ignore")  # null:0 replaces the cpu that the graph asks for
         module = gr.create(text, library, device)
     module.run(**inputs(kind))
     if device == "cpu:0":

@@ -7,9 +7,9 @@ DIR has NAME.onnx beside NAME.npz, whose arrays in_<input> are what is run. Each
 is a process of its own, pinned before its libraries load: 1 thread to the first core, n to the first n. They
 take short turns, so that what disturbs the machine disturbs all of them. A turn is runs one after the other,
 the first of them not timed, while the other processes are stopped: threads that spin for work after a run (in
-ONNX Runtime for 20 ms) would else take a core from whoever comes next. A line has the median and the least ms
-of each, our ratios to the others (of medians, and of least), and how far our outputs are from the first
-peer's, relative to its greatest value.
+ONNX Runtime for 20 ms) would else take a core from the process that comes next. A line has the median and the
+least ms of each, our ratios to the others (of medians, and of least), and how far our outputs are from the
+first peer's, relative to its greatest value.
 
 A peer that is not installed is left out. With one thread the clock is the thread's own (what a busy machine
 takes away does not count), with more the wall's; ``clock`` says which.

@@ -153,7 +153,7 @@ def pool(
 
 # **************** measuring ****************
 
-# ends with whoever started it: a loop of real-time priority that stays behind would starve the machine
+# ends with its parent: a loop of real-time priority that stays behind would starve the machine
 _LOOP = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
 
 
@@ -178,8 +178,8 @@ class Held:
             loop.wait()
 
     def rest(self, seconds: float) -> None:
-        """Lets others run: who takes all of a core for a second is stopped by the system, in the midst of a
-        run."""
+        """Lets others run: the system stops a process that takes all of a core for a second, in the midst of
+        a run."""
         for signal_ in (signal.SIGSTOP, signal.SIGCONT):
             for loop in self.loops:
                 loop.send_signal(signal_)

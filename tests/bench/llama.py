@@ -25,7 +25,7 @@ class Net:
         self.nodes, self.weights, self.data, self.offset = [], [], data, 0
 
     def weight(self, name: str, *shape: int) -> str:
-        """A weight in the external file, which nobody writes."""
+        """A weight in the external file, which is never written."""
         tensor = TensorProto(name=name, data_type=FLOAT, dims=shape, data_location=TensorProto.EXTERNAL)
         length = 4
         for size in shape:

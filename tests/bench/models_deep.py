@@ -116,7 +116,7 @@ def yolov4(batch: int, size: int) -> str:
 
 
 def _mish(net: Net, x: Value) -> Value:
-    """x * tanh(softplus(x)); as shapes go the softplus stands in the tanh."""
+    """x * tanh(softplus(x)); as shapes go the softplus is inside the tanh."""
     return net.op("multiply", x, net.op("tanh", x))
 
 

@@ -165,7 +165,7 @@ def test_a_call_is_not_launched_for_tensors_that_moved(x):
 def test_verify_finds_a_wrong_kernel_and_keeps_it_out(x, sabotage):
     a = eager.array(x)
     sabotage("exp", "sevens")
-    assert (eager.exp(a).numpy() == 7).all()  # nobody looked
+    assert (eager.exp(a).numpy() == 7).all()  # the kernel was not verified
     eager.verify("first")
     for _ in range(2):
         np.testing.assert_allclose(eager.exp(a).numpy(), np.exp(x), rtol=1e-6)

@@ -74,7 +74,7 @@ def hasty():
 
 @pytest.mark.usefixtures("hasty")
 def test_reading_a_handle_that_others_write(device):
-    """Whoever reads sees the old values or the new ones, whole: never memory that was given to others."""
+    """A reader sees the old values or the new ones, whole: never memory that was given to others."""
     x = eager.array(np.zeros((40, 40), np.float32), device)
     writing, torn = True, []
 
@@ -230,7 +230,7 @@ def handles() -> int:
 
 
 def held(device: str) -> int:
-    """Bytes a bank of the device's main memory that somebody uses; freed buffers wait to be used again."""
+    """Bytes a bank of the device's main memory that are in use; freed buffers wait to be used again."""
     handle = core.open_device(devices.parse(device))
     return handle.stats(0).allocated - core.lib.gr_buffers_idle(handle.pointer, 0)
 

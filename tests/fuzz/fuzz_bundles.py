@@ -131,7 +131,7 @@ def mutate_plan(rng: random.Random, data: bytes) -> bytes:
 def mutate_header(rng: random.Random, data: bytes) -> bytes:
     size = int.from_bytes(data[8:16], "little")
     text = mutate_json(rng, data[16 : 16 + size])
-    if rng.random() < 0.2:  # a key that stands twice
+    if rng.random() < 0.2:  # a key that occurs twice
         at = text.index(b"{") + 1
         text = text[:at] + rng.choice((b'"devices": [], ', b'"columns": {}, ', b'"types": 3, ')) + text[at:]
     text += b" " * (-(16 + len(text)) % ALIGNMENT)

@@ -92,7 +92,7 @@ def parameters() -> list[bytes]:
 
 
 def manifests() -> list[bytes]:
-    """A manifest as it stands in a library, bytes around it."""
+    """A manifest as it lies in a library, bytes around it."""
     args = (("float32", (2, 3)), ("float32", (2, 3)))
     kernel = KernelEntry("f", "cpu", "f__direct", "relu", {}, 1, args, 64, (0,), True)
     manifest = Manifest(ABI_VERSION, "x86_64", "x86-64-v3", "cc", ("-O3",), "0" * 64, True, (kernel,))

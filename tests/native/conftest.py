@@ -114,7 +114,7 @@ class Bench:
         ), shape
 
     def read_banks(self, arg: core.Arg, nbytes: int) -> np.ndarray:
-        """uint8 [banks, nbytes]: what stands at a tensor's bank address in every bank."""
+        """uint8 [banks, nbytes]: what lies at a tensor's bank address in every bank."""
         memory = next(m for m in self.memories if m.name == {1: "dram", 2: "l1"}[arg.pointer.memory])
         assert nbytes % memory.alignment == 0
         layout = Layout(memory.name, "row_major", "uint8")  # page b of one row a bank is bank b's

@@ -245,7 +245,7 @@ def test_copies_around_the_cache_from_any_host_address(tt, threads, offset, kind
 
 
 def host_array(shape: tuple[int, ...], offset: int) -> np.ndarray:
-    """float32 zeros whose first element stands ``offset`` bytes behind a cache line's begin."""
+    """float32 zeros whose first element lies ``offset`` bytes behind a cache line's begin."""
     size = math.prod(shape) * 4
     raw = np.zeros(size + 128, np.uint8)
     start = -raw.ctypes.data % 64 + offset

@@ -39,7 +39,7 @@ int32_t keep_l1(const gr_call *call) {
   kept = core.l1;
   return status;
 }
-/* keeps where the tensor stands in the simulator */
+/* keeps where the tensor lies in the simulator */
 int32_t keep_dram(const gr_call *call) {
   const gr_device *device = call->env->impl;
   kept = gr_tt_of(device)->banks[0].space + call->args[0].addr;

@@ -1,4 +1,4 @@
-"""The road from an ONNX file to a result, by the command line: what README's quick start types, and what
+"""The way from an ONNX file to a result, by the command line: what README's quick start types, and what
 happens to files that are damaged or killed in the middle."""
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ def test_programs_of_one_bundle_share_equal_weights(made, tmp_path):
 
 
 def test_the_readmes_quick_start(made, tmp_path):
-    """Its block of ONNX commands runs as it stands there."""
+    """Its block of ONNX commands runs as it is written there."""
     (script,) = re.findall(r"^```sh onnx\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
     tools = tmp_path / "bin"
     tools.mkdir()

@@ -30,7 +30,7 @@ PLACES = {
 
 
 def _run(source, place, inputs, dims=None):
-    """By the one road that every command takes, rewrites included."""
+    """By the one way that every command takes, rewrites included."""
     from graph_runtime.build.prepare import prepare
     from graph_runtime.run.factory import create
 

@@ -351,7 +351,7 @@ def test_a_refused_position_leaves_the_cache_to_be_given_again(new_bundle, name)
             assert cache.is_allocated
             assert (cache.numpy() == 7).all()
         with pytest.raises(KernelError, match="out of range"):
-            rt.submit(opened, bundle, "step", [cache, bad, row])[0].numpy()  # nobody keeps the output
+            rt.submit(opened, bundle, "step", [cache, bad, row])[0].numpy()  # the output is not kept
         good = _inputs_of_step(opened, bundle, at=3)[1]
         (out,) = rt.submit(opened, bundle, "step", [cache, good, row])
         assert (out.numpy() == 7).all()
@@ -852,7 +852,7 @@ def test_tensors_of_a_device_are_listed_while_threads_make_others(device, randn)
 @pytest.mark.parametrize("layout", [TILE, ROWS], ids=["as it is", "converted"])
 @pytest.mark.parametrize("direct", [0, 4, 8])
 def test_many_threads_donate_one_tensor(stateful, device, randn, monkeypatch, layout, direct):
-    """By rt.submit, and ``direct`` by Session.submit: whoever is first gets it."""
+    """By rt.submit, and ``direct`` by Session.submit: the first thread gets it."""
     x, d = put(device, randn(32, 32), layout), put(device, randn(32, 32))
     wanted, results = x.numpy() + d.numpy(), []
     session = executable.executable(device, stateful, "step").session

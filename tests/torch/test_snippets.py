@@ -91,7 +91,7 @@ def test_loss_compiled_for_the_cpu(tt):
 
 
 def test_the_gradient_hook_of_the_thread(tt):
-    """A hook on the model's output sees the loss's gradient; nobody calls backward a second time."""
+    """A hook on the model's output sees the loss's gradient; backward is not called a second time."""
     model = MNISTLinear()
     twin = copy.deepcopy(model)
     tt_model = torch.compile(model.to("tt"), backend="tt")

@@ -1,4 +1,4 @@
-"""What we write, as TVM's executor reads and calls it. There is no TVM here: a C program stands in for it."""
+"""What we write, as TVM's executor reads and calls it. There is no TVM here: a C program takes its place."""
 
 import ctypes
 import json

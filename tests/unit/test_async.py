@@ -499,7 +499,7 @@ def test_many_threads_in_one_session(slow):
 
 
 def test_threads_that_submit_beside_threads_that_wait_for_all(document, packed_library):
-    """Who waits for a run keeps it, whoever else lets go of it (the address sanitizer sees the rest)."""
+    """A thread that waits for a run keeps it when all others let go (the address sanitizer sees the rest)."""
     mod = gr.create(chain(document, "myadd", 1), packed_library)
     mod.session.max_in_flight = 2
     mod.run_async(x=full(0)).wait()
@@ -677,7 +677,7 @@ print("fine")
 
 @forks
 def test_fork_while_other_threads_hold_locks(files):
-    """Whoever held a lock of ours is not in the child to let go of it."""
+    """A thread that held a lock of ours is not in the child to let go of it."""
     done = script(
         _CHAIN
         + """

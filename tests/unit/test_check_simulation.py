@@ -24,13 +24,13 @@ from graph_runtime.testing.graphs import random_graph
 CONSERVATIVE = {
     "layout": "a format that fits in bytes and yet cannot hold the dtype",
     "storage": "an entry outside of the size, alignment or peak that its storage states",
-    "nop": "a reshape whose bytes nobody reads",
-    "copy": "a copy whose bytes nobody reads",
-    "overlap": "bytes of padding, of entries that nobody reads, or of storages where no entry lies",
-    "device": "a reader whose output nobody reads",
-    "order": "a copy of an input that stands before it, and runs when it is set",
+    "nop": "a reshape whose bytes have no reader",
+    "copy": "a copy whose bytes have no reader",
+    "overlap": "bytes of padding, of entries without a reader, or of storages where no entry lies",
+    "device": "a reader whose output has no reader",
+    "order": "a copy of an input that comes before it, and runs when it is set",
     "alias": "types that differ and yet fit, or an output that is its own input",
-    "at_input": "a node that is no copy of an input, and whose output nobody reads",
+    "at_input": "a node that is no copy of an input, and whose output has no reader",
 }
 DEVICES = (["cpu:0"], ["cpu:0", "tt:0"], ["tt:0", "tt:1"], ["tt:1", "cpu:0", "tt:0"])
 

@@ -1,4 +1,4 @@
-"""The cost models: what each formula promises whatever its weights, the ground each number stands on,
+"""The cost models: what each formula promises whatever its weights, the basis of each number,
 errors."""
 
 from __future__ import annotations

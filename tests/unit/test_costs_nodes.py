@@ -72,7 +72,7 @@ def test_larger_tensors_take_longer(board, op):
 
 
 def test_every_op_has_a_pace_on_the_host():
-    """Each op stands once in the table of cpu.py, and nothing else does: there is no pace by default."""
+    """Each op is in the table of cpu.py once, and nothing else is: there is no pace by default."""
     listed = [op for ops in cpu._TAKERS.values() for op in ops]
     assert sorted(listed) == sorted(all_ops())
     assert set(cpu.PACES.values()) <= {field.name for field in fields(cpu.Machine)}

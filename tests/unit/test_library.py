@@ -47,7 +47,7 @@ def _func(name="f", op=None, num_inputs=2, attrs=None, flatten=False) -> Func:
 
 
 def _span(data: bytes) -> tuple[int, int]:
-    """Where the manifest's JSON stands in a library."""
+    """Where the manifest's JSON lies in a library."""
     start = data.index(MAGIC) + len(MAGIC) + 8
     return start, start + int.from_bytes(data[start - 8 : start], "little")
 

@@ -1,4 +1,4 @@
-"""Nodes read without the schema: what that road takes, the schema takes, and both give the same graph."""
+"""Nodes read without the schema: what that reader takes, the schema takes, and both give the same graph."""
 
 from __future__ import annotations
 
@@ -105,11 +105,11 @@ def test_no_edit_passes_that_the_schema_refuses(data):
     if accepted(nodes):
         assert read_checked(text)[0]["nodes"] == nodes
     else:
-        with pytest.raises(DocumentError) as road:
+        with pytest.raises(DocumentError) as quick:
             read_checked(text)
         with pytest.raises(DocumentError) as schema:
             check_schema(document(nodes), "graph", "graph.json")
-        assert (str(road.value), road.value.path) == (str(schema.value), schema.value.path)
+        assert (str(quick.value), quick.value.path) == (str(schema.value), schema.value.path)
 
 
 @pytest.mark.parametrize(

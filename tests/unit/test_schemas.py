@@ -21,7 +21,7 @@ FILES = sorted(SCHEMAS.glob("*.schema.json"))
 
 
 def objects(schema):
-    """Every object schema with properties, wherever it stands."""
+    """Every object schema with properties, wherever it is."""
     if isinstance(schema, dict):
         if "properties" in schema:
             yield schema

@@ -98,7 +98,7 @@ class Pages:
 
 
 def host_layout(dtype: str) -> Layout:
-    """How a tensor of a dtype stands in host memory: rows of its own format."""
+    """How a tensor of a dtype lies in host memory: rows of its own format."""
     stored = format_of(dtype)
     return Layout(HOST, ROW_MAJOR, stored.name if stored else dtype)
 
@@ -154,7 +154,7 @@ def footprint(layout: Layout, shape: tuple[int, ...], memory: Memory) -> tuple[i
 
 def _units(layout: Layout, shard: Shard, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
     """(units across the matrix, units down and across a shard, payload bytes of a unit): the unit is what
-    stands in one piece in a bank, a tile or a shard's part of a row."""
+    lies in one piece in a bank, a tile or a shard's part of a row."""
     fmt, cols = FORMATS[layout.format], matrix(layout, shape)[1]
     height, width = shard.shape
     if layout.layout == TILE:

@@ -142,8 +142,8 @@ def read_wish(text: str) -> ShardWish:
 
 
 def resolve(wish: ShardWish, rows: int, cols: int, tiled: bool, grid: tuple[int, int]) -> Shard:
-    """The Shard of a rows x cols matrix: a shape that nobody said is ceil(size / cores) each way that is cut,
-    rounded up to whole tiles. ``fault`` says whether the result can be."""
+    """The Shard of a rows x cols matrix: a shape that was not given is ceil(size / cores) each way that is
+    cut, rounded up to whole tiles. ``fault`` says whether the result can be."""
     (top, left) = wish.corner
     lines, inner = wish.extent or (grid[0] - top, grid[1] - left)
     shape = wish.shape

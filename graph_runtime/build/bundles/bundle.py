@@ -193,8 +193,8 @@ class Bundle:
 
 
 class Mapped(NamedTuple):
-    """Parameters in a mapped file: ``values`` by input name; ``digests`` of these very values, by key: who
-    makes one adds it, so that programs of one bundle do not hash what they share twice."""
+    """Parameters in a mapped file: ``values`` by input name; ``digests`` of these very values, by key: the
+    code that makes one adds it, so that programs of one bundle do not hash what they share twice."""
 
     values: dict[str, np.ndarray]
     digests: dict[str, bytes]

@@ -122,7 +122,7 @@ def _opened(data: bytes | os.PathLike) -> Iterator[tuple[BinaryIO, int]]:
 
 
 def _refuse_to_overwrite(path: Path) -> None:
-    """Raise GraphRuntimeError for what is no bundle: replacing takes away all that stands there."""
+    """Raise GraphRuntimeError for what is no bundle: replacing takes away all that is there."""
     if not os.path.lexists(path) or _is_ours(path):
         return
     kind = "folder" if path.is_dir() else "file" if path.is_file() else "link, device or pipe"

@@ -77,7 +77,7 @@ class Manifest:
     kernels: tuple[KernelEntry, ...]
 
     def to_bytes(self) -> bytes:
-        """MAGIC, length, JSON: what stands in the library."""
+        """MAGIC, length, JSON: the manifest's bytes in the library."""
         body = orjson.dumps(asdict(self), option=orjson.OPT_SORT_KEYS)
         return MAGIC + len(body).to_bytes(8, "little") + body
 

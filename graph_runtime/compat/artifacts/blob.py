@@ -198,7 +198,7 @@ def _assemble(
 
 
 def _refuse_cycles(cursor: Cursor, imports: tuple[tuple[int, ...], ...]) -> None:
-    """Kahn's count: whoever never loses its last importer is on a cycle."""
+    """Kahn's count: a module that never loses its last importer is on a cycle, or below one."""
     importers = np.bincount([c for row in imports for c in row], minlength=len(imports)).tolist()
     ready = [i for i, n in enumerate(importers) if n == 0]
     seen = 0

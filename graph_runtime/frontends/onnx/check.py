@@ -205,7 +205,7 @@ def _check_sizes(dims: Mapping[str, int]) -> None:
 
 def _refuse_dims(dims: Mapping[str, int], symbols: Mapping[str, str]) -> None:
     """Raise InputError for a size that no dimension has the name of, and for dimensions without a size.
-    ``symbols``: {name: where it stands}."""
+    ``symbols``: {name: where it occurs}."""
     for name in dims:
         if name not in symbols:
             raise InputError(f"the model has no dimension {name!r}{did_you_mean(name, symbols)}", got=name)

@@ -5,8 +5,8 @@ def _selu(ctx):
     return ctx.op("selu", ctx.input(0), alpha=ctx.attr("alpha", 1.67326), gamma=ctx.attr("gamma", 1.0507))
 
 A converter returns the node's results in order: a Value, or a tuple of them, in which None is a result that
-it cannot make. It reads every attribute that it honours through ``attr``; one that nobody read is an error,
-so that no attribute is ever ignored by oversight.
+it cannot make. It reads every attribute that it honours through ``attr``; one that it does not read is an
+error, so that no attribute is ever ignored by oversight.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Context:
         return self._attrs.get(name, default)
 
     def unread(self) -> list[str]:
-        """Attributes that nobody asked for."""
+        """Attributes that the converter did not read."""
         return sorted(set(self._attrs) - self._read)
 
     def ignore(self, *names: str) -> None:

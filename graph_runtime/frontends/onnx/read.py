@@ -1,8 +1,8 @@
 """An ONNX file -> ModelProto and typed constants, whose bytes stay in the file until they are read.
 
 Weights inside the model file and external data are mapped, never copied. A path of external data must stay
-inside the model's folder, its bytes inside their file. A file that is not there is no error before somebody
-reads the values.
+inside the model's folder, its bytes inside their file. A missing file is an error only when the
+values are read.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A protobuf parser copies every weight into memory of its own and takes no file of 2 GiB and more. So the wire
 format is walked here just as deep as ModelProto.graph.initializer[i].raw_data; what is left, structure and
-small tensors, goes to the parser. Everything read is checked against the end of the message it stands in.
+small tensors, goes to the parser. Everything read is checked against the end of its message.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _tensor(data: memoryview, span: Span, spans: dict[int, Span], index: int) ->
             spans[index] = body
             continue
         if raw:
-            spans.pop(index, None)  # of a field that stands twice the last one counts
+            spans.pop(index, None)  # of a repeated field the last one counts
         out += data[whole.offset : whole.offset + whole.length]
     return bytes(out)
 

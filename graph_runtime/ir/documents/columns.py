@@ -65,7 +65,7 @@ def _whole(value: Any) -> bool:
 
 def entries(values: list[list[int]], locate: Callable[[int], Places]) -> np.ndarray:
     """int64 [len(values), 2 or 3] from [nid, index] or [nid, index, version] each: nid, index, and the
-    version where all have one; ``locate(i)`` is where entry i stands. Raises DocumentError for a number with
+    version where all have one; ``locate(i)`` is the place of entry i. Raises DocumentError for a number with
     a fraction.
     """
     rows = id_rows(values)

@@ -67,7 +67,7 @@ def read_document(data: bytes, *, strict: bool = False) -> dict[str, Any]:
 
 def until_metadata(document: Any, data: bytes, keys: int | None = None, *, strict: bool = False) -> Any:
     """The value of a graph.json's text ``data`` without the keys after ``metadata``, whatever they are; no
-    other key stands twice. ``keys``: as tells_all. Raises DocumentError."""
+    other key occurs twice. ``keys``: as tells_all. Raises DocumentError."""
     if not tells_all(data, document, keys):
         cut = without_repeats(data, _GRAPH, last=_LAST)
         if not strict:

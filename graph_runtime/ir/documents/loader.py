@@ -159,8 +159,8 @@ def _eids(
 
 
 def check_order(names: tuple[str, ...], func_id: np.ndarray, in_ptr: np.ndarray, in_nid: np.ndarray) -> None:
-    """Nodes run in array order, so a producer stands before its consumers; null nodes do not run and may
-    stand anywhere. A null node has no inputs.
+    """Nodes run in array order, so a producer comes before its consumers; null nodes do not run and may
+    be anywhere. A null node has no inputs.
     """
     consumer = np.repeat(np.arange(len(names)), np.diff(in_ptr))
     bad = func_id[consumer] < 0
@@ -222,7 +222,7 @@ def _arg_nodes(document: dict[str, Any], names: tuple[str, ...], func_id: np.nda
 
 
 def check_arg_nodes(nids: np.ndarray, names: tuple[str, ...], func_id: np.ndarray) -> None:
-    """Inputs of a graph are in range, null nodes, and none stands twice. Raises GraphError."""
+    """Inputs of a graph are in range, null nodes, and none occurs twice. Raises GraphError."""
     seen: set[int] = set()
     for i, nid in enumerate(nids.tolist()):
         if nid >= len(func_id):

@@ -156,7 +156,7 @@ def _is_plain(ops: list, names: list, inputs: list, attrs: list | None) -> bool:
 
 
 def _place(start: int, inputs: list[list], slot: int) -> tuple[str | int, ...]:
-    """Where an input of a block's nodes stands."""
+    """The place of an input of a block's nodes."""
     ends = np.cumsum([len(of_node) for of_node in inputs])
     nid = int(np.searchsorted(ends, slot, side="right"))
     return "nodes", start + nid, "inputs", slot - int(ends[nid]) + len(inputs[nid])

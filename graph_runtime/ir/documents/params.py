@@ -4,7 +4,7 @@
     array: u64 0xDD5E40F096B4A13F; u64 reserved; int32 device_type, device_id, ndim; u8 code, u8 bits, u16
            lanes; ndim x int64 shape; int64 bytes of data; data (little endian)
 
-A file is memory-mapped: arrays are read-only views of it, and nothing is read before somebody looks. TVM
+A file is memory-mapped: arrays are read-only views of it, and bytes are read only when used. TVM
 accepts a file whose last array is cut, and drops lanes when it writes: both are errors here.
 """
 

@@ -1,5 +1,5 @@
 """The parameter file of a bundle: raw values one after the other, each at a multiple of 64 bytes, so that the
-file is mapped and used where it lies. What lies where stands in bundle.json.
+file is mapped and used where it lies. bundle.json says what lies where.
 
     {key: TensorType} --lay_out--> {key: Slot}      then write_values streams, map_values maps
 """

@@ -13,7 +13,7 @@ _ROWS = 12  # of the left operand, from which packing the right one pays
 
 
 def kernel_by_rule(op: str, inputs: Types, attrs: Attrs) -> str | None:
-    """The variant to be named for a node that nobody measures, None for the op's default kernel."""
+    """The variant to be named for a node that is not measured, None for the op's default kernel."""
     if inputs and inputs[0].dtype != "float32":
         return None
     if op == "attention":

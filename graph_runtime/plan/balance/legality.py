@@ -19,8 +19,8 @@ __all__ = ["legal_dirs", "structural", "user_stack_factor"]
 def legal_dirs(op: BalanceOp) -> tuple[str, ...]:
     """Directions in which blocks of the op may be streamed.
 
-    A sparse matmul hands over its taps row block by row block; who reads them side by side (vslice, then
-    hstack by the same factor) consumes rows with depth major, and only R keeps that order.
+    A sparse matmul hands over its taps row block by row block. A consumer that reads them side by side
+    (vslice, then hstack by the same factor) takes rows with depth major, and only R keeps that order.
     """
     if (op.kind == "reduce" and op.dim == "z") or any(map(_reads_taps, op.operands)):
         return ("R",)

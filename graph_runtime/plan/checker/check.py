@@ -1,4 +1,4 @@
-"""The independent checker: no plan runs that it has not seen, whoever made it.
+"""The independent checker: no plan runs that it has not seen, whatever made the plan.
 
 It shares no code with the passes: it reads a Plan, works out by itself which bytes every entry takes and how
 long they are needed, and refuses the plan with the first rule that it breaks:
@@ -17,7 +17,7 @@ long they are needed, and refuses the plan with the first rule that it breaks:
 
 It is conservative where it need not know more: bytes count by whole entries with their padding, two storages
 that overlap in space by their whole extent, a graph input is needed for ever (it may be set once and run many
-times), a __nop reads its input, a write that nobody reads is still a write, and in-place use asks for equal
+times), a __nop reads its input, a write without a reader is still a write, and in-place use asks for equal
 types and a permission of the op.
 """
 

@@ -25,7 +25,7 @@ class Lives:
             of = of[of]
         self.of = of
         self.never = 2 * graph.num_nodes  # later than every node
-        self.reads = 2 * facts.maker  # the last read, or the write of what nobody reads
+        self.reads = 2 * facts.maker  # the last read, or the write of a value without a reader
         self.reads[of[graph.in_eid]] = 2 * facts.reader  # readers ascend: the last one stays
         self.is_output = np.zeros(graph.num_entries, bool)
         self.is_output[of[graph.outputs]] = True
@@ -95,7 +95,7 @@ def _alias_fault(facts: Facts, lives: Lives, out: int, into: int) -> str | None:
     return None
 
 
-# **************** who overwrites whom ****************
+# **************** which values overwrite which ****************
 
 
 def check_overlap(facts: Facts, lives: Lives) -> None:

@@ -39,7 +39,7 @@ def copy_changes(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
     change = np.zeros((problem.num_nodes, k), np.int64)
     home = did[problem.owner]
     every = np.arange(k)
-    # who reads a value brings a copy to where there is none, and saves one where it is the only reader
+    # a node that moves brings what it reads to a device without a copy, and saves a copy that it alone reads
     value, nid = problem.use_value, problem.use_nid
     at, source = did[nid], home[value]
     row = problem.copy[value, source]  # [uses, k]
@@ -47,7 +47,7 @@ def copy_changes(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
     alone = (readers[value, at] == 1) & (at != source)
     saves = np.where(alone, row[np.arange(len(value)), at], 0)
     np.add.at(change, nid, brings - saves[:, None] * (every != at[:, None]))
-    # who owns a value sends it from elsewhere
+    # a node that moves sends its own values from its new device
     read = readers > 0
     sent = np.einsum("vsd,vd->vs", problem.copy, read)  # copy[d, d] is 0
     rows = np.arange(len(home))

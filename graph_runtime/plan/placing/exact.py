@@ -1,8 +1,9 @@
 """The policy ``optimal``: branch and bound over all assignments of a small graph, many at a time.
 
-Assignments grow node by node, in node order, so that the times of what stands already are exact; those whose
-lower bound is no better than the best known are dropped. Where they become too many, those with the least
-bound are kept: the answer is then the best that was seen, and ``bound`` what no assignment goes below.
+Assignments grow node by node, in node order, so that the times of nodes assigned so far are exact. Those
+whose lower bound is no better than the best known are dropped. Where the others become too many, those with
+the least bound are kept: the answer is then the best that was seen, and ``bound`` what no assignment goes
+below.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Times:
         self._queue = _copy_queues(problem.on_host)
         host = np.tile(problem.on_host, 3)  # of each queue
         hears = host[:, None] & host & ~np.eye(3 * k, dtype=bool)
-        self._hears = np.vstack([hears, np.zeros((1, 3 * k), bool)])  # -1: nobody brought it
+        self._hears = np.vstack([hears, np.zeros((1, 3 * k), bool)])  # -1: no queue brought it
         self._ptr = np.searchsorted(problem.use_nid, np.arange(count + 1)).tolist()
         self._value, self._owner = problem.use_value.tolist(), problem.owner.tolist()
         self._ready, self._call = problem.ready.tolist(), (problem.graph.func_id >= 0).tolist()

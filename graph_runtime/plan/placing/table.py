@@ -23,7 +23,7 @@ _SMALL = 30  # nodes of a graph whose bound is worth a search
 
 def node_rows(problem: PlacementProblem, did: np.ndarray, asked: np.ndarray, causes: list[str]) -> list[Row]:
     """One row a node that runs, and one an input that is copied on every run: nid, node, op, asked (None:
-    nobody asked), device, why, ns, and copies of what it makes: to, bytes, ns."""
+    no device), device, why, ns, and copies of what it makes: to, bytes, ns."""
     names = [str(d) for d in problem.devices]
     did = np.where(problem.graph.func_id < 0, problem.pin, did)  # inputs come from there
     sent = _copies(problem, did, names)

@@ -1,5 +1,5 @@
 """Work that is queued on devices (native/include/gr_async.h), whatever it means.
 
-Read: buffer (memory, and the events of whoever uses it), template (instructions in lanes, made once,
+Read: buffer (memory, and the events of its queued uses), template (instructions in lanes, made once,
 submitted any number of times), run (the handle of one submission).
 """

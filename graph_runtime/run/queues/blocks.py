@@ -18,9 +18,9 @@ _KINDS = {
 
 
 class Block(NamedTuple):
-    """``addr``, ``extent`` bytes (per bank), ``holder``: who asked for it first. ``kind``: "reserved" by
-    DeviceHandle.alloc, "held" by who has its Buffer, "queued": queued work alone needs it, "idle": kept to be
-    used again."""
+    """``addr``, ``extent`` bytes (per bank), ``holder``: what asked for it first. ``kind``: "reserved" by
+    DeviceHandle.alloc, "held" by the owner of its Buffer, "queued": queued work alone needs it, "idle": kept
+    to be used again."""
 
     addr: int
     extent: int

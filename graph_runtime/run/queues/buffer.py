@@ -55,8 +55,8 @@ class Buffer:
     keeps the block; ``free`` gives it up for all of them.
 
     ``pointer`` holds the reference of C's, and is itself held by every call that was given it: what another
-    thread drops or frees meanwhile is released when that call is over. Who puts it into an array of C's keeps
-    it beside the array.
+    thread drops or frees meanwhile is released when that call is over. A caller that puts it into an array of
+    C's keeps it beside the array.
     """
 
     __slots__ = ("__weakref__", "extent", "handle", "memory", "overwrites", "owner", "pointer", "replaced")
@@ -132,7 +132,8 @@ class Buffer:
 
     @property
     def events(self) -> Buffer:
-        """Itself: whoever owns a tensor's memory says so which Buffer has the events of its queued uses."""
+        """Itself. Each owner of a tensor's memory has this property: the Buffer with the events of its queued
+        uses."""
         return self
 
     @property

@@ -30,7 +30,7 @@ class Run:
     """One submission.
 
     ``outputs`` the tensors it makes, there at once: reading one waits for it. ``name`` is the session's. A
-    run that failed and that nobody asked is warned about when it is dropped. ``left()``: what its error says
+    run that failed and was never asked is warned about when it is dropped. ``left()``: what its error says
     besides, of what the run left in its inputs. ``pointer`` the ``gr_run *``.
     """
 
@@ -79,7 +79,7 @@ class Run:
         return _failure(self.pointer, self._left()) if self._failed() else None
 
     def forget(self) -> tuple[Any, ...]:
-        """The outputs, for who keeps them instead of the run: who reads one hears of a failure, so that
+        """The outputs, for a caller that keeps them instead of the run. Reading one tells of a failure, so
         dropping the run does not warn."""
         self._asked = True
         return self.outputs
@@ -125,7 +125,7 @@ def failure_of(pointer: Any) -> Callable[[], Exception | None]:
 
 
 def _drop(pointer: Any, name: str) -> None:
-    """Nobody asked how a run went that is over."""
+    """Warn of a run that failed and was never asked."""
     if lib.gr_run_failure(pointer, ffi.NULL) not in (0, lib.GR_ERR_CANCELLED):
         warnings.warn(
             f"a run of {name} failed and nobody asked: {_failure(pointer)}", RuntimeWarning, stacklevel=3
@@ -145,7 +145,7 @@ async def when_over(over: Callable[[], bool]) -> None:
     import asyncio  # takes longer to import than all of us
 
     global _thread
-    if lib.gr_async_usable():  # in a child of fork nothing ends: who waits is told
+    if lib.gr_async_usable():  # in a child of fork no run ends: the waiter gets an error
         return
     future = asyncio.get_running_loop().create_future()
     with _lock:

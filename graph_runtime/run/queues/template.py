@@ -113,7 +113,7 @@ class Template:
         """Queue one run: the ``gr_run *``, which the caller releases.
 
         ``buffers``: a ``gr_buffer *[]`` [slots], NULL where C shall take memory; what it took for slots with
-        ``keep`` stands there afterwards, a reference each. Waits for nothing unless memory is short. Raises
+        ``keep`` is there afterwards, a reference each. Waits for nothing unless memory is short. Raises
         DeviceMemoryError; GraphRuntimeError, DeviceError where nothing can be queued.
         """
         return _submit(self.pointer, buffers) or self._with_room(lambda: _submit(self.pointer, buffers))

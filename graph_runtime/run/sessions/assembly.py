@@ -97,8 +97,8 @@ class _Names:
 
 
 class _Copies:
-    """Copies of kept values that are outputs, so that what is handed out is nobody else's: last steps of a
-    run. ``queues`` gets the lanes that they need."""
+    """Copies of kept values that are outputs, so that what is handed out is the caller's alone: last steps of
+    a run. ``queues`` gets the lanes that they need."""
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ _SCRATCH_ALIGNMENT = 64
 
 
 class Region:
-    """One block of a device's memory, given back when nobody (a session, a tensor) holds it any more."""
+    """One block of a device's memory, given back when no session and no tensor holds it any more."""
 
     __slots__ = ("__weakref__", "addr", "extent")
 
@@ -58,7 +58,7 @@ class Region:
 
 
 class Lease:
-    """What tensors of one entry hold instead of the region: while one is alive, somebody may look there.
+    """What tensors of one entry hold instead of the region: while one is alive, a caller may look there.
 
     ``region``: what keeps the memory, a Region, or a Buffer where the entry has memory for itself.
     ``events``: the Buffer that queued runs use for the same memory, None where there are none. ``on_write``,
@@ -106,9 +106,9 @@ class Bound:
     ``holder`` the session's name, ``handles`` its devices; ``instrs`` INSTR [instrs], ``args`` ARG [args],
     ``tensors`` DLTENSOR [args] where functions of TVM's are called (else None), ``regions`` {(did, memory):
     Region}, ``entry_addr`` uint64 [entries] where each entry lives: in a region, or, for those in ``owners``
-    {eid: who owns the memory}, where rehome put it. ``tags`` uint64 [entries]: what a sharded entry's address
-    has above that. ``reserved``: whether regions were taken (reserve); before, addresses mean nothing but for
-    what is in ``owners``, which is enough for who submits with buffers of his own.
+    {eid: the memory's owner}, where rehome put it. ``tags`` uint64 [entries]: what a sharded entry's address
+    has above that. ``reserved``: whether regions were taken (reserve). If false, only addresses of ``owners``
+    mean anything, which is enough where the caller supplies every buffer at submit time.
     """
 
     def __init__(self, program: Program, handles: Sequence[core.DeviceHandle], holder: str):
@@ -152,7 +152,7 @@ class Bound:
             self.tensors["data"] = self.args["addr"]
 
     def release(self) -> None:
-        """Give the regions up, with what stands there; what lives elsewhere stays."""
+        """Give the regions up, with their values; what lives elsewhere stays."""
         self.regions, self.reserved = {}, False
         self._leases.clear()
 
@@ -212,7 +212,7 @@ class Bound:
         return np.array([test(k) for k in self.program.kernels] or [False], bool)[self.program.kid]
 
     def owner(self, eid: int) -> object:
-        """Who keeps the memory of an entry alive; it is known as long as somebody holds it."""
+        """What keeps the memory of an entry alive; it is known as long as it has a holder."""
         if eid in self.owners:
             return self.owners[eid]
         lease = self._leases.get(eid)
@@ -224,9 +224,9 @@ class Bound:
         return lease
 
     def rehome(self, places: Mapping[int, tuple[int, object]]) -> None:
-        """Let entries, whole values with all their aliases, live in memory of somebody else's from now on:
-        {eid: (address, who keeps it alive)}. Their own goes back to the system where nobody else uses it and
-        no tensor shows it."""
+        """Let entries, whole values with all their aliases, live in memory of another owner from now on:
+        {eid: (address, what keeps it alive)}. Their own goes back to the system where no other entry uses
+        it and no tensor shows it."""
         free = [eid for eid in places if self.reserved and eid not in self.owners and eid not in self._leases]
         for eid, (addr, owner) in places.items():
             self.entry_addr[eid], self.owners[eid] = addr, owner

@@ -1,10 +1,10 @@
 """Constants in a device's own memory: each is held once, whatever number of programs, bundles and sessions
 use it, and goes with the last of them.
 
-    share(session, values)   graph inputs, and the copies made of them when they are set, live where all who
+    share(session, values)   graph inputs, and the copies made of them when they are set, live where all that
                              use the same values have them
-    own(session, index)      an input has memory of the session's own again, before somebody writes there
-    hold(home, index, value) the same memory, for who submits without a session
+    own(session, index)      an input has memory of the session's own again, before it is written
+    hold(home, index, value) the same memory, for a caller that submits without a session
 
 A constant is known by what it holds, the sha256 of its type and bytes as they were read, and by how it is
 stored. No name and no hash that a file records is asked.
@@ -48,7 +48,7 @@ class _Key(NamedTuple):
 
 
 _held: weakref.WeakValueDictionary[_Key, Buffer] = weakref.WeakValueDictionary()
-_lock = new_rlock()  # while a constant is made: who asks for the same one waits
+_lock = new_rlock()  # while a constant is made: a thread that wants the same one waits
 
 
 class Shared(Lease):
@@ -157,7 +157,7 @@ def hold(
     home: Home, index: int, value: Any, digests: dict[int, bytes], staying: bool = False
 ) -> dict[int, Held]:
     """{entry: where it lives} of a graph input with these values, and of the copies that are made of it when
-    it is set: each on its device, made if nobody has it there. It stays there while the answer is kept.
+    it is set: each on its device, made if it is not there yet. It stays there while the answer is kept.
 
     ``digests`` {index: hash of these very values}, which is added where it is needed. ``staying``: the value
     is an array that stays where it is, unchanged, so that an input on the host, if it fits, lives in it.
@@ -271,7 +271,7 @@ def own(session: Owner, index: int) -> None:
 
 
 def _private(tensor: Tensor, holder: str) -> Tensor:
-    """A copy of what a tensor shows, in a block of its own, of whose end nobody is told but its tensors."""
+    """A copy of what a tensor shows, in a block of its own, of whose end only its tensors are told."""
     place = tensor.place
     buffer = Buffer.alloc(place.handle, place.memory, place.extent, holder, lasting=True, for_host=True)
     made = Tensor(place.device, place.handle, place.type, place.layout, buffer.addr, Lease(buffer))

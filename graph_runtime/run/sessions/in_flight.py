@@ -14,14 +14,14 @@ ffi, lib = core.ffi, core.lib
 
 
 class InFlight:
-    """Any thread. ``holder`` is who texts of a wait name."""
+    """Any thread. ``holder`` is the name in texts of a wait."""
 
     def __init__(self, holder: str):
         self._holder = holder
         self._runs: deque[Any] = deque()
 
     def add(self, raw: Any) -> None:
-        """Count a ``gr_run *``, with a reference that whoever looks at it holds."""
+        """Count a ``gr_run *``, with a reference that a thread holds while it looks at the run."""
         lib.gr_run_retain(raw)
         self._runs.append(ffi.gc(raw, lib.gr_run_release))
 

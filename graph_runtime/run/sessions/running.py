@@ -123,7 +123,7 @@ class Running:
             self.lost |= mine
             self.unset |= mine
             for index in mine:
-                self.input(index)  # tensors that somebody holds tell when they are written
+                self.input(index)  # tensors that a caller holds tell when they are written
             self._around = self._around or bool(mine)
 
     def _busy_error(self) -> SessionBusyError:

@@ -46,7 +46,7 @@ class Session(Running):
     at the same time. ``max_in_flight``: queued runs that hold memory at once; submit waits for the oldest
     before it queues one more. ``reserve`` False: memory is taken when it is first needed (reserve), which is
     never where the session is only submitted to. It is held until the session and all its tensors are gone.
-    ``unset_inputs``: runs "refuse" (InputError) or "allow" inputs that nobody has set.
+    ``unset_inputs``: runs "refuse" (InputError) or "allow" inputs that were never set.
 
     Raises LibraryError or UnsupportedOpError for a node without a kernel, CapacityError where the plan leaves
     no room for circular buffers, DeviceMemoryError where memory is short.
@@ -87,7 +87,7 @@ class Session(Running):
         self.sharing: set[int] = set()  # inputs of which a part may be constants of others, too
         self._queued = queues == "threads"
         self._around = True  # whether a run is more than one call into C
-        self._fresh = True  # nobody was shown any of its own memory
+        self._fresh = True  # no tensor has shown any of its own memory
         self._submitter: Submitter | None = None  # made by the first submit
         if reserve:
             self.reserve()
@@ -102,7 +102,7 @@ class Session(Running):
             self._around = self._needs_more()
 
     def release(self) -> bool:
-        """Give that memory up, if nobody has seen or set any of it; whether the session has none now."""
+        """Give that memory up, if none of it was seen or set; whether the session has none now."""
         if self.bound.reserved and self._fresh:
             self._around = True
             self.bound.release()

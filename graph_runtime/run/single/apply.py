@@ -29,7 +29,7 @@ class Refused(Exception):
 
 
 def ready_call(op: str, attrs: Attrs, inputs: tuple[Tensor, ...]) -> Call | None:
-    """The Call of these inputs if nothing stands between it and its launcher: no refusal, no alias, no check
+    """The Call of these inputs if nothing is to be done before its launcher: no refusal, no alias, no check
     that is due. Callers may keep it for tensors of the same places (policy.on_change tells when to stop)."""
     call = find(op, attrs, tuple([tensor.place for tensor in inputs]))
     if call.launcher is None or (policy.verifying() and not call.verified):

@@ -46,7 +46,7 @@ def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> Calla
             try:
                 return ready[a._place, b._place].launcher.launch_pair(a, b)
             except (LookupError, AttributeError, TypeError, DeviceMemoryError):
-                pass  # new, moved, not two tensors, gone, or no room: the slow road knows what to do
+                pass  # new, moved, not two tensors, gone, or no room: the slow way knows what to do
         return slow(a, b, out=out, **more)
 
     function.__name__ = function.__qualname__ = name

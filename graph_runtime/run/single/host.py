@@ -1,4 +1,4 @@
-"""The road over the host: inputs gathered in one batch, numpy's own function, the result placed back."""
+"""The way over the host: inputs gathered in one batch, numpy's own function, the result placed back."""
 
 from __future__ import annotations
 

@@ -50,10 +50,10 @@ class Launcher:
         try:
             made = self._made(self._enqueue(buffers), inputs)
         except DeviceMemoryError:
-            settle_all()  # recipes keep tensors that nobody else needs
+            settle_all()  # recipes keep tensors that have no other use
             made = self._made(self._enqueue(buffers), inputs)
         if any(tensor.buffer is None for tensor in inputs):
-            made.wait()  # the next run of that session waits for nobody
+            made.wait()  # the next run of that session does not wait
         return made
 
     def launch_pair(self, a: Tensor, b: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ def alias(tensor: Tensor, to: Place) -> Tensor:
 
 
 def rebind(tensor: Tensor, made: Tensor) -> None:
-    """Let a handle lead to the new values ``made``, of its own place. Waits for nobody: what was queued with
+    """Let a handle lead to the new values ``made``, of its own place. Does not wait: what was queued with
     the old ones reads those."""
     replace(tensor, tensor.alias())
     with moves:

@@ -1,4 +1,4 @@
-"""verify() asks new kernels for proof; who keeps what was selected is told when it does not hold any more."""
+"""verify() asks new kernels for proof; on_change tells caches of calls when they do not hold any more."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def verifying() -> bool:
 
 
 def on_change(listener: Callable[[], None]) -> None:
-    """Call ``listener`` when what was selected does not hold any more: who keeps calls drops them then."""
+    """Call ``listener`` when what was selected does not hold any more: a cache of calls is emptied then."""
     _listeners.append(listener)
 
 

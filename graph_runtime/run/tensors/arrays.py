@@ -1,4 +1,4 @@
-"""Tensors that belong to nobody's session: empty, made from host values, or borrowed from the caller."""
+"""Tensors that belong to no session: empty, made from host values, or borrowed from the caller."""
 
 from __future__ import annotations
 

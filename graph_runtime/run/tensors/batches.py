@@ -71,7 +71,7 @@ def fetch(tensors: Sequence[Tensor]) -> list[np.ndarray]:
 
 
 def _of_one_time(tensors: Sequence[Tensor]) -> tuple[list[Place], list[Any]]:
-    """Places, and the ``gr_buffer *`` of what stands there, which are to be kept while C reads it: other
+    """Places, and the ``gr_buffer *`` of what is there, which are to be kept while C reads it: other
     threads may let the handles lead elsewhere meanwhile."""
     while True:
         owners = [tensor._owner for tensor in tensors]
@@ -131,7 +131,7 @@ def _on_host(types: Sequence[TensorType]) -> list[Place]:
 
 
 def _block(types: Sequence[TensorType]) -> tuple[list[int], int]:
-    """Where each value stands in a block, and the bytes of the block."""
+    """The offset of each value in a block, and the bytes of the block."""
     offsets, end = [], 0
     for type_ in types:
         offsets.append(end)

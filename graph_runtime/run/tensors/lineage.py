@@ -1,7 +1,7 @@
 """Lineage: how the outputs of queued ops were made, kept until it is known that they were.
 
-A kernel that fails at run time is noticed where somebody waits for its output, or for what was made of it.
-Until then each output keeps its recipe, (who can make it again, the inputs), and with it the inputs alive.
+A kernel that fails at run time is noticed when a caller waits for its output, or for what was made of it.
+Until then each output keeps its recipe, (its Maker, the inputs), and with it the inputs alive.
 ``watch`` lets go of the recipes of ops that are over, and makes again what failed: so a chain of ops, however
 long, keeps only what is still queued.
 """
@@ -23,12 +23,12 @@ _pending, _failure, _NULL = core.lib.gr_buffer_pending, core.lib.gr_buffer_failu
 _MOST = 32  # outputs of a device that are not looked at yet
 _queued: defaultdict[core.DeviceHandle, deque[weakref.ref]] = defaultdict(deque)
 _recovering = new_rlock()
-_active = False  # somebody is in recover()
+_active = False  # a thread is in recover()
 _refused: list[weakref.ref] = []  # outputs that failed while the host was forbidden to make them again
 
 
 class Maker(Protocol):
-    """Who stands first in a recipe."""
+    """The first part of a recipe: it can make the output again."""
 
     def make_again(self, tensor: Any, inputs: tuple[Any, ...]) -> Any:
         """A tensor with the values that ``tensor`` should have, from inputs that have theirs."""
@@ -38,7 +38,7 @@ def watch(tensor: Any) -> None:
     """Look at this tensor, which has a recipe, when a few more were queued. Any thread."""
     queued = _queued[tensor._handle]
     queued.append(weakref.ref(tensor))
-    if len(queued) > _MOST and not _active:  # who makes something again launches, too
+    if len(queued) > _MOST and not _active:  # recover() launches, too
         _sweep(queued)
 
 
@@ -64,7 +64,7 @@ def _sweep(queued: deque[weakref.ref]) -> None:
             try:
                 recover(tensor)
             except (GraphRuntimeError, ArithmeticError, LookupError, TypeError):
-                pass  # raised again where somebody waits for the tensor
+                pass  # raised again when a caller waits for the tensor
 
 
 def settle_all(tell: bool = False) -> None:
@@ -111,12 +111,12 @@ def _settle(tensor: Any) -> None:
     try:
         tensor.wait()
     except (GraphRuntimeError, ArithmeticError, LookupError, TypeError):
-        pass  # raised again where somebody waits for the tensor
+        pass  # raised again when a caller waits for the tensor
 
 
 def recover(tensor: Any) -> bool:
     """Make a tensor whose buffer failed again, after those of its inputs that failed too, oldest first; False
-    where nobody knows how. One thread at a time.
+    where it has no recipe. One thread at a time.
 
     Raises what its maker raises: the host's error where the host cannot do it either.
     """

@@ -1,6 +1,6 @@
 """Operators: what numpy and Python's operators ask of a Tensor, put in place when it is first used.
 
-eager/ stands above Tensor and imports a good part of the package; who only runs graphs never loads it. The
+eager/ is above Tensor and imports a good part of the package. A user of graphs alone never loads it. The
 first use of any of these loads eager/protocol.py, which puts the real methods here.
 """
 

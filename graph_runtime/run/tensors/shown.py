@@ -67,7 +67,7 @@ class Shown:
         if of is not None and self._owner is not of:
             return
         _kept = self._owner  # its end may let other threads in, who should find all of it new
-        self._place = None  # first: who reads the owner, then the place, gets no older place
+        self._place = None  # first: a thread that reads the owner, then the place, gets no older place
         self.layout, self._addr, self._owner = other.layout, other._addr, other._owner
         self._view = self._target_view = self._copy_arg = None
 

@@ -99,7 +99,7 @@ class _Copies:
 
 def queue_copy(source: Tensor, target: Tensor) -> None:
     """Copy the values of one tensor to another of equal type. Between free tensors that is queued; a view of
-    a session's memory is read or written at once, for the session's next inline run waits for nobody."""
+    a session's memory is read or written at once, for the session's next inline run does not wait."""
     if source.buffer is None or target.buffer is None:
         target.copy_from(source)
         return

@@ -139,7 +139,7 @@ class Executable:
 
     @property
     def bundle(self) -> Bundle:
-        """Whoever submits has it. Raises HandleError where it is gone."""
+        """The bundle, which the submitting caller keeps alive. Raises HandleError where it is gone."""
         found = self._bundle()
         if found is None:
             raise HandleError(

@@ -1,4 +1,4 @@
-"""OpenDevice: a device that somebody opened to stitch programs on it: the tensors that live there, the
+"""OpenDevice: a device that the user opened to stitch programs on it: the tensors that live there, the
 programs that are loaded for it. Closing it ends both.
 
 The simulated device itself is the process's (core.open_device): sessions of others go on after a close.
@@ -28,7 +28,7 @@ class Holder(NamedTuple):
     ``kind``: "tensor" of handles; "constant", which all programs with the same values share; "session",
     memory of a module for runs in the calling thread; "program", what else a program or a copy that is made
     holds; "queued", which only work that is queued needs, as intermediates of a program; "idle", kept to be
-    used again. ``name``: who asked for the block first. Of a tensor: ``tensors`` the ids of all its handles,
+    used again. ``name``: what asked for the block first. Of a tensor: ``tensors`` the ids of all its handles,
     ``tensor`` the oldest of them, ``type`` and ``retained`` of that one; else (), None, "", False.
     """
 

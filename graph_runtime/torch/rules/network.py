@@ -208,7 +208,7 @@ def _windows(kernel: Any, stride: Any, padding: Any, ceil_mode: bool) -> dict[st
 
 @rule("max_pool2d_with_indices")
 def max_pool2d_with_indices(e: Any, x: Any, kernel: Any, *how: Any, **named: Any) -> Any:
-    """In graphs only: nobody needs the indices there, and a graph that does is refused."""
+    """In graphs only: most do not need the indices, and a graph that does is refused."""
     if not e.graph:
         raise Refused("indices of maxima are found on the host")
     return max_pool2d(e, x, kernel, *how, **named), None

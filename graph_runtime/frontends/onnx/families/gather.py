@@ -122,7 +122,7 @@ def _tensor_scatter(ctx: Context) -> Results:
     return ctx.op("scatter_elements", cache, ctx.const(places, "int64"), update, axis=axis, reduction="none")
 
 
-@converter("MaxUnpool", limits="as if each index stands once")
+@converter("MaxUnpool", limits="as if each index occurs once")
 def _max_unpool(ctx: Context) -> Results:
     x, indices = ctx.input(0), ctx.input(1)
     kernel = ctx.attr("kernel_shape")

@@ -84,7 +84,7 @@ def _subscripts(ctx: Context, equation: str, ranks: list[int]) -> tuple[list[lis
 
 
 def _diagonal(ctx: Context, value: Value, term: list[str]) -> tuple[Value, list[str]]:
-    """A name that stands twice in a term: only elements with equal indices, as a slice of the flattened
+    """A name that occurs twice in a term: only elements with equal indices, as a slice of the flattened
     pair."""
     for name in term:
         if term.count(name) == 2:
