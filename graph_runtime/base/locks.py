@@ -1,4 +1,4 @@
-"""Locks that a child of fork finds open: its parent's threads, who may hold them, are not there to let go.
+"""Locks that a child of fork finds open: its parent's threads, which may hold them, are not there to let go.
 
 What they guard are tables of which a child sees each entry whole or not at all.
 """

@@ -11,8 +11,8 @@ Count = Callable[[int, int], None]  # (steps done, steps in all) of one thing
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """A Tell for who wants to hear nothing."""
+    """A Tell for a caller that wants to hear nothing."""
 
 
 def uncounted(done: int, total: int) -> None:
-    """A Count for who wants to hear nothing."""
+    """A Count for a caller that wants to hear nothing."""

@@ -77,7 +77,7 @@ class Program:
         return self.bundle.params(self.entry) if self.bundle and self.params is None else self.params
 
     def arrays(self) -> Any:
-        """All that is known before a run, for who writes it: as values, and what an ONNX file holds."""
+        """All that is known before a run, to be written: as values, and what an ONNX file holds."""
         constants = {name: constant.read() for name, constant in self.constants.items()}
         given = read_params(self.values) if self.values is not None else {}
         return {**constants, **given} or None

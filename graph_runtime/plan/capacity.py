@@ -1,4 +1,4 @@
-"""Does a plan fit its devices? Asked before anything is allocated, answered with who holds the memory."""
+"""Does a plan fit its devices? Asked before anything is allocated, answered with the memory's holders."""
 
 from __future__ import annotations
 

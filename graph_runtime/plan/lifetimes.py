@@ -1,5 +1,5 @@
-"""Who holds which bytes how long: entries that a __nop makes one value, and values that may take over a dying
-one's buffer."""
+"""Which value holds which bytes how long: entries that a __nop makes one value, and values that may take
+over a dying one's buffer."""
 
 from __future__ import annotations
 

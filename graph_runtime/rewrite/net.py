@@ -1,4 +1,4 @@
-"""A model in a form that rules change: nodes in order, each value knows who makes and who reads it.
+"""A model in a form that rules change: nodes in order, each value knows its maker and its readers.
 
     net = Net(model)
     for node in net.nodes("add"):

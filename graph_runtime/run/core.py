@@ -233,7 +233,7 @@ class DeviceHandle:
 
     def alloc(self, memory: int, extent: int, holder: str) -> int:
         """Address of ``extent`` bytes (in every bank) of memory number ``memory`` of the descriptor.
-        ``holder`` is who out-of-memory texts will name. Raises DeviceMemoryError."""
+        ``holder`` is the name in out-of-memory texts. Raises DeviceMemoryError."""
         out = ffi.new("uint64_t *")
         check(
             lib.gr_device_alloc(self._open(), memory, extent, holder.encode(), out), device=str(self.device)

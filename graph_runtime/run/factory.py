@@ -360,7 +360,7 @@ def read_graph(source: Any) -> Graph:
 
 
 def _prepare() -> Callable[..., Any]:
-    from ..build.prepare import prepare  # rewrites and front-ends: only who has a model needs them
+    from ..build.prepare import prepare  # rewrites and front-ends: only models need them
 
     return prepare
 

@@ -81,7 +81,7 @@ def pack(
 
 
 def pack_thoroughly(groups: Groups, size: np.ndarray, capacity: int) -> tuple[str, np.ndarray | None]:
-    """pack() for who plans once and runs often: up to some seconds on two threads."""
+    """pack() for a caller that plans once and runs often: up to some seconds on two threads."""
     return pack(groups, size, capacity, max_nodes=_THOROUGH, threads=2)
 
 
@@ -99,7 +99,7 @@ def _aside(search: Callable[[], None], stop: Any) -> None:
     def run() -> None:
         try:
             search()
-        except Exception as error:  # handed on to who asked
+        except Exception as error:  # handed on to the caller
             failed.append(error)
         over.set()
 

@@ -1,4 +1,4 @@
-"""Outputs beside those of another runtime, for who wants a second judge."""
+"""Outputs beside those of another runtime, for a user that wants a second judge."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ __all__ = ["Eager"]
 
 class Eager:
     """The Emitter that does each op at once, on device number ``index``. ``calls``: (op, attrs, inputs) of
-    what it did, ``constants`` the numbers among its inputs, for who wants to do the same again."""
+    what it did, ``constants`` the numbers among its inputs, for a caller that wants to do the same again."""
 
     graph = False
 

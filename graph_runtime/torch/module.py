@@ -93,7 +93,7 @@ class DeviceModule:
 
     def memory_stats(self, device: Any = None) -> dict[str, int]:
         """Bytes of the device's main memory: {"allocated", "free", "largest_free", "allocations", "idle"}.
-        ``idle``: given back, and kept for who comes next."""
+        ``idle``: given back, and kept for the next taker."""
         collect()
         sweep()
         handle = core.open_device(devices()[device_of(device)])
@@ -112,7 +112,7 @@ class DeviceModule:
         return self.memory_stats(device)["allocated"]
 
     def memory_reserved(self, device: Any = None) -> int:
-        """memory_allocated, and what is kept for who comes next."""
+        """memory_allocated, and what is kept for the next taker."""
         stats = self.memory_stats(device)
         return stats["allocated"] + stats["idle"]
 

@@ -35,7 +35,7 @@ _MOST_IN_FLIGHT = 16  # runs: a caller that is further ahead waits
 
 
 class _Home(NamedTuple):
-    """Who has the constants (run/sessions/constants.py)."""
+    """The owner of the constants (run/sessions/constants.py)."""
 
     plan: Plan
     program: Program
@@ -73,8 +73,8 @@ class Submitter:
 
     def submit(self, values: Sequence[Any]) -> list[Tensor]:
         """Queue a run and return its outputs at once. ``values`` of the given inputs: tensors in the plan's
-        layout on its device are read where they are, others and arrays are copied. A failure is told to who
-        reads an output."""
+        layout on its device are read where they are, others and arrays are copied. A failure is told to
+        the readers of an output."""
         self._wait_for_turn()
         slots = ffi.new("gr_buffer *[]", self._slots.count)
         ffi.memmove(slots, self._defaults, self._size)

@@ -154,8 +154,8 @@ def _facts(plan: Plan, nid: int) -> tuple[str, str, Event]:
 
 
 def _flows(timeline: Timeline, threads: list[tuple[int, int]]) -> list[Event]:
-    """From who makes a value to the copy of it, and from the copy to who reads it first: pairs of "s" and
-    "f" with one id."""
+    """From the node that makes a value to the copy of it, and from the copy to its first reader: pairs of
+    "s" and "f" with one id."""
     plan, events, number = timeline.plan, [], 0
     values = find_values(plan.graph, plan.at_input)
     made_by = plan.graph.entry_nid
@@ -206,7 +206,7 @@ def _first_readers(timeline: Timeline, value_of: np.ndarray) -> dict[tuple[int, 
 def live_bytes(timeline: Timeline) -> dict[tuple[int, int], list[tuple[int, int]]]:
     """{(did, memory): [(ns, bytes of a bank from there on)]} of the first run: what the plan's storage holds.
 
-    A storage counts from the beginning of who writes it to the end of who reads it last.
+    A storage counts from the beginning of its writer to the end of its last reader.
     """
     plan, values = timeline.plan, find_values(timeline.plan.graph, timeline.plan.at_input)
     first = timeline.run == 0

@@ -1,4 +1,4 @@
-/* blas.c: opens OpenBLAS, which serves a few kernels where somebody installed it and asks for them.
+/* blas.c: opens OpenBLAS, which serves a few kernels where the user installed it and asks for them.
  *
  * It stays open to the end of the process and is told to use one thread: products are spread over our own pool,
  * whose threads call it side by side. Called by graph_runtime/run/core.py; gr_blas_sgemm by kernels, on any thread.

@@ -5,7 +5,7 @@
  * Rules: the logical dtype and the elements in row-major order stay (another shape: reshape.c); between
  * two host tensors of equal bytes anything may be reinterpreted (TVM's __copy). Formats convert to
  * nearest, ties to even (tile.h, gr_tile_encode). Padding of a tile is zero after a copy from rows, and
- * what stands in padding never reaches an element or a block exponent.
+ * what lies in padding never reaches an element or a block exponent.
  *
  * What a copy moved is counted (moved.h) when it is done; not that of a queued step, which was counted when it was
  * queued (submit.c).

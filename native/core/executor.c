@@ -26,7 +26,7 @@
 enum { IDLE, RUNNING, WAITING };
 
 struct gr_program {
-  const gr_instr *instrs;    /* [count] the caller's, who keeps them alive */
+  const gr_instr *instrs;    /* [count] the caller's, which keeps them alive */
   int64_t count;
   atomic_int state;
   _Atomic(const char *) owner;   /* &this_thread of the thread that made it RUNNING or WAITING */
@@ -38,7 +38,7 @@ struct gr_program {
   } *rooms;                  /* [num_rooms] what runs need */
   int32_t num_rooms;
   int64_t opening;           /* instructions from this one on open none */
-  char holder[64];           /* who needs it */
+  char holder[64];           /* what needs it */
 };
 
 static _Thread_local char this_thread;   /* its address tells threads apart */

@@ -102,13 +102,13 @@ static void drop(dl_managed *managed) {
   handle *self = (handle *)managed;
   handle *head = atomic_load_explicit(&dropped, memory_order_relaxed);
   do self->next = head;
-  /* release: who collects sees `next` */
+  /* release: the thread that collects sees `next` */
   while (!atomic_compare_exchange_weak_explicit(&dropped, &head, self, memory_order_release, memory_order_relaxed));
   atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);    /* a count, orders nothing */
 }
 
 int32_t gr_handles_collect(uint64_t *addresses, int32_t most) {
-  /* mostly there is none, and this stands in the way of every operation */
+  /* mostly there is none, and every operation pays for this */
   if (!atomic_load_explicit(&dropped, memory_order_relaxed)) return 0;
   int32_t count = 0;
   pthread_mutex_lock(&lock);

@@ -1,4 +1,4 @@
-/* ledger.c: who holds which range of one memory: first-fit placement, lookup, and the out-of-memory text.
+/* ledger.c: the holder of each range of one memory: first-fit placement, lookup, and the out-of-memory text.
  *
  * Called by the device kinds under their device's lock.
  * defines: gr_ledger_*

@@ -1,4 +1,4 @@
-/* ledger.h: who holds which range of one memory. The free ranges are the gaps between holdings, so freed
+/* ledger.h: the holder of each range of one memory. The free ranges are the gaps between holdings, so freed
  * neighbours coalesce by themselves.
  *
  * Called by the device kinds under their device's lock.
@@ -12,7 +12,7 @@
 typedef struct gr_holding {
   uint64_t addr;         /* host pointer or bank address */
   uint64_t extent;       /* bytes, per bank */
-  char holder[64];       /* who asked for it, cut to fit */
+  char holder[64];       /* what asked for it, cut to fit */
 } gr_holding;
 
 typedef struct gr_ledger {

@@ -32,7 +32,7 @@ typedef struct mapping {
   int32_t count;
 } mapping;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;   /* who changes records; the handler reads without */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;   /* held to change records; the handler reads without */
 static mapping *_Atomic mappings;
 static struct sigaction previous;
 static atomic_bool installed, raised;

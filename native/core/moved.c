@@ -14,7 +14,7 @@
 #include "device.h"
 #include "formats.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;   /* who adds to the list; it is read without */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;   /* held to add to the list; it is read without */
 static gr_moved *_Atomic list;
 
 static gr_moved *find(const char *device) {

@@ -58,7 +58,7 @@ static int list_sections(gr_pack_instance *in) {
   if (!in->of_ptr || !in->of || !in->total) return 0;
   for (size_t k = 0; k < members; ++k) ++in->of_ptr[in->alive[k] + 2];
   for (size_t i = 2; i < count + 2; ++i) in->of_ptr[i] += in->of_ptr[i - 1];
-  for (int32_t t = 0; t < in->sections; ++t)   /* the next free place of i stands one further on, until i is full */
+  for (int32_t t = 0; t < in->sections; ++t)   /* the next free place of i is one further on, until i is full */
     for (int64_t k = in->alive_ptr[t]; k < in->alive_ptr[t + 1]; ++k) {
       in->of[in->of_ptr[in->alive[k] + 1]++] = t;
       in->total[t] += in->size[in->alive[k]];

@@ -18,11 +18,11 @@ typedef struct gr_pack_instance {
   int32_t sections;
   int64_t capacity;
   const int64_t *size;      /* [count] at least 1 */
-  const int64_t *alive_ptr; /* [sections + 1] into alive: who lives in a section */
+  const int64_t *alive_ptr; /* [sections + 1] into alive: the buffers that live in a section */
   const int32_t *alive;
   int64_t *of_ptr;          /* [count + 1] into of: the sections that a buffer lives in, ascending */
   int32_t *of;
-  int32_t *near_ptr;        /* [count + 1] into near: who is in a section with it, itself left out, ascending */
+  int32_t *near_ptr;        /* [count + 1] into near: the other buffers of its sections, ascending */
   int32_t *near;
   int64_t *total;           /* [sections] bytes alive */
 } gr_pack_instance;

@@ -140,7 +140,7 @@ int gr_pack_make(search *s) {
   s->decided = malloc(n * sizeof *s->decided);
   s->rest = malloc(m * sizeof *s->rest);
   s->floor = malloc(m * sizeof *s->floor);
-  s->answers_of = calloc(m, sizeof *s->answers_of);  /* where nobody lives it stays 0 */
+  s->answers_of = calloc(m, sizeof *s->answers_of);  /* where no buffer lives it stays 0 */
   s->mark = calloc(m, sizeof *s->mark);
   s->dirty = malloc(m * sizeof *s->dirty);
   s->trail = malloc((size_t)s->trail_room * sizeof *s->trail);

@@ -24,7 +24,7 @@ typedef struct gr_shard_table {
 
 /* Under the device's lock: the number of a cut, found or added; GR_ERR_ARGUMENT for one that cannot be. */
 int32_t gr_shard_add(gr_shard_table *table, const gr_shard *shard, const char *device, uint64_t *number);
-/* The cut of a tensor, NULL in *shard for an interleaved one. GR_ERR_BOUNDS for a number that nobody gave. */
+/* The cut of a tensor, NULL in *shard for an interleaved one. GR_ERR_BOUNDS for a number that was not given. */
 int32_t gr_shard_of(const gr_shard_table *table, const gr_arg *arg, const gr_shard **shard);
 void gr_shard_table_clear(gr_shard_table *table);
 

@@ -1,4 +1,4 @@
-/* stream.h: stores that go around the cache. Writing memory that nobody reads soon costs a third of its
+/* stream.h: stores that go around the cache. Writing memory that is not read soon costs a third of its
  * traffic less if the line need not be read first; below a few megabytes the next kernel finds a cached
  * copy faster.
  *

@@ -16,7 +16,7 @@ int gr_thread_start(pthread_t *thread, void *(*work)(void *), void *arg) {
   sigset_t blocked, before;
   sigfillset(&blocked);
   for (size_t i = 0; i < sizeof faults / sizeof *faults; ++i) sigdelset(&blocked, faults[i]);
-  pthread_sigmask(SIG_SETMASK, &blocked, &before);      /* a thread begins with the mask of who starts it */
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);      /* a thread begins with its starter's mask */
   int refused = pthread_create(thread, NULL, work, arg);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return refused;

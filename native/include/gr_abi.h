@@ -1,6 +1,6 @@
 /* gr_abi.h: the contract between the executor and a kernel.
  *
- * Who reads it: native/core (the executor), native/kernels (the bodies), and every generated module
+ * Included by: native/core (the executor), native/kernels (the bodies), and every generated module
  * library. Change policy, as dlpack's: a change of any layout below raises GR_ABI_VERSION; a library built
  * for another version is refused when it is loaded, both numbers in the text. New enum values and new
  * trailing gr_env slots keep the version (gr_env.size tells which slots are there).
@@ -58,7 +58,7 @@ enum gr_status {
   GR_ERR_BUSY = 4,        /* another thread is running this program */
   GR_ERR_BOUNDS = 5,      /* a page outside of its tensor or bank */
   GR_INTERRUPTED = 6,     /* the time budget is used up; call again from *stopped_at */
-  GR_ERR_CANCELLED = 7,   /* somebody cancelled it before it began */
+  GR_ERR_CANCELLED = 7,   /* the caller cancelled it before it began */
   GR_ERR_REFUSED = 8      /* as GR_ERR_KERNEL, and the kernel has written to no output */
 };
 

@@ -7,8 +7,8 @@
  *
  * A gr_buffer knows which events last wrote it and which still read it. gr_submit waits for no work: it makes
  * each lane's first read of a buffer wait for its writers, the first write for its readers too, in the order
- * of submissions, and then is the last writer or one more reader itself. A buffer that nobody holds any more
- * goes back to its device together with its events, and whoever takes it next waits for them.
+ * of submissions, and then is the last writer or one more reader itself. A buffer without a holder
+ * goes back to its device together with its events, and the next taker waits for them.
  *
  * A step that fails poisons its lane and everything that reads what it would have written, in any run, with
  * the first cause; all else goes on. Threads never call Python. After fork() the child's calls fail.
@@ -31,7 +31,7 @@ enum gr_role { GR_COMPUTE = 0, GR_COPY_IN = 1, GR_COPY_OUT = 2 };
 typedef struct gr_failure {
   int32_t status;        /* gr_status */
   int32_t step;          /* of the template that failed */
-  char node[128];        /* cut to fit; "" where nobody said */
+  char node[128];        /* cut to fit; "" where it was not given */
   char op[64];
   char device[32];
   char text[2048];
@@ -47,7 +47,7 @@ int32_t gr_last_status(void);               /* gr_status of this thread's last f
  * hold much memory. */
 gr_buffer *gr_buffer_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, int32_t to_write);
 /* Memory of another owner, which keeps it as long as gr_buffer_pending(.., 1) after the last reference. What begins
- * at one address is one buffer: its events are those of all who borrowed it. */
+ * at one address is one buffer: its events are those of all its borrowers. */
 gr_buffer *gr_buffer_borrow(gr_device *device, int32_t memory, uint64_t addr, uint64_t extent);
 void gr_buffer_release(gr_buffer *buffer);
 /* The same for memory that shall not be kept idle: it goes back at once, or as soon as no queued work needs it. */
@@ -81,7 +81,7 @@ void gr_buffers_let_go(gr_device *device);
 
 enum gr_block_state {
   GR_BLOCK_RESERVED = 0,   /* taken by gr_device_alloc */
-  GR_BLOCK_HELD,           /* a buffer that somebody holds */
+  GR_BLOCK_HELD,           /* a buffer with a holder */
   GR_BLOCK_QUEUED,         /* a buffer that queued work alone needs */
   GR_BLOCK_IDLE            /* a buffer that is kept to be used again */
 };
@@ -89,7 +89,7 @@ typedef struct gr_block {
   uint64_t addr;
   uint64_t extent;         /* bytes, per bank */
   int32_t state;           /* gr_block_state */
-  char holder[64];         /* who asked for it first, cut to fit */
+  char holder[64];         /* what asked for it first, cut to fit */
 } gr_block;
 /* All blocks of a memory at one time, by address: their extents are what gr_device_stats counts as allocated.
  * Writes the first `most`; returns how many there are. */
@@ -140,7 +140,7 @@ typedef struct gr_template_desc {
   int64_t num_waits;
   int32_t num_lanes;
   int32_t num_slots;
-  const char *holder;            /* who out-of-memory texts will name; copied */
+  const char *holder;            /* the name in out-of-memory texts; copied */
 } gr_template_desc;
 
 gr_template *gr_template_create(const gr_template_desc *desc);

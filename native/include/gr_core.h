@@ -46,7 +46,7 @@ int32_t gr_device_create(const char *kind, const char *name, int32_t num_cores, 
                          int32_t num_memories, gr_device **out);
 void gr_device_destroy(gr_device *device);
 const gr_env *gr_device_env(const gr_device *device);
-/* extent = bytes per bank; the same address is taken in every bank. holder names who holds it in
+/* extent = bytes per bank; the same address is taken in every bank. holder is the name in
  * out-of-memory texts. */
 int32_t gr_device_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, uint64_t *addr);
 int32_t gr_device_free(gr_device *device, int32_t memory, uint64_t addr);
@@ -63,7 +63,7 @@ int32_t gr_device_cores(gr_device *device, int32_t reset, uint64_t *out);
 /* out[2 * b] bytes out of bank b, [2 * b + 1] into it, by copies and by kernels' page transfers; payload only */
 int32_t gr_device_traffic(const gr_device *device, int32_t memory, uint64_t *out);
 /* Keeps `bytes` from the base of a device's L1 on free of tensors until gr_circular_drop, for circular buffers;
- * where tensors are there already GR_ERR_OUT_OF_MEMORY, which names them. holder is who needs it. Nothing happens
+ * where tensors are there already GR_ERR_OUT_OF_MEMORY, which names them. holder is what needs it. Nothing happens
  * on a device without L1. */
 int32_t gr_circular_hold(gr_device *device, uint64_t bytes, const char *holder);
 void gr_circular_drop(gr_device *device, uint64_t bytes);

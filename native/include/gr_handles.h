@@ -21,7 +21,7 @@
 void *gr_handle_export(int32_t device, int32_t code, int32_t bits, int32_t ndim, const int64_t *shape,
                        const int64_t *strides);
 uint64_t gr_handle_address(const void *managed);
-/* A capsule that nobody consumed goes. */
+/* Frees a capsule that was not consumed. */
 void gr_handle_drop(void *managed);
 /* Addresses of up to `most` handles that were dropped, each told once; returns how many. */
 int32_t gr_handles_collect(uint64_t *addresses, int32_t most);

@@ -4,7 +4,7 @@
  * on blocking and threads nor on the vector width: the widest that the machine has is chosen at run time,
  * and all compute the same bits. Three kinds of arithmetic (enum gr_gemm_kind).
  *
- * Who includes it: kernel bodies. Thread: any.
+ * Included by: kernel bodies. Thread: any.
  * defines: GR_STRIPE, gr_gemm_kind, gr_gemm, gr_gemm_run
  */
 #ifndef GR_GEMM_H

@@ -6,7 +6,7 @@
  * the machine has is chosen when it runs. Products are fused into their sums, sums run over k in order
  * (one row: in GR_LINES interleaved sums); docs/numerics.md says what that means for the last bits.
  *
- * Who includes it: kernel bodies. Thread: any; gr_panels_run spreads the work over the pool.
+ * Included by: kernel bodies. Thread: any; gr_panels_run spreads the work over the pool.
  * defines: GR_PANEL, GR_DEPTH, GR_A_ROW, gr_panels, gr_panels_run, gr_panels_serial
  */
 #ifndef GR_PANELS_H

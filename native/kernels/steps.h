@@ -16,7 +16,7 @@
  * (stored type; may be `in`), element (row, column) of that plane first. A bias is added before.
  * gr_steps_own tells how many inputs are the op's own: those behind belong to the program.
  *
- * Who includes it: kernel bodies. Thread: any.
+ * Included by: kernel bodies. Thread: any.
  * defines: gr_step_code, gr_steps, gr_steps_end, gr_steps_own, gr_steps_open, gr_steps_offset
  */
 #ifndef GR_STEPS_H

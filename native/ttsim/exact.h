@@ -18,7 +18,7 @@
 
 /* ---------------------------------------------------------------- unpack */
 
-/* A decoded element (float32 bits, as gr_tile_unpack or gr_tt_load give them) as it stands in SrcA or SrcB:
+/* A decoded element (float32 bits, as gr_tile_unpack or gr_tt_load give them) as it lies in SrcA or SrcB:
  * float32 is cut to tf32, the others fit as they are. */
 static inline uint32_t gr_exact_source(uint8_t format, uint32_t word) {
   return format == GR_F32 ? word & 0xFFFFE000u : word;

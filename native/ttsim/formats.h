@@ -113,7 +113,7 @@ static inline uint8_t gr_block_pack(const uint16_t *values, uint8_t *data) {
 }
 
 /* A copy: the same of 16 floats, rounded once from 24 bits to `bits` (7 or 3) magnitude bits, nearest
- * even, saturating. The magnitude stands in the low bits, the sign above it. Exponent 255 counts as one
+ * even, saturating. The magnitude is in the low bits, the sign above it. Exponent 255 counts as one
  * more binade. */
 static inline uint8_t gr_block_encode(const float *values, int bits, uint8_t *data) {
   uint32_t most = 0;

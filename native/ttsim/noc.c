@@ -2,8 +2,8 @@
  * interleaved tensor lies in bank p % banks, at its address + (p / banks) * gr_page_stride; those of sharded
  * ones are sharded.c's.
  *
- * Called by kernels through gr_env and by the copy engine, on any thread; nothing is locked: who writes
- * what is the plan's.
+ * Called by kernels through gr_env and by the copy engine, on any thread; nothing is locked: the plan
+ * says which kernel writes what.
  * defines: gr_tt_copy_in, gr_tt_copy_out, gr_tt_locate, gr_tt_count, gr_tt_page_read, gr_tt_page_write
  */
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "stream.h"
 #include "tt.h"
 
-/* Where a walk over consecutive pages stands. */
+/* The position of a walk over consecutive pages. */
 typedef struct walk {
   uint8_t *row;              /* the part of the page wanted, were it in bank 0 */
   uint64_t bank_stride;

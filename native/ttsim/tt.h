@@ -11,7 +11,7 @@
 
 #define GR_TT_CORE_WORDS 4    /* no board has more than 256 cores */
 
-/* One memory: bank b's address a stands at space + b * bank_stride + a. */
+/* One memory: bank b's address a is at space + b * bank_stride + a. */
 typedef struct gr_tt_banks {
   uint8_t *space;            /* NULL before the first allocation */
   uint64_t bank_stride;      /* bank_bytes in whole host pages, and some between */
@@ -62,13 +62,13 @@ typedef struct gr_tt_cut {
   _Atomic uint64_t *traffic; /* as gr_device_memory's */
 } gr_tt_cut;
 
-/* Where a unit stands; NULL where its core is none of the device's. */
+/* Where a unit lies; NULL where its core is none of the device's. */
 uint8_t *gr_tt_cut_at(const gr_tt_cut *cut, int64_t unit);
 /* Moves and counts parts of pages `stride` apart at host: to `to`, or where that is NULL from `from`. 0 where a page lies
  * on no core. */
 int gr_tt_cut_move(const gr_tt_cut *cut, const gr_arg *arg, gr_pages pages, uint8_t *to, const uint8_t *from,
                    uint64_t stride);
-/* Counts whole tiles that somebody else has moved. */
+/* Counts whole tiles that other code has moved. */
 void gr_tt_cut_count(const gr_tt_cut *cut, gr_pages pages, int32_t into);
 
 /* noc.c */

@@ -7,7 +7,7 @@
  * of a library that is being opened, which register its functions (so that part has a lock of its own).
  *
  * Generated code keeps a function handle in a static variable and never releases it, and a mapping is
- * shared by everyone in the process who opens the file; so a module with a file, once opened, stays open:
+ * shared by all code in the process that opens the file; so a module with a file, once opened, stays open:
  * when its last user is cannot be known.
  *
  * defines: gr_tvm_*, TVMFuncCall, TVMAPISetLastError, TVMGetLastError, TVMBackendGetFuncFromEnv,
@@ -25,7 +25,7 @@
 #include "status.h"
 #include "tvm_backend.h"
 
-#define MODULE_CTX "__tvm_module_ctx"      /* a variable for our own use: who asks in GetFuncFromEnv */
+#define MODULE_CTX "__tvm_module_ctx"      /* a variable for our own use: the asking module in GetFuncFromEnv */
 
 /* What a name stands for: the handle that TVMBackendGetFuncFromEnv gives out. */
 typedef struct function {
@@ -141,7 +141,7 @@ static int32_t set_device(tvm_value *args, int32_t *codes, int32_t num_args, tvm
 }
 
 __attribute__((constructor)) static void register_builtins(void) {
-  add(&registry.globals, "__tvm_set_device", (void *)set_device, NULL);   /* nobody else runs yet: no lock */
+  add(&registry.globals, "__tvm_set_device", (void *)set_device, NULL);   /* no other thread runs yet: no lock */
 }
 
 /* ---------------------------------------------------------------- context pointers */

@@ -1,7 +1,7 @@
 /* tvm_abi.h: the binary interface of operator libraries that TVM 0.5 to 0.20 compiled, as far as running
  * them needs it. Written from the layout of the data, not from TVM's headers; the sizes are checked below.
  *
- * Who reads it: native/tvm (the services a library calls, the loader, calls of packed functions).
+ * Included by: native/tvm (the services a library calls, the loader, calls of packed functions).
  * defines: tvm_tensor, tvm_value, tvm_type_code, tvm_packed_fn, tvm_parallel_lambda, tvm_parallel_env
  */
 #ifndef GR_TVM_ABI_H

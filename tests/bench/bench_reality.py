@@ -19,7 +19,7 @@ alternate.
 --hold: on a machine that others use too: where our threads are idle a loop of lower priority keeps the cores,
 so that no other process runs beside them. Cores then never sleep, so that hand-offs are cheaper, measured and
 predicted ones. Needs the right to real-time priorities.
---dump: placements, rounds, and begin and end of each step, for who works on the prediction.
+--dump: placements, rounds, and begin and end of each step, for work on the prediction.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def measured_machine() -> Machine:
 
 
 def sample(problem: PlacementProblem, count: int) -> list[tuple[str, np.ndarray]]:
-    """(who made it, int32 [nodes]) of distinct placements: the policies', then a spread of the pool."""
+    """(its maker, int32 [nodes]) of distinct placements: the policies', then a spread of the pool."""
     calls = problem.graph.func_id >= 0
     answers = [(name, decide(problem, name)) for name in _POLICIES]
     known: dict[bytes, tuple[str, np.ndarray]] = {}

@@ -118,7 +118,7 @@ def timed(run: Callable[[], object], calls: int) -> float:
 def race(
     ours: Callable[[], object], theirs: Callable[[], object], rounds: int, seconds: float
 ) -> dict[str, float]:
-    """Median us of each, and the median of ours / theirs over pairs that take turns in who is first."""
+    """Median us of each, and the median of ours / theirs over pairs that take turns in being first."""
     calls = max(1, int(seconds / max(timed(theirs, 3), 1e-7)))
     a, b = [], []
     for turn in range(rounds):

@@ -1,4 +1,4 @@
-"""What a library's file tells of who made it."""
+"""What a library's file tells of its maker."""
 
 import json
 import subprocess

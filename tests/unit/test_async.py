@@ -90,7 +90,7 @@ def test_outputs_are_not_overwritten_while_a_handle_lives(slow):
 def test_inputs_that_a_run_is_not_given_are_the_sessions(slow):
     slow.set_input("x", full(7))
     before = slow.run_async()
-    slow.set_input("x", full(9))  # waits for who reads it
+    slow.set_input("x", full(9))  # waits for its readers
     assert (first(before), first(slow.run_async())) == (10, 12)
 
 

@@ -30,7 +30,7 @@ __all__ = ["PARAMS", "write_bundle"]
 PARAMS = "params.bin"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold
 _PAGE = 4096  # what a member of a zip is aligned to
-_PADDING_ID = b"\x35\xd9"  # of an extra field that only fills, as others who align zips have it
+_PADDING_ID = b"\x35\xd9"  # of an extra field that only fills, as other aligners of zips have it
 _ZIP64 = 1 << 31  # sizes near and above it need a longer header
 _CHUNK = 1 << 20
 

@@ -235,7 +235,7 @@ def _aligned(array: np.ndarray) -> np.ndarray:
 
 def _link(path: Path) -> Path:
     """A shared object made of an object file or a tar of them, in a folder that goes with the process."""
-    from ...codegen.toolchain import find_compiler  # only who brings unlinked objects needs a compiler
+    from ...codegen.toolchain import find_compiler  # only unlinked objects need a compiler
 
     folder = tempfile.TemporaryDirectory(prefix="graph_runtime_")
     atexit.register(folder.cleanup)

@@ -1,7 +1,7 @@
 """Bytes -> a document that its JSON Schema accepts: schema errors with their JSON path.
 
 Used for graph.json and bundle.json. Structure is judged here, by schemas/*.schema.json; what the numbers mean
-is judged by who reads them.
+is judged by their readers.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def read_params(
 
 
 def _named(data: memoryview, found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays, and what lies where in the file's bytes is known to who explains a fault."""
+    """The arrays, and what lies where in the file's bytes is known to the code that explains a fault."""
     first = np.frombuffer(data, np.uint8).ctypes.data
     begins = {name: array.ctypes.data - first for name, array in found.items() if array.nbytes}
     name_parts(

@@ -82,7 +82,7 @@ class _Side:
             par_r = m.m_k if consumer.dim == "r" else par_r
             par_c = m.m_k if consumer.dim == "c" else par_c
         if shape.rt == 1:
-            par_r, grid_r = one, one  # one row goes to all who want it
+            par_r, grid_r = one, one  # one row goes to all its readers
         if shape.ct == 1:
             par_c, grid_c = one, one
         return cls(par_r, par_c, m.pieces, m.by_rows, grid_r, grid_c, m.mblock_m == 1, False)

@@ -1,5 +1,5 @@
-"""What a graph says about each tensor, as a balancer asks it: its shape in tiles, where it comes from and who
-reads it.
+"""What a graph says about each tensor, as a balancer asks it: its shape in tiles, where it comes from and
+what reads it.
 
 Around convolutions and pools a tensor [N,C,H,W] is seen as Buda's front end leaves it: pixels are rows,
 channels are columns. All others have their last two dimensions in tiles.
@@ -124,7 +124,7 @@ class View:
         return Operand(shape, made, self.format(eid), name, (*tms, *broadcasts(seen, shape)))
 
     def users(self, node: NodeView) -> tuple[User, ...]:
-        """Who reads output 0, with the TMs on the way."""
+        """The readers of output 0, with the TMs on the way."""
         eid = node.outputs[0]
         found = [User("op", self._reads(nid, port, eid)) for nid, port in self.readers[eid]]
         if eid in self.loops:

@@ -1,4 +1,4 @@
-"""The checker's rules about time: how long values are needed, aliases, and who overwrites whom."""
+"""The checker's rules about time: how long values are needed, aliases, and which values overwrite which."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ by queue order and waits, and in the order of the graph. Shares no code with lan
 
 Each instruction has a vector clock: how many instructions of each queue are over when it begins. Instruction
 a comes before b if b's clock, in a's queue, counts a. Bytes are cut at every storage's ends, so that
-each piece has one history: the last writer, and who has read since.
+each piece has one history: the last writer, and its readers since.
 """
 
 from __future__ import annotations

@@ -79,9 +79,9 @@ class Buffer:
         lasting: bool = False,
         for_host: bool = False,
     ) -> Buffer:
-        """``extent`` bytes (in every bank) of memory number ``memory``; ``holder`` is who out-of-memory texts
-        will name. Earlier queued work may still use the block: later work waits for it, and the host does in
-        ``writing``. ``for_host``: the host will write it, so a block that lets it wait is the last choice.
+        """``extent`` bytes (in every bank) of memory number ``memory``; ``holder`` is the name in texts
+        of out of memory. Earlier queued work may still use the block: later work waits for it, and the host
+        does in ``writing``. ``for_host``: the host will write it, so a block that lets it wait comes last.
         ``lasting``: for what is held for long; when it goes, the block is not kept idle for others.
 
         Where memory is short, waits for queued work that will give some back. Raises DeviceMemoryError,
@@ -111,7 +111,7 @@ class Buffer:
     def borrow(
         cls, handle: core.DeviceHandle, addr: int, extent: int, owner: object, memory: int = 0
     ) -> Buffer:
-        """Memory of ``owner``'s, who is kept alive until the last queued use is over."""
+        """Memory of ``owner``'s, which is kept alive until the last queued use is over."""
         pointer = lib.gr_buffer_borrow(handle.pointer, memory, addr, extent)
         if pointer == ffi.NULL:
             raise GraphRuntimeError(core.last_error())
@@ -285,7 +285,7 @@ def with_room(attempt: Callable[[], Any], places: Sequence[tuple[Any, int]], dev
     buffers, at any of ``places`` (gr_device *, memory): again and again, while queued work gives some back.
 
     Raises DeviceMemoryError where none will come, GraphRuntimeError for what else C said. Room that is kept
-    for circular buffers of others, who may queue more and more, is waited for so long only.
+    for circular buffers of others, which may queue more and more, is waited for so long only.
     """
     begun, hopeless = _dropped(places), False
     while True:

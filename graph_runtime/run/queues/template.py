@@ -42,8 +42,8 @@ class Template:
     bytes from the start of the slot's buffer and shape a pointer; ``arg_slot`` int32 [args]; ``waits`` int64:
     what the steps' first_wait and num_waits mean; ``queues`` (device handle, role) of each lane; ``slots``
     SLOT [slots]; ``circular``: the most bytes of circular buffers that a step of each lane opens on a core;
-    ``tensors`` DLTensors [args] where steps call packed functions. ``name`` is who out-of-memory texts will
-    name. ``owners``: kept alive.
+    ``tensors`` DLTensors [args] where steps call packed functions. ``name`` is the name in out-of-memory
+    texts. ``owners``: kept alive.
     """
 
     __slots__ = ("__weakref__", "_devices", "_owners", "_places", "pointer", "slots")

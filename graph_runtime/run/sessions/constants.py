@@ -87,7 +87,7 @@ def digest(array: np.ndarray) -> bytes:
 
 
 class Home(Protocol):
-    """Who has constants: a Session, or what else submits a program."""
+    """An owner of constants: a Session, or what else submits a program."""
 
     plan: Plan
     program: Program

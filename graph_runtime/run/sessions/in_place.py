@@ -1,6 +1,6 @@
 """Queued runs over inputs that outputs are written into: state, the session's own or what a run is given.
 
-What a run that failed left of it C says (gr_run_left). What a run was given goes back to who gave it, or is
+What a run that failed left of it C says (gr_run_left). What a run was given goes back to its giver, or is
 lost (run/tensors/donated.py); the session's own is as before, or asked for anew (state.py).
 """
 
@@ -22,7 +22,7 @@ __all__ = ["InPlace", "Stateful"]
 
 
 class Stateful(Protocol):
-    """Who knows which inputs of a session have values: the session. ``lost``: those that a failed run had
+    """It knows which inputs of a session have values: the session. ``lost``: those that a failed run had
     begun to overwrite."""
 
     lost: set[int]

@@ -44,7 +44,7 @@ class Running:
             raise
 
     def run_span(self, first: int, last: int) -> None:
-        """Run instructions first .. last - 1, for who looks at nodes one by one. Raises as run."""
+        """Run instructions first .. last - 1, for a caller that looks at nodes one by one. Raises as run."""
         with self._guard():
             self._settle_state()
             self._refuse_unset()

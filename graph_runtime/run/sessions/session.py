@@ -41,7 +41,7 @@ class Session(Running):
     """A plan, ready to run.
 
     ``plan`` what was decided, ``program`` what it became. ``libraries`` are searched in order before the
-    kernels built in, ``threads`` sets the size of the process's intra-op pool, ``name`` is who holds the
+    kernels built in, ``threads`` sets the size of the process's intra-op pool, ``name`` is the holder of the
     memory in out-of-memory texts. ``queues``: "threads" lets run() use the devices' queues, so that they work
     at the same time. ``max_in_flight``: queued runs that hold memory at once; submit waits for the oldest
     before it queues one more. ``reserve`` False: memory is taken when it is first needed (reserve), which is

@@ -104,7 +104,7 @@ def store(out: Any, made: Any, name: str) -> Any:
 
 def write(out: Tensor, made: Any) -> None:
     """Give the handle new values, of its shape. Other handles on the memory keep theirs, unless it is a
-    session's or the caller's own: that is overwritten, after who reads it. Raises as Tensor.copy_from."""
+    session's or the caller's own: that is overwritten, after its readers. Raises as Tensor.copy_from."""
     if isinstance(made, Tensor) and made.dtype != out.dtype:
         try:
             made = cast(made, out.dtype)

@@ -25,8 +25,8 @@ __all__ = ["allocate", "array", "borrow", "check_layout", "default_layout", "emp
 def allocate(
     type_: TensorType, device: Device, layout: Layout, holder: str | None = None, for_host: bool = False
 ) -> Tensor:
-    """A tensor of a layout that check_layout accepts; its values are undefined. ``holder`` is who
-    out-of-memory texts name, ``for_host``: the host will write it. Raises DeviceMemoryError."""
+    """A tensor of a layout that check_layout accepts; its values are undefined. ``holder`` is the
+    name in out-of-memory texts, ``for_host``: the host will write it. Raises DeviceMemoryError."""
     descriptor = device.descriptor
     memory = descriptor.memory(layout.memory)
     nbytes = type_.nbytes if memory.name == HOST else footprint(layout, type_.shape, memory)[0]

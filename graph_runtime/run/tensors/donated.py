@@ -166,7 +166,7 @@ def _that_matter(buffer: Buffer) -> list[Overwrite]:
 
 
 def unchanged(buffer: Buffer, asker: Handle | None = None, wait: bool = False) -> bool | None:
-    """Give a block back to who donated it, if no run since wrote there: True, and then those handles have
+    """Give a block back to its donors, if no run since wrote there: True, and then those handles have
     another Buffer of it, which reads as before those runs. None where it cannot be told yet; ``wait``: waits
     for what is queued behind a run that failed.
 

@@ -47,7 +47,7 @@ def host_view(type_: TensorType, addr: int, owner: object) -> np.ndarray | None:
 
 
 def writable_view(type_: TensorType, addr: int, turn: object) -> np.ndarray | None:
-    """The same, to be written. ``turn``, which is kept alive, is who lets the host write: the Writing of the
+    """The same, to be written. ``turn``, which is kept alive, lets the host write: the Writing of the
     Buffer there, or the owner of memory that nothing queued knows."""
     return _view(type_, addr, turn)
 

@@ -88,7 +88,7 @@ class Lifetime:
             self._view = self._target_view = self._copy_arg = None
 
     def lose(self, failed: Failed) -> None:
-        """Its values never came, and its memory goes back to who donated it: uses raise what failed."""
+        """Its values never came, and its memory goes back to its donor: uses raise what failed."""
         if self._gone is None:
             self._gone = failed
             self._owner = self._view = self._target_view = self._copy_arg = None

@@ -101,7 +101,7 @@ def replace(tensor: Any, old: Any) -> None:
 
 
 def _unsettled() -> list[tuple[Any, tuple[Maker, tuple[Any, ...]]]]:
-    """Tensors of whom it is not known yet that they were made, and their recipes."""
+    """Tensors of which it is not known yet that they were made, and their recipes."""
     refs = [*_refused, *(ref for queued in list(_queued.values()) for ref in list(queued))]
     alive = [tensor for tensor in [ref() for ref in refs] if tensor is not None]
     return [(tensor, recipe) for tensor, recipe in [(t, t._recipe) for t in alive] if recipe is not None]

@@ -66,7 +66,7 @@ class Shown:
         For evictions: handles stay valid."""
         if of is not None and self._owner is not of:
             return
-        _kept = self._owner  # its end may let other threads in, who should find all of it new
+        _kept = self._owner  # its end may let other threads in, which should find all of it new
         self._place = None  # first: a thread that reads the owner, then the place, gets no older place
         self.layout, self._addr, self._owner = other.layout, other._addr, other._owner
         self._view = self._target_view = self._copy_arg = None
@@ -156,7 +156,7 @@ class Shown:
         core.copy(handle, given, self._handle, self._arg)
 
     def _target(self) -> np.ndarray | None:
-        """The values of a host tensor, to be written by who has its turn, until it is closed; None as
+        """The values of a host tensor, to be written by the holder of its turn, until it is closed; None as
         _host_view. Not to be kept."""
         view, owner = self._target_view, self._owner
         if view is None and self.layout.memory == HOST:

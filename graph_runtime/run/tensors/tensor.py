@@ -2,7 +2,7 @@
 
 Two kinds of memory hang on one class. A free tensor has memory of its own (a Buffer: made by to(), scatter(),
 submit(), eager operations). A session's tensors are live views of its entries: the next run writes into them.
-Everything but the values is known without waiting; whatever needs the values waits for who writes them.
+Everything but the values is known without waiting; whatever needs the values waits for their writers.
 
     Session --tensor(eid)--> Tensor --numpy()--> array on the host
     Session --submit()--> Run --outputs--> Tensor --to("tt:1")--> Tensor

@@ -1,7 +1,7 @@
 /* binary.h: add subtract multiply divide maximum with numpy broadcasting, and bias_add. Template; out may be
  * a or b.
  *
- * Who calls it: the executor through a kernel. Flat where shapes are equal, else row by row over merged
+ * Called by: the executor through a kernel. Flat where shapes are equal, else row by row over merged
  * dimensions.
  *
  * defines: gr_cpu_{add,subtract,multiply,divide,maximum,bias_add}__<suffix>

@@ -1,10 +1,10 @@
 /* broadcast.h: walks up to three inputs that broadcast to one output, as rows on which all are contiguous.
  *
- * A row function sees n elements of each input and of the output side by side; an input that stands still along a
+ * A row function sees n elements of each input and of the output side by side; an input that is constant along a
  * row is spread over a buffer before. Not a template: it is told the sizes of elements. The output may be
  * an input of its type: elements are read before they are written, in blocks.
  *
- * Who calls it: arithmetic.h, compare.h, bits.h, where.h. Runs on: the pool's threads.
+ * Called by: arithmetic.h, compare.h, bits.h, where.h. Runs on: the pool's threads.
  *
  * defines: gr_row, gr_broadcast
  */

@@ -1,6 +1,6 @@
 /* common.h: what every cpu body uses: arguments, shapes, errors, bfloat16, parallel ranges.
  *
- * Who reads it: the templates of this directory, through begin_*.h. Runs on: whichever thread executes the
+ * Included by: the templates of this directory, through begin_*.h. Runs on: whichever thread executes the
  * kernel. Bodies read shapes from their call, so a wrapper whose shapes are constants folds every test and
  * loop bound here.
  *

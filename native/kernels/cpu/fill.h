@@ -69,7 +69,7 @@ static inline int32_t GR_BODY(tile)(const gr_call *call) {
 #define GR_PAD_REFLECT 2
 #define GR_PAD_WRAP 3
 
-/* Which of n elements stands `at` elements behind the first one; -1: none, but the value. */
+/* Which of n elements lies `at` elements behind the first one; -1: none, but the value. */
 GR_INLINE int64_t GR_FN(pad_source)(int64_t at, int64_t n, int64_t mode) {
   if (at >= 0 && at < n) return at;
   if (mode == GR_PAD_CONSTANT) return -1;

@@ -3,7 +3,7 @@
  * A residual and a bound (relu, clip) are done in registers, where the sums are; any other program runs on each
  * finished block. float32 only.
  *
- * Who includes it: conv_packed.h, linear_packed.h. Thread: any.
+ * Included by: conv_packed.h, linear_packed.h. Thread: any.
  * defines: gr_finish, gr_finish_open, gr_finish_block
  */
 #ifndef GR_CPU_FINISH_H

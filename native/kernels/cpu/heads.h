@@ -1,7 +1,7 @@
 /* heads.h: planes of batches that are broadcast to those of an output, and what attention's kernels read from their call
  * with them.
  *
- * Who includes it: attention.h, planes.h. Thread: any.
+ * Included by: attention.h, planes.h. Thread: any.
  * defines: gr_plane_steps, gr_plane_at, gr_heads, gr_head, gr_heads_open, gr_heads_at
  */
 #ifndef GR_CPU_HEADS_H

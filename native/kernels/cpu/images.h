@@ -4,7 +4,7 @@
  * Work is a row of output pixels. A vector holds neighbouring channels of one pixel, so that no window needs a
  * shuffle, whatever its strides.
  *
- * Who includes it: conv_packed.h, pool_nhwc.h. Thread: any.
+ * Included by: conv_packed.h, pool_nhwc.h. Thread: any.
  * defines: gr_image, gr_depthwise_run, gr_pool_nhwc
  */
 #ifndef GR_CPU_IMAGES_H

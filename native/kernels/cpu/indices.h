@@ -1,6 +1,6 @@
 /* indices.h: where an element or a tuple of indices points to, in elements of the data. Not a template.
  *
- * Who calls it: indexed.h and scatter.h.
+ * Called by: indexed.h and scatter.h.
  *
  * An output may take the place of values that its caller needs when a kernel fails: so each looks at all of its
  * indices (gr_along_fit, gr_tuples_fit) before it writes.

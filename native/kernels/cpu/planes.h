@@ -1,6 +1,6 @@
 /* planes.h: products of planes of activations in float32, whose right operand is packed when they run.
  *
- * Who includes it: matmul_panels.h, attention_panels.h. Thread: any.
+ * Included by: matmul_panels.h, attention_panels.h. Thread: any.
  * defines: gr_pack_plane, gr_gather_columns, gr_planes, gr_pack_planes, gr_multiply_planes
  */
 #ifndef GR_CPU_PLANES_H

@@ -1,7 +1,7 @@
 /* scalars.h: functions of one float or double, once for each: gr_logisticf, gr_logistic, ... Kernels and
  * programs of steps share them, so that a fused op gives the bits that it gives alone.
  *
- * Who reads it: the templates of this directory, as GR_MATH(gr_logistic). Thread: any.
+ * Included by: the templates of this directory, as GR_MATH(gr_logistic). Thread: any.
  * defines: gr_{exp_of,tanh_of,erf_of,erfc_of,logistic,gated,gelu_erf,gelu_tanh,mish,hard_swish,clip}[f]
  */
 #ifndef GR_CPU_SCALARS_H

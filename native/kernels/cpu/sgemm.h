@@ -4,7 +4,7 @@
  * a batch are pieces where there are enough of them. A bias is what the sums begin with; an epilogue runs on a
  * piece's rows once they are done.
  *
- * Who includes it: linear_packed.h. Thread: any; gr_product_run spreads the work over the pool.
+ * Included by: linear_packed.h. Thread: any; gr_product_run spreads the work over the pool.
  * defines: gr_product, gr_product_run, gr_products, gr_products_plane, gr_products_task, gr_blas_find
  */
 #ifndef GR_CPU_SGEMM_H

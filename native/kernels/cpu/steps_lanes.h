@@ -1,7 +1,7 @@
 /* steps_lanes.h: one instruction of a program of steps (steps.h) on lanes of floats or doubles. All families and
  * dtypes of a unit share them: gr_steps_lanesf for what computes in float (f32, f16, bf16), gr_steps_lanes for f64.
  *
- * Who reads it: steps_block.h, which has the lanes of integers. Thread: any.
+ * Included by: steps_block.h, which has the lanes of integers. Thread: any.
  * defines: GR_STEP, GR_STEPS_ARITHMETIC, GR_STEPS_LANES_ARGS, gr_steps_lanes[f]
  */
 #ifndef GR_CPU_STEPS_LANES_H

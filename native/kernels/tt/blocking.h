@@ -6,7 +6,7 @@
  * direction R cuts the rows into t pieces, C the columns; planes are part of t). Own choice: blocks dealt
  * round to the cores, no spills. Order and place of blocks never change a sum, only the steps of K do.
  *
- * Who includes it: linear.h, conv.h, elementwise.h. Thread: the caller's, blocks run on pool threads.
+ * Included by: linear.h, conv.h, elementwise.h. Thread: the caller's, blocks run on pool threads.
  * defines: gr_tt_blocks, gr_tt_blocks_of, gr_tt_blocks_share, gr_tt_blocks_shrink,
  * gr_tt_run_blocks, gr_tt_run_pairs
  */
@@ -53,7 +53,7 @@ static inline gr_tt_blocks gr_tt_blocks_of(const gr_call *call, const gr_tt_word
 }
 
 /* L1 at core->space of a chosen op model: all its buffers take but what gr_tt_run adds; 0 for the kernel's own
- * choice. The buffers themselves (tiles with headers, twice) are not laid out: what stands there instead are
+ * choice. The buffers themselves (tiles with headers, twice) are not laid out: what lies there instead are
  * floats. */
 static inline uint64_t gr_tt_blocks_share(const gr_call *call, const gr_tt_words *n) {
   int64_t added = (int64_t)gr_tt_page_space(call) + GR_TILE_ELEMENTS * 4;

@@ -4,7 +4,7 @@
  * window of an output plane (32 rows, at most 64 columns): a product of weights [channels][K] with the image
  * under the window, K = (input channel, row, column of the weight), as the fidelity says (operand.h). The
  * image is not copied for each tap: its planes lie in L1 split by stride, so that a tap is an offset, and all
- * rows of output pixels are one long row; what comes to stand between two rows, nobody reads.
+ * rows of output pixels are one long row; what comes to lie between two rows is not read.
  * A chosen op model (blocking.h) says how many cores share windows (grid rows) and output channels (grid
  * columns, mblock_n x ublock_ct tiles at a time), the steps of K and the L1 that is taken; windows are not
  * pieces of its rows of pixels, since every plane has tiles of its own.

@@ -4,7 +4,7 @@
  * channel, channels fastest, filled up with zeros to whole tiles at its end. A tile of M is 32 columns of one
  * output row. A core makes 32 output rows of up to 32 output channels of one image and group.
  *
- * Who includes it: conv.h. Thread: any.
+ * Included by: conv.h. Thread: any.
  * defines: gr_tt_exact_conv
  */
 #ifndef GR_TT_EXACT_CONV_H

@@ -1,7 +1,7 @@
 /* exact_elementwise.h: add, subtract and multiply of floats by the matrix unit, to the last bit
  * (native/ttsim/exact.h): a in SrcA, b in SrcB, Dst cleared before.
  *
- * Who includes it: elementwise.h. Thread: any; a core makes a panel of the output.
+ * Included by: elementwise.h. Thread: any; a core makes a panel of the output.
  * defines: gr_tt_is_exact, gr_tt_exact_binary
  */
 #ifndef GR_TT_EXACT_ELEMENTWISE_H

@@ -1,10 +1,10 @@
 /* exact_linear.h: matmul and dense to the last bit (native/ttsim/exact.h): one 32x32 tile of the output after
  * the other, K ascending by tiles.
  *
- * As the machine's kernels do: in0 stands in SrcB, in1 in SrcA; after every u_kt tiles of K Dst is packed
+ * As the machine's kernels do: in0 lies in SrcB, in1 in SrcA; after every u_kt tiles of K Dst is packed
  * to the intermediate format and loaded again; a bias is added by ELWADD to the packed sums.
  *
- * Who includes it: linear.h, conv.h. Thread: any; a core makes a tile.
+ * Included by: linear.h, conv.h. Thread: any; a core makes a tile.
  * defines: gr_tt_exact_source, gr_tt_exact_spill, gr_tt_exact_bias, gr_tt_exact_store, gr_tt_exact_matmul
  */
 #ifndef GR_TT_EXACT_LINEAR_H

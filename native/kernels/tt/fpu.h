@@ -1,11 +1,11 @@
 /* fpu.h: add, subtract and multiply of floats as the matrix unit makes them, in fast arithmetic: operands cut
  * to what SrcA (a) and SrcB (b) hold, a pass for each product of parts (fidelity.h), Dst in 16 or 32 bits.
  *
- * A node that names neither fidelity nor a 16-bit Dst takes the vector unit's road instead, which keeps
+ * A node that names neither fidelity nor a 16-bit Dst takes the vector unit's way instead, which keeps
  * float32. What differs from exact_elementwise.h: sums are rounded as float32, where the hardware first
  * rounds the smaller operand to the larger one's 11 bits.
  *
- * Who includes it: elementwise.h. Thread: any; a core makes a panel of the output.
+ * Included by: elementwise.h. Thread: any; a core makes a panel of the output.
  * defines: gr_tt_is_fpu, gr_tt_fpu_binary
  */
 #ifndef GR_TT_FPU_H

@@ -45,7 +45,7 @@ static inline gr_tt_rect gr_tt_step_rect(const gr_tt_panels *cut, gr_tt_rect pan
 
 enum { GR_TT_GREATEST, GR_TT_TOTAL, GR_TT_WRITE, GR_TT_PASSES };
 
-/* One element's share of a pass, and what stands in its place after it. To the last pass it comes as the
+/* One element's share of a pass, and what is in its place after it. To the last pass it comes as the
  * exponential that the one before left there, or, where the panel was read anew, as it was. */
 static inline float gr_tt_softmax_one(int logarithm, int pass, int anew, float x, float *most,
                                       double *total) {

@@ -1,7 +1,7 @@
 /* operand.h: an operand of a product in a core's L1: loaded from tiles or rows straight to where gemm.h reads
  * it, cut to the parts that the fidelity's passes take, multiplied, and finished as Dst is.
  *
- * Who includes it: linear.h, conv.h. Thread: one core's task.
+ * Included by: linear.h, conv.h. Thread: one core's task.
  * defines: gr_tt_panel, gr_tt_panel_load, gr_tt_parts_take, gr_tt_arithmetic, gr_tt_products, gr_tt_spill,
  * gr_tt_finish
  */

@@ -12,7 +12,7 @@
 
 /* ---------------------------------------------------------------- argmax, argmin */
 
-/* Whether x stands before the one found: NaN before all. */
+/* Whether x comes before the one found: NaN before all. */
 static inline int gr_tt_arg_better(const gr_tt_reduce_job *job, double x, double found) {
   if (found != found) return x != x && job->of_equals;
   if (x != x) return 1;
@@ -147,7 +147,7 @@ static inline double gr_tt_number(const gr_arg *arg, uint32_t word) {
   return arg->dtype == GR_U32 ? (double)word : (double)(int32_t)word;
 }
 
-/* Whether x comes before y, which stands before it in the tensor: not if they are equal. NaN is the greatest. */
+/* Whether x comes before y, which lies before it in the tensor: not if they are equal. NaN is the greatest. */
 static inline int gr_tt_topk_before(int largest, double x, double y) {
   if (x != x || y != y) return largest ? x != x && y == y : x == x && y != y;
   return largest ? x > y : x < y;

@@ -5,7 +5,7 @@
  * whole pages move, through env; loads skip padding and stores write zeros there, so padding never reaches a
  * logical value.
  *
- * Who includes it: the bodies of this folder. Thread: a pool thread, one task per simulated core at a time.
+ * Included by: the bodies of this folder. Thread: a pool thread, one task per simulated core at a time.
  * defines: GR_TT_APART, GR_TT_TRY, gr_tt_view, gr_tt_rect, gr_tt_core, gr_tt_bytes, gr_tt_load, gr_tt_store
  */
 #ifndef GR_TT_PANEL_H

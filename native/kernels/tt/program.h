@@ -4,7 +4,7 @@
  * go through the steps in pieces, as tiles through Dst: in float32, after each step rounded to bf16 where Dst
  * has 16 bits.
  *
- * Who includes it: products of this folder. Thread: a pool thread, one task per simulated core.
+ * Included by: products of this folder. Thread: a pool thread, one task per simulated core.
  * defines: gr_tt_program, gr_tt_program_of, gr_tt_program_floats, gr_tt_program_run, gr_tt_fused
  */
 #ifndef GR_TT_PROGRAM_H

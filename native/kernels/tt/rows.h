@@ -1,7 +1,7 @@
 /* rows.h: reading single rows of an argument. The last panel read is kept, so neighbouring rows of a tile are
  * read once.
  *
- * Who includes it: bodies whose output rows come from scattered input rows. Thread: one core's task.
+ * Included by: bodies whose output rows come from scattered input rows. Thread: one core's task.
  * defines: GR_TT_COVER, gr_tt_rows, gr_tt_rows_bytes, gr_tt_rows_at, gr_tt_run_at
  */
 #ifndef GR_TT_ROWS_H

@@ -2,7 +2,7 @@
  * the bits that it gives alone. Each is right down to the least numbers: an exponential that would leave them
  * before the result does enters by its square root, twice.
  *
- * Who includes it: elementwise.h, vector.h and program.h. Thread: any.
+ * Included by: elementwise.h, vector.h and program.h. Thread: any.
  * defines: gr_tt_{logistic,gated,gelu_erf,gelu_tanh,mish,hard_swish,hard_sigmoid}_of, gr_tt_clipped
  */
 #ifndef GR_TT_SCALARS_H

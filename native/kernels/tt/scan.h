@@ -2,7 +2,7 @@
  *
  * An output may take the place of values that its caller needs when the kernel fails. So a kernel that refuses
  * some values looks at all of them first: a core of its own panel could refuse when another has written already.
- * Who includes it: bodies whose inputs may be refused. Thread: the caller's, rows are read on pool threads.
+ * Included by: bodies whose inputs may be refused. Thread: the caller's, rows are read on pool threads.
  * defines: gr_tt_refuse, gr_tt_scan_row, gr_tt_scan
  */
 #ifndef GR_TT_SCAN_H

@@ -1,7 +1,7 @@
 /* words.h: how a tt kernel of the matrix unit was asked to compute: the words that follow an op's own, as
  * graph_runtime/ir/ops/numerics.py lists them.
  *
- * Who includes it: the bodies of this folder. Static inline and without state.
+ * Included by: the bodies of this folder. Static inline and without state.
  * defines: gr_tt_direction, gr_tt_words, gr_tt_words_of, gr_tt_phases
  */
 #ifndef GR_TT_WORDS_H

@@ -1,7 +1,7 @@
 /* work.h: spreading a tt kernel over cores: units dealt round, each core with its L1 laid out; and outputs
  * cut into panels that fit there.
  *
- * Who includes it: the bodies of this folder. Thread: the caller's, units run on pool threads.
+ * Included by: the bodies of this folder. Thread: the caller's, units run on pool threads.
  * defines: gr_tt_run, gr_tt_panels, gr_tt_cut, gr_tt_run_panels
  */
 #ifndef GR_TT_WORK_H
