@@ -1,4 +1,4 @@
-"""What the site's pages need beyond their text: the public names in the reference, and links that leave docs/."""
+"""What the site's pages need beyond their text: entries for the public names, and no links out of docs/."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LEAVES_DOCS = re.compile(r"\[([^]]+)\]\((?:\.\./)+[^)]*\)")
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Sources are not on the site: a link to one becomes its text. ``PUBLIC`` becomes an entry for each name."""
+    """Sources are not on the site: a link to one becomes its text. ``PUBLIC`` becomes the entries."""
     text = _LEAVES_DOCS.sub(r"`\1`", markdown)
     return text.replace("PUBLIC", "\n\n".join(f"::: {home}" for home in _homes()))
 

@@ -28,6 +28,15 @@ def test_op_table_is_current():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_lines_are_short(page):
+    """Rows of tables are as long as they must be."""
+    lines = page.read_text().splitlines()
+    assert [
+        n for n, line in enumerate(lines, 1) if len(line) > 120 and not line.lstrip().startswith("|")
+    ] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_lead_to_files(page):
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     links = re.findall(r"\]\(([^)#\s]+)", text)
