@@ -642,7 +642,7 @@ print("over")
 """,
         *files,
     )
-    assert (done.returncode, done.stdout) == (0, "over\n")
+    assert (done.returncode, done.stdout) == (0, "over\n"), done.stderr
 
 
 @forks
