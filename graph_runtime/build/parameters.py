@@ -1,5 +1,5 @@
-"""A bundle's parameters for readers of parameter files (ir/documents/params.py): its file holds raw values, and
-only bundle.json says what they are."""
+"""A bundle's parameters for readers of parameter files (ir/documents/params.py): its file holds raw
+values, and only bundle.json says what they are."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from ..base.mapped import open_file
+from ..ir.documents.weights import map_values
 from .bundles.bundle import Bundle, read_bundle
 from .bundles.files import INDEX
-from ..ir.documents.weights import map_values
 
 __all__ = ["bundle_of", "read_bundle_params"]
 

@@ -16,19 +16,19 @@ from typing import Any
 import numpy as np
 
 from .. import rewrite
-from ..ir.builder import GraphBuilder
+from ..base.errors import DocumentError, InputError, PlanError
 from ..base.machine.devices import Device, parse, parse_list
+from ..base.progress import Tell, silent
+from ..frontends import is_onnx
+from ..ir.builder import GraphBuilder
 from ..ir.documents.loader import load_graph
 from ..ir.documents.params import read_params
-from ..base.errors import DocumentError, InputError, PlanError
-from ..frontends import is_onnx
 from ..ir.graph import Graph
 from ..ir.model import Constant, Model, Note
 from ..plan import plan as make_plan
 from ..plan.globs import EXACTLY, matching
 from ..plan.placement import place as place_graph
 from ..plan.types import Plan
-from ..base.progress import Tell, silent
 from ..rewrite.choose_kernels import Measure
 from ..rewrite.target import target
 

@@ -6,7 +6,8 @@
 
 A hash names bytes, not a place: a trusted library is trusted in every bundle. A key is shared by the machines
 of one owner: each of them runs what ``compile`` made on any of them. Anyone with the key can sign anything,
-for all of them, for good; making another key ends it. docs/security.md has the rules and what they do not give.
+for all of them, for good; making another key ends it. docs/security.md has the rules, and what they do
+not give.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ import warnings
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from .bundles.bundle import read_bundle
 from ..base.errors import GraphRuntimeError, InputError, UntrustedLibraryError, as_path
 from ..base.mapped import open_file
 from . import trust_store
+from .bundles.bundle import read_bundle
 from .libraries.judge import LibraryFile
 from .libraries.sealed import seal
 from .trust_store import Trusted

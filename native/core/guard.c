@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct block {
@@ -70,11 +71,22 @@ static void say(const char *text, uint64_t number, int with_number) {
   if (write(STDERR_FILENO, digits, (size_t)length) < 0) return;
 }
 
+/* The lock, which another thread may hold for the time of an mprotect; 0 after a second without it, when the thread that
+ * holds it is the one that the signal came to. */
+static int lock_in_handler(void) {
+  const struct timespec moment = {.tv_nsec = 100000};
+  for (int tries = 0; tries < 10000; ++tries) {
+    if (!pthread_mutex_trylock(&guard.lock)) return 1;
+    nanosleep(&moment, NULL);
+  }
+  return 0;
+}
+
 static void report(int signal_number, siginfo_t *info, void *context) {
   (void)signal_number;
   (void)context;
   uint64_t addr = (uint64_t)(uintptr_t)info->si_addr;
-  if (!pthread_mutex_trylock(&guard.lock)) {
+  if (lock_in_handler()) {
     const block *found = find(addr);
     if (found) {
       say("graph_runtime: guard: a write to host memory at ", addr, 1);

@@ -152,6 +152,19 @@ def round_it(case):
         tensor = gr.array(np.zeros(1024, np.float32))
         tensor._host_view().base[...] = 1           # not the read-only array, but the memory under it
         return
+    elif case == "others open blocks":
+        import threading, time
+        with Buffer.to_write(cpu, 0, 4096, "the victim") as turn:
+            victim, addr = turn.buffer, turn.buffer.addr
+        with Buffer.to_write(cpu, 0, 64 << 20, "another") as turn:
+            large = turn.buffer
+            ctypes.memset(large.addr, 1, 64 << 20)
+        def open_and_close():
+            while True:                              # most of the time in mprotect, under the guard's lock
+                large.writing().close()
+        for _ in range(3):
+            threading.Thread(target=open_and_close, daemon=True).start()
+        time.sleep(0.05)
     elif case == "queued readers":
         with Buffer.to_write(cpu, 0, 64 << 20, "the victim") as turn:
             ctypes.memset(turn.buffer.addr, 1, 64 << 20)
@@ -161,7 +174,8 @@ def round_it(case):
         from graph_runtime.run.queues.template import copy
         type_ = TensorType("uint8", (64 << 20,))
         target = Buffer.alloc(cpu, 0, 64 << 20, "the target")
-        copy(block, host_layout("uint8"), target, host_layout("uint8"), type_)
+        for _ in range(8):                           # 10 ms each, which a busy machine may take from us
+            copy(block, host_layout("uint8"), target, host_layout("uint8"), type_)
         del block, turn                              # it is idle now, and still read
     ctypes.memset(addr, 7, 64)
 
@@ -208,7 +222,7 @@ def on_host(case: str, guard: int = 1, tsan: str = "") -> subprocess.CompletedPr
     )
 
 
-@pytest.mark.parametrize("case", ["fresh", "closed", "a view", "queued readers"])
+@pytest.mark.parametrize("case", ["fresh", "closed", "a view", "queued readers", "others open blocks"])
 def test_a_host_write_that_did_not_wait_dies_and_is_named(case):
     done = on_host(case)
     assert done.returncode == -signal.SIGSEGV, (done.stdout, done.stderr)

@@ -23,17 +23,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...base.machine import devices
 from ...base import dtypes
-from ...ir.documents.document import check_schema
-from ...base.json_text import parse_json
 from ...base.errors import DocumentError, InputError, ParamsError, as_path, did_you_mean
+from ...base.json_text import parse_json
+from ...base.machine import devices
+from ...base.progress import Count, uncounted
+from ...ir.documents.document import check_schema
+from ...ir.documents.weights import Slot, check_slots, map_values
 from ...ir.graph import TensorType
 from ..libraries.judge import LibraryFile, judge_sealed
 from ..libraries.sealed import Sealed, seal
-from ...base.progress import Count, uncounted
 from .files import INDEX, MOST_MEMBERS, Member, find_member, zip_members
-from ...ir.documents.weights import Slot, check_slots, map_values
 
 __all__ = [
     "FORMAT",

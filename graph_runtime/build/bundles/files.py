@@ -6,9 +6,9 @@ import zipfile
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from ...base.zip_size import most_members
 from ...base.errors import DocumentError
 from ...base.mapped import map_file, open_file
+from ...base.zip_size import most_members
 
 __all__ = ["INDEX", "Member", "check_name", "find_member", "zip_members"]
 

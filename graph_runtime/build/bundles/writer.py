@@ -21,9 +21,9 @@ from ...base.errors import DocumentError, GraphRuntimeError
 from ...base.mapped import open_file, read_file
 from ...base.progress import Count, uncounted
 from ...base.writing import told, writing
+from ...ir.documents.weights import Slot, lay_out, type_of, write_values
 from .bundle import FORMAT, VERSION, BundleLibrary, BundleProgram, check_references
 from .files import INDEX, check_name, zip_members
-from ...ir.documents.weights import Slot, lay_out, type_of, write_values
 
 __all__ = ["PARAMS", "write_bundle"]
 

@@ -18,10 +18,10 @@ from typing import Any
 import orjson
 
 from ...base import dtypes
-from ...ir.documents.document import check_schema
-from ...base.json_text import parse_json
 from ...base.errors import DocumentError, LibraryError
+from ...base.json_text import parse_json
 from ...base.mapped import open_file
+from ...ir.documents.document import check_schema
 
 __all__ = [
     "ABI_VERSION",
