@@ -132,6 +132,13 @@ def test_every_folder_is_a_layer_and_they_are_few():
     assert names == set(layers()) - {"codegen"}
 
 
+@pytest.mark.parametrize(
+    "folder", sorted({p.parent for p in MODULES}), ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_every_folder_says_what_it_is(folder):
+    assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+
+
 def _is_ours(path: Path) -> bool:
     return path.name not in ("__init__.py", "__pycache__") and (path.is_dir() or path.suffix == ".py")
 
