@@ -1,49 +1,23 @@
-"""What results should be, and how far they are from it. As a pytest plugin (it loads itself, by an entry
-point): the fixture ``check_graph``. Importing it costs nothing.
+"""What results should be, and how far they are from it.
 
 Read: interpreter (numpy alone), rearrange (the same graph in other ways), differences (how far), compare
 (devices with the interpreter), against (outputs with another runtime's); graphs, numerics and placing make
-random cases.
-
-def test_my_network(check_graph):
-    check_graph("network.json", devices=["cpu:0", "tt:0"])
+random cases. plugin is pytest's: the fixture ``check_graph``.
 """
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .plugin import check_graph as check_graph
 
 __all__ = ["check_graph"]
 
 
-@pytest.fixture(scope="session")
-def check_graph():
-    """check_graph(graph, library=None, devices=("cpu:0",), **options) runs a graph on random inputs and
-    compares it with the numpy interpreter: as it is, with its storage planned anew, and with its devices
-    rotated among its nodes.
+def __getattr__(name: str) -> Any:
+    if name != "check_graph":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .plugin import check_graph  # pytest need not be installed where nothing is tested
 
-    ``graph``: JSON text, a path, a Graph or a GraphBuilder. ``library``: None for the kernels built in.
-    ``options`` as compare.compare: seed, inputs, bound, nodes, formats, functions. Fails the
-    test with the differences, the worst first; returns {arrangement: Report, or the reason why it cannot be}.
-    """
-
-    def check(graph, library=None, devices=("cpu:0",), **options):
-        __tracebackhide__ = True
-        from .compare import (  # numpy and the core are loaded by tests that use this only
-            Report,
-            compare_arrangements,
-        )
-
-        reports = compare_arrangements(graph, library, devices, **options)
-        wrong = [
-            f"{name}: {report}"
-            for name, report in reports.items()
-            if isinstance(report, Report) and not report.ok
-        ]
-        if wrong:
-            pytest.fail(
-                "\n".join(wrong) + f"\n(seed={options.get('seed', 0)} replays the inputs)", pytrace=False
-            )
-        return reports
-
-    return check
+    return check_graph

@@ -230,6 +230,12 @@ def test_nothing_unpickles_and_the_library_does_not_print():
         assert not read(path).prints or layer_of(name) == "cli", f"{name} prints in {read(path).prints}"
 
 
+def test_what_tests_need_is_imported_by_the_plugin_only():
+    for name, path in PATHS.items():
+        imported = {found.target.partition(".")[0] for found in read(path).imports}
+        assert not imported & {"pytest", "hypothesis"} or name == "graph_runtime.testing.plugin", name
+
+
 @pytest.mark.parametrize("path", MODULES + CODEGEN, ids=lambda p: str(p.relative_to(ROOT)))
 def test_modules_and_functions_are_short(path):
     assert read(path).lines <= LONGER.get(path.name, MOST_LINES)

@@ -1,0 +1,45 @@
+"""The pytest plugin, which pytest loads by an entry point: the fixture ``check_graph``. Importing it costs
+nothing.
+
+def test_my_network(check_graph):
+    check_graph("network.json", devices=["cpu:0", "tt:0"])
+"""
+
+from __future__ import annotations
+
+import pytest
+
+__all__ = ["check_graph"]
+
+
+@pytest.fixture(scope="session")
+def check_graph():
+    """check_graph(graph, library=None, devices=("cpu:0",), **options) runs a graph on random inputs and
+    compares it with the numpy interpreter: as it is, with its storage planned anew, and with its devices
+    rotated among its nodes.
+
+    ``graph``: JSON text, a path, a Graph or a GraphBuilder. ``library``: None for the kernels built in.
+    ``options`` as compare.compare: seed, inputs, bound, nodes, formats, functions. Fails the
+    test with the differences, the worst first; returns {arrangement: Report, or the reason why it cannot be}.
+    """
+
+    def check(graph, library=None, devices=("cpu:0",), **options):
+        __tracebackhide__ = True
+        from .compare import (  # numpy and the core are loaded by tests that use this only
+            Report,
+            compare_arrangements,
+        )
+
+        reports = compare_arrangements(graph, library, devices, **options)
+        wrong = [
+            f"{name}: {report}"
+            for name, report in reports.items()
+            if isinstance(report, Report) and not report.ok
+        ]
+        if wrong:
+            pytest.fail(
+                "\n".join(wrong) + f"\n(seed={options.get('seed', 0)} replays the inputs)", pytrace=False
+            )
+        return reports
+
+    return check
