@@ -32,8 +32,8 @@ try:
     from .. import _core
 except ImportError as error:
     raise ImportError(
-        f"{Path(__file__).parent} has no compiled core (graph_runtime._core: {error}). In a checkout, build "
-        "it by `pip install -e .`; if graph_runtime is installed and a checkout in the current directory "
+        f"{Path(__file__).parents[1]} has no compiled core (graph_runtime._core: {error}). In a checkout, "
+        "build it by `pip install -e .`; if graph_runtime is installed and a checkout in the current directory "
         "hides it, run `pytest` or `python -P` instead of `python -m`, or change the directory"
     ) from error
 
