@@ -33,8 +33,8 @@ try:
 except ImportError as error:
     raise ImportError(
         f"{Path(__file__).parents[1]} has no compiled core (graph_runtime._core: {error}). In a checkout, "
-        "build it by `pip install -e .`; if graph_runtime is installed and a checkout in the current directory "
-        "hides it, run `pytest` or `python -P` instead of `python -m`, or change the directory"
+        "build it by `pip install -e .`; if graph_runtime is installed and a checkout in the current "
+        "directory hides it, run `pytest` or `python -P` instead of `python -m`, or change the directory"
     ) from error
 
 __all__ = [
