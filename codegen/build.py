@@ -33,19 +33,19 @@ from ..plan.snapshot import write_snapshot
 from ..plan.types import Plan
 from .bodies import find_bodies
 from .compile import compile_library, native_folder
-from .render import Kernel, render
+from .render import KernelSpec, render
 
 __all__ = ["build_bundle", "build_library", "cached_library", "kernels_of", "write_prepared"]
 
 
-def kernels_of(plans: Iterable[Plan]) -> tuple[list[Kernel], list[tuple[str, str, str]]]:
+def kernels_of(plans: Iterable[Plan]) -> tuple[list[KernelSpec], list[tuple[str, str, str]]]:
     """What plans call: the distinct kernels to generate, and the functions that only a library can have.
 
-    Returns (kernels, foreign): one Kernel for each func_name and device kind of a node with gr.op, and
+    Returns (kernels, foreign): one KernelSpec for each func_name and device kind of a node with gr.op, and
     (func_name, device kind, node name) for each function without. Raises CompileError where two plans use
     one func_name for different things.
     """
-    kernels: dict[tuple[str, str], Kernel] = {}
+    kernels: dict[tuple[str, str], KernelSpec] = {}
     foreign: dict[tuple[str, str], str] = {}
     for plan in plans:
         for view, kind in _calls(plan):
@@ -53,7 +53,7 @@ def kernels_of(plans: Iterable[Plan]) -> tuple[list[Kernel], list[tuple[str, str
             if view.func.op is None:
                 foreign.setdefault(key, view.name)
                 continue
-            kernel = Kernel(
+            kernel = KernelSpec(
                 *key, registry.require(view.func.op), view.func.attrs, view.input_types, view.output_types
             )
             other = kernels.setdefault(key, kernel)
@@ -114,7 +114,7 @@ def cached_library(
 
 
 def _compile(
-    kernels: list[Kernel], out: str | os.PathLike | None, march: str, jobs: int | None, tell: Tell
+    kernels: list[KernelSpec], out: str | os.PathLike | None, march: str, jobs: int | None, tell: Tell
 ) -> Path:
     rendered = render(kernels, find_bodies(native_folder() / "kernels"))
     return compile_library(rendered, out, march=march, jobs=jobs, tell=partial(tell, "compiling kernels"))
@@ -232,7 +232,7 @@ def _trusted(libraries: Mapping[str, _Given], out: Path) -> list[BundleLibrary]:
     ]
 
 
-def _missing(plans: Mapping[Any, Plan], given: Sequence[_Given]) -> list[Kernel]:
+def _missing(plans: Mapping[Any, Plan], given: Sequence[_Given]) -> list[KernelSpec]:
     """The kernels that no library has, nor the wheel as fast. Raises UnsupportedOpError for one that cannot
     be generated."""
     kernels, foreign = kernels_of(plans.values())
@@ -244,7 +244,7 @@ def _missing(plans: Mapping[Any, Plan], given: Sequence[_Given]) -> list[Kernel]
     ]
 
 
-def _selected(kernel: Kernel) -> Selected:
+def _selected(kernel: KernelSpec) -> Selected:
     return select(kernel.op, kernel.attrs, kernel.kind, kernel.inputs, kernel.outputs)
 
 

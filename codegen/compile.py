@@ -18,7 +18,7 @@ from ..build.libraries import isa
 from ..build.libraries.manifest import ABI_VERSION, Manifest
 from . import glue
 from .cache import HINT, Cache, hash_of, open_cache, temporary_folder
-from .process import Running
+from .process import CommandPool
 from .render import Rendered
 from .toolchain import FLAGS, Compiler, find_compiler, target
 
@@ -151,7 +151,7 @@ class _Build:
 
     def __init__(self, made: _Target, cache: Cache, folder: Path):
         self.made, self.cache, self.folder, self.includes = made, cache, folder, []
-        self.running: Running | None = None
+        self.running: CommandPool | None = None
         for i, path in enumerate(_include_folders()):
             self.includes += [f"-I{path}", f"-ffile-prefix-map={path}=include{i}"]
 
@@ -198,7 +198,7 @@ class _Build:
 
 def _build(build: _Build, rendered: Rendered, manifest: Manifest, jobs: int | None, tell: Count) -> bytes:
     """The library. What goes wrong in a step, or Ctrl-C, ends all the others at once."""
-    with Running(jobs or len(os.sched_getaffinity(0))) as running:
+    with CommandPool(jobs or len(os.sched_getaffinity(0))) as running:
         build.running = running
         # the longest first: none of them is left to run alone at the end
         units = sorted(rendered.units.items(), key=lambda item: (-len(item[1]), item[0]))

@@ -22,7 +22,7 @@ from typing import Any
 from ..base.config import get as setting
 from ..base.errors import CompileError
 
-__all__ = ["Done", "Running", "run_alone"]
+__all__ = ["CommandPool", "Done", "run_alone"]
 
 _MOST_SAID = 1 << 18  # bytes kept of what a compiler says; the rest is read and dropped
 _ROOM = 24 << 20  # bytes that a thread's stack, and what it does first, fit into
@@ -39,7 +39,7 @@ class Done:
     err: str
 
 
-class Running:
+class CommandPool:
     """Commands that run at the same time, on threads of their own: Ctrl-C interrupts the main thread, and
     none of those in the midst of starting a process. Left by an exception, it kills them all first."""
 
@@ -49,7 +49,7 @@ class Running:
         self._alive: set[int] = set()  # not reaped yet, so their numbers are theirs
         self._stopped = False
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> CommandPool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
@@ -107,8 +107,8 @@ class Running:
 
 
 def run_alone(command: Sequence[str], folder: Path | None = None) -> Done:
-    """Run one command, as Running.run."""
-    with Running() as running:
+    """Run one command, as CommandPool.run."""
+    with CommandPool() as running:
         return running.submit(running.run, command, folder).result()
 
 

@@ -21,7 +21,7 @@ from ..ir.ops.registry import Op
 from ..ir.ops.select import Selected, numeric_words, select
 from .bodies import Instance, includes
 
-__all__ = ["Kernel", "Rendered", "render"]
+__all__ = ["KernelSpec", "Rendered", "render"]
 
 # Kernels of a unit, on average. Most of what a tt kernel costs to compile is the conversion of pages, which
 # the kernels of a unit share.
@@ -44,7 +44,7 @@ _RESERVED_PREFIX = re.compile(r"_|gr_|Py|mem|str")
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class KernelSpec:
     """One func_name on one device kind: an op with decoded attributes and the types it is called with."""
 
     name: str
@@ -72,7 +72,7 @@ class Rendered:
     entries: tuple[KernelEntry, ...]
 
 
-def render(kernels: Sequence[Kernel], bodies: Sequence[Instance]) -> Rendered:
+def render(kernels: Sequence[KernelSpec], bodies: Sequence[Instance]) -> Rendered:
     """C for ``kernels`` (distinct in name and kind) from the ``bodies`` that native/kernels announces.
 
     Raises CompileError for a name that is no C identifier or gives a symbol twice, UnsupportedOpError for an
@@ -95,7 +95,7 @@ def render(kernels: Sequence[Kernel], bodies: Sequence[Instance]) -> Rendered:
     return Rendered(units, entries)
 
 
-def _units(items: list[tuple[Kernel, Instance, KernelEntry]]) -> dict[str, str]:
+def _units(items: list[tuple[KernelSpec, Instance, KernelEntry]]) -> dict[str, str]:
     units = {}
     for kind in sorted({kernel.kind for kernel, _, _ in items}):
         # kernels of one body side by side: a unit then includes few families
@@ -106,7 +106,7 @@ def _units(items: list[tuple[Kernel, Instance, KernelEntry]]) -> dict[str, str]:
     return units
 
 
-def _cut(group: list[tuple[Kernel, Instance, KernelEntry]], size: int) -> list[list]:
+def _cut(group: list[tuple[KernelSpec, Instance, KernelEntry]], size: int) -> list[list]:
     """Units of about ``size`` kernels, cut where a kernel's own hash says so: a kernel more or less changes
     one unit or two, and all others are found in the cache."""
     parts: list[list] = [[]]
@@ -119,7 +119,7 @@ def _cut(group: list[tuple[Kernel, Instance, KernelEntry]], size: int) -> list[l
     return [part for part in parts if part]
 
 
-def _entry(kernel: Kernel, selected: Selected) -> KernelEntry:
+def _entry(kernel: KernelSpec, selected: Selected) -> KernelEntry:
     if not _IDENTIFIER.match(kernel.name):
         raise CompileError(
             f"func_name {kernel.name!r} is no C identifier: use letters, digits and _, as in "
@@ -163,14 +163,14 @@ def _check_symbols(entries: Sequence[KernelEntry]) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ one unit
-def _unit(group: list[tuple[Kernel, Instance, KernelEntry]]) -> str:
+def _unit(group: list[tuple[KernelSpec, Instance, KernelEntry]]) -> str:
     lines = ['#include "entry.h"']
     for kind, header, suffix in dict.fromkeys((b.kind, b.header, b.suffix) for _, b, _ in group):
         lines += includes(kind, header, suffix)
     return "\n".join([*lines, *(_wrapper(*item) for item in group)])
 
 
-def _wrapper(kernel: Kernel, body: Instance, entry: KernelEntry) -> str:
+def _wrapper(kernel: KernelSpec, body: Instance, entry: KernelEntry) -> str:
     name, types = entry.symbol, kernel.types
     words = kernel.op.words(kernel.inputs, kernel.outputs, kernel.attrs) if kernel.op.words else []
     tail = len(numeric_words(kernel.op, kernel.attrs, kernel.kind))
@@ -217,7 +217,7 @@ def _arg(kind: str, name: str, i: int, t: TensorType) -> str:
     return f"{{{a}.addr, {name}_shape{i}, {len(t.shape)}, {dtype}, {where}}}"
 
 
-def _packed(kernel: Kernel, entry: KernelEntry) -> str:
+def _packed(kernel: KernelSpec, entry: KernelEntry) -> str:
     name, types = entry.symbol, kernel.types
     specs = ",\n".join(f"  {{{name}_shape{i}, {_packed_type(t)}}}" for i, t in enumerate(types))
     return f"""

@@ -15,7 +15,7 @@ from pathlib import Path
 from ..base.config import get as setting
 from ..base.errors import CompileError, did_you_mean
 from ..build.libraries import isa
-from .process import Done, Running, run_alone
+from .process import CommandPool, Done, run_alone
 
 __all__ = ["FLAGS", "Compiler", "find_compiler", "target"]
 
@@ -55,7 +55,7 @@ class Compiler:
     command: tuple[str, ...]
     version: str
 
-    def run(self, arguments: Sequence[str], folder: Path, running: Running | None = None) -> None:
+    def run(self, arguments: Sequence[str], folder: Path, running: CommandPool | None = None) -> None:
         """Run it in ``folder``, beside what else is ``running``. Raises CompileError with the start of what
         it said."""
         command = [*self.command, *arguments]

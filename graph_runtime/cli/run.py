@@ -13,7 +13,7 @@ import typer
 from ..base.errors import InputError, did_you_mean
 from ..base.writing import writing
 from ..run.module import GraphModule
-from ..testing.differences import Report
+from ..testing.differences import Comparison
 from . import options as opt
 from .expect import Difference, compare_outputs, read_expected
 from .pictures import Html, Trace, write_pictures
@@ -169,7 +169,7 @@ def _arrays(module: GraphModule, names: Iterable[str]) -> dict[str, np.ndarray]:
     return {name: module.get_input(name).numpy() for name in names}
 
 
-def _compare(program: Program, module: GraphModule, options: dict[str, Any], fuse: bool | None) -> Report:
+def _compare(program: Program, module: GraphModule, options: dict[str, Any], fuse: bool | None) -> Comparison:
     from ..testing.compare import compare, compare_prepared
 
     if fuse or program.is_model:
@@ -189,7 +189,7 @@ def _compare(program: Program, module: GraphModule, options: dict[str, Any], fus
 
 def _against(
     program: Program, module: GraphModule, values: list[np.ndarray], path: Path, name: str
-) -> Report:
+) -> Comparison:
     from ..testing.against import compare_with
 
     names = [name for name in program.graph.input_names if name not in program.constants]
@@ -206,7 +206,7 @@ def _show(
     values: list[np.ndarray],
     seconds: float,
     differences: list[Difference] | None,
-    reports: list[Report],
+    reports: list[Comparison],
     json: bool,
 ) -> None:
     names = module.session.graph.output_names

@@ -24,7 +24,7 @@ from ..run.module import GraphModule
 
 __all__ = [
     "GraphRuntimeBackend",
-    "Prepared",
+    "GraphRuntimeBackendRep",
     "is_compatible",
     "prepare",
     "run_model",
@@ -35,7 +35,7 @@ __all__ = [
 _CODES = {name: code for code, name in DTYPES.items()}
 
 
-class Prepared(BackendRep):
+class GraphRuntimeBackendRep(BackendRep):
     """A model that is ready to run. ``devices``: as create() takes them."""
 
     def __init__(self, model: ModelProto, devices: Sequence[str], options: Mapping[str, Any]):
@@ -118,11 +118,11 @@ class GraphRuntimeBackend(Backend):
         return True
 
     @classmethod
-    def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:
+    def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> GraphRuntimeBackendRep:
         """``kwargs``: as create()'s (library, formats, place); rtol and atol are the caller's own. Raises
         what load_model and create raise."""
         options = {key: value for key, value in kwargs.items() if key not in ("rtol", "atol")}
-        return Prepared(model, _devices(device), options)
+        return GraphRuntimeBackendRep(model, _devices(device), options)
 
     @classmethod
     def run_model(cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple:

@@ -12,7 +12,7 @@ from typing import Any
 from ..base.errors import PlanError, did_you_mean
 from .weights_file import load
 
-__all__ = ["ARCHES", "PHASES", "Block", "NonZero", "cycles", "known_ops", "phases"]
+__all__ = ["ARCHES", "PHASES", "Blocking", "NonZero", "cycles", "known_ops", "phases"]
 
 ARCHES = ("grayskull", "wormhole_b0", "blackhole")
 PHASES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
@@ -30,7 +30,7 @@ class NonZero:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Blocking:
     """What one core computes for one input. ``t`` blocks are streamed; ``mblock`` (rows, columns) in ublocks;
     ``ublock`` (rows, columns) in tiles; ``m_k`` x ``u_kt`` tiles of the inner dimension; ``z`` the depth that
     reduce_z reduces; ``formats`` of the inputs, then the output."""
@@ -77,7 +77,7 @@ def known_ops(arch: str) -> tuple[str, ...]:
     return tuple(_arch(arch))
 
 
-def cycles(op: str, arch: str, block: Block) -> int:
+def cycles(op: str, arch: str, block: Blocking) -> int:
     """Cycles of one input on one core, truncated to int as Buda does.
 
     Raises PlanError for an op, architecture or fidelity that has no weights.
@@ -108,7 +108,7 @@ def _most_specific(keys: dict[str, dict[str, float]], attributes: Iterable[str])
     return keys[max((k for k, p in parts.items() if p <= has), key=lambda k: len(parts[k]))]
 
 
-def _matmul(op: str, arch: str, b: Block, w: dict[str, float]) -> float:
+def _matmul(op: str, arch: str, b: Blocking, w: dict[str, float]) -> float:
     n, tiles, phase = b.m_k * b.ublocks, b.ublock_tiles, phases(b.fidelity)
     if "m_k_weight" in w:  # Grayskull's three weights
         math = n * b.u_kt * tiles * w["tile_weight"] * phase
@@ -122,7 +122,7 @@ def _matmul(op: str, arch: str, b: Block, w: dict[str, float]) -> float:
     )
 
 
-def _streamed(op: str, arch: str, b: Block, w: dict[str, float]) -> float:
+def _streamed(op: str, arch: str, b: Blocking, w: dict[str, float]) -> float:
     """Unary, binary, reduce and splice: a cost for each ublock and for each tile."""
     binary = op in ("add", "subtract", "multiply")
     wide = {"f32": 4, "f16": 2, "bf16": 2}.get(b.formats[-1], 1) if binary else 1
@@ -130,7 +130,7 @@ def _streamed(op: str, arch: str, b: Block, w: dict[str, float]) -> float:
     return b.t * (b.z if "z_weight" in w else 1) * each
 
 
-def _sparse(op: str, arch: str, b: Block, w: dict[str, float]) -> float:
+def _sparse(op: str, arch: str, b: Blocking, w: dict[str, float]) -> float:
     if b.nonzero is None:
         raise PlanError("matmul_sparse needs the counts of its nonzero tiles, ublocks and strips", op=op)
     bfp_lofi = b.formats[-1].startswith("bfp") and b.fidelity == "LoFi"
@@ -140,7 +140,7 @@ def _sparse(op: str, arch: str, b: Block, w: dict[str, float]) -> float:
     return _sparse_v1(b, w, b.nonzero)
 
 
-def _sparse_v1(b: Block, w: dict[str, float], nz: NonZero) -> float:
+def _sparse_v1(b: Blocking, w: dict[str, float], nz: NonZero) -> float:
     (mm, mn), (rt, ct) = b.mblock, b.ublock
     ublocks = nz.tiles / (b.t * rt * ct)
     sub = max(b.t * b.m_k * mm, ublocks)
@@ -156,7 +156,7 @@ def _sparse_v1(b: Block, w: dict[str, float], nz: NonZero) -> float:
     return math + reload + pack + decode
 
 
-def _sparse_v2(b: Block, w: dict[str, float], nz: NonZero) -> float:
+def _sparse_v2(b: Blocking, w: dict[str, float], nz: NonZero) -> float:
     (mm, mn), (rt, ct) = b.mblock, b.ublock
     math, reload, pack = _sparse_weights(b)
     return (
@@ -169,7 +169,7 @@ def _sparse_v2(b: Block, w: dict[str, float], nz: NonZero) -> float:
     )
 
 
-def _sparse_weights(b: Block) -> tuple[float, float, float]:
+def _sparse_weights(b: Blocking) -> tuple[float, float, float]:
     """Per-tile weights of (u_rt, u_ct, u_kt); a shape that is missing takes the next smaller one, u_kt
     first."""
     table = load("buda")["sparse"]["lofi" if b.fidelity == "LoFi" else "hifi2"]

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..base.errors import PlanError
 from . import buda
-from .buda import Block, NonZero
+from .buda import Blocking, NonZero
 from .formulas import FORMULAS
 from .types import Cost
 from .weights_file import load
@@ -60,7 +60,7 @@ def op_cycles(
     if op == "matmul_sparse" and nonzero is None:
         raise PlanError("matmul_sparse needs the counts of its nonzero tiles, ublocks and strips", op=op)
     if choice.weights is None:
-        block = Block(t, mblock, ublock, m_k, u_kt, z, formats, fidelity, choice.attributes, nonzero)
+        block = Blocking(t, mblock, ublock, m_k, u_kt, z, formats, fidelity, choice.attributes, nonzero)
         return Cost(buda.cycles(op, choice.arch, block), choice.basis, choice.note)
     x = columns_of(t, mblock, ublock, m_k, u_kt, z, nonzero, choice.phases)
     return Cost(float(choice.formula(choice.weights, x)), choice.basis, choice.note)

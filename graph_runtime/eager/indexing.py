@@ -23,7 +23,7 @@ _FIRST = -(2**63)  # an end before the first element: ONNX has no other word for
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class BasicIndex:
     """A basic index: ``attrs`` of the slice, ``counts`` its size in each dimension of the tensor,
     ``shape`` of the result: without the dimensions that integers index, with those that None
     adds. ``whole``: nothing is left out."""
@@ -65,7 +65,7 @@ def _set(array: np.ndarray, index: Any, value: Any) -> np.ndarray:
     return array
 
 
-def _update(x: Tensor, region: Region, value: Any) -> Tensor:
+def _update(x: Tensor, region: BasicIndex, value: Any) -> Tensor:
     """The value as a tensor of the region's counts."""
     if isinstance(value, Tensor):
         if tuple(value.shape) != region.shape:
@@ -102,7 +102,7 @@ def _one_array(index: Any, ndim: int) -> tuple[int, Any] | None:
     return (at, indices) if dtype.startswith(("int", "uint")) and at < ndim else None
 
 
-def _region(x: Tensor, index: Any) -> Region:
+def _region(x: Tensor, index: Any) -> BasicIndex:
     """Raises Refused for what is no basic index of x, and for what is out of range: numpy says why."""
     items = list(index) if isinstance(index, tuple) else [index]
     if any(
@@ -134,7 +134,7 @@ def _region(x: Tensor, index: Any) -> Region:
             shape.append(count)
     attrs = (("starts", tuple(starts)), ("ends", tuple(ends)), ("steps", tuple(steps)))
     whole = tuple(counts) == x.shape and all(step == 1 for step in steps)
-    return Region(attrs, tuple(counts), tuple(shape), whole)
+    return BasicIndex(attrs, tuple(counts), tuple(shape), whole)
 
 
 def _bounds(item: Any, n: int) -> tuple[int, int, int]:

@@ -19,7 +19,7 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import GraphError
 from ..base.machine import devices
-from .documents.draft import Draft, device_name, op_call, storage_ids, tensor_type, to_document
+from .documents.draft import DraftNode, device_name, op_call, storage_ids, tensor_type, to_document
 from .documents.loader import graph_from_document
 from .documents.write import graph_to_json
 from .graph import COPY, NOP, Graph, TensorType
@@ -58,7 +58,7 @@ class GraphBuilder:
     def __init__(self, *, device: str | devices.Device = "cpu:0"):
         self.params: dict[str, np.ndarray] = {}
         self._device = device_name(device)
-        self._nodes: list[Draft] = []
+        self._nodes: list[DraftNode] = []
         self._names: dict[str, int] = {}
         self._signatures: dict[str, tuple] = {}
         self._outputs: list[Value] = []
@@ -261,7 +261,9 @@ class GraphBuilder:
             raise GraphError(f"a name is a string, got {name!r}", got=name)
         nid = len(self._nodes)
         place = None if device is None else device_name(device)
-        self._nodes.append(Draft(name, types, reads, attrs, place, storage_ids(storage, len(types), name)))
+        self._nodes.append(
+            DraftNode(name, types, reads, attrs, place, storage_ids(storage, len(types), name))
+        )
         self._names[name] = 0
         return tuple(Value(self, nid, i, t.dtype, t.shape) for i, t in enumerate(types))
 

@@ -50,7 +50,7 @@ def insert_transfers(placement: Placement) -> PlacedGraph:
 
 
 @dataclass(slots=True)
-class _Copies:
+class _Insertions:
     """What to insert and which inputs to change. Entries >= num_entries are those of the new copies, in
     order."""
 
@@ -61,9 +61,11 @@ class _Copies:
     eids: list[int] = field(default_factory=list)  # ... to these entries
 
 
-def _choose(placed: PlacedGraph, entry_did: np.ndarray, slots: np.ndarray, readers: np.ndarray) -> _Copies:
+def _choose(
+    placed: PlacedGraph, entry_did: np.ndarray, slots: np.ndarray, readers: np.ndarray
+) -> _Insertions:
     """Walk the crossing inputs in node order and find or make the copy that each reads."""
-    graph, copies = placed.graph, _Copies(slots=slots.tolist())
+    graph, copies = placed.graph, _Insertions(slots=slots.tolist())
     value, made = _values(graph)
     sources, count, made_by = graph.in_eid[slots], graph.num_entries, graph.entry_nid.tolist()
     held = np.concatenate([value[sources], made])
@@ -109,7 +111,7 @@ def _written_inputs(graph: Graph) -> np.ndarray:
 # **************** the new graph ****************
 
 
-def _insert(placed: PlacedGraph, copies: _Copies) -> PlacedGraph:
+def _insert(placed: PlacedGraph, copies: _Insertions) -> PlacedGraph:
     """Renumber: old nodes keep their order, copy k comes before old node ``before[k]`` (ascending)."""
     graph = placed.graph
     before = np.array(copies.before, np.int64)
@@ -139,7 +141,7 @@ def _insert(placed: PlacedGraph, copies: _Copies) -> PlacedGraph:
     )
 
 
-def _describe(placed: PlacedGraph, copies: _Copies) -> tuple[list[str], list[str]]:
+def _describe(placed: PlacedGraph, copies: _Insertions) -> tuple[list[str], list[str]]:
     """Unique names ("x_copy_tt0") and causes of the new copies."""
     graph, devices = placed.graph, [str(d) for d in placed.devices]
     short = [f"{d.kind}{d.ordinal}" for d in placed.devices]
@@ -169,7 +171,7 @@ def _describe(placed: PlacedGraph, copies: _Copies) -> tuple[list[str], list[str
 
 
 def _rebuild(
-    graph: Graph, copies: _Copies, old_nid: np.ndarray, new_nid: np.ndarray, names: tuple[str, ...]
+    graph: Graph, copies: _Insertions, old_nid: np.ndarray, new_nid: np.ndarray, names: tuple[str, ...]
 ) -> Graph:
     fid = next(
         (i for i, f in enumerate(graph.funcs) if f.name == COPY and f.num_inputs == 1), len(graph.funcs)

@@ -6,7 +6,7 @@ import math
 
 from ..ir.ops import registry
 from .matching import closed, factors, is_close, with_number
-from .net import Net, Node, Value
+from .net import Net, NetNode, NetValue
 
 __all__ = ["activations"]
 
@@ -28,7 +28,7 @@ def activations(net: Net) -> None:
                 break
 
 
-def _replace(net: Net, root: Node, nodes: list[Node], op: str, x: Value, attrs: dict) -> bool:
+def _replace(net: Net, root: NetNode, nodes: list[NetNode], op: str, x: NetValue, attrs: dict) -> bool:
     if registry.get(op) is None or not closed(nodes, root) or not net.together(nodes):
         return False
     if not net.keeps_support(nodes, op, [x], **attrs):
@@ -40,7 +40,7 @@ def _replace(net: Net, root: Node, nodes: list[Node], op: str, x: Value, attrs: 
     return True
 
 
-def _gelu(x: Value, gate: Value, number: float) -> tuple[str, dict, list[Node]] | None:
+def _gelu(x: NetValue, gate: NetValue, number: float) -> tuple[str, dict, list[NetNode]] | None:
     """number x (1 + f(u)) with number 1/2."""
     if not is_close(number, 0.5):
         return None
@@ -60,7 +60,7 @@ def _gelu(x: Value, gate: Value, number: float) -> tuple[str, dict, list[Node]] 
     return None
 
 
-def _cubic(x: Value, value: Value) -> list[Node] | None:
+def _cubic(x: NetValue, value: NetValue) -> list[NetNode] | None:
     """The nodes of x + 0.044715 x^3."""
     if value.op != "add" or x not in value.producer.inputs:
         return None
@@ -80,7 +80,7 @@ def _cubic(x: Value, value: Value) -> list[Node] | None:
     return None
 
 
-def _gate(x: Value, gate: Value, number: float) -> tuple[str, dict, list[Node]] | None:
+def _gate(x: NetValue, gate: NetValue, number: float) -> tuple[str, dict, list[NetNode]] | None:
     """number x f(x)."""
     f = gate.producer
     if f is None or not f.inputs:

@@ -12,7 +12,7 @@ from ..base.errors import GraphError
 from ..base.machine.devices import dl_types, type_name
 from ..ir.graph import Graph, Hints, TensorType
 from ..ir.model import Model, Note
-from .values import Node, Value
+from .values import NetNode, NetValue
 
 __all__ = ["assemble", "column_devices"]
 
@@ -33,9 +33,9 @@ def column_devices(graph: Graph) -> list[str | None]:
 
 def assemble(
     source: Model,
-    inputs: Sequence[Value],
-    nodes: Iterable[Node],
-    outputs: Sequence[Value],
+    inputs: Sequence[NetValue],
+    nodes: Iterable[NetNode],
+    outputs: Sequence[NetValue],
     notes: Sequence[Note],
     changed: bool,
 ) -> Model:
@@ -57,9 +57,9 @@ def assemble(
     return Model(graph, constants, all_notes, source.dims, origins, pins)
 
 
-def _scheduled(nodes: Iterable[Node]) -> Iterator[Node]:
+def _scheduled(nodes: Iterable[NetNode]) -> Iterator[NetNode]:
     """The nodes, in their order but each behind what it reads."""
-    done: set[Node] = set()
+    done: set[NetNode] = set()
     for first in nodes:
         stack = [first]
         while stack:
@@ -78,11 +78,13 @@ def _scheduled(nodes: Iterable[Node]) -> Iterator[Node]:
             stack += missing[::-1]
 
 
-def _unique_names(inputs: list[Value], nodes: list[Node], outputs: list[Value]) -> dict[Value | Node, str]:
+def _unique_names(
+    inputs: list[NetValue], nodes: list[NetNode], outputs: list[NetValue]
+) -> dict[NetValue | NetNode, str]:
     """A name for each: what users say, names of inputs and outputs, stays; others step aside."""
     fixed = [v for v in inputs if v.constant is None]
     fixed += dict.fromkeys(v.producer for v in outputs if v.producer is not None)
-    names: dict[Value | Node, str] = {}
+    names: dict[NetValue | NetNode, str] = {}
     taken: dict[str, int] = {}
     for item in dict.fromkeys(chain(fixed, inputs, nodes)):
         name = item.name
@@ -95,10 +97,10 @@ def _unique_names(inputs: list[Value], nodes: list[Node], outputs: list[Value]) 
 
 
 def _graph(
-    inputs: list[Value],
-    nodes: list[Node],
-    names: dict[Value | Node, str],
-    outputs: Sequence[Value],
+    inputs: list[NetValue],
+    nodes: list[NetNode],
+    names: dict[NetValue | NetNode, str],
+    outputs: Sequence[NetValue],
     hints: Hints,
 ) -> Graph:
     values = [*inputs, *(v for node in nodes for v in node.outputs)]
@@ -120,7 +122,7 @@ def _graph(
     )
 
 
-def _hints(old: Hints, before: Sequence[Value], inputs: list[Value], nodes: list[Node]) -> Hints:
+def _hints(old: Hints, before: Sequence[NetValue], inputs: list[NetValue], nodes: list[NetNode]) -> Hints:
     """What the file asked for and still holds; ``before``: the inputs in the file's order."""
     at = {value: i for i, value in enumerate(inputs)}
     aliases = tuple((out, at[before[i]]) for out, i in old.aliases if before[i] in at)
@@ -137,7 +139,7 @@ def _hints(old: Hints, before: Sequence[Value], inputs: list[Value], nodes: list
     )
 
 
-def _place(value: Value, nodes: list[Node]) -> str:
+def _place(value: NetValue, nodes: list[NetNode]) -> str:
     """Of an input: what was said, for a new constant its first reader's."""
     if value.device is not None:
         return value.device

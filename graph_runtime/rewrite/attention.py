@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ..ir.ops import registry
 from ..ir.ops.numerics import Numerics
 from .matching import closed, with_number
-from .net import Net, Node, Value
+from .net import Net, NetNode, NetValue
 from .neutral import permutation
 
 __all__ = ["attentions"]
@@ -17,13 +17,13 @@ __all__ = ["attentions"]
 class _Scores:
     """scale q k^T (+ bias) before the softmax; ``k`` is [.., d, t] unless ``k_is_rows``."""
 
-    q: Value
-    k: Value
+    q: NetValue
+    k: NetValue
     k_is_rows: bool
     scale: float
     numerics: Numerics
-    bias: Value | None
-    nodes: list[Node] = field(default_factory=list)
+    bias: NetValue | None
+    nodes: list[NetNode] = field(default_factory=list)
 
 
 def attentions(net: Net) -> None:
@@ -51,7 +51,7 @@ def attentions(net: Net) -> None:
             _replace(net, node, found, softmax)
 
 
-def _scores(value: Value) -> _Scores | None:
+def _scores(value: NetValue) -> _Scores | None:
     """The scores that a softmax reads, taken apart."""
     plain = _product(value)
     if plain is not None or value.op != "add" or not value.used_once:
@@ -66,7 +66,7 @@ def _scores(value: Value) -> _Scores | None:
     return None
 
 
-def _product(value: Value) -> _Scores | None:
+def _product(value: NetValue) -> _Scores | None:
     value, scale, nodes = _unscaled(value)
     node = value.producer
     if (
@@ -91,7 +91,7 @@ def _product(value: Value) -> _Scores | None:
     )
 
 
-def _unscaled(value: Value) -> tuple[Value, float, list[Node]]:
+def _unscaled(value: NetValue) -> tuple[NetValue, float, list[NetNode]]:
     """A value without the numbers that it is multiplied or divided by."""
     scale, nodes = 1.0, []
     while value.used_once:
@@ -106,7 +106,7 @@ def _unscaled(value: Value) -> tuple[Value, float, list[Node]]:
     return value, scale, nodes
 
 
-def _replace(net: Net, root: Node, found: _Scores, softmax: Node) -> None:
+def _replace(net: Net, root: NetNode, found: _Scores, softmax: NetNode) -> None:
     nodes = [*found.nodes, softmax, root]
     if not closed(nodes, root) or not net.together(nodes):
         return

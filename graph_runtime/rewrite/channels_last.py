@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ..ir.ops import steps
 from ..ir.ops.targets import packs_weight
-from .net import Net, Node, Value
+from .net import Net, NetNode, NetValue
 from .pack_weights import is_host, packed_weight, without_defaults
 
 __all__ = ["channels_last"]
@@ -41,10 +41,10 @@ class _Images:
 
     def __init__(self, net: Net):
         self.net = net
-        self.last: dict[Value, Value] = {}  # NCHW -> NHWC
-        self.convolutions: list[Node] = []
+        self.last: dict[NetValue, NetValue] = {}  # NCHW -> NHWC
+        self.convolutions: list[NetNode] = []
 
-    def visit(self, node: Node) -> None:
+    def visit(self, node: NetNode) -> None:
         """Turn a node where it gains, or passes on what was turned."""
         if node.op == "conv2d":
             self._convolution(node)
@@ -61,7 +61,7 @@ class _Images:
         elif node.op in steps.CODES or node.op == "fused":
             self._elementwise(node)
 
-    def _convolution(self, node: Node) -> None:
+    def _convolution(self, node: NetNode) -> None:
         attrs, (x, w, *rest) = node.attrs, node.inputs
         own = len(node.inputs) - len(steps.extras(attrs.get("epilogue", ())))
         extra = [self._beside(v, node.output.shape) for v in node.inputs[own:]]
@@ -81,7 +81,7 @@ class _Images:
             **without_defaults("conv2d", attrs, _CONV),
         )
 
-    def _elementwise(self, node: Node) -> None:
+    def _elementwise(self, node: NetNode) -> None:
         """Where at least as many of its images are there with channels last as not."""
         out = node.output
         images = [v for v in node.inputs if v.shape == out.shape]
@@ -93,7 +93,7 @@ class _Images:
         attrs = {name: value for name, value in node.attrs.items() if value is not None}
         self._made(node, [self._laid_out(v, node) for v in node.inputs], **attrs)
 
-    def _reshape(self, node: Node) -> None:
+    def _reshape(self, node: NetNode) -> None:
         """Of an image of one pixel: its elements are in one order in both layouts."""
         x = node.inputs[0]
         if x.shape[2] * x.shape[3] == 1:
@@ -102,7 +102,7 @@ class _Images:
 
     # ---------------------------------------------------------------- values
 
-    def _beside(self, value: Value, shape: tuple[int, ...]) -> str | None:
+    def _beside(self, value: NetValue, shape: tuple[int, ...]) -> str | None:
         """How an operand of an image of ``shape`` lies beside it: "image", "number" or "channels"."""
         if value.shape == shape:
             return "image"
@@ -111,7 +111,7 @@ class _Images:
         own = (1,) * (4 - len(value.shape)) + value.shape
         return "channels" if own == (1, shape[1], 1, 1) else None
 
-    def _laid_out(self, value: Value, node: Node) -> Value:
+    def _laid_out(self, value: NetValue, node: NetNode) -> NetValue:
         """The operand of a node of images with channels last."""
         beside = self._beside(value, node.output.shape)
         if beside == "image":
@@ -119,12 +119,12 @@ class _Images:
         size = [] if beside == "number" else [value.type.size]
         return self.net.add("reshape", [value], before=node, shape=size)
 
-    def _with_channels_last(self, value: Value, node: Node) -> Value:
+    def _with_channels_last(self, value: NetValue, node: NetNode) -> NetValue:
         if value not in self.last:
             self.last[value] = self.net.add("transpose", [value], before=node, perm=list(_LAST))
         return self.last[value]
 
-    def _made(self, node: Node, inputs: list[Value], **attrs) -> None:
+    def _made(self, node: NetNode, inputs: list[NetValue], **attrs) -> None:
         """Put the node with channels last in the place of a node; its other readers get a transpose."""
         made = self.net.add(node.op, inputs, before=node, **attrs)
         first = self.net.add("transpose", [made], before=node, perm=list(_FIRST))
@@ -132,7 +132,7 @@ class _Images:
         self.last[first] = made
 
 
-def _is_plain(node: Node) -> bool:
+def _is_plain(node: NetNode) -> bool:
     """A convolution that the kernel for panels takes: float32, the weight constant, one group or one channel
     a group."""
     return node.inputs[1].constant is not None and packs_weight(

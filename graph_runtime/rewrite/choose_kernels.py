@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..ir.ops import registry
 from ..ir.ops.select import able
 from ..ir.ops.targets import kernel_by_rule
-from .net import Net, Node
+from .net import Net, NetNode
 from .pack_weights import Measure, is_host
 
 __all__ = ["Measure", "choose_kernels"]
@@ -18,7 +18,7 @@ __all__ = ["Measure", "choose_kernels"]
 def choose_kernels(net: Net, measure: Measure | None = None) -> None:
     """Name the kernels of nodes on cpu for which there are several."""
     why = "the fastest when measured" if measure else "many rows use what it packs"
-    chosen: dict[str, list[Node]] = {}
+    chosen: dict[str, list[NetNode]] = {}
     for node in net.nodes(*(op.name for op in registry.all_ops().values() if op.variants.get("cpu"))):
         if not is_host(node) or "kernel" in node.attrs or not node.output.type.size:
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .groups import Group, grow
-from .net import Net, Node
+from .net import Net, NetNode
 from .products import PRODUCTS, given
 
 __all__ = ["epilogues"]
@@ -21,7 +21,7 @@ def epilogues(net: Net) -> None:
                 break
 
 
-def _take(net: Net, product: Node, group: Group) -> bool:
+def _take(net: Net, product: NetNode, group: Group) -> bool:
     """Make one node of a product and a group; False where some device would lose it."""
     inputs, program = group.program(len(product.inputs))
     attrs = {**given(product), "epilogue": program}

@@ -10,7 +10,7 @@ import numpy as np
 from ..base.errors import GraphRuntimeError
 from ..ir.model import Constant
 from ..ir.ops import registry
-from .net import Net, Node
+from .net import Net, NetNode
 
 __all__ = ["fold", "folded"]
 
@@ -31,12 +31,12 @@ def fold(net: Net) -> None:
         net.replace(node.output, net.constant(made, node.name))
 
 
-def _grows(node: Node) -> bool:
+def _grows(node: NetNode) -> bool:
     made, read = node.output.type.nbytes, sum(v.type.nbytes for v in node.inputs)
     return made > 1 << 16 and made > _GROWTH * read
 
 
-def folded(node: Node) -> Constant | None:
+def folded(node: NetNode) -> Constant | None:
     """The constant of a node's result. None where its reference fails, as it would when it ran."""
     compute = _reference(node)
     inputs = [v.constant for v in node.inputs]
@@ -51,7 +51,7 @@ def folded(node: Node) -> Constant | None:
     return lazy if array is None else Constant.of(array, lazy.source)
 
 
-def _reference(node: Node) -> Callable[..., np.ndarray]:
+def _reference(node: NetNode) -> Callable[..., np.ndarray]:
     op, attrs = registry.require(node.op), node.attrs
     shape = node.output.shape
 

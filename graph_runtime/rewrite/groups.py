@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..ir.ops import registry, steps
-from .net import Net, Node, Value
+from .net import Net, NetNode, NetValue
 
 __all__ = ["Group", "fused_groups", "grow", "is_step"]
 
@@ -20,13 +20,13 @@ class Group:
     """``nodes`` in order; the first may be a product, which its steps read as -1. Only the last one's result
     is read by others."""
 
-    nodes: list[Node]
+    nodes: list[NetNode]
     has_product: bool
 
-    def program(self, first_input: int) -> tuple[list[Value], list]:
+    def program(self, first_input: int) -> tuple[list[NetValue], list]:
         """The inputs that the steps read from outside, and the steps, which call them ``first_input`` and
         so on."""
-        inputs: dict[Value, int] = {}
+        inputs: dict[NetValue, int] = {}
         made = {node.output: -1 - j for j, node in enumerate(self.nodes)}
         body = []
         for node in self.nodes[1:] if self.has_product else self.nodes:
@@ -37,7 +37,7 @@ class Group:
         return list(inputs), body
 
 
-def is_step(node: Node) -> bool:
+def is_step(node: NetNode) -> bool:
     """An op that can be a step, of one dtype."""
     return (
         node.op in steps.CODES
@@ -46,12 +46,12 @@ def is_step(node: Node) -> bool:
     )
 
 
-def _given(node: Node) -> dict:
+def _given(node: NetNode) -> dict:
     defaults = {a.name: a.default for a in registry.require(node.op).attrs}
     return {key: v for key, v in node.attrs.items() if key in defaults and v != defaults[key]}
 
 
-def grow(seed: Node, place: dict[Node, int]) -> Iterator[Group]:
+def grow(seed: NetNode, place: dict[NetNode, int]) -> Iterator[Group]:
     """The groups that begin with a seed, of at least two nodes, the largest first. All nodes make the seed's
     type and were asked onto one device. ``place``: of each node in the order of the graph."""
     has_product = not is_step(seed)
@@ -68,7 +68,7 @@ def grow(seed: Node, place: dict[Node, int]) -> Iterator[Group]:
     return (Group(found, has_product) for found in whole[::-1] if len(found) <= _MOST + has_product)
 
 
-def _next(nodes: list[Node], inside: set[Node], place: dict[Node, int]) -> Node | None:
+def _next(nodes: list[NetNode], inside: set[NetNode], place: dict[NetNode, int]) -> NetNode | None:
     """The first node behind the group that reads it and may join."""
     readers = {r for n in nodes for r in n.output.readers if r not in inside and r in place}
     for reader in sorted(readers, key=place.__getitem__):
@@ -77,13 +77,13 @@ def _next(nodes: list[Node], inside: set[Node], place: dict[Node, int]) -> Node 
     return None
 
 
-def _joins(node: Node, seed: Node) -> bool:
+def _joins(node: NetNode, seed: NetNode) -> bool:
     return is_step(node) and node.output.type == seed.output.type and node.device == seed.device
 
 
-def _alone(node: Node, inside: set[Node]) -> list[Node]:
+def _alone(node: NetNode, inside: set[NetNode]) -> list[NetNode]:
     """Elementwise producers of a node's other inputs that only it and the group read, first things first."""
-    found: list[Node] = []
+    found: list[NetNode] = []
     for value in node.inputs:
         maker = value.producer
         if maker is None or maker in inside or maker in found or not _joins(maker, node):
@@ -94,7 +94,7 @@ def _alone(node: Node, inside: set[Node]) -> list[Node]:
     return found
 
 
-def _is_closed(nodes: list[Node], inside: set[Node]) -> bool:
+def _is_closed(nodes: list[NetNode], inside: set[NetNode]) -> bool:
     """Whether others read the last node's result only."""
     return not any(n.output.heads or any(r not in inside for r in n.output.readers) for n in nodes[:-1])
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.graph import TensorType
-from .net import Net, Node, Value
+from .net import Net, NetNode, NetValue
 from .values import supports
 
 __all__ = ["narrow_indices"]
@@ -35,7 +35,7 @@ def narrow_indices(net: Net) -> None:
             _again(net, node, node.inputs, {"dtype": "int32"})
 
 
-def _pays(net: Net, node: Node, port: int | None, attrs: dict[str, Any]) -> bool:
+def _pays(net: Net, node: NetNode, port: int | None, attrs: dict[str, Any]) -> bool:
     """Whether a device kind takes the node once input ``port`` is int32 and it has these attributes, and
     does not as it is."""
     inputs = [TensorType("int32", t.shape) if i == port else t for i, t in enumerate(node.input_types)]
@@ -49,7 +49,7 @@ def _pays(net: Net, node: Node, port: int | None, attrs: dict[str, Any]) -> bool
     )
 
 
-def _short(net: Net, node: Node, index: Value) -> Value:
+def _short(net: Net, node: NetNode, index: NetValue) -> NetValue:
     """The indices as int32."""
     known = index.look()
     if known is None or np.abs(known.astype(np.float64)).max(initial=0) > _MOST:
@@ -57,11 +57,11 @@ def _short(net: Net, node: Node, index: Value) -> Value:
     return net.add("cast", [index], before=node, name=f"{node.name}_index", to="int32")
 
 
-def _again(net: Net, node: Node, inputs: Sequence[Value], attrs: dict[str, Any]) -> None:
+def _again(net: Net, node: NetNode, inputs: Sequence[NetValue], attrs: dict[str, Any]) -> None:
     """The node with other inputs or attributes; results that became int32 are cast to what they were."""
     given = {name: value for name, value in node.attrs.items() if value is not None} | attrs
     made = net.add(node.op, inputs, before=node, **given)
-    made = [made] if isinstance(made, Value) else list(made)
+    made = [made] if isinstance(made, NetValue) else list(made)
     for i, (was, now) in enumerate(zip(node.outputs, made, strict=True)):
         if was.type != now.type:
             made[i] = net.add("cast", [now], before=node, name=f"{node.name}_wide", to=was.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from .net import Node, Value
+from .net import NetNode, NetValue
 
 __all__ = ["Factors", "closed", "factors", "is_close", "other", "with_number"]
 
@@ -17,14 +17,14 @@ def is_close(number: float | None, wanted: float) -> bool:
     return number is not None and math.isclose(number, wanted, rel_tol=_TOLERANCE)
 
 
-def other(node: Node, value: Value) -> Value | None:
+def other(node: NetNode, value: NetValue) -> NetValue | None:
     """The other input of a node of two; None if ``value`` is none of them."""
     if len(node.inputs) != 2 or value not in node.inputs:
         return None
     return node.inputs[1] if node.inputs[0] is value else node.inputs[0]
 
 
-def with_number(value: Value, op: str) -> tuple[Value, float] | None:
+def with_number(value: NetValue, op: str) -> tuple[NetValue, float] | None:
     """(x, number) of a value that is op(x, number) or, where the op commutes, op(number, x), of x's type."""
     if value.op != op:
         return None
@@ -36,7 +36,7 @@ def with_number(value: Value, op: str) -> tuple[Value, float] | None:
     return None
 
 
-def closed(nodes: Iterable[Node], root: Node) -> bool:
+def closed(nodes: Iterable[NetNode], root: NetNode) -> bool:
     """Whether only these nodes read what they make, but for the root's results."""
     inside = set(nodes) | {root}
     return all(
@@ -52,10 +52,10 @@ class Factors:
 
     def __init__(self) -> None:
         self.number = 1.0
-        self.values: list[Value] = []
-        self.nodes: list[Node] = []
+        self.values: list[NetValue] = []
+        self.nodes: list[NetNode] = []
 
-    def take(self, value: Value, root: bool = False) -> None:
+    def take(self, value: NetValue, root: bool = False) -> None:
         """Add the factors of ``value``; of a product of its own only if it has no other reader, or is the
         ``root``."""
         node = value.producer
@@ -78,7 +78,7 @@ class Factors:
             self.values.append(value)
 
 
-def factors(value: Value) -> Factors:
+def factors(value: NetValue) -> Factors:
     """The factors of a value; those of parts that have another reader are not taken apart."""
     found = Factors()
     found.take(value, root=True)

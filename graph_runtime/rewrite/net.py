@@ -21,9 +21,9 @@ from ..ir.documents.draft import op_call
 from ..ir.graph import Func, TensorType
 from ..ir.model import Constant, Model, Note
 from .assemble import assemble, column_devices
-from .values import Node, Value, supports
+from .values import NetNode, NetValue, supports
 
-__all__ = ["Net", "Node", "Value"]
+__all__ = ["Net", "NetNode", "NetValue"]
 
 
 class Net:
@@ -37,17 +37,17 @@ class Net:
         self.notes: list[Note] = []
         self.changed = False
         self._functions: dict[tuple, tuple[Func, tuple[TensorType, ...]]] = {}
-        self._by_op: dict[str | None, dict[Node, None]] = {}
-        self._first: Node | None = None
-        self._last: Node | None = None
-        self.inputs: list[Value] = []
-        self.outputs: list[Value] = []
-        self._places: dict[Value, list[int]] = {}  # an output's places in outputs
+        self._by_op: dict[str | None, dict[NetNode, None]] = {}
+        self._first: NetNode | None = None
+        self._last: NetNode | None = None
+        self.inputs: list[NetValue] = []
+        self.outputs: list[NetValue] = []
+        self._places: dict[NetValue, list[int]] = {}  # an output's places in outputs
         self._load(model)
 
     # ---------------------------------------------------------------- reading
 
-    def nodes(self, *ops: str) -> Iterator[Node]:
+    def nodes(self, *ops: str) -> Iterator[NetNode]:
         """The nodes that are there now, in order; of the given ops, those in no certain order. What goes
         while the caller rewrites is left out, what comes is not visited."""
         if ops:
@@ -62,11 +62,13 @@ class Net:
     def __len__(self) -> int:
         return sum(map(len, self._by_op.values()))
 
-    def together(self, nodes: Iterable[Node]) -> bool:
+    def together(self, nodes: Iterable[NetNode]) -> bool:
         """Whether nodes may become one: they were not asked to run in different places."""
         return len({node.device for node in nodes}) < 2
 
-    def keeps_support(self, nodes: Sequence[Node], op: str, inputs: Sequence[Value], **attrs: Any) -> bool:
+    def keeps_support(
+        self, nodes: Sequence[NetNode], op: str, inputs: Sequence[NetValue], **attrs: Any
+    ) -> bool:
         """Whether an op runs wherever all the nodes that it would replace run. False, too, where it does not
         take these inputs."""
         try:
@@ -85,15 +87,15 @@ class Net:
     def add(
         self,
         op: str,
-        inputs: Sequence[Value],
+        inputs: Sequence[NetValue],
         *,
-        before: Node | None,
+        before: NetNode | None,
         name: str | None = None,
         device: str | None = None,
         origins: Sequence[str] = (),
         **attrs: Any,
     ) -> Any:
-        """Another node, in front of ``before`` (None: at the end): its Value, a tuple of several.
+        """Another node, in front of ``before`` (None: at the end): its NetValue, a tuple of several.
 
         What is not said is as ``before`` has it: name, device, origins. Names need not be unique, ``model``
         makes them so. Raises GraphError, UnsupportedOpError as GraphBuilder.op does.
@@ -101,19 +103,19 @@ class Net:
         func, made = self._function(op, tuple(v.type for v in inputs), attrs)
         if before is not None:
             name, device, origins = name or before.name, device or before.device, origins or before.origins
-        node = Node(func, list(inputs), made, name or op, device, tuple(origins))
+        node = NetNode(func, list(inputs), made, name or op, device, tuple(origins))
         self._link(node, before)
         self.changed = True
         return node.outputs[0] if len(made) == 1 else tuple(node.outputs)
 
-    def constant(self, constant: Constant, name: str) -> Value:
+    def constant(self, constant: Constant, name: str) -> NetValue:
         """A constant as a value; it goes again if nothing reads it."""
-        value = Value(constant.type, None, 0, name)
+        value = NetValue(constant.type, None, 0, name)
         value.constant = constant
         self.inputs.append(value)
         return value
 
-    def replace(self, old: Value, new: Value) -> None:
+    def replace(self, old: NetValue, new: NetValue) -> None:
         """All that reads ``old`` reads ``new``, and what was there only for ``old`` goes.
 
         An output of the graph keeps its name. Raises GraphError where the types differ.
@@ -139,14 +141,14 @@ class Net:
         if old.producer is not None:
             self._drop([old.producer])
 
-    def replace_all(self, old: Node, new: Value | Sequence[Value]) -> None:
+    def replace_all(self, old: NetNode, new: NetValue | Sequence[NetValue]) -> None:
         """Replace each result of a node."""
-        for was, now in zip(old.outputs, [new] if isinstance(new, Value) else new, strict=True):
+        for was, now in zip(old.outputs, [new] if isinstance(new, NetValue) else new, strict=True):
             self.replace(was, now)
 
-    def note(self, rule: str, text: str, nodes: Iterable[Node | str] = ()) -> None:
+    def note(self, rule: str, text: str, nodes: Iterable[NetNode | str] = ()) -> None:
         """Say what a rule did and why: a sentence with the names of nodes."""
-        names = (name for node in nodes for name in (node.origins if isinstance(node, Node) else (node,)))
+        names = (name for node in nodes for name in (node.origins if isinstance(node, NetNode) else (node,)))
         self.notes.append(Note(rule, text, tuple(dict.fromkeys(names))))
 
     def prune(self) -> None:
@@ -178,7 +180,7 @@ class Net:
             )
         return self._functions[key]
 
-    def _named(self, old: Value, new: Value) -> Value:
+    def _named(self, old: NetValue, new: NetValue) -> NetValue:
         """``new`` under the name of ``old``, which is an output: by a change of names where no value of
         the new one's producer is an output yet, else by a nop."""
         a, b = old.producer, new.producer
@@ -193,7 +195,7 @@ class Net:
             return new
         return self.add("reshape", [new], before=a, name=old.name, shape=list(new.shape))
 
-    def _link(self, node: Node, before: Node | None) -> None:
+    def _link(self, node: NetNode, before: NetNode | None) -> None:
         node.after, node.before = before, self._last if before is None else before.before
         if node.before is None:
             self._first = node
@@ -205,7 +207,7 @@ class Net:
             before.before = node
         self._by_op.setdefault(node.op, {})[node] = None
 
-    def _drop(self, nodes: list[Node]) -> None:
+    def _drop(self, nodes: list[NetNode]) -> None:
         """Take out the nodes without a reader, and then those that only they read."""
         while nodes:
             node = nodes.pop()
@@ -219,7 +221,7 @@ class Net:
             self._unlink(node)
             del self._by_op[node.op][node]
 
-    def _unlink(self, node: Node) -> None:
+    def _unlink(self, node: NetNode) -> None:
         if node.before is None:
             self._first = node.after
         else:
@@ -232,20 +234,20 @@ class Net:
     def _load(self, model: Model) -> None:
         graph = model.graph
         place = column_devices(graph)
-        entries: list[Value | None] = [None] * graph.num_entries
+        entries: list[NetValue | None] = [None] * graph.num_entries
         types = [graph.types[t] for t in graph.type_id.tolist()]
         rows, reads = graph.row_ptr.tolist(), graph.in_eid.tolist()
         starts, func_id = graph.in_ptr.tolist(), graph.func_id.tolist()
         for nid in graph.inputs.tolist():
             name = graph.names[nid]
-            value = Value(types[rows[nid]], None, 0, name)
+            value = NetValue(types[rows[nid]], None, 0, name)
             value.constant, value.device = model.constants.get(name), model.pins.get(name) or place[nid]
             self.inputs.append(value)
             entries[rows[nid]] = value
         for nid, name in enumerate(graph.names):
             if func_id[nid] < 0:
                 continue
-            node = Node(
+            node = NetNode(
                 graph.funcs[func_id[nid]],
                 [entries[e] for e in reads[starts[nid] : starts[nid + 1]]],
                 types[rows[nid] : rows[nid + 1]],

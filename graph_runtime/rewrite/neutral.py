@@ -4,7 +4,7 @@ chains of reshapes; and equal nodes, of which one is enough."""
 from __future__ import annotations
 
 from ..ir.ops import registry
-from .net import Net, Node, Value
+from .net import Net, NetNode, NetValue
 
 __all__ = ["casts", "equal_nodes", "neutral", "reshapes", "transposes"]
 
@@ -105,7 +105,7 @@ def reshapes(net: Net) -> None:
             net.replace(node.output, reshaped(net, first, node.output.shape, node))
 
 
-def reshaped(net: Net, value: Value, shape: tuple[int, ...], before: Node, **more) -> Value:
+def reshaped(net: Net, value: NetValue, shape: tuple[int, ...], before: NetNode, **more) -> NetValue:
     """``value`` in a shape: itself where it has it."""
     if value.shape == shape:
         return value
@@ -115,7 +115,7 @@ def reshaped(net: Net, value: Value, shape: tuple[int, ...], before: Node, **mor
 # ---------------------------------------------------------------- transposes
 
 
-def permutation(node: Node) -> tuple[int, ...]:
+def permutation(node: NetNode) -> tuple[int, ...]:
     """Which input dimension each output dimension of a transpose is."""
     ndim = len(node.output.shape)
     perm = node.attrs["perm"]
@@ -152,7 +152,7 @@ def transposes(net: Net) -> None:
 
 def equal_nodes(net: Net) -> None:
     """Nodes of one op with equal attributes and inputs, asked onto one device, compute the same."""
-    seen: dict[tuple, Node] = {}
+    seen: dict[tuple, NetNode] = {}
     for node in net.nodes():
         if node.op is None or not node.is_pure:
             continue

@@ -10,7 +10,7 @@ from ..base import dtypes
 from ..ir.model import Constant
 from ..ir.ops import registry
 from .matching import closed, with_number
-from .net import Net, Node, Value
+from .net import Net, NetNode, NetValue
 from .neutral import reshaped
 
 __all__ = ["layer_norms", "softmaxes"]
@@ -20,11 +20,11 @@ __all__ = ["layer_norms", "softmaxes"]
 class _Norm:
     """centred / sqrt(mean(centred^2) + epsilon): of x - mean(x), or of x itself (rms)."""
 
-    x: Value
+    x: NetValue
     epsilon: float
     axis: int
     op: str
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[NetNode] = field(default_factory=list)
 
 
 def layer_norms(net: Net) -> None:
@@ -42,7 +42,7 @@ def layer_norms(net: Net) -> None:
         _replace(net, found, chain, params)
 
 
-def _replace(net: Net, found: _Norm, chain: list[Node], params: list[Value | None]) -> None:
+def _replace(net: Net, found: _Norm, chain: list[NetNode], params: list[NetValue | None]) -> None:
     """``chain``: the quotient and what follows it; ``params``: scale and shift where there are."""
     root, nodes = chain[-1], [*found.nodes, *chain]
     if not closed(nodes, root) or not net.together(nodes):
@@ -63,8 +63,8 @@ def _replace(net: Net, found: _Norm, chain: list[Node], params: list[Value | Non
 
 
 def _param(
-    net: Net, value: Value | None, fill: float, shape: tuple[int, ...], dtype: str, before: Node
-) -> Value:
+    net: Net, value: NetValue | None, fill: float, shape: tuple[int, ...], dtype: str, before: NetNode
+) -> NetValue:
     if value is None:
         array = np.full(shape, fill, dtypes.to_numpy(dtype))
         name = f"{before.name}_{'scale' if fill else 'bias'}"
@@ -72,7 +72,7 @@ def _param(
     return reshaped(net, value, shape, before)
 
 
-def _affine(node: Node, op: str, shape: tuple[int, ...]) -> tuple[Node, Value] | None:
+def _affine(node: NetNode, op: str, shape: tuple[int, ...]) -> tuple[NetNode, NetValue] | None:
     """The only reader of a node and its other input, where it is op with a value of the normalised
     dimensions."""
     if not node.output.used_once or (reader := node.output.users()[0]).op != op:
@@ -84,7 +84,7 @@ def _affine(node: Node, op: str, shape: tuple[int, ...]) -> tuple[Node, Value] |
     return reader, value
 
 
-def _normalised(node: Node) -> _Norm | None:
+def _normalised(node: NetNode) -> _Norm | None:
     """What a quotient, or a product with a reciprocal, normalises."""
     for centred, root in _quotients(node):
         if root.op not in ("sqrt", "rsqrt"):
@@ -103,7 +103,7 @@ def _normalised(node: Node) -> _Norm | None:
     return None
 
 
-def _quotients(node: Node) -> list[tuple[Value, Value]]:
+def _quotients(node: NetNode) -> list[tuple[NetValue, NetValue]]:
     """(x, root) where the node is x / root, x * reciprocal(root) or x * rsqrt: root as sqrt or rsqrt makes
     it."""
     a, b = node.inputs
@@ -118,13 +118,13 @@ def _quotients(node: Node) -> list[tuple[Value, Value]]:
     return found
 
 
-def _is_square(value: Value, x: Value) -> bool:
+def _is_square(value: NetValue, x: NetValue) -> bool:
     if value.op == "multiply":
         return value.producer.inputs == [x, x]
     return with_number(value, "power") == (x, 2.0)
 
 
-def _last_axes(mean: Node) -> int | None:
+def _last_axes(mean: NetNode) -> int | None:
     """The first of the dimensions that are reduced, where they are the last ones and stay with size 1."""
     ndim = len(mean.inputs[0].shape)
     axes = mean.attrs["axes"]
@@ -133,7 +133,7 @@ def _last_axes(mean: Node) -> int | None:
     return axes[0] if whole else None
 
 
-def _centre(centred: Value, axis: int, epsilon: float, nodes: list[Node]) -> _Norm:
+def _centre(centred: NetValue, axis: int, epsilon: float, nodes: list[NetNode]) -> _Norm:
     """layer_norm of x where ``centred`` is x - mean(x) over these dimensions, else rms_norm of it."""
     if centred.op == "subtract":
         x, mean = centred.producer.inputs
@@ -170,7 +170,7 @@ def softmaxes(net: Net) -> None:
         net.replace(node.output, net.add("softmax", [x], before=node, origins=origins, axis=axis))
 
 
-def _one_axis(node: Node) -> int | None:
+def _one_axis(node: NetNode) -> int | None:
     axes = node.attrs["axes"]
     if axes is None or len(axes) != 1 or not node.attrs["keepdims"]:
         return None

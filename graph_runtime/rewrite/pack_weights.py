@@ -19,7 +19,7 @@ from ..ir.model import Constant
 from ..ir.ops import registry
 from ..ir.ops.packed import panel_type
 from ..ir.ops.targets import packs_weight
-from .net import Net, Node, Value
+from .net import Net, NetNode, NetValue
 
 __all__ = ["Measure", "is_host", "pack_weights", "packed_weight", "without_defaults"]
 
@@ -30,7 +30,7 @@ _GAIN = 0.95  # less is not worth a bundle that wants the library wherever it go
 Measure = Callable[[str, Mapping, Sequence[TensorType], Sequence[str]], Mapping[str, float]]
 
 
-def is_host(node: Node) -> bool:
+def is_host(node: NetNode) -> bool:
     """Whether it runs on a cpu."""
     return (node.device or "").partition(":")[0] == "cpu"
 
@@ -52,7 +52,7 @@ def pack_weights(net: Net, measure: Measure | None = None) -> None:
         net.note("pack_weights", f"weights of {len(packed)} products on cpu are in panels", packed)
 
 
-def packed_weight(net: Net, node: Node, weight: Value, transpose: bool, n: int, k: int) -> Value:
+def packed_weight(net: Net, node: NetNode, weight: NetValue, transpose: bool, n: int, k: int) -> NetValue:
     """A constant weight in panels, as a constant beside ``node``."""
     constant, op = weight.constant, registry.require("pack_panels")
     made = panel_type(n, k)
@@ -73,7 +73,7 @@ def without_defaults(op: str, attrs: Mapping[str, Any], keep: tuple[str, ...]) -
     return {name: attrs[name] for name in keep if name in attrs and attrs[name] != defaults.get(name)}
 
 
-def _takes_panels(node: Node) -> bool:
+def _takes_panels(node: NetNode) -> bool:
     """A float32 product on cpu whose weight is a constant of its own plane."""
     return (
         is_host(node)
@@ -85,7 +85,7 @@ def _takes_panels(node: Node) -> bool:
 class _Product:
     """A dense or matmul whose weight is a constant: dense(x, w [n, k])."""
 
-    def __init__(self, node: Node):
+    def __init__(self, node: NetNode):
         self.node = node
         self.x, self.w, *self.rest = node.inputs
         self.flipped = node.op == "matmul" and not node.attrs["transpose_b"]  # w lies as [k, n]
@@ -113,7 +113,7 @@ class _Product:
     def pack(self, net: Net) -> None:
         self._replace(net, packed_weight(net, self.node, self.w, self.flipped, self.n, self.k), packed=self.n)
 
-    def _plain(self, net: Net) -> Value:
+    def _plain(self, net: Net) -> NetValue:
         """The weight as [n, k], as a constant beside the node."""
         constant, made = self.w.constant, TensorType("float32", (self.n, self.k))
         value = net.constant(
@@ -123,7 +123,7 @@ class _Product:
         value.device = self.node.device
         return value
 
-    def _replace(self, net: Net, weight: Value, **attrs: Any) -> None:
+    def _replace(self, net: Net, weight: NetValue, **attrs: Any) -> None:
         made = net.add("dense", [self.x, weight, *self.rest], before=self.node, **attrs, **self.attrs)
         net.replace(self.node.output, made)
 

@@ -4,7 +4,7 @@ a multiply and an add) go into weights and bias, transposes into the operands.""
 from __future__ import annotations
 
 from .folding import folded
-from .net import Net, Node, Value
+from .net import Net, NetNode, NetValue
 from .neutral import permutation, reshaped
 
 __all__ = ["PRODUCTS", "absorb_transposes", "affine", "given"]
@@ -12,18 +12,18 @@ __all__ = ["PRODUCTS", "absorb_transposes", "affine", "given"]
 PRODUCTS = ("conv2d", "dense", "matmul")
 
 
-def _channels(node: Node) -> tuple[int, int]:
+def _channels(node: NetNode) -> tuple[int, int]:
     """The axis of a product's output that the weight's output channels are, and their number."""
     axis = 1 if node.op == "conv2d" else len(node.output.shape) - 1
     return axis, node.output.shape[axis]
 
 
-def _is_plain(node: Node) -> bool:
+def _is_plain(node: NetNode) -> bool:
     """Neither an epilogue nor packed weights: what rules here know."""
     return not node.attrs["epilogue"] and not node.attrs.get("packed")
 
 
-def _by_channel(node: Node, value: Value) -> bool:
+def _by_channel(node: NetNode, value: NetValue) -> bool:
     """Whether a value is one number a channel, or one for all, when it is broadcast to the output."""
     axis, count = _channels(node)
     ndim = len(node.output.shape)
@@ -32,7 +32,7 @@ def _by_channel(node: Node, value: Value) -> bool:
     return len(shape) == ndim and shape in (wanted, (1,) * ndim)
 
 
-def _reader(node: Node) -> Node | None:
+def _reader(node: NetNode) -> NetNode | None:
     """The one node that reads a product, where it makes the same type on the same device."""
     if not node.output.used_once:
         return None
@@ -45,12 +45,12 @@ def affine(net: Net) -> None:
     """product * one constant a channel: into constant weights and bias; product + one number a channel: the
     op's own bias. Also chains of them, as batch_norm is written."""
     for node in net.nodes(*PRODUCTS):
-        following: Node | None = node
+        following: NetNode | None = node
         while following is not None and _is_plain(following) and (reader := _reader(following)) is not None:
             following = _bias(net, following, reader) or _scale(net, following, reader)
 
 
-def _bias(net: Net, node: Node, reader: Node) -> Node | None:
+def _bias(net: Net, node: NetNode, reader: NetNode) -> NetNode | None:
     """The product with the bias that its reader adds, None where it adds none."""
     axis, count = _channels(node)
     if reader.op == "bias_add":
@@ -68,12 +68,12 @@ def _bias(net: Net, node: Node, reader: Node) -> Node | None:
     return _take_bias(net, node, reader, value)
 
 
-def _bias_known(node: Node, value: Value) -> bool:
+def _bias_known(node: NetNode, value: NetValue) -> bool:
     """A second bias is added when the model is compiled, so both are constants."""
     return len(node.inputs) == 2 or (value.constant is not None and node.inputs[2].constant is not None)
 
 
-def _take_bias(net: Net, node: Node, reader: Node, value: Value) -> Node | None:
+def _take_bias(net: Net, node: NetNode, reader: NetNode, value: NetValue) -> NetNode | None:
     vector = reshaped(net, value, (_channels(node)[1],), node)
     if reader.op == "subtract":
         vector = _constant(net, net.add("negative", [vector], before=node), node)
@@ -92,7 +92,7 @@ def _take_bias(net: Net, node: Node, reader: Node, value: Value) -> Node | None:
     return made.producer
 
 
-def _scale(net: Net, node: Node, reader: Node) -> Node | None:
+def _scale(net: Net, node: NetNode, reader: NetNode) -> NetNode | None:
     """The product with the scale that its reader applies, None where it applies none that is constant."""
     if reader.op not in ("multiply", "divide") or (
         reader.op == "divide" and reader.inputs[0] is not node.output
@@ -106,7 +106,7 @@ def _scale(net: Net, node: Node, reader: Node) -> Node | None:
     return _take_scale(net, node, reader, value)
 
 
-def _take_scale(net: Net, node: Node, reader: Node, value: Value) -> Node:
+def _take_scale(net: Net, node: NetNode, reader: NetNode, value: NetValue) -> NetNode:
     channels = _channels(node)[1]
     across = node.op == "matmul" and not node.attrs["transpose_b"]  # weights [K, N], else [N, ...]
     of_weight = (channels,) if across else (channels, *(1,) * (len(node.inputs[1].shape) - 1))
@@ -131,7 +131,7 @@ def _take_scale(net: Net, node: Node, reader: Node, value: Value) -> Node:
     return made.producer
 
 
-def _constant(net: Net, value: Value, near: Node) -> Value:
+def _constant(net: Net, value: NetValue, near: NetNode) -> NetValue:
     """A value that depends on constants only as a constant."""
     if value.constant is not None or value.producer is None:
         return value
@@ -142,7 +142,7 @@ def _constant(net: Net, value: Value, near: Node) -> Value:
     return value if made is None else net.constant(made, f"{near.name}_{value.producer.op}")
 
 
-def given(node: Node) -> dict:
+def given(node: NetNode) -> dict:
     """A product's attributes to be given again."""
     return {key: value for key, value in node.attrs.items() if value not in (None, "", ())}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir.ops import registry, steps
-from .net import Net, Node, Value
+from .net import Net, NetNode, NetValue
 from .neutral import permutation
 
 __all__ = ["sink_transposes"]
@@ -35,9 +35,9 @@ def sink_transposes(net: Net) -> None:
         net.replace(node.inputs[0], moved)
 
 
-def _chain(node: Node) -> list[Node]:
+def _chain(node: NetNode) -> list[NetNode]:
     """The ops between this transpose and another one before it, last first; [] where there is none."""
-    chain: list[Node] = []
+    chain: list[NetNode] = []
     value = node.inputs[0]
     while value.used_once and value.op != "transpose" and len(chain) < _LONGEST:
         op = value.producer
@@ -49,7 +49,7 @@ def _chain(node: Node) -> list[Node]:
     return chain if found else []
 
 
-def _moves_along(node: Node) -> bool:
+def _moves_along(node: NetNode) -> bool:
     """An elementwise op of one tensor, and of numbers that look the same however it is transposed."""
     if node.op not in steps.CODES and node.op != "cast":
         return False
@@ -57,14 +57,14 @@ def _moves_along(node: Node) -> bool:
     return len(carried) == 1 and carried[0].shape == node.output.shape
 
 
-def _is_carried(value: Value) -> bool:
+def _is_carried(value: NetValue) -> bool:
     return value.type.size != 1 or value.constant is None
 
 
-def _carrier(node: Node) -> int:
+def _carrier(node: NetNode) -> int:
     return next(i for i, v in enumerate(node.inputs) if _is_carried(v))
 
 
-def _given(node: Node) -> dict:
+def _given(node: NetNode) -> dict:
     known = {a.name for a in registry.require(node.op).attrs}
     return {key: v for key, v in node.attrs.items() if key in known and v not in (None, "", ())}

@@ -13,10 +13,10 @@ from ..ir.model import Constant
 from ..ir.ops import registry
 from ..ir.ops.select import select
 
-__all__ = ["Node", "Value", "supports"]
+__all__ = ["NetNode", "NetValue", "supports"]
 
 
-class Value:
+class NetValue:
     """A tensor of the graph: an input, a constant or a result of a node.
 
     ``producer`` is None for inputs and constants; ``constant`` is None unless it is one. ``heads``: how many
@@ -25,15 +25,15 @@ class Value:
 
     __slots__ = ("_name", "constant", "device", "heads", "index", "producer", "readers", "type")
 
-    def __init__(self, type: TensorType, producer: Node | None, index: int, name: str = ""):
+    def __init__(self, type: TensorType, producer: NetNode | None, index: int, name: str = ""):
         self.type, self.producer, self.index, self._name = type, producer, index, name
         self.constant: Constant | None = None
         self.device: str | None = None  # of an input: what the file's column says
         self.heads = 0
-        self.readers: dict[Node, int] = {}  # node -> how many of its inputs are this value
+        self.readers: dict[NetNode, int] = {}  # node -> how many of its inputs are this value
 
     def __repr__(self) -> str:
-        return f"<Value {self.name}: {self.type}>"
+        return f"<NetValue {self.name}: {self.type}>"
 
     @property
     def name(self) -> str:
@@ -55,7 +55,7 @@ class Value:
         """The op that makes it, None for an input, a constant or what a library's function makes."""
         return None if self.producer is None else self.producer.op
 
-    def users(self) -> list[Node]:
+    def users(self) -> list[NetNode]:
         """The nodes that read it, each once."""
         return list(self.readers)
 
@@ -76,7 +76,7 @@ class Value:
         return float(array.flat[0])
 
 
-class Node:
+class NetNode:
     """A call: of a registered op (``op`` and decoded ``attrs``), or of a library's function, a copy or a nop
     without an op (``op`` is None, ``func`` says). ``device`` is where it was asked to run, None if it
     was not. ``origins`` as Model.origins. Compared by identity."""
@@ -86,7 +86,7 @@ class Node:
     def __init__(
         self,
         func: Func,
-        inputs: list[Value],
+        inputs: list[NetValue],
         types: tuple[TensorType, ...],
         name: str,
         device: str | None,
@@ -94,15 +94,15 @@ class Node:
     ):
         self.func, self.inputs, self.name = func, inputs, name
         self.device, self.origins = device, origins
-        self.outputs = [Value(t, self, i) for i, t in enumerate(types)]
+        self.outputs = [NetValue(t, self, i) for i, t in enumerate(types)]
         self.alive = True
-        self.before: Node | None = None  # neighbours in the order of the graph
-        self.after: Node | None = None
+        self.before: NetNode | None = None  # neighbours in the order of the graph
+        self.after: NetNode | None = None
         for value in inputs:
             value.readers[self] = value.readers.get(self, 0) + 1
 
     def __repr__(self) -> str:
-        return f"<Node {self.name}: {self.op or self.func.name}>"
+        return f"<NetNode {self.name}: {self.op or self.func.name}>"
 
     @property
     def op(self) -> str | None:
@@ -114,7 +114,7 @@ class Node:
         return self.func.attrs
 
     @property
-    def output(self) -> Value:
+    def output(self) -> NetValue:
         """Its first result; the only one of most ops."""
         return self.outputs[0]
 

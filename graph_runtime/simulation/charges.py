@@ -20,7 +20,7 @@ from ..ir.ops import registry
 from ..ir.ops.numerics import Numerics, tail
 from ..plan.types import Plan
 from .walks import WALKS
-from .walks.args import Arg, Call, Moves, Times
+from .walks.args import KernelArg, KernelCall, Moves, Times
 
 __all__ = ["Banks", "Links", "bank_bytes", "link_bytes", "page_banks"]
 
@@ -64,13 +64,13 @@ def _moves(plan: Plan, nid: int, reads: list[int], indices: np.ndarray | None) -
         made = func.op is None or device.descriptor.on_host or graph.entry_type(out).size > 0
         return Moves([int(made)] * len(reads), 1)
     view, op = graph.node(nid), registry.get(func.op)
-    args = [Arg(plan.layout(e), graph.entry_type(e).shape) for e in (*reads, out)]
+    args = [KernelArg(plan.layout(e), graph.entry_type(e).shape) for e in (*reads, out)]
     words = tuple(op.words(view.input_types, view.output_types, func.attrs)) if op.words else ()
     if op.bodies["tt"].numerics:
         named = plan.numerics[plan.did[nid]] if plan.numerics else Numerics()
         words += tail(Numerics.of(func.attrs).over(named), _model(plan, nid))
     in_place = bool(reads) and int(plan.sid[reads[0]]) == int(plan.sid[out])
-    return walk(Call(args, words, math.prod(device.descriptor.grid), indices, in_place))
+    return walk(KernelCall(args, words, math.prod(device.descriptor.grid), indices, in_place))
 
 
 def _model(plan: Plan, nid: int) -> Any:

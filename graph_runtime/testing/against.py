@@ -10,7 +10,7 @@ import numpy as np
 
 from ..base.errors import InputError, did_you_mean
 from ..plan import Plan
-from .differences import Difference, Report, bounds_of, distances
+from .differences import Comparison, EntryDifference, bounds_of, distances
 
 __all__ = ["compare_with"]
 
@@ -21,7 +21,7 @@ def compare_with(
     inputs: Mapping[str, np.ndarray],
     values: Sequence[np.ndarray],
     planned: Plan,
-) -> Report:
+) -> Comparison:
     """Our outputs ``values``, of ``planned``, beside those of runtime ``name`` for the file ``path``.
 
     Raises InputError for a runtime that is unknown, not installed, or cannot read the file.
@@ -35,7 +35,7 @@ def compare_with(
     wanted, graph = _RUNTIMES[name](path, inputs), planned.graph
     entry_did = planned.entry_did()
     rows = [
-        Difference(
+        EntryDifference(
             label,
             graph.node(graph.maker(eid)).op,
             str(planned.devices[entry_did[eid]]),
@@ -46,7 +46,7 @@ def compare_with(
             graph.output_names, graph.outputs.tolist(), values, wanted, strict=True
         )
     ]
-    return Report(tuple(sorted(rows, key=lambda d: -d.nmse)), *bounds_of(planned), judge=name)
+    return Comparison(tuple(sorted(rows, key=lambda d: -d.nmse)), *bounds_of(planned), judge=name)
 
 
 def _onnxruntime(path: str | os.PathLike, inputs: Mapping[str, np.ndarray]) -> list[Any]:

@@ -21,7 +21,7 @@ from ..ir.ops import get
 from ..ir.ops.inputs import draw_array, nmse
 from ..plan import Plan, plan
 from ..run import factory
-from .differences import Difference, Report, bounds_of, distances
+from .differences import Comparison, EntryDifference, bounds_of, distances
 from .interpreter import heads, interpret
 from .rearrange import cut, keep_all, permuted, replanned
 
@@ -41,7 +41,7 @@ def compare(
     nodes: bool = False,
     functions: Mapping[str, Callable] | None = None,
     **options: Any,
-) -> Report:
+) -> Comparison:
     """Run a graph on devices and by the interpreter on the same inputs.
 
     ``graph``, ``library``, ``devices`` and ``options`` (place, formats, device_map, ...) as factory.create.
@@ -69,7 +69,7 @@ def compare_prepared(
     nodes: bool = True,
     functions: Mapping[str, Callable] | None = None,
     **options: Any,
-) -> Report:
+) -> Comparison:
     """As compare, for what prepare.prepare gave: the judge is the model as it was imported, before
     any rewrite. A node that stands for several is compared with what the last of them makes there.
 
@@ -141,19 +141,19 @@ class _Case:
         arrays: Mapping[str, np.ndarray],
         bound: float | None,
         nodes: bool,
-    ) -> Report:
+    ) -> Comparison:
         """Judge the heads, and with ``nodes`` every entry that a function makes."""
         graph, bounds = self.graph, bounds_of(self.plan) if bound is None else (bound, bound)
         outputs = self._measure(graph.outputs, self.heads, results)
         if not nodes:
-            return Report(outputs, *bounds)
+            return Comparison(outputs, *bounds)
         placed = _as_placed(graph, self.plan)
         made = np.flatnonzero((graph.func_id >= 0)[graph.entry_nid])
         wanted = [self.wanted[eid] for eid in made]
         accumulated = self._rerun(keep_all(placed), arrays)
         alone, feeds = cut(placed)
         isolated = self._rerun(alone, {name: self.wanted[eid] for name, eid in feeds.items()})
-        return Report(
+        return Comparison(
             outputs,
             *bounds,
             self._measure(made, wanted, [accumulated[eid] for eid in made]),
@@ -166,13 +166,13 @@ class _Case:
 
     def _measure(
         self, eids: Sequence[int], wanted: Sequence[np.ndarray], actual: Sequence[np.ndarray]
-    ) -> tuple[Difference, ...]:
+    ) -> tuple[EntryDifference, ...]:
         rows, device_of = [], _devices_by_name(self.plan)
         for eid, want, got in zip(np.asarray(eids).tolist(), wanted, actual, strict=True):
             node = self.graph.node(self.graph.maker(eid))
             name = node.name if len(node.outputs) == 1 else f"{node.name}:{eid - node.outputs[0]}"
             rows.append(
-                Difference(
+                EntryDifference(
                     name, node.op, device_of[node.name], self.graph.entry_type(eid), *distances(got, want)
                 )
             )
@@ -181,7 +181,7 @@ class _Case:
 
 def compare_arrangements(
     graph: Any, library: Any = None, devices: Any = ("cpu:0",), **options: Any
-) -> dict[str, Report | str]:
+) -> dict[str, Comparison | str]:
     """compare(), and again with the storage planned anew, and with the devices permuted among the nodes:
     every permutation of up to three devices, every rotation of more.
 
@@ -189,7 +189,7 @@ def compare_arrangements(
     Options as compare; the plan of the graph as it is must exist.
     """
     graph = factory.read_graph(graph)
-    reports: dict[str, Report | str] = {"as given": compare(graph, library, devices, **options)}
+    reports: dict[str, Comparison | str] = {"as given": compare(graph, library, devices, **options)}
     of_plan = ("place", "formats", "layouts", "numerics", "policy", "device_map", "strict")
     plan_options = {k: v for k, v in options.items() if k in of_plan}
     planned = plan(graph, devices, **plan_options)

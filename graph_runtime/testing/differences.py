@@ -12,7 +12,7 @@ from ..ir.ops.inputs import nmse
 from ..ir.ops.numerics import Numerics
 from ..plan import Plan
 
-__all__ = ["Difference", "Report", "bounds_of", "distances"]
+__all__ = ["Comparison", "EntryDifference", "bounds_of", "distances"]
 
 # Normalised mean squared error that values may have, by the coarsest format in which a float was stored: of a
 # network's outputs, where errors add up (2e-2 is a correlation of 0.99), and of what one node makes of right
@@ -28,7 +28,7 @@ _BOUNDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class EntryDifference:
     """How one entry differs from the interpreter's. ``max_rel`` is relative to the wanted element where that
     is not 0; ``correlation`` is Pearson's, 1.0 where both are constant and equal."""
 
@@ -62,17 +62,17 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Comparison:
     """Differences, worst nmse first. ``outputs``: the graph's heads, one a head. With nodes=True also one an
     entry: ``accumulated``, run as a whole, and ``isolated``, each node fed with the interpreter's values.
     ``bound``: the nmse that the outputs are judged by, ``alone``: that of isolated nodes. ``judge``: whose
     values they are compared with."""
 
-    outputs: tuple[Difference, ...]
+    outputs: tuple[EntryDifference, ...]
     bound: float
     alone: float = 0.0
-    accumulated: tuple[Difference, ...] = ()
-    isolated: tuple[Difference, ...] = ()
+    accumulated: tuple[EntryDifference, ...] = ()
+    isolated: tuple[EntryDifference, ...] = ()
     judge: str = "numpy"
 
     def as_dict(self) -> dict[str, Any]:

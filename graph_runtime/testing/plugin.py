@@ -20,13 +20,14 @@ def check_graph():
 
     ``graph``: JSON text, a path, a Graph or a GraphBuilder. ``library``: None for the kernels built in.
     ``options`` as compare.compare: seed, inputs, bound, nodes, formats, functions. Fails the
-    test with the differences, the worst first; returns {arrangement: Report, or the reason why it cannot be}.
+    test with the differences, the worst first; returns {arrangement: Comparison, or the reason why it
+    cannot be}.
     """
 
     def check(graph, library=None, devices=("cpu:0",), **options):
         __tracebackhide__ = True
         from .compare import (  # numpy and the core are loaded by tests that use this only
-            Report,
+            Comparison,
             compare_arrangements,
         )
 
@@ -34,7 +35,7 @@ def check_graph():
         wrong = [
             f"{name}: {report}"
             for name, report in reports.items()
-            if isinstance(report, Report) and not report.ok
+            if isinstance(report, Comparison) and not report.ok
         ]
         if wrong:
             pytest.fail(

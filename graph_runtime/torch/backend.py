@@ -1,6 +1,6 @@
 """torch.compile(model, backend="tt"): graphs that torch traced, forward and backward, as programs.
 
-dynamo --graph--> AOTAutograd --aten, functional--> Compiled --sizes--> Program --submit--> handles
+dynamo --graph--> AOTAutograd --aten, functional--> Compiled --sizes--> CompiledGraph --submit--> handles
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch._dynamo.backends.common import aot_autograd
 
 from ..base.errors import CapacityError, GraphError, GraphRuntimeError, PlanError, UnsupportedOpError
 from ..run.tensors import journal
-from .counters import Refused, count, note_graph
+from .counters import Unsupported, count, note_graph
 from .decompositions import table
 from .graphs import lower
 from .options import Options, read
-from .program import Program
+from .program import CompiledGraph
 
 __all__ = ["Compiled", "backend", "compile_graph"]
 
@@ -36,8 +36,8 @@ class Compiled:
 
     def __init__(self, gm: torch.fx.GraphModule, examples: Sequence[Any], kind: str, options: Options):
         self.gm, self.options, self.name = gm, options, f"{kind}_{next(_numbers)}"
-        self.programs: OrderedDict[Any, Program | None] = OrderedDict()
-        self._only: Program | None = None
+        self.programs: OrderedDict[Any, CompiledGraph | None] = OrderedDict()
+        self._only: CompiledGraph | None = None
         if all(_is_static(x) for x in examples):
             self._only = self.programs[()] = self._program(examples)
             self._choose = self._the_one
@@ -49,14 +49,14 @@ class Compiled:
         if program is not None:
             try:
                 return program(args)
-            except Refused as refused:  # these values; others may fit again
+            except Unsupported as refused:  # these values; others may fit again
                 self._give_up(str(refused), refused)
         return self.gm(*args)
 
-    def _the_one(self, args: Sequence[Any]) -> Program | None:
+    def _the_one(self, args: Sequence[Any]) -> CompiledGraph | None:
         return self._only
 
-    def _of_sizes(self, args: Sequence[Any]) -> Program | None:
+    def _of_sizes(self, args: Sequence[Any]) -> CompiledGraph | None:
         key = tuple(tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in args)
         found = self.programs.get(key, self.programs)
         if found is not self.programs:
@@ -67,13 +67,13 @@ class Compiled:
         found = self.programs[key] = self._program(args)
         return found
 
-    def _program(self, args: Sequence[Any]) -> Program | None:
+    def _program(self, args: Sequence[Any]) -> CompiledGraph | None:
         options = self.options
         try:
             lowered = lower(self.gm, args, pins=options.placement, strict=options.fallback != "cpu")
             name = self.name if not self.programs else f"{self.name}_{len(self.programs)}"
-            made = Program(lowered, options, name)
-        except (Refused, UnsupportedOpError, GraphError, PlanError, CapacityError, TypeError) as error:
+            made = CompiledGraph(lowered, options, name)
+        except (Unsupported, UnsupportedOpError, GraphError, PlanError, CapacityError, TypeError) as error:
             self._give_up(str(error), error)
             return None
         count("compiles")

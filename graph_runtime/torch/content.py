@@ -20,7 +20,7 @@ from ..run.single import apply as single
 from ..run.single.move import push
 from ..run.tensors.place import default_place
 from ..run.tensors.tensor import Tensor
-from .counters import Refused, count, note_host
+from .counters import Unsupported, count, note_host
 from .geometry import box_of
 from .kinds import array_of, kind_of, tensor_of
 from .store import Store, collect, store_of
@@ -29,15 +29,15 @@ __all__ = ["apply", "assign", "cut", "fetch", "image", "put", "retype", "upload"
 
 
 def apply(op: str, attrs: tuple[tuple[str, Any], ...], *inputs: Tensor) -> Tensor:
-    """One op of the registry on the device. Raises Refused."""
+    """One op of the registry on the device. Raises Unsupported."""
     if registry.get(op) is None:
-        raise Refused(f"the registry has no op {op}")
+        raise Unsupported(f"the registry has no op {op}")
     try:
         return single.apply(op, attrs, *inputs)
     except single.Refused as refused:
         if isinstance(refused.error, DeviceMemoryError):
             collect()
-        raise Refused(refused.reason) from refused
+        raise Unsupported(refused.reason) from refused
 
 
 def shows_all(tensor: torch.Tensor, store: Store) -> bool:
@@ -55,19 +55,21 @@ def shows_all(tensor: torch.Tensor, store: Store) -> bool:
 def image(tensor: torch.Tensor) -> Tensor:
     """The values that a tt tensor with elements shows, as a tensor of the runtime of its shape.
 
-    Raises Refused for a dtype that the device does not compute with, and for views that are no box.
+    Raises Unsupported for a dtype that the device does not compute with, and for views that are no box.
     """
     store, kind = store_of(tensor), kind_of(tensor.dtype)
     retype(store, tensor)
     if kind.raw:
-        raise Refused(f"{store.device} does not compute with {tensor.dtype}".replace("torch.", ""))
+        raise Unsupported(f"{store.device} does not compute with {tensor.dtype}".replace("torch.", ""))
     if store.dtype == tensor.dtype and store.base is not None and shows_all(tensor, store):
         return _shaped(store.base, tuple(tensor.shape), store)
     key = (tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
     found = store.images.get(key)
     if found is None:
         if store.dtype != tensor.dtype:
-            raise Refused(f"its storage holds {store.dtype}, seen as {tensor.dtype}".replace("torch.", ""))
+            raise Unsupported(
+                f"its storage holds {store.dtype}, seen as {tensor.dtype}".replace("torch.", "")
+            )
         count("views")
         found = store.keep(key, cut(tensor, store))
     return found
@@ -84,18 +86,18 @@ def _shaped(base: Tensor, shape: tuple[int, ...], store: Store) -> Tensor:
 def _box(tensor: torch.Tensor, store: Store) -> Any:
     box = box_of(tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), _base(store).type.size)
     if box is None:
-        raise Refused("its strides show no box of the storage")
+        raise Unsupported("its strides show no box of the storage")
     return box
 
 
 def _base(store: Store) -> Tensor:
     if store.base is None:
-        raise Refused("its storage has no values yet")
+        raise Unsupported("its storage has no values yet")
     return store.base
 
 
 def cut(tensor: torch.Tensor, store: Store) -> Tensor:
-    """The values of a view of a store with a base, cut out of it. Raises Refused."""
+    """The values of a view of a store with a base, cut out of it. Raises Unsupported."""
     box = _box(tensor, store)
     at = _digits(_base(store), box)
     if box.sizes != box.digits:
@@ -124,13 +126,14 @@ def _reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def assign(tensor: torch.Tensor, values: Tensor) -> None:
-    """Let a tt tensor show these values, of its dtype and shape. Raises Refused where the device cannot."""
+    """Let a tt tensor show these values, of its dtype and shape. Raises Unsupported where the device
+    cannot."""
     store = store_of(tensor)
     if shows_all(tensor, store):
         store.settle(values, tensor.dtype)
         return
     if store.dtype != tensor.dtype or kind_of(tensor.dtype).raw:
-        raise Refused(f"its storage holds {store.dtype}".replace("torch.", ""))
+        raise Unsupported(f"its storage holds {store.dtype}".replace("torch.", ""))
     box = _box(tensor, store)
     if box.repeats:
         raise RuntimeError(
@@ -144,7 +147,7 @@ def assign(tensor: torch.Tensor, values: Tensor) -> None:
     if not box.whole:
         count("partial")
         if box.used != _base(store).type.size:
-            raise Refused("it ends inside of a row of the storage")
+            raise Unsupported("it ends inside of a row of the storage")
         values = apply(
             "slice_update",
             (("starts", box.starts), ("axes", tuple(range(len(box.starts))))),
@@ -219,7 +222,7 @@ def put(tensor: torch.Tensor, values: torch.Tensor, op: str | None = None) -> No
         return
     try:
         assign(tensor, upload(values, store))
-    except Refused as refused:
+    except Unsupported as refused:
         if op is not None:
             note_host(op, tensor, refused.args[0])
         flat = _bytes(store)

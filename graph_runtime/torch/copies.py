@@ -8,7 +8,7 @@ import torch
 
 from ..run.tensors.tensor import Tensor
 from . import content
-from .counters import Refused, count, note_host
+from .counters import Unsupported, count, note_host
 from .kinds import kind_of
 from .required import TorchDeviceError
 from .store import device_of, devices, empty, store_of, wrap
@@ -101,7 +101,7 @@ def _on_devices(source: torch.Tensor, target: torch.Tensor) -> None:
         else:
             values = _cast(content.image(source), target)
         content.assign(target, move(values, target))
-    except Refused as refused:
+    except Unsupported as refused:
         note_host("aten::_copy_from", source, refused.args[0])
         content.put(target, content.fetch(source).to(target.dtype).expand(target.shape))
 
@@ -116,7 +116,7 @@ def _raw_base(source: torch.Tensor) -> Tensor | None:
 def _cast(values: Tensor, target: torch.Tensor) -> Tensor:
     kind = kind_of(target.dtype)
     if kind.raw:
-        raise Refused(f"the device does not compute with {target.dtype}".replace("torch.", ""))
+        raise Unsupported(f"the device does not compute with {target.dtype}".replace("torch.", ""))
     if values.type.dtype != kind.stored:
         values = content.apply("cast", (("to", kind.stored),), values)
     if values.type.shape != tuple(target.shape):

@@ -10,7 +10,7 @@ from ..base.locks import new_lock
 from ..run.tensors import journal
 from .store import devices
 
-__all__ = ["Refused", "Stats", "count", "note_graph", "note_host", "stats", "type_of"]
+__all__ = ["Stats", "Unsupported", "count", "note_graph", "note_host", "stats", "type_of"]
 
 KINDS = {
     "device": "operations done on a device",
@@ -25,7 +25,7 @@ KINDS = {
 _MOST = 4096  # reasons that are kept apart
 
 
-class Refused(Exception):
+class Unsupported(Exception):
     """An operation cannot be done on the device; ``args[0]`` is the reason, a sentence."""
 
 

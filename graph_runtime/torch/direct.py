@@ -14,7 +14,7 @@ from ..run.single.move import push
 from ..run.tensors.place import default_place
 from ..run.tensors.tensor import Tensor
 from . import content
-from .counters import Refused
+from .counters import Unsupported
 from .store import devices
 
 __all__ = ["Eager"]
@@ -33,17 +33,17 @@ class Eager:
 
     def op(self, name: str, *values: Any, **attrs: Any) -> Any:
         """The result of a registry op on ``values``, launched; None for an attribute leaves it out. Raises
-        Refused where it has no kernel for them."""
+        Unsupported where it has no kernel for them."""
         given = tuple((key, value) for key, value in attrs.items() if value is not None)
         try:
             made = content.apply(name, given, *values)
         except ValueError as error:
-            raise Refused(f"{name}: {error}") from error
+            raise Unsupported(f"{name}: {error}") from error
         self.calls.append((name, given, values))
         return made
 
     def scalar(self, number: Any, dtype: str) -> Tensor:
-        """A tensor without dimensions. Raises Refused for a number that an integer dtype does not hold."""
+        """A tensor without dimensions. Raises Unsupported for a number that the dtype does not hold."""
         made = operands.on_device(_fitting(number, dtype), self.device, dtype)
         self.constants.append(made)
         return made
@@ -60,7 +60,7 @@ class Eager:
             return made
         try:
             return content.apply("broadcast_to", (("shape", shape),), made)
-        except Refused:
+        except Unsupported:
             return self.array(np.full(shape, _fitting(number, dtype)), dtype)
 
     def has(self, name: str, value: Any) -> bool:
@@ -69,12 +69,12 @@ class Eager:
 
 
 def _fitting(number: Any, dtype: str) -> Any:
-    """The number, as an int where the dtype is one. Raises Refused where it would not stay itself."""
+    """The number, as an int where the dtype is one. Raises Unsupported where it would not stay itself."""
     if dtype.startswith(("int", "uint")) and isinstance(number, (int, float)):
         if isinstance(number, float) and not number.is_integer():
-            raise Refused("a fraction among integers")
+            raise Unsupported("a fraction among integers")
         info = np.iinfo(dtypes.to_numpy(dtype))
         if not info.min <= number <= info.max:
-            raise Refused(f"{number} is no {dtype}")
+            raise Unsupported(f"{number} is no {dtype}")
         return int(number)
     return number

@@ -17,7 +17,7 @@ from ..run.single import policy
 from ..run.single.apply import ready_call
 from ..run.tensors.tensor import Tensor
 from . import content, rules
-from .counters import Refused, count
+from .counters import Unsupported, count
 from .direct import Eager
 from .host import check_devices, on_host
 from .kinds import kind_of, torch_dtype
@@ -53,7 +53,7 @@ class Operation:
                 pass  # new, a view, moved, or no room: the slow way knows
         try:
             return on_device(self, args, kwargs)
-        except Refused as refused:
+        except Unsupported as refused:
             return on_host(self.op, args, kwargs, refused.args[0])
 
     def again(self, args: tuple[Any, ...]) -> tuple[Tensor, torch.dtype, int]:
@@ -153,7 +153,7 @@ def _plain_store(tensor: torch.Tensor) -> Any:
 
 
 def on_device(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of a rule as torch tensors. Raises Refused."""
+    """The result of a rule as torch tensors. Raises Unsupported."""
     emitter, given, more = prepare(operation, args, kwargs)
     made = _run(operation, emitter, given, more)
     if not kwargs:
@@ -168,7 +168,7 @@ def _run(operation: Operation, emitter: Eager, given: list[Any], more: dict[str,
     try:
         return operation.rule.body(emitter, *given, **more)
     except TypeError as error:  # an argument that the rule does not take
-        raise Refused(
+        raise Unsupported(
             f"the rule of aten::{operation.name} does not take these arguments ({error})"
         ) from error
 
@@ -180,12 +180,12 @@ def _torch(operation: Operation, made: Tensor, emitter: Eager, position: int) ->
 
 
 def prepare(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """(emitter, arguments with values for tensors, the same of keywords). Raises Refused, and torch's error
-    for tensors on several devices."""
+    """(emitter, arguments with values for tensors, the same of keywords). Raises Unsupported, and torch's
+    error for tensors on several devices."""
     refuse_in_child()
     index = check_devices(operation.op, args, kwargs)
     if index is None:
-        raise Refused("it has no tensor among its arguments")
+        raise Unsupported("it has no tensor among its arguments")
     emitter, at = Eager(index), operation.rule.indices
 
     def value(x: Any, may_be_wide: bool) -> Any:
@@ -211,10 +211,10 @@ def _value(x: torch.Tensor, emitter: Eager, may_be_wide: bool) -> Any:
         if x.dim() == 0:
             return x.item()
         if not may_be_wide or x.dtype not in (torch.int64, torch.int32) or not x.numel():
-            raise Refused("a mask is on the CPU")
+            raise Unsupported("a mask is on the CPU")
         return emitter.array(x.numpy().astype("int32"), "int32")
     if not x.numel():
-        raise Refused("a tensor has no elements")
+        raise Unsupported("a tensor has no elements")
     if may_be_wide and x.dtype == torch.int64:
         return narrowed(x)
     return content.image(x)
@@ -232,7 +232,7 @@ def _functional(op: Any) -> Operation | None:
         name = op._schema.name.removeprefix("aten::").removesuffix("_")
         try:
             found = Operation(op, rules.find(name)) if op._schema.is_mutable else None
-        except Refused:
+        except Unsupported:
             found = None
         _operations[op] = found
     return found
@@ -245,7 +245,7 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
         return on_host(op, args, kwargs, f"no rule for {op._schema.name}")
     try:
         return _write(operation, args, kwargs)
-    except Refused as refused:
+    except Unsupported as refused:
         return on_host(op, args, kwargs, refused.args[0])
 
 
@@ -253,21 +253,21 @@ def _write(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     """A rule's result written into the argument that the operation writes."""
     name = operation.written
     if name is None or operation.rule.wide:
-        raise Refused("it writes several arguments")
+        raise Unsupported("it writes several arguments")
     in_place, rest = name == "", kwargs
     target = args[0] if in_place else kwargs[name]
     if not in_place:
         check_devices(operation.op, args, kwargs)
         rest = {key: value for key, value in kwargs.items() if key != name}
     if target.dtype not in _WRITABLE:
-        raise Refused(f"the device does not compute with {target.dtype}".replace("torch.", ""))
+        raise Unsupported(f"the device does not compute with {target.dtype}".replace("torch.", ""))
     made = _made(operation, args, rest)
     stored = kind_of(target.dtype).stored
     if made.dtype != stored:
         made = content.apply("cast", (("to", stored),), made)
     if tuple(target.shape) != made.type.shape:
         if in_place:
-            raise Refused("the result has another shape")
+            raise Unsupported("the result has another shape")
         target.resize_(made.type.shape)
     if math.prod(made.type.shape):
         content.assign(target, made)
@@ -283,7 +283,7 @@ def _made(operation: Operation, args: tuple[Any, ...], rest: dict[str, Any]) -> 
     emitter, given, more = prepare(operation, args, rest)
     made = _run(operation, emitter, given, more)
     if not isinstance(made, Tensor):
-        raise Refused("it has several results")
+        raise Unsupported("it has several results")
     if not rest:
         operation.remember(args, emitter, made)
     count("device")

@@ -1,4 +1,4 @@
-"""Rules as nodes of a graph: what a lowered graph is made of, and the Emitter that adds to it."""
+"""Rules as nodes of a graph: what a lowered graph is made of, and the GraphEmitter that adds to it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ..base.errors import GraphError, UnsupportedOpError
 from ..ir.builder import GraphBuilder, Value
 from ..ir.ops import registry
 from ..ir.ops.select import select
-from .counters import Refused
+from .counters import Unsupported
 from .store import devices
 
-__all__ = ["CPU", "Emitter", "Lowered", "Output", "Turned"]
+__all__ = ["CPU", "GraphEmitter", "Lowered", "Output", "Turned"]
 
 CPU = "cpu:0"
 _NOT_ON_TT = ("float64", "int64", "float16", "uint64")
@@ -68,8 +68,8 @@ class Turned:
         return tuple(self.source.shape[i] for i in self.perm)
 
 
-class Emitter:
-    """The Emitter of rules that adds nodes to a builder, on ``device``, or on the CPU where that device has
+class GraphEmitter:
+    """The Emitter that adds nodes to a builder, on ``device``, or on the CPU where that device has
     no kernel (unless ``strict``) or ``pins`` {glob of op or node names: device} say so."""
 
     graph = True
@@ -84,9 +84,9 @@ class Emitter:
 
     def op(self, name: str, *values: Any, **attrs: Any) -> Any:
         """A node of a registry op: its Value, a tuple of several; None for an attribute leaves it out. Raises
-        Refused where there is no such op, or it does not take these types."""
+        Unsupported where there is no such op, or it does not take these types."""
         if registry.get(name) is None:
-            raise Refused(f"the registry has no op {name}")
+            raise Unsupported(f"the registry has no op {name}")
         if name == "transpose" and _swaps_last(attrs["perm"]) and not isinstance(values[0], Turned):
             return Turned(values[0], tuple(attrs["perm"]))
         if name == "matmul":
@@ -108,7 +108,7 @@ class Emitter:
         try:
             made = self.builder.op(name, *given, device=place, name=self.name or name, **attrs)
         except GraphError as error:
-            raise Refused(str(error)) from error
+            raise Unsupported(str(error)) from error
         for value in made if isinstance(made, tuple) else (made,):
             self._where[value.nid] = place
         self.lowered.used.add(place)
@@ -160,7 +160,7 @@ class Emitter:
             select(entry, decoded, kind, types, made)
         except (GraphError, UnsupportedOpError) as error:
             if self.strict:
-                raise Refused(str(error)) from error
+                raise Unsupported(str(error)) from error
             key = (entry.name, wanted, str(error))
             self.lowered.on_cpu[key] = self.lowered.on_cpu.get(key, 0) + 1
             return CPU
@@ -170,12 +170,12 @@ class Emitter:
         return self.array(number, dtype)
 
     def array(self, values: Any, dtype: str) -> Value:
-        """A constant of the graph. Raises Refused for an integer that does not fit the dtype: 64-bit ones are
-        32-bit ones here."""
+        """A constant of the graph. Raises Unsupported for an integer that does not fit the dtype: 64-bit ones
+        are 32-bit ones here."""
         array = np.asarray(values)
         narrow = array.astype(dtypes.to_numpy(dtype))
         if array.dtype.kind in "iu" and narrow.dtype.kind in "iu" and (narrow != array).any():
-            raise Refused(f"the number {array[narrow != array].flat[0]} does not fit {dtype}")
+            raise Unsupported(f"the number {array[narrow != array].flat[0]} does not fit {dtype}")
         array = narrow
         key = (self.device, dtype, array.tobytes(), array.shape)
         found = self._constants.get(key)

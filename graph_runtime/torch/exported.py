@@ -15,7 +15,7 @@ import torch
 from ..base.errors import InputError, UnsupportedOpError
 from ..base.machine.devices import Device, parse_list
 from ..ir.model import Model
-from .counters import Refused
+from .counters import Unsupported
 from .decompositions import table
 from .emitter import Lowered
 from .graphs import lower
@@ -61,7 +61,7 @@ def _lowered(program: torch.export.ExportedProgram, device: str) -> Lowered:
     }
     try:
         lowered = lower(gm, values, device=device, names=names)
-    except Refused as refused:
+    except Unsupported as refused:
         raise UnsupportedOpError(f"the exported program cannot be lowered: {refused.args[0]}") from refused
     if any(output.number is None for output in lowered.outputs):
         raise InputError("an output of the exported program is one of its inputs, or a constant")

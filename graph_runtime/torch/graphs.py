@@ -17,8 +17,8 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from ..ir.builder import GraphBuilder, Value
 from . import rules
-from .counters import Refused
-from .emitter import CPU, Emitter, Lowered, Output, Turned
+from .counters import Unsupported
+from .emitter import CPU, GraphEmitter, Lowered, Output, Turned
 from .hoist import HOISTED
 from .kinds import array_of, kind_of, values_of
 from .rules.operands import name_of
@@ -36,13 +36,13 @@ def lower(
     device: str | None = None,
     names: Mapping[int, str] | None = None,
 ) -> Lowered:
-    """The graph for these arguments (tensors, fake or not, and numbers). Raises Refused, with the operation
-    and the reason, where some operation has no rule.
+    """The graph for these arguments (tensors, fake or not, and numbers). Raises Unsupported, with the
+    operation and the reason, where some operation has no rule.
 
     ``device``: where operations go, whatever torch says. ``names`` {number of an argument: its name}.
     """
     lowered = Lowered(GraphBuilder(device=CPU))
-    emitter = Emitter(lowered, pins or {}, strict)
+    emitter = GraphEmitter(lowered, pins or {}, strict)
     with unset_fake_temporarily():  # constants have values
         return _Lowering(gm, arguments, lowered, emitter, device, names or {}).run()
 
@@ -53,7 +53,7 @@ class _Lowering:
         gm: torch.fx.GraphModule,
         arguments: Sequence[Any],
         lowered: Lowered,
-        emitter: Emitter,
+        emitter: GraphEmitter,
         device: str | None,
         names: Mapping[int, str],
     ):
@@ -75,7 +75,7 @@ class _Lowering:
             elif node.op == "output":
                 self._outputs(node.args[0])
             else:
-                raise Refused(f"a node {node.op} {node.target} has no rule")
+                raise Unsupported(f"a node {node.op} {node.target} has no rule")
         return self.lowered
 
     def _device(self, value: Any) -> str:
@@ -86,7 +86,7 @@ class _Lowering:
         if device.type == "cpu":
             return CPU
         if device.type != "tt":
-            raise Refused(f"a tensor is on {device}")
+            raise Unsupported(f"a tensor is on {device}")
         return str(devices()[device.index or 0])
 
     def _placeholder(self, node: torch.fx.Node, number: int) -> Any:
@@ -95,12 +95,12 @@ class _Lowering:
             return given
         name, dtype = self.names.get(number, f"argument_{number}"), name_of(given.dtype)
         if 0 in given.shape:
-            raise Refused("an argument has no elements")
+            raise Unsupported("an argument has no elements")
         if given.dtype in (torch.complex64, torch.complex128):
-            raise Refused(f"no device computes with {given.dtype}".replace("torch.", ""))
+            raise Unsupported(f"no device computes with {given.dtype}".replace("torch.", ""))
         where = self._device(given if meta is None else meta)
         if where != CPU and given.dtype in (torch.float64, torch.float16):
-            raise Refused(f"{where} does not compute with {given.dtype}".replace("torch.", ""))
+            raise Unsupported(f"{where} does not compute with {given.dtype}".replace("torch.", ""))
         if not node.users:
             return None
         self.lowered.inputs.append((number, name))
@@ -115,7 +115,7 @@ class _Lowering:
         kind_of(tensor.dtype)
         self.emitter.device = self._device(tensor)
         if tensor.is_complex():
-            raise Refused(f"no device computes with {tensor.dtype}".replace("torch.", ""))
+            raise Unsupported(f"no device computes with {tensor.dtype}".replace("torch.", ""))
         return self.emitter.array(values_of(tensor.cpu()), name_of(tensor.dtype))
 
     def _call(self, node: torch.fx.Node) -> Any:
@@ -138,9 +138,9 @@ class _Lowering:
         try:
             made = rules.find(name).body(self.emitter, *args, **_known(kwargs))
         except TypeError as error:
-            raise Refused(f"{target}: {error}") from error
-        except Refused as refused:
-            raise Refused(f"{target}: {refused.args[0]}") from refused
+            raise Unsupported(f"{target}: {error}") from error
+        except Unsupported as refused:
+            raise Unsupported(f"{target}: {refused.args[0]}") from refused
         return made
 
     def _hoist(self, node: torch.fx.Node, name: str, args: Any, kwargs: Any) -> Value:
@@ -183,12 +183,12 @@ class _Lowering:
 
     def _without_value(self, node: Any, value: Any) -> Any:
         """What stands for a result that is no value of the graph: a number or None of torch's, or a tensor of
-        no elements. Raises Refused for a tensor that has some, which its rule does not make."""
+        no elements. Raises Unsupported for a tensor that has some, which its rule does not make."""
         meta = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
         if value is not None or not isinstance(meta, torch.Tensor):
             return value
         if 0 not in meta.shape:
-            raise Refused(f"{node.args[0].target}: a result that is used is not made on the device")
+            raise Unsupported(f"{node.args[0].target}: a result that is used is not made on the device")
         return torch.empty(tuple(map(int, meta.shape)), dtype=meta.dtype, device=meta.device)
 
 
@@ -201,7 +201,7 @@ def _first(meta: Any) -> Any:
     if isinstance(meta, (list, tuple)):
         return next(m for m in meta if isinstance(m, torch.Tensor))
     if not isinstance(meta, torch.Tensor):
-        raise Refused("a node makes no tensor")
+        raise Unsupported("a node makes no tensor")
     return meta
 
 
@@ -211,4 +211,4 @@ def _numbers(target: Any, args: Any) -> Any:
     if module in ("_operator", "math", "builtins") or module.startswith("torch.sym"):
         return target(*args)
     name = getattr(target, "__name__", str(target))
-    raise Refused(f"a call of {name} has no rule")
+    raise Unsupported(f"a call of {name} has no rule")

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .counters import Refused
+from .counters import Unsupported
 
 __all__ = ["HOISTED"]
 
@@ -31,9 +31,9 @@ def _random(make: Callable[..., torch.Tensor]) -> Callable[[Any, Any, torch.dtyp
 
 def _range(args: Any, kwargs: Any, dtype: torch.dtype) -> Made:
     if any(hasattr(arg, "shape") for arg in args):
-        raise Refused("the length of a range depends on values")
+        raise Unsupported("the length of a range depends on values")
     if dtype == torch.int64 and any(abs(arg) > _MOST for arg in args):
-        raise Refused(f"a range of {', '.join(map(str, args))} does not fit 32 bits")
+        raise Unsupported(f"a range of {', '.join(map(str, args))} does not fit 32 bits")
     return lambda: torch.arange(*args, dtype=_dtype(dtype)), False
 
 

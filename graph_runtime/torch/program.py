@@ -22,27 +22,27 @@ from ..run.tensors.tensor import Tensor
 from ..simulation.simulation import simulate
 from ..views.trace import trace_json
 from . import content
-from .counters import Refused, count, note_host
+from .counters import Unsupported, count, note_host
 from .emitter import Lowered, Output
 from .kinds import array_of, kind_of, tensor_of, values_of
 from .options import Options
 from .rules.operands import name_of
 from .store import devices, store_of, wrap
-from .submitter import Submitter
+from .submitter import HandleSubmitter
 from .wide import narrowed, widened
 
-__all__ = ["Program"]
+__all__ = ["CompiledGraph"]
 
 _ALIGNMENT = 64  # of host memory that kernels read where it is
 
 
-class Program:
+class CompiledGraph:
     """``program(args)``: the graph's results as torch tensors, in torch's order. ``notes``: how rewriting
     made its nodes fewer.
 
     Arguments on a device are handed over where they are; in another layout than the program wants, a copy is
     made once and kept with the storage until it is written. Raises what planning and running raise; a call,
-    Refused where an integer of an argument on the CPU does not fit 32 bits.
+    Unsupported where an integer of an argument on the CPU does not fit 32 bits.
     """
 
     def __init__(self, lowered: Lowered, options: Options, name: str):
@@ -69,7 +69,7 @@ class Program:
         self._random = [make for make, _ in random]
         constants = {numbers[key]: constant.read() for key, constant in model.constants.items()}
         given = [index for _, index in (*arguments, *random)]
-        self._submit = Submitter(planned, f"torch {name}", constants, given).submit
+        self._submit = HandleSubmitter(planned, f"torch {name}", constants, given).submit
         if options.trace is not None:
             write_whole(
                 options.trace / f"{name}.json",
@@ -153,18 +153,18 @@ def _on_host(x: torch.Tensor, device: Device) -> Any:
 
 
 def _fitting(x: torch.Tensor) -> torch.Tensor:
-    """64-bit integers as 32-bit ones. Raises Refused where one does not fit."""
+    """64-bit integers as 32-bit ones. Raises Unsupported where one does not fit."""
     narrow = x.to(torch.int32)
     if not torch.equal(narrow.to(torch.int64), x):
         text = f"an argument has the number {int(x[narrow != x].flatten()[0])}, which does not fit 32 bits"
-        raise Refused(text)
+        raise Unsupported(text)
     return narrow
 
 
 def _image(x: torch.Tensor) -> Tensor:
     try:
         return narrowed(x) if x.dtype == torch.int64 else content.image(x)
-    except Refused as refused:
+    except Unsupported as refused:
         store, key = store_of(x), ("host", x.dtype, x.shape, x.stride(), x.storage_offset())
         found = store.images.get(key)
         if found is None:

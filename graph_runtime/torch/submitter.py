@@ -28,7 +28,7 @@ from ..run.sessions.staging import stage, written
 from ..run.sessions.zero_copy import ALIGNMENT
 from ..run.tensors.tensor import Tensor
 
-__all__ = ["Submitter"]
+__all__ = ["HandleSubmitter"]
 
 ffi, lib = core.ffi, core.lib
 _MOST_IN_FLIGHT = 16  # runs: a caller that is further ahead waits
@@ -43,7 +43,7 @@ class _Home(NamedTuple):
     name: str
 
 
-class Submitter:
+class HandleSubmitter:
     """``constants`` {graph input: its values}, each held once a device, whatever number of programs have it;
     ``given``: the inputs that each run is given, in this order. Any thread may submit.
 

@@ -7,7 +7,7 @@ import torch
 from ..run.single import operands
 from ..run.tensors.tensor import Tensor
 from . import content
-from .counters import Refused, note_host
+from .counters import Unsupported, note_host
 from .store import Store, store_of
 
 __all__ = ["narrowed", "widened"]
@@ -21,7 +21,7 @@ def narrowed(x: torch.Tensor) -> Tensor:
     if found is None:
         try:
             found = store.keep(key, _low_words(x, store))
-        except Refused as refused:
+        except Unsupported as refused:
             note_host("aten::_to_copy", x, refused.args[0])
             found = store.keep(key, content.upload(content.fetch(x).to(torch.int32), store))
     return found
@@ -29,7 +29,7 @@ def narrowed(x: torch.Tensor) -> Tensor:
 
 def _low_words(x: torch.Tensor, store: Store) -> Tensor:
     if store.dtype != torch.int64 or store.base is None:
-        raise Refused(f"its storage holds {store.dtype}, seen as int64".replace("torch.", ""))
+        raise Unsupported(f"its storage holds {store.dtype}, seen as int64".replace("torch.", ""))
     count = store.nbytes // 8
     words = content.apply("reshape", (("shape", (count, 2)),), store.base)
     low = content.apply("slice", (("starts", (0,)), ("ends", (1,)), ("axes", (1,))), words)

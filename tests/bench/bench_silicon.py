@@ -147,7 +147,7 @@ def published(
     **blocking: Any,
 ) -> float:
     attributes = attributes_of(op, formats, l1_acc, approx, dim=dim)
-    return buda.cycles(op, arch, buda.Block(formats=formats, attributes=attributes, **blocking))
+    return buda.cycles(op, arch, buda.Blocking(formats=formats, attributes=attributes, **blocking))
 
 
 def plain_noc(arch: str, transactions: int, nbytes: int, **others: Any) -> float:

@@ -24,7 +24,7 @@ import graph_runtime as gr
 import graph_runtime.torch as tt
 from graph_runtime.run.sessions.session import Session
 from graph_runtime.torch.backend import Compiled
-from graph_runtime.torch.program import Program
+from graph_runtime.torch.program import CompiledGraph
 
 BATCH = 200  # operations between two waits
 
@@ -106,12 +106,12 @@ def program(rounds: int) -> None:
             told("compiled module", dynamo, clock=clock)
 
 
-def given_of(made: Program) -> list[int]:
+def given_of(made: CompiledGraph) -> list[int]:
     """The graph inputs of a program's arguments, in their order."""
     return [made.plan.graph.input_names.index(f"argument_{argument}") for argument, _, _ in made._inputs]
 
 
-def arguments_of(model: nn.Module, x: torch.Tensor, made: Program) -> list[torch.Tensor]:
+def arguments_of(model: nn.Module, x: torch.Tensor, made: CompiledGraph) -> list[torch.Tensor]:
     """The arguments of the graph, in its order: it is told by their shapes."""
     shapes = {tuple(t.shape): t for t in (*model.parameters(), x)}
     graph = made.plan.graph

@@ -19,7 +19,7 @@ from graph_runtime.base.machine.layout import Layout
 from graph_runtime.build.prepare import prepare
 from graph_runtime.plan import plan
 from graph_runtime.run import circular, core
-from graph_runtime.runtime.stitching.eviction import Block, cheapest
+from graph_runtime.runtime.stitching.eviction import Resident, cheapest
 
 DRAM, L1 = Layout("dram", "tile", "f32"), Layout("l1", "tile", "f32")
 BANKS, TILE = 64, 4096
@@ -250,7 +250,7 @@ def test_what_a_compiled_kernel_opens_is_what_the_built_in_one_says(tmp_path, de
 def test_no_cheaper_blocks_would_do(gaps, need, low, beyond):
     blocks, at = [], 0
     for gap, extent, pinned in gaps:
-        blocks.append(Block(at + gap, extent, (), pinned))
+        blocks.append(Resident(at + gap, extent, (), pinned))
         at = blocks[-1].end
     high = at + beyond
 

@@ -463,7 +463,7 @@ def test_tensors_of_torch_are_known(device):
 
 def test_programs_of_torch_share_their_constants_with_all_others(new_bundle, device):
     pytest.importorskip("torch")
-    from graph_runtime.torch.submitter import Submitter
+    from graph_runtime.torch.submitter import HandleSubmitter
 
     bundle = new_bundle({"main": decoder(32)})
     rt.load_program(device, bundle)
@@ -472,7 +472,7 @@ def test_programs_of_torch_share_their_constants_with_all_others(new_bundle, dev
     values = [*weights(), np.zeros((32, SIDE), np.float32)]
     assert planned.graph.input_names == ("x", "w0", "w1", "w2", "w3", "extra")
     constant = dict(enumerate(values, 1))
-    made = [Submitter(planned, "torch", constant, [0]) for _ in range(2)]
+    made = [HandleSubmitter(planned, "torch", constant, [0]) for _ in range(2)]
     assert by_kind(device) == before
     x = put(device, np.ones((32, SIDE), np.float32))
     outs = [submitter.submit([x])[0].numpy() for submitter in made]

@@ -238,13 +238,13 @@ def programs_of(monkeypatch):
     """A list that all programs come into that are made from now on."""
     from graph_runtime.torch import backend
 
-    made, plain = [], backend.Program
+    made, plain = [], backend.CompiledGraph
 
     def kept(*args):
         made.append(plain(*args))
         return made[-1]
 
-    monkeypatch.setattr(backend, "Program", kept)
+    monkeypatch.setattr(backend, "CompiledGraph", kept)
     return made
 
 

@@ -74,13 +74,13 @@ class Toy:
 
     native: Path
 
-    def kernel(self, name, shape=(2, 3), dtype="float32", kind="cpu", op="mix", **attrs) -> render.Kernel:
+    def kernel(self, name, shape=(2, 3), dtype="float32", kind="cpu", op="mix", **attrs) -> render.KernelSpec:
         t = TensorType(dtype, shape)
         bodies_of = {
             "cpu": Body(op, ("float32", "float64"), _suffix, scratch=lambda i, o, a: i[0].nbytes),
             "tt": Body(op, ("float32",)),
         }
-        return render.Kernel(name, kind, _OPS.setdefault(op, _op(op, **bodies_of)), attrs, (t, t), (t,))
+        return render.KernelSpec(name, kind, _OPS.setdefault(op, _op(op, **bodies_of)), attrs, (t, t), (t,))
 
     def render(self, *kernels) -> render.Rendered:
         return render.render(kernels, bodies.find_bodies(self.native / "kernels"))

@@ -16,7 +16,7 @@ import warnings
 import pytest
 from graph_runtime.codegen import cache as cache_module
 from graph_runtime.codegen.cache import Cache, open_cache
-from graph_runtime.codegen.process import Running
+from graph_runtime.codegen.process import CommandPool
 
 from graph_runtime.base import folders
 from graph_runtime.base.config import config
@@ -341,6 +341,6 @@ def test_threads_that_keep_and_find_one_key_see_whole_files_only(cache):
             cache.keep("objects", "k", contents[n])
             assert cache.find("objects", "k") in (None, *contents)
 
-    with Running(4) as running:
+    with CommandPool(4) as running:
         for step in [running.submit(work, n) for n in range(4)]:
             step.result()

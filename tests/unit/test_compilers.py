@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from graph_runtime.codegen import toolchain
 from graph_runtime.codegen.cache import open_cache
-from graph_runtime.codegen.process import Running, run_alone
+from graph_runtime.codegen.process import CommandPool, run_alone
 
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import CompileError, GraphRuntimeError
@@ -140,7 +140,7 @@ def test_the_first_error_ends_the_others(tmp_path):
     steps = []
 
     def build() -> None:
-        with Running(2) as running:
+        with CommandPool(2) as running:
             steps.extend(running.submit(running.run, ["sleep", "1000"], tmp_path) for _ in range(2))
             time.sleep(0.2)
             raise ZeroDivisionError

@@ -20,7 +20,7 @@ from graph_runtime.plan.columns import is_nop
 from graph_runtime.plan.placing.cuts import best_cut
 from graph_runtime.plan.placing.deltas import copy_changes, copy_table, serial_ns
 from graph_runtime.plan.placing.exact import lower_bound, solve
-from graph_runtime.plan.placing.maxflow import Network
+from graph_runtime.plan.placing.maxflow import FlowNetwork
 from graph_runtime.plan.placing.policies import POLICIES, decide
 from graph_runtime.plan.placing.problem import PlacementProblem, make_problem
 from graph_runtime.plan.placing.schedule import OBJECTIVES, evaluate, measure
@@ -75,7 +75,7 @@ def test_a_minimum_cut_is_that_of_brute_force(seed, count, arcs):
         for a, b, c, d in np.c_[rng.integers(count, size=(arcs, 2)), rng.integers(0, 8, (arcs, 2))]
         if a != b
     ]
-    network = Network(count)
+    network = FlowNetwork(count)
     for node, one in enumerate(excess):
         network.terminal(node, one)
     for tail, head, room, back in drawn:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...base.errors import GraphError, InputError
-from .tape import Value
+from .tape import TapeValue
 
 __all__ = ["Batch", "set_batch"]
 
@@ -21,7 +21,7 @@ class Batch:
     was: int
     now: int
 
-    def shape(self, x: Value, wanted: list[int]) -> list[int]:
+    def shape(self, x: TapeValue, wanted: list[int]) -> list[int]:
         """The target of a Reshape of ``x``, with its first dimension for ``now`` items instead of ``was``.
 
         A target that fits as it is stays; so does one whose first dimension is open or copied (-1, 0), and
@@ -35,7 +35,7 @@ class Batch:
             return changed if known and x.type.size % known == 0 else wanted
         return changed if x.type.size != math.prod(wanted) else wanted
 
-    def check(self, info: Any, value: Value, path: str) -> None:
+    def check(self, info: Any, value: TapeValue, path: str) -> None:
         """Raise GraphError where an output that had ``was`` items has not ``now``: something in the graph
         counts on the old batch."""
         declared = info.type.tensor_type.shape.dim

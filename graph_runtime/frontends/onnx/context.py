@@ -4,9 +4,9 @@
 def _selu(ctx):
     return ctx.op("selu", ctx.input(0), alpha=ctx.attr("alpha", 1.67326), gamma=ctx.attr("gamma", 1.0507))
 
-A converter returns the node's results in order: a Value, or a tuple of them, in which None is a result that
-it cannot make. It reads every attribute that it honours through ``attr``; one that it does not read is an
-error, so that no attribute is ever ignored by oversight.
+A converter returns the node's results in order: a TapeValue, or a tuple of them, in which None is a result
+that it cannot make. It reads every attribute that it honours through ``attr``; one that it does not read is
+an error, so that no attribute is ever ignored by oversight.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ...base.errors import UnsupportedOpError
 from ...ir.graph import TensorType
 from ...ir.model import Constant
 from .batch import Batch
-from .tape import Tape, Value
+from .tape import Tape, TapeValue
 
 __all__ = ["FLOATS", "Context", "Converter", "Results", "UnknownValueError", "converter", "table"]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
-Results = Value | None | tuple[Value | None, ...]
+Results = TapeValue | None | tuple[TapeValue | None, ...]
 _MISSING: Any = object()
 
 
@@ -79,7 +79,7 @@ class Context:
         self,
         tape: Tape,
         node: Any,
-        inputs: list[Value | None],
+        inputs: list[TapeValue | None],
         attrs: dict[str, Any],
         opset: int,
         onnx_op: str,
@@ -98,13 +98,13 @@ class Context:
         """Whether an optional input is given."""
         return index < len(self.inputs) and self.inputs[index] is not None
 
-    def input(self, index: int) -> Value:
+    def input(self, index: int) -> TapeValue:
         """A required input. Raises UnsupportedOpError where the node lacks it."""
         if not self.has(index):
             self.fail(f"input {index} is missing")
         return self.inputs[index]
 
-    def optional(self, index: int) -> Value | None:
+    def optional(self, index: int) -> TapeValue | None:
         """Input ``index``, None where the node leaves it out."""
         return self.inputs[index] if self.has(index) else None
 
@@ -140,7 +140,7 @@ class Context:
             return default
         return self.values_of(self.input(index), f"input {index}")
 
-    def values_of(self, value: Value, what: str) -> np.ndarray:
+    def values_of(self, value: TapeValue, what: str) -> np.ndarray:
         """Raises UnknownValueError where the values are known at run time only, or absent."""
         array = value.known()
         if array is not None:
@@ -187,20 +187,20 @@ class Context:
 
     # ---------------------------------------------------------------- emitting
 
-    def op(self, op: str, *inputs: Value, **attrs: Any) -> Any:
+    def op(self, op: str, *inputs: TapeValue, **attrs: Any) -> Any:
         """A registry op: its result, or a tuple where it has several."""
         made = self.tape.op(op, inputs, attrs)
         return made[0] if len(made) == 1 else made
 
-    def const(self, array: Any, dtype: str | None = None) -> Value:
+    def const(self, array: Any, dtype: str | None = None) -> TapeValue:
         """A constant."""
         return self.tape.array(array, dtype, f"a constant of {self.node.name or self.onnx_op}")
 
-    def scalar(self, value: Any, like: Value) -> Value:
+    def scalar(self, value: Any, like: TapeValue) -> TapeValue:
         """A constant of no dimensions and the dtype of ``like``."""
         return self.const(value, like.dtype)
 
-    def cast(self, x: Value, dtype: str) -> Value:
+    def cast(self, x: TapeValue, dtype: str) -> TapeValue:
         """x in a dtype; x itself where it has it."""
         return x if x.dtype == dtype else self.op("cast", x, to=dtype)
 
@@ -208,7 +208,7 @@ class Context:
         """Raise GraphError unless an array of so many elements may be made while the file is read."""
         self.tape.budget.fits(8 * math.prod(elements), self.onnx_op)
 
-    def reshape(self, x: Value, shape: tuple[int, ...] | list[int]) -> Value:
+    def reshape(self, x: TapeValue, shape: tuple[int, ...] | list[int]) -> TapeValue:
         """The same elements in a shape that is known in full."""
         shape = tuple(int(n) for n in shape)
         if shape == x.shape:
@@ -217,41 +217,41 @@ class Context:
             return self.const(np.zeros(shape), x.dtype)
         return self.op("reshape", x, shape=shape)
 
-    def transpose(self, x: Value, perm: list[int] | tuple[int, ...]) -> Value:
+    def transpose(self, x: TapeValue, perm: list[int] | tuple[int, ...]) -> TapeValue:
         """Axis i of the result is axis perm[i] of x; x itself where all stay."""
         perm = [int(p) for p in perm]
         return x if perm == list(range(x.rank)) else self.op("transpose", x, perm=perm)
 
-    def expand(self, x: Value, shape: tuple[int, ...]) -> Value:
+    def expand(self, x: TapeValue, shape: tuple[int, ...]) -> TapeValue:
         """Broadcast to exactly this shape."""
         return x if x.shape == tuple(shape) else self.op("broadcast_to", x, shape=tuple(shape))
 
-    def slice(self, x: Value, axis: int, start: int, end: int, step: int = 1) -> Value:
+    def slice(self, x: TapeValue, axis: int, start: int, end: int, step: int = 1) -> TapeValue:
         """x[start:end:step] along one axis."""
         if (start, step) == (0, 1) and end == x.shape[axis]:
             return x
         return self.op("slice", x, starts=[start], ends=[end], axes=[axis], steps=[step])
 
-    def stack(self, values: Sequence[Value], axis: int) -> Value:
+    def stack(self, values: Sequence[TapeValue], axis: int) -> TapeValue:
         """Values of one shape along a new axis."""
         made = [self.op("unsqueeze", value, axes=[axis]) for value in values]
         return made[0] if len(made) == 1 else self.op("concatenate", *made, axis=axis)
 
-    def full(self, shape: tuple[int, ...], value: Any, dtype: str) -> Value:
+    def full(self, shape: tuple[int, ...], value: Any, dtype: str) -> TapeValue:
         """A tensor of one value; no memory of its size is needed before a run where it is large."""
         return self.expand(self.const(value, dtype), tuple(shape))
 
     def filled(
         self, shape: tuple[int, ...], make: Callable[[], np.ndarray], dtype: str, source: str
-    ) -> Value:
+    ) -> TapeValue:
         """A constant that is computed when it is read."""
         kind = TensorType(dtype, tuple(shape))
         read = Constant.derived(
             kind, lambda: np.asarray(make()).astype(dtypes.to_numpy(dtype)), source=source
         )
-        return Value(kind, constant=read)
+        return TapeValue(kind, constant=read)
 
-    def each(self, op: str, *values: Value, **attrs: Any) -> Value:
+    def each(self, op: str, *values: TapeValue, **attrs: Any) -> TapeValue:
         """Fold an op of two inputs over any number of values."""
         made = values[0]
         for value in values[1:]:

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ...ir import builder as build
 from ...ir.model import Constant, Model, Note
-from .tape import Node, Tape, Value
+from .tape import Tape, TapeNode, TapeValue
 
 __all__ = ["emit"]
 
 
 def emit(
     tape: Tape,
-    inputs: Sequence[Value],
-    outputs: Mapping[str, Value],
+    inputs: Sequence[TapeValue],
+    outputs: Mapping[str, TapeValue],
     notes: Sequence[Note],
     dims: Mapping[str, int],
 ) -> Model:
@@ -31,7 +31,7 @@ def emit(
     return Model(out.builder.build(), out.constants, tuple(notes), dict(dims))
 
 
-def _named(outputs: Mapping[str, Value]) -> dict[str, int]:
+def _named(outputs: Mapping[str, TapeValue]) -> dict[str, int]:
     """Give the nodes that make one output, and nothing else, its name: {output: id of its node}."""
     own: dict[str, int] = {}
     seen: set[int] = set()
@@ -43,7 +43,7 @@ def _named(outputs: Mapping[str, Value]) -> dict[str, int]:
     return own
 
 
-def _needed(tape: Tape, values: Iterable[Value]) -> list[Node]:
+def _needed(tape: Tape, values: Iterable[TapeValue]) -> list[TapeNode]:
     """The nodes that the values are computed from, in order."""
     needed, stack = set(), [v.node for v in values if v.node is not None]
     while stack:
@@ -57,14 +57,14 @@ def _needed(tape: Tape, values: Iterable[Value]) -> list[Node]:
 class _Emitter:
     """The builder in the making. A constant becomes a graph input where it is first read."""
 
-    def __init__(self, inputs: Sequence[Value], outputs: Mapping[str, Value], taken: set[str]):
+    def __init__(self, inputs: Sequence[TapeValue], outputs: Mapping[str, TapeValue], taken: set[str]):
         self.builder = build.GraphBuilder()
         self.constants: dict[str, Constant] = {}
         self._taken = taken | set(outputs)
         self._counts: dict[str, int] = {}
         self._made = {id(v): self.builder.input(v.name, v.shape, v.dtype) for v in inputs}
 
-    def node(self, node: Node, keep: bool) -> None:
+    def node(self, node: TapeNode, keep: bool) -> None:
         """``keep``: its name is an output's."""
         reads = [self._read(value) for value in node.inputs]
         name = node.name if keep else self._unique(node.name or node.op)
@@ -72,13 +72,13 @@ class _Emitter:
         made = made if isinstance(made, tuple) else (made,)
         self._made |= {id(v): m for v, m in zip(node.outputs, made, strict=True)}
 
-    def output(self, name: str, value: Value, direct: bool) -> None:
+    def output(self, name: str, value: TapeValue, direct: bool) -> None:
         made = self._read(value)
         if not direct:
             made = self.builder.op("reshape", made, name=name, shape=value.shape)
         self.builder.output(made)
 
-    def _read(self, value: Value) -> build.Value:
+    def _read(self, value: TapeValue) -> build.Value:
         if id(value) not in self._made:
             name = self._unique(value.name or "constant")
             self.constants[name] = value.constant

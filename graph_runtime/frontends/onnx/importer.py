@@ -17,7 +17,7 @@ from .context import Context, UnknownValueError, table
 from .emit import emit
 from .prepare import PreparedFile
 from .read import DTYPES, tensor_constant
-from .tape import Tape, Value
+from .tape import Tape, TapeValue
 
 __all__ = ["Failure", "Importer"]
 
@@ -65,7 +65,7 @@ class Importer:
             if info.name in self.given:
                 scope[info.name] = self.tape.array(self.given[info.name], source=f"input {info.name}")
             else:
-                scope[info.name] = Value(self.source.types[info.name], info.name)
+                scope[info.name] = TapeValue(self.source.types[info.name], info.name)
                 inputs.append(scope[info.name])
         self.nodes(graph, scope, "$.graph")
         self._refuse()
@@ -78,10 +78,10 @@ class Importer:
         found = {}
         for i, tensor in enumerate(graph.initializer):
             constant = tensor_constant(self.source.file, tensor, f"initializer {tensor.name!r}", i)
-            found[tensor.name] = Value(constant.type, tensor.name, constant)
+            found[tensor.name] = TapeValue(constant.type, tensor.name, constant)
         return found
 
-    def _output(self, scope: Mapping[str, Any], info: Any, path: str) -> Value:
+    def _output(self, scope: Mapping[str, Any], info: Any, path: str) -> TapeValue:
         value = scope[info.name]
         code = info.type.tensor_type.elem_type
         if code and DTYPES.get(code) != value.dtype:
@@ -143,7 +143,7 @@ class Importer:
         opset = self.source.opsets["" if node.domain == "ai.onnx" else node.domain]
         attrs = attributes_of(self.source.file, node, opset)
 
-        def subgraph(graph: Any, bound: Mapping[str, Value], step: str) -> list[Value]:
+        def subgraph(graph: Any, bound: Mapping[str, TapeValue], step: str) -> list[TapeValue]:
             return self._subgraph(graph, scope, bound, f"{path}.{step}", f"{name}.{step}.")
 
         ctx = Context(
@@ -159,15 +159,15 @@ class Importer:
         return results
 
     def _subgraph(
-        self, graph: Any, scope: Mapping[str, Any], bound: Mapping[str, Value], path: str, prefix: str
-    ) -> list[Value]:
+        self, graph: Any, scope: Mapping[str, Any], bound: Mapping[str, TapeValue], path: str, prefix: str
+    ) -> list[TapeValue]:
         """The outputs of a subgraph whose inputs are ``bound``. It sees the outer scope."""
         outer = scope.maps if isinstance(scope, ChainMap) else [scope]
         inner = ChainMap({**bound}, *outer)  # a copy for each of many iterations takes too long
         self.tape.budget.step(len(graph.initializer), path)
         for tensor in graph.initializer:
             constant = tensor_constant(self.source.file, tensor, f"initializer {tensor.name!r}")
-            inner[tensor.name] = Value(constant.type, tensor.name, constant)
+            inner[tensor.name] = TapeValue(constant.type, tensor.name, constant)
         before = len(self.failures)
         self.nodes(graph, inner, path, prefix)
         if unknown := _unknown(self.failures[before:]):

@@ -17,14 +17,14 @@ from ...ir.ops import registry
 from .budget import Budget
 from .read import check_size
 
-__all__ = ["Node", "Tape", "Value"]
+__all__ = ["Tape", "TapeNode", "TapeValue"]
 
 SMALL = 64 * 1024  # bytes of each tensor of an op that is computed here
 MOST_FOLDED = 2**24  # flops of an op that is computed here
 
 
 @dataclass(eq=False, slots=True)
-class Value:
+class TapeValue:
     """A tensor: an input of the graph (neither ``node`` nor ``constant``), a constant, or a node's result.
 
     ``name``: of an input, or of a constant that has one.
@@ -33,7 +33,7 @@ class Value:
     type: TensorType
     name: str = ""
     constant: Constant | None = None
-    node: Node | None = None
+    node: TapeNode | None = None
     index: int = 0
 
     @property
@@ -68,13 +68,13 @@ class Value:
 
 
 @dataclass(eq=False, slots=True)
-class Node:
+class TapeNode:
     """A call of a registry op. ``name`` is given when the ONNX node that it stands for is done."""
 
     op: str
-    inputs: tuple[Value, ...]
+    inputs: tuple[TapeValue, ...]
     attrs: dict[str, Any]
-    outputs: tuple[Value, ...] = ()
+    outputs: tuple[TapeValue, ...] = ()
     name: str = ""
 
 
@@ -83,17 +83,17 @@ class Tape:
     """Nodes in the order in which they were emitted, and what the file that they are of may grow to."""
 
     budget: Budget = field(default_factory=lambda: Budget(0))
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[TapeNode] = field(default_factory=list)
 
-    def array(self, array: Any, dtype: str | None = None, source: str = "a constant") -> Value:
+    def array(self, array: Any, dtype: str | None = None, source: str = "a constant") -> TapeValue:
         """A constant with these values."""
         array = np.asarray(array, None if dtype is None else dtypes.to_numpy(dtype))
         self.budget.room(array.nbytes, source)
-        return Value(
+        return TapeValue(
             TensorType(dtypes.from_numpy(array.dtype), array.shape), constant=Constant.of(array, source)
         )
 
-    def op(self, op: str, inputs: Sequence[Value], attrs: Mapping[str, Any]) -> tuple[Value, ...]:
+    def op(self, op: str, inputs: Sequence[TapeValue], attrs: Mapping[str, Any]) -> tuple[TapeValue, ...]:
         """The results of a registry op. Raises UnsupportedOpError for one that is not registered, GraphError
         for inputs or attributes that it refuses, KernelError for constants that it cannot compute with."""
         entry = registry.require(op)
@@ -108,19 +108,19 @@ class Tape:
             return folded
         self.budget.node(op)
         given = {k: decoded[k] for k, v in attrs.items() if v is not None}
-        node = Node(op, tuple(inputs), given)
-        node.outputs = tuple(Value(t, node=node, index=i) for i, t in enumerate(made))
+        node = TapeNode(op, tuple(inputs), given)
+        node.outputs = tuple(TapeValue(t, node=node, index=i) for i, t in enumerate(made))
         self.nodes.append(node)
         return node.outputs
 
     def _fold(
         self,
         entry: registry.Op,
-        inputs: Sequence[Value],
+        inputs: Sequence[TapeValue],
         attrs: dict,
         types: list[TensorType],
         made: list[TensorType],
-    ) -> tuple[Value, ...] | None:
+    ) -> tuple[TapeValue, ...] | None:
         if not inputs or any(value.constant is None for value in inputs):
             return None
         flops = entry.flops(types, made, attrs)
@@ -139,6 +139,6 @@ class Tape:
             raise KernelError(f"op {entry.name}: {error}", op=entry.name) from error
         source = f"{entry.name} of {', '.join(v.constant.source for v in inputs)}"[:200]
         return tuple(
-            Value(t, constant=Constant.of(np.asarray(array), source))
+            TapeValue(t, constant=Constant.of(np.asarray(array), source))
             for t, array in zip(made, results, strict=True)
         )

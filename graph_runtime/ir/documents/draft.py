@@ -21,7 +21,16 @@ from ..graph import NOP, TensorType
 from ..ops import registry
 from .columns import pool_type
 
-__all__ = ["Draft", "OpCall", "device_name", "op_call", "plain", "storage_ids", "tensor_type", "to_document"]
+__all__ = [
+    "DraftNode",
+    "OpCall",
+    "device_name",
+    "op_call",
+    "plain",
+    "storage_ids",
+    "tensor_type",
+    "to_document",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +74,7 @@ def op_call(op: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> O
 
 
 @dataclass(slots=True, eq=False)
-class Draft:
+class DraftNode:
     """A node: ``reads`` (nid, output index) each, ``attrs`` None for a null node, ``device`` "kind:ordinal"
     or None, ``sids`` one an output, None where nothing was said.
     """
@@ -79,7 +88,7 @@ class Draft:
 
 
 def to_document(
-    nodes: Sequence[Draft],
+    nodes: Sequence[DraftNode],
     outputs: Sequence[tuple[int, int]],
     aliases: Sequence[tuple[int, int]],
     device: str,
@@ -115,7 +124,7 @@ def to_document(
     return document
 
 
-def _written(node: Draft) -> dict[str, Any]:
+def _written(node: DraftNode) -> dict[str, Any]:
     if node.attrs is None:
         return {"op": "null", "name": node.name, "inputs": []}
     return {
@@ -126,7 +135,7 @@ def _written(node: Draft) -> dict[str, Any]:
     }
 
 
-def _places(nodes: Sequence[Draft], device: str) -> list[str]:
+def _places(nodes: Sequence[DraftNode], device: str) -> list[str]:
     """A device for every node: an input without one goes to its first consumer's."""
     found = [node.device or (None if node.attrs is None else device) for node in nodes]
     for nid, node in enumerate(nodes):
@@ -135,7 +144,7 @@ def _places(nodes: Sequence[Draft], device: str) -> list[str]:
     return [place or device for place in found]
 
 
-def _storage_ids(nodes: Sequence[Draft]) -> list[int]:
+def _storage_ids(nodes: Sequence[DraftNode]) -> list[int]:
     """Ids that were not given are new ones, but a reshape shares its input's."""
     given = [sid for node in nodes for sid in node.sids if sid is not None]
     fresh, found = max(given) + 1, {}

@@ -15,7 +15,7 @@ from .memory import Settings
 from .models import MOST_MODELS, enumerate_models
 from .op import DIRECTIONS, BalanceOp, Grid, Operand, Stream, Tiles, Tm, User
 from .shown import balanced_json, balanced_text, node_rows, rows_text
-from .types import LEGAL, POLICIES, REASONS, BlockShape, Buffer, Candidate, Candidates, OpModel, Overrides
+from .types import LEGAL, POLICIES, REASONS, BlockShape, Candidate, Candidates, L1Buffer, OpModel, Overrides
 from .view import View, view_of
 
 __all__ = [
@@ -28,13 +28,13 @@ __all__ = [
     "BalanceOp",
     "Balanced",
     "BlockShape",
-    "Buffer",
     "Buffering",
     "Candidate",
     "Candidates",
     "Chip",
     "Choice",
     "Grid",
+    "L1Buffer",
     "OpModel",
     "Operand",
     "Overrides",

@@ -11,7 +11,7 @@ import math
 from .blocks import largest_divisor
 from .chip import Chip
 from .op import BalanceOp, Grid, Operand, Stream
-from .types import BlockShape, Buffer
+from .types import BlockShape, L1Buffer
 
 __all__ = [
     "broadcast_unit",
@@ -29,31 +29,31 @@ _WORD = 4
 Inner = tuple[int, int]
 
 
-def output_buffer(op: BalanceOp, block: BlockShape, stack: int, chip: Chip) -> Buffer:
+def output_buffer(op: BalanceOp, block: BlockShape, stack: int, chip: Chip) -> L1Buffer:
     """Two macro blocks, times what a user stacks; a gradient accumulates in one."""
     factor = 1 if op.gradient else _TWICE * stack
-    return Buffer(-1, block, factor, op.format, chip.tile_bytes(op.format))
+    return L1Buffer(-1, block, factor, op.format, chip.tile_bytes(op.format))
 
 
-def intermediate(op: BalanceOp, block: BlockShape, m_k: int, chip: Chip) -> tuple[Buffer, ...]:
+def intermediate(op: BalanceOp, block: BlockShape, m_k: int, chip: Chip) -> tuple[L1Buffer, ...]:
     """Where partial sums spill between K blocks: the output's buffer if formats are equal, else one block of
     its own."""
     wide = "f32" if op.dst_bits == 32 else op.format
     if m_k == 1 or not op.is_matmul or wide == op.format:
         return ()
-    return (Buffer(-1, block, 1, wide, chip.tile_bytes(wide)),)
+    return (L1Buffer(-1, block, 1, wide, chip.tile_bytes(wide)),)
 
 
-def parameter_buffer(op: BalanceOp, port: int, grid: Grid, chip: Chip) -> Buffer:
+def parameter_buffer(op: BalanceOp, port: int, grid: Grid, chip: Chip) -> L1Buffer:
     """A weight held in L1 as it was made, in equal shares over the op's cores."""
     operand = op.operands[port]
     if op.kind == "sparse_matmul" and port == 0:
         tiles = BlockShape(1, (1, 1), (1, op.encoding.distinct))
-        return Buffer(port, tiles, 1, operand.format, _SPARSE_TILE_BYTES)
+        return L1Buffer(port, tiles, 1, operand.format, _SPARSE_TILE_BYTES)
     return _spread(operand, operand.source_shape, port, grid, chip)
 
 
-def unrolled_parameter(op: BalanceOp, port: int, grid: Grid, chip: Chip) -> Buffer:
+def unrolled_parameter(op: BalanceOp, port: int, grid: Grid, chip: Chip) -> L1Buffer:
     """A weight held in L1 in the order in which the kernel reads it: no input buffer is needed beside it."""
     read_by = grid
     if op.is_matmul:
@@ -61,10 +61,10 @@ def unrolled_parameter(op: BalanceOp, port: int, grid: Grid, chip: Chip) -> Buff
     return _spread(op.operands[port], op.operands[port].shape, port, read_by, chip)
 
 
-def _spread(operand: Operand, shape, port: int, grid: Grid, chip: Chip) -> Buffer:
+def _spread(operand: Operand, shape, port: int, grid: Grid, chip: Chip) -> L1Buffer:
     rows = shape.rt // largest_divisor(shape.rt, grid.r)
     cols = shape.ct // largest_divisor(shape.ct, grid.c)
-    return Buffer(
+    return L1Buffer(
         port, BlockShape(shape.z, (rows, cols), (1, 1)), 1, operand.format, chip.tile_bytes(operand.format)
     )
 
@@ -88,7 +88,7 @@ def broadcast_unit(op: BalanceOp, port: int, stream: Stream, block: BlockShape) 
 
 def input_buffers(
     op: BalanceOp, grid: Grid, stream: Stream, block: BlockShape, space: int, u_kt: int | None, chip: Chip
-) -> tuple[tuple[Buffer, ...], Inner]:
+) -> tuple[tuple[L1Buffer, ...], Inner]:
     """Input buffers that make the most of ``space`` bytes, and how they cut the inner dimension. The smallest
     ones, where even those do not fit. ``u_kt``: the most tiles of the inner dimension at a time, None: all.
     """
@@ -110,12 +110,12 @@ def _piece(
     ublock: tuple[int, int],
     chip: Chip,
     minimized: bool = False,
-) -> Buffer:
+) -> L1Buffer:
     fmt = op.operands[port].format
-    return Buffer(port, BlockShape(t, mblock, ublock), _TWICE, fmt, chip.tile_bytes(fmt), minimized)
+    return L1Buffer(port, BlockShape(t, mblock, ublock), _TWICE, fmt, chip.tile_bytes(fmt), minimized)
 
 
-def _bias(op: BalanceOp, block: BlockShape, chip: Chip) -> tuple[Buffer, ...]:
+def _bias(op: BalanceOp, block: BlockShape, chip: Chip) -> tuple[L1Buffer, ...]:
     return (_piece(op, 2, block.t, (1, 1), block.ublock, chip),) if len(op.operands) > 2 else ()
 
 
@@ -156,7 +156,7 @@ def _sparse(op, grid, stream, block, space, u_kt, chip):
     (rt, ct), columns = block.ublock, block.mblock[1]
     tile = chip.tile_bytes(op.operands[1].format)
     index = BlockShape(1, (1, 1), (1, -(-op.encoding.index_bytes(grid, stream, rt) // (_WORD * 1024))))
-    index = Buffer(2, index, 1, "uint32", chip.tile_bytes("uint32"))
+    index = L1Buffer(2, index, 1, "uint32", chip.tile_bytes("uint32"))
     most = min(op.k, u_kt or op.k, op.encoding.most_deep(rt))
     deep = largest_divisor(op.k, min(most, (space - index.bytes) // (_TWICE * tile * columns * ct)))
     return (_piece(op, 1, block.t, (1, columns), (deep, ct), chip), index), (op.k // deep, deep)

@@ -12,9 +12,9 @@ from . import buffers
 from .chip import OVERLAY_BYTES, Chip
 from .legality import user_stack_factor
 from .op import BalanceOp, Grid, Stream
-from .types import BlockShape, Buffer, Overrides
+from .types import BlockShape, L1Buffer, Overrides
 
-__all__ = ["NO_MEMORY", "Draft", "Settings", "allocate"]
+__all__ = ["NO_MEMORY", "DraftModel", "Settings", "allocate"]
 
 NO_MEMORY = ("InputBufferAllocationFailure", "L1UsageOverMaxLimit")
 
@@ -35,7 +35,7 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Draft:
+class DraftModel:
     """The buffers of a model in the making; fields as those of OpModel."""
 
     op: BalanceOp
@@ -44,11 +44,11 @@ class Draft:
     stream: Stream
     block: BlockShape
     overlay_bytes: int
-    outputs: tuple[Buffer, ...]
-    parameters: tuple[Buffer, ...] = ()
-    dram: tuple[Buffer, ...] = ()
-    inputs: tuple[Buffer, ...] = ()
-    intermediates: tuple[Buffer, ...] = ()
+    outputs: tuple[L1Buffer, ...]
+    parameters: tuple[L1Buffer, ...] = ()
+    dram: tuple[L1Buffer, ...] = ()
+    inputs: tuple[L1Buffer, ...] = ()
+    intermediates: tuple[L1Buffer, ...] = ()
     m_k: int = 1
     u_kt: int = 1
 
@@ -73,10 +73,10 @@ def allocate(
     stream: Stream,
     block: BlockShape,
     u_kt: int | None,
-) -> tuple[Draft, str | None]:
+) -> tuple[DraftModel, str | None]:
     """Buffers of a model, and the name of what is short (NO_MEMORY, or ExceededDramChannelCapacity)."""
     stack = user_stack_factor(op, stream)
-    draft = Draft(
+    draft = DraftModel(
         op,
         chip,
         grid,
@@ -107,7 +107,7 @@ def allocate(
     return draft, None
 
 
-def _place_parameters(draft: Draft, settings: Settings) -> None:
+def _place_parameters(draft: DraftModel, settings: Settings) -> None:
     op = draft.op
     sparse = op.kind == "sparse_matmul"
     fixed = tuple(
@@ -124,7 +124,7 @@ def _place_parameters(draft: Draft, settings: Settings) -> None:
 # **************** inputs ****************
 
 
-def _add_inputs(draft: Draft, u_kt: int | None) -> str | None:
+def _add_inputs(draft: DraftModel, u_kt: int | None) -> str | None:
     """Input buffers, and a spill buffer if K is cut; the name of what is short."""
     draft.inputs = draft.intermediates = ()
     free = draft.chip.l1_budget - draft.l1_bytes
@@ -139,13 +139,13 @@ def _add_inputs(draft: Draft, u_kt: int | None) -> str | None:
     return "L1UsageOverMaxLimit" if draft.l1_bytes > draft.chip.l1_budget else None
 
 
-def _cut_inner(draft: Draft, u_kt: int | None, free: int) -> None:
+def _cut_inner(draft: DraftModel, u_kt: int | None, free: int) -> None:
     draft.inputs, (draft.m_k, draft.u_kt) = buffers.input_buffers(
         draft.op, draft.grid, draft.stream, draft.block, max(free, 0), u_kt, draft.chip
     )
 
 
-def _hold_broadcasts(draft: Draft) -> None:
+def _hold_broadcasts(draft: DraftModel) -> None:
     """Where the reading of an operand repeats and the repeating unit fits, it is held once."""
     streamed = {b.operand for b in draft.dram}
     for i, buffer in enumerate(draft.inputs):
@@ -161,7 +161,7 @@ def _hold_broadcasts(draft: Draft) -> None:
             draft.inputs, draft.parameters = before
 
 
-def _unroll_parameters(draft: Draft) -> None:
+def _unroll_parameters(draft: DraftModel) -> None:
     """With spare L1 a weight is held in the order in which it is read, without an input buffer beside it."""
     if draft.op.kind in ("splice", "reduce", "embedding", "sparse_matmul"):
         return

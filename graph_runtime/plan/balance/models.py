@@ -17,7 +17,7 @@ from ...costs.buda import known_ops
 from .blocks import block_shape, divisors, dst_tiles
 from .chip import Chip
 from .legality import legal_dirs, structural
-from .memory import NO_MEMORY, Draft, Settings, allocate
+from .memory import NO_MEMORY, DraftModel, Settings, allocate
 from .op import BalanceOp, Grid, Stream
 from .sparse import MOST_BITS
 from .types import LEGAL, Candidate, OpModel, Overrides
@@ -126,7 +126,7 @@ def _build(
     return Candidate(model, verdict, short)
 
 
-def _encodable(op: BalanceOp, made: Draft) -> str | None:
+def _encodable(op: BalanceOp, made: DraftModel) -> str | None:
     if op.encoding is None or op.encoding.bits(made.block.ublock[0], made.u_kt) <= MOST_BITS:
         return None
     return "IllegalSparseMatmul"
@@ -135,7 +135,7 @@ def _encodable(op: BalanceOp, made: Draft) -> str | None:
 # **************** cycles ****************
 
 
-def _cycles(op: BalanceOp, chip: Chip, model: Draft) -> int:
+def _cycles(op: BalanceOp, chip: Chip, model: DraftModel) -> int:
     """Cycles of one core for one input; an op without published weights goes at the speed of a plain copy."""
     b, inner = model.block, {}
     name = op.cycles_op if op.cycles_op in known_ops(chip.arch) else "nop"

@@ -13,9 +13,9 @@ __all__ = [
     "POLICIES",
     "REASONS",
     "BlockShape",
-    "Buffer",
     "Candidate",
     "Candidates",
+    "L1Buffer",
     "OpModel",
     "Overrides",
 ]
@@ -62,7 +62,7 @@ class BlockShape:
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class L1Buffer:
     """An L1 buffer of one core: ``factor`` macro blocks of ``block``. ``minimized``: one row of ublocks of a
     larger block is held at a time."""
 
@@ -102,11 +102,11 @@ class OpModel:
     m_k: int = 1
     u_kt: int = 1
     fidelity: str = "HiFi4"
-    inputs: tuple[Buffer, ...] = ()
-    outputs: tuple[Buffer, ...] = ()
-    parameters: tuple[Buffer, ...] = ()
-    intermediates: tuple[Buffer, ...] = ()
-    dram: tuple[Buffer, ...] = ()
+    inputs: tuple[L1Buffer, ...] = ()
+    outputs: tuple[L1Buffer, ...] = ()
+    parameters: tuple[L1Buffer, ...] = ()
+    intermediates: tuple[L1Buffer, ...] = ()
+    dram: tuple[L1Buffer, ...] = ()
     overlay_bytes: int = 0
     l1_bytes: int = 0
     cycles: int = 0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .deltas import serial_ns
-from .maxflow import Network
+from .maxflow import FlowNetwork
 from .problem import UNSUPPORTED, PlacementProblem
 
 __all__ = ["best_cut", "expand"]
@@ -46,7 +46,7 @@ def expand(problem: PlacementProblem, cost: np.ndarray, did: np.ndarray, target:
     """``did`` with those nodes moved to device ``target`` that together gain most (exactly so where all
     others are on one device; an upper bound is minimised where a value would come nearer to a third)."""
     count = problem.num_nodes
-    network = Network(count)
+    network = FlowNetwork(count)
     stay = cost[np.arange(count), did]
     excess = np.where(did == target, -UNSUPPORTED, cost[:, target] - stay)  # source's side: stays
     for node in np.flatnonzero(excess).tolist():
@@ -63,7 +63,7 @@ def expand(problem: PlacementProblem, cost: np.ndarray, did: np.ndarray, target:
 
 
 def _add_value(
-    network: Network, owner: int, nids: list[int], where: list[int], copy: list[list[int]], target: int
+    network: FlowNetwork, owner: int, nids: list[int], where: list[int], copy: list[list[int]], target: int
 ) -> None:
     """The copies of one value: to ``target`` if its owner stays and a reader moves; to any other device if a
     reader stays there and the owner is elsewhere."""
@@ -84,7 +84,7 @@ def _add_value(
             network.arc(some, owner, moved - kept)
 
 
-def _any(network: Network, nids: list[int], *, sink: bool) -> int:
+def _any(network: FlowNetwork, nids: list[int], *, sink: bool) -> int:
     """A node that is on the sink's side if any of ``nids`` is (``sink``), or on the source's."""
     if len(nids) == 1:
         return nids[0]

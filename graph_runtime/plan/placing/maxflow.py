@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 
-__all__ = ["Network"]
+__all__ = ["FlowNetwork"]
 
 _NONE, _TERMINAL, _ORPHAN = -1, -2, -3
 _FREE, _SOURCE, _SINK = 0, 1, 2
 
 
-class Network:
+class FlowNetwork:
     """A network of ``count`` nodes beside source and sink. Capacities are non-negative integers."""
 
     def __init__(self, count: int):

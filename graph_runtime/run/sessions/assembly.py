@@ -50,7 +50,7 @@ def assemble(bound: Bound, slots: Slots, copies: Collection[int]) -> Template:
     names = _Names(plan.graph, found.nid, steps)
     queues = [(did, role) for did, role in found.queues]
     tensors = None if bound.tensors is None else bound.tensors[rows]
-    last = _Copies(bound, slots, found.nid, queues, len(rows), len(found.wait))
+    last = _OutputCopies(bound, slots, found.nid, queues, len(rows), len(found.wait))
     table = _slot_table(bound, slots)
     return Template(
         np.concatenate([steps, last.steps]),
@@ -96,7 +96,7 @@ class _Names:
         steps["op"] = base + at[len(nodes) + graph.func_id[nid]].astype(np.uint64)
 
 
-class _Copies:
+class _OutputCopies:
     """Copies of kept values that are outputs, so that what is handed out is the caller's alone: last steps of
     a run. ``queues`` gets the lanes that they need."""
 

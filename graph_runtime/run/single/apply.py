@@ -10,7 +10,7 @@ from ...ir.ops.inputs import nmse
 from ..tensors.tensor import Tensor
 from ..tensors.transfers import gather
 from . import policy
-from .call import Attrs, Call, find
+from .call import Attrs, CachedCall, find
 from .launch import Moved, alias
 
 __all__ = ["Refused", "apply", "ready_call"]
@@ -28,9 +28,10 @@ class Refused(Exception):
         self.reason, self.error = reason, error
 
 
-def ready_call(op: str, attrs: Attrs, inputs: tuple[Tensor, ...]) -> Call | None:
-    """The Call of these inputs if nothing is to be done before its launcher: no refusal, no alias, no check
-    that is due. Callers may keep it for tensors of the same places (policy.on_change tells when to stop)."""
+def ready_call(op: str, attrs: Attrs, inputs: tuple[Tensor, ...]) -> CachedCall | None:
+    """The CachedCall of these inputs if nothing is to be done before its launcher: no refusal, no alias, no
+    check that is due. Callers may keep it for tensors of the same places; policy.on_change tells when to
+    stop."""
     call = find(op, attrs, tuple([tensor.place for tensor in inputs]))
     if call.launcher is None or (policy.verifying() and not call.verified):
         return None
@@ -51,7 +52,7 @@ def apply(op: str, attrs: Attrs, *inputs: Tensor) -> Tensor:
             continue
 
 
-def _made(call: Call, inputs: tuple[Tensor, ...]) -> Tensor:
+def _made(call: CachedCall, inputs: tuple[Tensor, ...]) -> Tensor:
     """What apply does with the call that it found. Raises Moved, too."""
     if call.reason is not None:
         raise Refused(call.reason, call.error)
@@ -68,7 +69,7 @@ def _made(call: Call, inputs: tuple[Tensor, ...]) -> Tensor:
     return made
 
 
-def _verify(call: Call, inputs: tuple[Tensor, ...], made: Tensor) -> None:
+def _verify(call: CachedCall, inputs: tuple[Tensor, ...], made: Tensor) -> None:
     """Compare a signature's first result with its reference. Raises Refused, for good, where it differs."""
     made.buffer.wait()  # what failed is no result to compare
     *arrays, got = gather([*inputs, made])
@@ -86,7 +87,7 @@ def _verify(call: Call, inputs: tuple[Tensor, ...], made: Tensor) -> None:
     call.verified = True
 
 
-def _bound(call: Call) -> float:
+def _bound(call: CachedCall) -> float:
     """The greatest nmse of the op's case table on this device kind, in the coarsest format involved."""
     kind = call.inputs[0].device.kernels
     formats = {place.layout.format for place in (*call.inputs, call.output)}
@@ -98,7 +99,7 @@ def _bound(call: Call) -> float:
 
 
 def _cancelled(
-    call: Call, arrays: list[np.ndarray], got: np.ndarray, wanted: np.ndarray, bound: float
+    call: CachedCall, arrays: list[np.ndarray], got: np.ndarray, wanted: np.ndarray, bound: float
 ) -> bool:
     """Whether the error is within the bound of what was added up, though not of what was left of it."""
     if call.op.name not in _SUMS or wanted.dtype.kind not in "fV":

@@ -1,5 +1,5 @@
-"""Call: an op, selected for attributes and the places of its inputs. Selection runs once for each; ``find``
-is one dictionary lookup after that."""
+"""CachedCall: an op, selected for attributes and the places of its inputs. Selection runs once for each;
+``find`` is one dictionary lookup after that."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from . import policy
 from .launch import Launcher, Moved
 from .move import push
 
-__all__ = ["Call", "find", "forget"]
+__all__ = ["CachedCall", "find", "forget"]
 
 Attrs = tuple[tuple[str, Any], ...]
 
 
-class Call:
+class CachedCall:
     """``op`` the registry's entry, ``attrs`` decoded, ``inputs`` and ``output`` places, ``launcher`` the
     program of one kernel (None: it cannot be done on the device, ``reason`` says why), ``alias``: a reshape
     that leaves the bytes where they are. ``verified``: its first result was compared with the reference.
@@ -108,12 +108,12 @@ class Call:
 
 # ops whose kernels fail on an index that is out of range
 _BY_INDEX = ("take", "take_along_axis", "gather_nd", "scatter_elements", "scatter_nd")
-_calls: dict[tuple[Any, ...], Call] = {}
+_calls: dict[tuple[Any, ...], CachedCall] = {}
 _MOST = 4096  # shapes that never come again must not be kept for good
 
 
-def find(op: str, attrs: Attrs, inputs: tuple[Place, ...]) -> Call:
-    """The Call, selected if it is new. ``attrs``: (name, value) pairs, hashable.
+def find(op: str, attrs: Attrs, inputs: tuple[Place, ...]) -> CachedCall:
+    """The CachedCall, selected if it is new. ``attrs``: (name, value) pairs, hashable.
 
     Raises DeviceError where the inputs are on different devices, UnsupportedOpError for an op that the
     registry does not have; all else that is wrong becomes the call's ``reason``.
@@ -133,12 +133,12 @@ def forget() -> None:
     policy.changed()
 
 
-def _select(name: str, attrs: Attrs, inputs: tuple[Place, ...]) -> Call:
+def _select(name: str, attrs: Attrs, inputs: tuple[Place, ...]) -> CachedCall:
     op = registry.require(name)
     _one_device(name, inputs)
     device = inputs[0].device
     try:
-        call = Call(op, attrs, inputs)
+        call = CachedCall(op, attrs, inputs)
     except GraphError as error:
         raise InputError(str(error), op=name) from error
     call.verified = device.kernels == NO_KERNELS  # nothing is computed there
@@ -175,7 +175,7 @@ def _like(inputs: tuple[Place, ...], made: TensorType) -> Any:
     return next((place.layout for place in inputs if place.type.dtype == made.dtype), None)
 
 
-def _select_reshape(call: Call) -> None:
+def _select_reshape(call: CachedCall) -> None:
     """An alias where the bytes may stay, else a copy between the two images."""
     (source,), target = call.inputs, call.output
     if same_image(source.layout, source.type.shape, target.layout, target.type.shape):
@@ -186,7 +186,7 @@ def _select_reshape(call: Call) -> None:
     call.launcher = Launcher(copy, call.inputs, target, call)
 
 
-def _kernel(call: Call) -> Kernel:
+def _kernel(call: CachedCall) -> Kernel:
     """The generic kernel of the device kind."""
     func = Func(call.op.name, call.op.name, call.attrs, len(call.inputs), 1)
     return library.resolve(func, call.inputs[0].device.kernels, call.types, [call.output.type])

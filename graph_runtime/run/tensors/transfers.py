@@ -86,7 +86,7 @@ def _copied(tensor: Tensor, device: Device, layout: Layout) -> Tensor:
     return made
 
 
-class _Copies:
+class _CopyMaker:
     """Maker (run/tensors/lineage.py) of copies of what eager ops make."""
 
     def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
@@ -107,7 +107,7 @@ def queue_copy(source: Tensor, target: Tensor) -> None:
         read, written = source.snapshot(), target.snapshot()
         copy(read.buffer, read.layout, written.buffer, written.layout, source.type)
         if source is not target:  # what is copied may fail yet, and be made again
-            target.overwritten(None if source._recipe is None else (_Copies(), (source,)))
+            target.overwritten(None if source._recipe is None else (_CopyMaker(), (source,)))
     if target._recipe is not None:
         watch(target)
 

@@ -24,10 +24,10 @@ from ...run.tensors.traffic import record
 from .executable import Executable
 from .open_device import OpenDevice
 
-__all__ = ["Block", "cheapest", "evict_unused", "make_room"]
+__all__ = ["Resident", "cheapest", "evict_unused", "make_room"]
 
 
-class Block(NamedTuple):
+class Resident(NamedTuple):
     """Bytes of each bank of L1, and the handles that show them. ``pinned``: the program reads them there, or
     they are no tensor's."""
 
@@ -80,10 +80,10 @@ def make_room(target: Executable, given: Sequence[Tensor], fitting: MutableMappi
     return bool(below or chosen)
 
 
-def cheapest(blocks: Sequence[Block], low: int, high: int, need: int) -> list[Block]:
+def cheapest(blocks: Sequence[Resident], low: int, high: int, need: int) -> list[Resident]:
     """The fewest bytes of blocks, none pinned, that leave ``need`` bytes in one piece between ``low`` and
     ``high``; of equals those furthest up. Empty where nothing has to go, and where nothing would do."""
-    best: tuple[int, int, list[Block]] | None = None
+    best: tuple[int, int, list[Resident]] | None = None
     for end in {high, *(block.addr for block in blocks), *(block.end + need for block in blocks)}:
         if end - need < low or end > high:
             continue
@@ -94,7 +94,7 @@ def cheapest(blocks: Sequence[Block], low: int, high: int, need: int) -> list[Bl
     return best[2] if best else []
 
 
-def _blocks(opened: OpenDevice, given: Sequence[Tensor], read: Sequence[Tensor]) -> list[Block]:
+def _blocks(opened: OpenDevice, given: Sequence[Tensor], read: Sequence[Tensor]) -> list[Resident]:
     """What is held of the L1 of the open device, but for what queued work alone needs. ``read``: tensors that
     stay."""
     l1 = l1_number(opened.device)
@@ -110,10 +110,10 @@ def _blocks(opened: OpenDevice, given: Sequence[Tensor], read: Sequence[Tensor])
     found = {}
     for key, buffer in at.items():
         with suppress(DeviceError):  # another thread freed it meanwhile
-            found[buffer.addr] = Block(buffer.addr, buffer.extent, tuple(shown[key]), key in pinned)
+            found[buffer.addr] = Resident(buffer.addr, buffer.extent, tuple(shown[key]), key in pinned)
     for block in blocks(opened.handle, l1):
         if block.kind in ("reserved", "held"):
-            found.setdefault(block.addr, Block(block.addr, block.extent, (), True))
+            found.setdefault(block.addr, Resident(block.addr, block.extent, (), True))
     return list(found.values())
 
 
@@ -141,7 +141,7 @@ def _taken(target: Executable, read: Mapping[int, Tensor]) -> int:
     return taken
 
 
-def _move(opened: OpenDevice, block: Block) -> None:
+def _move(opened: OpenDevice, block: Resident) -> None:
     """Move the handles of a block to DRAM together, those that other threads made meanwhile, too; where they
     have left it already, nothing. Raises DeviceMemoryError."""
     now = _seen(block)
@@ -158,7 +158,7 @@ def _move(opened: OpenDevice, block: Block) -> None:
     record("eviction", opened.device, now.nbytes)
 
 
-def _seen(block: Block) -> Tensor | None:
+def _seen(block: Resident) -> Tensor | None:
     """One of a block's handles as it is now, None where no handle shows the block any more."""
     for handle in block.handles:
         with suppress(HandleError, DeviceError):  # other threads may deallocate some

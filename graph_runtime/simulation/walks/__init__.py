@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .args import Arg, Call, Moves, behind, broadcast, hits, inside, moves, split, steps
+from .args import KernelArg, KernelCall, Moves, behind, broadcast, hits, inside, moves, split, steps
 from .attention import attention
-from .conv import Plan, exact_rows, plan_of
+from .conv import Tiling, exact_rows, tiling_of
 from .gather import GATHERS
 from .gradients import GRADIENTS
 from .move import MOVES
@@ -29,58 +29,58 @@ __all__ = ["WALKS"]
 # **************** conv2d ****************
 
 
-def _conv2d(call: Call) -> Moves:
+def _conv2d(call: KernelCall) -> Moves:
     args, words, extra = call.args, call.words[:9] + behind(call.words[9:]), call.words[10]
     x, w, y = args[0], args[1], args[-1]
-    plan = plan_of([a.shape for a in args], words, max(a.page_bytes for a in args), extra)
+    tiling = tiling_of([a.shape for a in args], words, max(a.page_bytes for a in args), extra)
     exact = words[11] != 0
-    windows = y.shape[0] * plan.bands * plan.across
+    windows = y.shape[0] * tiling.bands * tiling.across
     image = _exact_image if exact else _image
-    reads = [image(x, y, plan), (_exact_weights if exact else _weights)(w, plan, windows)]
+    reads = [image(x, y, tiling), (_exact_weights if exact else _weights)(w, tiling, windows)]
     if len(args) - extra == 4:
-        first, end = steps(plan.outputs, plan.block)
-        each = np.arange(plan.groups)[:, None] * plan.outputs
+        first, end = steps(tiling.outputs, tiling.block)
+        each = np.arange(tiling.groups)[:, None] * tiling.outputs
         spans = (first + each).ravel(), (end + each).ravel()
         reads.append(args[2].touched(np.array([windows]), steps(1, 1), spans))
-    down, across = steps(y.view[1], plan.height), steps(y.view[2], plan.width)
+    down, across = steps(y.view[1], tiling.height), steps(y.view[2], tiling.width)
     reads += [broadcast(a, y, down, across) for a in args[len(args) - 1 - extra : -1]]
-    return moves(reads, y, plan.width)
+    return moves(reads, y, tiling.width)
 
 
-def _image(x: Arg, y: Arg, plan: Plan) -> np.ndarray:
+def _image(x: KernelArg, y: KernelArg, tiling: Tiling) -> np.ndarray:
     spans = []
-    for d, (size, step) in enumerate(((y.view[1], plan.height), (y.view[2], plan.width))):
-        first = np.arange(0, size, step) * plan.stride[d] - plan.pad[d]
-        spans.append(inside(first, plan.reach[d], x.view[1 + d]))
-    loads = hits(steps(plan.k, plan.depth), plan.k, max(plan.taps, 1)) * plan.blocks
-    return x.touched(np.tile(loads, y.shape[0] * plan.groups), spans[0], spans[1])
+    for d, (size, step) in enumerate(((y.view[1], tiling.height), (y.view[2], tiling.width))):
+        first = np.arange(0, size, step) * tiling.stride[d] - tiling.pad[d]
+        spans.append(inside(first, tiling.reach[d], x.view[1 + d]))
+    loads = hits(steps(tiling.k, tiling.depth), tiling.k, max(tiling.taps, 1)) * tiling.blocks
+    return x.touched(np.tile(loads, y.shape[0] * tiling.groups), spans[0], spans[1])
 
 
-def _weights(w: Arg, plan: Plan, windows: int) -> np.ndarray:
+def _weights(w: KernelArg, tiling: Tiling, windows: int) -> np.ndarray:
     """In tiles a tap needs its channel's plane, in rows those rows that a step of K has a part of."""
-    of_k, count = steps(plan.k, plan.depth), w.shape[0]
+    of_k, count = steps(tiling.k, tiling.depth), w.shape[0]
     if w.tiled:
-        loads = hits(of_k, plan.k, max(plan.taps, 1))
+        loads = hits(of_k, tiling.k, max(tiling.taps, 1))
         return w.touched(
             np.tile(loads, count) * windows, steps(w.view[1], 1 << 40), steps(w.view[2], 1 << 40)
         )
-    return np.tile(hits(of_k, plan.k, max(w.view[2], 1)), count) * windows
+    return np.tile(hits(of_k, tiling.k, max(w.view[2], 1)), count) * windows
 
 
-def _exact_image(x: Arg, y: Arg, plan: Plan) -> np.ndarray:
+def _exact_image(x: KernelArg, y: KernelArg, tiling: Tiling) -> np.ndarray:
     """Each tap of each channel loads what it sees of the image: some rows, 32 columns of the output."""
-    rows, spans = exact_rows(plan.stride), []
+    rows, spans = exact_rows(tiling.stride), []
     tops = np.concatenate([np.arange(r, min(r + 32, y.view[1]), rows) for r in range(0, y.view[1], 32)])
     counts = np.minimum(rows, np.minimum(tops // 32 * 32 + 32, y.view[1]) - tops)
     lefts, ends = steps(y.view[2], 32)
     for d, (first, count) in enumerate(((tops, counts), (lefts, ends - lefts))):
-        taps = np.arange(plan.kernel[d])[:, None] * plan.dilation[d] - plan.pad[d]
-        length = np.broadcast_to((count - 1) * plan.stride[d] + 1, (len(taps), len(first)))
-        spans.append(inside((taps + first * plan.stride[d]).ravel(), length.ravel(), x.view[1 + d]))
-    return x.touched(np.full(x.view[0], plan.blocks), spans[0], spans[1])
+        taps = np.arange(tiling.kernel[d])[:, None] * tiling.dilation[d] - tiling.pad[d]
+        length = np.broadcast_to((count - 1) * tiling.stride[d] + 1, (len(taps), len(first)))
+        spans.append(inside((taps + first * tiling.stride[d]).ravel(), length.ravel(), x.view[1 + d]))
+    return x.touched(np.full(x.view[0], tiling.blocks), spans[0], spans[1])
 
 
-def _exact_weights(w: Arg, plan: Plan, windows: int) -> np.ndarray:
+def _exact_weights(w: KernelArg, tiling: Tiling, windows: int) -> np.ndarray:
     """Element by element."""
     return w.touched(np.full(w.view[0], windows), steps(w.view[1], 1), steps(w.view[2], 1))
 
@@ -88,15 +88,15 @@ def _exact_weights(w: Arg, plan: Plan, windows: int) -> np.ndarray:
 # **************** products ****************
 
 
-def _matmul(call: Call) -> Moves:
+def _matmul(call: KernelCall) -> Moves:
     return _product(call, call.words[2:], call.words[0] != 0, call.words[1] != 0)
 
 
-def _dense(call: Call) -> Moves:
+def _dense(call: KernelCall) -> Moves:
     return _product(call, call.words, False, True)
 
 
-def _product(call: Call, words: Sequence[int], turn_a: bool, turn_b: bool) -> Moves:
+def _product(call: KernelCall, words: Sequence[int], turn_a: bool, turn_b: bool) -> Moves:
     """A block loads its rows of A, strip by strip, and its columns of B, each in steps of K; what its
     epilogue reads, 32 rows at a time. ``words``: those of the epilogue, then those of numerics."""
     a, b, out, extra, words = call.args[0], call.args[1], call.args[-1], words[1], behind(words)
@@ -118,7 +118,7 @@ def _product(call: Call, words: Sequence[int], turn_a: bool, turn_b: bool) -> Mo
     return moves(reads, out, plan.width)
 
 
-WALKS: dict[str, Callable[[Call], Moves]] = {
+WALKS: dict[str, Callable[[KernelCall], Moves]] = {
     "matmul": _matmul,
     "dense": _dense,
     "conv2d": _conv2d,

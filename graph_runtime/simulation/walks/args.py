@@ -13,8 +13,8 @@ from ...base.machine.layout import TILE, Layout, pages
 
 __all__ = [
     "COVER",
-    "Arg",
-    "Call",
+    "KernelArg",
+    "KernelCall",
     "Moves",
     "Spans",
     "Times",
@@ -38,7 +38,7 @@ Times = int | np.ndarray  # int64 [pages], or one number for all of them
 
 
 @dataclass(frozen=True, slots=True)
-class Arg:
+class KernelArg:
     """An argument as kernels see it: planes of rows x cols. ``unit``: rows and columns of a page."""
 
     layout: Layout
@@ -74,11 +74,11 @@ class Arg:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class KernelCall:
     """A kernel's call: inputs and output, all words, cores of the device; a take's indices where known;
     whether the output takes the first input's place."""
 
-    args: Sequence[Arg]
+    args: Sequence[KernelArg]
     words: Sequence[int]
     cores: int
     indices: np.ndarray | None = None
@@ -99,7 +99,7 @@ def behind(words: Sequence[int]) -> Sequence[int]:
     return words[2 + 6 * words[0] :]
 
 
-def broadcast(x: Arg, out: Arg, down: Spans, across: Spans) -> np.ndarray:
+def broadcast(x: KernelArg, out: KernelArg, down: Spans, across: Spans) -> np.ndarray:
     """How often each page of x is touched where rectangles of ``out``, to which it is broadcast, load their
     part of it: what has one row for each span down, what has one column for each across."""
     planes, *sides = x.view
@@ -117,7 +117,7 @@ def hits(spans: Spans, size: int, unit: int) -> np.ndarray:
     return change.cumsum()[:-1]
 
 
-def scanned(x: Arg, out: Arg) -> int:
+def scanned(x: KernelArg, out: KernelArg) -> int:
     """How often a kernel that looks through all of ``x`` before it writes reads each page for that (scan.h):
     never, where the output is empty."""
     if not math.prod(out.shape):
@@ -144,12 +144,12 @@ def cut(tiled: bool, cols: int, count: int) -> tuple[int, int]:
     return height, max(32, min(wide, elements // height // 32 * 32))
 
 
-def pair(args: Sequence[Arg]) -> tuple[int, int]:
+def pair(args: Sequence[KernelArg]) -> tuple[int, int]:
     """The cut of a kernel that has an output's panel and another in L1."""
     return cut(any(a.tiled for a in args), args[-1].view[2], 2)
 
 
-def moves(reads: list[np.ndarray], out: Arg, width: int) -> Moves:
+def moves(reads: list[np.ndarray], out: KernelArg, width: int) -> Moves:
     """With an output stored in panels ``width`` columns wide: a part of a row is read, changed, written."""
     across = 1 if out.tiled else -(-out.view[2] // width)
     return Moves([*reads, across if across > 1 else 0], across)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...ir.ops.numerics import NO_WORDS
-from .args import Call, Moves, broadcast, moves, steps
+from .args import KernelCall, Moves, broadcast, moves, steps
 from .product import BLOCK_BYTES, blocks_of, parts_of
 
 __all__ = ["attention"]
@@ -13,7 +13,7 @@ __all__ = ["attention"]
 _KEYS = 128  # attention.h
 
 
-def attention(call: Call) -> Moves:
+def attention(call: KernelCall) -> Moves:
     """A block of queries is read once, where all of its columns fit, and all keys and values that it sees;
     all of it anew for each part of the values' columns."""
     q, k, v, *bias, out = call.args
@@ -40,7 +40,7 @@ def attention(call: Call) -> Moves:
     return moves(reads, out, width)
 
 
-def _sizes(call: Call, biased: bool) -> tuple[int, int, int, int]:
+def _sizes(call: KernelCall, biased: bool) -> tuple[int, int, int, int]:
     """Queries, keys, columns of q and columns of v at a time (gr_tt_attention, gr_tt_attention_fit)."""
     q, k, out = call.args[0], call.args[1], call.args[-1]
     rows = blocks_of(out.view, 1, NO_WORDS, 0, call.cores, 0).height

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from .product import BLOCK_BYTES, parts_of, share_of
 
-__all__ = ["Plan", "exact_rows", "plan_of"]
+__all__ = ["Tiling", "exact_rows", "tiling_of"]
 
 _UNITS, _COLS, _STRIPE = 8, 64, 16  # conv.h, gemm.h
 _EXACT_ROWS, _EXACT_STRIP = 8, 16384  # exact_conv.h
 
 
 @dataclass(slots=True)
-class Plan:
+class Tiling:
     """Pairs are (height, width). ``height`` x ``width``: output pixels of a window; ``reach`` input pixels
     under it; ``bands`` x ``across`` windows of a plane; ``block`` output channels at a time, ``blocks`` of
     them a group; ``channels`` and ``outputs`` of a group; ``depth`` of ``k`` at a time."""
@@ -59,13 +59,13 @@ class Plan:
         return high, wide
 
 
-def plan_of(shapes: Sequence[tuple[int, ...]], words: Sequence[int], page_bytes: int, extra: int) -> Plan:
+def tiling_of(shapes: Sequence[tuple[int, ...]], words: Sequence[int], page_bytes: int, extra: int) -> Tiling:
     """``shapes`` of x, w, what else is read, y, which is not empty; ``words`` of the call but those of an
     epilogue, which reads ``extra`` inputs; ``page_bytes`` of the argument with the largest page."""
     w, y = shapes[1], shapes[-1]
     exact, groups = bool(words[11]), words[8]
     rows, cols = (32, 32) if exact else (min(32, y[2]), min(_COLS, y[3]))
-    plan = Plan(
+    tiling = Tiling(
         (w[2], w[3]),
         (words[0], words[1]),
         (words[2], words[3]),
@@ -79,8 +79,8 @@ def plan_of(shapes: Sequence[tuple[int, ...]], words: Sequence[int], page_bytes:
         -(-y[3] // cols),
     )
     if not exact:
-        _cut(plan, y[0], words[9:], page_bytes, extra)
-    return plan
+        _cut(tiling, y[0], words[9:], page_bytes, extra)
+    return tiling
 
 
 def exact_rows(stride: tuple[int, int]) -> int:
@@ -91,45 +91,47 @@ def exact_rows(stride: tuple[int, int]) -> int:
     return rows
 
 
-def _cut(plan: Plan, images: int, words: Sequence[int], page_bytes: int, extra: int) -> None:
+def _cut(tiling: Tiling, images: int, words: Sequence[int], page_bytes: int, extra: int) -> None:
     """Sets block and depth, so that a window's L1 stays in its share."""
     grid, width, u_kt = words[3], words[8] * words[10], words[11]
-    taps = max(plan.kernel[0], 1) * max(plan.kernel[1], 1)
-    pieces = -(-_UNITS // (plan.bands * plan.across * plan.groups * images))
-    plan.block = max(min(plan.outputs, 16), -(-plan.outputs // pieces))
-    plan.depth = max(1, plan.k)
+    taps = max(tiling.kernel[0], 1) * max(tiling.kernel[1], 1)
+    pieces = -(-_UNITS // (tiling.bands * tiling.across * tiling.groups * images))
+    tiling.block = max(min(tiling.outputs, 16), -(-tiling.outputs // pieces))
+    tiling.depth = max(1, tiling.k)
     if grid > 0:
-        plan.block = min(plan.outputs, 32 * width)
-        plan.depth = min(-(-plan.depth // 32) * 32, 32 * u_kt)
+        tiling.block = min(tiling.outputs, 32 * width)
+        tiling.depth = min(-(-tiling.depth // 32) * 32, 32 * u_kt)
     room, whole, parts = max(share_of(words, page_bytes), BLOCK_BYTES), math.lcm(taps, 32), parts_of(words)
-    while -(-_floats(plan, parts, extra) * 4 // 64) * 64 > room:
-        if grid <= 0 and plan.depth > max(4 * 32, whole):
-            plan.depth = (plan.depth - 1) // whole * whole
-        elif plan.block > 16:
-            plan.block = max(16, plan.block // 2)
-        elif grid <= 0 and plan.depth > 32:
-            plan.depth = -(-plan.depth // 32) * 32 - 32
-        elif plan.block > 1:
-            plan.block //= 2
+    while -(-_floats(tiling, parts, extra) * 4 // 64) * 64 > room:
+        if grid <= 0 and tiling.depth > max(4 * 32, whole):
+            tiling.depth = (tiling.depth - 1) // whole * whole
+        elif tiling.block > 16:
+            tiling.block = max(16, tiling.block // 2)
+        elif grid <= 0 and tiling.depth > 32:
+            tiling.depth = -(-tiling.depth // 32) * 32 - 32
+        elif tiling.block > 1:
+            tiling.block //= 2
         else:
             return
 
 
-def _floats(plan: Plan, parts: tuple[int, int], extra: int) -> int:
+def _floats(tiling: Tiling, parts: tuple[int, int], extra: int) -> int:
     """Of L1 that a window takes (gr_tt_conv_floats)."""
-    kernel = [max(t, 1) for t in plan.kernel]
-    taps, reach, depth = kernel[0] * kernel[1], plan.reach, plan.depth
-    lines = [-(-r // s) for r, s in zip(reach, plan.stride, strict=True)]
-    phases = [min(t, s // math.gcd(s, d)) for t, s, d in zip(kernel, plan.stride, plan.dilation, strict=True)]
-    area = -(-plan.height * lines[1] // _STRIPE) * _STRIPE
-    planes = min(plan.channels, depth // taps if depth % taps == 0 else (depth - 1) // taps + 2)
+    kernel = [max(t, 1) for t in tiling.kernel]
+    taps, reach, depth = kernel[0] * kernel[1], tiling.reach, tiling.depth
+    lines = [-(-r // s) for r, s in zip(reach, tiling.stride, strict=True)]
+    phases = [
+        min(t, s // math.gcd(s, d)) for t, s, d in zip(kernel, tiling.stride, tiling.dilation, strict=True)
+    ]
+    area = -(-tiling.height * lines[1] // _STRIPE) * _STRIPE
+    planes = min(tiling.channels, depth // taps if depth % taps == 0 else (depth - 1) // taps + 2)
     rows = max(depth + 2 * kernel[1], taps)
     return (
-        plan.block * area
+        tiling.block * area
         + parts[1] * planes * math.prod(phases) * math.prod(lines)
         + 2 * _STRIPE
-        + parts[0] * plan.block * depth
-        + plan.block
+        + parts[0] * tiling.block * depth
+        + tiling.block
         + depth
         + max(rows, reach[0] * reach[1])
         + extra * 32 * lines[1]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...base.machine.layout import pages
-from .args import COVER, Arg, Call, Moves, hits, moves, pair, scanned, steps
+from .args import COVER, KernelArg, KernelCall, Moves, hits, moves, pair, scanned, steps
 
 __all__ = ["GATHERS", "far_apart"]
 
@@ -19,7 +19,7 @@ def far_apart(count: int, size: int) -> np.ndarray:
     return np.arange(count) * max(round(size * 0.618), 1) % max(size, 1)
 
 
-def _chosen(call: Call, sizes: np.ndarray | int) -> np.ndarray:
+def _chosen(call: KernelCall, sizes: np.ndarray | int) -> np.ndarray:
     """int64 [numbers]: the indices, counted from the front of ``sizes``; far apart where they are unknown."""
     count = math.prod(call.args[1].shape)
     if call.indices is None:
@@ -28,7 +28,7 @@ def _chosen(call: Call, sizes: np.ndarray | int) -> np.ndarray:
     return np.where(index < 0, index + sizes, index)
 
 
-def _begin(call: Call, batch: int) -> np.ndarray:
+def _begin(call: KernelCall, batch: int) -> np.ndarray:
     """int64 [tuples]: the first element of each tuple's slice, counted inside of the dimensions behind
     ``batch``."""
     data, shape = call.args[0].shape, call.args[1].shape
@@ -38,7 +38,7 @@ def _begin(call: Call, batch: int) -> np.ndarray:
     return index @ np.array([math.prod(data[batch + j + 1 :]) for j in range(k)])
 
 
-def _load(times: np.ndarray, arg: Arg, at: np.ndarray, new: np.ndarray) -> None:
+def _load(times: np.ndarray, arg: KernelArg, at: np.ndarray, new: np.ndarray) -> None:
     """Counts the pages that gr_tt_run_at loads for elements ``at`` one after the other; where ``new``,
     nothing is held."""
     _, rows, cols = arg.view
@@ -54,14 +54,14 @@ def _load(times: np.ndarray, arg: Arg, at: np.ndarray, new: np.ndarray) -> None:
     times += hits((first, end), len(times), 1)
 
 
-def _unread(*args: Arg) -> list[np.ndarray]:
+def _unread(*args: KernelArg) -> list[np.ndarray]:
     return [np.zeros(pages(a.layout, a.shape).count, np.int64) for a in args]
 
 
 # **************** gather.h ****************
 
 
-def _take(call: Call) -> Moves:
+def _take(call: KernelCall) -> Moves:
     data, chosen, _ = call.args
     axis, count = call.words[0], math.prod(chosen.shape)
     size, after = data.shape[axis], math.prod(data.shape[axis + 1 :])
@@ -74,7 +74,7 @@ def _take(call: Call) -> Moves:
     return _gather(call, locate, after)
 
 
-def _take_along_axis(call: Call) -> Moves:
+def _take_along_axis(call: KernelCall) -> Moves:
     data, chosen, _ = call.args
     axis = call.words[0]
     index = _chosen(call, data.shape[axis])
@@ -88,7 +88,7 @@ def _take_along_axis(call: Call) -> Moves:
     return _gather(call, locate, 1)
 
 
-def _gather_nd(call: Call) -> Moves:
+def _gather_nd(call: KernelCall) -> Moves:
     data, chosen, _ = call.args
     batch, k = call.words[0], chosen.shape[-1]
     after, size = math.prod(data.shape[batch + k :]), math.prod(data.shape[batch:])
@@ -101,7 +101,9 @@ def _gather_nd(call: Call) -> Moves:
     return _gather(call, locate, after)
 
 
-def _gather(call: Call, locate: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], after: int) -> Moves:
+def _gather(
+    call: KernelCall, locate: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], after: int
+) -> Moves:
     """Runs of output elements in the kernel's order; what lies in the rectangle that is held is not loaded
     anew. ``locate``: of output elements, the numbers of their indices [elements, k] and where they come from;
     runs of them end at multiples of ``after``."""
@@ -129,7 +131,7 @@ def _gather(call: Call, locate: Callable[[np.ndarray], tuple[np.ndarray, np.ndar
 # **************** scatter.h ****************
 
 
-def _scatter_elements(call: Call) -> Moves:
+def _scatter_elements(call: KernelCall) -> Moves:
     """A panel reads the rows of indices and updates that may fall on it; along another axis than the last,
     only its own columns of them."""
     data, chosen, updates, _ = call.args
@@ -155,7 +157,7 @@ def _scatter_elements(call: Call) -> Moves:
     return _scattered(call, reads, _targets(call, row, spans, last))
 
 
-def _targets(call: Call, row: np.ndarray, spans: list[int], last: bool) -> np.ndarray:
+def _targets(call: KernelCall, row: np.ndarray, spans: list[int], last: bool) -> np.ndarray:
     """int64 [updates]: the element of the data that each falls on."""
     data, chosen = call.args[0], call.args[1]
     index = _chosen(call, data.shape[call.words[0]]).reshape(len(row), -1)
@@ -164,7 +166,7 @@ def _targets(call: Call, row: np.ndarray, spans: list[int], last: bool) -> np.nd
     return (row[:, None] * data.view[2] + within).ravel()
 
 
-def _scatter_nd(call: Call) -> Moves:
+def _scatter_nd(call: KernelCall) -> Moves:
     """A panel reads all indices, and of the slices that fall on it its own part."""
     data, chosen, updates, _ = call.args
     height, width = pair(call.args)
@@ -186,7 +188,7 @@ def _scatter_nd(call: Call) -> Moves:
     return _scattered(call, reads, target)
 
 
-def _scattered(call: Call, reads: list[np.ndarray], target: np.ndarray) -> Moves:
+def _scattered(call: KernelCall, reads: list[np.ndarray], target: np.ndarray) -> Moves:
     """With the data read and the output written: in place, only panels that an element of ``target`` falls
     on."""
     data, out = call.args[0], call.args[-1]
@@ -210,7 +212,7 @@ def _scattered(call: Call, reads: list[np.ndarray], target: np.ndarray) -> Moves
     return Moves([stores, *reads[1:], again], stores)
 
 
-GATHERS: dict[str, Callable[[Call], Moves]] = {
+GATHERS: dict[str, Callable[[KernelCall], Moves]] = {
     "take": _take,
     "take_along_axis": _take_along_axis,
     "gather_nd": _gather_nd,

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .args import Call, Moves, Spans, cut, inside, moves, steps
+from .args import KernelCall, Moves, Spans, cut, inside, moves, steps
 
 __all__ = ["GRADIENTS"]
 
 _OUTPUTS, _COLS, _FLOATS = 16, 64, 49152  # convolutions.h
 
 
-def _conv_transpose2d(call: Call) -> Moves:
+def _conv_transpose2d(call: KernelCall) -> Moves:
     """Windows of some output channels look at all input channels of their group."""
     x, w, *bias, y = call.args
     strides, pads, dilations, groups = call.words[:2], call.words[2:4], call.words[4:6], call.words[6]
@@ -37,7 +37,7 @@ def _conv_transpose2d(call: Call) -> Moves:
     return moves(reads, y, min(_COLS, y.shape[3]))
 
 
-def _conv2d_backward_weight(call: Call) -> Moves:
+def _conv2d_backward_weight(call: KernelCall) -> Moves:
     """Some channels of the weight look at all pixels of all images."""
     x, grad, w = call.args
     strides, pads, dilations, groups = call.words[:2], call.words[2:4], call.words[4:6], call.words[6]
@@ -57,7 +57,7 @@ def _conv2d_backward_weight(call: Call) -> Moves:
     return moves(reads, w, max(w.view[2], 1))
 
 
-def _max_pool2d_backward(call: Call) -> Moves:
+def _max_pool2d_backward(call: KernelCall) -> Moves:
     """A panel looks at all windows that reach into it, and at what these look at."""
     x, grad, out = call.args
     words = call.words
@@ -78,7 +78,7 @@ def _max_pool2d_backward(call: Call) -> Moves:
     return moves([x.touched(ones, *seen), grad.touched(ones, *windows)], out, sides[1])
 
 
-GRADIENTS: dict[str, Callable[[Call], Moves]] = {
+GRADIENTS: dict[str, Callable[[KernelCall], Moves]] = {
     "conv_transpose2d": _conv_transpose2d,
     "conv2d_backward_weight": _conv2d_backward_weight,
     "max_pool2d_backward": _max_pool2d_backward,

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .args import Arg, Call, Moves, Spans, cut, hits, inside, moves, pair, steps
+from .args import KernelArg, KernelCall, Moves, Spans, cut, hits, inside, moves, pair, steps
 
 __all__ = ["MOVES"]
 
 _COVER = 512  # slice.h
 
 
-def _transpose(call: Call) -> Moves:
+def _transpose(call: KernelCall) -> Moves:
     """An output dimension is walked in panels if it is one of the last two, else element by element."""
     x, out = call.args
     ndim = max(len(x.shape), 2)
@@ -26,7 +26,7 @@ def _transpose(call: Call) -> Moves:
     return moves([x.touched(np.ones(x.view[0], np.int64), spans[0], spans[1])], out, width)
 
 
-def _planes(whole: Arg, part: Arg, strides: list[tuple[int, int]]) -> np.ndarray:
+def _planes(whole: KernelArg, part: KernelArg, strides: list[tuple[int, int]]) -> np.ndarray:
     """The planes of ``whole`` that a strided part of it lies in, in its order."""
     planes = np.zeros(1, np.int64)
     for size, count, (start, step) in zip(whole.shape[:-2], part.shape[:-2], strides[2:], strict=False):
@@ -34,7 +34,7 @@ def _planes(whole: Arg, part: Arg, strides: list[tuple[int, int]]) -> np.ndarray
     return planes
 
 
-def _slice_update(call: Call) -> Moves:
+def _slice_update(call: KernelCall) -> Moves:
     """All of x goes to the output, or, in place, the panels that the update falls on."""
     x, update, out = call.args
     height, width = pair(call.args)
@@ -62,7 +62,7 @@ def _slice_update(call: Call) -> Moves:
     return Moves([x.touched(hit, bands, below), loads.reshape(-1), again], stores)
 
 
-def _slice(call: Call) -> Moves:
+def _slice(call: KernelCall) -> Moves:
     """A panel loads each page of rows that it takes any from, and columns as many as fit a cover."""
     x, out = call.args
     height, width = pair(call.args)
@@ -83,7 +83,7 @@ def _slice(call: Call) -> Moves:
     return moves([times.reshape(-1)], out, width)
 
 
-def _concatenate(call: Call) -> Moves:
+def _concatenate(call: KernelCall) -> Moves:
     """Panels of the output take their part of each input."""
     *inputs, out = call.args
     tiled, ndim = any(a.tiled for a in call.args), len(out.shape)
@@ -103,7 +103,7 @@ def _concatenate(call: Call) -> Moves:
 # **************** fill.h ****************
 
 
-def _tile(call: Call) -> Moves:
+def _tile(call: KernelCall) -> Moves:
     """A panel in pieces that end where the input does."""
     x, out = call.args
     height, width = cut(any(a.tiled for a in call.args), out.view[2], 1)
@@ -120,7 +120,7 @@ def _pieces(n: int, size: int, step: int) -> Spans:
     return cuts % n, cuts % n + np.diff(cuts, append=size)
 
 
-def _pad(call: Call) -> Moves:
+def _pad(call: KernelCall) -> Moves:
     """Panels of the output take their part of the input."""
     x, out = call.args
     height, width = cut(any(a.tiled for a in call.args), out.view[2], 1)
@@ -136,7 +136,7 @@ def _pad(call: Call) -> Moves:
     return moves([x.touched(seen, *spans)], out, width)
 
 
-MOVES: dict[str, Callable[[Call], Moves]] = {
+MOVES: dict[str, Callable[[KernelCall], Moves]] = {
     "transpose": _transpose,
     "slice": _slice,
     "reverse": _slice,

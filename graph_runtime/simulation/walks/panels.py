@@ -10,7 +10,7 @@ import numpy as np
 
 from ...base.dtypes import FORMATS
 from ...ir.ops.numerics import NO_WORDS
-from .args import Arg, Call, Moves, broadcast, cut, moves, scanned, split, steps
+from .args import KernelArg, KernelCall, Moves, broadcast, cut, moves, scanned, split, steps
 
 __all__ = ["PANELS"]
 
@@ -86,11 +86,11 @@ _TOGETHER = (
 )
 
 
-def _cut(call: Call, count: int) -> tuple[int, int]:
+def _cut(call: KernelCall, count: int) -> tuple[int, int]:
     return cut(any(a.tiled for a in call.args), call.args[-1].view[2], count)
 
 
-def _map(call: Call) -> Moves:
+def _map(call: KernelCall) -> Moves:
     x, out = call.args
     height, width = _cut(call, 1)
     _, rows, cols = out.view
@@ -98,7 +98,7 @@ def _map(call: Call) -> Moves:
     return moves([x.touched(ones, steps(rows, height), steps(cols, width))], out, width)
 
 
-def _pair(call: Call) -> Moves:
+def _pair(call: KernelCall) -> Moves:
     """A chosen op model's macroblocks are cut into panels of their own."""
     *inputs, out = call.args
     words = call.words or NO_WORDS
@@ -113,7 +113,7 @@ def _pair(call: Call) -> Moves:
     return moves([broadcast(x, out, down, across) for x in inputs], out, width)
 
 
-def _fused(call: Call) -> Moves:
+def _fused(call: KernelCall) -> Moves:
     """A panel for each input and one for the result."""
     *inputs, out = call.args
     height, width = _cut(call, len(call.args))
@@ -121,7 +121,7 @@ def _fused(call: Call) -> Moves:
     return moves([broadcast(x, out, down, across) for x in inputs], out, width)
 
 
-def _together(call: Call) -> Moves:
+def _together(call: KernelCall) -> Moves:
     """Inputs that broadcast, a panel of each in L1."""
     *inputs, out = call.args
     height, width = _cut(call, len(inputs))
@@ -129,7 +129,7 @@ def _together(call: Call) -> Moves:
     return moves([broadcast(x, out, down, across) for x in inputs], out, width)
 
 
-def _mod(call: Call) -> Moves:
+def _mod(call: KernelCall) -> Moves:
     """As others; integers look for a divisor of 0 first."""
     made, divisor = _together(call), call.args[1]
     if not _floats(divisor):
@@ -137,11 +137,11 @@ def _mod(call: Call) -> Moves:
     return made
 
 
-def _floats(x: Arg) -> bool:
+def _floats(x: KernelArg) -> bool:
     return FORMATS[x.layout.format].itemsize is None or x.layout.format in ("f32", "bf16")
 
 
-def _bias_add(call: Call) -> Moves:
+def _bias_add(call: KernelCall) -> Moves:
     """The part of the bias that belongs to a panel's columns or rows, or its plane's element."""
     x, bias, out = call.args
     height, width = _cut(call, 2)
@@ -160,7 +160,7 @@ def _bias_add(call: Call) -> Moves:
     return moves(reads, out, width)
 
 
-def _pool(call: Call) -> Moves:
+def _pool(call: KernelCall) -> Moves:
     """What the first to the last window of a panel look at of the image."""
     x, out = call.args
     kernel, stride, begin = call.words[:2], call.words[2:4], call.words[4:6]
@@ -173,7 +173,7 @@ def _pool(call: Call) -> Moves:
     return moves([x.touched(np.ones(x.view[0], np.int64), spans[0], spans[1])], out, width)
 
 
-def _softmax(call: Call) -> Moves:
+def _softmax(call: KernelCall) -> Moves:
     """Maximum, sum and quotient each read anew what is more than one panel."""
     x, out = call.args
     from_back = len(x.shape) - 1 - call.words[0]
@@ -185,7 +185,7 @@ def _softmax(call: Call) -> Moves:
     return moves([x.touched(times, steps(rows, height), steps(cols, width))], out, width)
 
 
-def _cumsum(call: Call) -> Moves:
+def _cumsum(call: KernelCall) -> Moves:
     """Each panel once, with a panel of totals in L1."""
     x, out = call.args
     height, width = _cut(call, 3)
@@ -193,7 +193,7 @@ def _cumsum(call: Call) -> Moves:
     return moves([x.touched(ones, steps(x.view[1], height), steps(x.view[2], width))], out, width)
 
 
-def _layer_norm(call: Call) -> Moves:
+def _layer_norm(call: KernelCall) -> Moves:
     """Mean, variance and result, likewise; scale and bias are read for each panel of the result. rms_norm has
     no mean and no bias."""
     x, *affine, out = call.args
@@ -214,7 +214,7 @@ def _layer_norm(call: Call) -> Moves:
     return moves(reads, out, width)
 
 
-PANELS: dict[str, Callable[[Call], Moves]] = {
+PANELS: dict[str, Callable[[KernelCall], Moves]] = {
     **dict.fromkeys(_MAPS, _map),
     **dict.fromkeys(_PAIRS, _pair),
     **dict.fromkeys(_TOGETHER, _together),

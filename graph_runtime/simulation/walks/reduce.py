@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .args import Arg, Call, Moves, cut, moves, steps
+from .args import KernelArg, KernelCall, Moves, cut, moves, steps
 
 __all__ = ["REDUCTIONS"]
 
@@ -26,27 +26,27 @@ class _Job:
     rows_last: bool
 
 
-def _reduce(call: Call) -> Moves:
+def _reduce(call: KernelCall) -> Moves:
     """Panel by panel, each row that it needs one after the other; a tile's rows are loaded together."""
     return _walk(call, call.words[0])
 
 
-def _arg(call: Call) -> Moves:
+def _arg(call: KernelCall) -> Moves:
     return _walk(call, 1 << call.words[0])
 
 
-def _topk(call: Call) -> Moves:
+def _topk(call: KernelCall) -> Moves:
     """Rows in windows; k of each are written at once."""
     x, out = call.args
     rows, windows = steps(x.view[1], 32), steps(x.view[2], _WINDOW)
     return moves([x.touched(np.ones(x.view[0], np.int64), rows, windows)], out, max(out.view[2], 1))
 
 
-def _global_pool(call: Call) -> Moves:
+def _global_pool(call: KernelCall) -> Moves:
     return _walk(call, _PLANES)
 
 
-def _walk(call: Call, mask: int) -> Moves:
+def _walk(call: KernelCall, mask: int) -> Moves:
     x, out = call.args
     ndim = len(x.shape)
     job = _Job(
@@ -70,7 +70,9 @@ def _walk(call: Call, mask: int) -> Moves:
     return moves([times.reshape(-1)], out, width)
 
 
-def _panels(out: Arg, height: int, width: int) -> Iterator[tuple[int, tuple[int, int], tuple[int, int]]]:
+def _panels(
+    out: KernelArg, height: int, width: int
+) -> Iterator[tuple[int, tuple[int, int], tuple[int, int]]]:
     """(plane, (first row, end), (first column, end))"""
     planes, rows, cols = out.view
     for plane in range(planes):
@@ -99,7 +101,7 @@ def _rows(job: _Job, view: tuple[int, int, int], at: tuple) -> np.ndarray:
     return (row if job.rows_last else row.T).ravel()
 
 
-REDUCTIONS: dict[str, Callable[[Call], Moves]] = {
+REDUCTIONS: dict[str, Callable[[KernelCall], Moves]] = {
     **dict.fromkeys(("sum", "mean", "prod", "max", "min", "all", "any"), _reduce),
     **dict.fromkeys(("argmax", "argmin"), _arg),
     "topk": _topk,

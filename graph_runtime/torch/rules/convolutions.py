@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..counters import Refused
+from ..counters import Unsupported
 from .movement import cut
 from .operands import reshape
 from .table import rule
@@ -43,7 +43,7 @@ def convolution(
 
 def _attrs(weight: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> dict[str, Any]:
     if len(weight.shape) != 4:
-        raise Refused(f"convolutions of {len(weight.shape) - 2} dimensions are the host's")
+        raise Unsupported(f"convolutions of {len(weight.shape) - 2} dimensions are the host's")
     padding = tuple(padding) * (1 if len(padding) == 2 else 2)
     return {
         "strides": tuple(stride),

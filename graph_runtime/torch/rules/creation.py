@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..counters import Refused
+from ..counters import Unsupported
 from .operands import broadcast, cast, is_value, name_of
 from .table import rule
 
@@ -28,7 +28,7 @@ def clone(e: Any, x: Any, **more: Any) -> Any:
 @rule("copy")
 def copy(e: Any, x: Any, source: Any, non_blocking: bool = False) -> Any:
     if not is_value(source):
-        raise Refused("what is copied is no tensor")
+        raise Unsupported("what is copied is no tensor")
     return broadcast(e, cast(e, source, x.dtype), x.shape)
 
 
@@ -88,5 +88,5 @@ def new_empty_strided(e: Any, x: Any, size: Any, stride: Any, *, dtype: Any = No
 @rule("fill")
 def fill(e: Any, x: Any, value: Any) -> Any:
     if is_value(value):
-        raise Refused("filling with a tensor is the host's")
+        raise Unsupported("filling with a tensor is the host's")
     return full(e, x.shape, value, dtype=x.dtype)

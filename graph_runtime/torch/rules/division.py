@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..counters import Refused
+from ..counters import Unsupported
 from .operands import float_of, is_float, pair, scalar_like
 from .table import rule
 
@@ -15,7 +15,7 @@ def div(e: Any, a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
     if rounding_mode is not None and is_float(a):
         return (_floor_divide if rounding_mode == "floor" else _truncating_divide)(e, a, b)
     if rounding_mode == "floor":
-        raise Refused("division that rounds down has no op for integers")
+        raise Unsupported("division that rounds down has no op for integers")
     if rounding_mode is None:
         a, b = float_of(e, a), float_of(e, b)
     return e.op("divide", a, b)
@@ -50,4 +50,4 @@ def floor_divide(e: Any, a: Any, b: Any) -> Any:
 
 @rule("remainder", "fmod")
 def remainder(e: Any, a: Any, b: Any) -> Any:
-    raise Refused("remainders are the host's")
+    raise Unsupported("remainders are the host's")

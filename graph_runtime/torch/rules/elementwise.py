@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..counters import Refused
+from ..counters import Unsupported
 from .operands import cast, float_of, is_float, is_value, pair, scalar_like
 from .table import rule
 
@@ -132,7 +132,7 @@ def power(e: Any, a: Any, b: Any) -> Any:
             return e.op("multiply", e.op("multiply", a, a), a)
     a, b = pair(e, a, b)
     if not is_float(a):
-        raise Refused("powers of integers are the host's")
+        raise Unsupported("powers of integers are the host's")
     return e.op("power", a, b)
 
 
@@ -162,7 +162,7 @@ def lerp(e: Any, a: Any, b: Any, weight: Any) -> Any:
 @rule("where")
 def where(e: Any, condition: Any, a: Any = None, b: Any = None) -> Any:
     if a is None:
-        raise Refused("the shape of the result depends on values")
+        raise Unsupported("the shape of the result depends on values")
     return e.op("where", cast(e, condition, "bool"), *pair(e, a, b))
 
 
@@ -182,7 +182,7 @@ def clamp(e: Any, x: Any, min: Any = None, max: Any = None) -> Any:
             "clip", x, min=None if min is None else float(min), max=None if max is None else float(max)
         )
     if any(isinstance(bound, float) for bound in (min, max)):
-        raise Refused("integers clamped by floats are the host's")
+        raise Unsupported("integers clamped by floats are the host's")
     made = e.op("maximum", x, scalar_like(e, min, x)) if min is not None else x
     return e.op("minimum", made, scalar_like(e, max, x)) if max is not None else made
 

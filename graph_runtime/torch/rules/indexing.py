@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..counters import Refused
+from ..counters import Unsupported
 from .movement import cut, permute
 from .operands import axis_of, broadcast, cast, is_float, is_value, reshape, scalar_like
 from .table import rule
@@ -35,9 +35,10 @@ def gather(e: Any, x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -
 
 
 def _needs(e: Any, op: str, x: Any) -> None:
-    """Refused at once where an eager operation would be by its last op; in a graph that goes elsewhere."""
+    """Refuse at once what an eager operation would refuse at its last op; in a graph that goes elsewhere.
+    Raises Unsupported."""
     if not e.graph and not e.has(op, x):
-        raise Refused(f"op {op} has no kernel there")
+        raise Unsupported(f"op {op} has no kernel there")
 
 
 # **************** indices of several axes, and masks ****************
@@ -48,7 +49,7 @@ def index(e: Any, x: Any, indices: Any) -> Any:
     axes = [at for at, i in enumerate(indices) if i is not None]
     given = [indices[at] for at in axes]
     if any(i.dtype == "bool" for i in given):
-        raise Refused("how many elements a mask picks depends on values")
+        raise Unsupported("how many elements a mask picks depends on values")
     if len(given) == 1:
         return e.op("take", x, given[0], axis=axes[0])
     order, at = _in_front(x, axes), _together(e, given)
@@ -114,7 +115,7 @@ def _masked_put(e: Any, x: Any, masks: Sequence[Any], values: Any, accumulate: b
     """x[mask] = number"""
     (mask, *more), one = masks, not is_value(values) or math.prod(values.shape) == 1
     if more or not one or accumulate or tuple(mask.shape) != tuple(x.shape[: len(mask.shape)]):
-        raise Refused("where the elements of a mask come from depends on values")
+        raise Unsupported("where the elements of a mask come from depends on values")
     mask = broadcast(e, reshape(e, mask, (*mask.shape, *(1,) * (len(x.shape) - len(mask.shape)))), x.shape)
     if is_value(values):
         values = reshape(e, cast(e, values, x.dtype), ())
@@ -127,7 +128,7 @@ def _masked_put(e: Any, x: Any, masks: Sequence[Any], values: Any, accumulate: b
 @rule("scatter", indices=(2,))
 def scatter(e: Any, x: Any, dim: int, index: Any, source: Any, *, reduce: str = "") -> Any:
     if reduce:
-        raise Refused("scatter that reduces is the host's")
+        raise Unsupported("scatter that reduces is the host's")
     return _scattered(e, x, dim, index, source, "none")
 
 
@@ -139,7 +140,7 @@ def scatter_add(e: Any, x: Any, dim: int, index: Any, source: Any) -> Any:
 def _scattered(e: Any, x: Any, dim: int, index: Any, source: Any, reduction: str) -> Any:
     _needs(e, "scatter_elements", x)
     if not x.shape:
-        raise Refused("scatter into one number is the host's")
+        raise Unsupported("scatter into one number is the host's")
     if is_value(source):
         for axis, size in enumerate(index.shape):
             source = cut(e, source, axis, 0, size)
@@ -156,7 +157,7 @@ def _scattered(e: Any, x: Any, dim: int, index: Any, source: Any, reduction: str
 def topk(e: Any, x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     _needs(e, "topk", x)
     if not is_float(x) or not x.shape:
-        raise Refused("the greatest of integers, and one of one, are the host's")
+        raise Unsupported("the greatest of integers, and one of one, are the host's")
     axis = axis_of(dim, len(x.shape))
     return e.op("topk", x, k=k, axis=axis, largest=largest, sorted=True, dtype="int32")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..counters import Refused
+from ..counters import Unsupported
 from .operands import axis_of, broadcast, distinct, pair, reshape, scalar_like, shape_of
 from .table import rule
 
@@ -15,7 +15,7 @@ from .table import rule
 @rule("view", "_unsafe_view", "reshape", "_reshape_copy", "view_copy")
 def view(e: Any, x: Any, size: Any) -> Any:
     if not isinstance(size, (list, tuple)):
-        raise Refused("a view as another dtype is the host's")
+        raise Unsupported("a view as another dtype is the host's")
     return reshape(e, x, shape_of(size, math.prod(x.shape)))
 
 
@@ -73,7 +73,7 @@ def slice_(e: Any, x: Any, dim: int = 0, start: Any = None, end: Any = None, ste
     axis = axis_of(dim, len(x.shape))
     first, last, _ = slice(start, end).indices(x.shape[axis])
     if last <= first:
-        raise Refused("the slice is empty")
+        raise Unsupported("the slice is empty")
     return cut(e, x, axis, first, last, step)
 
 
@@ -134,7 +134,7 @@ def unbind(e: Any, x: Any, dim: int = 0) -> Any:
 
 def _parts(e: Any, x: Any, axis: int, sizes: list[int]) -> Any:
     if 0 in sizes:
-        raise Refused("a part is empty")
+        raise Unsupported("a part is empty")
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
     return tuple(cut(e, x, axis, end - size, end) for size, end in zip(sizes, ends, strict=True))
 
@@ -200,7 +200,7 @@ def diagonal(e: Any, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> A
     height, width = x.shape[rows], x.shape[columns]
     count = min(height + min(offset, 0), width - max(offset, 0))
     if count <= 0:
-        raise Refused("the diagonal is empty")
+        raise Unsupported("the diagonal is empty")
     first = offset if offset >= 0 else -offset * width
     flat = reshape(e, permute(e, x, (*rest, rows, columns)), (*(x.shape[i] for i in rest), height * width))
     return e.op("take", flat, e.array(first + np.arange(count) * (width + 1), "int32"), axis=len(rest))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..counters import Refused
+from ..counters import Unsupported
 from .operands import cast, reshape, scalar_like
 from .table import rule
 
@@ -179,7 +179,7 @@ def avg_pool2d(
     divisor_override: Any = None,
 ) -> Any:
     if divisor_override is not None or len(x.shape) != 4:
-        raise Refused("this kind of pooling is the host's")
+        raise Unsupported("this kind of pooling is the host's")
     windows = _windows(kernel, stride, padding, ceil_mode)
     return e.op("avg_pool2d", x, **windows, count_include_pad=count_include_pad)
 
@@ -195,7 +195,7 @@ def max_pool2d(
     ceil_mode: bool = False,
 ) -> Any:
     if two(dilation) != (1, 1) or len(x.shape) != 4:
-        raise Refused("this kind of pooling is the host's")
+        raise Unsupported("this kind of pooling is the host's")
     return e.op("max_pool2d", x, **_windows(kernel, stride, padding, ceil_mode))
 
 
@@ -210,7 +210,7 @@ def _windows(kernel: Any, stride: Any, padding: Any, ceil_mode: bool) -> dict[st
 def max_pool2d_with_indices(e: Any, x: Any, kernel: Any, *how: Any, **named: Any) -> Any:
     """In graphs only: most do not need the indices, and a graph that does is refused."""
     if not e.graph:
-        raise Refused("indices of maxima are found on the host")
+        raise Unsupported("indices of maxima are found on the host")
     return max_pool2d(e, x, kernel, *how, **named), None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..counters import Refused
+from ..counters import Unsupported
 
 __all__ = [
     "FLOATS",
@@ -64,13 +64,13 @@ def _promoted(kinds: tuple[tuple[Any, bool], ...]) -> torch.dtype:
 
 def pair(e: Any, *operands: Any, stored: bool = True) -> list[Any]:
     """Operands, values or Python numbers, as values of their common dtype by torch's rule. ``stored``: the
-    result has that dtype; Refused where it is one that a device only moves."""
+    result has that dtype; Unsupported where it is one that a device only moves."""
     kinds = tuple((x.dtype, not x.shape) if is_value(x) else (type(x), True) for x in operands)
     if any(kind is complex for kind, _ in kinds):
-        raise Refused("no device computes with complex numbers")
+        raise Unsupported("no device computes with complex numbers")
     promoted = _promoted(kinds)
     if stored and not e.graph and promoted == torch.int64:
-        raise Refused("the result is of 64-bit integers")
+        raise Unsupported("the result is of 64-bit integers")
     dtype = name_of(promoted)
     return [cast(e, x, dtype) if is_value(x) else e.scalar(x, dtype) for x in operands]
 

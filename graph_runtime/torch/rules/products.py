@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..counters import Refused
+from ..counters import Unsupported
 from .operands import is_float, pair, reshape, scalar_like
 from .table import rule
 
@@ -40,7 +40,7 @@ def addmm(e: Any, bias: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -
 @rule("linear")
 def linear(e: Any, x: Any, weight: Any, bias: Any = None) -> Any:
     if not is_float(x) or len(weight.shape) != 2:
-        raise Refused("a linear layer takes floats and a matrix of weights")
+        raise Unsupported("a linear layer takes floats and a matrix of weights")
     rows = reshape(e, x, (-1 if 0 in x.shape else _rows(x.shape), x.shape[-1]))
     made = e.op("dense", rows, weight, *([] if bias is None else [bias]))
     return reshape(e, made, (*x.shape[:-1], weight.shape[0]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..counters import Refused
+from ..counters import Unsupported
 from .operands import axes_of, axis_of, broadcast, cast, is_float, is_value, name_of, reshape, scalar_like
 from .table import rule
 
@@ -14,7 +14,7 @@ from .table import rule
 def sum_(e: Any, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     if not is_float(x):
         if not e.graph or dtype is not None:
-            raise Refused("sums of integers are 64-bit, which the device has not")
+            raise Unsupported("sums of integers are 64-bit, which the device has not")
         x = cast(e, x, "int32")
     if dtype is not None:
         x = cast(e, x, name_of(dtype))
@@ -26,7 +26,7 @@ def mean(e: Any, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any =
     if dtype is not None:
         x = cast(e, x, name_of(dtype))
     if not is_float(x):
-        raise Refused("means are of floats")
+        raise Unsupported("means are of floats")
     return _over(e, "mean", x, dim, keepdim)
 
 
@@ -53,7 +53,7 @@ def min_(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
 def _extreme(e: Any, op: str, x: Any, dim: Any, keepdim: bool) -> Any:
     """The greatest or least of all elements; along an axis, with its index."""
     if is_value(dim):  # the greater of two
-        raise Refused("of two tensors there is maximum and minimum")
+        raise Unsupported("of two tensors there is maximum and minimum")
     if dim is None:
         return _over(e, op, x, None, False)
     return _over(e, op, x, dim, keepdim), _arg(e, f"arg{op}", x, dim, keepdim)
@@ -77,7 +77,7 @@ def all_(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
 
 def _truth(e: Any, x: Any) -> Any:
     if x.dtype == "uint8":
-        raise Refused("of uint8 torch makes uint8, not bool")
+        raise Unsupported("of uint8 torch makes uint8, not bool")
     return cast(e, x, "bool")
 
 
@@ -93,7 +93,7 @@ def argmin(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
 
 def _arg(e: Any, op: str, x: Any, dim: Any, keepdim: bool) -> Any:
     if not is_float(x) or not x.shape or (dim is None and keepdim):
-        raise Refused("indices of integers, and all dimensions kept, are the host's")
+        raise Unsupported("indices of integers, and all dimensions kept, are the host's")
     if dim is None:
         x, dim = reshape(e, x, (math.prod(x.shape),)), 0
     return e.op(op, x, axis=axis_of(dim, len(x.shape)), keepdims=bool(keepdim), dtype="int32")
@@ -121,7 +121,7 @@ def _variance(
 ) -> Any:
     """(dim, correction, keepdim) of the arguments of any overload; an old one is (x, unbiased)."""
     if not is_float(x):
-        raise Refused("variances are of floats")
+        raise Unsupported("variances are of floats")
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     if correction is None:
@@ -133,7 +133,7 @@ def _spread(e: Any, x: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
     axes = axes_of(dim, len(x.shape))
     count = math.prod(x.shape[a] for a in axes)
     if correction and count <= correction:
-        raise Refused("the variance of too few elements is the host's")
+        raise Unsupported("the variance of too few elements is the host's")
     centered = e.op("subtract", x, e.op("mean", x, axes=axes, keepdims=True))
     made = e.op("mean", e.op("multiply", centered, centered), axes=axes, keepdims=bool(keepdim))
     if correction:
@@ -194,7 +194,7 @@ def vector_norm(
     e: Any, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
     if ord != 2 or dtype is not None or not is_float(x):
-        raise Refused("norms other than the Euclidean are the host's")
+        raise Unsupported("norms other than the Euclidean are the host's")
     return e.op("sqrt", _over(e, "sum", e.op("multiply", x, x), dim, keepdim))
 
 
@@ -206,5 +206,5 @@ def norm(e: Any, x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, *, 
 @rule("cumsum")
 def cumsum(e: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:
     if not is_float(x) or dtype is not None:
-        raise Refused("running sums of integers are 64-bit, which the device has not")
+        raise Unsupported("running sums of integers are 64-bit, which the device has not")
     return e.op("cumsum", x, axis=axis_of(dim, len(x.shape)))

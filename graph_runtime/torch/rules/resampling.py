@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..counters import Refused
+from ..counters import Unsupported
 from .movement import cut
 from .operands import axis_of, reshape
 from .table import rule
@@ -120,7 +120,7 @@ def _upsampling(name: str, kind: Callable[..., Taps], flags: int) -> None:
     @rule(name)
     def upsample(e: Any, x: Any, output_size: Any, *how: Any) -> Any:
         if output_size is None or any(isinstance(h, (list, tuple)) for h in how):
-            raise Refused("sizes that come as factors are the host's")
+            raise Unsupported("sizes that come as factors are the host's")
         sizes = x.shape[2:]
         return _forward(e, x, _taps(kind, sizes, output_size, how[:flags], how[flags:]))
 

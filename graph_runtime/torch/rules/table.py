@@ -7,7 +7,7 @@ eager operations (each op is launched at once) and compiled graphs (each op beco
     def addmm(e, bias, a, b, *, beta=1, alpha=1): return e.op("add", e.op("matmul", a, b), bias)
 
 An Emitter has ``op(name, *values, **attrs)`` and ``scalar(number, dtype)``; a value has ``dtype``, the
-runtime's name of it, and ``shape``. A rule that cannot raises Refused with the reason.
+runtime's name of it, and ``shape``. A rule that cannot raises Unsupported with the reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..counters import Refused
+from ..counters import Unsupported
 
 __all__ = ["Emitter", "Rule", "find", "rule", "table"]
 
@@ -27,7 +27,7 @@ class Emitter(Protocol):
     graph: bool
 
     def op(self, name: str, *values: Any, **attrs: Any) -> Any:
-        """One op of the registry: its output, or a tuple of them. Raises Refused."""
+        """One op of the registry: its output, or a tuple of them. Raises Unsupported."""
 
     def scalar(self, number: Any, dtype: str) -> Any:
         """A value of no dimensions."""
@@ -69,10 +69,10 @@ def rule(*names: str, indices: tuple[int, ...] = (), wide: tuple[int, ...] = ())
 
 
 def find(name: str) -> Rule:
-    """The rule of aten::name. Raises Refused where there is none."""
+    """The rule of aten::name. Raises Unsupported where there is none."""
     found = _rules.get(name)
     if found is None:
-        raise Refused(f"no rule for aten::{name}")
+        raise Unsupported(f"no rule for aten::{name}")
     return found
 
 

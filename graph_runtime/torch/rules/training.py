@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..counters import Refused
+from ..counters import Unsupported
 from .operands import cast, reshape, scalar_like
 from .table import rule
 
@@ -167,7 +167,7 @@ def embedding_dense_backward(
     e: Any, grad: Any, indices: Any, count: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Any:
     if scale_grad_by_freq:
-        raise Refused("embedding gradients by frequency are the host's")
+        raise Unsupported("embedding gradients by frequency are the host's")
     rows, columns = math.prod(indices.shape), grad.shape[-1]
     chosen, grad = reshape(e, indices, (rows, 1)), reshape(e, grad, (rows, columns))
     if 0 <= padding_idx < count:

@@ -8,16 +8,16 @@ import numpy as np
 
 from ..context import Context, Results, converter
 from ..read import DTYPES
-from ..tape import Value
+from ..tape import TapeValue
 
 
-def _heads(ctx: Context, x: Value, heads: int) -> Value:
+def _heads(ctx: Context, x: TapeValue, heads: int) -> TapeValue:
     """[batch, length, heads * size] -> [batch, heads, length, size]."""
     batch, length, wide = x.shape
     return ctx.transpose(ctx.reshape(x, (batch, length, heads, wide // heads)), [0, 2, 1, 3])
 
 
-def _repeated(ctx: Context, x: Value, times: int) -> Value:
+def _repeated(ctx: Context, x: TapeValue, times: int) -> TapeValue:
     """Each head of keys or values for ``times`` heads of queries."""
     if times == 1:
         return x
@@ -58,13 +58,13 @@ def _attention(ctx: Context) -> Results:
 
 def _in_steps(
     ctx: Context,
-    qkv: tuple[Value, Value, Value],
-    bias: Value | None,
+    qkv: tuple[TapeValue, TapeValue, TapeValue],
+    bias: TapeValue | None,
     scale: float,
     softcap: float,
     precision: str,
     mode: int,
-) -> tuple[Value, Value]:
+) -> tuple[TapeValue, TapeValue]:
     """(the result, what of the scores output 3 wants)."""
     q, k, v = qkv
     stages = [ctx.op("multiply", ctx.op("matmul", q, k, transpose_b=True), ctx.scalar(scale, q))]
@@ -81,7 +81,7 @@ def _in_steps(
     return ctx.op("matmul", soft, v), stages[mode]
 
 
-def _guarded(ctx: Context, y: Value, bias: Value | None) -> Value:
+def _guarded(ctx: Context, y: TapeValue, bias: TapeValue | None) -> TapeValue:
     """Rows in which every key is masked are zero."""
     if bias is None:
         return y
@@ -93,7 +93,7 @@ def _guarded(ctx: Context, y: Value, bias: Value | None) -> Value:
     return ctx.op("where", masked, ctx.scalar(0, y), y)
 
 
-def _bias(ctx: Context, q: Value, k: Value, past: int) -> Value | None:
+def _bias(ctx: Context, q: TapeValue, k: TapeValue, past: int) -> TapeValue | None:
     """What is added to the scores, broadcastable to [batch, heads, queries, keys]; None for nothing."""
     rows, columns = q.shape[2], k.shape[2]
     allowed, mask = _allowed(ctx, rows, columns, past), ctx.optional(3)

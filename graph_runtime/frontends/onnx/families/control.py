@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..context import Context, Results, converter
-from ..tape import Value
+from ..tape import TapeValue
 
 MOST_TRIPS = 10_000  # of one loop; what all of them stand for is the budget's
 
@@ -25,7 +25,7 @@ def _loop(ctx: Context) -> Results:
         ctx.fail("it has neither trip count nor condition: it never ends")
     if limit is not None and limit > MOST_TRIPS and not _may_end_early(body):
         ctx.fail(f"it has {limit} iterations, which nothing ends early; at most {MOST_TRIPS} are unrolled")
-    scanned: list[list[Value]] = []
+    scanned: list[list[TapeValue]] = []
     i = 0
     while go and (limit is None or i < limit):
         if i >= MOST_TRIPS:

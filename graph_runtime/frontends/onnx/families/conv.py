@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..context import Context, Results, converter
-from ..tape import Value
+from ..tape import TapeValue
 from .shapes import pad
 
 __all__ = ["convolve", "same_pads", "spatial"]
@@ -43,7 +43,7 @@ def spatial(ctx: Context, name: str, rank: int) -> list[int]:
     return found
 
 
-def _kernel_shape(ctx: Context, x: Value, w: Value) -> list[int]:
+def _kernel_shape(ctx: Context, x: TapeValue, w: TapeValue) -> list[int]:
     """The kernel's sizes; refuses what is no convolution of one to three dimensions."""
     kernel = list(ctx.attr("kernel_shape", None) or w.shape[2:])
     if list(w.shape[2:]) != kernel or x.rank - 2 not in (1, 2, 3):
@@ -51,7 +51,7 @@ def _kernel_shape(ctx: Context, x: Value, w: Value) -> list[int]:
     return kernel
 
 
-def convolve(ctx: Context, x: Value, w: Value, bias: Value | None) -> Value:
+def convolve(ctx: Context, x: TapeValue, w: TapeValue, bias: TapeValue | None) -> TapeValue:
     """Conv with the node's attributes. One dimension is two, the first of size 1; pads that no kernel takes
     are padded first."""
     rank, kernel = x.rank - 2, _kernel_shape(ctx, x, w)
@@ -110,7 +110,7 @@ def _conv_transpose(ctx: Context) -> Results:
 
 def _transpose_pads(
     ctx: Context,
-    x: Value,
+    x: TapeValue,
     kernel: Sequence[int],
     strides: Sequence[int],
     dilations: Sequence[int],
@@ -137,13 +137,13 @@ def _transpose_pads(
 
 def _as_conv3d(
     ctx: Context,
-    x: Value,
-    w: Value,
+    x: TapeValue,
+    w: TapeValue,
     strides: list[int],
     dilations: list[int],
     pads: list[int],
     extra: list[int],
-) -> Value:
+) -> TapeValue:
     """A transposed convolution is one of the stretched image with the turned weight."""
     if ctx.attr("group", 1) != 1 or any(d != 1 for d in dilations):
         ctx.fail("group and dilations are not supported in 3 dimensions")
@@ -160,7 +160,7 @@ def _as_conv3d(
     return ctx.op("conv3d", x, turned)
 
 
-def _stretched(ctx: Context, x: Value, axis: int, step: int) -> Value:
+def _stretched(ctx: Context, x: TapeValue, axis: int, step: int) -> TapeValue:
     """step - 1 zeros between the elements along an axis."""
     if step == 1:
         return x

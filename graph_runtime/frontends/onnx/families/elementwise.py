@@ -6,7 +6,7 @@ import math
 
 from ..context import FLOATS, Context, Results, converter
 from ..read import dtype_name
-from ..tape import Value
+from ..tape import TapeValue
 
 _UNARY = {
     "Abs": "abs",
@@ -155,7 +155,7 @@ def _clip(ctx: Context) -> Results:
     return x if high is None else ctx.op("minimum", x, high)
 
 
-def _bounded(ctx: Context, x: Value, low, high) -> Value:
+def _bounded(ctx: Context, x: TapeValue, low, high) -> TapeValue:
     """clip with bounds that are known; integers by maximum and minimum, which are exact."""
     if x.dtype in FLOATS:  # a bound at infinity is none
         low = None if low is None or low == -math.inf else low

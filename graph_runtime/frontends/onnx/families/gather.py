@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..context import Context, Results, converter
-from ..tape import Value
+from ..tape import TapeValue
 from .shapes import MOST_RANGE
 
 
-def _indices(ctx: Context, index: int) -> Value:
+def _indices(ctx: Context, index: int) -> TapeValue:
     """An input of indices in a dtype that the registry's ops take."""
     x = ctx.input(index)
     return x if x.dtype in ("int32", "int64") else ctx.cast(x, "int64")

@@ -6,7 +6,7 @@ import itertools
 import math
 
 from ..context import Context, Results, converter
-from ..tape import Value
+from ..tape import TapeValue
 
 _CUBIC = -0.75  # the coefficient a of the cubic kernel
 
@@ -31,7 +31,7 @@ def _grid_sample(ctx: Context) -> Results:
     return _gathered(ctx, x, grid, taps)
 
 
-def _gathered(ctx: Context, x: Value, grid: Value, taps: list[list[tuple]]) -> Value:
+def _gathered(ctx: Context, x: TapeValue, grid: TapeValue, taps: list[list[tuple]]) -> TapeValue:
     """The sum over all combinations of taps: x at their indices, times their weights."""
     n, c, *sizes = x.shape
     flat, total = ctx.reshape(x, (n, c, math.prod(sizes))), None
@@ -61,18 +61,18 @@ class _Axis:
         self.corners = corners
         self.low, self.high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
 
-    def _plus(self, x: Value, value: float) -> Value:
+    def _plus(self, x: TapeValue, value: float) -> TapeValue:
         return self.ctx.op("add", x, self.ctx.scalar(value, x))
 
-    def _times(self, x: Value, value: float) -> Value:
+    def _times(self, x: TapeValue, value: float) -> TapeValue:
         return self.ctx.op("multiply", x, self.ctx.scalar(value, x))
 
-    def place(self, part: Value) -> Value:
+    def place(self, part: TapeValue) -> TapeValue:
         """-1 .. 1 of the grid -> where in the image it lies."""
         scale = (self.size - 1 if self.corners else self.size) / 2
         return self._plus(self._times(self._plus(part, 1.0), scale), 0.0 if self.corners else -0.5)
 
-    def inside(self, place: Value) -> Value:
+    def inside(self, place: TapeValue) -> TapeValue:
         """Moved into the image: to its edge, or mirrored at it as often as needed."""
         if self.padding == "zeros":
             return place
@@ -87,7 +87,7 @@ class _Axis:
         back = self._plus(self._times(away, -1.0), 2 * span)
         return self._plus(self.ctx.op("minimum", away, back), self.low)
 
-    def taps(self, place: Value, mode: str) -> list[tuple[Value, Value | None]]:
+    def taps(self, place: TapeValue, mode: str) -> list[tuple[TapeValue, TapeValue | None]]:
         """(int64 index, weight or None for 1) of each neighbour that counts."""
         ctx = self.ctx
         place = ctx.op("round", place) if mode == "nearest" else place
@@ -106,7 +106,7 @@ class _Axis:
             for k in (-1, 0, 1, 2)
         ]
 
-    def _cubic(self, distance: Value) -> Value:
+    def _cubic(self, distance: TapeValue) -> TapeValue:
         """The weight of a neighbour at this distance, less than 2."""
         ctx, a = self.ctx, _CUBIC
         d = ctx.op("abs", distance)
@@ -117,7 +117,7 @@ class _Axis:
         far = self._plus(ctx.op("multiply", far, d), -4 * a)
         return ctx.op("where", ctx.op("less_equal", d, ctx.scalar(1, d)), self._plus(near, 1.0), far)
 
-    def _tap(self, index: Value, weight: Value | None) -> tuple[Value, Value | None]:
+    def _tap(self, index: TapeValue, weight: TapeValue | None) -> tuple[TapeValue, TapeValue | None]:
         """With zeros, what lies outside gets the weight 0 (and any index inside)."""
         ctx, index = self.ctx, self.inside(index)
         safe = ctx.op("clip", index, min=0.0, max=self.size - 1.0)

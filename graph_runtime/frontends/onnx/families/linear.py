@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from ..context import Context, Results, converter
-from ..tape import Value
+from ..tape import TapeValue
 
 
-def matmul(ctx: Context, a: Value, b: Value) -> Value:
+def matmul(ctx: Context, a: TapeValue, b: TapeValue) -> TapeValue:
     """numpy's matmul: vectors get a dimension, which goes again."""
     left, right = a.rank == 1, b.rank == 1
     a = ctx.reshape(a, (1, *a.shape)) if left else a
@@ -83,7 +83,7 @@ def _subscripts(ctx: Context, equation: str, ranks: list[int]) -> tuple[list[lis
     return terms, [*(str(i) for i in reversed(range(wide))), *once]
 
 
-def _diagonal(ctx: Context, value: Value, term: list[str]) -> tuple[Value, list[str]]:
+def _diagonal(ctx: Context, value: TapeValue, term: list[str]) -> tuple[TapeValue, list[str]]:
     """A name that occurs twice in a term: only elements with equal indices, as a slice of the flattened
     pair."""
     for name in term:
@@ -99,7 +99,7 @@ def _diagonal(ctx: Context, value: Value, term: list[str]) -> tuple[Value, list[
     return value, term
 
 
-def _summed(ctx: Context, value: Value, term: list[str], keep: set[str]) -> tuple[Value, list[str]]:
+def _summed(ctx: Context, value: TapeValue, term: list[str], keep: set[str]) -> tuple[TapeValue, list[str]]:
     axes = [d for d, c in enumerate(term) if c not in keep]
     if not axes:
         return value, term
@@ -107,8 +107,8 @@ def _summed(ctx: Context, value: Value, term: list[str], keep: set[str]) -> tupl
 
 
 def _product(
-    ctx: Context, a: tuple[Value, list[str]], b: tuple[Value, list[str]], keep: set[str]
-) -> tuple[Value, list[str]]:
+    ctx: Context, a: tuple[TapeValue, list[str]], b: tuple[TapeValue, list[str]], keep: set[str]
+) -> tuple[TapeValue, list[str]]:
     """[batch, rows, k] x [batch, k, columns]; a dimension of 1 against n is broadcast first."""
     a = _summed(ctx, *a, keep | set(b[1]))
     b = _summed(ctx, *b, keep | set(a[1]))
@@ -121,7 +121,7 @@ def _product(
     rows = [c for c in a[1] if c not in b[1]]
     columns = [c for c in b[1] if c not in a[1]]
 
-    def plane(part: tuple[Value, list[str]], *groups: list[str]) -> Value:
+    def plane(part: tuple[TapeValue, list[str]], *groups: list[str]) -> TapeValue:
         value, term = part
         value = ctx.expand(value, tuple(sizes[c] for c in term))
         value = ctx.transpose(value, [term.index(c) for group in groups for c in group])

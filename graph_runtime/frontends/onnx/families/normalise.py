@@ -10,7 +10,7 @@ from ....base import dtypes
 from ....ir.model import Constant
 from ..context import Context, Results, converter
 from ..read import DTYPES
-from ..tape import Value
+from ..tape import TapeValue
 
 
 @converter("BatchNormalization")
@@ -34,20 +34,22 @@ def _batch(ctx: Context) -> Results:
     return ctx.op("add", ctx.op("multiply", x, scale), shift)
 
 
-def _as(ctx: Context, value: Value, x: Value) -> Value:
+def _as(ctx: Context, value: TapeValue, x: TapeValue) -> TapeValue:
     return ctx.cast(value, x.dtype)
 
 
-def _deviation(ctx: Context, var: Value, epsilon: float) -> Value:
+def _deviation(ctx: Context, var: TapeValue, epsilon: float) -> TapeValue:
     return ctx.op("sqrt", ctx.op("add", var, ctx.scalar(epsilon, var)))
 
 
-def _by_channel(ctx: Context, x: Value, value: Value) -> Value:
+def _by_channel(ctx: Context, x: TapeValue, value: TapeValue) -> TapeValue:
     """[channels] in a shape that broadcasts to x [batch, channels, ...]."""
     return ctx.reshape(value, (value.shape[0], *(1,) * (x.rank - 2)))
 
 
-def _derived(ctx: Context, x: Value, given: list[Value], epsilon: float) -> tuple[Value, Value]:
+def _derived(
+    ctx: Context, x: TapeValue, given: list[TapeValue], epsilon: float
+) -> tuple[TapeValue, TapeValue]:
     kind = dtypes.to_numpy(x.dtype)
 
     def scale(gamma: np.ndarray, var: np.ndarray) -> np.ndarray:
@@ -67,18 +69,20 @@ def _derived(ctx: Context, x: Value, given: list[Value], epsilon: float) -> tupl
             *constants,
             source=f"{what} of {name}, from {', '.join(c.source for c in constants)}",
         )
-        made.append(Value(target, f"{name}.{what}", constant))
+        made.append(TapeValue(target, f"{name}.{what}", constant))
     return made[0], made[1]
 
 
-def _batch_training(ctx: Context, x: Value, given: list[Value], epsilon: float, momentum: float) -> Results:
+def _batch_training(
+    ctx: Context, x: TapeValue, given: list[TapeValue], epsilon: float, momentum: float
+) -> Results:
     gamma, beta, mean, var = (_as(ctx, v, x) for v in given)
     axes = [d for d in range(x.rank) if d != 1]
     centre, spread = _moments(ctx, x, axes)
     y = ctx.op("divide", ctx.op("subtract", x, centre), _deviation(ctx, spread, epsilon))
     y = ctx.op("add", ctx.op("multiply", y, _by_channel(ctx, x, gamma)), _by_channel(ctx, x, beta))
 
-    def running(old: Value, now: Value, like: Value) -> Value:
+    def running(old: TapeValue, now: TapeValue, like: TapeValue) -> TapeValue:
         kept = ctx.op("multiply", old, ctx.scalar(momentum, old))
         new = ctx.op("multiply", ctx.reshape(now, old.shape), ctx.scalar(1 - momentum, old))
         return ctx.cast(ctx.op("add", kept, new), like.dtype)
@@ -86,14 +90,14 @@ def _batch_training(ctx: Context, x: Value, given: list[Value], epsilon: float, 
     return y, running(mean, centre, given[2]), running(var, spread, given[3])
 
 
-def _moments(ctx: Context, x: Value, axes: list[int]) -> tuple[Value, Value]:
+def _moments(ctx: Context, x: TapeValue, axes: list[int]) -> tuple[TapeValue, TapeValue]:
     """Mean and variance over axes, which stay with size 1."""
     mean = ctx.op("mean", x, axes=axes, keepdims=True)
     away = ctx.op("subtract", x, mean)
     return mean, ctx.op("mean", ctx.op("multiply", away, away), axes=axes, keepdims=True)
 
 
-def _plain_layer_norm(ctx: Context, x: Value, epsilon: float) -> Value:
+def _plain_layer_norm(ctx: Context, x: TapeValue, epsilon: float) -> TapeValue:
     """layer_norm over the last dimension, neither scaled nor shifted."""
     size = x.shape[-1:]
     ones = ctx.filled(size, lambda: np.ones(size), x.dtype, "a scale of 1")

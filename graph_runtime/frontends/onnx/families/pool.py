@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..context import FLOATS, Context, Results, converter
-from ..tape import Value
+from ..tape import TapeValue
 from .conv import same_pads, spatial
 from .shapes import pad
 
@@ -16,7 +16,7 @@ from .shapes import pad
 class _Window:
     """The attributes of a pool, with the padding settled. ``counts``: windows in each dimension."""
 
-    def __init__(self, ctx: Context, x: Value):
+    def __init__(self, ctx: Context, x: TapeValue):
         self.kernel = ctx.attr("kernel_shape")
         rank = len(self.kernel)
         if rank != x.rank - 2 or rank not in (1, 2, 3):
@@ -90,7 +90,7 @@ def _max_pool(ctx: Context) -> Results:
     return ctx.cast(ctx.reshape(x, (n, c, *window.counts)), dtype)
 
 
-def _column_major(ctx: Context, places: Value, height: int, width: int) -> Value:
+def _column_major(ctx: Context, places: TapeValue, height: int, width: int) -> TapeValue:
     """plane * h * w + row * w + column -> plane * h * w + column * h + row."""
     size, w = ctx.scalar(height * width, places), ctx.scalar(width, places)
     inside = ctx.op("mod", places, size, fmod=False)
@@ -116,7 +116,7 @@ def _average_pool(ctx: Context) -> Results:
     return ctx.reshape(made, (n, c, *window.counts))
 
 
-def _sums(ctx: Context, x: Value, window: _Window) -> Value:
+def _sums(ctx: Context, x: TapeValue, window: _Window) -> TapeValue:
     """The sum of each window: a convolution with ones, each channel an image of its own."""
     n, c, *sizes = x.shape
     rank, behind = len(sizes), window.padded(sizes)
@@ -139,7 +139,7 @@ def _sums(ctx: Context, x: Value, window: _Window) -> Value:
     return ctx.reshape(made, (n, c, *window.counts))
 
 
-def _mean_of_sums(ctx: Context, x: Value, window: _Window, include: bool) -> Value:
+def _mean_of_sums(ctx: Context, x: TapeValue, window: _Window, include: bool) -> TapeValue:
     """Each window's sum over the number of its elements that count, which the shapes tell."""
     counts, rank = np.ones(()), len(window.kernel)
     ctx.fits(*window.counts)
@@ -161,7 +161,7 @@ def _lp_pool(ctx: Context) -> Results:
     return _root(ctx, _sums(ctx, powered, _Window(ctx, x)), p)
 
 
-def _root(ctx: Context, x: Value, p: int) -> Value:
+def _root(ctx: Context, x: TapeValue, p: int) -> TapeValue:
     return x if p == 1 else ctx.op("power", x, ctx.scalar(1 / p, x))
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ..context import Context, Results, converter
 from ..read import DTYPES
-from ..tape import Value
+from ..tape import TapeValue
 from .conv import convolve
 from .linear import matmul
 
 _GRID = ("int8", "uint8", "int16", "uint16", "int32")
 
 
-def _along(ctx: Context, param: Value, x: Value, axis: int, block: int) -> Value:
+def _along(ctx: Context, param: TapeValue, x: TapeValue, axis: int, block: int) -> TapeValue:
     """A scale or zero point in a shape that broadcasts to x: one for all, one of each index of an axis, or
     one for each ``block`` neighbours along it."""
     if param.type.size == 1 and param.rank <= 1:
@@ -27,7 +27,7 @@ def _along(ctx: Context, param: Value, x: Value, axis: int, block: int) -> Value
     return ctx.slice(wide, axis, 0, x.shape[axis])
 
 
-def _quantized(ctx: Context, x: Value, scale: Value, zero: Value | None, dtype: str) -> Value:
+def _quantized(ctx: Context, x: TapeValue, scale: TapeValue, zero: TapeValue | None, dtype: str) -> TapeValue:
     """saturate(round(x / scale) + zero), halves to even. In float32 integers of 16 bits are exact, and the
     cast saturates."""
     if dtype not in _GRID:
@@ -84,7 +84,7 @@ def _dynamic(ctx: Context) -> Results:
 # ---------------------------------------------------------------- products
 
 
-def _centred(ctx: Context, x: Value, zero: Value | None, axis: int | None = None) -> Value:
+def _centred(ctx: Context, x: TapeValue, zero: TapeValue | None, axis: int | None = None) -> TapeValue:
     """int32 x - zero point, which is one for all or one of each index of an axis."""
     wide = ctx.cast(x, "int32")
     if zero is None:
@@ -109,7 +109,9 @@ def _conv_integer(ctx: Context) -> Results:
     return convolve(ctx, x, _centred(ctx, ctx.input(1), ctx.optional(3), 0), None)
 
 
-def _requantized(ctx: Context, product: Value, scale: Value, zero: Value, dtype: str) -> Value:
+def _requantized(
+    ctx: Context, product: TapeValue, scale: TapeValue, zero: TapeValue, dtype: str
+) -> TapeValue:
     """int32 * scale on the result's grid. In float64, in which int32 is exact."""
     made = ctx.op("multiply", ctx.cast(product, "float64"), scale)
     made = ctx.op("add", ctx.op("round", made), ctx.cast(zero, "float64"))
@@ -125,7 +127,7 @@ def _qlinear_matmul(ctx: Context) -> Results:
     return _requantized(ctx, product, scale, _scale(ctx, y_zero, -2), y_zero.dtype)
 
 
-def _scale(ctx: Context, value: Value, axis: int) -> Value:
+def _scale(ctx: Context, value: TapeValue, axis: int) -> TapeValue:
     """float64, one for all, or one a row (axis -2) or column (axis -1)."""
     value = ctx.cast(value, "float64")
     if value.type.size == 1:

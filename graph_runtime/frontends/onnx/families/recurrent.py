@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..context import Context, Results, converter
-from ..tape import Value
+from ..tape import TapeValue
 
 MOST_STEPS = 4096  # steps of a sequence that are unrolled
 
@@ -39,12 +39,12 @@ class _Cell:
             self.wb, self.rb = ctx.slice(bias, 0, 0, half), ctx.slice(bias, 0, half, 2 * half)
         self.clip = ctx.attr("clip", None)
 
-    def of(self, value: Value) -> Value:
+    def of(self, value: TapeValue) -> TapeValue:
         """This direction's part of weights."""
         part = self.ctx.slice(value, 0, self.direction, self.direction + 1)
         return self.ctx.reshape(part, value.shape[1:])
 
-    def initial(self, index: int) -> Value:
+    def initial(self, index: int) -> TapeValue:
         ctx, batch = self.ctx, self.x.shape[1]
         if not ctx.has(index):
             return ctx.full((batch, self.hidden), 0, self.x.dtype)
@@ -52,19 +52,19 @@ class _Cell:
         part = ctx.slice(value, axis, self.direction, self.direction + 1)
         return ctx.reshape(part, (batch, self.hidden))
 
-    def inputs(self) -> Value:
+    def inputs(self) -> TapeValue:
         """[steps, batch, gates * hidden]: x times the weights, for all steps at once."""
         made = self.ctx.op("matmul", self.x, self.w, transpose_b=True)
         return made if self.wb is None else self.ctx.op("add", made, self.wb)
 
-    def recurrent(self, h: Value) -> Value:
+    def recurrent(self, h: TapeValue) -> TapeValue:
         made = self.ctx.op("matmul", h, self.r, transpose_b=True)
         return made if self.rb is None else self.ctx.op("add", made, self.rb)
 
-    def gate(self, value: Value, index: int) -> Value:
+    def gate(self, value: TapeValue, index: int) -> TapeValue:
         return self.ctx.slice(value, 1, index * self.hidden, (index + 1) * self.hidden)
 
-    def act(self, index: int, value: Value) -> Value:
+    def act(self, index: int, value: TapeValue) -> TapeValue:
         if self.clip is not None:
             value = self.ctx.op("clip", value, min=-self.clip, max=self.clip)
         return self.activations[index](value)
@@ -111,8 +111,8 @@ def _unroll(ctx: Context, gates: int, defaults: list[str], states: int, step: Ca
 
 
 def _direction(
-    ctx: Context, cell: _Cell, reverse: bool, state: list[Value], step: Callable
-) -> tuple[list[Value], list[Value]]:
+    ctx: Context, cell: _Cell, reverse: bool, state: list[TapeValue], step: Callable
+) -> tuple[list[TapeValue], list[TapeValue]]:
     """(output of each step, in the order of the input; the last state)."""
     steps, batch = cell.x.shape[:2]
     if steps > MOST_STEPS:
@@ -128,7 +128,7 @@ def _direction(
     return hidden, state
 
 
-def _joined(ctx: Context, outputs: list[list[Value]], finals: list[list[Value]]) -> Results:
+def _joined(ctx: Context, outputs: list[list[TapeValue]], finals: list[list[TapeValue]]) -> Results:
     """Y [steps, directions, batch, hidden], then each final state [directions, batch, hidden]; with layout 1
     the batch comes first."""
     first = bool(ctx.attr("layout", 0))
@@ -143,7 +143,7 @@ def _joined(ctx: Context, outputs: list[list[Value]], finals: list[list[Value]])
 
 @converter("RNN", limits="unrolled; sequence_lens only where all are full")
 def _rnn(ctx: Context) -> Results:
-    def step(cell: _Cell, x: Value, h: Value) -> tuple[Value]:
+    def step(cell: _Cell, x: TapeValue, h: TapeValue) -> tuple[TapeValue]:
         return (cell.act(0, ctx.op("add", x, cell.recurrent(h))),)
 
     return _unroll(ctx, 1, ["Tanh"], 1, step)
@@ -153,7 +153,7 @@ def _rnn(ctx: Context) -> Results:
 def _gru(ctx: Context) -> Results:
     late = bool(ctx.attr("linear_before_reset", 0))
 
-    def step(cell: _Cell, x: Value, h: Value) -> tuple[Value]:
+    def step(cell: _Cell, x: TapeValue, h: TapeValue) -> tuple[TapeValue]:
         past = cell.recurrent(h)
         z, r = (cell.act(0, ctx.op("add", cell.gate(x, i), cell.gate(past, i))) for i in (0, 1))
         if late:
@@ -171,14 +171,14 @@ def _gru(ctx: Context) -> Results:
 def _lstm(ctx: Context) -> Results:
     peepholes, coupled = ctx.optional(7), bool(ctx.attr("input_forget", 0))
 
-    def peep(cell: _Cell, value: Value, state: Value, index: int) -> Value:
+    def peep(cell: _Cell, value: TapeValue, state: TapeValue, index: int) -> TapeValue:
         if peepholes is None:
             return value
         own = cell.of(peepholes)
         weights = ctx.slice(own, 0, index * cell.hidden, (index + 1) * cell.hidden)
         return ctx.op("add", value, ctx.op("multiply", weights, state))
 
-    def step(cell: _Cell, x: Value, h: Value, c: Value) -> tuple[Value, Value]:
+    def step(cell: _Cell, x: TapeValue, h: TapeValue, c: TapeValue) -> tuple[TapeValue, TapeValue]:
         gates = ctx.op("add", x, cell.recurrent(h))
         i = cell.act(0, peep(cell, cell.gate(gates, 0), c, 0))
         if coupled:

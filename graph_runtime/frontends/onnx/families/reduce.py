@@ -7,13 +7,13 @@ import math
 import numpy as np
 
 from ..context import FLOATS, Context, Results, converter
-from ..tape import Value
+from ..tape import TapeValue
 
 _PLAIN = {"ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod"}
 _MIXED = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSum", "ReduceSumSquare")
 
 
-def _axes(ctx: Context, x: Value, by_input: int) -> list[int] | None:
+def _axes(ctx: Context, x: TapeValue, by_input: int) -> list[int] | None:
     """The axes of a Reduce op, by attribute before opset ``by_input``; None: the op is the identity."""
     given = ctx.attr("axes", None) if ctx.opset < by_input else ctx.ints(1, None)
     same = ctx.opset >= by_input and ctx.attr("noop_with_empty_axes", 0)
@@ -22,7 +22,7 @@ def _axes(ctx: Context, x: Value, by_input: int) -> list[int] | None:
     return sorted(ctx.axes(given, x.rank))
 
 
-def total(ctx: Context, op: str, x: Value, axes: list[int], keep: bool) -> Value:
+def total(ctx: Context, op: str, x: TapeValue, axes: list[int], keep: bool) -> TapeValue:
     """A reduction; one over nothing of an empty axis included, where ONNX defines it."""
     if not axes:
         return x
@@ -31,7 +31,7 @@ def total(ctx: Context, op: str, x: Value, axes: list[int], keep: bool) -> Value
     return ctx.op(op, x, axes=axes, keepdims=keep)
 
 
-def _empty(ctx: Context, op: str, x: Value, axes: list[int], keep: bool) -> Value:
+def _empty(ctx: Context, op: str, x: TapeValue, axes: list[int], keep: bool) -> TapeValue:
     shape = [1 if d in axes else n for d, n in enumerate(x.shape)]
     if not keep:
         shape = [n for d, n in enumerate(x.shape) if d not in axes]
@@ -82,11 +82,11 @@ def _mixed(ctx: Context) -> Results:
     return made
 
 
-def _float(x: Value) -> str:
+def _float(x: TapeValue) -> str:
     return x.dtype if x.dtype in FLOATS else "float64"
 
 
-def _log_sum_exp(ctx: Context, x: Value, axes: list[int], keep: bool) -> Value:
+def _log_sum_exp(ctx: Context, x: TapeValue, axes: list[int], keep: bool) -> TapeValue:
     """max + log(sum(exp(x - max))); a maximum that is infinite is left out, so that no inf - inf arises."""
     dtype = x.dtype
     x = ctx.cast(x, _float(x))
@@ -114,7 +114,7 @@ def _arg(ctx: Context) -> Results:
     )
 
 
-def along(ctx: Context, op: str, x: Value) -> Value:
+def along(ctx: Context, op: str, x: TapeValue) -> TapeValue:
     """Softmax, LogSoftmax and Hardmax: before opset 13 over all dimensions from axis on."""
     axis = ctx.axis(ctx.attr("axis", -1 if ctx.opset >= 13 else 1), x.rank)
     if ctx.opset >= 13 or axis == x.rank - 1:
@@ -123,7 +123,7 @@ def along(ctx: Context, op: str, x: Value) -> Value:
     return ctx.reshape(_one_axis(ctx, op, flat, 1), x.shape)
 
 
-def _one_axis(ctx: Context, op: str, x: Value, axis: int) -> Value:
+def _one_axis(ctx: Context, op: str, x: TapeValue, axis: int) -> TapeValue:
     if op != "hardmax":
         return ctx.op(op, x, axis=axis)
     best = ctx.op("argmax", x, axis=axis, keepdims=True, select_last_index=False)
@@ -165,7 +165,7 @@ def _cumprod(ctx: Context) -> Results:
     return x
 
 
-def _moved(ctx: Context, x: Value, axis: int, by: int, back: bool) -> Value:
+def _moved(ctx: Context, x: TapeValue, axis: int, by: int, back: bool) -> TapeValue:
     """x moved along an axis, ones moved in."""
     size, by = x.shape[axis], min(by, x.shape[axis])
     kept = ctx.slice(x, axis, by, size) if back else ctx.slice(x, axis, 0, size - by)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..context import Context, Results, converter
-from ..tape import Value
+from ..tape import TapeValue
 from .shapes import MOST_RANGE
 
 _MOST_WEIGHTS = 2**28  # of the matrix along one axis
@@ -64,7 +64,7 @@ def _resize(ctx: Context) -> Results:
     return _extrapolated(ctx, x, outside)
 
 
-def _scales(ctx: Context, x: Value, axes: list[int]) -> tuple[list[float], list[int]]:
+def _scales(ctx: Context, x: TapeValue, axes: list[int]) -> tuple[list[float], list[int]]:
     """Of each axis: by how much it grows, and its new size."""
     at = 1 if ctx.opset < 11 else 2
     given = ctx.value(at, None)
@@ -115,7 +115,7 @@ def _source(
     return ctx.fail(f"coordinate_transformation_mode is {how!r}")
 
 
-def _along(ctx: Context, x: Value, axis: int, places: np.ndarray, mode: str, scale: float) -> Value:
+def _along(ctx: Context, x: TapeValue, axis: int, places: np.ndarray, mode: str, scale: float) -> TapeValue:
     if mode == "nearest":
         rounding = ctx.attr("nearest_mode", "round_prefer_floor") if ctx.opset >= 11 else "floor"
         rounded = {
@@ -138,7 +138,7 @@ def _along(ctx: Context, x: Value, axis: int, places: np.ndarray, mode: str, sca
     return _mixed(ctx, x, axis, places, kernel, reach, bool(ctx.attr("exclude_outside", 0)), shrink)
 
 
-def _picked(ctx: Context, x: Value, axis: int, places: np.ndarray) -> Value:
+def _picked(ctx: Context, x: TapeValue, axis: int, places: np.ndarray) -> TapeValue:
     places = np.clip(places, 0, x.shape[axis] - 1).astype(np.int64)
     return ctx.op("take", x, ctx.const(places), axis=axis)
 
@@ -156,14 +156,14 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
 
 def _mixed(
     ctx: Context,
-    x: Value,
+    x: TapeValue,
     axis: int,
     places: np.ndarray,
     kernel: Callable,
     reach: int = 1,
     exclude: bool = False,
     shrink: float = 1.0,
-) -> Value:
+) -> TapeValue:
     """Each new element is a weighted sum of neighbours; those outside are the edge's, or left out."""
     n, wide = x.shape[axis], math.ceil(reach / shrink)
     ctx.fits(len(places), 2 * wide + 3)
@@ -189,7 +189,7 @@ def _mixed(
     return ctx.transpose(made, [perm.index(d) for d in range(x.rank)])
 
 
-def _extrapolated(ctx: Context, x: Value, outside: list[tuple[int, np.ndarray]]) -> Value:
+def _extrapolated(ctx: Context, x: TapeValue, outside: list[tuple[int, np.ndarray]]) -> TapeValue:
     """Elements that lie outside of the old image along any axis get extrapolation_value."""
     value = ctx.scalar(ctx.attr("extrapolation_value", 0.0), x)
     for axis, mask in outside:

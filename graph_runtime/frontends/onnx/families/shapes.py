@@ -10,7 +10,7 @@ import numpy as np
 from ....ir.model import Constant
 from ..context import Context, Results, converter
 from ..read import dtype_name
-from ..tape import Value
+from ..tape import TapeValue
 
 MOST_RANGE = 2**24  # elements that Range may make
 
@@ -31,7 +31,7 @@ def _size(ctx: Context) -> Results:
 def _constant(ctx: Context) -> Results:
     value = ctx.attr("value", None)
     if isinstance(value, Constant):
-        return Value(value.type, constant=value)
+        return TapeValue(value.type, constant=value)
     for name, dtype in (
         ("value_float", "float32"),
         ("value_floats", "float32"),
@@ -186,7 +186,7 @@ def _pad(ctx: Context) -> Results:
     return pad(ctx, x, pads, value, mode)
 
 
-def pad(ctx: Context, x: Value, pads: list[int], value=0, mode: str = "constant") -> Value:
+def pad(ctx: Context, x: TapeValue, pads: list[int], value=0, mode: str = "constant") -> TapeValue:
     """x with so many elements added in front and behind of each dimension."""
     if not any(pads):
         return x
@@ -198,7 +198,7 @@ def pad(ctx: Context, x: Value, pads: list[int], value=0, mode: str = "constant"
     return ctx.op("pad", x, pads=pads, mode=mode, value=float(value) if mode == "constant" else 0.0)
 
 
-def _framed(ctx: Context, x: Value, pads: list[int], value: float) -> Value:
+def _framed(ctx: Context, x: TapeValue, pads: list[int], value: float) -> TapeValue:
     """x between tensors of one value, dimension by dimension."""
     for axis in range(x.rank):
         sides = [
