@@ -32,8 +32,8 @@ from ..plan.record import record
 from ..plan.snapshot import write_snapshot
 from ..plan.types import Plan
 from .bodies import find_bodies
-from .compile import compile_library, native_folder
 from .render import KernelSpec, render
+from .shared_library import compile_library, native_folder
 
 __all__ = ["build_bundle", "build_library", "cached_library", "kernels_of", "write_prepared"]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .base import hooks, moved
+from .base import moved, providers
 
 if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from . import eager as eager
@@ -170,7 +170,7 @@ def __dir__() -> list[str]:
 
 
 moved.install(__name__)
-hooks.provide(
+providers.provide(
     {
         "bundle parameters": lambda: import_module(".build.parameters", __name__).read_bundle_params,
         "transfers": lambda: import_module(".run.tensors.transfers", __name__),

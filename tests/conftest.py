@@ -204,7 +204,7 @@ def faulty_library(tmp_path_factory) -> ctypes.CDLL:
     """Kernels that fail, that write 7, that wait until ``gate`` is not 0 and then copy their first argument;
     float32 on cpu."""
     folder = tmp_path_factory.mktemp("faulty")
-    from graph_runtime.codegen.compile import native_folder
+    from graph_runtime.codegen.shared_library import native_folder
 
     (folder / "faulty.c").write_text(_FAULTY)
     include = native_folder() / "include"

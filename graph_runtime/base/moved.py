@@ -29,16 +29,18 @@ MOVED: Mapping[str, str] = {
     "library": "run.library",
     "model": "ir.model",
     "module": "run.module",
-    "numerics": "run.numerics",
+    "numerics": "run.oracle",
     "onnx_backend": "compat.onnx_backend",
     "ops": "ir.ops",
     "packing": "run.packing",
     "prepare": "build.prepare",
     "progress": "base.progress",
+    "run.numerics": "run.oracle",
     "sessions": "run.sessions",
     "shards": "base.machine.shards",
     "stitching": "runtime.stitching",
     "tensors": "run.tensors",
+    "testing.numerics": "testing.accuracy",
     "tvm": "compat.artifacts",
 }
 _PUBLIC = {"errors"}  # another name of the same module, which stays
@@ -57,11 +59,13 @@ class _Finder:
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
         if not fullname.startswith(self._prefix):
             return None
-        name, _, rest = fullname[len(self._prefix) :].partition(".")
-        new = MOVED.get(name)
-        if new is None:
+        name, rest = fullname[len(self._prefix) :], ""
+        while name and name not in MOVED:
+            name, _, last = name.rpartition(".")
+            rest = f".{last}{rest}"
+        if not name:
             return None
-        new = f"{self._prefix}{new}.{rest}".rstrip(".")
+        new = f"{self._prefix}{MOVED[name]}{rest}"
         if name not in _PUBLIC:
             warnings.warn(f"{fullname} is now {new}", DeprecationWarning, stacklevel=2)
         return ModuleSpec(fullname, _Alias(new), is_package=True)

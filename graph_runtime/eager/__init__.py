@@ -13,7 +13,7 @@ Each op is selected once for its types and places and kept; see docs/eager.md fo
 from __future__ import annotations
 
 from ..run.single.call import forget
-from ..run.single.policy import verify
+from ..run.single.verification import verify
 from ..run.tensors.journal import Fallback, fallbacks, strict
 from .arithmetic import (
     absolute,

@@ -9,9 +9,9 @@ import numpy as np
 from ..base import dtypes
 from ..run.single.apply import Refused, apply
 from ..run.single.elementwise import binary
+from ..run.single.fallback import device_first, only
 from ..run.single.operands import cast, dtype_name, on_device, tensor, together
 from ..run.single.promotion import common, floating
-from ..run.single.road import device_first, only
 from ..run.tensors.tensor import Tensor
 
 __all__ = [

@@ -13,10 +13,10 @@ from ..base.machine.devices import Device, parse
 from ..ir.graph import TensorType
 from ..ir.ops import registry
 from ..run.single.apply import Refused, apply
+from ..run.single.fallback import device_first, host_only, only
 from ..run.single.host import on_host
 from ..run.single.move import push
 from ..run.single.operands import device_of, dtype_name, tensor
-from ..run.single.road import device_first, host_only, only
 from ..run.tensors.place import default_place, held
 from ..run.tensors.tensor import Tensor
 from . import arithmetic, comparison, movement, reduction

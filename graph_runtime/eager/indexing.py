@@ -11,9 +11,9 @@ import numpy as np
 
 from ..base import dtypes
 from ..run.single.apply import Refused, apply
+from ..run.single.fallback import device_first, write
 from ..run.single.host import on_host
 from ..run.single.operands import on_device, tensor
-from ..run.single.road import device_first, write
 from ..run.tensors.tensor import Tensor
 from .movement import reshape, take
 

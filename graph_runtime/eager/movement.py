@@ -11,9 +11,9 @@ import numpy as np
 from ..base import dtypes
 from ..ir.graph import TensorType
 from ..run.single.apply import Refused, apply
+from ..run.single.fallback import device_first, only
 from ..run.single.move import push
 from ..run.single.operands import axes_of, on_device, tensor, together
-from ..run.single.road import device_first, only
 from ..run.tensors.place import default_place
 from ..run.tensors.tensor import Tensor
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
+from ..run.single.fallback import store, write
 from ..run.single.host import on_host, tensors_in, to_host
-from ..run.single.road import store, write
 from ..run.tensors.operators import METHODS, PROPERTIES
 from ..run.tensors.tensor import Tensor
 from . import arithmetic, functions, indexing, movement, reduction

@@ -4,8 +4,8 @@
 
 types has the values between the passes. Read placement (placing/ has the policies, fallbacks and globs its
 words), transfers, layouts (defaults, wishes, conversions), memory (order; lifetimes and buffers; offsets and
-pack; pools, file_storage, modes), numerics, balance/ and checker/. queues, happens and lanes say what may run
-side by side; record and snapshot write a plan down. columns is arithmetic that all of them share.
+pack; pools, file_storage, modes), compute_config, balance/ and checker/. queues, happens and lanes say what
+may run side by side; record and snapshot write a plan down. columns is arithmetic that all of them share.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ..base.machine.devices import Device, parse_list
 from ..ir.graph import Graph
 from .capacity import check_circular
 from .checker.check import check
+from .compute_config import assign_numerics
 from .layouts import assign_layouts
 from .memory import SERIAL, assign_storage
-from .numerics import assign_numerics
 from .offsets import Packer
 from .placement import place as _place
 from .transfers import insert_transfers
@@ -72,8 +72,8 @@ def plan(
     devices. Both, and ``objective`` to ``device_map``, and ``strict``, as placement.place. ``formats``:
     device or kind -> format of its floats. ``layouts``: glob as of ``place`` -> layout of what those nodes
     make, as "l1" or "l1/tile/bf16/height[8x1]" (wishes.py). ``numerics``: device or kind -> {"fidelity",
-    "dst", "numerics"} of nodes that do not say (numerics.py). ``policy``: how op models are chosen for boards
-    of stack buda (balance.POLICIES); None: as the file says, else each kernel cuts its op itself.
+    "dst", "numerics"} of nodes that do not say (compute_config.py). ``policy``: how op models are chosen for
+    boards of stack buda (balance.POLICIES); None: as the file says, else each kernel cuts its op itself.
     ``inplace``: func_name -> inputs that output 0 may overwrite, from the libraries' manifests.
     ``use_storage_hints``, ``reuse``, ``reorder`` and ``packer`` say how memory is planned, as assign_storage.
     ``circular`` (circular.of_plan) says what circular buffers each node opens: room for them is left in L1.

@@ -48,18 +48,18 @@ class Placement:
     def report(self) -> list[dict[str, Any]]:
         """One row a node that runs, and an input that every run copies: nid, node, op, asked (None: no
         device), device, why, ns, and copies: from, to, bytes and ns of each copy of what it makes."""
-        from .placing import table  # the models of costs are loaded where they are asked only
+        from .placing import rows  # the models of costs are loaded where they are asked only
 
         asked = np.full(len(self.did), -1) if self.asked is None else self.asked
         why = [self.causes[i] for i in self.cause_id.tolist()]
-        return table.node_rows(self._problem(), self.did, asked, why)
+        return rows.node_rows(self._problem(), self.did, asked, why)
 
     def summary(self) -> dict[str, Any]:
         """{"devices", "copies", "elsewhere", "predictions"}: sums a device and a way, the rows of nodes that
         are elsewhere than asked, and of each objective the ns, the bound and the best single device."""
-        from .placing import table
+        from .placing import rows
 
-        said = {**table.totals(self.report()), "predictions": table.predictions(self._problem(), self.did)}
+        said = {**rows.totals(self.report()), "predictions": rows.predictions(self._problem(), self.did)}
         return {**said, "warnings": list(self.warnings)}
 
     def _problem(self) -> PlacementProblem:

@@ -1,7 +1,7 @@
 """What results should be, and how far they are from it.
 
 Read: interpreter (numpy alone), rearrange (the same graph in other ways), differences (how far), compare
-(devices with the interpreter), against (outputs with another runtime's); graphs, numerics and placing make
+(devices with the interpreter), against (outputs with another runtime's); graphs, accuracy and placing make
 random cases. plugin is pytest's: the fixture ``check_graph``.
 """
 

@@ -16,11 +16,11 @@ from torch._dynamo.backends.common import aot_autograd
 
 from ..base.errors import CapacityError, GraphError, GraphRuntimeError, PlanError, UnsupportedOpError
 from ..run.tensors import journal
+from .compiled_graph import CompiledGraph
 from .counters import Unsupported, count, note_graph
 from .decompositions import table
 from .graphs import lower
 from .options import Options, read
-from .program import CompiledGraph
 
 __all__ = ["Compiled", "backend", "compile_graph"]
 

@@ -16,7 +16,7 @@ __all__ = ["Guard", "register"]
 
 
 class Guard(torch._C._acc.DeviceGuard):
-    """torch's guard of the device: which one is the current one is Python's business (module.py)."""
+    """torch's guard of the device: which one is the current one is Python's business (device_module.py)."""
 
     def type_(self) -> Any:
         """The device type."""

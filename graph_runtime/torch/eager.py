@@ -13,15 +13,15 @@ from typing import Any
 import torch
 
 from ..base.errors import GraphRuntimeError
-from ..run.single import policy
+from ..run.single import verification
 from ..run.single.apply import ready_call
 from ..run.tensors.tensor import Tensor
 from . import content, rules
 from .counters import Unsupported, count
+from .device_module import refuse_in_child
 from .direct import Eager
 from .host import check_devices, on_host
 from .kinds import kind_of, torch_dtype
-from .module import refuse_in_child
 from .store import store_of, wrap
 from .wide import narrowed, widened
 
@@ -43,7 +43,7 @@ class Operation:
         self.op, self.rule, self.name = op, rule, op._schema.name.removeprefix("aten::")
         self.written = _written(op._schema)
         self.ready: dict[Any, tuple[Any, torch.dtype, tuple[Any, ...]]] = {}
-        policy.on_change(self.ready.clear)
+        verification.on_change(self.ready.clear)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not kwargs:

@@ -12,8 +12,8 @@ from . import autocast, backward, modules, rules, serialization
 from .composites import COMPOSITES, EAGER
 from .copies import KERNELS
 from .decompositions import eager_kernels
+from .device_module import DeviceModule
 from .eager import Operation, fallback
-from .module import DeviceModule
 from .recurrent import CELLS
 
 __all__ = ["register"]

@@ -12,7 +12,7 @@ import numpy as np
 from ..base.machine.descriptors import Descriptor
 from ..base.machine.layout import L1
 from ..ir.ops import registry
-from ..plan.numerics import node_numerics
+from ..plan.compute_config import node_numerics
 from ..plan.types import Plan
 from ..simulation.timeline import Timeline
 from .svg import Svg, heat

@@ -1,4 +1,4 @@
-/* gr_oracle.h: the exact numerics of a simulated core, one stage at a time, for graph_runtime/run/numerics.py:
+/* gr_oracle.h: the exact numerics of a simulated core, one stage at a time, for graph_runtime/run/oracle.py:
  * what tests hold to recorded bits, and what users ask to know what the machine does to a value.
  *
  * Arrays are row-major and hold the bits of float32, uint32 each: source registers with their low 13 bits 0,

@@ -1,7 +1,7 @@
 /* exact.c: the border of the exact numerics (exact.h) to Python: checks what does not exist, loops over
  * arrays.
  *
- * Called by graph_runtime/run/numerics.py; without state, any thread.
+ * Called by graph_runtime/run/oracle.py; without state, any thread.
  * defines: gr_oracle_*
  */
 #include "exact.h"

@@ -24,7 +24,7 @@ import graph_runtime as gr
 import graph_runtime.torch as tt
 from graph_runtime.run.sessions.session import Session
 from graph_runtime.torch.backend import Compiled
-from graph_runtime.torch.program import CompiledGraph
+from graph_runtime.torch.compiled_graph import CompiledGraph
 
 BATCH = 200  # operations between two waits
 

@@ -1,4 +1,4 @@
-"""The exact tt kernels against the tile functions of graph_runtime/run/numerics.py, put together here: which
+"""The exact tt kernels against the tile functions of graph_runtime/run/oracle.py, put together here: which
 tile meets which, in what order, and what lies between Dst and the tensor."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import graph_runtime as gr
 from graph_runtime.base import dtypes
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.ir.ops import registry
-from graph_runtime.run import numerics
-from graph_runtime.testing import numerics as testing_numerics
+from graph_runtime.run import oracle
+from graph_runtime.testing import accuracy
 
 MODES = [("", "fp32"), ("LoFi", "bf16"), ("HiFi2", "fp32"), ("HiFi3", "bf16"), ("HiFi4", "fp32")]
 TILE = {
@@ -48,7 +48,7 @@ def held(dst: np.ndarray, format: str, mode: str) -> np.ndarray:
     """Dst [32, 32] as the words that its packed tile holds."""
     if format == "f32" and mode == "fp32":
         return dst  # unpack would cut float32 to tf32
-    return numerics.unpack(numerics.pack(dst, format, mode), format)
+    return oracle.unpack(oracle.pack(dst, format, mode), format)
 
 
 def sums(
@@ -63,13 +63,13 @@ def sums(
             dst = np.zeros((32, 32), np.uint32)
             for k in range(0, a.shape[1], step):
                 dst = held(dst, between, mode) if k else dst
-                dst = numerics.matmul(
+                dst = oracle.matmul(
                     a[r : r + 32, k : k + step], b[k : k + step, c : c + 32], fidelity or "HiFi4", mode, dst
                 )
             if bias is not None:
                 add = np.broadcast_to(tiles(source(bias)[None])[0, c : c + 32], (32, 32))
                 loaded = held(dst, between, mode) & np.uint32(0xFFFFE000)
-                dst = numerics.elementwise("add", loaded, add, dst=mode)
+                dst = oracle.elementwise("add", loaded, add, dst=mode)
             out[r : r + 32, c : c + 32] = dst
     return out
 
@@ -237,7 +237,7 @@ def test_conv2d(tt, x_shape, w_shape, attrs, format, mode, u_kt):
 def test_elementwise(tt, name, format, fidelity, mode):
     def reference(a, b):
         b = np.broadcast_to(source(b), a.shape)
-        dst = numerics.elementwise(name, source(a), b, fidelity or "HiFi4", mode)
+        dst = oracle.elementwise(name, source(a), b, fidelity or "HiFi4", mode)
         return np.stack([stored(plane, (33, 50), format, mode) for plane in dst])
 
     check(
@@ -254,11 +254,11 @@ def test_elementwise(tt, name, format, fidelity, mode):
 @pytest.mark.slow
 @pytest.mark.parametrize("op", ["matmul", "conv2d", "multiply"])
 def test_compiled_kernels_are_the_same(tmp_path, op):
-    arrays = testing_numerics.operands(op, "normal")
+    arrays = accuracy.operands(op, "normal")
     words = {"numerics": "exact", "fidelity": "HiFi2", "dst": "bf16"}
     builder = gr.GraphBuilder(device="tt:0")
     inputs = [builder.input(f"x{i}", a.shape) for i, a in enumerate(arrays)]
-    builder.output(builder.op(op, *inputs, **testing_numerics.CASES[op][1]))
+    builder.output(builder.op(op, *inputs, **accuracy.CASES[op][1]))
     module = gr.load(
         build_bundle(
             builder, ["tt:0"], tmp_path / "op.bundle", formats={"tt": "bf16"}, numerics={"tt": words}
@@ -266,9 +266,7 @@ def test_compiled_kernels_are_the_same(tmp_path, op):
     )
     module.set_input(**{f"x{i}": a for i, a in enumerate(arrays)})
     module.run()
-    np.testing.assert_array_equal(
-        module.get_output(0).numpy(), testing_numerics.run(op, arrays, "bf16", words)
-    )
+    np.testing.assert_array_equal(module.get_output(0).numpy(), accuracy.run(op, arrays, "bf16", words))
 
 
 def test_integers_have_one_way(tt):

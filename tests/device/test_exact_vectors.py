@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graph_runtime.run import numerics
+from graph_runtime.run import oracle
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "numerics"
 FOLDER = os.environ.get("NUMERICS_VECTORS", "")
@@ -40,14 +40,14 @@ def registers(bits: np.ndarray) -> np.ndarray:
     name = "bf16" if bits.dtype == np.uint16 else "f32"
     for r in range(0, bits.shape[0], 32):
         for c in range(0, bits.shape[1], 32):
-            out[r : r + 32, c : c + 32] = numerics.unpack(tilize(bits[r : r + 32, c : c + 32]), name)
+            out[r : r + 32, c : c + 32] = oracle.unpack(tilize(bits[r : r + 32, c : c + 32]), name)
     return out
 
 
 def operand(arrays: Arrays, name: str, axis: int) -> np.ndarray:
     """A matmul's operand as registers; block tiles lie along K, which is ``axis``."""
     if f"{name}_tile" in arrays:
-        return np.concatenate([numerics.unpack(t, "bfp8_b") for t in arrays[f"{name}_tile"]], axis=axis)
+        return np.concatenate([oracle.unpack(t, "bfp8_b") for t in arrays[f"{name}_tile"]], axis=axis)
     return registers(next(arrays[k] for k in (f"{name}_bf16", f"{name}_fp32") if k in arrays))
 
 
@@ -56,7 +56,7 @@ def check_matmul(arrays: Arrays) -> int:
     for key, wanted in arrays.items():
         if key.startswith("out_"):
             dst, fidelity = key[4:].rsplit("_", 1)
-            count += same(numerics.matmul(a, b, PHASES[fidelity], DST[dst]), wanted, key)
+            count += same(oracle.matmul(a, b, PHASES[fidelity], DST[dst]), wanted, key)
     return count
 
 
@@ -64,7 +64,7 @@ def check_mvmul(arrays: Arrays) -> int:
     count = 0
     for dst, before in (("dst32", "dst32_before_fp32"), ("dst16", "dst16_before_bf16")):
         for phase in range(4):
-            got = numerics.mvmul(
+            got = oracle.mvmul(
                 arrays["srcb_bf16"],
                 arrays["srca_bf16"],
                 phase,
@@ -83,7 +83,7 @@ def check_elementwise(arrays: Arrays) -> int:
         if op in ops:
             dst, fidelity = rest[:10], PHASES.get(rest[11:], "HiFi4")
             before = arrays.get("dst16_before_bf16" if DST[dst] == "bf16" else "dst32_before_fp32")
-            count += same(numerics.elementwise(ops[op], a, b, fidelity, DST[dst], before), wanted, key)
+            count += same(oracle.elementwise(ops[op], a, b, fidelity, DST[dst], before), wanted, key)
     return count
 
 
@@ -93,7 +93,7 @@ def check_unpack(format: str) -> Callable[[Arrays], int]:
         outputs = [(k, w) for k, w in arrays.items() if k.startswith("srca_")]
         return sum(
             same(
-                numerics.unpack(
+                oracle.unpack(
                     tile, FORMATS.get(format, format), "bf16" if key == "srca_bf16_reg" else "tf32"
                 ),
                 wanted,
@@ -113,14 +113,14 @@ def check_pack(arrays: Arrays) -> int:
             continue
         via = via.removesuffix("_tile")
         bits = wanted if key.endswith("_tile") else tilize(wanted)
-        got = numerics.pack(arrays[f"dst_{dst}"], FORMATS.get(format, format), dst, FORMATS.get(via, via))
+        got = oracle.pack(arrays[f"dst_{dst}"], FORMATS.get(format, format), dst, FORMATS.get(via, via))
         count += same(got, np.ascontiguousarray(bits).view(np.uint8).reshape(-1), key)
     return count
 
 
 def check_accumulate(arrays: Arrays) -> int:
     return sum(
-        same(numerics.accumulate(arrays[f"l1_before_{f}"], arrays["dst_fp32"]), arrays[f"l1_after_{f}"], f)
+        same(oracle.accumulate(arrays[f"l1_before_{f}"], arrays["dst_fp32"]), arrays[f"l1_after_{f}"], f)
         for f in ("fp32", "bf16")
     )
 
@@ -129,11 +129,11 @@ def check_sfpu(arrays: Arrays) -> int:
     a, b, c = (arrays[n] for n in "abc")
     one, zero = np.full_like(a, 0x3F800000), np.zeros_like(a)
     results = {
-        "mad": numerics.mad(a, b, c),
-        "add_b_plus_c": numerics.mad(one, b, c),
-        "mul": numerics.mad(a, b, zero),
-        "round_a_to_bf16": numerics.store16(a, nearest=True),
-        "store_a_bf16": numerics.store16(a),
+        "mad": oracle.mad(a, b, c),
+        "add_b_plus_c": oracle.mad(one, b, c),
+        "mul": oracle.mad(a, b, zero),
+        "round_a_to_bf16": oracle.store16(a, nearest=True),
+        "store_a_bf16": oracle.store16(a),
     }
     return sum(same(got, arrays[name], name) for name, got in results.items())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from graph_runtime.codegen.bodies import find_bodies, generic_table, includes
-from graph_runtime.codegen.compile import _include_folders, native_folder
+from graph_runtime.codegen.shared_library import _include_folders, native_folder
 from graph_runtime.codegen.toolchain import FLAGS, find_compiler
 
 

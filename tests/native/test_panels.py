@@ -6,7 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from graph_runtime.codegen.compile import native_folder
+from graph_runtime.codegen.shared_library import native_folder
 
 from graph_runtime.base.machine import devices
 from graph_runtime.build.libraries import isa

@@ -21,7 +21,7 @@ OBSCURE = {
     r"\b(?:whoever|nobody|somebody)\b": "the caller, another thread, the session, the user",
     r"(?<!\buser )(?<!\busers )(?<!\buser of the machine )\bwhom?\b": "the noun; only users are `who`",
     r"\bstands\b(?! (?:for|in for)\b)": "is, lies, occurs, comes",
-    r"\broad\b(?!\.py)": "way, path, order of steps",
+    r"\broad\b": "way, path, order of steps",
     r"\bhouse\b": "project, package",
 }
 _RULES = [(re.compile(pattern, re.IGNORECASE), instead) for pattern, instead in OBSCURE.items()]
@@ -104,7 +104,7 @@ def test_an_obscure_word_is_found(kind, text):
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (".py", 'raise KeyError("nobody /* stands */ here")  # a node that stands\n# for others; road.py'),
+        (".py", 'raise KeyError("nobody /* stands */ here")  # a node that stands\n# for others'),
         (".c", 'refuse("which nobody has opened /* who */");'),
         (".md", "A user who runs `road`.\n\n```\nnobody\n```\n"),
     ],

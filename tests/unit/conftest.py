@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from graph_runtime.codegen import bodies, compile, render
+from graph_runtime.codegen import bodies, render, shared_library
 
 from graph_runtime.base.config import config
 from graph_runtime.ir.graph import TensorType
@@ -86,7 +86,7 @@ class Toy:
         return render.render(kernels, bodies.find_bodies(self.native / "kernels"))
 
     def compile(self, out: Path, *kernels, **options) -> Path:
-        return compile.compile_library(self.render(*kernels), out, **options)
+        return shared_library.compile_library(self.render(*kernels), out, **options)
 
 
 _OPS: dict[str, Op] = {}
@@ -96,7 +96,7 @@ _OPS: dict[str, Op] = {}
 def toy(tmp_path, monkeypatch):
     """A Toy, with a cache folder of this test's own."""
     native = tmp_path / "native"
-    real = compile.native_folder()
+    real = shared_library.native_folder()
     shutil.copytree(real / "include", native / "include")
     for name, text in {
         "cpu/begin_f32.h": _BEGIN.format("float", "f32"),
@@ -110,8 +110,8 @@ def toy(tmp_path, monkeypatch):
         file = native / "kernels" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    monkeypatch.setattr(compile, "native_folder", lambda: native)
-    compile._headers_hash.cache_clear()
+    monkeypatch.setattr(shared_library, "native_folder", lambda: native)
+    shared_library._headers_hash.cache_clear()
     with config(CACHE_DIR=str(tmp_path / "cache")):
         yield Toy(native)
-    compile._headers_hash.cache_clear()
+    shared_library._headers_hash.cache_clear()

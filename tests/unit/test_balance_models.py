@@ -34,7 +34,7 @@ from graph_runtime.plan.balance import (
     part_models,
     require_legal,
 )
-from graph_runtime.plan.balance.blocks import block_shape, divisors, dst_tiles, largest_divisor
+from graph_runtime.plan.balance.block_shapes import block_shape, divisors, dst_tiles, largest_divisor
 from graph_runtime.plan.balance.legality import legal_dirs, structural
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "balancer.md"

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graph_runtime.codegen import compile as compile_module
-from graph_runtime.codegen import glue, toolchain
+from graph_runtime.codegen import glue, shared_library, toolchain
 from graph_runtime.codegen.cache import open_cache
 
 from graph_runtime.base.config import config
@@ -366,7 +365,7 @@ def test_equal_inputs_give_equal_bytes_in_any_folder_with_any_jobs(toy, tmp_path
     moved = tmp_path / "another folder" / "deeper" / "native"
     moved.parent.mkdir(parents=True)
     toy.native.rename(moved)
-    monkeypatch.setattr(compile_module, "native_folder", lambda: moved)
+    monkeypatch.setattr(shared_library, "native_folder", lambda: moved)
     with config(CACHE_DIR=str(tmp_path / "another cache")):
         second = type(toy)(moved).compile(tmp_path / "b" / "c" / "kernels.so", *reversed(kernels), jobs=4)
     assert second.read_bytes() == first
@@ -382,7 +381,7 @@ def test_the_second_compile_comes_from_the_cache_and_a_broken_file_is_made_anew(
     (cached,) = open_cache().folder.glob("libraries/*.so")
     cached.write_bytes(b"cut off")
     assert toy.compile(tmp_path / "kernels.so", toy.kernel("a")).read_bytes() == first
-    monkeypatch.setattr(compile_module, "_build", None)  # no compiler runs from here on
+    monkeypatch.setattr(shared_library, "_build", None)  # no compiler runs from here on
     assert toy.compile(tmp_path / "kernels.so", toy.kernel("a")).read_bytes() == first
     with pytest.raises(TypeError):
         toy.compile(tmp_path / "kernels.so", toy.kernel("a", times=2))
@@ -392,7 +391,7 @@ def test_a_changed_header_is_another_library(toy, tmp_path):
     toy.compile(tmp_path / "kernels.so", toy.kernel("a"))
     header = toy.native / "kernels" / "cpu" / "mix.h"
     header.write_text(header.read_text().replace("+ b[i]", "- b[i]"))
-    compile_module._headers_hash.cache_clear()
+    shared_library._headers_hash.cache_clear()
     toy.compile(tmp_path / "kernels.so", toy.kernel("a"))
     assert len(list(open_cache().folder.glob("libraries/*.so"))) == 2
 
@@ -400,7 +399,7 @@ def test_a_changed_header_is_another_library(toy, tmp_path):
 _RACER = """
 import sys
 from pathlib import Path
-from graph_runtime.codegen import compile
+from graph_runtime.codegen import shared_library
 from graph_runtime.codegen.render import Rendered
 from graph_runtime.build.libraries.manifest import KernelEntry
 function = 'int32_t a__direct(const gr_call *c)'
@@ -408,7 +407,7 @@ text = f'#include "entry.h"\\nGR_DIRECT {function};\\n{function} {{ return c->na
 entry = KernelEntry("a", "cpu", "a__direct", "none", {}, 0, ())
 sys.stdin.readline()
 for _ in range(3):
-    compile.compile_library(Rendered({"k.c": text}, (entry,)), sys.argv[1])
+    shared_library.compile_library(Rendered({"k.c": text}, (entry,)), sys.argv[1])
 """
 
 

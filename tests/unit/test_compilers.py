@@ -99,13 +99,13 @@ def test_one_that_talks_without_end_takes_no_memory(tmp_path):
 
 _INTERRUPTED = """
 import sys
-from graph_runtime.codegen import compile
+from graph_runtime.codegen import shared_library
 from graph_runtime.codegen.render import Rendered
 from graph_runtime.build.libraries.manifest import KernelEntry
 entry = KernelEntry("a", "cpu", "a__direct", "none", {}, 0, ())
 units = {f"k{i}.c": f"int a{i};" for i in range(3)}
 try:
-    compile.compile_library(Rendered(units, (entry,)), sys.argv[1])
+    shared_library.compile_library(Rendered(units, (entry,)), sys.argv[1])
 except KeyboardInterrupt:
     sys.exit(77)
 """
@@ -215,7 +215,7 @@ def test_limits_that_a_compiler_meets_are_said(toy, tmp_path, body, says):
 _NO_ROOM = """
 import resource, sys
 from graph_runtime.codegen.toolchain import find_compiler
-from graph_runtime.codegen import compile
+from graph_runtime.codegen import shared_library
 from graph_runtime.codegen.render import Rendered
 from graph_runtime.build.libraries.manifest import KernelEntry
 from graph_runtime.base.errors import GraphRuntimeError
@@ -225,7 +225,7 @@ with open("/proc/self/status") as file:
     size = next(int(line.split()[1]) << 10 for line in file if line.startswith("VmSize"))
 resource.setrlimit(resource.RLIMIT_AS, (size + int(sys.argv[2]),) * 2)
 try:
-    compile.compile_library(Rendered({"k.c": "int a;"}, (entry,)), sys.argv[1])
+    shared_library.compile_library(Rendered({"k.c": "int a;"}, (entry,)), sys.argv[1])
 except (GraphRuntimeError, MemoryError) as error:
     print(type(error).__name__, error)
 """

@@ -50,6 +50,15 @@ def test_an_old_path_leads_to_the_same_module_and_says_where_it_is(old, new):
     ]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [("run.numerics", "run.oracle"), ("testing.numerics", "testing.accuracy")]
+)
+def test_a_module_that_moved_within_its_folder_is_found(old, new):
+    assert lead(f"graph_runtime.{old}", f"graph_runtime.{new}") == [
+        f"DeprecationWarning: graph_runtime.{old} is now graph_runtime.{new}"
+    ]
+
+
 def test_errors_have_two_names_and_nothing_is_said():
     assert lead("graph_runtime.errors", "graph_runtime.base.errors") == [""]
     assert gr.errors.InputError is gr.InputError

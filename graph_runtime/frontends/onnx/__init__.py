@@ -2,7 +2,7 @@
 
 model = graph_runtime.frontends.onnx.load_model("bert.onnx", dims={"batch": 4})
 
-Read wire and read (the file without its weights), prepare (check, batch), importer (attributes, context), a
+Read wire and read (the file without its weights), parse (check, batch), importer (attributes, context), a
 family of converters, tape (what they emit), emit. docs/onnx.md is for users, docs/onnx-ops.md the table of
 ops.
 """
@@ -46,9 +46,9 @@ def load_model(
     """
     from . import families  # noqa: F401  (it fills the table of converters)
     from .importer import Importer
-    from .prepare import prepare_file
+    from .parse import parse_file
 
-    file = prepare_file(
+    file = parse_file(
         source, require_onnx(), dict(dims or {}), batch, None if folder is None else Path(folder)
     )
     given = dict(values or {})

@@ -15,7 +15,7 @@ from .attributes import attributes_of
 from .budget import Budget
 from .context import Context, UnknownValueError, table
 from .emit import emit
-from .prepare import PreparedFile
+from .parse import ParsedFile
 from .read import DTYPES, tensor_constant
 from .tape import Tape, TapeValue
 
@@ -46,7 +46,7 @@ class Failure:
 class Importer:
     """``given``: values of graph inputs that are known already."""
 
-    source: PreparedFile
+    source: ParsedFile
     given: Mapping[str, np.ndarray] = field(default_factory=dict)
     tape: Tape = field(default_factory=Tape)
     notes: list[Note] = field(default_factory=list)

@@ -14,7 +14,7 @@ from .legal import explained, legal_models, part_models, require_legal
 from .memory import Settings
 from .models import MOST_MODELS, enumerate_models
 from .op import DIRECTIONS, BalanceOp, Grid, Operand, Stream, Tiles, Tm, User
-from .shown import balanced_json, balanced_text, node_rows, rows_text
+from .rows import balanced_json, balanced_text, node_rows, rows_text
 from .types import LEGAL, POLICIES, REASONS, BlockShape, Candidate, Candidates, L1Buffer, OpModel, Overrides
 from .view import View, view_of
 

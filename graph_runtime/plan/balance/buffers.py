@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from .blocks import largest_divisor
+from .block_shapes import largest_divisor
 from .chip import Chip
 from .op import BalanceOp, Grid, Operand, Stream
 from .types import BlockShape, L1Buffer

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from .blocks import divides
+from .block_shapes import divides
 from .op import BalanceOp, Grid, Operand, Stream, User
 from .types import BlockShape
 

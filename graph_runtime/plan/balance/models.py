@@ -14,7 +14,7 @@ from functools import cache
 
 from ...costs import op_cycles
 from ...costs.buda import known_ops
-from .blocks import block_shape, divisors, dst_tiles
+from .block_shapes import block_shape, divisors, dst_tiles
 from .chip import Chip
 from .legality import legal_dirs, structural
 from .memory import NO_MEMORY, DraftModel, Settings, allocate

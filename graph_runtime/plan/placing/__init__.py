@@ -1,6 +1,6 @@
 """Which device each node runs on, by predicted time.
 
-Graph + devices --problem--> PlacementProblem --policies--> device of each node --causes, table--> why
+Graph + devices --problem--> PlacementProblem --policies--> device of each node --causes, rows--> why
 """
 
 from .policies import POLICIES, decide

@@ -9,7 +9,7 @@ from ...base.errors import DeviceMemoryError, KernelError
 from ...ir.ops.inputs import nmse
 from ..tensors.tensor import Tensor
 from ..tensors.transfers import gather
-from . import policy
+from . import verification
 from .call import Attrs, CachedCall, find
 from .launch import Moved, alias
 
@@ -33,7 +33,7 @@ def ready_call(op: str, attrs: Attrs, inputs: tuple[Tensor, ...]) -> CachedCall 
     check that is due. Callers may keep it for tensors of the same places; policy.on_change tells when to
     stop."""
     call = find(op, attrs, tuple([tensor.place for tensor in inputs]))
-    if call.launcher is None or (policy.verifying() and not call.verified):
+    if call.launcher is None or (verification.verifying() and not call.verified):
         return None
     return call
 
@@ -60,7 +60,7 @@ def _made(call: CachedCall, inputs: tuple[Tensor, ...]) -> Tensor:
         return alias(inputs[0], call.output)
     try:
         made = call.launcher.launch(inputs)
-        if policy.verifying() and not call.verified:
+        if verification.verifying() and not call.verified:
             _verify(call, inputs, made)
     except DeviceMemoryError as error:
         raise Refused(f"out of device memory: {error}", error) from error

@@ -23,7 +23,7 @@ from ..tensors import journal
 from ..tensors.place import Place, default_place
 from ..tensors.tensor import Tensor
 from ..tensors.transfers import gather
-from . import policy
+from . import verification
 from .launch import Launcher, Moved
 from .move import push
 
@@ -130,7 +130,7 @@ def find(op: str, attrs: Attrs, inputs: tuple[Place, ...]) -> CachedCall:
 def forget() -> None:
     """Drop every selection, and with it quarantines: for tests, and after a kernel was repaired."""
     _calls.clear()
-    policy.changed()
+    verification.changed()
 
 
 def _select(name: str, attrs: Attrs, inputs: tuple[Place, ...]) -> CachedCall:

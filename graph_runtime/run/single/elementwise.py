@@ -10,12 +10,12 @@ import numpy as np
 
 from ...base.errors import DeviceMemoryError
 from ..tensors.tensor import Tensor
-from . import policy
+from . import verification
 from .apply import apply, ready_call
 from .call import CachedCall
+from .fallback import device_first, only
 from .operands import device_of, dtype_key, dtype_name, together
 from .promotion import common, floating
-from .road import device_first, only
 
 __all__ = ["binary"]
 
@@ -25,7 +25,7 @@ _MOST = 4096  # shapes that never come again must not be kept for good
 def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> Callable[..., Any]:
     """numpy's ``ufunc`` by the registry's ``op``; ``floats``: integers as floats (true_divide)."""
     ready: dict[tuple[object, ...], CachedCall] = {}
-    policy.on_change(ready.clear)
+    verification.on_change(ready.clear)
     name = ufunc.__name__
 
     def body(a: Any, b: Any, *, dtype: Any = None, **more: Any) -> Tensor:

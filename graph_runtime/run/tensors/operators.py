@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...base.hooks import provided
+from ...base.providers import provided
 
 __all__ = ["METHODS", "PROPERTIES", "Operators"]
 

@@ -19,10 +19,10 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import HandleError, InputError, KernelError
-from ...base.hooks import provided
 from ...base.locks import new_rlock
 from ...base.machine.devices import Device
 from ...base.machine.layout import HOST, Layout
+from ...base.providers import provided
 from ...ir.graph import TensorType
 from .. import core
 from ..queues.buffer import Buffer, check_timeout

@@ -1,4 +1,4 @@
-"""A source -> PreparedFile: parsed, functions inlined, names and versions checked, dims bound."""
+"""A source -> ParsedFile: parsed, functions inlined, names and versions checked, dims bound."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .check import check_graph, check_text, input_types, opsets
 from .context import table
 from .read import ModelFile, open_model
 
-__all__ = ["PreparedFile", "prepare_file"]
+__all__ = ["ParsedFile", "parse_file"]
 
 _MOST_DEPTH = 100  # of functions in functions
 _BODY = 8  # nodes that ONNX defines an op by, more or less
@@ -35,7 +35,7 @@ class _Grown:
 
 
 @dataclass(frozen=True)
-class PreparedFile:
+class ParsedFile:
     """A file that may be imported. ``opsets``: {domain: version}. ``types``: of the graph's inputs. ``dims``:
     dimensions that were bound. ``batch``: how the fixed batch was changed, None if it was not."""
 
@@ -46,9 +46,9 @@ class PreparedFile:
     batch: Batch | None
 
 
-def prepare_file(
+def parse_file(
     source: Any, onnx: Any, dims: Mapping[str, int], batch: int | None, folder: Path | None
-) -> PreparedFile:
+) -> ParsedFile:
     """The file of ``source``, fit for an Importer; parameters as load_model's. Raises as load_model."""
     file = open_model(source, onnx, folder)
     check_text(file.proto)
@@ -56,7 +56,7 @@ def prepare_file(
     check_graph(file.proto.graph)
     dims, change = set_batch(file.proto.graph, batch, dims) if batch else (dims, None)
     types, bound = input_types(file.proto.graph, dims)
-    return PreparedFile(file, opsets(file.proto, onnx), types, bound, change)
+    return ParsedFile(file, opsets(file.proto, onnx), types, bound, change)
 
 
 def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""The two roads of a numpy-like function: its own body on the device, numpy's on the host where that is
+"""The two ways of a numpy-like function: its own body on the device, numpy's on the host where that is
 refused; and out=."""
 
 from __future__ import annotations
