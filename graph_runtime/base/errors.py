@@ -29,7 +29,6 @@ Fields are keyword arguments and become attributes: raise GraphError("...", path
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable
 from itertools import islice
@@ -207,12 +206,18 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     few, or ""."""
     name, names = str(name), [str(k) for k in islice(known, _MOST_NAMES)]
     short = [k for k in names if len(k) <= _MOST_LETTERS]
-    close = difflib.get_close_matches(name, short, n=1, cutoff=0.6) if len(name) <= _MOST_LETTERS else []
+    close = _closest(name, short) if len(name) <= _MOST_LETTERS else []
     if close:
         return f" (did you mean {close[0]!r}?)"
     if names and len(names) <= 12:
         return f" (there are: {', '.join(sorted(names))})"
     return ""
+
+
+def _closest(name: str, names: list[str]) -> list[str]:
+    import difflib  # errors alone need it
+
+    return difflib.get_close_matches(name, names, n=1, cutoff=0.6)
 
 
 def as_path(value: object, what: str) -> Path:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import orjson
+
+from ..base.packaged import data_folder
 
 __all__ = ["load"]
 
@@ -14,4 +15,4 @@ __all__ = ["load"]
 @cache
 def load(name: str) -> dict[str, Any]:
     """The content of weights/<name>.json. Every file has ``source`` and ``date`` beside its numbers."""
-    return orjson.loads(resources.files(__package__).joinpath("weights", f"{name}.json").read_bytes())
+    return orjson.loads((data_folder(__package__) / "weights" / f"{name}.json").read_bytes())

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.machine.layout import Layout
+from ..base.unique import unique_values
 
 __all__ = ["COPY", "NOP", "Func", "Graph", "Hints", "NodeView", "StorageHint", "TensorType"]
 
@@ -226,4 +227,4 @@ class Graph:
     def consumers(self, eid: int) -> np.ndarray:
         """nids that read an entry, in node order (a node that reads it twice is listed once)."""
         slots = np.flatnonzero(self.in_eid == eid)
-        return np.unique(np.searchsorted(self.in_ptr, slots, side="right") - 1)
+        return unique_values(np.searchsorted(self.in_ptr, slots, side="right") - 1)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..base.errors import InputError
+from ..base.unique import unique_values
 from .columns import ragged, starts
 
 __all__ = ["Groups"]
@@ -37,7 +38,7 @@ class Groups(NamedTuple):
             raise InputError(
                 f"buffer {at} of a packing lives from {lower[at]} to {upper[at]}: give a time to live", got=at
             )
-        times = np.unique(np.concatenate([lower, upper]))
+        times = unique_values(np.concatenate([lower, upper]))
         first, last = np.searchsorted(times, lower), np.searchsorted(times, upper)
         buffer = np.repeat(np.arange(len(lower), dtype=np.int32), last - first)
         return cls._of_pairs(ragged(first, last - first), buffer, max(len(times) - 1, 0), upper - lower)

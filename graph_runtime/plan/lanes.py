@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..base.unique import unique_values
 from .columns import input_behind, is_nop, ragged, starts
 from .queues import COMPUTE, COPY_IN, COPY_OUT, assign_queues
 from .types import Plan, Storage
@@ -130,10 +131,10 @@ def _pieces(storage: Storage) -> tuple[np.ndarray, np.ndarray]:
     storage's ends."""
     region = storage.region
     first, count, total = np.zeros(storage.count, np.int64), np.zeros(storage.count, np.int64), 0
-    for which in np.unique(region).tolist():
+    for which in unique_values(region).tolist():
         mine = np.flatnonzero((region == which) & (storage.extent > 0))
         begin, end = storage.offset[mine], storage.offset[mine] + storage.extent[mine]
-        cuts = np.unique(np.concatenate([begin, end]))
+        cuts = unique_values(np.concatenate([begin, end]))
         first[mine] = np.searchsorted(cuts, begin)
         count[mine] = np.searchsorted(cuts, end) - first[mine]
         first[mine] += total

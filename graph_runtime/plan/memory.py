@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..base.errors import InputError, did_you_mean
+from ..base.unique import unique_values
 from ..ir.graph import Graph
 from .buffers import Buffers, Placed
 from .capacity import check_capacity
@@ -128,7 +129,7 @@ def _make_plan(
     placed = laid_out.placed
     peak: dict[tuple[int, int], int] = {}
     ends = storage.offset + storage.extent
-    for which in np.unique(storage.did.astype(np.int64) * 16 + storage.memory).tolist():
+    for which in unique_values(storage.did.astype(np.int64) * 16 + storage.memory).tolist():
         mine = (storage.did == which // 16) & (storage.memory == which % 16)
         peak[which // 16, which % 16] = int(ends[mine].max(initial=0))
     bound = {}

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import warnings
 from functools import cache
-from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..base.errors import LibraryError
 from ..ir.ops import registry
 from ..ir.ops.select import Selected, select
 from ..ir.ops.targets import kernel_by_rule
 from . import core
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 __all__ = ["absent", "select_present", "version"]
 
@@ -28,9 +31,8 @@ _PREFIX = "scipy_"  # of its symbols, so that no other library has them
 @cache
 def absent() -> str | None:
     """None once OpenBLAS is open, for the rest of the process; else why there is none."""
-    try:
-        wheel = metadata.distribution(_WHEEL)
-    except metadata.PackageNotFoundError:
+    wheel = _wheel()
+    if wheel is None:
         return f"{_WHEEL} is not installed (pip install 'graph-runtime[blas]')"
     root = Path(str(wheel.locate_file(""))).resolve()
     found = [Path(str(file.locate())).resolve() for file in wheel.files or () if file.match(_FILE)]
@@ -65,7 +67,14 @@ def select_present(
 
 def version() -> str:
     """The wheel's version, "" where it is not installed."""
+    wheel = _wheel()
+    return wheel.version if wheel else ""
+
+
+def _wheel() -> Distribution | None:
+    from importlib import metadata  # takes 5 ms, and few graphs name a kernel that calls OpenBLAS
+
     try:
-        return metadata.version(_WHEEL)
+        return metadata.distribution(_WHEEL)
     except metadata.PackageNotFoundError:
-        return ""
+        return None

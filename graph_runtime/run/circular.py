@@ -18,6 +18,7 @@ import numpy as np
 from ..base.errors import LibraryError, UnsupportedOpError
 from ..base.machine.devices import NO_KERNELS, Device
 from ..base.machine.layout import L1
+from ..base.unique import unique_values
 from ..build.libraries.manifest import ABI_VERSION
 from ..ir.graph import COPY, Func, TensorType
 from ..plan.capacity import check_circular
@@ -60,7 +61,7 @@ def measured(program: Program) -> Program:
 def of_instructions(program: Program, instrs: np.ndarray | slice = slice(None)) -> dict[int, int]:
     """{did: the most that one of these instructions of a measured program opens}, without zeros."""
     needs, did = program.circular[instrs], program.plan.did[program.nid[instrs]]
-    return {int(d): int(needs[did == d].max()) for d in np.unique(did[needs > 0]).tolist()}
+    return {int(d): int(needs[did == d].max()) for d in unique_values(did[needs > 0]).tolist()}
 
 
 def of_kernel(device: Device, kernel: Kernel, args: np.ndarray, words: np.ndarray) -> int:

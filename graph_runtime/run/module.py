@@ -9,7 +9,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,12 +17,14 @@ from ..base.errors import InputError, did_you_mean
 from ..base.machine.devices import Device, of_type
 from ..ir.documents.params import read_params
 from ..ir.graph import Graph
-from .benchmark import BenchmarkResult, measure
 from .queues.run import Run
 from .sessions.session import Session
 from .sessions.sharing import set_parameters, share_inputs
 from .tensors.arrays import empty
 from .tensors.tensor import Tensor
+
+if TYPE_CHECKING:
+    from .benchmark import BenchmarkResult
 
 __all__ = ["GraphModule", "hand_out"]
 
@@ -129,6 +131,8 @@ class GraphModule:
             call = self._end_to_end(inputs)
         elif inputs:
             self.set_input(**inputs)
+        from .benchmark import measure  # statistics takes 3 ms to import
+
         return measure(
             call,
             repeat,

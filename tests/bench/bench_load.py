@@ -5,6 +5,10 @@
 parse: JSON alone. document: JSON, the columns of nodes, the schema. graph: functions, columns, checks. plan:
 passes and checker. lower: flat arrays. bind: memory and addresses. create: all in, as a user calls it.
 Medians, and the least, which a busy machine disturbs less; the garbage collector is paused, as create does.
+
+cold: time of the processor that a fresh interpreter takes for the digits of examples/, from its first import
+to the values of the output. It has the import of numpy in it, which is shown alone, too. With bytecode, as
+pip leaves a wheel; then without that of this package, as in a checkout under PYTHONDONTWRITEBYTECODE.
 """
 
 from __future__ import annotations
@@ -12,11 +16,15 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from functools import partial
+from pathlib import Path
 
 import orjson
 from chains import graph_json
@@ -29,6 +37,8 @@ from graph_runtime.plan import plan
 from graph_runtime.run import library
 from graph_runtime.run.programs.lower import lower
 from graph_runtime.run.sessions.session import Session
+
+DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
 
 
 def stages(text: bytes) -> dict[str, float]:
@@ -60,14 +70,38 @@ def stages(text: bytes) -> dict[str, float]:
     return marks
 
 
-def import_seconds(code: str, repeat: int) -> float:
-    """Median seconds of a statement in a fresh interpreter, whose own start does not count."""
-    script = f"import time; t = time.perf_counter(); {code}; print(time.perf_counter() - t)"
-    command = [sys.executable, "-c", script]
-    return statistics.median(
-        float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-        for _ in range(repeat)
-    )
+COLD = f"""
+import time
+start = time.process_time()
+import numpy as np
+floor = time.process_time()
+import graph_runtime as gr
+module = gr.create({str(DIGITS / "graph.json")!r}, params={str(DIGITS / "params.bin")!r})
+module.run(image=np.zeros((60, 1, 8, 8), np.float32))
+module.get_output(0).numpy()
+print(floor - start, time.process_time() - start)
+"""
+
+
+def cold(repeat: int, bytecode: Path, write: bool) -> dict[str, dict[str, float]]:
+    """Milliseconds of COLD in fresh interpreters: "numpy", its import alone, and "all", which has it in it.
+    ``bytecode``: the folder that has the bytecode of modules, to which it is added if ``write``."""
+    environment = {
+        **os.environ,
+        "PYTHONPYCACHEPREFIX": str(bytecode),
+        "PYTHONDONTWRITEBYTECODE": "" if write else "1",
+    }
+    found = []
+    for _ in range(repeat + 1):
+        done = subprocess.run(
+            [sys.executable, "-c", COLD], capture_output=True, text=True, check=True, env=environment
+        )
+        found.append([1e3 * float(word) for word in done.stdout.split()])
+    columns = dict(zip(("numpy", "all"), zip(*found[1:], strict=True), strict=True))  # the first is not warm
+    return {
+        what: {name: round(choose(column), 1) for name, column in columns.items()}
+        for what, choose in (("median", statistics.median), ("least", min))
+    }
 
 
 def main() -> None:
@@ -75,13 +109,12 @@ def main() -> None:
     parser.add_argument("--sizes", default="1000,10000,100000")
     parser.add_argument("--repeat", type=int, default=7)
     options = parser.parse_args()
-    for name, code in (
-        ("import graph_runtime", "import graph_runtime"),
-        ("import all that create() needs", "import graph_runtime as gr; gr.create"),
-        ("import numpy", "import numpy"),
-    ):
-        milliseconds = round(1e3 * import_seconds(code, options.repeat), 1)
-        print(json.dumps({"bench": name, "ms": milliseconds}), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        found = cold(options.repeat, Path(folder), write=True)
+        print(json.dumps({"bench": "cold", "bytecode": True, "cpu_ms": found}), flush=True)
+        shutil.rmtree(Path(folder, *Path(gr.__file__).parent.parts[1:]))
+        found = cold(options.repeat, Path(folder), write=False)
+        print(json.dumps({"bench": "cold", "bytecode": False, "cpu_ms": found}), flush=True)
     for count in map(int, options.sizes.split(",")):
         text = graph_json("chain", count).encode()
         rounds = [stages(text) for _ in range(options.repeat + 1)][1:]

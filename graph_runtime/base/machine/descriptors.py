@@ -10,11 +10,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from ..errors import DeviceError, did_you_mean
 from ..json_text import parse_json
+from ..packaged import data_folder
 from .layout import HOST, L1, Memory
 
 __all__ = ["NO_KERNELS", "Descriptor", "Dispatch", "Dram", "Noc", "Pcie", "boards", "read_descriptor", "vary"]
@@ -117,17 +117,14 @@ def boards() -> dict[str, Descriptor]:
     """All descriptors by name ("n150", "wormhole_b0/buda"), from the package's schemas/devices. Raises
     DeviceError where two files say the same one."""
     found: dict[str, Descriptor] = {}
-    for file in sorted(
-        resources.files("graph_runtime.schemas").joinpath("devices").iterdir(), key=lambda f: f.name
-    ):
-        if file.name.endswith(".json"):
-            descriptor = read_descriptor(file.read_bytes())
-            if found.setdefault(descriptor.name, descriptor) is not descriptor:
-                raise DeviceError(
-                    f"{file.name} says {descriptor.name} again: one file a board and stack, "
-                    f"one default_stack a board",
-                    got=descriptor.name,
-                )
+    for file in sorted((data_folder("graph_runtime.schemas") / "devices").glob("*.json")):
+        descriptor = read_descriptor(file.read_bytes())
+        if found.setdefault(descriptor.name, descriptor) is not descriptor:
+            raise DeviceError(
+                f"{file.name} says {descriptor.name} again: one file a board and stack, "
+                f"one default_stack a board",
+                got=descriptor.name,
+            )
     return found
 
 

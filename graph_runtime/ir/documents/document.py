@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import jsonschema_rs
@@ -18,6 +17,7 @@ import orjson
 from ...base.errors import DocumentError, did_you_mean
 from ...base.json_text import brief, count, json_path, parse_text, refuse_dense, tells_all, without_repeats
 from ...base.mapped import read_file
+from ...base.packaged import data_folder
 
 __all__ = ["check_schema", "read_document", "read_source", "until_metadata"]
 
@@ -91,7 +91,7 @@ def until_metadata(document: Any, data: bytes, keys: int | None = None, *, stric
 
 @cache
 def _schema(name: str) -> tuple[dict[str, Any], Any]:
-    text = resources.files("graph_runtime.schemas").joinpath(f"{name}.schema.json").read_text("utf-8")
+    text = (data_folder("graph_runtime.schemas") / f"{name}.schema.json").read_text("utf-8")
     return json.loads(text), jsonschema_rs.validator_for(text, mask="the value")
 
 

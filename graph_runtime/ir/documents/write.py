@@ -18,6 +18,7 @@ import orjson
 from ...base.errors import GraphError
 from ...base.machine.devices import DLTYPE_CPU, boards, type_name
 from ...base.machine.shards import Shard
+from ...base.unique import unique_values
 from ..graph import NOP, Func, Graph, Hints
 from .functions import FOR_PEOPLE
 
@@ -99,13 +100,13 @@ def _check_devices(graph: Graph, dialect: str) -> None:
     device_type = graph.hints.device_type
     if device_type is None:
         return
-    for nid in np.unique(graph.entry_nid[device_type < 1])[:1].tolist():
+    for nid in unique_values(graph.entry_nid[device_type < 1])[:1].tolist():
         raise GraphError(
             f"node {graph.names[nid]!r} is on a device that is for tests only and cannot stand in a file",
             node=graph.names[nid],
         )
     for kind, number in _unknown_to_tvm().items() if dialect == "tvm" else ():
-        there = np.unique(graph.entry_nid[device_type == number]).tolist()
+        there = unique_values(graph.entry_nid[device_type == number]).tolist()
         if there:
             names = ", ".join(repr(graph.names[nid]) for nid in there[:8]) + (
                 ", ..." if len(there) > 8 else ""

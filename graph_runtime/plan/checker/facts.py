@@ -12,6 +12,7 @@ from ...base import dtypes
 from ...base.errors import CheckError
 from ...base.machine.devices import Memory
 from ...base.machine.layout import HOST, TILE, Layout
+from ...base.unique import unique_values
 from ...ir.graph import COPY, NOP, TensorType
 from ...ir.ops import registry
 from ..types import Plan
@@ -116,7 +117,7 @@ class Facts:
         names = [f.name for f in graph.funcs]
         entry_did = np.repeat(plan.did, np.diff(graph.row_ptr))
         key = (graph.type_id.astype(np.int64) * nl + plan.layout_id) * nd + entry_did
-        distinct = np.unique(key)
+        distinct = unique_values(key)
         kinds = [(graph.types[k // (nl * nd)], plan.layouts[k // nd % nl], k % nd) for k in distinct.tolist()]
         nodes = np.arange(graph.num_nodes)
         first = {layout: at for at, layout in reversed(list(enumerate(plan.layouts)))}

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.machine.layout import HOST, ROW_MAJOR, TILE, Layout
+from ...base.unique import unique_values
 from ...ir.graph import TensorType
 from .facts import Facts, refuse
 
@@ -197,7 +198,7 @@ def _pairs(facts: Facts, mask: np.ndarray, rule: str):
         )
     made, source = graph.row_ptr[nids], graph.in_eid[graph.in_ptr[nids]]
     key = facts.kind[source] * len(facts.kinds) + facts.kind[made]
-    distinct = np.unique(key)
+    distinct = unique_values(key)
     example = np.zeros(len(distinct), np.int64)
     example[np.searchsorted(distinct, key)] = nids
     for nid, k in zip(example.tolist(), distinct.tolist(), strict=True):

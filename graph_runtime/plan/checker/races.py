@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...base.unique import unique_values
 from ..types import Plan
 from .facts import refuse
 
@@ -92,9 +93,9 @@ def _pieces(plan: Plan) -> list[list[tuple[int, int]]]:
     """The pieces of bytes of each storage, each (memory, number)."""
     storage, found = plan.storage, [[] for _ in range(plan.storage.count)]
     memory = storage.region
-    for which in np.unique(memory).tolist():
+    for which in unique_values(memory).tolist():
         sids = np.flatnonzero((memory == which) & (storage.extent > 0))
-        cuts = np.unique(np.concatenate([storage.offset[sids], (storage.offset + storage.extent)[sids]]))
+        cuts = unique_values(np.concatenate([storage.offset[sids], (storage.offset + storage.extent)[sids]]))
         for sid, (first, last) in zip(sids.tolist(), _spans(storage, sids, cuts), strict=True):
             found[sid] = [(which, piece) for piece in range(first, last)]
     return found

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...base.unique import unique_values
 from .problem import UNSUPPORTED, PlacementProblem
 from .schedule import Times, evaluate
 
@@ -68,7 +69,8 @@ def solve(problem: PlacementProblem, known: np.ndarray) -> Exact:
 
 def _begin(problem: PlacementProblem) -> Times:
     """An empty assignment; one for each way to place nodes that own values which are read before them."""
-    early = np.unique(problem.owner[problem.use_value][problem.owner[problem.use_value] > problem.use_nid])
+    owner = problem.owner[problem.use_value]
+    early = unique_values(owner[owner > problem.use_nid])
     times = Times(problem, 1)
     for at, nid in enumerate(early.tolist()):
         options = np.flatnonzero(problem.allowed[nid])

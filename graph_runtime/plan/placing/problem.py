@@ -15,6 +15,7 @@ import numpy as np
 from ...base.errors import InputError, PlanError, did_you_mean
 from ...base.machine.devices import Device
 from ...base.machine.layout import ROW_MAJOR, Layout, same_image
+from ...base.unique import unique_values
 from ...costs import Machine, copy_cost, dispatch_ns, machine, node_cost, weights_from_memory
 from ...ir.graph import COPY, NOP, Graph, TensorType
 from ..columns import first_of, intern, slot_nid
@@ -110,7 +111,7 @@ def make_problem(
     pin[null & (pin < 0)] = int(np.argmax(on_host))
     owner, ready = _owners(graph, inputs)
     value_of = np.full(graph.num_entries, -1, np.int64)
-    read = np.unique(graph.in_eid)
+    read = unique_values(graph.in_eid)
     eid = read[owner[read] >= 0]
     value_of[eid] = np.arange(len(eid))
     uses = _distinct(np.stack([slot_nid(graph), value_of[graph.in_eid]], 1))

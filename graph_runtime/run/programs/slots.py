@@ -14,6 +14,7 @@ import numpy as np
 
 from ...base.machine.devices import Device
 from ...base.machine.layout import HOST, footprint
+from ...base.unique import unique_values
 from ...plan.columns import follow, is_nop, starts
 from ...plan.lanes import overlapping
 from ...plan.sizes import round_up
@@ -114,7 +115,7 @@ def _with_arenas(plan: Plan, slot: np.ndarray, first: int) -> tuple[np.ndarray, 
     """Slot and offset of every entry with those that had none in an arena, and the arenas' (did, memory,
     extent)."""
     offset, loose = np.zeros(len(slot), np.uint64), np.flatnonzero(slot < 0)
-    place, arena, arenas = _arenas(plan, np.unique(plan.sid[loose]))
+    place, arena, arenas = _arenas(plan, unique_values(plan.sid[loose]))
     slot = slot.copy()
     slot[loose], offset[loose] = first + arena[plan.sid[loose]], place[plan.sid[loose]]
     return slot, offset, np.array(arenas, np.int64).reshape(-1, 3).T
@@ -123,7 +124,7 @@ def _with_arenas(plan: Plan, slot: np.ndarray, first: int) -> tuple[np.ndarray, 
 def closed_up(plan: Plan, entries: np.ndarray) -> tuple[np.ndarray, dict[tuple[int, int], int]]:
     """(offset of each storage int64 [storages], {(did, memory): bytes}) where only these entries, bool
     [entries], have memory at the plan's places: what lies between is closed up."""
-    place, _, arenas = _arenas(plan, np.unique(plan.sid[entries]))
+    place, _, arenas = _arenas(plan, unique_values(plan.sid[entries]))
     return place, {(did, memory): extent for did, memory, extent in arenas}
 
 
@@ -134,7 +135,7 @@ def _arenas(plan: Plan, used: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[
     region, cell = storage.region[used], overlapping(storage)[used]
     place, arena = np.zeros(storage.count, np.int64), np.zeros(storage.count, np.int64)
     arenas: list[tuple[int, int, int]] = []
-    for which in np.unique(region).tolist():
+    for which in unique_values(region).tolist():
         mine = used[region == which]
         did, memory = int(storage.did[mine[0]]), int(storage.memory[mine[0]])
         alignment = max(64, plan.devices[did].descriptor.memories[memory].alignment)

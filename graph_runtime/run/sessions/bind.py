@@ -12,6 +12,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import DeviceMemoryError
+from ...base.unique import unique_values
 from ...build.libraries.manifest import ABI_VERSION
 from ...ir.graph import COPY
 from ...plan.types import Plan
@@ -238,8 +239,8 @@ class Bound:
         kept = np.ones(len(plan.sid), bool)
         kept[list(self.owners)] = False
         kept[list(self._leases)] = True
-        used, end = np.unique(plan.sid[kept]), storage.offset + storage.extent
-        for sid in np.unique(plan.sid[list(eids)]).tolist():
+        used, end = unique_values(plan.sid[kept]), storage.offset + storage.extent
+        for sid in unique_values(plan.sid[list(eids)]).tolist():
             near = (storage.did[used] == storage.did[sid]) & (storage.memory[used] == storage.memory[sid])
             overlaps = near & (storage.offset[used] < end[sid]) & (storage.offset[sid] < end[used])
             if not storage.extent[sid] or overlaps.any():

@@ -16,6 +16,7 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import InputError
 from ...base.machine.layout import HOST
+from ...base.unique import unique_values
 from ...ir.graph import NOP, TensorType
 from ...plan.types import Plan
 from ..tensors.tensor import Tensor
@@ -60,7 +61,7 @@ class ZeroCopy:
         group = self.group(int(self._plan.graph.input_eids[index]))
         outputs = self._plan.graph.outputs
         written = [self.group(int(outputs[out])) for out, to in self._plan.aliases if to == index]
-        return np.unique(np.concatenate([group, *written]))
+        return unique_values(np.concatenate([group, *written]))
 
     # **************** outputs ****************
 

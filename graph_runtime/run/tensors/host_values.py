@@ -19,7 +19,7 @@ ALIGNMENT = 64
 
 def aligned_empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> np.ndarray:
     """An uninitialised numpy array that starts at a multiple of 64 bytes, as arrays for zero copy must."""
-    dtype = np.dtype(dtype)
+    dtype = dtypes.as_numpy(dtype)
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     nbytes = math.prod(shape) * dtype.itemsize
     raw = np.empty(nbytes + ALIGNMENT, np.uint8)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.dtypes import as_numpy
 from ...base.machine.layout import HOST
 from .traffic import record, refuse_hidden
 
@@ -31,7 +32,7 @@ class Fetching:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             view = self._written()[0]
-            if view is None or (dtype is not None and np.dtype(dtype) != view.dtype):
+            if view is None or (dtype is not None and as_numpy(dtype) != view.dtype):
                 raise ValueError(f"{self!r} needs a copy to become an array: use copy=None or copy=True")
             return view if self.readonly else self._exported()
         array = self._fetched("an array of the tensor") if copy is None else self._fetched("np.array")
