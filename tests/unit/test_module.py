@@ -250,6 +250,7 @@ print([m for m in sys.modules if m.startswith(UNUSED) and m not in before])
     unused = (
         *(f"graph_runtime.{name}" for name in ("cli", "codegen", "costs", "eager", "rewrite", "simulation")),
         *(f"graph_runtime.{name}" for name in ("plan.balance", "plan.placing", "runtime", "torch", "views")),
+        *(f"graph_runtime.ir.ops.{name}" for name in ("attention", "convolutions", "pool", "scatter")),
         *("graph_runtime.frontends.onnx", "graph_runtime.run.benchmark", "onnx", "torch", "scipy"),
         *("difflib", "importlib.metadata", "importlib.resources", "ml_dtypes", "numpy.ma", "statistics"),
     )

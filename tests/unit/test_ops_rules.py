@@ -1,6 +1,9 @@
 """Type rules, attributes and the case table: what is refused says why, what is accepted is what the reference
 makes."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -25,6 +28,48 @@ def infer(name, *types, **attrs):
 
 def floats(*shapes):
     return [("float32", s) for s in shapes]
+
+
+def fresh(code):
+    """What a new interpreter prints, in which no family was imported yet."""
+    head = "import sys\nfrom graph_runtime.ir import ops\nfrom graph_runtime.ir.ops import registry\n"
+    done = subprocess.run([sys.executable, "-c", head + code], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_the_table_of_families_says_what_each_of_them_registers():
+    """It is why an op is found whose family nothing imported yet."""
+    code = """
+from importlib import import_module
+from pkgutil import iter_modules
+registered, real = {}, registry.register
+def register(op):
+    frame = sys._getframe(1)
+    while frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    registered[op.name] = frame.f_globals["__name__"]
+    return real(op)
+registry.register = register
+for module in iter_modules(ops.__path__):
+    import_module(f"{ops.__name__}.{module.name}")
+assert len(registered) > 100
+said = {op: family for family, listed in ops._FAMILIES.items() for op in listed.split()}
+print(*set(registered.items()) ^ set(said.items()))
+"""
+    assert fresh(code) == []
+
+
+def test_an_op_is_found_whatever_was_asked_for_before():
+    names = fresh("registry.require('topk'); registry.get('relu'); print(*ops.all_ops())")
+    assert names == [op.name for op in OPS]
+    code = """
+from dataclasses import replace
+try:
+    registry.register(replace(ops.require("relu"), name="topk"))
+except ops.registry.UnsupportedOpError as error:
+    print(error)
+"""
+    assert fresh(code) == "op topk is registered twice".split()
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)

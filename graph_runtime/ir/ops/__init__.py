@@ -1,36 +1,52 @@
-"""The op table. Importing this package registers every family; ``all_ops()`` is the table.
+"""The op table. An op's family is imported when the op is first asked for; ``all_ops()`` is the whole table.
 
 Read registry (what an op is), rules (what families share), one family (elementwise with pointwise, say),
 select (which C body serves a node), and where ops run inside of others: steps, epilogue, fused.
 """
 
-from . import (  # noqa: F401
-    attention,
-    bias,
-    compare,
-    conv,
-    convolutions,
-    elementwise,
-    fill,
-    functions,
-    fused,
-    gather,
-    linear,
-    movement,
-    normalize,
-    order,
-    packed,
-    pool,
-    pool_indices,
-    reduce,
-    scatter,
-    shape,
-    slicing,
-    windows,
-)
-from .registry import REQUIRED, Attr, Body, Case, Op, all_ops, get, register, require
+from functools import partial
+from importlib import import_module
+
+from .registry import REQUIRED, Attr, Body, Case, Op, all_ops, get, provide, register, require
 
 __all__ = ["REQUIRED", "Attr", "Body", "Case", "Op", "all_ops", "get", "register", "require", "support_table"]
+
+# family -> the ops that it registers
+_FAMILIES = {
+    "graph_runtime.ir.ops.packed": "pack_panels",
+    "graph_runtime.ir.ops.attention": "attention",
+    "graph_runtime.ir.ops.bias": "bias_add",
+    "graph_runtime.ir.ops.compare": (
+        "abs negative sign bitwise_not logical_not clip power mod minimum logical_and "
+        "logical_or logical_xor bitwise_and bitwise_or bitwise_xor shift_left shift_right "
+        "equal not_equal less less_equal greater greater_equal where"
+    ),
+    "graph_runtime.ir.ops.linear": "dense matmul",
+    "graph_runtime.ir.ops.conv": "conv2d",
+    "graph_runtime.ir.ops.convolutions": "conv3d conv_transpose2d conv2d_backward_weight",
+    "graph_runtime.ir.ops.elementwise": (
+        "add subtract multiply divide maximum relu gelu sigmoid tanh exp sqrt cast"
+    ),
+    "graph_runtime.ir.ops.fill": "broadcast_to tile pad reverse",
+    "graph_runtime.ir.ops.functions": (
+        "ceil floor round expm1 log log1p reciprocal rsqrt erf sin cos tan asin acos atan "
+        "sinh cosh asinh acosh atanh softplus softsign silu mish hard_swish leaky_relu elu "
+        "selu celu hard_sigmoid thresholded_relu shrink isnan isinf"
+    ),
+    "graph_runtime.ir.ops.fused": "fused",
+    "graph_runtime.ir.ops.gather": "take_along_axis gather_nd",
+    "graph_runtime.ir.ops.movement": "transpose concatenate take",
+    "graph_runtime.ir.ops.normalize": "softmax log_softmax layer_norm rms_norm lrn",
+    "graph_runtime.ir.ops.order": "argmax argmin cumsum topk",
+    "graph_runtime.ir.ops.windows": "max_pool3d avg_pool3d lp_pool2d",
+    "graph_runtime.ir.ops.pool": "max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d",
+    "graph_runtime.ir.ops.pool_indices": "max_pool2d_indices max_pool2d_backward",
+    "graph_runtime.ir.ops.reduce": "sum mean prod max min all any",
+    "graph_runtime.ir.ops.scatter": "scatter_elements scatter_nd",
+    "graph_runtime.ir.ops.shape": "reshape flatten squeeze unsqueeze",
+    "graph_runtime.ir.ops.slicing": "slice slice_update",
+}
+provide({op: partial(import_module, family) for family, ops in _FAMILIES.items() for op in ops.split()})
 
 
 def support_table() -> list[dict]:

@@ -2,13 +2,13 @@
 cases.
 
 A family file (elementwise.py, linear.py, ...) makes its ops with ``register(Op(...))``; the C bodies stand in
-native/kernels. Adding an op touches one family file and one C body, nothing else: codegen, tests, benchmark
-and support list read this table.
+native/kernels. Adding an op touches one family file, its line in the package's ``__init__`` and one C body,
+nothing else: codegen, tests, benchmark and support list read this table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,19 @@ import numpy as np
 from ...base.errors import GraphError, UnsupportedOpError, did_you_mean
 from ..graph import TensorType
 
-__all__ = ["KERNEL", "REQUIRED", "Attr", "Body", "Case", "Op", "all_ops", "get", "register", "require"]
+__all__ = [
+    "KERNEL",
+    "REQUIRED",
+    "Attr",
+    "Body",
+    "Case",
+    "Op",
+    "all_ops",
+    "get",
+    "provide",
+    "register",
+    "require",
+]
 
 REQUIRED: Any = object()
 KERNEL = "kernel"  # gr.kernel: which body of several
@@ -222,10 +234,18 @@ def _close(value: Any, choices: Sequence[Any]) -> str:
 
 
 _OPS: dict[str, Op] = {}
+_LOADERS: dict[str, Callable[[], object]] = {}
+
+
+def provide(loaders: Mapping[str, Callable[[], object]]) -> None:
+    """``{op: function that imports the family which registers it}``: called when the op is asked for."""
+    _LOADERS.update(loaders)
 
 
 def register(op: Op) -> Op:
     """Add an op to the table (also from outside this package). A name can be taken once."""
+    if op.name in _LOADERS:
+        _LOADERS[op.name]()  # does nothing while the family itself calls
     if op.name in _OPS:
         raise UnsupportedOpError(f"op {op.name} is registered twice", op=op.name)
     _OPS[op.name] = op
@@ -233,18 +253,21 @@ def register(op: Op) -> Op:
 
 
 def all_ops() -> dict[str, Op]:
-    """Every op by name."""
-    return dict(_OPS)
+    """Every op by name, those of this package first."""
+    return {name: require(name) for name in (*_LOADERS, *(_OPS.keys() - _LOADERS))}
 
 
 def get(name: str) -> Op | None:
     """The op of that name, None where there is none."""
+    if name not in _OPS and name in _LOADERS:
+        _LOADERS[name]()
     return _OPS.get(name)
 
 
 def require(name: str) -> Op:
     """The op of that name. Raises UnsupportedOpError with "did you mean"."""
-    op = _OPS.get(name)
+    op = get(name)
     if op is None:
-        raise UnsupportedOpError(f"unknown op {name!r}{did_you_mean(name, _OPS)}", op=name, got=name)
+        known = {**_LOADERS, **_OPS}
+        raise UnsupportedOpError(f"unknown op {name!r}{did_you_mean(name, known)}", op=name, got=name)
     return op
