@@ -1,4 +1,4 @@
-"""JSON text -> a value, for every document: faults with their place, no key twice, no more memory than the
+"""JSON text -> a value, for every document: faults with their path, no key twice, no more memory than the
 size of the text allows.
 
 orjson keeps the last value of a repeated key and does not say so. Outside of strings there is one colon
@@ -48,8 +48,8 @@ def parse_json(data: bytes, what: str, *, fractions: bool = True) -> Any:
     refuse_dense(count(data, ",") + count(data, ":"), len(data), what)
     if not tells_all(data, value):
         without_repeats(data, what)
-    if not fractions and (places := _find(value, lambda found: type(found) is float)) is not None:
-        raise DocumentError(f"{what}: must be an integer written without a fraction", path=json_path(places))
+    if not fractions and (path := _find(value, lambda found: type(found) is float)) is not None:
+        raise DocumentError(f"{what}: must be an integer written without a fraction", path=json_path(path))
     return value
 
 
@@ -141,15 +141,15 @@ def without_repeats(data: bytes, what: str, last: str | None = None) -> Any:
         if isinstance(value, dict) and last is not None:
             keys = [key for key, _ in outermost]
             value = made(outermost[: keys.index(last) + 1] if last in keys else list(outermost))
-        places = _find(value, lambda found: type(found) is _Repeated)
+        path = _find(value, lambda found: type(found) is _Repeated)
     except RecursionError:
         raise DocumentError(f"{what} is nested too deeply") from None
-    if places is None:
+    if path is None:
         return value
-    key = _at(value, places).key
+    key = _at(value, path).key
     raise DocumentError(
         f"{what}: key {brief(key)!r} stands twice in one object: leave one of them",
-        path=json_path([*places, key]),
+        path=json_path([*path, key]),
         got=key,
     )
 
@@ -159,26 +159,26 @@ def _number(text: str) -> int | float:
 
 
 def _find(value: Any, wanted: Callable[[Any], bool]) -> list[str | int] | None:
-    """The place of the first value that is wanted; None where there is none."""
+    """The path of the first value that is wanted; None where there is none."""
     stack: list[tuple[Any, tuple]] = [(value, ())]
     while stack:
-        one, places = stack.pop()
+        one, path = stack.pop()
         if wanted(one):
             found: list[str | int] = []
-            while places:
-                place, places = places
-                found.append(place)
+            while path:
+                key, path = path
+                found.append(key)
             return found[::-1]
         if isinstance(one, dict):
-            stack += [(inner, (key, places)) for key, inner in reversed(one.items())]
+            stack += [(inner, (key, path)) for key, inner in reversed(one.items())]
         elif isinstance(one, list):
-            stack += [(inner, (at, places)) for at, inner in reversed(list(enumerate(one)))]
+            stack += [(inner, (at, path)) for at, inner in reversed(list(enumerate(one)))]
     return None
 
 
-def _at(value: Any, places: Sequence[str | int]) -> Any:
-    for place in places:
-        value = value[place]
+def _at(value: Any, path: Sequence[str | int]) -> Any:
+    for key in path:
+        value = value[key]
     return value
 
 
@@ -220,7 +220,7 @@ def _refuse(data: bytes, what: str, error: orjson.JSONDecodeError) -> NoReturn:
 # ---------------------------------------------------------------- texts of errors
 
 
-def json_path(places: Sequence[str | int]) -> str:
+def json_path(path: Sequence[str | int]) -> str:
     """$.nodes[3].inputs[0] for ["nodes", 3, "inputs", 0]; a key that is no word is quoted: $["gr.op"]."""
     return "$" + "".join(
         f"[{p}]"
@@ -228,7 +228,7 @@ def json_path(places: Sequence[str | int]) -> str:
         else f".{p}"
         if p.isidentifier()
         else f"[{brief(orjson.dumps(p.encode('utf-8', 'backslashreplace').decode()).decode())}]"
-        for p in places
+        for p in path
     )
 
 

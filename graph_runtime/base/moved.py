@@ -36,6 +36,7 @@ MOVED: Mapping[str, str] = {
     "prepare": "build.prepare",
     "progress": "base.progress",
     "run.numerics": "run.oracle",
+    "run.tensors.place": "run.tensors.spec",
     "sessions": "run.sessions",
     "shards": "base.machine.shards",
     "stitching": "runtime.stitching",

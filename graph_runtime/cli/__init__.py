@@ -41,8 +41,8 @@ def _command(args: Sequence[str]) -> object:
         try:
             return app(args=list(args) or ["--help"], prog_name="graph-runtime", standalone_mode=False)
         except UsageError as error:
-            place = error.ctx.command_path if error.ctx else "graph-runtime"
-            print(f"error: {_one_line(error.format_message())} (see {place} --help)", file=sys.stderr)
+            command = error.ctx.command_path if error.ctx else "graph-runtime"
+            print(f"error: {_one_line(error.format_message())} (see {command} --help)", file=sys.stderr)
             sys.exit(2)
         except (GraphRuntimeError, MemoryError, OSError) as error:
             print(f"error: {_one_line(error)}", file=sys.stderr)

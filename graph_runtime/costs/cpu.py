@@ -228,8 +228,8 @@ def cpu_node_cost(
 
 
 def _traffic(op: str | None, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> int:
-    """Bytes that go between memory and cores: all tensors, but of what is only looked at in places no more
-    than is taken out of it."""
+    """Bytes that go between memory and cores: all tensors, but no more than is taken out of what is read
+    here and there."""
     made = sum(t.nbytes for t in outputs)
     if op in _LOOKS_UP:
         return made + min(inputs[0].nbytes, made) + sum(t.nbytes for t in inputs[1:])

@@ -132,13 +132,13 @@ def _owner(shards: Shards, row: int, column: int, shape: tuple[int, int]) -> Nod
     kind, (lines, columns) = shards
     if kind == "height":
         core = row * lines * columns // shape[0]
-        line, place = core // columns, core % columns
+        line, across = core // columns, core % columns
     elif kind == "width":
         core = column * lines * columns // shape[1]
-        line, place = core // columns, core % columns
+        line, across = core // columns, core % columns
     else:
-        line, place = row * lines // shape[0], column * columns // shape[1]
-    return COLUMNS[place % len(COLUMNS)], ROWS[line % len(ROWS)]
+        line, across = row * lines // shape[0], column * columns // shape[1]
+    return COLUMNS[across % len(COLUMNS)], ROWS[line % len(ROWS)]
 
 
 def _route(noc: int, start: Node, end: Node) -> Iterable[tuple[int, str, int, int]]:

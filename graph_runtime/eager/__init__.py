@@ -7,7 +7,7 @@
     for fallback in eager.fallbacks():
         print(fallback)
 
-Each op is selected once for its types and places and kept; see docs/eager.md for what runs where.
+Each op is selected once for its specs (type, device, layout) and kept; see docs/eager.md for what runs where.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from ..run.single.fallback import device_first, host_only, only
 from ..run.single.host import on_host
 from ..run.single.move import push
 from ..run.single.operands import device_of, dtype_name, tensor
-from ..run.tensors.place import default_place, held
+from ..run.tensors.spec import default_spec, held
 from ..run.tensors.tensor import Tensor
 from . import arithmetic, comparison, movement, reduction
 
@@ -50,7 +50,7 @@ def array(value: Any, device: Device | str = "cpu:0", dtype: Any = None) -> Tens
     host = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
     name = held(device, dtypes.from_numpy(host.dtype) if dtype is None else dtype_name(dtype))
     host = np.asarray(host, dtypes.to_numpy(name), order="C")
-    return push(host, default_place(device, TensorType(name, host.shape)))
+    return push(host, default_spec(device, TensorType(name, host.shape)))
 
 
 def full(

@@ -14,7 +14,7 @@ from ..run.single.apply import Refused, apply
 from ..run.single.fallback import device_first, only
 from ..run.single.move import push
 from ..run.single.operands import axes_of, on_device, tensor, together
-from ..run.tensors.place import default_place
+from ..run.tensors.spec import default_spec
 from ..run.tensors.tensor import Tensor
 
 __all__ = [
@@ -54,7 +54,7 @@ def reshape(a: Tensor, shape: int | Sequence[int], order: str = "C", **more: Any
     exact = tuple(int(size // known if n == -1 else n) for n in wanted)
     if 0 in exact:
         return push(
-            np.empty(exact, dtypes.to_numpy(a.dtype)), default_place(a.device, TensorType(a.dtype, exact))
+            np.empty(exact, dtypes.to_numpy(a.dtype)), default_spec(a.device, TensorType(a.dtype, exact))
         )
     return a if exact == a.shape else apply("reshape", (("shape", exact),), a)
 

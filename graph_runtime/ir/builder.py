@@ -27,7 +27,7 @@ from .ops import registry
 
 __all__ = ["GraphBuilder", "Value"]
 
-Place = str | devices.Device | None
+DeviceLike = str | devices.Device | None
 Storage = int | Sequence[int] | None  # a sequence has one id an output
 
 
@@ -75,7 +75,7 @@ class GraphBuilder:
         shape: Sequence[int],
         dtype: str | np.dtype = "float32",
         *,
-        device: Place = None,
+        device: DeviceLike = None,
         storage: Storage = None,
     ) -> Value:
         """A graph input, set by name before a run. Raises GraphError for a name that is taken."""
@@ -89,7 +89,7 @@ class GraphBuilder:
         value: Any,
         dtype: str | None = None,
         *,
-        device: Place = None,
+        device: DeviceLike = None,
         storage: Storage = None,
     ) -> Value:
         """A parameter: an array, kept in ``params``, or a shape (a tuple of integers), whose values come
@@ -112,7 +112,7 @@ class GraphBuilder:
         *inputs: Value,
         name: str | None = None,
         func_name: str | None = None,
-        device: Place = None,
+        device: DeviceLike = None,
         storage: Storage = None,
         **attrs: Any,
     ) -> Value | tuple[Value, ...]:
@@ -141,7 +141,7 @@ class GraphBuilder:
         out_types: Sequence[tuple[str, Sequence[int]]],
         *,
         name: str | None = None,
-        device: Place = None,
+        device: DeviceLike = None,
         storage: Storage = None,
         flatten: bool = False,
         attrs: Mapping[str, str] | None = None,
@@ -229,7 +229,7 @@ class GraphBuilder:
         name: str,
         inputs: Sequence[Value],
         made: Sequence[TensorType],
-        device: Place,
+        device: DeviceLike,
         storage: Storage,
     ) -> tuple[Value, ...]:
         attrs = {
@@ -254,16 +254,14 @@ class GraphBuilder:
         types: Sequence[TensorType],
         reads: list[tuple[int, int]],
         attrs: dict[str, str] | None,
-        device: Place,
+        device: DeviceLike,
         storage: Storage,
     ) -> tuple[Value, ...]:
         if not isinstance(name, str):
             raise GraphError(f"a name is a string, got {name!r}", got=name)
         nid = len(self._nodes)
-        place = None if device is None else device_name(device)
-        self._nodes.append(
-            DraftNode(name, types, reads, attrs, place, storage_ids(storage, len(types), name))
-        )
+        on = None if device is None else device_name(device)
+        self._nodes.append(DraftNode(name, types, reads, attrs, on, storage_ids(storage, len(types), name)))
         self._names[name] = 0
         return tuple(Value(self, nid, i, t.dtype, t.shape) for i, t in enumerate(types))
 

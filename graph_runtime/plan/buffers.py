@@ -15,11 +15,11 @@ from .offsets import MOST, Packed, Packer, most_live, pack_conflicts, pack_offse
 from .pack import greedy
 from .sizes import Sizes, round_up
 
-__all__ = ["Buffers", "Placed", "alias_entries"]
+__all__ = ["Allocation", "Buffers", "alias_entries"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Placed:
+class Allocation:
     """``sid`` int64 [entries], and for each sid ``offset`` int64: from the start of its memory. ``bound``
     {region: bytes}: no plan by the same rule takes less."""
 
@@ -71,19 +71,19 @@ class Buffers:
 
     # **************** which buffer lies where ****************
 
-    def apart(self) -> Placed:
-        """Every buffer in a place of its own."""
+    def apart(self) -> Allocation:
+        """Every buffer at bytes of its own."""
         block = np.argsort(np.argsort(self.born, kind="stable"), kind="stable")
         return self._one_after_another(block)
 
-    def share(self, packer: Packer | None, users: Users | None) -> Placed:
-        """Places for a serial order, or with ``users`` for queues. What is never overwritten comes first.
+    def share(self, packer: Packer | None, users: Users | None) -> Allocation:
+        """Bytes for a serial order, or with ``users`` for queues. What is never overwritten comes first.
 
         Whole blocks that buffers use in turn, as TVM has them, where they reach the bound; else offsets.
         """
         block = self._blocks(users)
-        placed = self._one_after_another(block)
-        end = self._ends(placed)
+        allocation = self._one_after_another(block)
+        end = self._ends(allocation)
         better = {}
         bounds = self.most_live()
         for r, bound in bounds.items():
@@ -93,7 +93,7 @@ class Buffers:
                     bounds[r] = max(bound, packed.bound)
                 if packed is not None and packed.peak < end[r]:
                     better[r] = packed.offset
-        return replace(self._at_offsets(placed, better) if better else placed, bound=bounds)
+        return replace(self._at_offsets(allocation, better) if better else allocation, bound=bounds)
 
     def _blocks(self, users: Users | None) -> np.ndarray:
         order = np.argsort(self.born, kind="stable")
@@ -108,7 +108,7 @@ class Buffers:
             )
         return block
 
-    def _one_after_another(self, block: np.ndarray) -> Placed:
+    def _one_after_another(self, block: np.ndarray) -> Allocation:
         """Each block after the one before it in its region."""
         count = int(block.max(initial=-1)) + 1
         size, region = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -118,11 +118,11 @@ class Buffers:
         for r, _ in self._regions():
             mine = np.flatnonzero(region == r)
             offset[mine] = size[mine].cumsum() - size[mine]
-        return Placed(block[self.of], offset, {})
+        return Allocation(block[self.of], offset, {})
 
-    def _ends(self, placed: Placed) -> dict[int, int]:
+    def _ends(self, allocation: Allocation) -> dict[int, int]:
         begin = np.zeros(len(self.size), np.int64)
-        begin[self.of] = placed.offset[placed.sid]
+        begin[self.of] = allocation.offset[allocation.sid]
         return {r: int((begin[mine] + self.size[mine]).max()) for r, mine in self._regions()}
 
     def _offsets(self, region: int, packer: Packer | None, users: Users | None) -> Packed | None:
@@ -142,12 +142,12 @@ class Buffers:
         offset[moving] = base + packed.offset
         return Packed(offset[mine], base + packed.peak, base + packed.bound)
 
-    def _at_offsets(self, placed: Placed, better: dict[int, np.ndarray]) -> Placed:
-        """Places with the offsets found for some regions: buffers of one offset and one size share a sid."""
+    def _at_offsets(self, allocation: Allocation, better: dict[int, np.ndarray]) -> Allocation:
+        """With the offsets found for some regions: buffers of one offset and one size share a sid."""
         begin = np.zeros(len(self.size), np.int64)
-        begin[self.of] = placed.offset[placed.sid]
+        begin[self.of] = allocation.offset[allocation.sid]
         block = np.zeros(len(self.size), np.int64)
-        block[self.of] = placed.sid
+        block[self.of] = allocation.sid
         key = np.stack([block, np.full_like(block, -1), np.full_like(block, -1)])
         for r, offset in better.items():
             mine = np.flatnonzero(self.region == r)
@@ -160,7 +160,7 @@ class Buffers:
         rank = np.argsort(np.argsort(first))
         sid = np.empty(len(order), np.int64)
         sid[order] = rank[row.reshape(-1)]
-        return Placed(sid[self.of], begin[first_of(sid, len(first))], placed.bound)
+        return Allocation(sid[self.of], begin[first_of(sid, len(first))], allocation.bound)
 
 
 def alias_entries(graph: Graph) -> list[tuple[int, int]]:

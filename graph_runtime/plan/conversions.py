@@ -24,7 +24,7 @@ def conversion(
         steps.append(f"{before.format} -> {after.format}")
     ends = [_where(before), _where(after)]
     if devices[0] != devices[1] and HOST not in (before.memory, after.memory):
-        ends = [f"{device} {place}" for device, place in zip(devices, ends, strict=True)]
+        ends = [f"{device} {memory}" for device, memory in zip(devices, ends, strict=True)]
     if ends[0] != ends[1] or devices[0] != devices[1]:
         steps.append(f"move {ends[0]} -> {ends[1]}")
     elif before.shard != after.shard:

@@ -23,12 +23,12 @@ _NEVER = np.iinfo(np.int64).max
 @dataclass(frozen=True, slots=True, eq=False)
 class Happens:
     """Of nodes: ``begin`` int64 [nodes, queues + 1], the clock; its last column is the order of the nodes, in
-    which a ``__nop`` reads too, though no queue runs it. ``qid`` and ``place`` int64 [nodes], the queue and
-    the position in it, -1 for nodes that no queue runs."""
+    which a ``__nop`` reads too, though no queue runs it. ``qid`` and ``position`` int64 [nodes], the queue
+    and the position in it, -1 for nodes that no queue runs."""
 
     begin: np.ndarray
     qid: np.ndarray
-    place: np.ndarray
+    position: np.ndarray
 
     @property
     def count(self) -> int:
@@ -42,7 +42,7 @@ class Happens:
         end = np.zeros((len(born), self.begin.shape[1]), np.int64)
         for row, nid in ((of, graph.entry_nid), (of[graph.in_eid], slot_nid(graph))):
             runs = self.qid[nid] >= 0
-            np.maximum.at(end, (row[runs], self.qid[nid][runs]), self.place[nid][runs] + 1)
+            np.maximum.at(end, (row[runs], self.qid[nid][runs]), self.position[nid][runs] + 1)
             np.maximum.at(end[:, -1], row, nid + 1)
         end[kept | (born < 0)] = _NEVER
         return Users(self.begin[born], end)
@@ -91,25 +91,25 @@ def happens(placed: PlacedGraph, values: Values) -> Happens:
     nid = np.flatnonzero((graph.func_id >= 0) & ~is_nop(graph) & ~placed.at_input)
     queues, of_instr = assign_queues(placed, nid)
     count = max(len(queues), 1)
-    qid, place = np.full(graph.num_nodes, -1, np.int64), np.full(graph.num_nodes, -1, np.int64)
+    qid, position = np.full(graph.num_nodes, -1, np.int64), np.full(graph.num_nodes, -1, np.int64)
     qid[nid] = of_instr
     for queue in range(count):
         mine = nid[of_instr == queue]
-        place[mine] = np.arange(len(mine))
+        position[mine] = np.arange(len(mine))
     begin = np.zeros((graph.num_nodes, count + 1), np.int64)
     begin[:, -1] = np.arange(graph.num_nodes)
     maker = graph.entry_nid[values.of]
     producer = maker[graph.in_eid].tolist()
-    first, queue, position = graph.in_ptr.tolist(), qid.tolist(), place.tolist()
+    first, queue, positions = graph.in_ptr.tolist(), qid.tolist(), position.tolist()
     now, after = [[0] * count for _ in range(count)], {}
     for node in nid.tolist():
         clock = now[queue[node]]
         for source in producer[first[node] : first[node + 1]]:
-            if queue[source] >= 0 and clock[queue[source]] <= position[source]:
+            if queue[source] >= 0 and clock[queue[source]] <= positions[source]:
                 clock = list(map(max, clock, after[source]))
         begin[node, :-1] = clock
         now[queue[node]] = after[node] = [c + (q == queue[node]) for q, c in enumerate(clock)]
-    return Happens(begin, qid, place)
+    return Happens(begin, qid, position)
 
 
 def take_over_in_order(placed: PlacedGraph, values: Values, donor: np.ndarray, order: Happens) -> np.ndarray:

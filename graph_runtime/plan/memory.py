@@ -1,4 +1,4 @@
-"""LaidOutGraph -> Plan: the storage id of each entry, and the place of each storage in its device's memory.
+"""LaidOutGraph -> Plan: the storage id of each entry, and the offset of each storage in its device's memory.
 
 The file's storage_id is followed; where a pin, an inserted copy or a relayout makes it unsafe, storage is
 planned anew:
@@ -17,7 +17,7 @@ import numpy as np
 from ..base.errors import InputError, did_you_mean
 from ..base.unique import unique_values
 from ..ir.graph import Graph
-from .buffers import Buffers, Placed
+from .buffers import Allocation, Buffers
 from .capacity import check_capacity
 from .file_storage import follow_ids, is_unsafe, was_unsafe
 from .happens import happens, take_over_in_order
@@ -87,7 +87,7 @@ def assign_storage(
     buffers, offset = Buffers.join(graph, values, donor, sizes), None
     bound = buffers.most_live()
     if sid is None:
-        shared = _place(laid_out, values, donor, sizes, buffers, reuse, packer)
+        shared = _allocate(laid_out, values, donor, sizes, buffers, reuse, packer)
         sid, offset, bound = shared.sid, shared.offset, {**bound, **shared.bound}
     storage = lay_out(laid_out, sid, sizes, hinted and loaded is None, offset)
     plan = _make_plan(laid_out, sid, storage, bound, sizes, warnings)
@@ -96,7 +96,7 @@ def assign_storage(
     return plan
 
 
-def _place(
+def _allocate(
     laid_out: LaidOutGraph,
     values: Values,
     donor: np.ndarray,
@@ -104,7 +104,7 @@ def _place(
     buffers: Buffers,
     reuse: str,
     packer: Packer | None,
-) -> Placed:
+) -> Allocation:
     """Storage that is planned anew."""
     placed = laid_out.placed
     if reuse == OFF:

@@ -276,7 +276,7 @@ def _read_map(devices: tuple[Device, ...], device_map: Mapping[str, str | Device
 
 
 def _index(devices: tuple[Device, ...], target: str | Device, what: str) -> int:
-    """The place of a device in the caller's list. Raises PlanError where it is not in it."""
+    """The position of a device in the caller's list. Raises PlanError where it is not in it."""
     device = parse(target)
     for did, known in enumerate(devices):
         if (known.kind, known.ordinal) == (device.kind, device.ordinal):

@@ -52,7 +52,7 @@ def entry_sizes(laid_out: LaidOutGraph) -> Sizes:
             name = graph.names[int(maker[first[at]])]
             memory, extent, nbytes = _size(type_, layout, devices[did], name)
         except (DeviceError, PlanError) as error:
-            raise _with_place(laid_out, int(first[at]), error) from None
+            raise _at_node(laid_out, int(first[at]), error) from None
         table[:, at] = extent, nbytes, regions.setdefault((did, memory), len(regions))
     extent, nbytes, region = table[:, row]
     alignment = [devices[d].descriptor.memories[m].alignment for d, m in regions]
@@ -110,7 +110,7 @@ def remedy(device: Device, memory: Memory, layout: Layout, node: str) -> str:
     return f"change: {formats}a smaller batch, or place less on {device}"
 
 
-def _with_place(laid_out: LaidOutGraph, eid: int, error: GraphRuntimeError) -> PlanError:
+def _at_node(laid_out: LaidOutGraph, eid: int, error: GraphRuntimeError) -> PlanError:
     placed = laid_out.placed
     nid = placed.graph.maker(eid)
     origin, device = int(placed.origin[nid]), str(placed.devices[placed.did[nid]])

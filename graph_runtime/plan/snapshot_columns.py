@@ -59,21 +59,21 @@ def of_group(group: str) -> dict[str, str]:
 
 
 def read_columns(
-    places: Mapping[str, Sequence[Any]],
+    extents: Mapping[str, Sequence[Any]],
     data: memoryview,
     sizes: Mapping[str, int],
 ) -> dict[str, np.ndarray]:
-    """{name: read-only array} of every column in the table. ``places`` {name: (dtype, count, offset in
+    """{name: read-only array} of every column in the table. ``extents`` {name: (dtype, count, offset in
     data)}; ``sizes`` what the header says: functions, types, layouts, causes, devices, memories.
 
     Raises DocumentError, with the column's name, for the first that is not as the table has it.
     """
-    if places.keys() != {column.name for column in COLUMNS}:
-        wrong = sorted(places.keys() ^ {column.name for column in COLUMNS})
-        raise _damaged(wrong[0], "is missing" if wrong[0] not in places else "is none of a plan's")
+    if extents.keys() != {column.name for column in COLUMNS}:
+        wrong = sorted(extents.keys() ^ {column.name for column in COLUMNS})
+        raise _damaged(wrong[0], "is missing" if wrong[0] not in extents else "is none of a plan's")
     known, found = dict(sizes), {}
     for column in COLUMNS:
-        found[column.name] = array = _taken(column, places[column.name], data)
+        found[column.name] = array = _taken(column, extents[column.name], data)
         count = (
             known.setdefault(column.count, len(array))
             if "+" not in column.count
@@ -93,8 +93,8 @@ def _size(text: str | int, known: Mapping[str, int]) -> int:
     return known[name] + bool(plus)
 
 
-def _taken(column: Column, place: Sequence[Any], data: memoryview) -> np.ndarray:
-    dtype, count, offset = place
+def _taken(column: Column, extent: Sequence[Any], data: memoryview) -> np.ndarray:
+    dtype, count, offset = extent
     if dtype != column.dtype:
         raise _damaged(column.name, f"has dtype {str(dtype)[:20]!r}, must be {column.dtype}")
     end = offset + count * np.dtype(column.dtype).itemsize

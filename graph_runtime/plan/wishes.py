@@ -117,11 +117,11 @@ def _apply(placed: PlacedGraph, eid: int, layout: Layout, wish: _Wish) -> Layout
         if reason:
             raise PlanError(f"{made}: {reason}", got=str(made))
     except (PlanError, DeviceError) as error:
-        raise _with_place(placed, nid, wish, type_, error) from None
+        raise _at_node(placed, nid, wish, type_, error) from None
     return made
 
 
-def _with_place(
+def _at_node(
     placed: PlacedGraph, nid: int, wish: _Wish, type_: TensorType, error: GraphRuntimeError
 ) -> PlanError:
     name, origin = placed.graph.names[nid], int(placed.origin[nid])

@@ -129,17 +129,17 @@ def _hints(old: Hints, before: Sequence[NetValue], inputs: list[NetValue], nodes
     kept = Hints(aliases=aliases, numerics=old.numerics, policy=old.policy)
     if old.device_type is None:
         return kept
-    places = [_place(v, nodes) for v in inputs]
-    places += [node.device for node in nodes for _ in node.outputs]
-    numbers = {name: _number(name) for name in dict.fromkeys(places)}
+    on = [_device_of(v, nodes) for v in inputs]
+    on += [node.device for node in nodes for _ in node.outputs]
+    numbers = {name: _number(name) for name in dict.fromkeys(on)}
     return replace(
         kept,
-        device_type=np.array([numbers[p][0] for p in places], np.int64),
-        device_id=np.array([numbers[p][1] for p in places], np.int64),
+        device_type=np.array([numbers[p][0] for p in on], np.int64),
+        device_id=np.array([numbers[p][1] for p in on], np.int64),
     )
 
 
-def _place(value: NetValue, nodes: list[NetNode]) -> str:
+def _device_of(value: NetValue, nodes: list[NetNode]) -> str:
     """Of an input: what was said, for a new constant its first reader's."""
     if value.device is not None:
         return value.device

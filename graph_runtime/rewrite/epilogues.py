@@ -12,11 +12,11 @@ __all__ = ["epilogues"]
 def epilogues(net: Net) -> None:
     """Bias, activation, residual and what else follows a product and is of its type, up to the first value
     that others read too."""
-    place = {node: i for i, node in enumerate(net.nodes())}
-    for node in sorted(net.nodes(*PRODUCTS), key=place.__getitem__):
+    position = {node: i for i, node in enumerate(net.nodes())}
+    for node in sorted(net.nodes(*PRODUCTS), key=position.__getitem__):
         if node.attrs["epilogue"]:
             continue
-        for group in grow(node, place):
+        for group in grow(node, position):
             if _take(net, node, group):
                 break
 

@@ -51,13 +51,13 @@ def _given(node: NetNode) -> dict:
     return {key: v for key, v in node.attrs.items() if key in defaults and v != defaults[key]}
 
 
-def grow(seed: NetNode, place: dict[NetNode, int]) -> Iterator[Group]:
+def grow(seed: NetNode, position: dict[NetNode, int]) -> Iterator[Group]:
     """The groups that begin with a seed, of at least two nodes, the largest first. All nodes make the seed's
-    type and were asked onto one device. ``place``: of each node in the order of the graph."""
+    type and were asked onto one device. ``position``: of each node in the order of the graph."""
     has_product = not is_step(seed)
     nodes, inside, whole = [seed], {seed}, []
     while len(nodes) <= _MOST and len(nodes) - (len(whole[-1]) if whole else 1) < _LOOKAHEAD:
-        following = _next(nodes, inside, place)
+        following = _next(nodes, inside, position)
         if following is None:
             break
         more = [following] if has_product else [*_alone(following, inside), following]
@@ -68,10 +68,10 @@ def grow(seed: NetNode, place: dict[NetNode, int]) -> Iterator[Group]:
     return (Group(found, has_product) for found in whole[::-1] if len(found) <= _MOST + has_product)
 
 
-def _next(nodes: list[NetNode], inside: set[NetNode], place: dict[NetNode, int]) -> NetNode | None:
+def _next(nodes: list[NetNode], inside: set[NetNode], position: dict[NetNode, int]) -> NetNode | None:
     """The first node behind the group that reads it and may join."""
-    readers = {r for n in nodes for r in n.output.readers if r not in inside and r in place}
-    for reader in sorted(readers, key=place.__getitem__):
+    readers = {r for n in nodes for r in n.output.readers if r not in inside and r in position}
+    for reader in sorted(readers, key=position.__getitem__):
         if _joins(reader, nodes[0]):
             return reader
     return None
@@ -101,10 +101,10 @@ def _is_closed(nodes: list[NetNode], inside: set[NetNode]) -> bool:
 
 def fused_groups(net: Net) -> None:
     """Elementwise ops of one type that follow each other are one kernel."""
-    place = {node: i for i, node in enumerate(net.nodes())}
+    position = {node: i for i, node in enumerate(net.nodes())}
     for node in list(net.nodes()):
         if node.alive and is_step(node) and len(node.outputs) == 1:
-            for group in grow(node, place):
+            for group in grow(node, position):
                 if _take(net, group):
                     break
 

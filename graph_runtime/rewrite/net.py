@@ -42,7 +42,7 @@ class Net:
         self._last: NetNode | None = None
         self.inputs: list[NetValue] = []
         self.outputs: list[NetValue] = []
-        self._places: dict[NetValue, list[int]] = {}  # an output's places in outputs
+        self._output_indices: dict[NetValue, list[int]] = {}  # where a value is in outputs
         self._load(model)
 
     # ---------------------------------------------------------------- reading
@@ -63,7 +63,7 @@ class Net:
         return sum(map(len, self._by_op.values()))
 
     def together(self, nodes: Iterable[NetNode]) -> bool:
-        """Whether nodes may become one: they were not asked to run in different places."""
+        """Whether nodes may become one: they were not asked to run on different devices."""
         return len({node.device for node in nodes}) < 2
 
     def keeps_support(
@@ -132,9 +132,9 @@ class Net:
             reader.inputs = [new if value is old else value for value in reader.inputs]
             new.readers[reader] = new.readers.get(reader, 0) + count
         if old.heads:
-            places = self._places.pop(old)
-            self._places.setdefault(new, []).extend(places)
-            for at in places:
+            indices = self._output_indices.pop(old)
+            self._output_indices.setdefault(new, []).extend(indices)
+            for at in indices:
                 self.outputs[at] = new
         new.heads, old.heads, old.readers = new.heads + old.heads, 0, {}
         self.changed = True
@@ -233,7 +233,7 @@ class Net:
 
     def _load(self, model: Model) -> None:
         graph = model.graph
-        place = column_devices(graph)
+        column = column_devices(graph)
         entries: list[NetValue | None] = [None] * graph.num_entries
         types = [graph.types[t] for t in graph.type_id.tolist()]
         rows, reads = graph.row_ptr.tolist(), graph.in_eid.tolist()
@@ -241,7 +241,7 @@ class Net:
         for nid in graph.inputs.tolist():
             name = graph.names[nid]
             value = NetValue(types[rows[nid]], None, 0, name)
-            value.constant, value.device = model.constants.get(name), model.pins.get(name) or place[nid]
+            value.constant, value.device = model.constants.get(name), model.pins.get(name) or column[nid]
             self.inputs.append(value)
             entries[rows[nid]] = value
         for nid, name in enumerate(graph.names):
@@ -252,7 +252,7 @@ class Net:
                 [entries[e] for e in reads[starts[nid] : starts[nid + 1]]],
                 types[rows[nid] : rows[nid + 1]],
                 name,
-                model.pins.get(name) or place[nid],
+                model.pins.get(name) or column[nid],
                 model.origins.get(name, (name,)),
             )
             entries[rows[nid] : rows[nid + 1]] = node.outputs
@@ -260,4 +260,4 @@ class Net:
         self.outputs = [entries[e] for e in graph.outputs.tolist()]
         for at, value in enumerate(self.outputs):
             value.heads += 1
-            self._places.setdefault(value, []).append(at)
+            self._output_indices.setdefault(value, []).append(at)

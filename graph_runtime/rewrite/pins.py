@@ -23,7 +23,7 @@ def pinned(model: Model, pins: Mapping[str, str | Device]) -> Model:
         return model
     found = dict(model.pins)
     for glob, device in pins.items():
-        place = str(parse(device))
+        on = str(parse(device))
         hits = np.flatnonzero(matching(model.graph, glob, "pin"))
-        found |= {model.graph.names[nid]: place for nid in hits.tolist()}
+        found |= {model.graph.names[nid]: on for nid in hits.tolist()}
     return replace(model, pins=found)

@@ -179,7 +179,7 @@ def deallocate(tensor: Tensor, device: OpenDevice | bool | None = None, force: b
 
 
 def dump_tensor(tensor: Tensor, path: str | PathLike) -> None:
-    """Values and place to a file: host_tensors.dump."""
+    """Values, device and layout to a file: host_tensors.dump."""
     host_tensors.dump(transfers.checked(tensor), path)
 
 

@@ -136,9 +136,9 @@ def node_times(
 
 def _keys(plan: Plan, nid: np.ndarray) -> list[tuple]:
     """Of each node what its time depends on: function, device; of each argument type, layout, device."""
-    graph, place = plan.graph, plan.entry_did()
+    graph, did = plan.graph, plan.entry_did()
     # one number an entry: equal where type, layout and device are
-    entry = (graph.type_id.astype(np.int64) * len(plan.layouts) + plan.layout_id) * len(plan.devices) + place
+    entry = (graph.type_id.astype(np.int64) * len(plan.layouts) + plan.layout_id) * len(plan.devices) + did
     read, made = entry[graph.in_eid].tolist(), entry.tolist()
     in_ptr, row_ptr = graph.in_ptr.tolist(), graph.row_ptr.tolist()
     func, did = graph.func_id.tolist(), plan.did.tolist()

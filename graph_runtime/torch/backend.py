@@ -20,7 +20,7 @@ from .compiled_graph import CompiledGraph
 from .counters import Unsupported, count, note_graph
 from .decompositions import table
 from .graphs import lower
-from .options import Options, read
+from .options import BackendOptions, read
 
 __all__ = ["Compiled", "backend", "compile_graph"]
 
@@ -34,7 +34,7 @@ class Compiled:
     """A graph of aten operations, run as programs: one for each set of sizes, at most ``max_programs``, else
     op by op."""
 
-    def __init__(self, gm: torch.fx.GraphModule, examples: Sequence[Any], kind: str, options: Options):
+    def __init__(self, gm: torch.fx.GraphModule, examples: Sequence[Any], kind: str, options: BackendOptions):
         self.gm, self.options, self.name = gm, options, f"{kind}_{next(_numbers)}"
         self.programs: OrderedDict[Any, CompiledGraph | None] = OrderedDict()
         self._only: CompiledGraph | None = None
@@ -91,7 +91,7 @@ def _is_static(x: Any) -> bool:
     return isinstance(x, torch.Tensor) and all(isinstance(n, int) for n in x.shape)
 
 
-def compile_graph(kind: str, options: Options) -> Callable[[torch.fx.GraphModule, Sequence[Any]], Any]:
+def compile_graph(kind: str, options: BackendOptions) -> Callable[[torch.fx.GraphModule, Sequence[Any]], Any]:
     """A compiler of AOTAutograd's for graphs of a kind: "forward", "backward" or "inference"."""
 
     def compiler(gm: torch.fx.GraphModule, examples: Sequence[Any]) -> Any:

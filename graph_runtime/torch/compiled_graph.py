@@ -25,7 +25,7 @@ from . import content
 from .counters import Unsupported, count, note_host
 from .emitter import Lowered, Output
 from .kinds import array_of, kind_of, tensor_of, values_of
-from .options import Options
+from .options import BackendOptions
 from .rules.operands import name_of
 from .store import devices, store_of, wrap
 from .submitter import HandleSubmitter
@@ -45,7 +45,7 @@ class CompiledGraph:
     Unsupported where an integer of an argument on the CPU does not fit 32 bits.
     """
 
-    def __init__(self, lowered: Lowered, options: Options, name: str):
+    def __init__(self, lowered: Lowered, options: BackendOptions, name: str):
         self.outputs, self.hoisted, self.name = lowered.outputs, lowered.hoisted, name
         self.on_cpu = dict(lowered.on_cpu)
         used = [d for d in (*devices(), cpu(0)) if str(d) in lowered.used]

@@ -18,7 +18,7 @@ from ..ir.graph import TensorType
 from ..ir.ops import registry
 from ..run.single import apply as single
 from ..run.single.move import push
-from ..run.tensors.place import default_place
+from ..run.tensors.spec import default_spec
 from ..run.tensors.tensor import Tensor
 from .counters import Unsupported, count, note_host
 from .geometry import box_of
@@ -199,12 +199,12 @@ def upload(values: torch.Tensor, store: Store) -> Tensor:
     """CPU values as a new tensor on the device of a store. Raises DeviceMemoryError."""
     array = array_of(values)
     kind = kind_of(values.dtype)
-    place = default_place(store.device, TensorType(kind.stored, array.shape))
+    spec = default_spec(store.device, TensorType(kind.stored, array.shape))
     try:
-        return push(array, place)
+        return push(array, spec)
     except DeviceMemoryError:
         collect()
-        return push(array, place)
+        return push(array, spec)
 
 
 def put(tensor: torch.Tensor, values: torch.Tensor, op: str | None = None) -> None:

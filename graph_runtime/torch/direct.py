@@ -11,7 +11,7 @@ from ..ir.graph import TensorType
 from ..ir.ops import registry
 from ..run.single import operands
 from ..run.single.move import push
-from ..run.tensors.place import default_place
+from ..run.tensors.spec import default_spec
 from ..run.tensors.tensor import Tensor
 from . import content
 from .counters import Unsupported
@@ -51,7 +51,7 @@ class Eager:
     def array(self, values: Any, dtype: str) -> Tensor:
         """Values of the host, pushed in the layout that the device likes."""
         made = np.asarray(values, dtypes.to_numpy(dtype))
-        return push(made, default_place(self.device, TensorType(dtype, made.shape)))
+        return push(made, default_spec(self.device, TensorType(dtype, made.shape)))
 
     def filled(self, shape: tuple[int, ...], number: Any, dtype: str) -> Tensor:
         """One number everywhere, spread on the device where it can be."""

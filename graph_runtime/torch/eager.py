@@ -67,7 +67,7 @@ class Operation:
                     continue
                 store = _plain_store(arg)
                 given.append(store.base)
-                key.append(store.base._place)
+                key.append(store.base._spec)
                 index = store.index
             else:
                 key += _plain(arg)
@@ -93,14 +93,14 @@ class Operation:
                     return
                 if isinstance(arg, torch.Tensor) and not arg.is_cpu:
                     bases.append(_plain_store(arg).base)
-                    key.append(bases[-1].place)
+                    key.append(bases[-1].spec)
                 else:
                     key += _number(arg) if isinstance(arg, torch.Tensor) else _plain(arg)
         except (LookupError, GraphRuntimeError):
             return
         key += _shared(bases)
-        places = {id(base): at for at, base in enumerate(bases)}
-        order = [places.get(id(x), x) for x in inputs]
+        positions = {id(base): at for at, base in enumerate(bases)}
+        order = [positions.get(id(x), x) for x in inputs]
         known = {id(x) for x in emitter.constants}
         call = ready_call(op, attrs, tuple(inputs))
         if call is None or any(x.__class__ is not int and id(x) not in known for x in order):

@@ -104,14 +104,14 @@ class GraphEmitter:
 
     def _add(self, name: str, given: Sequence[Value], attrs: Mapping[str, Any]) -> Any:
         entry = registry.require(name)
-        place = self.where(given[0]) if entry.is_nop else self._place(entry, given, attrs)
+        on = self.where(given[0]) if entry.is_nop else self._device_for(entry, given, attrs)
         try:
-            made = self.builder.op(name, *given, device=place, name=self.name or name, **attrs)
+            made = self.builder.op(name, *given, device=on, name=self.name or name, **attrs)
         except GraphError as error:
             raise Unsupported(str(error)) from error
         for value in made if isinstance(made, tuple) else (made,):
-            self._where[value.nid] = place
-        self.lowered.used.add(place)
+            self._where[value.nid] = on
+        self.lowered.used.add(on)
         if name == "matmul" or (name == "reshape" and given[0].nid in self._products):
             source = self._products.get(given[0].nid, made)
             if name == "matmul" or source.shape[-1:] == made.shape[-1:]:
@@ -141,7 +141,7 @@ class GraphEmitter:
         self.lowered.used.add(self.device)
         return made
 
-    def _place(self, entry: Any, given: Sequence[Value], attrs: Mapping[str, Any]) -> str:
+    def _device_for(self, entry: Any, given: Sequence[Value], attrs: Mapping[str, Any]) -> str:
         wanted = self.device
         for glob, device in self.pins.items():
             if fnmatchcase(entry.name, glob) or fnmatchcase(self.name, glob):

@@ -57,9 +57,9 @@ def box_of(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, count:
     sizes = [d[1] for d in ordered]
     if any(start + size > digit for start, size, digit in zip(starts, sizes, digits, strict=True)):
         return None
-    place = {d[2]: at for at, d in enumerate(ordered) if d[2] >= 0}
-    rank = [place[i] for i in range(len(shape)) if i in place]
+    position = {d[2]: at for at, d in enumerate(ordered) if d[2] >= 0}
+    rank = [position[i] for i in range(len(shape)) if i in position]
     perm = (*rank, *(at for at, d in enumerate(ordered) if d[2] < 0))
-    kept = tuple(size if i in place else 1 for i, size in enumerate(shape))
+    kept = tuple(size if i in position else 1 for i, size in enumerate(shape))
     whole = not any(starts) and sizes == digits and math.prod(digits) == count
     return Box(tuple(digits), tuple(starts), tuple(sizes), perm, kept, repeats, whole)

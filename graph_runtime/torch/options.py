@@ -10,11 +10,11 @@ from typing import Any
 from ..base.errors import InputError, did_you_mean
 from ..base.machine.devices import parse
 
-__all__ = ["Options", "read"]
+__all__ = ["BackendOptions", "read"]
 
 
 @dataclass(frozen=True)
-class Options:
+class BackendOptions:
     """``fidelity`` of products on tt ("LoFi" to "HiFi4"), ``dst`` what their sums are kept in; ``formats``
     {device or kind: format of its floats}, or one format for tt; ``placement`` {glob of op or node names:
     device}; ``trace`` a folder for the predicted timeline of each program; ``fallback``: "cpu" (operations
@@ -41,9 +41,9 @@ class Options:
 _FALLBACKS = ("cpu", "eager", "error")
 
 
-def read(given: Mapping[str, Any] | None) -> Options:
+def read(given: Mapping[str, Any] | None) -> BackendOptions:
     """Options of what a user gave. Raises InputError, with "did you mean"."""
-    known = {f.name for f in fields(Options)}
+    known = {f.name for f in fields(BackendOptions)}
     given = dict(given or {})
     for name in given:
         if name not in known:
@@ -61,7 +61,7 @@ def read(given: Mapping[str, Any] | None) -> Options:
             )
     if given.get("trace") is not None:
         given["trace"] = Path(given["trace"])
-    made = Options(**given)
+    made = BackendOptions(**given)
     if made.fallback not in _FALLBACKS:
         raise InputError(
             f"option fallback is one of {', '.join(_FALLBACKS)}, got {made.fallback!r}"
@@ -74,4 +74,6 @@ def read(given: Mapping[str, Any] | None) -> Options:
             f"option max_programs is 1 or more, got {made.max_programs!r}", got=made.max_programs
         )
     placed = {glob: str(parse(device)) for glob, device in made.placement.items()}
-    return Options(**{**{f.name: getattr(made, f.name) for f in fields(Options)}, "placement": placed})
+    return BackendOptions(
+        **{**{f.name: getattr(made, f.name) for f in fields(BackendOptions)}, "placement": placed}
+    )

@@ -25,7 +25,7 @@ from ..ir.graph import TensorType
 from ..run import core
 from ..run.queues.limbo import keep_until
 from ..run.tensors.arrays import allocate
-from ..run.tensors.place import default_place
+from ..run.tensors.spec import default_spec
 from ..run.tensors.tensor import Tensor
 from .kinds import Kind, kind_of
 from .required import TorchDeviceError
@@ -179,12 +179,12 @@ def empty(
 
 def reserve(kind: Kind, shape: tuple[int, ...], device: Device) -> Tensor:
     """Memory for values of a kind, undefined. Raises DeviceMemoryError."""
-    place = default_place(device, TensorType(kind.stored, stored_shape(kind, shape)))
+    spec = default_spec(device, TensorType(kind.stored, stored_shape(kind, shape)))
     try:
-        return allocate(place.type, device, place.layout, f"torch {kind.dtype} {list(shape)}")
+        return allocate(spec.type, device, spec.layout, f"torch {kind.dtype} {list(shape)}")
     except DeviceMemoryError:
         collect()
-        return allocate(place.type, device, place.layout, f"torch {kind.dtype} {list(shape)}")
+        return allocate(spec.type, device, spec.layout, f"torch {kind.dtype} {list(shape)}")
 
 
 def stored_shape(kind: Kind, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -70,7 +70,7 @@ def bare_driver(module: gr.GraphModule, folder: Path) -> Callable[[], object]:
         else:
             source, target = (int(eid) for eid in program.eid[program.arg_ptr[i] : program.arg_ptr[i + 1]])
             nbytes = session.graph.entry_type(source).nbytes
-            rows.append((0, session.place(target)[0], session.place(source)[0], nbytes))
+            rows.append((0, session.home(target)[0], session.home(source)[0], nbytes))
     count = program.main
     columns = [
         np.array(column, kind)

@@ -18,7 +18,7 @@ ALLOWED = (
     "run.single",
     "run.tensors.journal",
     "run.tensors.operators",
-    "run.tensors.place",
+    "run.tensors.spec",
     "run.tensors.tensor",
 )
 OUTSIDE = {"__future__", "builtins", "collections", "dataclasses", "math", "numpy", "operator", "typing"}

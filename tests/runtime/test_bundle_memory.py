@@ -35,7 +35,7 @@ def test_parameters_of_a_host_are_the_mapped_file_and_may_be_set(tmp_path, name)
     module, other = gr.load(path), gr.load(path)
     maps = [line for line in Path("/proc/self/maps").read_text().splitlines() if str(tmp_path) in line]
     index = module.get_input_index("w0")
-    address, _ = module.session.place(int(module.session.graph.input_eids[index]))
+    address, _ = module.session.home(int(module.session.graph.input_eids[index]))
     ranges = [tuple(int(end, 16) for end in line.split()[0].split("-")) for line in maps]
     assert any(begin <= address < end for begin, end in ranges)
     assert address % 64 == 0

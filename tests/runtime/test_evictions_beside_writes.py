@@ -21,8 +21,8 @@ from graph_runtime.run.queues.template import Template
 from graph_runtime.run.sessions import staging
 from graph_runtime.run.single.move import push
 from graph_runtime.run.tensors import arrays, batches, transfers
-from graph_runtime.run.tensors.place import place
 from graph_runtime.run.tensors.shown import Shown
+from graph_runtime.run.tensors.spec import spec_of
 from graph_runtime.run.tensors.tensor import Tensor
 from graph_runtime.runtime.stitching import eviction, executable, submit
 
@@ -242,7 +242,7 @@ def made(source, values):
 
 
 def pushed(source, values):
-    return push(values, place(source.device, source.type, L1))
+    return push(values, spec_of(source.device, source.type, L1))
 
 
 FIRST = {
@@ -273,7 +273,7 @@ def test_a_first_write_beside_an_eviction_is_not_lost(device, relu, randn, meanw
 def test_values_of_a_run_are_in_the_memory_that_was_taken_for_them(device, randn, meanwhile):
     """What is given to a run from the host lies in a buffer that no handle shows."""
     values, type_ = randn(*SHAPE), TensorType("float32", SHAPE)
-    at = place(device.device, type_, L1)
+    at = spec_of(device.device, type_, L1)
     evicting = meanwhile(lambda: [eviction.evict_unused(device, []), rt.wait(device.tensors())])
     evicting.before(core, "copy")
     buffer = staging.written(at.handle, at.memory, at.extent, type_, L1, values, "x")

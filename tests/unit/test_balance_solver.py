@@ -26,7 +26,7 @@ from graph_runtime.plan.balance.edges import EDGE_REASONS, pair_verdicts
 from graph_runtime.plan.balance.epochs import judge
 from graph_runtime.plan.balance.exact import fit
 from graph_runtime.plan.balance.forks import shortages
-from graph_runtime.plan.balance.grid import Placer
+from graph_runtime.plan.balance.grid import FreeCores
 from graph_runtime.plan.balance.limits import Loads
 from graph_runtime.plan.balance.network import Edge, network_of
 from graph_runtime.plan.balance.solver import GraphSolver
@@ -268,8 +268,8 @@ def test_small_graphs_are_solved_exactly():
 def test_fit_finds_places_that_do_not_overlap(grids):
     spots = fit(grids, (4, 5))
     if spots is None:
-        placer = Placer((4, 5))
-        assert any(placer.place(*g) is None for g in grids)
+        free = FreeCores((4, 5))
+        assert any(free.take_first(*g) is None for g in grids)
         return
     cells = [
         cell
@@ -300,8 +300,8 @@ def blocking_fork():
             models.append(int(np.flatnonzero((m.pieces == 16) & m.by_rows & (m.cores == 1))[0]))
         else:
             models.append(int(np.flatnonzero(m.pieces == 1)[0]))
-    placer = Placer(net.chip.grid)
-    spots = tuple(placer.place(*m.models[i].grid) for m, i in zip(net.columns, models, strict=True))
+    free = FreeCores(net.chip.grid)
+    spots = tuple(free.take_first(*m.models[i].grid) for m, i in zip(net.columns, models, strict=True))
     assert None not in spots
     return net, Choice(np.array(models), np.zeros(len(models), np.int64), spots)
 

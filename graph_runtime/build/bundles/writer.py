@@ -71,17 +71,17 @@ def write_bundle(
     check_references(path, index)
     with told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with _zip(path) if path.suffix == ".zip" else _folder(path) as place:
+    with _zip(path) if path.suffix == ".zip" else _folder(path) as target:
         for name in index["files"]:
             if name == PARAMS and slots:
-                with place.member(name, size) as sink:
+                with target.member(name, size) as sink:
                     write_values(sink, slots, params, tell)
             else:
-                with _opened(files[name]) as (source, length), place.member(name, length) as sink:
+                with _opened(files[name]) as (source, length), target.member(name, length) as sink:
                     shutil.copyfileobj(source, sink, _CHUNK)
             index["files"][name] = {"bytes": sink.count, "sha256": sink.digest.hexdigest()}
         text = orjson.dumps(index, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-        with place.member(INDEX, len(text)) as sink:
+        with target.member(INDEX, len(text)) as sink:
             sink.write(text)
     return path
 

@@ -139,7 +139,7 @@ def check_size(kind: TensorType, what: str, **fields: Any) -> None:
 
 
 def tensor_constant(file: ModelFile, tensor: Any, what: str, index: int | None = None) -> Constant:
-    """The constant that a TensorProto says. ``index``: its place among the graph's initialisers.
+    """The constant that a TensorProto says. ``index``: its position among the graph's initialisers.
 
     Raises GraphError for an unknown element type or sizes that contradict each other or are beyond reason.
     """

@@ -30,28 +30,28 @@ __all__ = [
 ]
 
 MOST_BYTES = 1 << 62
-Places = Sequence[str | int]
+JsonPath = Sequence[str | int]
 _DIGITS = b"0123456789"
 _ID_MAX = 2**31 - 1  # as the schema has it
 
 
-def integers(values: Sequence[int], *places: str | int) -> np.ndarray:
-    """int64 [len(values)]. Raises DocumentError, at the place of the first, for a number with a fraction (4.0
+def integers(values: Sequence[int], *path: str | int) -> np.ndarray:
+    """int64 [len(values)]. Raises DocumentError, at the first, for a number with a fraction (4.0
     is one, as for TVM).
     """
     try:
         return np.array(array("q", values), np.int64)
     except (TypeError, OverflowError):
-        raise _fraction(values, places) from None
+        raise _fraction(values, path) from None
 
 
-def _fraction(values: Any, places: Places) -> DocumentError:
+def _fraction(values: Any, path: JsonPath) -> DocumentError:
     """The error about the first value in nested lists that is no int64."""
     while isinstance(values, list):
         at = next(i for i, v in enumerate(values) if not _whole(v))
-        values, places = values[at], (*places, at)
+        values, path = values[at], (*path, at)
     return DocumentError(
-        f"must be an integer written without a fraction, got {values}", path=json_path(places), got=values
+        f"must be an integer written without a fraction, got {values}", path=json_path(path), got=values
     )
 
 
@@ -63,9 +63,9 @@ def _whole(value: Any) -> bool:
     )
 
 
-def entries(values: list[list[int]], locate: Callable[[int], Places]) -> np.ndarray:
+def entries(values: list[list[int]], locate: Callable[[int], JsonPath]) -> np.ndarray:
     """int64 [len(values), 2 or 3] from [nid, index] or [nid, index, version] each: nid, index, and the
-    version where all have one; ``locate(i)`` is the place of entry i. Raises DocumentError for a number with
+    version where all have one; ``locate(i)`` is the path of entry i. Raises DocumentError for a number with
     a fraction.
     """
     rows = id_rows(values)
@@ -105,12 +105,12 @@ def id_rows(values: list[Any]) -> np.ndarray | None:
     return ids if ids.max() <= _ID_MAX else None
 
 
-def of_length(column: Sequence, count: int, *places: str | int) -> None:
+def of_length(column: Sequence, count: int, *path: str | int) -> None:
     """Raise GraphError unless a column has one element for each of ``count`` entries."""
     if len(column) != count:
         raise GraphError(
             f"the column has {len(column)} elements, the graph has {count} entries: give one an entry",
-            path=json_path(places),
+            path=json_path(path),
             got=len(column),
             wanted=count,
         )

@@ -103,55 +103,55 @@ def check_schema(document: Any, name: str, what: str) -> None:
     try:
         validator.validate(document)
     except jsonschema_rs.ValidationError as error:
-        places, rules = list(error.instance_path), list(error.schema_path)
-        message, places = _explain(document, schema, places, rules) or (error.message, places)
-        raise DocumentError(f"{what}: {message}", path=json_path(places)) from None
+        path, rules = list(error.instance_path), list(error.schema_path)
+        message, path = _explain(document, schema, path, rules) or (error.message, path)
+        raise DocumentError(f"{what}: {message}", path=json_path(path)) from None
     except ValueError as error:  # a value that no JSON text can hold
         raise DocumentError(f"{what}: {error}") from None
 
 
-def _explain(document: Any, schema: dict, places: list, rules: list) -> tuple[str, list] | None:
-    """What a broken rule means to a reader, and the place that is to blame; None for a rule that this does
+def _explain(document: Any, schema: dict, path: list, rules: list) -> tuple[str, list] | None:
+    """What a broken rule means to a reader, and the path that is to blame; None for a rule that this does
     not know.
     """
     keyword = rules[-1]
     try:
-        value, where = _walk(document, places), _walk(schema, rules[:-1])
+        value, where = _walk(document, path), _walk(schema, rules[:-1])
         rule = where[keyword]
     except (KeyError, IndexError, TypeError):
         return None
     if keyword == "required":
         missing = [key for key in rule if key not in value]
-        return f"missing {'keys' if len(missing) > 1 else 'key'} {', '.join(map(repr, missing))}", places
+        return f"missing {'keys' if len(missing) > 1 else 'key'} {', '.join(map(repr, missing))}", path
     if keyword == "additionalProperties":
         known = where["properties"]
         unknown = next(key for key in value if key not in known)
-        return f"unknown key {brief(unknown)!r}{did_you_mean(unknown, known)}", [*places, unknown]
+        return f"unknown key {brief(unknown)!r}{did_you_mean(unknown, known)}", [*path, unknown]
     if keyword in ("enum", "const"):
-        return _choice(value, [rule] if keyword == "const" else rule, places), places
+        return _choice(value, [rule] if keyword == "const" else rule, path), path
     if keyword == "type":
         kinds = rule if isinstance(rule, str) else " or ".join(rule)
-        return f"must be {kinds}, got {_show(value)}", places
+        return f"must be {kinds}, got {_show(value)}", path
     if keyword in ("minimum", "maximum"):
         return (
             f"must be {'at least' if keyword == 'minimum' else 'at most'} {rule}, got {_show(value)}",
-            places,
+            path,
         )
     if keyword in ("minItems", "maxItems"):
         return (
             f"must have {'at least' if keyword == 'minItems' else 'at most'} {rule} elements, has "
             f"{len(value)}",
-            places,
+            path,
         )
     if keyword == "pattern":
-        return f"must match {rule}, got {_show(value)}", places
+        return f"must match {rule}, got {_show(value)}", path
     return None
 
 
-def _choice(value: Any, allowed: list, places: list) -> str:
+def _choice(value: Any, allowed: list, path: list) -> str:
     if allowed == ["list_int", "size_t"]:
         return (
-            f"unknown column {brief(places[-2])!r}{did_you_mean(places[-2], _COLUMNS)}: one that is "
+            f"unknown column {brief(path[-2])!r}{did_you_mean(path[-2], _COLUMNS)}: one that is "
             "not read must be tagged "
             f"list_int or size_t, as TVM skips only those; got {_show(value)}"
         )
@@ -160,9 +160,9 @@ def _choice(value: Any, allowed: list, places: list) -> str:
     return f"must be {texts}, got {_show(value)}{close}"
 
 
-def _walk(value: Any, places: list) -> Any:
-    for place in places:
-        value = value[place]
+def _walk(value: Any, path: list) -> Any:
+    for key in path:
+        value = value[key]
     return value
 
 

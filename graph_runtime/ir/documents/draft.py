@@ -102,14 +102,14 @@ def to_document(
         "shape": ["list_shape", [list(t.shape) for t in types]],
     }
     if any(node.device for node in nodes):
-        places = [
-            devices.parse(place)
-            for node, place in zip(nodes, _places(nodes, device), strict=True)
+        on = [
+            devices.parse(name)
+            for node, name in zip(nodes, _node_devices(nodes, device), strict=True)
             for _ in node.types
         ]
-        columns["device_index"] = ["list_int", [place.dl_type for place in places]]
-        if any(place.ordinal for place in places):
-            columns["device_id"] = ["list_int", [place.ordinal for place in places]]
+        columns["device_index"] = ["list_int", [d.dl_type for d in on]]
+        if any(d.ordinal for d in on):
+            columns["device_id"] = ["list_int", [d.ordinal for d in on]]
     if any(sid is not None for node in nodes for sid in node.sids):
         columns["storage_id"] = ["list_int", _storage_ids(nodes)]
     document = {
@@ -135,13 +135,13 @@ def _written(node: DraftNode) -> dict[str, Any]:
     }
 
 
-def _places(nodes: Sequence[DraftNode], device: str) -> list[str]:
+def _node_devices(nodes: Sequence[DraftNode], device: str) -> list[str]:
     """A device for every node: an input without one goes to its first consumer's."""
     found = [node.device or (None if node.attrs is None else device) for node in nodes]
     for nid, node in enumerate(nodes):
         for source, _ in node.reads:
             found[source] = found[source] or found[nid]
-    return [place or device for place in found]
+    return [name or device for name in found]
 
 
 def _storage_ids(nodes: Sequence[DraftNode]) -> list[int]:

@@ -122,9 +122,9 @@ def _decode(name: str, op_name: str, given: dict[str, Any]) -> tuple[str, dict[s
     return op.name, op.decode(given)
 
 
-def _at_node(error: GraphError, nid: int, name: str, *places: str) -> GraphError:
+def _at_node(error: GraphError, nid: int, name: str, *path: str) -> GraphError:
     """The same error with its node."""
-    fields = {**error.fields, "path": json_path(("nodes", nid, *places)), "node": name}
+    fields = {**error.fields, "path": json_path(("nodes", nid, *path)), "node": name}
     return type(error)(f"node {name!r}: {error}", **fields)
 
 
@@ -245,7 +245,7 @@ def _signature(view: NodeView) -> str:
     return f"{view.op}({_texts(view.input_types)}{attrs}) -> {_texts(view.output_types)}"
 
 
-def _wrong(nid: int, view: NodeView, text: str, *places: str) -> GraphError:
+def _wrong(nid: int, view: NodeView, text: str, *path: str) -> GraphError:
     return GraphError(
-        f"node {view.name!r}: {text}", path=json_path(("nodes", nid, *places)), node=view.name, op=view.op
+        f"node {view.name!r}: {text}", path=json_path(("nodes", nid, *path)), node=view.name, op=view.op
     )

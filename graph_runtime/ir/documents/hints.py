@@ -31,7 +31,7 @@ _SPARE_SIDS = 1 << 18  # a pool of so many takes 20 MiB until it is planned
 
 def read_hints(document: dict[str, Any], graph: Graph) -> Hints:
     """The Hints of a checked document whose graph (without hints) is ``graph``. Raises GraphError or
-    DocumentError at the place.
+    DocumentError with the path.
     """
     columns, count = document["attrs"], graph.num_entries
     device_type, device_id = _device_columns(columns, graph)

@@ -28,8 +28,8 @@ __all__ = [
 _META = ("metadata", "graph_runtime")
 
 
-def _place(*places: str | int) -> str:
-    return json_path((*_META, *places))
+def _path(*keys: str | int) -> str:
+    return json_path((*_META, *keys))
 
 
 def read_storage(
@@ -40,14 +40,14 @@ def read_storage(
         return None
     if sid is None:
         raise GraphError(
-            "storage describes storage ids, and there is no column storage_id", path=_place("storage")
+            "storage describes storage ids, and there is no column storage_id", path=_path("storage")
         )
     rows = tuple(_storage_hint(row, i) for i, row in enumerate(ours["storage"]))
     count = int(sid.max(initial=-1)) + 1
     if len(rows) < count:
         raise GraphError(
             f"storage has {len(rows)} rows, one a storage id, and the column goes up to {count - 1}",
-            path=_place("storage"),
+            path=_path("storage"),
             got=len(rows),
             wanted=count,
         )
@@ -60,14 +60,14 @@ def read_storage(
                 f"storage puts id {sid[eid]} on {rows[sid[eid]].device}, device_index puts entry {eid} "
                 "on device type "
                 f"{device_type[eid]}",
-                path=_place("storage", int(sid[eid]), "device"),
+                path=_path("storage", int(sid[eid]), "device"),
                 got=rows[sid[eid]].device,
             )
     return rows
 
 
 def _storage_hint(row: dict[str, Any], i: int) -> StorageHint:
-    path = _place("storage", i, "device")
+    path = _path("storage", i, "device")
     try:
         device = devices.parse(row["device"])
         if device.descriptor.test_only:
@@ -78,7 +78,7 @@ def _storage_hint(row: dict[str, Any], i: int) -> StorageHint:
     except DeviceError as error:
         raise GraphError(
             str(error),
-            path=path if "memory" not in str(error) else _place("storage", i, "memory"),
+            path=path if "memory" not in str(error) else _path("storage", i, "memory"),
             got=error.got,
         ) from None
     offset, nbytes = integers([row["offset"], row["bytes"]], *_META, "storage", i).tolist()
@@ -91,7 +91,7 @@ def read_layouts(ours: dict[str, Any]) -> tuple[Layout, ...] | None:
 
 
 def _layout(row: dict[str, Any], i: int) -> Layout:
-    name, path = row["format"], _place("layouts", i, "format")
+    name, path = row["format"], _path("layouts", i, "format")
     fmt = dtypes.FORMATS.get(name)
     if fmt is None:
         try:
@@ -105,7 +105,7 @@ def _layout(row: dict[str, Any], i: int) -> Layout:
     if row["layout"] == TILE and (row["memory"] == HOST or fmt is None):
         raise GraphError(
             f"layout tile exists on devices only, not for {name} in {row['memory']}",
-            path=_place("layouts", i, "layout"),
+            path=_path("layouts", i, "layout"),
         )
     if row["layout"] == ROW_MAJOR and fmt is not None and fmt.itemsize is None:
         raise GraphError(f"format {name} exists in layout tile only", path=path, got=name)
@@ -120,7 +120,7 @@ def _shard(row: dict[str, Any], i: int) -> Shard | None:
     if row["memory"] != L1:
         raise GraphError(
             f"shards lie in the L1 of cores, not in {row['memory']}",
-            path=_place("layouts", i, "shard"),
+            path=_path("layouts", i, "shard"),
             got=row["memory"],
             wanted=L1,
         )
@@ -128,7 +128,7 @@ def _shard(row: dict[str, Any], i: int) -> Shard | None:
     if top > bottom or left > right:
         raise GraphError(
             "grid is the first and the last core of a rectangle, [[row, column], [row, column]], both inside",
-            path=_place("layouts", i, "shard", "grid"),
+            path=_path("layouts", i, "shard", "grid"),
             got=said["grid"],
         )
     return Shard(
@@ -148,7 +148,7 @@ def read_layout_column(ours: dict, layouts: tuple[Layout, ...] | None, count: in
         at = int(np.argmax(bad))
         raise GraphError(
             f"layout {values[at]} is out of range: there are {len(layouts or ())} layouts",
-            path=_place("layout", at),
+            path=_path("layout", at),
             got=int(values[at]),
             wanted=len(layouts or ()),
         )
@@ -168,14 +168,14 @@ def read_aliases(ours: dict, graph: Graph) -> tuple[tuple[int, int], ...]:
         ):
             if value >= most or value in taken[side]:
                 text = f"out of range: the graph has {most}" if value >= most else "aliased twice"
-                raise GraphError(f"{what} {value} is {text}", path=_place("aliases", i, side), got=value)
+                raise GraphError(f"{what} {value} is {text}", path=_path("aliases", i, side), got=value)
             taken[side].add(value)
         types = graph.entry_type(int(graph.outputs[output])), graph.entry_type(int(input_eids[source]))
         if types[0] != types[1]:
             raise GraphError(
                 f"output {output} is {types[0]} and cannot be written into input {source}, which is "
                 f"{types[1]}",
-                path=_place("aliases", i),
+                path=_path("aliases", i),
                 got=types[0],
                 wanted=types[1],
             )
@@ -199,7 +199,7 @@ def read_at_input(ours: dict, graph: Graph) -> tuple[int, ...]:
         ):
             raise GraphError(
                 f"node {nid} is listed twice" if nid in seen else f"node {nid} is no {COPY} of a graph input",
-                path=_place("at_input", i),
+                path=_path("at_input", i),
                 got=nid,
             )
         seen.add(nid)
@@ -211,5 +211,5 @@ def read_numerics(ours: dict[str, Any]) -> dict[str, dict[str, str]]:
     found = ours.get("numerics", {})
     for name, words in found.items():
         if reason := options_error(words):
-            raise GraphError(f"numerics of {name}: {reason}", path=_place("numerics", name), got=words)
+            raise GraphError(f"numerics of {name}: {reason}", path=_path("numerics", name), got=words)
     return found

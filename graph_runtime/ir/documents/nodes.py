@@ -124,7 +124,7 @@ def _read(nodes: list[dict[str, Any]], plain: bool) -> NodeColumns:
             }
         counts += map(len, inputs)
         if found is None:
-            found = entries(flat, partial(_place, start, inputs))
+            found = entries(flat, partial(_input_path, start, inputs))
         reads.append(found[:, :2])
         for nid, raw in enumerate(attrs, start):
             if raw != before:  # often a node calls what the one before it calls
@@ -155,8 +155,8 @@ def _is_plain(ops: list, names: list, inputs: list, attrs: list | None) -> bool:
     )
 
 
-def _place(start: int, inputs: list[list], slot: int) -> tuple[str | int, ...]:
-    """The place of an input of a block's nodes."""
+def _input_path(start: int, inputs: list[list], slot: int) -> tuple[str | int, ...]:
+    """The path of an input of a block's nodes."""
     ends = np.cumsum([len(of_node) for of_node in inputs])
     nid = int(np.searchsorted(ends, slot, side="right"))
     return "nodes", start + nid, "inputs", slot - int(ends[nid]) + len(inputs[nid])

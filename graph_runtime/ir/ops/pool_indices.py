@@ -1,4 +1,4 @@
-"""max_pool2d with the places of its maxima, and its gradient: max_pool2d_indices max_pool2d_backward.
+"""max_pool2d with the positions of its maxima, and its gradient: max_pool2d_indices max_pool2d_backward.
 
 C contract: the words of windows.py.
     max_pool2d_indices     args x, values, indices (int64), which count from the beginning of x, row-major, or

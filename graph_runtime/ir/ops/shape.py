@@ -15,7 +15,7 @@ from .registry import REQUIRED, Attr, Case, Op, register
 
 
 def _reshape(inputs, attrs):
-    """ONNX: 0 keeps the dimension at that place, -1 takes what is left."""
+    """ONNX: 0 keeps the dimension at that position, -1 takes what is left."""
     x, wanted = inputs[0], attrs["shape"]
     dims = []
     for d, n in enumerate(wanted):

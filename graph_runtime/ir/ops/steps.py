@@ -191,8 +191,8 @@ def _instructions(program: Sequence[Step], epilogue: bool) -> list[tuple[int, in
         for k in reads
     ]
     last = dict(read)
-    place: dict[tuple[str, int], int] = {("step", -1): 0} if epilogue else {}
-    free, used, rows = [], len(place), []
+    register: dict[tuple[str, int], int] = {("step", -1): 0} if epilogue else {}
+    free, used, rows = [], len(register), []
 
     def take() -> int:
         nonlocal used
@@ -204,16 +204,16 @@ def _instructions(program: Sequence[Step], epilogue: bool) -> list[tuple[int, in
     for j, (name, reads, attrs) in enumerate(program):
         keys = [("input", k) if k >= 0 else ("step", -1 - k - shift) for k in reads]
         for key in keys:
-            if key not in place:
-                place[key] = take()
-                rows.append((_LOAD, place[key], key[1], 0, ()))
-        at = [place[key] for key in keys]
-        free += [place[key] for key in dict.fromkeys(keys) if last[key] == j]
-        place["step", j] = take()
+            if key not in register:
+                register[key] = take()
+                rows.append((_LOAD, register[key], key[1], 0, ()))
+        at = [register[key] for key in keys]
+        free += [register[key] for key in dict.fromkeys(keys) if last[key] == j]
+        register["step", j] = take()
         decoded = registry.require(name).decode(attrs)
         code = CODES[name] + int(decoded.get("approximate") == "tanh")
         parameters = _PARAMETERS[name](decoded) if name in _PARAMETERS else ()
-        rows.append((code, place["step", j], at[0], at[-1], parameters))
+        rows.append((code, register["step", j], at[0], at[-1], parameters))
         if ("step", j) not in last:
-            free.append(place["step", j])
+            free.append(register["step", j])
     return rows

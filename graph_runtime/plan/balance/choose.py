@@ -15,7 +15,7 @@ from .limits import Loads
 from .memory import Settings
 from .network import network_of
 from .optimal import optimal
-from .policies import SIMPLE
+from .picks import SIMPLE
 from .ribbon import ribbon
 from .solver import GraphSolver
 from .types import POLICIES, OpModel

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .forks import Buffering, settle_forks
-from .grid import Placer, Spot
+from .grid import FreeCores, Spot
 from .limits import Loads
 from .network import Network
 from .types import OpModel
@@ -67,13 +67,13 @@ class Balanced:
 
 def pack(network: Network, model: np.ndarray, cuts: Collection[int] = (), transpose: bool = True) -> Choice:
     """Epochs in schedule order: an op that finds no room begins the next one."""
-    placer, epoch, epochs, spots = Placer(network.chip.grid), 0, [], []
+    free, epoch, epochs, spots = FreeCores(network.chip.grid), 0, [], []
     for op, m in enumerate(model.tolist()):
         grid = network.columns[op].models[m].grid
-        spot = placer.place(*grid, transpose)
+        spot = free.take_first(*grid, transpose)
         if spot is None:
-            placer, epoch = Placer(network.chip.grid), epoch + 1
-            spot = placer.place(*grid, transpose)
+            free, epoch = FreeCores(network.chip.grid), epoch + 1
+            spot = free.take_first(*grid, transpose)
         epochs.append(epoch)
         spots.append(spot)
     return Choice(np.array(model, np.int64), np.array(epochs, np.int64), tuple(spots), frozenset(cuts))

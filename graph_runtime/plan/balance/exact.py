@@ -1,5 +1,5 @@
 """The best epoch of a few ops, by mixed-integer programming (HiGHS, through scipy): which model each op has,
-so that the slowest is as fast as can be and all rectangles find a place.
+so that the slowest is as fast as can be and all rectangles find cores.
 
 How much DRAM is divided depends on how many cores touch it, so each divisor is a program of its own. A
 program knows areas only; an answer whose rectangles do not fit is forbidden, with all that are larger, and
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import PlanError
-from .grid import Placer, Spot
+from .grid import FreeCores, Spot
 from .limits import Loads
 from .solver import GraphSolver
 
@@ -188,25 +188,25 @@ class _Program:
 
 
 def fit(grids: Sequence[tuple[int, int]], chip: tuple[int, int]) -> list[Spot] | None:
-    """A place for each rectangle, turned or not, so that none overlap; None where there is none, or where
+    """A spot for each rectangle, turned or not, so that none overlap; None where there is none, or where
     _STEPS tries have found none."""
     order = sorted(range(len(grids)), key=lambda i: (-grids[i][0] * grids[i][1], grids[i]))
-    placer, spots, steps = Placer(chip), [None] * len(grids), [0]
+    free, spots, steps = FreeCores(chip), [None] * len(grids), [0]
 
     def rest(at: int) -> bool:
         if at == len(order):
             return True
         r, c = grids[order[at]]
         for rows, cols in dict.fromkeys(((r, c), (c, r))):
-            for spot in placer.spots(rows, cols):
+            for spot in free.spots(rows, cols):
                 steps[0] += 1
                 if steps[0] > _STEPS:
                     return False
-                placer.take(spot)
+                free.take(spot)
                 spots[order[at]] = spot
                 if rest(at + 1):
                     return True
-                placer.give_back(spot)
+                free.give_back(spot)
         return False
 
     return spots if rest(0) else None

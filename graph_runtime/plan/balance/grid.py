@@ -1,10 +1,10 @@
-"""Rectangles of cores on the grid of a chip: the next free place, row by row."""
+"""Rectangles of cores on the grid of a chip: the next free one, row by row."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Placer", "Spot"]
+__all__ = ["FreeCores", "Spot"]
 
 
 class Spot(NamedTuple):
@@ -17,14 +17,14 @@ class Spot(NamedTuple):
     cols: int
 
 
-class Placer:
+class FreeCores:
     """The free cores of one epoch."""
 
     def __init__(self, grid: tuple[int, int]):
         self.grid = grid
         self._free = [(1 << grid[1]) - 1] * grid[0]  # a bit a column
 
-    def place(self, r: int, c: int, transpose: bool = True) -> Spot | None:
+    def take_first(self, r: int, c: int, transpose: bool = True) -> Spot | None:
         """Take the first free rectangle of r x c cores, or of c x r if ``transpose``; None: there is none."""
         spot = self._find(r, c)
         if transpose and r != c:

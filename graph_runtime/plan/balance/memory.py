@@ -85,7 +85,7 @@ def allocate(
         settings.overlay_bytes,
         (buffers.output_buffer(op, block, stack, chip),),
     )
-    _place_parameters(draft, settings)
+    _put_parameters(draft, settings)
     halve = settings.single_buffer and not op.gradient
     while (verdict := _add_inputs(draft, u_kt)) is not None:
         # the tiles of a sparse matmul are never streamed
@@ -107,7 +107,7 @@ def allocate(
     return draft, None
 
 
-def _place_parameters(draft: DraftModel, settings: Settings) -> None:
+def _put_parameters(draft: DraftModel, settings: Settings) -> None:
     op = draft.op
     sparse = op.kind == "sparse_matmul"
     fixed = tuple(

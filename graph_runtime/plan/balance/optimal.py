@@ -13,7 +13,7 @@ from .epochs import Balanced, Choice, judge
 from .exact import Epoch, best_epoch, require_library
 from .forks import Buffering
 from .limits import Loads
-from .policies import SIMPLE
+from .picks import SIMPLE
 from .ribbon import ribbon
 from .search import best_chain
 from .solver import GraphSolver

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from .epochs import Choice
-from .grid import Placer, Spot
+from .grid import FreeCores, Spot
 from .limits import Loads
 from .network import Network
 from .op import BalanceOp
-from .policies import pruned
+from .picks import pruned
 from .solver import GraphSolver
 
 __all__ = ["ribbon"]
@@ -73,9 +73,9 @@ def _try(loads: Loads, solver: GraphSolver, first: int, rows: int, caps: dict[in
     """Ops from ``first`` on, as many as find room, on so many rows; ``caps``: an op's limiter must be
     below."""
     network = loads.network
-    trial, placer = _Trial(first, solver.copy(), [], [], []), Placer(network.chip.grid)
+    trial, free = _Trial(first, solver.copy(), [], [], []), FreeCores(network.chip.grid)
     for op in range(first, len(network.ops)):
-        if not _add(loads, trial, placer, op, rows, caps):
+        if not _add(loads, trial, free, op, rows, caps):
             break
     if trial.models and _half_pair(network, trial.end):
         last = trial.end - 1
@@ -88,9 +88,9 @@ def _try(loads: Loads, solver: GraphSolver, first: int, rows: int, caps: dict[in
 def _try_until(
     loads: Loads, solver: GraphSolver, first: int, rows: int, caps: dict[int, int], end: int
 ) -> _Trial:
-    trial, placer = _Trial(first, solver.copy(), [], [], []), Placer(loads.network.chip.grid)
+    trial, free = _Trial(first, solver.copy(), [], [], []), FreeCores(loads.network.chip.grid)
     for op in range(first, end):
-        _add(loads, trial, placer, op, rows, caps)
+        _add(loads, trial, free, op, rows, caps)
     trial.score = _score(loads, trial)
     return trial
 
@@ -99,8 +99,8 @@ def _half_pair(network: Network, end: int) -> bool:
     return end < len(network.ops) and network.ops[end - 1].op.kind == "sparse_matmul"
 
 
-def _add(loads: Loads, trial: _Trial, placer: Placer, op: int, rows: int, caps: dict[int, int]) -> bool:
-    """Whether the op found a model and a place; nothing has changed where it did not."""
+def _add(loads: Loads, trial: _Trial, free: FreeCores, op: int, rows: int, caps: dict[int, int]) -> bool:
+    """Whether the op found a model and cores; nothing has changed where it did not."""
     network = loads.network
     m, what = network.columns[op], network.ops[op].op
     load = loads.of(op, lambda e: network.edges[e].producer >= trial.first)
@@ -111,7 +111,7 @@ def _add(loads: Loads, trial: _Trial, placer: Placer, op: int, rows: int, caps: 
         return False
     keys = _keys(m, what, limiter, rows)
     model = int(live[np.lexsort([k[live] for k in reversed(keys)])[0]])
-    spot = placer.place(*m.models[model].grid)
+    spot = free.take_first(*m.models[model].grid)
     if spot is None:
         return False
     trial.solver.set(op, model)

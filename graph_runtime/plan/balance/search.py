@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .epochs import Choice
-from .grid import Placer, Spot
+from .grid import FreeCores, Spot
 from .limits import Load, Loads
 
 __all__ = ["Chain", "best_chain"]
@@ -161,12 +161,12 @@ class _Search:
         return self._supported[edge]
 
     def run(self, first: int) -> _Run:
-        network, placer = self.network, Placer(self.network.chip.grid)
+        network, free = self.network, FreeCores(self.network.chip.grid)
         models: list[int] = []
         spots: list[Spot] = []
         for op in range(first, min(len(network.ops), first + _MOST_OPS)):
             model = self._pick(op, first, models)
-            spot = None if model is None else placer.place(*network.columns[op].models[model].grid)
+            spot = None if model is None else free.take_first(*network.columns[op].models[model].grid)
             if spot is None:
                 break
             models.append(model)

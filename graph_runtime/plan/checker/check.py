@@ -13,7 +13,7 @@ long they are needed, and refuses the plan with the first rule that it breaks:
     at_input   only copies of graph inputs run when an input is set
     alias      an output may be written into an input's buffer
     overlap    no write to bytes that something still needs
-    models     what a balancer chose fits node, core and chip; epochs and places make sense
+    models     what a balancer chose fits node, core and chip; epochs and cores make sense
 
 It is conservative where it need not know more: bytes count by whole entries with their padding, two storages
 that overlap in space by their whole extent, a graph input is needed for ever (it may be set once and run many

@@ -30,7 +30,7 @@ def refuse(
     path: str | None = None,
     **fields,
 ) -> CheckError:
-    """The error that refuses a plan; ``nid`` gives the node's name and its place in the file, ``entries``
+    """The error that refuses a plan; ``nid`` gives the node's name and its path in the file, ``entries``
     eids of the plan."""
     if nid is not None:
         fields["node"] = plan.graph.names[nid]

@@ -37,7 +37,7 @@ def check_models(plan: Plan) -> None:
     for nid in np.flatnonzero(ids >= 0).tolist():
         _check_node(plan, nid, plan.models[ids[nid]])
     for balanced in plan.balanced:
-        _check_places(balanced)
+        _check_spots(balanced)
 
 
 def _fail(plan: Plan, nid: int, text: str) -> None:
@@ -93,7 +93,7 @@ def _check_blocks(plan: Plan, nid: int, node, model: Any) -> None:
         _fail(plan, nid, f"takes K in steps of {model.u_kt} of {depth} tiles")
 
 
-def _check_places(balanced: Any) -> None:
+def _check_spots(balanced: Any) -> None:
     """Rectangles of one epoch lie on the grid and apart; nothing is read in an earlier epoch than made."""
     choice, network = balanced.choice, balanced.network
     taken = np.full((int(choice.epoch.max(initial=-1)) + 1, *network.chip.grid), -1)

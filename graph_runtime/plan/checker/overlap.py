@@ -74,12 +74,12 @@ def _alias_fault(facts: Facts, lives: Lives, out: int, into: int) -> str | None:
         return "it is an input, or a copy made when one is set"
     if graph.type_id[out] != graph.type_id[into]:
         return f"types differ, {graph.entry_type(out)} and {graph.entry_type(into)}"
-    same_place = (
+    same_bytes = (
         facts.entry_did[out] == facts.entry_did[into]
         and plan.sid[out] == plan.sid[into]
         and plan.layout(out) == plan.layout(into)
     )
-    if not same_place:
+    if not same_bytes:
         return "device, layout and storage must be the same"
     if lives.is_output[into]:
         return "the input is an output itself"

@@ -24,10 +24,10 @@ def check_races(plan: Plan, lanes) -> None:
     where the lanes are none: an instruction out of order, a wait for something later."""
     graph, clock = plan.graph, clocks(plan, lanes)
     queue = [int(q) for q in lanes.qid]
-    place = _places(queue, len(lanes.queues))
+    position = _positions(queue, len(lanes.queues))
 
     def before(a: int, b: int) -> bool:
-        return a == b or clock[b][queue[a]] > place[a]
+        return a == b or clock[b][queue[a]] > position[a]
 
     pieces = _pieces(plan)
     writer: dict[tuple[int, int], int] = {}
@@ -80,13 +80,13 @@ def clocks(plan: Plan, lanes) -> list[list[int]]:
     return begins
 
 
-def _places(queue: list[int], count: int) -> list[int]:
+def _positions(queue: list[int], count: int) -> list[int]:
     """The position of each instruction in its queue."""
-    seen, places = [0] * count, []
+    seen, positions = [0] * count, []
     for q in queue:
-        places.append(seen[q])
+        positions.append(seen[q])
         seen[q] += 1
-    return places
+    return positions
 
 
 def _pieces(plan: Plan) -> list[list[tuple[int, int]]]:

@@ -27,7 +27,7 @@ def check_storage(facts: Facts) -> None:
     ):
         if wrong.any():
             complain(facts, int(np.flatnonzero(wrong)[0]), nbytes)
-    _check_places(facts)
+    _check_offsets(facts)
 
 
 def _on_two_devices(facts: Facts, eid: int, _nbytes: np.ndarray) -> None:
@@ -80,7 +80,7 @@ def _too_small(facts: Facts, eid: int, nbytes: np.ndarray) -> None:
     )
 
 
-def _check_places(facts: Facts) -> None:
+def _check_offsets(facts: Facts) -> None:
     plan, storage = facts.plan, facts.plan.storage
     most = max(len(d.descriptor.memories) for d in plan.devices)
     limits = np.ones((3, len(plan.devices) * most), np.int64)

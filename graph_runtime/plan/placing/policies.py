@@ -1,6 +1,6 @@
-"""The policies by name, and those from outside: ``package.module:function``.
+"""The placement policies by name, and those from outside: ``package.module:function``.
 
-A policy is ``policy(problem) -> int array [nodes]`` of device indices. All but ``single`` end in a local
+One is ``policy(problem) -> int array [nodes]`` of device indices. All but ``single`` end in a local
 search from their own answer and the best single device, so that none is worse than that device alone.
 """
 
@@ -19,9 +19,9 @@ from .problem import UNSUPPORTED, PlacementProblem
 from .schedule import evaluate
 from .search import refine, singles
 
-__all__ = ["POLICIES", "Policy", "decide", "find_policy"]
+__all__ = ["POLICIES", "PlacementPolicy", "decide", "find_policy"]
 
-Policy = Callable[[PlacementProblem], np.ndarray]
+PlacementPolicy = Callable[[PlacementProblem], np.ndarray]
 _TILTS = (0.25, 0.5, 0.8, 1.25, 2.0, 4.0)  # a device is made dearer, so that cuts share work out
 _MANY = 3000  # nodes from which fewer cuts are tried
 
@@ -78,7 +78,7 @@ def _start(problem: PlacementProblem) -> np.ndarray:
     return rows[np.argmin(evaluate(problem, rows))]
 
 
-POLICIES: dict[str, Policy] = {
+POLICIES: dict[str, PlacementPolicy] = {
     "single": single,
     "greedy": greedy,
     "mincut": mincut,
@@ -90,7 +90,7 @@ POLICIES: dict[str, Policy] = {
 # **************** use ****************
 
 
-def find_policy(name: str | Policy) -> Policy:
+def find_policy(name: str | PlacementPolicy) -> PlacementPolicy:
     """The policy of that name, of ``package.module:function``, or a function itself.
 
     Raises InputError for a name that there is not, PlanError for a module that cannot be imported.
@@ -132,7 +132,7 @@ def find_policy(name: str | Policy) -> Policy:
     return policy
 
 
-def decide(problem: PlacementProblem, policy: str | Policy) -> np.ndarray:
+def decide(problem: PlacementProblem, policy: str | PlacementPolicy) -> np.ndarray:
     """int32 [nodes]: what a policy says, checked. Raises PlanError where that is no placement."""
     name = policy if isinstance(policy, str) else getattr(policy, "__name__", "function")
     try:

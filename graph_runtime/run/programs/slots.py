@@ -3,7 +3,7 @@
 kept      a value that runs only read: an input, a constant, a copy made when an input is set; it is the
           session's own memory, or what the caller gives
 output    what a run hands out: a buffer of its own each run
-arena     one for each memory of each device: all other values, at the plan's places, closed up
+arena     one for each memory of each device: all other values, at the plan's offsets, closed up
 """
 
 from __future__ import annotations
@@ -115,17 +115,17 @@ def _with_arenas(plan: Plan, slot: np.ndarray, first: int) -> tuple[np.ndarray, 
     """Slot and offset of every entry with those that had none in an arena, and the arenas' (did, memory,
     extent)."""
     offset, loose = np.zeros(len(slot), np.uint64), np.flatnonzero(slot < 0)
-    place, arena, arenas = _arenas(plan, unique_values(plan.sid[loose]))
+    offset_of, arena, arenas = _arenas(plan, unique_values(plan.sid[loose]))
     slot = slot.copy()
-    slot[loose], offset[loose] = first + arena[plan.sid[loose]], place[plan.sid[loose]]
+    slot[loose], offset[loose] = first + arena[plan.sid[loose]], offset_of[plan.sid[loose]]
     return slot, offset, np.array(arenas, np.int64).reshape(-1, 3).T
 
 
 def closed_up(plan: Plan, entries: np.ndarray) -> tuple[np.ndarray, dict[tuple[int, int], int]]:
     """(offset of each storage int64 [storages], {(did, memory): bytes}) where only these entries, bool
-    [entries], have memory at the plan's places: what lies between is closed up."""
-    place, _, arenas = _arenas(plan, unique_values(plan.sid[entries]))
-    return place, {(did, memory): extent for did, memory, extent in arenas}
+    [entries], have memory at the plan's offsets: what lies between is closed up."""
+    offset_of, _, arenas = _arenas(plan, unique_values(plan.sid[entries]))
+    return offset_of, {(did, memory): extent for did, memory, extent in arenas}
 
 
 def _arenas(plan: Plan, used: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int, int]]]:
@@ -133,16 +133,16 @@ def _arenas(plan: Plan, used: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[
     a memory. Storages that share bytes keep their distances; what lies between is closed up."""
     storage = plan.storage
     region, cell = storage.region[used], overlapping(storage)[used]
-    place, arena = np.zeros(storage.count, np.int64), np.zeros(storage.count, np.int64)
+    offset_of, arena = np.zeros(storage.count, np.int64), np.zeros(storage.count, np.int64)
     arenas: list[tuple[int, int, int]] = []
     for which in unique_values(region).tolist():
         mine = used[region == which]
         did, memory = int(storage.did[mine[0]]), int(storage.memory[mine[0]])
         alignment = max(64, plan.devices[did].descriptor.memories[memory].alignment)
-        place[mine], end = _close_up(storage, mine, cell[region == which], alignment)
+        offset_of[mine], end = _close_up(storage, mine, cell[region == which], alignment)
         arena[mine] = len(arenas)
         arenas.append((did, memory, end))
-    return place, arena, arenas
+    return offset_of, arena, arenas
 
 
 def _close_up(storage: Storage, sids: np.ndarray, cell: np.ndarray, alignment: int) -> tuple[np.ndarray, int]:
@@ -152,8 +152,8 @@ def _close_up(storage: Storage, sids: np.ndarray, cell: np.ndarray, alignment: i
     end = np.zeros(cell.max() + 1, np.int64)
     np.minimum.at(begin, cell, storage.offset[sids])
     np.maximum.at(end, cell, storage.offset[sids] + storage.extent[sids])
-    place = starts(round_up(end - begin, alignment))
-    return place[cell] + storage.offset[sids] - begin[cell], int(place[-1])
+    offset_of = starts(round_up(end - begin, alignment))
+    return offset_of[cell] + storage.offset[sids] - begin[cell], int(offset_of[-1])
 
 
 def slots_of_copies(program: Program, slots: Slots) -> dict[int, tuple[int, ...]]:

@@ -280,24 +280,24 @@ def error_of(failure: Any, left: str = "") -> GraphRuntimeError:
     return kind(said + left, node=node or None, op=op or None, device=device or None, status=failure.status)
 
 
-def with_room(attempt: Callable[[], Any], places: Sequence[tuple[Any, int]], device: str) -> Any:
+def with_room(attempt: Callable[[], Any], memories: Sequence[tuple[Any, int]], device: str) -> Any:
     """What ``attempt()`` gives, a pointer of C's, after C refused to take memory, or room for circular
-    buffers, at any of ``places`` (gr_device *, memory): again and again, while queued work gives some back.
+    buffers, at any of ``memories`` (gr_device *, memory): again and again, while queued work gives some back.
 
     Raises DeviceMemoryError where none will come, GraphRuntimeError for what else C said. Room that is kept
     for circular buffers of others, which may queue more and more, is waited for so long only.
     """
-    begun, hopeless = _dropped(places), False
+    begun, hopeless = _dropped(memories), False
     while True:
         status, text = lib.gr_last_status(), core.last_error()
         if status not in (_INTERRUPTED, _OUT_OF_MEMORY):  # the former: too much is queued, and C has waited
             raise GraphRuntimeError(text, device=device)
         # what was kept for work that is over comes back first
         if status == _OUT_OF_MEMORY and not sweep():
-            hope = any([lib.gr_reclaim(at, memory, _SLICE_NS) for at, memory in places])
+            hope = any([lib.gr_reclaim(at, memory, _SLICE_NS) for at, memory in memories])
             # what work that ended since the refusal gave back is no longer queued: only a new refusal says
             # that there is none
-            if (hopeless and not hope) or _dropped(places) - begun > _PATIENCE:
+            if (hopeless and not hope) or _dropped(memories) - begun > _PATIENCE:
                 raise DeviceMemoryError(text, device=device)
             hopeless = not hope
         made = attempt()
@@ -305,10 +305,10 @@ def with_room(attempt: Callable[[], Any], places: Sequence[tuple[Any, int]], dev
             return made
 
 
-def _dropped(places: Sequence[tuple[Any, int]]) -> int:
+def _dropped(memories: Sequence[tuple[Any, int]]) -> int:
     """How often room for circular buffers was given back."""
     out, dropped = ffi.new("uint64_t[3]"), 0
-    for at, memory in places:
+    for at, memory in memories:
         lib.gr_circular_stats(at, memory, out)
         dropped += out[2]
     return dropped

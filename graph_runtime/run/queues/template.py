@@ -46,7 +46,7 @@ class Template:
     texts. ``owners``: kept alive.
     """
 
-    __slots__ = ("__weakref__", "_devices", "_owners", "_places", "pointer", "slots")
+    __slots__ = ("__weakref__", "_devices", "_memories", "_owners", "pointer", "slots")
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Template:
         self.pointer = None
         self._owners = (columns["args"][1], columns["arg_slot"][1], tensors, *owners)
         self.slots = slots
-        self._places = _places(slots, queues, table["circular"])
+        self._memories = _memories(slots, queues, table["circular"])
         self._devices = ", ".join(dict.fromkeys(str(handle.device) for handle, _ in queues))
         made = lib.gr_template_create(desc)
         if not made:
@@ -131,10 +131,10 @@ class Template:
         )
 
     def _with_room(self, attempt: Callable[[], Any]) -> Any:
-        return with_room(attempt, self._places, self._devices)
+        return with_room(attempt, self._memories, self._devices)
 
 
-def _places(
+def _memories(
     slots: np.ndarray, queues: Sequence[tuple[core.DeviceHandle, int]], circular: np.ndarray
 ) -> list[tuple[Any, int]]:
     """Where a submission takes memory, or room for circular buffers: (gr_device *, memory)."""

@@ -1,4 +1,4 @@
-"""A session's program as a template: its instructions in lanes, their arguments as places in slots."""
+"""A session's program as a template: its instructions in lanes, their arguments as offsets in slots."""
 
 from __future__ import annotations
 

@@ -224,14 +224,14 @@ class Bound:
             lease = self._leases[eid] = Lease(region)
         return lease
 
-    def rehome(self, places: Mapping[int, tuple[int, object]]) -> None:
+    def rehome(self, homes: Mapping[int, tuple[int, object]]) -> None:
         """Let entries, whole values with all their aliases, live in memory of another owner from now on:
         {eid: (address, what keeps it alive)}. Their own goes back to the system where no other entry uses
         it and no tensor shows it."""
-        free = [eid for eid in places if self.reserved and eid not in self.owners and eid not in self._leases]
-        for eid, (addr, owner) in places.items():
+        free = [eid for eid in homes if self.reserved and eid not in self.owners and eid not in self._leases]
+        for eid, (addr, owner) in homes.items():
             self.entry_addr[eid], self.owners[eid] = addr, owner
-        self.move(list(places), None)
+        self.move(list(homes), None)
         self._discard(free)
 
     def _discard(self, eids: Sequence[int]) -> None:

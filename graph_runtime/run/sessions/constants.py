@@ -104,7 +104,7 @@ class Owner(Home, Protocol):
     def tensor(self, eid: int) -> Tensor:
         """A tensor that shows an entry."""
 
-    def rehome(self, places: dict[int, tuple[int, Any]], copies: bool) -> None:
+    def rehome(self, homes: dict[int, tuple[int, Any]], copies: bool) -> None:
         """Let entries live elsewhere: {entry: address and owner}."""
 
 
@@ -140,16 +140,16 @@ def share(
     ``digests`` {index: what digest said of exactly these values}; returns all that were needed. ``staying``
     as hold, whose errors it raises.
     """
-    places: dict[int, tuple[int, object]] = {}
+    homes: dict[int, tuple[int, object]] = {}
     found: dict[int, bytes] = dict(digests or {})
     for index, value in values:
         for eid, (memory, shared) in hold(session, index, value, found, staying).items():
             if isinstance(memory, np.ndarray):
-                places[eid] = memory.ctypes.data, memory
+                homes[eid] = memory.ctypes.data, memory
             else:
-                places[eid] = memory.addr, Shared(memory, session, index) if shared else Lease(memory)
+                homes[eid] = memory.addr, Shared(memory, session, index) if shared else Lease(memory)
         session.sharing.add(index)
-    session.rehome(places, copies=False)
+    session.rehome(homes, copies=False)
     return found
 
 
@@ -272,8 +272,8 @@ def own(session: Owner, index: int) -> None:
 
 def _private(tensor: Tensor, holder: str) -> Tensor:
     """A copy of what a tensor shows, in a block of its own, of whose end only its tensors are told."""
-    place = tensor.place
-    buffer = Buffer.alloc(place.handle, place.memory, place.extent, holder, lasting=True, for_host=True)
-    made = Tensor(place.device, place.handle, place.type, place.layout, buffer.addr, Lease(buffer))
+    spec = tensor.spec
+    buffer = Buffer.alloc(spec.handle, spec.memory, spec.extent, holder, lasting=True, for_host=True)
+    made = Tensor(spec.device, spec.handle, spec.type, spec.layout, buffer.addr, Lease(buffer))
     made.copy_from(tensor)
     return made

@@ -57,7 +57,7 @@ def run_with_room(bound: Bound, native: Any, span: Any) -> int:
 
 def check_regions(bound: Bound) -> None:
     """Gives up what was reserved and raises DeviceMemoryError, where other tensors left the session's own
-    only a place in L1 that circular buffers of its nodes need: it could not run."""
+    only room in L1 that circular buffers of its nodes need: it could not run."""
     for did, nbytes in _needs(bound).items():
         handle = bound.handles[did]
         number = l1_number(handle.device)

@@ -212,14 +212,14 @@ class Session(Running):
         """Whether graph input ``index`` lives in an array of the caller's now (bind_input)."""
         return index in self._zero_copy.inputs
 
-    def place(self, eid: int) -> tuple[int, object]:
+    def home(self, eid: int) -> tuple[int, object]:
         """Address of an entry, and what keeps the memory there alive."""
         if eid not in self.bound.owners:
             self.reserve()
         return int(self.bound.entry_addr[eid]), self.bound.owner(eid)
 
     def rehome(
-        self, places: Mapping[int, tuple[int, object]], readonly: bool = False, copies: bool = True
+        self, homes: Mapping[int, tuple[int, object]], readonly: bool = False, copies: bool = True
     ) -> None:
         """Let null nodes' entries live at other addresses for good, with all that shows the same values:
         {eid: (address, what keeps the memory there alive)}.
@@ -229,14 +229,14 @@ class Session(Running):
         with self._guard():
             self._settle()
             moved = {
-                other: place for eid, place in places.items() for other in self._zero_copy.group(eid).tolist()
+                other: home for eid, home in homes.items() for other in self._zero_copy.group(eid).tolist()
             }
             self._tensors.clear()  # else they would hold the memory that is to go
             self.bound.rehome(moved)
             if readonly:
                 self._constants.update(moved)
             self._rebind()
-            nids = self.graph.entry_nid[list(places)]
+            nids = self.graph.entry_nid[list(homes)]
             for index in np.flatnonzero(np.isin(self.graph.inputs, nids)).tolist():
                 self.unset.discard(index)
                 self._run_copies(self.program.at_input.get(index) if copies else None)

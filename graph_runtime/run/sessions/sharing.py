@@ -95,7 +95,7 @@ def share_inputs(session: Session, other: Session, names: Sequence[str]) -> None
         own(other, theirs[name])
     session.rehome(
         {
-            int(session.graph.input_eids[index]): other.place(int(other.graph.input_eids[theirs[name]]))
+            int(session.graph.input_eids[index]): other.home(int(other.graph.input_eids[theirs[name]]))
             for name, index in pairs
         }
     )

@@ -18,12 +18,12 @@ __all__ = ["ALLOW", "REFUSE", "refuse", "unset_of"]
 REFUSE, ALLOW = "refuse", "allow"
 
 
-def unset_of(graph: Graph, policy: str) -> set[int]:
-    """The inputs that need a value before a run, none where the policy is "allow": TVM's, where such inputs
-    are whatever the memory holds. Raises InputError for a policy that is neither."""
-    if policy not in (REFUSE, ALLOW):
-        raise InputError(f"unset_inputs is {REFUSE!r} or {ALLOW!r}, not {policy!r}", got=policy)
-    if policy == ALLOW:
+def unset_of(graph: Graph, mode: str) -> set[int]:
+    """The inputs that need a value before a run, none where the mode is "allow": TVM's, where such inputs
+    are whatever the memory holds. Raises InputError for a mode that is neither."""
+    if mode not in (REFUSE, ALLOW):
+        raise InputError(f"unset_inputs is {REFUSE!r} or {ALLOW!r}, not {mode!r}", got=mode)
+    if mode == ALLOW:
         return set()
     read = np.zeros(graph.num_entries, bool)
     read[graph.in_eid] = True

@@ -101,7 +101,7 @@ class ZeroCopy:
     # **************** entries ****************
 
     def group(self, eid: int) -> np.ndarray:
-        """All entries that show the same value in the same place."""
+        """All entries that show the same value in the same bytes."""
         return np.flatnonzero(self._root == self._root[eid])
 
     @cached_property

@@ -1,7 +1,7 @@
-"""One op outside of any graph: selected once for the places of its inputs, kept, then launched as a program
+"""One op outside of any graph: selected once for the specs of its inputs, kept, then launched as a program
 of one kernel.
 
-    op + attributes + places --select--> CachedCall --launch--> Tensor
+    op + attributes + specs --select--> CachedCall --launch--> Tensor
     no kernel, or one that failed --on_host--> numpy's result, placed back, counted with its reason
 
 Read: call (selection), operands, launch, apply; fallback and host (what is done where the device refuses);

@@ -30,9 +30,9 @@ class Refused(Exception):
 
 def ready_call(op: str, attrs: Attrs, inputs: tuple[Tensor, ...]) -> CachedCall | None:
     """The CachedCall of these inputs if nothing is to be done before its launcher: no refusal, no alias, no
-    check that is due. Callers may keep it for tensors of the same places; policy.on_change tells when to
+    check that is due. Callers may keep it for tensors of the same specs; verification.on_change tells when to
     stop."""
-    call = find(op, attrs, tuple([tensor.place for tensor in inputs]))
+    call = find(op, attrs, tuple([tensor.spec for tensor in inputs]))
     if call.launcher is None or (verification.verifying() and not call.verified):
         return None
     return call
@@ -45,7 +45,7 @@ def apply(op: str, attrs: Attrs, *inputs: Tensor) -> Tensor:
     wrong), DeviceError for inputs on several devices, InputError for attributes that the op does not have.
     """
     while True:
-        call = find(op, attrs, tuple([tensor.place for tensor in inputs]))
+        call = find(op, attrs, tuple([tensor.spec for tensor in inputs]))
         try:
             return _made(call, inputs)
         except Moved:  # another thread evicted an input meanwhile
@@ -90,7 +90,7 @@ def _verify(call: CachedCall, inputs: tuple[Tensor, ...], made: Tensor) -> None:
 def _bound(call: CachedCall) -> float:
     """The greatest nmse of the op's case table on this device kind, in the coarsest format involved."""
     kind = call.inputs[0].device.kernels
-    formats = {place.layout.format for place in (*call.inputs, call.output)}
+    formats = {spec.layout.format for spec in (*call.inputs, call.output)}
     keys = {kind} if call.output.device.descriptor.on_host else {f"{kind}/{fmt}" for fmt in formats}
     dtype = call.inputs[0].type.dtype
     rows = [case.nmse for case in call.op.cases if case.inputs[0][0] == dtype]

@@ -1,4 +1,4 @@
-"""CachedCall: an op, selected for attributes and the places of its inputs. Selection runs once for each;
+"""CachedCall: an op, selected for attributes and the specs of its inputs. Selection runs once for each;
 ``find`` is one dictionary lookup after that."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...ir.ops import registry
 from .. import core, library
 from ..programs.program import Kernel
 from ..tensors import journal
-from ..tensors.place import Place, default_place
+from ..tensors.spec import TensorSpec, default_spec
 from ..tensors.tensor import Tensor
 from ..tensors.transfers import gather
 from . import verification
@@ -33,7 +33,7 @@ Attrs = tuple[tuple[str, Any], ...]
 
 
 class CachedCall:
-    """``op`` the registry's entry, ``attrs`` decoded, ``inputs`` and ``output`` places, ``launcher`` the
+    """``op`` the registry's entry, ``attrs`` decoded, ``inputs`` and ``output`` specs, ``launcher`` the
     program of one kernel (None: it cannot be done on the device, ``reason`` says why), ``alias``: a reshape
     that leaves the bytes where they are. ``verified``: its first result was compared with the reference.
 
@@ -53,9 +53,9 @@ class CachedCall:
         "verified",
     )
 
-    def __init__(self, op: registry.Op, given: Attrs, inputs: tuple[Place, ...]):
+    def __init__(self, op: registry.Op, given: Attrs, inputs: tuple[TensorSpec, ...]):
         self.op, self._given, self.attrs, self.inputs = op, given, op.decode(dict(given)), inputs
-        self.output: Place | None = None
+        self.output: TensorSpec | None = None
         self.launcher: Launcher | None = None
         self.alias = self.verified = False
         self.reason: str | None = None
@@ -73,12 +73,12 @@ class CachedCall:
         if self.launcher is not None:
             try:
                 again = self.launcher.launch(inputs)
-                again._recipe = None  # this is the place to notice
+                again._recipe = None  # the wait below is to notice a failure, not to mend it
                 again.buffer.wait()
                 return again
             except Moved:  # an input was evicted meanwhile
-                places = tuple([source.place for source in inputs])
-                return find(self.op.name, self._given, places).make_again(tensor, inputs)
+                specs = tuple([source.spec for source in inputs])
+                return find(self.op.name, self._given, specs).make_again(tensor, inputs)
             except KernelError as error:
                 cause = error.with_traceback(None)  # it would keep this frame, and the tensors in it
         reason = f"run error: {cause}" if self.reason is None else self.reason
@@ -96,14 +96,14 @@ class CachedCall:
             if self.op.name not in _BY_INDEX:
                 raise
             raise IndexError(str(error)) from error
-        made = push(values, tensor.place)
+        made = push(values, tensor.spec)
         journal.record(self.op.name, device, types, reason, sum(source.nbytes for source in inputs))
         return made
 
     @property
     def types(self) -> list[TensorType]:
         """Types of the inputs."""
-        return [place.type for place in self.inputs]
+        return [spec.type for spec in self.inputs]
 
 
 # ops whose kernels fail on an index that is out of range
@@ -112,7 +112,7 @@ _calls: dict[tuple[Any, ...], CachedCall] = {}
 _MOST = 4096  # shapes that never come again must not be kept for good
 
 
-def find(op: str, attrs: Attrs, inputs: tuple[Place, ...]) -> CachedCall:
+def find(op: str, attrs: Attrs, inputs: tuple[TensorSpec, ...]) -> CachedCall:
     """The CachedCall, selected if it is new. ``attrs``: (name, value) pairs, hashable.
 
     Raises DeviceError where the inputs are on different devices, UnsupportedOpError for an op that the
@@ -133,7 +133,7 @@ def forget() -> None:
     verification.changed()
 
 
-def _select(name: str, attrs: Attrs, inputs: tuple[Place, ...]) -> CachedCall:
+def _select(name: str, attrs: Attrs, inputs: tuple[TensorSpec, ...]) -> CachedCall:
     op = registry.require(name)
     _one_device(name, inputs)
     device = inputs[0].device
@@ -148,7 +148,7 @@ def _select(name: str, attrs: Attrs, inputs: tuple[Place, ...]) -> CachedCall:
         if others:
             text = f"op {name} has {1 + len(others)} outputs; outside of a graph an op has one: build a graph"
             raise InputError(text, op=name)
-        call.output = default_place(device, made, _like(inputs, made))
+        call.output = default_spec(device, made, _like(inputs, made))
         if op.is_nop:
             _select_reshape(call)
         else:
@@ -158,10 +158,10 @@ def _select(name: str, attrs: Attrs, inputs: tuple[Place, ...]) -> CachedCall:
     return call
 
 
-def _one_device(op: str, inputs: tuple[Place, ...]) -> None:
-    devices = list(dict.fromkeys(str(place.device) for place in inputs))
+def _one_device(op: str, inputs: tuple[TensorSpec, ...]) -> None:
+    devices = list(dict.fromkeys(str(spec.device) for spec in inputs))
     if len(devices) > 1:
-        types = ", ".join(f"{place.type} on {place.device}" for place in inputs)
+        types = ", ".join(f"{spec.type} on {spec.device}" for spec in inputs)
         raise DeviceError(
             f"{op} needs its inputs on one device, got {types}: move them with .to(device)",
             op=op,
@@ -170,9 +170,9 @@ def _one_device(op: str, inputs: tuple[Place, ...]) -> None:
         )
 
 
-def _like(inputs: tuple[Place, ...], made: TensorType) -> Any:
+def _like(inputs: tuple[TensorSpec, ...], made: TensorType) -> Any:
     """The layout whose format a result takes: that of the first input of its dtype."""
-    return next((place.layout for place in inputs if place.type.dtype == made.dtype), None)
+    return next((spec.layout for spec in inputs if spec.type.dtype == made.dtype), None)
 
 
 def _select_reshape(call: CachedCall) -> None:

@@ -1,5 +1,5 @@
 """Elementwise functions of two inputs, made from a registry op: the ones that are called most, so that two
-tensors of places seen before cost one dictionary lookup and one launch."""
+tensors of specs seen before cost one dictionary lookup and one launch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> Calla
     def function(a: Any, b: Any, /, out: Any = None, **more: Any) -> Any:
         if out is None and not more:
             try:
-                return ready[a._place, b._place].launcher.launch_pair(a, b)
+                return ready[a._spec, b._spec].launcher.launch_pair(a, b)
             except (LookupError, AttributeError, TypeError, DeviceMemoryError):
                 pass  # new, moved, not two tensors, gone, or no room: the slow way knows what to do
         return slow(a, b, out=out, **more)

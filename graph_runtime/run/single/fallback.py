@@ -112,7 +112,7 @@ def write(out: Tensor, made: Any) -> None:
             made = made.numpy()
     buffer = out.alive().buffer
     shared = buffer is None or buffer.owner is not None or out.readonly
-    if isinstance(made, Tensor) and made.place is out.place and not shared:
+    if isinstance(made, Tensor) and made.spec is out.spec and not shared:
         rebind(out, made)
     else:
         out.copy_from(made, "out=")

@@ -13,7 +13,7 @@ from ...base.machine.devices import Device
 from ...base.machine.layout import HOST, Layout
 from ...ir.graph import TensorType
 from ..tensors import journal
-from ..tensors.place import default_place, held
+from ..tensors.spec import default_spec, held
 from ..tensors.tensor import Tensor
 from ..tensors.traffic import record, refuse_hidden
 from ..tensors.transfers import gather
@@ -119,4 +119,4 @@ def _place_back(result: Any, device: Device, like: Layout) -> Any:
     except (DocumentError, DeviceError):
         return result
     array = np.asarray(result, dtypes.to_numpy(dtype))
-    return push(array, default_place(device, TensorType(dtype, array.shape), like))
+    return push(array, default_spec(device, TensorType(dtype, array.shape), like))

@@ -11,8 +11,8 @@ from ..programs.program import ARG, Kernel
 from ..queues.buffer import Buffer
 from ..queues.template import one_kernel
 from ..tensors.lineage import Maker, replace, settle_all, watch
-from ..tensors.place import Place, place
 from ..tensors.shown import moves
+from ..tensors.spec import TensorSpec, spec_of
 from ..tensors.tensor import Tensor
 
 __all__ = ["Launcher", "Moved", "alias", "rebind"]
@@ -27,19 +27,19 @@ class Moved(LookupError):
 
 
 class Launcher:
-    """``launch(inputs)`` enqueues ``kernel`` on tensors of the places it was made for and returns the output,
-    a tensor in the output's place whose values come later. Nothing waits, but where too much is queued or
+    """``launch(inputs)`` enqueues ``kernel`` on tensors of the specs it was made for and returns the output,
+    a tensor of the output's spec whose values come later. Nothing waits, but where too much is queued or
     memory is short. ``maker`` makes an output again whose kernel failed."""
 
     __slots__ = ("_maker", "_template", "inputs", "kernel", "output", "pointer")
 
-    def __init__(self, kernel: Kernel, inputs: tuple[Place, ...], output: Place, maker: Maker):
+    def __init__(self, kernel: Kernel, inputs: tuple[TensorSpec, ...], output: TensorSpec, maker: Maker):
         self.kernel, self.inputs, self.output, self._maker = kernel, inputs, output, maker
-        places = (*inputs, output)
-        shapes = np.array([d for p in places for d in p.type.shape] or [0], np.int64)
-        args = np.stack([arg_record(p.type, p.layout, p.type.shape) for p in places]).view(ARG)
-        args["shape"] = 8 * np.cumsum([0, *(len(p.type.shape) for p in places)])[:-1]
-        args["addr"] = [p.tag for p in places]
+        specs = (*inputs, output)
+        shapes = np.array([d for p in specs for d in p.type.shape] or [0], np.int64)
+        args = np.stack([arg_record(p.type, p.layout, p.type.shape) for p in specs]).view(ARG)
+        args["shape"] = 8 * np.cumsum([0, *(len(p.type.shape) for p in specs)])[:-1]
+        args["addr"] = [p.tag for p in specs]
         self._template = one_kernel(output.handle, kernel, args, shapes, output.memory, output.extent)
         self.pointer = self._template.pointer
 
@@ -60,8 +60,8 @@ class Launcher:
         """launch((a, b)), where both have a buffer. Raises AttributeError or TypeError for one that has none
         or is gone, and as launch."""
         first, second = a._owner.pointer, b._owner.pointer
-        at, beside = self.inputs  # places after buffers: settle has its order for us
-        if a._place is not at or b._place is not beside:
+        at, beside = self.inputs  # specs after buffers: settle has its order for us
+        if a._spec is not at or b._spec is not beside:
             raise Moved
         pointer = _submit_op(self.pointer, first, second, _NULL)
         return self._made(pointer, (a, b)) if pointer else self.launch((a, b))
@@ -79,23 +79,23 @@ class Launcher:
         to = self.output
         buffer = Buffer(to.handle, to.memory, to.extent, pointer)
         made = Tensor(to.device, to.handle, to.type, to.layout, _addr(pointer), buffer)
-        made._place, made._recipe = to, (self._maker, inputs)
+        made._spec, made._recipe = to, (self._maker, inputs)
         watch(made)
         return made
 
 
-def _buffer_at(at: Place, tensor: Tensor) -> Buffer:
+def _buffer_at(at: TensorSpec, tensor: Tensor) -> Buffer:
     """The memory of a tensor with its events; a session's view is borrowed for the time of the call. Raises
-    Moved where the tensor is not in that place."""
+    Moved where the tensor is not of that spec."""
     buffer = tensor.alive().buffer
-    if tensor.place is not at:  # after the buffer: settle has its order for us
+    if tensor.spec is not at:  # after the buffer: settle has its order for us
         raise Moved
     if buffer is not None:
         return buffer
     return Buffer.borrow(at.handle, tensor.wait()._addr, at.extent, tensor._owner, at.memory)
 
 
-def alias(tensor: Tensor, to: Place) -> Tensor:
+def alias(tensor: Tensor, to: TensorSpec) -> Tensor:
     """The same memory as another type. Raises Moved where it has not the layout of ``to`` any more."""
     with moves:
         if tensor.layout != to.layout:
@@ -109,7 +109,7 @@ def alias(tensor: Tensor, to: Place) -> Tensor:
 
 
 def rebind(tensor: Tensor, made: Tensor) -> None:
-    """Let a handle lead to the new values ``made``, of its own place. Does not wait: what was queued with
+    """Let a handle lead to the new values ``made``, of its own spec. Does not wait: what was queued with
     the old ones reads those."""
     replace(tensor, tensor.alias())
     with moves:
@@ -125,4 +125,4 @@ class _Aliases:
     def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
         (source,) = inputs
         now = source.wait().alias()  # it may have been evicted, with or without its aliases
-        return alias(now, place(now.device, tensor.type, now.layout))
+        return alias(now, spec_of(now.device, tensor.type, now.layout))

@@ -13,7 +13,7 @@ from ...base.errors import DocumentError, InputError
 from ...base.locks import new_lock
 from ...base.machine.devices import Device
 from ...ir.graph import TensorType
-from ..tensors.place import default_place
+from ..tensors.spec import default_spec
 from ..tensors.tensor import Tensor
 from .apply import Refused, apply
 from .move import push
@@ -99,7 +99,7 @@ def on_device(operand: Any, device: Device, dtype: str) -> Tensor:
     array = np.asarray(operand)
     if array.ndim:
         array = array.astype(dtypes.to_numpy(dtype), order="C")
-        return push(array, default_place(device, TensorType(dtype, array.shape)))
+        return push(array, default_spec(device, TensorType(dtype, array.shape)))
     if type(operand) is int and dtype.startswith(("int", "uint")):
         array = np.array(operand, dtypes.to_numpy(dtype))  # raises OverflowError
     return _constant(array.astype(dtypes.to_numpy(dtype)), device, dtype)
@@ -118,7 +118,7 @@ def _constant(value: np.ndarray, device: Device, dtype: str) -> Tensor:
         if found is not None and found.is_allocated:  # a close of the device ends it, too
             _constants.move_to_end(key)
             return found
-    made = push(value, default_place(device, TensorType(dtype, ())))
+    made = push(value, default_spec(device, TensorType(dtype, ())))
     with _lock:
         _constants[key] = made
         while len(_constants) > _MOST_CONSTANTS:

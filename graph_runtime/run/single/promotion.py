@@ -14,7 +14,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.machine.devices import Device
-from ..tensors.place import held
+from ..tensors.spec import held
 from .apply import Refused
 
 __all__ = ["common", "floating", "numpy_result"]

@@ -24,7 +24,7 @@ from ..programs.program import ARG, SLOT, STEP
 from ..queues.buffer import Buffer, wait_in_slices
 from ..queues.template import Template, copy_queue
 from .host_values import ALIGNMENT, aligned_empty, writable_view
-from .place import Place, default_place
+from .spec import TensorSpec, default_spec
 from .tensor import Tensor
 
 __all__ = ["fetch", "spread"]
@@ -55,11 +55,11 @@ class _Spread(NamedTuple):
 def fetch(tensors: Sequence[Tensor]) -> list[np.ndarray]:
     """The values of free tensors of one device, in arrays that share a block; waits. Raises KernelError where
     a run failed that was to write them."""
-    places, pointers = _of_one_time(tensors)
-    batch = _fetch(tuple(places))
+    specs, pointers = _of_one_time(tensors)
+    batch = _fetch(tuple(specs))
     memory = aligned_empty(batch.extent, np.uint8)
     buffers = core.ffi.new("gr_buffer *[]", pointers)
-    env, base = places[0].handle.env, memory.ctypes.data
+    env, base = specs[0].handle.env, memory.ctypes.data
     args, after = core.ffi.cast("gr_arg *", batch.args.ctypes.data), core.ffi.new("int64_t *")
     count = len(tensors)
     wait_in_slices(lambda budget: _gather(buffers, env, args, base, count, budget, after), None, "a gather")
@@ -70,24 +70,24 @@ def fetch(tensors: Sequence[Tensor]) -> list[np.ndarray]:
     return arrays
 
 
-def _of_one_time(tensors: Sequence[Tensor]) -> tuple[list[Place], list[Any]]:
-    """Places, and the ``gr_buffer *`` of what is there, which are to be kept while C reads it: other
+def _of_one_time(tensors: Sequence[Tensor]) -> tuple[list[TensorSpec], list[Any]]:
+    """Specs, and the ``gr_buffer *`` of what is there, which are to be kept while C reads it: other
     threads may let the handles lead elsewhere meanwhile."""
     while True:
         owners = [tensor._owner for tensor in tensors]
-        places = [tensor._place or tensor.place for tensor in tensors]
+        specs = [tensor._spec or tensor.spec for tensor in tensors]
         pointers = [getattr(owner, "pointer", None) for owner in owners]
         if not all(pointers):
             for tensor in tensors:
                 tensor.alive()
         elif all(map(is_, owners, [tensor._owner for tensor in tensors])):
-            return places, pointers
+            return specs, pointers
 
 
-def spread(arrays: Sequence[np.ndarray], places: Sequence[Place]) -> list[Tensor]:
-    """New tensors in ``places``, of one device, with the values of arrays of their types; the arrays have
+def spread(arrays: Sequence[np.ndarray], specs: Sequence[TensorSpec]) -> list[Tensor]:
+    """New tensors in ``specs``, of one device, with the values of arrays of their types; the arrays have
     been read when it returns. Raises DeviceMemoryError."""
-    batch, host = _spread(tuple(places)), core.open_device(cpu(0))
+    batch, host = _spread(tuple(specs)), core.open_device(cpu(0))
     with Buffer.to_write(host, 0, batch.extent, "scatter") as turn:
         block = turn.buffer
         memory = writable_view(_bytes(batch.extent), block.addr, turn)
@@ -96,9 +96,9 @@ def spread(arrays: Sequence[np.ndarray], places: Sequence[Place]) -> list[Tensor
     buffers = core.ffi.new("gr_buffer *[]", [*[core.ffi.NULL] * len(arrays), block.live()])
     core.lib.gr_run_release(batch.template.submit(buffers))
     made = []
-    for place, pointer in zip(places, buffers, strict=False):
-        buffer = Buffer(place.handle, place.memory, place.extent, pointer)
-        made.append(Tensor(place.device, place.handle, place.type, place.layout, buffer.addr, buffer))
+    for spec, pointer in zip(specs, buffers, strict=False):
+        buffer = Buffer(spec.handle, spec.memory, spec.extent, pointer)
+        made.append(Tensor(spec.device, spec.handle, spec.type, spec.layout, buffer.addr, buffer))
     return made
 
 
@@ -108,26 +108,26 @@ def _bytes(extent: int) -> TensorType:
 
 
 @lru_cache(maxsize=64)
-def _fetch(places: tuple[Place, ...]) -> _Fetch:
-    types = [place.type for place in places]
+def _fetch(specs: tuple[TensorSpec, ...]) -> _Fetch:
+    types = [spec.type for spec in specs]
     offsets, extent = _block(types)
-    args, shapes = _args(list(zip(places, _on_host(types), strict=True)), offsets, packed=1)
+    args, shapes = _args(list(zip(specs, _on_host(types), strict=True)), offsets, packed=1)
     return _Fetch(args, shapes, extent, tuple(_rows(types, offsets)))
 
 
 @lru_cache(maxsize=64)
-def _spread(places: tuple[Place, ...]) -> _Spread:
-    types = [place.type for place in places]
+def _spread(specs: tuple[TensorSpec, ...]) -> _Spread:
+    types = [spec.type for spec in specs]
     offsets, extent = _block(types)
-    slots = np.zeros(len(places) + 1, SLOT)
-    for at, place in enumerate(places):
-        slots[at] = (core.address_of(place.handle.pointer), place.memory, 1, place.extent)
-    template = _template(list(zip(_on_host(types), places, strict=True)), offsets, slots)
+    slots = np.zeros(len(specs) + 1, SLOT)
+    for at, spec in enumerate(specs):
+        slots[at] = (core.address_of(spec.handle.pointer), spec.memory, 1, spec.extent)
+    template = _template(list(zip(_on_host(types), specs, strict=True)), offsets, slots)
     return _Spread(template, tuple(offsets), extent)
 
 
-def _on_host(types: Sequence[TensorType]) -> list[Place]:
-    return [default_place(cpu(0), type_) for type_ in types]
+def _on_host(types: Sequence[TensorType]) -> list[TensorSpec]:
+    return [default_spec(cpu(0), type_) for type_ in types]
 
 
 def _block(types: Sequence[TensorType]) -> tuple[list[int], int]:
@@ -149,28 +149,30 @@ def _rows(types: Sequence[TensorType], offsets: Sequence[int]) -> Iterator[tuple
         at += count
 
 
-def _args(pairs: list[tuple[Place, Place]], offsets: list[int], packed: int) -> tuple[np.ndarray, np.ndarray]:
+def _args(
+    pairs: list[tuple[TensorSpec, TensorSpec]], offsets: list[int], packed: int
+) -> tuple[np.ndarray, np.ndarray]:
     """ARG [2 * pairs] of sources and targets, and the shapes they point into; side ``packed`` of each pair
     lies in the block."""
-    flat = [place for pair in pairs for place in pair]
+    flat = [spec for pair in pairs for spec in pair]
     args = np.zeros(len(flat), ARG)
-    for at, place in enumerate(flat):
-        args[at] = arg_record(place.type, place.layout, place.type.shape)
-    shapes = np.array([n for place in flat for n in place.type.shape] or [0], np.int64)
-    ranks = [len(place.type.shape) for place in flat]
+    for at, spec in enumerate(flat):
+        args[at] = arg_record(spec.type, spec.layout, spec.type.shape)
+    shapes = np.array([n for spec in flat for n in spec.type.shape] or [0], np.int64)
+    ranks = [len(spec.type.shape) for spec in flat]
     args["shape"] = shapes.ctypes.data + 8 * np.cumsum([0, *ranks])[:-1]
-    args["addr"] = [place.tag for place in flat]
+    args["addr"] = [spec.tag for spec in flat]
     args["addr"][packed::2] = offsets
     return args, shapes
 
 
-def _template(pairs: list[tuple[Place, Place]], offsets: list[int], slots: np.ndarray) -> Template:
+def _template(pairs: list[tuple[TensorSpec, TensorSpec]], offsets: list[int], slots: np.ndarray) -> Template:
     """A step a pair (source, target), in one lane; the sources lie in the last slot."""
-    flat, count = [place for pair in pairs for place in pair], np.arange(len(pairs))
+    flat, count = [spec for pair in pairs for spec in pair], np.arange(len(pairs))
     args, shapes = _args(pairs, offsets, packed=0)
     arg_slot = np.repeat(count, 2)
     arg_slot[0::2] = len(pairs)
-    envs = np.array([core.address_of(place.handle.env) for place in flat], np.uint64)
+    envs = np.array([core.address_of(spec.handle.env) for spec in flat], np.uint64)
     label = core.ffi.new("char[]", f"batch of {len(pairs)} copies".encode())
     steps = np.zeros(len(pairs), STEP)
     steps["fn"], steps["attrs"], steps["env"] = core.copy_kernel(), envs.ctypes.data + 16 * count, envs[1::2]

@@ -141,10 +141,10 @@ def memcpy(target: Any, source: Tensor, dtype: str | None = None) -> None:
 
 def dump(tensor: Tensor, path: str | os.PathLike) -> None:
     """Write a tensor's values and where it lives to a file: TVM's parameter binary with one entry, whose name
-    is the place as JSON. Raises ParamsError for a dtype that has no array form, OSError."""
+    is the device and layout as JSON. Raises ParamsError for a dtype that has no array form, OSError."""
     layout = tensor.layout
-    place = {"device": str(tensor.device), **asdict(layout)}
-    save_params({orjson.dumps(place).decode(): tensor.numpy()}, as_path(path, "a tensor's file"))
+    where = {"device": str(tensor.device), **asdict(layout)}
+    save_params({orjson.dumps(where).decode(): tensor.numpy()}, as_path(path, "a tensor's file"))
 
 
 def _shard(said: dict[str, Any] | None) -> Shard | None:
@@ -167,8 +167,8 @@ def load(path: str | os.PathLike, device: Device | str | None = None) -> Tensor:
         raise ParamsError(f"cannot read {file}: {error.strerror}", got=str(file)) from None
     try:
         ((text, values),) = found.items()
-        place = parse_json(text.encode(), "the place of a tensor")
-        layout = Layout(place["memory"], place["layout"], place["format"], _shard(place["shard"]))
+        where = parse_json(text.encode(), "the place of a tensor")
+        layout = Layout(where["memory"], where["layout"], where["format"], _shard(where["shard"]))
     except (DocumentError, ValueError, KeyError, TypeError):
         raise DocumentError(
             f"{file} is a parameter file that dump_tensor did not write", got=str(file)

@@ -77,7 +77,7 @@ class Lifetime:
         """The run that it was donated to failed, and left what it led to: it leads there again, by this
         Buffer, unless it has come back from there before."""
         if self._gone is gone and gone.kept is not None:
-            self._place = None
+            self._spec = None
             _, self._addr, self.layout, self._origin = gone.kept
             self._owner, self._gone = buffer, None
 

@@ -61,13 +61,13 @@ class Shown:
     __copy__ = alias
 
     def settle(self, other: Any, of: Buffer | None = None) -> None:
-        """Lead to the memory of ``other`` from now on, which has the same values in another place of the same
+        """Lead to the memory of ``other`` from now on, which has the same values at another place of the same
         device; the old memory goes when queued work is over. ``of``: unless it has left that memory already.
         For evictions: handles stay valid."""
         if of is not None and self._owner is not of:
             return
         _kept = self._owner  # its end may let other threads in, which should find all of it new
-        self._place = None  # first: a thread that reads the owner, then the place, gets no older place
+        self._spec = None  # first: a thread that reads the owner, then the spec, gets no older spec
         self.layout, self._addr, self._owner = other.layout, other._addr, other._owner
         self._view = self._target_view = self._copy_arg = None
 

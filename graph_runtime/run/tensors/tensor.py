@@ -33,8 +33,8 @@ from .implicit import Fetching
 from .lifetime import Lifetime
 from .lineage import before_write, recover
 from .operators import Operators
-from .place import place
 from .shown import Shown
+from .spec import spec_of
 
 __all__ = ["Tensor"]
 
@@ -45,8 +45,8 @@ _naming = new_rlock()
 class Tensor(Operators, Fetching, Lifetime, Shown):
     """A tensor on a device: ``device`` where it lives, ``layout`` how its elements are stored there, ``type``
     the shape and dtype that the host sees, ``readonly`` whether it is a constant. It keeps the memory that
-    it shows alive, also when its session is gone. Two handles may show the same memory (``to`` its own
-    place): see ``deallocate``. One that is not ``known`` to the device is of this moment only: no other
+    it shows alive, also when its session is gone. Two handles may show the same memory (``to`` where it
+    is): see ``deallocate``. One that is not ``known`` to the device is of this moment only: no other
     thread lets it lead elsewhere.
 
     Using a handle that was deallocated or donated raises HandleError, which says where that was. A donated
@@ -62,9 +62,9 @@ class Tensor(Operators, Fetching, Lifetime, Shown):
         "_id",
         "_origin",
         "_owner",
-        "_place",
         "_recipe",
         "_retained",
+        "_spec",
         "_target_view",
         "_version",
         "_view",
@@ -87,7 +87,7 @@ class Tensor(Operators, Fetching, Lifetime, Shown):
     ):
         self.device, self.layout, self.type, self.readonly = device, layout, type_, readonly
         self._handle, self._addr, self._owner = handle, addr, owner
-        self._copy_arg = self._view = self._target_view = self._place = self._gone = self._recipe = None
+        self._copy_arg = self._view = self._target_view = self._spec = self._gone = self._recipe = None
         self._origin = self._id = self._version = None
         self._retained = False
         if known:
@@ -135,14 +135,14 @@ class Tensor(Operators, Fetching, Lifetime, Shown):
         return getattr(self.alive()._owner, "events", None)
 
     @property
-    def place(self) -> Any:
+    def spec(self) -> Any:
         """Device, type and layout as one object, the same for all tensors that agree in them."""
-        found = self._place
+        found = self._spec
         while found is None:  # another thread may evict the tensor meanwhile
             owner = self._owner
-            made = place(self.device, self.type, self.layout)
+            made = spec_of(self.device, self.type, self.layout)
             if self._owner is owner:
-                self._place = found = made
+                self._spec = found = made
         return found
 
     def __repr__(self) -> str:
@@ -214,7 +214,7 @@ class Tensor(Operators, Fetching, Lifetime, Shown):
         layout: Layout | str | None = None,
         format: str | None = None,
     ) -> Tensor:
-        """A handle on the values in another place: see transfers.to."""
+        """A handle on the values elsewhere: see transfers.to."""
         return provided("transfers").to(self, device, layout, format)
 
     def copy_from(self, source: Any, what: str = "value") -> None:

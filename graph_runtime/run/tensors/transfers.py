@@ -1,4 +1,4 @@
-"""Tensors from one place to another: one at a time (to), many in one submission a device (gather, scatter).
+"""Tensors to other devices and layouts: one at a time (to), or many in a submission (gather, scatter).
 
 Nothing here blocks but gather, scatter and wait_all: a handle is there at once, its values follow.
 """
@@ -24,8 +24,8 @@ from .arrays import allocate, check_layout, default_layout
 from .batches import fetch, spread
 from .host_values import as_host
 from .lineage import before_write, watch
-from .place import place
 from .shown import moves
+from .spec import spec_of
 from .tensor import Tensor
 
 __all__ = [
@@ -137,7 +137,7 @@ def copy_into(target: Tensor, source: Tensor) -> None:
 
 
 def duplicate(tensor: Tensor) -> Tensor:
-    """A tensor with memory of its own, of the same place and values."""
+    """A tensor with memory of its own, of the same spec and values."""
     return _copied(tensor.alive(), tensor.device, tensor.layout)
 
 
@@ -208,8 +208,8 @@ def scatter(arrays: Iterable[Any], device: Device | str, layout: Layout | str | 
     device = parse(device)
     given = [a if isinstance(a, np.ndarray) else as_host(a) for a in _listed(arrays, "scatter")]
     types = [TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in given]
-    places = [place(device, type_, resolve(type_, device, layout)) for type_ in types]
-    return spread(given, places) if places else []
+    specs = [spec_of(device, type_, resolve(type_, device, layout)) for type_ in types]
+    return spread(given, specs) if specs else []
 
 
 # **************** waiting ****************

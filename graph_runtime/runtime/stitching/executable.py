@@ -24,10 +24,10 @@ from ...run.sessions.staging import most_in_flight
 from . import constants
 from .open_device import OpenDevice, opened
 
-__all__ = ["Executable", "Spec", "executable", "input_layout", "program_entry", "unload_program"]
+__all__ = ["Executable", "InputSpec", "executable", "input_layout", "program_entry", "unload_program"]
 
 
-class Spec(NamedTuple):
+class InputSpec(NamedTuple):
     """One input of a program: ``index`` among the graph's inputs, and where and what it must be."""
 
     index: int
@@ -148,11 +148,11 @@ class Executable:
             )
         return found
 
-    def _spec(self, index: int, name: str) -> Spec:
+    def _spec(self, index: int, name: str) -> InputSpec:
         session = self.session
         eid = int(session.graph.input_eids[index])
         device = session.plan.devices[int(session.plan.entry_did()[eid])]
-        return Spec(index, name, session.graph.entry_type(eid), device, session.plan.layout(eid))
+        return InputSpec(index, name, session.graph.entry_type(eid), device, session.plan.layout(eid))
 
     @cached_property
     def fingerprint(self) -> str:

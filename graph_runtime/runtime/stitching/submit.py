@@ -25,7 +25,7 @@ from ...run.tensors.traffic import record
 from ...run.tensors.transfers import duplicate, to
 from . import constants, hooks
 from .eviction import evict_unused, make_room
-from .executable import Executable, Spec, executable
+from .executable import Executable, InputSpec, executable
 from .open_device import OpenDevice
 
 __all__ = ["EVICT", "submit"]
@@ -126,7 +126,7 @@ def _in_order(target: Executable, inputs: Mapping[str, Tensor]) -> list[Tensor]:
     return [inputs[name] for name in names]
 
 
-def _check(tensor: Any, spec: Spec, what: str) -> None:
+def _check(tensor: Any, spec: InputSpec, what: str) -> None:
     if not isinstance(tensor, Tensor):
         raise InputError(
             f"{what} is a {type(tensor).__name__}, not a Tensor: make one with "

@@ -81,9 +81,9 @@ def _take_along_axis(call: KernelCall) -> Moves:
     spans = [math.prod(data.shape[d + 1 :]) for d in range(len(data.shape))]
 
     def locate(to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        places = np.array(np.unravel_index(to, chosen.shape))
-        places[axis] = index[to]
-        return to[:, None], np.array(spans) @ places
+        coordinates = np.array(np.unravel_index(to, chosen.shape))
+        coordinates[axis] = index[to]
+        return to[:, None], np.array(spans) @ coordinates
 
     return _gather(call, locate, 1)
 
@@ -141,8 +141,8 @@ def _scatter_elements(call: KernelCall) -> Moves:
     reads, lines = _unread(data, chosen, updates), np.arange(math.prod(shape[:-1]))
     last = axis == ndim - 1
     spans = [math.prod(data.shape[d + 1 : -1]) for d in range(ndim - 1)]
-    places = np.array(np.unravel_index(lines, (1, *shape[:-1])))[1:]
-    row = np.array([span * (d != axis) for d, span in enumerate(spans)], np.int64) @ places
+    coordinates = np.array(np.unravel_index(lines, (1, *shape[:-1])))[1:]
+    row = np.array([span * (d != axis) for d, span in enumerate(spans)], np.int64) @ coordinates
     reach = 0 if last else (data.shape[axis] - 1) * spans[axis]
     for plane in range(planes):
         for r0 in range(0, rows, height):

@@ -81,7 +81,7 @@ def _exact(size: int, new: int, scale: float | None) -> Taps:
     return _nearest(size, new, scale, 0.5)
 
 
-def _places(size: int, new: int, align: bool, scale: float | None) -> np.ndarray:
+def _positions(size: int, new: int, align: bool, scale: float | None) -> np.ndarray:
     """Where new elements lie between the old ones."""
     at = np.arange(new, dtype=np.float32)
     if align:
@@ -90,7 +90,7 @@ def _places(size: int, new: int, align: bool, scale: float | None) -> np.ndarray
 
 
 def _linear(size: int, new: int, align: bool, scale: float | None) -> Taps:
-    at = np.maximum(_places(size, new, align, scale), 0)
+    at = np.maximum(_positions(size, new, align, scale), 0)
     low = np.minimum(np.floor(at), size - 1)
     part = np.minimum(at - low, 1)
     return [(low, 1 - part), (np.minimum(low + 1, size - 1), part)]
@@ -98,7 +98,7 @@ def _linear(size: int, new: int, align: bool, scale: float | None) -> Taps:
 
 def _cubic(size: int, new: int, align: bool, scale: float | None) -> Taps:
     """Keys' kernel with a = -0.75."""
-    at, a = _places(size, new, align, scale), -0.75
+    at, a = _positions(size, new, align, scale), -0.75
     low = np.floor(at)
     made = []
     for offset in (-1, 0, 1, 2):

@@ -174,7 +174,7 @@ def _stretched(ctx: Context, x: TapeValue, axis: int, step: int) -> TapeValue:
 
 @converter("Col2Im")
 def _col2im(ctx: Context) -> Results:
-    """Each column's elements are added where they came from: one scatter over flat places."""
+    """Each column's elements are added where they came from: one scatter over flat positions."""
     x, image, block = ctx.input(0), ctx.ints(1), ctx.ints(2)
     rank = len(image)
     strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
@@ -191,9 +191,9 @@ def _col2im(ctx: Context) -> Results:
         flat = flat * padded[d] + inner[d].reshape(-1, 1) + outer[d].reshape(1, -1)
     n, channels = x.shape[0], x.shape[1] // math.prod(block)
     updates = ctx.reshape(x, (n * channels, flat.size))
-    places = ctx.expand(ctx.const(flat.reshape(1, -1), "int64"), updates.shape)
+    positions = ctx.expand(ctx.const(flat.reshape(1, -1), "int64"), updates.shape)
     zeros = ctx.full((n * channels, math.prod(padded)), 0, x.dtype)
-    made = ctx.op("scatter_elements", zeros, places, updates, axis=1, reduction="add")
+    made = ctx.op("scatter_elements", zeros, positions, updates, axis=1, reduction="add")
     made = ctx.reshape(made, (n, channels, *padded))
     for d in range(rank):
         made = ctx.slice(made, 2 + d, pads[d], pads[d] + image[d])

@@ -72,8 +72,8 @@ def _one_hot(ctx: Context) -> Results:
     indices = ctx.op(
         "where", ctx.op("less", indices, ctx.scalar(0, indices)), ctx.op("add", indices, size), indices
     )
-    places = np.arange(depth).reshape(-1, *(1,) * (indices.rank - axis))
-    hit = ctx.op("equal", ctx.op("unsqueeze", indices, axes=[axis]), ctx.const(places, "int64"))
+    positions = np.arange(depth).reshape(-1, *(1,) * (indices.rank - axis))
+    hit = ctx.op("equal", ctx.op("unsqueeze", indices, axes=[axis]), ctx.const(positions, "int64"))
     off, on = (ctx.reshape(ctx.slice(values, 0, i, i + 1), ()) for i in (0, 1))
     return ctx.op("where", hit, on, off)
 
@@ -86,20 +86,20 @@ def _reverse_sequence(ctx: Context) -> Results:
     steps = ctx.const(np.arange(x.shape[time]), "int64")
     lengths = ctx.reshape(lengths, (x.shape[batch], 1))
     back = ctx.op("subtract", ctx.op("subtract", lengths, ctx.scalar(1, lengths)), steps)
-    place = ctx.op("where", ctx.op("less", steps, lengths), back, steps)  # [batch, time]
+    position = ctx.op("where", ctx.op("less", steps, lengths), back, steps)  # [batch, time]
     if time < batch:
-        place = ctx.transpose(place, [1, 0])
+        position = ctx.transpose(position, [1, 0])
     shape = [n if d in (time, batch) else 1 for d, n in enumerate(x.shape)]
-    return ctx.op("take_along_axis", x, ctx.expand(ctx.reshape(place, shape), x.shape), axis=time)
+    return ctx.op("take_along_axis", x, ctx.expand(ctx.reshape(position, shape), x.shape), axis=time)
 
 
 @converter("Compress", limits="the condition must be known before a run")
 def _compress(ctx: Context) -> Results:
     x, axis = ctx.input(0), ctx.attr("axis", None)
-    places = np.flatnonzero(ctx.value(1))
+    positions = np.flatnonzero(ctx.value(1))
     if axis is None:
         x, axis = ctx.reshape(x, (x.type.size,)), 0
-    return ctx.op("take", x, ctx.const(places, "int64"), axis=ctx.axis(axis, x.rank))
+    return ctx.op("take", x, ctx.const(positions, "int64"), axis=ctx.axis(axis, x.rank))
 
 
 @converter("NonZero", limits="the tensor must be known before a run")
@@ -114,12 +114,14 @@ def _tensor_scatter(ctx: Context) -> Results:
     mode, size, count = ctx.attr("mode", "linear"), cache.shape[axis], update.shape[axis]
     ctx.fits(cache.shape[0], count)
     starts = ctx.value(2, np.zeros(cache.shape[0], np.int64)).reshape(-1)
-    places = starts[:, None] + np.arange(count)
+    positions = starts[:, None] + np.arange(count)
     if mode == "circular":
-        places %= size
+        positions %= size
     shape = [n if d in (0, axis) else 1 for d, n in enumerate(update.shape)]
-    places = np.broadcast_to(places.reshape(shape), update.shape)
-    return ctx.op("scatter_elements", cache, ctx.const(places, "int64"), update, axis=axis, reduction="none")
+    positions = np.broadcast_to(positions.reshape(shape), update.shape)
+    return ctx.op(
+        "scatter_elements", cache, ctx.const(positions, "int64"), update, axis=axis, reduction="none"
+    )
 
 
 @converter("MaxUnpool", limits="as if each index occurs once")

@@ -1,4 +1,4 @@
-"""GridSample: an image read at places that a tensor says, by the nearest element or a mix of neighbours."""
+"""GridSample: an image read at coordinates that a tensor says: the nearest element or a mix of neighbours."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _grid_sample(ctx: Context) -> Results:
         part = ctx.slice(grid, last, len(sizes) - 1 - d, len(sizes) - d)
         axis = _Axis(ctx, size, corners, padding)
         points = math.prod(grid.shape[1:-1])
-        taps.append(axis.taps(axis.place(ctx.reshape(part, (x.shape[0], points))), mode))
+        taps.append(axis.taps(axis.coordinate(ctx.reshape(part, (x.shape[0], points))), mode))
     return _gathered(ctx, x, grid, taps)
 
 
@@ -67,35 +67,35 @@ class _Axis:
     def _times(self, x: TapeValue, value: float) -> TapeValue:
         return self.ctx.op("multiply", x, self.ctx.scalar(value, x))
 
-    def place(self, part: TapeValue) -> TapeValue:
+    def coordinate(self, part: TapeValue) -> TapeValue:
         """-1 .. 1 of the grid -> where in the image it lies."""
         scale = (self.size - 1 if self.corners else self.size) / 2
         return self._plus(self._times(self._plus(part, 1.0), scale), 0.0 if self.corners else -0.5)
 
-    def inside(self, place: TapeValue) -> TapeValue:
+    def inside(self, coordinate: TapeValue) -> TapeValue:
         """Moved into the image: to its edge, or mirrored at it as often as needed."""
         if self.padding == "zeros":
-            return place
+            return coordinate
         if self.padding == "border":
-            return self.ctx.op("clip", place, min=0.0, max=self.size - 1.0)
+            return self.ctx.op("clip", coordinate, min=0.0, max=self.size - 1.0)
         span = self.high - self.low
         if span == 0:
-            return self._times(place, 0.0)
-        away = self._plus(place, -self.low)
+            return self._times(coordinate, 0.0)
+        away = self._plus(coordinate, -self.low)
         turns = self.ctx.op("floor", self._times(away, 1 / (2 * span)))
         away = self.ctx.op("subtract", away, self._times(turns, 2 * span))
         back = self._plus(self._times(away, -1.0), 2 * span)
         return self._plus(self.ctx.op("minimum", away, back), self.low)
 
-    def taps(self, place: TapeValue, mode: str) -> list[tuple[TapeValue, TapeValue | None]]:
+    def taps(self, coordinate: TapeValue, mode: str) -> list[tuple[TapeValue, TapeValue | None]]:
         """(int64 index, weight or None for 1) of each neighbour that counts."""
         ctx = self.ctx
-        place = ctx.op("round", place) if mode == "nearest" else place
-        place = self.inside(place)
+        coordinate = ctx.op("round", coordinate) if mode == "nearest" else coordinate
+        coordinate = self.inside(coordinate)
         if mode == "nearest":
-            return [self._tap(place, None)]
-        base = ctx.op("floor", place)
-        rest = ctx.op("subtract", place, base)
+            return [self._tap(coordinate, None)]
+        base = ctx.op("floor", coordinate)
+        rest = ctx.op("subtract", coordinate, base)
         if mode == "linear":
             return [
                 self._tap(base, self._plus(self._times(rest, -1.0), 1.0)),

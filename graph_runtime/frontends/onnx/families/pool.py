@@ -73,12 +73,12 @@ def _max_pool(ctx: Context) -> Results:
             ctx.fail("output 1 (Indices) is not supported in 3 dimensions")
         flat = x if len(sizes) == 2 else ctx.reshape(x, (n, c, 1, *sizes))
         plane = window.plane((0, 1) if len(sizes) == 2 else (None, 0))
-        y, places = ctx.op("max_pool2d_indices", flat, **plane)
+        y, positions = ctx.op("max_pool2d_indices", flat, **plane)
         shape = (n, c, *window.counts)
-        places = ctx.reshape(places, shape)
+        positions = ctx.reshape(positions, shape)
         if order and len(sizes) == 2:
-            places = _column_major(ctx, places, *sizes)
-        return ctx.cast(ctx.reshape(y, shape), dtype), places
+            positions = _column_major(ctx, positions, *sizes)
+        return ctx.cast(ctx.reshape(y, shape), dtype), positions
     if len(sizes) == 3:  # the greatest of a box is that of its planes' greatest
         x = ctx.op("max_pool2d", ctx.reshape(x, (n, c * sizes[0], *sizes[1:])), **window.plane((1, 2)))
         x = ctx.reshape(x, (n, c, sizes[0], math.prod(window.counts[1:])))
@@ -90,13 +90,13 @@ def _max_pool(ctx: Context) -> Results:
     return ctx.cast(ctx.reshape(x, (n, c, *window.counts)), dtype)
 
 
-def _column_major(ctx: Context, places: TapeValue, height: int, width: int) -> TapeValue:
+def _column_major(ctx: Context, positions: TapeValue, height: int, width: int) -> TapeValue:
     """plane * h * w + row * w + column -> plane * h * w + column * h + row."""
-    size, w = ctx.scalar(height * width, places), ctx.scalar(width, places)
-    inside = ctx.op("mod", places, size, fmod=False)
+    size, w = ctx.scalar(height * width, positions), ctx.scalar(width, positions)
+    inside = ctx.op("mod", positions, size, fmod=False)
     row, column = ctx.op("divide", inside, w), ctx.op("mod", inside, w, fmod=False)
-    turned = ctx.op("add", ctx.op("multiply", column, ctx.scalar(height, places)), row)
-    return ctx.op("add", ctx.op("subtract", places, inside), turned)
+    turned = ctx.op("add", ctx.op("multiply", column, ctx.scalar(height, positions)), row)
+    return ctx.op("add", ctx.op("subtract", positions, inside), turned)
 
 
 @converter("AveragePool", limits="1 to 3 spatial dimensions")
@@ -147,8 +147,8 @@ def _mean_of_sums(ctx: Context, x: TapeValue, window: _Window, include: bool) ->
         ctx.fits(window.counts[d], window.kernel[d])
         begin, end = (window.pads[d], window.pads[d + rank]) if include else (0, 0)
         first = np.arange(window.counts[d]) * window.strides[d] - window.pads[d]
-        places = first[:, None] + np.arange(window.kernel[d]) * window.dilations[d]
-        inside = ((places >= -begin) & (places < n + end)).sum(1)
+        positions = first[:, None] + np.arange(window.kernel[d]) * window.dilations[d]
+        inside = ((positions >= -begin) & (positions < n + end)).sum(1)
         counts = counts[..., None] * inside
     return ctx.op("divide", _sums(ctx, x, window), ctx.const(counts, x.dtype))
 

@@ -128,8 +128,8 @@ def _one_axis(ctx: Context, op: str, x: TapeValue, axis: int) -> TapeValue:
         return ctx.op(op, x, axis=axis)
     best = ctx.op("argmax", x, axis=axis, keepdims=True, select_last_index=False)
     ctx.fits(x.shape[axis])
-    places = ctx.const(np.arange(x.shape[axis]).reshape(-1, *(1,) * (x.rank - axis - 1)), "int64")
-    return ctx.cast(ctx.op("equal", best, places), x.dtype)
+    positions = ctx.const(np.arange(x.shape[axis]).reshape(-1, *(1,) * (x.rank - axis - 1)), "int64")
+    return ctx.cast(ctx.op("equal", best, positions), x.dtype)
 
 
 @converter("Softmax", "LogSoftmax", "Hardmax")

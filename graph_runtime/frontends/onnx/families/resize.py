@@ -32,11 +32,11 @@ def _upsample(ctx: Context) -> Results:
     for axis, scale in enumerate(scales):
         size = _size(ctx, x.shape[axis], scale)
         ctx.fits(size)
-        places = np.arange(size) / scale
+        positions = np.arange(size) / scale
         if mode == "nearest":
-            x = _picked(ctx, x, axis, np.floor(places))
+            x = _picked(ctx, x, axis, np.floor(positions))
         else:
-            x = _mixed(ctx, x, axis, places, _linear)
+            x = _mixed(ctx, x, axis, positions, _linear)
     return x
 
 
@@ -55,10 +55,10 @@ def _resize(ctx: Context) -> Results:
         box = None if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
         if sizes[i] == n and scales[i] == 1.0 and box is None:
             continue
-        places = _source(ctx, how, n, sizes[i], scales[i], box)
+        positions = _source(ctx, how, n, sizes[i], scales[i], box)
         if box is not None:
-            outside.append((axis, (places < 0) | (places > n - 1)))
-        x = _along(ctx, x, axis, places, mode, scales[i])
+            outside.append((axis, (positions < 0) | (positions > n - 1)))
+        x = _along(ctx, x, axis, positions, mode, scales[i])
     if ctx.attr("antialias", 0) and mode == "nearest":
         ctx.fail("antialias is for linear and cubic")
     return _extrapolated(ctx, x, outside)
@@ -115,7 +115,9 @@ def _source(
     return ctx.fail(f"coordinate_transformation_mode is {how!r}")
 
 
-def _along(ctx: Context, x: TapeValue, axis: int, places: np.ndarray, mode: str, scale: float) -> TapeValue:
+def _along(
+    ctx: Context, x: TapeValue, axis: int, positions: np.ndarray, mode: str, scale: float
+) -> TapeValue:
     if mode == "nearest":
         rounding = ctx.attr("nearest_mode", "round_prefer_floor") if ctx.opset >= 11 else "floor"
         rounded = {
@@ -126,7 +128,7 @@ def _along(ctx: Context, x: TapeValue, axis: int, places: np.ndarray, mode: str,
         }.get(rounding)
         if rounded is None:
             ctx.fail(f"nearest_mode is {rounding!r}")
-        return _picked(ctx, x, axis, rounded(places))
+        return _picked(ctx, x, axis, rounded(positions))
     if mode not in ("linear", "cubic"):
         ctx.fail(f"mode is {mode!r}")
     if mode == "linear":
@@ -135,12 +137,12 @@ def _along(ctx: Context, x: TapeValue, axis: int, places: np.ndarray, mode: str,
         a = ctx.attr("cubic_coeff_a", -0.75)
         kernel, reach = (lambda d: _cubic(d, a)), 2
     shrink = min(scale, 1.0) if ctx.attr("antialias", 0) else 1.0
-    return _mixed(ctx, x, axis, places, kernel, reach, bool(ctx.attr("exclude_outside", 0)), shrink)
+    return _mixed(ctx, x, axis, positions, kernel, reach, bool(ctx.attr("exclude_outside", 0)), shrink)
 
 
-def _picked(ctx: Context, x: TapeValue, axis: int, places: np.ndarray) -> TapeValue:
-    places = np.clip(places, 0, x.shape[axis] - 1).astype(np.int64)
-    return ctx.op("take", x, ctx.const(places), axis=axis)
+def _picked(ctx: Context, x: TapeValue, axis: int, positions: np.ndarray) -> TapeValue:
+    positions = np.clip(positions, 0, x.shape[axis] - 1).astype(np.int64)
+    return ctx.op("take", x, ctx.const(positions), axis=axis)
 
 
 def _linear(distance: np.ndarray) -> np.ndarray:
@@ -158,7 +160,7 @@ def _mixed(
     ctx: Context,
     x: TapeValue,
     axis: int,
-    places: np.ndarray,
+    positions: np.ndarray,
     kernel: Callable,
     reach: int = 1,
     exclude: bool = False,
@@ -166,26 +168,26 @@ def _mixed(
 ) -> TapeValue:
     """Each new element is a weighted sum of neighbours; those outside are the edge's, or left out."""
     n, wide = x.shape[axis], math.ceil(reach / shrink)
-    ctx.fits(len(places), 2 * wide + 3)
-    base = np.floor(places).astype(np.int64)
+    ctx.fits(len(positions), 2 * wide + 3)
+    base = np.floor(positions).astype(np.int64)
     near = base[:, None] + np.arange(-wide + 1 - (shrink != 1.0), wide + 1 + (shrink != 1.0))
-    weights = kernel((places[:, None] - near) * shrink)
+    weights = kernel((positions[:, None] - near) * shrink)
     if exclude:
         weights = np.where((near < 0) | (near >= n), 0.0, weights)
     if exclude or shrink != 1.0:
         weights = weights / weights.sum(1, keepdims=True)
-    if len(places) * n > _MOST_WEIGHTS:
-        ctx.fail(f"it takes {len(places)} x {n} weights, at most {_MOST_WEIGHTS} are supported")
-    ctx.fits(len(places), n)
-    matrix = np.zeros((len(places), n))
-    np.add.at(matrix, (np.arange(len(places))[:, None], np.clip(near, 0, n - 1)), weights)
+    if len(positions) * n > _MOST_WEIGHTS:
+        ctx.fail(f"it takes {len(positions)} x {n} weights, at most {_MOST_WEIGHTS} are supported")
+    ctx.fits(len(positions), n)
+    matrix = np.zeros((len(positions), n))
+    np.add.at(matrix, (np.arange(len(positions))[:, None], np.clip(near, 0, n - 1)), weights)
     dtype, perm = x.dtype, [*(d for d in range(x.rank) if d != axis), axis]
     moved = ctx.transpose(x, perm)
     lead = moved.shape[:-1]
     flat = ctx.reshape(moved, (math.prod(lead), n))
     wide = "float32" if dtype in ("float16", "bfloat16") else dtype
     made = ctx.op("matmul", ctx.cast(flat, wide), ctx.const(matrix, wide), transpose_b=True)
-    made = ctx.cast(ctx.reshape(made, (*lead, len(places))), dtype)
+    made = ctx.cast(ctx.reshape(made, (*lead, len(positions))), dtype)
     return ctx.transpose(made, [perm.index(d) for d in range(x.rank)])
 
 

@@ -1,5 +1,5 @@
-"""The policies that look at one op after the other: each takes, of the models that the graph solver has left
-it, the best by an order of its own. Then ops are packed into epochs in schedule order.
+"""The balancer's policies that look at one op after the other: each takes, of the models that the graph
+solver has left it, the best by an order of its own. Then ops are packed into epochs in schedule order.
 
 The rules are TT-Buda's. Where a rule speaks of parameters that must be loaded before an epoch ("prologue"),
 models whose weights are streamed from DRAM pass it.

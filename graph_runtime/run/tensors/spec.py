@@ -1,4 +1,4 @@
-"""Place: where and how a tensor is stored. Interned, so that a tuple of places is a quick dictionary key."""
+"""TensorSpec: where and how a tensor is stored. Interned, so a tuple of specs is a quick dictionary key."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ...ir.graph import TensorType
 from ...plan.defaults import choose
 from .. import core
 
-__all__ = ["Place", "default_place", "held", "place"]
+__all__ = ["TensorSpec", "default_spec", "held", "spec_of"]
 
 _NARROWER = {"float64": "float32", "float16": "float32", "int64": "int32", "uint64": "uint32"}
 _FLOATS = ("float32", "bfloat16")
 
 
-class Place:
+class TensorSpec:
     """``device``, ``type``, ``layout``; ``handle`` the opened device; ``memory`` the layout's memory as an
     index into the device's descriptor; ``extent`` the bytes a tensor takes there in each bank, at least 1;
     ``tag`` what its addresses have above the bank address, for how it is sharded.
 
-    Two places are one object if they are equal: made by ``place`` only.
+    Two specs are one object if they are equal: made by ``spec_of`` only.
     """
 
     __slots__ = ("device", "extent", "handle", "layout", "memory", "tag", "type")
@@ -41,22 +41,22 @@ class Place:
 
 
 _MOST = 1 << 16
-_places: dict[tuple[Device, TensorType, Layout], Place] = {}
+_specs: dict[tuple[Device, TensorType, Layout], TensorSpec] = {}
 
 
-def place(device: Device, type_: TensorType, layout: Layout) -> Place:
-    """The one Place of these three. Raises DeviceError where the device has no such memory."""
+def spec_of(device: Device, type_: TensorType, layout: Layout) -> TensorSpec:
+    """The one TensorSpec of these three. Raises DeviceError where the device has no such memory."""
     key = (device, type_, layout)
-    found = _places.get(key)
+    found = _specs.get(key)
     if found is None:
         device.descriptor.memory(layout.memory)
-        if len(_places) >= _MOST:
-            _places.clear()  # then equal ones may be two, which costs a selection
-        found = _places.setdefault(key, Place(device, type_, layout))  # two threads: one of them wins
+        if len(_specs) >= _MOST:
+            _specs.clear()  # then equal ones may be two, which costs a selection
+        found = _specs.setdefault(key, TensorSpec(device, type_, layout))  # two threads: one of them wins
     return found
 
 
-def default_place(device: Device, type_: TensorType, like: Layout | None = None) -> Place:
+def default_spec(device: Device, type_: TensorType, like: Layout | None = None) -> TensorSpec:
     """Where a new value of this type goes on a device: main memory, in the layout that planning would choose;
     a float in the format of ``like``, if that is one of its formats.
 
@@ -73,7 +73,7 @@ def default_place(device: Device, type_: TensorType, like: Layout | None = None)
         fmt = like.format
     if device.descriptor.layouts == (ROW_MAJOR,):
         fmt = None  # the format is the dtype's own
-    return place(device, type_, choose(type_, device.descriptor, fmt)[0])
+    return spec_of(device, type_, choose(type_, device.descriptor, fmt)[0])
 
 
 def held(device: Device, dtype: str) -> str:
