@@ -76,7 +76,26 @@ from .comparison import (
     right_shift,
     where,
 )
-from .functions import (
+from .indexing import getitem, setitem
+from .movement import (
+    broadcast_to,
+    concatenate,
+    expand_dims,
+    flip,
+    moveaxis,
+    pad,
+    ravel,
+    reshape,
+    squeeze,
+    stack,
+    swapaxes,
+    take,
+    tile,
+    transpose,
+)
+from .nn import avg_pool2d, conv2d, dense, gelu, layer_norm, max_pool2d, relu, sigmoid, softmax
+from .reduction import all, any, argmax, argmin, cumsum, dot, matmul, max, mean, min, prod, std, sum, var
+from .routines import (
     argsort,
     array,
     call,
@@ -97,25 +116,6 @@ from .functions import (
     zeros,
     zeros_like,
 )
-from .indexing import getitem, setitem
-from .movement import (
-    broadcast_to,
-    concatenate,
-    expand_dims,
-    flip,
-    moveaxis,
-    pad,
-    ravel,
-    reshape,
-    squeeze,
-    stack,
-    swapaxes,
-    take,
-    tile,
-    transpose,
-)
-from .nn import avg_pool2d, conv2d, dense, gelu, layer_norm, max_pool2d, relu, sigmoid, softmax
-from .reduction import all, any, argmax, argmin, cumsum, dot, matmul, max, mean, min, prod, std, sum, var
 
 __all__ = [
     "Fallback",

@@ -12,8 +12,8 @@ from ..base import dtypes
 from ..ir.graph import TensorType
 from ..run.single.apply import Refused, apply
 from ..run.single.fallback import device_first, only
-from ..run.single.move import push
 from ..run.single.operands import axes_of, on_device, tensor, together
+from ..run.single.upload import push
 from ..run.tensors.spec import default_spec
 from ..run.tensors.tensor import Tensor
 

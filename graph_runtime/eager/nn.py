@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..run.tensors.tensor import Tensor
-from .functions import call
+from .routines import call
 
 __all__ = ["avg_pool2d", "conv2d", "dense", "gelu", "layer_norm", "max_pool2d", "relu", "sigmoid", "softmax"]
 

@@ -14,7 +14,7 @@ from ..run.single.fallback import store, write
 from ..run.single.host import on_host, tensors_in, to_host
 from ..run.tensors.operators import METHODS, PROPERTIES
 from ..run.tensors.tensor import Tensor
-from . import arithmetic, functions, indexing, movement, reduction
+from . import arithmetic, indexing, movement, reduction, routines
 from .ufuncs import UFUNCS
 
 __all__ = ["attach", "host_function"]
@@ -100,7 +100,7 @@ def array_function(
     self: Tensor, function: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """numpy's other functions: on the device where eager has them, else on arrays gathered in one batch."""
-    ours = functions.FUNCTIONS.get(function)
+    ours = routines.FUNCTIONS.get(function)
     if ours is not None:
         return ours(*args, **kwargs)
     return host_function(function, args, kwargs)
@@ -199,7 +199,7 @@ def _shape_args(args: tuple[Any, ...]) -> Any:
 
 
 def _fill(self: Tensor, value: Any) -> None:
-    write(self, functions.full_like(self, value))
+    write(self, routines.full_like(self, value))
 
 
 def _strides(self: Tensor) -> tuple[int, ...]:
@@ -219,12 +219,12 @@ _METHODS = {
     "__contains__": lambda self, value: value in np.asarray(self),
     "reshape": lambda self, *shape, **kwargs: movement.reshape(self, _shape_args(shape), **kwargs),
     "ravel": movement.ravel,
-    "flatten": lambda self, order="C": functions.copy(movement.ravel(self, order)),
+    "flatten": lambda self, order="C": routines.copy(movement.ravel(self, order)),
     "transpose": lambda self, *axes: movement.transpose(self, _shape_args(axes) if axes else None),
     "squeeze": movement.squeeze,
     "swapaxes": movement.swapaxes,
     "astype": arithmetic.astype,
-    "copy": functions.copy,
+    "copy": routines.copy,
     "sum": reduction.sum,
     "mean": reduction.mean,
     "max": reduction.max,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .groups import Groups
+from .conflicts import Groups
 
 __all__ = [
     "FITS",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import InputError
-from ..plan.groups import Groups
+from ..plan.conflicts import Groups
 from ..plan.offsets import FITS, IMPOSSIBLE, UNKNOWN
 from .core import check, ffi, lib
 

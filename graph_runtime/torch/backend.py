@@ -16,11 +16,11 @@ from torch._dynamo.backends.common import aot_autograd
 
 from ..base.errors import CapacityError, GraphError, GraphRuntimeError, PlanError, UnsupportedOpError
 from ..run.tensors import journal
+from .backend_options import BackendOptions, read
 from .compiled_graph import CompiledGraph
 from .counters import Unsupported, count, note_graph
 from .decompositions import table
 from .graphs import lower
-from .options import BackendOptions, read
 
 __all__ = ["Compiled", "backend", "compile_graph"]
 

@@ -22,10 +22,10 @@ from ..run.tensors.tensor import Tensor
 from ..simulation.simulation import simulate
 from ..views.trace import trace_json
 from . import content
+from .backend_options import BackendOptions
 from .counters import Unsupported, count, note_host
 from .emitter import Lowered, Output
 from .kinds import array_of, kind_of, tensor_of, values_of
-from .options import BackendOptions
 from .rules.operands import name_of
 from .store import devices, store_of, wrap
 from .submitter import HandleSubmitter

@@ -17,7 +17,7 @@ from ..base.errors import DeviceMemoryError
 from ..ir.graph import TensorType
 from ..ir.ops import registry
 from ..run.single import apply as single
-from ..run.single.move import push
+from ..run.single.upload import push
 from ..run.tensors.spec import default_spec
 from ..run.tensors.tensor import Tensor
 from .counters import Unsupported, count, note_host

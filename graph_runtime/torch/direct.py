@@ -10,7 +10,7 @@ from ..base import dtypes
 from ..ir.graph import TensorType
 from ..ir.ops import registry
 from ..run.single import operands
-from ..run.single.move import push
+from ..run.single.upload import push
 from ..run.tensors.spec import default_spec
 from ..run.tensors.tensor import Tensor
 from . import content

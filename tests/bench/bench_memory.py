@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 
 from graph_runtime.build.prepare import prepare
-from graph_runtime.plan.groups import Groups
+from graph_runtime.plan.conflicts import Groups
 from graph_runtime.plan.lifetimes import find_values
 from graph_runtime.plan.modes import peaks
 from graph_runtime.plan.offsets import most_live, pack_offsets

@@ -12,7 +12,7 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime import eager
-from graph_runtime.eager import functions
+from graph_runtime.eager import routines
 from graph_runtime.ir import ops
 from graph_runtime.ir.ops.inputs import nmse
 
@@ -393,8 +393,8 @@ def test_the_page_lists_every_function():
     page = (Path(__file__).parents[2] / "docs" / "eager.md").read_text()
     rows = (page.split(f"\n| {row}")[1].split("\n")[0] for row in ("kernels |", "the host,"))
     kernels, host = (set(re.findall(r"\w+", row)) for row in rows)
-    assert {f.__name__ for f in functions.DEVICE.values()} <= kernels
-    assert {f.__name__ for f in functions.HOST.values()} <= host
+    assert {f.__name__ for f in routines.DEVICE.values()} <= kernels
+    assert {f.__name__ for f in routines.HOST.values()} <= host
     others = {
         "Fallback",
         "array",

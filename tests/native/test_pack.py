@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_runtime.base.errors import GraphRuntimeError, InputError
-from graph_runtime.plan.groups import Groups
+from graph_runtime.plan.conflicts import Groups
 from graph_runtime.plan.offsets import FITS, IMPOSSIBLE, UNKNOWN, most_live, pack_conflicts, pack_offsets
 from graph_runtime.run.packing import pack
 

@@ -19,7 +19,7 @@ from graph_runtime.run import core
 from graph_runtime.run.queues.blocks import blocks
 from graph_runtime.run.queues.template import Template
 from graph_runtime.run.sessions import staging
-from graph_runtime.run.single.move import push
+from graph_runtime.run.single.upload import push
 from graph_runtime.run.tensors import arrays, batches, transfers
 from graph_runtime.run.tensors.shown import Shown
 from graph_runtime.run.tensors.spec import spec_of

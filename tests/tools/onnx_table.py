@@ -14,8 +14,8 @@ from pathlib import Path
 import onnx
 
 from graph_runtime.frontends.onnx import families  # noqa: F401  (it fills the table)
-from graph_runtime.frontends.onnx.check import NEWEST, OLDEST
 from graph_runtime.frontends.onnx.context import Converter, table
+from graph_runtime.frontends.onnx.validate import NEWEST, OLDEST
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "onnx-ops.md"
 HEAD = """# ONNX ops

@@ -12,9 +12,9 @@ from ...base.errors import GraphError
 from ...ir.graph import TensorType
 from .batch import Batch, set_batch
 from .budget import Budget
-from .check import check_graph, check_text, input_types, opsets
 from .context import table
 from .read import ModelFile, open_model
+from .validate import check_graph, check_text, input_types, opsets
 
 __all__ = ["ParsedFile", "parse_file"]
 

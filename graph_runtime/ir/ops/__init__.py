@@ -16,7 +16,7 @@ _FAMILIES = {
     "graph_runtime.ir.ops.packed": "pack_panels",
     "graph_runtime.ir.ops.attention": "attention",
     "graph_runtime.ir.ops.bias": "bias_add",
-    "graph_runtime.ir.ops.compare": (
+    "graph_runtime.ir.ops.arithmetic": (
         "abs negative sign bitwise_not logical_not clip power mod minimum logical_and "
         "logical_or logical_xor bitwise_and bitwise_or bitwise_xor shift_left shift_right "
         "equal not_equal less less_equal greater greater_equal where"
@@ -28,7 +28,7 @@ _FAMILIES = {
         "add subtract multiply divide maximum relu gelu sigmoid tanh exp sqrt cast"
     ),
     "graph_runtime.ir.ops.fill": "broadcast_to tile pad reverse",
-    "graph_runtime.ir.ops.functions": (
+    "graph_runtime.ir.ops.float_functions": (
         "ceil floor round expm1 log log1p reciprocal rsqrt erf sin cos tan asin acos atan "
         "sinh cosh asinh acosh atanh softplus softsign silu mish hard_swish leaky_relu elu "
         "selu celu hard_sigmoid thresholded_relu shrink isnan isinf"
@@ -37,7 +37,7 @@ _FAMILIES = {
     "graph_runtime.ir.ops.gather": "take_along_axis gather_nd",
     "graph_runtime.ir.ops.movement": "transpose concatenate take",
     "graph_runtime.ir.ops.normalize": "softmax log_softmax layer_norm rms_norm lrn",
-    "graph_runtime.ir.ops.order": "argmax argmin cumsum topk",
+    "graph_runtime.ir.ops.axis": "argmax argmin cumsum topk",
     "graph_runtime.ir.ops.windows": "max_pool3d avg_pool3d lp_pool2d",
     "graph_runtime.ir.ops.pool": "max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d",
     "graph_runtime.ir.ops.pool_indices": "max_pool2d_indices max_pool2d_backward",

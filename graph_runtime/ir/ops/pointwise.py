@@ -1,7 +1,7 @@
 """Makers of ops that compute each element by itself: one input, or two that broadcast as in numpy.
 
 ``unary`` and ``binary`` register an op with its rule, its numpy reference and its cases; elementwise.py,
-functions.py and compare.py call them. The reference computes in float64 and rounds once.
+float_functions.py and arithmetic.py call them. The reference computes in float64 and rounds once.
 """
 
 from __future__ import annotations

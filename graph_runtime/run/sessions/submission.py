@@ -42,7 +42,7 @@ ffi, lib = core.ffi, core.lib
 _NO_LOCK = nullcontext()
 
 
-class _Placed(NamedTuple):
+class _Given(NamedTuple):
     """What a run is given: ``gr_buffer *[]`` [slots], {graph input: value}, {slot: its buffer}, pointers that
     are held until it is queued, {graph input: how the run writes it in place}."""
 
@@ -120,7 +120,7 @@ class Submitter:
         self.in_flight.wait_for_turn(max_in_flight)
         # one thread donates a tensor, or writes state, at a time; what the run writes stays where it is
         with donations if donate or self.in_place else _NO_LOCK, moves if outs or donate else _NO_LOCK:
-            slots, given, held, kept, overwrites = self._placed(made, asked)
+            slots, given, held, kept, overwrites = self._gather(made, asked)
             try:
                 self._place_outputs(slots, outs, held, kept)
                 run = self._queue(made, slots, held, overwrites)
@@ -138,7 +138,7 @@ class Submitter:
                     overwrite.told()
         return run
 
-    def _placed(self, made: Template, asked: Mapping[int, Any]) -> _Placed:
+    def _gather(self, made: Template, asked: Mapping[int, Any]) -> _Given:
         """The inputs of a run of ``made``. Looks again where a failed run gave a block back meanwhile."""
         for again in (True, False):
             slots, given, kept = self._new_slots(), {**self._given, **asked}, []
@@ -149,7 +149,7 @@ class Submitter:
             for buffer in held.values():  # an output that never came was given
                 if buffer.replaced and not again:
                     buffer.wait()
-        return _Placed(slots, given, held, kept, overwrites)
+        return _Given(slots, given, held, kept, overwrites)
 
     def _queue(
         self, made: Template, slots: Any, held: Mapping[int, Buffer], overwrites: Mapping[int, Overwrite]
@@ -179,7 +179,7 @@ class Submitter:
         self._times = times
         made.clock(times)
         with donations if self.in_place else _NO_LOCK:
-            slots, _, held, _kept, overwrites = self._placed(made, {})
+            slots, _, held, _kept, overwrites = self._gather(made, {})
             try:
                 for at, buffer in self._own_outputs.items():
                     slots[at] = buffer.pointer

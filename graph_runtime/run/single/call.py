@@ -25,7 +25,7 @@ from ..tensors.tensor import Tensor
 from ..tensors.transfers import gather
 from . import verification
 from .launch import Launcher, Moved
-from .move import push
+from .upload import push
 
 __all__ = ["CachedCall", "find", "forget"]
 

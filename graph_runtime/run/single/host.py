@@ -17,7 +17,7 @@ from ..tensors.spec import default_spec, held
 from ..tensors.tensor import Tensor
 from ..tensors.traffic import record, refuse_hidden
 from ..tensors.transfers import gather
-from .move import push
+from .upload import push
 
 __all__ = ["on_host", "tensors_in", "to_host"]
 

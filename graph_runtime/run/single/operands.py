@@ -16,8 +16,8 @@ from ...ir.graph import TensorType
 from ..tensors.spec import default_spec
 from ..tensors.tensor import Tensor
 from .apply import Refused, apply
-from .move import push
 from .promotion import common
+from .upload import push
 
 __all__ = ["axes_of", "cast", "device_of", "dtype_key", "dtype_name", "on_device", "tensor", "together"]
 

@@ -1,5 +1,5 @@
 /* activation.h: activation functions of floats, isnan and isinf. Template; out may be the input. Attribute words:
- * graph_runtime/ir/ops/functions.py.
+ * graph_runtime/ir/ops/float_functions.py.
  *
  * defines: gr_cpu_{softplus softsign silu mish hard_swish leaky_relu elu selu celu hard_sigmoid
  *          thresholded_relu shrink isnan isinf}__<suffix>

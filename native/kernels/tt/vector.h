@@ -1,8 +1,8 @@
 /* vector.h: ops of the vector unit beyond elementwise.h: functions of one float, arithmetic of floats and int32,
  * comparisons and logic, which give bool, and where. One rounding, when the result is packed.
  *
- * The contracts are those of graph_runtime/ir/ops/functions.py and compare.py. Thread: any; a core makes a panel of
- * the output.
+ * The contracts are those of graph_runtime/ir/ops/float_functions.py and arithmetic.py. Thread: any; a core makes a
+ * panel of the output.
  * defines: gr_tt_floor .. gr_tt_shrink (one input, float), gr_tt_isnan, gr_tt_isinf, gr_tt_abs, gr_tt_negative,
  * gr_tt_sign, gr_tt_clip, gr_tt_bitwise_not, gr_tt_logical_not, gr_tt_minimum, gr_tt_power, gr_tt_equal ..
  * gr_tt_greater_equal, gr_tt_logical_and .. gr_tt_bitwise_xor, gr_tt_where

@@ -15,8 +15,8 @@ from ..ir.ops import registry
 from ..run.single.apply import Refused, apply
 from ..run.single.fallback import device_first, host_only, only
 from ..run.single.host import on_host
-from ..run.single.move import push
 from ..run.single.operands import device_of, dtype_name, tensor
+from ..run.single.upload import push
 from ..run.tensors.spec import default_spec, held
 from ..run.tensors.tensor import Tensor
 from . import arithmetic, comparison, movement, reduction
