@@ -73,20 +73,20 @@ HEAD = (
     b'{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0], "attrs": {"dltype": ["list_str", []], '
 )
 TEXTS = {
-    "arrays": b"[" + b"[]," * (BIG // 3) + b"[]]",
-    "nested arrays": b"[" + b"[[[[]]]]," * (BIG // 9) + b"[]]",
-    "objects": b"[" + b"{}," * (BIG // 3) + b"{}]",
-    "small objects": b"[" + b'{"a":0},' * (BIG // 8) + b"{}]",
-    "strings": b"[" + b'"ab",' * (BIG // 5) + b'""]',
-    "numbers": b"[" + b"9999," * (BIG // 5) + b"0]",
-    "floats": b"[" + b"1e9," * (BIG // 4) + b"0]",
-    "deep": b"[" * BIG,
-    "deep objects": b'{"a":' * (BIG // 5),
-    "keys": b"{" + b",".join(b'"%d":0' % i for i in range(BIG // 11)) + b"}",
-    "one key": b"{" + b'"a":0,' * (BIG // 6) + b'"a":0}',
-    "colons": b'["' + b":" * BIG + b'\\u003a"]',
-    "backslashes": b'["' + b"\\u003a" * (BIG // 6) + b'"]',
-    "one number": b"[" + b"9" * BIG + b"]",
+    "arrays": lambda: b"[" + b"[]," * (BIG // 3) + b"[]]",
+    "nested arrays": lambda: b"[" + b"[[[[]]]]," * (BIG // 9) + b"[]]",
+    "objects": lambda: b"[" + b"{}," * (BIG // 3) + b"{}]",
+    "small objects": lambda: b"[" + b'{"a":0},' * (BIG // 8) + b"{}]",
+    "strings": lambda: b"[" + b'"ab",' * (BIG // 5) + b'""]',
+    "numbers": lambda: b"[" + b"9999," * (BIG // 5) + b"0]",
+    "floats": lambda: b"[" + b"1e9," * (BIG // 4) + b"0]",
+    "deep": lambda: b"[" * BIG,
+    "deep objects": lambda: b'{"a":' * (BIG // 5),
+    "keys": lambda: b"{" + b",".join(b'"%d":0' % i for i in range(BIG // 11)) + b"}",
+    "one key": lambda: b"{" + b'"a":0,' * (BIG // 6) + b'"a":0}',
+    "colons": lambda: b'["' + b":" * BIG + b'\\u003a"]',
+    "backslashes": lambda: b'["' + b"\\u003a" * (BIG // 6) + b'"]',
+    "one number": lambda: b"[" + b"9" * BIG + b"]",
 }
 
 
@@ -97,11 +97,11 @@ def _some(names, *quick):
 
 @pytest.mark.parametrize("name", _some(TEXTS, "objects", "colons", "nested arrays"))
 def test_json_of_a_graph(name, tmp_path):
-    file = tmp_path / "graph.json"
+    file, text = tmp_path / "graph.json", TEXTS[name]()
     for data in (
-        TEXTS[name],
-        HEAD + b'"shape": ["list_shape", []]}, "metadata": ' + TEXTS[name] + b"}",
-        HEAD + b'"shape": ["list_shape", ' + TEXTS[name] + b"]}}",
+        text,
+        HEAD + b'"shape": ["list_shape", []]}, "metadata": ' + text + b"}",
+        HEAD + b'"shape": ["list_shape", ' + text + b"]}}",
     ):
         file.write_bytes(data)
         within("graph", file)
@@ -147,7 +147,7 @@ def test_an_index_of_a_bundle(what, count, tmp_path):
 
 @pytest.mark.parametrize("name", _some(["objects", "small objects", "deep", "keys", "strings"], "objects"))
 def test_headers_of_other_files(name, tmp_path):
-    text = TEXTS[name]
+    text = TEXTS[name]()
     size = len(text).to_bytes(8, "little")
     for kind, file, data in (
         ("params", "x.safetensors", size + text),
