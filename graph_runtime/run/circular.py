@@ -24,9 +24,10 @@ from ..ir.graph import COPY, Func, TensorType
 from ..plan.capacity import check_circular
 from ..plan.types import Plan
 from . import core
+from .args import ARG
 from .library import generic_kernel
 from .programs.lower import lower
-from .programs.program import ARG, INSTR, Kernel, Program
+from .programs.program import INSTR, Kernel, Program
 
 __all__ = ["l1_number", "measured", "of_instructions", "of_kernel", "of_plan", "peak"]
 

@@ -25,8 +25,9 @@ from ..base.errors import (
 )
 from ..base.locks import new_lock
 from ..base.machine.devices import Device
-from ..base.machine.layout import HOST, LAYOUT_CODES, MEMORY_CODES, Layout, host_layout, pages, shard_words
+from ..base.machine.layout import MEMORY_CODES, Layout, host_layout, shard_words
 from ..base.weaklist import WeakList
+from .args import arg_fields
 
 try:
     from .. import _core
@@ -343,21 +344,8 @@ def tensor_arg(
 ) -> Arg:
     """The Arg of a tensor of a canonical dtype at an address of the memory that its layout names; ``handle``
     its device, which only sharded ones need."""
-    logical, stored = dtypes.format_of(dtype), dtypes.FORMATS.get(layout.format)
     addr |= handle.shard_tag(layout, tuple(shape)) if handle is not None else 0
-    record = {
-        "addr": addr,
-        "dtype": logical.code if logical else dtypes.OPAQUE,
-        "format": stored.code if stored else dtypes.OPAQUE,
-        "layout": LAYOUT_CODES[layout.layout],
-        "memory": MEMORY_CODES[layout.memory],
-    }
-    if layout.memory != HOST:
-        page = pages(layout, tuple(shape))
-        record |= {"page_bytes": page.nbytes, "num_pages": page.count}
-    elif stored is None:
-        record["page_bytes"] = dtypes.parse(dtype).itemsize
-    return Arg(record, shape, owner)
+    return Arg({"addr": addr, **arg_fields(dtype, shape, layout)}, shape, owner)
 
 
 def host_arg(array: np.ndarray, dtype: str | None = None) -> Arg:

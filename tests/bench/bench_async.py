@@ -29,8 +29,8 @@ import graph_runtime as gr
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.run import core
-from graph_runtime.run.programs.lower import arg_record
-from graph_runtime.run.programs.program import ARG, SLOT, STEP, Kernel
+from graph_runtime.run.args import ARG, arg_record
+from graph_runtime.run.programs.program import SLOT, STEP, Kernel
 from graph_runtime.run.queues.buffer import Buffer
 from graph_runtime.run.queues.run import Run
 from graph_runtime.run.queues.template import COMPUTE, COPY_IN, Template, one_kernel

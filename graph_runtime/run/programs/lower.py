@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from ...base import dtypes
-from ...base.machine.layout import HOST, LAYOUT_CODES, MEMORY_CODES, Layout, pages
+from ...base.machine.layout import HOST
 from ...ir.graph import NOP, Func, Graph, TensorType
 from ...ir.ops import registry
 from ...ir.ops.numerics import WORDS, Numerics, tail
 from ...ir.ops.select import numeric_words
 from ...plan.columns import first_of, input_behind, intern, ragged, starts
 from ...plan.types import Plan
-from .program import ARG, Kernel, Program
+from ..args import ARG, arg_record
+from .program import Kernel, Program
 
-__all__ = ["Resolve", "arg_record", "lower"]
+__all__ = ["Resolve", "lower"]
 
 # (function, kind of kernels, input types, output types) -> its kernel, or LibraryError, UnsupportedOpError
 Resolve = Callable[[Func, str, Sequence[TensorType], Sequence[TensorType]], Kernel]
@@ -140,20 +140,3 @@ def _records(plan: Plan, eid: np.ndarray, flat: np.ndarray) -> tuple[np.ndarray,
         pool.extend(shape)
     as_words = table.view(np.uint64).reshape(-1, 4)  # numpy takes plain rows faster than records
     return as_words.take(row, axis=0).reshape(-1).view(ARG), np.array(pool, np.int64)
-
-
-def arg_record(type_: TensorType, layout: Layout, shape: tuple[int, ...]) -> np.ndarray:
-    """One gr_arg without its pointers: ``shape`` is what the kernel is shown, pages are the entry's."""
-    record = np.zeros((), ARG)
-    logical, stored = dtypes.format_of(type_.dtype), dtypes.FORMATS.get(layout.format)
-    record["ndim"] = len(shape)
-    record["dtype"] = logical.code if logical else dtypes.OPAQUE
-    record["format"] = stored.code if stored else dtypes.OPAQUE
-    record["layout"] = LAYOUT_CODES[layout.layout]
-    record["memory"] = MEMORY_CODES[layout.memory]
-    if layout.memory != HOST:
-        page = pages(layout, type_.shape)
-        record["page_bytes"], record["num_pages"] = page.nbytes, page.count
-    elif stored is None:
-        record["page_bytes"] = dtypes.parse(type_.dtype).itemsize  # how copies know its size
-    return record

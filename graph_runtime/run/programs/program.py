@@ -13,22 +13,9 @@ import numpy as np
 
 from ...plan.types import Plan
 
-__all__ = ["ARG", "CALL", "INSTR", "LANE", "SLOT", "STEP", "Kernel", "Program"]
+__all__ = ["CALL", "INSTR", "LANE", "SLOT", "STEP", "Kernel", "Program"]
 
-# struct gr_arg (32 bytes), gr_call (40), gr_instr (48); tests/native/test_executor.py compares them with C
-ARG = np.dtype(
-    [
-        ("addr", "<u8"),
-        ("shape", "<u8"),
-        ("ndim", "<i4"),
-        ("dtype", "u1"),
-        ("format", "u1"),
-        ("layout", "u1"),
-        ("memory", "u1"),
-        ("page_bytes", "<u4"),
-        ("num_pages", "<u4"),
-    ]
-)
+# struct gr_call (40 bytes), gr_instr (48); tests/native/test_executor.py compares them with C
 CALL = np.dtype(
     [("abi", "<u4"), ("nargs", "<i4"), ("args", "<u8"), ("attrs", "<u8"), ("scratch", "<u8"), ("env", "<u8")]
 )

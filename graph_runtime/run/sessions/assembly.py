@@ -12,9 +12,9 @@ from ...plan.checker.races import check_races
 from ...plan.columns import ragged, starts
 from ...plan.lanes import COMPUTE, lanes
 from .. import core
+from ..args import ARG, arg_record
 from ..circular import of_instructions
-from ..programs.lower import arg_record
-from ..programs.program import ARG, SLOT, STEP
+from ..programs.program import SLOT, STEP
 from ..programs.slots import Slots
 from ..queues.template import ROLES, Template
 from .bind import Bound

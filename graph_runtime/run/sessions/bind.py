@@ -17,7 +17,8 @@ from ...build.libraries.manifest import ABI_VERSION
 from ...ir.graph import COPY
 from ...plan.types import Plan
 from .. import core
-from ..programs.program import ARG, INSTR, Program
+from ..args import ARG
+from ..programs.program import INSTR, Program
 from ..programs.slots import Slots, closed_up
 from ..queues.buffer import Buffer
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from ...base.errors import DeviceMemoryError
 from .. import core
-from ..programs.lower import arg_record
-from ..programs.program import ARG, Kernel
+from ..args import ARG, arg_record
+from ..programs.program import Kernel
 from ..queues.buffer import Buffer
 from ..queues.template import one_kernel
 from ..tensors.lineage import Maker, replace, settle_all, watch

@@ -19,8 +19,8 @@ from ...base import dtypes
 from ...base.machine.devices import cpu
 from ...ir.graph import TensorType
 from .. import core
-from ..programs.lower import arg_record
-from ..programs.program import ARG, SLOT, STEP
+from ..args import ARG, arg_record
+from ..programs.program import SLOT, STEP
 from ..queues.buffer import Buffer, wait_in_slices
 from ..queues.template import Template, copy_queue
 from .host_values import ALIGNMENT, aligned_empty, writable_view
