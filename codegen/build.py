@@ -8,13 +8,14 @@ import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..base.errors import CompileError, LibraryError, UnsupportedOpError, did_you_mean
 from ..base.machine.devices import NO_KERNELS, Device
 from ..base.mapped import read_file
+from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..build.bundles.bundle import BundleLibrary, BundleProgram
 from ..build.bundles.writer import write_bundle
@@ -35,7 +36,17 @@ from .bodies import find_bodies
 from .render import KernelSpec, render
 from .shared_library import compile_library, native_folder
 
-__all__ = ["build_bundle", "build_library", "cached_library", "kernels_of", "write_prepared"]
+if TYPE_CHECKING:
+    from ..rewrite.choose_kernels import Measure
+
+__all__ = [
+    "build_bundle",
+    "build_library",
+    "cached_library",
+    "kernels_of",
+    "prepare_programs",
+    "write_prepared",
+]
 
 
 def kernels_of(plans: Iterable[Plan]) -> tuple[list[KernelSpec], list[tuple[str, str, str]]]:
@@ -138,6 +149,7 @@ def build_bundle(
     graph: Any,
     devices: str | Device | Sequence[str | Device],
     out: str | os.PathLike,
+    options: Options | None = None,
     *,
     params: Any = None,
     name: str = "main",
@@ -146,56 +158,67 @@ def build_bundle(
     jobs: int | None = None,
     tell: Tell = silent,
     const: Collection[str] = (),
-    generate: bool = True,
-    **options: Any,
+    measure: Measure | None = None,
+    **words: Any,
 ) -> Path:
     """Plan a graph, compile what it calls, and write graph, kernels and parameters as one bundle.
 
     ``graph``: what prepare takes: an ONNX file, a Model, a graph.json, a Graph, a GraphBuilder; or a mapping
-    of names to such, the programs of the bundle, in order. ``const``: names of programs whose results may be
-    kept for equal inputs. ``generate``: False leaves ops to the kernels built into the runtime: no compiler
-    is needed. ``out``: a zip if it ends in .zip, else a folder; written whole or not at all. ``params``: what
-    read_params takes, more constants than the source has. ``name``: the program's, if it is one.
-    ``libraries``: files, or opened libraries, whose files go into the bundle as they are; functions they have
-    are not generated. ``march`` and ``jobs`` as compile_library's. ``tell`` hears of steps that take long.
-    ``options`` as prepare's. Equal inputs give equal bytes. Raises what prepare and compile_library raise."""
-    given = _given(libraries)
+    of names to such, the programs of the bundle, in order. ``out``: a zip if it ends in .zip, else a folder;
+    written whole or not at all. ``words``: fields of ``options``, which come first; ``compile`` False leaves
+    ops to the kernels built into the runtime: no compiler is needed. ``params``: what read_params takes, more
+    constants than the source has. ``name``: the program's, if it is one. ``libraries``: files, or opened
+    libraries, whose files go into the bundle as they are; functions they have are not generated. ``march``
+    and ``jobs`` as compile_library's. ``tell`` hears of steps that take long. ``const``: names of programs
+    whose results may be kept for equal inputs. ``measure`` as prepare's. Equal inputs give equal bytes.
+    Raises what prepare and compile_library raise."""
+    options = Options.of(options, **words)
     graphs = dict(graph) if isinstance(graph, Mapping) else {name: graph}
     _require_names(const, graphs)
-    options["inplace"] = {entry.name: entry.inplace for library in given for entry in library.entries}
-    prepared = {
-        key: prepare(item, devices, params=params, tell=tell, **options) for key, item in graphs.items()
+    given = _given(libraries)
+    prepared = prepare_programs(
+        graphs, devices, options, params=params, libraries=given, measure=measure, tell=tell
+    )
+    return write_prepared(
+        prepared, out, options, libraries=given, march=march, jobs=jobs, tell=tell, const=const
+    )
+
+
+def prepare_programs(
+    graphs: Mapping[str, Any],
+    devices: str | Device | Sequence[str | Device],
+    options: Options,
+    *,
+    params: Any = None,
+    libraries: Sequence[Any] = (),
+    measure: Measure | None = None,
+    tell: Tell = silent,
+) -> dict[str, Prepared]:
+    """What build_bundle prepares: each program, planned to be kept."""
+    given = _given(libraries)
+    return {
+        name: prepare(
+            graph, devices, options, params=params, libraries=given, kept=True, measure=measure, tell=tell
+        )
+        for name, graph in graphs.items()
     }
-    return _write(prepared, given, out, march, jobs, tell, const, generate)
 
 
 def write_prepared(
-    prepared: Prepared,
+    prepared: Mapping[str, Prepared],
     out: str | os.PathLike,
+    options: Options,
     *,
-    name: str = "main",
     libraries: Sequence[Any] = (),
     march: str = "auto",
     jobs: int | None = None,
     tell: Tell = silent,
+    const: Collection[str] = (),
 ) -> Path:
-    """As build_bundle, for one program that is prepared already."""
+    """What build_bundle does with programs that are prepared already, with ``options`` and ``libraries``."""
     given = _given(libraries)
-    return _write({name: prepared}, given, out, march, jobs, tell, (), True)
-
-
-def _write(
-    prepared: Mapping[str, Prepared],
-    given: Sequence[_Given],
-    out: str | os.PathLike,
-    march: str,
-    jobs: int | None,
-    tell: Tell,
-    const: Collection[str],
-    generate: bool,
-) -> Path:
     plans = {key: item.plan for key, item in prepared.items()}
-    kernels = _missing(plans, given) if generate else []
+    kernels = [] if options.compile is False else _missing(plans, given)
     files_of = {f"libraries/{i}_{library.path.name}": library for i, library in enumerate(given)}
     programs, files, params = _programs(prepared, const)
     with tempfile.TemporaryDirectory(prefix="graph_runtime_") as folder:
@@ -211,6 +234,7 @@ def _write(
             libraries=items,
             files=files,
             params=params,
+            options=options,
             tell=partial(tell, "writing parameters"),
         )
 
@@ -306,7 +330,7 @@ def _are_equal(a: Constant, b: Constant) -> bool:
 
 def _given(libraries: Sequence[Any]) -> list[_Given]:
     """Libraries that the caller brings: files, or opened ones."""
-    return [_Given(library) for library in libraries]
+    return [library if isinstance(library, _Given) else _Given(library) for library in libraries]
 
 
 class _Given:
@@ -319,8 +343,9 @@ class _Given:
         self.named = judged is None or judged.sealed is None
         self.contents: Path | bytes = self.path if self.named else bytes(judged.contents())
         self.manifest: Manifest | None = judged.manifest if judged else find_manifest(self.path)
-        self.entries = self.manifest.kernels if self.manifest else ()
-        self.kinds = tuple(sorted({entry.kind for entry in self.entries})) if self.manifest else ("cpu",)
+        entries = self.manifest.kernels if self.manifest else ()
+        self.kernels = {(entry.name, entry.kind): entry for entry in entries}
+        self.kinds = tuple(sorted({kind for _, kind in self.kernels})) if self.manifest else ("cpu",)
         self.isa = self.manifest.isa if self.manifest else ""
         self._functions = judged.functions if judged else frozenset()
         if judged is None and self.manifest is None:
@@ -329,7 +354,7 @@ class _Given:
     def has(self, name: str, kind: str) -> bool:
         if self.manifest is None:
             return kind == "cpu" and name in self._functions
-        return any((entry.name, entry.kind) == (name, kind) for entry in self.entries)
+        return (name, kind) in self.kernels
 
     def sha256(self) -> str:
         """In hex."""

@@ -46,19 +46,27 @@ if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from .base.machine.devices import Device as Device
     from .base.machine.devices import cpu as cpu
     from .base.machine.devices import tt as tt
+    from .base.options import Options as Options
+    from .build.prepare import Prepared as Prepared
+    from .build.prepare import prepare as prepare
     from .build.trust import trust as trust
     from .build.trust import trusted as trusted
     from .build.trust import untrust as untrust
     from .codegen.build import build_bundle as build_bundle
     from .codegen.build import build_library as build_library
     from .compat.artifacts.library import load_module as load_module
+    from .frontends.onnx import load_model as load_model
     from .ir.builder import GraphBuilder as GraphBuilder
     from .ir.documents.loader import load_graph as load_graph
     from .ir.documents.params import load_params as load_params
     from .ir.documents.params import read_params as read_params
+    from .ir.documents.params import save_params as save_params
+    from .ir.documents.write import graph_to_json as graph_to_json
     from .ir.graph import Graph as Graph
+    from .ir.model import Constant as Constant
     from .ir.model import Model as Model
     from .plan.placement import place as place
+    from .plan.record import record as record
     from .plan.types import Plan as Plan
     from .run.benchmark import BenchmarkResult as BenchmarkResult
     from .run.factory import create as create
@@ -81,6 +89,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from .runtime.stitching.executable import unload_program as unload_program
     from .simulation.simulation import simulate as simulate
     from .simulation.timeline import Timeline as Timeline
+    from .views.report import plan_text as plan_text
 
 
 # public name -> the module that defines it; the same as above
@@ -89,6 +98,7 @@ _HOME = {
     "CapacityError": "base.errors",
     "CheckError": "base.errors",
     "CompileError": "base.errors",
+    "Constant": "ir.model",
     "DType": "base.dtypes",
     "Device": "base.machine.devices",
     "DeviceError": "base.errors",
@@ -106,9 +116,11 @@ _HOME = {
     "LibraryError": "base.errors",
     "MissingDataError": "base.errors",
     "Model": "ir.model",
+    "Options": "base.options",
     "ParamsError": "base.errors",
     "Plan": "plan.types",
     "PlanError": "base.errors",
+    "Prepared": "build.prepare",
     "Run": "run.queues.run",
     "RunCancelledError": "base.errors",
     "Session": "run.sessions.session",
@@ -128,15 +140,21 @@ _HOME = {
     "create": "run.factory",
     "empty": "run.tensors.arrays",
     "gather": "run.tensors.transfers",
+    "graph_to_json": "ir.documents.write",
     "load": "run.factory",
     "load_graph": "ir.documents.loader",
     "load_library": "run.library",
-    "place": "plan.placement",
+    "load_model": "frontends.onnx",
     "load_module": "compat.artifacts.library",
     "load_params": "ir.documents.params",
     "no_fallback": "run.tensors.journal",
     "no_implicit_transfer": "run.tensors.traffic",
+    "place": "plan.placement",
+    "plan_text": "views.report",
+    "prepare": "build.prepare",
     "read_params": "ir.documents.params",
+    "record": "plan.record",
+    "save_params": "ir.documents.params",
     "scatter": "run.tensors.transfers",
     "simulate": "simulation.simulation",
     "stats": "run.tensors.traffic",
@@ -173,6 +191,8 @@ moved.install(__name__)
 providers.provide(
     {
         "bundle parameters": lambda: import_module(".build.parameters", __name__).read_bundle_params,
+        "circular buffers": lambda: import_module(".run.circular", __name__),
+        "packing": lambda: import_module(".run.packing", __name__),
         "transfers": lambda: import_module(".run.tensors.transfers", __name__),
         "operators": lambda: import_module(".eager.protocol", __name__).attach,
     }

@@ -33,7 +33,6 @@ MOVED: Mapping[str, str] = {
     "onnx_backend": "compat.onnx_backend",
     "ops": "ir.ops",
     "packing": "run.packing",
-    "prepare": "build.prepare",
     "progress": "base.progress",
     "run.numerics": "run.oracle",
     "run.tensors.place": "run.tensors.spec",

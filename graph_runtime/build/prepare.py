@@ -1,24 +1,26 @@
-"""The one way from a user's source to a plan: compile, run, plan, estimate, verify and inspect all take it.
+"""The one way from a user's source to a plan: create(), build_bundle() and every command take it.
 
     source --frontends--> Model --simplify, fuse--> Model --place, target--> Model, Placement --plan--> Plan
 
-prepare() does all of it; what may not be rewritten goes to plan() at once.
+prepare() does all of it, and decides what its caller left open: whether nodes are rewritten and kernels
+compiled, by what policy they are placed, and how memory is shared.
 """
 
 from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import rewrite
 from ..base.errors import DocumentError, InputError, PlanError
 from ..base.machine.devices import Device, parse, parse_list
+from ..base.options import Options
 from ..base.progress import Tell, silent
+from ..base.providers import provided
 from ..frontends import is_onnx
 from ..ir.builder import GraphBuilder
 from ..ir.documents.loader import load_graph
@@ -27,25 +29,31 @@ from ..ir.graph import Graph
 from ..ir.model import Constant, Model, Note
 from ..plan import plan as make_plan
 from ..plan.globs import EXACTLY, matching
+from ..plan.memory import SAFE, SERIAL
 from ..plan.placement import place as place_graph
-from ..plan.types import Plan
-from ..rewrite.choose_kernels import Measure
-from ..rewrite.target import target
+from ..plan.types import Placement, Plan
+from .libraries.judge import inplace_rules, library_kernels
+
+if TYPE_CHECKING:
+    from ..rewrite.choose_kernels import Measure
 
 __all__ = ["Prepared", "prepare", "read_model"]
 
 _POLICY = "mincut"
-_PLACING = ("placement", "objective", "fallback", "device_map", "strict", "kernels")  # options that place
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """A model on its way to a run: ``source`` as it was imported, ``model`` after the rewrites, with the
-    constants that the plan's graph wants, and the ``plan``."""
+    constants that the plan's graph wants, the ``plan``, and the ``options`` that led there: what the caller
+    left open is decided in them. ``compiles``: whether C is to be generated and compiled for kernels that the
+    installed ones do more slowly."""
 
     source: Model
     model: Model
     plan: Plan
+    options: Options
+    compiles: bool = False
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -56,42 +64,71 @@ class Prepared:
 def prepare(
     source: Any,
     devices: str | Device | Sequence[str | Device],
+    options: Options | None = None,
     *,
     params: Any = None,
-    dims: Mapping[str, int] | None = None,
-    fuse: bool | None = None,
+    libraries: Sequence[Any] = (),
+    kept: bool = False,
     measure: Measure | None = None,
     tell: Tell = silent,
-    **options: Any,
+    **words: Any,
 ) -> Prepared:
-    """Read a model, rewrite it for devices, and plan it.
+    """Read a model, rewrite it for devices where it may be, and plan it.
 
-    ``source``: a Model, a GraphBuilder, a Graph, JSON text or bytes, or the path of an ONNX file or a
-    graph.json. ``params``: values of inputs that are constants from then on, what read_params takes.
-    ``dims``: {symbolic dimension: size} of an ONNX file. ``fuse``: whether rewrites may change nodes; by
-    default those of an ONNX file or a Model, not those of a graph.json, a Graph or a GraphBuilder, which say
-    how they want to be run. ``measure`` times the kernels of ops that have several (tuning.Tuner); by default
-    a rule chooses. ``tell`` hears of steps that take long. ``options``: as plan.plan's; what may be
-    rewritten is placed by the policy mincut where there are several devices, and neither ``place`` nor
-    ``placement`` says otherwise.
+    ``source``: a Model, a GraphBuilder, a Graph, JSON text or bytes, the path of an ONNX file or a
+    graph.json, or a Plan, which stays as it is. ``words``: fields of ``options``, which come first.
+    ``params``: values of inputs that are constants from then on, what read_params takes. ``libraries``:
+    LibraryFiles whose kernels there will be, too. ``kept``: the plan will be written down: memory is packed
+    thoroughly, and runs on several devices may be queued. ``measure`` times the kernels of ops that have
+    several (tuning.Tuner); by default a rule chooses. ``tell`` hears of steps that take long.
 
     Raises what the front-end, the rewrites and plan raise: DocumentError, GraphError, UnsupportedOpError,
     PlanError, DeviceError, InputError.
     """
-    imported = _with_params(read_model(source, dims, tell), params)
-    fuse = isinstance(source, Model) or is_onnx(source) if fuse is None else fuse
-    model, place = imported, options.get("place") or {}
-    if fuse:
-        model = _rewritten(imported, devices, place, tell)
-        options["place"] = _pins(model, place)
-        if not place and options.get("placement") is None and len(parse_list(devices)) > 1:
-            options["placement"] = _POLICY
-    options["inputs"] = model.input_names if model.constants else ()
-    if fuse:
-        tell("placing", 0, 0)
-        model, options = _targeted(model, devices, options, measure)
+    options = Options.of(options, **words)
+    imported = _with_params(_model_of(source, options, tell), params)
+    options = _decided(source, imported, devices, options, kept)
+    compiles = options.fuse or _is_model(source) if options.compile is None else options.compile
+    if isinstance(source, Plan):
+        return Prepared(imported, imported, source, options, compiles)
+    packing = provided("packing")
+    own: dict[str, Any] = {
+        "kernels": library_kernels(libraries),
+        "inplace": inplace_rules(libraries),
+        "packer": packing.pack_thoroughly if kept else packing.pack,
+        "circular": provided("circular buffers").of_plan,
+    }
+    model, asked = imported, options
+    if options.fuse:
+        model, own["placed"] = _rewritten(imported, devices, options, own["kernels"], measure, tell)
+        asked = replace(options, place={})  # it has been followed
     tell("planning", 0, 0)
-    return Prepared(imported, model, make_plan(model.graph, devices, **options))
+    planned = make_plan(model.graph, devices, asked, inputs=_set_inputs(model), **own)
+    return Prepared(imported, model, planned, options, compiles)
+
+
+def _decided(
+    source: Any,
+    model: Model,
+    devices: str | Device | Sequence[str | Device],
+    options: Options,
+    kept: bool,
+) -> Options:
+    """The options, with a decision in place of each None that means "as the source is"."""
+    rewritable = _is_model(source) if options.fuse is None else options.fuse
+    several = len(parse_list(devices)) > 1
+    by_cost = rewritable and several and not options.place and options.placement is None
+    return replace(
+        options,
+        fuse=rewritable,
+        placement=_POLICY if by_cost else options.placement,
+        reuse=options.reuse or (SAFE if options.queues == "threads" or (kept and several) else SERIAL),
+    )
+
+
+def _is_model(source: Any) -> bool:
+    """Whether the source says what to compute only; a graph says how it wants to be run, too."""
+    return isinstance(source, Model) or is_onnx(source)
 
 
 # **************** rewriting ****************
@@ -100,36 +137,40 @@ def prepare(
 def _rewritten(
     model: Model,
     devices: str | Device | Sequence[str | Device],
-    place: Mapping[str, str | Device],
-    tell: Tell,
-) -> Model:
-    tell("simplifying", 0, 0)
-    simple = rewrite.simplify(model, devices, place)
-    tell("fusing", 0, 0)
-    return rewrite.fuse(simple, devices)
-
-
-def _targeted(
-    model: Model,
-    devices: str | Device | Sequence[str | Device],
-    options: Mapping[str, Any],
+    options: Options,
+    kernels: Mapping[str, Collection[str]],
     measure: Measure | None,
-) -> tuple[Model, dict[str, Any]]:
-    """The model as the devices that its nodes were placed on want it, and the options that are left to plan,
-    the ready placement among them."""
-    placing = {name: options[name] for name in _PLACING if name in options}
+    tell: Tell,
+) -> tuple[Model, Placement]:
+    """The model, simplified and fused, then as the devices that its nodes are placed on want it."""
+    from .. import rewrite  # rewrites are loaded where nodes may be rewritten only
+    from ..rewrite.target import target
+
+    tell("simplifying", 0, 0)
+    model = rewrite.simplify(model, devices, options.place)
+    tell("fusing", 0, 0)
+    model = rewrite.fuse(model, devices)
+    tell("placing", 0, 0)
     placement = place_graph(
         model.graph,
         devices,
-        pins=options["place"],
-        inputs=options["inputs"],
-        formats=options.get("formats"),
+        pins=_pins(model, options.place),
+        device_map=options.device_map,
+        strict=options.strict,
+        placement=options.placement,
+        objective=options.objective,
+        fallback=options.fallback,
+        inputs=_set_inputs(model),
+        formats=options.formats,
+        kernels=kernels,
         constants=model.constants,
-        **placing,
     )
-    model, placement = target(model, placement, measure)
-    rest = {name: value for name, value in options.items() if name not in ("place", *_PLACING)}
-    return model, {**rest, "placement": placement}
+    return target(model, placement, measure)
+
+
+def _set_inputs(model: Model) -> Sequence[str]:
+    """The inputs that every run sets anew, as far as that is known."""
+    return model.input_names if model.constants else ()
 
 
 def _pins(model: Model, place: Mapping[str, str | Device]) -> dict[str, str | Device]:
@@ -150,6 +191,12 @@ def _pins(model: Model, place: Mapping[str, str | Device]) -> dict[str, str | De
 # **************** reading ****************
 
 
+def _model_of(source: Any, options: Options, tell: Tell) -> Model:
+    if isinstance(source, Plan):
+        return Model(source.graph if source.placement is None else source.placement.graph)
+    return read_model(source, options.dims, tell)
+
+
 def read_model(
     source: Any, dims: Mapping[str, int] | None = None, tell: Tell = silent, batch: int | None = None
 ) -> Model:
@@ -162,6 +209,10 @@ def read_model(
             return load_model(source, dims=dims or {}, batch=batch)
         except DocumentError as error:
             raise DocumentError(f"{source}: {error}", **error.fields) from None
+    if isinstance(source, Model) and all(
+        source.dims.get(name) == size for name, size in (dims or {}).items()
+    ):
+        return source
     if dims:
         raise InputError(
             f"dims {dict(dims)} bind symbolic dimensions of an ONNX file; this graph has none", got=dict(dims)
@@ -170,8 +221,6 @@ def read_model(
         raise InputError(
             f"a batch of {batch} needs an ONNX file; a graph has the sizes it was written with", got=batch
         )
-    if isinstance(source, Model):
-        return source
     if isinstance(source, GraphBuilder):
         return Model.from_builder(source)
     return Model(source if isinstance(source, Graph) else load_graph(source))

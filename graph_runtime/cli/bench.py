@@ -7,6 +7,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from ..base.options import Options
 from . import options as opt
 from .progress import progress
 from .sources import open_program
@@ -14,17 +15,13 @@ from .sources import open_program
 __all__ = ["bench"]
 
 
+@opt.with_options()
 def bench(
     graph: opt.Source,
+    options: Options,
     device: opt.Devices = None,
     library: opt.LibraryFiles = None,
     params: opt.Params = None,
-    dim: opt.Dims = None,
-    fuse: opt.Fuse = None,
-    place: opt.Place = None,
-    map: opt.Map = None,
-    format: opt.Formats = None,
-    layout: opt.Layouts = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Measurements.")] = 10,
     number: Annotated[int, typer.Option("--number", min=1, help="Runs a measurement, at least.")] = 1,
     min_repeat_ms: Annotated[
@@ -34,26 +31,19 @@ def bench(
         bool, typer.Option("--end-to-end", help="Set inputs and fetch outputs too.")
     ] = False,
     seed: opt.Seed = 0,
-    fidelity: opt.Fidelity = None,
-    dst: opt.Dst = None,
-    numerics: opt.NumericsOf = None,
-    policy: opt.Policy = None,
-    strict: opt.Strict = False,
     native: opt.Native = True,
     rebuild: opt.Rebuild = False,
-    threads: opt.Threads = None,
     json: opt.Json = False,
 ) -> None:
     """Time a graph on random inputs. On --device null:0 kernels do nothing: the time is the runtime's own.
 
     Example: graph-runtime bench net.bundle --repeat 20 --threads 1
     """
-    program = open_program(
-        graph, device, library, params, opt.pairs(dim, "--dim"), native=native, rebuild=rebuild
-    )
-    options = opt.plan_options(place, map, format, strict, fidelity, dst, numerics, layout, policy)
     with progress(not json) as tell:
-        module = program.module(options, threads, fuse, tell)
+        program = open_program(
+            graph, device, library, params, options.dims, tell, native=native, rebuild=rebuild
+        )
+        module = program.open(program.prepare(options, tell), tell)
     rng = np.random.default_rng(seed)
     values = {name: opt.random_array(module.get_input(name).type, rng) for name in module.get_input_info()[0]}
     result = module.benchmark(

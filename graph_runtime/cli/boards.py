@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from ..base.errors import InputError, did_you_mean
+from ..base.options import Options
 from ..base.progress import Tell
 from ..simulation.estimate import Estimate, compare_boards
 from ..views import report
@@ -23,9 +24,8 @@ _SHOWN = 5
 def show_boards(
     program: Program,
     boards: str,
-    options: dict[str, Any],
+    options: Options,
     *,
-    fuse: bool | None,
     batch: int,
     traced: bool,
     runs: int,
@@ -35,12 +35,12 @@ def show_boards(
     """Print an estimate for each board of a list as "n150,p150". What a board has no kernel for runs on its
     host. Raises InputError for a board that is unknown."""
     names = _names(boards)
-    options = {**options, "fallback": "host"}
+    options = replace(options, fallback="host")
 
     def plan_on(board: str) -> Any:
         tell("estimating", names.index(board), len(names))
         there = replace(program, devices=[f"tt:0={board}", "cpu:0"])
-        return there.prepare(options, fuse).plan
+        return there.prepare(options).plan
 
     found = compare_boards(plan_on, names, traced=traced, runs=runs)
     if json:

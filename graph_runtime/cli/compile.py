@@ -8,17 +8,17 @@ from typing import Annotated
 import typer
 
 from ..base.errors import InputError
-from ..plan.memory import SAFE, SERIAL
+from ..base.options import Options
 from ..run.factory import warn_of
-from ..run.packing import pack_thoroughly
 from ..run.tuning import Tuner
 from . import options as opt
 from .progress import progress
-from .sources import Program, open_program
+from .sources import open_program
 
 __all__ = ["compile_"]
 
 
+@opt.with_options("threads")
 def compile_(
     graph: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, or graph.json.")],
     output: Annotated[
@@ -27,6 +27,7 @@ def compile_(
             "--output", "-o", help="The bundle to write: a folder, or a stored zip if it ends in .zip."
         ),
     ],
+    options: Options,
     device: opt.Devices = None,
     library: Annotated[
         list[Path] | None,
@@ -37,21 +38,6 @@ def compile_(
         ),
     ] = None,
     params: opt.Params = None,
-    dim: opt.Dims = None,
-    fuse: opt.Fuse = None,
-    place: opt.Place = None,
-    placement: opt.Placement = None,
-    objective: opt.Objective = "serial",
-    fallback: opt.Fallback = "error",
-    map: opt.Map = None,
-    format: opt.Formats = None,
-    layout: opt.Layouts = None,
-    fidelity: opt.Fidelity = None,
-    dst: opt.Dst = None,
-    numerics: opt.NumericsOf = None,
-    policy: opt.Policy = None,
-    strict: opt.Strict = False,
-    reuse: opt.Reuse = None,
     march: Annotated[
         str,
         typer.Option("--march", help="auto (x86-64-v3 where this CPU has it, else v2), native, or a level."),
@@ -74,53 +60,38 @@ def compile_(
 
     Example: graph-runtime compile net.json --params p.bin --device tt:0 --place 'soft*=cpu:0' -o net.zip
     """
-    from ..codegen.build import write_prepared  # the only command that needs a C compiler
+    from ..codegen.build import prepare_programs, write_prepared  # the only command that needs a C compiler
     from ..codegen.cache import open_cache
 
     with progress(not json) as tell:
-        program = open_program(graph, device, library, params, opt.pairs(dim, "--dim"), tell)
+        program = open_program(graph, device, library, params, options.dims, tell)
         if program.bundle is not None:
             raise InputError(
                 f"{graph} is a bundle, compiled already; compile takes a graph.json "
                 "or an ONNX file; the one in a bundle is named by graph-runtime inspect",
                 got=str(graph),
             )
-        prepared = program.prepare(
-            opt.plan_options(
-                place,
-                map,
-                format,
-                strict,
-                fidelity,
-                dst,
-                numerics,
-                layout,
-                policy,
-                placement,
-                objective,
-                fallback,
-                reuse or _reuse(program),
-            )
-            | {"packer": pack_thoroughly, "measure": Tuner(open_cache().times) if tune else None},
-            fuse,
-            tell,
+        prepared = prepare_programs(
+            {"main": program.source},
+            program.devices,
+            options,
+            params=program.values,
+            libraries=library or (),
+            measure=Tuner(open_cache().times) if tune else None,
+            tell=tell,
         )
-        warn_of(prepared.plan)
-        write_prepared(prepared, output, libraries=library or (), march=march, jobs=jobs, tell=tell)
+        warn_of(prepared["main"].plan)
+        write_prepared(prepared, output, options, libraries=library or (), march=march, jobs=jobs, tell=tell)
+    made = prepared["main"]
     if json:
         opt.print_json(
             {
                 "bundle": str(output),
-                "devices": list(map(str, prepared.plan.devices)),
-                "notes": opt.notes_json(prepared.notes),
+                "devices": list(map(str, made.plan.devices)),
+                "notes": opt.notes_json(made.notes),
             }
         )
         return
     if verbose:
-        opt.print_notes(prepared.notes)
+        opt.print_notes(made.notes)
     typer.echo(f"wrote {output}")
-
-
-def _reuse(program: Program) -> str:
-    """Runs on several devices may be queued: no waits for memory then."""
-    return SAFE if len(program.devices) > 1 else SERIAL

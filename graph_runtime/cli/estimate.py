@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from ..base.errors import InputError
+from ..base.options import Options
 from ..simulation.estimate import bounds
 from ..simulation.simulation import IN_FLIGHT, simulate
 from ..views import report
@@ -47,27 +49,15 @@ Untraced = Annotated[
 _SLOWEST = 15
 
 
+@opt.with_options("compile", "threads")
 def estimate(
     graph: opt.Source,
+    options: Options,
     device: opt.Devices = None,
     library: opt.LibraryFiles = None,
     board: Boards = None,
     dtype: Dtype = None,
     batch: Batch = None,
-    dim: opt.Dims = None,
-    fuse: opt.Fuse = None,
-    place: opt.Place = None,
-    placement: opt.Placement = None,
-    objective: opt.Objective = "serial",
-    fallback: opt.Fallback = "error",
-    map: opt.Map = None,
-    format: opt.Formats = None,
-    layout: opt.Layouts = None,
-    fidelity: opt.Fidelity = None,
-    dst: opt.Dst = None,
-    numerics: opt.NumericsOf = None,
-    policy: opt.Policy = None,
-    strict: opt.Strict = False,
     runs: Runs = 1,
     input: SetInputs = None,
     untraced: Untraced = False,
@@ -84,22 +74,19 @@ def estimate(
 
     Example: graph-runtime estimate net.json --device tt:0=p150 --trace net.trace.json --html net.html
     """
-    formats = [*(format or ()), *([f"tt={dtype}"] if dtype else ())]
-    options = opt.plan_options(
-        place, map, formats, strict, fidelity, dst, numerics, layout, policy, placement, objective, fallback
-    )
+    if dtype:
+        options = replace(options, formats={**options.formats, "tt": dtype})
     if board is not None and device:
         raise InputError(
             "--board and --device exclude each other: a board is tt:0, beside its host", got=board
         )
     with progress(not json) as tell:
-        program = open_program(graph, device, library, None, opt.pairs(dim, "--dim"), tell, batch)
+        program = open_program(graph, device, library, None, options.dims, tell, batch)
         if board is not None:
             show_boards(
                 program,
                 board,
                 options,
-                fuse=fuse,
                 batch=batch or 1,
                 traced=not untraced,
                 runs=max(runs, IN_FLIGHT),
@@ -107,7 +94,7 @@ def estimate(
                 tell=tell,
             )
             return
-        planned = program.prepare(options, fuse, tell).plan
+        planned = program.prepare(options, tell).plan
         timeline = simulate(planned, traced=not untraced, runs=runs, inputs=input or ())
     write_pictures(timeline, program.name, trace, html)
     facts, bound = timeline.summary(), bounds(timeline)

@@ -10,6 +10,7 @@ import orjson
 import typer
 
 from ..base.mapped import open_file
+from ..base.options import Options
 from ..build.libraries.manifest import find_manifest
 from ..build.parameters import bundle_of
 from ..build.trust import is_trusted
@@ -43,7 +44,7 @@ def inspect(
     elif file.suffix != ".json" and bundle_of(file) is not None:  # raw values may begin as anything does
         found, text = _params(file)
     elif _head(file).lstrip().startswith(b"{") or is_onnx(file):
-        found, text = _graph(file, device, opt.pairs(dim, "--dim"))
+        found, text = _graph(file, device, opt.sizes(dim))
     else:
         found, text = _params(file)
     if json:
@@ -59,12 +60,12 @@ def _head(file: Path) -> bytes:
 
 def _memory(program: Program) -> tuple[dict[str, Any], list[str]]:
     """The pool map of a program."""
-    planned = program.prepare({}).plan
+    planned = program.prepare(Options()).plan
     found = {"pool": report.pool(planned), "memories": report.memories(planned)}
     return found, ["", report.summary(planned, opt.terminal_width()), "", report.pictures(planned)]
 
 
-def _graph(file: Path, devices: list[str] | None, dims: dict[str, str]) -> tuple[dict[str, Any], str]:
+def _graph(file: Path, devices: list[str] | None, dims: dict[str, int]) -> tuple[dict[str, Any], str]:
     program = open_program(file, devices, dims=dims)
     graph, constants = program.graph, program.constants
     memory, pictures = _memory(program)
@@ -113,6 +114,7 @@ def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]
     found = {
         "kind": "bundle",
         "devices": list(bundle.devices),
+        "options": bundle.options.as_json(),
         "files": dict(bundle.files),
         "sizes": dict(bundle.sizes),
         "programs": rows,

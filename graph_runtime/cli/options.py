@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +18,7 @@ from ..base import dtypes
 from ..base.cursor import Cursor
 from ..base.errors import InputError, did_you_mean
 from ..base.mapped import map_file
+from ..base.options import Options
 from ..ir.documents.tensor_files import read_npy
 from ..ir.graph import TensorType
 from ..ir.model import Note
@@ -63,7 +66,15 @@ Fuse = Annotated[
     typer.Option(
         "--fuse/--no-fuse",
         help="Whether nodes are fused and rewritten. Without either: those of an ONNX file "
-        "are, those of a graph.json are run as they stand.",
+        "are, those of a graph.json are run as they are written.",
+    ),
+]
+Compile = Annotated[
+    bool | None,
+    typer.Option(
+        "--compile/--no-compile",
+        help="Whether C is generated and compiled for kernels that the installed ones do more slowly. "
+        "Without either: those of an ONNX file, and where nodes are rewritten.",
     ),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what import and rewrites did, and why.")]
@@ -77,8 +88,9 @@ Placement = Annotated[
     str | None,
     typer.Option(
         "--placement",
-        help="Who places what neither --place nor the file places: single, greedy, mincut, heft, "
-        "optimal, or package.module:function; without it the first device.",
+        help="What places nodes that neither --place nor the file places: single, greedy, mincut, heft, "
+        "optimal, or package.module:function; without it mincut where nodes may be rewritten, else the first "
+        "device.",
     ),
 ]
 Objective = Annotated[
@@ -131,7 +143,7 @@ Policy = Annotated[
 Reuse = Annotated[
     str | None,
     typer.Option(
-        "--reuse", help="Who may use memory after whom: serial (least), safe (no waits between queues), off."
+        "--reuse", help="Which values may share memory: serial (least), safe (no waits between queues), off."
     ),
 ]
 Strict = Annotated[
@@ -171,40 +183,85 @@ def pairs(items: Sequence[str] | None, option: str) -> dict[str, str]:
     return found
 
 
-def plan_options(
-    place: Sequence[str] | None,
-    map_: Sequence[str] | None,
-    formats: Sequence[str] | None,
-    strict: bool,
+# every flag that says something of Options: parameter of the command -> (its type, its default)
+_FLAGS: dict[str, tuple[Any, Any]] = {
+    "dim": (Dims, None),
+    "fuse": (Fuse, None),
+    "compile": (Compile, None),
+    "place": (Place, None),
+    "placement": (Placement, None),
+    "objective": (Objective, "serial"),
+    "fallback": (Fallback, "error"),
+    "map": (Map, None),
+    "strict": (Strict, False),
+    "format": (Formats, None),
+    "layout": (Layouts, None),
+    "fidelity": (Fidelity, None),
+    "dst": (Dst, None),
+    "numerics": (NumericsOf, None),
+    "policy": (Policy, None),
+    "reuse": (Reuse, None),
+    "threads": (Threads, None),
+}
+
+
+def with_options(*but: str) -> Callable[[Callable], Callable]:
+    """Gives a command all flags of _FLAGS ``but`` some, in the place of its parameter ``options``, which it
+    gets as one Options. Raises InputError, when it is called, for a flag that says nothing."""
+    flags = {name: flag for name, flag in _FLAGS.items() if name not in but}
+
+    def decorate(command: Callable) -> Callable:
+        parameters = []
+        for own in signature(command, eval_str=True).parameters.values():
+            shown = {own.name: (own.annotation, own.default)} if own.name != "options" else flags
+            parameters += [
+                Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+                for name, (annotation, default) in shown.items()
+            ]
+
+        @wraps(command)
+        def told(**given: Any) -> Any:
+            said = {name: given.pop(name) for name in flags}
+            return command(options=read_options(**said), **given)
+
+        told.__signature__ = Signature(parameters)  # what typer reads
+        told.__annotations__ = {one.name: one.annotation for one in parameters}
+        return told
+
+    return decorate
+
+
+def read_options(
+    *,
+    dim: Sequence[str] | None = None,
+    map: Sequence[str] | None = None,
+    place: Sequence[str] | None = None,
+    format: Sequence[str] | None = None,
+    layout: Sequence[str] | None = None,
     fidelity: Sequence[str] | None = None,
     dst: Sequence[str] | None = None,
     numerics: Sequence[str] | None = None,
-    layouts: Sequence[str] | None = None,
     policy: str | None = None,
     placement: str | None = None,
-    objective: str = "serial",
-    fallback: str = "error",
-    reuse: str | None = None,
-) -> dict[str, Any]:
-    """The keyword arguments of create() and plan() that the options of those names say."""
+    **others: Any,
+) -> Options:
+    """The Options that flags say; ``others`` have the name and the form of their field already."""
     policy, placement = policies(policy, placement)
     words: dict[str, dict[str, str]] = {}
     for name, items in (("fidelity", fidelity), ("dst", dst), ("numerics", numerics)):
         for device, word in pairs(items, f"--{name}").items():
             words.setdefault(device, {})[name] = word
-    return {
-        "place": pairs(place, "--place"),
-        "device_map": pairs(map_, "--map"),
-        "formats": pairs(formats, "--format"),
-        "layouts": pairs(layouts, "--layout"),
-        "numerics": words,
-        "strict": strict,
-        "placement": placement,
-        "objective": objective,
-        "fallback": fallback,
-        **({} if policy is None else {"policy": policy}),
-        **({} if reuse is None else {"reuse": reuse}),
-    }
+    return Options.of(
+        dims=sizes(dim),
+        device_map=pairs(map, "--map"),
+        place=pairs(place, "--place"),
+        formats=pairs(format, "--format"),
+        layouts=pairs(layout, "--layout"),
+        numerics=words,
+        policy=policy,
+        placement=placement,
+        **others,
+    )
 
 
 def policies(policy: str | None, placement: str | None) -> tuple[str | None, str | None]:
@@ -227,14 +284,15 @@ def policies(policy: str | None, placement: str | None) -> tuple[str | None, str
     return None, policy
 
 
-def sizes(dims: Mapping[str, str]) -> dict[str, int]:
+def sizes(dims: Sequence[str] | None) -> dict[str, int]:
     """{dimension: size} of --dim. Raises InputError for a size that is no positive number."""
-    for name, text in dims.items():
+    found = pairs(dims, "--dim")
+    for name, text in found.items():
         if not text.isdecimal() or not 0 < int(text) < 1 << 31:
             raise InputError(
                 f"--dim {name}={text}: a size is a positive number, as in --dim batch=4", got=text
             )
-    return {name: int(text) for name, text in dims.items()}
+    return {name: int(text) for name, text in found.items()}
 
 
 def notes_json(notes: Sequence[Note]) -> list[dict[str, Any]]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..base.errors import PlanError
+from ..base.options import Options
 from ..base.writing import write_whole
+from ..build.libraries.judge import inplace_rules
 from ..ir.documents.write import graph_to_json
 from ..plan import Plan
 from ..plan.balance import (
@@ -24,7 +27,6 @@ from ..plan.balance import (
 )
 from ..plan.modes import Modes, peaks
 from ..plan.record import record
-from ..run.factory import inplace_rules
 from ..run.packing import pack
 from ..views import placement as report_placement
 from ..views import report
@@ -51,26 +53,13 @@ Explain = Annotated[
 ]
 
 
+@opt.with_options("compile", "threads")
 def plan(
     graph: opt.Source,
+    options: Options,
     device: opt.Devices = None,
     library: opt.LibraryFiles = None,
-    dim: opt.Dims = None,
-    fuse: opt.Fuse = None,
-    place: opt.Place = None,
-    placement: opt.Placement = None,
-    objective: opt.Objective = "serial",
-    fallback: opt.Fallback = "error",
-    map: opt.Map = None,
-    format: opt.Formats = None,
-    layout: opt.Layouts = None,
-    fidelity: opt.Fidelity = None,
-    dst: opt.Dst = None,
-    numerics: opt.NumericsOf = None,
-    strict: opt.Strict = False,
-    reuse: opt.Reuse = None,
     output: Output = None,
-    policy: opt.Policy = None,
     explain: Explain = None,
     html: Html = None,
     verbose: opt.Verbose = False,
@@ -86,30 +75,12 @@ def plan(
 
     Example: graph-runtime plan net.json --device tt:0=e150 --policy nlp --explain conv1
     """
-    policy, placement = opt.policies(policy, placement)
+    policy = options.policy
     with progress(not json) as tell:
-        program = open_program(graph, device, library, None, opt.pairs(dim, "--dim"), tell)
-        prepared = program.prepare(
-            opt.plan_options(
-                place,
-                map,
-                format,
-                strict,
-                fidelity,
-                dst,
-                numerics,
-                layout,
-                None if explain else policy,
-                placement,
-                objective,
-                fallback,
-                reuse,
-            ),
-            fuse,
-            tell,
-        )
+        program = open_program(graph, device, library, None, options.dims, tell)
+        prepared = program.prepare(replace(options, policy=None) if explain else options, tell)
     planned = prepared.plan
-    placed = placement is not None or (program.is_model and fuse is not False and len(planned.devices) > 1)
+    placed = prepared.options.placement is not None
     if explain is not None:
         return _explain(planned, explain, policy, json)
     if html:
@@ -127,6 +98,7 @@ def plan(
         opt.print_json(
             {
                 **report.describe(planned, modes),
+                "options": prepared.options.as_json(),
                 "balance": [balanced_json(b) for b in planned.balanced],
                 "placement": report_placement.describe(planned.placement) if placed else None,
                 "notes": opt.notes_json(prepared.notes),
@@ -135,12 +107,18 @@ def plan(
     else:
         if verbose:
             opt.print_notes(prepared.notes)
+        typer.echo(f"options: {_options_text(prepared.options)}\n")
         _show(planned, placed, policy, modes)
+
+
+def _options_text(options: Options) -> str:
+    """Those that are not the default, as keywords of create()."""
+    return ", ".join(f"{name}={value!r}" for name, value in options.as_json().items())
 
 
 def _show(planned: Plan, placed: bool, policy: str | None, modes: Modes) -> None:
     width = opt.terminal_width()
-    typer.echo(report.text(planned, width, modes), nl=False)
+    typer.echo(report.plan_text(planned, width, modes), nl=False)
     if placed:
         typer.echo("\n" + report_placement.text(planned.placement, width), nl=False)
     if policy is not None and not planned.balanced:

@@ -11,7 +11,9 @@ import numpy as np
 import typer
 
 from ..base.errors import InputError, did_you_mean
+from ..base.options import Options
 from ..base.writing import writing
+from ..build.prepare import Prepared
 from ..run.module import GraphModule
 from ..testing.differences import Comparison
 from . import options as opt
@@ -50,21 +52,14 @@ Against = Annotated[
 ]
 
 
+@opt.with_options("reuse")
 def run(
     graph: opt.Source,
+    options: Options,
     input: opt.Inputs = None,
     params: opt.Params = None,
     device: opt.Devices = None,
     library: opt.LibraryFiles = None,
-    dim: opt.Dims = None,
-    fuse: opt.Fuse = None,
-    place: opt.Place = None,
-    placement: opt.Placement = None,
-    objective: opt.Objective = "serial",
-    fallback: opt.Fallback = "error",
-    map: opt.Map = None,
-    format: opt.Formats = None,
-    layout: opt.Layouts = None,
     output: Output = None,
     expect: Expect = None,
     rtol: Rtol = 1e-5,
@@ -72,14 +67,8 @@ def run(
     compare: Compare = False,
     against: Against = None,
     seed: opt.Seed = 0,
-    fidelity: opt.Fidelity = None,
-    dst: opt.Dst = None,
-    numerics: opt.NumericsOf = None,
-    policy: opt.Policy = None,
-    strict: opt.Strict = False,
     native: opt.Native = True,
     rebuild: opt.Rebuild = False,
-    threads: opt.Threads = None,
     trace: Trace = None,
     html: Html = None,
     json: opt.Json = False,
@@ -93,14 +82,12 @@ def run(
 
     Example: graph-runtime run net.json --device cpu:0 --device tt:0 --place 'conv*=tt:0' --compare
     """
-    options = opt.plan_options(
-        place, map, format, strict, fidelity, dst, numerics, layout, policy, placement, objective, fallback
-    )
     with progress(not json) as tell:
         program = open_program(
-            graph, device, library, params, opt.pairs(dim, "--dim"), tell, native=native, rebuild=rebuild
+            graph, device, library, params, options.dims, tell, native=native, rebuild=rebuild
         )
-        module = program.module(options, threads, fuse, tell)
+        prepared = program.prepare(options, tell)
+        module = program.open(prepared, tell)
     expected = read_expected(expect) if expect else {}
     _set_inputs(
         module,
@@ -121,7 +108,7 @@ def run(
             np.savez(file, **{f"output{i}": _storable(value) for i, value in enumerate(values)})
     names = module.session.graph.output_names
     differences = compare_outputs(values, names, expected, rtol, atol) if expect else None
-    reports = [_compare(program, module, options, fuse)] if compare else []
+    reports = [_compare(program, prepared, module)] if compare else []
     reports += [_against(program, module, values, graph, against)] if against else []
     _show(module, values, seconds, differences, reports, json)
     if (differences and not all(d.ok for d in differences)) or not all(report.ok for report in reports):
@@ -169,22 +156,12 @@ def _arrays(module: GraphModule, names: Iterable[str]) -> dict[str, np.ndarray]:
     return {name: module.get_input(name).numpy() for name in names}
 
 
-def _compare(program: Program, module: GraphModule, options: dict[str, Any], fuse: bool | None) -> Comparison:
-    from ..testing.compare import compare, compare_prepared
+def _compare(program: Program, prepared: Prepared, module: GraphModule) -> Comparison:
+    from ..testing.compare import compare_prepared
 
-    if fuse or program.is_model:
-        names = [name for name in program.graph.input_names if name not in program.constants]
-        return compare_prepared(
-            program.prepare(options, fuse), program.libraries, inputs=_arrays(module, names), **options
-        )
-    return compare(
-        program.graph,
-        program.libraries,
-        program.devices,
-        nodes=True,
-        inputs=_arrays(module, module.session.graph.input_names),
-        **options,
-    )
+    source = prepared.source
+    names = [name for name in source.graph.input_names if name not in source.constants]
+    return compare_prepared(prepared, program.libraries, inputs=_arrays(module, names))
 
 
 def _against(

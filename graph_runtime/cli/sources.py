@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import CompileError, DeviceError, DocumentError, InputError, WriteError
+from ..base.errors import DeviceError, DocumentError, InputError
 from ..base.machine.devices import dl_kinds
+from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..build.bundles.bundle import Bundle, BundleProgram, read_bundle
 from ..build.libraries.judge import LibraryFile, read_library
+from ..build.prepare import Prepared, prepare, read_model
 from ..frontends import is_onnx
 from ..ir.documents.loader import load_graph
 from ..ir.documents.params import read_params
 from ..ir.graph import Graph
 from ..ir.model import Constant, Model
-from ..run.circular import of_plan
-from ..run.factory import (
-    adopt_params,
-    bundle_files,
-    create,
-    inplace_rules,
-    library_kernels,
-    set_constants,
-    warn_of,
-)
-from ..run.library import Library, load_library, open_libraries
+from ..run.factory import adopt_params, bundle_files, open_prepared, warn_of
+from ..run.library import open_libraries
 from ..run.module import GraphModule
-from ..run.packing import pack
-from . import options as opt
 from .trace import show_plan
 
 __all__ = ["Program", "asked_devices", "is_bundle", "open_program", "open_programs"]
@@ -44,8 +34,8 @@ _MOST_DEVICES = 256  # of one kind, opened because a file says so
 class Program:
     """A graph with its libraries, the devices it runs on, and parameters (None, a path or arrays).
 
-    ``source``: the Model of an ONNX file, else the Graph. ``libraries``: judged by their bytes; ``opened``
-    runs their code. ``entry``: which program of ``bundle`` it is. ``rebuild``: its kernels are compiled anew.
+    ``source``: the Model of an ONNX file, else the Graph. ``libraries``: judged by their bytes; ``open`` runs
+    their code. ``entry``: which program of ``bundle`` it is. ``rebuild``: its kernels are compiled anew.
     """
 
     name: str
@@ -82,68 +72,24 @@ class Program:
         given = read_params(self.values) if self.values is not None else {}
         return {**constants, **given} or None
 
-    def prepare(self, options: Mapping[str, Any], fuse: bool | None = None, tell: Tell = silent) -> Any:
-        """Rewritten and planned, a prepare.Prepared."""
-        from ..build.prepare import prepare
-
+    def prepare(self, options: Options, tell: Tell = silent) -> Prepared:
+        """Rewritten where it may be, and planned."""
+        if self.rebuild:
+            options = replace(options, compile=True)
         return prepare(
-            self.source,
-            self.devices,
-            params=self.values,
-            fuse=fuse,
-            tell=tell,
-            inplace=inplace_rules(self.libraries),
-            kernels=library_kernels(self.libraries),
-            **{"packer": pack, "circular": of_plan, **options},
+            self.source, self.devices, options, params=self.values, libraries=self.libraries, tell=tell
         )
 
-    def opened(self) -> list[Library]:
-        """Its libraries, opened. Raises UntrustedLibraryError where the user did not ask for their code."""
+    def open(self, prepared: Prepared, tell: Tell = silent) -> GraphModule:
+        """What prepare() gave, ready to run, parameters set: those of a bundle where they are mapped. Raises
+        UntrustedLibraryError where the user did not ask for the libraries' code."""
+        warn_of(prepared.plan)
         self.libraries[:] = open_libraries(self.libraries)
-        return self.libraries
-
-    def module(
-        self,
-        options: Mapping[str, Any],
-        threads: int | None = None,
-        fuse: bool | None = None,
-        tell: Tell = silent,
-    ) -> GraphModule:
-        """Ready to run, parameters set. Kernels of an ONNX file are compiled, or found in the cache."""
-        if self.rebuild or ((fuse or self.is_model) and (self.bundle is None or self.params is not None)):
-            module = self._compiled(self.prepare(options, fuse, tell), threads, tell)
-            warn_of(module.session.plan)  # the others' create has warned
-        elif self.bundle is not None and self.params is None:
-            module = create(
-                self.graph, self.opened(), self.devices, threads=threads, name=self.name, **options
-            )
+        mapped = self.bundle is not None and self.params is None and not prepared.options.fuse
+        module = open_prepared(prepared, self.libraries, self.name, tell=tell, constants=not mapped)
+        if mapped:
             adopt_params(module, self.values)
-        else:
-            module = create(
-                self.graph,
-                self.opened(),
-                self.devices,
-                params=self.params,
-                threads=threads,
-                name=self.name,
-                **options,
-            )
         show_plan(module)
-        return module
-
-    def _compiled(self, prepared: Any, threads: int | None, tell: Tell) -> GraphModule:
-        from ..codegen.build import cached_library
-
-        try:
-            built = cached_library([prepared.plan], self.libraries, tell=tell)
-        except (CompileError, WriteError) as error:
-            if self.rebuild:
-                raise
-            warnings.warn(f"{error}. Until then the kernels built into this installation serve", stacklevel=2)
-            built = None
-        libraries = [*self.opened(), *([load_library(built)] if built else [])]
-        module = create(prepared.plan, libraries, threads=threads, name=self.name)
-        set_constants(module, prepared.model.constants)
         return module
 
 
@@ -157,7 +103,7 @@ def open_program(
     devices: Sequence[str] | None = None,
     libraries: Sequence[Path] | None = None,
     params: Path | None = None,
-    dims: Mapping[str, str] | None = None,
+    dims: Mapping[str, int] | None = None,
     tell: Tell = silent,
     batch: int | None = None,
     *,
@@ -175,7 +121,7 @@ def open_programs(
     devices: Sequence[str] | None = None,
     libraries: Sequence[Path] | None = None,
     params: Path | None = None,
-    dims: Mapping[str, str] | None = None,
+    dims: Mapping[str, int] | None = None,
     tell: Tell = silent,
     batch: int | None = None,
     *,
@@ -188,8 +134,6 @@ def open_programs(
 
     Raises DocumentError, GraphError, LibraryError, InputError.
     """
-    from ..build.prepare import read_model
-
     found = [read_library(file) for file in libraries or ()]
     if dims and (is_bundle(path) or not is_onnx(path)):
         raise InputError(
@@ -223,7 +167,7 @@ def open_programs(
     if not path.is_file():
         raise DocumentError(f"there is no file {path}", got=str(path))
     if is_onnx(path):
-        model = read_model(path, opt.sizes(dims or {}), tell, batch)
+        model = read_model(path, dims, tell, batch)
         return [Program(path.name, model, found, devices or ["cpu:0"], params)]
     graph = load_graph(path)
     return [Program(path.name, graph, found, devices or asked_devices(graph), params)]

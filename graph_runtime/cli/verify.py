@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from ..base.options import Options
 from ..run import library as libraries
 from ..run.programs.lower import lower
 from . import options as opt
@@ -16,13 +17,12 @@ from .sources import Program, open_programs
 __all__ = ["verify"]
 
 
+@opt.with_options("fuse", "compile", "threads")
 def verify(
     graph: opt.Source,
+    options: Options,
     device: opt.Devices = None,
     library: opt.LibraryFiles = None,
-    dim: opt.Dims = None,
-    map: opt.Map = None,
-    strict: opt.Strict = False,
     json: opt.Json = False,
 ) -> None:
     """Check a file as loading does: document, graph, plan (by the checker), a kernel for each node. Of a
@@ -36,10 +36,10 @@ def verify(
     Example: graph-runtime verify net.bundle
     """
     with progress(not json) as tell:
-        programs = open_programs(graph, device, library, None, opt.pairs(dim, "--dim"), tell)
+        programs = open_programs(graph, device, library, None, options.dims, tell)
         if programs[0].bundle is not None:
             programs[0].bundle.verify(partial(tell, "comparing hashes"))
-        rows = [_check(program, opt.plan_options(None, map, None, strict)) for program in programs]
+        rows = [_check(program, options) for program in programs]
     if json:
         opt.print_json({"ok": True, **rows[0], **({"programs": rows} if len(rows) > 1 else {})})
         return
@@ -53,7 +53,7 @@ def verify(
         )
 
 
-def _check(program: Program, options: dict[str, Any]) -> dict[str, Any]:
+def _check(program: Program, options: Options) -> dict[str, Any]:
     """What planning and lowering a program finds."""
     planned = program.prepare(options).plan
     lowered = lower(planned, partial(libraries.resolve, libraries=tuple(program.libraries)))

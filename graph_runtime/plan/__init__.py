@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ..base.errors import InputError, PlanError
 from ..base.machine.devices import Device, parse_list
+from ..base.options import Options
 from ..ir.graph import Graph
 from .capacity import check_circular
 from .checker.check import check
@@ -46,71 +48,59 @@ __all__ = [
 def plan(
     graph: Graph,
     devices: str | Device | Sequence[str | Device],
+    options: Options | None = None,
     *,
-    place: Mapping[str, str | Device] | None = None,
-    placement: str | Callable | Placement | None = None,
-    objective: str = "serial",
-    fallback: str = "error",
+    placed: Placement | None = None,
     inputs: Collection[str] = (),
     kernels: Mapping[str, Collection[str]] | None = None,
-    device_map: Mapping[str, str | Device] | None = None,
-    formats: Mapping[str, str] | None = None,
-    layouts: Mapping[str, str] | None = None,
-    numerics: Mapping[str, Mapping[str, str]] | None = None,
-    policy: str | None = None,
-    strict: bool = False,
     inplace: Mapping[str, tuple[int, ...]] | None = None,
     use_storage_hints: bool = True,
-    reuse: str = SERIAL,
     reorder: bool = True,
     packer: Packer | None = None,
     circular: Callable[[Plan], np.ndarray] | None = None,
+    **words: Any,
 ) -> Plan:
     """Decide devices, copies, layouts and storage of a graph, and check the result.
 
-    ``place``: pins, glob -> device. ``placement``: a policy, or a ready Placement of this graph on these
-    devices. Both, and ``objective`` to ``device_map``, and ``strict``, as placement.place. ``formats``:
-    device or kind -> format of its floats. ``layouts``: glob as of ``place`` -> layout of what those nodes
-    make, as "l1" or "l1/tile/bf16/height[8x1]" (wishes.py). ``numerics``: device or kind -> {"fidelity",
-    "dst", "numerics"} of nodes that do not say (compute_config.py). ``policy``: how op models are chosen for
-    boards of stack buda (balance.POLICIES); None: as the file says, else each kernel cuts its op itself.
-    ``inplace``: func_name -> inputs that output 0 may overwrite, from the libraries' manifests.
-    ``use_storage_hints``, ``reuse``, ``reorder`` and ``packer`` say how memory is planned, as assign_storage.
-    ``circular`` (circular.of_plan) says what circular buffers each node opens: room for them is left in L1.
+    ``options``: those of placing, storing and computing count here; ``words`` are fields of it, which come
+    first. ``placed``: a ready Placement of this graph on these devices, instead of the options that place.
+    ``inputs`` and ``kernels`` as placement.place. ``inplace``: func_name -> inputs that output 0 may
+    overwrite, from the libraries' manifests. ``use_storage_hints``, ``reorder`` and ``packer`` say how memory
+    is planned, as assign_storage. ``circular`` (circular.of_plan) says what circular buffers each node opens:
+    room for them is left in L1.
 
-    Raises PlanError, CheckError, CapacityError, UnsupportedOpError, DeviceError, InputError (policy, types).
+    Raises PlanError, CheckError, CapacityError, UnsupportedOpError, DeviceError, InputError (options, types).
     """
-    _require(
-        graph, policy, place=place, device_map=device_map, formats=formats, layouts=layouts, numerics=numerics
-    )
-    if not isinstance(placement, Placement):
-        placement = _place(
+    options = Options.of(options, **words)
+    _require(graph, options.policy)
+    if placed is None:
+        placed = _place(
             graph,
             devices,
-            pins=place,
-            device_map=device_map,
-            strict=strict,
-            placement=placement,
-            objective=objective,
-            fallback=fallback,
+            pins=options.place,
+            device_map=options.device_map,
+            strict=options.strict,
+            placement=options.placement,
+            objective=options.objective,
+            fallback=options.fallback,
             inputs=inputs,
-            formats=formats,
+            formats=options.formats,
             kernels=kernels,
         )
-    placed = insert_transfers(_matching(placement, graph, devices))
-    laid_out = assign_layouts(placed, formats, layouts)
-    edited = bool(place or layouts or placement.problem) or laid_out.placed.graph is not graph
+    copied = insert_transfers(_matching(placed, graph, devices))
+    laid_out = assign_layouts(copied, options.formats, options.layouts)
+    edited = bool(options.place or options.layouts or placed.problem) or laid_out.placed.graph is not graph
     planned = assign_storage(
         laid_out,
         loaded=graph if edited else None,
         inplace=inplace,
         use_hints=use_storage_hints,
-        reuse=reuse,
+        reuse=options.reuse or SERIAL,
         reorder=reorder,
         packer=packer,
     )
-    planned = replace(assign_numerics(planned, numerics), placement=placement)
-    policy = policy or graph.hints.policy
+    planned = replace(assign_numerics(planned, options.numerics), placement=placed)
+    policy = options.policy or graph.hints.policy
     if policy is not None:
         from .balance import assign_models  # loaded where a balancer is asked for only
 
@@ -124,15 +114,6 @@ def _with_circular(planned: Plan, needs: np.ndarray) -> Plan:
     return replace(planned, circular=needs)
 
 
-_EXAMPLES = {
-    "place": "{'conv*': 'tt:0'}",
-    "device_map": "{'2': 'tt:0'}",
-    "formats": "{'tt': 'bf16'}",
-    "layouts": "{'conv*': 'l1'}",
-    "numerics": "{'tt': {'fidelity': 'HiFi2'}}",
-}
-
-
 def _matching(
     placement: Placement, graph: Graph, devices: str | Device | Sequence[str | Device]
 ) -> Placement:
@@ -144,24 +125,14 @@ def _matching(
     return placement
 
 
-def _require(graph: object, policy: str | None, **mappings: object) -> None:
-    """Raises InputError for what is no Graph or policy, and for options that are no mappings."""
+def _require(graph: object, policy: str | None) -> None:
+    """Raises InputError for what is no Graph or policy."""
     if policy is not None:
         from .balance import require_policy
 
         require_policy(policy)
-    for name, value in mappings.items():
-        _require_mapping(name, value)
-    for name, value in (mappings["numerics"] or {}).items():
-        _require_mapping(f"numerics of {name}", value)
     if not isinstance(graph, Graph):
         raise InputError(
             f"plan takes a Graph, got {type(graph).__name__}: use GraphBuilder.build() or load_graph(file)",
             got=type(graph).__name__,
         )
-
-
-def _require_mapping(name: str, value: object) -> None:
-    if value is not None and not isinstance(value, Mapping):
-        example = _EXAMPLES.get(name, "{'fidelity': 'HiFi2'}")
-        raise InputError(f"{name} is a mapping, as {example}; got {value!r}", got=type(value).__name__)

@@ -10,37 +10,33 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import DocumentError, ForeignMachineError
+from ..base.errors import CompileError, DocumentError, ForeignMachineError, WriteError
 from ..base.garbage import gc_paused
 from ..base.machine.devices import Device, parse_list
+from ..base.options import Options
+from ..base.progress import Tell, silent
 from ..build.bundles.bundle import KERNELS, Bundle, BundleProgram, read_bundle
-from ..build.libraries.judge import LibraryFile, read_library
+from ..build.libraries.judge import LibraryFile, inplace_rules, read_library
+from ..build.prepare import Prepared, prepare
 from ..build.trust import require_trust
-from ..frontends import is_onnx
 from ..ir.builder import GraphBuilder
 from ..ir.documents.loader import load_graph
 from ..ir.graph import Graph
-from ..ir.model import Constant, Model
+from ..ir.model import Constant
 from ..plan import Plan
-from ..plan import plan as make_plan
-from ..plan.memory import SAFE, SERIAL
 from ..plan.snapshot import read_snapshot
-from .circular import of_plan
 from .library import Library, load_library, open_libraries
 from .module import GraphModule
-from .packing import pack
-from .sessions.session import MAX_IN_FLIGHT, Session
+from .sessions.session import Session
 from .sessions.sharing import link_constants, set_parameters
-from .sessions.unset import REFUSE
 
 __all__ = [
     "adopt_params",
     "bundle_files",
     "bundle_libraries",
     "create",
-    "inplace_rules",
-    "library_kernels",
     "load",
+    "open_prepared",
     "open_program",
     "read_graph",
     "read_runnable",
@@ -49,7 +45,6 @@ __all__ = [
 ]
 
 _MOST_WARNINGS = 5
-_REUSE = {"threads": SAFE, "inline": SERIAL}  # how memory is shared where the caller does not say
 
 
 def create(
@@ -58,24 +53,26 @@ def create(
     devices: Any = ("cpu:0",),
     *,
     params: Any = None,
-    strict: bool = False,
-    device_map: Mapping[str, str | Device] | None = None,
-    place: Mapping[str, str | Device] | None = None,
-    formats: Mapping[str, str] | None = None,
-    layouts: Mapping[str, str] | None = None,
-    policy: str | None = None,
-    placement: Any = None,
-    numerics: Mapping[str, Mapping[str, str]] | None = None,
-    objective: str = "serial",
-    fallback: str = "error",
+    options: Options | None = None,
+    name: str | None = None,
     dims: Mapping[str, int] | None = None,
     fuse: bool | None = None,
-    threads: int | None = None,
-    queues: str = "inline",
-    max_in_flight: int = MAX_IN_FLIGHT,
+    compile: bool | None = None,
+    place: Mapping[str, str | Device] | None = None,
+    device_map: Mapping[str, str | Device] | None = None,
+    strict: bool | None = None,
+    placement: str | Callable | None = None,
+    objective: str | None = None,
+    fallback: str | None = None,
+    formats: Mapping[str, str] | None = None,
+    layouts: Mapping[str, str] | None = None,
+    numerics: Mapping[str, Mapping[str, str]] | None = None,
+    policy: str | None = None,
     reuse: str | None = None,
-    name: str | None = None,
-    unset_inputs: str = REFUSE,
+    threads: int | None = None,
+    queues: str | None = None,
+    max_in_flight: int | None = None,
+    unset_inputs: str | None = None,
 ) -> GraphModule:
     """A GraphModule.
 
@@ -83,62 +80,89 @@ def create(
     a GraphBuilder (with the parameters that it holds), a Model, or a Plan, run as it is. ``library``: a path
     or Library of kernels, a list of them, or None for the kernels built in. ``devices``: "cpu:0", or a list,
     whose first is the fallback: a node that the file puts elsewhere runs there, with a warning; TVM's (type,
-    id) is a device, too. ``params`` as load_params. ``strict``, ``device_map``, ``place`` (pins, glob ->
-    device), ``formats`` (device -> format of its floats), ``layouts`` (glob -> "l1/height"), ``numerics``
-    (device -> {"fidelity": "HiFi2", "dst": "bf16", "numerics": "exact"}), ``policy`` ("nlp": op models of
-    buda boards), ``placement`` ("mincut": what places the rest), ``objective`` and ``fallback`` as plan.plan.
-    ``dims``, the sizes of an ONNX file's symbolic dimensions, and ``fuse``, whether nodes may be rewritten:
-    prepare.prepare. ``threads``: size of the intra-op pool. ``queues``: "threads" lets run() use the devices'
-    queues. ``max_in_flight``: queued runs that hold memory at once, the next run_async waits for the oldest.
-    ``reuse``: how memory is shared, "serial", "safe" or "off" (docs/memory.md), by default safe for queues.
-    ``name``: the holder of memory in errors. ``unset_inputs``: runs "refuse" those never set, or "allow",
-    as TVM.
+    id) is a device, too. ``params``: values of inputs, what load_params takes. ``name``: the holder of
+    memory in errors. ``options``, and all keywords after ``name``, which are fields of it and come first:
+    gr.Options says what each of them is; one that is None is as ``options`` has it.
 
-    Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError.
+    Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError, and
+    CompileError for compile=True.
     """
-    opened, name = _libraries(library), name or _name_of(graph)
-    ready = {
-        "threads": threads,
-        "name": name,
-        "queues": queues,
-        "max_in_flight": max_in_flight,
-        "unset_inputs": unset_inputs,
-    }
-    options = {
-        "place": place,
-        "device_map": device_map,
-        "formats": formats,
-        "layouts": layouts,
-        "numerics": numerics,
-        "policy": policy,
-        "strict": strict,
-        "placement": placement,
-        "objective": objective,
-        "fallback": fallback,
-        "inplace": inplace_rules(opened),
-        "kernels": library_kernels(opened),
-        "packer": pack,
-        "circular": of_plan,
-        "reuse": reuse or _REUSE.get(queues, SERIAL),
-    }
-    if fuse or dims or isinstance(graph, Model) or is_onnx(graph):
-        prepared = _prepare()(graph, devices, params=params, dims=dims, fuse=fuse, **options)
-        return set_constants(
-            GraphModule(Session(_told(prepared.plan), opened, reserve=False, **ready)),
-            prepared.model.constants,
-        )
+    chosen = Options.of(
+        options,
+        dims=dims,
+        fuse=fuse,
+        compile=compile,
+        place=place,
+        device_map=device_map,
+        strict=strict,
+        placement=placement,
+        objective=objective,
+        fallback=fallback,
+        formats=formats,
+        layouts=layouts,
+        numerics=numerics,
+        policy=policy,
+        reuse=reuse,
+        threads=threads,
+        queues=queues,
+        max_in_flight=max_in_flight,
+        unset_inputs=unset_inputs,
+    )
     with gc_paused():
-        loaded = None if isinstance(graph, Plan) else read_graph(graph)
-        planned = _told(make_plan(loaded, devices, **options)) if loaded is not None else graph
-        module = GraphModule(Session(planned, opened, reserve=False, **ready))
-        if loaded is not None:
-            link_constants(module.session, loaded, opened)
-    if isinstance(graph, GraphBuilder):
-        module.load_params(graph.params)
-    if params is not None:
-        module.load_params(params)
-    module.session.reserve()
-    return module
+        libraries = _libraries(library)
+        prepared = prepare(graph, devices, chosen, params=params, libraries=libraries)
+        if not isinstance(graph, Plan):
+            warn_of(prepared.plan)
+        return open_prepared(prepared, libraries, name or _name_of(graph))
+
+
+def open_prepared(
+    prepared: Prepared,
+    libraries: Sequence[LibraryFile] = (),
+    name: str = "session",
+    *,
+    tell: Tell = silent,
+    constants: bool = True,
+) -> GraphModule:
+    """What prepare() made, ready to run: kernels compiled where its options say so, and constants set.
+
+    ``libraries``: those that it was prepared with; their code runs from here on. ``constants`` False: the
+    caller sets them, or other values (adopt_params), and no memory is taken before. Raises LibraryError, its
+    UntrustedLibraryError, CompileError, DeviceMemoryError, and what reading a constant raises.
+    """
+    options, opened = prepared.options, open_libraries(libraries)
+    opened += _compiled(prepared, opened, tell)
+    session = Session(
+        prepared.plan,
+        opened,
+        options.threads,
+        name=name,
+        queues=options.queues,
+        max_in_flight=options.max_in_flight,
+        reserve=False,
+        unset_inputs=options.unset_inputs,
+    )
+    module = GraphModule(session)
+    link_constants(session, prepared.model.graph, opened)
+    return set_constants(module, prepared.model.constants) if constants else module
+
+
+def _compiled(prepared: Prepared, libraries: Sequence[Library], tell: Tell) -> list[Library]:
+    """The library of the kernels that are worth it, compiled or found in the cache; none where there are
+    none, or where compiling fails that was not asked for."""
+    if not prepared.compiles:
+        return []
+    from ..codegen.build import cached_library  # needed where something is compiled only
+
+    try:
+        built = cached_library([prepared.plan], libraries, tell=tell)
+    except (CompileError, WriteError) as error:
+        if prepared.options.compile:
+            raise
+        text = f"{error}. Until then the kernels built into this installation serve; compile=False: at once"
+        warnings.warn(text, stacklevel=4)
+        built = None
+    return [load_library(built)] if built else []
 
 
 def warn_of(plan: Plan, stacklevel: int = 3) -> None:
@@ -152,30 +176,25 @@ def warn_of(plan: Plan, stacklevel: int = 3) -> None:
         )
 
 
-def _told(plan: Plan) -> Plan:
-    """The plan, its warnings given to the caller of create."""
-    warn_of(plan, stacklevel=4)
-    return plan
-
-
 def load(
     bundle: str | os.PathLike,
     devices: Any = None,
     program: str | None = None,
     *,
     threads: int | None = None,
-    max_in_flight: int = MAX_IN_FLIGHT,
+    max_in_flight: int | None = None,
     libraries: bool = True,
     rebuild: bool = False,
     verify: str = "quick",
-    unset_inputs: str = REFUSE,
+    unset_inputs: str | None = None,
 ) -> GraphModule:
     """A GraphModule from a bundle, with its libraries and parameters.
 
     ``devices``: by default those it was compiled for. ``program``: by default its first. ``threads``,
-    ``max_in_flight`` and ``unset_inputs`` as create. ``libraries``: False runs no native code of the bundle,
-    but the kernels built in. ``rebuild``: neither; kernels are compiled anew from its graph. ``verify``
-    "full": parameters are read and compared with their sha256, not mapped (docs/bundles.md).
+    ``max_in_flight`` and ``unset_inputs`` as create; None: as it was compiled with. ``libraries``: False runs
+    no native code of the bundle, but the kernels built in. ``rebuild``: neither; kernels are compiled anew
+    from its graph. ``verify`` "full": parameters are read and compared with their sha256, not mapped
+    (docs/bundles.md).
 
     Raises DocumentError, ParamsError, GraphError, PlanError, CheckError, DeviceError, CompileError,
     LibraryError: an UntrustedLibraryError for libraries that this user did not compile here and has not
@@ -213,51 +232,36 @@ def open_program(
     devices: Any = None,
     *,
     threads: int | None = None,
-    max_in_flight: int = MAX_IN_FLIGHT,
+    max_in_flight: int | None = None,
     reserve: bool = True,
-    unset_inputs: str = REFUSE,
+    unset_inputs: str | None = None,
 ) -> GraphModule:
     """load(), for a bundle that is open already, with the kernels that ``Bundle.kernels`` says. ``reserve``
     False: for submitting only, the module holds its parameters and takes no other memory before it is run
     itself."""
     with gc_paused():
         libraries, devices = bundle_libraries(bundle), devices or bundle.devices
-        planned, loaded = _snapshot(bundle, entry, devices, libraries), None
-        if planned is None:
-            loaded = read_graph(bytes(bundle.read(entry.graph)))
-            planned = make_plan(
-                loaded,
-                devices,
-                inplace=inplace_rules(libraries),
-                packer=pack,
-                kernels=library_kernels(libraries),
-            )
-        if bundle.kernels == KERNELS[2]:
-            libraries = _rebuilt(planned)
-        session = Session(
-            planned,
-            libraries,
-            threads,
-            name=bundle.path.name,
+        options = Options.of(
+            bundle.options,
+            threads=threads,
             max_in_flight=max_in_flight,
-            reserve=False,
             unset_inputs=unset_inputs,
         )
-        module = GraphModule(session)
-        _check_names(bundle, entry, session.graph, planned.aliases)
-        if loaded is not None:
-            link_constants(session, loaded, libraries)
+        running = Options(
+            compile=bundle.kernels == KERNELS[2],
+            threads=options.threads,
+            queues=options.queues,
+            max_in_flight=options.max_in_flight,
+            unset_inputs=options.unset_inputs,
+        )  # the others have been followed: they are in the graph's columns
+        planned = _snapshot(bundle, entry, devices, libraries)
+        source = read_graph(bytes(bundle.read(entry.graph))) if planned is None else planned
+        prepared = prepare(source, devices, running, libraries=libraries)
+        module = open_prepared(prepared, libraries, bundle.path.name, constants=False)
+        _check_names(bundle, entry, module.session.graph, prepared.plan.aliases)
         mapped = bundle.mapped(entry)
         adopt_params(module, mapped.values, entry.params, mapped.digests, reserve)
     return module
-
-
-def _rebuilt(plan: Plan) -> list[Library]:
-    """The library of a plan's kernels, compiled or found in the cache; none where it needs none."""
-    from ..codegen.build import cached_library  # needed where something is compiled only
-
-    built = cached_library([plan])
-    return [load_library(built)] if built else []
 
 
 def _check_names(bundle: Bundle, entry: BundleProgram, graph: Graph, aliases: tuple) -> None:
@@ -319,9 +323,11 @@ def adopt_params(
 
 
 def set_constants(module: GraphModule, constants: Mapping[str, Constant]) -> GraphModule:
-    """Set a model's constants by name, each read, copied and let go before the next; returns the module.
+    """Set a model's constants by name, biggest first, each read, copied and let go before the next; returns
+    the module, which has its memory then.
     Raises InputError, and what reading them raises (MissingDataError)."""
-    found = {module.get_input_index(name): constant for name, constant in constants.items()}
+    largest = sorted(constants, key=lambda name: -constants[name].type.nbytes)
+    found = {module.get_input_index(name): constants[name] for name in largest}
     set_parameters(module.session, found)
     module.params.update(constants)
     return module
@@ -359,12 +365,6 @@ def read_graph(source: Any) -> Graph:
     return source.build() if isinstance(source, GraphBuilder) else load_graph(source)
 
 
-def _prepare() -> Callable[..., Any]:
-    from ..build.prepare import prepare  # rewrites and front-ends: only models need them
-
-    return prepare
-
-
 def _name_of(source: Any) -> str:
     text = isinstance(source, str) and source.lstrip().startswith("{")
     return Path(source).name if isinstance(source, (str, os.PathLike)) and not text else "session"
@@ -376,20 +376,3 @@ def _libraries(library: Any) -> list[Library]:
     items = library if isinstance(library, (list, tuple)) else [library]
     files = [getattr(item, "library", item) for item in items]  # what load_module returned has one
     return open_libraries([item if isinstance(item, LibraryFile) else read_library(item) for item in files])
-
-
-def inplace_rules(libraries: Sequence[LibraryFile]) -> dict[str, tuple[int, ...]]:
-    """func_name -> inputs that output 0 may overwrite, as the libraries' manifests say."""
-    return {name: entry.inplace for library in libraries for (name, _), entry in library.kernels.items()}
-
-
-def library_kernels(libraries: Sequence[LibraryFile]) -> dict[str, set[str]]:
-    """func_name -> the device kinds that libraries have it for. Names that no manifest lists are left out:
-    a library without a manifest may have them."""
-    found: dict[str, set[str]] = {}
-    for name, kind in (key for library in libraries for key in library.kernels):
-        found.setdefault(name, set()).add(kind)
-    for name, kinds in found.items():
-        if any(library.has(name, "cpu") for library in libraries):
-            kinds.add("cpu")
-    return found

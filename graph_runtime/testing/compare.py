@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import PlanError, UnsupportedOpError
+from ..build.prepare import Prepared
 from ..ir.graph import Graph, NodeView
 from ..ir.model import Model
 from ..ir.ops import get
@@ -27,6 +28,7 @@ from .rearrange import cut, keep_all, permuted, replanned
 
 __all__ = ["compare", "compare_arrangements", "compare_prepared", "random_inputs"]
 
+_OF_NODES = ("formats", "layouts", "numerics", "policy")  # options that say how nodes compute
 _SAME = 1e-3  # nmse up to which a rewritten value is taken to be the source's, in the source's form
 
 
@@ -60,7 +62,7 @@ def compare(
 
 
 def compare_prepared(
-    prepared: Any,
+    prepared: Prepared,
     library: Any = None,
     *,
     inputs: Mapping[str, Any] | None = None,
@@ -68,12 +70,9 @@ def compare_prepared(
     bound: float | None = None,
     nodes: bool = True,
     functions: Mapping[str, Callable] | None = None,
-    **options: Any,
 ) -> Comparison:
     """As compare, for what prepare.prepare gave: the judge is the model as it was imported, before
     any rewrite. A node that stands for several is compared with what the last of them makes there.
-
-    ``options``: formats, layouts and numerics that the plan was made with.
     """
     source, model = prepared.source, prepared.model
     given = random_inputs(source.graph, seed, set(source.constants))
@@ -89,7 +88,7 @@ def compare_prepared(
         heads(source.graph, original),
         library,
         prepared.plan.devices,
-        options,
+        {name: getattr(prepared.options, name) for name in _OF_NODES},
     )
     return case.report(_run(made, arrays), arrays, bound, nodes)
 

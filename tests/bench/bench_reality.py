@@ -202,7 +202,7 @@ def reality(
         placed = Placement(
             graph, listed, by_reader(problem, did), np.zeros(len(did), np.int32), (policy,), problem=problem
         )
-        planned = plan(graph, listed, placement=placed, reuse="safe", packer=pack)
+        planned = plan(graph, listed, placed=placed, reuse="safe", packer=pack)
         modules.append(opened(planned, built, prepared.model, constants))
     pin_queues()
     rounds = measure(modules, options.seconds, held)

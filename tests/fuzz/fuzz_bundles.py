@@ -78,7 +78,7 @@ def network() -> GraphBuilder:
 def built(graph, devices, path: Path, **options) -> Files:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        build_bundle(graph, devices, path, generate=False, **options)
+        build_bundle(graph, devices, path, compile=False, **options)
     return {file.name: file.read_bytes() for file in path.iterdir()}
 
 

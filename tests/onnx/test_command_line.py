@@ -280,9 +280,9 @@ def test_programs_of_one_bundle_share_equal_weights(made, tmp_path):
     from graph_runtime.frontends.onnx import load_model
 
     programs = {f"batch{n}": load_model(made / "model.onnx", dims={"batch": n}) for n in (1, 2)}
-    path = build_bundle(programs, ["cpu:0"], tmp_path / "two.bundle", generate=False)
+    path = build_bundle(programs, ["cpu:0"], tmp_path / "two.bundle", compile=False)
     bundle = read_bundle(path)
-    alone = build_bundle(programs["batch1"], ["cpu:0"], tmp_path / "one.bundle", generate=False)
+    alone = build_bundle(programs["batch1"], ["cpu:0"], tmp_path / "one.bundle", compile=False)
     assert bundle.sizes["params.bin"] == read_bundle(alone).sizes["params.bin"]
     x = np.load(made / "x.npy")
     one, two = (gr.load(path, program=name) for name in programs)

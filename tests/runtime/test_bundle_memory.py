@@ -26,7 +26,7 @@ def _products(count: int, devices: list[str], path) -> str:
         w[i, :] = 0
         x = b.op("matmul", x, b.param(f"w{i}", w), name=f"y{i}")
     b.output(x)
-    return build_bundle(b, devices, path, generate=False)
+    return build_bundle(b, devices, path, compile=False)
 
 
 @pytest.mark.parametrize("name", ["net.bundle", "net.zip"])

@@ -52,7 +52,7 @@ def mm(tmp_path_factory):
     builder = GraphBuilder()
     x, y = builder.input("x", (256, 256)), builder.input("y", (256, 256))
     builder.output(builder.op("matmul", x, y, name="mm"))
-    path = build_bundle({"mm": builder}, "tt:0", tmp_path_factory.mktemp("b") / "mm", generate=False)
+    path = build_bundle({"mm": builder}, "tt:0", tmp_path_factory.mktemp("b") / "mm", compile=False)
     return rt.load_bundle(path)
 
 
@@ -101,7 +101,7 @@ def test_an_input_that_is_in_the_way_itself_moves_too(tmp_path, device):
     builder.output(builder.op("exp", builder.input("x", (32 * 8, 2048)), name="out"))
     bundle = rt.load_bundle(
         build_bundle(
-            {"main": builder}, "tt:0", tmp_path / "b", generate=False, layouts={"x": "l1", "out": "l1"}
+            {"main": builder}, "tt:0", tmp_path / "b", compile=False, layouts={"x": "l1", "out": "l1"}
         )
     )
     need = opens(device, bundle, "main")
@@ -302,7 +302,7 @@ def test_random_programs_among_random_tensors(tmp_path, device, seed):
     rng = np.random.default_rng(seed)
     bundles = {}
     for name, (builder, layouts, shape, reference) in programs(rng).items():
-        path = build_bundle({"main": builder}, "tt:0", tmp_path / name, generate=False, layouts=layouts)
+        path = build_bundle({"main": builder}, "tt:0", tmp_path / name, compile=False, layouts=layouts)
         bundles[name] = rt.load_bundle(path), shape, reference
         rt.load_program(device, bundles[name][0])
     idle = []
@@ -357,8 +357,8 @@ def test_threads_submit_and_fill_l1_at_once(mm, device, x):
 
 def test_a_bundle_s_plan_is_asked_again_where_it_is_loaded(tmp_path, device):
     """A plan that knows its circular buffers is written as any other."""
-    prepared = prepare(wide(3), "tt:0", circular=circular.of_plan)
+    prepared = prepare(wide(3), "tt:0")
     assert prepared.plan.circular_peak()
-    bundle = rt.load_bundle(write_prepared(prepared, tmp_path / "b"))
+    bundle = rt.load_bundle(write_prepared({"main": prepared}, tmp_path / "b", prepared.options))
     assert bundle.programs[0].plan is not None
     assert opens(device, bundle, "main") == prepared.plan.circular_peak()[0]

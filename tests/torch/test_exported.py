@@ -33,7 +33,7 @@ def test_a_bundle_runs_without_torch(tmp_path):
     model, x = network(), torch.rand(2, 1, 8, 8)
     program = torch.export.export(model, (x,))
     (name,) = program.graph_signature.user_inputs
-    bundle = tt.export(program, tmp_path / "net.bundle", devices=("tt:0", "cpu:0"), generate=False)
+    bundle = tt.export(program, tmp_path / "net.bundle", devices=("tt:0", "cpu:0"), compile=False)
     np.save(tmp_path / "x.npy", x.numpy())
     code = (
         "import sys, numpy as np, graph_runtime as gr\n"

@@ -97,7 +97,7 @@ def bundle(folder):
     first = b.param("first", np.ones((256, 4096), np.float32))
     second = b.param("second", np.full((256, 256), 2.0, np.float32))
     b.output(b.op("dense", b.op("dense", x, first), second))
-    return build_bundle(b, "cpu:0", folder / "net.bundle", generate=False, fuse=False)
+    return build_bundle(b, "cpu:0", folder / "net.bundle", compile=False, fuse=False)
 
 
 CUT = """

@@ -62,7 +62,7 @@ def test_every_graph_in_a_bundle(builder, tmp_path):
             ["cpu:0", "tt:0"],
             tmp_path / "net.zip",
             place={"conv": "tt:0"},
-            generate=False,
+            compile=False,
         )
     )
     for program in bundle.programs:

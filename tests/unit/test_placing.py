@@ -151,7 +151,7 @@ def test_times_are_those_of_the_simulated_plan(seed, devices, set_anew, host):
     problem = make_problem(graph, listed, inputs=inputs, host=host)
     did = np.array([rng.choice(np.flatnonzero(row)) for row in problem.allowed], np.int32)
     placed = Placement(graph, listed, did, np.zeros(len(did), np.int32), ("drawn",))
-    planned = plan(graph, listed, placement=placed, reorder=False)
+    planned = plan(graph, listed, placed=placed, reorder=False)
     timeline = simulate(apart(planned), inputs=inputs, host=host)
     times = measure(problem, did[None])
     assert times.serial[0] == timeline.duration.sum()

@@ -48,7 +48,7 @@ def test_pins_come_first_and_nothing_is_put_where_it_cannot_run(policy):
     assert rows["n4"]["why"] == "pin 'softmax': cpu:0"
     assert rows["n6"]["asked"] is None
     assert "only cpu:0 can run it (tt:0: tt holds no float64" in rows["n6"]["why"]
-    assert plan(placed.graph, PAIR, placement=placed).did.max() <= 1
+    assert plan(placed.graph, PAIR, placed=placed).did.max() <= 1
 
 
 def test_reasons_have_numbers_and_the_next_best_device():
@@ -138,15 +138,15 @@ def test_an_input_that_is_written_lies_where_its_writer_runs():
     for objective in ("serial", "makespan"):
         placed = place(graph, PAIR, placement="optimal", objective=objective)
         assert where(placed)["x0"] == where(placed)["n3"]
-        assert plan(graph, PAIR, placement=placed).aliases == ((0, 0),)
+        assert plan(graph, PAIR, placed=placed).aliases == ((0, 0),)
 
 
 def test_a_placement_belongs_to_its_graph_and_devices():
     placed = place(wide(), PAIR, placement="single")
     with pytest.raises(PlanError, match="of another graph or device list"):
-        plan(wide(), PAIR, placement=placed)
+        plan(wide(), PAIR, placed=placed)
     with pytest.raises(PlanError, match="of another graph or device list"):
-        plan(placed.graph, PAIR[::-1], placement=placed)
+        plan(placed.graph, PAIR[::-1], placed=placed)
     with pytest.raises(InputError, match=r"unknown objective 'make_span'.*did you mean 'makespan'"):
         place(wide(), PAIR, placement="single", objective="make_span")
     with pytest.raises(InputError, match="no input 'y'"):

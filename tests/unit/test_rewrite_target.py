@@ -42,7 +42,7 @@ def agree(b, values, devices="cpu:0", pins=None):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
     assert made.output_names == model.output_names
     assert placement.graph is made.graph
-    plan(made.graph, devices, placement=placement)
+    plan(made.graph, devices, placed=placement)
     return made, placement
 
 

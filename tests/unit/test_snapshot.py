@@ -70,7 +70,7 @@ def test_other_devices_and_other_versions_are_read_from_the_document():
 
 
 def test_a_bundle_runs_from_its_snapshot_and_on_other_devices_without(tmp_path, monkeypatch):
-    path = build_bundle(_builder(), DEVICES, tmp_path / "net.bundle", place={"conv": "tt:0"}, generate=False)
+    path = build_bundle(_builder(), DEVICES, tmp_path / "net.bundle", place={"conv": "tt:0"}, compile=False)
     assert read_bundle(path).program().plan == "main.plan"
     x = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
     other = gr.load(path, DEVICES[::-1])

@@ -133,7 +133,7 @@ def test_models_have_their_parameters():
 
 
 def test_a_bundle_is_loaded_with_either_way(tmp_path):
-    path = build_bundle(builder(), "cpu:0", tmp_path / "unset.bundle", generate=False)
+    path = build_bundle(builder(), "cpu:0", tmp_path / "unset.bundle", compile=False)
     with pytest.raises(gr.InputError, match=r"no values of 'x', 'y':"):
         gr.load(path).run()
     gr.load(path, unset_inputs="allow").run()

@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from ...base import dtypes
 from ...base.errors import DocumentError, InputError, ParamsError, as_path, did_you_mean
 from ...base.json_text import parse_json
 from ...base.machine import devices
+from ...base.options import Options
 from ...base.progress import Count, uncounted
 from ...ir.documents.document import check_schema
 from ...ir.documents.weights import Slot, check_slots, map_values
@@ -83,7 +84,8 @@ class BundleLibrary:
 
 
 class Bundle:
-    """An opened bundle. ``devices`` is the list it was compiled for, ``files`` {name: sha256 in hex},
+    """An opened bundle. ``devices`` is the list it was compiled for, ``options`` those it was compiled with
+    (the defaults where it does not say), ``files`` {name: sha256 in hex},
     ``sizes`` {name: bytes}, ``slots`` where each parameter lies. ``kernels``: with which its programs run,
     one of KERNELS; factory.open_program reads it. ``verified``: parameters, graphs and plans are not mapped,
     and all that is used is compared."""
@@ -96,6 +98,7 @@ class Bundle:
             BundleLibrary(raw["file"], tuple(raw["kinds"]), raw["isa"], raw.get("signature"))
             for raw in index["libraries"]
         )
+        self.options = _options(path, index.get("options", {}))
         params = index["params"]
         self.params_file: str | None = params and params["file"]
         self.slots: Mapping[str, Slot] = (
@@ -190,6 +193,13 @@ class Bundle:
         return Mapped(
             {name: found[key] for name, key in program.params.items()}, self._digests.setdefault(which, {})
         )
+
+
+def _options(path: Path, raw: Mapping[str, Any]) -> Options:
+    try:
+        return Options.from_json(raw)
+    except InputError as error:
+        raise DocumentError(f"bundle {path}: $.options: {error}", path="$.options") from None
 
 
 class Mapped(NamedTuple):

@@ -19,6 +19,7 @@ import orjson
 
 from ...base.errors import DocumentError, GraphRuntimeError
 from ...base.mapped import open_file, read_file
+from ...base.options import Options
 from ...base.progress import Count, uncounted
 from ...base.writing import told, writing
 from ...ir.documents.weights import Slot, lay_out, type_of, write_values
@@ -43,11 +44,13 @@ def write_bundle(
     libraries: Sequence[BundleLibrary],
     files: Mapping[str, bytes | os.PathLike],
     params: Mapping[str, Any] | None = None,
+    options: Options | None = None,
     tell: Count = uncounted,
 ) -> Path:
     """Write a bundle: a stored zip if ``path`` ends in .zip, else a folder. ``files`` {name: bytes, or a
     path to copy} must have every file that programs and libraries name. ``params`` {key: an array or a
-    Constant}. ``tell`` is called with (parameters written, parameters in all).
+    Constant}. ``options``: those that it was compiled with. ``tell`` is called with (parameters written,
+    parameters in all).
 
     An older bundle at ``path`` is replaced; anything else there is refused. Raises DocumentError, what
     reading a Constant raises, and WriteError.
@@ -59,6 +62,7 @@ def write_bundle(
         "format": FORMAT,
         "version": VERSION,
         "devices": list(devices),
+        **({} if options is None else {"options": options.as_json()}),
         "programs": [_program(p) for p in programs],
         "libraries": [_library(entry) for entry in libraries],
         "params": {"file": PARAMS, "tensors": {key: _slot(slot) for key, slot in slots.items()}}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...base.errors import InputError
+from ...base.options import MAX_IN_FLIGHT
 from ...plan.types import Plan
 from .. import core, library
 from ..circular import measured
@@ -32,9 +33,7 @@ from .zero_copy import ZeroCopy, array_of
 if TYPE_CHECKING:
     from .submission import Submitter
 
-__all__ = ["MAX_IN_FLIGHT", "Session"]
-
-MAX_IN_FLIGHT = 8
+__all__ = ["Session"]
 
 
 class Session(Running):

@@ -1,0 +1,134 @@
+"""Options: how a model is prepared, planned and run, in one value that goes from the caller to the session.
+
+create(), prepare(), plan(), build_bundle() and the commands take it, or its fields as keywords. A bundle
+keeps it, and ``graph-runtime plan`` prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any
+
+from .errors import InputError, did_you_mean
+
+__all__ = ["MAX_IN_FLIGHT", "Options"]
+
+MAX_IN_FLIGHT = 8
+_EXAMPLES = {
+    "place": "{'conv*': 'tt:0'}",
+    "device_map": "{'2': 'tt:0'}",
+    "formats": "{'tt': 'bf16'}",
+    "layouts": "{'conv*': 'l1'}",
+    "numerics": "{'tt': {'fidelity': 'HiFi2'}}",
+    "dims": "{'batch': 4}",
+}
+_NONE: Mapping = MappingProxyType({})
+
+
+def _mapping() -> Any:
+    return field(default_factory=lambda: _NONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a model is prepared, planned and run. Raises InputError for a field that should be a mapping and
+    is none; other words are judged where they are used.
+
+    Preparing. ``dims``: {symbolic dimension: size} of an ONNX file. ``fuse``: whether nodes may be fused and
+    rewritten; None: those of an ONNX file or a Model may, a graph.json, a Graph and a GraphBuilder say how
+    they want to be run. ``compile``: whether C is generated and compiled for kernels that the installed ones
+    do more slowly; None: those of an ONNX file or a Model, and where nodes may be rewritten; where that fails
+    the installed ones serve, with a warning.
+
+    Placing. ``place``: pins, glob over node, op and function names -> device. ``device_map``: device type of
+    the file -> device. ``strict``: a device that the list does not have is an error, not a warning.
+    ``placement``: what places the rest: a policy (placing.POLICIES), "package.module:function", or such a
+    function; None: mincut for several devices where nodes may be rewritten and there are no pins, else the
+    first device. ``objective``: what policies make least: "serial", "makespan" or "throughput".
+    ``fallback``: a node that cannot run where it is asked to is an "error", or runs on a "host" of the list.
+
+    Storing and computing. ``formats``: device or kind -> format of its floats. ``layouts``: glob -> layout of
+    what those nodes make, as "l1/tile/bf16/height[8x1]" (plan/wishes.py). ``numerics``: device or kind ->
+    {"fidelity", "dst", "numerics"} of nodes that do not say. ``policy``: how ops are cut onto the cores of
+    buda boards (balance.POLICIES); None: as the file says, else each kernel cuts its own. ``reuse``: how
+    memory is shared, "serial", "safe" or "off" (docs/memory.md); None: "safe" for what may run on queues,
+    else "serial".
+
+    Running. ``threads``: size of the intra-op pool; None: as it is. ``queues``: "threads" lets run() use the
+    devices' queues, "inline" does not. ``max_in_flight``: queued runs that hold memory at once; the next one
+    waits for the oldest. ``unset_inputs``: runs "refuse" inputs that were never set, or "allow" them, as TVM.
+    """
+
+    dims: Mapping[str, int] = _mapping()
+    fuse: bool | None = None
+    compile: bool | None = None
+    place: Mapping[str, Any] = _mapping()
+    device_map: Mapping[str, Any] = _mapping()
+    strict: bool = False
+    placement: str | Callable | None = None
+    objective: str = "serial"
+    fallback: str = "error"
+    formats: Mapping[str, str] = _mapping()
+    layouts: Mapping[str, str] = _mapping()
+    numerics: Mapping[str, Mapping[str, str]] = _mapping()
+    policy: str | None = None
+    reuse: str | None = None
+    threads: int | None = None
+    queues: str = "inline"
+    max_in_flight: int = MAX_IN_FLIGHT
+    unset_inputs: str = "refuse"
+
+    def __post_init__(self) -> None:
+        for name in _EXAMPLES:
+            value = getattr(self, name)
+            _require_mapping(name, value, _EXAMPLES[name])
+            object.__setattr__(self, name, MappingProxyType(dict(value)))
+        for device, words in self.numerics.items():
+            _require_mapping(f"numerics of {device}", words, "{'fidelity': 'HiFi2'}")
+
+    @classmethod
+    def of(cls, options: Options | None = None, /, **words: Any) -> Options:
+        """``options``, or the defaults, with the fields that ``words`` names; one that is None stays as it
+        was. Raises InputError for a word that is no field."""
+        if options is not None and not isinstance(options, Options):
+            text = f"options is a gr.Options, got {type(options).__name__}: give its fields as keywords"
+            raise InputError(text, got=type(options).__name__)
+        for name in words:
+            if name not in _FIELDS:
+                text = f"there is no option {name!r}{did_you_mean(name, _FIELDS)}"
+                raise InputError(text, got=name, wanted=list(_FIELDS))
+        given = {name: value for name, value in words.items() if value is not None}
+        return replace(options or cls(), **given)
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Options:
+        """What as_json() gave. Raises InputError for a name that is no field, and for a mapping that is
+        none."""
+        return cls.of(None, **raw)
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields that are not the default, as JSON has them. A function is named "module:function"."""
+        default = Options()
+        return {
+            name: _plain(getattr(self, name))
+            for name in _FIELDS
+            if getattr(self, name) != getattr(default, name)
+        }
+
+
+_FIELDS = tuple(one.name for one in fields(Options))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if callable(value):
+        return f"{getattr(value, '__module__', '')}:{getattr(value, '__qualname__', value)}"
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _require_mapping(name: str, value: object, example: str) -> None:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} is a mapping, as {example}; got {value!r}", got=type(value).__name__)

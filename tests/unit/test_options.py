@@ -1,0 +1,135 @@
+"""Options: one value of what a caller may choose, the same for create(), prepare(), bundles and commands."""
+
+import inspect
+from dataclasses import fields, replace
+
+import numpy as np
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+import graph_runtime as gr
+from graph_runtime.base.machine.devices import parse
+from graph_runtime.base.options import Options
+from graph_runtime.build.bundles.bundle import read_bundle
+from graph_runtime.build.prepare import prepare
+from graph_runtime.cli import options as flags
+from graph_runtime.cli.app import app
+from graph_runtime.ir.model import Model
+from graph_runtime.views import report
+
+NAMES = {one.name for one in fields(Options)}
+DEVICES = ["cpu:0", "tt:0"]
+
+
+def mlp() -> gr.GraphBuilder:
+    rng = np.random.default_rng(0)
+    builder = gr.GraphBuilder()
+    x = builder.input("x", (32, 64))
+    w = builder.param("w", rng.random((64, 64), np.float32))
+    v = builder.param("v", rng.random((64, 32), np.float32))
+    builder.output(builder.op("matmul", builder.op("relu", builder.op("matmul", x, w)), v))
+    return builder
+
+
+# **************** one list of names ****************
+
+
+def test_the_keywords_of_create_are_the_fields_and_none_of_them_has_a_default_of_its_own():
+    parameters = inspect.signature(gr.create).parameters
+    own = {"graph", "library", "devices", "params", "options", "name"}
+    assert set(parameters) - own == NAMES
+    assert all(parameters[name].default is None for name in NAMES)
+
+
+def test_every_flag_of_the_commands_says_a_field():
+    renamed = {"dim": "dims", "map": "device_map", "format": "formats", "layout": "layouts"}
+    renamed |= {"fidelity": "numerics", "dst": "numerics"}
+    shown = {renamed.get(name, name) for name in flags._FLAGS}
+    assert shown == NAMES - {"queues", "max_in_flight", "unset_inputs"}  # these are of a session
+
+
+# **************** the value ****************
+
+
+def test_words_come_before_options_and_none_leaves_them_as_they_were():
+    options = Options(policy="nlp", threads=2)
+    assert Options.of(options, threads=3, policy=None) == replace(options, threads=3)
+
+
+def test_a_field_cannot_be_changed_nor_what_is_in_it():
+    pins = {"a": "tt:0"}
+    options = Options(place=pins)
+    pins["b"] = "cpu:0"
+    assert dict(options.place) == {"a": "tt:0"}
+    with pytest.raises(TypeError):
+        options.place["b"] = "cpu:0"
+    with pytest.raises(AttributeError):
+        options.policy = "nlp"
+
+
+def test_an_unknown_word_is_refused_with_the_one_that_was_meant():
+    with pytest.raises(gr.InputError, match=r"no option 'polcy'.*'policy'"):
+        Options.of(polcy="nlp")
+    with pytest.raises(gr.InputError, match=r"options is a gr\.Options, got dict"):
+        gr.create(mlp(), options={"policy": "nlp"})
+
+
+@pytest.mark.parametrize("name", ["place", "device_map", "formats", "layouts", "numerics", "dims"])
+def test_a_field_that_should_be_a_mapping_says_so(name):
+    with pytest.raises(gr.InputError, match=f"{name} is a mapping, as"):
+        Options(**{name: "tt:0"})
+
+
+def test_options_as_json_and_back_are_equal():
+    words = {"dims": {"n": 2}, "fuse": True, "numerics": {"tt": {"fidelity": "LoFi"}}}
+    raw = orjson.loads(orjson.dumps(Options(place={"a": parse("tt:0")}, **words).as_json()))
+    assert raw == {**words, "place": {"a": "tt:0"}}
+    assert Options.from_json(raw) == Options(place={"a": "tt:0"}, **words)
+    assert Options().as_json() == {}
+
+
+# **************** where it goes ****************
+
+
+def test_prepare_says_what_it_decided():
+    model = Model.from_builder(mlp())
+    assert prepare(mlp(), DEVICES).options == Options(fuse=False, reuse="serial")
+    assert prepare(model, DEVICES).options == Options(fuse=True, placement="mincut", reuse="serial")
+    assert prepare(model, DEVICES, place={"*": "tt:0"}).options.placement is None
+    assert prepare(model, DEVICES, kept=True).options.reuse == "safe"
+    assert prepare(mlp(), DEVICES, queues="threads").options.reuse == "safe"
+
+
+def test_a_bundle_keeps_its_options_and_load_follows_them(tmp_path):
+    options = Options(fuse=True, placement="single", threads=1, max_in_flight=3, unset_inputs="allow")
+    gr.build_bundle(mlp(), DEVICES, tmp_path / "b", options, compile=False)
+    assert read_bundle(tmp_path / "b").options == replace(options, compile=False)
+    module = gr.load(tmp_path / "b")
+    module.run()  # x was never set: the bundle says that this is allowed
+    assert module.session.max_in_flight == 3
+    with pytest.raises(gr.InputError):
+        gr.load(tmp_path / "b", unset_inputs="refuse").run()
+
+
+@pytest.mark.parametrize("wrong", [{"polcy": "nlp"}, {"place": 3}, 7])
+def test_options_in_a_bundle_that_are_none_are_refused(tmp_path, wrong):
+    gr.build_bundle(mlp(), "cpu:0", tmp_path / "b", compile=False)
+    index = tmp_path / "b" / "bundle.json"
+    index.write_bytes(orjson.dumps(orjson.loads(index.read_bytes()) | {"options": wrong}))
+    with pytest.raises(gr.DocumentError, match="options"):
+        gr.load(tmp_path / "b")
+
+
+def test_python_and_the_command_make_the_same_plan(tmp_path):
+    path = tmp_path / "graph.json"
+    path.write_text(mlp().to_json())
+    words = {"placement": "mincut", "objective": "makespan", "formats": {"tt": "bfp8_b"}, "reuse": "off"}
+    flags = "--placement mincut --objective makespan --format tt=bfp8_b --reuse off --fuse --json".split()
+    command = ["plan", str(path), "--device", DEVICES[0], "--device", DEVICES[1], *flags]
+    shown = orjson.loads(CliRunner().invoke(app, command, catch_exceptions=False).stdout)
+    module = gr.create(path, None, DEVICES, fuse=True, compile=False, **words)
+    ours = orjson.loads(orjson.dumps(report.describe(module.session.plan)))
+    del ours["memories"]  # the command adds what other modes would take
+    assert ours == {name: shown[name] for name in ours}
+    assert shown["options"] == Options(fuse=True, **words).as_json()
