@@ -12,9 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 import graph_runtime as gr
-from graph_runtime.plan import plan
-from graph_runtime.testing.compare import compare_arrangements
-from graph_runtime.views.report import text
+from graph_runtime.testing import compare_arrangements
 
 DEVICES = ["cpu:0", "tt:0"]
 
@@ -42,7 +40,7 @@ def feed_forward(tokens: int = 40, width: int = 48, inner: int = 96) -> gr.Graph
 def main() -> None:
     b = feed_forward()
     print(f"{len(b.to_json())} characters of graph.json; it begins\n\n{b.to_json()[:300]}...\n")
-    print(text(plan(b.build(), DEVICES)))
+    print(gr.plan_text(gr.prepare(b, DEVICES).plan))
 
     # run it: no library given, so the kernels built into the package serve
     module = gr.create(b, None, DEVICES, params=b.params)

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 import graph_runtime as gr
-from graph_runtime.plan import plan
 
 SHAPE = [4]
 # (d, h): the device that adds, the device that subtracts
@@ -82,7 +81,7 @@ def show(write: Callable[[str, str], str], expected: Callable[..., np.ndarray], 
             text, devices = write(d, h), [h, d]
             file, library = Path(folder, "deploy.json"), Path(folder, f"{d}-{h}.so".replace(":", ""))
             file.write_text(text)
-            gr.build_library([plan(gr.load_graph(text), devices)], library)
+            gr.build_library([gr.prepare(text, devices).plan], library)
             for where, graph in (("memory", text), ("disk", str(file))):
                 got = run(graph, library, devices, inputs)
                 np.testing.assert_array_equal(got, want)

@@ -18,10 +18,6 @@ import numpy as np
 from dataset import HERE, held_out
 
 import graph_runtime as gr
-from graph_runtime.ir.documents.write import graph_to_json
-from graph_runtime.plan import Plan, plan
-from graph_runtime.plan.record import record
-from graph_runtime.views.report import text
 
 OUT = HERE / "out"
 LEAST, MOST_LOST = 0.97, 0.005
@@ -36,17 +32,17 @@ ARRANGEMENTS = {
 }
 
 
-def make_plans() -> dict[str, Plan]:
+def make_plans() -> dict[str, gr.Plan]:
     """Plan graph.json in the three ways, and write each plan as a graph.json with its columns."""
     graph = gr.load_graph(HERE / "graph.json")
-    plans = {name: plan(graph, **how) for name, how in ARRANGEMENTS.items()}
+    plans = {name: gr.prepare(graph, **how).plan for name, how in ARRANGEMENTS.items()}
     OUT.mkdir(exist_ok=True)
     for name, planned in plans.items():
-        (OUT / f"{name}.json").write_bytes(graph_to_json(record(planned)))
+        (OUT / f"{name}.json").write_bytes(gr.graph_to_json(gr.record(planned)))
     return plans
 
 
-def compile_kernels(plans: dict[str, Plan]) -> Path:
+def compile_kernels(plans: dict[str, gr.Plan]) -> Path:
     """Compile what the plans call into one module library."""
 
     def progress(what: str, done: int, total: int) -> None:
@@ -81,7 +77,7 @@ def main() -> int:
         devices = " + ".join(map(str, planned.devices))
         print(f"{name:5}  {devices:12}  {accuracy[name]:.2%} of {len(labels)} right, {seconds:.2f} s")
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print(f"\nThe plan of mixed:\n\n{text(plans['mixed'], width)}")
+    print(f"\nThe plan of mixed:\n\n{gr.plan_text(plans['mixed'], width)}")
     print(f"It ran from {OUT / 'mixed.json'} and {library.name}; `graph-runtime inspect` shows either.")
     low = [name for name, share in accuracy.items() if share < LEAST]
     lost = accuracy["cpu"] - accuracy["tt"]

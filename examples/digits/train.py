@@ -16,7 +16,7 @@ import numpy as np
 from dataset import HERE, held_out, training
 from layers import Conv3x3, Dense, Dropout, Flatten, MaxPool2, Relu, softmax_cross_entropy
 
-from graph_runtime.ir.documents.params import save_params
+import graph_runtime as gr
 
 EPOCHS = 80
 BATCH = 64
@@ -135,7 +135,7 @@ def main() -> int:
     if right < 0.97 * len(labels):
         print("below 97 %: params.bin is not written", file=sys.stderr)
         return 1
-    save_params(network.named(), HERE / "params.bin")
+    gr.save_params(network.named(), HERE / "params.bin")
     return 0
 
 

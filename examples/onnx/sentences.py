@@ -19,7 +19,6 @@ import numpy as np
 from minilm import Tokens, export, find_model, load, tokens
 
 import graph_runtime as gr
-from graph_runtime.build.prepare import prepare
 
 CORPUS = [
     "The cat sleeps on the warm window sill.",
@@ -44,10 +43,7 @@ def embedder(path: Path, place: str) -> Callable[[Tokens], np.ndarray]:
     """The model on these devices, a sentence at a time; floats of tt:0 are kept in bfloat16."""
     devices, pins = PLACES[place]
     formats = {"tt": "bf16"} if "tt:0" in devices else None
-    made = prepare(path, devices, dims={"batch": 1}, place=pins, formats=formats, fallback="host")
-    module = gr.create(made.plan)
-    for name, constant in made.model.constants.items():
-        module.set_input(name, constant.read())
+    module = gr.create(path, None, devices, dims={"batch": 1}, place=pins, formats=formats, fallback="host")
 
     def embed(given: Tokens) -> np.ndarray:
         module.run(ids=given.ids, mask=given.mask)

@@ -9,13 +9,14 @@ from typing import Any
 
 import graph_runtime.runtime as rt
 from graph_runtime import GraphBuilder, build_bundle
-from graph_runtime.build.bundles.bundle import Bundle
 
 
-def bundle(name: str, programs: Mapping[str, GraphBuilder], device: str = "tt:0", **options: Any) -> Bundle:
+def bundle(
+    name: str, programs: Mapping[str, GraphBuilder], device: str = "tt:0", **options: Any
+) -> rt.Bundle:
     """The programs as one bundle for a device, compiled apart from any other, opened."""
     folder = Path(tempfile.mkdtemp(prefix="stitching_"))
-    path = build_bundle(dict(programs), [device], folder / f"{name}.zip", generate=False, **options)
+    path = build_bundle(dict(programs), [device], folder / f"{name}.zip", compile=False, **options)
     return rt.load_bundle(path)
 
 

@@ -20,7 +20,7 @@ def show_plan(module: GraphModule) -> None:
     """From level 1 devices and memories, from level 3 every node, copy and storage with its cause."""
     level, plan = config.get("DEBUG"), module.session.plan
     if level >= 3:
-        _say(report.text(plan))
+        _say(report.plan_text(plan))
     elif level >= 1:
         inserted = int((plan.origin < 0).sum())
         _say(

@@ -40,6 +40,7 @@ from .stitching.open_device import MemoryView, OpenDevice, deallocated, opened
 from .stitching.submit import submit
 
 __all__ = [
+    "Bundle",
     "Hooks",
     "Layout",
     "MemoryLog",

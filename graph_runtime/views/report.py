@@ -25,10 +25,10 @@ __all__ = [
     "nodes",
     "picture",
     "pictures",
+    "plan_text",
     "pool",
     "summary",
     "table",
-    "text",
 ]
 
 Row = dict[str, Any]
@@ -192,7 +192,7 @@ def circular_text(plan: Plan) -> str:
 # **************** text ****************
 
 
-def text(plan: Plan, width: int | None = None, modes: Modes | None = None) -> str:
+def plan_text(plan: Plan, width: int | None = None, modes: Modes | None = None) -> str:
     """The whole report for people: nodes with causes, copies, memories, the pool map as a table and as
     pictures. ``width``: of the terminal, in characters; None for lines as long as they come."""
     parts = [table(nodes(plan), ("nid", "name", "op", "device", "layout", "sid", "cause"), width)]

@@ -75,7 +75,7 @@ def test_tables_fit_a_terminal():
 
 def test_text_has_every_node_and_a_picture_of_each_memory():
     planned = _planned()
-    text = report.text(planned)
+    text = report.plan_text(planned)
     for name in planned.graph.names:
         assert name in text
     assert "copies: 2, 32 B on every run" in text
