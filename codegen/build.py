@@ -60,12 +60,14 @@ def kernels_of(plans: Iterable[Plan]) -> tuple[list[KernelSpec], list[tuple[str,
     foreign: dict[tuple[str, str], str] = {}
     for plan in plans:
         for view, kind in _calls(plan):
-            key = (view.func.name, kind)
-            if view.func.op is None:
+            func = view.func
+            assert func is not None  # what calls a function has one
+            key = (func.name, kind)
+            if func.op is None:
                 foreign.setdefault(key, view.name)
                 continue
             kernel = KernelSpec(
-                *key, registry.require(view.func.op), view.func.attrs, view.input_types, view.output_types
+                *key, registry.require(func.op), func.attrs, view.input_types, view.output_types
             )
             other = kernels.setdefault(key, kernel)
             if other != kernel:
@@ -283,12 +285,14 @@ def _require_names(const: Collection[str], programs: Mapping[str, Any]) -> None:
 def _programs(
     prepared: Mapping[str, Prepared],
     const: Collection[str],
-) -> tuple[list[BundleProgram], dict[str, bytes], dict[str, Constant]]:
+) -> tuple[list[BundleProgram], dict[str, bytes | Path], dict[str, Constant]]:
     """The bundle's programs, the files of their graphs, and their parameters.
 
     Parameters of one name and equal values are stored once.
     """
-    programs, files, stored = [], {}, {}
+    programs: list[BundleProgram] = []
+    files: dict[str, bytes | Path] = {}
+    stored: dict[str, Constant] = {}
     for name, item in prepared.items():
         graph, constants = item.plan.graph, item.model.constants
         keys = {
@@ -297,8 +301,10 @@ def _programs(
         file = f"{name}.json" if len(prepared) > 1 else "main.json"
         files[file] = graph_to_json(record(item.plan))
         ready = write_snapshot(item.plan)
-        plan_file = f"{file.removesuffix('.json')}.plan" if ready is not None else None
-        files |= {plan_file: ready} if ready is not None else {}
+        plan_file = None
+        if ready is not None:
+            plan_file = f"{file.removesuffix('.json')}.plan"
+            files[plan_file] = ready
         inputs = tuple(key for key in graph.input_names if key not in constants)
         programs.append(
             BundleProgram(
@@ -340,8 +346,9 @@ class _Given:
     def __init__(self, library: Any):
         judged = library if isinstance(library, LibraryFile) else None
         self.path = Path(getattr(library, "path", library))
-        self.named = judged is None or judged.sealed is None
-        self.contents: Path | bytes = self.path if self.named else bytes(judged.contents())
+        sealed = judged is not None and judged.sealed is not None
+        self.named = not sealed
+        self.contents: Path | bytes = bytes(judged.contents()) if judged and sealed else self.path
         self.manifest: Manifest | None = judged.manifest if judged else find_manifest(self.path)
         entries = self.manifest.kernels if self.manifest else ()
         self.kernels = {(entry.name, entry.kind): entry for entry in entries}
@@ -358,7 +365,9 @@ class _Given:
 
     def sha256(self) -> str:
         """In hex."""
-        return file_sha256(self.path) if self.named else hashlib.sha256(self.contents).hexdigest()
+        if isinstance(self.contents, Path):
+            return file_sha256(self.contents)
+        return hashlib.sha256(self.contents).hexdigest()
 
 
 def _functions(path: Path) -> frozenset[str]:

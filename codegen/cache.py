@@ -120,7 +120,9 @@ class Cache:
         not used for longest, until there are four fifths. What was deleted."""
         limit = int(float(setting("CACHE_MB") if megabytes is None else megabytes) * (1 << 20))
         days = float(setting("CACHE_DAYS") if days is None else days)
-        now, gone, left = time.time(), [], []
+        now = time.time()
+        gone: list[Entry] = []
+        left: list[Entry] = []
         for entry in self.entries():
             if entry.kind == "unfinished":
                 gone += [entry] if now - entry.used > _ABANDONED else []

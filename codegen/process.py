@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 from ..base.config import get as setting
 from ..base.errors import CompileError
@@ -87,8 +87,8 @@ class CommandPool:
                 _kill(process.pid)  # what it started and left behind, too
                 self._alive.discard(process.pid)
             status = process.wait()
-            process.stdout.close()
-            process.stderr.close()
+            for pipe in _pipes(process):
+                pipe.close()
         if self._stopped:
             raise CompileError("the compiler was ended, because another step ended the build")
         if not ended:
@@ -143,7 +143,7 @@ def _kill(pid: int) -> None:
 def _listen(process: subprocess.Popen[bytes], seconds: int) -> tuple[bool, bytes, bytes]:
     """Read what a process says until it ends: (whether it did in time, stdout, stderr). Its pipes may stay
     open beyond its end, in what it started: nothing waits for those."""
-    said = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
+    said = {pipe.fileno(): bytearray() for pipe in _pipes(process)}
     deadline = time.monotonic() + seconds if seconds > 0 else float("inf")
     with selectors.DefaultSelector() as selector, ExitStack() as stack:
         tick = None
@@ -167,7 +167,14 @@ def _listen(process: subprocess.Popen[bytes], seconds: int) -> tuple[bool, bytes
                 if not _take(pipe, said[pipe]):
                     selector.unregister(pipe)
             if (ended and (not ready or rounds > _LAST_ROUNDS)) or (left <= 0 and not ended):
-                return ended, *(bytes(text) for text in said.values())
+                out, err = (bytes(text) for text in said.values())
+                return ended, out, err
+
+
+def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
+    assert process.stdout is not None  # _start asks for both
+    assert process.stderr is not None
+    return process.stdout, process.stderr
 
 
 def _take(pipe: int, said: bytearray) -> bool:

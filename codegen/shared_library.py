@@ -83,8 +83,9 @@ def compile_library(
     Raises CompileError where there is no compiler or it refuses the code, WriteError.
     """
     isa_name, march_flags = target(march)
-    importable = out is not None and glue.python_include() is not None
-    module = glue.module_name(Path(out).name.split(".")[0]) if importable else ""
+    module = ""  # of Python, too, where the file has a name and Python's headers are there
+    if out is not None and glue.python_include() is not None:
+        module = glue.module_name(Path(out).name.split(".")[0])
     made = _Target(find_compiler(), isa_name, (*FLAGS, *march_flags), module)
     key = _key(rendered, made)
     cache = open_cache()

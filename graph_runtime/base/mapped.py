@@ -13,7 +13,8 @@ import stat
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import BinaryIO, NamedTuple
+from io import BufferedReader
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -46,7 +47,7 @@ _watchers: list[tuple[Watcher, Callable[[int], None]]] = []
 
 
 @contextmanager
-def open_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
+def open_file(path: str | os.PathLike) -> Iterator[BufferedReader]:
     """A regular file, open for reading. Raises OSError for anything else, without waiting for a pipe's writer
     or reading a device, and ValueError for a path with a NUL."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -59,7 +60,7 @@ def open_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _refused(handle: int) -> Iterator[BinaryIO]:
+def _refused(handle: int) -> Iterator[BufferedReader]:
     os.close(handle)
     raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     yield
@@ -91,7 +92,7 @@ def map_file(
 
 
 def map_opened(
-    file: BinaryIO,
+    file: IO[bytes],
     path: str | os.PathLike,
     begin: int = 0,
     size: int | None = None,
@@ -128,7 +129,7 @@ def map_opened(
     return memoryview(made)[skipped:]
 
 
-def _read(file: BinaryIO, begin: int, size: int, private: bool) -> memoryview:
+def _read(file: IO[bytes], begin: int, size: int, private: bool) -> memoryview:
     data = memoryview(mmap.mmap(-1, size))  # at a page, as what is mapped
     file.seek(begin)
     done = 0

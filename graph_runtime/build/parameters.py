@@ -51,7 +51,7 @@ def _parameters(bundle: Bundle) -> dict[str, np.ndarray]:
                 names.setdefault(name, key)
     named = set(names.values())
     names |= {key: key for key in bundle.slots if key not in named and key not in names}
-    if not names:
+    if not names or bundle.params_file is None:
         return {}
     found, _ = map_values(*bundle.member(bundle.params_file), bundle.slots, set(names.values()))
     for array in found.values():

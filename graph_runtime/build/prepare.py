@@ -176,7 +176,8 @@ def _set_inputs(model: Model) -> Sequence[str]:
 def _pins(model: Model, place: Mapping[str, str | Device]) -> dict[str, str | Device]:
     """The caller's pins that still name something, and by their names the nodes that stand for pinned ones
     and are not named by them any more."""
-    kept, named = {}, {}
+    kept: dict[str, str | Device] = {}
+    named: dict[str, str] = {}
     for pin, device in place.items():
         with contextlib.suppress(PlanError):  # all that it named has become part of other nodes
             hits = np.flatnonzero(matching(model.graph, pin, "pin"))

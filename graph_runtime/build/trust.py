@@ -123,18 +123,20 @@ def is_trusted(sha256: str, signature: str | None = None) -> bool:
     """Whether the library of that hash may run, with what its bundle says of it."""
     if sha256 in trust_store.entries():
         return True
-    key = trust_store.key()[0] if signature else None
+    if signature is None:
+        return False
+    key = trust_store.key()[0]
     return key is not None and hmac.compare_digest(_signature(key, sha256), signature)
 
 
 def require_trust(files: Sequence[LibraryFile]) -> None:
     """Raise UntrustedLibraryError, with the hashes and what can be done, where libraries that came with a
     bundle may not run."""
-    refused = [file for file in files if not is_trusted(file.sealed.sha256, file.signature)]
+    refused = [file for file in files if not is_trusted(file.sha256, file.signature)]
     if not refused:
         return
     several = len(refused) > 1
-    named = ", ".join(f"{file.path} (sha256 {file.sealed.sha256})" for file in refused[:_SHOWN])
+    named = ", ".join(f"{file.path} (sha256 {file.sha256})" for file in refused[:_SHOWN])
     reasons = [trust_store.problem(), *([trust_store.key()[1]] if any(f.signature for f in refused) else [])]
     because = "".join(f" [{reason}]" for reason in reasons if reason)
     raise UntrustedLibraryError(
@@ -142,6 +144,6 @@ def require_trust(files: Sequence[LibraryFile]) -> None:
         f"here by you, nor trusted, so it is not run.{because} Trust {'them' if several else 'it'} "
         "(graph-runtime trust add with the bundle or the sha256; gr.trust), run on the kernels built in "
         "(--no-native; libraries=False), or compile the graph anew (--rebuild; rebuild=True)",
-        sha256=tuple(file.sealed.sha256 for file in refused),
-        got=refused[0].sealed.sha256,
+        sha256=tuple(file.sha256 for file in refused),
+        got=refused[0].sha256,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from ..base.errors import CapacityError, CheckError, DeviceMemoryError, GraphRuntimeError, KernelError
 
@@ -31,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     sys.exit(code if args else 2)
 
 
-def _command(args: Sequence[str]) -> object:
+def _command(args: Sequence[str]) -> Any:
     """Run a command; the code that it gives. Errors become SystemExit."""
     from .app import UsageError, app
 
@@ -55,5 +56,5 @@ def _one_line(error: BaseException | str) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _show_warning(message: Warning | str, *_: object) -> None:
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     print(f"warning: {message}", file=sys.stderr)

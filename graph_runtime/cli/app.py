@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from .bench import bench
@@ -18,7 +20,7 @@ from .verify import verify
 
 __all__ = ["UsageError", "app"]
 
-UsageError = typer.BadParameter.__base__  # click's, which typer brings along or has inside
+UsageError: Any = typer.BadParameter.__base__  # click's, which typer brings along or has inside
 
 app = typer.Typer(
     no_args_is_help=True,

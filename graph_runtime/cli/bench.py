@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -45,7 +45,8 @@ def bench(
         )
         module = program.open(program.prepare(options, tell), tell)
     rng = np.random.default_rng(seed)
-    values = {name: opt.random_array(module.get_input(name).type, rng) for name in module.get_input_info()[0]}
+    names = module.get_input_info()[0]
+    values: dict[str, Any] = {name: opt.random_array(module.get_input(name).type, rng) for name in names}
     result = module.benchmark(
         repeat=repeat, number=number, min_repeat_ms=min_repeat_ms, end_to_end=end_to_end, **values
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import orjson
 import typer
 
 from ..base.mapped import open_file
 from ..base.options import Options
+from ..build.bundles.bundle import Bundle
 from ..build.libraries.manifest import find_manifest
 from ..build.parameters import bundle_of
 from ..build.trust import is_trusted
@@ -99,8 +99,9 @@ def _graph(file: Path, devices: list[str] | None, dims: dict[str, int]) -> tuple
 def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]:
     programs = open_programs(file, devices)
     bundle = programs[0].bundle
+    assert bundle is not None  # open_programs was given one
     memory = [_memory(program) for program in programs]
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": p.name,
             "graph": p.graph,
@@ -111,6 +112,7 @@ def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]
         }
         for p in bundle.programs
     ]
+    libraries = _trusted(bundle)
     found = {
         "kind": "bundle",
         "devices": list(bundle.devices),
@@ -118,15 +120,7 @@ def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]
         "files": dict(bundle.files),
         "sizes": dict(bundle.sizes),
         "programs": rows,
-        "libraries": [
-            {
-                "file": x.file,
-                "kinds": x.kinds,
-                "isa": x.isa,
-                "trusted": is_trusted(bundle.files[x.file], x.signature),
-            }
-            for x in bundle.libraries
-        ],
+        "libraries": libraries,
         **memory[0][0],
     }
     lines = [f"bundle {file.name} for {', '.join(bundle.devices)}"]
@@ -138,7 +132,7 @@ def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]
     lines += [
         f"library {x['file']}: {', '.join(x['kinds'])} ({x['isa']})"
         f"{'' if x['trusted'] else ', not trusted: it would not run'}"
-        for x in found["libraries"]
+        for x in libraries
     ]
     lines += [
         f"sha256 {digest[:16]}  {bundle.sizes[name]:>13,} B  {name}" for name, digest in bundle.files.items()
@@ -147,6 +141,19 @@ def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]
         row.update(of_program if len(rows) > 1 else {})
         lines += [*(["", f"program {row['name']}"] if len(rows) > 1 else []), *pictures]
     return found, "\n".join(lines)
+
+
+def _trusted(bundle: Bundle) -> list[dict[str, Any]]:
+    """Each library of a bundle, and whether it may run."""
+    return [
+        {
+            "file": x.file,
+            "kinds": x.kinds,
+            "isa": x.isa,
+            "trusted": is_trusted(bundle.files[x.file], x.signature),
+        }
+        for x in bundle.libraries
+    ]
 
 
 def _library(file: Path) -> tuple[dict[str, Any], str]:
@@ -183,7 +190,7 @@ def _params(file: Path) -> tuple[dict[str, Any], str]:
         {"name": name, "dtype": a.dtype.name, "shape": list(a.shape), "bytes": a.nbytes}
         for name, a in arrays.items()
     ]
-    total = int(np.sum([row["bytes"] for row in rows], dtype=np.int64))
+    total = sum(a.nbytes for a in arrays.values())
     table = report.table(rows, ("name", "dtype", "shape", "bytes"), opt.terminal_width())
     found = {"kind": "params", "arrays": rows, "bytes": total}
     return found, f"{len(rows)} parameters, {total} bytes\n{table}"

@@ -224,7 +224,7 @@ def with_options(*but: str) -> Callable[[Callable], Callable]:
             said = {name: given.pop(name) for name in flags}
             return command(options=read_options(**said), **given)
 
-        told.__signature__ = Signature(parameters)  # what typer reads
+        vars(told)["__signature__"] = Signature(parameters)  # what typer reads
         told.__annotations__ = {one.name: one.annotation for one in parameters}
         return told
 

@@ -27,6 +27,7 @@ from ..plan.balance import (
 )
 from ..plan.modes import Modes, peaks
 from ..plan.record import record
+from ..plan.types import Placement
 from ..run.packing import pack
 from ..views import placement as report_placement
 from ..views import report
@@ -80,7 +81,7 @@ def plan(
         program = open_program(graph, device, library, None, options.dims, tell)
         prepared = program.prepare(replace(options, policy=None) if explain else options, tell)
     planned = prepared.plan
-    placed = prepared.options.placement is not None
+    placed = planned.placement if prepared.options.placement is not None else None
     if explain is not None:
         return _explain(planned, explain, policy, json)
     if html:
@@ -100,7 +101,7 @@ def plan(
                 **report.describe(planned, modes),
                 "options": prepared.options.as_json(),
                 "balance": [balanced_json(b) for b in planned.balanced],
-                "placement": report_placement.describe(planned.placement) if placed else None,
+                "placement": report_placement.describe(placed) if placed is not None else None,
                 "notes": opt.notes_json(prepared.notes),
             }
         )
@@ -116,11 +117,11 @@ def _options_text(options: Options) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in options.as_json().items())
 
 
-def _show(planned: Plan, placed: bool, policy: str | None, modes: Modes) -> None:
+def _show(planned: Plan, placed: Placement | None, policy: str | None, modes: Modes) -> None:
     width = opt.terminal_width()
     typer.echo(report.plan_text(planned, width, modes), nl=False)
-    if placed:
-        typer.echo("\n" + report_placement.text(planned.placement, width), nl=False)
+    if placed is not None:
+        typer.echo("\n" + report_placement.text(placed, width), nl=False)
     if policy is not None and not planned.balanced:
         typer.echo(
             f"\npolicy {policy}: no device is a board of stack buda, so nothing was balanced; try "

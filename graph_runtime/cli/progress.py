@@ -17,11 +17,11 @@ def progress(shown: bool = True) -> Iterator[Tell]:
     It shows nothing where stderr is no terminal: a log gets results and warnings only.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    tasks: dict[str, int] = {}
+    tasks: dict[str, TaskID] = {}
     with Progress(
         *columns, console=console, transient=True, disable=not (shown and console.is_terminal)
     ) as bars:

@@ -105,7 +105,8 @@ def run(
     if output:
         # numpy would add .npz to a name without it
         with writing(output, through=True) as part, part.open("wb") as file:
-            np.savez(file, **{f"output{i}": _storable(value) for i, value in enumerate(values)})
+            named: dict[str, Any] = {f"output{i}": _storable(value) for i, value in enumerate(values)}
+            np.savez(file, **named)
     names = module.session.graph.output_names
     differences = compare_outputs(values, names, expected, rtol, atol) if expect else None
     reports = [_compare(program, prepared, module)] if compare else []
@@ -132,7 +133,7 @@ def _set_inputs(
                 f"{did_you_mean(name, sorted(unset) or graph.input_names)}",
                 got=name,
             )
-    values = {}
+    values: dict[str, Any] = {}
     for index, name in enumerate(graph.input_names):
         type_ = graph.entry_type(int(graph.input_eids[index]))
         if name in given:

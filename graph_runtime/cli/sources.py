@@ -49,7 +49,7 @@ class Program:
 
     @property
     def graph(self) -> Graph:
-        return self.source.graph if self.is_model else self.source
+        return self.source.graph if isinstance(self.source, Model) else self.source
 
     @property
     def is_model(self) -> bool:
@@ -59,12 +59,14 @@ class Program:
     @property
     def constants(self) -> Mapping[str, Constant]:
         """Of an ONNX file."""
-        return self.source.constants if self.is_model else {}
+        return self.source.constants if isinstance(self.source, Model) else {}
 
     @property
     def values(self) -> Any:
         """The parameters, as read_params takes them: those given, else the bundle's; None where none are."""
-        return self.bundle.params(self.entry) if self.bundle and self.params is None else self.params
+        if self.bundle is None or self.entry is None or self.params is not None:
+            return self.params
+        return self.bundle.params(self.entry)
 
     def arrays(self) -> Any:
         """All that is known before a run, to be written: as values, and what an ONNX file holds."""

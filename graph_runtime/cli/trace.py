@@ -18,7 +18,7 @@ __all__ = ["show_plan", "timed_run"]
 
 def show_plan(module: GraphModule) -> None:
     """From level 1 devices and memories, from level 3 every node, copy and storage with its cause."""
-    level, plan = config.get("DEBUG"), module.session.plan
+    level, plan = int(config.get("DEBUG")), module.session.plan
     if level >= 3:
         _say(report.plan_text(plan))
     elif level >= 1:
@@ -32,7 +32,7 @@ def show_plan(module: GraphModule) -> None:
 def timed_run(module: GraphModule, record: bool = False) -> Timeline | None:
     """One run; from level 2 node by node, with a line for each as soon as it is over. With ``record`` its
     timeline: of a run on queues, or of those steps."""
-    if config.get("DEBUG") >= 2:
+    if int(config.get("DEBUG")) >= 2:
         return stepped_run(module.session, _tell(module.session.plan))
     if record:
         return queued_run(module.session)

@@ -46,7 +46,7 @@ def verify(
     for program, row in zip(programs, rows, strict=True):
         for warning in row["warnings"]:
             typer.echo(f"warning: {warning}", err=True)
-        named = f" {program.entry.name}:" if len(rows) > 1 else ""
+        named = f" {program.entry.name}:" if program.entry and len(rows) > 1 else ""
         typer.echo(
             f"ok:{named} {row['nodes']} nodes, {row['storages']} storages, {row['kernels']} kernels, "
             f"{row['copies_inserted']} copies inserted"
@@ -57,7 +57,7 @@ def _check(program: Program, options: Options) -> dict[str, Any]:
     """What planning and lowering a program finds."""
     planned = program.prepare(options).plan
     lowered = lower(planned, partial(libraries.resolve, libraries=tuple(program.libraries)))
-    if program.bundle is not None:
+    if program.bundle is not None and program.entry is not None:
         program.bundle.params(program.entry)
     return {
         "nodes": program.graph.num_nodes,

@@ -62,11 +62,11 @@ class GraphModule:
 
     def __init__(self, session: Session | GraphModule):
         self.params: set[str] = getattr(session, "params", set())
-        self.session = session = getattr(session, "session", session)
-        graph = session.graph
+        self.session: Session = getattr(session, "session", session)
+        graph = self.session.graph
         self._input_index = {name: i for i, name in enumerate(graph.input_names)}
         self._output_index = _output_index(graph)
-        self._run = session.run
+        self._run = self.session.run
 
     def __repr__(self) -> str:
         return f"<GraphModule on {', '.join(map(str, self.session.plan.devices))}: {self.session.graph!r}>"

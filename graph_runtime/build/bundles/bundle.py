@@ -107,7 +107,8 @@ class Bundle:
         self.files: Mapping[str, str] = {name: row["sha256"] for name, row in index["files"].items()}
         self.sizes: Mapping[str, int] = {name: row["bytes"] for name, row in index["files"].items()}
         self.memo: dict[str, tuple] = {}  # program -> layouts of its inputs (runtime/stitching/executable.py)
-        self._members, self._views = members, {}
+        self._members = members
+        self._views: dict[str, memoryview] = {}
         self._digests: dict[tuple[int, ...], dict[str, bytes]] = {}  # of parameters, by the file's numbers
         self._judged: dict[BundleLibrary, LibraryFile] = {}
         if self.params_file is not None:
@@ -184,6 +185,7 @@ class Bundle:
             )
         if not program.params:
             return Mapped({}, {})
+        assert self.params_file is not None  # the file of the slots, of which there are some
         found, which = map_values(
             *self._members[self.params_file],
             self.slots,

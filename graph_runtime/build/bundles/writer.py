@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import orjson
 
@@ -57,8 +57,11 @@ def write_bundle(
     """
     path = Path(path)
     _refuse_to_overwrite(path)
-    slots, size = lay_out({key: type_of(value) for key, value in (params or {}).items()})
-    index = {
+    params = params or {}
+    slots, size = lay_out({key: type_of(value) for key, value in params.items()})
+    names = sorted([*files, *([PARAMS] if slots else [])])
+    kept: dict[str, Any] = dict.fromkeys(names)
+    index: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "devices": list(devices),
@@ -68,22 +71,22 @@ def write_bundle(
         "params": {"file": PARAMS, "tensors": {key: _slot(slot) for key, slot in slots.items()}}
         if slots
         else None,
-        "files": dict.fromkeys(sorted([*files, *([PARAMS] if slots else [])])),
+        "files": kept,
     }
-    for name in index["files"]:
+    for name in names:
         check_name(path, name)
     check_references(path, index)
     with told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     with _zip(path) if path.suffix == ".zip" else _folder(path) as target:
-        for name in index["files"]:
+        for name in names:
             if name == PARAMS and slots:
                 with target.member(name, size) as sink:
                     write_values(sink, slots, params, tell)
             else:
                 with _opened(files[name]) as (source, length), target.member(name, length) as sink:
                     shutil.copyfileobj(source, sink, _CHUNK)
-            index["files"][name] = {"bytes": sink.count, "sha256": sink.digest.hexdigest()}
+            kept[name] = {"bytes": sink.count, "sha256": sink.digest.hexdigest()}
         text = orjson.dumps(index, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
         with target.member(INDEX, len(text)) as sink:
             sink.write(text)
@@ -106,7 +109,7 @@ def _library(library: BundleLibrary) -> dict:
 
 
 @contextmanager
-def _opened(data: bytes | os.PathLike) -> Iterator[tuple[BinaryIO, int]]:
+def _opened(data: bytes | os.PathLike) -> Iterator[tuple[IO[bytes], int]]:
     """A stream of what stands for a file, and its bytes."""
     if isinstance(data, bytes):
         yield io.BytesIO(data), len(data)
@@ -171,7 +174,7 @@ def _is_index(data: bytes) -> bool:
 class _Hashed:
     """A sink that counts and hashes what it passes on."""
 
-    def __init__(self, file: BinaryIO, path: Path):
+    def __init__(self, file: IO[bytes], path: Path):
         self._file, self._path, self.count, self.digest = file, path, 0, hashlib.sha256()
 
     def write(self, data: Any) -> int:
@@ -182,7 +185,7 @@ class _Hashed:
 
 
 @contextmanager
-def _sink(file: BinaryIO, path: Path) -> Iterator[_Hashed]:
+def _sink(file: IO[bytes], path: Path) -> Iterator[_Hashed]:
     """A sink into a file, which is closed: what is left of it is written then. An error of the block's own
     is none of writing."""
     try:
@@ -216,6 +219,7 @@ class _Zip:
         info = zipfile.ZipInfo(name, _EPOCH)
         info.file_size = size
         long = size > _ZIP64 - (_ZIP64 >> 3)
+        assert self.archive.fp is not None  # it is open
         before = self.archive.fp.tell() + 30 + len(name.encode()) + (20 if long else 0) + 4
         info.extra = _PADDING_ID + (-before % _PAGE).to_bytes(2, "little") + bytes(-before % _PAGE)
         with told(self.path):

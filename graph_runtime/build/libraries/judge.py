@@ -64,6 +64,11 @@ class LibraryFile:
         """Its bytes, mapped for reading. Raises LibraryError where they cannot be read any more."""
         return self.sealed.view() if self.sealed else memoryview(_mapped(self.path))
 
+    @property
+    def sha256(self) -> str:
+        """Of the bytes that a bundle brought, in hex; "" where the caller named the path."""
+        return self.sealed.sha256 if self.sealed else ""
+
     def has(self, name: str, kind: str) -> bool:
         """Whether it has the function ``name`` for devices of ``kind``. Packed functions are for cpu; of a
         system library that is not open, those whose name is in its file."""

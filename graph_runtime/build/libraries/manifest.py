@@ -160,7 +160,7 @@ def _parse(path: Path, body: bytes) -> Manifest:
         return Manifest(
             **{
                 **raw,
-                "abi": int(abi),
+                "abi": int(raw["abi"]),
                 "flags": tuple(raw["flags"]),
                 "kernels": tuple(map(_kernel, raw["kernels"])),
             }
