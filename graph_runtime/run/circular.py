@@ -24,7 +24,7 @@ from ..ir.graph import COPY, Func, TensorType
 from ..plan.capacity import check_circular
 from ..plan.types import Plan
 from . import core
-from .args import ARG
+from .gr_arg import ARG
 from .library import generic_kernel
 from .programs.lower import lower
 from .programs.program import INSTR, Kernel, Program

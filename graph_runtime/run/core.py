@@ -27,7 +27,7 @@ from ..base.locks import new_lock
 from ..base.machine.devices import Device
 from ..base.machine.layout import MEMORY_CODES, Layout, host_layout, shard_words
 from ..base.weaklist import WeakList
-from .args import arg_fields
+from .gr_arg import arg_fields
 
 try:
     from .. import _core

@@ -29,7 +29,7 @@ import graph_runtime as gr
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.run import core
-from graph_runtime.run.args import ARG, arg_record
+from graph_runtime.run.gr_arg import ARG, arg_record
 from graph_runtime.run.programs.program import SLOT, STEP, Kernel
 from graph_runtime.run.queues.buffer import Buffer
 from graph_runtime.run.queues.run import Run

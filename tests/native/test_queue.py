@@ -17,7 +17,7 @@ from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.run import core
-from graph_runtime.run.args import ARG, arg_record
+from graph_runtime.run.gr_arg import ARG, arg_record
 from graph_runtime.run.programs.program import SLOT, STEP, Kernel
 from graph_runtime.run.queues.buffer import Buffer
 from graph_runtime.run.queues.limbo import sweep

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.run import args, core
+from graph_runtime.run import core, gr_arg
 from graph_runtime.run.programs import program
 from graph_runtime.run.sessions import bind
 
@@ -25,7 +25,7 @@ F32 = np.float32
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        ("gr_arg", args.ARG),
+        ("gr_arg", gr_arg.ARG),
         ("gr_call", program.CALL),
         ("gr_instr", program.INSTR),
         ("gr_copy_envs", bind.COPY_ENVS),

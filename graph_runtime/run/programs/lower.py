@@ -18,7 +18,7 @@ from ...ir.ops.numerics import WORDS, Numerics, tail
 from ...ir.ops.select import numeric_words
 from ...plan.columns import first_of, input_behind, intern, ragged, starts
 from ...plan.types import Plan
-from ..args import ARG, arg_record
+from ..gr_arg import ARG, arg_record
 from .program import Kernel, Program
 
 __all__ = ["Resolve", "lower"]

@@ -20,8 +20,8 @@ from ...base.machine.layout import HOST, Layout
 from ...ir.graph import TensorType
 from ...plan import lanes
 from .. import core
-from ..args import ARG, arg_record
 from ..circular import l1_number, of_kernel
+from ..gr_arg import ARG, arg_record
 from ..programs.program import LANE, SLOT, STEP, Kernel
 from .buffer import Buffer, with_room
 from .limbo import keep_until
@@ -158,7 +158,7 @@ def one_kernel(
     """The template of one kernel: inputs in slots 0, 1, .., its one output, ``extent`` bytes of memory number
     ``memory``, in the last.
 
-    ``args`` ARG [inputs + 1] as args.arg_record makes them, with shape a byte offset into ``shapes`` int64
+    ``args`` ARG [inputs + 1] as gr_arg.arg_record makes them, with shape a byte offset into ``shapes`` int64
     (addr: the tag of a sharded one, else 0);
     ``name`` is the op's in errors.
     """

@@ -12,8 +12,8 @@ from ...plan.checker.races import check_races
 from ...plan.columns import ragged, starts
 from ...plan.lanes import COMPUTE, lanes
 from .. import core
-from ..args import ARG, arg_record
 from ..circular import of_instructions
+from ..gr_arg import ARG, arg_record
 from ..programs.program import SLOT, STEP
 from ..programs.slots import Slots
 from ..queues.template import ROLES, Template

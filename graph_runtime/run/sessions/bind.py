@@ -17,7 +17,7 @@ from ...build.libraries.manifest import ABI_VERSION
 from ...ir.graph import COPY
 from ...plan.types import Plan
 from .. import core
-from ..args import ARG
+from ..gr_arg import ARG
 from ..programs.program import INSTR, Program
 from ..programs.slots import Slots, closed_up
 from ..queues.buffer import Buffer

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...base.errors import DeviceMemoryError
 from .. import core
-from ..args import ARG, arg_record
+from ..gr_arg import ARG, arg_record
 from ..programs.program import Kernel
 from ..queues.buffer import Buffer
 from ..queues.template import one_kernel

@@ -19,7 +19,7 @@ from ...base import dtypes
 from ...base.machine.devices import cpu
 from ...ir.graph import TensorType
 from .. import core
-from ..args import ARG, arg_record
+from ..gr_arg import ARG, arg_record
 from ..programs.program import SLOT, STEP
 from ..queues.buffer import Buffer, wait_in_slices
 from ..queues.template import Template, copy_queue
