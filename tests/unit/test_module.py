@@ -244,7 +244,7 @@ before = set(sys.modules)
 import graph_runtime as gr
 b = gr.GraphBuilder()
 b.output(b.op("relu", b.input("x", (2, 2))))
-gr.create(b.build(), None, "cpu:0").run(x=[[1, -1], [2, -2]])
+gr.create(b.to_json(), None, "cpu:0").run(x=[[1, -1], [2, -2]])
 print([m for m in sys.modules if m.startswith(UNUSED) and m not in before])
 """
     unused = (
@@ -252,7 +252,15 @@ print([m for m in sys.modules if m.startswith(UNUSED) and m not in before])
         *(f"graph_runtime.{name}" for name in ("plan.balance", "plan.placing", "runtime", "torch", "views")),
         *(f"graph_runtime.ir.ops.{name}" for name in ("attention", "convolutions", "pool", "scatter")),
         *("graph_runtime.frontends.onnx", "graph_runtime.run.benchmark", "onnx", "torch", "scipy"),
-        *("difflib", "importlib.metadata", "importlib.resources", "ml_dtypes", "numpy.ma", "statistics"),
+        *(
+            "difflib",
+            "importlib.metadata",
+            "importlib.resources",
+            "jsonschema_rs",
+            "ml_dtypes",
+            "numpy.ma",
+            "statistics",
+        ),
     )
     done = subprocess.run(
         [sys.executable, "-c", code.replace("UNUSED", repr(unused))],

@@ -1,4 +1,5 @@
-"""Nodes read without the schema: what that reader takes, the schema takes, and both give the same graph."""
+"""Documents and nodes read without the schema: what that reader takes, the schema takes, and both give the
+same graph."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from graph_runtime.base.errors import DocumentError
 from graph_runtime.ir.documents.columns import id_rows
 from graph_runtime.ir.documents.document import check_schema
 from graph_runtime.ir.documents.nodes import _BLOCK, NULL, node_columns, plain_columns, read_checked
+from graph_runtime.ir.documents.plain import is_plain
 
 ATTRS = {"func_name": "f", "num_inputs": "1", "num_outputs": "1", "flatten_data": "0"}
 
@@ -195,6 +197,120 @@ def test_a_text_is_never_taken_for_the_equal_text_of_another_node():
         changed = copy.deepcopy(nodes)
         changed[2]["attrs"]["flatten_data"] = value
         assert plain_columns(changed) is None
+
+
+def plain_document():
+    return {
+        "nodes": [null(), call(1)],
+        "arg_nodes": [0],
+        "heads": [[1, 0, 0]],
+        "node_row_ptr": [0, 1, 2],
+        "attrs": {
+            "dltype": ["list_str", ["float32", "float32"]],
+            "shape": ["list_shape", [[2, 3], []]],
+            "storage_id": ["list_int", [0, 1]],
+            "device_index": ["list_int", [1, -1]],
+        },
+    }
+
+
+def passes(whole) -> bool:
+    try:
+        check_schema(whole, "graph", "graph.json")
+    except DocumentError:
+        return False
+    return True
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.data())
+def test_no_edit_of_a_document_passes_that_the_schema_refuses(data):
+    whole = plain_document()
+    for _ in range(data.draw(st.integers(1, 2))):
+        there = [path for path in places(whole) if path[0] != "nodes" or len(path) == 1]
+        path = data.draw(st.sampled_from(there))
+        at = whole
+        for key in path[:-1]:
+            at = at[key]
+        kind = data.draw(st.sampled_from(["set", "delete", "add"]))
+        if kind == "add" and isinstance(at, dict):
+            columns = ["device_id", "storage_scope", "op_attrs", "metadata"]
+            value = VALUES | st.sampled_from([["list_int", [0, 1]], ["list_str", ["", ""]], ["size_t", 1]])
+            at[data.draw(st.sampled_from(columns))] = data.draw(value)
+        elif kind == "add":
+            at.append(data.draw(VALUES))
+        elif kind == "delete":
+            del at[path[-1]]
+        else:
+            at[path[-1]] = data.draw(VALUES)
+    if is_plain(whole):
+        assert passes({**whole, "nodes": []})
+
+
+@pytest.mark.parametrize(
+    ("change", "sure"),
+    [
+        ({}, True),
+        ({"heads": []}, True),
+        ({"heads": [[1, 0]]}, True),
+        ({"arg_nodes": [], "node_row_ptr": [0]}, True),
+        ({"node_row_ptr": [2**31 - 1]}, True),
+        ({"node_row_ptr": []}, False),
+        ({"node_row_ptr": [2**31]}, False),
+        ({"node_row_ptr": [-1]}, False),
+        ({"node_row_ptr": [True]}, False),
+        ({"node_row_ptr": [0.0]}, False),
+        ({"node_row_ptr": {}}, False),
+        ({"arg_nodes": "0"}, False),
+        ({"heads": [[1]]}, False),
+        ({"heads": ["ab"]}, False),
+        ({"heads": {}}, False),
+        ({"attrs": []}, False),
+        ({"metadata": {}}, False),
+        ({"zzz": 1}, False),
+    ],
+)
+def test_what_is_sure_of_a_document(change, sure):
+    whole = {**plain_document(), **change}
+    assert is_plain(whole) == sure
+    assert not sure or passes(whole)
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "sure"),
+    [
+        ("shape", ["list_shape", [[0, 2**62], [1] * 32]], True),
+        ("shape", ["list_shape", [[], [1] * 33]], False),
+        ("shape", ["list_shape", [[], [2**62 + 1]]], False),
+        ("shape", ["list_shape", [[], [-1]]], False),
+        ("shape", ["list_shape", [[], [False]]], False),
+        ("shape", ["list_shape", [[], [[1]]]], False),
+        ("shape", ["list_shape", [[], None]], False),
+        ("shape", ["list_int", [[], []]], False),
+        ("dltype", ["list_str", ["float32", 1]], False),
+        ("dltype", ["list_str", ["float32", "float32"], 0], False),
+        ("dltype", ["list_str"], False),
+        ("dltype", {"0": "list_str", "1": []}, False),
+        ("device_id", ["list_int", [-(2**31), 2**31 - 1]], True),
+        ("device_id", ["list_int", [-(2**31) - 1]], False),
+        ("device_id", ["list_int", [2**31]], False),
+        ("device_id", ["list_int", [1.0]], False),
+        ("device_id", ["list_int", [True]], False),
+        ("storage_scope", ["list_str", ["", ""]], False),
+        ("op_attrs", ["list_int", []], False),
+    ],
+)
+def test_what_is_sure_of_a_column(name, column, sure):
+    whole = plain_document()
+    whole["attrs"][name] = column
+    assert is_plain(whole) == sure
+    assert not sure or passes(whole)
+    del whole["attrs"]["dltype"]
+    assert not is_plain(whole)
+
+
+def test_a_large_document_is_shown_to_the_schema():
+    assert not is_plain({**plain_document(), "node_row_ptr": list(range(100_000))})
 
 
 IDS = st.integers(-1, 2) | st.sampled_from([9, 10, 2**31 - 1, 2**31])

@@ -11,7 +11,6 @@ import os
 from functools import cache
 from typing import Any
 
-import jsonschema_rs
 import orjson
 
 from ...base.errors import DocumentError, did_you_mean
@@ -91,6 +90,8 @@ def until_metadata(document: Any, data: bytes, keys: int | None = None, *, stric
 
 @cache
 def _schema(name: str) -> tuple[dict[str, Any], Any]:
+    import jsonschema_rs
+
     text = (data_folder("graph_runtime.schemas") / f"{name}.schema.json").read_text("utf-8")
     return json.loads(text), jsonschema_rs.validator_for(text, mask="the value")
 
@@ -99,10 +100,12 @@ def check_schema(document: Any, name: str, what: str) -> None:
     """Raise DocumentError, with the JSON path and what to do, unless schemas/<name>.schema.json accepts the
     document.
     """
+    from jsonschema_rs import ValidationError  # takes 9 ms, and what TVM writes needs no schema (plain.py)
+
     schema, validator = _schema(name)
     try:
         validator.validate(document)
-    except jsonschema_rs.ValidationError as error:
+    except ValidationError as error:
         path, rules = list(error.instance_path), list(error.schema_path)
         message, path = _explain(document, schema, path, rules) or (error.message, path)
         raise DocumentError(f"{what}: {message}", path=json_path(path)) from None

@@ -18,6 +18,7 @@ from ...base.errors import GraphError, GraphRuntimeError
 from ...base.json_text import count, json_path, parse_text, refuse_dense
 from .columns import entries, id_rows
 from .document import check_schema, until_metadata
+from .plain import is_plain
 
 __all__ = ["NULL", "REQUIRED", "NodeColumns", "node_columns", "plain_columns", "read_checked"]
 
@@ -58,7 +59,10 @@ def read_checked(data: bytes, strict: bool = False) -> tuple[dict[str, Any], Nod
     document = until_metadata(whole, data, keys, strict=strict)
     if nodes is not None and document.get("nodes") is not whole["nodes"]:
         nodes = None
-    check_schema(document if nodes is None else {**document, "nodes": []}, "graph", "graph.json")
+    if nodes is None:
+        check_schema(document, "graph", "graph.json")
+    elif not is_plain(document):
+        check_schema({**document, "nodes": []}, "graph", "graph.json")
     return document, nodes
 
 
