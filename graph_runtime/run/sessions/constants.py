@@ -91,8 +91,11 @@ class Home(Protocol):
 
     plan: Plan
     program: Program
-    handles: Sequence[core.DeviceHandle]
     name: str
+
+    @property
+    def handles(self) -> Sequence[core.DeviceHandle]:
+        """One a device of the plan."""
 
 
 class Owner(Home, Protocol):
@@ -104,7 +107,7 @@ class Owner(Home, Protocol):
     def tensor(self, eid: int) -> Tensor:
         """A tensor that shows an entry."""
 
-    def rehome(self, homes: dict[int, tuple[int, Any]], copies: bool) -> None:
+    def rehome(self, homes: Mapping[int, tuple[int, object]], *, copies: bool) -> None:
         """Let entries live elsewhere: {entry: address and owner}."""
 
 

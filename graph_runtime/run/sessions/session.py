@@ -9,6 +9,7 @@ once.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,10 @@ from ..tensors.tensor import Tensor
 from .bind import Bound, Lease
 from .constants import own
 from .room import check_regions, make_native
-from .running import Running, span_of
+from .running import busy_error, failure, held, run_on, span_of
 from .staging import most_in_flight
-from .unset import REFUSE, unset_of
+from .state import described, overwritten, state_of
+from .unset import REFUSE, refuse, unset_of
 from .zero_copy import ZeroCopy, array_of
 
 if TYPE_CHECKING:
@@ -35,8 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
+_program_run, _program_release = core.lib.gr_program_run, core.lib.gr_program_release
 
-class Session(Running):
+
+class Session:
     """A plan, ready to run.
 
     ``plan`` what was decided, ``program`` what it became. ``libraries`` are searched in order before the
@@ -106,6 +110,92 @@ class Session(Running):
             self._around = True
             self.bound.release()
         return not self.bound.reserved
+
+    # **************** runs in this thread ****************
+
+    def run(self) -> None:
+        """Run all nodes once, in this thread (or the queues' ones), without the GIL.
+
+        Raises InputError where an input has no value, KernelError where a kernel fails, SessionBusyError
+        where another thread is in this session; after each, and after KeyboardInterrupt, the session can be
+        run again.
+        """
+        if self._around:
+            self._run_bound()
+            return
+        try:
+            status = _program_run(self._native, self._whole)
+            if status:
+                self._go_on(status, self._whole)
+        except BaseException:  # a signal's, maybe: the program is still ours
+            _program_release(self._native)
+            raise
+
+    def run_span(self, first: int, last: int) -> None:
+        """Run instructions first .. last - 1, for a caller that looks at nodes one by one. Raises as run."""
+        with self._guard():
+            self._prepare()
+            self._run_span(first, last)
+
+    def _prepare(self) -> None:
+        """Wait for queued runs that write the session's state, see what is left of it, have memory."""
+        if self._submitter is not None and self.plan.aliases:
+            self._submitter.in_flight.drain()
+            self._submitter.in_place.settle()
+        if self.unset:
+            refuse(self.graph, self.missing(), self.name, self.plan.aliases, self.lost)
+        self.reserve()
+
+    def _run_bound(self) -> None:
+        """A run with copies around it, for zero copy, or after queued runs that write the same inputs; or in
+        the queues, unless outputs are bound to arrays."""
+        with self._guard():
+            self._prepare()
+            self._around = self._needs_more()  # inputs may have been set since
+            if self._queued and not self._zero_copy.outputs:
+                self.submissions().run_in_place()
+                return
+            for first, last in self._copies_in:
+                self._run_span(first, last)
+            self._run_span(0, self.program.main)
+            for array, tensor in self._copies_out:
+                np.copyto(array, tensor._written()[0])
+
+    def _run_span(self, first: int, last: int) -> None:
+        span = span_of(first, last)
+        self._go_on(_program_run(self._native, span), span)
+
+    def _go_on(self, status: int, span: Any) -> None:
+        """Run on where the time budget was used up or room was short, raise for all else that is not OK."""
+        status, span = run_on(self.bound, self._native, span, status)
+        if status == core.lib.GR_ERR_BUSY:
+            raise busy_error(self.name)
+        if status:
+            at = min(span.stopped_at, self.program.count - 1)
+            raise failure(self.program, at, status, core.last_error() + self._losses(at, status))
+
+    def _losses(self, at: int, status: int) -> str:
+        """What the failure of instruction ``at`` left of the session's state; runs refuse what it lost."""
+        if not self.plan.aliases or at >= self.program.main:
+            return ""
+        lost = overwritten(self.program, at, status)
+        self.lose(lost)
+        return described(self.graph.input_names, state_of(self.program), lost)
+
+    def _guard(self) -> AbstractContextManager[None]:
+        """Keeps other threads out of the session. Raises SessionBusyError where one is in."""
+        return held(self._native, self.name)
+
+    def lose(self, indices: Collection[int]) -> None:
+        """A run failed that had begun to write these inputs: unless unset ones are allowed, runs refuse them
+        until they are set."""
+        if self.refuses_unset:
+            mine = set(indices) - self._zero_copy.inputs.keys()  # an array's owner may fill it unseen
+            self.lost |= mine
+            self.unset |= mine
+            for index in mine:
+                self.input(index)  # tensors that a caller holds tell when they are written
+            self._around = self._around or bool(mine)
 
     # **************** queued runs ****************
 
