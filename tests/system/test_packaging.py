@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import importlib.util
 import os
 import subprocess
 import sys
@@ -62,6 +63,20 @@ def test_package_data_misses_no_file():
 
 def test_nothing_but_the_package_is_installed():
     assert {name.partition(".")[0] for name in SETUPTOOLS["packages"]} == {"graph_runtime"}
+
+
+def test_a_checkout_gets_bytecode(tmp_path):
+    """The build of an editable install writes it, because pip compiles what it copies only."""
+    pytest.importorskip("setuptools")
+    spec = importlib.util.spec_from_file_location("_build_native", ROOT / "native" / "build_native.py")
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    files = [tmp_path / folder / "deeper" / "a.py" for folder in ("graph_runtime", "codegen", "schemas")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_text("x = 1\n")
+    build.write_bytecode(tmp_path)
+    assert all(Path(importlib.util.cache_from_source(file)).is_file() for file in files)
 
 
 def test_version_is_one():
