@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import graph_runtime
+from graph_runtime.run.tensors import operators
 
 MODULES = sorted((Path(graph_runtime.__file__).parent / "eager").glob("*.py"))
 ALLOWED = (
@@ -54,3 +55,11 @@ def test_no_state(path):
             assert not isinstance(node, (ast.Global, ast.Nonlocal)), f"line {node.lineno}"
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, (ast.Store, ast.Del)):
                 assert getattr(node.value, "id", None) not in tables, f"line {node.lineno}"
+
+
+def test_type_checkers_see_every_operator():
+    """What eager puts into Tensor when it is first used is declared in the class that it is put into."""
+    tree = ast.parse(Path(operators.__file__).read_text())
+    (base,) = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    declared = {node.name for node in ast.walk(base) if isinstance(node, ast.FunctionDef)}
+    assert declared == {*operators.METHODS, *operators.PROPERTIES}

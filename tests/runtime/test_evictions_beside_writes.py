@@ -21,7 +21,7 @@ from graph_runtime.run.queues.template import Template
 from graph_runtime.run.sessions import staging
 from graph_runtime.run.single.upload import push
 from graph_runtime.run.tensors import arrays, batches, transfers
-from graph_runtime.run.tensors.shown import Shown
+from graph_runtime.run.tensors.handle import Handle
 from graph_runtime.run.tensors.spec import spec_of
 from graph_runtime.run.tensors.tensor import Tensor
 from graph_runtime.runtime.stitching import eviction, executable, submit
@@ -127,7 +127,7 @@ WRITES = {
     "queued, early": (queued, transfers, "queue_copy"),
     "queued": (queued, Template, "submit"),
     "at once": (at_once, core, "copy"),
-    "of the host, early": (of_the_host, Shown, "_overwrite"),
+    "of the host, early": (of_the_host, Handle, "_overwrite"),
     "of the host": (of_the_host, core, "host_arg"),
 }
 

@@ -26,7 +26,7 @@ from ..queues.buffer import Buffer
 from ..queues.run import Run, failure_of
 from ..queues.template import Template
 from ..tensors.donated import Donated, Overwrite, donations
-from ..tensors.shown import moves
+from ..tensors.handle import moves
 from ..tensors.tensor import Tensor
 from .assembly import assemble
 from .bind import Bound, borrowed

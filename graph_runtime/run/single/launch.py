@@ -10,8 +10,8 @@ from ..gr_arg import ARG, arg_record
 from ..programs.program import Kernel
 from ..queues.buffer import Buffer
 from ..queues.template import one_kernel
+from ..tensors.handle import moves
 from ..tensors.lineage import Maker, replace, settle_all, watch
-from ..tensors.shown import moves
 from ..tensors.spec import TensorSpec, spec_of
 from ..tensors.tensor import Tensor
 

@@ -46,8 +46,8 @@ def _nothing_failed() -> None:
     """The run is not queued yet."""
 
 
-class Handle(Protocol):
-    """A Handle, as far as it is needed here (lifetime.py has the methods)."""
+class Donor(Protocol):
+    """A tensor, as far as it is needed here (handle.py has the methods)."""
 
     _gone: Any
     _handle: core.DeviceHandle
@@ -87,8 +87,8 @@ class Overwrite:
         self._buffer: Buffer | None = buffer  # until all is known: the buffer keeps the run
         self.announcer: int | None = threading.get_ident()
         self.failure: Callable[[], Exception | None] = _nothing_failed
-        self.donors: list[ref[Handle]] = []
-        self.outputs: list[ref[Handle]] = []
+        self.donors: list[ref[Donor]] = []
+        self.outputs: list[ref[Donor]] = []
         self.keeper: Callable[[Buffer], None] = _no_keeper
         self.version, self.memory = buffer.version, buffer.id
 
@@ -165,7 +165,7 @@ def _that_matter(buffer: Buffer) -> list[Overwrite]:
     return known
 
 
-def unchanged(buffer: Buffer, asker: Handle | None = None, wait: bool = False) -> bool | None:
+def unchanged(buffer: Buffer, asker: Donor | None = None, wait: bool = False) -> bool | None:
     """Give a block back to its donors, if no run since wrote there: True, and then those handles have
     another Buffer of it, which reads as before those runs. None where it cannot be told yet; ``wait``: waits
     for what is queued behind a run that failed.
@@ -214,7 +214,7 @@ def _give_back(buffer: Buffer, fresh: Buffer) -> None:
     buffer.overwrites.clear()
 
 
-def _handles(overwrite: Overwrite) -> list[Handle]:
+def _handles(overwrite: Overwrite) -> list[Donor]:
     """What leads to a run's output now: the handles that it gave, and aliases of them."""
     outputs = [output for output in [output() for output in overwrite.outputs] if output is not None]
     return [
@@ -240,7 +240,7 @@ class Donated:
         lost = ": its contents are lost" if self.kept is None else ""
         return f"{self.why}, to a run that failed ({failed}){lost}"
 
-    def keep(self, tensor: Handle, kept: tuple[Any, ...]) -> None:
+    def keep(self, tensor: Donor, kept: tuple[Any, ...]) -> None:
         """The handle was given up, and is looked at when others come. What it led to stays meanwhile."""
         if self.overwrite is None or not isinstance(kept[0], Buffer):
             return
@@ -258,7 +258,7 @@ class Donated:
         kept = self.kept
         return kept is None or (self.overwrite.failed is not None and not kept[0].in_use)
 
-    def comes_back(self, tensor: Handle, wait: bool = False) -> bool:
+    def comes_back(self, tensor: Donor, wait: bool = False) -> bool:
         """Whether the handle leads to its values again, because the run failed and left them. ``wait``: for
         what is queued behind that run."""
         kept = self.kept
@@ -277,7 +277,7 @@ class Donated:
         return False
 
 
-def _look(gone: Donated | None, tensor: Handle | None) -> None:
+def _look(gone: Donated | None, tensor: Donor | None) -> None:
     if gone is not None and tensor is not None:
         gone.comes_back(tensor)
 

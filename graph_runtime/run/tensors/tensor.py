@@ -10,175 +10,66 @@ Everything but the values is known without waiting; whatever needs the values wa
 
 from __future__ import annotations
 
-import itertools
+import math
+import warnings
 from collections.abc import Iterator
 from typing import Any
-from weakref import ref
 
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import HandleError, InputError, KernelError
-from ...base.locks import new_rlock
+from ...base.errors import InputError
 from ...base.machine.devices import Device
 from ...base.machine.layout import HOST, Layout
 from ...base.providers import provided
-from ...ir.graph import TensorType
 from .. import core
-from ..queues.buffer import Buffer, check_timeout
 from .dlpack import HOST_DEVICE, export
-from .donated import Failed, unchanged
+from .handle import Handle, moves
 from .host_values import aligned_empty, as_array
-from .implicit import Fetching
-from .lifetime import Lifetime
-from .lineage import before_write, recover
+from .lineage import before_write
 from .operators import Operators
-from .shown import Shown
-from .spec import spec_of
+from .traffic import record, refuse_hidden
 
 __all__ = ["Tensor"]
 
-_numbers = itertools.count(1)  # of ids and versions; next() is one step
-_naming = new_rlock()
 
-
-class Tensor(Operators, Fetching, Lifetime, Shown):
+class Tensor(Handle, Operators):
     """A tensor on a device: ``device`` where it lives, ``layout`` how its elements are stored there, ``type``
     the shape and dtype that the host sees, ``readonly`` whether it is a constant. It keeps the memory that
     it shows alive, also when its session is gone. Two handles may show the same memory (``to`` where it
-    is): see ``deallocate``. One that is not ``known`` to the device is of this moment only: no other
-    thread lets it lead elsewhere.
+    is): see ``deallocate``.
 
     Using a handle that was deallocated or donated raises HandleError, which says where that was. A donated
     one whose run failed before it wrote there leads to its values again (donated.py).
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_addr",
-        "_copy_arg",
-        "_gone",
-        "_handle",
-        "_id",
-        "_origin",
-        "_owner",
-        "_recipe",
-        "_retained",
-        "_spec",
-        "_target_view",
-        "_version",
-        "_view",
-        "device",
-        "layout",
-        "readonly",
-        "type",
-    )
-
-    def __init__(
-        self,
-        device: Device,
-        handle: core.DeviceHandle,
-        type_: TensorType,
-        layout: Layout,
-        addr: int,
-        owner: object,
-        readonly: bool = False,
-        known: bool = True,
-    ):
-        self.device, self.layout, self.type, self.readonly = device, layout, type_, readonly
-        self._handle, self._addr, self._owner = handle, addr, owner
-        self._copy_arg = self._view = self._target_view = self._spec = self._gone = self._recipe = None
-        self._origin = self._id = self._version = None
-        self._retained = False
-        if known:
-            tensors = handle.tensors
-            tensors.append(ref(self))
-            if len(tensors) > tensors.most:
-                tensors.sweep()
-
-    # **************** what is known without waiting ****************
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> str:
-        """The logical dtype's name, as "float32"; ``layout`` says in which format a device stores it."""
-        return self.type.dtype
-
-    @property
-    def id(self) -> int:
-        """A number that no other handle of this process has."""
-        if self._id is None:
-            with _naming:  # two threads get one number
-                self._id = self._id or next(_numbers)
-        return self._id
-
-    @property
-    def version(self) -> tuple[int, int]:
-        """What no other contents have: new with every copy_from and every submission that writes the memory,
-        on all its handles; not with a session's inline runs."""
-        origin = self if self._origin is None else self._origin
-        if origin._version is None:
-            origin._version = next(_numbers)
-        buffer = self.alive().buffer
-        return origin._version, 0 if buffer is None else buffer.version
-
-    @property
-    def buffer(self) -> Buffer | None:
-        """The block of memory with its events; None for a view of a session's memory."""
-        return self._owner if self._owner.__class__ is Buffer else None
-
-    @property
-    def _events(self) -> Buffer | None:
-        return getattr(self.alive()._owner, "events", None)
-
-    @property
-    def spec(self) -> Any:
-        """Device, type and layout as one object, the same for all tensors that agree in them."""
-        found = self._spec
-        while found is None:  # another thread may evict the tensor meanwhile
-            owner = self._owner
-            made = spec_of(self.device, self.type, self.layout)
-            if self._owner is owner:
-                self._spec = found = made
-        return found
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]  # == is elementwise, as numpy's: use .id as a key
 
     def __repr__(self) -> str:
         gone = self._went()
         return f"Tensor({self.type}, {self.device}, {self.layout}{'' if gone is None else f', {gone}'})"
 
-    # **************** waiting ****************
+    def __enter__(self) -> Tensor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The end of a with block gives the memory back, as deallocate() does."""
+        self.deallocate()
 
     @property
-    def ready(self) -> bool:
-        """Whether the values are there: wait() would return, or raise, at once."""
-        buffer = self._events
-        return buffer is None or buffer.ready
+    def nbytes(self) -> int:
+        """Bytes of the values on the host: elements times itemsize, whatever the device pads or packs."""
+        return self.type.nbytes
 
-    def wait(self, timeout: float | None = None) -> Tensor:
-        """Wait until the values are there, ``timeout`` seconds at most, and return the handle itself.
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
 
-        Raises HandleError, WaitTimeoutError, InputError for what is no timeout, and what the run or copy
-        raised that was to write them. What an eager op should have written is made again
-        (run/tensors/lineage.py).
-        """
-        if timeout is not None:
-            check_timeout(timeout)
-        buffer = self._events
-        while buffer is not None:
-            try:
-                buffer.wait(timeout)
-                break
-            except KernelError:
-                if recover(self):
-                    break
-                if not unchanged(buffer, self, wait=True) and self._events is buffer:
-                    raise
-            buffer = self._events  # another of the same block, whose contents are right
-        self._recipe = None
-        return self
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
 
     def __await__(self) -> Iterator[Any]:
         return provided("transfers").waiting(self).__await__()
@@ -251,25 +142,104 @@ class Tensor(Operators, Fetching, Lifetime, Shown):
         target.copy_from(self)
         return target
 
+    # **************** fetched unasked ****************
+
+    # Each is counted, and refused inside of no_implicit_transfer(). They raise what numpy() raises, and
+    # ImplicitTransferError.
+
+    def item(self) -> Any:
+        """The value of a tensor of one element. Raises ValueError for any other."""
+        return self._fetched("item()").item()
+
+    def tolist(self) -> Any:
+        """The values as nested lists."""
+        return self._fetched("tolist()").tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            view = self._written()[0]
+            if view is None or (dtype is not None and dtypes.as_numpy(dtype) != view.dtype):
+                raise ValueError(f"{self!r} needs a copy to become an array: use copy=None or copy=True")
+            return view if self.readonly else self._exported()
+        array = self._fetched("an array of the tensor") if copy is None else self._fetched("np.array")
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a tensor without dimensions")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a tensor without dimensions")
+        return iter(self._fetched("iteration"))
+
+    def __bool__(self) -> bool:
+        return bool(self._fetched("bool()"))
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __index__(self) -> int:
+        return self._fetched("an index").__index__()
+
+    def _fetched(self, what: str) -> np.ndarray:
+        """numpy(), for ``what`` did not ask for a transfer by name."""
+        if self.layout.memory != HOST:
+            refuse_hidden(self, what)
+            record("implicit", self.device, self.nbytes)
+        return self.numpy()
+
     # **************** lifetime ****************
 
-    def alive(self) -> Tensor:
-        """The handle itself. Raises HandleError for one that leads nowhere, and for an output whose values
-        never came what its run raises."""
-        why, owner = self._gone, self._owner
-        if why is not None:
-            why, owner = self._went(wait=True), self._owner
-        if isinstance(why, Failed):
-            raise why.failure()
-        if why is None and owner.__class__ is Buffer and owner.pointer is None:
-            why = "was freed by force, through another handle"
-        if why is not None:
-            raise HandleError(
-                f"tensor {self.id} ({self.type} on {self.device}) {why}: it cannot be used any more",
-                tensor=self.id,
-                device=str(self.device),
+    @property
+    def is_allocated(self) -> bool:
+        """Whether the handle still leads to memory."""
+        if self._went() is not None:
+            return False
+        buffer = self.buffer
+        return buffer is None or buffer.pointer is not None
+
+    @property
+    def retain(self) -> bool:
+        """Whether deallocate() and donations leave this handle alone."""
+        return self._retained
+
+    @retain.setter
+    def retain(self, on: bool) -> None:
+        self.alive()._retained = bool(on)
+
+    def deallocate(self, force: bool = False) -> bool:
+        """Give the memory back, without waiting: it is used again when queued work that reads it is over.
+
+        The handle cannot be used any more. Memory that several handles show goes with the last of them,
+        with ``force`` at once: then the others raise, too. A retained handle stays, whatever ``force`` says,
+        with a warning; host memory stays, as in tt-mlir. Returns whether the handle was given up. Raises
+        HandleError for one that is gone already, InputError for a session's view.
+        """
+        buffer = self.alive().buffer
+        on_host = self.layout.memory == HOST
+        if buffer is None or not (on_host or buffer.owner is None):
+            raise InputError(f"{self!r} shows memory of a session: it goes with the session")
+        if self._retained:
+            warnings.warn(
+                f"tensor {self.id} is retained and was not deallocated: set retain to False first",
+                stacklevel=2,
             )
-        return self
+            return False
+        if on_host:
+            return False
+        if not force:
+            self.give_up("was deallocated")
+            return True
+        with moves:  # an eviction moves all handles, or none
+            buffer = self.alive().buffer
+            self.give_up("was deallocated")
+            buffer.free(force=True)
+        return True
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         return provided("transfers").duplicate(self)

@@ -22,9 +22,9 @@ from ..queues.run import Run, when_over
 from ..queues.template import copy
 from .arrays import allocate, check_layout, default_layout
 from .batches import fetch, spread
+from .handle import moves
 from .host_values import as_host
 from .lineage import before_write, watch
-from .shown import moves
 from .spec import spec_of
 from .tensor import Tensor
 

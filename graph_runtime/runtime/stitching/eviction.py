@@ -18,7 +18,7 @@ from ...run.programs.slots import assign_slots
 from ...run.queues.blocks import blocks
 from ...run.queues.template import copy
 from ...run.tensors.arrays import allocate
-from ...run.tensors.shown import moves
+from ...run.tensors.handle import moves
 from ...run.tensors.tensor import Tensor
 from ...run.tensors.traffic import record
 from .executable import Executable
