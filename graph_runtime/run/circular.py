@@ -61,6 +61,7 @@ def measured(program: Program) -> Program:
 
 def of_instructions(program: Program, instrs: np.ndarray | slice = slice(None)) -> dict[int, int]:
     """{did: the most that one of these instructions of a measured program opens}, without zeros."""
+    assert program.circular is not None  # it is measured
     needs, did = program.circular[instrs], program.plan.did[program.nid[instrs]]
     return {int(d): int(needs[did == d].max()) for d in unique_values(did[needs > 0]).tolist()}
 

@@ -374,5 +374,5 @@ def _libraries(library: Any) -> list[Library]:
     if library is None:
         return []
     items = library if isinstance(library, (list, tuple)) else [library]
-    files = [getattr(item, "library", item) for item in items]  # what load_module returned has one
+    files: list[Any] = [getattr(item, "library", item) for item in items]  # what load_module returned has one
     return open_libraries([item if isinstance(item, LibraryFile) else read_library(item) for item in files])

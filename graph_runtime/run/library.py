@@ -147,8 +147,10 @@ def resolve(
         library = holders[0]
         if library.manifest is not None:
             _check_signature(library.path, library.kernels[func.name, kind], func, inputs, outputs)
-        opened = isinstance(library, Library)
-        kernel = library.kernel(func.name, kind) if opened else Kernel(func.name, 0, origin=str(library.path))
+        if isinstance(library, Library):
+            kernel = library.kernel(func.name, kind)
+        else:
+            kernel = Kernel(func.name, 0, origin=str(library.path))
         return replace(kernel, words=numeric_words(registry.get(func.op or ""), func.attrs, kind))
     if func.op is not None:
         return generic_kernel(func, kind, inputs, outputs)

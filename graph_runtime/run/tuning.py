@@ -75,7 +75,8 @@ class Tuner:
 def _least_seconds(op: str, attrs: Mapping[str, Any], inputs: Sequence[TensorType]) -> float:
     builder = GraphBuilder()
     values = [builder.input(f"x{i}", t.shape, t.dtype) for i, t in enumerate(inputs)]
-    builder.output(builder.op(op, *values, **attrs))
+    made = builder.op(op, *values, **attrs)
+    builder.output(*(made if isinstance(made, tuple) else (made,)))
     module, rng = create(builder, None, "cpu:0"), np.random.default_rng(0)
     module.run(**{f"x{i}": draws.draw_array(t, rng) for i, t in enumerate(inputs)})
     least, runs, end = float("inf"), 0, time.perf_counter() + _SECONDS

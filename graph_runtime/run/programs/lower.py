@@ -131,7 +131,8 @@ def _records(plan: Plan, eid: np.ndarray, flat: np.ndarray) -> tuple[np.ndarray,
     flat = flat & on_host[plan.layout_id[eid]]  # tiles and pages have the shape that they have
     keys = (graph.type_id.astype(np.int64) * num_layouts + plan.layout_id)[eid] * 2 + flat
     distinct, row = intern(keys, len(graph.types) * num_layouts * 2)
-    table, pool = np.zeros(len(distinct), ARG), []
+    table = np.zeros(len(distinct), ARG)
+    pool: list[int] = []
     for i, key in enumerate(distinct.tolist()):
         type_, layout = graph.types[key // 2 // num_layouts], plan.layouts[key // 2 % num_layouts]
         shape = (type_.size,) if key % 2 else type_.shape

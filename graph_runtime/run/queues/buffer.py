@@ -245,7 +245,7 @@ def _release_borrowed(owner: object, pointer: Any) -> None:
 
 def check_timeout(timeout: Any) -> None:
     """Raises InputError for what is neither None nor a number of seconds, 0 or more."""
-    if timeout is not None and not (isinstance(timeout, Real) and timeout >= 0):
+    if timeout is not None and not (isinstance(timeout, Real) and float(timeout) >= 0):
         raise InputError(
             f"timeout is the seconds to wait at most, 0 or more, or None for no limit, got {timeout!r}",
             got=timeout,
@@ -255,6 +255,7 @@ def check_timeout(timeout: Any) -> None:
 def wait_in_slices(wait: Callable[[int], int], timeout: float | None, what: str) -> None:
     """Call ``wait(budget in ns)``, which gives a gr_status, until it is not GR_INTERRUPTED. Between two calls
     Python handles signals. Raises WaitTimeoutError after ``timeout`` seconds, and what the status means."""
+    seconds = 0.0 if timeout is None else float(timeout)
     deadline = None if timeout is None else time.monotonic_ns() + int(min(timeout, _AGES) * 1e9)
     while True:
         budget = _SLICE_NS if deadline is None else max(0, min(_SLICE_NS, deadline - time.monotonic_ns()))
@@ -263,9 +264,7 @@ def wait_in_slices(wait: Callable[[int], int], timeout: float | None, what: str)
             core.check(status)
             return
         if deadline is not None and time.monotonic_ns() >= deadline:
-            raise WaitTimeoutError(
-                f"{what} was not over after {float(timeout):g} s; it goes on", wanted=timeout
-            )
+            raise WaitTimeoutError(f"{what} was not over after {seconds:g} s; it goes on", wanted=timeout)
 
 
 def error_of(failure: Any, left: str = "") -> GraphRuntimeError:

@@ -180,8 +180,13 @@ def _is_over(over: Callable[[], bool]) -> bool:
         return True
 
 
+def _set(future: asyncio.Future) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 def _wake(future: asyncio.Future) -> None:
     try:
-        future.get_loop().call_soon_threadsafe(lambda: future.done() or future.set_result(None))
+        future.get_loop().call_soon_threadsafe(_set, future)
     except RuntimeError:  # that loop is closed
         pass

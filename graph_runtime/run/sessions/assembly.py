@@ -114,7 +114,8 @@ class _OutputCopies:
         self.arg_slot = np.zeros(2 * count, np.int32)
         self._envs = np.zeros((count, 2), np.uint64)
         self._label = ffi.new("char[]", b"copy of an output that is kept")
-        self._shapes, waits = [], []
+        self._shapes: list[Any] = []
+        waits: list[Any] = []
         for at, (output, eid) in enumerate(slots.copied.items()):
             queue = int(plan.entry_did()[eid]), COMPUTE
             if queue not in queues:

@@ -6,7 +6,8 @@ A Bound owns what C points into. Nothing here runs anything; session.py does.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,9 @@ class Lease:
     __slots__ = ("__weakref__", "_buffer", "on_write", "region")
 
     def __init__(self, region: object):
-        self.region, self._buffer, self.on_write = region, None, None
+        self.region = region
+        self.on_write: Callable[[], object] | None = None
+        self._buffer: weakref.ref[Any] | None = None
         if isinstance(region, Buffer):
             self.events = region
 
@@ -81,11 +84,11 @@ class Lease:
             self.region = buffer
 
     @property
-    def events(self) -> object:
+    def events(self) -> Any:
         return self._buffer and self._buffer()
 
     @events.setter
-    def events(self, buffer: object) -> None:
+    def events(self, buffer: Any) -> None:
         self._buffer = weakref.ref(buffer)  # the Buffer may hold the lease
 
 
@@ -129,7 +132,7 @@ class Bound:
         self._scratch = _scratch(program.scratch + _SCRATCH_ALIGNMENT, handles)
         self.instrs = self._instructions(envs)
         self._copies = self._bind_copies(envs)
-        self.tensors = None
+        self.tensors: np.ndarray | None = None
         self._packed: tuple[np.ndarray, ...] = ()
         self._bind_packed()
 
@@ -192,8 +195,8 @@ class Bound:
         rows = np.flatnonzero(self._where(lambda kernel: kernel.packed))
         if not len(rows):
             return
-        self.tensors = _dltensors(program, self.args)
-        values = self.tensors.ctypes.data + DLTENSOR.itemsize * np.arange(len(self.args))
+        self.tensors = tensors = _dltensors(program, self.args)
+        values = tensors.ctypes.data + DLTENSOR.itemsize * np.arange(len(self.args))
         codes = np.full(len(self.args), _TVM_DLTENSOR_HANDLE, np.int32)
         calls = np.zeros(len(rows), PACKED_CALL)
         self._packed = values, codes, calls
@@ -250,7 +253,7 @@ class Bound:
             addr = self.regions[did, memory].addr + int(self._offset[sid])
             self.handles[did].discard(memory, addr, int(storage.extent[sid]))
 
-    def move(self, eids: Sequence[int], addr: int | None) -> None:
+    def move(self, eids: Sequence[int] | np.ndarray, addr: int | None) -> None:
         """Show these entries at ``addr`` in every argument; None: back at home."""
         moved = np.zeros(len(self.entry_addr), bool)
         moved[list(eids)] = True

@@ -115,11 +115,11 @@ class Submitter:
         given = {**self._given, **asked}
         if (lacking := self._lacking | self._state.missing()) and (lacking := lacking - given.keys()):
             refuse(self._graph, lacking, self._bound.holder, self._plan.aliases, self._state.lost)
-        donate = {self._index(i) for i in donate} | {i for i in self._slots.into.values() if i in asked}
+        donated = {self._index(i) for i in donate} | {i for i in self._slots.into.values() if i in asked}
         made = self._template(frozenset(given.keys() & self._copied.keys()))
         self.in_flight.wait_for_turn(max_in_flight)
         # one thread donates a tensor, or writes state, at a time; what the run writes stays where it is
-        with donations if donate or self.in_place else _NO_LOCK, moves if outs or donate else _NO_LOCK:
+        with donations if donated or self.in_place else _NO_LOCK, moves if outs or donated else _NO_LOCK:
             slots, given, held, kept, overwrites = self._gather(made, asked)
             try:
                 self._place_outputs(slots, outs, held, kept)
@@ -128,7 +128,7 @@ class Submitter:
                 for output, index in self._slots.into.items():
                     overwrites[index].outputs.append(weakref.ref(run.outputs[output]))
                 self.in_flight.add(run.pointer)
-                for index in donate:
+                for index in donated:
                     why = f"was donated as input {self._name(index)} of {self._bound.holder}"
                     value, why = donors.get(index, (given.get(index), why))
                     if isinstance(value, Tensor):
@@ -141,7 +141,8 @@ class Submitter:
     def _gather(self, made: Template, asked: Mapping[int, Any]) -> _Given:
         """The inputs of a run of ``made``. Looks again where a failed run gave a block back meanwhile."""
         for again in (True, False):
-            slots, given, kept = self._new_slots(), {**self._given, **asked}, []
+            slots, given = self._new_slots(), {**self._given, **asked}
+            kept: list[Any] = []
             held = self._place_inputs(slots, given, kept)
             overwrites = self.in_place.announced(made, slots, held) if self.in_place else {}
             if overwrites or not self.in_place:
@@ -155,7 +156,7 @@ class Submitter:
         self, made: Template, slots: Any, held: Mapping[int, Buffer], overwrites: Mapping[int, Overwrite]
     ) -> Run:
         raw = made.submit(slots)
-        if not overwrites:
+        if not overwrites or self.in_place is None:
             return Run(raw, (), self._bound.holder)
         for overwrite in overwrites.values():
             overwrite.queued(raw)
@@ -258,6 +259,7 @@ class Submitter:
             return written(handle, memory, extent, type_, layout, value, what, holder)
         fresh = Buffer.alloc(handle, memory, extent, holder)
         if isinstance(value, Tensor):
+            assert value.buffer is not None  # judged above
             template.copy(value.buffer, value.layout, fresh, layout, type_)
         else:
             template.copy(stage(value, type_, what), host_layout(type_.dtype), fresh, layout, type_)
@@ -266,7 +268,8 @@ class Submitter:
     def _may_be_read_there(self, index: int, tensor: Tensor) -> bool:
         """Whether kernels may use a tensor of the right layout itself: host memory must be aligned, and a
         constant is not written into."""
-        unaligned = tensor.layout.memory == HOST and tensor.buffer.addr % ALIGNMENT
+        buffer = tensor.buffer
+        unaligned = tensor.layout.memory == HOST and buffer is not None and buffer.addr % ALIGNMENT
         return not unaligned and not (tensor.readonly and index in self._slots.into.values())
 
     # **************** outputs ****************
@@ -325,7 +328,10 @@ class Submitter:
     def _hand_out(
         self, slots: Any, outs: Mapping[int, Tensor], held: Mapping[int, Buffer]
     ) -> tuple[Tensor, ...]:
-        found, made = [], {self._slots.outputs[o]: tensor.buffer for o, tensor in outs.items()}
+        found: list[Tensor] = []
+        made = {
+            self._slots.outputs[o]: tensor.buffer for o, tensor in outs.items() if tensor.buffer is not None
+        }
         for index, at in enumerate(self._slots.outputs):
             eid = int(self._graph.outputs[index])
             handle = self._bound.handles[int(self._slots.did[at])]

@@ -54,12 +54,13 @@ def apply(op: str, attrs: Attrs, *inputs: Tensor) -> Tensor:
 
 def _made(call: CachedCall, inputs: tuple[Tensor, ...]) -> Tensor:
     """What apply does with the call that it found. Raises Moved, too."""
-    if call.reason is not None:
-        raise Refused(call.reason, call.error)
     if call.alias:
         return alias(inputs[0], call.output)
+    launcher = call.launcher
+    if launcher is None:
+        raise Refused(call.reason or "", call.error)
     try:
-        made = call.launcher.launch(inputs)
+        made = launcher.launch(inputs)
         if verification.verifying() and not call.verified:
             _verify(call, inputs, made)
     except DeviceMemoryError as error:
@@ -71,6 +72,7 @@ def _made(call: CachedCall, inputs: tuple[Tensor, ...]) -> Tensor:
 
 def _verify(call: CachedCall, inputs: tuple[Tensor, ...], made: Tensor) -> None:
     """Compare a signature's first result with its reference. Raises Refused, for good, where it differs."""
+    assert made.buffer is not None  # of its own
     made.buffer.wait()  # what failed is no result to compare
     *arrays, got = gather([*inputs, made])
     try:
@@ -78,12 +80,11 @@ def _verify(call: CachedCall, inputs: tuple[Tensor, ...], made: Tensor) -> None:
     except KernelError as error:
         raise Refused(f"run error: {error}", error) from error
     bound = _bound(call)
-    error = nmse(got, wanted)
-    if error > bound and not _cancelled(call, arrays, got, wanted, bound):
-        call.refuse(
-            f"wrong result: nmse {error:.1e} against the numpy reference, at most {bound:.0e} is right"
-        )
-        raise Refused(call.reason)
+    found = nmse(got, wanted)
+    if found > bound and not _cancelled(call, arrays, got, wanted, bound):
+        reason = f"wrong result: nmse {found:.1e} against the numpy reference, at most {bound:.0e} is right"
+        call.refuse(reason)
+        raise Refused(reason)
     call.verified = True
 
 

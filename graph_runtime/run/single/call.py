@@ -55,7 +55,7 @@ class CachedCall:
 
     def __init__(self, op: registry.Op, given: Attrs, inputs: tuple[TensorSpec, ...]):
         self.op, self._given, self.attrs, self.inputs = op, given, op.decode(dict(given)), inputs
-        self.output: TensorSpec | None = None
+        self.output: TensorSpec  # _select gives it before anything reads it
         self.launcher: Launcher | None = None
         self.alias = self.verified = False
         self.reason: str | None = None
@@ -74,6 +74,7 @@ class CachedCall:
             try:
                 again = self.launcher.launch(inputs)
                 again._recipe = None  # the wait below is to notice a failure, not to mend it
+                assert again.buffer is not None  # of its own
                 again.buffer.wait()
                 return again
             except Moved:  # an input was evicted meanwhile

@@ -44,13 +44,15 @@ def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> Calla
     def function(a: Any, b: Any, /, out: Any = None, **more: Any) -> Any:
         if out is None and not more:
             try:
-                return ready[a._spec, b._spec].launcher.launch_pair(a, b)
+                # a refused call has no launcher: an AttributeError, as of what is no tensor
+                return ready[a._spec, b._spec].launcher.launch_pair(a, b)  # type: ignore[union-attr]
             except (LookupError, AttributeError, TypeError, DeviceMemoryError):
                 pass  # new, moved, not two tensors, gone, or no room: the slow way knows what to do
         return slow(a, b, out=out, **more)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__, function.body = doc, body
+    function.__doc__ = doc
+    vars(function)["body"] = body
     return function
 
 

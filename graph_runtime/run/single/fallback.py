@@ -46,7 +46,7 @@ def device_first(host: Function, doc: str | None = None) -> Callable[[Function],
                 made = on_host(name, host, args, kwargs, refused.reason, refused.error)
             return made if out is None else store(out, made, name)
 
-        function.body = body
+        vars(function)["body"] = body
         return function
 
     return decorate

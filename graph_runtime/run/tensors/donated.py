@@ -96,9 +96,11 @@ class Overwrite:
         """The ``gr_run *`` is in the queues."""
         lib.gr_run_retain(run)
         self._run = ffi.gc(run, lib.gr_run_release)
-        self.failure, self.version = failure_of(run), self._buffer.version
+        buffer = self._buffer
+        assert buffer is not None  # told() comes later
+        self.failure, self.version = failure_of(run), buffer.version
         with _overwrites:
-            known = self._buffer.overwrites
+            known = buffer.overwrites
             at = known.index(self)
             if at and known[at - 1].version + 1 != self.version:  # others wrote it since, and not in place
                 del known[:at]
@@ -106,7 +108,7 @@ class Overwrite:
     def told(self) -> None:
         """All handles are known. Where nothing was queued it is forgotten."""
         buffer, self._buffer, self.announcer = self._buffer, None, None
-        if self._run is None:
+        if self._run is None and buffer is not None:
             with _overwrites:
                 buffer.overwrites.remove(self)
 
@@ -252,17 +254,19 @@ class Donated:
 
     def _was_written(self) -> bool:
         """Whether the run writes the handle's own memory, and not a copy in another layout."""
+        if self.kept is None or self.overwrite is None:
+            return False
         return self.kept[0].pointer is not None and self.kept[0].id == self.overwrite.memory
 
     def _is_over(self) -> bool:
-        kept = self.kept
-        return kept is None or (self.overwrite.failed is not None and not kept[0].in_use)
+        kept, overwrite = self.kept, self.overwrite
+        return kept is None or overwrite is None or (overwrite.failed is not None and not kept[0].in_use)
 
     def comes_back(self, tensor: Donor, wait: bool = False) -> bool:
         """Whether the handle leads to its values again, because the run failed and left them. ``wait``: for
         what is queued behind that run."""
         kept = self.kept
-        if kept is None:
+        if kept is None or self.overwrite is None:
             return False
         found = self.overwrite.failed
         if found and self._was_written():

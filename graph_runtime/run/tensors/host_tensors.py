@@ -52,7 +52,8 @@ def describe(tensor: Tensor) -> TensorDesc:
     physical = tensor.size
     if tensor.layout.memory != HOST and stored is not None:
         page = pages(tensor.layout, shape)
-        physical = page.count * (1024 if tensor.layout.layout == "tile" else page.nbytes // stored.itemsize)
+        tiled = tensor.layout.layout == "tile"  # as block formats always are
+        physical = page.count * (1024 if tiled or not stored.itemsize else page.nbytes // stored.itemsize)
     itemsize = dtypes.parse(tensor.dtype).itemsize
     return TensorDesc(shape, tensor.dtype, itemsize, stride, tensor.size, physical)
 

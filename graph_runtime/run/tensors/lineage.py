@@ -133,7 +133,8 @@ def recover(tensor: Any) -> bool:
 
 
 def _recover(tensor: Any) -> None:
-    stack, recipes = [(tensor, False)], {}
+    stack: list[tuple[Any, bool]] = [(tensor, False)]
+    recipes: dict[Any, Any] = {}
     while stack:  # no recursion: chains are long
         at, inputs_done = stack.pop()
         if inputs_done:

@@ -93,6 +93,7 @@ class _CopyMaker:
         (source,) = inputs
         again = allocate(tensor.type, tensor.device, tensor.layout)
         queue_copy(source.wait(), again)
+        assert again.buffer is not None  # allocate gave it one
         again.buffer.wait()
         return again
 
