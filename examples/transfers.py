@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,12 +18,15 @@ PAIRS = (("cpu:0", "tt:0"), ("tt:0", "cpu:0"), ("tt:0", "tt:1"))
 DL_TYPE = {"cpu": 1, "tt": 12}  # numbers of DLDeviceType, as device_index holds them
 
 
-def null(name: str) -> dict:
+Node = dict[str, Any]  # as graph.json has it
+
+
+def null(name: str) -> Node:
     """A graph input."""
     return {"op": "null", "name": name, "inputs": []}
 
 
-def call(op: str, name: str, *inputs: int) -> dict:
+def call(op: str, name: str, *inputs: int) -> Node:
     """A node that calls an op on the outputs of the nodes with these ids."""
     attrs = {
         "func_name": "__copy" if op == "__copy" else f"example_{op}",
@@ -35,7 +39,7 @@ def call(op: str, name: str, *inputs: int) -> dict:
     return {"op": "tvm_op", "name": name, "attrs": attrs, "inputs": [[nid, 0, 0] for nid in inputs]}
 
 
-def document(nodes: list[dict], storage_id: list[int], on: list[str]) -> str:
+def document(nodes: list[Node], storage_id: list[int], on: list[str]) -> str:
     """The graph.json of a chain of one-output nodes whose last one is the output.
 
     ``on`` is the device of each node. device_index says its type, device_id which of that type.

@@ -5,7 +5,21 @@ A layer keeps what its backward needs from the last forward. ``params`` and ``gr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import numpy as np
+
+
+class Layer(Protocol):
+    """What a network is made of. ``params`` are trained, ``grads`` are theirs after backward."""
+
+    @property
+    def params(self) -> Sequence[np.ndarray]: ...
+    @property
+    def grads(self) -> Sequence[np.ndarray]: ...
+    def forward(self, x: np.ndarray) -> np.ndarray: ...
+    def backward(self, dy: np.ndarray) -> np.ndarray: ...
 
 
 class Conv3x3:
@@ -60,8 +74,8 @@ class Dense:
 class Relu:
     """max(x, 0)."""
 
-    params: tuple = ()
-    grads: tuple = ()
+    params: Sequence[np.ndarray] = ()
+    grads: Sequence[np.ndarray] = ()
 
     def forward(self, x: np.ndarray) -> np.ndarray:
         self.positive = x > 0
@@ -74,8 +88,8 @@ class Relu:
 class MaxPool2:
     """Largest of each 2x2 block: [N, C, H, W] -> [N, C, H/2, W/2]. Ties share the gradient."""
 
-    params: tuple = ()
-    grads: tuple = ()
+    params: Sequence[np.ndarray] = ()
+    grads: Sequence[np.ndarray] = ()
 
     def forward(self, x: np.ndarray) -> np.ndarray:
         n, channels, height, width = x.shape
@@ -93,8 +107,8 @@ class MaxPool2:
 class Dropout:
     """Sets a share of the values to zero in training and scales the rest up; afterwards the identity."""
 
-    params: tuple = ()
-    grads: tuple = ()
+    params: Sequence[np.ndarray] = ()
+    grads: Sequence[np.ndarray] = ()
 
     def __init__(self, rng: np.random.Generator, share: float) -> None:
         self.rng, self.share, self.training = rng, share, True
@@ -112,8 +126,8 @@ class Dropout:
 class Flatten:
     """[N, ...] -> [N, K]."""
 
-    params: tuple = ()
-    grads: tuple = ()
+    params: Sequence[np.ndarray] = ()
+    grads: Sequence[np.ndarray] = ()
 
     def forward(self, x: np.ndarray) -> np.ndarray:
         self.shape = x.shape

@@ -13,6 +13,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from dataset import HERE, held_out
@@ -23,7 +24,7 @@ OUT = HERE / "out"
 LEAST, MOST_LOST = 0.97, 0.005
 
 # name -> how graph.json is planned for it. The first device of a list takes what no pin places elsewhere.
-ARRANGEMENTS = {
+ARRANGEMENTS: dict[str, dict[str, Any]] = {
     "cpu": dict(devices=["cpu:0"]),
     "tt": dict(devices=["tt:0"], formats={"tt": "bf16"}),
     "mixed": dict(

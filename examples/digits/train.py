@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 from dataset import HERE, held_out, training
-from layers import Conv3x3, Dense, Dropout, Flatten, MaxPool2, Relu, softmax_cross_entropy
+from layers import Conv3x3, Dense, Dropout, Flatten, Layer, MaxPool2, Relu, softmax_cross_entropy
 
 import graph_runtime as gr
 
@@ -31,7 +31,7 @@ class Network:
 
     def __init__(self, seed: int) -> None:
         rng = np.random.default_rng(seed)
-        self.layers = [
+        self.layers: list[Layer] = [
             Conv3x3(rng, 1, 16),
             Relu(),
             Conv3x3(rng, 16, 32),

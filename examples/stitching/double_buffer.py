@@ -12,6 +12,7 @@ import time
 import numpy as np
 from common import bundle, expect, show
 
+import graph_runtime as gr
 import graph_runtime.runtime as rt
 from graph_runtime import GraphBuilder
 
@@ -28,11 +29,14 @@ def model() -> GraphBuilder:
     return builder
 
 
-def run(device, program, batches, weights, buffers: int) -> tuple[float, list[np.ndarray]]:
+def run(
+    device: rt.OpenDevice, program: rt.Bundle, batches: np.ndarray, weights: gr.Tensor, buffers: int
+) -> tuple[float, list[np.ndarray]]:
     """Seconds and results of all batches through that many input tensors; with one, step by step."""
     layout = rt.get_layout(program, "f", "x")
     inputs = [rt.create_empty_tensor((ROWS, WIDTH), "float32", device, layout) for _ in range(buffers)]
-    results, begin = [], time.perf_counter()
+    results: list[gr.Tensor] = []
+    begin = time.perf_counter()
     for at, batch in enumerate(batches):
         x = inputs[at % buffers]
         rt.copy(x, rt.create_borrowed_host_tensor(batch))  # queued behind the run that still reads x

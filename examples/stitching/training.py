@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from common import bundle, expect, show
 
+import graph_runtime as gr
 import graph_runtime.runtime as rt
 from graph_runtime import GraphBuilder
 
@@ -40,6 +41,12 @@ def update() -> GraphBuilder:
     return builder
 
 
+def address(tensor: gr.Tensor) -> int:
+    """Where its memory begins, in each bank of the device."""
+    assert tensor.buffer is not None  # it has memory of its own
+    return tensor.buffer.addr
+
+
 def main() -> None:
     rng = np.random.default_rng(2)
     truth = rng.standard_normal((FEATURES, 1)).astype(np.float32)
@@ -50,20 +57,20 @@ def main() -> None:
             rt.load_program(device, programs, name)
         with rt.stats() as counted:
 
-            def push(array, index):
+            def push(array: np.ndarray, index: str) -> gr.Tensor:
                 return rt.to_layout(
                     rt.create_owned_host_tensor(array), device, rt.get_layout(programs, "gradient", index)
                 )
 
             w = push(np.zeros((FEATURES, 1), np.float32), "w")
-            place, losses = w.buffer.addr, []
+            begin, losses = address(w), []
             for batch in batches:
                 x, y = push(batch, "x"), push(batch @ truth, "y")
                 loss, g = rt.submit(device, programs, "gradient", [x, y, w])
                 (w,) = rt.submit(device, programs, "update", [w, g])  # the old handle is donated
                 losses.append(loss)
             values = [float(v[0, 0]) for v in rt.gather(losses)]
-            moved = w.buffer.addr - place
+            moved = address(w) - begin
         learned = rt.to_host(w).numpy()
     show(f"traffic of {STEPS} steps", counted)
     print(f"loss {values[0]:.3f} -> {values[-1]:.5f}, weights off by {np.abs(learned - truth).max():.2g}")

@@ -11,6 +11,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,9 @@ from torch.nn import functional
 import graph_runtime.torch as tt
 
 
-def batches(images: torch.Tensor, labels: torch.Tensor, size: int = 128):
+def batches(
+    images: torch.Tensor, labels: torch.Tensor, size: int = 128
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     order = torch.randperm(len(images))[: len(images) // size * size]
     return zip(images[order].split(size), labels[order].split(size), strict=True)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -29,6 +29,7 @@ __all__ = ["GraphBuilder", "Value"]
 
 DeviceLike = str | devices.Device | None
 Storage = int | Sequence[int] | None  # a sequence has one id an output
+Several = Literal["max_pool2d_indices", "topk"]  # ops with several outputs; tests/unit/test_builder.py
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,6 +106,30 @@ class GraphBuilder:
         made = self.input(name, array.shape, array.dtype, device=device, storage=storage)
         self.params[name] = array
         return made
+
+    @overload
+    def op(  # type: ignore[overload-overlap]  # the names of the first are no others' names
+        self,
+        op: Several,
+        *inputs: Value,
+        name: str | None = None,
+        func_name: str | None = None,
+        device: DeviceLike = None,
+        storage: Storage = None,
+        **attrs: Any,
+    ) -> tuple[Value, ...]: ...
+
+    @overload
+    def op(
+        self,
+        op: str,
+        *inputs: Value,
+        name: str | None = None,
+        func_name: str | None = None,
+        device: DeviceLike = None,
+        storage: Storage = None,
+        **attrs: Any,
+    ) -> Value: ...
 
     def op(
         self,

@@ -61,8 +61,9 @@ class GraphModule:
     functions = _FUNCTIONS  # what module["name"] finds
 
     def __init__(self, session: Session | GraphModule):
-        self.params: set[str] = getattr(session, "params", set())
-        self.session: Session = getattr(session, "session", session)
+        given: Any = session
+        self.params: set[str] = getattr(given, "params", set())
+        self.session: Session = getattr(given, "session", given)
         graph = self.session.graph
         self._input_index = {name: i for i, name in enumerate(graph.input_names)}
         self._output_index = _output_index(graph)
@@ -100,9 +101,9 @@ class GraphModule:
 
         Raises InputError; what goes wrong later, the run's ``wait`` raises.
         """
-        found = {self._find_input(name): value for name, value in inputs.items()}
+        found: dict[int | str, Any] = {self._find_input(name): value for name, value in inputs.items()}
         if isinstance(out, Mapping):
-            out = {self._find_output(key): tensor for key, tensor in out.items()}
+            return self.session.submit(found, {self._find_output(key): tensor for key, tensor in out.items()})
         return self.session.submit(found, out)
 
     def benchmark(
@@ -168,7 +169,7 @@ class GraphModule:
         eids = [graph.input_eids[self._input_index[name]] for name in names]
         return _info(graph, names, eids)
 
-    def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
+    def set_input(self, key: Any = None, value: Any = None, **params: Any) -> None:
         """Copy values into inputs: one by name or index, any number by name (biggest first).
 
         A value is a Tensor or anything numpy takes; shapes must be equal, dtypes equal or a same_kind cast
@@ -281,7 +282,8 @@ class GraphModule:
 
         the input and output called ``name``, or all. Raises InputError.
         """
-        inputs, outputs = range(self.get_num_inputs()), range(self.get_num_outputs())
+        inputs: Sequence[int] = range(self.get_num_inputs())
+        outputs: Sequence[int] = range(self.get_num_outputs())
         if name is not None:
             inputs = [self._input_index[name]] if name in self._input_index else []
             outputs = [] if inputs and name not in self._output_index else [self._find_output(name)]
@@ -304,7 +306,9 @@ def _output_index(graph: Graph) -> dict[str, int]:
     return index
 
 
-def _info(graph: Graph, names: Sequence[str], eids: Sequence[int]) -> tuple[dict[str, Any], dict[str, str]]:
+def _info(
+    graph: Graph, names: Sequence[str], eids: Sequence[int] | np.ndarray
+) -> tuple[dict[str, Any], dict[str, str]]:
     types = {name: graph.entry_type(int(eid)) for name, eid in zip(names, eids, strict=True)}
     return {n: t.shape for n, t in types.items()}, {n: t.dtype for n, t in types.items()}
 

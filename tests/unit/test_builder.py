@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_runtime.base.errors import DeviceError, GraphError, UnsupportedOpError
-from graph_runtime.ir.builder import GraphBuilder
+from graph_runtime.ir.builder import GraphBuilder, Several
 from graph_runtime.ir.documents.loader import load_graph
+from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import all_ops
 
 
@@ -203,3 +205,14 @@ def test_a_mistake_is_an_error_at_the_call(make, error, says):
         make(b, x)
     b.output(x)
     assert b.build().num_nodes == 1  # and leaves no trace
+
+
+def test_the_ops_that_give_a_tuple_are_those_of_its_type():
+    several = set()
+    for name, op in all_ops().items():
+        for case in op.cases:
+            types = [TensorType(dtype, tuple(shape)) for dtype, shape, *_ in case.inputs]
+            attrs = {attr.name: attr.default for attr in op.attrs} | dict(case.attrs)
+            if len(op.infer(types, attrs)) > 1:
+                several.add(name)
+    assert several == set(get_args(Several))
