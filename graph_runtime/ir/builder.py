@@ -19,7 +19,15 @@ import numpy as np
 from ..base import dtypes
 from ..base.errors import GraphError
 from ..base.machine import devices
-from .documents.draft import DraftNode, device_name, op_call, storage_ids, tensor_type, to_document
+from .documents.draft import (
+    DraftNode,
+    call_attrs,
+    device_name,
+    op_call,
+    storage_ids,
+    tensor_type,
+    to_document,
+)
 from .documents.loader import graph_from_document
 from .documents.write import graph_to_json
 from .graph import COPY, NOP, Graph, TensorType
@@ -257,13 +265,7 @@ class GraphBuilder:
         device: DeviceLike,
         storage: Storage,
     ) -> tuple[Value, ...]:
-        attrs = {
-            "func_name": function,
-            "num_inputs": str(len(inputs)),
-            "num_outputs": str(len(made)),
-            "flatten_data": "0",
-            **raw,
-        }
+        attrs = call_attrs(function, len(inputs), len(made), raw)
         return self._add(self._unique(name), made, [(v.nid, v.index) for v in inputs], attrs, device, storage)
 
     def _unique(self, name: str) -> str:

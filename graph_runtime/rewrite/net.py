@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ..base.errors import GraphError
-from ..ir.documents.draft import op_call
+from ..ir.documents.draft import call_attrs, op_call
 from ..ir.graph import Func, TensorType
 from ..ir.model import Constant, Model, Note
 from .assemble import assemble, column_devices
@@ -167,17 +167,9 @@ class Net:
         key = (op, types, repr(attrs))
         if key not in self._functions:
             call = op_call(op, types, attrs)
-            raw = {
-                "func_name": call.func_name,
-                "num_inputs": str(len(types)),
-                "num_outputs": str(len(call.made)),
-                "flatten_data": "0",
-                **call.raw,
-            }
-            self._functions[key] = (
-                Func(call.func_name, op, call.attrs, len(types), len(call.made), raw=raw),
-                call.made,
-            )
+            raw = call_attrs(call.func_name, len(types), len(call.made), call.raw)
+            func = Func(call.func_name, op, call.attrs, len(types), len(call.made), raw=raw)
+            self._functions[key] = func, call.made
         return self._functions[key]
 
     def _named(self, old: NetValue, new: NetValue) -> NetValue:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..base.machine.devices import Device, parse_list
+from ..ir.documents.draft import call_attrs
 from ..ir.graph import COPY, NOP, Func, Graph, Hints, TensorType
 from ..ir.ops import registry
 from ..plan.columns import starts
@@ -62,13 +63,7 @@ class GraphMaker:
     def _call(
         self, key: tuple, func: Func, reads: Sequence[int], made: Sequence[TensorType], device: int
     ) -> int:
-        raw = {
-            "func_name": func.name,
-            "num_inputs": str(func.num_inputs),
-            "num_outputs": str(func.num_outputs),
-            "flatten_data": "0",
-        }
-        func.raw.update(raw)
+        func.raw.update(call_attrs(func.name, func.num_inputs, func.num_outputs))
         self.funcs.setdefault(key, func)
         return self._node(f"n{len(self.names)}", list(self.funcs).index(key), list(reads), list(made), device)
 

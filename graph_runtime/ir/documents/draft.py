@@ -24,6 +24,7 @@ from .columns import pool_type
 __all__ = [
     "DraftNode",
     "OpCall",
+    "call_attrs",
     "device_name",
     "op_call",
     "plain",
@@ -71,6 +72,14 @@ def op_call(op: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> O
         # an op's new attribute renames no function
         (op, sorted((k, repr(v)) for k, v in said.items()), list(map(str, types)), list(map(str, made))),
     )
+
+
+def call_attrs(
+    func_name: str, inputs: int, outputs: int, more: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The attrs of a tvm_op node that calls a function; ``more``: what it has beyond these, or instead."""
+    counts = {"num_inputs": str(inputs), "num_outputs": str(outputs)}
+    return {"func_name": func_name, **counts, "flatten_data": "0", **(more or {})}
 
 
 @dataclass(slots=True, eq=False)
