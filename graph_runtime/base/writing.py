@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,7 +70,7 @@ def writing(
             mode = stat.S_IMODE(target.stat().st_mode)
         if parents:
             target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}")
+        part = target.with_name(f".{target.name[:200]}.{os.urandom(6).hex()}")
         try:
             os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode))
             yield part

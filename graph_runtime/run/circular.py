@@ -19,7 +19,6 @@ from ..base.errors import LibraryError, UnsupportedOpError
 from ..base.machine.devices import NO_KERNELS, Device
 from ..base.machine.layout import L1
 from ..base.unique import unique_values
-from ..build.libraries.manifest import ABI_VERSION
 from ..ir.graph import COPY, Func, TensorType
 from ..plan.capacity import check_circular
 from ..plan.types import Plan
@@ -72,7 +71,7 @@ def of_kernel(device: Device, kernel: Kernel, args: np.ndarray, words: np.ndarra
     if not cores[0] or kernel.packed or kernel.fn == core.copy_kernel():
         return 0
     instr = np.zeros(1, INSTR)
-    instr["fn"], instr["call"]["abi"], instr["call"]["nargs"] = kernel.fn, ABI_VERSION, len(args)
+    instr["fn"], instr["call"]["abi"], instr["call"]["nargs"] = kernel.fn, core.lib.GR_ABI_VERSION, len(args)
     instr["call"]["args"], instr["call"]["attrs"] = args.ctypes.data, words.ctypes.data
     return int(_needs(instr, cores)[0])
 
@@ -133,7 +132,7 @@ def _asked(program: Program) -> np.ndarray:
     instrs = np.zeros(len(asked), INSTR)
     call = instrs["call"]
     instrs["fn"] = np.array([k.fn for k in program.kernels], np.uint64)[program.kid[asked]]
-    call["abi"], call["nargs"] = ABI_VERSION, np.diff(program.arg_ptr)[asked]
+    call["abi"], call["nargs"] = core.lib.GR_ABI_VERSION, np.diff(program.arg_ptr)[asked]
     call["args"] = args.ctypes.data + ARG.itemsize * program.arg_ptr[asked]
     call["attrs"] = program.words.ctypes.data + 8 * program.word_ptr[program.kid[asked]]
     found[asked] = _needs(instrs, np.ascontiguousarray(cores[asked]))

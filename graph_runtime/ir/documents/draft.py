@@ -5,7 +5,6 @@ What was said of some nodes only is completed here: devices, storage ids.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +49,8 @@ class OpCall:
         op = self.signature[0]
         if registry.require(op).is_nop:
             return NOP
+        import hashlib  # takes 3 ms, and few graphs need it
+
         return f"{op}_{hashlib.sha256(orjson.dumps(self.signature)).hexdigest()[:8]}"
 
 

@@ -7,9 +7,8 @@ import io
 import math
 import re
 import struct
-import zipfile
 import zlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +17,9 @@ from ...base.cursor import Cursor
 from ...base.errors import DocumentError
 from ...base.json_text import parse_json
 from ...base.zip_size import most_members
+
+if TYPE_CHECKING:
+    import zipfile
 
 __all__ = ["NPY", "read_npy", "read_npz", "read_safetensors", "view"]
 
@@ -136,6 +138,8 @@ def read_npy(cursor: Cursor) -> np.ndarray:
 
 def read_npz(cursor: Cursor) -> dict[str, np.ndarray]:
     """The arrays of a .npz. Stored members are views of the file, deflated ones are unpacked."""
+    import zipfile  # takes 3 ms, and no graph needs it
+
     found: dict[str, np.ndarray] = {}
     data = cursor.take(cursor.left, "the file")
     if (count := most_members(data)) > (most := _MOST_ARRAYS + len(data) // _ARRAY_BYTES):
@@ -198,6 +202,8 @@ class _Bytes(io.RawIOBase):
 
 def _member(cursor: Cursor, file: memoryview, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> memoryview:
     """The bytes of a member, no more of them than the directory says: zipfile would unpack all there are."""
+    import zipfile
+
     known = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy writes
     if not known or info.file_size > (info.compress_size + 64) * _MOST_RATIO or info.flag_bits & 1:
         raise cursor.error(f"member {info.filename!r} cannot be unpacked")

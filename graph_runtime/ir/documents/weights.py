@@ -6,7 +6,6 @@ file is mapped and used where it lies. bundle.json says what lies where.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -151,12 +150,18 @@ def map_values(
         raise ParamsError(
             f"cannot read {file}: {error.strerror or error}", got=str(file), offset=begin
         ) from None
-    if sha256 is not None and (got := hashlib.sha256(data).hexdigest()) != sha256:
+    if sha256 is not None and (got := _sha256(data)) != sha256:
         raise ParamsError(
             f"{file} was changed: its sha256 is {got}, the bundle says {sha256}", got=got, wanted=sha256
         )
     which = now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
     return {key: _view(data, key, slots[key]) for key in keys}, which
+
+
+def _sha256(data: memoryview) -> str:
+    import hashlib  # takes 3 ms, and few graphs need it
+
+    return hashlib.sha256(data).hexdigest()
 
 
 def _view(data: memoryview, key: str, slot: Slot) -> np.ndarray:

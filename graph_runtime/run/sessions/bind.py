@@ -14,7 +14,6 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import DeviceMemoryError
 from ...base.unique import unique_values
-from ...build.libraries.manifest import ABI_VERSION
 from ...ir.graph import COPY
 from ...plan.types import Plan
 from .. import core
@@ -169,7 +168,7 @@ class Bound:
         call = instrs["call"]
         scratch = -(-self._scratch.ctypes.data // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
         instrs["fn"] = np.array([k.fn for k in program.kernels], np.uint64)[program.kid]
-        call["abi"] = ABI_VERSION
+        call["abi"] = core.lib.GR_ABI_VERSION
         call["nargs"] = np.diff(program.arg_ptr)
         call["args"] = self.args.ctypes.data + ARG.itemsize * program.arg_ptr[:-1]
         call["attrs"] = program.words.ctypes.data + 8 * program.word_ptr[program.kid]

@@ -12,7 +12,6 @@ stored. No name and no hash that a file records is asked.
 
 from __future__ import annotations
 
-import hashlib
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -78,6 +77,8 @@ def constants(handle: core.DeviceHandle, memory: int) -> list[Buffer]:
 
 def digest(array: np.ndarray) -> bytes:
     """What an array holds, as a hash."""
+    import hashlib  # takes 3 ms, and few graphs need it
+
     made = hashlib.sha256(repr((array.dtype.str, array.dtype.name, array.shape)).encode())
     made.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return made.digest()
