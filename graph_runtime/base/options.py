@@ -44,15 +44,15 @@ class Options:
 
     Placing. ``place``: pins, glob over node, op and function names -> device. ``device_map``: device type of
     the file -> device. ``strict``: a device that the list does not have is an error, not a warning.
-    ``placement``: what places the rest: a policy (placing.POLICIES), "package.module:function", or such a
+    ``placement``: the policy that places the rest (PLACEMENT_POLICIES), "package.module:function", or such a
     function; None: mincut for several devices where nodes may be rewritten and there are no pins, else the
-    first device. ``objective``: what policies make least: "serial", "makespan" or "throughput".
+    first device. ``objective``: what placement policies make least: "serial", "makespan" or "throughput".
     ``fallback``: a node that cannot run where it is asked to is an "error", or runs on a "host" of the list.
 
     Storing and computing. ``formats``: device or kind -> format of its floats. ``layouts``: glob -> layout of
     what those nodes make, as "l1/tile/bf16/height[8x1]" (plan/wishes.py). ``numerics``: device or kind ->
     {"fidelity", "dst", "numerics"} of nodes that do not say. ``policy``: how ops are cut onto the cores of
-    buda boards (balance.POLICIES); None: as the file says, else each kernel cuts its own. ``reuse``: how
+    buda boards (BALANCER_POLICIES); None: as the file says, else each kernel cuts its own. ``reuse``: how
     memory is shared, "serial", "safe" or "off" (docs/memory.md); None: "safe" for what may run on queues,
     else "serial".
 

@@ -22,8 +22,8 @@ from ..base.options import Options
 from ..ir.documents.tensor_files import read_npy
 from ..ir.graph import TensorType
 from ..ir.model import Note
-from ..plan.balance.types import POLICIES as CUTTING
-from ..plan.placing.policies import POLICIES as PLACING
+from ..plan.balance.types import BALANCER_POLICIES
+from ..plan.placing.policies import PLACEMENT_POLICIES
 
 _INPUT = "--input takes a .npy file or the word random"
 Source = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, graph.json, or a bundle.")]
@@ -88,9 +88,9 @@ Placement = Annotated[
     str | None,
     typer.Option(
         "--placement",
-        help="What places nodes that neither --place nor the file places: single, greedy, mincut, heft, "
-        "optimal, or package.module:function; without it mincut where nodes may be rewritten, else the first "
-        "device.",
+        help="The placement policy: what places nodes that neither --place nor the file places: single, "
+        "greedy, mincut, heft, optimal, or package.module:function; without it mincut where nodes may be "
+        "rewritten, else the first device.",
     ),
 ]
 Objective = Annotated[
@@ -136,8 +136,9 @@ Policy = Annotated[
     str | None,
     typer.Option(
         "--policy",
-        help="How ops are cut onto the cores of a buda board: nlp, ribbon, cnn, optimal, ...; "
-        "without it each kernel cuts its own. Also takes what --placement takes, but for optimal.",
+        help="The balancer policy: how ops are cut onto the cores of a buda board: nlp, ribbon, cnn, "
+        "optimal, ...; without it each kernel cuts its own. Also takes what --placement takes, but for "
+        "optimal.",
     ),
 ]
 Reuse = Annotated[
@@ -265,17 +266,18 @@ def read_options(
 
 
 def policies(policy: str | None, placement: str | None) -> tuple[str | None, str | None]:
-    """(--policy, --placement), where --policy may also have been given a policy that places nodes.
+    """(--policy, --placement), where --policy may also have been given a placement policy.
 
-    Raises InputError for an unknown policy, and for two that place nodes.
+    Raises InputError for an unknown policy, and for two placement policies.
     """
-    if policy is None or policy in CUTTING:
+    if policy is None or policy in BALANCER_POLICIES:
         return policy, placement
-    if ":" not in policy and policy not in PLACING:
+    known = [*BALANCER_POLICIES, *PLACEMENT_POLICIES]
+    if ":" not in policy and policy not in known:
         raise InputError(
-            f"unknown policy {policy!r}{did_you_mean(policy, [*CUTTING, *PLACING])}",
+            f"unknown policy {policy!r}{did_you_mean(policy, known)}",
             got=policy,
-            wanted=[*CUTTING, *PLACING],
+            wanted=known,
         )
     if placement not in (None, policy):
         raise InputError(

@@ -48,7 +48,7 @@ def place(
     ``pins``: glob over node name, op name and function name -> device; the last one that matches a node wins.
     ``device_map``: a DLDeviceType, by name or number, -> device: what the file's column calls "opencl" runs
     on tt:0. ``strict``: a type or ordinal that the list does not have is an error instead of a warning.
-    ``placement``: what places the rest: a policy's name (placing.POLICIES), "package.module:function", or
+    ``placement``: what places the rest: a policy's name (PLACEMENT_POLICIES), "package.module:function", or
     such a function; None: devices[0]. ``objective``: what policies make least, "serial", "makespan" or
     "throughput". ``fallback``: a node that was asked to run where it cannot is an "error", or runs on a
     "host" of the list, with a warning. Costs: ``inputs``, graph inputs that every run sets anew; ``formats``,

@@ -20,7 +20,7 @@ from graph_runtime.ir.builder import GraphBuilder
 from graph_runtime.ir.documents.loader import load_graph
 from graph_runtime.ir.graph import Graph
 from graph_runtime.plan import plan
-from graph_runtime.plan.balance import POLICIES, balance_device, models
+from graph_runtime.plan.balance import BALANCER_POLICIES, balance_device, models
 from graph_runtime.plan.balance.network import network_of
 
 _DTYPE = "bfloat16"
@@ -146,12 +146,12 @@ def measure(board: str, name: str, policies: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--board", default="e150", help="a board of stack buda")
-    parser.add_argument("--policy", choices=POLICIES, action="append", help="default: all")
+    parser.add_argument("--policy", choices=BALANCER_POLICIES, action="append", help="default: all")
     parser.add_argument("--net", choices=NETS, action="append", help="default: all")
     args = parser.parse_args()
     devices.parse(f"tt:0={args.board}")
     for name in args.net or NETS:
-        measure(args.board, name, args.policy or list(POLICIES))
+        measure(args.board, name, args.policy or list(BALANCER_POLICIES))
 
 
 if __name__ == "__main__":

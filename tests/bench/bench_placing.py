@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from graph_runtime.plan.placing import OBJECTIVES, POLICIES, decide, evaluate
+from graph_runtime.plan.placing import OBJECTIVES, PLACEMENT_POLICIES, decide, evaluate
 from graph_runtime.plan.placing.search import singles
 from graph_runtime.testing.placing import random_problem
 
@@ -24,7 +24,7 @@ from graph_runtime.testing.placing import random_problem
 def gaps(graphs: int) -> Iterator[dict]:
     for devices, most in ((("cpu:0", "tt:0"), 12), (("cpu:0", "cpu:1", "tt:0"), 8)):
         for objective in OBJECTIVES:
-            found: dict[str, list[tuple[float, float]]] = {name: [] for name in POLICIES}
+            found: dict[str, list[tuple[float, float]]] = {name: [] for name in PLACEMENT_POLICIES}
             for seed in range(graphs):
                 rng = np.random.default_rng(seed)
                 problem = replace(

@@ -21,7 +21,7 @@ from graph_runtime.ir.builder import GraphBuilder
 from graph_runtime.ir.documents.loader import load_graph
 from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.plan import check, plan
-from graph_runtime.plan.balance import POLICIES, Buffering, Choice, balance_device, solver
+from graph_runtime.plan.balance import BALANCER_POLICIES, Buffering, Choice, balance_device, solver
 from graph_runtime.plan.balance.edges import EDGE_REASONS, pair_verdicts
 from graph_runtime.plan.balance.epochs import judge
 from graph_runtime.plan.balance.exact import fit
@@ -33,7 +33,7 @@ from graph_runtime.plan.balance.solver import GraphSolver
 from graph_runtime.plan.record import record
 from graph_runtime.run import core
 
-OTHERS = [p for p in POLICIES if p != "optimal"]
+OTHERS = [p for p in BALANCER_POLICIES if p != "optimal"]
 BOARD = "tt:0=e150"
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -423,7 +423,7 @@ def test_a_written_plan_is_balanced_as_it_was():
 
 def test_the_schema_knows_every_policy():
     schema = json.loads((ROOT / "schemas" / "graph.schema.json").read_text())
-    assert f'"enum": {json.dumps(list(POLICIES))}' in json.dumps(schema)
+    assert f'"enum": {json.dumps(list(BALANCER_POLICIES))}' in json.dumps(schema)
 
 
 def test_unknown_policy():

@@ -21,7 +21,7 @@ from graph_runtime.plan.placing.cuts import best_cut
 from graph_runtime.plan.placing.deltas import copy_changes, copy_table, serial_ns
 from graph_runtime.plan.placing.exact import lower_bound, solve
 from graph_runtime.plan.placing.maxflow import FlowNetwork
-from graph_runtime.plan.placing.policies import POLICIES, decide
+from graph_runtime.plan.placing.policies import PLACEMENT_POLICIES, decide
 from graph_runtime.plan.placing.problem import PlacementProblem, make_problem
 from graph_runtime.plan.placing.schedule import OBJECTIVES, evaluate, measure
 from graph_runtime.plan.placing.search import singles
@@ -179,7 +179,7 @@ def test_a_device_that_had_nothing_to_do_for_long_has_to_be_woken(ns, late):
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("devices", [PAIR, THREE], ids=["two", "three"])
 def test_policies_are_near_brute_force_and_never_worse_than_one_device(devices, objective):
-    gaps: dict[str, list[float]] = {name: [] for name in POLICIES}
+    gaps: dict[str, list[float]] = {name: [] for name in PLACEMENT_POLICIES}
     for seed in range(8):
         rng = np.random.default_rng(seed)
         most = 10 if devices == PAIR else 7
@@ -187,7 +187,7 @@ def test_policies_are_near_brute_force_and_never_worse_than_one_device(devices, 
         best = evaluate(problem, every(problem)).min()
         single = evaluate(problem, singles(problem)).min()
         assert lower_bound(problem) <= best
-        for name in POLICIES:
+        for name in PLACEMENT_POLICIES:
             did = decide(problem, name)
             assert problem.allowed[np.arange(len(did)), did].all()
             ns = evaluate(problem, did[None])[0]
@@ -211,7 +211,7 @@ def test_optimal_says_what_it_has_proved(monkeypatch):
 def test_equal_problems_have_equal_answers():
     for objective in OBJECTIVES[:2]:
         problem = replace(random_problem(np.random.default_rng(8), THREE, nodes=14), objective=objective)
-        for name in POLICIES:
+        for name in PLACEMENT_POLICIES:
             assert np.array_equal(decide(problem, name), decide(problem, name))
 
 

@@ -13,7 +13,7 @@ from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.placement import place
-from graph_runtime.plan.placing.policies import POLICIES
+from graph_runtime.plan.placing.policies import PLACEMENT_POLICIES
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 from graph_runtime.views.placement import describe, text
 
@@ -38,7 +38,7 @@ def where(placement) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", PLACEMENT_POLICIES)
 def test_pins_come_first_and_nothing_is_put_where_it_cannot_run(policy):
     placed = place(wide(), PAIR, placement=policy, pins={"softmax": "cpu:0"}, inputs=["x0"])
     at = where(placed)
@@ -157,7 +157,7 @@ def test_a_placement_belongs_to_its_graph_and_devices():
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from([PAIR, ["tt:0", "cpu:0", "tt:1"], ["null:0", "cpu:0"]]),
-    st.sampled_from(sorted(POLICIES)),
+    st.sampled_from(sorted(PLACEMENT_POLICIES)),
     st.sampled_from(["serial", "makespan", "throughput"]),
 )
 def test_any_graph_is_placed_planned_and_described(seed, devices, policy, objective):

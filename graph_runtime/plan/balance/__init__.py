@@ -15,15 +15,25 @@ from .memory import Settings
 from .models import MOST_MODELS, enumerate_models
 from .op import DIRECTIONS, BalanceOp, Grid, Operand, Stream, Tiles, Tm, User
 from .rows import balanced_json, balanced_text, node_rows, rows_text
-from .types import LEGAL, POLICIES, REASONS, BlockShape, Candidate, Candidates, L1Buffer, OpModel, Overrides
+from .types import (
+    BALANCER_POLICIES,
+    LEGAL,
+    REASONS,
+    BlockShape,
+    Candidate,
+    Candidates,
+    L1Buffer,
+    OpModel,
+    Overrides,
+)
 from .view import View, view_of
 
 __all__ = [
+    "BALANCER_POLICIES",
     "BUDA",
     "DIRECTIONS",
     "LEGAL",
     "MOST_MODELS",
-    "POLICIES",
     "REASONS",
     "BalanceOp",
     "Balanced",

@@ -18,7 +18,7 @@ from .optimal import optimal
 from .picks import SIMPLE
 from .ribbon import ribbon
 from .solver import GraphSolver
-from .types import POLICIES, OpModel
+from .types import BALANCER_POLICIES, OpModel
 from .view import tiles
 
 __all__ = ["assign_models", "balance_device", "require_policy"]
@@ -30,9 +30,11 @@ _TILE = "tile"
 
 def require_policy(name: str) -> str:
     """The name. Raises InputError for one that there is not."""
-    if name not in POLICIES:
+    if name not in BALANCER_POLICIES:
         raise InputError(
-            f"unknown policy {name!r}{did_you_mean(name, POLICIES)}", got=name, wanted=list(POLICIES)
+            f"unknown policy {name!r}{did_you_mean(name, BALANCER_POLICIES)}",
+            got=name,
+            wanted=list(BALANCER_POLICIES),
         )
     return name
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from .op import BalanceOp, Grid, Stream
 
 __all__ = [
+    "BALANCER_POLICIES",
     "LEGAL",
-    "POLICIES",
     "REASONS",
     "BlockShape",
     "Candidate",
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 LEGAL = "legal"
-POLICIES = (
+BALANCER_POLICIES = (
     "nlp",
     "ribbon",
     "cnn",

@@ -3,8 +3,16 @@
 Graph + devices --problem--> PlacementProblem --policies--> device of each node --causes, rows--> why
 """
 
-from .policies import POLICIES, decide
+from .policies import PLACEMENT_POLICIES, decide
 from .problem import UNSUPPORTED, PlacementProblem, make_problem
 from .schedule import OBJECTIVES, evaluate
 
-__all__ = ["OBJECTIVES", "POLICIES", "UNSUPPORTED", "PlacementProblem", "decide", "evaluate", "make_problem"]
+__all__ = [
+    "OBJECTIVES",
+    "PLACEMENT_POLICIES",
+    "UNSUPPORTED",
+    "PlacementProblem",
+    "decide",
+    "evaluate",
+    "make_problem",
+]

@@ -19,7 +19,7 @@ from .problem import UNSUPPORTED, PlacementProblem
 from .schedule import evaluate
 from .search import refine, singles
 
-__all__ = ["POLICIES", "PlacementPolicy", "decide", "find_policy"]
+__all__ = ["PLACEMENT_POLICIES", "PlacementPolicy", "decide", "find_policy"]
 
 PlacementPolicy = Callable[[PlacementProblem], np.ndarray]
 _TILTS = (0.25, 0.5, 0.8, 1.25, 2.0, 4.0)  # a device is made dearer, so that cuts share work out
@@ -78,7 +78,7 @@ def _start(problem: PlacementProblem) -> np.ndarray:
     return rows[np.argmin(evaluate(problem, rows))]
 
 
-POLICIES: dict[str, PlacementPolicy] = {
+PLACEMENT_POLICIES: dict[str, PlacementPolicy] = {
     "single": single,
     "greedy": greedy,
     "mincut": mincut,
@@ -101,17 +101,17 @@ def find_policy(name: str | PlacementPolicy) -> PlacementPolicy:
         raise InputError(
             f"a placement is a policy's name or a function, got {type(name).__name__}",
             got=type(name).__name__,
-            wanted=[*POLICIES],
+            wanted=[*PLACEMENT_POLICIES],
         )
     if ":" not in name:
-        if name not in POLICIES:
+        if name not in PLACEMENT_POLICIES:
             raise InputError(
-                f"unknown placement policy {name!r}{did_you_mean(name, POLICIES)}; one of your "
+                f"unknown placement policy {name!r}{did_you_mean(name, PLACEMENT_POLICIES)}; one of your "
                 "own is package.module:function",
                 got=name,
-                wanted=[*POLICIES],
+                wanted=[*PLACEMENT_POLICIES],
             )
-        return POLICIES[name]
+        return PLACEMENT_POLICIES[name]
     module, _, function = name.partition(":")
     try:
         found = import_module(module)
@@ -140,7 +140,7 @@ def decide(problem: PlacementProblem, policy: str | PlacementPolicy) -> np.ndarr
     except (InputError, PlanError):
         raise
     except Exception as error:
-        if name in POLICIES:
+        if name in PLACEMENT_POLICIES:
             raise
         raise PlanError(
             f"placement policy {name} failed: {type(error).__name__}: {error}", got=name
