@@ -118,7 +118,11 @@ def _region(x: Tensor, index: Any) -> BasicIndex:
         items.append(Ellipsis)
     where = items.index(Ellipsis)
     items[where : where + 1] = [slice(None)] * (ndim - used)
-    starts, ends, steps, counts, shape = [], [], [], [], []
+    starts: list[int] = []
+    ends: list[int] = []
+    steps: list[int] = []
+    counts: list[int] = []
+    shape: list[int] = []
     for item in items:
         if item is None:
             shape.append(1)

@@ -19,7 +19,7 @@ from .ufuncs import UFUNCS
 
 __all__ = ["attach", "host_function"]
 
-_REDUCTIONS = {
+_REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
     np.add: reduction.sum,
     np.multiply: reduction.prod,
     np.maximum: reduction.max,
@@ -69,6 +69,7 @@ def _host_ufunc(
 def _reduce(
     ufunc: np.ufunc,
     array: Any,
+    *,
     axis: Any = 0,
     dtype: Any = None,
     keepdims: bool = False,

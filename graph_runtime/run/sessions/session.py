@@ -140,8 +140,7 @@ class Session:
     def _prepare(self) -> None:
         """Wait for queued runs that write the session's state, see what is left of it, have memory."""
         if self._submitter is not None and self.plan.aliases:
-            self._submitter.in_flight.drain()
-            self._submitter.in_place.settle()
+            self._submitter.drain()
         if self.unset:
             refuse(self.graph, self.missing(), self.name, self.plan.aliases, self.lost)
         self.reserve()
@@ -159,7 +158,7 @@ class Session:
                 self._run_span(first, last)
             self._run_span(0, self.program.main)
             for array, tensor in self._copies_out:
-                np.copyto(array, tensor._written()[0])
+                np.copyto(array, np.asarray(tensor._written()[0]))
 
     def _run_span(self, first: int, last: int) -> None:
         span = span_of(first, last)
@@ -245,11 +244,9 @@ class Session:
                 self.reserve()
             self._fresh = False
             did = int(self._entry_did[eid])
-            owner = self._zero_copy.moved.get(eid)
-            if owner is not None:
-                addr = owner.ctypes.data
-            else:
-                addr, owner = int(self.bound.entry_addr[eid]), self.bound.owner(eid)
+            array = self._zero_copy.moved.get(eid)
+            addr = int(self.bound.entry_addr[eid]) if array is None else array.ctypes.data
+            owner = self.bound.owner(eid) if array is None else array
             found = Tensor(
                 self.plan.devices[did],
                 self.handles[did],

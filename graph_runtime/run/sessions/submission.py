@@ -91,6 +91,12 @@ class Submitter:
         )
         weakref.finalize(self, _let_go, bound.handles).atexit = False
 
+    def drain(self) -> None:
+        """Wait for queued runs, and see what they left of the session's state."""
+        self.in_flight.drain()
+        if self.in_place:
+            self.in_place.settle()
+
     # **************** submitting ****************
 
     def submit(

@@ -3,7 +3,6 @@ tensors of specs seen before cost one dictionary lookup and one launch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from ..tensors.tensor import Tensor
 from . import verification
 from .apply import apply, ready_call
 from .call import CachedCall
-from .fallback import device_first, only
+from .fallback import NumpyLike, device_first, only
 from .operands import device_of, dtype_key, dtype_name, together
 from .promotion import common, floating
 
@@ -22,7 +21,7 @@ __all__ = ["binary"]
 _MOST = 4096  # shapes that never come again must not be kept for good
 
 
-def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> Callable[..., Any]:
+def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> NumpyLike:
     """numpy's ``ufunc`` by the registry's ``op``; ``floats``: integers as floats (true_divide)."""
     ready: dict[tuple[object, ...], CachedCall] = {}
     verification.on_change(ready.clear)
@@ -52,8 +51,9 @@ def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> Calla
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    vars(function)["body"] = body
-    return function
+    found: Any = function
+    found.body = body
+    return found
 
 
 def _dtype(name: str, a: Any, b: Any, dtype: Any, floats: bool) -> str | None:

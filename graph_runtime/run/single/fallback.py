@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,12 +17,21 @@ from .host import on_host
 from .launch import rebind
 from .operands import cast, device_of
 
-__all__ = ["device_first", "host_only", "only", "store", "write"]
+__all__ = ["NumpyLike", "device_first", "host_only", "only", "store", "write"]
 
 Function = Callable[..., Any]
 
 
-def device_first(host: Function, doc: str | None = None) -> Callable[[Function], Function]:
+class NumpyLike(Protocol):
+    """A function under numpy's name. ``body``: what it does on the device, which may raise Refused."""
+
+    __name__: str
+    body: Function
+
+    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any: ...
+
+
+def device_first(host: Function, doc: str | None = None) -> Callable[[Function], NumpyLike]:
     """Decorates the device's body of a numpy-like function. Where it raises Refused, numpy's ``host`` does
     the whole of it with the same arguments. ``out=`` is taken care of here. Functions made of others call
     their bodies, ``function.body``: a refusal then sends the whole to the host, once. ``doc``: of a
@@ -31,7 +40,7 @@ def device_first(host: Function, doc: str | None = None) -> Callable[[Function],
     Raises InputError where no argument is a tensor.
     """
 
-    def decorate(body: Function) -> Function:
+    def decorate(body: Function) -> NumpyLike:
         if doc is not None:
             body.__name__ = body.__qualname__ = host.__name__
             body.__doc__ = doc
@@ -46,8 +55,9 @@ def device_first(host: Function, doc: str | None = None) -> Callable[[Function],
                 made = on_host(name, host, args, kwargs, refused.reason, refused.error)
             return made if out is None else store(out, made, name)
 
-        vars(function)["body"] = body
-        return function
+        found: Any = function
+        found.body = body
+        return found
 
     return decorate
 

@@ -189,8 +189,8 @@ class Handle:
         why, owner = self._gone, self._owner
         if why is not None:
             why, owner = self._went(wait=True), self._owner
-        if isinstance(why, Failed):
-            raise why.failure()
+        if isinstance(why, Failed) and (failure := why.failure()) is not None:
+            raise failure
         if why is None and owner.__class__ is Buffer and owner.pointer is None:
             why = "was freed by force, through another handle"
         if why is not None:
@@ -288,16 +288,16 @@ class Handle:
 
     # **************** reading ****************
 
-    def _written(self) -> tuple[np.ndarray | None, core.Arg | None, object]:
-        """Waits: the live values of a host tensor, or None and what the copy engine gets; and what is to be
-        kept while that memory is read. Raises as Tensor.wait."""
+    def _written(self) -> tuple[np.ndarray | core.Arg, object]:
+        """Waits: the live values of a host tensor, or what the copy engine gets; and what is to be kept while
+        that memory is read. Raises as Tensor.wait."""
         while True:
             owner = self._owner
             kept = owner, getattr(owner, "pointer", None)  # another thread may free it by force
             view = self.wait()._host_view()
-            arg = self._arg if view is None else None
+            values = self._arg if view is None else view
             if self._owner is owner:
-                return view, arg, kept
+                return values, kept
 
     @property
     def _arg(self) -> core.Arg:
@@ -331,10 +331,10 @@ class Handle:
             turn = None  # another thread let the handle lead elsewhere meanwhile
 
     def _overwrite(
-        self, array: np.ndarray | None, arg: core.Arg | None, handle: core.DeviceHandle | None, kept: object
+        self, values: np.ndarray | core.Arg, handle: core.DeviceHandle | None, kept: object
     ) -> None:
-        """Write the memory when the host's turn has come: values of an array, or those that ``arg`` names
-        on a device. ``kept`` keeps what is read."""
+        """Write the memory when the host's turn has come: values of an array, or those that an Arg names on
+        the device of ``handle``. ``kept`` keeps what is read."""
         while True:
             turn = self._turn()
             try:
@@ -342,19 +342,20 @@ class Handle:
                 moved = self.layout.memory == L1 or self._recipe is not None
                 with moves if moved else nullcontext():
                     if turn is None or self._events is turn.buffer:
-                        self.overwritten()._put(array, arg, handle)
+                        self.overwritten()._put(values, handle)
                         return
             finally:
                 if turn is not None:
                     turn.close()
 
-    def _put(self, array: np.ndarray | None, arg: core.Arg | None, handle: core.DeviceHandle | None) -> None:
-        target = self._target() if arg is None else None
-        if target is not None:
-            np.copyto(target, array)
-            return
-        given = arg or core.host_arg(np.asarray(array, order="C"), self.dtype)
-        core.copy(handle, given, self._handle, self._arg)
+    def _put(self, values: np.ndarray | core.Arg, handle: core.DeviceHandle | None) -> None:
+        if isinstance(values, np.ndarray):
+            target = self._target()
+            if target is not None:
+                np.copyto(target, values)
+                return
+            values = core.host_arg(np.asarray(values, order="C"), self.dtype)
+        core.copy(handle, values, self._handle, self._arg)
 
     def _target(self) -> np.ndarray | None:
         """The values of a host tensor, to be written by the holder of its turn, until it is closed; None as

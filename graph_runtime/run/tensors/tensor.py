@@ -81,11 +81,11 @@ class Tensor(Handle, Operators):
 
         Raises DocumentError for a dtype that has no array form, and as wait.
         """
-        view, arg, _kept = self._written()
-        if view is not None:
-            return view.copy()
+        values, _kept = self._written()
+        if isinstance(values, np.ndarray):
+            return values.copy()
         array = aligned_empty(self.shape, dtypes.to_numpy(self.dtype))
-        core.copy(self._handle, arg, None, core.host_arg(array, self.dtype))
+        core.copy(self._handle, values, None, core.host_arg(array, self.dtype))
         return array
 
     def __dlpack__(self, **options: Any) -> Any:
@@ -122,18 +122,18 @@ class Tensor(Handle, Operators):
         (self if self._origin is None else self._origin)._version = None
         self._overwrite(*values)
 
-    def _source(self, source: Any, what: str) -> tuple[Any, ...]:
+    def _source(self, source: Any, what: str) -> tuple[Any, core.DeviceHandle | None, object]:
         """The arguments of _overwrite. Raises InputError, and what failed to write a Tensor."""
         if not isinstance(source, Tensor):
-            return as_array(source, self.type, what), None, None, None
+            return as_array(source, self.type, what), None, None
         if source.type != self.type:
             raise InputError(
                 f"{what} is {source.type}, the graph says {self.type}",
                 got=str(source.type),
                 wanted=str(self.type),
             )
-        view, arg, kept = source._written()
-        return view, arg, source._handle, kept
+        values, kept = source._written()
+        return values, source._handle, kept
 
     asnumpy, copyfrom = numpy, copy_from  # TVM's names
 
@@ -158,9 +158,12 @@ class Tensor(Handle, Operators):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             view = self._written()[0]
-            if view is None or (dtype is not None and dtypes.as_numpy(dtype) != view.dtype):
+            if not isinstance(view, np.ndarray) or (
+                dtype is not None and dtypes.as_numpy(dtype) != view.dtype
+            ):
                 raise ValueError(f"{self!r} needs a copy to become an array: use copy=None or copy=True")
-            return view if self.readonly else self._exported()
+            exported = None if self.readonly else self._exported()
+            return view if exported is None else exported
         array = self._fetched("an array of the tensor") if copy is None else self._fetched("np.array")
         return array if dtype is None else array.astype(dtype, copy=False)
 
@@ -238,7 +241,8 @@ class Tensor(Handle, Operators):
         with moves:  # an eviction moves all handles, or none
             buffer = self.alive().buffer
             self.give_up("was deallocated")
-            buffer.free(force=True)
+            if buffer is not None:
+                buffer.free(force=True)
         return True
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:

@@ -106,7 +106,8 @@ def queue_copy(source: Tensor, target: Tensor) -> None:
         return
     with moves:
         read, written = source.snapshot(), target.snapshot()
-        copy(read.buffer, read.layout, written.buffer, written.layout, source.type)
+        # an eviction leads a free tensor to another buffer, never elsewhere
+        copy(read._owner, read.layout, written._owner, written.layout, source.type)
         if source is not target:  # what is copied may fail yet, and be made again
             target.overwritten(None if source._recipe is None else (_CopyMaker(), (source,)))
     if target._recipe is not None:
