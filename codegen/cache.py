@@ -174,15 +174,15 @@ def open_cache(make: bool = True) -> Cache:
 
 def _unsafe(folder: Path, make: bool) -> str:
     """Why a folder cannot be the cache, "" where it can; its folders are made. Raises OSError."""
-    for place in (folder, *(folder / kind for kind in KINDS)):
+    for part in (folder, *(folder / kind for kind in KINDS)):
         if make:
-            reason = make_private(place)
+            reason = make_private(part)
         else:
-            reason = why_not_private(place) if os.path.lexists(place) else ""
+            reason = why_not_private(part) if os.path.lexists(part) else ""
         if reason:
-            return reason if place == folder else f"its folder {place.name} {reason.removeprefix('it ')}"
-        if make and place != folder and stat.S_IMODE(place.stat().st_mode) != 0o700:
-            place.chmod(0o700)  # of an earlier version, which others may read
+            return reason if part == folder else f"its folder {part.name} {reason.removeprefix('it ')}"
+        if make and part != folder and stat.S_IMODE(part.stat().st_mode) != 0o700:
+            part.chmod(0o700)  # of an earlier version, which others may read
     return ""
 
 

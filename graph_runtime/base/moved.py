@@ -35,7 +35,6 @@ MOVED: Mapping[str, str] = {
     "packing": "run.packing",
     "progress": "base.progress",
     "run.numerics": "run.oracle",
-    "run.tensors.place": "run.tensors.spec",
     "sessions": "run.sessions",
     "shards": "base.machine.shards",
     "stitching": "runtime.stitching",

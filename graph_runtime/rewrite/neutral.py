@@ -8,7 +8,7 @@ from .net import Net, NetNode, NetValue
 
 __all__ = ["casts", "equal_nodes", "neutral", "reshapes", "transposes"]
 
-# op -> the number that changes nothing as its second input; of the others in either place
+# op -> the number that changes nothing as its second input; of _COMMUTE as either input
 _NEUTRAL = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "divide": 1.0, "power": 1.0}
 _COMMUTE = ("add", "multiply")
 

@@ -262,7 +262,7 @@ class Handle:
     __copy__ = alias
 
     def settle(self, other: Handle, of: Buffer | None = None) -> None:
-        """Lead to the memory of ``other`` from now on, which has the same values at another place of the same
+        """Lead to the memory of ``other`` from now on, which has the same values elsewhere on the same
         device; the old memory goes when queued work is over. ``of``: unless it has left that memory already.
         For evictions: handles stay valid."""
         if of is not None and self._owner is not of:
