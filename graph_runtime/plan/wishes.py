@@ -31,6 +31,8 @@ _WORDS = (DRAM, L1, ROW_MAJOR, TILE, _INTERLEAVED, *KINDS, *FORMATS)
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
+    """What one text asks for; None: the layout that the tensor has anyway."""
+
     text: str
     memory: str | None = None
     layout: str | None = None
