@@ -21,6 +21,7 @@ from ..base.errors import GraphError
 from ..base.machine import devices
 from .documents.draft import (
     DraftNode,
+    OpCall,
     call_attrs,
     device_name,
     op_call,
@@ -156,16 +157,26 @@ class GraphBuilder:
         Raises UnsupportedOpError for an unknown op, GraphError for attributes or input types that its rule
         refuses.
         """
-        entry = registry.require(op)
-        made = op_call(op, self._types(op, inputs), attrs)
-        if entry.is_nop and func_name not in (None, NOP):
+        call = op_call(op, self._types(op, inputs), attrs)
+        if func_name not in (None, NOP) and registry.require(op).is_nop:
             text = f"op {op} moves no data, so it calls no function: leave func_name out"
             raise GraphError(text, op=op, got=func_name)
-        function = self._function(func_name or made.func_name, made.signature)
-        if entry.is_nop and device is None:
+        return self._one_or_all(self.add(call, inputs, name or op, func_name, device, storage))
+
+    def add(
+        self,
+        call: OpCall,
+        inputs: Sequence[Value],
+        name: str,
+        func_name: str | None = None,
+        device: DeviceLike = None,
+        storage: Storage = None,
+    ) -> tuple[Value, ...]:
+        """The results of a call that ir.documents.draft.op_call made for inputs of these types: see op."""
+        function = self._function(func_name or call.func_name, call.signature)
+        if device is None and registry.require(call.op).is_nop:
             device = self._nodes[inputs[0].nid].device  # it moves no data, so it stays where its input is
-        values = self._call(function, made.raw, name or op, inputs, made.made, device, storage)
-        return self._one_or_all(values)
+        return self._call(function, call.raw, name, inputs, call.made, device, storage)
 
     def call(
         self,

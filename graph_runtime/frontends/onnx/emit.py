@@ -67,9 +67,8 @@ class _Emitter:
     def node(self, node: TapeNode, keep: bool) -> None:
         """``keep``: its name is an output's."""
         reads = [self._read(value) for value in node.inputs]
-        name = node.name if keep else self._unique(node.name or node.op)
-        made = self.builder.op(node.op, *reads, name=name, **node.attrs)
-        made = made if isinstance(made, tuple) else (made,)
+        name = node.name if keep else self._unique(node.name or node.call.op)
+        made = self.builder.add(node.call, reads, name)
         self._made |= {id(v): m for v, m in zip(node.outputs, made, strict=True)}
 
     def output(self, name: str, value: TapeValue, direct: bool) -> None:

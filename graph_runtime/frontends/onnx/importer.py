@@ -190,7 +190,7 @@ class Importer:
         last = {id(value.node) for value in results if value is not None and value.node is not None}
         for node in nodes:
             if not node.name:
-                node.name = name if id(node) in last else f"{name}.{node.op}"
+                node.name = name if id(node) in last else f"{name}.{node.call.op}"
 
     # ---------------------------------------------------------------- refusing
 

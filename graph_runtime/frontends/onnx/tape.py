@@ -10,7 +10,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import KernelError
-from ...ir.documents.draft import plain
+from ...ir.documents.draft import OpCall, op_call
 from ...ir.graph import TensorType
 from ...ir.model import Constant
 from ...ir.ops import registry
@@ -71,9 +71,8 @@ class TapeValue:
 class TapeNode:
     """A call of a registry op. ``name`` is given when the ONNX node that it stands for is done."""
 
-    op: str
+    call: OpCall
     inputs: tuple[TapeValue, ...]
-    attrs: dict[str, Any]
     outputs: tuple[TapeValue, ...] = ()
     name: str = ""
 
@@ -96,34 +95,23 @@ class Tape:
     def op(self, op: str, inputs: Sequence[TapeValue], attrs: Mapping[str, Any]) -> tuple[TapeValue, ...]:
         """The results of a registry op. Raises UnsupportedOpError for one that is not registered, GraphError
         for inputs or attributes that it refuses, KernelError for constants that it cannot compute with."""
-        entry = registry.require(op)
-        entry.check_arity(len(inputs))
-        decoded = entry.decode({k: plain(v) for k, v in attrs.items() if v is not None})
-        types = [value.type for value in inputs]
-        made = list(entry.infer(types, decoded))
-        for t in made:
+        call = op_call(op, [value.type for value in inputs], attrs)
+        for t in call.made:
             check_size(t, f"op {op}: a result", op=op)
-        folded = self._fold(entry, inputs, decoded, types, made)
+        folded = self._fold(call, inputs)
         if folded is not None:
             return folded
         self.budget.node(op)
-        given = {k: decoded[k] for k, v in attrs.items() if v is not None}
-        node = TapeNode(op, tuple(inputs), given)
-        node.outputs = tuple(TapeValue(t, node=node, index=i) for i, t in enumerate(made))
+        node = TapeNode(call, tuple(inputs))
+        node.outputs = tuple(TapeValue(t, node=node, index=i) for i, t in enumerate(call.made))
         self.nodes.append(node)
         return node.outputs
 
-    def _fold(
-        self,
-        entry: registry.Op,
-        inputs: Sequence[TapeValue],
-        attrs: dict,
-        types: list[TensorType],
-        made: list[TensorType],
-    ) -> tuple[TapeValue, ...] | None:
+    def _fold(self, call: OpCall, inputs: Sequence[TapeValue]) -> tuple[TapeValue, ...] | None:
         if not inputs or any(value.constant is None for value in inputs):
             return None
-        flops = entry.flops(types, made, attrs)
+        entry, types, made = registry.require(call.op), [value.type for value in inputs], list(call.made)
+        flops = entry.flops(types, made, call.attrs)
         if max(t.nbytes for t in (*types, *made)) > SMALL or flops > MOST_FOLDED:
             return None
         arrays = [value.known() for value in inputs]
@@ -132,7 +120,7 @@ class Tape:
         if not self.budget.may_fold(sum(t.nbytes for t in made), flops):
             return None
         try:
-            results = entry.reference(arrays, attrs)
+            results = entry.reference(arrays, call.attrs)
         except KernelError:
             raise
         except Exception as error:  # a reference is written for values that a kernel would take

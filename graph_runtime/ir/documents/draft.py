@@ -44,14 +44,18 @@ class OpCall:
     signature: tuple
 
     @property
+    def op(self) -> str:
+        """The op's name."""
+        return self.signature[0]
+
+    @property
     def func_name(self) -> str:
         """The function's name: the op and a hash of the signature; __nop for a reshape."""
-        op = self.signature[0]
-        if registry.require(op).is_nop:
+        if registry.require(self.op).is_nop:
             return NOP
         import hashlib  # takes 3 ms, and few graphs need it
 
-        return f"{op}_{hashlib.sha256(orjson.dumps(self.signature)).hexdigest()[:8]}"
+        return f"{self.op}_{hashlib.sha256(orjson.dumps(self.signature)).hexdigest()[:8]}"
 
 
 def op_call(op: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> OpCall:
