@@ -14,7 +14,7 @@ from ..base.progress import Tell
 from ..simulation.estimate import Estimate, compare_boards
 from ..views import report
 from . import options as opt
-from .sources import Program
+from .sources import OpenedProgram
 
 __all__ = ["show_boards"]
 
@@ -22,7 +22,7 @@ _SHOWN = 5
 
 
 def show_boards(
-    program: Program,
+    program: OpenedProgram,
     boards: str,
     options: Options,
     *,

@@ -19,7 +19,7 @@ from ..frontends import is_onnx
 from ..ir.documents.params import read_params
 from ..views import report
 from . import options as opt
-from .sources import Program, is_bundle, open_program, open_programs
+from .sources import OpenedProgram, is_bundle, open_program, open_programs
 
 __all__ = ["inspect"]
 
@@ -58,7 +58,7 @@ def _head(file: Path) -> bytes:
         return opened.read(256)
 
 
-def _memory(program: Program) -> tuple[dict[str, Any], list[str]]:
+def _memory(program: OpenedProgram) -> tuple[dict[str, Any], list[str]]:
     """The pool map of a program."""
     planned = program.prepare(Options()).plan
     found = {"pool": report.pool(planned), "memories": report.memories(planned)}

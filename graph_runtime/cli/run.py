@@ -20,7 +20,7 @@ from . import options as opt
 from .expect import Difference, compare_outputs, read_expected
 from .pictures import Html, Trace, write_pictures
 from .progress import progress
-from .sources import Program, open_program
+from .sources import OpenedProgram, open_program
 from .trace import timed_run
 
 __all__ = ["run"]
@@ -157,7 +157,7 @@ def _arrays(module: GraphModule, names: Iterable[str]) -> dict[str, np.ndarray]:
     return {name: module.get_input(name).numpy() for name in names}
 
 
-def _compare(program: Program, prepared: Prepared, module: GraphModule) -> Comparison:
+def _compare(program: OpenedProgram, prepared: Prepared, module: GraphModule) -> Comparison:
     from ..testing.compare import compare_prepared
 
     source = prepared.source
@@ -166,7 +166,7 @@ def _compare(program: Program, prepared: Prepared, module: GraphModule) -> Compa
 
 
 def _against(
-    program: Program, module: GraphModule, values: list[np.ndarray], path: Path, name: str
+    program: OpenedProgram, module: GraphModule, values: list[np.ndarray], path: Path, name: str
 ) -> Comparison:
     from ..testing.against import compare_with
 

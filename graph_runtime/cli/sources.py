@@ -25,13 +25,13 @@ from ..run.library import open_libraries
 from ..run.module import GraphModule
 from .trace import show_plan
 
-__all__ = ["Program", "asked_devices", "is_bundle", "open_program", "open_programs"]
+__all__ = ["OpenedProgram", "asked_devices", "is_bundle", "open_program", "open_programs"]
 
 _MOST_DEVICES = 256  # of one kind, opened because a file says so
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class OpenedProgram:
     """A graph with its libraries, the devices it runs on, and parameters (None, a path or arrays).
 
     ``source``: the Model of an ONNX file, else the Graph. ``libraries``: judged by their bytes; ``open`` runs
@@ -111,7 +111,7 @@ def open_program(
     *,
     native: bool = True,
     rebuild: bool = False,
-) -> Program:
+) -> OpenedProgram:
     """Read MODEL; of a bundle the first program. As open_programs."""
     return open_programs(path, devices, libraries, params, dims, tell, batch, native=native, rebuild=rebuild)[
         0
@@ -129,7 +129,7 @@ def open_programs(
     *,
     native: bool = True,
     rebuild: bool = False,
-) -> list[Program]:
+) -> list[OpenedProgram]:
     """Read MODEL: every program of a bundle, or one. Nothing of a library runs. --device, --library and
     --params come before what a bundle brings. ``dims``, ``batch``: of --dim, --batch, for ONNX files.
     ``native``, ``rebuild``: of --no-native, --rebuild, for bundles: their libraries are left out.
@@ -154,7 +154,7 @@ def open_programs(
         bundle = read_bundle(path)
         found = found or (bundle_files(bundle) if native and not rebuild else [])
         return [
-            Program(
+            OpenedProgram(
                 path.name,
                 load_graph(bytes(bundle.read(entry.graph))),
                 found,
@@ -170,9 +170,9 @@ def open_programs(
         raise DocumentError(f"there is no file {path}", got=str(path))
     if is_onnx(path):
         model = read_model(path, dims, tell, batch)
-        return [Program(path.name, model, found, devices or ["cpu:0"], params)]
+        return [OpenedProgram(path.name, model, found, devices or ["cpu:0"], params)]
     graph = load_graph(path)
-    return [Program(path.name, graph, found, devices or asked_devices(graph), params)]
+    return [OpenedProgram(path.name, graph, found, devices or asked_devices(graph), params)]
 
 
 def asked_devices(graph: Graph) -> list[str]:

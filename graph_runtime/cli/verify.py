@@ -12,7 +12,7 @@ from ..run import library as libraries
 from ..run.programs.lower import lower
 from . import options as opt
 from .progress import progress
-from .sources import Program, open_programs
+from .sources import OpenedProgram, open_programs
 
 __all__ = ["verify"]
 
@@ -53,7 +53,7 @@ def verify(
         )
 
 
-def _check(program: Program, options: Options) -> dict[str, Any]:
+def _check(program: OpenedProgram, options: Options) -> dict[str, Any]:
     """What planning and lowering a program finds."""
     planned = program.prepare(options).plan
     lowered = lower(planned, partial(libraries.resolve, libraries=tuple(program.libraries)))

@@ -51,7 +51,6 @@ NOUNS = {
     "types": "the values between the modules of a folder: costs; plan; plan/balance",
 }
 TWICE = {
-    "Program": "the lowered one; in cli/sources.py one as a command opened it",
     "Stats": "public names both: of graph_runtime.runtime; of graph_runtime.torch",
 }
 
