@@ -51,7 +51,7 @@ def _gelu(x: NetValue, gate: NetValue, number: float) -> tuple[str, dict, list[N
     u = factors(f.inputs[0]) if f.op in ("erf", "tanh") else None
     if u is None or len(u.values) != 1:
         return None
-    nodes = [gate.producer, f, *u.nodes]
+    nodes = [gate.maker, f, *u.nodes]
     if f.op == "erf" and u.values[0] is x and is_close(u.number, math.sqrt(0.5)):
         return "gelu", {"approximate": "none"}, nodes
     if f.op == "tanh" and is_close(u.number, math.sqrt(2 / math.pi)):
@@ -62,21 +62,21 @@ def _gelu(x: NetValue, gate: NetValue, number: float) -> tuple[str, dict, list[N
 
 def _cubic(x: NetValue, value: NetValue) -> list[NetNode] | None:
     """The nodes of x + 0.044715 x^3."""
-    if value.op != "add" or x not in value.producer.inputs:
+    if value.op != "add" or x not in value.maker.inputs:
         return None
-    a, b = value.producer.inputs
+    a, b = value.maker.inputs
     cube = factors(b if a is x else a)
     if not is_close(cube.number, 0.044715):
         return None
-    nodes = [value.producer, *cube.nodes]
+    nodes = [value.maker, *cube.nodes]
     if len(cube.values) == 3 and all(v is x for v in cube.values):
         return nodes
     if len(cube.values) == 1 and (power := with_number(cube.values[0], "power")) and power == (x, 3.0):
-        return [*nodes, cube.values[0].producer]
+        return [*nodes, cube.values[0].maker]
     if len(cube.values) == 2 and x in cube.values:
         square = cube.values[1] if cube.values[0] is x else cube.values[0]
         if (power := with_number(square, "power")) and power == (x, 2.0):
-            return [*nodes, square.producer]
+            return [*nodes, square.maker]
     return None
 
 
@@ -98,5 +98,5 @@ def _gate(x: NetValue, gate: NetValue, number: float) -> tuple[str, dict, list[N
     if f.op == "clip" and is_close(number, 1 / 6) and (f.attrs["min"], f.attrs["max"]) == (0.0, 6.0):
         plus = with_number(f.inputs[0], "add")
         if plus is not None and plus[0] is x and plus[1] == 3.0:
-            return "hard_swish", {}, [f, f.inputs[0].producer]
+            return "hard_swish", {}, [f, f.inputs[0].maker]
     return None

@@ -53,7 +53,8 @@ def assemble(
     constants = {names[v]: v.constant for v in kept if v.constant is not None}
     origins = {names[n]: n.origins for n in nodes if n.origins != (names[n],)}
     asked = set(source.pins.values())
-    pins = {names[x]: x.device for x in (*kept, *nodes) if x.device is not None and x.device in asked}
+    items: tuple[NetValue | NetNode, ...] = (*kept, *nodes)
+    pins = {names[x]: x.device for x in items if x.device is not None and x.device in asked}
     return Model(graph, constants, all_notes, source.dims, origins, pins)
 
 
@@ -79,14 +80,15 @@ def _scheduled(nodes: Iterable[NetNode]) -> Iterator[NetNode]:
 
 
 def _unique_names(
-    inputs: list[NetValue], nodes: list[NetNode], outputs: list[NetValue]
+    inputs: list[NetValue], nodes: list[NetNode], outputs: Sequence[NetValue]
 ) -> dict[NetValue | NetNode, str]:
     """A name for each: what users say, names of inputs and outputs, stays; others step aside."""
-    fixed = [v for v in inputs if v.constant is None]
+    fixed: list[NetValue | NetNode] = [v for v in inputs if v.constant is None]
     fixed += dict.fromkeys(v.producer for v in outputs if v.producer is not None)
     names: dict[NetValue | NetNode, str] = {}
     taken: dict[str, int] = {}
-    for item in dict.fromkeys(chain(fixed, inputs, nodes)):
+    all_items: Iterable[NetValue | NetNode] = chain(fixed, inputs, nodes)
+    for item in dict.fromkeys(all_items):
         name = item.name
         while name in taken:
             taken[item.name] += 1
@@ -107,8 +109,9 @@ def _graph(
     eid = {value: i for i, value in enumerate(values)}
     types: dict[TensorType, int] = {}
     funcs = {func: i for i, func in enumerate(dict.fromkeys(node.func for node in nodes))}
+    items: tuple[NetValue | NetNode, ...] = (*inputs, *nodes)
     return Graph(
-        tuple(names[item] for item in (*inputs, *nodes)),
+        tuple(names[item] for item in items),
         np.array([-1] * len(inputs) + [funcs[node.func] for node in nodes], np.int32),
         tuple(funcs),
         np.cumsum([0] + [1] * len(inputs) + [len(node.outputs) for node in nodes]),
@@ -130,7 +133,8 @@ def _hints(old: Hints, before: Sequence[NetValue], inputs: list[NetValue], nodes
     if old.device_type is None:
         return kept
     on = [_device_of(v, nodes) for v in inputs]
-    on += [node.device for node in nodes for _ in node.outputs]
+    places = _devices_of_nodes(nodes)
+    on += [places[node] for node in nodes for _ in node.outputs]
     numbers = {name: _number(name) for name in dict.fromkeys(on)}
     return replace(
         kept,
@@ -143,7 +147,17 @@ def _device_of(value: NetValue, nodes: list[NetNode]) -> str:
     """Of an input: what was said, for a new constant its first reader's."""
     if value.device is not None:
         return value.device
-    return next((reader.device for reader in value.readers if reader.device), nodes[0].device or "cpu:0")
+    return next((node.device for node in (*value.readers, *nodes[:1]) if node.device), "cpu:0")
+
+
+def _devices_of_nodes(nodes: list[NetNode]) -> dict[NetNode, str]:
+    """What was said of each; of a new one of which nothing was, where the first value is that it reads and
+    of which something was."""
+    places: dict[NetNode, str] = {}
+    for node in nodes:
+        read = (v.device if v.producer is None else places[v.producer] for v in node.inputs)
+        places[node] = node.device or next(filter(None, read), "cpu:0")
+    return places
 
 
 def _number(name: str) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..ir.ops import registry
 from ..ir.ops.numerics import Numerics
@@ -43,7 +44,7 @@ def attentions(net: Net) -> None:
             or node.attrs["epilogue"]
         ):
             continue
-        softmax = weights.producer
+        softmax = weights.maker
         if softmax.attrs["axis"] % len(weights.shape) != len(weights.shape) - 1:
             continue
         found = _scores(softmax.inputs[0])
@@ -56,12 +57,12 @@ def _scores(value: NetValue) -> _Scores | None:
     plain = _product(value)
     if plain is not None or value.op != "add" or not value.used_once:
         return plain
-    a, b = value.producer.inputs
+    a, b = value.maker.inputs
     for x, bias in ((a, b), (b, a)):
         found = _product(x) if x.type == value.type else None
         if found is not None:
             found.bias = bias
-            found.nodes.append(value.producer)
+            found.nodes.append(value.maker)
             return found
     return None
 
@@ -93,7 +94,7 @@ def _product(value: NetValue) -> _Scores | None:
 
 def _unscaled(value: NetValue) -> tuple[NetValue, float, list[NetNode]]:
     """A value without the numbers that it is multiplied or divided by."""
-    scale, nodes = 1.0, []
+    scale, nodes = 1.0, list[NetNode]()
     while value.used_once:
         if (found := with_number(value, "multiply")) is not None:
             scale *= found[1]
@@ -101,7 +102,7 @@ def _unscaled(value: NetValue) -> tuple[NetValue, float, list[NetNode]]:
             scale /= found[1]
         else:
             break
-        nodes.append(value.producer)
+        nodes.append(value.maker)
         value = found[0]
     return value, scale, nodes
 
@@ -116,14 +117,14 @@ def _replace(net: Net, root: NetNode, found: _Scores, softmax: NetNode) -> None:
             return
         ndim = len(k.shape)
         perm = [*range(ndim - 2), ndim - 1, ndim - 2]
-        if permutation(k.producer) == tuple(perm):
-            k = k.producer.inputs[0]
+        if permutation(k.maker) == tuple(perm):
+            k = k.maker.inputs[0]
         else:
             k = net.add(
-                "transpose", [k], before=root, name=f"{k.name}_rows", perm=perm, origins=k.producer.origins
+                "transpose", [k], before=root, name=f"{k.name}_rows", perm=perm, origins=k.maker.origins
             )
     inputs = [found.q, k, root.inputs[1], *([found.bias] if found.bias is not None else [])]
-    attrs = {"scale": found.scale, **found.numerics.as_dict()}
+    attrs: dict[str, Any] = {"scale": found.scale, **found.numerics.as_dict()}
     if not net.keeps_support(nodes, "attention", inputs, **attrs):
         return
     net.note(

@@ -64,8 +64,8 @@ class _Images:
     def _convolution(self, node: NetNode) -> None:
         attrs, (x, w, *rest) = node.attrs, node.inputs
         own = len(node.inputs) - len(steps.extras(attrs.get("epilogue", ())))
-        extra = [self._beside(v, node.output.shape) for v in node.inputs[own:]]
-        if not _is_plain(node) or None in extra:
+        beside = [self._beside(v, node.output.shape) for v in node.inputs[own:]]
+        if not _is_plain(node) or None in beside:
             return
         o, channels, kh, kw = w.shape
         panels = packed_weight(self.net, node, w, False, o, channels * kh * kw)
@@ -126,7 +126,7 @@ class _Images:
 
     def _made(self, node: NetNode, inputs: list[NetValue], **attrs) -> None:
         """Put the node with channels last in the place of a node; its other readers get a transpose."""
-        made = self.net.add(node.op, inputs, before=node, **attrs)
+        made = self.net.add(node.op_name, inputs, before=node, **attrs)
         first = self.net.add("transpose", [made], before=node, perm=list(_FIRST))
         self.net.replace(node.output, first)
         self.last[first] = made
@@ -136,5 +136,5 @@ def _is_plain(node: NetNode) -> bool:
     """A convolution that the kernel for panels takes: float32, the weight constant, one group or one channel
     a group."""
     return node.inputs[1].constant is not None and packs_weight(
-        node.op, node.input_types, node.output_types, node.attrs
+        node.op_name, node.input_types, node.output_types, node.attrs
     )

@@ -22,16 +22,16 @@ def choose_kernels(net: Net, measure: Measure | None = None) -> None:
     for node in net.nodes(*(op.name for op in registry.all_ops().values() if op.variants.get("cpu"))):
         if not is_host(node) or "kernel" in node.attrs or not node.output.type.size:
             continue
-        names = able(registry.require(node.op), node.attrs, "cpu", node.input_types, node.output_types)
+        names = able(registry.require(node.op_name), node.attrs, "cpu", node.input_types, node.output_types)
         if len(names) < 2:
             continue
         attrs = {name: value for name, value in node.attrs.items() if value is not None}
-        kernel = kernel_by_rule(node.op, node.input_types, node.attrs)
+        kernel = kernel_by_rule(node.op_name, node.input_types, node.attrs)
         if measure is not None:
-            times = measure(node.op, attrs, node.input_types, names)
+            times = measure(node.op_name, attrs, node.input_types, names)
             kernel = min(times, key=times.__getitem__)
         if kernel in names[1:]:
             chosen.setdefault(kernel, []).append(node)
-            net.replace(node.output, net.add(node.op, node.inputs, before=node, kernel=kernel, **attrs))
+            net.replace(node.output, net.add(node.op_name, node.inputs, before=node, kernel=kernel, **attrs))
     for kernel, nodes in chosen.items():
         net.note("choose_kernels", f"{kernel} runs {len(nodes)} nodes: {why}", nodes)

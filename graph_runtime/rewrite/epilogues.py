@@ -26,7 +26,7 @@ def _take(net: Net, product: NetNode, group: Group) -> bool:
     inputs, program = group.program(len(product.inputs))
     attrs = {**given(product), "epilogue": program}
     inputs = [*product.inputs, *inputs]
-    if not net.keeps_support(group.nodes, product.op, inputs, **attrs):
+    if not net.keeps_support(group.nodes, product.op_name, inputs, **attrs):
         return False
     steps = [n.name for n in group.nodes[1:]]
     net.note(
@@ -39,7 +39,7 @@ def _take(net: Net, product: NetNode, group: Group) -> bool:
     net.replace(
         last.output,
         net.add(
-            product.op, inputs, before=last, origins=[o for n in group.nodes for o in n.origins], **attrs
+            product.op_name, inputs, before=last, origins=[o for n in group.nodes for o in n.origins], **attrs
         ),
     )
     return True

@@ -39,7 +39,7 @@ def _grows(node: NetNode) -> bool:
 def folded(node: NetNode) -> Constant | None:
     """The constant of a node's result. None where its reference fails, as it would when it ran."""
     compute = _reference(node)
-    inputs = [v.constant for v in node.inputs]
+    inputs = [v.constant for v in node.inputs if v.constant is not None]  # all are
     source = f"folded from {', '.join(dict.fromkeys(c.source for c in inputs))}"
     lazy = Constant.derived(node.output.type, compute, *inputs, source=_short(source))
     if not lazy.is_small or not all(c.is_small for c in inputs):
@@ -52,7 +52,7 @@ def folded(node: NetNode) -> Constant | None:
 
 
 def _reference(node: NetNode) -> Callable[..., np.ndarray]:
-    op, attrs = registry.require(node.op), node.attrs
+    op, attrs = registry.require(node.op_name), node.attrs
     shape = node.output.shape
 
     def compute(*arrays: np.ndarray) -> np.ndarray:

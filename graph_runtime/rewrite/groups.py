@@ -47,7 +47,7 @@ def is_step(node: NetNode) -> bool:
 
 
 def _given(node: NetNode) -> dict:
-    defaults = {a.name: a.default for a in registry.require(node.op).attrs}
+    defaults = {a.name: a.default for a in registry.require(node.op_name).attrs}
     return {key: v for key, v in node.attrs.items() if key in defaults and v != defaults[key]}
 
 
@@ -55,7 +55,7 @@ def grow(seed: NetNode, position: dict[NetNode, int]) -> Iterator[Group]:
     """The groups that begin with a seed, of at least two nodes, the largest first. All nodes make the seed's
     type and were asked onto one device. ``position``: of each node in the order of the graph."""
     has_product = not is_step(seed)
-    nodes, inside, whole = [seed], {seed}, []
+    nodes, inside, whole = [seed], {seed}, list[list[NetNode]]()
     while len(nodes) <= _MOST and len(nodes) - (len(whole[-1]) if whole else 1) < _LOOKAHEAD:
         following = _next(nodes, inside, position)
         if following is None:

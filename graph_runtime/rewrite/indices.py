@@ -41,10 +41,10 @@ def _pays(net: Net, node: NetNode, port: int | None, attrs: dict[str, Any]) -> b
     inputs = [TensorType("int32", t.shape) if i == port else t for i, t in enumerate(node.input_types)]
     outputs = list(node.output_types)
     if attrs:
-        at = _FINDING[node.op]
+        at = _FINDING[node.op_name]
         outputs[at] = TensorType("int32", outputs[at].shape)
     return any(
-        not node.supported_on(kind) and supports(node.op, node.attrs | attrs, kind, inputs, outputs)
+        not node.supported_on(kind) and supports(node.op_name, node.attrs | attrs, kind, inputs, outputs)
         for kind in net.kinds
     )
 
@@ -60,7 +60,7 @@ def _short(net: Net, node: NetNode, index: NetValue) -> NetValue:
 def _again(net: Net, node: NetNode, inputs: Sequence[NetValue], attrs: dict[str, Any]) -> None:
     """The node with other inputs or attributes; results that became int32 are cast to what they were."""
     given = {name: value for name, value in node.attrs.items() if value is not None} | attrs
-    made = net.add(node.op, inputs, before=node, **given)
+    made = net.add(node.op_name, inputs, before=node, **given)
     made = [made] if isinstance(made, NetValue) else list(made)
     for i, (was, now) in enumerate(zip(node.outputs, made, strict=True)):
         if was.type != now.type:

@@ -28,7 +28,7 @@ def with_number(value: NetValue, op: str) -> tuple[NetValue, float] | None:
     """(x, number) of a value that is op(x, number) or, where the op commutes, op(number, x), of x's type."""
     if value.op != op:
         return None
-    x, y = value.producer.inputs
+    x, y = value.maker.inputs
     for a, b in ((x, y), (y, x)) if op in ("add", "multiply") else ((x, y),):
         number = b.scalar()
         if number is not None and a.type == value.type:
@@ -67,10 +67,10 @@ class Factors:
             node is not None
             and node.op == "divide"
             and (root or value.used_once)
-            and node.inputs[1].scalar() not in (None, 0.0)
+            and (divisor := node.inputs[1].scalar())  # neither None nor 0
         ):
             self.nodes.append(node)
-            self.number /= node.inputs[1].scalar()
+            self.number /= divisor
             self.take(node.inputs[0])
         elif (number := value.scalar()) is not None:
             self.number *= number

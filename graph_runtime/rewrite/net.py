@@ -242,7 +242,7 @@ class Net:
             node = NetNode(
                 graph.funcs[func_id[nid]],
                 [entries[e] for e in reads[starts[nid] : starts[nid + 1]]],
-                types[rows[nid] : rows[nid + 1]],
+                tuple(types[rows[nid] : rows[nid + 1]]),
                 name,
                 model.pins.get(name) or column[nid],
                 model.origins.get(name, (name,)),

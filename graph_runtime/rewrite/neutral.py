@@ -18,8 +18,8 @@ def neutral(net: Net) -> None:
     for node in net.nodes(*_NEUTRAL):
         x, y = node.inputs
         for value, other in ((x, y), (y, x)) if node.op in _COMMUTE else ((x, y),):
-            if value.type == node.output.type and other.scalar() == _NEUTRAL[node.op]:
-                text = f"{node.name}: {node.op} of {_NEUTRAL[node.op]:g} changes nothing"
+            if value.type == node.output.type and other.scalar() == _NEUTRAL[node.op_name]:
+                text = f"{node.name}: {node.op} of {_NEUTRAL[node.op_name]:g} changes nothing"
                 net.note("neutral", text, [node])
                 net.replace(node.output, value)
                 break
@@ -32,13 +32,13 @@ def casts(net: Net) -> None:
         if x.type == node.output.type:
             net.note("casts", f"{node.name} casts {x.dtype} to itself", [node])
             net.replace(node.output, x)
-        elif x.op == "cast" and _holds(x.producer.inputs[0].dtype, x.dtype):
-            source = x.producer.inputs[0]
+        elif x.op == "cast" and _holds(x.maker.inputs[0].dtype, x.dtype):
+            source = x.maker.inputs[0]
             net.note(
                 "casts",
-                f"{x.producer.name} and {node.name} cast {source.dtype} to {node.output.dtype} "
+                f"{x.maker.name} and {node.name} cast {source.dtype} to {node.output.dtype} "
                 f"through {x.dtype}, which loses nothing",
-                [x.producer, node],
+                [x.maker, node],
             )
             if source.type == node.output.type:
                 net.replace(node.output, source)
@@ -126,15 +126,15 @@ def transposes(net: Net) -> None:
     """A transpose of a transpose is one, or none; one that only moves dimensions of size 1 is a reshape."""
     for node in net.nodes("transpose"):
         x, perm = node.inputs[0], permutation(node)
-        if x.op == "transpose" and net.together([x.producer, node]):
-            inner = permutation(x.producer)
+        if x.op == "transpose" and net.together([x.maker, node]):
+            inner = permutation(x.maker)
             both = tuple(inner[p] for p in perm)
-            source = x.producer.inputs[0]
+            source = x.maker.inputs[0]
             cancel = both == tuple(range(len(both)))
             net.note(
                 "transposes",
-                f"{x.producer.name} and {node.name} {'cancel' if cancel else 'are one transpose'}",
-                [x.producer, node],
+                f"{x.maker.name} and {node.name} {'cancel' if cancel else 'are one transpose'}",
+                [x.maker, node],
             )
             if cancel:
                 net.replace(node.output, source)

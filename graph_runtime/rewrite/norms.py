@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def layer_norms(net: Net) -> None:
         shape, chain, params = found.x.shape[found.axis :], [node], []
         for op in ("multiply", "add") if found.op == "layer_norm" else ("multiply",):
             step = _affine(chain[-1], op, shape)
-            params.append(step and step[1])
+            params.append(step[1] if step else None)
             chain += [step[0]] if step else []
         _replace(net, found, chain, params)
 
@@ -51,7 +52,7 @@ def _replace(net: Net, found: _Norm, chain: list[NetNode], params: list[NetValue
     values = [
         _param(net, value, fill, shape, dtype, root) for value, fill in zip(params, (1.0, 0.0), strict=False)
     ]
-    attrs = {"axis": found.axis - len(found.x.shape), "epsilon": found.epsilon}
+    attrs: dict[str, Any] = {"axis": found.axis - len(found.x.shape), "epsilon": found.epsilon}
     if not net.keeps_support(nodes, found.op, [found.x, *values], **attrs):
         return
     nodes = list(dict.fromkeys(nodes))
@@ -89,16 +90,16 @@ def _normalised(node: NetNode) -> _Norm | None:
     for centred, root in _quotients(node):
         if root.op not in ("sqrt", "rsqrt"):
             continue
-        plus = with_number(root.producer.inputs[0], "add")
+        plus = with_number(root.maker.inputs[0], "add")
         if plus is None or plus[1] < 0 or plus[0].op != "mean":
             continue
-        mean = plus[0].producer
+        mean = plus[0].maker
         square = mean.inputs[0]
         if not _is_square(square, centred) or (axis := _last_axes(mean)) is None:
             continue
-        nodes = [root.producer, root.producer.inputs[0].producer, mean, square.producer]
+        nodes = [root.maker, root.maker.inputs[0].maker, mean, square.maker]
         if node.op == "multiply" and root.op == "sqrt":
-            nodes.append(next(v.producer for v in node.inputs if v.op == "reciprocal"))
+            nodes.append(next(v.maker for v in node.inputs if v.op == "reciprocal"))
         return _centre(centred, axis, plus[1], nodes)
     return None
 
@@ -113,14 +114,14 @@ def _quotients(node: NetNode) -> list[tuple[NetValue, NetValue]]:
     for x, y in ((a, b), (b, a)):
         if y.op == "rsqrt":
             found.append((x, y))
-        elif y.op == "reciprocal" and y.producer.inputs[0].op == "sqrt":
-            found.append((x, y.producer.inputs[0]))
+        elif y.op == "reciprocal" and y.maker.inputs[0].op == "sqrt":
+            found.append((x, y.maker.inputs[0]))
     return found
 
 
 def _is_square(value: NetValue, x: NetValue) -> bool:
     if value.op == "multiply":
-        return value.producer.inputs == [x, x]
+        return value.maker.inputs == [x, x]
     return with_number(value, "power") == (x, 2.0)
 
 
@@ -136,9 +137,9 @@ def _last_axes(mean: NetNode) -> int | None:
 def _centre(centred: NetValue, axis: int, epsilon: float, nodes: list[NetNode]) -> _Norm:
     """layer_norm of x where ``centred`` is x - mean(x) over these dimensions, else rms_norm of it."""
     if centred.op == "subtract":
-        x, mean = centred.producer.inputs
-        if mean.op == "mean" and mean.producer.inputs[0] is x and _last_axes(mean.producer) == axis:
-            return _Norm(x, epsilon, axis, "layer_norm", [*nodes, centred.producer, mean.producer])
+        x, mean = centred.maker.inputs
+        if mean.op == "mean" and mean.maker.inputs[0] is x and _last_axes(mean.maker) == axis:
+            return _Norm(x, epsilon, axis, "layer_norm", [*nodes, centred.maker, mean.maker])
     return _Norm(centred, epsilon, axis, "rms_norm", nodes)
 
 
@@ -149,16 +150,16 @@ def softmaxes(net: Net) -> None:
     """exp(x - max(x)) / sum(exp(x - max(x))) along one axis."""
     for node in net.nodes("divide"):
         top, below = node.inputs
-        if top.op != "exp" or below.op != "sum" or below.producer.inputs[0] is not top:
+        if top.op != "exp" or below.op != "sum" or below.maker.inputs[0] is not top:
             continue
-        shifted = top.producer.inputs[0]
-        if shifted.op != "subtract" or shifted.producer.inputs[1].op != "max":
+        shifted = top.maker.inputs[0]
+        if shifted.op != "subtract" or shifted.maker.inputs[1].op != "max":
             continue
-        x, most = shifted.producer.inputs
-        axis = _one_axis(below.producer)
-        if most.producer.inputs[0] is not x or axis is None or _one_axis(most.producer) != axis:
+        x, most = shifted.maker.inputs
+        axis = _one_axis(below.maker)
+        if most.maker.inputs[0] is not x or axis is None or _one_axis(most.maker) != axis:
             continue
-        nodes = [most.producer, shifted.producer, top.producer, below.producer, node]
+        nodes = [most.maker, shifted.maker, top.maker, below.maker, node]
         if (
             not closed(nodes, node)
             or not net.together(nodes)

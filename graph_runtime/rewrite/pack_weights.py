@@ -37,7 +37,7 @@ def is_host(node: NetNode) -> bool:
 
 def pack_weights(net: Net, measure: Measure | None = None) -> None:
     """Weights of dense and matmul on cpu in panels."""
-    packed, plain = [], []
+    packed, plain = list[NetNode](), list[NetNode]()
     for node in net.nodes("dense", "matmul"):
         if _takes_panels(node):
             product = _Product(node)
@@ -56,6 +56,7 @@ def packed_weight(net: Net, node: NetNode, weight: NetValue, transpose: bool, n:
     """A constant weight in panels, as a constant beside ``node``."""
     constant, op = weight.constant, registry.require("pack_panels")
     made = panel_type(n, k)
+    assert constant is not None, f"{weight.name} is no constant"
 
     def pack(array: np.ndarray) -> np.ndarray:
         return op.reference([array], {"transpose": transpose})[0]
@@ -78,7 +79,7 @@ def _takes_panels(node: NetNode) -> bool:
     return (
         is_host(node)
         and node.inputs[1].constant is not None
-        and packs_weight(node.op, node.input_types, node.output_types, node.attrs)
+        and packs_weight(node.op_name, node.input_types, node.output_types, node.attrs)
     )
 
 
@@ -90,7 +91,7 @@ class _Product:
         self.x, self.w, *self.rest = node.inputs
         self.flipped = node.op == "matmul" and not node.attrs["transpose_b"]  # w lies as [k, n]
         self.n, self.k = self.w.shape[::-1] if self.flipped else self.w.shape
-        self.attrs = without_defaults(node.op, node.attrs, _KEPT)
+        self.attrs = without_defaults(node.op_name, node.attrs, _KEPT)
 
     def library_wins(self, measure: Measure) -> bool:
         """Whether the library's kernel is there and clearly faster than that of panels."""
@@ -116,6 +117,7 @@ class _Product:
     def _plain(self, net: Net) -> NetValue:
         """The weight as [n, k], as a constant beside the node."""
         constant, made = self.w.constant, TensorType("float32", (self.n, self.k))
+        assert constant is not None, f"{self.w.name} is no constant"
         value = net.constant(
             Constant.derived(made, _transposed, constant, source=f"transposed {constant.source}"),
             f"{self.w.name}.transposed",

@@ -80,13 +80,13 @@ def _take_bias(net: Net, node: NetNode, reader: NetNode, value: NetValue) -> Net
     if len(node.inputs) == 3:
         vector = _constant(net, net.add("add", [node.inputs[2], vector], before=node), node)
     inputs, attrs = [*node.inputs[:2], vector], given(node)
-    if not net.keeps_support([node, reader], node.op, inputs, **attrs):
+    if not net.keeps_support([node, reader], node.op_name, inputs, **attrs):
         return None
     net.note(
         "biases", f"{reader.name} adds {value.name} to each channel of {node.name}: its bias", [node, reader]
     )
     made = net.add(
-        node.op, inputs, before=node, name=reader.name, origins=(*node.origins, *reader.origins), **attrs
+        node.op_name, inputs, before=node, name=reader.name, origins=(*node.origins, *reader.origins), **attrs
     )
     net.replace(reader.output, made)
     return made.producer
@@ -113,14 +113,14 @@ def _take_scale(net: Net, node: NetNode, reader: NetNode, value: NetValue) -> Ne
     scaled = []
     for part, shape in ((node.inputs[1], of_weight), *((b, (channels,)) for b in node.inputs[2:])):
         factor = reshaped(net, value, shape if value.type.size > 1 else (), node)
-        scaled.append(_constant(net, net.add(reader.op, [part, factor], before=node), node))
+        scaled.append(_constant(net, net.add(reader.op_name, [part, factor], before=node), node))
     net.note(
         "scales",
         f"{reader.name} scales channels of {node.name} by {value.name}: into its weights",
         [node, reader],
     )
     made = net.add(
-        node.op,
+        node.op_name,
         [node.inputs[0], *scaled],
         before=node,
         name=reader.name,
@@ -156,21 +156,21 @@ def absorb_transposes(net: Net) -> None:
     for node in net.nodes("matmul"):
         for i, flag in ((0, "transpose_a"), (1, "transpose_b")):
             x = node.inputs[i]
-            if x.op != "transpose" or not x.used_once or not net.together([x.producer, node]):
+            if x.op != "transpose" or not x.used_once or not net.together([x.maker, node]):
                 continue
-            ndim, perm = len(x.shape), permutation(x.producer)
+            ndim, perm = len(x.shape), permutation(x.maker)
             if perm != (*range(ndim - 2), ndim - 1, ndim - 2):
                 continue
             inputs = list(node.inputs)
-            inputs[i] = x.producer.inputs[0]
+            inputs[i] = x.maker.inputs[0]
             attrs = {**given(node), flag: not node.attrs[flag]}
             if not net.keeps_support([node], "matmul", inputs, **attrs):
                 continue
             net.note(
                 "absorb_transposes",
                 f"{node.name} reads {inputs[i].name} with its last dimensions "
-                f"swapped, so that {x.producer.name} goes",
-                [x.producer, node],
+                f"swapped, so that {x.maker.name} goes",
+                [x.maker, node],
             )
             made = net.add("matmul", inputs, before=node, **attrs)
             net.replace(node.output, made)

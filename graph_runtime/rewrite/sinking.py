@@ -18,12 +18,12 @@ def sink_transposes(net: Net) -> None:
         chain = _chain(node)
         if not chain or not net.together([node, *chain]):
             continue
-        first = chain[-1].inputs[_carrier(chain[-1])].producer
+        first = chain[-1].inputs[_carrier(chain[-1])].maker
         perm = permutation(first)
         value = first.inputs[0]
         for op in chain[::-1]:
             inputs = [value if _is_carried(v) else v for v in op.inputs]
-            value = net.add(op.op, inputs, before=op, **_given(op))
+            value = net.add(op.op_name, inputs, before=op, **_given(op))
         moved = net.add(
             "transpose", [value], before=node, name=first.name, perm=list(perm), origins=first.origins
         )
@@ -66,5 +66,5 @@ def _carrier(node: NetNode) -> int:
 
 
 def _given(node: NetNode) -> dict:
-    known = {a.name for a in registry.require(node.op).attrs}
+    known = {a.name for a in registry.require(node.op_name).attrs}
     return {key: v for key, v in node.attrs.items() if key in known and v not in (None, "", ())}

@@ -55,6 +55,12 @@ class NetValue:
         """The op that makes it, None for an input, a constant or what a library's function makes."""
         return None if self.producer is None else self.producer.op
 
+    @property
+    def maker(self) -> NetNode:
+        """The producer of a value that has one, as its ``op`` told."""
+        assert self.producer is not None, f"nothing makes {self.name}"
+        return self.producer
+
     def users(self) -> list[NetNode]:
         """The nodes that read it, each once."""
         return list(self.readers)
@@ -106,6 +112,12 @@ class NetNode:
 
     @property
     def op(self) -> str | None:
+        return self.func.op
+
+    @property
+    def op_name(self) -> str:
+        """The op of a node that is known to have one."""
+        assert self.func.op is not None, f"{self.name} calls {self.func.name}, which is no op"
         return self.func.op
 
     @property

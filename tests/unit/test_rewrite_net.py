@@ -91,3 +91,15 @@ def test_devices_of_the_file_are_kept_and_new_nodes_have_those_of_their_place():
     graph = net.model().graph
     assert graph.hints.device_type.tolist() == [1, 1, 12]
     assert graph.hints.device_id.tolist() == [0, 0, 1]
+
+
+def test_a_new_node_at_the_end_has_the_device_of_what_it_reads():
+    b = GraphBuilder(device="tt:1")
+    b.output(b.op("exp", b.input("x", (4, 8)), name="e", device="tt:1"))
+    net = Net(Model.from_builder(b))
+    (exp,) = net.nodes("exp")
+    made = net.add("tanh", [net.add("relu", exp.inputs, before=None)], before=None)
+    net.replace(exp.output, made)
+    graph = net.model().graph
+    assert graph.hints.device_type.tolist() == [12, 12, 12]
+    assert graph.hints.device_id.tolist()[1] == 1
