@@ -17,8 +17,9 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 mkdir "$scratch/source"
-cp -r "$root"/{pyproject.toml,README.md,LICENSE,graph_runtime,codegen,native,schemas} "$scratch/source"
-rm -f "$scratch"/source/graph_runtime/*.so
+# not the bytecode: files of it come and go while others use this checkout
+tar -C "$root" --exclude=__pycache__ --exclude='*.so' -cf - \
+    pyproject.toml README.md LICENSE graph_runtime codegen native schemas | tar -C "$scratch/source" -xf -
 isolation=()                                # build with what is there, if it is new enough; else pip fetches it
 if "$python" -c 'import cffi, setuptools; assert int(setuptools.__version__.split(".")[0]) >= 77' 2> /dev/null; then
     isolation=(--no-build-isolation)
