@@ -7,11 +7,11 @@ import os
 from concurrent.futures import as_completed
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 
 import cffi
 
+from ..base.packaged import data_folder
 from ..base.progress import Count, uncounted
 from ..base.writing import told, write_whole
 from ..build.libraries import isa
@@ -37,8 +37,7 @@ _GLUE_FLAGS = ("-O1", "-fPIC", "-fvisibility=hidden", "-DNDEBUG", "-w")
 
 def native_folder() -> Path:
     """The folder native/ of headers and bodies, in a checkout or an installed wheel."""
-    # native/ is no regular package, so only something inside it has a path
-    return Path(str(resources.files("graph_runtime.native").joinpath("include"))).parent
+    return data_folder("graph_runtime.native")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ def _manifest(rendered: Rendered, made: _Target, key: str) -> Manifest:
 
 def _include_folders() -> tuple[Path, ...]:
     native = native_folder()
-    templates = Path(str(resources.files(__package__).joinpath("templates")))
+    templates = data_folder(__package__) / "templates"
     return (native / "include", native / "kernels", native / "ttsim", native, templates)
 
 

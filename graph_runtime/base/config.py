@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from .errors import GraphRuntimeError, did_you_mean
 
@@ -72,7 +73,7 @@ def get(name: str) -> int | str:
     return _values[name]
 
 
-def _convert(setting: Setting, value: object) -> int | str:
+def _convert(setting: Setting, value: Any) -> int | str:
     try:
         return type(setting.default)(value)
     except ValueError:

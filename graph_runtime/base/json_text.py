@@ -130,9 +130,12 @@ def without_repeats(data: bytes, what: str, last: str | None = None) -> Any:
         found = dict(pairs)
         if len(found) == len(pairs):
             return found
-        seen: set[str] = set()
-        repeated = _Repeated(found)
-        repeated.key = next(key for key, _ in pairs if key in seen or seen.add(key))
+        repeated, seen = _Repeated(found), set[str]()
+        for key, _ in pairs:
+            if key in seen:
+                repeated.key = key
+                break
+            seen.add(key)
         return repeated
 
     text = data.decode("utf-8", "surrogateescape")

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedReader
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -92,7 +92,7 @@ def map_file(
 
 
 def map_opened(
-    file: IO[bytes],
+    file: BufferedReader,
     path: str | os.PathLike,
     begin: int = 0,
     size: int | None = None,
@@ -129,7 +129,7 @@ def map_opened(
     return memoryview(made)[skipped:]
 
 
-def _read(file: IO[bytes], begin: int, size: int, private: bool) -> memoryview:
+def _read(file: BufferedReader, begin: int, size: int, private: bool) -> memoryview:
     data = memoryview(mmap.mmap(-1, size))  # at a page, as what is mapped
     file.seek(begin)
     done = 0

@@ -67,7 +67,7 @@ class _Finder:
         new = f"{self._prefix}{MOVED[name]}{rest}"
         if name not in _PUBLIC:
             warnings.warn(f"{fullname} is now {new}", DeprecationWarning, stacklevel=2)
-        return ModuleSpec(fullname, _Alias(new), is_package=True)
+        return ModuleSpec(fullname, _Alias(new), is_package=True)  # type: ignore[arg-type]  # it has what is used
 
 
 class _Alias:

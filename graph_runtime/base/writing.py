@@ -33,7 +33,7 @@ def told(path: str | os.PathLike, hint: str = "") -> Iterator[None]:
     except OSError as error:
         if isinstance(error, GraphRuntimeError):
             raise
-        advice = _ADVICE.get(error.errno, "")
+        advice = _ADVICE.get(error.errno or 0, "")
         texts = [text for text in (f"cannot write {path}: {error.strerror or error}", advice, hint) if text]
         raise WriteError("; ".join(texts), errno=error.errno, got=str(path)) from None
 

@@ -124,6 +124,12 @@ class NodeView:
     output_types: tuple[TensorType, ...]
 
     @property
+    def callee(self) -> Func:
+        """The function, of a node that calls one."""
+        assert self.func is not None
+        return self.func
+
+    @property
     def op(self) -> str:
         """gr.op if there is one, else the function's name; "input" for a null node."""
         return "input" if self.func is None else self.func.op or self.func.name

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -75,7 +76,8 @@ def run(op: str, arrays: list[np.ndarray], format: str, words: dict[str, str]) -
     """The op's output on tt:0, all tensors stored in ``format``; words: create()'s numerics of the device."""
     builder = GraphBuilder(device="tt:0")
     inputs = [builder.input(f"x{i}", a.shape) for i, a in enumerate(arrays)]
-    builder.output(builder.op(op, *inputs, **CASES[op][1]))
+    attrs: dict[str, Any] = CASES[op][1]
+    builder.output(builder.op(op, *inputs, **attrs))
     module = create(builder, None, ["tt:0"], formats={"tt": format}, numerics={"tt": words})
     module.set_input(**{f"x{i}": a for i, a in enumerate(arrays)})
     module.run()
@@ -85,7 +87,7 @@ def run(op: str, arrays: list[np.ndarray], format: str, words: dict[str, str]) -
 def _magnitude(op: str, arrays: list[np.ndarray], format: str) -> np.ndarray:
     """What the op gives of magnitudes, in float64; of block floats the largest of each block, whose quantum
     all its elements have."""
-    made = registry.get("add" if op == "subtract" else op)
+    made = registry.require("add" if op == "subtract" else op)
     out = made.reference([np.abs(a.astype(np.float64)) for a in arrays], made.decode(CASES[op][1]))[0]
     if not format.startswith("bfp"):
         return out

@@ -148,14 +148,14 @@ class _Case:
             return Comparison(outputs, *bounds)
         placed = _as_placed(graph, self.plan)
         made = np.flatnonzero((graph.func_id >= 0)[graph.entry_nid])
-        wanted = [self.wanted[eid] for eid in made]
+        wanted = [self.wanted[eid] for eid in made.tolist()]
         accumulated = self._rerun(keep_all(placed), arrays)
         alone, feeds = cut(placed)
         isolated = self._rerun(alone, {name: self.wanted[eid] for name, eid in feeds.items()})
         return Comparison(
             outputs,
             *bounds,
-            self._measure(made, wanted, [accumulated[eid] for eid in made]),
+            self._measure(made, wanted, [accumulated[eid] for eid in made.tolist()]),
             self._measure(made, wanted, isolated),
         )
 
@@ -164,7 +164,7 @@ class _Case:
         return _run(factory.create(graph, self.library, self.devices, **options), arrays)
 
     def _measure(
-        self, eids: Sequence[int], wanted: Sequence[np.ndarray], actual: Sequence[np.ndarray]
+        self, eids: Sequence[int] | np.ndarray, wanted: Sequence[np.ndarray], actual: Sequence[np.ndarray]
     ) -> tuple[EntryDifference, ...]:
         rows, device_of = [], _devices_by_name(self.plan)
         for eid, want, got in zip(np.asarray(eids).tolist(), wanted, actual, strict=True):
@@ -230,7 +230,7 @@ def random_inputs(graph: Graph, seed: int = 0, but: Collection[str] = ()) -> dic
 def _how(graph: Graph, eid: int) -> str:
     for nid in graph.consumers(eid).tolist():
         node = graph.node(nid)
-        op = get(node.func.op) if node.func.op else None
+        op = get(node.callee.op or "")
         slot = node.inputs.index(eid)
         make = op.cases[0].make if op and op.cases else ()
         if slot < len(make):
@@ -242,7 +242,7 @@ def _how(graph: Graph, eid: int) -> str:
 
 def _indexed(node: NodeView) -> list[int]:
     """The dimensions that an op's indices reach: the axis that it has, else any of its data's."""
-    shape, axis = node.input_types[0].shape, node.func.attrs.get("axis")
+    shape, axis = node.input_types[0].shape, node.callee.attrs.get("axis")
     return list(shape) if axis is None else [shape[axis]]
 
 

@@ -4,12 +4,13 @@ compiled code is involved."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from ..base import dtypes
 from ..base.errors import GraphError, InputError, UnsupportedOpError, did_you_mean
-from ..ir.graph import COPY, NOP, Func, Graph, NodeView, TensorType
+from ..ir.graph import COPY, NOP, Graph, NodeView, TensorType
 from ..ir.ops import require
 
 __all__ = ["heads", "interpret"]
@@ -35,7 +36,7 @@ def interpret(
     where a function's result has another type than the graph says, KernelError where a reference fails (an
     index out of range).
     """
-    values: list[np.ndarray | None] = [None] * graph.num_entries
+    values: list[Any] = [None] * graph.num_entries  # arrays, from when they are made
     for eid, array in zip(graph.input_eids.tolist(), _ordered(graph, inputs), strict=True):
         values[eid] = array
     for nid in range(graph.num_nodes):
@@ -91,7 +92,7 @@ def _ordered(graph: Graph, inputs: Inputs) -> list[np.ndarray]:
 def _call(
     node: NodeView, arrays: list[np.ndarray], functions: Mapping[str, Callable]
 ) -> Sequence[np.ndarray]:
-    func: Func = node.func
+    func = node.callee
     if func.name == NOP:
         return [_nop(node, arrays[0])]
     if func.name == COPY:
@@ -148,7 +149,8 @@ def _reinterpret(node: NodeView, array: np.ndarray) -> np.ndarray:
         return array
     if array.size * array.itemsize != type_.nbytes:
         raise GraphError(
-            f"node {node.name!r}: {node.func.name} cannot make {type_} of {node.input_types[0]}: other bytes",
+            f"node {node.name!r}: {node.callee.name} cannot make {type_} of {node.input_types[0]}: "
+            "other bytes",
             node=node.name,
             wanted=type_,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def cut(graph: Graph) -> tuple[Graph, dict[str, int]]:
     reads = [graph.in_eid[graph.in_ptr[nid] : graph.in_ptr[nid + 1]] for nid in calls.tolist()]
     sizes = np.concatenate([np.zeros(len(read), np.int64), [len(r) for r in reads]]).astype(np.int64)
     hints = graph.hints
-    columns = {
+    columns: dict[str, Any] = {
         name: None if column is None else np.asarray(column)[old_eid]
         for name, column in (("device_type", hints.device_type), ("device_id", hints.device_id))
     }

@@ -5,6 +5,8 @@ dot -Tsvg plan.dot -o plan.svg
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..ir.graph import COPY
@@ -63,7 +65,8 @@ def _node(plan: Plan, first: int, nids: list[int]) -> str:
 
 def _edges(plan: Plan, calls: list[int], group: dict[int, int]) -> list[str]:
     """One line for each pair of nodes of which one reads the other; inputs of the graph are not drawn."""
-    graph, seen = plan.graph, {}
+    graph = plan.graph
+    seen: dict[Any, Any] = {}
     maker = graph.entry_nid
     for nid in calls:
         for eid in graph.in_eid[graph.in_ptr[nid] : graph.in_ptr[nid + 1]].tolist():

@@ -89,7 +89,9 @@ def utilisation(plan: Plan, nid: int, ns: int) -> float:
         return 0.0
     phases = _PHASES.get(node_numerics(plan, nid).fidelity, 4)
     peak = board.grid[0] * board.grid[1] * _FLOPS_A_CYCLE * board.clock_mhz / 1000 / phases
-    return min(1.0, op.flops(list(node.input_types), list(node.output_types), node.func.attrs) / (peak * ns))
+    return min(
+        1.0, op.flops(list(node.input_types), list(node.output_types), node.callee.attrs) / (peak * ns)
+    )
 
 
 def _cores(plan: Plan, nid: int, board: Descriptor) -> np.ndarray:

@@ -91,6 +91,7 @@ def l1_over_time(timeline: Timeline) -> str:
 
 def _epoch_spans(timeline: Timeline, cut: Any) -> list[Span]:
     """What each op of a balanced board has in the L1 of its cores while its epoch lasts."""
+    assert timeline.epoch is not None  # the board was cut into epochs
     found, over, ends = [], timeline.latency_ns, np.zeros(len(cut.epoch_cycles), np.int64)
     mine = np.isin(timeline.nid, [c.nid for c in cut.network.ops])
     np.maximum.at(ends, timeline.epoch[timeline.nid[mine]], timeline.end[mine])

@@ -15,7 +15,8 @@ class Svg:
     """A drawing of ``width`` x ``height`` pixels; shapes are drawn in the order of the calls."""
 
     def __init__(self, width: float, height: float):
-        self._size, self._parts = (width, height), []
+        self._size = width, height
+        self._parts: list[str] = []
 
     def rect(
         self,

@@ -192,7 +192,8 @@ def _flows(timeline: Timeline, threads: list[tuple[int, int]]) -> list[Event]:
 
 def _first_readers(timeline: Timeline, value_of: np.ndarray) -> dict[tuple[int, int], int]:
     """{(run, first entry of a value): the event that reads it first}."""
-    graph, found = timeline.plan.graph, {}
+    graph = timeline.plan.graph
+    found: dict[tuple[int, int], int] = {}
     for at in np.lexsort((np.arange(len(timeline)), timeline.start)).tolist():
         nid, run = int(timeline.nid[at]), int(timeline.run[at])
         for eid in graph.in_eid[graph.in_ptr[nid] : graph.in_ptr[nid + 1]].tolist():

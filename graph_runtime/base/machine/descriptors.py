@@ -137,9 +137,10 @@ def read_descriptor(data: bytes) -> Descriptor:
         Memory(**{**m, "bank_bytes": m["bank_bytes"] or _host_bytes(), "tile_header": header})
         for m in raw.pop("memories")
     )
+    kinds: Any = (("dram", Dram), ("noc", Noc), ("pcie", Pcie), ("dispatch_ns", Dispatch))
     facts: dict[str, Any] = {
         name: kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in raw[name].items()})
-        for name, kind in (("dram", Dram), ("noc", Noc), ("pcie", Pcie), ("dispatch_ns", Dispatch))
+        for name, kind in kinds
         if name in raw
     }
     return Descriptor(

@@ -141,9 +141,9 @@ def parse(text: str | Device | tuple[int | str, int]) -> Device:
     Raises DeviceError, with "did you mean"."""
     if isinstance(text, Device):
         return text
-    if _is_pair(text):
-        kind, ordinal = text
-        return of_type(kind if isinstance(kind, str) else index(kind), index(ordinal))
+    if not isinstance(text, str) and _is_pair(text):
+        type_, ordinal = text
+        return of_type(type_ if isinstance(type_, str) else index(type_), index(ordinal))
     match = _DEVICE.fullmatch(str(text))
     if match is None:
         raise DeviceError(
@@ -157,9 +157,9 @@ def parse(text: str | Device | tuple[int | str, int]) -> Device:
         raise DeviceError(f"unknown device kind {kind!r}{did_you_mean(kind, kinds)}", got=text)
     descriptor = kinds[kind]
     if board is not None:
-        descriptor = _named(kind, board, match["stack"], text)
+        descriptor = _named(kind, board, match["stack"], str(text))
     if match["parameters"] is not None:
-        descriptor = vary(descriptor, _parameters(match["parameters"], text))
+        descriptor = vary(descriptor, _parameters(match["parameters"], str(text)))
     return Device(kind, int(match["ordinal"] or 0), descriptor)
 
 
@@ -248,8 +248,8 @@ def of_type(kind: str | int, ordinal: int = 0) -> Device:
     Raises DeviceError for a type that is not here, naming the way out.
     """
     name = kind.split(" ")[0] if isinstance(kind, str) else kind
-    number = _TARGETS.get(name) or dl_types().get(name, name)
-    found = dl_kinds().get(number)
+    number = (_TARGETS.get(name) or dl_types().get(name)) if isinstance(name, str) else name
+    found = None if number is None else dl_kinds().get(number)
     if found is None:
         raise DeviceError(
             f"there is no {name} device here: a graph that was placed on it runs with "

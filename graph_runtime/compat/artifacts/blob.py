@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -84,7 +85,9 @@ def parse_blob(data: memoryview | bytes, where: str) -> Blob:
     Raises LibraryError with ``offset`` (bytes into the blob) and ``record`` for one that is cut, malformed,
     or holds a module kind that cannot run here.
     """
-    keys, modules, tree, index = [], [], None, None
+    keys: list[str] = []
+    modules: list[Any] = []
+    tree = index = None
 
     def fail(message: str, offset: int) -> LibraryError:
         record = "" if index is None else f"record {index}: "

@@ -218,14 +218,14 @@ class DebugModule(GraphModule):
             f"{t.dtype}[{', '.join(map(str, t.shape))}]" for t in (*view.input_types, *view.output_types)
         )
         row = {
-            "Name": string(view.func.name),
+            "Name": string(view.callee.name),
             "Duration (us)": microseconds(us),
             "Percent": percent(100 * us / whole),
             "Device": string(device),
             "Count": count(1),
             "Argument Shapes": string(shapes),
         }
-        raw = view.func.raw
+        raw = view.callee.raw
         if "hash" in raw:
             row["Hash"] = string(raw["hash"])
         return row | {key: string(value) for key, value in raw.items() if "layout" in key}

@@ -225,10 +225,11 @@ class GraphModuleDebug(DebugModule):
 
     def _run_and_keep(self) -> list[list[np.ndarray | None]]:
         """Copies of every node's results, taken right after it ran: a later node may use their memory."""
-        self._last_executed, kept = -1, []
+        self._last_executed = -1
+        kept: list[list[np.ndarray | None]] = []
         for nid in range(self.num_nodes):
             self.execute_node(nid)
-            arrays = []
+            arrays: list[np.ndarray | None] = []
             for k in range(self.num_results(nid)):
                 try:
                     arrays.append(self.get_node_output(nid, k))

@@ -41,7 +41,7 @@ def export(
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise GraphRuntimeError(f"{folder} is a file: export writes a folder", got=str(folder))
-    contents: dict[str, bytes] = {"graph.json": text}
+    contents: dict[str, bytes | memoryview] = {"graph.json": text}
     arrays = read_params(params) if params is not None else {}
     if arrays:
         contents["params.bin"] = save_params(arrays)

@@ -35,7 +35,8 @@ def describe(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise LibraryError(f"cannot read library {path}: {error.strerror or error}", got=str(path)) from None
     shared = read_elf(path, data)
-    blob, keys, problem = None, (), None
+    blob = problem = None
+    keys: tuple[str, ...] = ()
     if BLOB in shared.objects:
         try:
             blob = parse_blob(shared.view(BLOB, data), str(path))

@@ -250,14 +250,16 @@ def _link(path: Path) -> Path:
 
 def _unpack(path: Path, folder: Path) -> list[str]:
     """The object files of a tar, written flat into ``folder``: names in a tar are not trusted."""
-    objects = []
+    objects: list[str] = []
     try:
         with open_file(path) as file, tarfile.open(fileobj=file) as tar:
             for member in tar:
                 if not member.isfile() or not member.name.endswith((".o", ".c", ".cc")):
                     continue
                 target = folder / f"{len(objects)}{Path(member.name).suffix}"
-                target.write_bytes(tar.extractfile(member).read())
+                held = tar.extractfile(member)
+                assert held is not None  # it is a file
+                target.write_bytes(held.read())
                 objects.append(str(target))
     except (tarfile.TarError, OSError, EOFError) as error:
         raise LibraryError(f"cannot read {path}: {error}", got=str(path)) from None

@@ -161,7 +161,8 @@ def _node_devices(nodes: Sequence[DraftNode], device: str) -> list[str]:
 def _storage_ids(nodes: Sequence[DraftNode]) -> list[int]:
     """Ids that were not given are new ones, but a reshape shares its input's."""
     given = [sid for node in nodes for sid in node.sids if sid is not None]
-    fresh, found = max(given) + 1, {}
+    fresh = max(given) + 1
+    found: dict[tuple[int, int], int] = {}
     for nid, node in enumerate(nodes):
         for index, sid in enumerate(node.sids):
             if sid is None and node.attrs is not None and node.attrs["func_name"] == NOP:

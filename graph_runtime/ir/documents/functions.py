@@ -12,7 +12,7 @@ from ...base.errors import DocumentError, GraphError
 from ...base.json_text import json_path, parse_json
 from ..graph import COPY, NOP, Func, Graph, NodeView
 from ..ops import registry
-from .nodes import NULL, REQUIRED, NodeColumns
+from .nodes import REQUIRED, NodeColumns
 
 __all__ = ["FOR_PEOPLE", "check_functions", "intern_functions", "make_functions"]
 
@@ -35,7 +35,7 @@ def intern_functions(nodes: NodeColumns) -> tuple[np.ndarray, tuple[Func, ...]]:
     by_name: dict[str | None, tuple[dict[str, str], int]] = {}  # nearly always all nodes of a name are equal
     by_attrs: dict[tuple, int] = {}
     for nid, raw in nodes.runs:
-        if raw is NULL:
+        if not isinstance(raw, dict):  # NULL
             ids.append(-1)
             continue
         known = by_name.get(raw.get("func_name"))
@@ -160,7 +160,7 @@ def _check_moves(graph: Graph, nids: np.ndarray) -> None:
         raise _wrong(
             nid,
             view,
-            f"{view.func.name} takes one input and gives one output, it has {len(view.inputs)} and "
+            f"{view.callee.name} takes one input and gives one output, it has {len(view.inputs)} and "
             f"{len(view.outputs)}",
         )
     if not len(nids):
@@ -172,7 +172,7 @@ def _check_moves(graph: Graph, nids: np.ndarray) -> None:
         raise _wrong(
             nid,
             view,
-            f"{view.func.name} keeps the bytes, but its input {view.input_types[0]} and its output "
+            f"{view.callee.name} keeps the bytes, but its input {view.input_types[0]} and its output "
             f"{view.output_types[0]} differ in size",
         )
     _, chosen = np.unique(np.stack([graph.func_id[nids], source, target]), axis=1, return_index=True)
@@ -206,7 +206,7 @@ def _differ(graph: Graph, a: int, b: int, what: str) -> GraphError:
     return _wrong(
         b,
         two,
-        f"nodes that share func_name {two.func.name!r} must agree in {what}, but this is "
+        f"nodes that share func_name {two.callee.name!r} must agree in {what}, but this is "
         f"{_signature(two)} and node "
         f"{one.name!r} is {_signature(one)}: give one of them another func_name",
     )
@@ -215,15 +215,16 @@ def _differ(graph: Graph, a: int, b: int, what: str) -> GraphError:
 def _check_rule(graph: Graph, nid: int) -> None:
     """The node's output columns are what its op's rule gives for its inputs."""
     view = graph.node(nid)
-    if view.func.op is None:
+    func = view.callee
+    if func.op is None:
         return
-    op = registry.require(view.func.op)
+    op = registry.require(func.op)
     try:
         op.check_arity(len(view.inputs))
     except GraphError as error:
         raise _at_node(error, nid, view.name, "inputs") from None
     try:
-        inferred = tuple(op.infer(list(view.input_types), view.func.attrs))
+        inferred = tuple(op.infer(list(view.input_types), func.attrs))
     except GraphError as error:
         raise _at_node(error, nid, view.name) from None
     if inferred != view.output_types:
@@ -241,7 +242,7 @@ def _texts(types: tuple) -> str:
 
 
 def _signature(view: NodeView) -> str:
-    attrs = "".join(f", {k}={v}" for k, v in view.func.attrs.items())
+    attrs = "".join(f", {k}={v}" for k, v in view.callee.attrs.items())
     return f"{view.op}({_texts(view.input_types)}{attrs}) -> {_texts(view.output_types)}"
 
 

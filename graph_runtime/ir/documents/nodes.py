@@ -107,7 +107,11 @@ class _NotPlainError(Exception):
 
 def _read(nodes: list[dict[str, Any]], plain: bool) -> NodeColumns:
     names: list[str] = []
-    counts, reads, runs, deps, keys = [], [np.zeros((0, 2), np.int64)], [], {}, 0
+    counts: list[int] = []
+    reads = [np.zeros((0, 2), np.int64)]
+    runs: list[tuple[int, Attrs]] = []
+    deps: dict[int, Any] = {}
+    keys = 0
     before = None  # equal to no attrs
     for start in range(0, len(nodes), _BLOCK):
         block = nodes[start : start + _BLOCK]
@@ -120,7 +124,7 @@ def _read(nodes: list[dict[str, Any]], plain: bool) -> NodeColumns:
         if plain and (found is None or not _is_plain(ops, names[start:], inputs, attrs)):
             raise _NotPlainError
         if plain:
-            keys += sum(map(len, block)) + sum(map(len, attrs))
+            keys += sum(map(len, block)) + sum(map(len, attrs or ()))
         if attrs is None:
             attrs = [_any_attrs(nid, node) for nid, node in enumerate(block, start)]
             deps |= {
@@ -134,7 +138,8 @@ def _read(nodes: list[dict[str, Any]], plain: bool) -> NodeColumns:
             if raw != before:  # often a node calls what the one before it calls
                 runs.append((nid, raw))
                 before = raw
-    if plain and not all(type(text) is str for _, raw in runs if raw is not NULL for text in raw.values()):
+    texts = (text for _, raw in runs if isinstance(raw, dict) for text in raw.values())
+    if plain and not all(type(text) is str for text in texts):
         raise _NotPlainError  # a text equals nothing but a text: the first of a run speaks for all
     return NodeColumns(names, np.array(counts, np.int64), np.concatenate(reads), runs, deps, keys)
 

@@ -138,7 +138,7 @@ def _nodes(graph: Graph, ours: bool) -> Iterable[dict[str, Any]]:
         zip(graph.names, graph.func_id.tolist(), pairwise(in_ptr), strict=True)
     ):
         if fid < 0:
-            node = {"op": "null", "name": name, "inputs": []}
+            node: dict[str, Any] = {"op": "null", "name": name, "inputs": []}
         else:
             node = {"op": "tvm_op", "name": name, "attrs": attrs[fid], "inputs": inputs[begin:end]}
             if people is not None:
@@ -172,7 +172,7 @@ def _for_people(graph: Graph) -> list[dict[str, str]] | None:
     ids = hints.device_id if hints.device_id is not None else np.zeros(graph.num_entries, np.int64)
     sids = hints.storage_id
     first = graph.row_ptr.tolist()
-    found = []
+    found: list[dict[str, str]] = []
     for begin, end in pairwise(first):
         if begin == end:
             found.append({})

@@ -14,6 +14,8 @@ number: -1). where: args are cond (bool), a, b, all three broadcast; its bodies 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...base.errors import KernelError
@@ -57,6 +59,8 @@ def _clip_words(inputs, outputs, attrs):
     return [v - 2**64 if v >= 2**63 else v for v in (low, high)]
 
 
+_compute: Any
+_types: tuple[str, ...]
 for _name, _doc, _compute, _types, _tt in (
     ("abs", "the magnitude; the least integer stays", np.abs, _NUMBERS, rules.TT_ARITH),
     ("negative", "-x; integers wrap", np.negative, _NUMBERS, rules.TT_ARITH),

@@ -57,7 +57,7 @@ def _attention(arrays, attrs):
     scores = q @ k.swapaxes(-1, -2) * _scale(arrays, attrs)
     scores = scores + bias[0] if bias else scores
     if attrs["causal"]:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
     with np.errstate(invalid="ignore"):
         e = np.exp(scores - scores.max(axis=-1, keepdims=True))
         return [rules.narrow(e / e.sum(axis=-1, keepdims=True) @ v, arrays[0].dtype.name)]

@@ -251,6 +251,7 @@ def _epilogue_cases():
         ("epilogue_depthwise", (2, 6, 9, 70), (6, 1, 3, 3), {"pads": (1, 1, 1, 1), "group": 6}),
     ):
         extra = (("float32", (x[0], w[0], *x[2:])), ("float32", (w[0], 1, 1)), ("float32", ()))
+        own: tuple[tuple[str, tuple[int, ...]], ...]
         own = (("float32", x), ("float32", w), ("float32", w[:1]))
         yield Case(name, (*own, *extra), {**more, "epilogue": steps}, nmse=_NMSE)
         last = (x[0], *x[2:], x[1])

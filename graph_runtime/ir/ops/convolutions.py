@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 
@@ -113,8 +114,9 @@ def _conv3d(arrays, attrs):
             slice(t * dil, t * dil + (n - 1) * s + 1, s)
             for t, dil, n, s in zip(tap, dilations, shape[2:], strides, strict=True)
         )
-        part = padded[(..., *cut)].reshape(shape[0], group, w.shape[1], *shape[2:])
-        y += np.einsum("ngcdhw,goc->ngodhw", part, grouped[(..., *tap)])
+        part = padded[:, :, *cut].reshape(shape[0], group, w.shape[1], *shape[2:])
+        weight: Any = (..., *tap)
+        y += np.einsum("ngcdhw,goc->ngodhw", part, grouped[weight])
     y = y.reshape(shape)
     if len(arrays) == 3:
         y = y + rules.wide(arrays[2])[:, None, None, None]
@@ -194,13 +196,14 @@ def _transpose(arrays, attrs):
 
 
 def _transpose_cases():
-    for name, x, w, bias, attrs in (
+    cases: Any = (
         ("same", (2, 5, 9, 33), (5, 4, 3, 3), True, {"pads": (1,) * 4}),
         ("strided", (1, 3, 7, 35), (3, 4, 3, 2), False, {"strides": (2, 3), "pads": (1, 0, 0, 1)}),
         ("grouped", (1, 6, 5, 40), (6, 2, 3, 3), True, {"group": 3, "dilations": (2, 2), "strides": (2, 1)}),
         ("longer", (1, 2, 4, 5), (2, 3, 2, 2), False, {"strides": (3, 4), "output_padding": (2, 3)}),
         ("empty", (0, 2, 4, 5), (2, 3, 2, 2), True, {}),
-    ):
+    )
+    for name, x, w, bias, attrs in cases:
         tail = (("float32", (w[1] * attrs.get("group", 1),)),) if bias else ()
         yield Case(name, (("float32", x), ("float32", w), *tail), attrs, nmse=_NMSE["float32"])
     for t in rules.FLOATS[1:]:

@@ -8,6 +8,7 @@ bits of a double; isinf has [0] detect_positive and [1] detect_negative (0 or 1)
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def _hard_swish(x: np.ndarray) -> np.ndarray:
 
 # ---------------------------------------------------------------- rounding: exact
 
-_EXACT = {"flops": 1, "nmse": rules.EXACT}
+_EXACT: dict[str, Any] = {"flops": 1, "nmse": rules.EXACT}
 _plain("ceil", "the least integer not below x", np.ceil, make="wide", kernel="ceiling", **_EXACT)
 _plain("floor", "the greatest integer not above x", np.floor, make="wide", **_EXACT)
 _plain("round", "the nearest integer, halves to the even one", np.rint, make="wide", **_EXACT)

@@ -53,7 +53,8 @@ def _dense_infer(inputs, attrs):
     if not x.shape:
         rules.fail("dense", f"input 0 must have at least 1 dimension [..,K], got {x}", got=x.shape)
     if attrs["packed"]:
-        wanted = panel_type(*rules.limit("dense", "packed", (attrs["packed"],), 1, 1), x.shape[-1])
+        (columns,) = rules.limit("dense", "packed", (attrs["packed"],), 1, 1)
+        wanted = panel_type(columns, x.shape[-1])
         if w != wanted:
             rules.fail(
                 "dense",
@@ -93,7 +94,8 @@ def _dense_flops(i, o, a):
 
 
 def _dense_scratch(i, o, a):
-    return gemm_scratch(math.prod(i[0].shape[:-1]), *i[1].shape, i[0].dtype)
+    n, k = i[1].shape
+    return gemm_scratch(math.prod(i[0].shape[:-1]), n, k, i[0].dtype)
 
 
 _PACKED = Body(

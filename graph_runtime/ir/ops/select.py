@@ -47,7 +47,9 @@ def select(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -> Se
         )
     body = next((b for b in bodies if _refusal(op, b, kind, attrs, inputs, outputs) is None), None)
     if body is None:
-        raise _refusal(op, bodies[0], kind, attrs, inputs, outputs)
+        refusal = _refusal(op, bodies[0], kind, attrs, inputs, outputs)
+        assert refusal is not None  # no body was found without one
+        raise refusal
     suffix = body.suffix(inputs, outputs) if body.suffix else ""
     scratch = body.scratch(inputs, outputs, attrs) if body.scratch else 0
     return Selected(kind, body.name, suffix, scratch, body.prebuilt, body.library)

@@ -192,7 +192,9 @@ def _instructions(program: Sequence[Step], epilogue: bool) -> list[tuple[int, in
     ]
     last = dict(read)
     register: dict[tuple[str, int], int] = {("step", -1): 0} if epilogue else {}
-    free, used, rows = [], len(register), []
+    free: list[int] = []
+    rows: list[tuple[int, int, int, int, tuple[float, ...]]] = []
+    used = len(register)
 
     def take() -> int:
         nonlocal used

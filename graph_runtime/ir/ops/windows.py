@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -79,7 +79,9 @@ def undilated(body: Body) -> Body:
     """The same kernel of pool.py, which takes no dilations."""
 
     def accepts(inputs, outputs, attrs):
-        return "it takes no dilations" if is_dilated(attrs) else body.accepts(inputs, outputs, attrs)
+        if is_dilated(attrs):
+            return "it takes no dilations"
+        return body.accepts(inputs, outputs, attrs) if body.accepts else None
 
     return replace(body, accepts=accepts)
 
@@ -123,7 +125,7 @@ def windows_of(x: np.ndarray, attrs, out: tuple[int, ...]) -> Iterator[tuple]:
         yield (..., *at), [row[0] for row in rows], math.prod(row[1] for row in rows)
 
 
-def elements_of(x: np.ndarray, index: list[np.ndarray]) -> np.ndarray:
+def elements_of(x: np.ndarray, index: Sequence[np.ndarray]) -> np.ndarray:
     """[N, C, elements of a window]."""
     return x[np.ix_(*map(np.arange, x.shape[:2]), *index)].reshape(*x.shape[:2], math.prod(map(len, index)))
 

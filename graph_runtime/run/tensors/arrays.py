@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ def allocate(
 
 
 def empty(
-    shape: int | tuple[int, ...],
+    shape: int | Sequence[int],
     dtype: Any = "float32",
     device: Device | str = "cpu:0",
     layout: Layout | None = None,
@@ -48,11 +49,11 @@ def empty(
     cannot store it, DeviceMemoryError.
     """
     device = parse(device)
-    shape = (shape,) if isinstance(shape, int) else tuple(int(d) for d in shape)
-    if any(extent < 0 for extent in shape):
-        raise InputError(f"shape {shape} has a negative extent", got=shape)
+    extents = (shape,) if isinstance(shape, int) else tuple(int(d) for d in shape)
+    if any(extent < 0 for extent in extents):
+        raise InputError(f"shape {extents} has a negative extent", got=extents)
     name = dtypes.canonical(dtype) if isinstance(dtype, str) else dtypes.from_numpy(dtype)
-    type_ = TensorType(name, shape)
+    type_ = TensorType(name, extents)
     layout = row_major(type_, device) if layout is None else layout
     check_layout(type_, device, layout)
     return allocate(type_, device, layout, for_host=True)

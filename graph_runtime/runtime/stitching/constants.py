@@ -27,8 +27,8 @@ class Opened(Protocol):
 class Target(Protocol):
     """A const program: an Executable."""
 
-    fingerprint: str
-
+    @property
+    def fingerprint(self) -> str: ...
     @property
     def opened(self) -> Opened: ...
 

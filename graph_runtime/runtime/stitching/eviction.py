@@ -152,6 +152,8 @@ def _move(opened: OpenDevice, block: Resident) -> None:
         leaving = [tensor for tensor in opened.handle.tensors.alive() if tensor.buffer is now.buffer]
         if not leaving:
             return
+        assert now.buffer is not None  # of a block
+        assert away.buffer is not None  # allocate gave it one
         copy(now.buffer, now.layout, away.buffer, away.layout, now.type)
         for tensor in leaving:
             tensor.settle(away, of=now.buffer)

@@ -30,7 +30,7 @@ __all__ = ["Executable", "InputSpec", "executable", "input_layout", "program_ent
 class InputSpec(NamedTuple):
     """One input of a program: ``index`` among the graph's inputs, and where and what it must be."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # in the place of tuple.index
     name: str
     type: TensorType
     device: Device
@@ -162,8 +162,8 @@ class Executable:
         parts = [bundle.files[file] for file in (entry.graph, entry.plan) if file]
         parts += [bundle.kernels, *(bundle.files[library.file] for library in bundle.libraries)]
         values = bundle.mapped(entry).values
-        parts += [(name, digest(values[name]).hex()) for name in sorted(values)]
-        return hashlib.sha256(repr((parts, entry.inputs)).encode()).hexdigest()
+        held = [(name, digest(values[name]).hex()) for name in sorted(values)]
+        return hashlib.sha256(repr((parts, held, entry.inputs)).encode()).hexdigest()
 
 
 def _on(device: Device, bundle: Bundle) -> list[Device]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from ...base.errors import InputError
 from ...ir.graph import TensorType
+from ...run.sessions.session import Session
 from ...run.tensors.arrays import array
 from ...run.tensors.tensor import Tensor
 from .executable import Executable
@@ -153,7 +154,8 @@ class OpContext:
 
     def __init__(self, executable: Executable, at: int):
         session = executable.session
-        self._session, self._nid = session, int(session.program.nid[at])
+        self._session: Session | None = session
+        self._nid = int(session.program.nid[at])
         self._view = session.graph.node(self._nid)
         self.node, self.op = self._view.name, self._view.op
         self.device = str(session.plan.devices[int(session.plan.did[self._nid])])
@@ -176,7 +178,7 @@ class OpContext:
         return self._refs(range(graph.row_ptr[self._nid], graph.row_ptr[self._nid + 1]))
 
     def _refs(self, eids: Sequence[int]) -> tuple[TensorRef, ...]:
-        session = self._session
+        session = self._alive()
         where = session.plan.entry_did()
         return tuple(
             TensorRef(
@@ -198,7 +200,7 @@ class OpContext:
     def _live(self, ref: TensorRef) -> Tensor:
         if ref not in self.inputs + self.outputs:
             raise InputError(f"{ref} is no input or output of {self.node!r}", got=str(ref), node=self.node)
-        return self._session.tensor(ref.eid)
+        return self._alive().tensor(ref.eid)
 
     def _alive(self) -> Any:
         if self._session is None:

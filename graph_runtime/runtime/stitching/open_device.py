@@ -164,7 +164,8 @@ class OpenDevice:
             kind, handles = _KINDS[block.kind], shown.get(block.addr, [])
             if kind == "program":
                 kind = "tensor" if handles else "constant" if block.addr in shared else kind
-            ids, type_, retained = (), "", False
+            ids: tuple[int, ...] = ()
+            type_, retained = "", False
             if kind == "tensor":
                 ids = tuple(t.id for t in handles)
                 type_, retained = str(handles[0].type), handles[0]._retained

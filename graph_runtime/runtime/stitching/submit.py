@@ -265,7 +265,7 @@ def _queued(
                 for at in donated:
                     given[at].give_up(why[at])
                 return outputs
-            inputs = {target.inputs[at].index: tensor for at, tensor in fitting.items()}
+            inputs: dict[int | str, Any] = {target.inputs[at].index: tensor for at, tensor in fitting.items()}
             donors = {target.inputs[at].index: (given[at], why[at]) for at in donated}
             session = target.session
             run = session.submissions().submit(inputs, None, donors, session.max_in_flight, donors)
