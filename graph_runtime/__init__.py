@@ -70,8 +70,8 @@ if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from .plan.types import Plan as Plan
     from .run.benchmark import BenchmarkResult as BenchmarkResult
     from .run.factory import create as create
-    from .run.factory import load as load
     from .run.library import load_library as load_library
+    from .run.loading import load as load
     from .run.module import GraphModule as GraphModule
     from .run.queues.run import Run as Run
     from .run.sessions.session import Session as Session
@@ -141,7 +141,7 @@ _HOME = {
     "empty": "run.tensors.arrays",
     "gather": "run.tensors.transfers",
     "graph_to_json": "ir.documents.write",
-    "load": "run.factory",
+    "load": "run.loading",
     "load_graph": "ir.documents.loader",
     "load_library": "run.library",
     "load_model": "frontends.onnx",

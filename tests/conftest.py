@@ -219,10 +219,10 @@ def faulty_library(tmp_path_factory) -> ctypes.CDLL:
 def sabotage(monkeypatch, faulty_library):
     """sabotage("exp", "fails"): from now on that op's kernel is another one; None repairs it."""
     from graph_runtime import eager
-    from graph_runtime.run import library
+    from graph_runtime.run import kernels
     from graph_runtime.run.programs.program import Kernel
 
-    real, broken = library.resolve, {}
+    real, broken = kernels.resolve, {}
 
     def resolve(func, kind, inputs, outputs, libraries=()):
         symbol = broken.get(func.op)
@@ -234,7 +234,7 @@ def sabotage(monkeypatch, faulty_library):
         broken[op] = symbol
         eager.forget()
 
-    monkeypatch.setattr(library, "resolve", resolve)
+    monkeypatch.setattr(kernels, "resolve", resolve)
     return change
 
 

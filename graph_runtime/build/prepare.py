@@ -32,7 +32,7 @@ from ..plan.globs import EXACTLY, matching
 from ..plan.memory import SAFE, SERIAL
 from ..plan.placement import place as place_graph
 from ..plan.types import Placement, Plan
-from .libraries.judge import inplace_rules, library_kernels
+from .libraries.offered import inplace_rules, library_kernels
 
 if TYPE_CHECKING:
     from ..rewrite.choose_kernels import Measure

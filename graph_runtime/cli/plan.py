@@ -11,7 +11,7 @@ import typer
 from ..base.errors import PlanError
 from ..base.options import Options
 from ..base.writing import write_whole
-from ..build.libraries.judge import inplace_rules
+from ..build.libraries.offered import inplace_rules
 from ..ir.documents.write import graph_to_json
 from ..plan import Plan
 from ..plan.balance import (

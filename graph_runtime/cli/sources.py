@@ -20,8 +20,9 @@ from ..ir.documents.loader import load_graph
 from ..ir.documents.params import read_params
 from ..ir.graph import Graph
 from ..ir.model import Constant, Model
-from ..run.factory import adopt_params, bundle_files, open_prepared, warn_of
+from ..run.factory import adopt_params, open_prepared, warn_of
 from ..run.library import open_libraries
+from ..run.loading import bundle_files
 from ..run.module import GraphModule
 from .trace import show_plan
 

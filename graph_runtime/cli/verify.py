@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from ..base.options import Options
-from ..run import library as libraries
+from ..run import kernels
 from ..run.programs.lower import lower
 from . import options as opt
 from .progress import progress
@@ -56,7 +56,7 @@ def verify(
 def _check(program: OpenedProgram, options: Options) -> dict[str, Any]:
     """What planning and lowering a program finds."""
     planned = program.prepare(options).plan
-    lowered = lower(planned, partial(libraries.resolve, libraries=tuple(program.libraries)))
+    lowered = lower(planned, partial(kernels.resolve, libraries=tuple(program.libraries)))
     if program.bundle is not None and program.entry is not None:
         program.bundle.params(program.entry)
     return {

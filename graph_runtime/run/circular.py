@@ -24,7 +24,7 @@ from ..plan.capacity import check_circular
 from ..plan.types import Plan
 from . import core
 from .gr_arg import ARG
-from .library import generic_kernel
+from .kernels import generic_kernel
 from .programs.lower import lower
 from .programs.program import INSTR, Kernel, Program
 

@@ -20,7 +20,7 @@ import numpy as np
 from ..base.machine.devices import Device
 from ..base.machine.layout import Layout
 from ..build.bundles.bundle import Bundle
-from ..run.factory import read_runnable
+from ..run.loading import read_runnable
 from ..run.tensors import arrays, host_tensors, transfers
 from ..run.tensors.host_tensors import TensorDesc
 from ..run.tensors.tensor import Tensor

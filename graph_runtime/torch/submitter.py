@@ -14,7 +14,7 @@ import numpy as np
 
 from ..base.machine.layout import HOST, host_layout
 from ..plan.types import Plan
-from ..run import core, library
+from ..run import core, kernels
 from ..run.circular import measured
 from ..run.programs.lower import lower
 from ..run.programs.program import Program
@@ -53,7 +53,7 @@ class HandleSubmitter:
     def __init__(self, plan: Plan, name: str, constants: Mapping[int, Any], given: Sequence[int]):
         self._plan, self._graph, self._name = plan, plan.graph, name
         self._handles = [core.open_device(device) for device in plan.devices]
-        program = measured(lower(plan, library.resolve))
+        program = measured(lower(plan, kernels.resolve))
         self._bound = Bound(program, self._handles, name)
         self._slots = slots = assign_slots(plan)
         copied = slots_of_copies(program, slots)

@@ -34,7 +34,7 @@ from graph_runtime.base.garbage import gc_paused
 from graph_runtime.ir.documents.loader import graph_from_document
 from graph_runtime.ir.documents.nodes import read_checked
 from graph_runtime.plan import plan
-from graph_runtime.run import library
+from graph_runtime.run import kernels
 from graph_runtime.run.programs.lower import lower
 from graph_runtime.run.sessions.session import Session
 
@@ -58,7 +58,7 @@ def stages(text: bytes) -> dict[str, float]:
         planned = plan(graph, ["cpu:0"])
         marks["plan"] = time.perf_counter() - start
         start = time.perf_counter()
-        lower(planned, partial(library.resolve, libraries=()))
+        lower(planned, partial(kernels.resolve, libraries=()))
         marks["lower"] = time.perf_counter() - start
         start = time.perf_counter()
         Session(planned)

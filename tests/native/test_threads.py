@@ -43,7 +43,7 @@ import faulthandler, os, sys
 from pathlib import Path
 import numpy as np
 import graph_runtime as gr
-from graph_runtime.run import core, library
+from graph_runtime.run import core, kernels
 from graph_runtime.run.programs.program import Kernel
 
 def module(op, shape):
@@ -55,9 +55,9 @@ def module(op, shape):
 FAULT = (
     START
     + """
-real, opened = library.resolve, core.library_open(sys.argv[1])
+real, opened = kernels.resolve, core.library_open(sys.argv[1])
 kernel = Kernel(sys.argv[2], core.library_symbol(opened, sys.argv[2]))
-library.resolve = lambda func, *rest, **named: kernel if func.op == "exp" else real(func, *rest, **named)
+kernels.resolve = lambda func, *rest, **named: kernel if func.op == "exp" else real(func, *rest, **named)
 one, x = module("exp", (4,)), np.ones(4, np.float32)
 faulthandler.enable()
 if sys.argv[2].endswith("queue"):

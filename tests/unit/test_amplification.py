@@ -34,10 +34,10 @@ MEASURE = """
 """
 CALLS = {
     "graph": ("from graph_runtime.ir.documents.loader import load_graph", "load_graph(sys.argv[1])"),
-    "bundle": ("import graph_runtime.run.factory", "gr.load(sys.argv[1])"),
+    "bundle": ("import graph_runtime.run.loading", "gr.load(sys.argv[1])"),
     "params": ("from graph_runtime.ir.documents.params import read_params", "read_params(sys.argv[1])"),
     "snapshot": (
-        "from graph_runtime.run.factory import parse_list, read_snapshot",
+        "from graph_runtime.run.loading import parse_list, read_snapshot",
         "read_snapshot(memoryview(open(sys.argv[1], 'rb').read()), parse_list('cpu:0'))",
     ),
     "create": ("import graph_runtime.run.factory", "gr.create(sys.argv[1])"),

@@ -20,7 +20,8 @@ from graph_runtime.build.libraries.elf import SharedObject, read_elf
 from graph_runtime.build.libraries.manifest import MAGIC, Manifest, find_manifest, read_manifest
 from graph_runtime.ir.graph import COPY, Func, TensorType
 from graph_runtime.run import core
-from graph_runtime.run.library import generic_kernel, load_library, resolve
+from graph_runtime.run.kernels import generic_kernel, resolve
+from graph_runtime.run.library import load_library
 
 T = TensorType("float32", (2, 3))
 

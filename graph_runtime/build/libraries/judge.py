@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,7 +23,7 @@ from .elf import SharedObject, read_elf
 from .manifest import KernelEntry, Manifest, manifest_in
 from .sealed import Sealed
 
-__all__ = ["LibraryFile", "inplace_rules", "judge_sealed", "library_kernels", "read_library"]
+__all__ = ["LibraryFile", "judge_sealed", "read_library"]
 
 _REGISTER = "TVMBackendRegisterSystemLibSymbol"  # what the constructor of a system library calls
 _FFI = ("__tvm_ffi", "__tvmffi")  # how names of TVM's later ABI begin
@@ -171,20 +171,3 @@ def _check_manifest(path: Path, manifest: Manifest, shared: SharedObject) -> Non
                 "file does not export that: it was cut or edited; compile the graph again",
                 got=entry.symbol,
             )
-
-
-def inplace_rules(libraries: Iterable[LibraryFile]) -> dict[str, tuple[int, ...]]:
-    """func_name -> inputs that output 0 may overwrite, as the libraries' manifests say."""
-    return {name: entry.inplace for library in libraries for (name, _), entry in library.kernels.items()}
-
-
-def library_kernels(libraries: Sequence[LibraryFile]) -> dict[str, set[str]]:
-    """func_name -> the device kinds that libraries have it for. Names that no manifest lists are left out:
-    a library without a manifest may have them."""
-    found: dict[str, set[str]] = {}
-    for name, kind in (key for library in libraries for key in library.kernels):
-        found.setdefault(name, set()).add(kind)
-    for name, kinds in found.items():
-        if any(library.has(name, "cpu") for library in libraries):
-            kinds.add("cpu")
-    return found

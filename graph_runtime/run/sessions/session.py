@@ -18,7 +18,7 @@ import numpy as np
 from ...base.errors import InputError
 from ...base.options import MAX_IN_FLIGHT
 from ...plan.types import Plan
-from .. import core, library
+from .. import core, kernels
 from ..circular import measured
 from ..programs.lower import lower
 from ..queues.run import Run
@@ -33,6 +33,7 @@ from .unset import REFUSE, refuse, unset_of
 from .zero_copy import ZeroCopy, array_of
 
 if TYPE_CHECKING:
+    from ..library import Library
     from .submission import Submitter
 
 __all__ = ["Session"]
@@ -58,7 +59,7 @@ class Session:
     def __init__(
         self,
         plan: Plan,
-        libraries: Sequence[library.Library] = (),
+        libraries: Sequence[Library] = (),
         threads: int | None = None,
         name: str = "session",
         queues: str = "inline",
@@ -72,7 +73,7 @@ class Session:
             core.pool_set_threads(threads)
         self.plan, self.graph, self.name = plan, plan.graph, name
         self.max_in_flight = most_in_flight(max_in_flight)
-        self.program = measured(lower(plan, partial(library.resolve, libraries=tuple(libraries))))
+        self.program = measured(lower(plan, partial(kernels.resolve, libraries=tuple(libraries))))
         self._entry_did = plan.entry_did()
         self._input_eids, self._output_eids = self.graph.input_eids.tolist(), self.graph.outputs.tolist()
         self.handles = [core.open_device(device) for device in plan.devices]

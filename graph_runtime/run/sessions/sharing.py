@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,10 +21,12 @@ from ...base.machine.layout import HOST, host_layout
 from ...ir.graph import Graph
 from ...ir.model import Constant
 from .. import core
-from ..library import Library
 from ..tensors.tensor import Tensor
 from .constants import can_share, fits, own, share
 from .session import Session
+
+if TYPE_CHECKING:
+    from ..library import Library
 
 __all__ = ["link_constants", "set_parameters", "share_inputs"]
 

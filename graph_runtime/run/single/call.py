@@ -17,7 +17,7 @@ from ...base.machine.devices import NO_KERNELS
 from ...base.machine.layout import same_image
 from ...ir.graph import COPY, Func, TensorType
 from ...ir.ops import registry
-from .. import core, library
+from .. import core, kernels
 from ..programs.program import Kernel
 from ..tensors import journal
 from ..tensors.spec import TensorSpec, default_spec
@@ -190,4 +190,4 @@ def _select_reshape(call: CachedCall) -> None:
 def _kernel(call: CachedCall) -> Kernel:
     """The generic kernel of the device kind."""
     func = Func(call.op.name, call.op.name, call.attrs, len(call.inputs), 1)
-    return library.resolve(func, call.inputs[0].device.kernels, call.types, [call.output.type])
+    return kernels.resolve(func, call.inputs[0].device.kernels, call.types, [call.output.type])

@@ -17,7 +17,8 @@ from ...base.machine.layout import Layout
 from ...build.bundles.bundle import Bundle, BundleProgram
 from ...ir.graph import TensorType
 from ...plan import plan as make_plan
-from ...run.factory import open_program, read_graph
+from ...run.factory import read_graph
+from ...run.loading import open_program
 from ...run.queues.blocks import let_go
 from ...run.sessions.constants import digest
 from ...run.sessions.staging import most_in_flight
