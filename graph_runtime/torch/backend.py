@@ -58,9 +58,10 @@ class Compiled:
 
     def _of_sizes(self, args: Sequence[Any]) -> CompiledGraph | None:
         key = tuple(tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in args)
-        found = self.programs.get(key, self.programs)
-        if found is not self.programs:
-            return found
+        try:
+            return self.programs[key]  # None is an answer
+        except KeyError:
+            pass
         if len(self.programs) >= self.options.max_programs:
             self._give_up(f"more than {self.options.max_programs} sets of sizes (option max_programs)")
             return None

@@ -89,7 +89,8 @@ class CompiledGraph:
             count("programs")
             for x, value in zip((args[number] for number, _, _ in self._inputs), values, strict=True):
                 if x.device.type == "cpu" and isinstance(value, Tensor):
-                    value.buffer.wait(write=True)  # torch writes its memory as soon as we return
+                    memory: Any = value.buffer  # what borrows has one
+                    memory.wait(write=True)  # torch writes its memory as soon as we return
         return [self._result(output, made, args) for output in self.outputs]
 
     # **************** arguments ****************

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from ..base.errors import InputError
+
 __all__ = ["COMPOSITES", "EAGER"]
 
 
@@ -87,13 +89,19 @@ def batch_norm(
     eps: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """aten::native_batch_norm: (result, mean and inverse deviation of each channel), and the running
-    statistics are written, which its schema does not say: so no other code would write them back."""
+    statistics are written, which its schema does not say: so no other code would write them back.
+
+    Raises InputError, as torch a ValueError, where there is one of the statistics without the other."""
     aten = torch.ops.aten
+    if (running_mean is None) is not (running_var is None):
+        raise InputError(
+            "running_mean and running_var must either both be None or neither be None", op="batch_norm"
+        )
     if not training:
         return aten._native_batch_norm_legit_no_training(
             x, weight, bias, running_mean, running_var, momentum, eps
         )
-    if running_mean is None:
+    if running_mean is None or running_var is None:
         return aten._native_batch_norm_legit.no_stats(x, weight, bias, True, momentum, eps)
     made, mean, inverse, new_mean, new_var = aten._native_batch_norm_legit_functional(
         x, weight, bias, running_mean, running_var, True, momentum, eps

@@ -237,7 +237,7 @@ def _settle_bytes(store: Store, flat: torch.Tensor) -> None:
     dtype = store.dtype
     if store.nbytes % dtype.itemsize:
         dtype = torch.uint8
-    shape = (store.nbytes // dtype.itemsize,)
+    shape: tuple[int, ...] = (store.nbytes // dtype.itemsize,)
     if (
         store.base is not None
         and dtype == store.dtype

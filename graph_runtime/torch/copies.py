@@ -194,7 +194,7 @@ def resize_(self: torch.Tensor, size: Any, *, memory_format: Any = None) -> torc
     shape = tuple(size)
     if shape == tuple(self.shape):
         return self
-    before = (
+    before: Any = (
         content.fetch(self.as_strided((self.numel(),), (1,)))
         if self.numel() and self.is_contiguous()
         else None

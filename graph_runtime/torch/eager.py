@@ -59,7 +59,9 @@ class Operation:
     def again(self, args: tuple[Any, ...]) -> tuple[Tensor, torch.dtype, int]:
         """(result, its dtype, number of the device) of a call whose signature came to one launch before.
         Raises LookupError where it did not."""
-        key, given, index = [], [], 0
+        key: list[Any] = []
+        given: list[Any] = []
+        index = 0
         for arg in args:
             if isinstance(arg, torch.Tensor):
                 if arg.is_cpu:
@@ -223,12 +225,13 @@ def _value(x: torch.Tensor, emitter: Eager, may_be_wide: bool) -> Any:
 # **************** everything else ****************
 
 _operations: dict[Any, Operation | None] = {}
+_UNKNOWN: Any = object()  # None is an answer
 
 
 def _functional(op: Any) -> Operation | None:
     """The Operation of a form that writes into an argument: out=, or in place."""
-    found = _operations.get(op, _operations)
-    if found is _operations:
+    found = _operations.get(op, _UNKNOWN)
+    if found is _UNKNOWN:
         name = op._schema.name.removeprefix("aten::").removesuffix("_")
         try:
             found = Operation(op, rules.find(name)) if op._schema.is_mutable else None

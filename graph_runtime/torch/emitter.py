@@ -27,13 +27,13 @@ _NOT_ON_TT = ("float64", "int64", "float16", "uint64")
 @dataclass(frozen=True)
 class Output:
     """A result of a graph. ``number``: which output of ours; else ``argument``: it is this argument as it is;
-    else ``constant``. ``dtype`` and ``device`` are those that torch expects of it."""
+    else ``constant``. ``dtype`` and ``device`` are those that torch expects of it, None but for a number."""
 
     number: int | None = None
     argument: int | None = None
     constant: Any = None
-    dtype: torch.dtype | None = None
-    device: torch.device | None = None
+    dtype: Any = None
+    device: Any = None
 
 
 @dataclass

@@ -165,6 +165,7 @@ class _Lowering:
             return Output(constant=self._without_value(node, value))
         meta = node.meta.get("val")
         if node.op == "placeholder":
+            assert isinstance(value, Value), "an argument comes as it is"
             return Output(argument=self.argument[value.nid])
         value = self.emitter.plain(value)
         wanted = name_of(meta.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -31,7 +32,7 @@ def check_devices(op: Any, args: Any, kwargs: Any) -> int | None:
     found: dict[torch.device, None] = {}
     for position, arg in enumerate((*args, *kwargs.values()) if kwargs else args):
         if isinstance(arg, torch.Tensor):
-            tensors = (arg,)
+            tensors: Sequence[Any] = (arg,)
         elif isinstance(arg, (list, tuple)):
             tensors = _tensors(arg)
         else:

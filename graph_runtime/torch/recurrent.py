@@ -6,13 +6,13 @@ update and new. What the gradient needs is the workspace.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 __all__ = ["CELLS"]
 
-_Optional = torch.Tensor | None
+_Optional: TypeAlias = torch.Tensor | None
 
 
 def _biased(gates: torch.Tensor, bias: _Optional) -> torch.Tensor:

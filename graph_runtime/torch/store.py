@@ -99,9 +99,8 @@ def torch_device(index: int) -> torch.device:
 def device_of(device: torch.device | str | int | None) -> int:
     """The number of a torch device; None, or no index, is the current one's. Raises TorchDeviceError for one
     that is not there."""
-    if isinstance(device, str):
-        device = torch.device(device)
-    index = device.index if isinstance(device, torch.device) else device
+    place = torch.device(device) if isinstance(device, str) else device
+    index = place.index if isinstance(place, torch.device) else place
     index = current[0] if index is None else index
     if not 0 <= index < len(devices()):
         raise TorchDeviceError(

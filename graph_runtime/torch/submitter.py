@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +36,8 @@ ffi, lib = core.ffi, core.lib
 _MOST_IN_FLIGHT = 16  # runs: a caller that is further ahead waits
 
 
-class _Home(NamedTuple):
+@dataclass(slots=True)
+class _Home:
     """The owner of the constants (run/sessions/constants.py)."""
 
     plan: Plan
@@ -80,7 +83,8 @@ class HandleSubmitter:
         ffi.memmove(slots, self._defaults, self._size)
         kept = []  # what slots point to, until it is submitted
         for (slot, eid, layout), value in zip(self._inputs, values, strict=True):
-            buffer = there = None
+            buffer: Any = None
+            there = None
             if value.__class__ is Tensor:  # of one time: other threads may evict it meanwhile
                 buffer, there = value._owner, value.layout
             fits = buffer.__class__ is Buffer and there == layout
@@ -106,7 +110,7 @@ class HandleSubmitter:
             except IndexError:  # another thread was faster
                 return
             if not lib.gr_run_done(run):
-                wait_in_slices(lambda budget, run=run: lib.gr_run_wait(run, budget), None, "a run")
+                wait_in_slices(partial(lib.gr_run_wait, run), None, "a run")
 
     # **************** inputs and outputs ****************
 

@@ -251,3 +251,12 @@ def test_running_statistics_follow_the_batches(tt, same, compiled, amp):
     assert not tt.stats().eager_graphs
     model.eval(), twin.eval()
     same(run(x.to("tt")), twin(x), tolerance)
+
+
+@pytest.mark.parametrize("there", ["mean", "variance"])
+@pytest.mark.parametrize("device", ["cpu", "tt:0"])
+def test_batch_norm_wants_both_statistics_or_none(device, there):
+    x, one = torch.randn(4, 3, 5, device=device), torch.ones(3, device=device)
+    statistics = (one, None) if there == "mean" else (None, one)
+    with pytest.raises(ValueError, match="must either both be None or neither"):
+        functional.batch_norm(x, *statistics, training=True)

@@ -166,5 +166,5 @@ def topk(e: Any, x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bo
 def sort(e: Any, x: Any, *how: Any, stable: bool = False, dim: int = -1, descending: bool = False) -> Any:
     if len(how) == 3:  # the overload that begins with stable
         how = how[1:]
-    dim, descending = (*how, *(dim, descending)[len(how) :])
+    dim, descending = how + (dim, descending)[len(how) :]
     return topk(e, x, x.shape[dim] if x.shape else 1, dim, descending)

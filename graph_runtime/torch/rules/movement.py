@@ -179,12 +179,17 @@ def constant_pad(e: Any, x: Any, pad: Any, value: Any = 0) -> Any:
 
 @rule("tril")
 def tril(e: Any, x: Any, diagonal: int = 0) -> Any:
-    return _masked(e, x, np.tri(*x.shape[-2:], diagonal, dtype=bool))
+    return _masked(e, x, _lower(x, diagonal))
 
 
 @rule("triu")
 def triu(e: Any, x: Any, diagonal: int = 0) -> Any:
-    return _masked(e, x, ~np.tri(*x.shape[-2:], diagonal - 1, dtype=bool))
+    return _masked(e, x, ~_lower(x, diagonal - 1))
+
+
+def _lower(x: Any, diagonal: int) -> Any:
+    rows, columns = x.shape[-2:]
+    return np.tri(rows, columns, diagonal, dtype=bool)
 
 
 def _masked(e: Any, x: Any, mask: Any) -> Any:
