@@ -12,7 +12,7 @@ an error, so that no attribute is ever ignored by oversight.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -84,13 +84,14 @@ class Context:
         opset: int,
         onnx_op: str,
         num_outputs: int,
-        subgraph: Callable | None = None,
+        subgraph: Callable[[Any, Mapping[str, TapeValue], str], list[TapeValue]],
         batch: Batch | None = None,
     ):
         self.tape, self.node, self.inputs, self.opset = tape, node, inputs, opset
         self.onnx_op, self.num_outputs, self.subgraph = onnx_op, num_outputs, subgraph
         self.batch = batch
-        self._attrs, self._read = attrs, set()
+        self._attrs = attrs
+        self._read: set[str] = set()
 
     # ---------------------------------------------------------------- the node
 
@@ -100,9 +101,10 @@ class Context:
 
     def input(self, index: int) -> TapeValue:
         """A required input. Raises UnsupportedOpError where the node lacks it."""
-        if not self.has(index):
+        value = self.optional(index)
+        if value is None:
             self.fail(f"input {index} is missing")
-        return self.inputs[index]
+        return value
 
     def optional(self, index: int) -> TapeValue | None:
         """Input ``index``, None where the node leaves it out."""

@@ -80,6 +80,7 @@ class _Emitter:
     def _read(self, value: TapeValue) -> build.Value:
         if id(value) not in self._made:
             name = self._unique(value.name or "constant")
+            assert value.constant is not None, "inputs and results were made before they are read"
             self.constants[name] = value.constant
             self._made[id(value)] = self.builder.input(name, value.shape, value.dtype)
         return self._made[id(value)]

@@ -107,7 +107,7 @@ class Importer:
                 if name:
                     scope[name] = value
 
-    def _node(self, node: Any, scope: dict[str, Any], path: str, prefix: str) -> list[Any]:
+    def _node(self, node: Any, scope: MutableMapping[str, Any], path: str, prefix: str) -> list[Any]:
         name = prefix + (node.name or next((o for o in node.output if o), node.op_type))
         op = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
         unknown = [_UNKNOWN] * len(node.output)
@@ -138,7 +138,14 @@ class Importer:
         return results
 
     def _convert(
-        self, node: Any, entry: Any, inputs: list, op: str, scope: dict, path: str, name: str
+        self,
+        node: Any,
+        entry: Any,
+        inputs: list,
+        op: str,
+        scope: MutableMapping[str, Any],
+        path: str,
+        name: str,
     ) -> list:
         opset = self.source.opsets["" if node.domain == "ai.onnx" else node.domain]
         attrs = attributes_of(self.source.file, node, opset)
@@ -194,14 +201,17 @@ class Importer:
 
     # ---------------------------------------------------------------- refusing
 
-    def _failed(self, name: str, op: str, reason: str, path: str, error: Exception | None = None) -> None:
+    def _failed(
+        self, name: str, op: str, reason: str, path: str, error: GraphRuntimeError | None = None
+    ) -> None:
         self.failures.append(Failure(name, op, reason, path, error))
 
     def _refuse(self) -> None:
         """Raise one error about all failures, if there are any."""
         if not self.failures:
             return
-        unknown, kind = _unknown(self.failures), UnsupportedOpError
+        unknown = _unknown(self.failures)
+        kind: type[GraphError] = UnsupportedOpError
         if unknown:
             kind = UnknownValueError
         elif all(f.error and not isinstance(f.error, UnsupportedOpError) for f in self.failures):
@@ -228,7 +238,7 @@ def _listed(failures: Sequence[Failure]) -> str:
 
 def _unknown(failures: Sequence[Failure]) -> tuple[str, ...]:
     """The graph inputs whose values would help, if that is all that the failures are about."""
-    errors = [f.error for f in failures]
-    if not all(isinstance(error, UnknownValueError) for error in errors):
+    errors = [f.error for f in failures if isinstance(f.error, UnknownValueError)]
+    if len(errors) < len(failures):
         return ()
     return tuple(sorted({name for error in errors for name in error.inputs}))

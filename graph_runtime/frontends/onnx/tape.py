@@ -108,14 +108,15 @@ class Tape:
         return node.outputs
 
     def _fold(self, call: OpCall, inputs: Sequence[TapeValue]) -> tuple[TapeValue, ...] | None:
-        if not inputs or any(value.constant is None for value in inputs):
+        constants = [value.constant for value in inputs if value.constant is not None]
+        if not inputs or len(constants) < len(inputs):
             return None
         entry, types, made = registry.require(call.op), [value.type for value in inputs], list(call.made)
         flops = entry.flops(types, made, call.attrs)
         if max(t.nbytes for t in (*types, *made)) > SMALL or flops > MOST_FOLDED:
             return None
-        arrays = [value.known() for value in inputs]
-        if any(array is None for array in arrays):
+        arrays = [array for value in inputs if (array := value.known()) is not None]
+        if len(arrays) < len(inputs):
             return None
         if not self.budget.may_fold(sum(t.nbytes for t in made), flops):
             return None
@@ -125,7 +126,7 @@ class Tape:
             raise
         except Exception as error:  # a reference is written for values that a kernel would take
             raise KernelError(f"op {entry.name}: {error}", op=entry.name) from error
-        source = f"{entry.name} of {', '.join(v.constant.source for v in inputs)}"[:200]
+        source = f"{entry.name} of {', '.join(c.source for c in constants)}"[:200]
         return tuple(
             TapeValue(t, constant=Constant.of(np.asarray(array), source))
             for t, array in zip(made, results, strict=True)

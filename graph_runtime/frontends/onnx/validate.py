@@ -154,7 +154,8 @@ def input_types(graph: Any, dims: Mapping[str, int]) -> tuple[dict[str, TensorTy
     """
     _check_sizes(dims)
     initial = {tensor.name for tensor in graph.initializer}
-    types, symbols = {}, {}
+    types: dict[str, TensorType] = {}
+    symbols: dict[str, str] = {}
     for i, info in enumerate(graph.input):
         if info.name not in initial:
             path = f"$.graph.input[{i}]"

@@ -58,11 +58,11 @@ def _graph(data: memoryview, span: Span, spans: dict[int, Span], index: int) -> 
 def _tensor(data: memoryview, span: Span, spans: dict[int, Span], index: int) -> bytes:
     out = bytearray()
     for field, whole, body in _fields(data, span.offset, span.length):
-        raw = field == _RAW_DATA and body is not None
-        if raw and body.length > _INLINE:
-            spans[index] = body
+        raw = body if field == _RAW_DATA else None
+        if raw is not None and raw.length > _INLINE:
+            spans[index] = raw
             continue
-        if raw:
+        if raw is not None:
             spans.pop(index, None)  # of a repeated field the last one counts
         out += data[whole.offset : whole.offset + whole.length]
     return bytes(out)

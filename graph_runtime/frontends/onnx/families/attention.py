@@ -115,7 +115,7 @@ def _allowed(ctx: Context, rows: int, columns: int, past: int) -> np.ndarray | N
     causal = bool(ctx.attr("is_causal", 0))
     left, right = ctx.attr("left_window_size", -1), ctx.attr("right_window_size", -1)
     lengths = ctx.value(6, None)
-    offset = np.int64(past)
+    offset: np.ndarray | np.int64 = np.int64(past)
     if lengths is not None:
         lengths = lengths.reshape(-1, 1, 1, 1)
         offset = lengths - rows if not ctx.has(4) else offset

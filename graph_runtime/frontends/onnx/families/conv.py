@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -186,7 +187,7 @@ def _col2im(ctx: Context) -> Results:
     ctx.fits(*block, *(max(c, 0) for c in counts))
     inner = np.meshgrid(*(np.arange(b) * d for b, d in zip(block, dilations, strict=True)), indexing="ij")
     outer = np.meshgrid(*(np.arange(c) * s for c, s in zip(counts, strides, strict=True)), indexing="ij")
-    flat = 0
+    flat: Any = 0
     for d in range(rank):
         flat = flat * padded[d] + inner[d].reshape(-1, 1) + outer[d].reshape(1, -1)
     n, channels = x.shape[0], x.shape[1] // math.prod(block)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 from ..context import Context, Results, converter
 from ..tape import TapeValue
@@ -34,9 +35,11 @@ def _grid_sample(ctx: Context) -> Results:
 def _gathered(ctx: Context, x: TapeValue, grid: TapeValue, taps: list[list[tuple]]) -> TapeValue:
     """The sum over all combinations of taps: x at their indices, times their weights."""
     n, c, *sizes = x.shape
-    flat, total = ctx.reshape(x, (n, c, math.prod(sizes))), None
+    flat = ctx.reshape(x, (n, c, math.prod(sizes)))
+    total: Any = None
     for chosen in itertools.product(*taps):
-        index, weight = None, None
+        index: Any = None
+        weight: Any = None
         for size, (at, by) in zip(sizes, chosen, strict=True):
             if index is None:
                 index = at

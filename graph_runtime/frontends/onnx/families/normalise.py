@@ -58,7 +58,7 @@ def _derived(
     def shift(gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, var: np.ndarray) -> np.ndarray:
         return np.asarray(beta, np.float64) - np.asarray(mean, np.float64) * scale(gamma, var)
 
-    gamma, beta, mean, var = (v.constant for v in given)
+    gamma, beta, mean, var = (v.constant for v in given if v.constant is not None)  # all are
     name, target = ctx.node.name or given[0].name, given[0].type.__class__(x.dtype, given[0].shape)
     parts = (("scale", (gamma, var), scale), ("shift", (gamma, beta, mean, var), shift))
     made = []

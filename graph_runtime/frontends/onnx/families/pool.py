@@ -43,7 +43,7 @@ class _Window:
             for d, n in enumerate(sizes)
         ]
 
-    def plane(self, dims: Sequence[int]) -> dict:
+    def plane(self, dims: Sequence[int | None]) -> dict:
         """The attributes of a 2-d pool over these two dimensions; None is a dimension of size 1."""
 
         def of(values: Sequence[int], none: int) -> list[int]:

@@ -120,12 +120,12 @@ def _direction(
     lengths = ctx.value(4, None)
     if lengths is not None and (lengths != steps).any():
         ctx.fail("sequence_lens that differ from the number of steps are not supported")
-    projected, hidden = cell.inputs(), [None] * steps
+    projected, hidden = cell.inputs(), list[TapeValue]()
     for t in reversed(range(steps)) if reverse else range(steps):
         x = ctx.reshape(ctx.slice(projected, 0, t, t + 1), (batch, projected.shape[2]))
         state = list(step(cell, x, *state))
-        hidden[t] = state[0]
-    return hidden, state
+        hidden.append(state[0])
+    return hidden[::-1] if reverse else hidden, state
 
 
 def _joined(ctx: Context, outputs: list[list[TapeValue]], finals: list[list[TapeValue]]) -> Results:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -120,7 +121,7 @@ def _along(
 ) -> TapeValue:
     if mode == "nearest":
         rounding = ctx.attr("nearest_mode", "round_prefer_floor") if ctx.opset >= 11 else "floor"
-        rounded = {
+        rounded: Any = {
             "round_prefer_floor": lambda p: np.ceil(p - 0.5),
             "round_prefer_ceil": lambda p: np.floor(p + 0.5),
             "floor": np.floor,
@@ -131,6 +132,7 @@ def _along(
         return _picked(ctx, x, axis, rounded(positions))
     if mode not in ("linear", "cubic"):
         ctx.fail(f"mode is {mode!r}")
+    kernel: Callable[[np.ndarray], np.ndarray]
     if mode == "linear":
         kernel, reach = _linear, 1
     else:
@@ -185,8 +187,8 @@ def _mixed(
     moved = ctx.transpose(x, perm)
     lead = moved.shape[:-1]
     flat = ctx.reshape(moved, (math.prod(lead), n))
-    wide = "float32" if dtype in ("float16", "bfloat16") else dtype
-    made = ctx.op("matmul", ctx.cast(flat, wide), ctx.const(matrix, wide), transpose_b=True)
+    exact = "float32" if dtype in ("float16", "bfloat16") else dtype
+    made = ctx.op("matmul", ctx.cast(flat, exact), ctx.const(matrix, exact), transpose_b=True)
     made = ctx.cast(ctx.reshape(made, (*lead, len(positions))), dtype)
     return ctx.transpose(made, [perm.index(d) for d in range(x.rank)])
 
@@ -196,6 +198,6 @@ def _extrapolated(ctx: Context, x: TapeValue, outside: list[tuple[int, np.ndarra
     value = ctx.scalar(ctx.attr("extrapolation_value", 0.0), x)
     for axis, mask in outside:
         if mask.any():
-            mask = ctx.const(mask.reshape(-1, *(1,) * (x.rank - axis - 1)))
-            x = ctx.op("where", mask, value, x)
+            there = ctx.const(mask.reshape(-1, *(1,) * (x.rank - axis - 1)))
+            x = ctx.op("where", there, value, x)
     return x
