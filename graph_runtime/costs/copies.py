@@ -88,12 +88,12 @@ def _reshard(board: Descriptor, source: Layout, target: Layout, type: TensorType
     coordinates."""
     if target.shard is None or target.layout != TILE or (source.shard is None and source.memory != DRAM):
         return None
-    shape = tuple(n // 32 for n in matrix(target, type.shape))
+    rows, columns = matrix(target, type.shape)
     came = None if source.shard is None else (source.shard.kind, source.shard.extent)
     found = reshard_cycles(
         source=came,
         target=(target.shard.kind, target.shard.extent),
-        shape=shape,
+        shape=(rows // 32, columns // 32),
         page_bytes=pages(target, type.shape).nbytes,
     )
     if board.arch == "wormhole_b0":

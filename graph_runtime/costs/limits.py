@@ -71,4 +71,5 @@ def _product(
         )
         found.append((float(gemm(weights, x)), tuple(map(float, gemm_parts(weights, x)[:3]))))
     turns = math.ceil(product.batch / cores)
-    return tuple(part * turns for part in min(found)[1])
+    products, strips, dram = min(found)[1]
+    return products * turns, strips * turns, dram * turns

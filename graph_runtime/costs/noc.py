@@ -96,16 +96,22 @@ def reshard(w: Mapping[str, float], x: Mapping[str, Any]) -> Any:
     return w["start"] + pnorm(1 + w["overlap"], *busy)
 
 
+def _most(counts: Counter) -> int:
+    return max(counts.values(), default=0)
+
+
 def loads(source: Shards | None, target: Shards, shape: tuple[int, int]) -> tuple[float, float, float]:
     """Shares of all bytes: on the busiest link, from the busiest sender, to the busiest receiver (of one
     NoC)."""
-    wanted = defaultdict(list)
+    wanted: dict[Node, list[Node]] = defaultdict(list)
     for row in range(shape[0]):
         for column in range(shape[1]):
             bank = DRAM[(row * shape[1] + column) % len(DRAM)]
             at = bank if source is None else _owner(source, row, column, shape)
             wanted[_owner(target, row, column, shape)].append(at)
-    link, sent, received = Counter(), Counter(), Counter()
+    link: Counter[tuple[int, str, int, int]] = Counter()
+    sent: Counter[tuple[Node, int]] = Counter()
+    received: Counter[tuple[Node, int]] = Counter()
     for reader, owners in wanted.items():
         for i, owner in enumerate(owners):
             noc = 0 if source is None else int(2 * i >= len(owners))
@@ -114,7 +120,7 @@ def loads(source: Shards | None, target: Shards, shape: tuple[int, int]) -> tupl
                 sent[owner, noc] += 1
                 link.update(_route(noc, owner, reader))
     pages = shape[0] * shape[1]
-    return tuple(max(c.values(), default=0) / pages for c in (link, sent, received))
+    return _most(link) / pages, _most(sent) / pages, _most(received) / pages
 
 
 _loads = lru_cache(maxsize=4096)(loads)

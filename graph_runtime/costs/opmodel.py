@@ -59,7 +59,7 @@ def op_cycles(
     choice = _choose(op, arch, formats, fidelity, l1_acc, approx, vector_mode, dim)
     if op == "matmul_sparse" and nonzero is None:
         raise PlanError("matmul_sparse needs the counts of its nonzero tiles, ublocks and strips", op=op)
-    if choice.weights is None:
+    if choice.formula is None or choice.weights is None:
         block = Blocking(t, mblock, ublock, m_k, u_kt, z, formats, fidelity, choice.attributes, nonzero)
         return Cost(buda.cycles(op, choice.arch, block), choice.basis, choice.note)
     x = columns_of(t, mblock, ublock, m_k, u_kt, z, nonzero, choice.phases)
@@ -137,7 +137,7 @@ def columns_of(
     phases: int = 4,
 ) -> dict[str, float]:
     """The blocking by the names that formulas.py has for it."""
-    x = {
+    x: dict[str, float] = {
         "t": t,
         "mm": mblock[0],
         "mn": mblock[1],

@@ -98,9 +98,9 @@ def _spread(product: Product, layouts: tuple[Layout, ...], fidelity: str, board:
     it. Of a batch each core takes whole products."""
     left, (rows, columns) = layouts[0], board.grid
     cores = rows * columns
-    by_rows = left.shard is not None and left.shard.kind == "height"
-    if by_rows and (board.arch, left.format, product.batch) == ("wormhole_b0", "bf16", 1):
-        return sharded_matmul_cycles(product.m, product.k, product.n, left.shard.cores)
+    shard = left.shard if left.shard is not None and left.shard.kind == "height" else None
+    if shard is not None and (board.arch, left.format, product.batch) == ("wormhole_b0", "bf16", 1):
+        return sharded_matmul_cycles(product.m, product.k, product.n, shard.cores)
 
     def cut(grid: tuple[int, int], in_l1: bool) -> Cost:
         return gemm_cycles(

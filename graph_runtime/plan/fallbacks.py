@@ -84,14 +84,16 @@ def fall_back(
 ) -> tuple[list[int], list[str]]:
     """Move nodes of ``asked`` bool [nodes] that cannot run on ``did``, in place, to the first host that can
     run them, else the first device; those nodes, and a sentence each. A node that none can run stays."""
-    fallen, texts, known = [], [], {}
+    fallen, texts = [], []
+    known: dict[tuple, tuple[str, int] | None] = {}
     for nid in np.flatnonzero(asked).tolist():
         node = graph.node(nid)
         key = (int(graph.func_id[nid]), int(did[nid]), node.input_types, node.output_types)
         if key not in known:
             known[key] = _elsewhere(node, devices, key[1], kernels)
-        if known[key] is not None:
-            reason, able = known[key]
+        other = known[key]
+        if other is not None:
+            reason, able = other
             texts.append(
                 f"node {node.name!r} (op {node.op}) was asked to run on {devices[key[1]]} and runs "
                 f"on {devices[able]}: {reason}"
@@ -106,5 +108,7 @@ def _elsewhere(
 ) -> tuple[str, int] | None:
     """Why a node cannot run on a device, and which can; None where it can, or none can."""
     reason = unable(node, devices[did], kernels)
-    able = [d for d, other in enumerate(devices) if reason and unable(node, other, kernels) is None]
+    if reason is None:
+        return None
+    able = [d for d, other in enumerate(devices) if unable(node, other, kernels) is None]
     return (reason, min(able, key=lambda d: (not devices[d].descriptor.on_host, d))) if able else None

@@ -67,7 +67,9 @@ class Users:
     def greedy(self, rows: np.ndarray, size: np.ndarray, region: np.ndarray) -> np.ndarray:
         """int64 [rows]: the block of each, as pack.greedy; rows come in the order in which they are
         written."""
-        block, capacity, user = np.zeros(len(rows), np.int64), [], []
+        block = np.zeros(len(rows), np.int64)
+        capacity: list[int] = []
+        user: list[int] = []
         of_region: dict[int, list[int]] = {}
         for at, (row, need, r) in enumerate(zip(rows.tolist(), size.tolist(), region.tolist(), strict=True)):
             mine = of_region.setdefault(r, [])
@@ -100,15 +102,16 @@ def happens(placed: PlacedGraph, values: Values) -> Happens:
     begin[:, -1] = np.arange(graph.num_nodes)
     maker = graph.entry_nid[values.of]
     producer = maker[graph.in_eid].tolist()
-    first, queue, positions = graph.in_ptr.tolist(), qid.tolist(), position.tolist()
-    now, after = [[0] * count for _ in range(count)], {}
+    first, queues_of, positions = graph.in_ptr.tolist(), qid.tolist(), position.tolist()
+    now = [[0] * count for _ in range(count)]
+    after: dict[int, list[int]] = {}
     for node in nid.tolist():
-        clock = now[queue[node]]
+        clock = now[queues_of[node]]
         for source in producer[first[node] : first[node + 1]]:
-            if queue[source] >= 0 and clock[queue[source]] <= positions[source]:
+            if queues_of[source] >= 0 and clock[queues_of[source]] <= positions[source]:
                 clock = list(map(max, clock, after[source]))
         begin[node, :-1] = clock
-        now[queue[node]] = after[node] = [c + (q == queue[node]) for q, c in enumerate(clock)]
+        now[queues_of[node]] = after[node] = [c + (q == queues_of[node]) for q, c in enumerate(clock)]
     return Happens(begin, qid, position)
 
 

@@ -97,7 +97,8 @@ def _conflicts(plan: Plan, nid: np.ndarray, qid: np.ndarray) -> tuple[list[list[
     order = np.lexsort((write[mine], instr[mine], cell[mine]))
     data: list[list[int]] = [[] for _ in range(len(nid))]
     reuse: list[list[int]] = [[] for _ in range(len(nid))]
-    queue, here, writer, readers = qid.tolist(), -1, -1, []
+    queue, here, writer = qid.tolist(), -1, -1
+    readers: list[int] = []
     for c, i, w in zip(
         cell[mine][order].tolist(), instr[mine][order].tolist(), write[mine][order].tolist(), strict=True
     ):

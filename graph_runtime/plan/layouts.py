@@ -54,8 +54,8 @@ def assign_layouts(
         layout_id = _follow_file(graph, said, layout_id, table)
     if wishes:
         layout_id = follow_wishes(placed, wishes, layout_id, table)
-    rows, layout_id = _used(table, layout_id)
-    laid_out = LaidOutGraph(placed, tuple(k[0] for k in rows), layout_id, tuple(k[1] for k in rows))
+    used, layout_id = _used(table, layout_id)
+    laid_out = LaidOutGraph(placed, tuple(k[0] for k in used), layout_id, tuple(k[1] for k in used))
     _check_copies(laid_out)
     return explain_copies(_relayout_nops(laid_out))
 
@@ -100,7 +100,9 @@ def _hinted(placed: PlacedGraph, entry_did: np.ndarray) -> np.ndarray | None:
 
 
 def _follow_file(graph: Graph, said: np.ndarray, layout_id: np.ndarray, table: Table) -> np.ndarray:
-    rows = [table.setdefault((layout, "as the file says"), len(table)) for layout in graph.hints.layouts]
+    rows = [
+        table.setdefault((layout, "as the file says"), len(table)) for layout in graph.hints.layouts or ()
+    ]
     return np.where(said >= 0, np.array([*rows, 0], np.int32)[said], layout_id).astype(np.int32)
 
 

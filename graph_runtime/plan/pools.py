@@ -6,6 +6,7 @@ import numpy as np
 
 from ..base.errors import PlanError
 from ..base.machine.devices import parse
+from ..ir.graph import StorageHint
 from .columns import intern
 from .sizes import Sizes, round_up
 from .types import LaidOutGraph, Storage
@@ -36,7 +37,7 @@ def lay_out(
     )
     if not as_file or hints.storage is None or _moved(laid_out):
         return storage
-    return _as_file(laid_out, sid, storage)
+    return _as_file(laid_out, hints.storage, sid, storage)
 
 
 def _offsets(region: np.ndarray, extent: np.ndarray, sizes: Sizes) -> np.ndarray:
@@ -63,11 +64,12 @@ def _moved(laid_out: LaidOutGraph) -> bool:
     return bool((dl_type[did] != hints.device_type).any() or (example[did] != named).any())
 
 
-def _as_file(laid_out: LaidOutGraph, sid: np.ndarray, planned: Storage) -> Storage:
+def _as_file(
+    laid_out: LaidOutGraph, rows: tuple[StorageHint, ...], sid: np.ndarray, planned: Storage
+) -> Storage:
     """Offsets, memories and sizes of metadata.graph_runtime.storage. Raises PlanError where it contradicts
     the columns."""
     placed = laid_out.placed
-    rows = placed.graph.hints.storage
     if len(rows) != planned.count:
         raise PlanError(
             f"metadata.graph_runtime.storage has {len(rows)} rows, storage_id goes to {planned.count - 1}: "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -99,14 +100,15 @@ def out_of_memory(device: Device, memory: Memory, nbytes: int, extent: int, take
     )
 
 
-def remedy(device: Device, memory: Memory, layout: Layout, node: str) -> str:
+def remedy(device: Device, memory: Memory, layout: Layout | None, node: str) -> str:
     """What a user can change about a memory that is full, as that of a node's."""
     if memory.name == HOST:
         return f"place less on {device}"
     if memory.name == L1:
-        cores = "shard it over more cores, or " if layout.shard else "shard it, or "
+        cores = "shard it over more cores, or " if layout is not None and layout.shard else "shard it, or "
         return f"{cores}keep it in dram (--layout '{node}=dram')"
-    formats = "" if layout.format.startswith("bfp") else f"--format {device.kind}=bfp8_b, "
+    blocks = layout is not None and layout.format.startswith("bfp")
+    formats = "" if blocks else f"--format {device.kind}=bfp8_b, "
     return f"change: {formats}a smaller batch, or place less on {device}"
 
 
@@ -119,6 +121,6 @@ def _at_node(laid_out: LaidOutGraph, eid: int, error: GraphRuntimeError) -> Plan
     return kind(f"node {name!r}: {error}", **{**error.fields, "node": name, "device": device, "path": path})
 
 
-def round_up(value: np.ndarray, step: int | np.integer) -> np.ndarray:
-    """value rounded up to a multiple of step."""
+def round_up(value: Any, step: int | np.integer) -> Any:
+    """A number, or an array of numbers, rounded up to a multiple of step."""
     return -(-value // step) * step

@@ -135,7 +135,8 @@ def read_snapshot(
     return check(plan, inplace=inplace)
 
 
-def _of(group: str, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _of(group: str, columns: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """{field: column}; Any, as mypy asks of ``**`` that each value fits every field that is left."""
     return {name: columns[f"{group}.{name}"] for name in of_group(group)}
 
 
@@ -172,7 +173,7 @@ def _plan(
     memories = np.array([len(device.descriptor.memories) for device in devices])
     if (storage.memory >= memories[storage.did]).any():
         raise _damaged("a storage lies in a memory that its device does not have")
-    lists = {
+    lists: dict[str, Any] = {
         name: tuple(map(tuple, value) if name == "aliases" else value)
         for name, value in header["lists"].items()
     }
@@ -190,7 +191,7 @@ def _plan(
     )
 
 
-def _by_memory(said: Mapping[str, Any], storage: Storage) -> dict[str, dict[tuple[int, int], int]]:
+def _by_memory(said: Mapping[str, Any], storage: Storage) -> dict[str, Any]:
     """``peak`` as the storages have it, and a ``lower_bound`` that is not above it."""
     found = {name: {(did, memory): value for did, memory, value in said[name]} for name in _BY_MEMORY}
     regions, row = np.unique(storage.region, return_inverse=True)

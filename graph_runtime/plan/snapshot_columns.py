@@ -18,13 +18,13 @@ _ANY = 1 << 62  # bytes; sums of two such numbers are int64
 
 
 class Column(NamedTuple):
-    """``name`` "group.field" as in the file, ``dtype`` there, ``count`` numbers, each from ``least`` to below
-    ``most``. Counts and bounds are numbers or sizes by name, "nodes+1" is one more; the first column with a
-    count of a new name says that size."""
+    """``name`` "group.field" as in the file, ``dtype`` there, ``length`` numbers, each from ``least`` to
+    below ``most``. Lengths and bounds are numbers or sizes by name, "nodes+1" is one more; the first column
+    with a length of a new name says that size."""
 
     name: str
     dtype: str
-    count: str
+    length: str
     least: int
     most: str | int
 
@@ -75,12 +75,12 @@ def read_columns(
     for column in COLUMNS:
         found[column.name] = array = _taken(column, extents[column.name], data)
         count = (
-            known.setdefault(column.count, len(array))
-            if "+" not in column.count
-            else _size(column.count, known)
+            known.setdefault(column.length, len(array))
+            if "+" not in column.length
+            else _size(column.length, known)
         )
         if len(array) != count:
-            raise _damaged(column.name, f"has {len(array)} numbers, there are {count} {column.count}")
+            raise _damaged(column.name, f"has {len(array)} numbers, there are {count} {column.length}")
     for column in COLUMNS:
         _check_values(column, found[column.name], _size(column.most, known))
     return found

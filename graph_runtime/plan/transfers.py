@@ -69,7 +69,7 @@ def _choose(
     value, made = _values(graph)
     sources, count, made_by = graph.in_eid[slots], graph.num_entries, graph.entry_nid.tolist()
     held = np.concatenate([value[sources], made])
-    lives = {}  # (value, did) -> entry that holds it there
+    lives: dict[tuple[int, int], int] = {}  # (value, did) -> entry that holds it there
     for eid, key in zip(
         held.tolist(), zip(value[held].tolist(), entry_did[held].tolist(), strict=True), strict=True
     ):
@@ -155,7 +155,8 @@ def _describe(placed: PlacedGraph, copies: _Insertions) -> tuple[list[str], list
         copies.before,
         strict=True,
     )
-    taken, used, names, causes = set(graph.names), {}, [], []
+    taken, names, causes = set(graph.names), [], []
+    used: dict[str, int] = {}
     for nid, index, here, there, consumer in rows:
         name = base = f"{graph.names[nid]}{f'_{index}' if index else ''}_copy_{short[there]}"
         while name in taken:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +79,7 @@ def follow_wishes(
 
 
 def _read(text: str) -> _Wish:
-    said: dict[str, object] = {}
+    said: dict[str, Any] = {}  # what is said of each name of _Wish
     for word in str(text).split("/"):
         kinds = [
             name
@@ -91,9 +92,9 @@ def _read(text: str) -> _Wish:
             if word in values
         ]
         if kinds:
-            name, value = kinds[0], word
+            name = kinds[0]
         elif word.split("[")[0] in KINDS:
-            name, value = "shard", read_wish(word)
+            name = "shard"
         else:
             raise PlanError(
                 f"layout {text!r}: unknown word {word!r}{did_you_mean(word, _WORDS)}; write "
@@ -103,7 +104,7 @@ def _read(text: str) -> _Wish:
             )
         if name in said:
             raise PlanError(f"layout {text!r} says the {name} twice", got=text)
-        said[name] = value if name != "interleaved" else True
+        said[name] = read_wish(word) if name == "shard" else name == _INTERLEAVED or word
     if said.get("shard") and (said.get("memory") == DRAM or _INTERLEAVED in said):
         raise PlanError(f"layout {text!r}: shards lie in l1, and are not interleaved", got=text)
     return _Wish(text, **said)

@@ -63,7 +63,7 @@ def _moves(plan: Plan, nid: int, reads: list[int], indices: np.ndarray | None) -
     if walk is None or device.descriptor.on_host or not graph.entry_type(out).size:
         made = func.op is None or device.descriptor.on_host or graph.entry_type(out).size > 0
         return Moves([int(made)] * len(reads), 1)
-    view, op = graph.node(nid), registry.get(func.op)
+    view, op = graph.node(nid), registry.require(func.op or "")
     args = [KernelArg(plan.layout(e), graph.entry_type(e).shape) for e in (*reads, out)]
     words = tuple(op.words(view.input_types, view.output_types, func.attrs)) if op.words else ()
     if op.bodies["tt"].numerics:

@@ -164,8 +164,8 @@ def _of_kernel(plan: Plan, nid: int, timeline: Timeline, known: dict[tuple, str]
     node = plan.graph.node(nid)
     layouts = tuple(plan.layout(eid) for eid in (*node.inputs, *node.outputs))
     fidelity = plan.numerics[plan.did[nid]].fidelity if plan.numerics else ""
-    key = (node.func.name, int(plan.did[nid]), node.input_types, layouts)
+    key = (node.callee.name, int(plan.did[nid]), node.input_types, layouts)
     if key not in known:
-        limits = tt_limits(node.func, node.input_types, node.output_types, layouts, board, fidelity)
+        limits = tt_limits(node.callee, node.input_types, node.output_types, layouts, board, fidelity)
         known[key] = max(limits, key=limits.__getitem__)
     return known[key]

@@ -38,7 +38,7 @@ class Pipeline:
             + [self._work(op) for op in range(len(self.net.ops))]
         ):
             pass
-        return all(n == m.stream.count for n, m in zip(self.made, self.models, strict=True))
+        return all(n == m.stream.pieces for n, m in zip(self.made, self.models, strict=True))
 
     def sharers(self, edge):
         _, op, port = self.net.edges[edge]
@@ -56,7 +56,7 @@ class Pipeline:
 
     def _move(self, edge) -> bool:
         producer = self.net.edges[edge].producer
-        ready = self.made[producer] / self.models[producer].stream.count
+        ready = self.made[producer] / self.models[producer].stream.pieces
         most = min(ready, self.taken[edge] + self.room[edge])
         grows = most > self.moved[edge] + _CLOSE
         self.moved[edge] = max(most, self.moved[edge])
@@ -68,10 +68,10 @@ class Pipeline:
         m, kind = self.models[op], self.net.ops[op].op.kind
         if kind == "matmul" and port < 2 and m.stream.by_rows != (port == 0):
             return 1.0
-        return min((self.made[op] + 1) / m.stream.count, 1.0)
+        return min((self.made[op] + 1) / m.stream.pieces, 1.0)
 
     def _work(self, op) -> bool:
-        m, count = self.models[op], self.models[op].stream.count
+        m, count = self.models[op], self.models[op].stream.pieces
         out = [e for e in self.net.out_of[op] if self.resident[e]]
         freed = min((math.floor(self.moved[e] * count + _CLOSE) for e in out), default=self.made[op])
         held = round(sum(b.tiles for b in m.outputs) * m.cores * count / math.prod(self.net.ops[op].op.out))

@@ -387,7 +387,7 @@ def test_every_model_tiles_the_output_and_fits_or_says_why(op, budget, dram):
         assert m.grid.c <= 12
         assert m.grid.r * m.stream.r * m.mblock[0] * m.ublock[0] == out.rt
         assert m.grid.c * m.stream.c * m.mblock[1] * m.ublock[1] == out.ct
-        assert m.t == out.z * m.stream.count
+        assert m.t == out.z * m.stream.pieces
         assert m.ublock[0] * m.ublock[1] <= dst_tiles(op)
         assert op.kind != "matmul" or m.m_k * m.u_kt == op.k
         held = (*m.inputs, *m.outputs, *m.intermediates, *m.parameters)

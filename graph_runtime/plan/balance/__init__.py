@@ -10,10 +10,11 @@ from .choose import assign_models, balance_device, require_policy
 from .epochs import Balanced, Choice
 from .explain import as_json, as_table
 from .forks import Buffering
+from .grid import Grid, Stream
 from .legal import explained, legal_models, part_models, require_legal
 from .memory import Settings
 from .models import MOST_MODELS, enumerate_models
-from .op import DIRECTIONS, BalanceOp, Grid, Operand, Stream, Tiles, Tm, User
+from .op import DIRECTIONS, BalanceOp, Operand, Tiles, Tm, User
 from .rows import balanced_json, balanced_text, node_rows, rows_text
 from .types import (
     BALANCER_POLICIES,

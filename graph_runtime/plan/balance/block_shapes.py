@@ -6,7 +6,8 @@ import math
 from functools import cache
 
 from .chip import DST_BYTES
-from .op import BalanceOp, Grid, Stream
+from .grid import Grid, Stream
+from .op import BalanceOp
 from .types import BlockShape
 
 __all__ = ["block_shape", "divides", "divisors", "dst_tiles", "largest_divisor", "rows_each"]
@@ -55,10 +56,10 @@ def block_shape(op: BalanceOp, grid: Grid, stream: Stream, dst: int) -> BlockSha
     if op.kind == "splice":  # a ublock may not straddle two of the joined tensors
         cut_rows = math.gcd(rows, *(o.shape.rt for o in op.operands), *_edges(op, "r"))
         cut_cols = math.gcd(cols, *(o.shape.ct for o in op.operands), *_edges(op, "c"))
-    if op.kind == "sparse_matmul" and stream.z_major:
+    if op.encoding is not None and stream.z_major:
         cut_rows = rows // op.encoding.taps  # a ublock stays within one tap
     rt, ct = _ublock(cut_rows, cut_cols, dst, 1 if op.kind == "embedding" else dst)
-    return BlockShape(op.out.z * stream.count, (rows // rt, cols // ct), (rt, ct))
+    return BlockShape(op.out.z * stream.pieces, (rows // rt, cols // ct), (rt, ct))
 
 
 def _edges(op: BalanceOp, dim: str) -> tuple[int, ...]:

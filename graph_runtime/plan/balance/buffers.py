@@ -10,7 +10,8 @@ import math
 
 from .block_shapes import largest_divisor
 from .chip import Chip
-from .op import BalanceOp, Grid, Operand, Stream
+from .grid import Grid, Stream
+from .op import BalanceOp, Operand
 from .types import BlockShape, L1Buffer
 
 __all__ = [
@@ -47,7 +48,7 @@ def intermediate(op: BalanceOp, block: BlockShape, m_k: int, chip: Chip) -> tupl
 def parameter_buffer(op: BalanceOp, port: int, grid: Grid, chip: Chip) -> L1Buffer:
     """A weight held in L1 as it was made, in equal shares over the op's cores."""
     operand = op.operands[port]
-    if op.kind == "sparse_matmul" and port == 0:
+    if op.encoding is not None and port == 0:
         tiles = BlockShape(1, (1, 1), (1, op.encoding.distinct))
         return L1Buffer(port, tiles, 1, operand.format, _SPARSE_TILE_BYTES)
     return _spread(operand, operand.source_shape, port, grid, chip)
@@ -155,8 +156,8 @@ def _sparse(op, grid, stream, block, space, u_kt, chip):
     themselves are parameters."""
     (rt, ct), columns = block.ublock, block.mblock[1]
     tile = chip.tile_bytes(op.operands[1].format)
-    index = BlockShape(1, (1, 1), (1, -(-op.encoding.index_bytes(grid, stream, rt) // (_WORD * 1024))))
-    index = L1Buffer(2, index, 1, "uint32", chip.tile_bytes("uint32"))
+    words = BlockShape(1, (1, 1), (1, -(-op.encoding.index_bytes(grid, stream, rt) // (_WORD * 1024))))
+    index = L1Buffer(2, words, 1, "uint32", chip.tile_bytes("uint32"))
     most = min(op.k, u_kt or op.k, op.encoding.most_deep(rt))
     deep = largest_divisor(op.k, min(most, (space - index.bytes) // (_TWICE * tile * columns * ct)))
     return (_piece(op, 1, block.t, (1, columns), (deep, ct), chip), index), (op.k // deep, deep)

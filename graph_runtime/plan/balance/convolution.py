@@ -13,7 +13,7 @@ that the balancer sees.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.graph import NodeView
@@ -67,19 +67,25 @@ class Geometry:
         return Window(self.image, self.out, taps, self.strides, self.begin)
 
 
-def geometry(node: NodeView, kernel: tuple[int, int]) -> Geometry:
+def _two(sizes: Iterable[int]) -> tuple[int, int]:
+    """Of rows and of columns."""
+    rows, columns = sizes
+    return rows, columns
+
+
+def geometry(node: NodeView, kernel: Iterable[int]) -> Geometry:
     """The window of a conv2d or pool node as the graph has it."""
-    attrs, x, y = node.func.attrs, node.input_types[0].shape, node.output_types[0].shape
+    attrs, x, y = node.callee.attrs, node.input_types[0].shape, node.output_types[0].shape
     strides = attrs["strides"] or (1, 1)
     pads = attrs["pads"] or (0, 0, 0, 0)
     return Geometry(
         x[1],
-        x[2:],
-        y[2:],
-        tuple(kernel),
-        tuple(strides),
-        tuple(pads[:2]),
-        tuple(attrs.get("dilations") or (1, 1)),
+        _two(x[2:]),
+        _two(y[2:]),
+        _two(kernel),
+        _two(strides),
+        _two(pads[:2]),
+        _two(attrs.get("dilations") or (1, 1)),
     )
 
 
@@ -97,9 +103,9 @@ def fold(g: Geometry) -> Geometry:
         channels=g.channels * g.strides[0] * g.strides[1],
         strides=(1, 1),
         folded=True,
-        image=tuple(-(-n // s) for n, _, _, s, _ in each),
-        kernel=tuple(-(-(k + d) // s) for _, k, _, s, d in each),
-        begin=tuple((b + d) // s for _, _, b, s, d in each),
+        image=_two(-(-n // s) for n, _, _, s, _ in each),
+        kernel=_two(-(-(k + d) // s) for _, k, _, s, d in each),
+        begin=_two((b + d) // s for _, _, b, s, d in each),
     )
     return folded if folded.depth < g.depth else g
 
@@ -109,7 +115,7 @@ def fold(g: Geometry) -> Geometry:
 
 def _conv2d(view: View, node: NodeView) -> list[Part]:
     weight = node.input_types[1].shape
-    group = node.func.attrs["group"]
+    group = node.callee.attrs["group"]
     deep = group == 1 or weight[1] > 1  # depthwise: one channel a group
     g = geometry(node, weight[2:])
     g = fold(g) if group == 1 else g
@@ -230,7 +236,7 @@ def _depthwise(view: View, node: NodeView, main: BalanceOp, g: Geometry) -> list
 
 def _pool(view: View, node: NodeView) -> list[Part]:
     """The pixels of each tap laid apart in depth, and depth reduced."""
-    g = geometry(node, node.func.attrs["kernel_shape"])
+    g = geometry(node, node.callee.attrs["kernel_shape"])
     taps = g.kernel[0] * g.kernel[1]
     main = result(view, node, "reduce", "reduce_z", [view.operand(node, 0)])
     out = main.out

@@ -48,26 +48,40 @@ class _Side:
     """Pieces of rows and columns, and streaming, of one side of an edge, shaped to broadcast producers (down)
     against consumers (across). ``None`` pieces: the consumer takes them in any order."""
 
-    def __init__(self, par_r, par_c, pieces, by_rows, grid_r, grid_c, one_row, down: bool):
-        def shaped(a):
-            return None if a is None else a[:, None] if down else a[None, :]
+    def __init__(
+        self,
+        par_r: np.ndarray | None,
+        par_c: np.ndarray | None,
+        pieces: np.ndarray,
+        by_rows: np.ndarray,
+        grid_r: np.ndarray,
+        grid_c: np.ndarray,
+        one_row: np.ndarray | bool,
+        down: bool,
+    ):
+        def shaped(a: np.ndarray) -> np.ndarray:
+            return a[:, None] if down else a[None, :]
 
-        self.par_r, self.par_c, self.pieces = shaped(par_r), shaped(par_c), shaped(pieces)
+        self.par_r = None if par_r is None else shaped(par_r)
+        self.par_c = None if par_c is None else shaped(par_c)
+        self.pieces = shaped(pieces)
         self.by_rows, self.grid_r, self.grid_c = shaped(by_rows), shaped(grid_r), shaped(grid_c)
-        self.one_row = shaped(one_row)
+        self.one_row = one_row if isinstance(one_row, bool) else shaped(one_row)
 
     @classmethod
     def made(cls, m: Columns, consumer: BalanceOp, port: int) -> _Side:
         """As the consumer sees it: a transpose on the way turns rows into columns."""
         if any(tm.kind == "transpose" for tm in consumer.operands[port].tms):
-            return cls(m.par_c, m.par_r, m.pieces, ~m.by_rows, m.grid_c, m.grid_r, None, True)
-        return cls(m.par_r, m.par_c, m.pieces, m.by_rows, m.grid_r, m.grid_c, None, True)
+            return cls(m.par_c, m.par_r, m.pieces, ~m.by_rows, m.grid_c, m.grid_r, False, True)
+        return cls(m.par_r, m.par_c, m.pieces, m.by_rows, m.grid_r, m.grid_c, False, True)
 
     @classmethod
     def read(cls, m: Columns, consumer: BalanceOp, port: int) -> _Side:
         """What it wants of this operand: a matmul cuts K, the columns of its left and rows of its right
         operand, in m_k."""
-        par_r, par_c, grid_r, grid_c = m.par_r, m.par_c, m.grid_r, m.grid_c
+        par_r: np.ndarray | None = m.par_r
+        par_c: np.ndarray | None = m.par_c
+        grid_r, grid_c = m.grid_r, m.grid_c
         one = np.ones_like(m.par_r)
         shape = consumer.operands[port].source_shape
         if consumer.kind == "matmul" and port == 0:
@@ -115,6 +129,7 @@ def _phases(p: _Side, c: _Side) -> np.ndarray:
     producer's that it is made of."""
     gathered = np.ones(np.broadcast_shapes(p.pieces.shape, c.pieces.shape), np.int64)
     for made, read in ((p.par_r, c.par_r), (p.par_c, c.par_c)):
+        assert made is not None  # only a reader takes pieces in any order
         gathered = gathered * (made if read is None else np.maximum(made // read, 1))
     return gathered * np.maximum(c.pieces // p.pieces, 1)
 

@@ -67,13 +67,14 @@ class Balanced:
 
 def pack(network: Network, model: np.ndarray, cuts: Collection[int] = (), transpose: bool = True) -> Choice:
     """Epochs in schedule order: an op that finds no room begins the next one."""
-    free, epoch, epochs, spots = FreeCores(network.chip.grid), 0, [], []
+    free, epoch, epochs, spots = FreeCores(network.chip.grid), 0, [], list[Spot]()
     for op, m in enumerate(model.tolist()):
         grid = network.columns[op].models[m].grid
-        spot = free.take_first(*grid, transpose)
+        spot = free.take_first(grid.r, grid.c, transpose)
         if spot is None:
             free, epoch = FreeCores(network.chip.grid), epoch + 1
-            spot = free.take_first(*grid, transpose)
+            spot = free.take_first(grid.r, grid.c, transpose)
+            assert spot is not None  # a model is no larger than the chip
         epochs.append(epoch)
         spots.append(spot)
     return Choice(np.array(model, np.int64), np.array(epochs, np.int64), tuple(spots), frozenset(cuts))

@@ -132,7 +132,7 @@ class _Program:
             for i, row in enumerate(partners):
                 if not row.all():
                     columns = np.concatenate([[self.begin[one] + i], self._of(other)[row]])
-                    self._row(columns, [1.0, *([-1.0] * int(row.sum()))], -np.inf, 0)
+                    self._row(columns, np.array([1.0, *([-1.0] * int(row.sum()))]), -np.inf, 0)
 
     def solve(self, below: float) -> Epoch | None:
         """The best answer that fits the grid, None if there is none below."""
@@ -191,7 +191,8 @@ def fit(grids: Sequence[tuple[int, int]], chip: tuple[int, int]) -> list[Spot] |
     """A spot for each rectangle, turned or not, so that none overlap; None where there is none, or where
     _STEPS tries have found none."""
     order = sorted(range(len(grids)), key=lambda i: (-grids[i][0] * grids[i][1], grids[i]))
-    free, spots, steps = FreeCores(chip), [None] * len(grids), [0]
+    free, steps = FreeCores(chip), [0]
+    spots: dict[int, Spot] = {}  # of each rectangle
 
     def rest(at: int) -> bool:
         if at == len(order):
@@ -209,4 +210,4 @@ def fit(grids: Sequence[tuple[int, int]], chip: tuple[int, int]) -> list[Spot] |
                 free.give_back(spot)
         return False
 
-    return spots if rest(0) else None
+    return [spots[at] for at in range(len(grids))] if rest(0) else None

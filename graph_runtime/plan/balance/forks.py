@@ -146,7 +146,7 @@ def _taken(network: Network, model: np.ndarray, edge: int) -> float:
         return 1.0
     if what.kind == "matmul" and port < 2 and m.stream.by_rows != (port == 0):
         return 1.0
-    return 1 / m.stream.count
+    return 1 / m.stream.pieces
 
 
 def _held_out(network: Network, model: np.ndarray, op: int) -> float:

@@ -1,10 +1,38 @@
-"""Rectangles of cores on the grid of a chip: the next free one, row by row."""
+"""How an op is cut onto cores and in time, and rectangles of cores on the grid of a chip: the next free one,
+row by row."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["FreeCores", "Spot"]
+__all__ = ["FreeCores", "Grid", "Spot", "Stream"]
+
+
+class Grid(NamedTuple):
+    """Cores: rows, columns."""
+
+    r: int
+    c: int
+
+
+class Stream(NamedTuple):
+    """Blocks streamed in time: direction (one of DIRECTIONS), pieces of the rows, pieces of the columns."""
+
+    dir: str
+    r: int
+    c: int
+
+    @property
+    def pieces(self) -> int:
+        return self.r * self.c
+
+    @property
+    def by_rows(self) -> bool:
+        return self.dir[0] == "R"
+
+    @property
+    def z_major(self) -> bool:
+        return self.dir.endswith("Z")
 
 
 class Spot(NamedTuple):

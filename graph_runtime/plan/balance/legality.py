@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 
 from .block_shapes import divides
-from .op import BalanceOp, Grid, Operand, Stream, User
+from .grid import Grid, Stream
+from .op import BalanceOp, Operand, User
 from .types import BlockShape
 
 __all__ = ["legal_dirs", "structural", "user_stack_factor"]
@@ -48,11 +49,11 @@ def structural(
     op: BalanceOp, grid: Grid, stream: Stream, block: BlockShape, most_t: int | None = None
 ) -> str | None:
     """The name of the first rule that grid, stream and blocks break, None if they keep all of them."""
-    if most_t is not None and op.is_matmul and stream.count > most_t:
+    if most_t is not None and op.is_matmul and stream.pieces > most_t:
         return "IllegalStreaming"
     if not all(_stack_fits_grid(o, grid, stream) for o in op.operands):
         return "IllegalStackForGrid"
-    if stream.count > 1:
+    if stream.pieces > 1:
         operands = all(_operand_streams(op, port, stream) for port in range(len(op.operands)))
         users = all(_user_streams(op, user, stream) for user in op.users)
         if not (operands and users):
@@ -136,7 +137,7 @@ def _user_streams(op: BalanceOp, user: User, stream: Stream) -> bool:
 
 def _tm_streams(op: BalanceOp, tm, stream: Stream) -> bool:
     if tm.kind in ("hslice", "vslice", "hstack", "vstack"):
-        return stream.z_major or (not _across(op, tm.kind, stream) and divides(tm.r, stream.count))
+        return stream.z_major or (not _across(op, tm.kind, stream) and divides(tm.r, stream.pieces))
     if tm.kind == "transpose":
         # a single row or column of tiles has the same order either way
         return (stream.r == 1 or stream.c == 1) and 1 in (op.out.rt, op.out.ct)

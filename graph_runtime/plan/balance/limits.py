@@ -127,7 +127,7 @@ def _read(op: BalanceOp, port: int, m: Columns) -> np.ndarray:
         return m.t * m.rows * op.k
     if op.kind == "matmul" and port == 1:
         return m.t * m.cols * op.k
-    if op.kind == "sparse_matmul":
+    if op.encoding is not None:
         strips = [op.encoding.worst_core(x.grid, x.stream, x.ublock[0], x.u_kt).strips for x in m.models]
         return np.minimum(np.array(strips) * m.u_kt, m.t * op.k) * m.cols
     if op.kind == "reduce":

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from . import buffers
 from .chip import OVERLAY_BYTES, Chip
+from .grid import Grid, Stream
 from .legality import user_stack_factor
-from .op import BalanceOp, Grid, Stream
+from .op import BalanceOp
 from .types import BlockShape, L1Buffer, Overrides
 
 __all__ = ["NO_MEMORY", "DraftModel", "Settings", "allocate"]

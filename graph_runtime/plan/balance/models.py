@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 from ...costs import op_cycles
 from ...costs.buda import known_ops
 from .block_shapes import block_shape, divisors, dst_tiles
 from .chip import Chip
+from .grid import Grid, Stream
 from .legality import legal_dirs, structural
 from .memory import NO_MEMORY, DraftModel, Settings, allocate
-from .op import BalanceOp, Grid, Stream
+from .op import BalanceOp
 from .sparse import MOST_BITS
 from .types import LEGAL, Candidate, OpModel, Overrides
 
@@ -65,8 +67,8 @@ def _grids_and_streams(op: BalanceOp, chip: Chip, settings: Settings) -> Iterato
                 continue
             whole = False
             for stream in (s for d in dirs for s in _streams(op, grid, d, rows, said)):
-                if stream.count > 1 or not whole:  # unstreamed is the same in every direction
-                    whole |= stream.count == 1
+                if stream.pieces > 1 or not whole:  # unstreamed is the same in every direction
+                    whole |= stream.pieces == 1
                     yield grid, stream
 
 
@@ -137,7 +139,8 @@ def _encodable(op: BalanceOp, made: DraftModel) -> str | None:
 
 def _cycles(op: BalanceOp, chip: Chip, model: DraftModel) -> int:
     """Cycles of one core for one input; an op without published weights goes at the speed of a plain copy."""
-    b, inner = model.block, {}
+    b = model.block
+    inner: dict[str, Any] = {}  # arguments of op_cycles that only some kinds of ops have
     name = op.cycles_op if op.cycles_op in known_ops(chip.arch) else "nop"
     t, mblock, ublock = b.t, b.mblock, b.ublock
     if op.is_matmul:

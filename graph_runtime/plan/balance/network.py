@@ -59,7 +59,7 @@ class Columns:
                 m.grid.c,
                 m.grid.r * m.stream.r,
                 m.grid.c * m.stream.c,
-                m.stream.count,
+                m.stream.pieces,
                 m.block.t,
                 m.stream.by_rows,
                 m.mblock[0],
@@ -142,7 +142,8 @@ def _runs_on_cores(view: View, nid: int) -> bool:
     node = view.graph.node(nid)
     types = (*node.input_types, *node.output_types)
     return (
-        node.func.op is not None
+        node.func is not None
+        and node.func.op is not None
         and node.func.name not in (COPY, NOP)
         and node.op != "reshape"
         and all(t.size for t in types)

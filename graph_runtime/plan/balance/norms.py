@@ -50,7 +50,7 @@ def _normalised(view: View, node: NodeView, dims: str, before: Sequence[str], af
 
 
 def _softmax(view: View, node: NodeView) -> list[Part]:
-    dims = axes_letters(view, node, [node.func.attrs["axis"]])
+    dims = axes_letters(view, node, [node.callee.attrs["axis"]])
     parts = _normalised(view, node, dims, ["exp"], ["reciprocal", "multiply"])
     n = len(dims)
     reads = [(~0,), *((i,) for i in range(n)), (n,), (0, n + 1)]
@@ -59,7 +59,7 @@ def _softmax(view: View, node: NodeView) -> list[Part]:
 
 def _layer_norm(view: View, node: NodeView) -> list[Part]:
     rank = len(node.input_types[0].shape)
-    dims = axes_letters(view, node, range(node.func.attrs["axis"] % rank, rank))
+    dims = axes_letters(view, node, range(node.callee.attrs["axis"] % rank, rank))
     mean = _normalised(view, node, dims, ["nop"], ["subtract"])
     parts = _normalised(view, node, dims, ["multiply"], ["sqrt", "reciprocal", "multiply", "multiply", "add"])
     parts = [*mean[1:], *parts]
@@ -83,7 +83,7 @@ def _layer_norm(view: View, node: NodeView) -> list[Part]:
 
 def _rms_norm(view: View, node: NodeView) -> list[Part]:
     rank = len(node.input_types[0].shape)
-    dims = axes_letters(view, node, range(node.func.attrs["axis"] % rank, rank))
+    dims = axes_letters(view, node, range(node.callee.attrs["axis"] % rank, rank))
     parts = _normalised(view, node, dims, ["multiply"], ["sqrt", "reciprocal", "multiply", "multiply"])
     n, last = len(dims), len(parts) - 1
     reads = [(~0,), *((i,) for i in range(n)), (n,), (n + 1,), (~0, n + 2), (n + 3, ~1)]

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["DIRECTIONS", "BalanceOp", "Grid", "Operand", "Stream", "Tiles", "Tm", "User"]
+from .sparse import Encoding
+
+__all__ = ["DIRECTIONS", "BalanceOp", "Operand", "Tiles", "Tm", "User"]
 
 DIRECTIONS = ("R", "C", "RZ", "CZ")
 
@@ -20,33 +22,6 @@ class Tiles(NamedTuple):
     z: int
     rt: int
     ct: int
-
-
-class Grid(NamedTuple):
-    """Cores: rows, columns."""
-
-    r: int
-    c: int
-
-
-class Stream(NamedTuple):
-    """Blocks streamed in time: direction (one of DIRECTIONS), pieces of the rows, pieces of the columns."""
-
-    dir: str
-    r: int
-    c: int
-
-    @property
-    def count(self) -> int:
-        return self.r * self.c
-
-    @property
-    def by_rows(self) -> bool:
-        return self.dir[0] == "R"
-
-    @property
-    def z_major(self) -> bool:
-        return self.dir.endswith("Z")
 
 
 class Tm(NamedTuple):
@@ -117,7 +92,7 @@ class BalanceOp:
     gradient: bool = False
     approx: bool = False
     splice_edges: tuple[int, ...] = ()
-    encoding: object = None
+    encoding: Encoding | None = None
 
     @property
     def is_matmul(self) -> bool:

@@ -59,10 +59,9 @@ def exact_chain(loads: Loads, solver: GraphSolver, below: float) -> Choice | Non
         return None
     epochs: list[Epoch] = []
     at = count
-    while at:
-        first, epoch = last[at]
+    while (step := last[at]) is not None:  # last[0] is None
+        at, epoch = step
         epochs.append(epoch)
-        at = first
     epochs.reverse()
     return Choice(
         np.array([m for e in epochs for m in e.models], np.int64),

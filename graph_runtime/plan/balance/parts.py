@@ -82,7 +82,7 @@ def result(
     """The op that makes a node's output 0. Dst holds 32-bit elements where the format has them or they are
     asked for; products are full where no fidelity is named."""
     eid = node.outputs[0]
-    fmt, asked = view.format(eid), Numerics.of(node.func.attrs).over(view.numerics)
+    fmt, asked = view.format(eid), Numerics.of(node.callee.attrs).over(view.numerics)
     wide = fmt in ("f32", "int32", "uint32") or asked.dst == "fp32"
     made = dict(
         out=view.tiles(eid),
@@ -113,7 +113,7 @@ def chain(
 
 
 def _matmul(view: View, node: NodeView) -> list[Part]:
-    out, attrs = view.tiles(node.outputs[0]), node.func.attrs
+    out, attrs = view.tiles(node.outputs[0]), node.callee.attrs
     turned = [(Tm("transpose"),) if attrs[f"transpose_{x}"] else () for x in "ab"]
     source = [view.tiles(e) for e in node.inputs[:2]]
     k = source[0].rt if turned[0] else source[0].ct
@@ -142,7 +142,7 @@ def _dense(view: View, node: NodeView) -> list[Part]:
 
 def has_bias(node: NodeView) -> bool:
     """Whether a product's third input is its bias, not its epilogue's."""
-    return own_inputs(len(node.inputs), node.func.attrs) == 3
+    return own_inputs(len(node.inputs), node.callee.attrs) == 3
 
 
 # ****************  programs of steps  ****************
@@ -150,7 +150,7 @@ def has_bias(node: NodeView) -> bool:
 
 def _with_epilogue(view: View, node: NodeView, parts: list[Part]) -> list[Part]:
     """The steps of a product's epilogue behind it, one after the other, as TT-Buda would run them."""
-    program = node.func.attrs.get("epilogue")
+    program = node.callee.attrs.get("epilogue")
     if not program:
         return parts
     product = replace(parts[-1], op=replace(parts[-1].op, users=_ONE_TM))
@@ -158,7 +158,7 @@ def _with_epilogue(view: View, node: NodeView, parts: list[Part]) -> list[Part]:
 
 
 def _fused(view: View, node: NodeView) -> list[Part]:
-    return _steps(view, node, [], node.func.attrs["body"], 0)
+    return _steps(view, node, [], node.callee.attrs["body"], 0)
 
 
 def _steps(view: View, node: NodeView, parts: list[Part], program: Sequence, first: int) -> list[Part]:
@@ -194,14 +194,14 @@ def _elementwise(view: View, node: NodeView) -> list[Part]:
     out = view.tiles(node.outputs[0])
     operands = [view.operand(node, port, out) for port in range(len(node.inputs))]
     name = VECTOR_OPS.get(node.op, node.op)
-    approx = node.func.attrs.get("approximate") == "tanh"
+    approx = node.callee.attrs.get("approximate") == "tanh"
     return [Part(node.op, result(view, node, "eltwise", name, operands, approx=approx), True)]
 
 
 def _bias_add(view: View, node: NodeView) -> list[Part]:
     out, (bias,) = view.tiles(node.outputs[0]), node.input_types[1].shape
     rank = len(node.input_types[0].shape)
-    axis = node.func.attrs["axis"] % rank
+    axis = node.callee.attrs["axis"] % rank
     along_columns = axis == (1 if view.image[node.inputs[0]] else rank - 1)
     n = view.tiles(node.inputs[1]).ct
     source = Tiles(1, 1, n) if along_columns else Tiles(1, n, 1) if axis == rank - 2 else Tiles(bias, 1, 1)
@@ -229,7 +229,7 @@ def _moved(view: View, node: NodeView) -> list[Part]:
     """A plain copy whose reader's addresses do the move; its input is wanted whole, so it waits in DRAM."""
     operand = view.operand(node, 0)
     rank = len(node.input_types[0].shape)
-    perm = node.func.attrs.get("perm") or range(rank)[::-1]
+    perm = node.callee.attrs.get("perm") or range(rank)[::-1]
     swapped = [*range(rank - 2), rank - 1, rank - 2]
     turned = node.op == "transpose" and rank > 1 and [p % rank for p in perm] == swapped
     operand = replace(operand, shape=view.tiles(node.outputs[0]), tms=(Tm("transpose"),) if turned else ())
@@ -270,7 +270,8 @@ def axes_letters(view: View, node: NodeView, axes: Sequence[int]) -> str:
 def reductions(view: View, node: NodeView, dims: str) -> list[Part]:
     """Reduce one tile dimension after the other; the last is written in the form of the node's output."""
     main = result(view, node, "reduce", "reduce", [view.operand(node, 0)])
-    parts, shape = [], view.tiles(node.inputs[0])
+    parts: list[Part] = []
+    shape = view.tiles(node.inputs[0])
     for dim in dims:
         i = "zrc".index(dim)
         left = shape._replace(**{("z", "rt", "ct")[i]: 1})
@@ -293,12 +294,12 @@ def reductions(view: View, node: NodeView, dims: str) -> list[Part]:
 
 def _reduce(view: View, node: NodeView) -> list[Part]:
     rank = len(node.input_types[0].shape)
-    dims = axes_letters(view, node, node.func.attrs["axes"] or range(rank))
+    dims = axes_letters(view, node, node.callee.attrs["axes"] or range(rank))
     return reductions(view, node, dims) if dims else _elementwise(view, node)
 
 
 def _arg(view: View, node: NodeView) -> list[Part]:
-    dims = axes_letters(view, node, [node.func.attrs["axis"]])
+    dims = axes_letters(view, node, [node.callee.attrs["axis"]])
     return reductions(view, node, dims)
 
 

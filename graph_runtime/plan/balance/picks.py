@@ -41,9 +41,9 @@ def pruned(network: Network) -> GraphSolver:
     for op, (c, m) in enumerate(zip(network.ops, network.columns, strict=True)):
         if c.op.kind == "matmul" and c.op.k >= _LONG_K:
             solver.keep(op, m.u_kt >= _SHALLOW)
-    for e, (p, c, port) in enumerate(network.edges):
-        if port == 0 and network.ops[p].op.kind == "sparse_matmul":
-            made, read = network.columns[p], network.columns[c]
+    for e, (producer, consumer, port) in enumerate(network.edges):
+        if port == 0 and network.ops[producer].op.kind == "sparse_matmul":
+            made, read = network.columns[producer], network.columns[consumer]
             solver.narrow(e, (made.grid_r[:, None] == read.grid_r) & (made.grid_c == 1)[:, None])
     return solver
 

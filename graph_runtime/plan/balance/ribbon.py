@@ -44,7 +44,10 @@ class _Trial:
 
 def ribbon(loads: Loads, seed: int) -> Choice:
     network = loads.network
-    solver, models, epochs, spots = pruned(network), [], [], []
+    solver = pruned(network)
+    models: list[int] = []
+    epochs: list[int] = []
+    spots: list[Spot] = []
     while len(models) < len(network.ops):
         trials = [_try(loads, solver, len(models), rows, {}) for rows in range(1, network.chip.grid[0] + 1)]
         best = max((t for t in trials if t.models), key=lambda t: t.score)

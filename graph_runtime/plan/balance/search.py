@@ -60,10 +60,9 @@ class Chain:
                     before[first + 1 + k] = (run, k + 1)
                 self.cost[ends] = np.minimum(self.cost[ends], offered)
         found, at = [], count
-        while at:
-            run, length = before[at]
-            found.append((run, length))
-            at = run.first
+        while (step := before[at]) is not None:  # before[0] is None
+            found.append(step)
+            at = step[0].first
         return found[::-1]
 
 
@@ -156,7 +155,7 @@ class _Search:
         """bool [models of the producer]: some model of the consumer goes with it and keeps to the target."""
         if edge not in self._supported:
             good = self.meets(self.network.edges[edge].consumer, 0)
-            found = self.pairs[edge][:, good].any(axis=1)
+            found = np.asarray(self.pairs[edge][:, good].any(axis=1))
             self._supported[edge] = found if found.any() else np.ones_like(found)
         return self._supported[edge]
 
@@ -166,7 +165,9 @@ class _Search:
         spots: list[Spot] = []
         for op in range(first, min(len(network.ops), first + _MOST_OPS)):
             model = self._pick(op, first, models)
-            spot = None if model is None else free.take_first(*network.columns[op].models[model].grid)
+            if model is None:
+                break
+            spot = free.take_first(*network.columns[op].models[model].grid)
             if spot is None:
                 break
             models.append(model)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...base.errors import PlanError
 from ...costs import NonZero
-from .op import Grid, Stream
+from .grid import Grid, Stream
 
 __all__ = ["MOST_BITS", "Encoding", "Window", "encoding"]
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import TypedDict
 
-from .op import BalanceOp, Grid, Stream
+from .grid import Grid, Stream
+from .op import BalanceOp
 
 __all__ = [
     "BALANCER_POLICIES",
@@ -15,6 +17,7 @@ __all__ = [
     "BlockShape",
     "Candidate",
     "Candidates",
+    "Counts",
     "L1Buffer",
     "OpModel",
     "Overrides",
@@ -155,6 +158,18 @@ class Overrides:
     u_kt: int | None = None
 
 
+class Counts(TypedDict):
+    """How many models: see Candidates.counts."""
+
+    tried: int
+    legal: int
+    base_tried: int
+    base_legal: int
+    variants: int
+    dst_retries: int
+    reasons: dict[str, int]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
     """Every model that was tried for one op, in the order tried. ``part``: which op of the node this is
@@ -173,7 +188,7 @@ class Candidates:
     reads: tuple[int | None, ...] = ()
 
     @property
-    def counts(self) -> dict[str, object]:
+    def counts(self) -> Counts:
         """``tried``: models built, u_kt variants too; ``legal``: those that are legal; ``base_tried`` and
         ``base_legal``: the same without the variants; ``reasons``: how many fell to each rule."""
         base = [c for c in self.tried if not c.variant]

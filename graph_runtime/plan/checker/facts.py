@@ -11,7 +11,7 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import CheckError
 from ...base.machine.devices import Memory
-from ...base.machine.layout import HOST, TILE, Layout
+from ...base.machine.layout import HOST, TILE, Layout, Shard
 from ...base.unique import unique_values
 from ...ir.graph import COPY, NOP, TensorType
 from ...ir.ops import registry
@@ -159,6 +159,11 @@ class Facts:
         return allowed
 
 
+def _itemsize(fmt: dtypes.Format) -> int:
+    assert fmt.itemsize is not None  # check_layouts refuses rows of a block format
+    return fmt.itemsize
+
+
 _MOST = 1 << 62  # more than any memory has; keeps sizes within int64
 
 
@@ -173,20 +178,20 @@ def taken(type_: TensorType, layout: Layout, memory: Memory) -> tuple[int, int]:
         down, across = math.prod(shape[:-2]) * -(-rows // 32), -(-cols // 32)
         page = fmt.tile_bytes + memory.tile_header
     else:
-        down, across, page = math.prod(shape[:-1]), 1, cols * fmt.itemsize
+        down, across, page = math.prod(shape[:-1]), 1, cols * _itemsize(fmt)
     if layout.shard is not None:
-        return _in_shards(layout, down, across if layout.layout == TILE else cols, memory)
+        return _in_shards(layout, layout.shard, down, across if layout.layout == TILE else cols, memory)
     page = -(-page // memory.alignment) * memory.alignment
     return min(-(-down * across // memory.banks) * page, _MOST), min(down * across * page, _MOST)
 
 
-def _in_shards(layout: Layout, down: int, across: int, memory: Memory) -> tuple[int, int]:
+def _in_shards(layout: Layout, shard: Shard, down: int, across: int, memory: Memory) -> tuple[int, int]:
     """The same of a tensor of ``down`` x ``across`` tiles, or rows x elements, one shard in a bank."""
-    fmt, (rows, cols) = dtypes.FORMATS[layout.format], layout.shard.shape
+    fmt, (rows, cols) = dtypes.FORMATS[layout.format], shard.shape
     if layout.layout == TILE:
         rows, cols = rows // 32, cols // 32
         pieces, piece = rows * cols, fmt.tile_bytes + memory.tile_header
     else:
-        pieces, piece = rows, cols * fmt.itemsize
+        pieces, piece = rows, cols * _itemsize(fmt)
     bank = pieces * (-(-piece // memory.alignment) * memory.alignment)
     return min(bank, _MOST), min(bank * -(-down // rows) * -(-across // cols), _MOST)

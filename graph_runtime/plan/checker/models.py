@@ -80,7 +80,8 @@ def _check_node(plan: Plan, nid: int, model: Any) -> None:
 
 def _check_blocks(plan: Plan, nid: int, node, model: Any) -> None:
     """Blocks cover the output exactly, and steps of K a product's depth."""
-    *deep, rows, cols = (1, 1, *node.output_types[0].shape)
+    shape: tuple[int, ...] = node.output_types[0].shape
+    *deep, rows, cols = (1, 1, *shape)
     planes, whole = math.prod(deep), -(-rows // _TILE) * -(-cols // _TILE)
     made = model.t * math.prod(model.grid) * math.prod(model.mblock) * math.prod(model.ublock)
     if made != planes * whole:

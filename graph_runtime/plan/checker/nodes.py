@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ...base import dtypes
-from ...base.machine.layout import HOST, ROW_MAJOR, TILE, Layout
+from ...base.machine.layout import HOST, ROW_MAJOR, TILE, Layout, Shard
 from ...base.unique import unique_values
 from ...ir.graph import TensorType
 from .facts import Facts, refuse
@@ -91,12 +91,12 @@ def _layout_fault(type_: TensorType, layout: Layout, descriptor) -> str | None:
         return f"a {type_.dtype} cannot be stored as {layout.format}"
     if dtypes.FORMATS[layout.format].itemsize is None and layout.layout != TILE:
         return f"block format {layout.format} exists in tiles only"
-    return _shard_fault(type_, layout, descriptor.grid) if layout.shard is not None else None
+    return None if layout.shard is None else _shard_fault(type_, layout, layout.shard, descriptor.grid)
 
 
-def _shard_fault(type_: TensorType, layout: Layout, grid: tuple[int, int]) -> str | None:
+def _shard_fault(type_: TensorType, layout: Layout, shard: Shard, grid: tuple[int, int]) -> str | None:
     """Every element lies in exactly one shard, every shard on a core of its own."""
-    shard, tiled = layout.shard, layout.layout == TILE
+    tiled = layout.layout == TILE
     step = 32 if tiled else 1
     rows, cols = (1, 1, *type_.shape)[-2:]
     rows = math.prod(type_.shape[:-2]) * -(-rows // step) * step

@@ -177,7 +177,7 @@ def _sweep(facts: Facts, lives: Lives, values: np.ndarray) -> None:
     order = values[np.lexsort((values, lives.born[values]))].tolist()
     alive: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     ending: list[tuple[int, int]] = []
-    span = {}
+    span: dict[int, tuple[tuple[int, int], tuple[int, int, int]]] = {}  # (region, what of it) of a value
     for value in order:
         while ending and ending[0][0] < lives.born[value]:
             done = heapq.heappop(ending)[1]

@@ -91,7 +91,8 @@ def _positions(queue: list[int], count: int) -> list[int]:
 
 def _pieces(plan: Plan) -> list[list[tuple[int, int]]]:
     """The pieces of bytes of each storage, each (memory, number)."""
-    storage, found = plan.storage, [[] for _ in range(plan.storage.count)]
+    storage = plan.storage
+    found: list[list[tuple[int, int]]] = [[] for _ in range(storage.count)]
     memory = storage.region
     for which in unique_values(memory).tolist():
         sids = np.flatnonzero((memory == which) & (storage.extent > 0))

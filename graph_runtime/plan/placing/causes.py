@@ -17,9 +17,10 @@ def sentences(problem: PlacementProblem, did: np.ndarray, nids: np.ndarray, poli
     able = problem.cost < UNSUPPORTED
     able[np.arange(len(did)), did] = False
     other = np.argmin(np.where(able, problem.cost + change, np.iinfo(np.int64).max), 1)
+    has_choice = np.asarray(able.any(1))
     names, head = [str(d) for d in problem.devices], _head(problem, policy)
     rows = zip(
-        nids.tolist(), did[nids].tolist(), other[nids].tolist(), able.any(1)[nids].tolist(), strict=True
+        nids.tolist(), did[nids].tolist(), other[nids].tolist(), has_choice[nids].tolist(), strict=True
     )
     return [
         head

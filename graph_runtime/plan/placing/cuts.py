@@ -18,7 +18,7 @@ __all__ = ["best_cut", "expand"]
 
 
 def best_cut(
-    problem: PlacementProblem, starts: Sequence[np.ndarray], cost: np.ndarray | None = None
+    problem: PlacementProblem, starts: Sequence[np.ndarray] | np.ndarray, cost: np.ndarray | None = None
 ) -> np.ndarray:
     """The assignment int16 [nodes] of least serial time that cuts reach from ``starts``: for two devices the
     least there is. ``cost`` int64 [nodes, k]: other times of the nodes than the problem's."""

@@ -34,6 +34,7 @@ def heft(problem: PlacementProblem) -> np.ndarray:
             start = _gap(busy[device], begin, cost[nid][device])
             if best is None or start + cost[nid][device] < best[0]:
                 best = (start + cost[nid][device], device, start)
+        assert best is not None  # some device can run every node
         over[nid], did[nid], start = best
         if over[nid] > start:
             slots = busy[did[nid]]

@@ -32,9 +32,9 @@ class FlowNetwork:
 
     def node(self) -> int:
         """One more node; returns its number."""
+        self._arcs.append([])
         for column, value in (
             (self._excess, 0),
-            (self._arcs, []),
             (self._side, _FREE),
             (self._parent, _NONE),
             (self._mark, 0),

@@ -116,10 +116,11 @@ def find_policy(name: str | PlacementPolicy) -> PlacementPolicy:
     try:
         found = import_module(module)
     except Exception as error:  # whatever a module's own code does when it is imported
-        absent = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        absent = missing is not None and missing == module.partition(".")[0]
         raise PlanError(
             f"placement policy {name}: cannot import {module}: {type(error).__name__}: {error}"
-            + (f"; is the folder of {error.name} on PYTHONPATH?" if absent else ""),
+            + (f"; is the folder of {missing} on PYTHONPATH?" if absent else ""),
             got=name,
         ) from error
     policy = getattr(found, function, None)

@@ -211,8 +211,7 @@ class _Prices:
         own = np.array([f.name in (COPY, NOP) for f in graph.funcs] + [False])[graph.func_id]
         calls = np.flatnonzero((graph.func_id >= 0) & ~own)
         if len(calls):
-            known = 0 if self.known is None else self.known[calls]
-            keys = 2 * graph.func_id[calls] + known
+            keys = 2 * graph.func_id[calls] + (0 if self.known is None else self.known[calls])
             _, row = intern(keys, 2 * len(graph.funcs))
             first = calls[first_of(row, int(row.max()) + 1)]  # nodes of one function share their types
             table[calls] = np.array([[self._node(int(n), did) for did in range(count)] for n in first])[row]

@@ -151,7 +151,7 @@ def _branches(problem: PlacementProblem, calls: list[int]) -> list[list[int]]:
             readers[owner].append(nid)
     budget, found = 50 * problem.num_nodes, []
     for root in islice(calls, _MOST_ROWS):
-        branch, missing = [root], {}
+        branch, missing = [root], dict[int, int]()
         for node in branch:
             for nid in readers[node]:
                 missing[nid] = missing.get(nid, len(sources[nid])) - 1

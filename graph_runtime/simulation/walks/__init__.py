@@ -30,7 +30,7 @@ __all__ = ["WALKS"]
 
 
 def _conv2d(call: KernelCall) -> Moves:
-    args, words, extra = call.args, call.words[:9] + behind(call.words[9:]), call.words[10]
+    args, words, extra = call.args, (*call.words[:9], *behind(call.words[9:])), call.words[10]
     x, w, y = args[0], args[1], args[-1]
     tiling = tiling_of([a.shape for a in args], words, max(a.page_bytes for a in args), extra)
     exact = words[11] != 0
@@ -113,8 +113,8 @@ def _product(call: KernelCall, words: Sequence[int], turn_a: bool, turn_b: bool)
         reads.append(arg.touched(loads, *(pair[::-1] if turned else pair)))
     if len(call.args) - extra == 4:
         reads.append(call.args[2].touched(np.array([planes * len(down[0])]), steps(1, 1), across))
-    rows = split(down, 32)
-    reads += [broadcast(x, out, rows, across) for x in call.args[len(call.args) - 1 - extra : -1]]
+    lines = split(down, 32)
+    reads += [broadcast(x, out, lines, across) for x in call.args[len(call.args) - 1 - extra : -1]]
     return moves(reads, out, plan.width)
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "scanned",
     "split",
     "steps",
+    "taken",
 ]
 
 COVER = 512  # native/kernels/tt/rows.h
@@ -129,6 +130,12 @@ def steps(size: int, step: int) -> Spans:
     """0 .. size-1 in spans of ``step``."""
     first = np.arange(0, size, step)
     return first, np.minimum(first + step, size)
+
+
+def taken(spans: Spans, which: np.ndarray | slice) -> Spans:
+    """Some of the spans."""
+    first, end = spans
+    return first[which], end[which]
 
 
 def inside(first: np.ndarray, length: np.ndarray | int, size: int) -> Spans:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...ir.ops.numerics import NO_WORDS
-from .args import KernelCall, Moves, broadcast, moves, steps
+from .args import KernelCall, Moves, broadcast, moves, steps, taken
 from .product import BLOCK_BYTES, blocks_of, parts_of
 
 __all__ = ["attention"]
@@ -26,7 +26,7 @@ def attention(call: KernelCall) -> Moves:
         seen = min(k.view[1], end) if call.words[1] else k.view[1]
         block, blocks = (
             (np.array([first]), np.array([end])),
-            tuple(s[: -(-seen // keys)] for s in steps(k.view[1], keys)),
+            taken(steps(k.view[1], keys), slice(-(-seen // keys))),
         )
         loads = len(parts[0]) * (len(blocks[0]) if len(in_depth[0]) > 1 else 1)
         again = [np.full(a.view[0], planes // max(a.view[0], 1)) for a in (q, k, v)]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...base.machine.layout import pages
-from .args import COVER, KernelArg, KernelCall, Moves, hits, moves, pair, scanned, steps
+from .args import COVER, KernelArg, KernelCall, Moves, hits, moves, pair, scanned, steps, taken
 
 __all__ = ["GATHERS", "far_apart"]
 
@@ -206,7 +206,7 @@ def _scattered(call: KernelCall, reads: list[np.ndarray], target: np.ndarray) ->
     for plane, line, column in changed.T:
         one[:] = np.arange(planes) == plane
         stores += out.touched(
-            one, *(tuple(s[i : i + 1] for s in spans) for spans, i in ((down, line), (across, column)))
+            one, taken(down, slice(line, line + 1)), taken(across, slice(column, column + 1))
         )
     again = stores if len(across[0]) > 1 and not out.tiled else 0
     return Moves([stores, *reads[1:], again], stores)

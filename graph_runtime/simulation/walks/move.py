@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .args import KernelArg, KernelCall, Moves, Spans, cut, hits, inside, moves, pair, steps
+from .args import KernelArg, KernelCall, Moves, Spans, cut, hits, inside, moves, pair, steps, taken
 
 __all__ = ["MOVES"]
 
@@ -43,8 +43,7 @@ def _slice_update(call: KernelCall) -> Moves:
     rows, cols = top + down * np.arange(update.view[1]), left + right * np.arange(update.view[2])
     hit = np.bincount(_planes(x, update, strides), minlength=x.view[0]) * (len(cols) > 0)
     bands, across = steps(x.view[1], height), steps(x.view[2], width)
-    changed = tuple(s[np.unique(rows // height)] for s in bands)
-    below = tuple(s[np.unique(cols // width)] for s in across)
+    changed, below = taken(bands, np.unique(rows // height)), taken(across, np.unique(cols // width))
     columns = [np.flatnonzero(cols // width == p) for p in np.unique(cols // width)]
     spans = np.array([(c[0], c[-1] + 1) for c in columns], np.int64).reshape(-1, 2).T
     unit, units = update.unit[0], max(-(-update.view[1] // update.unit[0]), 1)
@@ -78,8 +77,8 @@ def _slice(call: KernelCall) -> Moves:
     last = np.minimum(first + most, np.minimum(first // width * width + width, out.view[2])) - 1
     ends = left + right * np.array([first, last])
     across = hits((ends.min(0), ends.max(0) + 1), x.view[2], x.unit[1])
-    down = np.bincount(rows, minlength=units)
-    times = np.bincount(planes, minlength=x.view[0])[:, None, None] * down[:, None] * across
+    loads = np.bincount(rows, minlength=units)
+    times = np.bincount(planes, minlength=x.view[0])[:, None, None] * loads[:, None] * across
     return moves([times.reshape(-1)], out, width)
 
 

@@ -68,7 +68,7 @@ def _own(view: tuple[int, int, int], whole: int, cores: int) -> Blocks:
         if sides[at] <= _LEAST:
             break
         sides[at] = _up(sides[at] // 2, 32)
-    return Blocks(*sides, (sides[0], sides[1]), sides[0], whole)
+    return Blocks(sides[0], sides[1], (sides[0], sides[1]), sides[0], whole)
 
 
 def _floats(b: Blocks, parts: tuple[int, int]) -> int:
