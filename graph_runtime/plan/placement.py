@@ -114,7 +114,7 @@ def _require_known(placement: str | Callable | None, objective: str) -> None:
 class _Causes:
     """The sentences of one placement, each once."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.texts: list[str] = []
 
     def add(self, text: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..base.errors import PlanError
-from ..base.machine.devices import parse
+from ..base.machine.devices import Device, parse
 from ..ir.graph import StorageHint
 from .columns import intern
 from .sizes import Sizes, round_up
@@ -99,7 +99,7 @@ def _as_file(
     )
 
 
-def _memory_index(device, name: str) -> int:
+def _memory_index(device: Device, name: str) -> int:
     return device.descriptor.memories.index(device.descriptor.memory(name))
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class GraphMaker:
         """A graph input; returns its entry."""
         return self._node(f"x{len(self.names)}", -1, [], [type_], device)
 
-    def op(self, op: str, reads: Sequence[int], device: int = 0, **attrs) -> int:
+    def op(self, op: str, reads: Sequence[int], device: int = 0, **attrs: Any) -> int:
         """A node of a registered op; returns its entry."""
         entry = registry.require(op)
         inputs, attrs = [self.types[eid] for eid in reads], entry.decode(attrs)
@@ -76,7 +77,9 @@ class GraphMaker:
         self.device.append(device)
         return first
 
-    def graph(self, outputs: Sequence[int], *, devices: Sequence[Device] | None = None, **hints) -> Graph:
+    def graph(
+        self, outputs: Sequence[int], *, devices: Sequence[Device] | None = None, **hints: Any
+    ) -> Graph:
         """The Graph. With ``devices`` the column says each node's device; ``hints`` are further fields of
         Hints."""
         table = {t: at for at, t in enumerate(dict.fromkeys(self.types))}

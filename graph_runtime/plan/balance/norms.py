@@ -15,7 +15,9 @@ __all__ = ["MAKERS"]
 _ONE_TM = (User("op"),)
 
 
-def _normalised(view: View, node: NodeView, dims: str, before: Sequence[str], after: Sequence[str]):
+def _normalised(
+    view: View, node: NodeView, dims: str, before: Sequence[str], after: Sequence[str]
+) -> list[Part]:
     """Ops over the whole tensor, then a reduction, then ops that bring its result back to the whole."""
     full = view.tiles(node.inputs[0])
     head = result(view, node, "eltwise", before[0], [view.operand(node, 0)], out=full, users=_ONE_TM)

@@ -7,6 +7,7 @@ from bisect import bisect_left, insort
 
 import numpy as np
 
+from ..types import Plan
 from .facts import Facts, refuse, storage_path
 
 __all__ = ["check_alias", "check_overlap"]
@@ -155,7 +156,7 @@ def _permitted(facts: Facts, slots: np.ndarray, output: np.ndarray) -> np.ndarra
     )
 
 
-def _storages_overlap(plan) -> bool:
+def _storages_overlap(plan: Plan) -> bool:
     """True where two storages that hold something share bytes of one memory."""
     used = np.zeros(plan.storage.count, bool)
     used[plan.sid] = True
