@@ -94,7 +94,7 @@ def _calls(plan: Plan) -> Iterable[tuple[NodeView, str]]:
 
 def build_library(
     plans: Sequence[Plan],
-    out: str | os.PathLike,
+    out: str | os.PathLike[str],
     *,
     march: str = "auto",
     jobs: int | None = None,
@@ -127,7 +127,7 @@ def cached_library(
 
 
 def _compile(
-    kernels: list[KernelSpec], out: str | os.PathLike | None, march: str, jobs: int | None, tell: Tell
+    kernels: list[KernelSpec], out: str | os.PathLike[str] | None, march: str, jobs: int | None, tell: Tell
 ) -> Path:
     rendered = render(kernels, find_bodies(native_folder() / "kernels"))
     return compile_library(rendered, out, march=march, jobs=jobs, tell=partial(tell, "compiling kernels"))
@@ -150,7 +150,7 @@ def _refuse_foreign(foreign: list[tuple[str, str, str]]) -> None:
 def build_bundle(
     graph: Any,
     devices: str | Device | Sequence[str | Device],
-    out: str | os.PathLike,
+    out: str | os.PathLike[str],
     options: Options | None = None,
     *,
     params: Any = None,
@@ -208,7 +208,7 @@ def prepare_programs(
 
 def write_prepared(
     prepared: Mapping[str, Prepared],
-    out: str | os.PathLike,
+    out: str | os.PathLike[str],
     options: Options,
     *,
     libraries: Sequence[Any] = (),

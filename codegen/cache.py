@@ -29,6 +29,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..base.config import get as setting
 from ..base.folders import make_private, why_not_private
@@ -90,7 +91,7 @@ class Cache:
         write_whole(path, data, 0o600, hint=HINT)
         write_whole(_sum_of(path), _line(path.name, data), 0o600, hint=HINT)
 
-    def build_folder(self) -> tempfile.TemporaryDirectory:
+    def build_folder(self) -> tempfile.TemporaryDirectory[Any]:
         """A folder to build in, which goes when its block ends."""
         return tempfile.TemporaryDirectory(
             dir=self.folder / "libraries", prefix=".build-", ignore_cleanup_errors=True

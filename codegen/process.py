@@ -57,7 +57,7 @@ class CommandPool:
             self._stop()
         self._pool.shutdown(cancel_futures=kind is not None)
 
-    def submit(self, function: Callable[..., Any], *args: Any) -> Future:
+    def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
         """Call a function, which may use ``run``, on a thread. Raises CompileError where there is none."""
         try:
             # a thread that gets no memory as it begins hangs its starter

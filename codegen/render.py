@@ -106,10 +106,10 @@ def _units(items: list[tuple[KernelSpec, Instance, KernelEntry]]) -> dict[str, s
     return units
 
 
-def _cut(group: list[tuple[KernelSpec, Instance, KernelEntry]], size: int) -> list[list]:
+def _cut(group: list[tuple[KernelSpec, Instance, KernelEntry]], size: int) -> list[list[Any]]:
     """Units of about ``size`` kernels, cut where a kernel's own hash says so: a kernel more or less changes
     one unit or two, and all others are found in the cache."""
-    parts: list[list] = [[]]
+    parts: list[list[Any]] = [[]]
     least = (size + 1) // 2
     for item in group:
         parts[-1].append(item)

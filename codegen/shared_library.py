@@ -66,7 +66,7 @@ class _Target:
 
 def compile_library(
     rendered: Rendered,
-    out: str | os.PathLike | None,
+    out: str | os.PathLike[str] | None,
     *,
     march: str = "auto",
     jobs: int | None = None,

@@ -114,7 +114,7 @@ def tells_all(data: bytes, value: Any, keys: int | None = None) -> bool:
     return said in (0, keys) or said == _colons(value)
 
 
-class _Repeated(dict):
+class _Repeated(dict[Any, Any]):
     """An object in which ``key`` occurs twice."""
 
     key = ""
@@ -163,7 +163,7 @@ def _number(text: str) -> int | float:
 
 def _find(value: Any, wanted: Callable[[Any], bool]) -> list[str | int] | None:
     """The path of the first value that is wanted; None where there is none."""
-    stack: list[tuple[Any, tuple]] = [(value, ())]
+    stack: list[tuple[Any, tuple[Any, ...]]] = [(value, ())]
     while stack:
         one, path = stack.pop()
         if wanted(one):

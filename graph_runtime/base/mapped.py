@@ -47,7 +47,7 @@ _watchers: list[tuple[Watcher, Callable[[int], None]]] = []
 
 
 @contextmanager
-def open_file(path: str | os.PathLike) -> Iterator[BufferedReader]:
+def open_file(path: str | os.PathLike[str]) -> Iterator[BufferedReader]:
     """A regular file, open for reading. Raises OSError for anything else, without waiting for a pipe's writer
     or reading a device, and ValueError for a path with a NUL."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -66,14 +66,14 @@ def _refused(handle: int) -> Iterator[BufferedReader]:
     yield
 
 
-def read_file(path: str | os.PathLike) -> bytes:
+def read_file(path: str | os.PathLike[str]) -> bytes:
     """All bytes of a regular file. Raises as open_file."""
     with open_file(path) as file:
         return file.read()
 
 
 def map_file(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     begin: int = 0,
     size: int | None = None,
     *,
@@ -93,7 +93,7 @@ def map_file(
 
 def map_opened(
     file: BufferedReader,
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     begin: int = 0,
     size: int | None = None,
     *,

@@ -24,7 +24,7 @@ _EXAMPLES = {
     "numerics": "{'tt': {'fidelity': 'HiFi2'}}",
     "dims": "{'batch': 4}",
 }
-_NONE: Mapping = MappingProxyType({})
+_NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 def _mapping() -> Any:
@@ -67,7 +67,7 @@ class Options:
     place: Mapping[str, Any] = _mapping()
     device_map: Mapping[str, Any] = _mapping()
     strict: bool = False
-    placement: str | Callable | None = None
+    placement: str | Callable[..., Any] | None = None
     objective: str = "serial"
     fallback: str = "error"
     formats: Mapping[str, str] = _mapping()

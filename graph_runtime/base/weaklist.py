@@ -12,7 +12,7 @@ _LEAST = 256  # references that may lie in a list before it is swept
 _lock = new_rlock()  # while a list is read or swept; adding needs none
 
 
-class WeakList(list):
+class WeakList(list[Any]):
     """Of ``weakref.ref`` objects, which are appended; with more than ``most`` of them, sweep."""
 
     __slots__ = ("most",)

@@ -26,7 +26,7 @@ _ADVICE = {
 
 
 @contextmanager
-def told(path: str | os.PathLike, hint: str = "") -> Iterator[None]:
+def told(path: str | os.PathLike[str], hint: str = "") -> Iterator[None]:
     """OSError of writing what will be ``path`` becomes a WriteError, which says what to do: ``hint`` too."""
     try:
         yield
@@ -40,7 +40,7 @@ def told(path: str | os.PathLike, hint: str = "") -> Iterator[None]:
 
 @contextmanager
 def writing(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     mode: int = 0o666,
     *,
     hint: str = "",
@@ -80,7 +80,7 @@ def writing(
 
 
 def write_whole(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     data: bytes | bytearray | memoryview,
     mode: int = 0o666,
     *,

@@ -33,7 +33,7 @@ _WHAT = b"graph_runtime library\0"  # what a signature is of, so that none of an
 _SHOWN = 8
 
 
-def trust(*what: str | os.PathLike) -> list[str]:
+def trust(*what: str | os.PathLike[str]) -> list[str]:
     """Let libraries run from now on, for this user: of bundles (folders and zips), library files, or by their
     sha256. Returns the hashes.
 
@@ -45,7 +45,7 @@ def trust(*what: str | os.PathLike) -> list[str]:
     return list(dict.fromkeys(sha256 for sha256, _ in found))
 
 
-def untrust(*what: str | os.PathLike) -> list[str]:
+def untrust(*what: str | os.PathLike[str]) -> list[str]:
     """Let them run no more, also those that were compiled here; as trust. Returns the hashes that were
     trusted. A signed library stays trusted while its key is there."""
     known = trust_store.entries()
@@ -59,7 +59,7 @@ def trusted() -> list[Trusted]:
     return list(trust_store.entries().values())
 
 
-def _hashes(item: str | os.PathLike) -> list[tuple[str, str]]:
+def _hashes(item: str | os.PathLike[str]) -> list[tuple[str, str]]:
     """(sha256, name) of the libraries that it names."""
     if isinstance(item, str) and trust_store.is_sha256(item):
         return [(item, "")]

@@ -206,12 +206,12 @@ _FLAGS: dict[str, tuple[Any, Any]] = {
 }
 
 
-def with_options(*but: str) -> Callable[[Callable], Callable]:
+def with_options(*but: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Gives a command all flags of _FLAGS ``but`` some, in the place of its parameter ``options``, which it
     gets as one Options. Raises InputError, when it is called, for a flag that says nothing."""
     flags = {name: flag for name, flag in _FLAGS.items() if name not in but}
 
-    def decorate(command: Callable) -> Callable:
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         parameters = []
         for own in signature(command, eval_str=True).parameters.values():
             shown = {own.name: (own.annotation, own.default)} if own.name != "options" else flags

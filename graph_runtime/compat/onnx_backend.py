@@ -49,7 +49,7 @@ class GraphRuntimeBackendRep(BackendRep):
         except UnknownValueError:
             pass  # converted when the values are there
 
-    def run(self, inputs: Sequence[np.ndarray] | Mapping[str, np.ndarray], **kwargs: Any) -> tuple:
+    def run(self, inputs: Sequence[np.ndarray] | Mapping[str, np.ndarray], **kwargs: Any) -> tuple[Any, ...]:
         """The outputs, in the model's order. ``inputs``: arrays in the order of the model's inputs, or by
         name. Raises InputError for values that do not fit."""
         names = [info.name for info in self._inputs]
@@ -125,7 +125,7 @@ class GraphRuntimeBackend(Backend):
         return GraphRuntimeBackendRep(model, _devices(device), options)
 
     @classmethod
-    def run_model(cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple:
+    def run_model(cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
@@ -136,7 +136,7 @@ class GraphRuntimeBackend(Backend):
         device: str = "CPU",
         outputs_info: Sequence[tuple[np.dtype, tuple[int, ...]]] | None = None,
         **kwargs: Any,
-    ) -> tuple:
+    ) -> tuple[Any, ...]:
         """One node on arrays. ``outputs_info`` is not needed; ``opset_version``: of the node."""
         arrays = [np.asarray(a) for a in inputs]
         names = [name for name in node.input if name]

@@ -70,7 +70,7 @@ class GraphBuilder:
         self._device = device_name(device)
         self._nodes: list[DraftNode] = []
         self._names: dict[str, int] = {}
-        self._signatures: dict[str, tuple] = {}
+        self._signatures: dict[str, tuple[Any, ...]] = {}
         self._outputs: list[Value] = []
         self._aliases: list[tuple[int, int]] = []
 
@@ -254,7 +254,7 @@ class GraphBuilder:
                 )
         return [value.type for value in inputs]
 
-    def _function(self, func_name: str, signature: tuple) -> str:
+    def _function(self, func_name: str, signature: tuple[Any, ...]) -> str:
         """The name, held against the calls that had it before. Raises GraphError where they differ."""
         known = self._signatures.setdefault(func_name, signature)
         if func_name != NOP and known != signature:
@@ -308,6 +308,6 @@ class GraphBuilder:
         return values[0] if len(values) == 1 else values
 
 
-def _text(signature: tuple) -> str:
+def _text(signature: tuple[Any, ...]) -> str:
     op, attrs, inputs, outputs = signature
     return f"{op}({', '.join(inputs)}{''.join(f', {k}={v}' for k, v in attrs)}) -> {', '.join(outputs)}"

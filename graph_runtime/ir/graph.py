@@ -24,7 +24,7 @@ __all__ = ["COPY", "NOP", "Func", "Graph", "Hints", "NodeView", "StorageHint", "
 
 COPY = "__copy"
 NOP = "__nop"
-_EMPTY: MappingProxyType = MappingProxyType({})
+_EMPTY: MappingProxyType[Any, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Hints:
     aliases: tuple[tuple[int, int], ...] = ()  # (output index, input index)
     at_input: tuple[int, ...] = ()  # nids of copies that run when their graph input is set
     # device or kind -> {"fidelity": ..., "dst": ..., "numerics": ...}
-    numerics: MappingProxyType | dict = field(default_factory=lambda: _EMPTY)
+    numerics: MappingProxyType[Any, Any] | dict[Any, Any] = field(default_factory=lambda: _EMPTY)
     policy: str | None = None  # of the balancer
 
 
@@ -158,8 +158,8 @@ class Graph:
     hints: Hints = field(default_factory=Hints)
     # what the document carried that nothing here reads but a writer keeps: unknown columns, control_deps
     # ({nid: [nid]})
-    extra_columns: MappingProxyType | dict = field(default_factory=lambda: _EMPTY)
-    control_deps: MappingProxyType | dict = field(default_factory=lambda: _EMPTY)
+    extra_columns: MappingProxyType[Any, Any] | dict[Any, Any] = field(default_factory=lambda: _EMPTY)
+    control_deps: MappingProxyType[Any, Any] | dict[Any, Any] = field(default_factory=lambda: _EMPTY)
 
     def __repr__(self) -> str:
         return (

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Constant", "Model", "Note"]
 
 _SMALL = 64 * 1024  # bytes
-_NONE: Mapping = MappingProxyType({})
+_NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class Constant:
         after the other needs the memory of one. Reading raises GraphError where the result is of another
         type.
         """
-        held: list[weakref.ref] = []
+        held: list[weakref.ref[Any]] = []
 
         def read() -> np.ndarray:
             array = held[0]() if held else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ..ir.ops import registry
 from .matching import closed, factors, is_close, with_number
@@ -28,7 +29,9 @@ def activations(net: Net) -> None:
                 break
 
 
-def _replace(net: Net, root: NetNode, nodes: list[NetNode], op: str, x: NetValue, attrs: dict) -> bool:
+def _replace(
+    net: Net, root: NetNode, nodes: list[NetNode], op: str, x: NetValue, attrs: dict[Any, Any]
+) -> bool:
     if registry.get(op) is None or not closed(nodes, root) or not net.together(nodes):
         return False
     if not net.keeps_support(nodes, op, [x], **attrs):
@@ -40,7 +43,7 @@ def _replace(net: Net, root: NetNode, nodes: list[NetNode], op: str, x: NetValue
     return True
 
 
-def _gelu(x: NetValue, gate: NetValue, number: float) -> tuple[str, dict, list[NetNode]] | None:
+def _gelu(x: NetValue, gate: NetValue, number: float) -> tuple[str, dict[Any, Any], list[NetNode]] | None:
     """number x (1 + f(u)) with number 1/2."""
     if not is_close(number, 0.5):
         return None
@@ -80,7 +83,7 @@ def _cubic(x: NetValue, value: NetValue) -> list[NetNode] | None:
     return None
 
 
-def _gate(x: NetValue, gate: NetValue, number: float) -> tuple[str, dict, list[NetNode]] | None:
+def _gate(x: NetValue, gate: NetValue, number: float) -> tuple[str, dict[Any, Any], list[NetNode]] | None:
     """number x f(x)."""
     f = gate.producer
     if f is None or not f.inputs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from ..ir.ops import registry, steps
 from .net import Net, NetNode, NetValue
@@ -23,7 +24,7 @@ class Group:
     nodes: list[NetNode]
     has_product: bool
 
-    def program(self, first_input: int) -> tuple[list[NetValue], list]:
+    def program(self, first_input: int) -> tuple[list[NetValue], list[Any]]:
         """The inputs that the steps read from outside, and the steps, which call them ``first_input`` and
         so on."""
         inputs: dict[NetValue, int] = {}
@@ -46,7 +47,7 @@ def is_step(node: NetNode) -> bool:
     )
 
 
-def _given(node: NetNode) -> dict:
+def _given(node: NetNode) -> dict[Any, Any]:
     defaults = {a.name: a.default for a in registry.require(node.op_name).attrs}
     return {key: v for key, v in node.attrs.items() if key in defaults and v != defaults[key]}
 

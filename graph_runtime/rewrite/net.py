@@ -36,7 +36,7 @@ class Net:
         self.source, self.kinds = model, tuple(kinds)
         self.notes: list[Note] = []
         self.changed = False
-        self._functions: dict[tuple, tuple[Func, tuple[TensorType, ...]]] = {}
+        self._functions: dict[tuple[Any, ...], tuple[Func, tuple[TensorType, ...]]] = {}
         self._by_op: dict[str | None, dict[NetNode, None]] = {}
         self._first: NetNode | None = None
         self._last: NetNode | None = None

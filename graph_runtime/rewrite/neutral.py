@@ -3,6 +3,8 @@ chains of reshapes; and equal nodes, of which one is enough."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..ir.ops import registry
 from .net import Net, NetNode, NetValue
 
@@ -152,7 +154,7 @@ def transposes(net: Net) -> None:
 
 def equal_nodes(net: Net) -> None:
     """Nodes of one op with equal attributes and inputs, asked onto one device, compute the same."""
-    seen: dict[tuple, NetNode] = {}
+    seen: dict[tuple[Any, ...], NetNode] = {}
     for node in net.nodes():
         if node.op is None or not node.is_pure:
             continue

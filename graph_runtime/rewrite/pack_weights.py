@@ -27,7 +27,7 @@ _KEPT = ("epilogue",)
 _PANELS, _LIBRARY = "dense_packed", "dense_blas"
 _GAIN = 0.95  # less is not worth a bundle that wants the library wherever it goes
 # (op, attributes, input types, names of kernels) -> seconds by name, of those that are there
-Measure = Callable[[str, Mapping, Sequence[TensorType], Sequence[str]], Mapping[str, float]]
+Measure = Callable[[str, Mapping[Any, Any], Sequence[TensorType], Sequence[str]], Mapping[str, float]]
 
 
 def is_host(node: NetNode) -> bool:

@@ -3,6 +3,8 @@ a multiply and an add) go into weights and bias, transposes into the operands.""
 
 from __future__ import annotations
 
+from typing import Any
+
 from .folding import folded
 from .net import Net, NetNode, NetValue
 from .neutral import permutation, reshaped
@@ -142,7 +144,7 @@ def _constant(net: Net, value: NetValue, near: NetNode) -> NetValue:
     return value if made is None else net.constant(made, f"{near.name}_{value.producer.op}")
 
 
-def given(node: NetNode) -> dict:
+def given(node: NetNode) -> dict[Any, Any]:
     """A product's attributes to be given again."""
     return {key: value for key, value in node.attrs.items() if value not in (None, "", ())}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..ir.ops import registry, steps
 from .net import Net, NetNode, NetValue
 from .neutral import permutation
@@ -65,6 +67,6 @@ def _carrier(node: NetNode) -> int:
     return next(i for i, v in enumerate(node.inputs) if _is_carried(v))
 
 
-def _given(node: NetNode) -> dict:
+def _given(node: NetNode) -> dict[Any, Any]:
     known = {a.name for a in registry.require(node.op_name).attrs}
     return {key: v for key, v in node.attrs.items() if key in known and v not in (None, "", ())}

@@ -411,7 +411,7 @@ def program_create(instrs: int, count: int) -> Any:
     return ffi.gc(out[0], lib.gr_program_destroy)
 
 
-def library_open(path: str | os.PathLike) -> int:
+def library_open(path: str | os.PathLike[str]) -> int:
     """dlopen a library of kernels, whose manifest has been judged before. Raises LibraryError with the
     linker's reason."""
     out = ffi.new("void **")
@@ -420,7 +420,7 @@ def library_open(path: str | os.PathLike) -> int:
     return address_of(out[0])
 
 
-def blas_open(path: str | os.PathLike, prefix: str) -> None:
+def blas_open(path: str | os.PathLike[str], prefix: str) -> None:
     """Open an OpenBLAS for the kernels that call one, once a process; ``prefix``: what its symbols begin
     with. Raises LibraryError where it cannot be opened or is none."""
     if lib.gr_blas_open(os.fsencode(path), prefix.encode()) != lib.GR_OK:
@@ -440,7 +440,7 @@ def library_close(handle: int) -> None:
 # **************** libraries that TVM made ****************
 
 
-def tvm_open(path: str | os.PathLike, externs: bool) -> int:
+def tvm_open(path: str | os.PathLike[str], externs: bool) -> int:
     """Open a library of TVM's and give it our services: a module handle. It stays open to the end of the
     process, because its operators keep what they were given. ``externs``: it reaches the services as plain
     undefined symbols. Raises LibraryError with the linker's reason."""

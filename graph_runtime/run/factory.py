@@ -48,7 +48,7 @@ def create(
     place: Mapping[str, str | Device] | None = None,
     device_map: Mapping[str, str | Device] | None = None,
     strict: bool | None = None,
-    placement: str | Callable | None = None,
+    placement: str | Callable[..., Any] | None = None,
     objective: str | None = None,
     fallback: str | None = None,
     formats: Mapping[str, str] | None = None,

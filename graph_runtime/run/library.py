@@ -70,7 +70,7 @@ class Library(LibraryFile):
         )
 
 
-def load_library(path: str | os.PathLike, *, sha256: str | None = None) -> Library:
+def load_library(path: str | os.PathLike[str], *, sha256: str | None = None) -> Library:
     """Open the library at a path: naming it is asking for its code. ``sha256`` (hex): only if it is those
     bytes.
 

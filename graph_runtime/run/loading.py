@@ -27,7 +27,7 @@ __all__ = ["bundle_files", "bundle_libraries", "load", "open_program", "read_run
 
 
 def load(
-    bundle: str | os.PathLike,
+    bundle: str | os.PathLike[str],
     devices: Any = None,
     program: str | None = None,
     *,
@@ -62,7 +62,7 @@ def load(
     )
 
 
-def read_runnable(bundle: str | os.PathLike, libraries: bool = True, rebuild: bool = False) -> Bundle:
+def read_runnable(bundle: str | os.PathLike[str], libraries: bool = True, rebuild: bool = False) -> Bundle:
     """A bundle whose programs will be run, with the kernels asked for, as load(). Nothing of it runs: what
     would be refused then is refused now. Raises DocumentError, UntrustedLibraryError."""
     opened = read_bundle(bundle)
@@ -114,7 +114,7 @@ def open_program(
     return module
 
 
-def _check_names(bundle: Bundle, entry: BundleProgram, graph: Graph, aliases: tuple) -> None:
+def _check_names(bundle: Bundle, entry: BundleProgram, graph: Graph, aliases: tuple[Any, ...]) -> None:
     """Raise DocumentError where the index does not say of each graph input whether runs or parameters set it:
     one that neither sets would be read as it lies in memory; and where it has other outputs or aliases."""
     said, wanted = {*entry.inputs, *entry.params}, set(graph.input_names)

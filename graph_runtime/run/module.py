@@ -186,7 +186,7 @@ class GraphModule:
         """The live tensor of an input, or with ``out`` (array or Tensor) a copy of it written there."""
         return hand_out(self.session.input(self._find_input(index)), out)
 
-    def load_params(self, params: bytes | str | os.PathLike | Mapping[str, Any]) -> None:
+    def load_params(self, params: bytes | str | os.PathLike[str] | Mapping[str, Any]) -> None:
         """Set parameters from TVM's binary (bytes or a path), .npz, .safetensors or a dict, biggest first.
 
         Names that are no inputs are skipped with a warning. Raises ParamsError, InputError.
@@ -200,7 +200,9 @@ class GraphModule:
         set_parameters(self.session, {self._find_input(name): known[name] for name in largest})
         self.params.update(known)
 
-    def share_params(self, other: GraphModule, params: bytes | str | os.PathLike | Mapping[str, Any]) -> None:
+    def share_params(
+        self, other: GraphModule, params: bytes | str | os.PathLike[str] | Mapping[str, Any]
+    ) -> None:
         """Let the parameters that ``params`` names live in the memory of ``other``, which may be deleted.
 
         Values are those of ``other``; this module's own memory for them goes back to the system. May be

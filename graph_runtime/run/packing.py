@@ -69,7 +69,7 @@ def pack(
         ],
     )
 
-    def search(_kept: tuple = (size, width, ptr, member, stop)) -> None:  # C reads them meanwhile
+    def search(_kept: tuple[Any, ...] = (size, width, ptr, member, stop)) -> None:  # C reads them meanwhile
         check(lib.gr_pack(problem, _pointer(offset), result))
 
     if max_nodes <= _QUICK:

@@ -109,7 +109,7 @@ def memory_view(device: OpenDevice) -> Mapping[str, MemoryView]:
     return opened(device).memory_view()
 
 
-def load_bundle(path: str | PathLike, libraries: bool = True, rebuild: bool = False) -> Bundle:
+def load_bundle(path: str | PathLike[str], libraries: bool = True, rebuild: bool = False) -> Bundle:
     """Read a bundle's index and check its hashes; its programs are loaded when they are first submitted.
     ``libraries``, ``rebuild``: as gr.load's: factory.read_runnable."""
     return read_runnable(path, libraries, rebuild)
@@ -179,12 +179,12 @@ def deallocate(tensor: Tensor, device: OpenDevice | bool | None = None, force: b
     return deallocated(transfers.checked(tensor), device, force)
 
 
-def dump_tensor(tensor: Tensor, path: str | PathLike) -> None:
+def dump_tensor(tensor: Tensor, path: str | PathLike[str]) -> None:
     """Values, device and layout to a file: host_tensors.dump."""
     host_tensors.dump(transfers.checked(tensor), path)
 
 
-def load_tensor(path: str | PathLike, device: OpenDevice | None = None) -> Tensor:
+def load_tensor(path: str | PathLike[str], device: OpenDevice | None = None) -> Tensor:
     """The tensor of a file, on the host without a device: host_tensors.load."""
     if device is None:
         return host_tensors.load(path)

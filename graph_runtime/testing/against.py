@@ -17,7 +17,7 @@ __all__ = ["compare_with"]
 
 def compare_with(
     name: str,
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     inputs: Mapping[str, np.ndarray],
     values: Sequence[np.ndarray],
     planned: Plan,
@@ -49,7 +49,7 @@ def compare_with(
     return Comparison(tuple(sorted(rows, key=lambda d: -d.nmse)), *bounds_of(planned), judge=name)
 
 
-def _onnxruntime(path: str | os.PathLike, inputs: Mapping[str, np.ndarray]) -> list[Any]:
+def _onnxruntime(path: str | os.PathLike[str], inputs: Mapping[str, np.ndarray]) -> list[Any]:
     try:
         import onnxruntime
     except ImportError:

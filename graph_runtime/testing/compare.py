@@ -41,7 +41,7 @@ def compare(
     seed: int = 0,
     bound: float | None = None,
     nodes: bool = False,
-    functions: Mapping[str, Callable] | None = None,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
     **options: Any,
 ) -> Comparison:
     """Run a graph on devices and by the interpreter on the same inputs.
@@ -69,7 +69,7 @@ def compare_prepared(
     seed: int = 0,
     bound: float | None = None,
     nodes: bool = True,
-    functions: Mapping[str, Callable] | None = None,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Comparison:
     """As compare, for what prepare.prepare gave: the judge is the model as it was imported, before
     any rewrite. A node that stands for several is compared with what the last of them makes there.

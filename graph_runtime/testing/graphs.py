@@ -30,7 +30,7 @@ class GraphMaker:
 
     names: list[str] = field(default_factory=list)
     func_id: list[int] = field(default_factory=list)
-    funcs: dict[tuple, Func] = field(default_factory=dict)
+    funcs: dict[tuple[Any, ...], Func] = field(default_factory=dict)
     reads: list[list[int]] = field(default_factory=list)
     made: list[list[TensorType]] = field(default_factory=list)
     device: list[int] = field(default_factory=list)
@@ -62,7 +62,7 @@ class GraphMaker:
         )
 
     def _call(
-        self, key: tuple, func: Func, reads: Sequence[int], made: Sequence[TensorType], device: int
+        self, key: tuple[Any, ...], func: Func, reads: Sequence[int], made: Sequence[TensorType], device: int
     ) -> int:
         func.raw.update(call_attrs(func.name, func.num_inputs, func.num_outputs))
         self.funcs.setdefault(key, func)

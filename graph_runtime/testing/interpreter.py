@@ -22,7 +22,7 @@ def interpret(
     graph: Graph,
     inputs: Inputs,
     *,
-    functions: Mapping[str, Callable] | None = None,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
     settle: Callable[[int, np.ndarray], np.ndarray] | None = None,
 ) -> list[np.ndarray]:
     """The value of every entry, by eid, as each op's numpy reference computes it.
@@ -90,7 +90,7 @@ def _ordered(graph: Graph, inputs: Inputs) -> list[np.ndarray]:
 
 
 def _call(
-    node: NodeView, arrays: list[np.ndarray], functions: Mapping[str, Callable]
+    node: NodeView, arrays: list[np.ndarray], functions: Mapping[str, Callable[..., Any]]
 ) -> Sequence[np.ndarray]:
     func = node.callee
     if func.name == NOP:

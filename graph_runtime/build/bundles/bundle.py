@@ -90,7 +90,9 @@ class Bundle:
     one of KERNELS; factory.open_program reads it. ``verified``: parameters, graphs and plans are not mapped,
     and all that is used is compared."""
 
-    def __init__(self, path: Path, index: Mapping, members: Mapping[str, Member], verified: bool = False):
+    def __init__(
+        self, path: Path, index: Mapping[Any, Any], members: Mapping[str, Member], verified: bool = False
+    ):
         self.path, self.kernels, self.verified = path, KERNELS[0], verified
         self.devices: tuple[str, ...] = tuple(index["devices"])
         self.programs = tuple(_program(raw) for raw in index["programs"])
@@ -106,7 +108,9 @@ class Bundle:
         )
         self.files: Mapping[str, str] = {name: row["sha256"] for name, row in index["files"].items()}
         self.sizes: Mapping[str, int] = {name: row["bytes"] for name, row in index["files"].items()}
-        self.memo: dict[str, tuple] = {}  # program -> layouts of its inputs (runtime/stitching/executable.py)
+        self.memo: dict[
+            str, tuple[Any, ...]
+        ] = {}  # program -> layouts of its inputs (runtime/stitching/executable.py)
         self._members = members
         self._views: dict[str, memoryview] = {}
         self._digests: dict[tuple[int, ...], dict[str, bytes]] = {}  # of parameters, by the file's numbers
@@ -212,7 +216,7 @@ class Mapped(NamedTuple):
     digests: dict[str, bytes]
 
 
-def _slot(raw: Mapping, key: str) -> Slot:
+def _slot(raw: Mapping[Any, Any], key: str) -> Slot:
     try:
         dtype = dtypes.canonical(raw["dtype"])
         dtypes.to_numpy(dtype)
@@ -221,7 +225,7 @@ def _slot(raw: Mapping, key: str) -> Slot:
     return Slot(TensorType(dtype, tuple(raw["shape"])), raw["offset"])
 
 
-def _program(raw: Mapping) -> BundleProgram:
+def _program(raw: Mapping[Any, Any]) -> BundleProgram:
     return BundleProgram(
         raw["name"],
         raw["graph"],
@@ -237,7 +241,7 @@ def _program(raw: Mapping) -> BundleProgram:
 # **************** reading ****************
 
 
-def read_bundle(path: str | os.PathLike, verify: str = "quick") -> Bundle:
+def read_bundle(path: str | os.PathLike[str], verify: str = "quick") -> Bundle:
     """Open a bundle. ``verify`` "full": every file that is used is read into memory and its sha256 compared,
     parameters too, so that what changes later changes nothing. Raises InputError for another word,
     DocumentError where it is no bundle, of another version, where a file is
@@ -266,7 +270,7 @@ def read_bundle(path: str | os.PathLike, verify: str = "quick") -> Bundle:
     return Bundle(path, index, members, verify == "full")
 
 
-def _check_sizes(path: Path, index: Mapping, members: Mapping[str, Member]) -> None:
+def _check_sizes(path: Path, index: Mapping[Any, Any], members: Mapping[str, Member]) -> None:
     for name, row in index["files"].items():
         if members[name].size != row["bytes"]:
             raise DocumentError(
@@ -288,7 +292,7 @@ def _compare(path: Path, name: str, got: str, wanted: str) -> None:
         )
 
 
-def _read_index(path: Path, zipped: Mapping[str, Member] | None) -> dict:
+def _read_index(path: Path, zipped: Mapping[str, Member] | None) -> dict[Any, Any]:
     if not ((path / INDEX).is_file() if zipped is None else INDEX in zipped):
         raise DocumentError(f"{path} is no bundle: it has no {INDEX}", got=str(path))
     member = Member(path / INDEX, 0, (path / INDEX).stat().st_size) if zipped is None else zipped[INDEX]
@@ -309,7 +313,7 @@ def _read_index(path: Path, zipped: Mapping[str, Member] | None) -> dict:
     return index
 
 
-def check_references(path: Path, index: Mapping) -> None:
+def check_references(path: Path, index: Mapping[Any, Any]) -> None:
     """Raise DocumentError where parts of bundle.json, valid by its schema, contradict one another, and for a
     device that only tests have."""
     for i, device in enumerate(index["devices"]):

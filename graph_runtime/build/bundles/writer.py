@@ -37,12 +37,12 @@ _CHUNK = 1 << 20
 
 
 def write_bundle(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     *,
     devices: Sequence[str],
     programs: Sequence[BundleProgram],
     libraries: Sequence[BundleLibrary],
-    files: Mapping[str, bytes | os.PathLike],
+    files: Mapping[str, bytes | os.PathLike[str]],
     params: Mapping[str, Any] | None = None,
     options: Options | None = None,
     tell: Count = uncounted,
@@ -97,19 +97,19 @@ def _slot(slot: Slot) -> dict[str, Any]:
     return {"dtype": slot.type.dtype, "shape": list(slot.type.shape), "offset": slot.offset}
 
 
-def _program(program: BundleProgram) -> dict:
+def _program(program: BundleProgram) -> dict[Any, Any]:
     """As bundle.json has it: what is only said when it is true is left out otherwise."""
     raw = asdict(program)
     return {key: value for key, value in raw.items() if key not in ("const", "plan") or value}
 
 
-def _library(library: BundleLibrary) -> dict:
+def _library(library: BundleLibrary) -> dict[Any, Any]:
     raw = asdict(library)
     return {key: value for key, value in raw.items() if key != "signature" or value is not None}
 
 
 @contextmanager
-def _opened(data: bytes | os.PathLike) -> Iterator[tuple[IO[bytes], int]]:
+def _opened(data: bytes | os.PathLike[str]) -> Iterator[tuple[IO[bytes], int]]:
     """A stream of what stands for a file, and its bytes."""
     if isinstance(data, bytes):
         yield io.BytesIO(data), len(data)

@@ -86,7 +86,7 @@ class LibraryFile:
         return sorted(name for name, of in self.kernels if of == kind)
 
 
-def read_library(path: str | os.PathLike) -> LibraryFile:
+def read_library(path: str | os.PathLike[str]) -> LibraryFile:
     """The library at a path, judged.
 
     Raises LibraryError for what is no library, a malformed manifest, another ABI, or a kernel that is listed

@@ -87,7 +87,7 @@ def direct_symbol(name: str, kind: str) -> str:
     return f"{name}__direct" if kind == "cpu" else f"{name}__{kind}__direct"
 
 
-def find_manifest(path: str | os.PathLike) -> Manifest | None:
+def find_manifest(path: str | os.PathLike[str]) -> Manifest | None:
     """The manifest of a library file, without opening the library; None where there is none (a library that
     others made).
 
@@ -107,7 +107,7 @@ def manifest_in(path: Path, data: mmap.mmap | memoryview) -> Manifest | None:
     return None if body is None else _parse(path, body)
 
 
-def read_manifest(path: str | os.PathLike) -> Manifest:
+def read_manifest(path: str | os.PathLike[str]) -> Manifest:
     """As find_manifest, with a LibraryError where there is none."""
     manifest = find_manifest(path)
     if manifest is None:

@@ -39,7 +39,7 @@ def create(
     graph_json: Any,
     library: Any = None,
     devices: Any = ("cpu:0",),
-    dump_root: str | os.PathLike | None = None,
+    dump_root: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> GraphModuleDebug:
     """A GraphModuleDebug; ``options`` are those of factory.create, ``dump_root`` is where it writes."""
@@ -51,7 +51,7 @@ class DebugDump:
     """The files of one GraphModuleDebug. ``path`` is the folder they stand in, ``nodes`` the graph's nodes as
     they are dumped: op ("param" or the function), name, inputs (names), shape, attrs."""
 
-    def __init__(self, graph_json: Any, device: Any, root: str | os.PathLike | None):
+    def __init__(self, graph_json: Any, device: Any, root: str | os.PathLike[str] | None):
         self._own_root = root is None
         self.root = Path(tempfile.mkdtemp(prefix="tvmdbg_") if root is None else root)
         self.path = self.root / f"_tvmdbg_device_{device.kind.upper()}_{device.ordinal}"
@@ -187,7 +187,11 @@ class GraphModuleDebug(DebugModule):
     functions = DebugModule.functions | {"exit"}
 
     def __init__(
-        self, module: GraphModule, devices: Any, graph_json: Any, dump_root: str | os.PathLike | None = None
+        self,
+        module: GraphModule,
+        devices: Any,
+        graph_json: Any,
+        dump_root: str | os.PathLike[str] | None = None,
     ):
         super().__init__(module)
         self.debug_datum = DebugDump(graph_json, parse_list(devices)[0], dump_root)

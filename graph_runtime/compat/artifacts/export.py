@@ -24,7 +24,7 @@ __all__ = ["export"]
 
 def export(
     graph: Graph,
-    folder: str | os.PathLike,
+    folder: str | os.PathLike[str],
     *,
     dialect: str = "tvm",
     params: Any = None,

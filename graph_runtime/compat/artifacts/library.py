@@ -185,7 +185,7 @@ def _flat(devices: Sequence[Any]) -> list[Device | str]:
 # **************** loading ****************
 
 
-def load_module(path: str | os.PathLike) -> TvmModule:
+def load_module(path: str | os.PathLike[str]) -> TvmModule:
     """Load a library that TVM 0.5 to 0.20 exported: ``.so``, or ``.o`` and ``.tar``, which are linked first.
 
     Naming a file is asking for its code: constructors of the library run here. Raises LibraryError where the

@@ -16,7 +16,7 @@ from ..artifacts.library import load_module as _load_module
 device = of_type
 
 
-def load_module(path: str | os.PathLike) -> Module:
+def load_module(path: str | os.PathLike[str]) -> Module:
     """tvm.library.load_module; its executors compute with inputs that were never set, as TVM's do."""
     module = _load_module(path)
     module.options["unset_inputs"] = "allow"

@@ -105,7 +105,7 @@ def id_rows(values: list[Any]) -> np.ndarray | None:
     return ids if ids.max() <= _ID_MAX else None
 
 
-def of_length(column: Sequence, count: int, *path: str | int) -> None:
+def of_length(column: Sequence[Any], count: int, *path: str | int) -> None:
     """Raise GraphError unless a column has one element for each of ``count`` entries."""
     if len(column) != count:
         raise GraphError(
@@ -124,7 +124,7 @@ def intern_types(dltype: list[str], shape: list[list[int]]) -> tuple[np.ndarray,
         array("q", list(chain.from_iterable(shape)))
     except (TypeError, OverflowError):
         raise _fraction(shape, ("attrs", "shape", 1)) from None
-    distinct: dict[tuple, int] = {}
+    distinct: dict[tuple[Any, ...], int] = {}
     found, before, said = -1, None, None
     numbers = []
     for name, dims in zip(dltype, shape, strict=True):

@@ -27,7 +27,7 @@ _COLUMNS = ("dltype", "shape", "storage_id", "device_index", "device_id", "stora
 # ---------------------------------------------------------------- bytes
 
 
-def read_source(source: bytes | str | os.PathLike, what: str) -> bytes:
+def read_source(source: bytes | str | os.PathLike[str], what: str) -> bytes:
     """The bytes of a document. A str that begins with "{" is its text, any other a path. Raises DocumentError
     for a file that cannot be read, naming it.
     """
@@ -113,7 +113,9 @@ def check_schema(document: Any, name: str, what: str) -> None:
         raise DocumentError(f"{what}: {error}") from None
 
 
-def _explain(document: Any, schema: dict, path: list, rules: list) -> tuple[str, list] | None:
+def _explain(
+    document: Any, schema: dict[Any, Any], path: list[Any], rules: list[Any]
+) -> tuple[str, list[Any]] | None:
     """What a broken rule means to a reader, and the path that is to blame; None for a rule that this does
     not know.
     """
@@ -151,7 +153,7 @@ def _explain(document: Any, schema: dict, path: list, rules: list) -> tuple[str,
     return None
 
 
-def _choice(value: Any, allowed: list, path: list) -> str:
+def _choice(value: Any, allowed: list[Any], path: list[Any]) -> str:
     if allowed == ["list_int", "size_t"]:
         return (
             f"unknown column {brief(path[-2])!r}{did_you_mean(path[-2], _COLUMNS)}: one that is "
@@ -163,7 +165,7 @@ def _choice(value: Any, allowed: list, path: list) -> str:
     return f"must be {texts}, got {_show(value)}{close}"
 
 
-def _walk(value: Any, path: list) -> Any:
+def _walk(value: Any, path: list[Any]) -> Any:
     for key in path:
         value = value[key]
     return value

@@ -41,7 +41,7 @@ class OpCall:
     attrs: dict[str, Any]
     raw: dict[str, str]
     made: tuple[TensorType, ...]
-    signature: tuple
+    signature: tuple[Any, ...]
 
     @property
     def op(self) -> str:
@@ -111,7 +111,7 @@ def to_document(
     ``device``; and no storage column unless a node names a storage id.
     """
     types = [t for node in nodes for t in node.types]
-    columns: dict[str, list] = {
+    columns: dict[str, list[Any]] = {
         "dltype": ["list_str", [t.dtype for t in types]],
         "shape": ["list_shape", [list(t.shape) for t in types]],
     }

@@ -33,7 +33,7 @@ def intern_functions(nodes: NodeColumns) -> tuple[np.ndarray, tuple[Func, ...]]:
     ids: list[int] = []
     funcs: list[Func] = []
     by_name: dict[str | None, tuple[dict[str, str], int]] = {}  # nearly always all nodes of a name are equal
-    by_attrs: dict[tuple, int] = {}
+    by_attrs: dict[tuple[Any, ...], int] = {}
     for nid, raw in nodes.runs:
         if not isinstance(raw, dict):  # NULL
             ids.append(-1)
@@ -237,7 +237,7 @@ def _check_rule(graph: Graph, nid: int) -> None:
         )
 
 
-def _texts(types: tuple) -> str:
+def _texts(types: tuple[Any, ...]) -> str:
     return ", ".join(map(str, types[:8])) + (", ..." if len(types) > 8 else "")
 
 

@@ -26,7 +26,7 @@ __all__ = ["check_arg_nodes", "check_order", "check_placeholders", "graph_from_d
 _COLUMNS = ("dltype", "shape", "storage_id", "device_index", "device_id", "storage_scope")
 
 
-def load_graph(source: bytes | str | os.PathLike, *, strict: bool = False) -> Graph:
+def load_graph(source: bytes | str | os.PathLike[str], *, strict: bool = False) -> Graph:
     """The graph in a graph.json: bytes, text (a str that begins with "{"), or a path.
 
     ``strict`` refuses what TVM ignores without a word: text after the document, keys after ``metadata``,

@@ -33,7 +33,7 @@ def _path(*keys: str | int) -> str:
 
 
 def read_storage(
-    ours: dict, sid: np.ndarray | None, device_type: np.ndarray | None
+    ours: dict[Any, Any], sid: np.ndarray | None, device_type: np.ndarray | None
 ) -> tuple[StorageHint, ...] | None:
     """One row a storage id, or None. Raises GraphError where rows, ids and device columns disagree."""
     if "storage" not in ours:
@@ -136,7 +136,9 @@ def _shard(row: dict[str, Any], i: int) -> Shard | None:
     )
 
 
-def read_layout_column(ours: dict, layouts: tuple[Layout, ...] | None, count: int) -> np.ndarray | None:
+def read_layout_column(
+    ours: dict[Any, Any], layouts: tuple[Layout, ...] | None, count: int
+) -> np.ndarray | None:
     """int64 [entries]: index into ``layouts``, -1 where nothing is said; None without the column."""
     if "layout" not in ours:
         return None
@@ -155,7 +157,7 @@ def read_layout_column(ours: dict, layouts: tuple[Layout, ...] | None, count: in
     return values
 
 
-def read_aliases(ours: dict, graph: Graph) -> tuple[tuple[int, int], ...]:
+def read_aliases(ours: dict[Any, Any], graph: Graph) -> tuple[tuple[int, int], ...]:
     """(output index, input index) pairs of equal types, none twice. Raises GraphError."""
     pairs = [
         tuple(integers(pair, *_META, "aliases", i).tolist()) for i, pair in enumerate(ours.get("aliases", ()))
@@ -182,7 +184,7 @@ def read_aliases(ours: dict, graph: Graph) -> tuple[tuple[int, int], ...]:
     return tuple(pairs)
 
 
-def read_at_input(ours: dict, graph: Graph) -> tuple[int, ...]:
+def read_at_input(ours: dict[Any, Any], graph: Graph) -> tuple[int, ...]:
     """nids of __copy nodes that read a graph input, or what another of them makes. Raises GraphError for any
     other."""
     nids = integers(ours.get("at_input", []), *_META, "at_input").tolist()

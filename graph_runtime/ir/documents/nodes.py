@@ -154,7 +154,7 @@ def _attrs(block: list[dict[str, Any]], ops: list[str]) -> list[Attrs] | None:
         return None
 
 
-def _is_plain(ops: list, names: list, inputs: list, attrs: list | None) -> bool:
+def _is_plain(ops: list[Any], names: list[Any], inputs: list, attrs: list[Any] | None) -> bool:
     """Whether the schema accepts these nodes for sure, but for ids and for texts in attrs."""
     return attrs is not None and (
         set(ops) <= {"null", "tvm_op"}
@@ -164,7 +164,7 @@ def _is_plain(ops: list, names: list, inputs: list, attrs: list | None) -> bool:
     )
 
 
-def _input_path(start: int, inputs: list[list], slot: int) -> tuple[str | int, ...]:
+def _input_path(start: int, inputs: list[list[Any]], slot: int) -> tuple[str | int, ...]:
     """The path of an input of a block's nodes."""
     ends = np.cumsum([len(of_node) for of_node in inputs])
     nid = int(np.searchsorted(ends, slot, side="right"))

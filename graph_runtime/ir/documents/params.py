@@ -37,7 +37,7 @@ _MOST_DIMS = 32
 
 
 def read_params(
-    source: bytes | bytearray | memoryview | str | os.PathLike | Mapping[str, Any],
+    source: bytes | bytearray | memoryview | str | os.PathLike[str] | Mapping[str, Any],
 ) -> dict[str, np.ndarray]:
     """Parameters by name, from TVM's binary (bytes or a path), ``.npz``, ``.safetensors``, a bundle or the
     parameter file in its folder (paths), or a mapping, which is taken as it is.
@@ -165,7 +165,7 @@ def _dtype(cursor: Cursor, what: str) -> np.dtype:
         raise cursor.error(f"{what}: {error}") from None
 
 
-def save_params(params: Mapping[str, Any], path: str | os.PathLike | None = None) -> bytes:
+def save_params(params: Mapping[str, Any], path: str | os.PathLike[str] | None = None) -> bytes:
     """TVM's binary of parameters, names sorted, so that equal parameters give equal bytes; written to
     ``path`` too if one is given.
 

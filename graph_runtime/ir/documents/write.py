@@ -185,7 +185,7 @@ def _for_people(graph: Graph) -> list[dict[str, str]] | None:
     return found
 
 
-def _columns(graph: Graph, dialect: str) -> Iterable[tuple[str, list]]:
+def _columns(graph: Graph, dialect: str) -> Iterable[tuple[str, list[Any]]]:
     hints, count = graph.hints, graph.num_entries
     dltype = ["uint1" if t.dtype == "bool" else t.dtype for t in graph.types]
     shape = [list(t.shape) for t in graph.types]

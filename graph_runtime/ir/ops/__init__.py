@@ -6,6 +6,7 @@ select (which C body serves a node), and where ops run inside of others: steps, 
 
 from functools import partial
 from importlib import import_module
+from typing import Any
 
 from .registry import REQUIRED, Attr, Body, Case, Op, all_ops, get, provide, register, require
 
@@ -49,7 +50,7 @@ _FAMILIES = {
 provide({op: partial(import_module, family) for family, ops in _FAMILIES.items() for op in ops.split()})
 
 
-def support_table() -> list[dict]:
+def support_table() -> list[dict[Any, Any]]:
     """One row an op, for docs and the command line: {"op", "family", "doc", and a list of the dtypes of its
     first input for each device kind}. ["any"]: no kernel is needed."""
     kinds = sorted({kind for op in all_ops().values() for kind in op.bodies})

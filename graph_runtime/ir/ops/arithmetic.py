@@ -34,7 +34,7 @@ _TT_NUMBERS = tuple(t for t in rules.TT_COMPARED if t != "bool")
 # ---------------------------------------------------------------- one input
 
 
-def _limits(dtype: str, attrs: dict) -> tuple:
+def _limits(dtype: str, attrs: dict[Any, Any]) -> tuple[Any, ...]:
     """min and max as numbers of the dtype, integers rounded inwards and saturated."""
     low, high = attrs["min"], attrs["max"]
     if dtype in rules.FLOATS:
@@ -45,7 +45,7 @@ def _limits(dtype: str, attrs: dict) -> tuple:
     return tuple(int(min(max(int(v), info.min), info.max)) for v in (low, high))
 
 
-def _clip(x: np.ndarray, dtype: str, attrs: dict) -> np.ndarray:
+def _clip(x: np.ndarray, dtype: str, attrs: dict[Any, Any]) -> np.ndarray:
     low, high = _limits(dtype, attrs)
     if x.dtype.kind in "iu":
         low, high = x.dtype.type(low), x.dtype.type(high)

@@ -13,6 +13,7 @@ All of these but cast may write their output over an input of the output's type.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from .pointwise import binary, gated, sigmoid, unary
 from .registry import REQUIRED, Attr, Body, Case, Op, register
 
 
-def _divide(a: np.ndarray, b: np.ndarray, attrs: dict) -> np.ndarray:
+def _divide(a: np.ndarray, b: np.ndarray, attrs: dict[Any, Any]) -> np.ndarray:
     if a.dtype.kind == "f":
         return a / b
     if (b == 0).any() and np.broadcast(a, b).size:
@@ -59,7 +60,7 @@ binary(
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
-def _gelu(x: np.ndarray, attrs: dict) -> np.ndarray:
+def _gelu(x: np.ndarray, attrs: dict[Any, Any]) -> np.ndarray:
     if attrs["approximate"] == "tanh":  # (1 + tanh u) / 2 = sigmoid(2 u)
         return gated(x, 2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
     return 0.5 * x * np.asarray(_erfc(-x / math.sqrt(2)), np.float64)

@@ -88,7 +88,7 @@ def _alpha(default: float, meaning: str) -> Attr:
     return Attr("alpha", "float", default, meaning)
 
 
-def _other(attrs: dict) -> tuple[Case, ...]:
+def _other(attrs: dict[Any, Any]) -> tuple[Case, ...]:
     return (Case("attributes", (("float32", (33, 40)),), attrs, nmse=rules.ROUNDED),)
 
 

@@ -7,6 +7,8 @@ of range is a kernel error.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...base.errors import KernelError
@@ -53,7 +55,7 @@ def along(op: str, data: TensorType, indices: TensorType, axis: int) -> int:
     return axis
 
 
-def positions(op: str, data: np.ndarray, indices: np.ndarray, axis: int) -> tuple:
+def positions(op: str, data: np.ndarray, indices: np.ndarray, axis: int) -> tuple[Any, ...]:
     at = list(np.ix_(*map(np.arange, indices.shape)))
     at[axis] = _in_range(op, indices, data.shape[axis]) if indices.size else indices
     return tuple(at)
@@ -77,7 +79,7 @@ def tuples(op: str, data: TensorType, indices: TensorType, batch: int) -> int:
     return k
 
 
-def at_tuples(op: str, data: np.ndarray, indices: np.ndarray, batch: int) -> tuple:
+def at_tuples(op: str, data: np.ndarray, indices: np.ndarray, batch: int) -> tuple[Any, ...]:
     """numpy's advanced index of the tuples."""
     k = indices.shape[-1]
     if not indices.size:

@@ -7,6 +7,7 @@ float_functions.py and arithmetic.py call them. The reference computes in float6
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def _binary_cases(
     allowed: tuple[str, ...],
     few: bool,
     nmse: dict[str, float],
-    attrs: dict,
+    attrs: dict[Any, Any],
 ) -> tuple[Case, ...]:
     first, *types = ("float32", *allowed) if "float32" in allowed else allowed
     rows = [
@@ -62,7 +63,7 @@ def _binary_cases(
     return tuple(rows)
 
 
-def _numpy_binary(compute: Callable, result: str | None) -> Callable:
+def _numpy_binary(compute: Callable[..., Any], result: str | None) -> Callable[..., Any]:
     def reference(arrays, attrs):
         a, b = arrays
         dtype = np.dtype(result) if result else a.dtype
@@ -77,7 +78,7 @@ def _numpy_binary(compute: Callable, result: str | None) -> Callable:
 def binary(
     name: str,
     doc: str,
-    compute: Callable,
+    compute: Callable[..., Any],
     tt: tuple[str, ...] = (),
     allowed: tuple[str, ...] = rules.FLOATS + rules.INTS,
     make: tuple[str, ...] = (),
@@ -89,7 +90,7 @@ def binary(
     flops: int = 1,
     nmse: dict[str, float] = rules.EXACT,
     attrs: tuple[Attr, ...] = (),
-    words: Callable | None = None,
+    words: Callable[..., Any] | None = None,
     more: tuple[Case, ...] = (),
 ) -> None:
     """Register ``compute(a, b, attrs)`` as op ``name``. ``result``: dtype of the output, None: the inputs'.
@@ -124,7 +125,7 @@ def binary(
 
 
 def _unary_cases(
-    make: str, nmse: dict[str, float], allowed: tuple[str, ...], few: bool, attrs: dict
+    make: str, nmse: dict[str, float], allowed: tuple[str, ...], few: bool, attrs: dict[Any, Any]
 ) -> tuple[Case, ...]:
     shapes = (
         ("small", (16,)),
@@ -149,7 +150,7 @@ def _unary_cases(
 def unary(
     name: str,
     doc: str,
-    compute: Callable,
+    compute: Callable[..., Any],
     *,
     flops: int = 1,
     allowed: tuple[str, ...] = rules.FLOATS,
@@ -157,11 +158,11 @@ def unary(
     make: str = "normal",
     nmse: dict[str, float] = rules.ROUNDED,
     attrs: tuple[Attr, ...] = (),
-    words: Callable | None = None,
+    words: Callable[..., Any] | None = None,
     kernel: str | None = None,
     result: str | None = None,
     few: bool = True,
-    given: dict | None = None,
+    given: dict[Any, Any] | None = None,
     more: tuple[Case, ...] = (),
 ) -> None:
     """Register ``compute(x, attrs)`` as op ``name``. ``result``: dtype of the output, None: the input's.
@@ -198,7 +199,7 @@ def unary(
     )
 
 
-def float_word_of(*names: str) -> Callable:
+def float_word_of(*names: str) -> Callable[..., Any]:
     """The ``words`` of an op whose float attributes ``names`` are passed as doubles."""
     return lambda inputs, outputs, attrs: [rules.float_word(attrs[name]) for name in names]
 

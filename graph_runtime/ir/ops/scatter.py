@@ -9,6 +9,8 @@ Updates are applied in order: of several to one element the last one stays (redu
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...base import dtypes
@@ -22,7 +24,7 @@ _UFUNC = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimu
 _REDUCTION = Attr("reduction", "str", "none", "how an update joins the element that is there", _REDUCTIONS)
 
 
-def _scatter(data: np.ndarray, at: tuple, updates: np.ndarray, reduction: str) -> list[np.ndarray]:
+def _scatter(data: np.ndarray, at: tuple[Any, ...], updates: np.ndarray, reduction: str) -> list[np.ndarray]:
     if reduction == "none":
         out = data.copy()
         out[at] = updates

@@ -68,7 +68,7 @@ CODES = {
     "erf": 31,
     "log": 32,
 }
-_PARAMETERS: dict[str, Callable[[dict], tuple[float, ...]]] = {
+_PARAMETERS: dict[str, Callable[[dict[Any, Any]], tuple[float, ...]]] = {
     "clip": lambda a: (-np.inf if a["min"] is None else a["min"], np.inf if a["max"] is None else a["max"]),
     "hard_sigmoid": lambda a: (a["alpha"], a["beta"]),
     "leaky_relu": lambda a: (a["alpha"],),
@@ -181,7 +181,9 @@ def _registers(program: Sequence[Step], epilogue: bool) -> int:
     return 1 + max(row[1] for row in _instructions(program, epilogue))
 
 
-def _instructions(program: Sequence[Step], epilogue: bool) -> list[tuple[int, int, int, int, tuple]]:
+def _instructions(
+    program: Sequence[Step], epilogue: bool
+) -> list[tuple[int, int, int, int, tuple[Any, ...]]]:
     """(code, result, operand, operand, parameters) each. An input is loaded before the step that reads it
     first; a register is free again after the last step that reads it."""
     shift = 1 if epilogue else 0

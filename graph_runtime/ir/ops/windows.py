@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -93,7 +94,7 @@ def dilated_cases(types: tuple[str, ...]) -> Iterator[Case]:
         yield Case(f"dilated_{t}", ((t, (2, 3, 9, 40)),), attrs, nmse=rules.EXACT)
 
 
-def window_words(dims: int, last: Callable) -> Callable:
+def window_words(dims: int, last: Callable[..., Any]) -> Callable[..., Any]:
     """The op's ``words``; ``last(attrs)``: word 15."""
 
     def words(i, o, a):
@@ -107,7 +108,7 @@ def window_words(dims: int, last: Callable) -> Callable:
     return words
 
 
-def windows_of(x: np.ndarray, attrs, out: tuple[int, ...]) -> Iterator[tuple]:
+def windows_of(x: np.ndarray, attrs, out: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
     """(output position, index of the window's elements inside the image, padded elements) of each window."""
     dims = len(out)
     kernel, strides, pads = attrs["kernel_shape"], attrs["strides"], attrs["pads"]

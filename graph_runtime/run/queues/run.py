@@ -135,7 +135,7 @@ def _drop(pointer: Any, name: str) -> None:
 
 # **************** asyncio ****************
 
-_waiting: list[tuple[Callable[[], bool], asyncio.Future]] = []
+_waiting: list[tuple[Callable[[], bool], asyncio.Future[Any]]] = []
 _lock = new_lock()
 _thread: threading.Thread | None = None
 
@@ -180,12 +180,12 @@ def _is_over(over: Callable[[], bool]) -> bool:
         return True
 
 
-def _set(future: asyncio.Future) -> None:
+def _set(future: asyncio.Future[Any]) -> None:
     if not future.done():
         future.set_result(None)
 
 
-def _wake(future: asyncio.Future) -> None:
+def _wake(future: asyncio.Future[Any]) -> None:
     try:
         future.get_loop().call_soon_threadsafe(_set, future)
     except RuntimeError:  # that loop is closed

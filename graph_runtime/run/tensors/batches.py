@@ -139,7 +139,7 @@ def _block(types: Sequence[TensorType]) -> tuple[list[int], int]:
     return offsets, max(end, 1)
 
 
-def _rows(types: Sequence[TensorType], offsets: Sequence[int]) -> Iterator[tuple]:
+def _rows(types: Sequence[TensorType], offsets: Sequence[int]) -> Iterator[tuple[Any, ...]]:
     at = 0
     for type_, group in groupby(types):
         count, dtype = len(list(group)), dtypes.to_numpy(type_.dtype)

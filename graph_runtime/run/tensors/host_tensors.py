@@ -140,7 +140,7 @@ def memcpy(target: Any, source: Tensor, dtype: str | None = None) -> None:
 # **************** files ****************
 
 
-def dump(tensor: Tensor, path: str | os.PathLike) -> None:
+def dump(tensor: Tensor, path: str | os.PathLike[str]) -> None:
     """Write a tensor's values and where it lives to a file: TVM's parameter binary with one entry, whose name
     is the device and layout as JSON. Raises ParamsError for a dtype that has no array form, OSError."""
     layout = tensor.layout
@@ -156,7 +156,7 @@ def _shard(said: dict[str, Any] | None) -> Shard | None:
     return Shard(said["kind"], ((top, left), (bottom, right)), (rows, cols), said["orientation"])
 
 
-def load(path: str | os.PathLike, device: Device | str | None = None) -> Tensor:
+def load(path: str | os.PathLike[str], device: Device | str | None = None) -> Tensor:
     """The tensor that ``dump`` wrote: on ``device`` in the layout that it had, without one on the host.
 
     Raises ParamsError or DocumentError for a file that is none, DeviceError where the device cannot hold it.

@@ -21,10 +21,10 @@ __all__ = ["Maker", "before_write", "recover", "replace", "settle_all", "watch"]
 
 _pending, _failure, _NULL = core.lib.gr_buffer_pending, core.lib.gr_buffer_failure, core.ffi.NULL
 _MOST = 32  # outputs of a device that are not looked at yet
-_queued: defaultdict[core.DeviceHandle, deque[weakref.ref]] = defaultdict(deque)
+_queued: defaultdict[core.DeviceHandle, deque[weakref.ref[Any]]] = defaultdict(deque)
 _recovering = new_rlock()
 _active = False  # a thread is in recover()
-_refused: list[weakref.ref] = []  # outputs that failed while the host was forbidden to make them again
+_refused: list[weakref.ref[Any]] = []  # outputs that failed while the host was forbidden to make them again
 
 
 class Maker(Protocol):
@@ -42,7 +42,7 @@ def watch(tensor: Any) -> None:
         _sweep(queued)
 
 
-def _sweep(queued: deque[weakref.ref]) -> None:
+def _sweep(queued: deque[weakref.ref[Any]]) -> None:
     """From the oldest on, as far as ops are over."""
     while queued:
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ...base.machine.devices import Device
 from ...run.tensors.tensor import Tensor
@@ -42,16 +42,16 @@ class _Entry(NamedTuple):
         return all((made := ref()) is not None and made.is_allocated for ref in self.inputs)
 
 
-_kept: dict[tuple, _Entry] = {}
+_kept: dict[tuple[Any, ...], _Entry] = {}
 
 
-def key_of(target: Target, inputs: Sequence[Tensor]) -> tuple:
+def key_of(target: Target, inputs: Sequence[Tensor]) -> tuple[Any, ...]:
     """What results are kept by. Taken before the program is queued: should another thread write an input
     meanwhile, the results are found for contents that never come again."""
     return target.fingerprint, target.opened.device, tuple(tensor.version for tensor in inputs)
 
 
-def find(target: Target, key: tuple) -> list[Tensor] | None:
+def find(target: Target, key: tuple[Any, ...]) -> list[Tensor] | None:
     """New handles on the outputs that are kept for these inputs, retained; None if there are none (any
     more). Counts a hit or a miss."""
     found = _kept.get(key)
@@ -62,7 +62,7 @@ def find(target: Target, key: tuple) -> list[Tensor] | None:
     return None
 
 
-def keep(key: tuple, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
+def keep(key: tuple[Any, ...], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
     """Keep the outputs while all inputs live; returns retained handles on them."""
     for tensor in outputs:
         tensor.retain = True
