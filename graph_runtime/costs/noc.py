@@ -96,7 +96,7 @@ def reshard(w: Mapping[str, float], x: Mapping[str, Any]) -> Any:
     return w["start"] + pnorm(1 + w["overlap"], *busy)
 
 
-def _most(counts: Counter) -> int:
+def _most(counts: Counter[Any]) -> int:
     return max(counts.values(), default=0)
 
 

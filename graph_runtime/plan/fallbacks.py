@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -85,7 +86,7 @@ def fall_back(
     """Move nodes of ``asked`` bool [nodes] that cannot run on ``did``, in place, to the first host that can
     run them, else the first device; those nodes, and a sentence each. A node that none can run stays."""
     fallen, texts = [], []
-    known: dict[tuple, tuple[str, int] | None] = {}
+    known: dict[tuple[Any, ...], tuple[str, int] | None] = {}
     for nid in np.flatnonzero(asked).tolist():
         node = graph.node(nid)
         key = (int(graph.func_id[nid]), int(did[nid]), node.input_types, node.output_types)

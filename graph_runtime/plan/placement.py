@@ -8,7 +8,7 @@ fallback, whatever its kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -101,7 +101,7 @@ def place(
     return Placement(graph, devices, did, cause_id, tuple(causes.texts), tuple(warnings), asked, problem)
 
 
-def _require_known(placement: str | Callable | None, objective: str) -> None:
+def _require_known(placement: str | Callable[..., Any] | None, objective: str) -> None:
     """Raises InputError for words that are no policy and no objective."""
     from .placing.policies import find_policy
     from .placing.schedule import require_objective
@@ -146,7 +146,7 @@ def _foreign(
 
 def _follow_policy(
     problem: PlacementProblem,
-    policy: str | Callable,
+    policy: str | Callable[..., Any],
     pinned: np.ndarray,
     did: np.ndarray,
     cause_id: np.ndarray,

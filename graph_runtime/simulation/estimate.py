@@ -132,7 +132,7 @@ def bounds(timeline: Timeline) -> dict[int, str]:
     on a host. Of a node whose cores a balancer chose it is "math"."""
     plan = timeline.plan
     is_copy, entry_did = func_mask(plan.graph, COPY), plan.entry_did()
-    known: dict[tuple, str] = {}
+    known: dict[tuple[Any, ...], str] = {}
     found = {}
     for at in np.flatnonzero(timeline.run == 0).tolist():
         nid = int(timeline.nid[at])
@@ -155,7 +155,7 @@ def _of_copy(plan: Plan, nid: int, entry_did: np.ndarray) -> str:
     return "DRAM" if source is target else "ethernet"
 
 
-def _of_kernel(plan: Plan, nid: int, timeline: Timeline, known: dict[tuple, str]) -> str:
+def _of_kernel(plan: Plan, nid: int, timeline: Timeline, known: dict[tuple[Any, ...], str]) -> str:
     board = plan.devices[plan.did[nid]].descriptor
     if board.on_host or not board.arch:
         return "host"

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -120,7 +121,7 @@ def node_times(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(ns, ns of dispatch, basis as an index of costs.BASES) of each node in ``nid``, int64, int64, int8:
     equal calls are asked for once. ``resident``: nodes whose cores a balancer chose take what that says."""
-    known: dict[tuple, tuple[int, int, int]] = {}
+    known: dict[tuple[Any, ...], tuple[int, int, int]] = {}
     from_memory = weights_from_memory(plan.graph, host)
     rows = [
         known.get(key) or known.setdefault(key, _time(plan, n, traced, host, from_memory))
@@ -134,7 +135,7 @@ def node_times(
     return ns, dispatch, basis
 
 
-def _keys(plan: Plan, nid: np.ndarray) -> list[tuple]:
+def _keys(plan: Plan, nid: np.ndarray) -> list[tuple[Any, ...]]:
     """Of each node what its time depends on: function, device; of each argument type, layout, device."""
     graph, did = plan.graph, plan.entry_did()
     # one number an entry: equal where type, layout and device are

@@ -28,7 +28,7 @@ class Eager:
 
     def __init__(self, index: int):
         self.index, self.device = index, devices()[index]
-        self.calls: list[tuple[str, tuple, tuple[Any, ...]]] = []
+        self.calls: list[tuple[str, tuple[Any, ...], tuple[Any, ...]]] = []
         self.constants: list[Tensor] = []
 
     def op(self, name: str, *values: Any, **attrs: Any) -> Any:

@@ -80,7 +80,7 @@ def _array(program: torch.export.ExportedProgram, name: str) -> Any:
 
 def export(
     program: torch.export.ExportedProgram,
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     devices: str | Device | Sequence[str | Device] = ("tt:0", "cpu:0"),
     **options: Any,
 ) -> Path:

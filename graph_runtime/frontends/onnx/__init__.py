@@ -25,12 +25,12 @@ __all__ = ["load_model", "require_onnx"]
 
 
 def load_model(
-    source: str | os.PathLike | bytes | Any,
+    source: str | os.PathLike[str] | bytes | Any,
     *,
     dims: Mapping[str, int] | None = None,
     batch: int | None = None,
     values: Mapping[str, np.ndarray] | None = None,
-    folder: str | os.PathLike | None = None,
+    folder: str | os.PathLike[str] | None = None,
 ) -> Model:
     """The Model of an ONNX file.
 

@@ -52,7 +52,7 @@ class Converter:
 _TABLE: dict[tuple[str, str], Converter] = {}
 
 
-def converter(*ops: str, limits: str = "", domain: str = "") -> Callable:
+def converter(*ops: str, limits: str = "", domain: str = "") -> Callable[..., Any]:
     """Register a function as the converter of these ONNX ops."""
 
     def add(function: Callable[[Context], Results]) -> Callable[[Context], Results]:

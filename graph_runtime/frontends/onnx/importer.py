@@ -141,12 +141,12 @@ class Importer:
         self,
         node: Any,
         entry: Any,
-        inputs: list,
+        inputs: list[Any],
         op: str,
         scope: MutableMapping[str, Any],
         path: str,
         name: str,
-    ) -> list:
+    ) -> list[Any]:
         opset = self.source.opsets["" if node.domain == "ai.onnx" else node.domain]
         attrs = attributes_of(self.source.file, node, opset)
 
@@ -192,7 +192,7 @@ class Importer:
             found.append(inner[info.name])
         return found
 
-    def _name(self, nodes: list, results: list, name: str) -> None:
+    def _name(self, nodes: list[Any], results: list[Any], name: str) -> None:
         """The node that makes the result has the ONNX node's name, the others names derived from it."""
         last = {id(value.node) for value in results if value is not None and value.node is not None}
         for node in nodes:

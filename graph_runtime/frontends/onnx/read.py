@@ -66,7 +66,9 @@ class ModelFile:
     outside: dict[Path, int] = field(default_factory=dict)  # bytes of those that are there
 
 
-def open_model(source: str | os.PathLike | bytes | Any, onnx: Any, folder: Path | None = None) -> ModelFile:
+def open_model(
+    source: str | os.PathLike[str] | bytes | Any, onnx: Any, folder: Path | None = None
+) -> ModelFile:
     """A model from its path, bytes or ModelProto.
 
     Raises InputError for a source of another kind, MissingDataError where there is no such file,

@@ -154,7 +154,7 @@ def _attrs(block: list[dict[str, Any]], ops: list[str]) -> list[Attrs] | None:
         return None
 
 
-def _is_plain(ops: list[Any], names: list[Any], inputs: list, attrs: list[Any] | None) -> bool:
+def _is_plain(ops: list[Any], names: list[Any], inputs: list[Any], attrs: list[Any] | None) -> bool:
     """Whether the schema accepts these nodes for sure, but for ids and for texts in attrs."""
     return attrs is not None and (
         set(ops) <= {"null", "tvm_op"}

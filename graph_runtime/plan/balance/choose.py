@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -82,7 +83,7 @@ def balance_device(
     return judge(policy, loads, rule(loads, seed), allowed)
 
 
-def _columns(plan: Plan, found: tuple[Balanced, ...]) -> dict:
+def _columns(plan: Plan, found: tuple[Balanced, ...]) -> dict[Any, Any]:
     """models and model_id. A kernel works in blocks of the tensor as it is stored: where that is rows, or an
     image that was balanced with pixels as rows, it is left to cut its work itself."""
     index: dict[OpModel, int] = {}

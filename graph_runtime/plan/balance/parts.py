@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...base.errors import PlanError, UnsupportedOpError
 from ...base.machine.devices import Device
@@ -161,7 +162,7 @@ def _fused(view: View, node: NodeView) -> list[Part]:
     return _steps(view, node, [], node.callee.attrs["body"], 0)
 
 
-def _steps(view: View, node: NodeView, parts: list[Part], program: Sequence, first: int) -> list[Part]:
+def _steps(view: View, node: NodeView, parts: list[Part], program: Sequence[Any], first: int) -> list[Part]:
     """``first``: the part that the program calls -1."""
     out = view.tiles(node.outputs[0])
     main = result(view, node, "eltwise", "nop", [])

@@ -8,6 +8,7 @@ best chain of such epochs from the first op to the last is found exactly; target
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -106,7 +107,7 @@ def _as_choice(epochs: list[tuple[_Run, int]]) -> Choice:
 class _Search:
     def __init__(self, loads: Loads, pairs: list[np.ndarray]):
         self.loads, self.pairs, self.network = loads, pairs, loads.network
-        self._known: dict[tuple, Load] = {}
+        self._known: dict[tuple[Any, ...], Load] = {}
         edges, leaves, never = self.network.edges, self.network.leaves, len(self.network.ops) + 1
         self.last_reader = np.array(  # the epoch must reach it for the result to stay
             [
@@ -131,10 +132,10 @@ class _Search:
 
     def aim(self, target: float, fork: int) -> None:
         self.target, self.fork = target, fork
-        self._meets: dict[tuple, np.ndarray] = {}
+        self._meets: dict[tuple[Any, ...], np.ndarray] = {}
         self._supported: dict[int, np.ndarray] = {}
 
-    def load(self, op: int, first: int) -> tuple[tuple, Load]:
+    def load(self, op: int, first: int) -> tuple[tuple[Any, ...], Load]:
         """The load of an op whose epoch begins with op ``first``, all its readers in the epoch."""
         edges = self.network.edges
         here = tuple(edges[e].producer >= first for e in self.network.into[op])

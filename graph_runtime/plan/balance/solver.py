@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -147,7 +148,7 @@ class GraphSolver:
 
 def _verdicts(network: Network) -> list[np.ndarray]:
     """Of each edge; equal ops share them."""
-    known: dict[tuple, np.ndarray] = {}
+    known: dict[tuple[Any, ...], np.ndarray] = {}
     found = []
     for producer, consumer, port in network.edges:
         made, read = network.columns[producer], network.columns[consumer]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -81,7 +82,7 @@ def _panels(
                 yield plane, (r0, min(r0 + height, rows)), (c0, min(c0 + width, cols))
 
 
-def _rows(job: _Job, view: tuple[int, int, int], at: tuple) -> np.ndarray:
+def _rows(job: _Job, view: tuple[int, int, int], at: tuple[Any, ...]) -> np.ndarray:
     """int64: the input rows that a panel needs, in the kernel's order."""
     plane, (r0, r1), (c0, c1) = at
     kept = plane * view[1] + np.arange(r0, r1)

@@ -32,7 +32,7 @@ def _grid_sample(ctx: Context) -> Results:
     return _gathered(ctx, x, grid, taps)
 
 
-def _gathered(ctx: Context, x: TapeValue, grid: TapeValue, taps: list[list[tuple]]) -> TapeValue:
+def _gathered(ctx: Context, x: TapeValue, grid: TapeValue, taps: list[list[tuple[Any, ...]]]) -> TapeValue:
     """The sum over all combinations of taps: x at their indices, times their weights."""
     n, c, *sizes = x.shape
     flat = ctx.reshape(x, (n, c, math.prod(sizes)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class _Window:
             for d, n in enumerate(sizes)
         ]
 
-    def plane(self, dims: Sequence[int | None]) -> dict:
+    def plane(self, dims: Sequence[int | None]) -> dict[Any, Any]:
         """The attributes of a 2-d pool over these two dimensions; None is a dimension of size 1."""
 
         def of(values: Sequence[int], none: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ..context import Context, Results, converter
 from ..tape import TapeValue
@@ -26,7 +27,7 @@ _ACTIVATIONS = {
 class _Cell:
     """What the three have in common: one direction of the layer. Gates are of [batch, hidden]."""
 
-    def __init__(self, ctx: Context, gates: int, direction: int, activations: list[Callable]):
+    def __init__(self, ctx: Context, gates: int, direction: int, activations: list[Callable[..., Any]]):
         self.ctx, self.direction, self.activations = ctx, direction, activations
         x, w, r = (ctx.input(i) for i in range(3))
         self.hidden = r.shape[2]
@@ -70,7 +71,7 @@ class _Cell:
         return self.activations[index](value)
 
 
-def _activations(ctx: Context, each: list[str], directions: int) -> list[Callable]:
+def _activations(ctx: Context, each: list[str], directions: int) -> list[Callable[..., Any]]:
     """A function for each activation of each direction."""
     names = ctx.attr("activations", None) or each * directions
     alphas, betas = list(ctx.attr("activation_alpha", [])), list(ctx.attr("activation_beta", []))
@@ -93,7 +94,7 @@ def _activations(ctx: Context, each: list[str], directions: int) -> list[Callabl
     return found
 
 
-def _unroll(ctx: Context, gates: int, defaults: list[str], states: int, step: Callable) -> Results:
+def _unroll(ctx: Context, gates: int, defaults: list[str], states: int, step: Callable[..., Any]) -> Results:
     """``step(cell, x [batch, gates * hidden], *states) -> states``; the first state is the step's output."""
     way = ctx.attr("direction", "forward")
     backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(way)
@@ -111,7 +112,7 @@ def _unroll(ctx: Context, gates: int, defaults: list[str], states: int, step: Ca
 
 
 def _direction(
-    ctx: Context, cell: _Cell, reverse: bool, state: list[TapeValue], step: Callable
+    ctx: Context, cell: _Cell, reverse: bool, state: list[TapeValue], step: Callable[..., Any]
 ) -> tuple[list[TapeValue], list[TapeValue]]:
     """(output of each step, in the order of the input; the last state)."""
     steps, batch = cell.x.shape[:2]

@@ -163,7 +163,7 @@ def _mixed(
     x: TapeValue,
     axis: int,
     positions: np.ndarray,
-    kernel: Callable,
+    kernel: Callable[..., Any],
     reach: int = 1,
     exclude: bool = False,
     shrink: float = 1.0,
