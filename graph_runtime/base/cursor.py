@@ -14,6 +14,8 @@ class Cursor:
 
     __slots__ = ("_data", "_end", "_fail", "offset")
 
+    offset: int
+
     def __init__(self, data: memoryview, fail: Callable[[str, int], Exception]):
         self._data, self._end, self._fail, self.offset = data, len(data), fail, 0
 

@@ -17,6 +17,8 @@ class WeakList(list[Any]):
 
     __slots__ = ("most",)
 
+    most: int
+
     def __init__(self) -> None:
         super().__init__()
         self.most = _LEAST

@@ -9,7 +9,7 @@ import numpy as np
 from ..base import dtypes
 from ..run.single.apply import Refused, apply
 from ..run.single.elementwise import binary
-from ..run.single.fallback import device_first, only
+from ..run.single.fallback import NumpyLike, device_first, only
 from ..run.single.operands import cast, dtype_name, on_device, tensor, together
 from ..run.single.promotion import common, floating
 from ..run.tensors.tensor import Tensor
@@ -56,12 +56,12 @@ __all__ = [
     "unary",
 ]
 
-add = binary("add", np.add, "a + b")
-subtract = binary("subtract", np.subtract, "a - b")
-multiply = binary("multiply", np.multiply, "a * b")
-divide = binary("divide", np.true_divide, "a / b; integers are divided as floats", floats=True)
-maximum = binary("maximum", np.maximum, "The greater of a and b, NaN if either is.")
-minimum = binary("minimum", np.minimum, "The lesser of a and b, NaN if either is.")
+add: NumpyLike = binary("add", np.add, "a + b")
+subtract: NumpyLike = binary("subtract", np.subtract, "a - b")
+multiply: NumpyLike = binary("multiply", np.multiply, "a * b")
+divide: NumpyLike = binary("divide", np.true_divide, "a / b; integers are divided as floats", floats=True)
+maximum: NumpyLike = binary("maximum", np.maximum, "The greater of a and b, NaN if either is.")
+minimum: NumpyLike = binary("minimum", np.minimum, "The lesser of a and b, NaN if either is.")
 
 
 def unary(op: str, host: Any, doc: str) -> Any:
@@ -76,23 +76,23 @@ def unary(op: str, host: Any, doc: str) -> Any:
     return device_first(host, doc)(body)
 
 
-exp = unary("exp", np.exp, "e to the x.")
-expm1 = unary("expm1", np.expm1, "e to the x, less 1.")
-log = unary("log", np.log, "The natural logarithm, NaN below 0.")
-log1p = unary("log1p", np.log1p, "The logarithm of 1 + x.")
-sqrt = unary("sqrt", np.sqrt, "The square root, NaN below 0.")
-sin = unary("sin", np.sin, "The sine of radians.")
-cos = unary("cos", np.cos, "The cosine of radians.")
-tan = unary("tan", np.tan, "The tangent of radians.")
-arcsin = unary("asin", np.arcsin, "The inverse sine.")
-arccos = unary("acos", np.arccos, "The inverse cosine.")
-arctan = unary("atan", np.arctan, "The inverse tangent.")
-sinh = unary("sinh", np.sinh, "The hyperbolic sine.")
-cosh = unary("cosh", np.cosh, "The hyperbolic cosine.")
-tanh = unary("tanh", np.tanh, "The hyperbolic tangent.")
-arcsinh = unary("asinh", np.arcsinh, "The inverse hyperbolic sine.")
-arccosh = unary("acosh", np.arccosh, "The inverse hyperbolic cosine.")
-arctanh = unary("atanh", np.arctanh, "The inverse hyperbolic tangent.")
+exp: NumpyLike = unary("exp", np.exp, "e to the x.")
+expm1: NumpyLike = unary("expm1", np.expm1, "e to the x, less 1.")
+log: NumpyLike = unary("log", np.log, "The natural logarithm, NaN below 0.")
+log1p: NumpyLike = unary("log1p", np.log1p, "The logarithm of 1 + x.")
+sqrt: NumpyLike = unary("sqrt", np.sqrt, "The square root, NaN below 0.")
+sin: NumpyLike = unary("sin", np.sin, "The sine of radians.")
+cos: NumpyLike = unary("cos", np.cos, "The cosine of radians.")
+tan: NumpyLike = unary("tan", np.tan, "The tangent of radians.")
+arcsin: NumpyLike = unary("asin", np.arcsin, "The inverse sine.")
+arccos: NumpyLike = unary("acos", np.arccos, "The inverse cosine.")
+arctan: NumpyLike = unary("atan", np.arctan, "The inverse tangent.")
+sinh: NumpyLike = unary("sinh", np.sinh, "The hyperbolic sine.")
+cosh: NumpyLike = unary("cosh", np.cosh, "The hyperbolic cosine.")
+tanh: NumpyLike = unary("tanh", np.tanh, "The hyperbolic tangent.")
+arcsinh: NumpyLike = unary("asinh", np.arcsinh, "The inverse hyperbolic sine.")
+arccosh: NumpyLike = unary("acosh", np.arccosh, "The inverse hyperbolic cosine.")
+arctanh: NumpyLike = unary("atanh", np.arctanh, "The inverse hyperbolic tangent.")
 
 
 def _rounding(op: str, host: Any, doc: str) -> Any:
@@ -107,9 +107,9 @@ def _rounding(op: str, host: Any, doc: str) -> Any:
     return device_first(host, doc)(body)
 
 
-ceil = _rounding("ceil", np.ceil, "The least integer not below x.")
-floor = _rounding("floor", np.floor, "The greatest integer not above x.")
-rint = _rounding("round", np.rint, "The nearest integer, halves to the even one.")
+ceil: NumpyLike = _rounding("ceil", np.ceil, "The least integer not below x.")
+floor: NumpyLike = _rounding("floor", np.floor, "The greatest integer not above x.")
+rint: NumpyLike = _rounding("round", np.rint, "The nearest integer, halves to the even one.")
 
 
 @device_first(np.round)

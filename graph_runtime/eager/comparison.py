@@ -9,7 +9,7 @@ import numpy as np
 
 from ..run.single.apply import Refused, apply
 from ..run.single.elementwise import binary
-from ..run.single.fallback import device_first, only
+from ..run.single.fallback import NumpyLike, device_first, only
 from ..run.single.operands import device_of, dtype_key, on_device, tensor, together
 from ..run.single.promotion import common
 from ..run.tensors.tensor import Tensor
@@ -62,11 +62,11 @@ less_equal = _compared("less_equal", np.less_equal, "a <= b")
 greater = _compared("greater", np.greater, "a > b")
 greater_equal = _compared("greater_equal", np.greater_equal, "a >= b")
 
-bitwise_and = binary("bitwise_and", np.bitwise_and, "The bits that a and b have.")
-bitwise_or = binary("bitwise_or", np.bitwise_or, "The bits that a or b has.")
-bitwise_xor = binary("bitwise_xor", np.bitwise_xor, "The bits that exactly one of a and b has.")
-left_shift = binary("shift_left", np.left_shift, "a times 2 to the b.")
-right_shift = binary("shift_right", np.right_shift, "a over 2 to the b, rounded down.")
+bitwise_and: NumpyLike = binary("bitwise_and", np.bitwise_and, "The bits that a and b have.")
+bitwise_or: NumpyLike = binary("bitwise_or", np.bitwise_or, "The bits that a or b has.")
+bitwise_xor: NumpyLike = binary("bitwise_xor", np.bitwise_xor, "The bits that exactly one of a and b has.")
+left_shift: NumpyLike = binary("shift_left", np.left_shift, "a times 2 to the b.")
+right_shift: NumpyLike = binary("shift_right", np.right_shift, "a over 2 to the b, rounded down.")
 
 
 def _logical(op: str, ufunc: np.ufunc, doc: str) -> Callable[..., Any]:

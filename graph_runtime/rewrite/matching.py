@@ -50,6 +50,8 @@ def closed(nodes: Iterable[NetNode], root: NetNode) -> bool:
 class Factors:
     """A product taken apart: ``number`` times ``values``; ``nodes`` are the multiplies and divides in it."""
 
+    number: float
+
     def __init__(self) -> None:
         self.number = 1.0
         self.values: list[NetValue] = []

@@ -32,6 +32,10 @@ class Net:
     ``kinds``: the device kinds whose support a rule must not take away from what it rewrites.
     """
 
+    kinds: tuple[str, ...]
+    source: Model
+    changed: bool
+
     def __init__(self, model: Model, kinds: Sequence[str] = ("cpu", "tt")):
         self.source, self.kinds = model, tuple(kinds)
         self.notes: list[Note] = []

@@ -25,6 +25,11 @@ class NetValue:
 
     __slots__ = ("_name", "constant", "device", "heads", "index", "producer", "readers", "type")
 
+    index: int
+    producer: NetNode | None
+    type: TensorType
+    heads: int
+
     def __init__(self, type: TensorType, producer: NetNode | None, index: int, name: str = ""):
         self.type, self.producer, self.index, self._name = type, producer, index, name
         self.constant: Constant | None = None
@@ -88,6 +93,14 @@ class NetNode:
     was not. ``origins`` as Model.origins. Compared by identity."""
 
     __slots__ = ("after", "alive", "before", "device", "func", "inputs", "name", "origins", "outputs")
+
+    func: Func
+    inputs: list[NetValue]
+    name: str
+    device: str | None
+    origins: tuple[str, ...]
+    outputs: list[NetValue]
+    alive: bool
 
     def __init__(
         self,

@@ -187,6 +187,9 @@ class DeviceHandle:
     alloc. ``tensors``: weak references to all handles that lead to its memory.
     """
 
+    tensors: WeakList
+    env: Any
+
     def __init__(self, device: Device):
         self.device = device
         rows, cols = device.descriptor.grid
@@ -327,6 +330,8 @@ class Arg:
     array, alive."""
 
     __slots__ = ("_owner", "_shape", "pointer")
+
+    pointer: Any
 
     def __init__(self, record: dict[str, int], shape: Sequence[int], owner: object = None):
         self._shape = ffi.new("int64_t[]", list(shape))

@@ -35,6 +35,9 @@ _SECONDS, _RUNS = 0.05, 3  # of each kernel: at least so many runs, then until t
 class Tuner:
     """Measures kernels, and remembers what it measured in the file ``path`` (None: nowhere)."""
 
+    path: Path | None
+    machine: str
+
     def __init__(self, path: str | os.PathLike[str] | None = None):
         self.path = None if path is None else Path(path)
         self.machine = f"{isa.native_name()} cores={len(os.sched_getaffinity(0))}"

@@ -34,6 +34,9 @@ class Compiled:
     """A graph of aten operations, run as programs: one for each set of sizes, at most ``max_programs``, else
     op by op."""
 
+    name: str
+    options: BackendOptions
+
     def __init__(self, gm: torch.fx.GraphModule, examples: Sequence[Any], kind: str, options: BackendOptions):
         self.gm, self.options, self.name = gm, options, f"{kind}_{next(_numbers)}"
         self.programs: OrderedDict[Any, CompiledGraph | None] = OrderedDict()

@@ -45,6 +45,10 @@ class CompiledGraph:
     Unsupported where an integer of an argument on the CPU does not fit 32 bits.
     """
 
+    name: str
+    outputs: list[Output]
+    on_cpu: dict[tuple[str, str, str], int]
+
     def __init__(self, lowered: Lowered, options: BackendOptions, name: str):
         self.outputs, self.hoisted, self.name = lowered.outputs, lowered.hoisted, name
         self.on_cpu = dict(lowered.on_cpu)

@@ -24,6 +24,8 @@ class Eager:
     """The Emitter that does each op at once, on device number ``index``. ``calls``: (op, attrs, inputs) of
     what it did, ``constants`` the numbers among its inputs, for a caller that wants to do the same again."""
 
+    index: int
+
     graph = False
 
     def __init__(self, index: int):

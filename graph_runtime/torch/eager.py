@@ -39,6 +39,10 @@ class Operation:
     """A kernel of torch's for one overload: ``op`` its OpOverload, ``rule`` how the device does it.
     Signatures that came to one launch are remembered with its launcher."""
 
+    name: Any
+    op: Any
+    written: str | None
+
     def __init__(self, op: Any, rule: rules.Rule):
         self.op, self.rule, self.name = op, rule, op._schema.name.removeprefix("aten::")
         self.written = _written(op._schema)

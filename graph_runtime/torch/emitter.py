@@ -72,6 +72,13 @@ class GraphEmitter:
     """The Emitter that adds nodes to a builder, on ``device``, or on the CPU where that device has
     no kernel (unless ``strict``) or ``pins`` {glob of op or node names: device} say so."""
 
+    builder: GraphBuilder
+    lowered: Lowered
+    pins: Mapping[str, str]
+    strict: bool
+    device: str
+    name: str
+
     graph = True
 
     def __init__(self, lowered: Lowered, pins: Mapping[str, str], strict: bool):

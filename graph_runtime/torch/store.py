@@ -62,6 +62,10 @@ class Store:
 
     __slots__ = ("base", "device", "dtype", "images", "index", "nbytes")
 
+    device: Device
+    index: int
+    nbytes: int
+
     def __init__(self, device: Device, index: int, nbytes: int, base: Tensor | None, dtype: torch.dtype):
         self.device, self.index, self.nbytes, self.base, self.dtype = device, index, nbytes, base, dtype
         self.images: OrderedDict[Any, Tensor] = OrderedDict()

@@ -90,6 +90,13 @@ class Bundle:
     one of KERNELS; factory.open_program reads it. ``verified``: parameters, graphs and plans are not mapped,
     and all that is used is compared."""
 
+    kernels: str
+    path: Path
+    verified: bool
+    programs: tuple[BundleProgram, ...]
+    libraries: tuple[BundleLibrary, ...]
+    options: Options
+
     def __init__(
         self, path: Path, index: Mapping[Any, Any], members: Mapping[str, Member], verified: bool = False
     ):

@@ -38,6 +38,14 @@ class LibraryFile:
     for its code. ``signature``: what the bundle brings of its owner's key (trust.py).
     """
 
+    functions: frozenset[str]
+    manifest: Manifest | None
+    path: Path
+    shared: SharedObject
+    sealed: Sealed | None
+    signature: str | None
+    system: bool
+
     def __init__(
         self,
         path: Path,

@@ -32,6 +32,10 @@ _LONGEST_NAME = 200  # bytes; Linux takes 249
 class Sealed:
     """``size`` bytes in memory that cannot change, and their ``sha256`` in hex."""
 
+    name: str
+    size: int
+    sha256: str
+
     def __init__(self, name: str, fd: int, size: int):
         self._fd, self.name, self.size = fd, name, size
         weakref.finalize(self, os.close, fd)

@@ -34,6 +34,8 @@ def create_debug(graph: Any, library: Any = None, devices: Any = ("cpu:0",), **o
 class DebugModule(GraphModule):
     """A GraphModule whose nodes can be run, timed and looked at one by one."""
 
+    num_nodes: int
+
     functions = GraphModule.functions | {
         "debug_get_output",
         "execute_node",

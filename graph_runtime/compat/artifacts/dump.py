@@ -51,6 +51,9 @@ class DebugDump:
     """The files of one GraphModuleDebug. ``path`` is the folder they stand in, ``nodes`` the graph's nodes as
     they are dumped: op ("param" or the function), name, inputs (names), shape, attrs."""
 
+    root: Path
+    path: Path
+
     def __init__(self, graph_json: Any, device: Any, root: str | os.PathLike[str] | None):
         self._own_root = root is None
         self.root = Path(tempfile.mkdtemp(prefix="tvmdbg_") if root is None else root)
@@ -183,6 +186,8 @@ class GraphModuleDebug(DebugModule):
     ``module``: what debug_create returned, or any GraphModule. ``devices``: the first names the folder.
     ``dump_root``: a temporary folder by default. ``debug_datum`` has the files.
     """
+
+    debug_datum: DebugDump
 
     functions = DebugModule.functions | {"exit"}
 

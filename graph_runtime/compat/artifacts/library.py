@@ -48,6 +48,10 @@ class TvmModule:
     ``module["<function>"]`` calls an operator.
     """
 
+    blob: Blob | None
+    factory: Factory | None
+    library: Library
+
     def __init__(self, library: Library, blob: Blob | None, factory: Factory | None):
         self.library, self.blob, self.factory = library, blob, factory
         self.options: dict[str, Any] = {}
@@ -145,6 +149,9 @@ class TvmModule:
 
 class Operator:
     """One function of a library, called with arrays: inputs, then outputs, which it writes."""
+
+    library: Library
+    name: str
 
     def __init__(self, library: Library, name: str):
         self.library, self.name = library, name

@@ -19,6 +19,11 @@ _FLOPS = 1 << 27, 256  # of folding: numpy's references do 10^8 to 10^9 a second
 class Budget:
     """Bounds for a file of ``size`` bytes; what is used up is taken off."""
 
+    steps: int
+    nodes: int
+    bytes: int
+    flops: int
+
     def __init__(self, size: int):
         self.size = size
         self.steps, self.nodes, self.bytes, self.flops = (

@@ -75,6 +75,13 @@ class Context:
     value}, step)``: the values of a graph attribute's outputs (families/control.py). ``batch``: how the
     file's batch was changed."""
 
+    inputs: list[TapeValue | None]
+    node: Any
+    opset: int
+    tape: Tape
+    num_outputs: int
+    onnx_op: str
+
     def __init__(
         self,
         tape: Tape,

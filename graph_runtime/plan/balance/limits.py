@@ -64,6 +64,8 @@ class Loads:
     """The loads of a network's ops. Bytes are worked out once; where operands come from is asked each
     time."""
 
+    rates: Rates
+
     def __init__(self, network: Network):
         self.network = network
         self.rates = rates_of(network.chip)

@@ -23,6 +23,8 @@ __all__ = ["GraphSolver"]
 class GraphSolver:
     """``live`` bool [models] of each op; ``cuts`` the edges through DRAM. Copies are cheap."""
 
+    cuts: set[int]
+
     def __init__(self, network: Network, cuts: Iterable[int] = ()):
         self.network = network
         self.cuts = set(cuts)

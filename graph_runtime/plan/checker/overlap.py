@@ -17,6 +17,10 @@ class Lives:
     """Values (entries that reshapes make one) and how long their bytes are needed, in half steps: node n
     writes and reads at 2 n, a value that is written over as it is read for the last time ends at 2 n - 1."""
 
+    never: int
+    reads: np.ndarray
+    kept: np.ndarray
+
     def __init__(self, facts: Facts):
         graph = facts.plan.graph
         of = np.arange(graph.num_entries)

@@ -61,6 +61,13 @@ class Buffer:
 
     __slots__ = ("__weakref__", "extent", "handle", "memory", "overwrites", "owner", "pointer", "replaced")
 
+    extent: int
+    handle: core.DeviceHandle
+    memory: int
+    owner: object
+    replaced: bool
+    pointer: None
+
     def __init__(
         self, handle: core.DeviceHandle, memory: int, extent: int, pointer: Any, owner: object = None
     ):
@@ -208,6 +215,8 @@ class Writing:
     meanwhile must not use the block."""
 
     __slots__ = ("_pointer", "buffer")
+
+    buffer: Buffer
 
     def __init__(self, buffer: Buffer):
         self._pointer = None

@@ -36,6 +36,10 @@ class Run:
 
     __slots__ = ("__weakref__", "_asked", "_left", "name", "outputs", "pointer")
 
+    name: str
+    outputs: tuple[Any, ...]
+    pointer: Any
+
     def __init__(
         self, pointer: Any, outputs: tuple[Any, ...] = (), name: str = "run", left: Callable[[], str] = str
     ):

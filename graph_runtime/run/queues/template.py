@@ -48,6 +48,9 @@ class Template:
 
     __slots__ = ("__weakref__", "_devices", "_memories", "_owners", "pointer", "slots")
 
+    slots: np.ndarray
+    pointer: Any
+
     def __init__(
         self,
         steps: np.ndarray,

@@ -52,6 +52,9 @@ class Region:
 
     __slots__ = ("__weakref__", "addr", "extent")
 
+    extent: int
+    addr: int
+
     def __init__(self, handle: core.DeviceHandle, memory: int, extent: int, holder: str):
         self.extent = extent
         self.addr = handle.alloc(memory, extent, holder)
@@ -68,6 +71,8 @@ class Lease:
     """
 
     __slots__ = ("__weakref__", "_buffer", "on_write", "region")
+
+    region: object
 
     def __init__(self, region: object):
         self.region = region
@@ -114,6 +119,15 @@ class Bound:
     has above that. ``reserved``: whether regions were taken (reserve). If false, only addresses of ``owners``
     mean anything, which is enough where the caller supplies every buffer at submit time.
     """
+
+    holder: str
+    program: Program
+    handles: Sequence[core.DeviceHandle]
+    entry_addr: np.ndarray
+    args: np.ndarray
+    tags: np.ndarray
+    instrs: np.ndarray
+    reserved: bool
 
     def __init__(self, program: Program, handles: Sequence[core.DeviceHandle], holder: str):
         plan = program.plan

@@ -17,6 +17,7 @@ import numpy as np
 
 from ...base.errors import InputError
 from ...base.options import MAX_IN_FLIGHT
+from ...ir.graph import Graph
 from ...plan.types import Plan
 from .. import core, kernels
 from ..circular import measured
@@ -55,6 +56,15 @@ class Session:
     Raises LibraryError or UnsupportedOpError for a node without a kernel, CapacityError where the plan leaves
     no room for circular buffers, DeviceMemoryError where memory is short.
     """
+
+    name: str
+    plan: Plan
+    graph: Graph
+    handles: list[core.DeviceHandle]
+    max_in_flight: int
+    bound: Bound
+    refuses_unset: bool
+    unset: set[int]
 
     def __init__(
         self,

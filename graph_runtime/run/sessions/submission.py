@@ -57,6 +57,9 @@ class Submitter:
     """Puts a session's runs in the queues; ``zero_copy``: what is bound to arrays. Made at the session's
     first submit, and again after its memory has moved. Any thread."""
 
+    in_flight: InFlight
+    in_place: InPlace | None
+
     def __init__(self, bound: Bound, zero_copy: ZeroCopy, state: Stateful):
         if zero_copy.outputs:
             raise InputError(

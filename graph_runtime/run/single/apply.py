@@ -23,6 +23,9 @@ _LEAST_BOUND = 1e-12
 class Refused(Exception):
     """The device does not do this op. ``reason`` one sentence, ``error`` the exception behind it, if any."""
 
+    error: Exception | None
+    reason: str
+
     def __init__(self, reason: str, error: Exception | None = None):
         super().__init__(reason)
         self.reason, self.error = reason, error

@@ -53,6 +53,10 @@ class CachedCall:
         "verified",
     )
 
+    inputs: tuple[TensorSpec, ...]
+    verified: bool
+    alias: bool
+
     def __init__(self, op: registry.Op, given: Attrs, inputs: tuple[TensorSpec, ...]):
         self.op, self._given, self.attrs, self.inputs = op, given, op.decode(dict(given)), inputs
         self.output: TensorSpec  # _select gives it before anything reads it

@@ -33,6 +33,10 @@ class Launcher:
 
     __slots__ = ("_maker", "_template", "inputs", "kernel", "output", "pointer")
 
+    inputs: tuple[TensorSpec, ...]
+    kernel: Kernel
+    output: TensorSpec
+
     def __init__(self, kernel: Kernel, inputs: tuple[TensorSpec, ...], output: TensorSpec, maker: Maker):
         self.kernel, self.inputs, self.output, self._maker = kernel, inputs, output, maker
         specs = (*inputs, output)

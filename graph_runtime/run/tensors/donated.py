@@ -82,6 +82,9 @@ class Overwrite:
         "version",
     )
 
+    memory: int
+    version: int
+
     def __init__(self, template: Template, slot: int, buffer: Buffer):
         self._run, self._template, self._slot = None, template, slot
         self._buffer: Buffer | None = buffer  # until all is known: the buffer keeps the run
@@ -230,6 +233,9 @@ class Donated:
     what the handle led to (owner, address, layout, origin), None once it is known not to come back."""
 
     __slots__ = ("__weakref__", "failure", "kept", "overwrite", "why")
+
+    overwrite: Overwrite | None
+    why: str
 
     def __init__(self, why: str, failure: Callable[[], Exception | None], overwrite: Overwrite | None = None):
         self.why, self.failure, self.overwrite = why, failure, overwrite

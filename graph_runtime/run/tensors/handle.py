@@ -71,6 +71,11 @@ class Handle:
         "type",
     )
 
+    device: Device
+    readonly: bool
+    type: TensorType
+    layout: Any
+
     def __init__(
         self,
         device: Device,

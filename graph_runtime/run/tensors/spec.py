@@ -26,6 +26,14 @@ class TensorSpec:
 
     __slots__ = ("device", "extent", "handle", "layout", "memory", "tag", "type")
 
+    device: Device
+    layout: Layout
+    type: TensorType
+    memory: int
+    extent: int
+    handle: core.DeviceHandle
+    tag: int
+
     def __init__(self, device: Device, type_: TensorType, layout: Layout):
         self.device, self.type, self.layout = device, type_, layout
         self.handle = core.open_device(device)

@@ -121,6 +121,13 @@ class Executable:
     that is written into it}, ``const`` whether outputs may be kept for equal inputs, ``lock`` for runs in
     the session's own memory."""
 
+    entry: BundleProgram
+    opened: OpenDevice
+    name: str
+    inputs: tuple[InputSpec, ...]
+    aliases: dict[int, int]
+    const: bool
+
     def __init__(self, opened: OpenDevice, bundle: Bundle, entry: BundleProgram):
         self._bundle, self.entry, self.opened = weakref.ref(bundle), entry, opened
         self.name = f"program {entry.name!r} of {bundle.path.name}"  # what errors call it

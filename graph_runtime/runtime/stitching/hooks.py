@@ -152,6 +152,10 @@ class OpContext:
     Its memory is the program's: after the call of the hook the context raises InputError.
     """
 
+    node: str
+    op: str
+    device: str
+
     def __init__(self, executable: Executable, at: int):
         session = executable.session
         self._session: Session | None = session

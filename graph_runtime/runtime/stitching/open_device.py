@@ -75,6 +75,11 @@ class OpenDevice:
     keeps it; it goes with the bundle), ``lock`` for loading them.
     """
 
+    device: Device
+    is_open: bool
+    handle: core.DeviceHandle
+    lock: Any
+
     def __init__(self, device: Device | str):
         self.device = parse(device)
         self.handle = core.open_device(self.device)
