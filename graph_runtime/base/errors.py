@@ -33,6 +33,7 @@ import os
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 __all__ = [
     "CapacityError",
@@ -82,7 +83,7 @@ class GraphRuntimeError(Exception):
     got: object = None
     wanted: object = None
 
-    def __init__(self, message: str, **fields):
+    def __init__(self, message: str, **fields: Any) -> None:
         self.fields = fields
         for key, value in fields.items():
             setattr(self, key, value)
@@ -192,7 +193,7 @@ class WriteError(GraphRuntimeError, OSError):
     """A file that could not be written: what was in its place is there still. ``errno`` says why, ``got``
     which."""
 
-    def __init__(self, message: str, **fields):
+    def __init__(self, message: str, **fields: Any) -> None:
         super().__init__(message, **fields)
         self.errno = fields.get("errno")  # which OSError has set to None
 

@@ -8,6 +8,8 @@ images and of numbers or channels, reshapes of images of one pixel.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..ir.ops import steps
 from ..ir.ops.targets import packs_weight
 from .net import Net, NetNode, NetValue
@@ -124,7 +126,7 @@ class _Images:
             self.last[value] = self.net.add("transpose", [value], before=node, perm=list(_LAST))
         return self.last[value]
 
-    def _made(self, node: NetNode, inputs: list[NetValue], **attrs) -> None:
+    def _made(self, node: NetNode, inputs: list[NetValue], **attrs: Any) -> None:
         """Put the node with channels last in the place of a node; its other readers get a transpose."""
         made = self.net.add(node.op_name, inputs, before=node, **attrs)
         first = self.net.add("transpose", [made], before=node, perm=list(_FIRST))

@@ -107,7 +107,7 @@ def reshapes(net: Net) -> None:
             net.replace(node.output, reshaped(net, first, node.output.shape, node))
 
 
-def reshaped(net: Net, value: NetValue, shape: tuple[int, ...], before: NetNode, **more) -> NetValue:
+def reshaped(net: Net, value: NetValue, shape: tuple[int, ...], before: NetNode, **more: Any) -> NetValue:
     """``value`` in a shape: itself where it has it."""
     if value.shape == shape:
         return value

@@ -155,7 +155,7 @@ def _clip(ctx: Context) -> Results:
     return x if high is None else ctx.op("minimum", x, high)
 
 
-def _bounded(ctx: Context, x: TapeValue, low, high) -> TapeValue:
+def _bounded(ctx: Context, x: TapeValue, low: float | None, high: float | None) -> TapeValue:
     """clip with bounds that are known; integers by maximum and minimum, which are exact."""
     if x.dtype in FLOATS:  # a bound at infinity is none
         low = None if low is None or low == -math.inf else low

@@ -186,7 +186,7 @@ def _pad(ctx: Context) -> Results:
     return pad(ctx, x, pads, value, mode)
 
 
-def pad(ctx: Context, x: TapeValue, pads: list[int], value=0, mode: str = "constant") -> TapeValue:
+def pad(ctx: Context, x: TapeValue, pads: list[int], value: float = 0, mode: str = "constant") -> TapeValue:
     """x with so many elements added in front and behind of each dimension."""
     if not any(pads):
         return x
