@@ -23,14 +23,13 @@ from ..ir.graph import COPY, Func, TensorType
 from ..plan.capacity import check_circular
 from ..plan.types import Plan
 from . import core
+from .core import ffi, lib
 from .gr_arg import ARG
 from .kernels import generic_kernel
 from .programs.lower import lower
 from .programs.program import INSTR, Kernel, Program
 
 __all__ = ["l1_number", "measured", "of_instructions", "of_kernel", "of_plan", "peak"]
-
-ffi, lib = core.ffi, core.lib
 
 
 def of_plan(plan: Plan) -> np.ndarray:

@@ -84,7 +84,7 @@ def last_error() -> str:
     return ffi.string(lib.gr_last_error()).decode(errors="replace")
 
 
-def check(status: int, **fields) -> None:
+def check(status: int, **fields: Any) -> None:
     """Raise what a gr_status means, with the core's text; ``fields`` are the exception's (device=, node=).
 
     KernelError, DeviceMemoryError, SessionBusyError, DeviceError (an address outside of its tensor),
@@ -300,7 +300,7 @@ class DeviceHandle:
     def __enter__(self) -> DeviceHandle:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -23,6 +23,7 @@ from ..base.machine import devices as runtime_devices
 from ..base.machine.devices import Device
 from ..ir.graph import TensorType
 from ..run import core
+from ..run.core import ffi, lib
 from ..run.queues.limbo import keep_until
 from ..run.tensors.arrays import allocate
 from ..run.tensors.spec import default_spec
@@ -44,7 +45,6 @@ __all__ = [
     "wrap",
 ]
 
-ffi, lib = core.ffi, core.lib
 _MOST_IMAGES = 8  # of one store: views that are not asked for again must not fill the device
 
 _capsule = ctypes.pythonapi.PyCapsule_New

@@ -18,6 +18,7 @@ from ..base.machine.layout import HOST, host_layout
 from ..plan.types import Plan
 from ..run import core, kernels
 from ..run.circular import measured
+from ..run.core import ffi, lib
 from ..run.programs.lower import lower
 from ..run.programs.program import Program
 from ..run.programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
@@ -32,7 +33,6 @@ from ..run.tensors.tensor import Tensor
 
 __all__ = ["HandleSubmitter"]
 
-ffi, lib = core.ffi, core.lib
 _MOST_IN_FLIGHT = 16  # runs: a caller that is further ahead waits
 
 

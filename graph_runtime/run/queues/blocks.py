@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .. import core
+from ..core import ffi, lib
 
 __all__ = ["Block", "blocks", "let_go"]
 
-ffi, lib = core.ffi, core.lib
 _KINDS = {
     lib.GR_BLOCK_RESERVED: "reserved",
     lib.GR_BLOCK_HELD: "held",

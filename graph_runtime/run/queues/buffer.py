@@ -31,11 +31,11 @@ from ...base.errors import (
     WaitTimeoutError,
 )
 from .. import core
+from ..core import ffi, lib
 from .limbo import keep_until, sweep
 
 __all__ = ["Buffer", "Writing", "check_timeout", "error_of", "wait_in_slices", "with_room"]
 
-ffi, lib = core.ffi, core.lib
 _SLICE_NS = 50_000_000  # C comes back after this long, so that a signal (Ctrl-C) is seen
 _PATIENCE = 4096  # more than may be in flight at a time
 _AGES = 1e9  # seconds; more is no limit

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from ...base.locks import new_lock
-from .. import core
+from ..core import ffi, lib
 from .buffer import check_timeout, error_of, wait_in_slices
 from .limbo import keep_until
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "failure_of", "when_over"]
 
-ffi, lib = core.ffi, core.lib
 _SLICE_NS = 50_000_000
 
 

@@ -21,6 +21,7 @@ from ...ir.graph import TensorType
 from ...plan import lanes
 from .. import core
 from ..circular import l1_number, of_kernel
+from ..core import ffi, lib
 from ..gr_arg import ARG, arg_record
 from ..programs.program import LANE, SLOT, STEP, Kernel
 from .buffer import Buffer, with_room
@@ -28,7 +29,6 @@ from .limbo import keep_until
 
 __all__ = ["COMPUTE", "COPY_IN", "COPY_OUT", "ROLES", "Template", "copy", "copy_queue", "one_kernel"]
 
-ffi, lib = core.ffi, core.lib
 ROLES = {lanes.COMPUTE: lib.GR_COMPUTE, lanes.COPY_IN: lib.GR_COPY_IN, lanes.COPY_OUT: lib.GR_COPY_OUT}
 COMPUTE, COPY_IN, COPY_OUT = ROLES.values()
 _submit, _submit_op = lib.gr_submit, lib.gr_submit_op

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from .. import core
+from ..core import ffi, lib
 from ..queues.buffer import wait_in_slices
 
 __all__ = ["InFlight"]
-
-ffi, lib = core.ffi, core.lib
 
 
 class InFlight:

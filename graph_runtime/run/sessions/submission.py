@@ -19,6 +19,7 @@ from ...base.errors import InputError
 from ...base.locks import new_lock
 from ...base.machine.layout import HOST, host_layout
 from .. import core
+from ..core import ffi, lib
 from ..programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
 from ..queues import template
 from ..queues.blocks import let_go
@@ -38,7 +39,6 @@ from .zero_copy import ALIGNMENT, ZeroCopy
 
 __all__ = ["Submitter"]
 
-ffi, lib = core.ffi, core.lib
 _NO_LOCK = nullcontext()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...base.errors import DeviceMemoryError
-from .. import core
+from ..core import ffi, lib
 from ..gr_arg import ARG, arg_record
 from ..programs.program import Kernel
 from ..queues.buffer import Buffer
@@ -17,7 +17,6 @@ from ..tensors.tensor import Tensor
 
 __all__ = ["Launcher", "Moved", "alias", "rebind"]
 
-ffi, lib = core.ffi, core.lib
 _submit_op, _addr, _NULL = lib.gr_submit_op, lib.gr_buffer_addr, ffi.NULL
 _MOST_INPUTS = 3  # of gr_submit_op
 

@@ -22,6 +22,7 @@ from weakref import ref
 
 from ...base.locks import new_rlock
 from .. import core
+from ..core import ffi, lib
 from ..queues.buffer import Buffer
 from ..queues.limbo import keep_until
 from ..queues.run import failure_of
@@ -29,7 +30,6 @@ from ..queues.template import Template
 
 __all__ = ["Donated", "Failed", "Overwrite", "announced", "donations", "spoiled", "unchanged"]
 
-ffi, lib = core.ffi, core.lib
 _A_MOMENT = 1e-5  # seconds
 WRITTEN, UNCHANGED = lib.GR_LEFT_WRITTEN, lib.GR_LEFT_UNCHANGED
 UNDEFINED, PENDING = lib.GR_LEFT_UNDEFINED, lib.GR_LEFT_PENDING
@@ -236,6 +236,7 @@ class Donated:
 
     overwrite: Overwrite | None
     why: str
+    failure: Callable[[], Exception | None]
 
     def __init__(self, why: str, failure: Callable[[], Exception | None], overwrite: Overwrite | None = None):
         self.why, self.failure, self.overwrite = why, failure, overwrite
@@ -296,6 +297,8 @@ class Failed:
     """The values never came: ``failure()`` is why. Using the handle raises that."""
 
     __slots__ = ("failure",)
+
+    failure: Callable[[], Exception | None]
 
     def __init__(self, failure: Callable[[], Exception | None]):
         self.failure = failure

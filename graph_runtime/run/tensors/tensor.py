@@ -135,7 +135,13 @@ class Tensor(Handle, Operators):
         values, kept = source._written()
         return values, source._handle, kept
 
-    asnumpy, copyfrom = numpy, copy_from  # TVM's names
+    def asnumpy(self) -> np.ndarray:
+        """TVM's name of numpy."""
+        return self.numpy()
+
+    def copyfrom(self, source: Any) -> None:
+        """TVM's name of copy_from."""
+        self.copy_from(source)
 
     def copyto(self, target: Tensor) -> Tensor:
         """Copy the values into ``target``, which is returned. Raises as copy_from."""
