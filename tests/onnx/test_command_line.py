@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,19 @@ def test_without_a_compiler_a_model_runs_on_the_kernels_built_in(command, tmp_pa
     assert "no C compiler found" in err
     with np.load(tmp_path / "y.npz") as made:
         np.testing.assert_allclose(made["output0"], wanted(tmp_path), rtol=1e-4, atol=1e-6)
+
+
+def test_create_compiles_as_the_command_does(made, tmp_path):
+    """Where no compiler is found: a warning, an error where compiling was asked for, silence where not."""
+    path, dims = made / "model.onnx", {"batch": 1}
+    with config(CC="/nonexistent/cc", CACHE_DIR=str(tmp_path)):
+        with pytest.warns(UserWarning, match="no C compiler found"):
+            gr.create(path, dims=dims)
+        with pytest.raises(gr.CompileError, match="no C compiler found"):
+            gr.create(path, dims=dims, compile=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            gr.create(path, dims=dims, compile=False)
 
 
 def test_bfloat16_on_tt_correlates(command, tmp_path):
