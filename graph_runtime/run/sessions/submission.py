@@ -80,7 +80,8 @@ class Submitter:
             for at in np.flatnonzero(slots.kept).tolist()
             if bound.reserved or int(slots.eid[at]) in bound.owners
         }
-        self._state = state
+        # weakly, because the session holds this: in a cycle the memory of a dropped one would wait for gc
+        self._state = state = weakref.proxy(state)
         self._lacking = {i for i, at in enumerate(self._input_slot) if at not in self._own}
         self._given = {
             i: borrowed(bound, slots, self._input_slot[i], array) for i, array in zero_copy.inputs.items()

@@ -50,12 +50,18 @@ def evict_unused(opened: OpenDevice, given: Sequence[Tensor]) -> None:
 
 def make_room(target: Executable, given: Sequence[Tensor], fitting: MutableMapping[int, Tensor]) -> bool:
     """Move what is in the way of a program that did not fit; whether anything moved. ``fitting`` {position:
-    what the program reads}: an input that is in the way itself is taken out of it, to be converted anew."""
+    what the program reads}: an input that is in the way itself is taken out of it, to be converted anew.
+
+    A copy that was converted for this program counts as nothing that moved: it may come back to where it was,
+    and the caller would try for ever."""
     opened, spots = target.opened, target.session.plan.devices
     if opened.device not in spots or not any(m.name == L1 for m in opened.device.descriptor.memories):
         return False
     memory = opened.device.descriptor.memory(L1)
     end = memory.base + of_instructions(target.session.program).get(spots.index(opened.device), 0)
+    for at in [at for at, tensor in fitting.items() if tensor is not given[at]]:
+        if _is_below(fitting[at], opened, end):
+            del fitting[at]
     below = [block for block in _blocks(opened, given, ()) if block.addr < end]
     if any(block.pinned for block in below):  # by what does not move
         return False

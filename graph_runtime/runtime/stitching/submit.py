@@ -250,26 +250,11 @@ def _queued(
     pressure: bool,
 ) -> list[Tensor]:
     """Convert and queue; where L1 is short and may be made free, move what is in the way out of it."""
-    registered, level = hooks.current()
-    by_op = registered.pre_op or registered.post_op or hooks.MemoryLog.OPERATION in level
     fitting: dict[int, Tensor] = {}
     pauses = iter(_PAUSES)
     while True:
         try:
-            for at, tensor in enumerate(given):
-                if at not in fitting:
-                    fitting[at] = _fitting(target, at, tensor)
-            why = {at: _donation(target, at) for at in donated}
-            if by_op:
-                outputs = _op_by_op(target, context, fitting, registered, level)
-                for at in donated:
-                    given[at].give_up(why[at])
-                return outputs
-            inputs: dict[int | str, Any] = {target.inputs[at].index: tensor for at, tensor in fitting.items()}
-            donors = {target.inputs[at].index: (given[at], why[at]) for at in donated}
-            session = target.session
-            run = session.submissions().submit(inputs, None, donors, session.max_in_flight, donors)
-            return list(run.forget())
+            return _tried(target, given, fitting, donated, context)
         except DeviceMemoryError as error:
             if not pressure:
                 raise
@@ -279,6 +264,32 @@ def _queued(
             if pause is None:
                 raise refused
             time.sleep(pause)
+
+
+def _tried(
+    target: Executable,
+    given: Sequence[Tensor],
+    fitting: dict[int, Tensor],
+    donated: Collection[int],
+    context: hooks.ProgramContext,
+) -> list[Tensor]:
+    """Convert what ``fitting`` {position: what the program reads} does not have, and queue. Raises
+    DeviceMemoryError; then ``fitting`` alone holds what was converted."""
+    registered, level = hooks.current()
+    for at, tensor in enumerate(given):
+        if at not in fitting:
+            fitting[at] = _fitting(target, at, tensor)
+    why = {at: _donation(target, at) for at in donated}
+    if registered.pre_op or registered.post_op or hooks.MemoryLog.OPERATION in level:
+        outputs = _op_by_op(target, context, fitting, registered, level)
+        for at in donated:
+            given[at].give_up(why[at])
+        return outputs
+    inputs: dict[int | str, Any] = {target.inputs[at].index: tensor for at, tensor in fitting.items()}
+    donors = {target.inputs[at].index: (given[at], why[at]) for at in donated}
+    session = target.session
+    run = session.submissions().submit(inputs, None, donors, session.max_in_flight, donors)
+    return list(run.forget())
 
 
 def _op_by_op(
