@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib.util
 import json
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -50,14 +54,52 @@ FUNCTION(slow) { usleep(10000); F(1)[0] = F(0)[0] + 1; return 0; }
 """
 
 
+HERE = Path(__file__).parent
+# folders whose tests need no compiled core, but for those that are marked "core"
+UNIT = {"base", "codegen", "costs", "ir", "plan", "rewrite", "simulation", "testing", "views"}
+
+
+def _has_core() -> bool:
+    try:
+        return importlib.util.find_spec("graph_runtime._core") is not None
+    except ImportError:  # tests/tools/no_core
+        return False
+
+
+HAS_CORE = _has_core()
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Without the compiled core, what needs it would fail when it is imported."""
+    if HAS_CORE or collection_path == HERE or not collection_path.is_relative_to(HERE):
+        return None
+    if collection_path.relative_to(HERE).parts[0] not in UNIT | {"conftest.py"}:
+        return True
+    marked = "\npytestmark = pytest.mark.core\n"
+    return (collection_path.suffix == ".py" and marked in collection_path.read_text()) or None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the unit tests."""
+    unit, skipped = pytest.mark.unit, pytest.mark.skip(reason="needs the compiled core")
+    for item in items:
+        if item.get_closest_marker("core"):
+            if not HAS_CORE:
+                item.add_marker(skipped)
+        elif item.path.relative_to(HERE).parts[0] in UNIT:
+            item.add_marker(unit)
+
+
 def pytest_configure():
     """A run in the background (nohup) is started with Ctrl-C ignored, which the tests' children inherit."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_finish():
-    """Ten thousand collected tests are no garbage: no later collection looks through them again."""
+@pytest.fixture(autouse=True, scope="module")
+def few_objects() -> None:
+    """Each file begins without what others left in cycles, as a caught exception leaves the test that it came
+    from; collections in it look at its own objects only, not at ten thousand reports."""
     gc.collect()
     gc.freeze()
 
@@ -273,3 +315,26 @@ def trust_folder(tmp_path_factory) -> Iterator[None]:
         patch.setenv("GR_TRUST_DIR", str(folder))
         patch.delenv("GR_TRUST_KEY", raising=False)
         yield
+
+
+@pytest.fixture
+def ctrl_c_after() -> Callable[[float], AbstractContextManager[None]]:
+    """``with ctrl_c_after(seconds)``: SIGINT in the block, which it must end. A block that ends before is a
+    failure of its own test: no signal comes later, to end pytest in the middle of others."""
+    main = threading.main_thread().ident
+    assert main is not None
+
+    @contextmanager
+    def within(seconds: float) -> Iterator[None]:
+        timer = threading.Timer(seconds, signal.pthread_kill, [main, signal.SIGINT])
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        timer.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                yield
+        finally:
+            timer.cancel()
+            timer.join()
+            signal.signal(signal.SIGINT, before)
+
+    return within

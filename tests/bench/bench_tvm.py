@@ -2,8 +2,8 @@
 
     python tests/bench/bench_tvm.py [--rounds 41] [--seconds 0.01]
 
-run      mlp, hetero_cpu_cpu (their operators of tests/tvm/operators.c) and a chain of 1,000 tiny functions:
-         a run from Python over one of the driver's, both called through cffi, in pairs; the median of the
+run      mlp, hetero_cpu_cpu (operators of tests/compat/operators.c) and a chain of 1,000 tiny functions: a
+         run from Python over one of the driver's, both called through cffi, in pairs; the median of the
          ratios, bound 1.03, and the ratio of the least, which a busy machine disturbs less. A second driver
          run instead of ours shows what the machine's noise makes of 1.
 launch   an empty parallel loop on two threads, back to back: ns a launch, bound 1000 of hand-off.
@@ -191,7 +191,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        library = compile_c(TESTS / "tvm" / "operators.c", folder / "lib.so", "-DLLVM")
+        library = compile_c(TESTS / "compat" / "operators.c", folder / "lib.so", "-DLLVM")
         for case, module in modules(library).items():
             module.run()
             driver = bare_driver(module, folder)

@@ -57,7 +57,7 @@ WORDS = (
 
 
 def _blob_writer():
-    spec = importlib.util.spec_from_file_location("tvm_conftest", TESTS / "tvm" / "conftest.py")
+    spec = importlib.util.spec_from_file_location("tvm_conftest", TESTS / "compat" / "conftest.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.BlobWriter()

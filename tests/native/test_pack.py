@@ -3,9 +3,6 @@ on one thread and on two."""
 
 from __future__ import annotations
 
-import _thread
-import signal
-import threading
 import time
 from itertools import combinations, permutations
 
@@ -220,14 +217,9 @@ def test_packings_of_conflicts_keep_them_and_their_bound_is_true(seed, count, sh
     assert together == {frozenset((a, b)) for a, b in combinations(range(count), 2) if conflict[a, b]}
 
 
-def test_a_long_search_hears_ctrl_c():
+def test_a_long_search_hears_ctrl_c(ctrl_c_after):
     lower, upper, size = columns(cut(np.random.default_rng(1), 300, 200))
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
-    threading.Timer(0.3, _thread.interrupt_main).start()
     start = time.monotonic()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            fit(lower, upper, size, 1024, max_nodes=10**12, threads=2)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with ctrl_c_after(0.3):
+        fit(lower, upper, size, 1024, max_nodes=10**12, threads=2)
     assert time.monotonic() - start < 30  # it would be 60 s, the guard

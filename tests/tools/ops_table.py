@@ -24,7 +24,7 @@ Made from the op registry by `python tests/tools/ops_table.py`; do not edit. A k
 element types of the first input that the kernel takes (floats: f32 f64 f16 bf16; integers: int8 to int64
 and uint8 to uint64). On cpu the dtype is the format; on tt a logical float32 can be stored as f32, bf16
 or bfp8_b, whichever the plan says. A reshape needs no kernel (its output is its input's memory); on tt
-it becomes a copy where the tiles differ. `pytest tests/device` runs every row of the case tables behind
+it becomes a copy where the tiles differ. `pytest tests/kernels` runs every row of the case tables behind
 this list.
 
 """

@@ -36,10 +36,10 @@ case $flavour in
     *) echo "sanitize.sh: no flavour $flavour: asan, ubsan or tsan" >&2 && exit 2 ;;
 esac
 
-folders=(tests/native tests/fuzz tests/runtime tests/eager tests/unit/test_async.py)
+folders=(tests/native tests/fuzz tests/runtime tests/eager tests/run/test_async.py)
 case $flavour in                            # every kernel of the cpu; where threads race, those that share their work
-    tsan) folders+=(tests/device/test_ops_cpu.py::test_threads_change_nothing) ;;
-    *) folders+=(tests/device/test_ops_cpu.py tests/device/test_steps.py) ;;
+    tsan) folders+=(tests/kernels/test_ops_cpu.py::test_threads_change_nothing) ;;
+    *) folders+=(tests/kernels/test_ops_cpu.py tests/kernels/test_steps.py) ;;
 esac
 cd "$root"
 # torch stays out: its libraries are not instrumented, so a run with it judges torch's threads, locks and leaks with ours
