@@ -11,8 +11,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,9 @@ __all__ = ["CommandPool", "Done", "run_alone"]
 _MOST_SAID = 1 << 18  # bytes kept of what a compiler says; the rest is read and dropped
 _ROOM = 24 << 20  # bytes that a thread's stack, and what it does first, fit into
 _LAST_ROUNDS = 16  # reads of what a process said last
+# Seconds after which a wait for a thread begins anew: a signal that comes as it begins sets CPython's flag
+# and does not end it, so that Ctrl-C would be lost until the thread ends.
+_ANEW = 0.1
 _TICK = 0.02  # seconds between looks at a process, where the kernel cannot tell of its end
 
 
@@ -70,6 +73,17 @@ class CommandPool:
                 got=str(error),
             ) from None
 
+    def finished(self, steps: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
+        """Each of ``steps`` when it has ended; Ctrl-C ends the wait."""
+        left = set(steps)
+        while left:
+            done, left = wait(left, timeout=_ANEW, return_when=FIRST_COMPLETED)
+            yield from done
+
+    def result(self, step: Future[Any]) -> Any:
+        """What a step returned or raised, once it has ended."""
+        return next(self.finished([step])).result()
+
     def run(self, command: Sequence[str], folder: Path | None = None) -> Done:
         """Run a command to its end, in ``folder``, which has its temporary files too. Raises CompileError
         where it cannot be started or its time is over."""
@@ -109,7 +123,8 @@ class CommandPool:
 def run_alone(command: Sequence[str], folder: Path | None = None) -> Done:
     """Run one command, as CommandPool.run."""
     with CommandPool() as running:
-        return running.submit(running.run, command, folder).result()
+        done: Done = running.result(running.submit(running.run, command, folder))
+        return done
 
 
 def _start(command: Sequence[str], folder: Path | None) -> subprocess.Popen[bytes]:

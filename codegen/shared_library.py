@@ -4,7 +4,6 @@ hash of all that shapes the bytes."""
 from __future__ import annotations
 
 import os
-from concurrent.futures import as_completed
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -206,14 +205,14 @@ def _build(build: _Build, rendered: Rendered, manifest: Manifest, jobs: int | No
         steps.append(running.submit(build.manifest, "manifest.c", _manifest_source(manifest)))
         if manifest.importable:
             steps.append(running.submit(build.glue, [entry.symbol for entry in rendered.entries]))
-        for done, step in enumerate(as_completed(steps), 1):
+        for done, step in enumerate(running.finished(steps), 1):
             step.result()
             tell(done, len(steps) + 1)
         order = dict(zip([name for name, _ in units], steps, strict=False))
         objects = [order[name].result() for name in sorted(order)]
         objects += [step.result() for step in steps[len(order) :]]
         # linked inside the folder under one name: the output's name must not reach the linker
-        running.submit(build.run, *_LINK, *objects, "-o", "library.so", "-lm").result()
+        running.result(running.submit(build.run, *_LINK, *objects, "-o", "library.so", "-lm"))
     tell(len(steps) + 1, len(steps) + 1)
     return (build.folder / "library.so").read_bytes()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -133,6 +135,27 @@ def test_ctrl_c_that_only_python_gets_ends_the_compilers(tmp_path, hanging):
     assert files == []
     assert list((tmp_path / "cache" / "libraries").iterdir()) == []
     assert not (tmp_path / "out.so").exists()
+
+
+def test_ctrl_c_that_wakes_no_wait_ends_it():
+    """A signal between Python's last look and the wait itself sets a flag, no more."""
+    over, start = threading.Event(), time.monotonic()
+
+    def work() -> None:
+        time.sleep(0.3)  # the main thread waits
+        _thread.interrupt_main()
+        over.wait(30)
+
+    def build() -> None:
+        with CommandPool() as running:
+            try:
+                running.result(running.submit(work))
+            finally:
+                over.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        build()
+    assert time.monotonic() - start < 20
 
 
 def test_the_first_error_ends_the_others(tmp_path):

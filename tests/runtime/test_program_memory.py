@@ -75,6 +75,7 @@ def by_kind(device, memory="dram"):
 
 def block(device, *shape, layout=TILE):
     """What one tensor takes in each bank."""
+    let_go(device.handle)  # what work that has just ended leaves for the next
     before = used(device, layout.memory)
     tensor = rt.create_empty_tensor(shape, "float32", device, layout)
     after = used(device, layout.memory)
