@@ -13,147 +13,14 @@ from ..ir.ops.targets import attrs_to_come
 from .types import Cost
 from .weights_file import load
 
-__all__ = ["PACES", "SPIN_NS", "Machine", "cpu_node_cost", "host_copy_ns", "machine"]
+__all__ = ["SPIN_NS", "Machine", "cpu_node_cost", "host_copy_ns", "machine", "pace_of"]
 
-# pace (a field of Machine) -> the ops whose arithmetic goes at it; every op is in one of them
-_TAKERS = {
-    "product_gflops": ("matmul", "dense", "conv2d"),
-    "function_gflops": (
-        "exp",
-        "tanh",
-        "sigmoid",
-        "gelu",
-        "softmax",
-        "log_softmax",
-        "sqrt",
-        "divide",
-        "reciprocal",
-        "expm1",
-        "log",
-        "log1p",
-        "erf",
-        "rsqrt",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "softplus",
-        "softsign",
-        "silu",
-        "mish",
-        "elu",
-        "selu",
-        "celu",
-        "power",
-        "mod",
-        "lrn",
-    ),
-    "simple_gflops": (
-        # elementwise
-        "abs",
-        "add",
-        "bias_add",
-        "cast",
-        "ceil",
-        "clip",
-        "floor",
-        "hard_sigmoid",
-        "hard_swish",
-        "leaky_relu",
-        "maximum",
-        "minimum",
-        "multiply",
-        "negative",
-        "relu",
-        "round",
-        "shrink",
-        "sign",
-        "subtract",
-        "thresholded_relu",
-        "where",
-        "bitwise_and",
-        "bitwise_not",
-        "bitwise_or",
-        "bitwise_xor",
-        "shift_left",
-        "shift_right",
-        "equal",
-        "greater",
-        "greater_equal",
-        "isinf",
-        "isnan",
-        "less",
-        "less_equal",
-        "logical_and",
-        "logical_not",
-        "logical_or",
-        "logical_xor",
-        "not_equal",
-        # a program's own part: its steps have their paces
-        "fused",
-        # over axes and windows
-        "all",
-        "any",
-        "argmax",
-        "argmin",
-        "cumsum",
-        "max",
-        "mean",
-        "min",
-        "prod",
-        "sum",
-        "topk",
-        "layer_norm",
-        "rms_norm",
-        "avg_pool2d",
-        "avg_pool3d",
-        "global_avg_pool2d",
-        "global_max_pool2d",
-        "lp_pool2d",
-        "max_pool2d",
-        "max_pool2d_backward",
-        "max_pool2d_indices",
-        "max_pool3d",
-        # products by plain loops, or of small parts
-        "attention",
-        "conv2d_backward_weight",
-        "conv3d",
-        "conv_transpose2d",
-        # movement: hardly any arithmetic
-        "broadcast_to",
-        "concatenate",
-        "flatten",
-        "gather_nd",
-        "pack_panels",
-        "pad",
-        "reshape",
-        "reverse",
-        "scatter_elements",
-        "scatter_nd",
-        "slice",
-        "slice_update",
-        "squeeze",
-        "take",
-        "take_along_axis",
-        "tile",
-        "transpose",
-        "unsqueeze",
-    ),
-}
-PACES = {op: pace for pace, ops in _TAKERS.items() for op in ops}
 _OUTSIDE = "simple_gflops"  # of ops that other packages register: their cost says that it is assumed
 _ON_PANELS = ("matmul_panels", "attention_panels", "matmul_blas", "dense_blas")
 _WEIGHTED = ("dense", "conv2d")  # input 1 is a weight
 _COLUMNS = 16
 SPIN_NS = 50_000  # how long the thread of a queue looks for work before it sleeps: native/core/worker.c
-_LOOKS_UP = ("gather_nd", "slice", "take", "take_along_axis")
+_HARDLY_ANY = ("movement", "reduction", "windows")  # kinds of work without arithmetic to speak of
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +54,13 @@ class Machine:
     cache_bytes: float = 8e6
 
 
+def pace_of(name: str) -> str | None:
+    """The field of Machine that an op's arithmetic goes at; None where its entry in the table names none."""
+    op = registry.require(name)
+    pace = op.pace.get("cpu", "simple" if op.kind in _HARDLY_ANY else "")
+    return f"{pace}_gflops" if pace else None
+
+
 @cache
 def machine() -> Machine:
     """The packaged constants, of a small host."""
@@ -212,7 +86,7 @@ def cpu_node_cost(
     op = registry.get(func.op or "")
     if op is None:
         note = f"function {func.name}: its tensors once"
-        return Cost(host.call_ns + _traffic(func.op, inputs, outputs) / host.gb_per_s, "assumed", note)
+        return Cost(host.call_ns + _traffic(None, inputs, outputs) / host.gb_per_s, "assumed", note)
     if op.is_nop:
         return Cost(0.0, host.basis, "no kernel")
     attrs = func.attrs
@@ -220,18 +94,18 @@ def cpu_node_cost(
         attrs = {**attrs, **attrs_to_come(op.name, inputs, outputs, attrs, constant_weight)}
     work = _work_ns(op, func, inputs, outputs, attrs, host) / _width(outputs[0].dtype)
     weight = inputs[1].nbytes if op.name in _WEIGHTED or attrs.get("packed") else 0
-    traffic = (_traffic(op.name, inputs, outputs) - weight) / host.gb_per_s
+    traffic = (_traffic(op, inputs, outputs) - weight) / host.gb_per_s
     traffic += weight / (host.weight_gb_per_s if from_memory else host.cached_gb_per_s)
-    if op.name not in PACES:
+    if pace_of(op.name) is None:
         return Cost(host.call_ns + max(work, traffic), "assumed", "an op from outside: as simple arithmetic")
     return Cost(host.call_ns + max(work, traffic), host.basis, "roofline of the host")
 
 
-def _traffic(op: str | None, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> int:
+def _traffic(op: registry.Op | None, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> int:
     """Bytes that go between memory and cores: all tensors, but no more than is taken out of what is read
     here and there."""
     made = sum(t.nbytes for t in outputs)
-    if op in _LOOKS_UP:
+    if op is not None and op.gathers:
         return made + min(inputs[0].nbytes, made) + sum(t.nbytes for t in inputs[1:])
     return made + sum(t.nbytes for t in inputs)
 
@@ -251,7 +125,7 @@ def _work_ns(
     for step in program:
         own = steps.flops([step], outputs[0])
         flops -= own
-        total += own / getattr(host, PACES.get(step[0], _OUTSIDE))
+        total += own / getattr(host, pace_of(step[0]) or _OUTSIDE)
     return total + flops / _rate(op, attrs, host)
 
 
@@ -262,7 +136,7 @@ def _rate(op: registry.Op, attrs: Mapping[str, Any], host: Machine) -> float:
         return host.packed_gflops * packed / (-(-packed // _COLUMNS) * _COLUMNS)
     if attrs.get("kernel") in _ON_PANELS:
         return host.packed_gflops
-    return host.depthwise_gflops if packed else getattr(host, PACES.get(op.name, _OUTSIDE))
+    return host.depthwise_gflops if packed else getattr(host, pace_of(op.name) or _OUTSIDE)
 
 
 def _width(dtype: str) -> float:

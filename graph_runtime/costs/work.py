@@ -8,51 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir.graph import Func, TensorType
+from ..ir.ops import registry
 from ..ir.ops.epilogue import own_inputs
 from ..ir.ops.steps import Step
 
-__all__ = ["VECTOR_OPS", "Pass", "Product", "Work", "tiles_of", "work_of"]
-
-# ops that treat every element alike -> the op of costs.op_cycles whose pace they go at
-VECTOR_OPS = {
-    **{op: op for op in ("gelu", "sigmoid", "tanh", "exp", "sqrt", "log", "reciprocal", "abs")},
-    **dict.fromkeys(("relu", "cast", "negative", "sign", "clip", "ceil", "floor", "round"), "nop"),
-    **dict.fromkeys(("isnan", "isinf", "bitwise_not", "logical_not", "broadcast_to"), "nop"),
-    **dict.fromkeys(("thresholded_relu", "shrink"), "nop"),
-    **dict.fromkeys(("expm1", "sinh", "cosh", "elu", "selu", "celu"), "exp"),
-    **dict.fromkeys(("log1p", "asinh", "acosh", "atanh"), "log"),
-    **dict.fromkeys(("sin", "tan", "asin", "acos", "atan"), "sine"),
-    **dict.fromkeys(("silu", "softplus"), "sigmoid"),
-    **dict.fromkeys(("leaky_relu", "hard_sigmoid", "hard_swish"), "lrelu"),
-    "cos": "cosine",
-    "mish": "tanh",
-    "erf": "gelu",
-    "rsqrt": "sqrt",
-    "softsign": "reciprocal",
-    **{op: op for op in ("add", "subtract", "multiply", "maximum", "power")},
-    **dict.fromkeys(("minimum", "where"), "maximum"),
-    **dict.fromkeys(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"), "subtract"),
-    **dict.fromkeys(("logical_and", "logical_or", "logical_xor"), "add"),
-    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right"), "add"),
-    "mod": "power",
-}
-_MOVES = (
-    "transpose",
-    "concatenate",
-    "take",
-    "slice",
-    "slice_update",
-    "tile",
-    "pad",
-    "reverse",
-    "take_along_axis",
-    "gather_nd",
-    "scatter_elements",
-    "scatter_nd",
-)
-_REDUCTIONS = ("sum", "mean", "prod", "max", "min", "all", "any", "argmax", "argmin", "topk")
-_POOLS = ("max_pool2d", "avg_pool2d", "max_pool2d_backward")
-_GLOBAL_POOLS = ("global_max_pool2d", "global_avg_pool2d")
+__all__ = ["Pass", "Product", "Work", "tiles_of", "vector_op", "work_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +77,13 @@ def work_of(func: Func, inputs: tuple[TensorType, ...], outputs: tuple[TensorTyp
 
 def _passes(op: str, inputs: tuple[TensorType, ...], out: TensorType) -> tuple[Pass, ...] | None:
     made, read = tiles_of(out.shape), tiles_of(inputs[0].shape) if inputs else 0
-    if op in VECTOR_OPS:
-        return (Pass(VECTOR_OPS[op], made),)
-    if op in _MOVES:
+    entry = registry.get(op)
+    kind = "" if entry is None else entry.kind
+    if kind == "movement":
         return (Pass("nop", made),)
-    if op in _REDUCTIONS or op in _GLOBAL_POOLS:
+    if kind == "reduction":
         return Pass("reduce", read), Pass("multiply", made)
-    if op in _POOLS:
+    if kind == "windows":
         # a tile of taps by channels is reduced for each output pixel
         n, c, h, w = out.shape
         return (Pass("reduce", n * h * w * math.ceil(c / 32)),)
@@ -139,7 +99,15 @@ def _passes(op: str, inputs: tuple[TensorType, ...], out: TensorType) -> tuple[P
     scaled = _each(made, "multiply", "reduce", "multiply", "multiply")
     chains["cumsum"] = _each(made, "matmul")  # with a triangle of ones
     chains["rms_norm"] = scaled + _each(rows, "sqrt", "reciprocal")
+    if op not in chains and kind == "elementwise":
+        return (Pass(vector_op(op), made),)
     return chains.get(op)
+
+
+def vector_op(op: str) -> str:
+    """The op of costs.op_cycles whose pace an elementwise op goes at; "nop" where it names none."""
+    entry = registry.get(op)
+    return "nop" if entry is None else entry.pace.get("tt", "nop")
 
 
 def _each(tiles: int, *ops: str) -> tuple[Pass, ...]:

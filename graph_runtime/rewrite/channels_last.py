@@ -60,7 +60,7 @@ class _Images:
             self._made(node, [self.last[node.inputs[0]]], layout="NHWC", **kept)
         elif node.op in _RESHAPES and node.inputs[0] in self.last:
             self._reshape(node)
-        elif node.op in steps.CODES or node.op == "fused":
+        elif steps.code_of(node.op) or node.op == "fused":
             self._elementwise(node)
 
     def _convolution(self, node: NetNode) -> None:

@@ -41,7 +41,7 @@ class Group:
 def is_step(node: NetNode) -> bool:
     """An op that can be a step, of one dtype."""
     return (
-        node.op in steps.CODES
+        steps.code_of(node.op) > 0
         and node.output.dtype in steps.DTYPES
         and all(v.dtype == node.output.dtype for v in node.inputs)
     )

@@ -53,7 +53,7 @@ def _chain(node: NetNode) -> list[NetNode]:
 
 def _moves_along(node: NetNode) -> bool:
     """An elementwise op of one tensor, and of numbers that look the same however it is transposed."""
-    if node.op not in steps.CODES and node.op != "cast":
+    if not steps.code_of(node.op) and node.op != "cast":
         return False
     carried = [v for v in node.inputs if _is_carried(v)]
     return len(carried) == 1 and carried[0].shape == node.output.shape

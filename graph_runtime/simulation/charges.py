@@ -19,7 +19,7 @@ from ..ir.graph import COPY, TensorType
 from ..ir.ops import registry
 from ..ir.ops.numerics import Numerics, tail
 from ..plan.types import Plan
-from .walks import WALKS
+from .walks import walk_of
 from .walks.args import KernelArg, KernelCall, Moves, Times
 
 __all__ = ["Banks", "Links", "bank_bytes", "link_bytes", "page_banks"]
@@ -59,7 +59,7 @@ def _moves(plan: Plan, nid: int, reads: list[int], indices: np.ndarray | None) -
     """How often a node's kernel reads each page of its inputs, and writes its outputs'."""
     graph, device = plan.graph, plan.devices[plan.did[nid]]
     func, out = graph.funcs[graph.func_id[nid]], int(graph.row_ptr[nid])
-    walk = WALKS.get(func.op or "")
+    walk = walk_of(func.op or "")
     if walk is None or device.descriptor.on_host or not graph.entry_type(out).size:
         made = func.op is None or device.descriptor.on_host or graph.entry_type(out).size > 0
         return Moves([int(made)] * len(reads), 1)

@@ -12,16 +12,11 @@ from .registry import REQUIRED, Attr, Body, Case, Op, all_ops, get, provide, reg
 
 __all__ = ["REQUIRED", "Attr", "Body", "Case", "Op", "all_ops", "get", "register", "require", "support_table"]
 
-# family -> the ops that it registers
+# family -> the ops that it registers, so that a graph of some ops imports their families only
 _FAMILIES = {
     "graph_runtime.ir.ops.packed": "pack_panels",
     "graph_runtime.ir.ops.attention": "attention",
     "graph_runtime.ir.ops.bias": "bias_add",
-    "graph_runtime.ir.ops.arithmetic": (
-        "abs negative sign bitwise_not logical_not clip power mod minimum logical_and "
-        "logical_or logical_xor bitwise_and bitwise_or bitwise_xor shift_left shift_right "
-        "equal not_equal less less_equal greater greater_equal where"
-    ),
     "graph_runtime.ir.ops.linear": "dense matmul",
     "graph_runtime.ir.ops.conv": "conv2d",
     "graph_runtime.ir.ops.convolutions": "conv3d conv_transpose2d conv2d_backward_weight",
@@ -29,11 +24,6 @@ _FAMILIES = {
         "add subtract multiply divide maximum relu gelu sigmoid tanh exp sqrt cast"
     ),
     "graph_runtime.ir.ops.fill": "broadcast_to tile pad reverse",
-    "graph_runtime.ir.ops.float_functions": (
-        "ceil floor round expm1 log log1p reciprocal rsqrt erf sin cos tan asin acos atan "
-        "sinh cosh asinh acosh atanh softplus softsign silu mish hard_swish leaky_relu elu "
-        "selu celu hard_sigmoid thresholded_relu shrink isnan isinf"
-    ),
     "graph_runtime.ir.ops.fused": "fused",
     "graph_runtime.ir.ops.gather": "take_along_axis gather_nd",
     "graph_runtime.ir.ops.movement": "transpose concatenate take",
@@ -47,7 +37,12 @@ _FAMILIES = {
     "graph_runtime.ir.ops.shape": "reshape flatten squeeze unsqueeze",
     "graph_runtime.ir.ops.slicing": "slice slice_update",
 }
-provide({op: partial(import_module, family) for family, ops in _FAMILIES.items() for op in ops.split()})
+# families whose ops no line names: imported for any other name
+_OTHERS = ("graph_runtime.ir.ops.float_functions", "graph_runtime.ir.ops.arithmetic")
+provide(
+    {op: partial(import_module, family) for family, ops in _FAMILIES.items() for op in ops.split()},
+    [partial(import_module, family) for family in _OTHERS],
+)
 
 
 def support_table() -> list[dict[Any, Any]]:

@@ -29,6 +29,7 @@ _BITS = (*rules.INTS, "bool")
 _BOOL = ("bool",)
 _TT_BITS = tuple(t for t in rules.TT_MOVED if t not in rules.TT_FLOATS)
 _TT_NUMBERS = tuple(t for t in rules.TT_COMPARED if t != "bool")
+_SIMPLE = ("simple", "nop")  # pace of what takes one input
 
 
 # ---------------------------------------------------------------- one input
@@ -59,16 +60,55 @@ def _clip_words(inputs, outputs, attrs):
     return [v - 2**64 if v >= 2**63 else v for v in (low, high)]
 
 
-_compute: Any
-_types: tuple[str, ...]
-for _name, _doc, _compute, _types, _tt in (
-    ("abs", "the magnitude; the least integer stays", np.abs, _NUMBERS, rules.TT_ARITH),
-    ("negative", "-x; integers wrap", np.negative, _NUMBERS, rules.TT_ARITH),
-    ("sign", "-1, 0 or 1; NaN stays", np.sign, _NUMBERS, rules.TT_ARITH),
-    ("bitwise_not", "all bits turned over", np.invert, _BITS, _TT_BITS),
-    ("logical_not", "not x", np.logical_not, _BOOL, _BOOL),
-):
-    unary(_name, _doc, lambda x, attrs, f=_compute: f(x), allowed=_types, nmse=rules.EXACT, tt=_tt)
+def _plain(
+    name: str, doc: str, compute: Any, allowed: tuple[str, ...], tt: tuple[str, ...], **more: Any
+) -> None:
+    unary(name, doc, lambda x, attrs: compute(x), allowed=allowed, tt=tt, nmse=rules.EXACT, **more)
+
+
+_plain(
+    "abs",
+    "the magnitude; the least integer stays",
+    np.abs,
+    _NUMBERS,
+    rules.TT_ARITH,
+    pace=("simple", "abs"),
+    step=23,
+    onnx="Abs",
+    torch="abs",
+)
+_plain(
+    "negative",
+    "-x; integers wrap",
+    np.negative,
+    _NUMBERS,
+    rules.TT_ARITH,
+    pace=_SIMPLE,
+    step=24,
+    onnx="Neg",
+    torch="neg",
+)
+_plain(
+    "sign",
+    "-1, 0 or 1; NaN stays",
+    np.sign,
+    _NUMBERS,
+    rules.TT_ARITH,
+    pace=_SIMPLE,
+    onnx="Sign",
+    torch="sign sgn",
+)
+_plain(
+    "bitwise_not",
+    "all bits turned over",
+    np.invert,
+    _BITS,
+    _TT_BITS,
+    pace=_SIMPLE,
+    onnx="BitwiseNot",
+    torch="bitwise_not",
+)
+_plain("logical_not", "not x", np.logical_not, _BOOL, _BOOL, pace=_SIMPLE, onnx="Not", torch="logical_not")
 unary(
     "clip",
     "min(max(x, min), max); where min is above max: max",
@@ -80,6 +120,8 @@ unary(
     ),
     words=_clip_words,
     tt=rules.TT_ARITH,
+    pace=_SIMPLE,
+    step=28,
     given={"min": 0.0, "max": 40.0},
     make="wide",
     nmse=rules.EXACT,
@@ -120,6 +162,7 @@ binary(
     make=("positive", "positive"),
     flops=8,
     nmse=_ONCE,
+    pace=("function", "power"),
 )
 binary(
     "mod",
@@ -129,12 +172,26 @@ binary(
     make=("normal", "positive"),
     flops=4,
     nmse=_ONCE,
+    pace=("function", "power"),
+    walk="mod",
+    onnx={"Mod": {"fmod": "fmod"}},
     attrs=(Attr("fmod", "bool", False, "with the sign of a, as C's fmod"),),
     words=lambda i, o, a: [int(a["fmod"])],
     more=_mod_cases,
 )
+_compute: Any
+_types: tuple[str, ...]
+binary(
+    "minimum",
+    "the lesser of a and b, NaN if either is",
+    lambda a, b, attrs: np.minimum(a, b),
+    rules.TT_ARITH,
+    rules.ALL,
+    pace=("simple", "maximum"),
+    step=6,
+    torch="minimum",
+)
 for _name, _doc, _compute, _types, _tt in (
-    ("minimum", "the lesser of a and b, NaN if either is", np.minimum, rules.ALL, rules.TT_ARITH),
     ("logical_and", "a and b", np.logical_and, _BOOL, _BOOL),
     ("logical_or", "a or b", np.logical_or, _BOOL, _BOOL),
     ("logical_xor", "exactly one of a and b", np.logical_xor, _BOOL, _BOOL),
@@ -142,7 +199,16 @@ for _name, _doc, _compute, _types, _tt in (
     ("bitwise_or", "the bits that a or b has", np.bitwise_or, _BITS, _TT_BITS),
     ("bitwise_xor", "the bits that exactly one of a and b has", np.bitwise_xor, _BITS, _TT_BITS),
 ):
-    binary(_name, _doc, lambda a, b, attrs, f=_compute: f(a, b), _tt, _types)
+    binary(
+        _name,
+        _doc,
+        lambda a, b, attrs, f=_compute: f(a, b),
+        _tt,
+        _types,
+        pace=("simple", "add"),
+        onnx=_name.removeprefix("logical_").title().replace("_", ""),
+        torch=_name,
+    )
 for _name, _doc, _compute in (
     ("shift_left", "a times 2 to the b, bits beyond the type lost", np.left_shift),
     ("shift_right", "a over 2 to the b, rounded down", np.right_shift),
@@ -154,18 +220,19 @@ for _name, _doc, _compute in (
         tt=tuple(t for t in _TT_BITS if t != "bool"),
         allowed=rules.INTS,
         make=("normal", "shift"),
+        pace=("simple", "add"),
     )
 
 
 # ---------------------------------------------------------------- comparisons
 
-for _name, _doc, _compute in (
-    ("equal", "a == b", np.equal),
-    ("not_equal", "a != b", np.not_equal),
-    ("less", "a < b", np.less),
-    ("less_equal", "a <= b", np.less_equal),
-    ("greater", "a > b", np.greater),
-    ("greater_equal", "a >= b", np.greater_equal),
+for _name, _doc, _compute, _onnx, _torch in (
+    ("equal", "a == b", np.equal, "Equal", "eq"),
+    ("not_equal", "a != b", np.not_equal, "", "ne"),
+    ("less", "a < b", np.less, "Less", "lt"),
+    ("less_equal", "a <= b", np.less_equal, "LessOrEqual", "le"),
+    ("greater", "a > b", np.greater, "Greater", "gt"),
+    ("greater_equal", "a >= b", np.greater_equal, "GreaterOrEqual", "ge"),
 ):
     binary(
         _name,
@@ -176,6 +243,9 @@ for _name, _doc, _compute in (
         make=("digits", "digits"),
         kernel="greater_than" if _name == "greater" else None,
         result="bool",
+        pace=("simple", "subtract"),
+        onnx=_onnx,
+        torch=_torch,
     )
 
 
@@ -221,5 +291,9 @@ register(
         },
         inplace=(1, 2),
         cases=tuple(_where_cases()),
+        kind="elementwise",
+        pace={"cpu": "simple", "tt": "maximum"},
+        walk="together",
+        onnx={"Where": {}},
     )
 )

@@ -119,6 +119,7 @@ register(
             "tt": Body("attention", rules.TT_FLOATS, numerics=True),
         },
         variants={"cpu": (_PANELS,)},
+        pace={"cpu": "simple"},
         cases=tuple(_cases()),
     )
 )

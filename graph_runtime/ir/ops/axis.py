@@ -91,6 +91,8 @@ def _arg(op: str, doc: str, compute) -> None:
                 "cpu": Body(op, _NUMBERS, rules.by_dtype),
                 "tt": Body(op, _TT_NUMBERS, accepts=_narrow_indices),
             },
+            kind="reduction",
+            walk="arg",
             cases=tuple(_arg_cases()),
         )
     )
@@ -137,6 +139,7 @@ register(
             "cpu": Body("cumsum", _NUMBERS, rules.by_dtype),
             "tt": Body("cumsum", _TT_NUMBERS),
         },
+        pace={"cpu": "simple"},
         cases=(
             *(
                 Case(name, (("float32", shape),), attrs, nmse=rules.ROUNDED)
@@ -212,6 +215,7 @@ register(
             "cpu": Body("topk", _NUMBERS, rules.by_dtype),
             "tt": Body("topk", _TT_NUMBERS, accepts=_topk_tt),
         },
+        kind="reduction",
         cases=(
             *(
                 Case(name + more, (("float32", shape),), attrs | dtype, make=(make,), nmse=rules.MOVED)

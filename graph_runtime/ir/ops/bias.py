@@ -50,6 +50,7 @@ register(
             "tt": Body("bias_add", rules.TT_FLOATS),
         },
         inplace=(0,),
+        pace={"cpu": "simple", "tt": "add"},
         cases=(
             Case("channels", (("float32", (2, 33, 5, 40)), ("float32", (33,))), nmse=rules.EXACT),
             Case("last", (("float32", (65, 97)), ("float32", (97,))), {"axis": -1}, nmse=rules.EXACT),

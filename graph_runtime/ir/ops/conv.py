@@ -304,6 +304,7 @@ register_product(
             "tt": Body("conv2d", rules.TT_FLOATS, accepts=refuse_packed, numerics=True, epilogue=True),
         },
         variants={"cpu": (_PACKED,)},
+        pace={"cpu": "product"},
         cases=tuple(_cases()),
     ),
     _split,

@@ -74,6 +74,7 @@ def _register(op, doc, arity, infer, reference, flops, attrs, words, cases, tt=T
             attrs=attrs,
             words=words,
             bodies=bodies,
+            pace={"cpu": "simple"},
             cases=tuple(cases),
         )
     )

@@ -34,9 +34,25 @@ def _divide(a: np.ndarray, b: np.ndarray, attrs: dict[Any, Any]) -> np.ndarray:
     return quotient + ((remainder != 0) & ((a < 0) != (b < 0))).astype(a.dtype)
 
 
-binary("add", "a + b", lambda a, b, attrs: a + b, rules.TT_ARITH, numerics=True, few=False)
-binary("subtract", "a - b", lambda a, b, attrs: a - b, rules.TT_ARITH, numerics=True, few=False)
-binary("multiply", "a * b", lambda a, b, attrs: a * b, rules.TT_ARITH, numerics=True, few=False)
+_compute: Any
+for _name, _doc, _compute, _step, _onnx, _torch in (
+    ("add", "a + b", np.add, 1, "Add", ""),
+    ("subtract", "a - b", np.subtract, 2, "Sub", ""),
+    ("multiply", "a * b", np.multiply, 3, "Mul", "mul"),
+):
+    binary(
+        _name,
+        _doc,
+        lambda a, b, attrs, f=_compute: f(a, b),
+        rules.TT_ARITH,
+        numerics=True,
+        few=False,
+        pace=("simple", _name),
+        walk="pair",
+        step=_step,
+        onnx=_onnx,
+        torch=_torch,
+    )
 binary(
     "divide",
     "a / b; integers truncate toward zero",
@@ -44,6 +60,10 @@ binary(
     rules.TT_FLOATS,
     make=("normal", "positive"),
     few=False,
+    pace=("function", "nop"),  # tt: costs.work has its chain
+    walk="pair",
+    step=4,
+    onnx="Div",
 )
 binary(
     "maximum",
@@ -52,6 +72,10 @@ binary(
     rules.TT_ARITH,
     rules.ALL,
     few=False,
+    pace=("simple", "maximum"),
+    walk="pair",
+    step=5,
+    torch="maximum",
 )
 
 
@@ -76,6 +100,10 @@ unary(
     tt=rules.TT_ARITH,
     nmse=rules.EXACT,
     few=False,
+    pace=("simple", "nop"),
+    step=16,
+    onnx="Relu",
+    torch="relu",
 )
 unary(
     "gelu",
@@ -84,19 +112,32 @@ unary(
     flops=8,
     tt=rules.TT_FLOATS,
     few=False,
+    pace=("function", "gelu"),
+    step=17,  # by tanh: 18
+    onnx={"Gelu": {"approximate": "approximate"}},
     attrs=(_APPROXIMATE,),
     words=lambda i, o, a: [int(a["approximate"] == "tanh")],
     more=(Case("tanh", (("float32", (2, 40, 70)),), {"approximate": "tanh"}, nmse=rules.ROUNDED),),
 )
 
 
-def _function(name: str, doc: str, compute) -> None:
-    unary(name, doc, lambda x, attrs: compute(x), flops=4, tt=rules.TT_FLOATS, few=False)
-
-
-_function("sigmoid", "1 / (1 + exp(-x))", sigmoid)
-_function("tanh", "hyperbolic tangent", np.tanh)
-_function("exp", "e to the x", np.exp)
+for _name, _doc, _compute, _step in (
+    ("sigmoid", "1 / (1 + exp(-x))", sigmoid, 19),
+    ("tanh", "hyperbolic tangent", np.tanh, 20),
+    ("exp", "e to the x", np.exp, 21),
+):
+    unary(
+        _name,
+        _doc,
+        lambda x, attrs, f=_compute: f(x),
+        flops=4,
+        tt=rules.TT_FLOATS,
+        few=False,
+        pace=("function", _name),
+        step=_step,
+        onnx=_name.capitalize(),
+        torch=_name,
+    )
 unary(
     "sqrt",
     "square root, NaN below 0",
@@ -105,6 +146,10 @@ unary(
     tt=rules.TT_FLOATS,
     few=False,
     nmse=rules.ROUNDED | {"cpu": 0.0},
+    pace=("function", "sqrt"),
+    step=22,
+    onnx="Sqrt",
+    torch="sqrt",
 )
 
 
@@ -166,5 +211,8 @@ register(
             Case("scalar", (("float32", ()),), {"to": "int32"}, nmse=rules.EXACT),
             Case("same", (("float32", (40, 70)),), {"to": "float32"}, nmse=rules.EXACT),
         ),
+        kind="elementwise",
+        pace={"cpu": "simple", "tt": "nop"},
+        walk="map",
     )
 )

@@ -20,7 +20,7 @@ from .registry import REQUIRED, Attr, Body, Case, Op, register
 _MODES = ("constant", "edge", "reflect", "wrap")
 
 
-def _movement(name, doc, infer, reference, attrs, words, cases, kernel=None, accepts=None):
+def _movement(name, doc, infer, reference, attrs, words, cases, kernel=None, accepts=None, **traits):
     """An op that moves elements of any type by the bodies of ``kernel`` (its own by default). ``accepts``:
     what the one of tt takes."""
     register(
@@ -38,6 +38,7 @@ def _movement(name, doc, infer, reference, attrs, words, cases, kernel=None, acc
                 "tt": Body(kernel or name, rules.TT_MOVED, accepts=accepts),
             },
             cases=tuple(cases),
+            **{"kind": "movement", "walk": kernel or name, **traits},
         )
     )
 
@@ -88,6 +89,9 @@ _movement(
         ),
         ((33, 1), {"shape": (2, 33, 40)}),
     ),
+    kind="elementwise",
+    pace={"cpu": "simple", "tt": "nop"},
+    walk="together",
 )
 
 

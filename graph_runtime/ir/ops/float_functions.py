@@ -19,9 +19,10 @@ from .registry import Attr, Case
 _erf = np.frompyfunc(math.erf, 1, 1)
 
 
-def _plain(name: str, doc: str, compute, *, flops: int = 4, **more) -> None:
-    """An op without attributes."""
-    unary(name, doc, lambda x, attrs: compute(x), flops=flops, tt=rules.TT_FLOATS, **more)
+def _plain(name: str, doc: str, compute, like: str, *, flops: int = 4, **more) -> None:
+    """An op without attributes. ``like``: the op of costs.op_cycles that is as fast on tt."""
+    names = {"pace": ("function", like), "onnx": name.capitalize(), "torch": name, **more}
+    unary(name, doc, lambda x, attrs: compute(x), flops=flops, tt=rules.TT_FLOATS, **names)
 
 
 def _softplus(x: np.ndarray) -> np.ndarray:
@@ -41,47 +42,58 @@ def _hard_swish(x: np.ndarray) -> np.ndarray:
 
 # ---------------------------------------------------------------- rounding: exact
 
-_EXACT: dict[str, Any] = {"flops": 1, "nmse": rules.EXACT}
-_plain("ceil", "the least integer not below x", np.ceil, make="wide", kernel="ceiling", **_EXACT)
-_plain("floor", "the greatest integer not above x", np.floor, make="wide", **_EXACT)
-_plain("round", "the nearest integer, halves to the even one", np.rint, make="wide", **_EXACT)
+_EXACT: dict[str, Any] = {"flops": 1, "nmse": rules.EXACT, "pace": ("simple", "nop"), "promotes": False}
+_plain("ceil", "the least integer not below x", np.ceil, "nop", make="wide", **_EXACT)
+_plain("floor", "the greatest integer not above x", np.floor, "nop", make="wide", **_EXACT)
+_plain("round", "the nearest integer, halves to the even one", np.rint, "nop", make="wide", **_EXACT)
 
 # ---------------------------------------------------------------- exponentials and powers
 
-_plain("expm1", "exp(x) - 1, accurate near 0", np.expm1)
-_plain("log", "natural logarithm, NaN below 0", np.log, make="positive")
-_plain("log1p", "log(1 + x), accurate near 0", np.log1p, make="positive")
-_plain("reciprocal", "1 / x", lambda x: 1 / x, flops=1, make="wide")
-_plain("rsqrt", "1 / sqrt(x)", lambda x: 1 / np.sqrt(x), flops=2, make="positive")
-_plain("erf", "the error function", lambda x: np.asarray(_erf(x), np.float64))
+_plain("expm1", "exp(x) - 1, accurate near 0", np.expm1, "exp", onnx="")
+_plain("log", "natural logarithm, NaN below 0", np.log, "log", make="positive", step=32)
+_plain("log1p", "log(1 + x), accurate near 0", np.log1p, "log", make="positive", onnx="")
+_plain("reciprocal", "1 / x", lambda x: 1 / x, "reciprocal", flops=1, make="wide", step=30)
+_plain("rsqrt", "1 / sqrt(x)", lambda x: 1 / np.sqrt(x), "sqrt", flops=2, make="positive", onnx="")
+_plain("erf", "the error function", lambda x: np.asarray(_erf(x), np.float64), "gelu", step=31)
 
 # ---------------------------------------------------------------- trigonometry
 
-_plain("sin", "sine, x in radians", np.sin)
-_plain("cos", "cosine, x in radians", np.cos)
-_plain("tan", "tangent, x in radians", np.tan, make="uniform")
-_plain("asin", "inverse sine, NaN outside of -1 .. 1", np.arcsin, make="uniform")
-_plain("acos", "inverse cosine, NaN outside of -1 .. 1", np.arccos, make="uniform")
-_plain("atan", "inverse tangent", np.arctan)
-_plain("sinh", "hyperbolic sine", np.sinh)
-_plain("cosh", "hyperbolic cosine", np.cosh)
-_plain("asinh", "inverse hyperbolic sine", np.arcsinh)
-_plain("acosh", "inverse hyperbolic cosine, NaN below 1", np.arccosh, make="above_one")
-_plain("atanh", "inverse hyperbolic tangent", np.arctanh, make="inside_one")
+_plain("sin", "sine, x in radians", np.sin, "sine")
+_plain("cos", "cosine, x in radians", np.cos, "cosine")
+_plain("tan", "tangent, x in radians", np.tan, "sine", make="uniform")
+_plain("asin", "inverse sine, NaN outside of -1 .. 1", np.arcsin, "sine", make="uniform")
+_plain("acos", "inverse cosine, NaN outside of -1 .. 1", np.arccos, "sine", make="uniform")
+_plain("atan", "inverse tangent", np.arctan, "sine")
+_plain("sinh", "hyperbolic sine", np.sinh, "exp")
+_plain("cosh", "hyperbolic cosine", np.cosh, "exp")
+_plain("asinh", "inverse hyperbolic sine", np.arcsinh, "log")
+_plain("acosh", "inverse hyperbolic cosine, NaN below 1", np.arccosh, "log", make="above_one")
+_plain("atanh", "inverse hyperbolic tangent", np.arctanh, "log", make="inside_one")
 
 # ---------------------------------------------------------------- activations
 
-_plain("softplus", "log(1 + exp(x))", _softplus)
-_plain("softsign", "x / (1 + |x|)", lambda x: x / (1 + np.abs(x)), flops=3)
-_plain("silu", "x * sigmoid(x), also called swish", lambda x: gated(x, x))
-_plain("mish", "x * tanh(softplus(x))", _mish, flops=8)
-_plain("hard_swish", "x * max(0, min(1, x / 6 + 1/2))", _hard_swish, flops=4)
+_plain("softplus", "log(1 + exp(x))", _softplus, "sigmoid", torch="")
+_plain("softsign", "x / (1 + |x|)", lambda x: x / (1 + np.abs(x)), "reciprocal", flops=3, torch="")
+_plain("silu", "x * sigmoid(x), also called swish", lambda x: gated(x, x), "sigmoid", onnx="", step=25)
+_plain("mish", "x * tanh(softplus(x))", _mish, "tanh", flops=8)
+_plain(
+    "hard_swish",
+    "x * max(0, min(1, x / 6 + 1/2))",
+    _hard_swish,
+    "lrelu",
+    flops=4,
+    pace=("simple", "lrelu"),
+    step=26,
+    onnx="HardSwish",
+    torch="hardswish",
+)
 
 
 def _activation(name: str, doc: str, compute, *attrs: Attr, **more) -> None:
     """An op whose attributes are all floats."""
     words = float_word_of(*(a.name for a in attrs))
-    unary(name, doc, compute, attrs=attrs, words=words, flops=4, tt=rules.TT_FLOATS, **more)
+    onnx = {name.title().replace("_", ""): {a.name: a.name for a in attrs}}
+    unary(name, doc, compute, attrs=attrs, words=words, flops=4, tt=rules.TT_FLOATS, **{"onnx": onnx, **more})
 
 
 def _alpha(default: float, meaning: str) -> Attr:
@@ -97,6 +109,8 @@ _activation(
     "x, below 0 alpha * x",
     lambda x, a: np.where(x < 0, a["alpha"] * x, x),
     _alpha(0.01, "slope below 0"),
+    pace=("simple", "lrelu"),
+    step=29,
     more=_other({"alpha": 0.3}),
 )
 _activation(
@@ -104,6 +118,7 @@ _activation(
     "x, below 0 alpha * (exp(x) - 1)",
     lambda x, a: np.where(x < 0, a["alpha"] * np.expm1(x), x),
     _alpha(1.0, "minus the limit for small x"),
+    pace=("function", "exp"),
     more=_other({"alpha": 0.7}),
 )
 _activation(
@@ -112,6 +127,7 @@ _activation(
     lambda x, a: a["gamma"] * np.where(x < 0, a["alpha"] * np.expm1(x), x),
     _alpha(1.6732631921768188, "of the elu"),
     Attr("gamma", "float", 1.0507010221481323, "factor of the whole"),
+    pace=("function", "exp"),
     more=_other({"alpha": 2.0, "gamma": 3.0}),
 )
 _activation(
@@ -119,6 +135,7 @@ _activation(
     "max(0, x) + min(0, alpha * (exp(x / alpha) - 1))",
     lambda x, a: np.where(x < 0, a["alpha"] * np.expm1(x / a["alpha"]), x),
     _alpha(1.0, "minus the limit for small x"),
+    pace=("function", "exp"),
     more=_other({"alpha": 2.0}),
 )
 _activation(
@@ -127,6 +144,8 @@ _activation(
     lambda x, a: np.clip(a["alpha"] * x + a["beta"], 0, 1),
     _alpha(0.2, "slope"),
     Attr("beta", "float", 0.5, "the value at 0"),
+    pace=("simple", "lrelu"),
+    step=27,
     more=_other({"alpha": 0.5, "beta": 0.6}),
 )
 _activation(
@@ -136,6 +155,7 @@ _activation(
     _alpha(1.0, "the threshold"),
     nmse=rules.EXACT,
     make="wide",
+    pace=("simple", "nop"),
     more=_other({"alpha": -2.0}),
 )
 _activation(
@@ -145,6 +165,8 @@ _activation(
     Attr("lambd", "float", 0.5, "the threshold"),
     Attr("bias", "float", 0.0, "how far values move to 0"),
     make="wide",
+    pace=("simple", "nop"),
+    onnx="",
     more=_other({"lambd": 1.5, "bias": 1.25}),
 )
 
@@ -155,6 +177,9 @@ unary(
     "true where x is NaN",
     lambda x, a: np.isnan(x),
     tt=rules.TT_FLOATS,
+    pace=("simple", "nop"),
+    onnx="IsNaN",
+    torch="isnan",
     result="bool",
     nmse=rules.EXACT,
 )
@@ -168,6 +193,9 @@ unary(
     ),
     words=lambda i, o, a: [int(a["detect_positive"]), int(a["detect_negative"])],
     tt=rules.TT_FLOATS,
+    pace=("simple", "nop"),
+    onnx={"IsInf": {"detect_positive": "detect_positive", "detect_negative": "detect_negative"}},
+    torch="isinf",
     result="bool",
     nmse=rules.EXACT,
 )

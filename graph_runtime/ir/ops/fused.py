@@ -66,6 +66,7 @@ register(
             "tt": Body("fused", rules.TT_FLOATS),
         },
         inplace=tuple(range(steps.MOST_INPUTS)),
+        pace={"cpu": "simple"},
         cases=tuple(_cases()),
     )
 )

@@ -56,6 +56,8 @@ register(
         attrs=(Attr("axis", "int", 0, "the axis of data that indices select from"),),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
         bodies=bodies("take_along_axis", rules.by_bytes),
+        kind="movement",
+        gathers=True,
         cases=tuple(_take_along_cases()),
     )
 )
@@ -101,6 +103,8 @@ register(
         attrs=(Attr("batch_dims", "int", 0, "dimensions in front that data and indices share"),),
         words=lambda i, o, a: [a["batch_dims"]],
         bodies=bodies("gather_nd", rules.by_bytes),
+        kind="movement",
+        gathers=True,
         cases=tuple(_gather_nd_cases()),
     )
 )

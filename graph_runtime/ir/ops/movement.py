@@ -86,6 +86,7 @@ register(
         ),
         words=lambda i, o, a: list(_perm(i, a)),
         bodies=bodies("transpose"),
+        kind="movement",
         cases=tuple(_transpose_cases()),
     )
 )
@@ -137,6 +138,7 @@ register(
         attrs=(Attr("axis", "int", REQUIRED, "the axis along which the inputs follow each other"),),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
         bodies=bodies("concatenate"),
+        kind="movement",
         cases=tuple(_concatenate_cases()),
     )
 )
@@ -210,6 +212,8 @@ register(
             "cpu": Body("take", rules.ALL, rules.by_bytes),
             "tt": Body("take", rules.TT_MOVED, accepts=rules.narrow_indices),
         },
+        kind="movement",
+        gathers=True,
         cases=tuple(_take_cases()),
     )
 )

@@ -61,6 +61,8 @@ def _softmax(name, doc, finish, axis_meaning, inplace=()):
             words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
             bodies={"cpu": Body(name, rules.FLOATS, rules.by_dtype), "tt": Body(name, rules.TT_FLOATS)},
             inplace=inplace,
+            pace={"cpu": "function"},
+            walk="softmax",
             cases=(
                 *(
                     Case(case, (("float32", shape),), {"axis": axis}, nmse=rules.ROUNDED)
@@ -130,6 +132,8 @@ def _norm(name, doc, parameters, compute, epsilon, flops, inplace=()):
             words=lambda i, o, a: [a["axis"] % len(i[0].shape), rules.float_word(a["epsilon"])],
             bodies={"cpu": Body(name, rules.FLOATS, rules.by_dtype), "tt": Body(name, rules.TT_FLOATS)},
             inplace=inplace,
+            pace={"cpu": "simple"},
+            walk="layer_norm",
             cases=tuple(_norm_cases(len(parameters))),
         )
     )
@@ -217,6 +221,7 @@ register(
         ),
         words=lambda i, o, a: [a["size"], *(rules.float_word(a[k]) for k in ("alpha", "beta", "bias"))],
         bodies={"cpu": Body("lrn", rules.FLOATS, rules.by_dtype)},
+        pace={"cpu": "function"},
         cases=(
             Case("channels", (("float32", (2, 35, 5, 40)),), {"size": 3}, nmse=rules.ROUNDED),
             Case("even", (("float32", (1, 7, 9)),), {"size": 4, "alpha": 0.5}, nmse=rules.ROUNDED),

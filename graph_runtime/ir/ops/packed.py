@@ -89,6 +89,7 @@ register(
         attrs=(Attr("transpose", "bool", False, "the weight is [k,n], not [n,channels,..]"),),
         words=lambda i, o, a: [int(a["transpose"])],
         bodies={"cpu": Body("pack_panels", ("float32",), rules.by_bytes)},
+        pace={"cpu": "simple"},
         cases=tuple(
             Case(name, (("float32", shape),), {"transpose": transpose}, nmse=rules.EXACT)
             for name, shape, transpose in (

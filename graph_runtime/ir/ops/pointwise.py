@@ -6,7 +6,7 @@ float_functions.py and arithmetic.py call them. The reference computes in float6
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,18 @@ _SHAPES = (
     ("empty", (0, 4), (1, 4)),
 )
 _FEW_SHAPES = tuple(row for row in _SHAPES if row[0] in ("rows", "columns", "planes", "empty"))
+
+
+# ONNX's ops without attributes, with blanks between; or registry.Op.onnx
+Names = str | Mapping[str, Mapping[str, str]]
+
+
+def _names(onnx: Names) -> Mapping[str, Mapping[str, str]]:
+    return {name: {} for name in onnx.split()} if isinstance(onnx, str) else onnx
+
+
+def _paces(pace: tuple[str, str]) -> dict[str, str]:
+    return dict(zip(("cpu", "tt"), pace, strict=True))
 
 
 def _typed(nmse: dict[str, float], dtype: str) -> dict[str, float]:
@@ -83,6 +95,11 @@ def binary(
     allowed: tuple[str, ...] = rules.FLOATS + rules.INTS,
     make: tuple[str, ...] = (),
     *,
+    pace: tuple[str, str],
+    walk: str = "together",
+    step: int = 0,
+    onnx: Names = "",
+    torch: str = "",
     numerics: bool = False,
     kernel: str | None = None,
     result: str | None = None,
@@ -95,7 +112,8 @@ def binary(
 ) -> None:
     """Register ``compute(a, b, attrs)`` as op ``name``. ``result``: dtype of the output, None: the inputs'.
     ``tt``: dtypes of a tt kernel, named ``kernel`` where it cannot have the op's name. ``few``: fewer shapes
-    among the cases. ``more``: further cases."""
+    among the cases. ``more``: further cases. ``pace``: on the host and on tt; ``torch``: names, with blanks
+    between; ``pace`` and those that follow it are traits of registry.Op."""
 
     def infer(inputs, given):
         dtype = rules.one_dtype(name, inputs, allowed)
@@ -117,6 +135,12 @@ def binary(
             bodies=bodies,
             inplace=() if result and allowed != (result,) else (0, 1),
             cases=_binary_cases(make, allowed, few, nmse, {}) + more,
+            kind="elementwise",
+            pace=_paces(pace),
+            walk=walk,
+            step=step,
+            onnx=_names(onnx),
+            torch=tuple(torch.split()),
         )
     )
 
@@ -159,15 +183,20 @@ def unary(
     nmse: dict[str, float] = rules.ROUNDED,
     attrs: tuple[Attr, ...] = (),
     words: Callable[..., Any] | None = None,
-    kernel: str | None = None,
+    pace: tuple[str, str],
+    step: int = 0,
+    promotes: bool | None = None,
+    onnx: Names = "",
+    torch: str = "",
     result: str | None = None,
     few: bool = True,
     given: dict[Any, Any] | None = None,
     more: tuple[Case, ...] = (),
 ) -> None:
     """Register ``compute(x, attrs)`` as op ``name``. ``result``: dtype of the output, None: the input's.
-    ``tt``: dtypes of a tt kernel, named ``kernel`` where it cannot have the op's name. ``few``: fewer shapes
-    among the cases. ``given``: the cases' attributes, ``more``: further cases."""
+    ``tt``: dtypes of a tt kernel. ``few``: fewer shapes among the cases. ``given``: the cases' attributes,
+    ``more``: further cases. ``pace``: on the host and on tt; ``promotes``: None, an op of floats alone does;
+    ``torch``: names, with blanks between; ``pace`` and those that follow it are traits of registry.Op."""
 
     def infer(inputs, decoded):
         dtype = rules.one_dtype(name, inputs, allowed)
@@ -181,7 +210,7 @@ def unary(
 
     bodies = {"cpu": Body(name, allowed, rules.by_dtype)}
     if tt:
-        bodies["tt"] = Body(kernel or name, tt)
+        bodies["tt"] = Body(name, tt)
     register(
         Op(
             name,
@@ -195,6 +224,13 @@ def unary(
             bodies=bodies,
             inplace=() if result and allowed != (result,) else (0,),
             cases=_unary_cases(make, nmse, allowed, few, given or {}) + more,
+            kind="elementwise",
+            pace=_paces(pace),
+            walk="map",
+            step=step,
+            promotes=allowed == rules.FLOATS and result is None if promotes is None else promotes,
+            onnx=_names(onnx),
+            torch=tuple(torch.split()),
         )
     )
 

@@ -177,6 +177,8 @@ register(
             "tt": undilated(Body("max_pool2d", rules.TT_FLOATS, accepts=images.nchw)),
         },
         variants={"cpu": _MAX_VARIANTS},
+        kind="windows",
+        walk="pool",
         cases=(*_window_cases(_EXACT, _MAX_TYPES, ()), *dilated_cases(_MAX_TYPES)),
     )
 )
@@ -195,6 +197,8 @@ register(
             "tt": Body("avg_pool2d", rules.TT_FLOATS, accepts=images.nchw),
         },
         variants={"cpu": _AVG_VARIANTS},
+        kind="windows",
+        walk="pool",
         cases=tuple(
             _window_cases(
                 _MEAN,
@@ -264,6 +268,8 @@ def _global(op, doc, compute, allowed, nmse):
             attrs=(images.LAYOUT,),
             bodies={"cpu": body, "tt": Body(op, rules.TT_FLOATS, accepts=images.nchw)},
             variants={"cpu": variants},
+            kind="reduction",
+            walk="global_pool",
             cases=(
                 *(Case(name, (("float32", s),), nmse=nmse["float32"]) for name, s in shapes),
                 *(

@@ -69,6 +69,7 @@ register(
         ),
         words=window_words(2, lambda a: a["storage_order"]),
         bodies={"cpu": Body("max_pool2d_indices", MAX_TYPES, rules.by_dtype)},
+        pace={"cpu": "simple"},
         cases=tuple(
             window_cases(
                 2,
@@ -114,6 +115,7 @@ register(
             "cpu": Body("max_pool2d_backward", rules.FLOATS, rules.by_dtype),
             "tt": Body("max_pool2d_backward", rules.TT_FLOATS),
         },
+        kind="windows",
         cases=(
             Case(
                 "halves",

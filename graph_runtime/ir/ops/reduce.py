@@ -68,6 +68,8 @@ def _reduction(op, doc, compute, allowed, empty_ok, tt=(), body=None):
             ),
             words=lambda i, o, a: [rules.axes_mask(_axes(op, a, len(i[0].shape)))],
             bodies=bodies,
+            kind="reduction",
+            walk="reduce",
             cases=tuple(_reduction_cases(allowed, exact, empty_ok)),
         )
     )

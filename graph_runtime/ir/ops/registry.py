@@ -1,9 +1,9 @@
 """What an op is: one Op value holds its attributes, shape rule, cost, numpy reference, kernels and test
 cases.
 
-A family file (elementwise.py, linear.py, ...) makes its ops with ``register(Op(...))``; the C bodies stand in
-native/kernels. Adding an op touches one family file, its line in the package's ``__init__`` and one C body,
-nothing else: codegen, tests, benchmark and support list read this table.
+A family file (elementwise.py, linear.py, ...) makes its ops with ``register(Op(...))``; the C bodies are in
+native/kernels. Codegen, tests, benchmark, support list, cost models, the simulator's walks, the balancer,
+fusion and the plain rules of ONNX and torch read this table.
 """
 
 from __future__ import annotations
@@ -109,6 +109,18 @@ class Op:
     does not accept, or stand in for it where a node names one (``gr.kernel``).
     ``inplace``: inputs that output 0 may overwrite when types are equal. ``is_nop``: a reshape, no kernel at
     all on cpu.
+
+    Traits, from which other tables follow; an op that has none of its own there says "":
+    ``kind``: what work it is, for the costs of tt and the balancer: "elementwise" (each element alike),
+    "movement", "reduction" or "windows".
+    ``pace``: by device kind. cpu: which speed of costs.cpu.Machine its arithmetic goes at ("simple",
+    "function", "product"). tt: which op of costs.op_cycles an elementwise op is as fast as.
+    ``gathers``: it reads no more of input 0 than it makes.
+    ``walk``: which pages its tt body moves, by a name of simulation/walks; "": the op's own.
+    ``step``: its code as a step of a program (steps.py), 0: it cannot be one.
+    ``promotes``: where integers are accepted for it (numpy, torch), they are computed as floats.
+    ``onnx``: {ONNX op: {ONNX's attribute: this op's}}, the defaults being the same.
+    ``torch``: the aten operations that it is, by name, without arguments but its inputs.
     """
 
     name: str
@@ -124,6 +136,14 @@ class Op:
     inplace: tuple[int, ...] = ()
     is_nop: bool = False
     cases: tuple[Case, ...] = ()
+    kind: str = ""
+    pace: Mapping[str, str] = field(default_factory=dict)
+    gathers: bool = False
+    walk: str = ""
+    step: int = 0
+    promotes: bool = False
+    onnx: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    torch: tuple[str, ...] = ()
 
     def decode(self, given: Attrs) -> Attrs:
         """Given attributes with defaults filled in. Raises GraphError for an unknown, missing or ill-typed
@@ -235,17 +255,21 @@ def _close(value: Any, choices: Sequence[Any]) -> str:
 
 _OPS: dict[str, Op] = {}
 _LOADERS: dict[str, Callable[[], object]] = {}
+_OTHERS: list[Callable[[], object]] = []
+_loading = 0  # families of this package that are being imported
 
 
-def provide(loaders: Mapping[str, Callable[[], object]]) -> None:
-    """``{op: function that imports the family which registers it}``: called when the op is asked for."""
+def provide(loaders: Mapping[str, Callable[[], object]], others: Sequence[Callable[[], object]]) -> None:
+    """``{op: function that imports the family which registers it}``: called when the op is asked for; those
+    of ``others`` for a name that no loader has."""
     _LOADERS.update(loaders)
+    _OTHERS.extend(others)
 
 
 def register(op: Op) -> Op:
     """Add an op to the table (also from outside this package). A name can be taken once."""
-    if op.name in _LOADERS:
-        _LOADERS[op.name]()  # does nothing while the family itself calls
+    if not _loading:
+        get(op.name)  # from outside: this package's come first
     if op.name in _OPS:
         raise UnsupportedOpError(f"op {op.name} is registered twice", op=op.name)
     _OPS[op.name] = op
@@ -254,20 +278,32 @@ def register(op: Op) -> Op:
 
 def all_ops() -> dict[str, Op]:
     """Every op by name, those of this package first."""
-    return {name: require(name) for name in (*_LOADERS, *(_OPS.keys() - _LOADERS))}
+    for name in _LOADERS:
+        get(name)
+    _load(_OTHERS)
+    return dict(_OPS)
 
 
 def get(name: str) -> Op | None:
     """The op of that name, None where there is none."""
-    if name not in _OPS and name in _LOADERS:
-        _LOADERS[name]()
+    if name and name not in _OPS:
+        _load([_LOADERS[name]] if name in _LOADERS else _OTHERS)
     return _OPS.get(name)
+
+
+def _load(loaders: Sequence[Callable[[], object]]) -> None:
+    global _loading
+    _loading += 1
+    try:
+        for load in loaders:
+            load()
+    finally:
+        _loading -= 1
 
 
 def require(name: str) -> Op:
     """The op of that name. Raises UnsupportedOpError with "did you mean"."""
     op = get(name)
     if op is None:
-        known = {**_LOADERS, **_OPS}
-        raise UnsupportedOpError(f"unknown op {name!r}{did_you_mean(name, known)}", op=name, got=name)
+        raise UnsupportedOpError(f"unknown op {name!r}{did_you_mean(name, all_ops())}", op=name, got=name)
     return op

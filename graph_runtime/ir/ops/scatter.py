@@ -99,6 +99,7 @@ register(
         words=lambda i, o, a: [a["axis"] % len(i[0].shape), _REDUCTIONS.index(a["reduction"])],
         bodies=bodies("scatter_elements", rules.by_dtype),
         inplace=(0,),
+        kind="movement",
         cases=(
             *_scatter_cases((20, 9), (20, 9), {"axis": 0}),
             *(
@@ -148,6 +149,7 @@ register(
         words=lambda i, o, a: [_REDUCTIONS.index(a["reduction"])],
         bodies=bodies("scatter_nd", rules.by_dtype),
         inplace=(0,),
+        kind="movement",
         cases=(
             *_scatter_cases((20, 1), (20, 9), {}),
             *(

@@ -92,6 +92,7 @@ def _nop(name, doc, shape_of, attr, cases):
             attrs=(attr,),
             inplace=(0,),
             is_nop=True,
+            pace={"cpu": "simple"},
             cases=rows,
         )
     )

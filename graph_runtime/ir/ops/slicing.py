@@ -150,6 +150,8 @@ register(
         ),
         words=lambda i, o, a: _words(_slices(i, a)),
         bodies=bodies("slice"),
+        kind="movement",
+        gathers=True,
         cases=tuple(_slice_cases()),
     )
 )
@@ -180,6 +182,7 @@ register(
         words=lambda i, o, a: _words(_updates(i, a)),
         bodies=bodies("slice_update"),
         inplace=(0,),
+        kind="movement",
         cases=tuple(_slice_update_cases()),
     )
 )

@@ -15,7 +15,7 @@ instruction makes the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,12 @@ from ..graph import TensorType
 from . import registry, rules
 
 __all__ = [
-    "CODES",
     "MOST_INPUTS",
     "MOST_REGISTERS",
     "MOST_STEPS",
     "Step",
+    "code_of",
+    "codes",
     "extras",
     "flops",
     "result_type",
@@ -43,36 +44,6 @@ MOST_INPUTS = 8  # of a node that only its program reads
 MOST_REGISTERS = 12  # GR_STEPS_REGISTERS of native/kernels/steps.h
 _LOAD = 0
 
-# code of each op that can be a step: enum gr_step_code of native/kernels/steps.h. gelu by tanh has the next
-CODES = {
-    "add": 1,
-    "subtract": 2,
-    "multiply": 3,
-    "divide": 4,
-    "maximum": 5,
-    "minimum": 6,
-    "relu": 16,
-    "gelu": 17,
-    "sigmoid": 19,
-    "tanh": 20,
-    "exp": 21,
-    "sqrt": 22,
-    "abs": 23,
-    "negative": 24,
-    "silu": 25,
-    "hard_swish": 26,
-    "hard_sigmoid": 27,
-    "clip": 28,
-    "leaky_relu": 29,
-    "reciprocal": 30,
-    "erf": 31,
-    "log": 32,
-}
-_PARAMETERS: dict[str, Callable[[dict[Any, Any]], tuple[float, ...]]] = {
-    "clip": lambda a: (-np.inf if a["min"] is None else a["min"], np.inf if a["max"] is None else a["max"]),
-    "hard_sigmoid": lambda a: (a["alpha"], a["beta"]),
-    "leaky_relu": lambda a: (a["alpha"],),
-}
 _INTS = ("add", "subtract", "multiply", "maximum", "minimum", "relu")
 DTYPES = rules.FLOATS + rules.INTS
 
@@ -116,8 +87,8 @@ def result_type(
 
 
 def _elementwise(what: str, j: int, name: str) -> registry.Op:
-    if name not in CODES or registry.get(name) is None:
-        rules.fail(what, f"step {j}: {name!r} cannot be a step{did_you_mean(name, CODES)}", got=name)
+    if not code_of(name):
+        rules.fail(what, f"step {j}: {name!r} cannot be a step{did_you_mean(name, codes())}", got=name)
     return registry.require(name)
 
 
@@ -166,14 +137,30 @@ def flops(program: Sequence[Step], out: TensorType) -> int:
 # ---------------------------------------------------------------- words
 
 
+def code_of(name: str | None) -> int:
+    """The code of an op as a step, 0 where it cannot be one."""
+    op = registry.get(name or "")
+    return 0 if op is None else op.step
+
+
+def codes() -> dict[str, int]:
+    """The ops that can be steps, and their codes."""
+    return {name: op.step for name, op in registry.all_ops().items() if op.step}
+
+
+def _parameters(op: registry.Op, attrs: dict[str, Any]) -> list[int]:
+    """The words of a step that has any are its op's, of floats: only floats have attributes."""
+    one = TensorType("float32", ())
+    return [] if op.words is None or op.name == "gelu" else op.words([one], [one], attrs)
+
+
 def words(program: Sequence[Step], epilogue: bool) -> list[int]:
     """The words of a program whose types are right; [0, 0] for none."""
     if not program:
         return [0, 0]
     found: list[int] = []
     for code, target, a, b, parameters in _instructions(program, epilogue):
-        bits = [rules.float_word(p) for p in (*parameters, 0.0, 0.0)[:2]]
-        found += [code, target, a, b, *bits]
+        found += [code, target, a, b, *(*parameters, 0, 0)[:2]]
     return [len(found) // 6, len(extras(program)), *found]
 
 
@@ -181,9 +168,7 @@ def _registers(program: Sequence[Step], epilogue: bool) -> int:
     return 1 + max(row[1] for row in _instructions(program, epilogue))
 
 
-def _instructions(
-    program: Sequence[Step], epilogue: bool
-) -> list[tuple[int, int, int, int, tuple[Any, ...]]]:
+def _instructions(program: Sequence[Step], epilogue: bool) -> list[tuple[int, int, int, int, list[int]]]:
     """(code, result, operand, operand, parameters) each. An input is loaded before the step that reads it
     first; a register is free again after the last step that reads it."""
     shift = 1 if epilogue else 0
@@ -195,7 +180,7 @@ def _instructions(
     last = dict(read)
     register: dict[tuple[str, int], int] = {("step", -1): 0} if epilogue else {}
     free: list[int] = []
-    rows: list[tuple[int, int, int, int, tuple[float, ...]]] = []
+    rows: list[tuple[int, int, int, int, list[int]]] = []
     used = len(register)
 
     def take() -> int:
@@ -210,14 +195,14 @@ def _instructions(
         for key in keys:
             if key not in register:
                 register[key] = take()
-                rows.append((_LOAD, register[key], key[1], 0, ()))
+                rows.append((_LOAD, register[key], key[1], 0, []))
         at = [register[key] for key in keys]
         free += [register[key] for key in dict.fromkeys(keys) if last[key] == j]
         register["step", j] = take()
         decoded = registry.require(name).decode(attrs)
-        code = CODES[name] + int(decoded.get("approximate") == "tanh")
-        parameters = _PARAMETERS[name](decoded) if name in _PARAMETERS else ()
-        rows.append((code, register["step", j], at[0], at[-1], parameters))
+        op = registry.require(name)
+        code = op.step + int(decoded.get("approximate") == "tanh")
+        rows.append((code, register["step", j], at[0], at[-1], _parameters(op, decoded)))
         if ("step", j) not in last:
             free.append(register["step", j])
     return rows

@@ -188,6 +188,7 @@ def _window_op(op, doc, dims, allowed, reduce, cases, attrs=(), last=lambda a: 0
             attrs=(*window_attrs(dims), *attrs),
             words=window_words(dims, last),
             bodies={"cpu": Body(op, allowed, rules.by_dtype)},
+            pace={"cpu": "simple"},
             cases=tuple(cases),
         )
     )

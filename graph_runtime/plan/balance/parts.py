@@ -11,14 +11,15 @@ from typing import Any
 
 from ...base.errors import PlanError, UnsupportedOpError
 from ...base.machine.devices import Device
-from ...costs.work import VECTOR_OPS
+from ...costs.work import vector_op
 from ...ir.graph import NodeView
+from ...ir.ops import registry
 from ...ir.ops.epilogue import own_inputs
 from ...ir.ops.numerics import Numerics
 from .op import BalanceOp, Operand, Tiles, Tm, User
 from .view import View
 
-__all__ = ["MAKERS", "Part", "axes_letters", "chain", "has_bias", "parts_of", "result"]
+__all__ = ["MAKERS", "Part", "axes_letters", "chain", "has_bias", "maker_of", "parts_of", "result"]
 
 _ONE_TM = (User("op"),)
 
@@ -35,7 +36,14 @@ class Part:
     reads: tuple[int | None, ...] = ()
 
 
+# of ops that are more than their kind of work says
 MAKERS: dict[str, Callable[[View, NodeView], list[Part]]] = {}
+
+
+def maker_of(name: str) -> Callable[[View, NodeView], list[Part]] | None:
+    """What makes the parts of an op's nodes; None where nothing is known of it."""
+    op = registry.get(name)
+    return None if op is None else MAKERS.get(name) or _OF_KIND.get(op.kind)
 
 
 def parts_of(view: View, nid: int, device: Device) -> tuple[Part, ...]:
@@ -45,7 +53,7 @@ def parts_of(view: View, nid: int, device: Device) -> tuple[Part, ...]:
     library; PlanError for one without elements.
     """
     node = view.graph.node(nid)
-    make = MAKERS.get(node.op) if node.func is not None and node.func.op is not None else None
+    make = maker_of(node.op) if node.func is not None and node.func.op is not None else None
     if make is None:
         raise UnsupportedOpError(
             f"node {node.name!r} (op {node.op}) runs on no core of {device}: there is nothing to balance",
@@ -169,7 +177,7 @@ def _steps(view: View, node: NodeView, parts: list[Part], program: Sequence[Any]
     for name, reads, attrs in program:
         op = chain(
             main,
-            VECTOR_OPS.get(name, "nop"),
+            vector_op(name),
             out,
             [out] * len(reads),
             approx=attrs.get("approximate") == "tanh",
@@ -194,7 +202,7 @@ def _steps(view: View, node: NodeView, parts: list[Part], program: Sequence[Any]
 def _elementwise(view: View, node: NodeView) -> list[Part]:
     out = view.tiles(node.outputs[0])
     operands = [view.operand(node, port, out) for port in range(len(node.inputs))]
-    name = VECTOR_OPS.get(node.op, node.op)
+    name = registry.require(node.op).pace.get("tt", node.op)
     approx = node.callee.attrs.get("approximate") == "tanh"
     return [Part(node.op, result(view, node, "eltwise", name, operands, approx=approx), True)]
 
@@ -308,38 +316,20 @@ def _global_pool(view: View, node: NodeView) -> list[Part]:
     return reductions(view, node, "r")
 
 
-MAKERS.update(dict.fromkeys(VECTOR_OPS, _elementwise))
+_OF_KIND = {"elementwise": _elementwise, "movement": _moved, "reduction": _reduce}
 MAKERS.update(
     {
         "matmul": _matmul,
         "dense": _dense,
         "bias_add": _bias_add,
         "divide": _divide,
-        "transpose": _moved,
-        "slice": _moved,
-        "tile": _moved,
-        "pad": _moved,
-        "reverse": _moved,
         "concatenate": _spliced,
         "slice_update": _spliced,
-        "take": _take,
-        "take_along_axis": _take,
-        "gather_nd": _take,
-        "scatter_elements": _take,
-        "scatter_nd": _take,
-        "sum": _reduce,
-        "mean": _reduce,
-        "prod": _reduce,
-        "max": _reduce,
-        "min": _reduce,
-        "all": _reduce,
-        "any": _reduce,
-        "argmax": _arg,
-        "argmin": _arg,
+        **dict.fromkeys(("take", "take_along_axis", "gather_nd", "scatter_elements", "scatter_nd"), _take),
+        **dict.fromkeys(("argmax", "argmin"), _arg),
         "topk": _moved,
         "cumsum": _elementwise,
-        "global_max_pool2d": _global_pool,
-        "global_avg_pool2d": _global_pool,
+        **dict.fromkeys(("global_max_pool2d", "global_avg_pool2d"), _global_pool),
         "fused": _fused,
     }
 )

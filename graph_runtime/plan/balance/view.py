@@ -15,8 +15,8 @@ import numpy as np
 
 from ...base.dtypes import format_of
 from ...base.errors import PlanError
-from ...costs.work import VECTOR_OPS
 from ...ir.graph import COPY, NOP, Graph, NodeView
+from ...ir.ops import registry
 from ...ir.ops.numerics import Numerics
 from .op import Operand, Tiles, Tm, User
 
@@ -24,8 +24,6 @@ __all__ = ["IMAGE_OPS", "View", "broadcasts", "tiles", "view_of"]
 
 _TILE = 32
 IMAGE_OPS = ("conv2d", "max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d")
-# ops that keep the form of what they read
-_KEEP = (*VECTOR_OPS, "divide", "bias_add", "concatenate")
 # inputs that hold weights where they are graph inputs
 _WEIGHTS = {
     "matmul": (1,),
@@ -142,7 +140,7 @@ class View:
             return (*((Tm("transpose"),) if turned else ()), *broadcasts(made, deep))
         if reader.op == "dense" and port == 1:
             return (Tm("transpose"),)
-        if reader.op in _KEEP and reader.op not in ("cast", "concatenate"):
+        if _keeps_form(reader.op) and reader.op not in ("cast", "concatenate"):
             return broadcasts(made, self.tiles(reader.outputs[0]))
         return ()
 
@@ -174,6 +172,12 @@ def view_of(
     )
 
 
+def _keeps_form(name: str | None) -> bool:
+    """Whether what an op makes has the form, image or matrix, of what it reads."""
+    op = registry.get(name or "")
+    return op is not None and (op.kind == "elementwise" or name in ("bias_add", "concatenate"))
+
+
 def _images(graph: Graph) -> np.ndarray:
     """bool [entries]: tensors of rank 4 between convolutions and pools, through the ops that keep their
     form."""
@@ -186,6 +190,6 @@ def _images(graph: Graph) -> np.ndarray:
     for walk in (nodes, nodes[::-1]):
         for node in walk:
             around = [e for e in (*node.inputs, *node.outputs) if rank4[e]]
-            if (node.op in _KEEP or node.op == COPY) and image[around].any():
+            if (_keeps_form(node.op) or node.op == COPY) and image[around].any():
                 image[around] = True
     return image

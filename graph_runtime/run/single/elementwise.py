@@ -52,7 +52,7 @@ def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> Numpy
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     found: Any = function
-    found.body = body
+    found.body, found.host = body, ufunc
     return found
 
 

@@ -23,10 +23,12 @@ Function = Callable[..., Any]
 
 
 class NumpyLike(Protocol):
-    """A function under numpy's name. ``body``: what it does on the device, which may raise Refused."""
+    """A function under numpy's name. ``body``: what it does on the device, which may raise Refused. ``host``:
+    numpy's own."""
 
     __name__: str
     body: Function
+    host: Function
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any: ...
 
@@ -56,7 +58,7 @@ def device_first(host: Function, doc: str | None = None) -> Callable[[Function],
             return made if out is None else store(out, made, name)
 
         found: Any = function
-        found.body = body
+        found.body, found.host = body, host
         return found
 
     return decorate

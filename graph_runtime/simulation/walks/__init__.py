@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ...ir.ops import registry
 from .args import KernelArg, KernelCall, Moves, behind, broadcast, hits, inside, moves, split, steps
 from .attention import attention
 from .conv import Tiling, exact_rows, tiling_of
@@ -23,7 +24,7 @@ from .panels import PANELS
 from .product import blocks_of
 from .reduce import REDUCTIONS
 
-__all__ = ["WALKS"]
+__all__ = ["walk_of"]
 
 
 # **************** conv2d ****************
@@ -118,7 +119,7 @@ def _product(call: KernelCall, words: Sequence[int], turn_a: bool, turn_b: bool)
     return moves(reads, out, plan.width)
 
 
-WALKS: dict[str, Callable[[KernelCall], Moves]] = {
+_WALKS: dict[str, Callable[[KernelCall], Moves]] = {
     "matmul": _matmul,
     "dense": _dense,
     "conv2d": _conv2d,
@@ -129,3 +130,9 @@ WALKS: dict[str, Callable[[KernelCall], Moves]] = {
     **PANELS,
     **REDUCTIONS,
 }
+
+
+def walk_of(name: str) -> Callable[[KernelCall], Moves] | None:
+    """The walk of an op's tt kernel, by its trait or its own name; None where it loads each page once."""
+    op = registry.get(name)
+    return None if op is None else _WALKS.get(op.walk or op.name)

@@ -138,7 +138,6 @@ def _pad(call: KernelCall) -> Moves:
 MOVES: dict[str, Callable[[KernelCall], Moves]] = {
     "transpose": _transpose,
     "slice": _slice,
-    "reverse": _slice,
     "tile": _tile,
     "pad": _pad,
     "slice_update": _slice_update,

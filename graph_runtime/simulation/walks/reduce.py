@@ -103,8 +103,8 @@ def _rows(job: _Job, view: tuple[int, int, int], at: tuple[Any, ...]) -> np.ndar
 
 
 REDUCTIONS: dict[str, Callable[[KernelCall], Moves]] = {
-    **dict.fromkeys(("sum", "mean", "prod", "max", "min", "all", "any"), _reduce),
-    **dict.fromkeys(("argmax", "argmin"), _arg),
+    "reduce": _reduce,
+    "arg": _arg,
     "topk": _topk,
-    **dict.fromkeys(("global_avg_pool2d", "global_max_pool2d"), _global_pool),
+    "global_pool": _global_pool,
 }

@@ -1,102 +1,40 @@
-"""Elementwise operations and casts."""
+"""Elementwise operations: those that the op table names for torch (``Op.torch``), and those of some ops."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ...ir.graph import TensorType
+from ...ir.ops import Op, all_ops
 from ..counters import Unsupported
 from .operands import cast, float_of, is_float, is_value, pair, scalar_like
 from .table import rule
 
-_UNARY = {
-    "relu": "relu",
-    "neg": "negative",
-    "abs": "abs",
-    "sign": "sign",
-    "sgn": "sign",
-    "ceil": "ceil",
-    "floor": "floor",
-    "round": "round",
-    "logical_not": "logical_not",
-    "bitwise_not": "bitwise_not",
-}
-_FLOAT_UNARY = {
-    "exp": "exp",
-    "sqrt": "sqrt",
-    "tanh": "tanh",
-    "sigmoid": "sigmoid",
-    "log": "log",
-    "sin": "sin",
-    "cos": "cos",
-    "tan": "tan",
-    "asin": "asin",
-    "acos": "acos",
-    "atan": "atan",
-    "sinh": "sinh",
-    "cosh": "cosh",
-    "asinh": "asinh",
-    "acosh": "acosh",
-    "atanh": "atanh",
-    "erf": "erf",
-    "reciprocal": "reciprocal",
-    "rsqrt": "rsqrt",
-    "log1p": "log1p",
-    "expm1": "expm1",
-    "silu": "silu",
-    "mish": "mish",
-    "hardswish": "hard_swish",
-}
-_BINARY = {
-    "mul": "multiply",
-    "maximum": "maximum",
-    "minimum": "minimum",
-    "bitwise_and": "bitwise_and",
-    "bitwise_or": "bitwise_or",
-    "bitwise_xor": "bitwise_xor",
-}
-_COMPARISON = {
-    "eq": "equal",
-    "ne": "not_equal",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-}
-_LOGICAL = {"logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor"}
+
+def _one(op: Op) -> Any:
+    """Integers become floats where torch makes floats of them."""
+    if op.promotes:
+        return lambda e, x: e.op(op.name, float_of(e, x))
+    return lambda e, x: e.op(op.name, x)
 
 
-def _unary(op: str) -> Any:
-    return lambda e, x: e.op(op, x)
+def _two(op: Op) -> Any:
+    """Of bools: what is not 0. Else of the common type, which for a comparison may be one that only the host
+    stores."""
+    dtypes = op.bodies["cpu"].dtypes
+    if dtypes == ("bool",):
+        return lambda e, a, b: e.op(op.name, _truth(e, a), _truth(e, b))
+    (made,) = op.infer([TensorType(dtypes[0], ())] * 2, op.decode({}))
+    return lambda e, a, b: e.op(op.name, *pair(e, a, b, stored=made.dtype != "bool"))
 
 
-def _float_unary(op: str) -> Any:
-    return lambda e, x: e.op(op, float_of(e, x))
+def _truth(e: Any, x: Any) -> Any:
+    return cast(e, x, "bool") if is_value(x) else e.scalar(bool(x), "bool")
 
 
-def _binary(op: str) -> Any:
-    return lambda e, a, b: e.op(op, *pair(e, a, b))
-
-
-def _comparison(op: str) -> Any:
-    return lambda e, a, b: e.op(op, *pair(e, a, b, stored=False))
-
-
-def _logical(op: str) -> Any:
-    return lambda e, a, b: e.op(
-        op, *(cast(e, x, "bool") if is_value(x) else e.scalar(bool(x), "bool") for x in (a, b))
-    )
-
-
-for _name, _op in _UNARY.items():
-    rule(_name)(_unary(_op))
-for _name, _op in _FLOAT_UNARY.items():
-    rule(_name)(_float_unary(_op))
-for _name, _op in _BINARY.items():
-    rule(_name)(_binary(_op))
-for _name, _op in _COMPARISON.items():
-    rule(_name)(_comparison(_op))
-for _name, _op in _LOGICAL.items():
-    rule(_name)(_logical(_op))
+for _op in all_ops().values():
+    if _op.torch:
+        rule(*_op.torch)(_one(_op) if _op.arity == (1, 1) else _two(_op))
 
 
 @rule("add")
@@ -261,13 +199,3 @@ def shrink_backward(e: Any, grad: Any, x: Any, lambd: Any) -> Any:
 @rule("gelu")
 def gelu(e: Any, x: Any, *, approximate: str = "none") -> Any:
     return e.op("gelu", x, approximate=approximate)
-
-
-@rule("isnan")
-def isnan(e: Any, x: Any) -> Any:
-    return e.op("isnan", x)
-
-
-@rule("isinf")
-def isinf(e: Any, x: Any) -> Any:
-    return e.op("isinf", x)

@@ -1,90 +1,33 @@
-"""Ops on each element: of one input, of two and more with numpy's broadcasting, activations, casts."""
+"""Ops on each element: those that the op table names for ONNX (``Op.onnx``), and those of several ops."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 
+from ....ir.ops import Op, all_ops
 from ..context import FLOATS, Context, Results, converter
 from ..read import dtype_name
 from ..tape import TapeValue
 
-_UNARY = {
-    "Abs": "abs",
-    "Neg": "negative",
-    "Sign": "sign",
-    "Ceil": "ceil",
-    "Floor": "floor",
-    "Round": "round",
-    "Log": "log",
-    "Sin": "sin",
-    "Cos": "cos",
-    "Tan": "tan",
-    "Asin": "asin",
-    "Acos": "acos",
-    "Atan": "atan",
-    "Sinh": "sinh",
-    "Cosh": "cosh",
-    "Asinh": "asinh",
-    "Acosh": "acosh",
-    "Atanh": "atanh",
-    "Erf": "erf",
-    "Reciprocal": "reciprocal",
-    "Softplus": "softplus",
-    "Softsign": "softsign",
-    "Mish": "mish",
-    "HardSwish": "hard_swish",
-    "IsNaN": "isnan",
-    "Not": "logical_not",
-    "BitwiseNot": "bitwise_not",
-    "Exp": "exp",
-    "Sqrt": "sqrt",
-    "Sigmoid": "sigmoid",
-    "Tanh": "tanh",
-    "Relu": "relu",
-}
-_BINARY = {
-    "Add": "add",
-    "Sub": "subtract",
-    "Mul": "multiply",
-    "Div": "divide",
-    "Equal": "equal",
-    "Less": "less",
-    "LessOrEqual": "less_equal",
-    "Greater": "greater",
-    "GreaterOrEqual": "greater_equal",
-    "And": "logical_and",
-    "Or": "logical_or",
-    "Xor": "logical_xor",
-    "BitwiseAnd": "bitwise_and",
-    "BitwiseOr": "bitwise_or",
-    "BitwiseXor": "bitwise_xor",
-}
-# ONNX op -> registry op, {attribute: ONNX's default}
-_SCALED = {
-    "LeakyRelu": ("leaky_relu", {"alpha": 0.01}),
-    "Elu": ("elu", {"alpha": 1.0}),
-    "Celu": ("celu", {"alpha": 1.0}),
-    "Selu": ("selu", {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
-    "HardSigmoid": ("hard_sigmoid", {"alpha": 0.2, "beta": 0.5}),
-    "ThresholdedRelu": ("thresholded_relu", {"alpha": 1.0}),
-}
 _FOLDS = {"Max": "maximum", "Min": "minimum", "Sum": "add"}
 
 
-@converter(*_UNARY)
-def _unary(ctx: Context) -> Results:
-    return ctx.op(_UNARY[ctx.node.op_type], ctx.input(0))
+def _plain(op: Op, names: Mapping[str, str]) -> Callable[[Context], Results]:
+    """The converter of an ONNX op that one of the registry is, with its attributes ``names``."""
+    known = {a.name: a for a in op.attrs}
+
+    def convert(ctx: Context) -> Results:
+        given = {ours: ctx.attr(theirs, known[ours].default) for theirs, ours in names.items()}
+        flags = {name: bool(value) for name, value in given.items() if known[name].kind == "bool"}
+        return ctx.op(op.name, *(ctx.input(i) for i in range(op.arity[0])), **{**given, **flags})
+
+    return convert
 
 
-@converter(*_BINARY)
-def _binary(ctx: Context) -> Results:
-    return ctx.op(_BINARY[ctx.node.op_type], ctx.input(0), ctx.input(1))
-
-
-@converter(*_SCALED)
-def _scaled(ctx: Context) -> Results:
-    op, defaults = _SCALED[ctx.node.op_type]
-    return ctx.op(op, ctx.input(0), **{name: ctx.attr(name, value) for name, value in defaults.items()})
+for _op in all_ops().values():
+    for _name, _names in _op.onnx.items():
+        converter(_name)(_plain(_op, _names))
 
 
 @converter(*_FOLDS)
@@ -103,11 +46,6 @@ def _identity(ctx: Context) -> Results:
     return ctx.input(0)
 
 
-@converter("Where")
-def _where(ctx: Context) -> Results:
-    return ctx.op("where", *(ctx.input(i) for i in range(3)))
-
-
 @converter("Pow")
 def _pow(ctx: Context) -> Results:
     base, exponent = ctx.input(0), ctx.input(1)
@@ -117,11 +55,6 @@ def _pow(ctx: Context) -> Results:
         return ctx.op("power", base, ctx.cast(exponent, base.dtype))
     wide = ctx.op("power", ctx.cast(base, "float64"), ctx.cast(exponent, "float64"))
     return ctx.cast(wide, base.dtype)
-
-
-@converter("Mod")
-def _mod(ctx: Context) -> Results:
-    return ctx.op("mod", ctx.input(0), ctx.input(1), fmod=bool(ctx.attr("fmod", 0)))
 
 
 @converter("BitShift")
@@ -179,11 +112,6 @@ def _shrink(ctx: Context) -> Results:
     return ctx.cast(made, x.dtype)
 
 
-@converter("Gelu")
-def _gelu(ctx: Context) -> Results:
-    return ctx.op("gelu", ctx.input(0), approximate=ctx.attr("approximate", "none"))
-
-
 _STEEP = (1e-3, 1e3)  # slopes that any float can be multiplied with and divided by
 
 
@@ -196,16 +124,6 @@ def _swish(ctx: Context) -> Results:
         slope = ctx.scalar(alpha, x)
         return ctx.op("divide", ctx.op("silu", ctx.op("multiply", x, slope)), slope)
     return ctx.op("multiply", x, ctx.op("sigmoid", ctx.op("multiply", x, ctx.scalar(alpha, x))))
-
-
-@converter("IsInf")
-def _isinf(ctx: Context) -> Results:
-    return ctx.op(
-        "isinf",
-        ctx.input(0),
-        detect_positive=bool(ctx.attr("detect_positive", 1)),
-        detect_negative=bool(ctx.attr("detect_negative", 1)),
-    )
 
 
 @converter("Cast", limits="float32, float64, float16, bfloat16, integers of 8 to 64 bits, bool")
