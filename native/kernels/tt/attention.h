@@ -88,7 +88,7 @@ static inline void gr_tt_attention_product(const gr_tt_arithmetic *how, gr_gemm 
   gr_tt_parts_take(&how->passes, how->sides[1], b, b_size);
   g.a = a;
   g.b = b;
-  g.stripes = gr_tt_ceil(cols, GR_STRIPE);
+  g.stripes = gr_tt_ceil_div(cols, GR_STRIPE);
   gr_tt_products(how, g, a_size, b_size);
 }
 
@@ -234,7 +234,7 @@ static inline int32_t gr_tt_attention(const gr_call *call) {
   job.depth = gr_tt_up(job.q.cols, 32);
   job.width = gr_tt_up(job.out.cols, 32);
   uint64_t bytes = gr_tt_attention_fit(&job);
-  job.blocks = gr_tt_ceil(job.out.rows, job.rows);
+  job.blocks = gr_tt_ceil_div(job.out.rows, job.rows);
   return gr_tt_run(call, job.out.outer * job.blocks, bytes, gr_tt_attention_unit, &job);
 }
 

@@ -43,7 +43,7 @@ static inline gr_tt_blocks gr_tt_blocks_of(const gr_call *call, const gr_tt_word
   int64_t rows = gr_tt_up(gr_tt_greater(out->rows, 1), 32), cols = gr_tt_up(gr_tt_greater(out->cols, 1), 32);
   gr_tt_blocks b = {.height = gr_tt_lesser(GR_TT_BLOCK, rows), .width = gr_tt_lesser(GR_TT_BLOCK, cols),
                     .depth = whole_k};
-  while (out->outer * gr_tt_ceil(rows, b.height) * gr_tt_ceil(cols, b.width) < call->env->num_cores) {
+  while (out->outer * gr_tt_ceil_div(rows, b.height) * gr_tt_ceil_div(cols, b.width) < call->env->num_cores) {
     int64_t *side = b.height >= b.width ? &b.height : &b.width;
     if (*side <= GR_TT_BLOCK_LEAST) break;
     *side = gr_tt_up(*side / 2, 32);
@@ -127,7 +127,7 @@ static inline int32_t gr_tt_block_unit(const gr_tt_core *c, const void *ctx, int
   const gr_tt_block_run *run = (const gr_tt_block_run *)ctx;
   const gr_tt_view *v = run->out;
   int64_t height = run->blocks->height, width = run->blocks->width;
-  int64_t down = gr_tt_ceil(v->rows, height), across = gr_tt_ceil(v->cols, width);
+  int64_t down = gr_tt_ceil_div(v->rows, height), across = gr_tt_ceil_div(v->cols, width);
   int tiled = v->arg->layout == GR_TILE;
   int64_t line = tiled ? unit / across : unit, first = tiled ? unit % across : 0;
   int64_t last = tiled ? first + 1 : across, r0 = line % down * height;
@@ -151,7 +151,7 @@ static inline const char *gr_tt_blocking_fault(const gr_call *call, const gr_tt_
   if (run->pieces_r * n->grid[0] * n->mblock[0] * n->ublock[0] < run->out->down ||
       run->pieces_c * n->grid[1] * n->mblock[1] * n->ublock[1] < run->out->across)
     return "the chosen op model does not cover the output";
-  return gr_tt_ceil(k, 32) % n->u_kt ? "u_kt of the chosen op model does not divide K" : NULL;
+  return gr_tt_ceil_div(k, 32) % n->u_kt ? "u_kt of the chosen op model does not divide K" : NULL;
 }
 
 /* Runs make(core, job, rectangle) over all of the output, with `bytes` of L1 at core->space. */
@@ -168,8 +168,8 @@ static inline int32_t gr_tt_run_blocks(const gr_call *call, const gr_tt_words *n
     if (fault != NULL) return call->env->set_error(call->env, fault);
     return gr_tt_run(call, n->grid[0] * n->grid[1], bytes, gr_tt_block_core, &run);
   }
-  int64_t lines = out->outer * gr_tt_ceil(out->rows, blocks->height);
-  return gr_tt_run(call, out->arg->layout == GR_TILE ? lines * gr_tt_ceil(out->cols, blocks->width) : lines,
+  int64_t lines = out->outer * gr_tt_ceil_div(out->rows, blocks->height);
+  return gr_tt_run(call, out->arg->layout == GR_TILE ? lines * gr_tt_ceil_div(out->cols, blocks->width) : lines,
                    bytes, gr_tt_block_unit, &run);
 }
 

@@ -112,7 +112,7 @@ static inline int32_t gr_tt_conv_weight_row(const gr_tt_core *c, const gr_tt_con
   const gr_tt_view *v = &job->w;
   int64_t taps = v->rows * v->cols;
   if (v->arg->layout != GR_TILE) {
-    int64_t first = k0 / v->cols, pages = gr_tt_ceil(k0 + n, v->cols) - first;
+    int64_t first = k0 / v->cols, pages = gr_tt_ceil_div(k0 + n, v->cols) - first;
     GR_TT_TRY(c->env->page_read(c->env, &c->core, v->arg, o * job->channels * v->rows + first, pages, rows));
     gr_tt_unpack_row(v->arg->format, (const uint8_t *)rows, k0 - first * v->cols, n, (uint32_t *)(void *)to);
     return GR_OK;
@@ -189,7 +189,7 @@ static inline int32_t gr_tt_conv_make(const gr_tt_core *c, const gr_tt_conv_job 
     gr_tt_conv_offsets(job, k0, n, l1.at);
     GR_TT_TRY(gr_tt_conv_planes(c, job, plane + first, (k0 + n - 1) / taps + 1 - first, at.r0, at.c0, &l1));
     GR_TT_TRY(gr_tt_conv_weights(c, job, at.group * job->outputs + at.first, at.count, k0, n, &l1));
-    gr_gemm g = {.rows = at.count, .stripes = gr_tt_ceil((at.nr - 1) * pitch + at.nc, GR_STRIPE), .k = n,
+    gr_gemm g = {.rows = at.count, .stripes = gr_tt_ceil_div((at.nr - 1) * pitch + at.nc, GR_STRIPE), .k = n,
                  .a = l1.w, .a_row = job->depth, .b = l1.x, .b_stripe = GR_STRIPE, .b_at = l1.at,
                  .c = l1.sums, .c_row = job->area};
     gr_tt_products(&job->how, g, job->block * job->depth, job->planes * job->plane);
@@ -240,7 +240,7 @@ static inline void gr_tt_conv_side_of(gr_tt_conv_side *s, int64_t out) {
     b = rest;
   }
   s->phases = gr_tt_lesser(s->taps, s->stride / a);
-  s->lines = gr_tt_ceil(s->in, s->stride);
+  s->lines = gr_tt_ceil_div(s->in, s->stride);
 }
 
 static inline int64_t gr_tt_conv_floats(const gr_tt_conv_job *job) {
@@ -265,11 +265,11 @@ static inline void gr_tt_conv_plan(gr_tt_conv_job *job, uint64_t room) {
   int64_t height = gr_tt_lesser(32, job->y.rows), width = gr_tt_lesser(GR_TT_CONV_COLS, job->y.cols);
   int64_t taps = job->side[0].taps * job->side[1].taps, whole = taps;
   while (whole % 32 != 0) whole += taps;
-  job->bands = gr_tt_ceil(job->y.rows, height);
-  job->across = gr_tt_ceil(job->y.cols, width);
+  job->bands = gr_tt_ceil_div(job->y.rows, height);
+  job->across = gr_tt_ceil_div(job->y.cols, width);
   int64_t windows = job->bands * job->across * job->groups * job->y.arg->shape[0];
-  int64_t pieces = gr_tt_ceil(GR_TT_CONV_UNITS, windows);
-  job->block = gr_tt_greater(gr_tt_lesser(job->outputs, 16), gr_tt_ceil(job->outputs, pieces));
+  int64_t pieces = gr_tt_ceil_div(GR_TT_CONV_UNITS, windows);
+  job->block = gr_tt_greater(gr_tt_lesser(job->outputs, 16), gr_tt_ceil_div(job->outputs, pieces));
   if (n->grid[0] > 0) job->block = gr_tt_lesser(job->outputs, 32 * n->mblock[1] * n->ublock[1]);
   gr_tt_conv_side_of(&job->side[0], height);
   gr_tt_conv_side_of(&job->side[1], width);
@@ -291,7 +291,7 @@ static inline void gr_tt_conv_plan(gr_tt_conv_job *job, uint64_t room) {
     else
       break;
   }
-  job->blocks = gr_tt_ceil(job->outputs, job->block);
+  job->blocks = gr_tt_ceil_div(job->outputs, job->block);
 }
 
 /* gr-kernel: tt/conv2d */

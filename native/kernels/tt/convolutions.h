@@ -51,7 +51,7 @@ static inline float *gr_tt_striped(float *b, int64_t depth, int64_t row, int64_t
 static inline int64_t gr_tt_transposed_reach(const gr_tt_gradient_side *s, int64_t size, int64_t first, int64_t count,
                                              int64_t *n) {
   int64_t least = first + s->pad - (s->taps - 1) * s->dilation, last = (first + count - 1 + s->pad) / s->stride;
-  int64_t lo = least > 0 ? gr_tt_ceil(least, s->stride) : 0;
+  int64_t lo = least > 0 ? gr_tt_ceil_div(least, s->stride) : 0;
   *n = gr_tt_greater(0, gr_tt_lesser(last + 1, size) - lo);
   return lo;
 }
@@ -109,7 +109,7 @@ static inline void gr_tt_transposed_add(const gr_tt_transposed *t, int64_t chann
   const gr_tt_gradient_side *h = &job->side[0], *w = &job->side[1];
   int64_t r, col, rows = gr_tt_transposed_phase(h, a, t->first[0], t->count[0], &r), k = 0;
   int64_t cols = gr_tt_transposed_phase(w, b, t->first[1], t->count[1], &col), taps = h->taps * w->taps;
-  gr_gemm g = {.rows = t->outputs, .stripes = gr_tt_ceil(rows * cols, GR_STRIPE), .a = t->a, .a_row = job->depth,
+  gr_gemm g = {.rows = t->outputs, .stripes = gr_tt_ceil_div(rows * cols, GR_STRIPE), .a = t->a, .a_row = job->depth,
                .b = t->b, .b_stripe = GR_STRIPE * job->depth, .c = sums, .c_row = job->area};
   for (int64_t i = 0; i < channels * taps; ++i) {
     int64_t p = i % taps / w->taps, q = i % w->taps, ch = i / taps;
@@ -174,7 +174,7 @@ static inline int32_t gr_tt_transposed_window(gr_tt_transposed *t) {
 /* Floats of L1, in the order of gr_tt_transposed; t, unless NULL, gets their places. */
 static inline int64_t gr_tt_transposed_layout(const gr_tt_gradient_job *job, float *at, gr_tt_transposed *t) {
   const gr_tt_gradient_side *h = &job->side[0], *w = &job->side[1];
-  int64_t pixels = gr_tt_up(gr_tt_ceil(h->out, h->stride) * gr_tt_ceil(w->out, w->stride), GR_STRIPE);
+  int64_t pixels = gr_tt_up(gr_tt_ceil_div(h->out, h->stride) * gr_tt_ceil_div(w->out, w->stride), GR_STRIPE);
   int64_t b = job->block * job->area, a = b + pixels * job->depth, x = a + job->block * job->depth;
   int64_t of_w = x + job->chunk * h->in * w->in, stage = of_w + job->chunk * job->block * h->taps * w->taps;
   if (t != NULL)
@@ -219,16 +219,16 @@ static inline int32_t gr_tt_conv_transpose2d(const gr_call *call) {
   if (job.y.outer * job.y.rows * job.y.cols == 0) return GR_OK;
   job.outputs = call->args[1].shape[1];
   job.block = gr_tt_lesser(GR_TT_GRADIENT_OUTPUTS, job.outputs);
-  job.blocks = gr_tt_ceil(job.outputs, job.block);
+  job.blocks = gr_tt_ceil_div(job.outputs, job.block);
   h->out = gr_tt_lesser(32, job.y.rows);
   w->out = gr_tt_lesser(GR_TT_GRADIENT_COLS, job.y.cols);
-  job.bands = gr_tt_ceil(job.y.rows, h->out);
+  job.bands = gr_tt_ceil_div(job.y.rows, h->out);
   for (int d = 0; d < 2; ++d) {
     gr_tt_gradient_side *s = &job.side[d];
     int64_t reach = (s->out - 1 + (s->taps - 1) * s->dilation) / s->stride + 1;
     s->in = gr_tt_lesser(d == 0 ? job.x.rows : job.x.cols, reach);
   }
-  int64_t pixels = gr_tt_up(gr_tt_ceil(h->out, h->stride) * gr_tt_ceil(w->out, w->stride), GR_STRIPE);
+  int64_t pixels = gr_tt_up(gr_tt_ceil_div(h->out, h->stride) * gr_tt_ceil_div(w->out, w->stride), GR_STRIPE);
   int64_t phases = gr_tt_lesser(h->stride, h->out) * gr_tt_lesser(w->stride, w->out);
   job.area = gr_tt_up(h->out * w->out, GR_STRIPE) + GR_STRIPE * phases;
   job.depth = gr_tt_lesser(256, GR_TT_GRADIENT_FLOATS / pixels);
@@ -306,10 +306,10 @@ static inline int32_t gr_tt_conv2d_backward_weight(const gr_call *call) {
   if (job.y.outer * job.y.rows * job.y.cols == 0) return GR_OK;
   job.outputs = call->args[1].shape[1] / job.groups;
   job.block = gr_tt_lesser(GR_TT_GRADIENT_OUTPUTS, job.outputs);
-  job.blocks = gr_tt_ceil(job.outputs, job.block);
+  job.blocks = gr_tt_ceil_div(job.outputs, job.block);
   job.area = gr_tt_up(h->taps * w->taps, GR_STRIPE);
   job.chunk = gr_tt_greater(1, gr_tt_lesser(job.channels, 16384 / (job.block * job.area)));
-  job.chunks = gr_tt_ceil(job.channels, job.chunk);
+  job.chunks = gr_tt_ceil_div(job.channels, job.chunk);
   h->out = gr_tt_greater(1, gr_tt_lesser(32, GR_TT_GRADIENT_FLOATS / 32 / job.area));
   w->out = 32;
   job.depth = h->out * w->out;

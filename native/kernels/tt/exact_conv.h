@@ -124,7 +124,7 @@ static inline int32_t gr_tt_exact_conv_finish(const gr_tt_core *c, const gr_tt_e
 
 static inline int32_t gr_tt_exact_conv_unit(const gr_tt_core *c, const void *ctx, int64_t unit) {
   const gr_tt_exact_conv_job *job = (const gr_tt_exact_conv_job *)ctx;
-  int64_t blocks = gr_tt_ceil(job->outputs, 32), lines = gr_tt_ceil(job->y.rows, 32);
+  int64_t blocks = gr_tt_ceil_div(job->outputs, 32), lines = gr_tt_ceil_div(job->y.rows, 32);
   gr_tt_exact_conv_l1 l1 = {.dst = (uint32_t *)(void *)c->space};
   l1.acts = l1.dst + 32 * GR_TILE_ELEMENTS;
   l1.weights = l1.acts + GR_TT_EXACT_ROWS * GR_TILE_ELEMENTS;
@@ -153,7 +153,7 @@ static inline int32_t gr_tt_exact_conv_unit(const gr_tt_core *c, const void *ctx
 static inline int32_t gr_tt_exact_conv(const gr_call *call, const gr_tt_exact_conv_job *job) {
   int64_t strip = gr_tt_greater(GR_TT_EXACT_STRIP, 31 * job->stride[1] + 1);
   int64_t tiles = 32 + GR_TT_EXACT_ROWS + 2 + job->program.inputs, images = job->y.arg->shape[0];
-  int64_t units = images * job->groups * gr_tt_ceil(job->outputs, 32) * gr_tt_ceil(job->y.rows, 32);
+  int64_t units = images * job->groups * gr_tt_ceil_div(job->outputs, 32) * gr_tt_ceil_div(job->y.rows, 32);
   return gr_tt_run(call, units, gr_tt_bytes(1, tiles * GR_TILE_ELEMENTS + strip), gr_tt_exact_conv_unit, job);
 }
 

@@ -105,8 +105,8 @@ static inline int32_t gr_tt_exact_panel(const gr_tt_core *c, const void *ctx, co
 
 static inline int32_t gr_tt_exact_matmul(const gr_call *call, const gr_arg *out, const gr_tt_exact_job *job) {
   gr_tt_panels cut = {.view = gr_tt_view_of(out), .height = 32, .width = 32};
-  cut.down = gr_tt_ceil(cut.view.rows, 32);
-  cut.across = gr_tt_ceil(cut.view.cols, 32);
+  cut.down = gr_tt_ceil_div(cut.view.rows, 32);
+  cut.across = gr_tt_ceil_div(cut.view.cols, 32);
   uint64_t bytes = gr_tt_bytes(4 + job->program.inputs, GR_TILE_ELEMENTS);
   return gr_tt_run_panels(call, &cut, bytes, gr_tt_exact_panel, job);
 }

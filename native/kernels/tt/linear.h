@@ -82,7 +82,7 @@ static inline int32_t gr_tt_product_step(const gr_tt_core *c, const gr_tt_produc
     from = (gr_tt_rect){a_plane, at.r0 + r, rows, k0, n};
     GR_TT_TRY(gr_tt_product_load(c, &job->a, from, job->transpose_a, &a, l1->rows));
     gr_tt_parts_take(&job->how.passes, job->how.sides[0], l1->a, a_part);
-    gr_gemm g = {.rows = rows, .stripes = gr_tt_ceil(at.nc, GR_STRIPE), .k = n, .a = l1->a,
+    gr_gemm g = {.rows = rows, .stripes = gr_tt_ceil_div(at.nc, GR_STRIPE), .k = n, .a = l1->a,
                  .a_row = blocks->depth, .b = l1->b, .b_stripe = GR_STRIPE * blocks->depth,
                  .c = l1->sums + r * blocks->width, .c_row = blocks->width};
     gr_tt_products(&job->how, g, a_part, b_part);

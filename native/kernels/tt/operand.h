@@ -64,7 +64,7 @@ static inline int32_t gr_tt_panel_load_tile(const gr_tt_core *c, const gr_tt_vie
  * [32][at.nc, a multiple of 32 above]. */
 GR_TT_APART int32_t gr_tt_panel_load(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at,
                                      int transposed, const gr_tt_panel *to, float *rows) {
-  int64_t down = gr_tt_ceil(at.nr, 32), across = gr_tt_ceil(at.nc, 32), ld = 32 * across;
+  int64_t down = gr_tt_ceil_div(at.nr, 32), across = gr_tt_ceil_div(at.nc, 32), ld = 32 * across;
   for (int64_t r = 0; r < down; ++r) {
     if (v->arg->layout != GR_TILE) {
       gr_tt_rect strip = {at.plane, at.r0 + 32 * r, gr_tt_lesser(32, at.nr - 32 * r), at.c0, at.nc};

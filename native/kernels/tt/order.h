@@ -199,7 +199,7 @@ static inline int32_t gr_tt_topk(const gr_call *call) {
                         .indices = gr_tt_view_of(&args[2]), .largest = call->attrs[1] != 0,
                         .keep = args[0].format == args[1].format};
   job.k = job.values.cols;
-  job.lines = gr_tt_ceil(job.in.rows, 32);
+  job.lines = gr_tt_ceil_div(job.in.rows, 32);
   if (job.k == 0) return GR_OK;
   return gr_tt_run(call, job.in.outer * job.lines, gr_tt_bytes(32, 2 * job.k + GR_TT_WINDOW), gr_tt_topk_unit, &job);
 }

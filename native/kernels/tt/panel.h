@@ -30,10 +30,10 @@ static inline int64_t gr_tt_lesser(int64_t a, int64_t b) { return a < b ? a : b;
 
 static inline int64_t gr_tt_greater(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static inline int64_t gr_tt_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t gr_tt_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* a rounded up to a multiple of `to` */
-static inline int64_t gr_tt_up(int64_t a, int64_t to) { return gr_tt_ceil(a, to) * to; }
+static inline int64_t gr_tt_up(int64_t a, int64_t to) { return gr_tt_ceil_div(a, to) * to; }
 
 /* ---------------------------------------------------------------- an argument as planes of rows x cols */
 
@@ -66,8 +66,8 @@ static inline gr_tt_view gr_tt_view_of(const gr_arg *arg) {
   for (int32_t d = 0; d + 2 < arg->ndim; ++d) v.outer *= arg->shape[d];
   if (arg->ndim >= 2) v.rows = arg->shape[arg->ndim - 2];
   if (arg->ndim >= 1) v.cols = arg->shape[arg->ndim - 1];
-  v.down = gr_tt_ceil(v.rows, GR_TILE_DIM);
-  v.across = gr_tt_ceil(v.cols, GR_TILE_DIM);
+  v.down = gr_tt_ceil_div(v.rows, GR_TILE_DIM);
+  v.across = gr_tt_ceil_div(v.cols, GR_TILE_DIM);
   return v;
 }
 

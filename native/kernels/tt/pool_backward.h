@@ -20,7 +20,7 @@ static inline int64_t gr_tt_unpool_windows(const gr_tt_unpool_job *job, int d, i
                                            int64_t *n) {
   int64_t size = d == 0 ? job->grad.rows : job->grad.cols;
   int64_t least = first + job->pad[d] - (job->kernel[d] - 1) * job->dilation[d];
-  int64_t lo = least > 0 ? gr_tt_ceil(least, job->stride[d]) : 0;
+  int64_t lo = least > 0 ? gr_tt_ceil_div(least, job->stride[d]) : 0;
   *n = gr_tt_greater(0, gr_tt_lesser(size, (first + count - 1 + job->pad[d]) / job->stride[d] + 1) - lo);
   return lo;
 }

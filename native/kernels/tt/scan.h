@@ -46,8 +46,8 @@ static inline int32_t gr_tt_scan(const gr_call *call, const gr_arg *arg, gr_tt_s
   s.height = arg->layout == GR_TILE ? 32 : 1;
   s.width = gr_tt_lesser(GR_TT_COVER, gr_tt_up(s.view.cols, 32));
   if (s.view.cols == 0) return GR_OK;
-  s.down = gr_tt_ceil(s.view.rows, s.height);
-  s.across = gr_tt_ceil(s.view.cols, s.width);
+  s.down = gr_tt_ceil_div(s.view.rows, s.height);
+  s.across = gr_tt_ceil_div(s.view.cols, s.width);
   return gr_tt_run(call, s.view.outer * s.down * s.across, gr_tt_bytes(s.height, s.width), gr_tt_scan_unit, &s);
 }
 

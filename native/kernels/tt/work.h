@@ -76,8 +76,8 @@ static inline gr_tt_panels gr_tt_cut(const gr_call *call, const gr_arg *out, int
   for (int32_t i = 0; i < call->nargs; ++i) tiled |= call->args[i].layout == GR_TILE;
   cut.height = tiled ? 32 : gr_tt_greater(1, gr_tt_lesser(32, elements / gr_tt_greater(wide, 32)));
   cut.width = gr_tt_greater(32, gr_tt_lesser(wide, elements / cut.height / 32 * 32));
-  cut.down = gr_tt_ceil(cut.view.rows, cut.height);
-  cut.across = gr_tt_ceil(cut.view.cols, cut.width);
+  cut.down = gr_tt_ceil_div(cut.view.rows, cut.height);
+  cut.across = gr_tt_ceil_div(cut.view.cols, cut.width);
   return cut;
 }
 
