@@ -2,6 +2,8 @@
 
     /* gr-kernel: cpu/softmax : f32 f64 bf16 */   generic entries cpu/softmax/f32, ..., gr_cpu_softmax__f32
     /* gr-kernel: tt/softmax */                   generic entry tt/softmax; function gr_tt_softmax
+    /* gr-functions: cpu : f32 f64 */             as gr-kernel, for each function of kernels/functions.h
+    /* gr-functions: tt */
 
 Standard library only: the wheel's build uses it too.
 """
@@ -18,7 +20,12 @@ __all__ = ["Instance", "find_bodies", "generic_table", "includes"]
 # Large code once for each instruction set, which is compiled once a unit.
 INNER_LOOPS = ("panels.h", "gemm.h")
 _INCLUDE = re.compile(r'^#include "([\w/]+\.h)"', re.M)
-_LINE = re.compile(r"/\* gr-kernel: (\w+)/(\w+)\s*(?::\s*([\w ]+?))?\s*\*/")
+_ANNOUNCES = re.compile(r"\bgr-(?:kernel|functions)\b")
+_LINE = re.compile(r"/\* gr-(?:kernel: (\w+)/(\w+)|functions: (\w+))\s*(?::\s*([\w ]+?))?\s*\*/")
+FUNCTIONS = "functions.h"
+_COMMENT = re.compile(r"/\*.*?\*/", re.S)
+_FUNCTION = re.compile(r"GR_(?:FUNCTION\((\w+)|STEP_FUNCTION\((\w+), \d+), [0-2], (?:1|16), .+\)")
+_NUMBER = re.compile(r"GR_(?:NUMBER\(\w+|STEP_NUMBER\(\w+, \d+), [0-2], .+\)")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,13 +50,46 @@ class Instance:
 
 
 def find_bodies(kernels: Path) -> list[Instance]:
-    """Every announced instance below native/kernels, sorted by kind, header, suffix, name."""
+    """Every announced instance below native/kernels, sorted by kind, header, suffix, name. Raises ValueError,
+    with file and line, for a malformed line and for a name that is announced twice."""
+    places: dict[str, str] = {}
     found = []
     for header in sorted(kernels.glob("*/*.h")):
-        for kind, name, suffixes in _LINE.findall(header.read_text()):
-            relative = header.relative_to(kernels).as_posix()
-            found += [Instance(kind, relative, suffix, name) for suffix in (suffixes.split() or [""])]
+        relative = header.relative_to(kernels).as_posix()
+        for number, line in enumerate(header.read_text().splitlines(), 1):
+            if not _ANNOUNCES.search(line):
+                continue
+            place, match = f"{relative}:{number}", _LINE.search(line)
+            if match is None:
+                raise ValueError(f"{place}: no announcing line of codegen/bodies.py: {line.strip()}")
+            kind, name, every, suffixes = match.groups()
+            names = {name: place} if name else _functions(kernels)
+            for one, where in names.items():
+                for suffix in (suffixes or "").split() or [""]:
+                    body = Instance(kind or every, relative, suffix, one)
+                    if body.generic in places:
+                        raise ValueError(f"{where}: {body.generic} is at {places[body.generic]}, too")
+                    places[body.generic] = where
+                    found.append(body)
     return sorted(found)
+
+
+def _functions(kernels: Path) -> dict[str, str]:
+    """The names of GR_FUNCTION and GR_STEP_FUNCTION in functions.h, and where each is."""
+    found: dict[str, str] = {}
+    text = _COMMENT.sub(lambda m: "\n" * m[0].count("\n"), (kernels / FUNCTIONS).read_text())
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        place = f"{FUNCTIONS}:{number}"
+        if not line or line.startswith("#") or _NUMBER.fullmatch(line):
+            continue
+        match = _FUNCTION.fullmatch(line)
+        if match is None:
+            raise ValueError(f"{place}: no line that its comment allows: {line}")
+        name = match[1] or match[2]
+        if name in found:
+            raise ValueError(f"{place}: {name} is at {found[name]}, too")
+        found[name] = place
+    return found
 
 
 def includes(kind: str, header: str, suffix: str) -> list[str]:

@@ -38,23 +38,12 @@ enum gr_step_code {
   GR_STEP_DIVIDE = 4,
   GR_STEP_MAXIMUM = 5,
   GR_STEP_MINIMUM = 6,
-  GR_STEP_RELU = 16,
   GR_STEP_GELU = 17,
   GR_STEP_GELU_TANH = 18,
-  GR_STEP_SIGMOID = 19,
-  GR_STEP_TANH = 20,
-  GR_STEP_EXP = 21,
-  GR_STEP_SQRT = 22,
-  GR_STEP_ABS = 23,
-  GR_STEP_NEGATIVE = 24,
-  GR_STEP_SILU = 25,
-  GR_STEP_HARD_SWISH = 26,
-  GR_STEP_HARD_SIGMOID = 27,
-  GR_STEP_CLIP = 28,
-  GR_STEP_LEAKY_RELU = 29,
-  GR_STEP_RECIPROCAL = 30,
-  GR_STEP_ERF = 31,
-  GR_STEP_LOG = 32
+/* GR_STEP_exp and so on */
+#define GR_STEP_FUNCTION(name, code, words, cost, formula) GR_STEP_##name = code,
+#define GR_STEP_NUMBER(name, code, words, formula) GR_STEP_##name = code,
+#include "functions.h"
 };
 
 /* An input as planes of rows and columns; strides in elements, `column` 0 or 1. */
@@ -80,11 +69,7 @@ GR_INLINE int32_t gr_steps_own(const gr_call *call, const int64_t *words) {
 }
 
 /* A parameter of an instruction: 0 or 1. */
-GR_INLINE double gr_steps_parameter(const int64_t *instruction, int which) {
-  double value;
-  memcpy(&value, instruction + 4 + which, 8);
-  return value;
-}
+GR_INLINE double gr_steps_parameter(const int64_t *instruction, int which) { return gr_word(instruction[4 + which]); }
 
 /* Elements of arg in dimensions first .. last-1 of an output of ndim, to which it is broadcast. */
 GR_INLINE int64_t gr_steps_span(const gr_arg *arg, int32_t ndim, int32_t first, int32_t last) {

@@ -17,7 +17,8 @@ from graph_runtime.ir import ops
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import steps
 
-HEADER = (Path(__file__).resolve().parents[2] / "native/kernels/steps.h").read_text()
+KERNELS = Path(__file__).resolve().parents[2] / "native/kernels"
+HEADER, FUNCTIONS = (KERNELS / "steps.h").read_text(), (KERNELS / "functions.h").read_text()
 PARAMETERS = {
     "clip": {"min": -0.5, "max": 0.75},
     "leaky_relu": {"alpha": 0.2},
@@ -39,7 +40,10 @@ def run(op, arrays, device="cpu:0", **attrs):
 
 
 def test_c_and_python_have_the_same_codes_and_limits():
-    codes = {name.lower(): int(code) for name, code in re.findall(r"GR_STEP_(\w+) = (\d+)", HEADER)}
+    found = re.findall(r"GR_STEP_(\w+) = (\d+)", HEADER)
+    found += re.findall(r"^GR_STEP_(?:FUNCTION|NUMBER)\((\w+), (\d+)", FUNCTIONS, re.M)
+    codes = {name.lower(): int(code) for name, code in found}
+    assert len(codes) == len(found)
     assert codes.pop("load") == 0
     assert codes.pop("gelu_tanh") == steps.code_of("gelu") + 1
     assert codes == steps.codes()

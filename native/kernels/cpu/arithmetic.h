@@ -4,6 +4,7 @@
  * defines: gr_cpu_{abs negative sign clip minimum power mod}__<suffix>
  */
 #include "cpu/broadcast.h"
+#include "cpu/scalars.h"
 
 #if GR_FLOAT || GR_SIGNED
 #define GR_BELOW_ZERO(a) ((a) < 0)
@@ -12,9 +13,10 @@
 #endif
 
 #if GR_FLOAT
-#define GR_ABS(a) GR_MATH(fabs)(a)
-#define GR_NEGATIVE(a) (-(a))
-#define GR_LIMIT(word) ((GR_C)gr_word(word))
+#define GR_ABS(a) GR_MATH(gr_fn_abs)(a, 0, 0)
+#define GR_NEGATIVE(a) GR_MATH(gr_fn_negative)(a, 0, 0)
+#define GR_SIGN(a) GR_MATH(gr_fn_sign)(a, 0, 0)
+#define GR_CLIP(a, words) GR_MATH(gr_fn_clip)(a, gr_word(words[0]), gr_word(words[1]))
 
 /* The remainder with the divisor's sign, as Python: -0.0 and infinities included. */
 GR_INLINE GR_C GR_FN(floor_mod)(GR_C a, GR_C b) {
@@ -27,7 +29,13 @@ GR_INLINE GR_C GR_FN(floor_mod)(GR_C a, GR_C b) {
 #else
 #define GR_NEGATIVE(a) ((GR_U)0 - (GR_U)(a))
 #define GR_ABS(a) (GR_BELOW_ZERO(a) ? (GR_C)GR_NEGATIVE(a) : (a))
-#define GR_LIMIT(word) ((GR_C)(word))
+#define GR_SIGN(a) (((a) > 0) - GR_BELOW_ZERO(a))
+#define GR_CLIP(a, words) GR_FN(clip_of)(a, (GR_C)(words)[0], (GR_C)(words)[1])
+
+GR_INLINE GR_C GR_FN(clip_of)(GR_C a, GR_C low, GR_C high) {
+  GR_C above = a < low ? low : a;
+  return above > high ? high : above;
+}
 
 /* C's remainder; the least integer % -1 traps on x86. */
 GR_INLINE GR_C GR_FN(truncated_mod)(GR_C a, GR_C b) {
@@ -54,19 +62,15 @@ GR_INLINE GR_C GR_FN(power_of)(GR_C a, GR_C b) {
 
 GR_UNARY_ROW(abs, GR_T, GR_STORE((GR_C)GR_ABS(a)))
 GR_UNARY_ROW(negative, GR_T, GR_STORE((GR_C)GR_NEGATIVE(a)))
-GR_UNARY_ROW(sign, GR_T, GR_STORE((GR_C)(GR_IS_NAN(a) ? a : (GR_C)((a > 0) - GR_BELOW_ZERO(a)))))
-/* min(max(a, low), high); NaN stays. */
-GR_INLINE GR_C GR_FN(clip_of)(GR_C a, GR_C low, GR_C high) {
-  GR_C above = a < low ? low : a;
-  return above > high ? high : above;
-}
-GR_UNARY_ROW(clip, GR_T, GR_STORE(GR_FN(clip_of)(a, GR_LIMIT(words[0]), GR_LIMIT(words[1]))))
+GR_UNARY_ROW(sign, GR_T, GR_STORE((GR_C)GR_SIGN(a)))
+GR_UNARY_ROW(clip, GR_T, GR_STORE((GR_C)GR_CLIP(a, words)))
 GR_BINARY_ROW(power, GR_T, GR_STORE((GR_C)GR_POWER(a, b)))
 GR_BINARY_ROW(fmod, GR_T, GR_STORE((GR_C)GR_TRUNCATED_MOD(a, b)))
 GR_BINARY_ROW(mod, GR_T, GR_STORE((GR_C)GR_FN(floor_mod)(a, b)))
 #undef GR_ABS
 #undef GR_NEGATIVE
-#undef GR_LIMIT
+#undef GR_SIGN
+#undef GR_CLIP
 #undef GR_TRUNCATED_MOD
 #undef GR_POWER
 

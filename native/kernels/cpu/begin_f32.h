@@ -16,6 +16,3 @@
 #define GR_IS_NAN(x) ((x) != (x))
 #define GR_LEAST -INFINITY
 #define GR_EXP gr_expf
-#define GR_TANH gr_tanhf
-#define GR_ERF gr_erff
-#define GR_ERFC gr_erfcf

@@ -15,6 +15,3 @@
 #define GR_IS_NAN(x) ((x) != (x))
 #define GR_LEAST -INFINITY
 #define GR_EXP exp
-#define GR_TANH tanh
-#define GR_ERF erf
-#define GR_ERFC erfc

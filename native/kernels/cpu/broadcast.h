@@ -154,11 +154,4 @@ static inline int32_t gr_broadcast(const gr_call *call, int inputs, const int64_
     return gr_broadcast(call, 2, sizes, sizeof(out_type), GR_FN(name##_row));                       \
   }
 
-/* A double attribute word. */
-GR_INLINE double gr_word(int64_t word) {
-  double value;
-  memcpy(&value, &word, sizeof value);
-  return value;
-}
-
 #endif

@@ -4,9 +4,10 @@
  * kernel. Bodies read shapes from their call, so a wrapper whose shapes are constants folds every test and
  * loop bound here.
  *
- * defines: GR_INLINE, GR_INDEPENDENT, GR_CAT, GR_MAX_DIMS, GR_GRAIN, gr_ptr, gr_span, gr_size,
+ * defines: GR_INLINE, GR_INDEPENDENT, GR_CAT, GR_MAX_DIMS, GR_GRAIN, gr_ptr, gr_word, gr_span, gr_size,
  *          gr_same_shape, gr_min, gr_max, gr_ceil_div, gr_refuse, gr_b1 gr_b2 gr_b4 gr_b8, gr_bf16_to_float,
- *          gr_float_to_bf16, gr_select, gr_expf, gr_tanhf, gr_erff, gr_erfcf, gr_strides, gr_advance, gr_seek, gr_parallel
+ *          gr_float_to_bf16, gr_select, gr_select_wide, gr_expf, gr_tanhf, gr_erff, gr_erfcf, gr_strides,
+ *          gr_advance, gr_seek, gr_parallel, gr_each
  */
 #ifndef GR_CPU_COMMON_H
 #define GR_CPU_COMMON_H
@@ -30,6 +31,13 @@
 #define GR_GRAIN 65536
 
 GR_INLINE void *gr_ptr(const gr_arg *arg) { return (void *)(uintptr_t)arg->addr; }
+
+/* A double attribute word. */
+GR_INLINE double gr_word(int64_t word) {
+  double value;
+  memcpy(&value, &word, sizeof value);
+  return value;
+}
 
 /* Product of shape[first .. last-1]. */
 GR_INLINE int64_t gr_span(const gr_arg *arg, int32_t first, int32_t last) {
@@ -94,6 +102,16 @@ GR_INLINE float gr_select(int wanted, float yes, float no) {
   memcpy(&b, &no, 4);
   a = (a & mask) | (b & ~mask);
   memcpy(&yes, &a, 4);
+  return yes;
+}
+
+/* The same of doubles. */
+GR_INLINE double gr_select_wide(int wanted, double yes, double no) {
+  uint64_t a, b, mask = wanted ? ~(uint64_t)0 : 0;
+  memcpy(&a, &yes, 8);
+  memcpy(&b, &no, 8);
+  a = (a & mask) | (b & ~mask);
+  memcpy(&yes, &a, 8);
   return yes;
 }
 
@@ -242,6 +260,12 @@ GR_INLINE int32_t gr_parallel(const gr_env *env, int64_t n, int64_t grain,
   int64_t piece = gr_max(grain, gr_ceil_div(n, 4 * (int64_t)env->num_cores));
   gr_range range = {run, ctx, n, piece};
   return env->parallel_for(env, gr_ceil_div(n, piece), gr_range_task, &range);
+}
+
+/* run(call, first, last) over the elements of the output of a call with one input. */
+static inline int32_t gr_each(const gr_call *call, int64_t grain,
+                              int32_t (*run)(void *call, int64_t first, int64_t last)) {
+  return gr_parallel(call->env, gr_size(&call->args[1]), grain, run, (void *)(uintptr_t)call);
 }
 
 #endif

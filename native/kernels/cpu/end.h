@@ -12,9 +12,6 @@
 #undef GR_IS_NAN
 #undef GR_LEAST
 #undef GR_EXP
-#undef GR_TANH
-#undef GR_ERF
-#undef GR_ERFC
 #undef GR_FN
 #undef GR_BODY
 #undef GR_IS_BOOL

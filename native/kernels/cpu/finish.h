@@ -34,10 +34,10 @@ GR_INLINE int gr_finish_simple(gr_finish *f, const gr_call *call) {
     if (w[0] == GR_STEP_ADD && !f->extra && !f->clamp && other != sum && loaded[other] &&
         gr_same_shape(loaded[other], out)) {
       f->extra = gr_ptr(loaded[other]);
-    } else if ((w[0] == GR_STEP_RELU || w[0] == GR_STEP_CLIP) && !f->clamp) {
+    } else if ((w[0] == GR_STEP_relu || w[0] == GR_STEP_clip) && !f->clamp) {
       f->clamp = 1;
-      f->least = w[0] == GR_STEP_RELU ? 0 : (float)gr_steps_parameter(w, 0);
-      f->most = w[0] == GR_STEP_RELU ? INFINITY : (float)gr_steps_parameter(w, 1);
+      f->least = w[0] == GR_STEP_relu ? 0 : (float)gr_steps_parameter(w, 0);
+      f->most = w[0] == GR_STEP_relu ? INFINITY : (float)gr_steps_parameter(w, 1);
     } else {
       return 0;
     }

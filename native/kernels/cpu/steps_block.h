@@ -55,7 +55,7 @@ GR_INLINE GR_STEPS(register) GR_STEPS(load)(const gr_steps *s, const gr_steps_in
 static __attribute__((noinline)) void GR_STEPS(lanes)(GR_STEPS_LANES_ARGS(GR_C)) {
   switch (w[0]) {
     GR_STEPS_ARITHMETIC(GR_C, GR_U, GR_IS_NAN)
-    GR_STEP(GR_C, GR_STEP_RELU, a <= 0 ? 0 : a) /* not <, which no unsigned number is */
+    GR_STEP(GR_C, GR_STEP_relu, a <= 0 ? 0 : a) /* not <, which no unsigned number is */
     default: break; /* ir/ops/steps.py makes no other code */
   }
 }

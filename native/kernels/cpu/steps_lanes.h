@@ -36,36 +36,35 @@
   GR_STEP(T, GR_STEP_MINIMUM, a <= b || IS_NAN(a) ? a : b)
 
 #define GR_STEPS_IS_NAN(x) ((x) != (x))
-#define GR_STEPS_FLOATS(T, F)                                                                 \
-  GR_INLINE void gr_steps_lanes_of##F(GR_STEPS_LANES_ARGS(T)) {                               \
-    double slope = gr_steps_parameter(w, 0), offset = gr_steps_parameter(w, 1);               \
-    T p = (T)slope, q = (T)offset;                                                            \
-    switch (w[0]) {                                                                           \
-      GR_STEPS_ARITHMETIC(T, T, GR_STEPS_IS_NAN)                                              \
-      GR_STEP(T, GR_STEP_RELU, a < 0 ? 0 : a)                                                 \
-      GR_STEP(T, GR_STEP_DIVIDE, a / b)                                                       \
-      GR_STEP(T, GR_STEP_GELU, gr_gelu_erf##F(a))                                             \
-      GR_STEP(T, GR_STEP_GELU_TANH, gr_gelu_tanh##F(a))                                       \
-      GR_STEP(T, GR_STEP_SIGMOID, gr_logistic##F(a))                                          \
-      GR_STEP(T, GR_STEP_TANH, gr_tanh_of##F(a))                                              \
-      GR_STEP(T, GR_STEP_EXP, gr_exp_of##F(a))                                                \
-      GR_STEP(T, GR_STEP_SQRT, sqrt##F(a))                                                    \
-      GR_STEP(T, GR_STEP_ABS, fabs##F(a))                                                     \
-      GR_STEP(T, GR_STEP_NEGATIVE, -a)                                                        \
-      GR_STEP(T, GR_STEP_SILU, gr_gated##F(a, a))                                             \
-      GR_STEP(T, GR_STEP_HARD_SWISH, gr_hard_swish##F(a))                                     \
-      GR_STEP(T, GR_STEP_HARD_SIGMOID, gr_clip##F((T)(slope * a + offset), 0, 1))             \
-      GR_STEP(T, GR_STEP_CLIP, gr_clip##F(a, p, q))                                           \
-      GR_STEP(T, GR_STEP_LEAKY_RELU, a * (a < 0 ? p : 1))                                     \
-      GR_STEP(T, GR_STEP_RECIPROCAL, 1 / a)                                                   \
-      GR_STEP(T, GR_STEP_ERF, gr_erf_of##F(a))                                                \
-      GR_STEP(T, GR_STEP_LOG, log##F(a))                                                      \
-      default: break; /* ir/ops/steps.py makes no other code */                                  \
-    }                                                                                         \
+/* What functions.h has not. */
+#define GR_STEPS_OTHERS(T, F)                       \
+  GR_STEPS_ARITHMETIC(T, T, GR_STEPS_IS_NAN)        \
+  GR_STEP(T, GR_STEP_DIVIDE, a / b)                 \
+  GR_STEP(T, GR_STEP_GELU, gr_gelu_erf##F(a))       \
+  GR_STEP(T, GR_STEP_GELU_TANH, gr_gelu_tanh##F(a))
+
+GR_INLINE void gr_steps_lanes_off(GR_STEPS_LANES_ARGS(float)) {
+  double p = gr_steps_parameter(w, 0), q = gr_steps_parameter(w, 1);
+  switch (w[0]) {
+    GR_STEPS_OTHERS(float, f)
+#define GR_STEP_NUMBER(name, code, words, formula) GR_STEP(float, code, gr_fn_##name##f(a, p, q))
+#define GR_STEP_FUNCTION(name, code, words, cost, formula) GR_STEP_NUMBER(name, code, words, formula)
+#include "functions.h"
+    default: break; /* ir/ops/steps.py makes no other code */
   }
-GR_STEPS_FLOATS(float, f)
-GR_STEPS_FLOATS(double, )
-#undef GR_STEPS_FLOATS
+}
+
+GR_INLINE void gr_steps_lanes_of(GR_STEPS_LANES_ARGS(double)) {
+  double p = gr_steps_parameter(w, 0), q = gr_steps_parameter(w, 1);
+  switch (w[0]) {
+    GR_STEPS_OTHERS(double, )
+#define GR_STEP_NUMBER(name, code, words, formula) GR_STEP(double, code, gr_fn_##name(a, p, q))
+#define GR_STEP_FUNCTION(name, code, words, cost, formula) GR_STEP_NUMBER(name, code, words, formula)
+#include "functions.h"
+    default: break; /* ir/ops/steps.py makes no other code */
+  }
+}
+#undef GR_STEPS_OTHERS
 
 static __attribute__((noinline)) void gr_steps_lanes(GR_STEPS_LANES_ARGS(double)) {
   gr_steps_lanes_of(w, x, x_next, y, y_next, d, n);

@@ -1,21 +1,63 @@
-/* unary.h: relu. Template over floats and signed integers; out may be the input. Functions of floats only are
- * in functions.h.
+/* unary.h: ops of one input, element by element: the functions of floats in functions.h, gelu, isnan, isinf; relu
+ * of signed integers, too. Template; out may be the input. Attribute words: graph_runtime/ir/ops/float_functions.py
+ * and elementwise.py.
  *
- * defines: gr_cpu_relu__<suffix>
+ * defines: gr_cpu_{functions of functions.h}__<suffix>, gr_cpu_{relu gelu isnan isinf}__<suffix>
  */
-static int32_t GR_FN(relu_flat)(void *ctx, int64_t first, int64_t last) {
-  const gr_call *call = ctx;
-  const GR_T *x = gr_ptr(&call->args[0]);
-  GR_T *out = gr_ptr(&call->args[1]);
-  GR_INDEPENDENT
-  for (int64_t i = first; i < last; i++) {
-    GR_C a = GR_LOAD(x[i]);
-    out[i] = GR_STORE(a < 0 ? 0 : a); /* NaN stays */
+#include "cpu/scalars.h"
+
+/* out[i] = value of a = x[i]; `before`: statements ahead of the loop. */
+#define GR_EACH(name, made, cost, before, value)                                          \
+  static int32_t GR_FN(name##_flat)(void *ctx, int64_t first, int64_t last) {             \
+    const gr_call *call = ctx;                                                            \
+    const GR_T *x = gr_ptr(&call->args[0]);                                               \
+    made *out = gr_ptr(&call->args[1]);                                                   \
+    before                                                                                \
+    GR_INDEPENDENT                                                                        \
+    for (int64_t i = first; i < last; i++) {                                              \
+      GR_C a = GR_LOAD(x[i]);                                                             \
+      out[i] = value;                                                                     \
+    }                                                                                     \
+    return GR_OK;                                                                         \
+  }                                                                                       \
+  GR_INLINE int32_t GR_FN(name##_any)(const gr_call *call) {                              \
+    return gr_each(call, GR_GRAIN / (cost), GR_FN(name##_flat));                          \
   }
-  return GR_OK;
+
+#if GR_FLOAT
+/* gr-functions: cpu : f32 f64 f16 bf16 */
+#define GR_FUNCTION(name, words, cost, formula)                                           \
+  GR_EACH(name, GR_T, cost, double p = words > 0 ? gr_word(call->attrs[0]) : 0;           \
+          double q = words > 1 ? gr_word(call->attrs[1]) : 0;                             \
+          , GR_STORE(GR_MATH(gr_fn_##name)(a, p, q)))                                     \
+  static inline int32_t GR_BODY(name)(const gr_call *call) { return GR_FN(name##_any)(call); }
+#include "functions.h"
+
+GR_EACH(gelu_erf, GR_T, 16, , GR_STORE(GR_MATH(gr_gelu_erf)(a)))
+GR_EACH(gelu_tanh, GR_T, 16, , GR_STORE(GR_MATH(gr_gelu_tanh)(a)))
+GR_EACH(isnan, uint8_t, 1, , GR_IS_NAN(a))
+GR_EACH(isinf, uint8_t, 1, int64_t above = call->attrs[0]; int64_t below = call->attrs[1];
+        , (above && a == INFINITY) || (below && a == -INFINITY))
+
+/* gr-kernel: cpu/gelu : f32 f64 f16 bf16 */
+static inline int32_t GR_BODY(gelu)(const gr_call *call) {
+  return call->attrs[0] ? GR_FN(gelu_tanh_any)(call) : GR_FN(gelu_erf_any)(call);
 }
 
+/* gr-kernel: cpu/isnan : f32 f64 f16 bf16 */
+static inline int32_t GR_BODY(isnan)(const gr_call *call) { return GR_FN(isnan_any)(call); }
+
+/* gr-kernel: cpu/isinf : f32 f64 f16 bf16 */
+static inline int32_t GR_BODY(isinf)(const gr_call *call) { return GR_FN(isinf_any)(call); }
+
+#define GR_RELU(a) GR_MATH(gr_fn_relu)(a, 0, 0)
+#else
+#define GR_RELU(a) ((a) < 0 ? 0 : (a))
+#endif
+
+GR_EACH(relu, GR_T, 1, , GR_STORE(GR_RELU(a)))
+
 /* gr-kernel: cpu/relu : f32 f64 f16 bf16 i8 i16 i32 i64 */
-static inline int32_t GR_BODY(relu)(const gr_call *call) {
-  return gr_parallel(call->env, gr_size(&call->args[1]), GR_GRAIN, GR_FN(relu_flat), (void *)(uintptr_t)call);
-}
+static inline int32_t GR_BODY(relu)(const gr_call *call) { return GR_FN(relu_any)(call); }
+#undef GR_RELU
+#undef GR_EACH

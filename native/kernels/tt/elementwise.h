@@ -1,7 +1,7 @@
-/* elementwise.h: ops of one or two inputs that treat every element alike (numpy's broadcasting); cast.
+/* elementwise.h: arithmetic of two inputs (numpy's broadcasting); the way of ops of one input, and cast.
  *
  * The contract is that of graph_runtime/ir/ops/elementwise.py. Thread: any; a core makes a panel of the output.
- * defines: gr_tt_add .. gr_tt_maximum, gr_tt_relu .. gr_tt_sqrt, gr_tt_cast
+ * defines: gr_tt_binary, gr_tt_add .. gr_tt_maximum, gr_tt_unary, gr_tt_cast
  */
 #ifndef GR_TT_ELEMENTWISE_H
 #define GR_TT_ELEMENTWISE_H
@@ -10,7 +10,6 @@
 
 #include "tt/exact_elementwise.h"
 #include "tt/fpu.h"
-#include "tt/scalars.h"
 #include "tt/work.h"
 
 /* ---------------------------------------------------------------- two inputs */
@@ -120,45 +119,6 @@ static inline int32_t gr_tt_unary(const gr_call *call, gr_tt_map apply) {
   gr_tt_unary_job job = {call, gr_tt_view_of(&call->args[0]), apply};
   return gr_tt_run_panels(call, &cut, gr_tt_bytes(cut.height, cut.width), gr_tt_unary_panel, &job);
 }
-
-#define GR_TT_MAP(name, type, expression)                                         \
-  static inline void gr_tt_##name(void *data, int64_t n, const gr_call *call) {   \
-    type *x = (type *)data;                                                       \
-    (void)call;                                                                   \
-    for (int64_t i = 0; i < n; ++i) x[i] = (expression);                          \
-  }
-
-GR_TT_MAP(relu_f32, float, x[i] < 0.0f ? 0.0f : x[i])
-GR_TT_MAP(relu_i32, int32_t, x[i] < 0 ? 0 : x[i])
-GR_TT_MAP(gelu_erf, float, gr_tt_gelu_erf_of(x[i]))
-GR_TT_MAP(gelu_tanh, float, gr_tt_gelu_tanh_of(x[i]))
-GR_TT_MAP(sigmoid_f32, float, gr_tt_logistic_of(x[i]))
-GR_TT_MAP(tanh_f32, float, tanhf(x[i]))
-GR_TT_MAP(exp_f32, float, expf(x[i]))
-GR_TT_MAP(sqrt_f32, float, sqrtf(x[i]))
-#undef GR_TT_MAP
-
-/* gr-kernel: tt/relu */
-static inline int32_t gr_tt_relu(const gr_call *call) {
-  return gr_tt_unary(call, gr_tt_is_float(call->args[1].format) ? gr_tt_relu_f32 : gr_tt_relu_i32);
-}
-
-/* gr-kernel: tt/gelu */
-static inline int32_t gr_tt_gelu(const gr_call *call) {
-  return gr_tt_unary(call, call->attrs[0] ? gr_tt_gelu_tanh : gr_tt_gelu_erf);
-}
-
-/* gr-kernel: tt/sigmoid */
-static inline int32_t gr_tt_sigmoid(const gr_call *call) { return gr_tt_unary(call, gr_tt_sigmoid_f32); }
-
-/* gr-kernel: tt/tanh */
-static inline int32_t gr_tt_tanh(const gr_call *call) { return gr_tt_unary(call, gr_tt_tanh_f32); }
-
-/* gr-kernel: tt/exp */
-static inline int32_t gr_tt_exp(const gr_call *call) { return gr_tt_unary(call, gr_tt_exp_f32); }
-
-/* gr-kernel: tt/sqrt */
-static inline int32_t gr_tt_sqrt(const gr_call *call) { return gr_tt_unary(call, gr_tt_sqrt_f32); }
 
 /* ---------------------------------------------------------------- cast */
 

@@ -54,9 +54,8 @@ static inline int64_t gr_tt_program_floats(const gr_tt_program *p, int64_t ld) {
     }                                                                              \
     break;
 
-/* The formulas are those of tt/elementwise.h and of the other kernels of one op. */
 GR_TT_APART void gr_tt_program_step(const int64_t *w, const float *x, const float *y, float *d, int64_t n) {
-  float p = (float)gr_steps_parameter(w, 0), q = (float)gr_steps_parameter(w, 1);
+  double p = gr_steps_parameter(w, 0), q = gr_steps_parameter(w, 1);
   switch (w[0]) {
     GR_TT_STEP(GR_STEP_ADD, a + b)
     GR_TT_STEP(GR_STEP_SUBTRACT, a - b)
@@ -64,24 +63,11 @@ GR_TT_APART void gr_tt_program_step(const int64_t *w, const float *x, const floa
     GR_TT_STEP(GR_STEP_DIVIDE, a / b)
     GR_TT_STEP(GR_STEP_MAXIMUM, a > b || a != a ? a : b)
     GR_TT_STEP(GR_STEP_MINIMUM, a < b || a != a ? a : b)
-    GR_TT_STEP(GR_STEP_RELU, a < 0.0f ? 0.0f : a)
     GR_TT_STEP(GR_STEP_GELU, gr_tt_gelu_erf_of(a))
     GR_TT_STEP(GR_STEP_GELU_TANH, gr_tt_gelu_tanh_of(a))
-    GR_TT_STEP(GR_STEP_SIGMOID, gr_tt_logistic_of(a))
-    GR_TT_STEP(GR_STEP_TANH, tanhf(a))
-    GR_TT_STEP(GR_STEP_EXP, expf(a))
-    GR_TT_STEP(GR_STEP_SQRT, sqrtf(a))
-    GR_TT_STEP(GR_STEP_ABS, fabsf(a))
-    GR_TT_STEP(GR_STEP_NEGATIVE, -a)
-    GR_TT_STEP(GR_STEP_SILU, gr_tt_gated_of(a, a))
-    GR_TT_STEP(GR_STEP_HARD_SWISH, gr_tt_hard_swish_of(a))
-    GR_TT_STEP(GR_STEP_HARD_SIGMOID,
-               gr_tt_hard_sigmoid_of(a, gr_steps_parameter(w, 0), gr_steps_parameter(w, 1)))
-    GR_TT_STEP(GR_STEP_CLIP, gr_tt_clipped(a, p, q))
-    GR_TT_STEP(GR_STEP_LEAKY_RELU, a < 0.0f ? p * a : a)
-    GR_TT_STEP(GR_STEP_RECIPROCAL, 1.0f / a)
-    GR_TT_STEP(GR_STEP_ERF, erff(a))
-    GR_TT_STEP(GR_STEP_LOG, logf(a))
+#define GR_STEP_NUMBER(name, code, words, formula) GR_TT_STEP(code, gr_tt_fn_##name(a, p, q))
+#define GR_STEP_FUNCTION(name, code, words, cost, formula) GR_STEP_NUMBER(name, code, words, formula)
+#include "functions.h"
     default: break;              /* graph_runtime/ir/ops/steps.py makes no other code */
   }
 }
