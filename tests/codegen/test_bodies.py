@@ -1,0 +1,103 @@
+"""What native/kernels announces: bodies by their own line, functions by one line for all of functions.h."""
+
+from __future__ import annotations
+
+import pytest
+from graph_runtime.codegen.bodies import find_bodies, generic_table
+from graph_runtime.codegen.shared_library import native_folder
+
+LIST = """/* GR_FUNCTION(told, 0, 1, of in a comment) */
+#ifndef GR_FUNCTION
+#endif
+
+GR_FUNCTION(ceil, 0, 1, GR_LIB(ceil)(a))
+GR_STEP_FUNCTION(elu, 29, 1, 16, a < 0 ? (GR_E)p : a) /* of two operands */
+GR_NUMBER(sign, 0, a > 0)
+GR_STEP_NUMBER(clip, 28, 2, GR_OF(clipped)(a, p, q))
+"""
+
+
+@pytest.fixture
+def kernels(tmp_path):
+    """A folder kernels/ of a list of functions and a header of each kind."""
+
+    def write(functions=LIST, cpu="/* gr-functions: cpu : f32 f16 */\n", tt="/* gr-functions: tt */\n"):
+        for name, text in (("functions.h", functions), ("cpu/one.h", cpu), ("tt/one.h", tt)):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text)
+        return tmp_path
+
+    return write
+
+
+def generic(folder):
+    return [body.generic for body in find_bodies(folder)]
+
+
+def test_a_line_announces_each_function_for_each_suffix(kernels):
+    found = find_bodies(kernels())
+    names = ["cpu/ceil/f16", "cpu/elu/f16", "cpu/ceil/f32", "cpu/elu/f32", "tt/ceil", "tt/elu"]
+    assert [body.generic for body in found] == names
+    assert [body.function for body in found[-3:]] == ["gr_cpu_elu__f32", "gr_tt_ceil", "gr_tt_elu"]
+    assert {body.header for body in found} == {"cpu/one.h", "tt/one.h"}
+
+
+def test_one_line_more_is_one_function_more_on_every_kind(kernels):
+    before = set(generic(kernels()))
+    after = set(generic(kernels(LIST + "GR_FUNCTION(cube, 0, 1, a * a * a)\n")))
+    assert after - before == {"cpu/cube/f32", "cpu/cube/f16", "tt/cube"}
+
+
+def test_a_folder_without_such_a_line_needs_no_list(kernels):
+    folder = kernels(cpu="/* gr-kernel: cpu/add : f32 */\n", tt="/* gr-kernel: tt/add */\n")
+    (folder / "functions.h").unlink()
+    assert generic(folder) == ["cpu/add/f32", "tt/add"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "GR_FUNCTION(cube, 0, a * a * a)",  # no cost
+        "GR_FUNCTION(cube, 3, 1, a * a * a)",  # three words
+        "GR_FUNCTION(cube, 0, 2, a * a * a)",  # a cost that is none
+        "GR_FUNCTION(cube, 0, 1, a * a * a);",
+        "GR_FUNCTION(cube, 0, 1, a * a",  # two lines
+        "GR_STEP_FUNCTION(cube, 0, 1, a * a * a)",  # no code
+        "GR_STEP_NUMBER(cube, 0, a)",
+        "GR_NUMBERS(cube, 0, a)",
+        "cube",
+    ],
+)
+def test_a_malformed_function_is_refused_with_its_place(kernels, line):
+    with pytest.raises(ValueError, match=r"^functions.h:9: no line that its comment allows"):
+        find_bodies(kernels(LIST + line + "\n"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/* gr-functions: */",
+        "/* gr-functions cpu : f32 */",
+        "/* gr-functions: cpu/exp : f32 */",
+        "/* gr-functions: cpu : f32, f64 */",
+        "/* gr-kernel: cpu : f32 */",
+        "/* gr-kernel: cpu/exp",
+    ],
+)
+def test_a_malformed_announcing_line_is_refused_with_its_place(kernels, line):
+    with pytest.raises(ValueError, match=r"^cpu/one.h:2: no announcing line"):
+        find_bodies(kernels(cpu=f"\n{line}\n"))
+
+
+def test_a_name_that_is_there_twice_is_refused(kernels):
+    with pytest.raises(ValueError, match=r"^functions.h:9: ceil is at functions.h:5, too$"):
+        find_bodies(kernels(LIST + "GR_FUNCTION(ceil, 0, 1, a)\n"))
+    both = "/* gr-functions: tt */\n/* gr-kernel: tt/ceil */\n"
+    with pytest.raises(ValueError, match=r"^tt/one.h:2: tt/ceil is at functions.h:5, too$"):
+        find_bodies(kernels(tt=both))
+
+
+def test_the_functions_of_the_tree_are_units_of_their_headers():
+    units = generic_table(native_folder() / "kernels")
+    for unit, function in (("cpu_unary", "gr_cpu_silu__bf16"), ("tt_unary", "gr_tt_silu")):
+        assert f"{{ return {function}(call); }}" in units[f"generic_{unit}.c"]
