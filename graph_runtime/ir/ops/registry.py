@@ -256,6 +256,9 @@ def _close(value: Any, choices: Sequence[Any]) -> str:
 _OPS: dict[str, Op] = {}
 _LOADERS: dict[str, Callable[[], object]] = {}
 _OTHERS: list[Callable[[], object]] = []
+_own: dict[
+    str, None
+] = {}  # ops of this package, in the order of their families, whatever was asked for first
 _loading = 0  # families of this package that are being imported
 
 
@@ -264,11 +267,14 @@ def provide(loaders: Mapping[str, Callable[[], object]], others: Sequence[Callab
     of ``others`` for a name that no loader has."""
     _LOADERS.update(loaders)
     _OTHERS.extend(others)
+    _own.update(dict.fromkeys(loaders))
 
 
 def register(op: Op) -> Op:
     """Add an op to the table (also from outside this package). A name can be taken once."""
-    if not _loading:
+    if _loading:
+        _own.setdefault(op.name)
+    else:
         get(op.name)  # from outside: this package's come first
     if op.name in _OPS:
         raise UnsupportedOpError(f"op {op.name} is registered twice", op=op.name)
@@ -278,10 +284,8 @@ def register(op: Op) -> Op:
 
 def all_ops() -> dict[str, Op]:
     """Every op by name, those of this package first."""
-    for name in _LOADERS:
-        get(name)
-    _load(_OTHERS)
-    return dict(_OPS)
+    _load([*_LOADERS.values(), *_OTHERS])
+    return {name: _OPS[name] for name in (*_own, *(n for n in _OPS if n not in _own))}
 
 
 def get(name: str) -> Op | None:

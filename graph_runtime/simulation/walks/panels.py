@@ -1,5 +1,5 @@
 """Walks of the ops that make their output panel by panel: of one or two inputs, bias_add, pools and
-norms (native/kernels/tt: elementwise.h, fpu.h, linear.h, pool.h, normalize.h)."""
+norms (native/kernels/tt: unary.h, elementwise.h, fpu.h, linear.h, pool.h, normalize.h)."""
 
 from __future__ import annotations
 
