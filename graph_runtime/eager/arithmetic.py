@@ -30,6 +30,7 @@ __all__ = [
     "cosh",
     "divide",
     "exp",
+    "exp2",
     "expm1",
     "floor",
     "fmod",
@@ -78,6 +79,7 @@ def unary(op: str, host: Any, doc: str) -> Any:
 
 exp: NumpyLike = unary("exp", np.exp, "e to the x.")
 expm1: NumpyLike = unary("expm1", np.expm1, "e to the x, less 1.")
+exp2: NumpyLike = unary("exp2", np.exp2, "2 to the x.")
 log: NumpyLike = unary("log", np.log, "The natural logarithm, NaN below 0.")
 log1p: NumpyLike = unary("log1p", np.log1p, "The logarithm of 1 + x.")
 sqrt: NumpyLike = unary("sqrt", np.sqrt, "The square root, NaN below 0.")

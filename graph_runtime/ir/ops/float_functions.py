@@ -17,10 +17,12 @@ from .pointwise import float_word_of, gated, unary
 from .registry import Attr, Case
 
 _erf = np.frompyfunc(math.erf, 1, 1)
+_erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 def _plain(name: str, doc: str, compute, like: str, *, flops: int = 4, **more) -> None:
-    """An op without attributes. ``like``: the op of costs.op_cycles that is as fast on tt."""
+    """An op without attributes. ``like``: the op of costs.op_cycles that is as fast on tt. Its names in ONNX and
+    torch are its own where nothing else is said; onnx="": ONNX has none."""
     names = {"pace": ("function", like), "onnx": name.capitalize(), "torch": name, **more}
     unary(name, doc, lambda x, attrs: compute(x), flops=flops, tt=rules.TT_FLOATS, **names)
 
@@ -50,6 +52,7 @@ _plain("round", "the nearest integer, halves to the even one", np.rint, "nop", m
 # ---------------------------------------------------------------- exponentials and powers
 
 _plain("expm1", "exp(x) - 1, accurate near 0", np.expm1, "exp", onnx="")
+_plain("exp2", "2 to the x", np.exp2, "exp", onnx="")
 _plain("log", "natural logarithm, NaN below 0", np.log, "log", make="positive", step=32)
 _plain("log1p", "log(1 + x), accurate near 0", np.log1p, "log", make="positive", onnx="")
 _plain("reciprocal", "1 / x", lambda x: 1 / x, "reciprocal", flops=1, make="wide", step=30)
