@@ -35,6 +35,7 @@ __all__ = [
     "floor",
     "fmod",
     "log",
+    "log10",
     "log1p",
     "log2",
     "maximum",
@@ -84,6 +85,7 @@ exp2: NumpyLike = unary("exp2", np.exp2, "2 to the x.")
 log: NumpyLike = unary("log", np.log, "The natural logarithm, NaN below 0.")
 log1p: NumpyLike = unary("log1p", np.log1p, "The logarithm of 1 + x.")
 log2: NumpyLike = unary("log2", np.log2, "The logarithm to base 2.")
+log10: NumpyLike = unary("log10", np.log10, "The logarithm to base 10.")
 sqrt: NumpyLike = unary("sqrt", np.sqrt, "The square root, NaN below 0.")
 sin: NumpyLike = unary("sin", np.sin, "The sine of radians.")
 cos: NumpyLike = unary("cos", np.cos, "The cosine of radians.")
