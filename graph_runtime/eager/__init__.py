@@ -57,6 +57,7 @@ from .arithmetic import (
     subtract,
     tan,
     tanh,
+    trunc,
 )
 from .comparison import (
     bitwise_and,
@@ -238,6 +239,7 @@ __all__ = [
     "transpose",
     "tril",
     "triu",
+    "trunc",
     "var",
     "verify",
     "vstack",

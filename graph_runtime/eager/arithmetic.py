@@ -56,6 +56,7 @@ __all__ = [
     "subtract",
     "tan",
     "tanh",
+    "trunc",
     "unary",
 ]
 
@@ -116,6 +117,7 @@ def _rounding(op: str, host: Any, doc: str) -> Any:
 ceil: NumpyLike = _rounding("ceil", np.ceil, "The least integer not below x.")
 floor: NumpyLike = _rounding("floor", np.floor, "The greatest integer not above x.")
 rint: NumpyLike = _rounding("round", np.rint, "The nearest integer, halves to the even one.")
+trunc: NumpyLike = _rounding("trunc", np.trunc, "The integer part.")
 
 
 @device_first(np.round)

@@ -48,6 +48,7 @@ _EXACT: dict[str, Any] = {"flops": 1, "nmse": rules.EXACT, "pace": ("simple", "n
 _plain("ceil", "the least integer not below x", np.ceil, "nop", make="wide", **_EXACT)
 _plain("floor", "the greatest integer not above x", np.floor, "nop", make="wide", **_EXACT)
 _plain("round", "the nearest integer, halves to the even one", np.rint, "nop", make="wide", **_EXACT)
+_plain("trunc", "the integer next to x on the way to 0", np.trunc, "nop", make="wide", onnx="", **_EXACT)
 
 # ---------------------------------------------------------------- exponentials and powers
 
