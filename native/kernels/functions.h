@@ -46,6 +46,7 @@ GR_FUNCTION(ceil, 0, 1, GR_LIB(ceil)(a))
 GR_FUNCTION(floor, 0, 1, GR_LIB(floor)(a))
 GR_FUNCTION(round, 0, 1, GR_LIB(rint)(a))
 GR_FUNCTION(trunc, 0, 1, GR_LIB(trunc)(a))
+GR_FUNCTION(frac, 0, 1, a - GR_LIB(trunc)(a))
 
 /* exponentials and powers */
 GR_STEP_FUNCTION(exp, 21, 0, 16, GR_OWN(exp)(a))

@@ -49,6 +49,7 @@ _plain("ceil", "the least integer not below x", np.ceil, "nop", make="wide", **_
 _plain("floor", "the greatest integer not above x", np.floor, "nop", make="wide", **_EXACT)
 _plain("round", "the nearest integer, halves to the even one", np.rint, "nop", make="wide", **_EXACT)
 _plain("trunc", "the integer next to x on the way to 0", np.trunc, "nop", make="wide", onnx="", **_EXACT)
+_plain("frac", "x - trunc(x)", lambda x: x - np.trunc(x), "nop", make="wide", onnx="", **_EXACT)
 
 # ---------------------------------------------------------------- exponentials and powers
 
