@@ -62,6 +62,13 @@ _plain("log10", "logarithm to base 10, NaN below 0", np.log10, "log", make="posi
 _plain("reciprocal", "1 / x", lambda x: 1 / x, "reciprocal", flops=1, make="wide", step=30)
 _plain("rsqrt", "1 / sqrt(x)", lambda x: 1 / np.sqrt(x), "sqrt", flops=2, make="positive", onnx="")
 _plain("erf", "the error function", lambda x: np.asarray(_erf(x), np.float64), "gelu", step=31)
+_plain(
+    "erfc",
+    "1 - erf(x), accurate where that is near 0",
+    lambda x: np.asarray(_erfc(x), np.float64),
+    "gelu",
+    onnx="",
+)
 
 # ---------------------------------------------------------------- trigonometry
 
