@@ -44,6 +44,7 @@ __all__ = [
     "negative",
     "positive",
     "power",
+    "rad2deg",
     "reciprocal",
     "remainder",
     "rint",
@@ -91,6 +92,7 @@ sqrt: NumpyLike = unary("sqrt", np.sqrt, "The square root, NaN below 0.")
 sin: NumpyLike = unary("sin", np.sin, "The sine of radians.")
 cos: NumpyLike = unary("cos", np.cos, "The cosine of radians.")
 tan: NumpyLike = unary("tan", np.tan, "The tangent of radians.")
+rad2deg: NumpyLike = unary("rad2deg", np.rad2deg, "Radians as degrees.")
 arcsin: NumpyLike = unary("asin", np.arcsin, "The inverse sine.")
 arccos: NumpyLike = unary("acos", np.arccos, "The inverse cosine.")
 arctan: NumpyLike = unary("atan", np.arctan, "The inverse tangent.")

@@ -75,6 +75,7 @@ _plain(
 _plain("sin", "sine, x in radians", np.sin, "sine")
 _plain("cos", "cosine, x in radians", np.cos, "cosine")
 _plain("tan", "tangent, x in radians", np.tan, "sine", make="uniform")
+_plain("rad2deg", "radians as degrees", np.rad2deg, "nop", flops=1, pace=("simple", "multiply"), onnx="")
 _plain("asin", "inverse sine, NaN outside of -1 .. 1", np.arcsin, "sine", make="uniform")
 _plain("acos", "inverse cosine, NaN outside of -1 .. 1", np.arccos, "sine", make="uniform")
 _plain("atan", "inverse tangent", np.arctan, "sine")
