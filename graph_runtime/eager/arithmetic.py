@@ -28,6 +28,7 @@ __all__ = [
     "clip",
     "cos",
     "cosh",
+    "deg2rad",
     "divide",
     "exp",
     "exp2",
@@ -93,6 +94,7 @@ sin: NumpyLike = unary("sin", np.sin, "The sine of radians.")
 cos: NumpyLike = unary("cos", np.cos, "The cosine of radians.")
 tan: NumpyLike = unary("tan", np.tan, "The tangent of radians.")
 rad2deg: NumpyLike = unary("rad2deg", np.rad2deg, "Radians as degrees.")
+deg2rad: NumpyLike = unary("deg2rad", np.deg2rad, "Degrees as radians.")
 arcsin: NumpyLike = unary("asin", np.arcsin, "The inverse sine.")
 arccos: NumpyLike = unary("acos", np.arccos, "The inverse cosine.")
 arctan: NumpyLike = unary("atan", np.arctan, "The inverse tangent.")
