@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from graph_runtime.ir import ops
+from graph_runtime.ir.ops import inputs as draws
+
 torch = pytest.importorskip("torch")
 pytest.importorskip("graph_runtime.torch")
 from torch.nn import functional  # noqa: E402
@@ -168,3 +171,24 @@ def test_graphs_that_pick_and_put_by_indices(tt, same, function):
     run = torch.compile(function, backend="tt")
     same(run(x.to("tt"), at.to("tt"), other.to("tt")), function(x, at, other), 1e-4)
     assert not tt.stats().eager_graphs
+
+
+NAMED = [(op, name) for op in ops.all_ops().values() for name in op.torch]
+INTEGERS = torch.arange(-6, 6, dtype=torch.int32).reshape(3, 4)
+
+
+@pytest.mark.parametrize(("op", "name"), NAMED, ids=lambda x: x if isinstance(x, str) else "")
+def test_an_operation_that_the_op_table_names_is_that_op(tt, same, op, name):
+    aten, bools = getattr(torch.ops.aten, name), {*op.bodies["cpu"].dtypes} == {"bool"}
+    case = next(c for c in op.cases if c.inputs[0][1] and 0 not in c.inputs[0][1] and not c.attrs)
+    inputs = [torch.from_numpy(array) for array in draws.draw(case)]
+    with tt.no_fallback():
+        same(aten(*(x.to("tt") for x in inputs)), aten(*inputs), 2e-6)
+    if op.promotes or bools:  # integers and floats are what torch makes of them
+        given = [INTEGERS.abs() % 2 if bools else INTEGERS] * op.arity[0]
+        try:
+            wanted = aten(*given)
+        except NotImplementedError:  # torch has it of floats alone
+            return
+        with tt.no_fallback():
+            same(aten(*(x.to("tt") for x in given)), wanted, 2e-6)

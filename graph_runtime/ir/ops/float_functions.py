@@ -21,8 +21,8 @@ _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 def _plain(name: str, doc: str, compute, like: str, *, flops: int = 4, **more) -> None:
-    """An op without attributes. ``like``: the op of costs.op_cycles that is as fast on tt. Its names in ONNX and
-    torch are its own where nothing else is said; onnx="": ONNX has none."""
+    """An op without attributes. ``like``: the op of costs.op_cycles that is as fast on tt. Its names in ONNX
+    and torch are its own where nothing else is said; onnx="": ONNX has none."""
     names = {"pace": ("function", like), "onnx": name.capitalize(), "torch": name, **more}
     unary(name, doc, lambda x, attrs: compute(x), flops=flops, tt=rules.TT_FLOATS, **names)
 

@@ -12,9 +12,11 @@ from .table import rule
 
 
 def _one(op: Op) -> Any:
-    """Integers become floats where torch makes floats of them."""
+    """Integers become floats where torch makes floats of them; what is not 0 is true."""
     if op.promotes:
         return lambda e, x: e.op(op.name, float_of(e, x))
+    if op.bodies["cpu"].dtypes == ("bool",):
+        return lambda e, x: e.op(op.name, _truth(e, x))
     return lambda e, x: e.op(op.name, x)
 
 

@@ -11,10 +11,24 @@ from onnx import TensorProto, helper  # noqa: E402
 
 from graph_runtime.base.errors import GraphError, InputError, UnsupportedOpError  # noqa: E402
 from graph_runtime.frontends.onnx.context import UnknownValueError  # noqa: E402
+from graph_runtime.ir import ops  # noqa: E402
 
 
 def _names(model):
     return [name for name, f in zip(model.graph.names, model.graph.func_id, strict=True) if f >= 0]
+
+
+def test_names_of_the_op_table_are_onnx_s():
+    """Ops, attributes and defaults; a name that ONNX does not have would be a converter of nothing."""
+    for op in ops.all_ops().values():
+        known = {a.name: a for a in op.attrs}
+        for name, attrs in op.onnx.items():
+            schema = onnx.defs.get_schema(name, onnx.defs.onnx_opset_version())
+            assert set(attrs) == set(schema.attributes), name
+            for theirs, ours in attrs.items():
+                default = helper.get_attribute_value(schema.attributes[theirs].default_value)
+                default = default.decode() if isinstance(default, bytes) else default
+                assert known[ours].default == pytest.approx(default), (name, theirs)
 
 
 def test_names_are_those_of_the_file(kit):

@@ -1,0 +1,175 @@
+"""Which files say something about an op: those that define it, and those that compose or match it.
+
+    python tests/tools/op_files.py [OP...]        without names: 30 drawn by lot (--seed N), or --all
+
+A file defines something about an op where it has its entry in the op table, a C body or formula, a converter
+or rule that is this op alone, or a cost, a walk or parts of its own. A file composes or matches it where a
+rewrite rule looks for it, or a converter, rule or decomposition makes other ops of it. Names that only
+re-export are neither.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from graph_runtime.codegen.bodies import find_bodies
+
+from graph_runtime.ir.ops import Op, all_ops
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS = ROOT / "native/kernels"
+# folders whose files look for ops, or make nodes of them, but define nothing about one
+_MATCHING = ("rewrite", "compat", "views", "testing", "runtime", "cli")
+# files whose tables are of other things by the same words: cycles of a core, activations of ONNX's cells
+_OTHER_WORDS = (
+    "graph_runtime/costs/buda.py",
+    "graph_runtime/costs/opmodel.py",
+    "graph_runtime/costs/tt.py",
+    "graph_runtime/frontends/onnx/families/recurrent.py",
+    "graph_runtime/frontends/onnx/families/resize.py",
+    "graph_runtime/plan/balance/choose.py",
+    "graph_runtime/plan/checker/models.py",
+)
+_EMITS = ("op", "each", "call", "add")  # methods that make a node: ctx.op("exp", x)
+
+
+def c_files(op: Op) -> set[str]:
+    """The files of native/kernels with a body of its own, or its formula."""
+    own = {body.name for kind in op.bodies for body in op.all_bodies(kind)}
+    found = {f"native/kernels/{b.header}" for b in find_bodies(KERNELS) if b.name in own | {op.name}}
+    formulas = KERNELS / "functions.h"
+    if formulas.exists() and re.search(rf"^GR_\w+\({op.name},", formulas.read_text(), re.M):
+        # the families that read the line say nothing about it
+        found -= {f"native/kernels/{kind}/unary.h" for kind in ("cpu", "tt")}
+        found.add("native/kernels/functions.h")
+    return found
+
+
+def python_files() -> Iterator[tuple[str, ast.Module]]:
+    """Every module of the package, parsed."""
+    for path in sorted((ROOT / "graph_runtime").rglob("*.py")):
+        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
+
+
+class Names(ast.NodeVisitor):
+    """Which ops one module names, and whether it defines something of them there: an entry of a table (a
+    key, the first of a row, what a call of the module's body registers), a converter or rule that emits one
+    op, or a branch on the op."""
+
+    def __init__(self, known: set[str]):
+        self.known = known
+        self.found: dict[str, bool] = {}
+        self._inside = 0  # functions around
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        emitted = {name for call in ast.walk(node) for name in _emitted(call)} & self.known
+        alone = len(emitted) == 1 and {_call_name(d) for d in node.decorator_list} & {"converter", "rule"}
+        for name in emitted:
+            self._add(name, bool(alone))
+        self._inside += 1
+        self.generic_visit(node)
+        self._inside -= 1
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if not self._inside and node.args and not _emitted(node):
+            self._strings(node.args[0])
+        self.generic_visit(node)
+
+    def visit_For(self, node: ast.For) -> None:
+        if not self._inside and isinstance(node.iter, ast.Tuple):
+            for row in node.iter.elts:
+                self._strings(row.elts[0] if isinstance(row, ast.Tuple) and row.elts else row)
+        self.generic_visit(node)
+
+    def visit_Dict(self, node: ast.Dict) -> None:
+        for key in node.keys:
+            if key is not None:
+                self._strings(key)
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        if _call_name(node.left) in ("op", "name"):
+            for part in node.comparators:
+                self._strings(part)
+        self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        """A tuple of names in capitals is a table; __all__ is none."""
+        names = [t.id for t in node.targets if isinstance(t, ast.Name)]
+        if "__all__" not in names:
+            if not self._inside and names and names[0].isupper():
+                self._strings(node.value)
+            self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, str) and node.value in self.known:
+            self._add(node.value, False)
+
+    def _strings(self, node: ast.expr) -> None:
+        parts = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
+        for part in parts:
+            if isinstance(part, ast.Constant) and part.value in self.known:
+                self._add(str(part.value), True)
+
+    def _add(self, name: str, defines: bool) -> None:
+        self.found[name] = self.found.get(name, False) or defines
+
+
+def _call_name(node: ast.AST) -> str:
+    target = node.func if isinstance(node, ast.Call) else node
+    return target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+
+
+def _emitted(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _EMITS:
+        first = node.args[0] if node.args else None
+        if isinstance(first, ast.Constant) and isinstance(first.value, str):
+            return [first.value]
+    return []
+
+
+def count() -> dict[str, tuple[list[str], list[str]]]:
+    """{op: (files that define it, files that compose or match it)}."""
+    table = all_ops()
+    defined: dict[str, set[str]] = {name: c_files(op) for name, op in table.items()}
+    composed: dict[str, set[str]] = {name: set() for name in table}
+    for path, tree in python_files():
+        names = Names(set(table))
+        names.visit(tree)
+        matching = path.split("/")[1] in _MATCHING or path in _OTHER_WORDS
+        for name, defines in names.found.items():
+            (defined if defines and not matching else composed)[name].add(path)
+    return {name: (sorted(defined[name]), sorted(composed[name] - defined[name])) for name in table}
+
+
+def most(op: Op) -> int:
+    """How many files may define an op."""
+    return 3 if op.kind == "elementwise" else 6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("ops", nargs="*")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--all", action="store_true")
+    given = parser.parse_args()
+    found, table = count(), all_ops()
+    names = given.ops or (list(found) if given.all else random.Random(given.seed).sample(sorted(found), 30))
+    for name in names:
+        defines, composes = found[name]
+        limit = most(table[name])
+        over = " *" if len(defines) > limit else ""
+        print(f"{name}: {len(defines)} of at most {limit} define it{over}, {len(composes)} compose it")
+        for path in defines:
+            print(f"    {path}")
+        for path in composes:
+            print(f"    ({path})")
+
+
+if __name__ == "__main__":
+    main()
