@@ -40,8 +40,9 @@ def bank_bytes(plan: Plan, nids: Iterable[int], indices: Mapping[int, np.ndarray
         moves = _moves(plan, nid, ends, (indices or {}).get(nid))
         for eid, times in zip((*ends, *made), moves.reads, strict=False):
             _add(found, plan, eid, 0, times)
-        for eid in made:
-            _add(found, plan, eid, 1, moves.writes)
+        writes = (moves.writes, *(moves.others or [moves.writes] * (len(made) - 1)))
+        for eid, times in zip(made, writes, strict=False):  # a node may have no output
+            _add(found, plan, eid, 1, times)
     return found
 
 
@@ -64,13 +65,16 @@ def _moves(plan: Plan, nid: int, reads: list[int], indices: np.ndarray | None) -
         made = func.op is None or device.descriptor.on_host or graph.entry_type(out).size > 0
         return Moves([int(made)] * len(reads), 1)
     view, op = graph.node(nid), registry.require(func.op or "")
-    args = [KernelArg(plan.layout(e), graph.entry_type(e).shape) for e in (*reads, out)]
+    made = range(out, int(graph.row_ptr[nid + 1]))
+    args = [KernelArg(plan.layout(e), graph.entry_type(e).shape) for e in (*reads, *made)]
     words = tuple(op.words(view.input_types, view.output_types, func.attrs)) if op.words else ()
     if op.bodies["tt"].numerics:
         named = plan.numerics[plan.did[nid]] if plan.numerics else Numerics()
         words += tail(Numerics.of(func.attrs).over(named), _model(plan, nid))
     in_place = bool(reads) and int(plan.sid[reads[0]]) == int(plan.sid[out])
-    return walk(KernelCall(args, words, math.prod(device.descriptor.grid), indices, in_place))
+    first = len(reads) + 1
+    cores = math.prod(device.descriptor.grid)
+    return walk(KernelCall(args[:first], words, cores, indices, in_place, args[first:]))
 
 
 def _model(plan: Plan, nid: int) -> Any:

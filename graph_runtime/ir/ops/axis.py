@@ -163,15 +163,15 @@ register(
 
 # ---------------------------------------------------------------- topk
 
-_MOST_KEPT = 1024  # of a row, with the indices, of 32 rows in a core's L1
+# with the indices, in a core's L1: of 32 rows or columns, and of 32 x 32 elements where the axis is of planes
+_MOST_KEPT, _MOST_OF_PLANES = 1024, 128
 
 
 def _topk_tt(inputs, outputs, attrs):
     ndim = len(inputs[0].shape)
-    if attrs["axis"] % ndim != ndim - 1:
-        return "it goes along the last axis; transpose"
-    if attrs["k"] > _MOST_KEPT:
-        return f"it keeps at most {_MOST_KEPT} elements of a row"
+    most = _MOST_KEPT if attrs["axis"] % ndim >= ndim - 2 else _MOST_OF_PLANES
+    if attrs["k"] > most:
+        return f"it keeps at most {most} elements along that axis"
     return _narrow_indices(inputs, outputs, attrs)
 
 
@@ -223,6 +223,9 @@ register(
                 for name, shape, attrs, make in (
                     ("last", (3, 65, 97), {"k": 5}, "normal"),
                     ("rows", (3, 65, 33), {"k": 33, "axis": 1}, "normal"),
+                    ("long", (70, 40), {"k": 66, "axis": 0, "largest": False}, "digits"),
+                    ("planes", (5, 2, 33, 40), {"k": 3, "axis": 0}, "digits"),
+                    ("channels", (2, 5, 3, 33), {"k": 5, "axis": 1, "largest": False}, "normal"),
                     ("ties", (40, 65), {"k": 40}, "digits"),
                     ("least", (40, 65), {"k": 3, "largest": False}, "digits"),
                     ("all", (33,), {"k": 33, "largest": False, "sorted": False}, "normal"),

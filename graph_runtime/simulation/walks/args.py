@@ -77,22 +77,25 @@ class KernelArg:
 @dataclass(frozen=True, slots=True)
 class KernelCall:
     """A kernel's call: inputs and output, all words, cores of the device; a take's indices where known;
-    whether the output takes the first input's place."""
+    whether the output takes the first input's place; the outputs behind the first."""
 
     args: Sequence[KernelArg]
     words: Sequence[int]
     cores: int
     indices: np.ndarray | None = None
     in_place: bool = False
+    others: Sequence[KernelArg] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Moves:
     """How often each page of the arguments, inputs first, is read (the output's: left out where none is), and
-    how often each of the output is written."""
+    how often each of the output is written; of the outputs behind the first ``others``, as often as of that
+    where it is empty."""
 
     reads: list[Times]
     writes: Times
+    others: Sequence[Times] = ()
 
 
 def behind(words: Sequence[int]) -> Sequence[int]:

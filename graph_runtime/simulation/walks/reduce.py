@@ -37,10 +37,13 @@ def _arg(call: KernelCall) -> Moves:
 
 
 def _topk(call: KernelCall) -> Moves:
-    """Rows in windows; k of each are written at once."""
+    """Rows in windows, whose k are written at once; along another axis 32 columns at a time."""
     x, out = call.args
-    rows, windows = steps(x.view[1], 32), steps(x.view[2], _WINDOW)
-    return moves([x.touched(np.ones(x.view[0], np.int64), rows, windows)], out, max(out.view[2], 1))
+    last = call.words[0] >= len(x.shape) - 1
+    windows = steps(x.view[2], _WINDOW if last else 32)
+    read = x.touched(np.ones(x.view[0], np.int64), steps(x.view[1], 32), windows)
+    made = [moves([], to, max(out.view[2], 1) if last else 32) for to in (out, *call.others)]
+    return Moves([read, *(m.reads[0] for m in made)], made[0].writes, [m.writes for m in made[1:]])
 
 
 def _global_pool(call: KernelCall) -> Moves:
