@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
@@ -17,6 +17,7 @@ from graph_runtime.plan.checker.races import check_races
 from graph_runtime.plan.lanes import lanes
 from graph_runtime.plan.modes import peaks
 from graph_runtime.plan.record import record
+from graph_runtime.plan.sizes import round_up
 from graph_runtime.run.packing import pack
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 
@@ -192,12 +193,17 @@ def test_branches_run_one_after_the_other():
 
 @settings(max_examples=25, deadline=None)
 @given(seeds, st.sampled_from([["cpu:0"], DEVICES]))
+@example(26411692, DEVICES)
 def test_no_order_that_is_chosen_needs_more(seed, devices):
+    """But for the padding of the buffer that lies last, which is in no peak and which no order knows."""
     graph = random_graph(np.random.default_rng(seed), devices, nodes=25, library=True)
     chosen = plan(graph, devices, use_storage_hints=False)
     written = plan(graph, devices, use_storage_hints=False, reorder=False)
-    for where, bound in chosen.lower_bound.items():
-        assert bound <= written.lower_bound[where]
+    for (did, memory), bound in chosen.lower_bound.items():
+        padded = round_up(
+            written.lower_bound[did, memory], chosen.devices[did].descriptor.memories[memory].alignment
+        )
+        assert bound <= padded
     assert sorted(chosen.graph.names) == sorted(written.graph.names)
     assert chosen.graph.output_names == written.graph.output_names
 
