@@ -24,6 +24,7 @@ __all__ = [
     "arctan",
     "arctanh",
     "astype",
+    "cbrt",
     "ceil",
     "clip",
     "cos",
@@ -36,9 +37,9 @@ __all__ = [
     "floor",
     "fmod",
     "log",
+    "log10",
     "log1p",
     "log2",
-    "log10",
     "maximum",
     "minimum",
     "multiply",
@@ -90,6 +91,7 @@ log1p: NumpyLike = unary("log1p", np.log1p, "The logarithm of 1 + x.")
 log2: NumpyLike = unary("log2", np.log2, "The logarithm to base 2.")
 log10: NumpyLike = unary("log10", np.log10, "The logarithm to base 10.")
 sqrt: NumpyLike = unary("sqrt", np.sqrt, "The square root, NaN below 0.")
+cbrt: NumpyLike = unary("cbrt", np.cbrt, "The cube root.")
 sin: NumpyLike = unary("sin", np.sin, "The sine of radians.")
 cos: NumpyLike = unary("cos", np.cos, "The cosine of radians.")
 tan: NumpyLike = unary("tan", np.tan, "The tangent of radians.")

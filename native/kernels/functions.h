@@ -51,6 +51,7 @@ GR_FUNCTION(frac, 0, 1, a - GR_LIB(trunc)(a))
 /* exponentials and powers */
 GR_STEP_FUNCTION(exp, 21, 0, 16, GR_OWN(exp)(a))
 GR_FUNCTION(exp2, 0, 16, GR_LIB(exp2)(a))
+GR_FUNCTION(cbrt, 0, 16, GR_LIB(cbrt)(a))
 GR_FUNCTION(expm1, 0, 16, GR_LIB(expm1)(a))
 GR_STEP_FUNCTION(log, 32, 0, 16, GR_LIB(log)(a))
 GR_FUNCTION(log1p, 0, 16, GR_LIB(log1p)(a))

@@ -146,8 +146,8 @@ def test_hidden_transfers_are_refused_where_the_caller_says_so(name):
     with gr.no_implicit_transfer():
         with pytest.raises(gr.ImplicitTransferError, match="tt:0"):
             FETCHES[name](x)
-        with pytest.raises(gr.ImplicitTransferError, match="cbrt"):
-            np.cbrt(x)  # a fallback is a hidden transfer, too
+        with pytest.raises(gr.ImplicitTransferError, match="spacing"):
+            np.spacing(x)  # a fallback is a hidden transfer, too
         np.testing.assert_array_equal((x + 1).numpy(), A + 1)
 
 

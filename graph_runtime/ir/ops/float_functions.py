@@ -20,6 +20,13 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
+def _log_gamma(x: float) -> float:
+    """Infinite at the poles, as C has it."""
+    if not math.isfinite(x):
+        return abs(x)
+    return math.inf if x <= 0 and x == math.floor(x) else math.lgamma(x)
+
+
 def _plain(name: str, doc: str, compute, like: str, *, flops: int = 4, **more) -> None:
     """An op without attributes. ``like``: the op of costs.op_cycles that is as fast on tt. Its names in ONNX
     and torch are its own where nothing else is said; onnx="": ONNX has none."""
@@ -55,6 +62,7 @@ _plain("frac", "x - trunc(x)", lambda x: x - np.trunc(x), "nop", make="wide", on
 
 _plain("expm1", "exp(x) - 1, accurate near 0", np.expm1, "exp", onnx="")
 _plain("exp2", "2 to the x", np.exp2, "exp", onnx="")
+_plain("cbrt", "cube root, of negative numbers too", np.cbrt, "sqrt", make="wide", onnx="", torch="")
 _plain("log", "natural logarithm, NaN below 0", np.log, "log", make="positive", step=32)
 _plain("log1p", "log(1 + x), accurate near 0", np.log1p, "log", make="positive", onnx="")
 _plain("log2", "logarithm to base 2, NaN below 0", np.log2, "log", make="positive", onnx="")
