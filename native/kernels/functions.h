@@ -62,6 +62,7 @@ GR_FUNCTION(rsqrt, 0, 16, 1 / GR_LIB(sqrt)(a))
 GR_STEP_FUNCTION(reciprocal, 30, 0, 1, 1 / a)
 GR_STEP_FUNCTION(erf, 31, 0, 16, GR_OWN(erf)(a))
 GR_FUNCTION(erfc, 0, 16, GR_OWN(erfc)(a))
+GR_FUNCTION(lgamma, 0, 16, GR_LIB(lgamma)(a))
 
 /* trigonometry */
 GR_FUNCTION(sin, 0, 16, GR_LIB(sin)(a))

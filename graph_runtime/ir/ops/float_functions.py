@@ -77,6 +77,14 @@ _plain(
     "gelu",
     onnx="",
 )
+_plain(
+    "lgamma",
+    "logarithm of the magnitude of the gamma function",
+    lambda x: np.asarray(np.frompyfunc(_log_gamma, 1, 1)(x), np.float64),
+    "log",
+    make="positive",
+    onnx="",
+)
 
 # ---------------------------------------------------------------- trigonometry
 
