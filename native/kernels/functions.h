@@ -95,6 +95,7 @@ GR_STEP_FUNCTION(leaky_relu, 29, 1, 1, GR_OF(sloped)(a, (GR_E)p))
 GR_FUNCTION(elu, 1, 16, a < 0 ? (GR_E)p * GR_LIB(expm1)(a) : a)
 GR_FUNCTION(selu, 2, 16, (GR_E)q * (a < 0 ? (GR_E)p * GR_LIB(expm1)(a) : a))
 GR_FUNCTION(celu, 1, 16, a < 0 ? (GR_E)p * GR_LIB(expm1)(a / (GR_E)p) : a)
+GR_FUNCTION(softcap, 1, 16, (GR_E)p * GR_OWN(tanh)(a / (GR_E)p))
 GR_FUNCTION(thresholded_relu, 1, 1, a <= (GR_E)p ? 0 : a)
 GR_FUNCTION(shrink, 2, 1, GR_SELECT(a < -(GR_E)p, a + (GR_E)q, GR_SELECT(a > (GR_E)p, a - (GR_E)q, 0 * a)))
 

@@ -181,6 +181,15 @@ _activation(
     more=_other({"alpha": 0.5, "beta": 0.6}),
 )
 _activation(
+    "softcap",
+    "cap * tanh(x / cap): nearly x while that is small, and never beyond cap",
+    lambda x, a: a["cap"] * np.tanh(x / a["cap"]),
+    Attr("cap", "float", 50.0, "the limit"),
+    pace=("function", "tanh"),
+    onnx="",
+    more=_other({"cap": 1.5}),
+)
+_activation(
     "thresholded_relu",
     "x where it is above alpha, else 0",
     lambda x, a: np.where((x > a["alpha"]) | np.isnan(x), x, 0),
