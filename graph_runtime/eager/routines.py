@@ -103,7 +103,8 @@ def call(op: str, *inputs: Any, **attrs: Any) -> Tensor:
 
     Raises UnsupportedOpError for an unknown op, InputError for attributes that it does not have.
     """
-    entry, device = registry.require(op), device_of(op, *inputs)
+    (entry, more), device = registry.resolve(op), device_of(op, *inputs)
+    op, attrs = entry.name, {**more, **attrs}
     tensors = [x if isinstance(x, Tensor) else array(x, device) for x in inputs]
     pairs = tuple((name, tuple(v) if isinstance(v, list) else v) for name, v in sorted(attrs.items()))
     try:

@@ -158,7 +158,7 @@ class GraphBuilder:
         refuses.
         """
         call = op_call(op, self._types(op, inputs), attrs)
-        if func_name not in (None, NOP) and registry.require(op).is_nop:
+        if func_name not in (None, NOP) and registry.require(call.op).is_nop:
             text = f"op {op} moves no data, so it calls no function: leave func_name out"
             raise GraphError(text, op=op, got=func_name)
         return self._one_or_all(self.add(call, inputs, name or op, func_name, device, storage))

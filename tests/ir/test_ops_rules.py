@@ -1,6 +1,7 @@
 """Type rules, attributes and the case table: what is refused says why, what is accepted is what the reference
 makes."""
 
+import re
 import subprocess
 import sys
 
@@ -9,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graph_runtime import GraphBuilder, load_graph
 from graph_runtime.base import dtypes
 from graph_runtime.base.errors import GraphError, UnsupportedOpError
 from graph_runtime.ir import ops
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
+from graph_runtime.ir.ops import registry
 from graph_runtime.ir.ops.numerics import NAMES, STREAM_DIRS
 from graph_runtime.ir.ops.select import select
 
@@ -70,6 +73,41 @@ except ops.registry.UnsupportedOpError as error:
     print(error)
 """
     assert fresh(code) == "op topk is registered twice".split()
+
+
+@pytest.mark.parametrize("name", registry.aliases())
+def test_an_alias_makes_the_graph_that_its_op_makes(name):
+    op, attrs = registry.aliases()[name]
+
+    def graph(called, given):
+        b = GraphBuilder()
+        inputs = [b.input(f"x{i}", (2, 3)) for i in range(ops.require(op).arity[0])]
+        b.output(b.op(called, *inputs, name="y", **given))
+        return b.to_json()
+
+    wanted = graph(op, attrs)
+    assert graph(name, {}) == wanted
+    text = wanted.replace(f'"gr.op":"{op}"', f'"gr.op":"{name}"')
+    for key in attrs:
+        text = re.sub(f',?"gr.{key}":"[^"]*"', "", text)
+    assert text != wanted
+    read, plain = load_graph(text), load_graph(wanted)
+    assert [(f.op, f.attrs) for f in read.funcs] == [(f.op, f.attrs) for f in plain.funcs]
+
+
+def test_an_attribute_that_is_given_goes_before_the_alias():
+    b = GraphBuilder()
+    b.output(b.op("hardtanh", b.input("x", (2,)), max=2.0))
+    (func,) = b.build().funcs
+    assert (func.op, func.attrs["min"], func.attrs["max"]) == ("clip", -1.0, 2.0)
+
+
+def test_names_are_taken_once_and_known_to_did_you_mean():
+    for name in ("relu6", "relu"):
+        with pytest.raises(UnsupportedOpError, match="registered twice"):
+            registry.alias(name, "clip")
+    with pytest.raises(UnsupportedOpError, match="did you mean 'hardtanh'"):
+        registry.resolve("hardtan")
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from graph_runtime.base.dtypes import format_of
-from graph_runtime.ir.ops.registry import REQUIRED, Attr, Body, Op, all_ops
+from graph_runtime.ir.ops.registry import REQUIRED, Attr, Body, Op, aliases, all_ops
 
 OPS_MD = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
 GROUPS = {
@@ -28,6 +28,14 @@ it becomes a copy where the tiles differ. `pytest tests/kernels` runs every row 
 this list.
 
 """
+ALIASES = (
+    "## Other names",
+    "",
+    "A graph may name an op so; it has the op's own name once it is read.",
+    "",
+    "| name | op | with |",
+    "|---|---|---|",
+)
 
 
 def _attr(attr: Attr) -> str:
@@ -60,10 +68,17 @@ def _row(op: Op) -> str:
     return f"| `{op.name}` | {doc} | {inputs} | {'<br>'.join(map(_attr, op.attrs)) or '-'} | {cpu} | {tt} |"
 
 
+def _alias(name: str, op: str, attrs: dict[str, object]) -> str:
+    given = ", ".join(f"{key} {json.dumps(value)}" for key, value in attrs.items())
+    return f"| `{name}` | `{op}` | {given or '-'} |"
+
+
 def table() -> str:
     """The text of docs/ops.md."""
     lines = ["| op | what | inputs | attributes (kind, default) | cpu | tt |", "|---|---|---|---|---|---|"]
-    return HEAD + "\n".join(lines + [_row(op) for _, op in sorted(all_ops().items())]) + "\n"
+    lines += [_row(op) for _, op in sorted(all_ops().items())]
+    lines += ["", *ALIASES, *(_alias(name, *said) for name, said in sorted(aliases().items()))]
+    return HEAD + "\n".join(lines) + "\n"
 
 
 def main() -> int:

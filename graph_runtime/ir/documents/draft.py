@@ -63,19 +63,24 @@ def op_call(op: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> O
 
     Raises UnsupportedOpError for an unknown op, GraphError for attributes or types that its rule refuses.
     """
-    entry = registry.require(op)
+    entry, more = registry.resolve(op)
     entry.check_arity(len(types))
-    given = {key: plain(value) for key, value in attrs.items() if value is not None}
+    given = {key: plain(value) for key, value in {**more, **attrs}.items() if value is not None}
     decoded = entry.decode(given)
     made = tuple(entry.infer(list(types), decoded))
-    raw = {"gr.op": op, **{f"gr.{key}": orjson.dumps(decoded[key]).decode() for key in sorted(given)}}
+    raw = {"gr.op": entry.name, **{f"gr.{key}": orjson.dumps(decoded[key]).decode() for key in sorted(given)}}
     said = {attr.name: decoded[attr.name] for attr in entry.attrs if decoded[attr.name] != attr.default}
     return OpCall(
         decoded,
         raw,
         made,
         # an op's new attribute renames no function
-        (op, sorted((k, repr(v)) for k, v in said.items()), list(map(str, types)), list(map(str, made))),
+        (
+            entry.name,
+            sorted((k, repr(v)) for k, v in said.items()),
+            list(map(str, types)),
+            list(map(str, made)),
+        ),
     )
 
 

@@ -22,7 +22,7 @@ from ...base.errors import KernelError
 from ..graph import TensorType
 from . import rules
 from .pointwise import binary, unary
-from .registry import Attr, Body, Case, Op, register
+from .registry import Attr, Body, Case, Op, alias, register
 
 _NUMBERS = rules.FLOATS + rules.INTS
 _BITS = (*rules.INTS, "bool")
@@ -247,6 +247,19 @@ for _name, _doc, _compute, _onnx, _torch in (
         onnx=_onnx,
         torch=_torch,
     )
+
+
+for _name, _op in (
+    ("eq", "equal"),
+    ("ne", "not_equal"),
+    ("lt", "less"),
+    ("le", "less_equal"),
+    ("gt", "greater"),
+    ("ge", "greater_equal"),
+):
+    alias(_name, _op)
+alias("relu6", "clip", min=0.0, max=6.0)
+alias("hardtanh", "clip", min=-1.0, max=1.0)
 
 
 # ---------------------------------------------------------------- where

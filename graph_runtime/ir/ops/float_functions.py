@@ -14,7 +14,7 @@ import numpy as np
 
 from . import rules
 from .pointwise import float_word_of, gated, unary
-from .registry import Attr, Case
+from .registry import Attr, Case, alias
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 _erfc = np.frompyfunc(math.erfc, 1, 1)
@@ -119,6 +119,7 @@ _plain(
     onnx="HardSwish",
     torch="hardswish",
 )
+alias("hardswish", "hard_swish")
 
 
 def _activation(name: str, doc: str, compute, *attrs: Attr, **more) -> None:

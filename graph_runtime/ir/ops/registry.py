@@ -24,11 +24,14 @@ __all__ = [
     "Body",
     "Case",
     "Op",
+    "alias",
+    "aliases",
     "all_ops",
     "get",
     "provide",
     "register",
     "require",
+    "resolve",
 ]
 
 REQUIRED: Any = object()
@@ -259,6 +262,7 @@ _OTHERS: list[Callable[[], object]] = []
 _own: dict[
     str, None
 ] = {}  # ops of this package, in the order of their families, whatever was asked for first
+_aliases: dict[str, tuple[str, Attrs]] = {}
 _loading = 0  # families of this package that are being imported
 
 
@@ -276,10 +280,32 @@ def register(op: Op) -> Op:
         _own.setdefault(op.name)
     else:
         get(op.name)  # from outside: this package's come first
-    if op.name in _OPS:
+    if op.name in _OPS or op.name in _aliases:
         raise UnsupportedOpError(f"op {op.name} is registered twice", op=op.name)
     _OPS[op.name] = op
     return op
+
+
+def alias(name: str, op: str, **attrs: Any) -> None:
+    """Another name of an op, for graphs and callers; with it go attributes where they give no others. What is
+    made of it has the op's own name."""
+    if name in _OPS or name in _aliases:
+        raise UnsupportedOpError(f"op {name} is registered twice", op=name)
+    _aliases[name] = op, attrs
+
+
+def aliases() -> dict[str, tuple[str, Attrs]]:
+    """Every alias: its op, and the attributes that go with it."""
+    _load(_OTHERS)
+    return dict(_aliases)
+
+
+def resolve(name: str) -> tuple[Op, Attrs]:
+    """The op of that name or alias, and the attributes that go with the alias. Raises as ``require``."""
+    if get(name) is None and name in _aliases:
+        op, attrs = _aliases[name]
+        return require(op), attrs
+    return require(name), {}
 
 
 def all_ops() -> dict[str, Op]:
@@ -309,5 +335,7 @@ def require(name: str) -> Op:
     """The op of that name. Raises UnsupportedOpError with "did you mean"."""
     op = get(name)
     if op is None:
-        raise UnsupportedOpError(f"unknown op {name!r}{did_you_mean(name, all_ops())}", op=name, got=name)
+        raise UnsupportedOpError(
+            f"unknown op {name!r}{did_you_mean(name, [*all_ops(), *_aliases])}", op=name, got=name
+        )
     return op
