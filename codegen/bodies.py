@@ -4,6 +4,7 @@
     /* gr-kernel: tt/softmax */                   generic entry tt/softmax; function gr_tt_softmax
     /* gr-functions: cpu : f32 f64 */             as gr-kernel, for each function of kernels/functions.h
     /* gr-functions: tt */
+    /* gr-pairs: tt */  /* gr-triples: tt */      likewise for those of two, and of three floats
 
 Standard library only: the wheel's build uses it too.
 """
@@ -20,11 +21,17 @@ __all__ = ["Instance", "find_bodies", "generic_table", "includes"]
 # Large code once for each instruction set, which is compiled once a unit.
 INNER_LOOPS = ("panels.h", "gemm.h")
 _INCLUDE = re.compile(r'^#include "([\w/]+\.h)"', re.M)
-_ANNOUNCES = re.compile(r"\bgr-(?:kernel|functions)\b")
-_LINE = re.compile(r"/\* gr-(?:kernel: (\w+)/(\w+)|functions: (\w+))\s*(?::\s*([\w ]+?))?\s*\*/")
+_ANNOUNCES = re.compile(r"\bgr-(?:kernel|functions|pairs|triples)\b")
+_LINE = re.compile(
+    r"/\* gr-(?:kernel: (\w+)/(\w+)|(functions|pairs|triples): (\w+))\s*(?::\s*([\w ]+?))?\s*\*/"
+)
 FUNCTIONS = "functions.h"
 _COMMENT = re.compile(r"/\*.*?\*/", re.S)
-_FUNCTION = re.compile(r"GR_(?:FUNCTION\((\w+)|STEP_FUNCTION\((\w+), \d+), [0-2], (?:1|16), .+\)")
+_LINES = {  # of functions.h, by what announces them
+    "functions": re.compile(r"GR_(?:FUNCTION\((\w+)|STEP_FUNCTION\((\w+), \d+), [0-2], (?:1|16), .+\)"),
+    "pairs": re.compile(r"GR_PAIR\((\w+), (?:1|16), .+\)"),
+    "triples": re.compile(r"GR_TRIPLE\((\w+), [01], (?:1|16), .+\)"),
+}
 _NUMBER = re.compile(r"GR_(?:NUMBER\(\w+|STEP_NUMBER\(\w+, \d+), [0-2], .+\)")
 
 
@@ -62,8 +69,8 @@ def find_bodies(kernels: Path) -> list[Instance]:
             place, match = f"{relative}:{number}", _LINE.search(line)
             if match is None:
                 raise ValueError(f"{place}: no announcing line of codegen/bodies.py: {line.strip()}")
-            kind, name, every, suffixes = match.groups()
-            names = {name: place} if name else _functions(kernels)
+            kind, name, made, every, suffixes = match.groups()
+            names = {name: place} if name else _functions(kernels)[made]
             for one, where in names.items():
                 for suffix in (suffixes or "").split() or [""]:
                     body = Instance(kind or every, relative, suffix, one)
@@ -74,21 +81,26 @@ def find_bodies(kernels: Path) -> list[Instance]:
     return sorted(found)
 
 
-def _functions(kernels: Path) -> dict[str, str]:
-    """The names of GR_FUNCTION and GR_STEP_FUNCTION in functions.h, and where each is."""
-    found: dict[str, str] = {}
+def _functions(kernels: Path) -> dict[str, dict[str, str]]:
+    """By what announces them, the names in functions.h and where each is."""
+    found: dict[str, dict[str, str]] = {made: {} for made in _LINES}
+    places: dict[str, str] = {}
     text = _COMMENT.sub(lambda m: "\n" * m[0].count("\n"), (kernels / FUNCTIONS).read_text())
     for number, line in enumerate(map(str.strip, text.splitlines()), 1):
         place = f"{FUNCTIONS}:{number}"
         if not line or line.startswith("#") or _NUMBER.fullmatch(line):
             continue
-        match = _FUNCTION.fullmatch(line)
-        if match is None:
+        for made, allowed in _LINES.items():
+            match = allowed.fullmatch(line)
+            if match is None:
+                continue
+            name = next(filter(None, match.groups()))
+            if name in places:
+                raise ValueError(f"{place}: {name} is at {places[name]}, too")
+            found[made][name] = places[name] = place
+            break
+        else:
             raise ValueError(f"{place}: no line that its comment allows: {line}")
-        name = match[1] or match[2]
-        if name in found:
-            raise ValueError(f"{place}: {name} is at {found[name]}, too")
-        found[name] = place
     return found
 
 

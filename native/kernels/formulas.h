@@ -1,5 +1,5 @@
-/* formulas.h: each line of functions.h as a function of one element, and the helpers that formulas share. Template:
- * the including file defines
+/* formulas.h: each line of functions.h as a function of one element, of two or three for its pairs and triples, and
+ * the helpers that formulas share. Template: the including file defines
  *   GR_E              the element's type
  *   GR_LIB(fn)        the C library's function of that type
  *   GR_OWN(fn)        exp tanh erf erfc of that type
@@ -62,6 +62,13 @@ GR_INLINE GR_E GR_OF(gelu_tanh)(GR_E a) {
     return formula;                                          \
   }
 #define GR_FUNCTION(name, words, cost, formula) GR_NUMBER(name, words, formula)
+#define GR_PAIR(name, cost, formula) \
+  GR_INLINE GR_E GR_FORMULA(name)(GR_E a, GR_E b) { return formula; }
+#define GR_TRIPLE(name, words, cost, formula)                        \
+  GR_INLINE GR_E GR_FORMULA(name)(GR_E a, GR_E b, GR_E c, double p) { \
+    (void)p;                                                         \
+    return formula;                                                  \
+  }
 #include "functions.h"
 
 #undef GR_E

@@ -1,16 +1,19 @@
-/* functions.h: the one-argument functions of floats, a line each, for kernels of every device kind and for programs
- * of steps. A list of macro calls, read many times: the including file defines the macros that it wants and has them
- * undefined behind the list.
+/* functions.h: the functions of one, two or three floats, a line each, for kernels of every device kind; those of one
+ * for programs of steps, too. A list of macro calls, read many times: the including file defines the macros that it
+ * wants and has them undefined behind the list.
  *
  *   GR_FUNCTION(name, words, cost, formula)               an op: codegen/bodies.py reads the names, and every header
  *                                                         with a line `gr-functions` has its body
  *   GR_STEP_FUNCTION(name, code, words, cost, formula)    also a step, with its code of ir/ops/steps.py
  *   GR_NUMBER(name, words, formula)                       what floats do in an op that takes integers, too: its bodies
  *   GR_STEP_NUMBER(name, code, words, formula)            are written by hand
+ *   GR_PAIR(name, cost, formula)                          an op of two floats that broadcast, as GR_FUNCTION by a line
+ *                                                         `gr-pairs`
+ *   GR_TRIPLE(name, words, cost, formula)                 of three, by `gr-triples`; words: 0 or 1
  *
  * name: of the op, whose C function is made of it. words: how many float attributes it has, 0 to 2. cost: 1 or 16,
- * about the flops of an element; threads are woken by it. formula: of the element `a` and the first two attributes
- * `p` and `q`, which are doubles, in
+ * about the flops of an element; threads are woken by it. formula: of the element `a` (of pairs and triples `b` and
+ * `c`, too) and the first two attributes `p` and `q`, which are doubles, in
  *   GR_E           the type of a, to which p and q are cast where the function is computed in it
  *   GR_LIB(fn)     the C library's function of that type
  *   GR_OWN(fn)     exp tanh erf: vector code where there is some, else the C library's
@@ -20,7 +23,7 @@
  * Comparisons are written so that a NaN stays.
  *
  * defines: nothing; the macros end here
- * Included by: formulas.h, steps.h, cpu/steps_lanes.h, cpu/unary.h, tt/program.h, tt/unary.h. */
+ * Included by: formulas.h, steps.h, cpu/{pairs,steps_lanes,unary}.h, tt/{pairs,program,unary}.h. */
 #ifndef GR_FUNCTION
 #define GR_FUNCTION(name, words, cost, formula)
 #endif
@@ -32,6 +35,12 @@
 #endif
 #ifndef GR_STEP_NUMBER
 #define GR_STEP_NUMBER(name, code, words, formula) GR_NUMBER(name, words, formula)
+#endif
+#ifndef GR_PAIR
+#define GR_PAIR(name, cost, formula)
+#endif
+#ifndef GR_TRIPLE
+#define GR_TRIPLE(name, words, cost, formula)
 #endif
 
 /* numbers */
@@ -103,3 +112,5 @@ GR_FUNCTION(shrink, 2, 1, GR_SELECT(a < -(GR_E)p, a + (GR_E)q, GR_SELECT(a > (GR
 #undef GR_STEP_FUNCTION
 #undef GR_NUMBER
 #undef GR_STEP_NUMBER
+#undef GR_PAIR
+#undef GR_TRIPLE

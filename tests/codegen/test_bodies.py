@@ -48,6 +48,13 @@ def test_one_line_more_is_one_function_more_on_every_kind(kernels):
     assert after - before == {"cpu/cube/f32", "cpu/cube/f16", "tt/cube"}
 
 
+def test_pairs_and_triples_have_lines_of_their_own(kernels):
+    more = "GR_PAIR(hypot, 16, GR_LIB(hypot)(a, b))\nGR_TRIPLE(lerp, 0, 1, a + c * (b - a))\n"
+    cpu = "/* gr-pairs: cpu : f32 f16 */\n/* gr-triples: cpu : f64 */\n"
+    found = generic(kernels(LIST + more, cpu, "/* gr-functions: tt */\n/* gr-triples: tt */\n"))
+    assert found == ["cpu/hypot/f16", "cpu/hypot/f32", "cpu/lerp/f64", "tt/ceil", "tt/elu", "tt/lerp"]
+
+
 def test_a_folder_without_such_a_line_needs_no_list(kernels):
     folder = kernels(cpu="/* gr-kernel: cpu/add : f32 */\n", tt="/* gr-kernel: tt/add */\n")
     (folder / "functions.h").unlink()
@@ -57,6 +64,9 @@ def test_a_folder_without_such_a_line_needs_no_list(kernels):
 @pytest.mark.parametrize(
     "line",
     [
+        "GR_PAIR(cube, 0, 1, a * b)",  # words
+        "GR_TRIPLE(cube, 2, 1, a * b)",  # two words
+        "GR_TRIPLE(cube, 1, a * b)",  # no cost
         "GR_FUNCTION(cube, 0, a * a * a)",  # no cost
         "GR_FUNCTION(cube, 3, 1, a * a * a)",  # three words
         "GR_FUNCTION(cube, 0, 2, a * a * a)",  # a cost that is none
@@ -80,6 +90,8 @@ def test_a_malformed_function_is_refused_with_its_place(kernels, line):
         "/* gr-functions cpu : f32 */",
         "/* gr-functions: cpu/exp : f32 */",
         "/* gr-functions: cpu : f32, f64 */",
+        "/* gr-pairs cpu : f32 */",
+        "/* gr-triples: cpu/lerp : f32 */",
         "/* gr-kernel: cpu : f32 */",
         "/* gr-kernel: cpu/exp",
     ],
@@ -92,6 +104,8 @@ def test_a_malformed_announcing_line_is_refused_with_its_place(kernels, line):
 def test_a_name_that_is_there_twice_is_refused(kernels):
     with pytest.raises(ValueError, match=r"^functions.h:9: ceil is at functions.h:5, too$"):
         find_bodies(kernels(LIST + "GR_FUNCTION(ceil, 0, 1, a)\n"))
+    with pytest.raises(ValueError, match=r"^functions.h:9: ceil is at functions.h:5, too$"):
+        find_bodies(kernels(LIST + "GR_PAIR(ceil, 1, a)\n"))
     both = "/* gr-functions: tt */\n/* gr-kernel: tt/ceil */\n"
     with pytest.raises(ValueError, match=r"^tt/one.h:2: tt/ceil is at functions.h:5, too$"):
         find_bodies(kernels(tt=both))

@@ -45,7 +45,7 @@ def c_files(op: Op) -> set[str]:
     formulas = KERNELS / "functions.h"
     if formulas.exists() and re.search(rf"^GR_\w+\({op.name},", formulas.read_text(), re.M):
         # the families that read the line say nothing about it
-        found -= {f"native/kernels/{kind}/unary.h" for kind in ("cpu", "tt")}
+        found -= {f"native/kernels/{kind}/{made}.h" for kind in ("cpu", "tt") for made in ("unary", "pairs")}
         found.add("native/kernels/functions.h")
     return found
 

@@ -38,7 +38,11 @@ _FAMILIES = {
     "graph_runtime.ir.ops.slicing": "slice slice_update",
 }
 # families whose ops no line names: imported for any other name
-_OTHERS = ("graph_runtime.ir.ops.float_functions", "graph_runtime.ir.ops.arithmetic")
+_OTHERS = (
+    "graph_runtime.ir.ops.float_functions",
+    "graph_runtime.ir.ops.float_pairs",
+    "graph_runtime.ir.ops.arithmetic",
+)
 provide(
     {op: partial(import_module, family) for family, ops in _FAMILIES.items() for op in ops.split()},
     [partial(import_module, family) for family in _OTHERS],

@@ -1,7 +1,8 @@
-"""Makers of ops that compute each element by itself: one input, or two that broadcast as in numpy.
+"""Makers of ops that compute each element by itself: one input, or two or three that broadcast as in numpy.
 
-``unary`` and ``binary`` register an op with its rule, its numpy reference and its cases; elementwise.py,
-float_functions.py and arithmetic.py call them. The reference computes in float64 and rounds once.
+``unary``, ``binary`` and ``ternary`` register an op with its rule, its numpy reference and its cases;
+elementwise.py, float_functions.py, float_pairs.py and arithmetic.py call them. The reference computes in
+float64 and rounds once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from . import rules
 from .numerics import ATTRS
 from .registry import Attr, Body, Case, Op, register
 
-__all__ = ["binary", "float_word_of", "gated", "sigmoid", "unary"]
+__all__ = ["binary", "float_word_of", "gated", "sigmoid", "ternary", "unary"]
 
 _SHAPES = (
     ("small", (16,), (16,)),
@@ -141,6 +142,71 @@ def binary(
             step=step,
             onnx=_names(onnx),
             torch=tuple(torch.split()),
+        )
+    )
+
+
+# ---------------------------------------------------------------- three inputs
+
+_THREE_SHAPES: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...] = (
+    ("tiles", ((3, 65, 97), (3, 65, 97), (3, 65, 97))),
+    ("rows", ((65, 1), (97,), (2, 1, 97))),
+    ("scalars", ((33, 40), (), ())),
+    ("scalar", ((), (33, 40), (40,))),
+    ("planes", ((1, 40, 1), (2, 3, 4, 40, 33), (3, 1, 40, 1))),
+    ("empty", ((0, 4), (1, 4), (4,))),
+)
+
+
+def ternary(
+    name: str,
+    doc: str,
+    compute: Callable[..., Any],
+    *,
+    pace: tuple[str, str],
+    make: tuple[str, ...] = (),
+    flops: int = 1,
+    nmse: dict[str, float] = rules.ROUNDED,
+    attrs: tuple[Attr, ...] = (),
+    words: Callable[..., Any] | None = None,
+    more: tuple[Case, ...] = (),
+) -> None:
+    """Register ``compute(a, b, c, attrs)`` of floats as op ``name``; what it takes is as for ``binary``."""
+
+    def infer(inputs, given):
+        dtype = rules.one_dtype(name, inputs, rules.FLOATS)
+        return [TensorType(dtype, rules.broadcast(name, *(t.shape for t in inputs)))]
+
+    def reference(arrays, given):
+        with np.errstate(all="ignore"):
+            return [np.asarray(compute(*map(rules.wide, arrays), given)).astype(arrays[0].dtype)]
+
+    cases = [
+        Case(case, tuple(("float32", shape) for shape in shapes), make=make, nmse=nmse)
+        for case, shapes in _THREE_SHAPES
+    ]
+    for t in rules.FLOATS[1:]:
+        inputs = (t, (3, 40, 70)), (t, (40, 1)), (t, (70,))
+        cases.append(Case(t, inputs, make=make, nmse=_typed(nmse, t)))
+    register(
+        Op(
+            name,
+            doc,
+            (3, 3),
+            infer,
+            reference,
+            lambda i, o, a: flops * o[0].size,
+            attrs=attrs,
+            words=words,
+            bodies={
+                "cpu": Body(name, rules.FLOATS, rules.by_dtype),
+                "tt": Body(name, rules.TT_FLOATS),
+            },
+            inplace=(0, 1, 2),
+            cases=(*cases, *more),
+            kind="elementwise",
+            pace=_paces(pace),
+            walk="together",
         )
     )
 

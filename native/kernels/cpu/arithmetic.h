@@ -64,9 +64,9 @@ GR_UNARY_ROW(abs, GR_T, GR_STORE((GR_C)GR_ABS(a)))
 GR_UNARY_ROW(negative, GR_T, GR_STORE((GR_C)GR_NEGATIVE(a)))
 GR_UNARY_ROW(sign, GR_T, GR_STORE((GR_C)GR_SIGN(a)))
 GR_UNARY_ROW(clip, GR_T, GR_STORE((GR_C)GR_CLIP(a, words)))
-GR_BINARY_ROW(power, GR_T, GR_STORE((GR_C)GR_POWER(a, b)))
-GR_BINARY_ROW(fmod, GR_T, GR_STORE((GR_C)GR_TRUNCATED_MOD(a, b)))
-GR_BINARY_ROW(mod, GR_T, GR_STORE((GR_C)GR_FN(floor_mod)(a, b)))
+GR_BINARY_ROW(power, GR_T, 16, GR_STORE((GR_C)GR_POWER(a, b)))
+GR_BINARY_ROW(fmod, GR_T, 1, GR_STORE((GR_C)GR_TRUNCATED_MOD(a, b)))
+GR_BINARY_ROW(mod, GR_T, 1, GR_STORE((GR_C)GR_FN(floor_mod)(a, b)))
 #undef GR_ABS
 #undef GR_NEGATIVE
 #undef GR_SIGN

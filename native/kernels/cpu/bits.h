@@ -10,9 +10,9 @@
 #define GR_BITS (8 * (int)sizeof(GR_T))
 
 GR_UNARY_ROW(bitwise_not, GR_T, (GR_T)(a ^ GR_ONES))
-GR_BINARY_ROW(bitwise_and, GR_T, (GR_T)(a & b))
-GR_BINARY_ROW(bitwise_or, GR_T, (GR_T)(a | b))
-GR_BINARY_ROW(bitwise_xor, GR_T, (GR_T)(a ^ b))
+GR_BINARY_ROW(bitwise_and, GR_T, 1, (GR_T)(a & b))
+GR_BINARY_ROW(bitwise_or, GR_T, 1, (GR_T)(a | b))
+GR_BINARY_ROW(bitwise_xor, GR_T, 1, (GR_T)(a ^ b))
 #undef GR_ONES
 
 /* gr-kernel: cpu/bitwise_not : i8 i16 i32 i64 u8 u16 u32 u64 bool */
@@ -48,8 +48,9 @@ static inline int32_t GR_BODY(logical_xor)(const gr_call *call) { return GR_FN(b
 #endif
 
 /* A negative count is as one beyond the type: everything is shifted out. */
-GR_BINARY_ROW(shift_left, GR_T, GR_BELOW_ZERO(b) || b >= GR_BITS ? 0 : (GR_T)((GR_U)a << b))
-GR_BINARY_ROW(shift_right, GR_T, GR_BELOW_ZERO(b) || b >= GR_BITS ? (GR_BELOW_ZERO(a) ? (GR_T)-1 : 0) : (GR_T)(a >> b))
+GR_BINARY_ROW(shift_left, GR_T, 1, GR_BELOW_ZERO(b) || b >= GR_BITS ? 0 : (GR_T)((GR_U)a << b))
+GR_BINARY_ROW(shift_right, GR_T, 1,
+              GR_BELOW_ZERO(b) || b >= GR_BITS ? (GR_BELOW_ZERO(a) ? (GR_T)-1 : 0) : (GR_T)(a >> b))
 
 /* gr-kernel: cpu/shift_left : i8 i16 i32 i64 u8 u16 u32 u64 */
 static inline int32_t GR_BODY(shift_left)(const gr_call *call) { return GR_FN(shift_left_any)(call); }

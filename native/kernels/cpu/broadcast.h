@@ -4,7 +4,7 @@
  * row is spread over a buffer before. Not a template: it is told the sizes of elements. The output may be
  * an input of its type: elements are read before they are written, in blocks.
  *
- * Called by: arithmetic.h, compare.h, bits.h, where.h. Runs on: the pool's threads.
+ * Called by: arithmetic.h, compare.h, bits.h, fill.h, pairs.h, where.h. Runs on: the pool's threads.
  *
  * defines: gr_row, gr_broadcast
  */
@@ -103,9 +103,10 @@ GR_INLINE void gr_rows_merge(gr_rows *r, const gr_call *call, const gr_arg *out)
   for (int k = 0; k < r->inputs; k++) r->step[k] = top < 0 ? 0 : r->outer[k][top];
 }
 
-/* Run `row` over a call with `inputs` inputs and one output; sizes: bytes of their elements. */
+/* Run `row` over a call with `inputs` inputs and one output; sizes: bytes of their elements; cost: about the flops of
+ * an element, up to 16. */
 static inline int32_t gr_broadcast(const gr_call *call, int inputs, const int64_t *sizes, int64_t out_size,
-                                   gr_row row) {
+                                   int64_t cost, gr_row row) {
   const gr_arg *out = &call->args[inputs];
   int64_t size = gr_size(out);
   if (size == 0) return GR_OK;
@@ -117,7 +118,7 @@ static inline int32_t gr_broadcast(const gr_call *call, int inputs, const int64_
   gr_rows_merge(&r, call, out);
   r.pieces = gr_ceil_div(r.n, GR_ROW_PIECE);
   int64_t piece = gr_min(r.n, GR_ROW_PIECE);
-  return gr_parallel(call->env, size / r.n * r.pieces, gr_ceil_div(GR_GRAIN, piece), gr_rows_task, &r);
+  return gr_parallel(call->env, size / r.n * r.pieces, gr_ceil_div(GR_GRAIN / cost, piece), gr_rows_task, &r);
 }
 
 /* One input: flat. */
@@ -134,11 +135,11 @@ static inline int32_t gr_broadcast(const gr_call *call, int inputs, const int64_
   }                                                                                                 \
   GR_INLINE int32_t GR_FN(name##_any)(const gr_call *call) {                                        \
     const int64_t sizes[1] = {sizeof(GR_T)};                                                        \
-    return gr_broadcast(call, 1, sizes, sizeof(out_type), GR_FN(name##_row));                       \
+    return gr_broadcast(call, 1, sizes, sizeof(out_type), 1, GR_FN(name##_row));                    \
   }
 
 /* Two inputs of one type. */
-#define GR_BINARY_ROW(name, out_type, value)                                                       \
+#define GR_BINARY_ROW(name, out_type, cost, value)                                                 \
   static void GR_FN(name##_row)(void *to, const void *const *in, int64_t n, const int64_t *words) { \
     const GR_T *x = in[0], *y = in[1];                                                              \
     out_type *out = to;                                                                             \
@@ -151,7 +152,25 @@ static inline int32_t gr_broadcast(const gr_call *call, int inputs, const int64_
   }                                                                                                 \
   GR_INLINE int32_t GR_FN(name##_any)(const gr_call *call) {                                        \
     const int64_t sizes[2] = {sizeof(GR_T), sizeof(GR_T)};                                          \
-    return gr_broadcast(call, 2, sizes, sizeof(out_type), GR_FN(name##_row));                       \
+    return gr_broadcast(call, 2, sizes, sizeof(out_type), cost, GR_FN(name##_row));                 \
+  }
+
+/* Three; `before`: statements ahead of the loop, which see the call's words. */
+#define GR_TERNARY_ROW(name, out_type, cost, before, value)                                        \
+  static void GR_FN(name##_row)(void *to, const void *const *in, int64_t n, const int64_t *words) { \
+    const GR_T *x = in[0], *y = in[1], *z = in[2];                                                  \
+    out_type *out = to;                                                                             \
+    (void)words;                                                                                    \
+    before                                                                                          \
+    GR_INDEPENDENT                                                                                  \
+    for (int64_t i = 0; i < n; i++) {                                                               \
+      GR_C a = GR_LOAD(x[i]), b = GR_LOAD(y[i]), c = GR_LOAD(z[i]);                                 \
+      out[i] = value;                                                                               \
+    }                                                                                               \
+  }                                                                                                 \
+  GR_INLINE int32_t GR_FN(name##_any)(const gr_call *call) {                                        \
+    const int64_t sizes[3] = {sizeof(GR_T), sizeof(GR_T), sizeof(GR_T)};                            \
+    return gr_broadcast(call, 3, sizes, sizeof(out_type), cost, GR_FN(name##_row));                 \
   }
 
 #endif

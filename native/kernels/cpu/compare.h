@@ -4,13 +4,13 @@
  */
 #include "cpu/broadcast.h"
 
-GR_BINARY_ROW(minimum, GR_T, GR_STORE(a <= b || GR_IS_NAN(a) ? a : b))
-GR_BINARY_ROW(equal, uint8_t, a == b)
-GR_BINARY_ROW(not_equal, uint8_t, a != b)
-GR_BINARY_ROW(less, uint8_t, a < b)
-GR_BINARY_ROW(less_equal, uint8_t, a <= b)
-GR_BINARY_ROW(greater, uint8_t, a > b)
-GR_BINARY_ROW(greater_equal, uint8_t, a >= b)
+GR_BINARY_ROW(minimum, GR_T, 1, GR_STORE(a <= b || GR_IS_NAN(a) ? a : b))
+GR_BINARY_ROW(equal, uint8_t, 1, a == b)
+GR_BINARY_ROW(not_equal, uint8_t, 1, a != b)
+GR_BINARY_ROW(less, uint8_t, 1, a < b)
+GR_BINARY_ROW(less_equal, uint8_t, 1, a <= b)
+GR_BINARY_ROW(greater, uint8_t, 1, a > b)
+GR_BINARY_ROW(greater_equal, uint8_t, 1, a >= b)
 
 /* gr-kernel: cpu/minimum : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool */
 static inline int32_t GR_BODY(minimum)(const gr_call *call) { return GR_FN(minimum_any)(call); }

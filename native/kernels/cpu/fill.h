@@ -16,7 +16,7 @@ static void GR_FN(copy_row)(void *to, const void *const *in, int64_t n, const in
 /* gr-kernel: cpu/broadcast_to : b1 b2 b4 b8 */
 static inline int32_t GR_BODY(broadcast_to)(const gr_call *call) {
   const int64_t sizes[1] = {sizeof(GR_T)};
-  return gr_broadcast(call, 1, sizes, sizeof(GR_T), GR_FN(copy_row));
+  return gr_broadcast(call, 1, sizes, sizeof(GR_T), 1, GR_FN(copy_row));
 }
 
 /* ---------------------------------------------------------------- tile */

@@ -1,5 +1,5 @@
 /* scalars.h: the functions of formulas.h on one float or double: gr_fn_silu(a, p, q), gr_logistic(a), and with an f
- * behind the name those of float.
+ * behind the name those of float. Of pairs gr_fn_hypot(a, b), of triples gr_fn_lerp(a, b, c, p).
  *
  * Included by: the templates of this directory, as GR_MATH(gr_fn_silu). Thread: any.
  * defines: gr_fn_{names of functions.h}[f], gr_{helpers of formulas.h}[f]

@@ -19,5 +19,5 @@ static void GR_FN(where_row)(void *to, const void *const *in, int64_t n, const i
 /* gr-kernel: cpu/where : b1 b2 b4 b8 */
 static inline int32_t GR_BODY(where)(const gr_call *call) {
   const int64_t sizes[3] = {1, sizeof(GR_T), sizeof(GR_T)};
-  return gr_broadcast(call, 3, sizes, sizeof(GR_T), GR_FN(where_row));
+  return gr_broadcast(call, 3, sizes, sizeof(GR_T), 1, GR_FN(where_row));
 }

@@ -1,7 +1,7 @@
 /* scalars.h: the functions of formulas.h on one float, all by the C library, as gr_tt_fn_silu(a, p, q) and
  * gr_tt_logistic_of(a).
  *
- * Included by: unary.h and program.h. Thread: any.
+ * Included by: unary.h, pairs.h and program.h. Thread: any.
  * defines: gr_tt_fn_{names of functions.h}, gr_tt_{helpers of formulas.h}_of
  */
 #ifndef GR_TT_SCALARS_H
