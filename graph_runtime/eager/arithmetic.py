@@ -36,6 +36,7 @@ __all__ = [
     "expm1",
     "floor",
     "fmod",
+    "hypot",
     "log",
     "log1p",
     "log2",
@@ -69,6 +70,10 @@ multiply: NumpyLike = binary("multiply", np.multiply, "a * b")
 divide: NumpyLike = binary("divide", np.true_divide, "a / b; integers are divided as floats", floats=True)
 maximum: NumpyLike = binary("maximum", np.maximum, "The greater of a and b, NaN if either is.")
 minimum: NumpyLike = binary("minimum", np.minimum, "The lesser of a and b, NaN if either is.")
+
+hypot: NumpyLike = binary(
+    "hypot", np.hypot, "sqrt(a^2 + b^2), which overflows only where the result does.", floats=True
+)
 
 
 def unary(op: str, host: Any, doc: str) -> Any:

@@ -108,6 +108,9 @@ GR_FUNCTION(softcap, 1, 16, (GR_E)p * GR_OWN(tanh)(a / (GR_E)p))
 GR_FUNCTION(thresholded_relu, 1, 1, a <= (GR_E)p ? 0 : a)
 GR_FUNCTION(shrink, 2, 1, GR_SELECT(a < -(GR_E)p, a + (GR_E)q, GR_SELECT(a > (GR_E)p, a - (GR_E)q, 0 * a)))
 
+/* two floats that broadcast */
+GR_PAIR(hypot, 16, GR_LIB(hypot)(a, b))
+
 #undef GR_FUNCTION
 #undef GR_STEP_FUNCTION
 #undef GR_NUMBER

@@ -5,3 +5,36 @@ triple its float attribute, the bits of a double. 16-bit floats are computed in 
 """
 
 from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import rules
+from .pointwise import binary
+
+
+def _pair(name: str, doc: str, compute: Any, like: tuple[str, str], **more: Any) -> None:
+    """An op of two floats. ``like``: its paces."""
+    binary(
+        name,
+        doc,
+        lambda a, b, attrs: compute(a, b),
+        rules.TT_FLOATS,
+        rules.FLOATS,
+        nmse=rules.ROUNDED,
+        pace=like,
+        **more,
+    )
+
+
+# ---------------------------------------------------------------- two inputs
+
+_pair(
+    "hypot",
+    "sqrt(a * a + b * b), which overflows only where the result does",
+    np.hypot,
+    ("function", "sqrt"),
+    flops=4,
+    torch="hypot",
+)
