@@ -41,6 +41,7 @@ __all__ = [
     "log1p",
     "log2",
     "log10",
+    "logaddexp2",
     "maximum",
     "minimum",
     "multiply",
@@ -73,6 +74,10 @@ minimum: NumpyLike = binary("minimum", np.minimum, "The lesser of a and b, NaN i
 
 hypot: NumpyLike = binary(
     "hypot", np.hypot, "sqrt(a^2 + b^2), which overflows only where the result does.", floats=True
+)
+
+logaddexp2: NumpyLike = binary(
+    "logaddexp2", np.logaddexp2, "The logarithm to base 2 of 2^a + 2^b.", floats=True
 )
 
 

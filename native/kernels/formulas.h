@@ -56,6 +56,13 @@ GR_INLINE GR_E GR_OF(gelu_tanh)(GR_E a) {
   return GR_OF(gated)(a, (GR_E)1.5957691216057307118 * (a + (GR_E)0.044715 * a * a * a));
 }
 
+/* |a - b|; 0 where they are equal, as infinities may be. The greater of both, NaN where one is. */
+GR_INLINE GR_E GR_OF(apart)(GR_E a, GR_E b) { return a == b ? 0 : GR_LIB(fabs)(a - b); }
+GR_INLINE GR_E GR_OF(higher)(GR_E a, GR_E b) { return a > b || a != a ? a : b; }
+
+/* log2(1 + a) */
+GR_INLINE GR_E GR_OF(log2_more)(GR_E a) { return (GR_E)1.4426950408889634074 * GR_LIB(log1p)(a); }
+
 #define GR_NUMBER(name, words, formula)                      \
   GR_INLINE GR_E GR_FORMULA(name)(GR_E a, double p, double q) { \
     (void)p, (void)q;                                        \

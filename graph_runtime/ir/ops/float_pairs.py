@@ -38,3 +38,11 @@ _pair(
     flops=4,
     torch="hypot",
 )
+_pair(
+    "logaddexp2",
+    "log2(2^a + 2^b), which overflows only where the result does",
+    np.logaddexp2,
+    ("function", "log"),
+    flops=8,
+    torch="logaddexp2",
+)
