@@ -41,6 +41,7 @@ __all__ = [
     "log1p",
     "log2",
     "log10",
+    "logaddexp",
     "logaddexp2",
     "maximum",
     "minimum",
@@ -79,6 +80,8 @@ hypot: NumpyLike = binary(
 logaddexp2: NumpyLike = binary(
     "logaddexp2", np.logaddexp2, "The logarithm to base 2 of 2^a + 2^b.", floats=True
 )
+
+logaddexp: NumpyLike = binary("logaddexp", np.logaddexp, "The logarithm of exp(a) + exp(b).", floats=True)
 
 
 def unary(op: str, host: Any, doc: str) -> Any:

@@ -46,3 +46,11 @@ _pair(
     flops=8,
     torch="logaddexp2",
 )
+_pair(
+    "logaddexp",
+    "log(exp(a) + exp(b)), which overflows only where the result does",
+    np.logaddexp,
+    ("function", "log"),
+    flops=8,
+    torch="logaddexp",
+)
