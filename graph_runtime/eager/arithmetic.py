@@ -10,7 +10,7 @@ from ..base import dtypes
 from ..run.single.apply import Refused, apply
 from ..run.single.elementwise import binary
 from ..run.single.fallback import NumpyLike, device_first, only
-from ..run.single.operands import cast, dtype_name, on_device, tensor, together
+from ..run.single.operands import cast, device_of, dtype_key, dtype_name, on_device, tensor, together
 from ..run.single.promotion import common, floating
 from ..run.tensors.tensor import Tensor
 
@@ -37,6 +37,7 @@ __all__ = [
     "floor",
     "fmod",
     "hypot",
+    "ldexp",
     "log",
     "log1p",
     "log2",
@@ -166,6 +167,19 @@ def _mod(a: Any, b: Any, truncated: bool, more: dict[str, Any]) -> Tensor:
     if not _is_float(a):
         raise Refused("an integer remainder by zero is numpy's")
     return apply("mod", (("fmod", truncated),), a, b)
+
+
+@device_first(np.ldexp)
+def ldexp(x: Any, exponent: Any, **more: Any) -> Tensor:
+    """x times 2 to an integer; of float32 and float64, which have all exponents as numbers."""
+    only(more)
+    device, by = device_of("ldexp", x, exponent), dtype_key(exponent)
+    if by is not int and by not in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"):
+        raise Refused("an exponent is no integer")
+    dtype = common(device, dtype_key(x))
+    if dtype not in ("float32", "float64"):
+        raise Refused("exponents of other dtypes are numpy's")
+    return apply("ldexp", (), on_device(x, device, dtype), on_device(exponent, device, dtype))
 
 
 @device_first(np.negative)

@@ -11,7 +11,8 @@
  * enters by its square root, twice.
  *
  * Included by: cpu/scalars.h (float, double), tt/scalars.h (float). Thread: any.
- * defines: GR_OF({logistic gated soft_gated clipped unit limited sloped gelu_erf gelu_tanh}),
+ * defines: GR_OF({logistic gated soft_gated clipped unit limited sloped gelu_erf gelu_tanh higher apart log2_more
+ *          scaled}),
  *          GR_FORMULA(name) of each name of functions.h
  */
 
@@ -62,6 +63,15 @@ GR_INLINE GR_E GR_OF(higher)(GR_E a, GR_E b) { return a > b || a != a ? a : b; }
 
 /* log2(1 + a) */
 GR_INLINE GR_E GR_OF(log2_more)(GR_E a) { return (GR_E)1.4426950408889634074 * GR_LIB(log1p)(a); }
+
+/* a 2^b. The integer part of b is an exponent: exact, and rounded once where b has no other part. Where that makes a
+ * less it comes last, else first, so that nothing leaves the normal numbers before the result does. */
+GR_INLINE GR_E GR_OF(scaled)(GR_E a, GR_E b) {
+  GR_E whole = GR_LIB(trunc)(b), part = GR_LIB(exp2)(b - whole);
+  if (b - b != 0) return a * GR_LIB(exp2)(b);                      /* NaN and infinities */
+  int by = (int)GR_OF(clipped)(whole, -5000, 5000);                /* from the least number to beyond all */
+  return b > 0 ? GR_LIB(ldexp)(a, by) * part : GR_LIB(ldexp)(a * part, by);
+}
 
 #define GR_NUMBER(name, words, formula)                      \
   GR_INLINE GR_E GR_FORMULA(name)(GR_E a, double p, double q) { \

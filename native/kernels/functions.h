@@ -113,6 +113,7 @@ GR_PAIR(hypot, 16, GR_LIB(hypot)(a, b))
 /* by an exponential of what is not above 0: nothing overflows */
 GR_PAIR(logaddexp2, 16, GR_OF(higher)(a, b) + GR_OF(log2_more)(GR_LIB(exp2)(-GR_OF(apart)(a, b))))
 GR_PAIR(logaddexp, 16, GR_OF(higher)(a, b) + GR_LIB(log1p)(GR_OWN(exp)(-GR_OF(apart)(a, b))))
+GR_PAIR(ldexp, 16, GR_OF(scaled)(a, b))
 
 #undef GR_FUNCTION
 #undef GR_STEP_FUNCTION

@@ -28,6 +28,15 @@ def _pair(name: str, doc: str, compute: Any, like: tuple[str, str], **more: Any)
     )
 
 
+def _ldexp(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """By mantissa and exponent."""
+    mantissa, exponent = np.frexp(a)
+    finite = np.clip(np.nan_to_num(b), -1e4, 1e4)
+    whole = np.floor(finite)
+    made = np.ldexp(mantissa * np.power(2.0, finite - whole), exponent + whole.astype(np.int32))
+    return np.where(np.isfinite(b), made, a * np.exp2(b))
+
+
 # ---------------------------------------------------------------- two inputs
 
 _pair(
@@ -53,4 +62,11 @@ _pair(
     ("function", "log"),
     flops=8,
     torch="logaddexp",
+)
+_pair(
+    "ldexp",
+    "a * 2^b, rounded once where b is an integer",
+    _ldexp,
+    ("function", "power"),
+    flops=8,
 )

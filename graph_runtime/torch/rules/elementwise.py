@@ -76,6 +76,12 @@ def power(e: Any, a: Any, b: Any) -> Any:
     return e.op("power", a, b)
 
 
+@rule("ldexp")
+def ldexp(e: Any, a: Any, b: Any) -> Any:
+    """Of graphs: of single operations torch makes powers and products."""
+    return e.op("ldexp", *pair(e, a, float_of(e, b)))
+
+
 @rule("square")
 def square(e: Any, x: Any) -> Any:
     return e.op("multiply", x, x)
