@@ -114,6 +114,7 @@ GR_PAIR(hypot, 16, GR_LIB(hypot)(a, b))
 GR_PAIR(logaddexp2, 16, GR_OF(higher)(a, b) + GR_OF(log2_more)(GR_LIB(exp2)(-GR_OF(apart)(a, b))))
 GR_PAIR(logaddexp, 16, GR_OF(higher)(a, b) + GR_LIB(log1p)(GR_OWN(exp)(-GR_OF(apart)(a, b))))
 GR_PAIR(ldexp, 16, GR_OF(scaled)(a, b))
+GR_PAIR(squared_difference, 1, (a - b) * (a - b))
 
 #undef GR_FUNCTION
 #undef GR_STEP_FUNCTION

@@ -70,3 +70,10 @@ _pair(
     ("function", "power"),
     flops=8,
 )
+_pair(
+    "squared_difference",
+    "(a - b)^2",
+    lambda a, b: np.square(np.abs(b - a)),
+    ("simple", "multiply"),
+    flops=2,
+)

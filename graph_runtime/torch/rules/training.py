@@ -92,8 +92,7 @@ def hardtanh_backward(e: Any, grad: Any, x: Any, min_val: Any, max_val: Any) -> 
 
 @rule("mse_loss")
 def mse_loss(e: Any, x: Any, target: Any, reduction: int = 1) -> Any:
-    off = e.op("subtract", x, target)
-    square = e.op("multiply", off, off)
+    square = e.op("squared_difference", x, target)
     if reduction == 0 or not square.shape:
         return square
     return e.op(
