@@ -116,6 +116,10 @@ GR_PAIR(logaddexp, 16, GR_OF(higher)(a, b) + GR_LIB(log1p)(GR_OWN(exp)(-GR_OF(ap
 GR_PAIR(ldexp, 16, GR_OF(scaled)(a, b))
 GR_PAIR(squared_difference, 1, (a - b) * (a - b))
 
+/* three floats that broadcast */
+/* exact on both ends, as torch does it */
+GR_TRIPLE(lerp, 0, 1, GR_SELECT(GR_LIB(fabs)(c) < (GR_E)0.5, a + c * (b - a), b - (b - a) * (1 - c)))
+
 #undef GR_FUNCTION
 #undef GR_STEP_FUNCTION
 #undef GR_NUMBER

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import rules
-from .pointwise import binary
+from .pointwise import binary, ternary
 
 
 def _pair(name: str, doc: str, compute: Any, like: tuple[str, str], **more: Any) -> None:
@@ -76,4 +76,21 @@ _pair(
     lambda a, b: np.square(np.abs(b - a)),
     ("simple", "multiply"),
     flops=2,
+)
+
+# ---------------------------------------------------------------- three inputs
+
+
+def _lerp(a: np.ndarray, b: np.ndarray, w: np.ndarray, attrs: dict[Any, Any]) -> np.ndarray:
+    """Infinities go the way that they go in torch."""
+    return np.where(np.abs(w) < 0.5, a - w * (a - b), b + (w - 1) * (b - a))
+
+
+ternary(
+    "lerp",
+    "a + c * (b - a), for c from 1/2 on b - (1 - c) * (b - a)",
+    _lerp,
+    flops=3,
+    pace=("simple", "multiply"),
+    make=("normal", "normal", "uniform"),
 )

@@ -102,6 +102,8 @@ def addcdiv(e: Any, x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
 @rule("lerp")
 def lerp(e: Any, a: Any, b: Any, weight: Any) -> Any:
     weight = weight if is_value(weight) else scalar_like(e, weight, a)
+    if is_float(a):
+        return e.op("lerp", a, b, weight)
     return e.op("add", a, e.op("multiply", e.op("subtract", b, a), weight))
 
 
