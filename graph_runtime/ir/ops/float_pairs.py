@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from . import rules
-from .pointwise import binary, ternary
+from .pointwise import binary, float_word_of, ternary
+from .registry import Attr, Case
 
 
 def _pair(name: str, doc: str, compute: Any, like: tuple[str, str], **more: Any) -> None:
@@ -93,4 +94,22 @@ ternary(
     flops=3,
     pace=("simple", "multiply"),
     make=("normal", "normal", "uniform"),
+)
+
+
+def _value(attrs: dict[Any, Any]) -> tuple[Case, ...]:
+    shapes = (33, 40), (40,), (33, 1)
+    make = ("normal", "normal", "positive")
+    return (Case("attributes", tuple(("float32", s) for s in shapes), attrs, make, rules.ROUNDED),)
+
+
+ternary(
+    "addcmul",
+    "a + value * b * c",
+    lambda a, b, c, attrs: a + attrs["value"] * (b * c),
+    flops=3,
+    pace=("simple", "multiply"),
+    attrs=(Attr("value", "float", 1.0, "factor of the product"),),
+    words=float_word_of("value"),
+    more=_value({"value": -0.3}),
 )

@@ -89,6 +89,9 @@ def square(e: Any, x: Any) -> Any:
 
 @rule("addcmul")
 def addcmul(e: Any, x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+    x, a, b = pair(e, x, a, b)
+    if is_float(x):
+        return e.op("addcmul", x, a, b, value=float(value))
     made = e.op("multiply", a, b)
     return e.op("add", x, made if value == 1 else e.op("multiply", made, scalar_like(e, value, made)))
 
