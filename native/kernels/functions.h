@@ -120,6 +120,7 @@ GR_PAIR(squared_difference, 1, (a - b) * (a - b))
 /* exact on both ends, as torch does it */
 GR_TRIPLE(lerp, 0, 1, GR_SELECT(GR_LIB(fabs)(c) < (GR_E)0.5, a + c * (b - a), b - (b - a) * (1 - c)))
 GR_TRIPLE(addcmul, 1, 1, a + (GR_E)p * b * c)
+GR_TRIPLE(addcdiv, 1, 1, a + (GR_E)p * b / c)
 
 #undef GR_FUNCTION
 #undef GR_STEP_FUNCTION

@@ -113,3 +113,14 @@ ternary(
     words=float_word_of("value"),
     more=_value({"value": -0.3}),
 )
+ternary(
+    "addcdiv",
+    "a + value * b / c",
+    lambda a, b, c, attrs: a + attrs["value"] * (b / c),
+    flops=3,
+    pace=("simple", "reciprocal"),
+    make=("normal", "normal", "positive"),
+    attrs=(Attr("value", "float", 1.0, "factor of the quotient"),),
+    words=float_word_of("value"),
+    more=_value({"value": -0.3}),
+)

@@ -98,6 +98,11 @@ def addcmul(e: Any, x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
 
 @rule("addcdiv")
 def addcdiv(e: Any, x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+    x, a, b = pair(e, x, a, b)
+    if is_float(x):
+        # a factor that changes in each step of an optimizer would be a call to be selected in each
+        a = a if value == 1 else e.op("multiply", a, scalar_like(e, value, a))
+        return e.op("addcdiv", x, a, b)
     made = e.op("divide", a, b)
     return e.op("add", x, made if value == 1 else e.op("multiply", made, scalar_like(e, value, made)))
 
