@@ -192,3 +192,52 @@ def test_an_operation_that_the_op_table_names_is_that_op(tt, same, op, name):
             return
         with tt.no_fallback():
             same(aten(*(x.to("tt") for x in given)), wanted, 2e-6)
+
+
+OF_FLOATS = {
+    "hypot": torch.hypot,
+    "logaddexp": torch.logaddexp,
+    "logaddexp2": torch.logaddexp2,
+    "ldexp": torch.ldexp,
+    "mean of squares": functional.mse_loss,
+    "squares": lambda a, b: functional.mse_loss(a, b, reduction="none"),
+    "lerp": lambda a, b: torch.lerp(a, b, 0.3) + a.lerp(b, 1.25),
+    "lerp of tensors": lambda a, b: torch.lerp(a, b, a.detach()[0]),
+    "addcmul": lambda a, b: torch.addcmul(a, a.sin(), b, value=-0.5) + a.addcmul(b, b),
+    "addcdiv": lambda a, b: torch.addcdiv(a, b, a * a + 1, value=-0.5) + b.addcdiv(a, b * b + 1),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", OF_FLOATS)
+def test_functions_of_two_and_three_floats(tt, same, name, compiled):
+    torch._dynamo.reset()
+    call = OF_FLOATS[name]
+    run = torch.compile(call, backend="tt") if compiled else call
+    twins = [torch.randn(5, 7, requires_grad=True) for _ in range(2)]
+    inputs = [x.detach().to("tt").requires_grad_() for x in twins]
+    with tt.no_fallback():
+        gradients_too(same, run(*inputs), call(*twins), inputs, twins)
+
+
+def test_functions_of_floats_of_two_dtypes_and_of_integers(tt, same):
+    a, b, n = torch.randn(3, 4), torch.randn(4).bfloat16(), torch.arange(12, dtype=torch.int32).view(3, 4)
+    x, y, m = (t.to("tt") for t in (a, b, n))
+    with tt.no_fallback():
+        same(torch.addcmul(x, y, x), torch.addcmul(a, b, a))
+        same(torch.addcdiv(y, y, y), torch.addcdiv(b, b, b), 1e-2)
+        same(torch.hypot(x, y), torch.hypot(a, b))
+        same(torch.lerp(y, y * 2, 0.25), torch.lerp(b, b * 2, 0.25), 1e-2)
+        same(torch.addcmul(m, m, m, value=2), torch.addcmul(n, n, n, value=2))
+        same(torch.ldexp(x, m), torch.ldexp(a, n))
+        same(torch.ldexp(m, y), torch.ldexp(n, b), 1e-2)
+
+
+def test_an_infinite_end_of_lerp_is_torchs(tt, same):
+    ends = torch.tensor([float("inf"), -float("inf"), 0.0, 1.0])
+    a, b, w = torch.meshgrid(
+        ends, ends, torch.tensor([0.0, 0.25, 0.5, 1.0, -1.0, float("inf")]), indexing="ij"
+    )
+    a, b, w = (t.contiguous() for t in (a, b, w))
+    with tt.no_fallback():
+        same(torch.lerp(a.to("tt"), b.to("tt"), w.to("tt")), torch.lerp(a, b, w))
