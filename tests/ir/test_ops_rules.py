@@ -97,7 +97,7 @@ def test_an_alias_makes_the_graph_that_its_op_makes(name):
 
 def test_an_attribute_that_is_given_goes_before_the_alias():
     b = GraphBuilder()
-    b.output(b.op("hardtanh", b.input("x", (2,)), max=2.0))
+    b.output(b.op("hardtanh", b.input("x", (2,)), min=None, max=2.0))
     (func,) = b.build().funcs
     assert (func.op, func.attrs["min"], func.attrs["max"]) == ("clip", -1.0, 2.0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -307,8 +308,9 @@ def test_failed_runs_do_not_pile_up_in_a_buffer_that_they_read(c, two):
             made_buffer.wait(20)
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-    before = fail(3000)
-    assert fail(3000) - before < 2 << 20
+    # how many wait in the queue at a time differs from round to round; what piles up does so in each
+    sizes = [fail(3000) for _ in range(5)]
+    assert min(b - a for a, b in pairwise(sizes)) < 1 << 20
 
 
 # **************** closing ****************

@@ -196,6 +196,17 @@ def test_a_session_whose_region_would_be_in_its_own_way_is_refused(device):
     gr.create(builder, None, "tt:0", layouts={"inner": "l1"}).run(a=np.zeros((32 * 8, 2048), np.float32))
 
 
+def test_a_session_waits_for_queued_work_that_gives_its_room_back(device):
+    builder = GraphBuilder()
+    builder.output(builder.op("exp", builder.op("exp", builder.input("a", (32 * 8, 2048)), name="inner")))
+    idle = [tensor(device, i, rows=32 * 100) for i in range(3)]
+    copies = [x.to(layout=DRAM) for x in idle for _ in range(20)]
+    idle.clear()
+    module = gr.create(builder, None, "tt:0", layouts={"inner": "l1"})
+    del copies
+    module.run(a=np.zeros((32 * 8, 2048), np.float32))
+
+
 # **************** planning ****************
 
 

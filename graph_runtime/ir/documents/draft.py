@@ -65,7 +65,7 @@ def op_call(op: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> O
     """
     entry, more = registry.resolve(op)
     entry.check_arity(len(types))
-    given = {key: plain(value) for key, value in {**more, **attrs}.items() if value is not None}
+    given = more | {key: plain(value) for key, value in attrs.items() if value is not None}
     decoded = entry.decode(given)
     made = tuple(entry.infer(list(types), decoded))
     raw = {"gr.op": entry.name, **{f"gr.{key}": orjson.dumps(decoded[key]).decode() for key in sorted(given)}}

@@ -14,9 +14,12 @@ from ..circular import l1_number, of_instructions
 from ..queues.buffer import with_room
 from .bind import Bound, Region
 
-__all__ = ["check_regions", "has_no_room", "make_native", "run_with_room"]
+__all__ = ["has_no_room", "make_native", "reserve_with_room", "run_with_room"]
 
 lib = core.lib
+
+_SLICE_NS = 50_000_000  # C waits so long for work to end, then Python looks for a signal
+_LOOKS = 200  # others may queue more and more
 
 
 def make_native(bound: Bound) -> Any:
@@ -55,22 +58,39 @@ def run_with_room(bound: Bound, native: Any, span: Any) -> int:
     return status
 
 
-def check_regions(bound: Bound) -> None:
-    """Gives up what was reserved and raises DeviceMemoryError, where other tensors left the session's own
-    only room in L1 that circular buffers of its nodes need: it could not run."""
+def reserve_with_room(bound: Bound) -> None:
+    """Takes the session's memory. Where other tensors leave it only room in L1 that circular buffers of its
+    nodes need, it is given up and taken again, while queued work gives such tensors back. Raises
+    DeviceMemoryError where none will: the session could not run."""
+    bound.reserve()
+    for look in range(_LOOKS):
+        refused = _region_in_the_way(bound)
+        if refused is None:
+            return
+        handle, error = refused
+        bound.release()
+        hope = lib.gr_reclaim(handle.pointer, l1_number(handle.device), _SLICE_NS)
+        if not hope or look == _LOOKS - 1:
+            raise error
+        bound.reserve()
+
+
+def _region_in_the_way(bound: Bound) -> tuple[core.DeviceHandle, DeviceMemoryError] | None:
+    """The device where the session's own memory in L1 is in the way of its circular buffers, and what is then
+    to be raised."""
     for did, nbytes in _needs(bound).items():
         handle = bound.handles[did]
         number = l1_number(handle.device)
         region: Region | None = bound.regions.get((did, number))
         end = handle.device.descriptor.memories[number].base + nbytes
         if region is not None and region.addr < end:
-            bound.release()
-            raise DeviceMemoryError(
+            return handle, DeviceMemoryError(
                 f"Out of Memory: in the L1 of {handle.device} only address {region.addr} is left for "
                 f"{region.extent} B of {bound.holder}, and circular buffers of its nodes need all up to "
                 f"{end}: give up tensors in L1, or move them to DRAM",
                 device=str(handle.device),
             )
+    return None
 
 
 def _needs(bound: Bound) -> dict[int, int]:

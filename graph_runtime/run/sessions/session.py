@@ -26,7 +26,7 @@ from ..queues.run import Run
 from ..tensors.tensor import Tensor
 from .bind import Bound, Lease
 from .constants import own
-from .room import check_regions, make_native
+from .room import make_native, reserve_with_room
 from .running import busy_error, failure, held, run_on, span_of
 from .staging import most_in_flight
 from .state import described, overwritten, state_of
@@ -111,8 +111,7 @@ class Session:
         DeviceMemoryError."""
         if not self.bound.reserved:
             self._settle()
-            self.bound.reserve()
-            check_regions(self.bound)
+            reserve_with_room(self.bound)
             self._around = self._needs_more()
 
     def release(self) -> bool:
