@@ -18,7 +18,9 @@ from graph_runtime.base.machine.layout import Layout
 from graph_runtime.base.machine.shards import Shard
 from graph_runtime.run import core
 from graph_runtime.run.queues.buffer import Buffer
+from graph_runtime.run.single import launch
 from graph_runtime.run.tensors.lineage import settle_all
+from graph_runtime.run.tensors.tensor import Tensor
 
 THREADS = 6
 DRAM = Layout("dram", "tile", "f32")
@@ -92,6 +94,24 @@ def test_reading_a_handle_that_others_write(device):
     assert together(lambda i: write() if i == 0 else read(i)) == [None] * THREADS
     assert torn == []
     assert x.numpy()[0, 0] == 2500
+
+
+def test_memory_that_is_older_than_the_layout_is_not_used_with_it(monkeypatch):
+    """A call is selected where the tensor is in DRAM. Then another thread leads it to L1, the call reads that
+    address, and it goes back to DRAM before the call looks whether it is where the call was selected for."""
+    x = eager.array(np.ones((64, 64), np.float32), "tt:0").to(layout=DRAM)
+    at, back, spec = x.spec, x.to(layout=SHARDED).to(layout=DRAM), Tensor.spec
+    x.settle(x.to(layout=SHARDED))
+
+    def moved(self):
+        if self is x:
+            x.settle(back)
+        return spec.fget(self)
+
+    monkeypatch.setattr(Tensor, "spec", property(moved))
+    with pytest.raises(launch.Moved):
+        launch._buffer_at(at, x)
+    assert launch._buffer_at(at, x) is back.buffer
 
 
 @pytest.mark.usefixtures("hasty")

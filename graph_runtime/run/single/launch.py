@@ -63,7 +63,8 @@ class Launcher:
         """launch((a, b)), where both have a buffer. Raises AttributeError or TypeError for one that has none
         or is gone, and as launch."""
         first, second = a._owner.pointer, b._owner.pointer
-        at, beside = self.inputs  # specs after buffers: settle has its order for us
+        # specs after buffers: settle has its order for us; nothing here lets another thread in between
+        at, beside = self.inputs
         if a._spec is not at or b._spec is not beside:
             raise Moved
         pointer = _submit_op(self.pointer, first, second, _NULL)
@@ -90,20 +91,22 @@ class Launcher:
 def _buffer_at(at: TensorSpec, tensor: Tensor) -> Buffer:
     """The memory of a tensor with its events; a session's view is borrowed for the time of the call. Raises
     Moved where the tensor is not of that spec."""
-    buffer = tensor.alive().buffer
-    if tensor.spec is not at:  # after the buffer: settle has its order for us
+    owner = tensor.alive()._owner
+    # after the owner: settle has its order for us; and it is not an older owner than that spec's
+    if tensor.spec is not at or tensor._owner is not owner:
         raise Moved
-    if buffer is not None:
-        return buffer
+    if isinstance(owner, Buffer):
+        return owner
     return Buffer.borrow(at.handle, tensor.wait()._addr, at.extent, tensor._owner, at.memory)
 
 
 def alias(tensor: Tensor, to: TensorSpec) -> Tensor:
     """The same memory as another type. Raises Moved where it has not the layout of ``to`` any more."""
     with moves:
-        if tensor.layout != to.layout:
+        owner, addr = tensor._owner, tensor._addr
+        if tensor.layout != to.layout or tensor._owner is not owner:
             raise Moved
-        made = Tensor(to.device, to.handle, to.type, to.layout, tensor._addr, tensor._owner, tensor.readonly)
+        made = Tensor(to.device, to.handle, to.type, to.layout, addr, owner, tensor.readonly)
     tensor.alive()  # after the look: another thread may have given it up before
     if tensor._recipe is not None:
         made._recipe = (_Aliases(), (tensor,))
