@@ -113,9 +113,9 @@ class Op:
     ``inplace``: inputs that output 0 may overwrite when types are equal. ``is_nop``: a reshape, no kernel at
     all on cpu.
 
-    Traits, from which other tables follow; an op that has none of its own there says "":
+    Traits, from which other tables follow:
     ``kind``: what work it is, for the costs of tt and the balancer: "elementwise" (each element alike),
-    "movement", "reduction" or "windows".
+    "movement", "reduction" or "windows"; "" where those say it themselves.
     ``pace``: by device kind. cpu: which speed of costs.cpu.Machine its arithmetic goes at ("simple",
     "function", "product"). tt: which op of costs.op_cycles an elementwise op is as fast as.
     ``gathers``: it reads no more of input 0 than it makes.
@@ -259,9 +259,8 @@ def _close(value: Any, choices: Sequence[Any]) -> str:
 _OPS: dict[str, Op] = {}
 _LOADERS: dict[str, Callable[[], object]] = {}
 _OTHERS: list[Callable[[], object]] = []
-_own: dict[
-    str, None
-] = {}  # ops of this package, in the order of their families, whatever was asked for first
+# ops of this package, in the order of their families, whatever was asked for first
+_own: dict[str, None] = {}
 _aliases: dict[str, tuple[str, Attrs]] = {}
 _loading = 0  # families of this package that are being imported
 
