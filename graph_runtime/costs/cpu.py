@@ -20,7 +20,7 @@ _ON_PANELS = ("matmul_panels", "attention_panels", "matmul_blas", "dense_blas")
 _WEIGHTED = ("dense", "conv2d")  # input 1 is a weight
 _COLUMNS = 16
 SPIN_NS = 50_000  # how long the thread of a queue looks for work before it sleeps: native/core/worker.c
-_HARDLY_ANY = ("movement", "reduction", "windows")  # kinds of work without arithmetic to speak of
+_SIMPLE = ("movement", "reduction", "windows")  # kinds of work that go at the simple pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Machine:
 def pace_of(name: str) -> str | None:
     """The field of Machine that an op's arithmetic goes at; None where its entry in the table names none."""
     op = registry.require(name)
-    pace = op.pace.get("cpu", "simple" if op.kind in _HARDLY_ANY else "")
+    pace = op.pace.get("cpu", "simple" if op.kind in _SIMPLE else "")
     return f"{pace}_gflops" if pace else None
 
 

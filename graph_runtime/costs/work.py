@@ -79,6 +79,8 @@ def _passes(op: str, inputs: tuple[TensorType, ...], out: TensorType) -> tuple[P
     made, read = tiles_of(out.shape), tiles_of(inputs[0].shape) if inputs else 0
     entry = registry.get(op)
     kind = "" if entry is None else entry.kind
+    if kind == "elementwise" and op != "divide":  # which is a chain
+        return (Pass(vector_op(op), made),)
     if kind == "movement":
         return (Pass("nop", made),)
     if kind == "reduction":
@@ -99,8 +101,6 @@ def _passes(op: str, inputs: tuple[TensorType, ...], out: TensorType) -> tuple[P
     scaled = _each(made, "multiply", "reduce", "multiply", "multiply")
     chains["cumsum"] = _each(made, "matmul")  # with a triangle of ones
     chains["rms_norm"] = scaled + _each(rows, "sqrt", "reciprocal")
-    if op not in chains and kind == "elementwise":
-        return (Pass(vector_op(op), made),)
     return chains.get(op)
 
 

@@ -73,15 +73,12 @@ multiply: NumpyLike = binary("multiply", np.multiply, "a * b")
 divide: NumpyLike = binary("divide", np.true_divide, "a / b; integers are divided as floats", floats=True)
 maximum: NumpyLike = binary("maximum", np.maximum, "The greater of a and b, NaN if either is.")
 minimum: NumpyLike = binary("minimum", np.minimum, "The lesser of a and b, NaN if either is.")
-
 hypot: NumpyLike = binary(
     "hypot", np.hypot, "sqrt(a^2 + b^2), which overflows only where the result does.", floats=True
 )
-
 logaddexp2: NumpyLike = binary(
     "logaddexp2", np.logaddexp2, "The logarithm to base 2 of 2^a + 2^b.", floats=True
 )
-
 logaddexp: NumpyLike = binary("logaddexp", np.logaddexp, "The logarithm of exp(a) + exp(b).", floats=True)
 
 
