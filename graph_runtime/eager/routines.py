@@ -99,12 +99,14 @@ def copy(a: Tensor, order: str = "K", **more: Any) -> Tensor:
 
 def call(op: str, *inputs: Any, **attrs: Any) -> Tensor:
     """An op of the registry (docs/ops.md) by name: ``call("softmax", x, axis=-1)``. Inputs that are no
-    tensors are made into such of the first tensor's device; their dtypes must fit as in a graph.
+    tensors are made into such of the first tensor's device; their dtypes must fit as in a graph. Attributes
+    that are None are not given.
 
     Raises UnsupportedOpError for an unknown op, InputError for attributes that it does not have.
     """
-    (entry, more), device = registry.resolve(op), device_of(op, *inputs)
-    op, attrs = entry.name, {**more, **attrs}
+    said = {name: value for name, value in attrs.items() if value is not None}
+    (entry, attrs), device = registry.resolve(op, said), device_of(op, *inputs)
+    op = entry.name
     tensors = [x if isinstance(x, Tensor) else array(x, device) for x in inputs]
     pairs = tuple((name, tuple(v) if isinstance(v, list) else v) for name, v in sorted(attrs.items()))
     try:

@@ -362,6 +362,17 @@ def test_assignment_of_a_tensor_and_of_what_does_not_fit(device, rng):
         a[9] = 1
 
 
+def test_an_attribute_that_is_none_is_not_given(device):
+    """As in a graph: what goes with an alias, or is the default, is used."""
+    x = eager.array(np.array([-3, 2, 9], np.float32), device)
+    with eager.strict():
+        np.testing.assert_array_equal(eager.call("relu6", x, min=None).numpy(), [0, 2, 6])
+        np.testing.assert_array_equal(eager.call("relu6", x, min=-1.0, max=None).numpy(), [-1, 2, 6])
+        np.testing.assert_array_equal(
+            eager.call("softmax", x, axis=None).numpy(), eager.call("softmax", x).numpy()
+        )
+
+
 def test_mistakes_are_typed_and_say_where(device):
     a, b = eager.ones((2, 3), device), eager.ones((4, 5), device)
     where = rf"add\(float32\[2, 3\], float32\[4, 5\]\) on {device}: .*broadcast"

@@ -102,12 +102,21 @@ def test_an_attribute_that_is_given_goes_before_the_alias():
     assert (func.op, func.attrs["min"], func.attrs["max"]) == ("clip", -1.0, 2.0)
 
 
+@pytest.mark.parametrize(("given", "low", "high"), [("null", 0.0, 6.0), ("-1.0", -1.0, 6.0)])
+def test_a_file_s_null_leaves_what_goes_with_the_alias(given, low, high):
+    b = GraphBuilder()
+    b.output(b.op("clip", b.input("x", (2,)), min=2.0))
+    text = b.to_json().replace('"gr.op":"clip"', '"gr.op":"relu6"').replace('"2.0"', f'"{given}"')
+    (func,) = load_graph(text).funcs
+    assert (func.op, func.attrs["min"], func.attrs["max"]) == ("clip", low, high)
+
+
 def test_names_are_taken_once_and_known_to_did_you_mean():
     for name in ("relu6", "relu"):
         with pytest.raises(UnsupportedOpError, match="registered twice"):
             registry.alias(name, "clip")
     with pytest.raises(UnsupportedOpError, match="did you mean 'hardtanh'"):
-        registry.resolve("hardtan")
+        registry.resolve("hardtan", {})
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)

@@ -63,13 +63,13 @@ def op_call(op: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> O
 
     Raises UnsupportedOpError for an unknown op, GraphError for attributes or types that its rule refuses.
     """
-    entry, more = registry.resolve(op)
+    said = {key: plain(value) for key, value in attrs.items() if value is not None}
+    entry, given = registry.resolve(op, said)
     entry.check_arity(len(types))
-    given = more | {key: plain(value) for key, value in attrs.items() if value is not None}
     decoded = entry.decode(given)
     made = tuple(entry.infer(list(types), decoded))
     raw = {"gr.op": entry.name, **{f"gr.{key}": orjson.dumps(decoded[key]).decode() for key in sorted(given)}}
-    said = {attr.name: decoded[attr.name] for attr in entry.attrs if decoded[attr.name] != attr.default}
+    other = {attr.name: decoded[attr.name] for attr in entry.attrs if decoded[attr.name] != attr.default}
     return OpCall(
         decoded,
         raw,
@@ -77,7 +77,7 @@ def op_call(op: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> O
         # an op's new attribute renames no function
         (
             entry.name,
-            sorted((k, repr(v)) for k, v in said.items()),
+            sorted((k, repr(v)) for k, v in other.items()),
             list(map(str, types)),
             list(map(str, made)),
         ),

@@ -110,7 +110,7 @@ def _given_attrs(raw: dict[str, str], fail: Callable[..., NoReturn]) -> dict[str
 
 
 def _decode(name: str, op_name: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    op, more = registry.resolve(op_name)
+    op, attrs = registry.resolve(op_name, given)
     if op.is_nop and name != NOP:
         raise GraphError(
             f"op {op.name} moves no data: its func_name must be {NOP}, got {name!r}", op=op.name, got=name
@@ -119,7 +119,7 @@ def _decode(name: str, op_name: str, given: dict[str, Any]) -> tuple[str, dict[s
         raise GraphError(
             f"{name} is no function of op {op.name}: give it a func_name of its own", op=op.name, got=name
         )
-    return op.name, op.decode({**more, **given})
+    return op.name, op.decode(attrs)
 
 
 def _at_node(error: GraphError, nid: int, name: str, *path: str) -> GraphError:

@@ -299,12 +299,13 @@ def aliases() -> dict[str, tuple[str, Attrs]]:
     return dict(_aliases)
 
 
-def resolve(name: str) -> tuple[Op, Attrs]:
-    """The op of that name or alias, and the attributes that go with the alias. Raises as ``require``."""
+def resolve(name: str, given: Mapping[str, Any]) -> tuple[Op, Attrs]:
+    """The op of that name or alias, and the attributes of a call: those given, and for one that is not given,
+    or None, what goes with the alias. Raises as ``require``."""
     if get(name) is None and name in _aliases:
-        op, attrs = _aliases[name]
-        return require(op), attrs
-    return require(name), {}
+        op, own = _aliases[name]
+        return require(op), {**given, **{key: value for key, value in own.items() if given.get(key) is None}}
+    return require(name), dict(given)
 
 
 def all_ops() -> dict[str, Op]:
