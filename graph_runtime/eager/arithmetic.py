@@ -37,6 +37,7 @@ __all__ = [
     "floor",
     "fmod",
     "hypot",
+    "i0",
     "ldexp",
     "log",
     "log1p",
@@ -103,6 +104,7 @@ log2: NumpyLike = unary("log2", np.log2, "The logarithm to base 2.")
 log10: NumpyLike = unary("log10", np.log10, "The logarithm to base 10.")
 sqrt: NumpyLike = unary("sqrt", np.sqrt, "The square root, NaN below 0.")
 cbrt: NumpyLike = unary("cbrt", np.cbrt, "The cube root.")
+i0: NumpyLike = unary("i0", np.i0, "The modified Bessel function of order 0.")
 sin: NumpyLike = unary("sin", np.sin, "The sine of radians.")
 cos: NumpyLike = unary("cos", np.cos, "The cosine of radians.")
 tan: NumpyLike = unary("tan", np.tan, "The tangent of radians.")

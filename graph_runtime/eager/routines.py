@@ -173,6 +173,7 @@ DEVICE: Functions = {
     np.pad: movement.pad,
     np.tile: movement.tile,
     np.copy: copy,
+    np.i0: arithmetic.i0,
     np.zeros_like: zeros_like,
     np.ones_like: ones_like,
     np.full_like: full_like,

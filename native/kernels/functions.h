@@ -20,6 +20,7 @@
  *   GR_SELECT(wanted, yes, no)  both are computed: vector code, where compilers make none of a conditional with
  *                  arithmetic on a side
  *   GR_OF(helper)  of formulas.h, for what is no single expression or is shared
+ *   gr_helper      of special.h, in double for all types
  * Comparisons are written so that a NaN stays.
  *
  * defines: nothing; the macros end here
@@ -72,6 +73,7 @@ GR_STEP_FUNCTION(reciprocal, 30, 0, 1, 1 / a)
 GR_STEP_FUNCTION(erf, 31, 0, 16, GR_OWN(erf)(a))
 GR_FUNCTION(erfc, 0, 16, GR_OWN(erfc)(a))
 GR_FUNCTION(lgamma, 0, 16, GR_LIB(lgamma)(a))
+GR_FUNCTION(i0, 0, 16, (GR_E)gr_bessel_i0(a))
 
 /* trigonometry */
 GR_FUNCTION(sin, 0, 16, GR_LIB(sin)(a))

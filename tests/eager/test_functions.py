@@ -80,6 +80,7 @@ ON_DEVICE = {
     "logaddexp": lambda xp, a, b: xp.logaddexp(a, b),
     "logaddexp2": lambda xp, a, b: xp.logaddexp2(a, b),
     "hypot": lambda xp, a, b: xp.hypot(a, b),
+    "i0": lambda xp, a, b: xp.i0(a),
 }
 ON_CPU = {  # tt has no kernel for them
     "reflected": lambda xp, a, b: xp.pad(a, 2, mode="reflect"),

@@ -32,7 +32,7 @@ ON_DEVICE = {
     "index put": lambda a, b: a.clone().index_put_((torch.tensor([0, 1], device=a.device),), b[:2], True),
 }
 ON_HOST = {
-    "special": lambda a, b: torch.special.i0(a),
+    "special": lambda a, b: torch.special.bessel_j0(a),
     "median": lambda a, b: a.median(1).values,
     "float64": lambda a, b: a.double() * b.double(),
     "int64": lambda a, b: (a * 10).long() // 3,

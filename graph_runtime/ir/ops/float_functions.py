@@ -27,6 +27,11 @@ def _log_gamma(x: float) -> float:
     return math.inf if x <= 0 and x == math.floor(x) else math.lgamma(x)
 
 
+def _bessel_i0(x: np.ndarray) -> np.ndarray:
+    """Infinite where x is; numpy has NaN there."""
+    return np.where(np.isinf(x), np.inf, np.i0(x).reshape(np.shape(x)))
+
+
 def _plain(name: str, doc: str, compute, like: str, *, flops: int = 4, **more) -> None:
     """An op without attributes. ``like``: the op of costs.op_cycles that is as fast on tt. Its names in ONNX
     and torch are its own where nothing else is said; onnx="": ONNX has none."""
@@ -84,6 +89,14 @@ _plain(
     "log",
     make="positive",
     onnx="",
+)
+_plain(
+    "i0",
+    "the modified Bessel function of order 0",
+    _bessel_i0,
+    "exp",
+    onnx="",
+    torch="i0 special_modified_bessel_i0",
 )
 
 # ---------------------------------------------------------------- trigonometry

@@ -8,6 +8,7 @@
 #define GR_TT_SCALARS_H
 
 #include "cpu/common.h"
+#include "special.h"
 
 #define GR_E float
 #define GR_LIB(fn) fn##f

@@ -1,0 +1,68 @@
+"""Functions that the C library has not: against other ways to the same number, on cpu and tt."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graph_runtime import eager
+from graph_runtime.ir import ops
+
+INF, NAN = np.inf, np.nan
+PLACES = [("cpu:0", np.float64), ("cpu:0", np.float32), ("tt:0", np.float32), ("cpu:0", np.float16)]
+
+
+def done(name, device, values):
+    with eager.strict():
+        return eager.call(name, eager.array(values, device)).numpy()
+
+
+def in_ulps(got, wanted):
+    """How far results are from what float64 says, in units of the last place of their dtype."""
+    unit = np.spacing(np.abs(wanted.astype(got.dtype))).astype(np.float64)
+    return np.abs(got.astype(np.float64) - wanted) / unit
+
+
+# ---------------------------------------------------------------- i0
+
+
+def bessel_i0(x):
+    """The integral of e^(x cos t) over a circle by the trapezoid rule, which is exact to float64 with so many
+    points; the exponent without cancellation, and e^x by its square root."""
+    t = np.pi * np.arange(256) / 256
+    x = np.abs(np.asarray(x, np.float64))[:, None]
+    mean = np.exp(-2 * x * np.sin(t) ** 2).mean(axis=1)
+    root = np.exp(0.5 * x[:, 0])
+    with np.errstate(over="ignore"):
+        return root * mean * root
+
+
+@pytest.mark.parametrize(("device", "dtype"), PLACES)
+def test_i0_is_the_mean_of_exponentials(device, dtype):
+    last = {np.float64: 713.9, np.float32: 91.9, np.float16: 12.0}[dtype]
+    rng = np.random.default_rng(0)
+    drawn = [rng.uniform(-span, span, 3000) for span in (1e-3, 2, 9, last)]
+    x = np.concatenate([*drawn, np.linspace(7.99, 8.01, 101), [0.0, -0.0]]).astype(dtype)
+    most = 14 if dtype == np.float64 else 0.501  # of which the mean has some
+    assert in_ulps(done("i0", device, x), bessel_i0(x)).max() <= most
+
+
+@pytest.mark.parametrize(("device", "dtype"), PLACES)
+def test_i0_of_special_values(device, dtype):
+    least = np.finfo(dtype).smallest_subnormal
+    x = np.array([0.0, -0.0, least, INF, -INF, NAN, 800.0, -800.0, np.finfo(dtype).max], dtype)
+    np.testing.assert_array_equal(done("i0", device, x), [1, 1, 1, INF, INF, NAN, INF, INF, INF])
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(-90, 90, width=32), min_size=1, max_size=40))
+def test_i0_is_even_grows_and_is_the_same_on_cpu_and_tt(values):
+    x = np.sort(np.abs(np.array(values, np.float32)))
+    made = done("i0", "cpu:0", x)
+    assert (np.diff(made) >= 0).all()
+    np.testing.assert_array_equal(done("i0", "cpu:0", -x), made)
+    np.testing.assert_array_equal(done("i0", "tt:0", x), made)
+    (wanted,) = ops.require("i0").reference([x], {})
+    np.testing.assert_allclose(made, wanted, rtol=2e-7)
