@@ -73,6 +73,7 @@ GR_STEP_FUNCTION(reciprocal, 30, 0, 1, 1 / a)
 GR_STEP_FUNCTION(erf, 31, 0, 16, GR_OWN(erf)(a))
 GR_FUNCTION(erfc, 0, 16, GR_OWN(erfc)(a))
 GR_FUNCTION(lgamma, 0, 16, GR_LIB(lgamma)(a))
+GR_FUNCTION(digamma, 0, 16, (GR_E)gr_digamma(a))
 GR_FUNCTION(i0, 0, 16, (GR_E)gr_bessel_i0(a))
 
 /* trigonometry */

@@ -2,7 +2,7 @@
  * the nearest float nearly always.
  *
  * Included by: cpu/scalars.h and tt/scalars.h, for the lines of functions.h. Thread: any.
- * defines: gr_bessel_i0
+ * defines: gr_bessel_i0, gr_digamma
  */
 #ifndef GR_SPECIAL_H
 #define GR_SPECIAL_H
@@ -38,6 +38,31 @@ GR_INLINE double gr_bessel_i0(double a) {
     one = next;
   }
   return root * ((0.5 * t * one - two + far[0]) / sqrt(x)) * root;
+}
+
+/* The derivative of lgamma. Below 0 by the reflection at 1/2, whose tangent is taken of the distance to the nearest
+ * pole; then up to 10 by psi(x) = psi(x + 1) - 1 / x; from there on the asymptotic series. At 0 minus infinity with the
+ * sign of x, at the other poles and at minus infinity NaN, as torch has it. Within 16 ulp of double; where the result
+ * is below 1/2, within 2e-15. */
+GR_INLINE double gr_digamma(double x) {
+  const double pi = 3.14159265358979323846;
+  double sum = 0;
+  if (x == 0) return copysign(INFINITY, -x);
+  if (x < 0) {
+    double rest = x - rint(x);
+    if (rest == 0) return NAN;
+    sum = -pi / tan(pi * rest);
+    x = 1 - x;
+  }
+  for (; x < 10; x += 1) sum -= 1 / x;
+  double z = 1 / (x * x), y = 1.0 / 12;
+  y = 691.0 / 32760 - z * y;
+  y = 1.0 / 132 - z * y;
+  y = 1.0 / 240 - z * y;
+  y = 1.0 / 252 - z * y;
+  y = 1.0 / 120 - z * y;
+  y = 1.0 / 12 - z * y;
+  return sum + (log(x) - 0.5 / x - z * y);
 }
 
 #endif

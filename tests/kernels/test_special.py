@@ -66,3 +66,46 @@ def test_i0_is_even_grows_and_is_the_same_on_cpu_and_tt(values):
     np.testing.assert_array_equal(done("i0", "tt:0", x), made)
     (wanted,) = ops.require("i0").reference([x], {})
     np.testing.assert_allclose(made, wanted, rtol=2e-7)
+
+
+# ---------------------------------------------------------------- digamma
+
+
+def digamma_of(values):
+    return ops.require("digamma").reference([values.astype(np.float64)], {})[0]
+
+
+@pytest.mark.parametrize(("device", "dtype"), PLACES)
+def test_digamma_is_what_few_terms_far_out_give(device, dtype):
+    rng = np.random.default_rng(0)
+    spans = (-3, 3), (0, 12), (-60, 60), (1.46, 1.4633), (-900, 60000)
+    x = np.concatenate([rng.uniform(*span, 3000) for span in spans]).astype(dtype)
+    x = x[(x > 0) | (x != np.floor(x))]
+    got, wanted = done("digamma", device, x), digamma_of(x)
+    error = np.abs(got - wanted)
+    if dtype == np.float64:
+        assert (error <= 30 * np.spacing(np.abs(wanted)) + 4e-15).all()  # some is the reference's
+    else:
+        assert in_ulps(got, wanted).max() <= 0.501
+
+
+@pytest.mark.parametrize(("device", "dtype"), PLACES)
+def test_digamma_of_special_values(device, dtype):
+    x = np.array([0.0, -0.0, -1, -2, -1000, INF, -INF, NAN, 1, 0.5, -0.5], dtype)
+    gamma = 0.5772156649015329
+    wanted = np.array(
+        [-INF, INF, NAN, NAN, NAN, INF, NAN, NAN, -gamma, -gamma - 2 * np.log(2), 0.03648997397857652]
+    )
+    np.testing.assert_allclose(
+        done("digamma", device, x), wanted.astype(dtype), rtol=1e-13 if dtype == np.float64 else 1e-7
+    )
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(-(2.0**12), 2.0**100, width=32), min_size=1, max_size=40))
+def test_digamma_is_the_same_on_cpu_and_tt_and_steps_by_the_reciprocal(values):
+    x = np.array(values, np.float32)
+    np.testing.assert_array_equal(done("digamma", "cpu:0", x), done("digamma", "tt:0", x))
+    x = np.abs(x.astype(np.float64)) + 1e-3
+    step = done("digamma", "cpu:0", x + 1) - done("digamma", "cpu:0", x)
+    np.testing.assert_allclose(step, 1 / x, rtol=1e-12, atol=2e-14)

@@ -238,3 +238,17 @@ def test_statistics_are_written_once(tt, name):
 
     for made, wanted in zip(written("tt"), written("cpu"), strict=True):
         torch.testing.assert_close(made.cpu(), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("function", [torch.special.i0, torch.special.modified_bessel_i0, torch.digamma])
+def test_special_functions_are_torchs(run, function):
+    """Special values with their signs, poles, and numbers on both sides of where formulas change. i0 is
+    infinite where its input is, of which torch makes NaN."""
+    near = torch.tensor([7.999, 8.0, 8.001, 9.999, 10.0, -0.5, -1.0, -2.0, -2.5, -8.001, 1.4616321, 90.0])
+    special = [x for x in SPECIAL if abs(x) < INF or function is torch.digamma]
+    x = torch.cat([torch.tensor(special), near, torch.linspace(-30, 30, 2001)])
+    wanted = function(x.double()).float()
+    assert torch.equal(function(x).isnan(), wanted.isnan())
+    torch.testing.assert_close(run(function, x), wanted, rtol=2e-7, atol=1e-14, equal_nan=True)
+    n = torch.arange(-3, 9, dtype=torch.int32)
+    torch.testing.assert_close(run(function, n), function(n.float()), rtol=1e-6, atol=0, equal_nan=True)

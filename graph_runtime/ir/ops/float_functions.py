@@ -27,6 +27,26 @@ def _log_gamma(x: float) -> float:
     return math.inf if x <= 0 and x == math.floor(x) else math.lgamma(x)
 
 
+def _digamma(x: float) -> float:
+    """From far to the right, where few terms of the asymptotic series do; 1 / x is added up exactly. Far to
+    the left by the reflection."""
+    if x == 0:
+        return math.copysign(math.inf, -x)
+    if not math.isfinite(x):
+        return math.inf if x > 0 else math.nan
+    if x < 0 and x == math.floor(x):
+        return math.nan
+    if x < -1000:
+        return _digamma(1 - x) - math.pi / math.tan(math.pi * (x - round(x)))
+    count = max(0, 32 - math.floor(x))
+    far, terms = x + count, [-1 / (x + k) for k in range(count)]
+    square = far * far
+    series = (
+        [-1 / (part * square**n) for n, part in enumerate((12, -120, 252, -240), 1)] if far < 1e15 else []
+    )
+    return math.fsum([math.log(far), -0.5 / far, *series, *terms])
+
+
 def _bessel_i0(x: np.ndarray) -> np.ndarray:
     """Infinite where x is; numpy has NaN there."""
     return np.where(np.isinf(x), np.inf, np.i0(x).reshape(np.shape(x)))
@@ -89,6 +109,15 @@ _plain(
     "log",
     make="positive",
     onnx="",
+)
+_plain(
+    "digamma",
+    "derivative of lgamma; NaN at integers below 0",
+    lambda x: np.asarray(np.frompyfunc(_digamma, 1, 1)(x), np.float64),
+    "log",
+    make="positive",
+    onnx="",
+    torch="digamma",
 )
 _plain(
     "i0",
