@@ -177,8 +177,8 @@ class ImplicitTransferError(GraphRuntimeError):
     """A transfer that the caller did not ask for by name, where ``no_implicit_transfer`` forbids such."""
 
 
-class KernelError(GraphRuntimeError):
-    """A kernel reported failure."""
+class KernelError(GraphRuntimeError, RuntimeError):
+    """A kernel reported failure; a RuntimeError, as torch raises for a remainder by 0."""
 
 
 class RunCancelledError(KernelError):

@@ -150,21 +150,22 @@ def round(a: Tensor, decimals: int = 0, **more: Any) -> Tensor:
 
 @device_first(np.remainder)
 def remainder(a: Any, b: Any, **more: Any) -> Tensor:
-    """What is left of a / b, with the sign of b; of floats."""
-    return _mod(a, b, False, more)
+    """What is left of a / b, with the sign of b; of integers 0 where b is 0."""
+    return _mod("remainder", a, b, False, more)
 
 
 @device_first(np.fmod)
 def fmod(a: Any, b: Any, **more: Any) -> Tensor:
-    """What is left of a / b, with the sign of a; of floats."""
-    return _mod(a, b, True, more)
+    """What is left of a / b, with the sign of a; of integers 0 where b is 0."""
+    return _mod("fmod", a, b, True, more)
 
 
-def _mod(a: Any, b: Any, truncated: bool, more: dict[str, Any]) -> Tensor:
+def _mod(name: str, a: Any, b: Any, truncated: bool, more: dict[str, Any]) -> Tensor:
     only(more)
-    a, b = together("remainder", a, b)
-    if not _is_float(a):
-        raise Refused("an integer remainder by zero is numpy's")
+    known = type(b) is int and b != 0
+    a, b = together(name, a, b)
+    if not _is_float(_numeric(a)) and not known:  # the op refuses a divisor of 0; 1 leaves numpy's 0
+        b = apply("where", (), cast(b, "bool"), b, on_device(1, b.device, b.dtype))
     return apply("mod", (("fmod", truncated),), a, b)
 
 

@@ -151,6 +151,18 @@ def test_what_has_no_memory_cannot_be_borrowed(value):
         gr.borrow(value)
 
 
+def test_why_a_value_failed_is_told_when_it_is_borrowed():
+    class Failed:
+        def __dlpack_device__(self):
+            return 1, 0
+
+        def __dlpack__(self, **_):
+            raise gr.KernelError("on purpose")
+
+    with pytest.raises(gr.KernelError, match="on purpose"):
+        gr.borrow(Failed())
+
+
 def test_read_only_memory_makes_a_constant():
     array = np.zeros(3, np.float32)
     array.flags.writeable = False

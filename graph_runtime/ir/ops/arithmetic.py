@@ -28,7 +28,7 @@ _NUMBERS = rules.FLOATS + rules.INTS
 _BITS = (*rules.INTS, "bool")
 _BOOL = ("bool",)
 _TT_BITS = tuple(t for t in rules.TT_MOVED if t not in rules.TT_FLOATS)
-_TT_NUMBERS = tuple(t for t in rules.TT_COMPARED if t != "bool")
+_TT_NUMBERS = tuple(t for t in rules.TT_MOVED if t != "bool")
 _SIMPLE = ("simple", "nop")  # pace of what takes one input
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import InputError
+from ...base.errors import InputError, KernelError
 from ...base.machine.layout import HOST
 
 __all__ = ["HOST_DEVICE", "export", "viewed"]
@@ -55,6 +55,8 @@ def viewed(value: Any) -> np.ndarray:
         return value
     try:
         return np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(memoryview(value))
+    except KernelError:  # what should have made the value failed
+        raise
     except (TypeError, BufferError, RuntimeError) as error:
         raise InputError(
             f"a {type(value).__name__} has no host memory to borrow ({error}): give an array "

@@ -48,6 +48,26 @@ def floor_divide(e: Any, a: Any, b: Any) -> Any:
     return div(e, a, b, rounding_mode="floor")
 
 
-@rule("remainder", "fmod")
+@rule("fmod")
+def fmod(e: Any, a: Any, b: Any) -> Any:
+    a, b = _numbers(e, a, b)
+    return e.op("mod", a, b, fmod=True)
+
+
+@rule("remainder")
 def remainder(e: Any, a: Any, b: Any) -> Any:
-    raise Unsupported("remainders are the host's")
+    """With the sign of b, but a remainder of 0 has that of a."""
+    a, b = _numbers(e, a, b)
+    if not is_float(a):
+        return e.op("mod", a, b)
+    zero, rest = scalar_like(e, 0, a), e.op("mod", a, b, fmod=True)
+    turned = e.op("logical_xor", e.op("less", b, zero), e.op("less", rest, zero))
+    turned = e.op("logical_and", e.op("not_equal", rest, zero), turned)
+    return e.op("where", turned, e.op("add", rest, b), rest)
+
+
+def _numbers(e: Any, a: Any, b: Any) -> list[Any]:
+    a, b = pair(e, a, b)
+    if a.dtype == "bool":
+        raise Unsupported("bools have no remainder")
+    return [a, b]

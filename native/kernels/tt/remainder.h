@@ -1,7 +1,7 @@
 /* remainder.h: mod and the shifts: pairs of elements whose result depends on the type or that may fail.
  *
  * The contract is that of graph_runtime/ir/ops/arithmetic.py. Thread: any; a core makes a panel of the output.
- * defines: gr_tt_mod, gr_tt_shift_left, gr_tt_shift_right
+ * defines: gr_tt_wide, gr_tt_mod, gr_tt_shift_left, gr_tt_shift_right
  */
 #ifndef GR_TT_REMAINDER_H
 #define GR_TT_REMAINDER_H
@@ -39,10 +39,15 @@ static inline void gr_tt_mod_floats(const gr_tt_remainder_job *job, uint32_t *a,
   }
 }
 
+/* In 64 bits: the least integer % -1 would trap, and uint32 goes beyond int32. */
+static inline int64_t gr_tt_wide(const gr_tt_remainder_job *job, uint32_t x) {
+  return job->is_signed ? (int64_t)(int32_t)x : (int64_t)x;
+}
+
 /* No divisor is 0: gr_tt_mod has looked at all of them. */
 static inline void gr_tt_mod_ints(const gr_tt_remainder_job *job, uint32_t *a, const uint32_t *b, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    int64_t x = (int32_t)a[i], y = (int32_t)b[i];      /* 64 bits: the least integer % -1 would trap */
+    int64_t x = gr_tt_wide(job, a[i]), y = gr_tt_wide(job, b[i]);
     int64_t rest = y != 0 ? x % y : 0;                 /* unless its tensor is written meanwhile */
     a[i] = (uint32_t)(!job->of_dividend && rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest);
   }
@@ -55,8 +60,7 @@ static inline void gr_tt_shifted_left(const gr_tt_remainder_job *job, uint32_t *
 
 static inline void gr_tt_shifted_right(const gr_tt_remainder_job *job, uint32_t *a, const uint32_t *b, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    int64_t x = job->is_signed ? (int64_t)(int32_t)a[i] : (int64_t)a[i];
-    a[i] = (uint32_t)(x >> (b[i] >= job->bits ? 63u : b[i]));
+    a[i] = (uint32_t)(gr_tt_wide(job, a[i]) >> (b[i] >= job->bits ? 63u : b[i]));
   }
 }
 
