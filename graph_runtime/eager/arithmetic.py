@@ -212,9 +212,9 @@ def sign(x: Tensor, **more: Any) -> Tensor:
 
 @device_first(np.square)
 def square(x: Tensor, **more: Any) -> Tensor:
-    """x * x"""
+    """x * x; integers wrap."""
     only(more)
-    return multiply.body(_numeric(x), x)
+    return apply("square", (), _numeric(x))
 
 
 @device_first(np.reciprocal)

@@ -120,8 +120,8 @@ def _quotients(node: NetNode) -> list[tuple[NetValue, NetValue]]:
 
 
 def _is_square(value: NetValue, x: NetValue) -> bool:
-    if value.op == "multiply":
-        return value.maker.inputs == [x, x]
+    if value.op in ("multiply", "square"):
+        return all(given is x for given in value.maker.inputs)
     return with_number(value, "power") == (x, 2.0)
 
 

@@ -48,6 +48,7 @@
 GR_STEP_NUMBER(relu, 16, 0, a < 0 ? 0 : a)
 GR_STEP_NUMBER(abs, 23, 0, GR_LIB(fabs)(a))
 GR_STEP_NUMBER(negative, 24, 0, -a)
+GR_STEP_NUMBER(square, 33, 0, a * a)
 GR_STEP_NUMBER(clip, 28, 2, GR_OF(clipped)(a, (GR_E)p, (GR_E)q))
 GR_NUMBER(sign, 0, a != a ? a : (GR_E)((a > 0) - (a < 0)))
 

@@ -466,6 +466,22 @@ def test_remainders_of_integers_are_numpys(function, dtype, device, rng):
     assert eager.fallbacks() == []
 
 
+@pytest.mark.parametrize("dtype", [*INTEGERS, "float16"])
+def test_squares_are_numpys(dtype, device):
+    """Of every type; integers wrap."""
+    info = np.iinfo(dtype) if "int" in dtype else np.finfo(dtype)
+    values = np.array([info.min, info.max, *range(20)], dtype)
+    with np.errstate(over="ignore"):
+        wanted = np.square(values)
+    x = eager.array(values, device)
+    got = np.square(x)
+    assert got.dtype == x.dtype
+    if x.dtype == dtype:
+        np.testing.assert_array_equal(got.numpy(), wanted)
+    if device == "cpu:0" or x.dtype in ("float32", "int32"):
+        assert eager.fallbacks() == []
+
+
 def test_remainders_of_two_types_and_of_bools(device):
     x, y = np.array([-7, 7, 5], np.int8), np.array([3, 2, 250], np.uint8)
     a, b = eager.array(x, device), eager.array(y, device)

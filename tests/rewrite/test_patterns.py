@@ -152,8 +152,8 @@ def test_sigmoid_of_another_value_is_no_silu():
 
 def layer_norm(b, x, *, axes=(-1,), square="power", scale=(8,), divide=True, mean_axes=None):
     centred = b.op("subtract", x, b.op("mean", x, axes=list(mean_axes or axes), keepdims=True))
-    factor = b.number(2.0) if square == "power" else centred
-    squared = b.op(square, centred, factor)
+    factors = {"power": [b.number(2.0)], "multiply": [centred], "square": []}[square]
+    squared = b.op(square, centred, *factors)
     var = b.op("add", b.op("mean", squared, axes=list(axes), keepdims=True), b.number(1e-5))
     root = b.op("sqrt", var)
     y = b.op("divide", centred, root) if divide else b.op("multiply", centred, b.op("reciprocal", root))
@@ -164,7 +164,14 @@ def layer_norm(b, x, *, axes=(-1,), square="power", scale=(8,), divide=True, mea
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"square": "multiply"}, {"divide": False}, {"scale": None}, {"axes": (-2, -1), "scale": (4, 8)}],
+    [
+        {},
+        {"square": "multiply"},
+        {"square": "square"},
+        {"divide": False},
+        {"scale": None},
+        {"axes": (-2, -1), "scale": (4, 8)},
+    ],
 )
 def test_layer_norm_as_it_is_written_out(options):
     model = rewritten(lambda b: layer_norm(b, b.input("x", (2, 4, 8)), **options))

@@ -1,5 +1,5 @@
-"""Arithmetic of all types, comparisons, logic and bits: abs negative sign clip bitwise_not logical_not;
-minimum power mod, equal .. greater_equal, logical_*, bitwise_*, shift_*; where.
+"""Arithmetic of all types, comparisons, logic and bits: abs negative square sign clip bitwise_not
+logical_not; minimum power mod, equal .. greater_equal, logical_*, bitwise_*, shift_*; where.
 
 C contract (args are the inputs, then the output). Attribute words:
     clip     [0] min [1] max: of floats the bits of a double, of integers the integer; least and greatest
@@ -87,6 +87,15 @@ _plain(
     step=24,
     onnx="Neg",
     torch="neg",
+)
+_plain(
+    "square",
+    "x * x; integers wrap",
+    np.square,
+    _NUMBERS,
+    rules.TT_ARITH,
+    pace=("simple", "square"),
+    step=33,
 )
 _plain(
     "sign",

@@ -31,7 +31,7 @@ def _floor_divide(e: Any, a: Any, b: Any) -> Any:
     """As torch does it: what fmod leaves decides, for a quotient that was rounded up to an integer (1 / 0.1)
     has lost it. An infinite dividend is no number, of a zero the sign is the quotient's."""
     zero, one = scalar_like(e, 0, a), scalar_like(e, 1, a)
-    plain, rest = e.op("divide", a, b), e.op("mod", a, b, fmod=True)
+    plain, rest = e.op("divide", a, b), _rest(e, a, b)
     made = e.op("divide", e.op("subtract", a, rest), b)
     turned = e.op("logical_xor", e.op("less", b, zero), e.op("less", rest, zero))
     turned = e.op("logical_and", e.op("not_equal", rest, zero), turned)
@@ -50,8 +50,7 @@ def floor_divide(e: Any, a: Any, b: Any) -> Any:
 
 @rule("fmod")
 def fmod(e: Any, a: Any, b: Any) -> Any:
-    a, b = _numbers(e, a, b)
-    return e.op("mod", a, b, fmod=True)
+    return _rest(e, *_numbers(e, a, b))
 
 
 @rule("remainder")
@@ -60,10 +59,15 @@ def remainder(e: Any, a: Any, b: Any) -> Any:
     a, b = _numbers(e, a, b)
     if not is_float(a):
         return e.op("mod", a, b)
-    zero, rest = scalar_like(e, 0, a), e.op("mod", a, b, fmod=True)
+    zero, rest = scalar_like(e, 0, a), _rest(e, a, b)
     turned = e.op("logical_xor", e.op("less", b, zero), e.op("less", rest, zero))
     turned = e.op("logical_and", e.op("not_equal", rest, zero), turned)
     return e.op("where", turned, e.op("add", rest, b), rest)
+
+
+def _rest(e: Any, a: Any, b: Any) -> Any:
+    """With the sign of a."""
+    return e.op("mod", a, b, fmod=True)
 
 
 def _numbers(e: Any, a: Any, b: Any) -> list[Any]:

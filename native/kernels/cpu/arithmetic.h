@@ -1,7 +1,7 @@
-/* arithmetic.h: abs negative sign clip minimum power mod of all numbers. Template; out may be an input. Attribute
- * words: graph_runtime/ir/ops/arithmetic.py.
+/* arithmetic.h: abs negative square sign clip minimum power mod of all numbers. Template; out may be an input.
+ * Attribute words: graph_runtime/ir/ops/arithmetic.py.
  *
- * defines: gr_cpu_{abs negative sign clip minimum power mod}__<suffix>
+ * defines: gr_cpu_{abs negative square sign clip minimum power mod}__<suffix>
  */
 #include "cpu/broadcast.h"
 #include "cpu/scalars.h"
@@ -15,6 +15,7 @@
 #if GR_FLOAT
 #define GR_ABS(a) GR_MATH(gr_fn_abs)(a, 0, 0)
 #define GR_NEGATIVE(a) GR_MATH(gr_fn_negative)(a, 0, 0)
+#define GR_SQUARE(a) GR_MATH(gr_fn_square)(a, 0, 0)
 #define GR_SIGN(a) GR_MATH(gr_fn_sign)(a, 0, 0)
 #define GR_CLIP(a, words) GR_MATH(gr_fn_clip)(a, gr_word(words[0]), gr_word(words[1]))
 
@@ -29,6 +30,7 @@ GR_INLINE GR_C GR_FN(floor_mod)(GR_C a, GR_C b) {
 #else
 #define GR_NEGATIVE(a) ((GR_U)0 - (GR_U)(a))
 #define GR_ABS(a) (GR_BELOW_ZERO(a) ? (GR_C)GR_NEGATIVE(a) : (a))
+#define GR_SQUARE(a) ((GR_U)(a) * (GR_U)(a))
 #define GR_SIGN(a) (((a) > 0) - GR_BELOW_ZERO(a))
 #define GR_CLIP(a, words) GR_FN(clip_of)(a, (GR_C)(words)[0], (GR_C)(words)[1])
 
@@ -62,6 +64,7 @@ GR_INLINE GR_C GR_FN(power_of)(GR_C a, GR_C b) {
 
 GR_UNARY_ROW(abs, GR_T, GR_STORE((GR_C)GR_ABS(a)))
 GR_UNARY_ROW(negative, GR_T, GR_STORE((GR_C)GR_NEGATIVE(a)))
+GR_UNARY_ROW(square, GR_T, GR_STORE((GR_C)GR_SQUARE(a)))
 GR_UNARY_ROW(sign, GR_T, GR_STORE((GR_C)GR_SIGN(a)))
 GR_UNARY_ROW(clip, GR_T, GR_STORE((GR_C)GR_CLIP(a, words)))
 GR_BINARY_ROW(power, GR_T, 16, GR_STORE((GR_C)GR_POWER(a, b)))
@@ -69,6 +72,7 @@ GR_BINARY_ROW(fmod, GR_T, 1, GR_STORE((GR_C)GR_TRUNCATED_MOD(a, b)))
 GR_BINARY_ROW(mod, GR_T, 1, GR_STORE((GR_C)GR_FN(floor_mod)(a, b)))
 #undef GR_ABS
 #undef GR_NEGATIVE
+#undef GR_SQUARE
 #undef GR_SIGN
 #undef GR_CLIP
 #undef GR_TRUNCATED_MOD
@@ -91,6 +95,9 @@ static inline int32_t GR_BODY(abs)(const gr_call *call) { return GR_FN(abs_any)(
 
 /* gr-kernel: cpu/negative : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 */
 static inline int32_t GR_BODY(negative)(const gr_call *call) { return GR_FN(negative_any)(call); }
+
+/* gr-kernel: cpu/square : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 */
+static inline int32_t GR_BODY(square)(const gr_call *call) { return GR_FN(square_any)(call); }
 
 /* gr-kernel: cpu/sign : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 */
 static inline int32_t GR_BODY(sign)(const gr_call *call) { return GR_FN(sign_any)(call); }

@@ -1,11 +1,11 @@
 /* unary.h: ops of one input, element by element: the functions of floats in functions.h and gelu, isnan and isinf;
- * abs, negative, sign, clip and relu of floats and integers, bitwise_not and logical_not. One rounding, when the
- * result is packed.
+ * abs, negative, square, sign, clip and relu of floats and integers, bitwise_not and logical_not. One rounding, when
+ * the result is packed.
  *
  * The contracts are those of graph_runtime/ir/ops/float_functions.py, elementwise.py and arithmetic.py. Thread: any;
  * a core makes a panel of the output.
  * defines: gr_tt_{functions of functions.h}, gr_tt_gelu, gr_tt_isnan, gr_tt_isinf, gr_tt_relu, gr_tt_abs,
- * gr_tt_negative, gr_tt_sign, gr_tt_clip, gr_tt_bitwise_not, gr_tt_logical_not
+ * gr_tt_negative, gr_tt_square, gr_tt_sign, gr_tt_clip, gr_tt_bitwise_not, gr_tt_logical_not
  */
 #ifndef GR_TT_UNARY_H
 #define GR_TT_UNARY_H
@@ -73,6 +73,7 @@ static inline int32_t gr_tt_clip_int(int32_t x, int64_t low, int64_t high) {
 GR_TT_EACH(relu_i32, int32_t, , a < 0 ? 0 : a)
 GR_TT_EACH(abs_i32, uint32_t, , a >> 31 ? 0u - a : a)
 GR_TT_EACH(negative_i32, uint32_t, , 0u - a)
+GR_TT_EACH(square_i32, uint32_t, , a * a)
 GR_TT_EACH(sign_i32, int32_t, , (a > 0) - (a < 0))
 GR_TT_EACH(clip_i32, int32_t, , gr_tt_clip_int(a, call->attrs[0], call->attrs[1]))
 GR_TT_EACH(not_bits, uint32_t, , ~a)
@@ -96,6 +97,11 @@ static inline int32_t gr_tt_abs(const gr_call *call) {
 /* gr-kernel: tt/negative */
 static inline int32_t gr_tt_negative(const gr_call *call) {
   return gr_tt_unary_of(call, gr_tt_each_negative, gr_tt_each_negative_i32);
+}
+
+/* gr-kernel: tt/square */
+static inline int32_t gr_tt_square(const gr_call *call) {
+  return gr_tt_unary_of(call, gr_tt_each_square, gr_tt_each_square_i32);
 }
 
 /* gr-kernel: tt/sign */
