@@ -284,3 +284,16 @@ def test_special_functions_are_torchs(run, function):
     torch.testing.assert_close(run(function, x), wanted, rtol=2e-7, atol=1e-14, equal_nan=True)
     n = torch.arange(-3, 9, dtype=torch.int32)
     torch.testing.assert_close(run(function, n), function(n.float()), rtol=1e-6, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("function", [F.relu6, F.hardtanh], ids=lambda f: f.__name__)
+def test_bounds_of_integers_and_of_floats(run, function):
+    for x in (torch.arange(-9, 10, dtype=torch.int32), torch.arange(-9, 10) / 1.5):
+        identical(run(function, x), function(x))
+
+
+def test_bounds_that_a_type_has_not_are_torch_s(tt):
+    x = torch.arange(-9, 10, dtype=torch.int8)
+    identical(F.hardtanh(x.to("tt"), -1.5, 2.5).cpu(), F.hardtanh(x, -1.5, 2.5))
+    with pytest.raises(RuntimeError, match="unsigned"):
+        F.hardtanh(x.abs().to(torch.uint8).to("tt"))

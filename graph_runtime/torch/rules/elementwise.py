@@ -157,6 +157,9 @@ def clamp_max(e: Any, x: Any, max: Any) -> Any:
 
 @rule("hardtanh")
 def hardtanh(e: Any, x: Any, min_val: Any = -1, max_val: Any = 1) -> Any:
+    # relu6 of integers gives its bounds as floats; those that all types with a sign have
+    if x.dtype.startswith("int") and all(v in range(-128, 128) for v in (min_val, max_val)):
+        return clamp(e, x, int(min_val), int(max_val))
     return clamp(e, x, float(min_val), float(max_val))
 
 
